@@ -1,0 +1,34 @@
+import { boolean, string } from '@oclif/core/flags'
+import { ApiCommand } from '../src/cli/base.ts'
+import { login } from '../src/cli/login.ts'
+import { asJson, write } from '../src/cli/print.ts'
+
+export default class Login extends ApiCommand {
+  static override summary = 'Sign in with e-mail and password, and a code where there is a second factor'
+  static override description =
+    'The session is kept in the keychain of this machine, for the context of this URL, and renewed by itself.'
+  static override examples = [
+    'svc login --url https://svc.example.com\nE-mail admin@example.com\nPassword ********\nSigned in to https://svc.example.com as admin@example.com, system scope\nContext svc.example.com; the session is in Secret Service of this machine, entry "svc" / "svc.example.com"',
+    'In a script\nsvc login --email ci@example.com --password-stdin --store file < password.txt',
+    'With a code of the authenticator\nsvc login --email admin@example.com --otp 123456',
+  ]
+  static override flags = {
+    email: string({ description: 'E-mail address of the account' }),
+    'password-stdin': boolean({ description: 'Read the password from standard input' }),
+    password: string({ description: '- for standard input, @file for a file', exclusive: ['password-stdin'] }),
+    otp: string({ description: 'Code of the authenticator, or a recovery code; - for standard input', helpValue: 'CODE' }),
+    store: string({
+      description: 'Where to keep the session [env: SVC_CREDENTIAL_STORE]',
+      options: ['keychain', 'file', 'none'],
+    }),
+    partner: string({ description: 'Id of the partner to sign in to, with several memberships', helpValue: 'ID' }),
+    org: string({ description: 'Id of the organization to sign in to, with several memberships', helpValue: 'ID' }),
+  }
+
+  async run(): Promise<void> {
+    const { flags } = await this.parse(Login)
+    const run = this.open({ ...flags, org: undefined })
+    const result = await login(run, flags)
+    if (run.output.format === 'json') await write(`${asJson(result, 2)}\n`)
+  }
+}

@@ -1,0 +1,73 @@
+import type { FastifyRequest } from 'fastify'
+import { findAgentCaller } from '../src/agents/principal.ts'
+import type { Endpoint } from '../src/core/endpoint.ts'
+import { Problem } from '../src/core/errors.ts'
+import { holds, type Permission } from '../src/core/permissions.ts'
+import { everything, only, type Scope } from '../src/core/scope.ts'
+import type { Caller } from '../src/handler.ts'
+import { findCaller } from '../src/identity/principal.ts'
+import { checkAccess } from '../src/identity/rules.ts'
+import type { AccessTokens, Verified } from '../src/identity/tokens.ts'
+import type { Storage } from '../src/storage/open.ts'
+import type { Limiter } from './limiter.ts'
+
+export type Actors = {
+  /** Who calls, once they may. @throws the refusal, unauthenticated included */
+  admit(entry: Endpoint, request: FastifyRequest, now: string): Promise<Caller>
+}
+
+export function actors(storage: Storage, tokens: AccessTokens, limiter: Limiter, mfaOn: boolean): Actors {
+  const verify = remembered(tokens)
+  return {
+    async admit(entry, request, now) {
+      const { access } = entry
+      if (access.who === 'public') return { kind: 'nobody' }
+      const token = bearer(request)
+      if (access.who === 'agent') {
+        const { id } = request.params as { id: string }
+        limiter.take('AGENT', id)
+        return findAgentCaller(storage.read, id, token)
+      }
+      const claims = await verify(token, now)
+      if (!claims) throw new Problem('invalid_token')
+      limiter.take('BEARER', claims.userId)
+      const caller = await findCaller(storage.read, claims)
+      request.caller = caller
+      checkAccess(
+        access,
+        { ...caller, holds: (pair) => holds(caller.permissions, pair as Permission) },
+        mfaOn,
+      )
+      return caller
+    },
+  }
+}
+
+export function scopeOfCaller(caller: Caller): Scope {
+  if (caller.kind === 'user') return caller.scope
+  return caller.kind === 'agent' ? only(caller.orgId) : everything
+}
+
+function bearer(request: FastifyRequest): string {
+  const [scheme, token] = request.headers.authorization?.split(' ') ?? []
+  if (scheme?.toLowerCase() !== 'bearer' || !token) {
+    throw new Problem('unauthenticated', 'Missing or invalid authorization header')
+  }
+  return token
+}
+
+/** A signature that was checked once is not checked again; the claims themselves are, at every request. */
+function remembered(tokens: AccessTokens) {
+  const known = new Map<string, { claims: Verified; until: number }>()
+  const keepMs = 60_000
+  return async (token: string, now: string): Promise<Verified | undefined> => {
+    const at = Date.parse(now)
+    const found = known.get(token)
+    if (found && found.until > at) return found.claims
+    const claims = await tokens.verify(token, new Date(now))
+    if (!claims) return undefined
+    if (known.size >= 10_000) known.clear()
+    known.set(token, { claims, until: Math.min(at + keepMs, claims.expiresAt) })
+    return claims
+  }
+}

@@ -1,0 +1,49 @@
+import ipaddr from 'ipaddr.js'
+import type { Config } from './config.ts'
+
+type Headers = Readonly<Record<string, string | string[] | undefined>>
+
+/**
+ * The client's address: that of the connection, unless it is a trusted proxy's, which then says for whom it
+ * speaks (decisions.md, Client address).
+ */
+export function addressReader(proxies: Config['proxies']): (peer: string, headers: Headers) => string {
+  if (!proxies) return (peer) => plain(peer)
+  const ranges = proxies.trusted.map((cidr) => ipaddr.parseCIDR(cidr))
+  const trusted = (address: string): boolean => {
+    if (!ipaddr.isValid(address)) return false
+    const parsed = ipaddr.process(address)
+    return ranges.some((range) => parsed.kind() === range[0].kind() && parsed.match(range))
+  }
+  return (peer, headers) => {
+    if (!trusted(peer)) return plain(peer)
+    const cloudflare = proxies.cloudflare ? valid(headers['cf-connecting-ip']) : undefined
+    return (
+      cloudflare ??
+      rightmostClient(headers['x-forwarded-for'], trusted) ??
+      valid(headers['x-real-ip']) ??
+      plain(peer)
+    )
+  }
+}
+
+/** The nearest address to us that is not one of our own proxies. */
+function rightmostClient(
+  header: string | string[] | undefined,
+  trusted: (address: string) => boolean,
+): string | undefined {
+  const hops = [header ?? []]
+    .flat()
+    .join(',')
+    .split(',')
+    .map((hop) => hop.trim())
+  return valid(hops.findLast((hop) => hop !== '' && !trusted(hop)))
+}
+
+function valid(header: string | string[] | undefined): string | undefined {
+  const text = typeof header === 'string' ? header.trim() : undefined
+  return text !== undefined && ipaddr.isValid(text) ? plain(text) : undefined
+}
+
+/** IPv4 written as IPv6 becomes IPv4 again. */
+const plain = (address: string): string => (address.startsWith('::ffff:') ? address.slice(7) : address)

@@ -1,0 +1,104 @@
+import cookie from '@fastify/cookie'
+import helmet from '@fastify/helmet'
+import fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyRequest,
+  LogController,
+} from 'fastify'
+import { api } from '../src/api.ts'
+import { type Contract, entriesOf } from '../src/core/endpoint.ts'
+import { Problem } from '../src/core/errors.ts'
+import { newId } from '../src/core/ids.ts'
+import { openApiOf } from '../src/core/openapi.ts'
+import type { Handler } from '../src/handler.ts'
+import { addRoute, type Pipeline } from './pipeline.ts'
+import { sendProblem } from './problems.ts'
+
+/** What `/health/ready` asks. */
+export type Readiness = () => Promise<{ ready: boolean; checks: Record<string, string> }>
+
+type Handlers = Record<string, Record<string, unknown>>
+
+/** The HTTP service: every entry of the contract through the pipeline, health, and the OpenAPI document. */
+export function buildApp(
+  handlers: Handlers,
+  on: Pipeline,
+  about: { version: string; log: FastifyBaseLogger; readiness: Readiness; contract?: Contract },
+): FastifyInstance {
+  const { version, log, readiness, contract = api as Contract } = about
+  const app = fastify({
+    loggerInstance: log,
+    genReqId: requestId,
+    logController: new LogController({ disableRequestLogging: true }),
+    forceCloseConnections: 'idle',
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
+    requestTimeout: 60_000,
+  })
+  app.register(cookie)
+  const directives = { defaultSrc: ["'none'"], frameAncestors: ["'none'"] }
+  app.register(helmet, { contentSecurityPolicy: { useDefaults: false, directives } })
+  app.removeContentTypeParser(['text/plain'])
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson(app))
+
+  app.addHook('onRequest', async (request, reply) => void reply.header('x-request-id', request.id))
+  app.addHook('onResponse', async (request, reply) => {
+    const { name } = request.routeOptions.config as { name?: string }
+    const caller = request.caller?.kind === 'user' ? request.caller.id : request.caller?.kind
+    const ms = Math.round(reply.elapsedTime * 10) / 10
+    const line = {
+      requestId: request.id,
+      method: request.method,
+      route: name,
+      status: reply.statusCode,
+      ms,
+      caller,
+    }
+    request.log.info(line, 'request')
+  })
+  app.setErrorHandler((error, request, reply) => sendProblem(request, reply, error))
+  app.setNotFoundHandler((request, reply) => sendProblem(request, reply, new Problem('not_found')))
+
+  app.after(() => {
+    for (const { name, entry } of entriesOf(contract))
+      addRoute(app, name, entry, handlerOf(handlers, name), on)
+    addHealth(app, version, readiness)
+    const document = openApiOf(contract, { title: 'svc', version, description })
+    app.get('/api/v1/openapi.json', async () => document)
+  })
+  return app
+}
+
+const description =
+  'Multi-tenant device management: partners, organizations, sites, enrollment keys, devices and a verifiable audit log.'
+
+function handlerOf(handlers: Handlers, name: string): Handler<never> {
+  const [group = '', action = ''] = name.split('.')
+  const handler = handlers[group]?.[action]
+  if (!handler) throw new Error(`${name} has no handler`)
+  return handler as Handler<never>
+}
+
+function addHealth(app: FastifyInstance, version: string, readiness: Readiness): void {
+  app.get('/health', async () => ({ status: 'ok', version, uptime: process.uptime() }))
+  app.get('/health/live', async () => ({ status: 'ok' }))
+  app.get('/health/ready', async (_, reply) => {
+    const { ready, checks } = await readiness()
+    return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not_ready', checks })
+  })
+}
+
+/** JSON with prototype keys refused; an empty body is no body. */
+function parseJson(app: FastifyInstance) {
+  const parse = app.getDefaultJsonParser('error', 'error')
+  return (request: FastifyRequest, body: string, done: (error: Error | null, value?: unknown) => void) => {
+    if (body === '') return done(null, undefined)
+    return parse(request, body, done)
+  }
+}
+
+/** The caller's X-Request-Id when it is a plain token, else a new one. */
+function requestId(request: { headers: Record<string, string | string[] | undefined> }): string {
+  const given = request.headers['x-request-id']
+  return typeof given === 'string' && /^[\w.:-]{1,128}$/.test(given) ? given : newId()
+}

@@ -1,0 +1,101 @@
+import type { FastifyRequest } from 'fastify'
+import { type Draft, draftOf, type Happening } from '../src/audit/rules.ts'
+import type { Endpoint } from '../src/core/endpoint.ts'
+import type { Problem } from '../src/core/errors.ts'
+import { withoutSecrets } from '../src/core/schema.ts'
+import type { AuditFacts, Caller } from '../src/handler.ts'
+
+/** Where a request came from, as the audit log keeps it. */
+export type Origin = { ip: string; userAgent: string | null }
+
+type Replied = { id?: string; orgId?: string; name?: string; hostname?: string }
+
+/** The entry of a change that succeeded; undefined for the few that leave none. */
+export function entryOf(
+  entry: Endpoint,
+  request: { params: unknown; body: unknown },
+  reply: unknown,
+  facts: AuditFacts,
+  caller: Caller,
+  origin: Origin,
+  now: string,
+): Draft | undefined {
+  const { audit } = entry
+  if (!audit || 'unaudited' in audit) return undefined
+  const made = (reply ?? {}) as Replied
+  const params = (request.params ?? {}) as { id?: string }
+  const {
+    details,
+    before,
+    after = before === undefined ? withoutSecrets(entry.body, request.body) : undefined,
+  } = facts
+  const orgId = facts.orgId ?? made.orgId ?? orgOfCaller(caller)
+  const happening: Happening = {
+    ...actorOf(caller, facts.actor),
+    orgId,
+    action: audit.action,
+    resourceType: audit.resource,
+    resourceId: facts.resourceId ?? made.id ?? params.id ?? null,
+    resourceName: facts.resourceName ?? made.name ?? made.hostname ?? null,
+    details: { ...details, ...(before !== undefined && { before }), ...(filled(after) && { after }) },
+    ipAddress: origin.ip,
+    userAgent: origin.userAgent,
+    result: 'success',
+  }
+  return draftOf(happening, now)
+}
+
+/**
+ * The entry of a refusal: a failed sign-in, a 403, or a record that a tenant's user looked for where they
+ * may not. undefined for all other failures.
+ */
+export function refusalOf(
+  entry: Endpoint,
+  request: FastifyRequest,
+  problem: Problem,
+  origin: Origin,
+  now: string,
+): Draft | undefined {
+  const { caller = { kind: 'nobody' } as Caller } = request
+  const { refusal } = problem.extras
+  const foreign = problem.status === 404 && caller.kind === 'user' && caller.scope.kind !== 'system'
+  const denied = problem.status === 403 && caller.kind !== 'nobody'
+  if (!refusal && !foreign && !denied) return undefined
+  const { audit } = entry
+  const named = audit && !('unaudited' in audit) ? audit : { action: 'access.denied', resource: 'route' }
+  const params = (request.params ?? {}) as { id?: string }
+  const actor =
+    refusal?.actorEmail === undefined ? undefined : { id: refusal.actorId ?? '', email: refusal.actorEmail }
+  const happening: Happening = {
+    ...actorOf(caller, actor),
+    orgId: refusal?.orgId ?? orgOfCaller(caller),
+    action: refusal?.action ?? named.action,
+    resourceType: named.resource,
+    resourceId: params.id ?? null,
+    resourceName: null,
+    details: { method: entry.method, path: entry.path, code: problem.code, ...refusal?.details },
+    ipAddress: origin.ip,
+    userAgent: origin.userAgent,
+    result: problem.status === 401 ? 'failure' : 'denied',
+    errorMessage: problem.message,
+  }
+  return draftOf(happening, now)
+}
+
+function actorOf(
+  caller: Caller,
+  known: AuditFacts['actor'],
+): Pick<Happening, 'actorType' | 'actorId' | 'actorEmail'> {
+  if (caller.kind === 'user') return { actorType: 'user', actorId: caller.id, actorEmail: caller.email }
+  if (caller.kind === 'agent') return { actorType: 'agent', actorId: caller.deviceId, actorEmail: null }
+  if (known) return { actorType: 'user', actorId: known.id || null, actorEmail: known.email }
+  return { actorType: 'system', actorId: null, actorEmail: null }
+}
+
+function orgOfCaller(caller: Caller): string | null {
+  if (caller.kind === 'agent') return caller.orgId
+  return caller.kind === 'user' && caller.scope.kind === 'organization' ? caller.scope.orgId : null
+}
+
+const filled = (value: unknown): boolean =>
+  value !== undefined && value !== null && (typeof value !== 'object' || Object.keys(value).length > 0)

@@ -1,0 +1,60 @@
+import { randomBytes, timingSafeEqual } from 'node:crypto'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Endpoint } from '../src/core/endpoint.ts'
+import { Problem } from '../src/core/errors.ts'
+import { refreshSeconds } from '../src/identity/tokens.ts'
+
+/*
+ * Sessions in browsers: the refresh token lives in an HttpOnly cookie and never in a reply's body. Other
+ * clients say `X-Service-Client: cli` and keep it themselves.
+ */
+
+const refreshCookie = 'service_refresh_token'
+const csrfCookie = 'service_csrf_token'
+const refreshPath = '/api/v1/auth'
+
+/** A body without a refresh token takes the cookie's, guarded against other sites (double submit). */
+export function withCookieToken(entry: Endpoint, request: FastifyRequest): unknown {
+  const body = request.body as { refreshToken?: string } | undefined
+  const token = request.cookies[refreshCookie]
+  if (entry.session !== 'renews' || body?.refreshToken !== undefined || token === undefined)
+    return request.body
+  const header = request.headers['x-service-csrf']
+  const cookie = request.cookies[csrfCookie]
+  if (header === undefined) throw new Problem('csrf', 'Missing CSRF header')
+  if (cookie === undefined) throw new Problem('csrf', 'Missing CSRF cookie')
+  if (typeof header !== 'string' || !same(header, cookie)) throw new Problem('csrf', 'Invalid CSRF token')
+  const { origin, host } = request.headers
+  if (origin !== undefined && !sameHost(origin, host)) throw new Problem('csrf', 'Invalid request origin')
+  const site = request.headers['sec-fetch-site']
+  if (site !== undefined && site !== 'same-origin' && site !== 'same-site' && site !== 'none')
+    throw new Problem('csrf')
+  return { ...body, refreshToken: token }
+}
+
+type WithTokens = { tokens?: { refreshToken?: string } | null }
+
+/** Sets or clears the cookies; gives the reply as this client may have it. */
+export function keepSession<T>(entry: Endpoint, request: FastifyRequest, reply: FastifyReply, result: T): T {
+  const secure = request.protocol === 'https'
+  if (entry.session === 'ends') {
+    reply.clearCookie(refreshCookie, { path: refreshPath }).clearCookie(csrfCookie, { path: '/' })
+    return result
+  }
+  const { tokens } = result as WithTokens
+  if (entry.session === undefined || !tokens?.refreshToken || request.headers['x-service-client'] === 'cli')
+    return result
+  const options = { sameSite: 'lax', secure, maxAge: refreshSeconds } as const
+  reply.setCookie(refreshCookie, tokens.refreshToken, { ...options, path: refreshPath, httpOnly: true })
+  reply.setCookie(csrfCookie, randomBytes(32).toString('hex'), { ...options, path: '/' })
+  const { refreshToken: _, ...shown } = tokens
+  return { ...result, tokens: shown }
+}
+
+function same(a: string, b: string): boolean {
+  const [left, right] = [Buffer.from(a), Buffer.from(b)]
+  return left.length === right.length && timingSafeEqual(left, right)
+}
+
+const sameHost = (origin: string, host: string | undefined): boolean =>
+  URL.canParse(origin) && new URL(origin).host === host

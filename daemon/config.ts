@@ -1,0 +1,157 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
+
+/** Everything `svc serve` is told from outside. This file is the only reader of the environment. */
+export type Config = {
+  host: string
+  port: number
+  dataDir: string
+  databaseUrl: string | undefined
+  production: boolean
+  autoMigrate: boolean
+  logLevel: string
+  secrets: Secrets
+  /** ENABLE_2FA */
+  mfaOn: boolean
+  enrollmentTtlMinutes: number
+  limits: Limits
+  /** The first system administrator; generated when absent. */
+  admin: { email: string; password: string | undefined }
+  proxies: { trusted: readonly string[]; cloudflare: boolean } | undefined
+}
+
+export type Secrets = { jwt: string; encryption: string; enrollmentPepper: string; recoveryPepper: string }
+
+/** A setting that cannot be used; the message says which one and what to do. */
+export class ConfigError extends Error {}
+
+type Env = Readonly<Record<string, string | undefined>>
+
+type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?: string | undefined }
+
+export function readConfig(env: Env, flags: Flags = {}): Config {
+  const dataDir = resolve(flags['data-dir'] ?? env.SVC_DATA_DIR ?? './data')
+  const production = env.NODE_ENV === 'production'
+  const password = secretOf(env, 'SVC_ADMIN_PASSWORD')
+  if (password !== undefined && (password.length < 8 || password.length > 128)) {
+    throw new ConfigError('SVC_ADMIN_PASSWORD must have 8 to 128 characters')
+  }
+  return {
+    host: flags.host ?? env.HOST ?? '127.0.0.1',
+    port: flags.port ?? wholeNumber(env, 'PORT', 3000, 0, 65_535),
+    dataDir,
+    databaseUrl: databaseUrlOf(env),
+    production,
+    autoMigrate: yesNo(env, 'AUTO_MIGRATE', true),
+    logLevel: env.LOG_LEVEL ?? 'info',
+    secrets: readSecrets(env, dataDir, production),
+    mfaOn: yesNo(env, 'ENABLE_2FA', true),
+    enrollmentTtlMinutes: wholeNumber(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),
+    limits: readLimits(env),
+    admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },
+    proxies: yesNo(env, 'TRUST_PROXY_HEADERS', false)
+      ? {
+          trusted: (env.TRUSTED_PROXY_CIDRS ?? '127.0.0.0/8,::1/128').split(',').map((cidr) => cidr.trim()),
+          cloudflare: yesNo(env, 'TRUST_CF_CONNECTING_IP', false),
+        }
+      : undefined,
+  }
+}
+
+function databaseUrlOf(env: Env): string | undefined {
+  const url = secretOf(env, 'DATABASE_URL')
+  if (url === undefined || /^postgres(ql)?:\/\//.test(url)) return url
+  throw new ConfigError(
+    'DATABASE_URL must begin with postgres://; without it the data directory holds an SQLite database',
+  )
+}
+
+/** The variable itself, or the text of the file that its `_FILE` form names. */
+function secretOf(env: Env, name: string): string | undefined {
+  if (env[name]) return env[name]
+  const file = env[`${name}_FILE`]
+  if (!file) return undefined
+  try {
+    return readFileSync(file, 'utf8').trim()
+  } catch (error) {
+    throw new ConfigError(`${name}_FILE cannot be read: ${(error as Error).message}`)
+  }
+}
+
+/**
+ * Secrets come from the environment, else from the data directory, where missing ones are generated once.
+ * In production with neither, start-up fails (spec, "Enrollment key").
+ */
+function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
+  const file = join(dataDir, 'secrets.json')
+  const stored = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as Partial<Secrets>) : undefined
+  const jwt = secretOf(env, 'JWT_SECRET')
+  const encryption = secretOf(env, 'APP_ENCRYPTION_KEY') ?? secretOf(env, 'SECRET_ENCRYPTION_KEY')
+  const pepper = secretOf(env, 'ENROLLMENT_KEY_PEPPER') ?? stored?.enrollmentPepper ?? encryption ?? jwt
+  if (production && !stored && pepper === undefined) {
+    throw new ConfigError(
+      'In production svc does not invent its secrets. Set JWT_SECRET, APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY), ' +
+        `ENROLLMENT_KEY_PEPPER and MFA_RECOVERY_CODE_PEPPER, each also as NAME_FILE, or keep ${file}.`,
+    )
+  }
+  const invented: Partial<Secrets> = {}
+  const first = (name: keyof Secrets, ...candidates: (string | undefined)[]): string => {
+    const found = candidates.find((one) => one !== undefined)
+    if (found !== undefined) return found
+    invented[name] = randomBytes(32).toString('base64url')
+    return invented[name]
+  }
+  const secrets: Secrets = {
+    jwt: first('jwt', jwt, stored?.jwt),
+    encryption: first('encryption', encryption, stored?.encryption),
+    enrollmentPepper: first('enrollmentPepper', pepper),
+    recoveryPepper: first(
+      'recoveryPepper',
+      secretOf(env, 'MFA_RECOVERY_CODE_PEPPER'),
+      stored?.recoveryPepper,
+    ),
+  }
+  // What the environment gives is never copied to disk.
+  if (Object.keys(invented).length > 0) keep(file, { ...stored, ...invented })
+  return secrets
+}
+
+function keep(file: string, secrets: Partial<Secrets>): void {
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  const draft = `${file}.${process.pid}`
+  writeFileSync(draft, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600 })
+  renameSync(draft, file)
+}
+
+function readLimits(env: Env): Limits {
+  const names = Object.keys(defaultLimits) as LimitName[]
+  return Object.fromEntries(names.map((name) => [name, readLimit(env, name)])) as Limits
+}
+
+function readLimit(env: Env, name: LimitName): Limit | undefined {
+  const text = env[`RATE_LIMIT_${name}`]
+  if (!text) return defaultLimits[name]
+  if (text === 'off') return undefined
+  const [, count, seconds] = /^([1-9]\d{0,6})\/([1-9]\d{0,6})$/.exec(text) ?? []
+  if (!count || !seconds)
+    throw new ConfigError(`RATE_LIMIT_${name} must be <count>/<seconds>, such as 10/300, or off`)
+  return { count: Number(count), seconds: Number(seconds) }
+}
+
+function yesNo(env: Env, name: string, otherwise: boolean): boolean {
+  const text = env[name]
+  if (!text) return otherwise
+  if (text === 'true' || text === '1' || text === 'on') return true
+  if (text === 'false' || text === '0' || text === 'off') return false
+  throw new ConfigError(`${name} must be true or false`)
+}
+
+function wholeNumber(env: Env, name: string, otherwise: number, min: number, max: number): number {
+  const text = env[name]
+  if (!text) return otherwise
+  const value = Number(text)
+  if (Number.isInteger(value) && value >= min && value <= max) return value
+  throw new ConfigError(`${name} must be a whole number from ${min} to ${max}`)
+}

@@ -1,0 +1,64 @@
+import { Problem } from '../src/core/errors.ts'
+import type { Limit, LimitName, Limits } from '../src/core/limits.ts'
+
+/** Times of the newest accepted events, as a ring that grows to the limit's count. */
+type Window = { limit: Limit; times: number[]; next: number }
+
+/**
+ * Exact sliding windows, in memory. An event is accepted when fewer than `count` were accepted in the last
+ * `seconds`; refused ones are not counted, so that a client that hammers recovers.
+ */
+export class Limiter {
+  readonly #limits: Limits
+  readonly #windows = new Map<string, Window>()
+
+  constructor(limits: Limits) {
+    this.#limits = limits
+  }
+
+  /** Counts one event. @throws rate_limited with the seconds until the next one is accepted */
+  take(name: LimitName, key: string): void {
+    const limit = this.#limits[name]
+    if (!limit) return
+    const place = `${name} ${key}`
+    const window = this.#windows.get(place) ?? { limit, times: [], next: 0 }
+    this.#windows.set(place, window)
+    const wait = waitOf(window, performance.now())
+    if (wait > 0) throw new Problem('rate_limited', messages[name], { retryAfter: Math.ceil(wait) })
+  }
+
+  /** Forgets windows that are empty by now. */
+  sweep(): void {
+    const now = performance.now()
+    for (const [place, { limit, times, next }] of this.#windows) {
+      const newest = times.at(next - 1) ?? 0
+      if (newest < now - limit.seconds * 1000) this.#windows.delete(place)
+    }
+  }
+}
+
+/** Accepts the event and answers 0, or answers the seconds to wait. */
+function waitOf(window: Window, now: number): number {
+  const { times, next, limit } = window
+  const { count, seconds } = limit
+  if (times.length < count) {
+    times.push(now)
+    return 0
+  }
+  const oldest = times[next]!
+  const wait = oldest + seconds * 1000 - now
+  if (wait > 0) return wait / 1000
+  times[next] = now
+  window.next = (next + 1) % count
+  return 0
+}
+
+const messages: Partial<Record<LimitName, string>> = {
+  IP: 'Too many requests',
+  BEARER: 'Too many requests',
+  LOGIN_IP: 'Too many login attempts. Please try again later.',
+  LOGIN_ACCOUNT: 'Too many login attempts. Please try again later.',
+  MFA: 'Too many MFA attempts',
+  ENROLL_IP: 'Enrollment rate limit exceeded',
+  AGENT: 'Agent rate limit exceeded',
+}

@@ -1,0 +1,47 @@
+import type { Logger } from 'pino'
+
+/** Work in the background: woken by commits, swept every so often, one run at a time. */
+export type Loop = {
+  wake(): void
+  /** Ends after the run that is under way. */
+  stop(): Promise<void>
+}
+
+/** Runs `work` soon after each wake and at least every `everyMs`; a failed run is logged and tried again. */
+export function loop(name: string, work: () => Promise<void>, everyMs: number, log: Logger): Loop {
+  let stopped = false
+  let woken = false
+  let running: Promise<void> | undefined
+
+  const run = async (): Promise<void> => {
+    // A turn of the event loop, so that commits that come together are one run.
+    await new Promise((resolve) => setImmediate(resolve))
+    while (woken && !stopped) {
+      woken = false
+      try {
+        await work()
+      } catch (err) {
+        log.error({ err, loop: name }, 'background work failed')
+        return
+      }
+    }
+  }
+  const wake = (): void => {
+    woken = true
+    if (stopped || running) return
+    running = run().finally(() => {
+      running = undefined
+      if (woken && !stopped) setTimeout(wake, 1000).unref()
+    })
+  }
+  const timer = setInterval(wake, everyMs)
+  timer.unref()
+  return {
+    wake,
+    async stop() {
+      stopped = true
+      clearInterval(timer)
+      await running
+    },
+  }
+}

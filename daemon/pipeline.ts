@@ -1,0 +1,163 @@
+import { Readable } from 'node:stream'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { record } from '../src/audit/outbox.ts'
+import type { Cipher } from '../src/core/cipher.ts'
+import { changes, type Endpoint } from '../src/core/endpoint.ts'
+import { type Fault, invalid } from '../src/core/errors.ts'
+import { toJsonSchema } from '../src/core/openapi.ts'
+import type { Clock } from '../src/core/time.ts'
+import type { AuditFacts, Call, Caller, Handler, Preparation, Steps } from '../src/handler.ts'
+import type { Db, Storage } from '../src/storage/open.ts'
+import { type Actors, scopeOfCaller } from './actor.ts'
+import { entryOf, type Origin, refusalOf } from './auditing.ts'
+import { keepSession, withCookieToken } from './browser.ts'
+import { attemptOf, once } from './idempotency.ts'
+import type { Limiter } from './limiter.ts'
+import { problemOf } from './problems.ts'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Set once the caller is known, also when they are then refused. */
+    caller?: Caller
+  }
+}
+
+export type Pipeline = {
+  storage: Storage
+  actors: Actors
+  limiter: Limiter
+  cipher: Cipher
+  clock: Clock
+  addressOf: (peer: string, headers: FastifyRequest['headers']) => string
+}
+
+type AnyEndpoint = Endpoint & { params: z.ZodObject; query: z.ZodObject; body: z.ZodType }
+type AnyCall = Call<AnyEndpoint>
+
+/**
+ * The path of every request, in this order: limits, caller, permission (before the body is read) · parse ·
+ * prepare · transaction with handler and audit entry · reply. Nothing else opens a route.
+ */
+export function addRoute(
+  app: FastifyInstance,
+  name: string,
+  entry: Endpoint,
+  handler: Handler<never>,
+  on: Pipeline,
+): void {
+  const steps = stepsOf(handler as unknown as Handler<AnyEndpoint>)
+  const status = entry.status ?? 200
+  const route = `${entry.method} ${entry.path}`
+  const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
+
+  app.route({
+    method: entry.method,
+    url: `/api/v1${entry.path}`,
+    bodyLimit: entry.maxBody ?? 1024 * 1024,
+    exposeHeadRoute: false,
+    schema: entry.streams ? {} : { response: { [status]: toJsonSchema(entry.reply, 'output') } },
+    config: { name },
+    onRequest: (request) => guard(request, () => admit(request)),
+    handler: (request, reply) => guard(request, () => answer(request, reply)),
+  })
+
+  async function admit(request: FastifyRequest): Promise<void> {
+    const ip = on.addressOf(request.ip, request.headers)
+    on.limiter.take('IP', ip)
+    if (entry.limit) on.limiter.take(entry.limit, ip)
+    request.caller = await on.actors.admit(entry, request, on.clock())
+  }
+
+  async function answer(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+    const caller = request.caller as Caller
+    const now = on.clock()
+    const facts: AuditFacts = {}
+    const asked = {
+      ...parse(entry, request),
+      ...originOf(request),
+      caller,
+      scope: scopeOfCaller(caller),
+      now,
+      storage: on.storage,
+      note: (more: AuditFacts) =>
+        void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
+    }
+    const limit: Preparation<AnyEndpoint>['limit'] = (limitName, key) => on.limiter.take(limitName, key)
+    const ready = await steps.prepare?.({ ...asked, limit } as unknown as Preparation<AnyEndpoint>)
+    const run = (db: Db) => steps.run({ ...asked, db } as unknown as AnyCall, ready as never)
+
+    if (!changes(entry)) return send(request, reply, await run(on.storage.read))
+    const owner = caller.kind === 'user' ? caller.id : caller.kind
+    const attempt =
+      status === 201 ? attemptOf(owner, request.headers['idempotency-key'], route, asked.body) : undefined
+    const work = async (tx: Db): Promise<unknown> => {
+      const change = async () => {
+        const result = await run(tx)
+        const audited = entryOf(entry, asked, result, facts, caller, asked, now)
+        if (audited) await record(tx, audited)
+        return result
+      }
+      return attempt ? once(tx, on.cipher, attempt, now, change) : change()
+    }
+    return send(request, reply, await on.storage.write(work, { telemetry: isTelemetry }))
+  }
+
+  function send(request: FastifyRequest, reply: FastifyReply, result: unknown): unknown {
+    reply.code(status)
+    if (entry.streams) return reply.type(entry.streams).send(Readable.from(result as AsyncIterable<string>))
+    return keepSession(entry, request, reply, result)
+  }
+
+  /** Refusals are audited wherever on the path they happen. */
+  async function guard<T>(request: FastifyRequest, step: () => Promise<T>): Promise<T> {
+    try {
+      return await step()
+    } catch (error) {
+      const refused = refusalOf(entry, request, problemOf(error), originOf(request), on.clock())
+      if (refused) await on.storage.write((tx) => record(tx, refused))
+      throw error
+    }
+  }
+
+  function originOf(request: FastifyRequest): Origin {
+    const { 'user-agent': userAgent } = request.headers
+    return { ip: on.addressOf(request.ip, request.headers), userAgent: userAgent ?? null }
+  }
+}
+
+function stepsOf(handler: Handler<AnyEndpoint>): {
+  prepare?: Steps<AnyEndpoint, never>['prepare']
+  run: Steps<AnyEndpoint, never>['run']
+} {
+  return typeof handler === 'function' ? { run: handler } : handler
+}
+
+const nothing = z.strictObject({})
+
+/** The parts of the request through their schemas; every fault at once. @throws invalid_request */
+function parse(entry: Endpoint, request: FastifyRequest): { params: unknown; query: unknown; body: unknown } {
+  const faults: Fault[] = []
+  const through = (part: string, schema: z.ZodType, value: unknown) => {
+    const result = schema.safeParse(value)
+    if (result.success) return result.data
+    for (const issue of result.error.issues) faults.push(...faultsOf(part, issue))
+    return undefined
+  }
+  const parsed = {
+    params: through('params', entry.params ?? nothing, request.params),
+    query: through('query', entry.query ?? nothing, request.query),
+    body: entry.body ? through('body', entry.body, withCookieToken(entry, request) ?? undefined) : undefined,
+  }
+  if (faults.length > 0) throw invalid(faults)
+  return parsed
+}
+
+function faultsOf(part: string, issue: z.core.$ZodIssue): Fault[] {
+  const path = [part, ...issue.path.map(String)].join('.')
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => ({ path: `${path}.${key}`, message: 'is not a known field' }))
+  }
+  if (issue.code === 'invalid_type' && issue.input === undefined) return [{ path, message: 'is required' }]
+  return [{ path, message: issue.message }]
+}

@@ -1,0 +1,62 @@
+import { readConfig } from './config.ts'
+import { type Service, serve } from './serve.ts'
+
+type Flags = {
+  host?: string | undefined
+  port?: number | undefined
+  'data-dir'?: string | undefined
+  json: boolean
+}
+
+/** `svc serve` as a process: says where it listens, drains on SIGTERM and SIGINT, and exits. */
+export async function runService(flags: Flags): Promise<void> {
+  const config = await startable(() => readConfig(process.env, flags))
+  const service = await startable(() => serve(config))
+  endOnSignal(service)
+  const { url, firstPassword } = service
+  process.stdout.write(
+    flags.json ? `${JSON.stringify({ event: 'listening', url })}\n` : `listening on ${url}\n`,
+  )
+  process.stderr.write(welcome(url, config.admin.email, config.dataDir, firstPassword))
+}
+
+function welcome(url: string, email: string, dataDir: string, password: string | undefined): string {
+  const at = url === 'http://127.0.0.1:3000' ? '' : ` --url ${url}`
+  const signIn = `  svc login --email ${email}${at}\n`
+  if (password === undefined) return `\nSign in from another terminal:\n\n${signIn}\nData: ${dataDir}\n\n`
+  return (
+    '\nA system administrator was created. The password is shown this once:\n\n' +
+    `  e-mail    ${email}\n  password  ${password}\n\nSign in from another terminal:\n\n${signIn}\nData: ${dataDir}\n\n`
+  )
+}
+
+/** A start-up failure is one line that says what to mend, and exit 1; SVC_DEBUG shows where it came from. */
+async function startable<T>(step: () => T | Promise<T>): Promise<T> {
+  try {
+    return await step()
+  } catch (error) {
+    if (process.env.SVC_DEBUG) throw error
+    const { code, port, address, message } = error as NodeJS.ErrnoException & {
+      port?: number
+      address?: string
+    }
+    const inUse = code === 'EADDRINUSE'
+    const text = inUse ? `${address}:${port} is in use. Choose another port: svc serve --port 0` : message
+    process.stderr.write(`svc serve: ${text}\n`)
+    process.exit(1)
+  }
+}
+
+function endOnSignal(service: Service): void {
+  let ending = false
+  const end = (signal: NodeJS.Signals): void => {
+    if (ending) process.exit(signal === 'SIGINT' ? 130 : 143)
+    ending = true
+    service.close().then(
+      () => process.exit(0),
+      () => process.exit(1),
+    )
+  }
+  process.on('SIGTERM', end)
+  process.on('SIGINT', end)
+}

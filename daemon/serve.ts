@@ -1,0 +1,167 @@
+import { randomBytes } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
+import type { FastifyInstance } from 'fastify'
+import type { pino } from 'pino'
+import { migrations } from '../migrations/index.ts'
+import { agentHandlers } from '../src/agents/handlers.ts'
+import { auditLogs } from '../src/audit/handlers.ts'
+import { sealPending } from '../src/audit/outbox.ts'
+import { cipherOf } from '../src/core/cipher.ts'
+import { newId } from '../src/core/ids.ts'
+import { type Clock, systemClock } from '../src/core/time.ts'
+import { enrollmentKeyHandlers } from '../src/credentials/handlers.ts'
+import { devices } from '../src/devices/handlers.ts'
+import { authHandlers } from '../src/identity/handlers.ts'
+import { hashPassword } from '../src/identity/password.ts'
+import { seedRoles } from '../src/identity/seeds.ts'
+import { hasUsers, insertUser, sweep } from '../src/identity/store.ts'
+import { accessTokens } from '../src/identity/tokens.ts'
+import { isUniqueViolation } from '../src/storage/dialect.ts'
+import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
+import { openStorage, type Storage } from '../src/storage/open.ts'
+import { orgs, partners, sites } from '../src/tenancy/handlers.ts'
+import { version } from '../src/version.ts'
+import { actors } from './actor.ts'
+import { addressReader } from './address.ts'
+import { buildApp } from './app.ts'
+import { type Config, ConfigError } from './config.ts'
+import { forgetOldAttempts } from './idempotency.ts'
+import { Limiter } from './limiter.ts'
+import { logTo } from './log.ts'
+import { type Loop, loop } from './loop.ts'
+
+export type Service = {
+  url: string
+  storage: Storage
+  /** The password made for the first administrator, when one was made. */
+  firstPassword: string | undefined
+  /** Stops accepting, finishes what is under way, at most 10 s. */
+  close(): Promise<void>
+}
+
+/** config → storage → app → loops; what it returns drains them in the other order. */
+export async function serve(config: Config, clock: Clock = systemClock): Promise<Service> {
+  const log = logTo(process.stderr, config.logLevel)
+  mkdirSync(config.dataDir, { recursive: true, mode: 0o700 })
+  const storage = await openStorage({
+    dataDir: config.dataDir,
+    ...(config.databaseUrl !== undefined && { databaseUrl: config.databaseUrl }),
+  })
+  try {
+    await prepareSchema(storage, config.autoMigrate)
+    const firstPassword = await firstRun(storage, config, clock())
+
+    const limiter = new Limiter(config.limits)
+    const app = appOf(storage, limiter, config, clock, log)
+    await app.listen({ host: config.host, port: config.port })
+
+    const loops = backgroundOf(storage, limiter, clock, log)
+    return { url: urlOf(app, config.host), storage, firstPassword, close: () => drain(app, loops, storage) }
+  } catch (error) {
+    await storage.close()
+    throw error
+  }
+}
+
+async function prepareSchema(storage: Storage, autoMigrate: boolean): Promise<void> {
+  if (autoMigrate) return void (await migrate(storage, migrations))
+  const pending = await pendingMigrations(storage, migrations)
+  if (pending.length === 0) return
+  throw new ConfigError(
+    `AUTO_MIGRATE is off and migrations are pending: ${pending.join(', ')}. Run: svc db migrate`,
+  )
+}
+
+/** Built-in roles, and a system administrator when there is no user yet; gives the password it made. */
+async function firstRun(storage: Storage, { admin }: Config, now: string): Promise<string | undefined> {
+  await storage.write((tx) => seedRoles(tx, now))
+  if (await hasUsers(storage.read)) return undefined
+  const password = admin.password ?? randomBytes(15).toString('base64url')
+  const passwordHash = await hashPassword(password)
+  const user = { id: newId(), email: admin.email, name: 'System administrator', passwordHash, isSystem: true }
+  try {
+    await storage.write((tx) => insertUser(tx, user, now))
+  } catch (error) {
+    // Another process on the same database was first.
+    if (isUniqueViolation(error)) return undefined
+    throw error
+  }
+  return admin.password === undefined ? password : undefined
+}
+
+function appOf(
+  storage: Storage,
+  limiter: Limiter,
+  config: Config,
+  clock: Clock,
+  log: pino.Logger,
+): FastifyInstance {
+  const { secrets, mfaOn, enrollmentTtlMinutes: ttlMinutes } = config
+  const cipher = cipherOf([secrets.encryption])
+  const access = accessTokens(secrets.jwt)
+  const pepper = secrets.enrollmentPepper
+  const handlers = {
+    service: { health: async () => ({ status: 'ok', version, uptime: process.uptime() }) },
+    partners,
+    orgs,
+    sites,
+    auth: authHandlers({ access, cipher, recoveryPepper: secrets.recoveryPepper, mfaOn }),
+    enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
+    devices,
+    agents: agentHandlers({ pepper }),
+    auditLogs,
+  }
+  const on = {
+    storage,
+    actors: actors(storage, access, limiter, mfaOn),
+    limiter,
+    cipher,
+    clock,
+    addressOf: addressReader(config.proxies),
+  }
+  return buildApp(handlers, on, { version, log, readiness: () => readinessOf(storage) })
+}
+
+async function readinessOf(storage: Storage): Promise<{ ready: boolean; checks: Record<string, string> }> {
+  try {
+    await storage.check()
+    return { ready: true, checks: { database: 'ok' } }
+  } catch {
+    return { ready: false, checks: { database: 'error: unavailable' } }
+  }
+}
+
+function backgroundOf(storage: Storage, limiter: Limiter, clock: Clock, log: pino.Logger): Loop[] {
+  const sealer = loop('sealer', () => sealPending(storage), 2000, log)
+  storage.onCommit(sealer.wake)
+  sealer.wake()
+  const sweeper = loop(
+    'sweeper',
+    async () => {
+      limiter.sweep()
+      await storage.write(async (tx) => {
+        await sweep(tx, clock())
+        await forgetOldAttempts(tx, clock())
+      })
+    },
+    60_000,
+    log,
+  )
+  return [sealer, sweeper]
+}
+
+const drainMs = 10_000
+
+async function drain(app: FastifyInstance, loops: Loop[], storage: Storage): Promise<void> {
+  const late = new Promise<void>((resolve) => setTimeout(resolve, drainMs).unref())
+  await Promise.race([app.close(), late])
+  await Promise.race([Promise.all(loops.map((one) => one.stop())), late])
+  await storage.close()
+}
+
+function urlOf(app: FastifyInstance, host: string): string {
+  const address = app.server.address()
+  const port = typeof address === 'object' && address !== null ? address.port : 0
+  const name = host === '0.0.0.0' || host === '::' ? 'localhost' : host
+  return `http://${name.includes(':') ? `[${name}]` : name}:${port}`
+}

@@ -1,0 +1,5 @@
+import type { Migration } from '../src/storage/migrate.ts'
+import * as foundation from './0001_foundation.ts'
+
+/** In the order they are applied. A landed migration is never edited, renamed or moved. */
+export const migrations: readonly Migration[] = [{ name: '0001_foundation', up: foundation.up }]

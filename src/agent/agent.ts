@@ -1,0 +1,22 @@
+import type { Client } from '../core/client.ts'
+import type { Clock } from './clock.ts'
+import type { Report } from './events.ts'
+import type { Machine } from './machine.ts'
+import type { IdentityStore } from './state.ts'
+
+/** All an agent works with. */
+export type Agent = {
+  machine: Machine
+  identity: IdentityStore
+  /** A client of the service, with the agent's own token once it has one. */
+  connect: (authToken?: string) => Client
+  /** Asked for only when this machine is not enrolled yet. */
+  enrollmentKey: () => Promise<string>
+  version: string
+  clock: Clock
+  /** From 0 up to, not including, 1. */
+  random: () => number
+  report: Report
+  /** Ends everything at once. */
+  signal: AbortSignal
+}

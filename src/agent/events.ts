@@ -1,0 +1,44 @@
+import type { Heartbeat } from '../agents/contract.ts'
+
+/** What the agent tells whoever watches it; with --json these are its output, so a field is never renamed. */
+export type AgentEvent =
+  | {
+      event: 'enrolled' | 'resumed'
+      deviceId: string
+      agentId: string
+      orgId: string
+      siteId: string | null
+      url: string
+    }
+  | { event: 'inventory'; deviceId: string; disks: number; network: number; software: number }
+  | { event: 'heartbeat'; deviceId: string; metrics: Heartbeat['metrics'] }
+  | { event: 'failed'; step: Step; code: string; message: string; failures: number; retryInSeconds: number }
+  | { event: 'stopped' }
+
+export type Step = 'enrollment' | 'inventory' | 'heartbeat'
+
+export type Report = (event: AgentEvent) => void
+
+/** The event as a short line for a person. */
+export function lineOf(event: AgentEvent): string {
+  switch (event.event) {
+    case 'enrolled':
+      return `Enrolled as device ${event.deviceId} at ${event.url}`
+    case 'resumed':
+      return `Device ${event.deviceId} reports to ${event.url}`
+    case 'inventory':
+      return `Inventory sent: ${event.disks} disks, ${event.network} addresses, ${event.software} packages`
+    case 'heartbeat': {
+      const { cpuPercent, ramPercent, diskPercent } = event.metrics ?? {}
+      const shown = { CPU: cpuPercent, RAM: ramPercent, disk: diskPercent }
+      const known = Object.entries(shown).flatMap(([name, value]) =>
+        value === undefined ? [] : [`${name} ${Math.round(value)} %`],
+      )
+      return ['Heartbeat sent', known.join(', ')].filter(Boolean).join(': ')
+    }
+    case 'failed':
+      return `The ${event.step} failed (${event.message}); trying again in ${Math.ceil(event.retryInSeconds)} s`
+    case 'stopped':
+      return 'Stopped'
+  }
+}

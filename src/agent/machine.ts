@@ -1,0 +1,15 @@
+import { readActivity } from './activity.ts'
+import { inventorySignature } from './changes.ts'
+import { describe } from './description.ts'
+import { readInventory } from './inventory.ts'
+import { startMetrics } from './metrics.ts'
+
+/** What the agent asks the machine it runs on. */
+export const thisMachine = () => ({
+  describe,
+  readInventory,
+  inventorySignature,
+  readActivity,
+  readMetrics: startMetrics(),
+})
+export type Machine = ReturnType<typeof thisMachine>

@@ -1,0 +1,201 @@
+import { z } from 'zod'
+import { agent, endpoint, publicly } from '../core/endpoint.ts'
+import { idOf, secret, text } from '../core/schema.ts'
+import { type architecture, deviceRole, osType } from '../devices/contract.ts'
+import { lenient, lenientList } from './lenient.ts'
+
+const tag = 'Agents'
+const short = text(255)
+const amount = z.number().min(0).max(1e15)
+
+/** amd64, x86_64 … under the three names the product uses; anything else is kept as it came. */
+const anyArchitecture = text(50, 1).overwrite((name) => {
+  const known: Record<string, z.output<typeof architecture>> = {
+    amd64: 'x64',
+    x86_64: 'x64',
+    '386': 'x86',
+    i386: 'x86',
+    i686: 'x86',
+    ia32: 'x86',
+    aarch64: 'arm64',
+  }
+  return known[name.toLowerCase()] ?? name
+})
+
+const HardwareReport = lenient({
+  manufacturer: short,
+  model: short,
+  serialNumber: short,
+  cpuModel: short,
+  cpuCores: z.int().min(0).max(100_000),
+  cpuThreads: z.int().min(0).max(100_000),
+  ramTotalMb: amount,
+  diskTotalGb: amount,
+  gpuModel: short,
+  motherboardManufacturer: short,
+  motherboardModel: short,
+  biosVersion: short,
+})
+export type HardwareReport = z.output<typeof HardwareReport>
+
+const InterfaceReport = lenient({
+  interfaceName: text(255, 1),
+  name: text(255, 1),
+  macAddress: text(64),
+  mac: text(64),
+  ipAddress: text(64),
+  ip: text(64),
+  ipType: text(10),
+  isPrimary: z.boolean(),
+})
+export type InterfaceReport = z.output<typeof InterfaceReport>
+
+const DiskReport = lenient({
+  mountPoint: text(1024, 1),
+  device: short,
+  fsType: text(50),
+  totalGb: amount,
+  usedGb: amount,
+  freeGb: amount,
+  usedPercent: z.number().min(0).max(100),
+})
+export type DiskReport = z.output<typeof DiskReport>
+
+const SoftwareReport = lenient({ name: text(500, 1), version: text(255), publisher: short })
+export type SoftwareReport = z.output<typeof SoftwareReport>
+
+const MetricsReport = lenient({
+  cpuPercent: z.number().min(0).max(100),
+  ramPercent: z.number().min(0).max(100),
+  ramUsedMb: amount,
+  diskPercent: z.number().min(0).max(100),
+  diskUsedGb: amount,
+  processCount: z.int().min(0).max(10_000_000),
+})
+export type MetricsReport = z.output<typeof MetricsReport>
+
+export const Enrollment = z.strictObject({
+  enrollmentKey: secret(text(255, 1)).describe('The key as it was shown once'),
+  hostname: text(255, 1),
+  osType,
+  osVersion: text(100, 1),
+  architecture: anyArchitecture,
+  agentVersion: text(50, 1),
+  deviceRole: deviceRole.default('unknown'),
+  isVirtual: z.boolean().default(false),
+  virtualizationPlatform: text(100).nullable().default(null),
+  hardwareInfo: HardwareReport.optional(),
+  networkInfo: lenientList(InterfaceReport, 100).optional(),
+})
+export type Enrollment = z.output<typeof Enrollment>
+
+export const Enrolled = z
+  .object({
+    agentId: z.string(),
+    deviceId: idOf('device'),
+    authToken: secret(z.string()).describe('Bearer token of the agent, shown this once'),
+    orgId: idOf('organization'),
+    siteId: idOf('site').nullable(),
+    config: z.object({
+      heartbeatIntervalSeconds: z.int(),
+      metricsCollectionIntervalSeconds: z.int(),
+    }),
+  })
+  .meta({ id: 'Enrolled' })
+
+export const Heartbeat = z.looseObject({
+  status: z.enum(['ok', 'warning', 'error']),
+  agentVersion: text(50, 1),
+  metrics: MetricsReport.optional().catch(undefined),
+  ...lenient({
+    hostname: text(255, 1),
+    osVersion: text(100, 1),
+    osBuild: text(100),
+    uptime: amount,
+    lastUser: short,
+    pendingReboot: z.boolean(),
+    deviceRole,
+    isVirtual: z.boolean(),
+    virtualizationPlatform: text(100),
+    isHeadless: z.boolean(),
+  }).shape,
+})
+export type Heartbeat = z.output<typeof Heartbeat>
+
+export const Inventory = z.looseObject({
+  hardware: HardwareReport.optional().catch(undefined),
+  network: lenientList(InterfaceReport, 100).optional(),
+  disks: lenientList(DiskReport, 200).optional(),
+  software: lenientList(SoftwareReport, 10_000).optional(),
+})
+export type Inventory = z.output<typeof Inventory>
+
+const params = z.strictObject({
+  id: text(64, 1)
+    .regex(/^[0-9a-f]{64}$/, 'must be an agent id')
+    .meta({ resource: 'agent' }),
+})
+
+export const agents = {
+  enroll: endpoint({
+    method: 'POST',
+    path: '/agents/enroll',
+    summary: 'Enroll a machine with an enrollment key',
+    tag,
+    access: publicly,
+    body: Enrollment,
+    status: 201,
+    reply: Enrolled,
+    audit: { action: 'agent.enroll', resource: 'device' },
+    limit: 'ENROLL_IP',
+    errors: [
+      'enrollment_key_not_found',
+      'enrollment_key_expired',
+      'enrollment_key_exhausted',
+      'tenant_inactive',
+      'device_limit_reached',
+    ],
+    example: {
+      enrollmentKey: '<the key, 64 hex characters>',
+      hostname: 'reception-1',
+      osType: 'linux',
+      osVersion: 'Debian 12',
+      architecture: 'x64',
+      agentVersion: '0.1.0',
+    },
+  }),
+  heartbeat: endpoint({
+    method: 'POST',
+    path: '/agents/:id/heartbeat',
+    summary: 'Report that the machine is alive, with its latest metrics',
+    tag,
+    access: agent,
+    params,
+    body: Heartbeat,
+    reply: z.object({
+      commands: z.array(
+        z.object({ id: z.guid(), type: z.string(), payload: z.record(z.string(), z.unknown()) }),
+      ),
+      configUpdate: z.record(z.string(), z.unknown()).nullable(),
+      upgradeTo: z.string().nullable(),
+      rotateToken: z.boolean(),
+      manifestTrustKeys: z.array(z.record(z.string(), z.unknown())),
+    }),
+    audit: { unaudited: 'telemetry' },
+    maxBody: 5 * 1024 * 1024,
+    example: { status: 'ok', agentVersion: '0.1.0' },
+  }),
+  inventory: endpoint({
+    method: 'PUT',
+    path: '/agents/:id/inventory',
+    summary: 'Report hardware, network, disks and software; each part given replaces what was there',
+    tag,
+    access: agent,
+    params,
+    body: Inventory,
+    reply: z.object({ success: z.literal(true) }),
+    audit: { unaudited: 'telemetry' },
+    maxBody: 5 * 1024 * 1024,
+    example: { hardware: { cpuModel: 'Example 9', cpuCores: 8 } },
+  }),
+}

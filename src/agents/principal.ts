@@ -1,0 +1,24 @@
+import { timingSafeEqual } from 'node:crypto'
+import { Problem } from '../core/errors.ts'
+import type { AgentCaller } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
+import { agentTokenHash } from './rules.ts'
+import { findAgent } from './store.ts'
+
+/**
+ * The agent behind a bearer token, for the agent id in the path. An organization that is suspended still
+ * lets its agents report; a churned or deleted one does not (decisions.md, Tenancy).
+ * @throws invalid_agent_credentials, device_decommissioned
+ */
+export async function findAgentCaller(db: Db, agentId: string, token: string): Promise<AgentCaller> {
+  const row = await findAgent(db, agentId)
+  const stated = Buffer.from(agentTokenHash(token))
+  const right = row !== undefined && timingSafeEqual(Buffer.from(row.token_hash), stated)
+  if (!right) throw new Problem('invalid_agent_credentials')
+  const gone = row.org_deleted_at !== null || row.partner_deleted_at !== null
+  if (gone || row.org_status === 'churned' || row.partner_status === 'churned') {
+    throw new Problem('invalid_agent_credentials')
+  }
+  if (row.status === 'decommissioned') throw new Problem('device_decommissioned')
+  return { kind: 'agent', deviceId: row.id, orgId: row.org_id, agentId, device: row }
+}

@@ -1,0 +1,235 @@
+import type { Kysely } from 'kysely'
+import type { Instant } from '../core/time.ts'
+import type { Device } from '../devices/contract.ts'
+import { prepared } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { rowsOf } from '../storage/rows.ts'
+import type {
+  DeviceDiskRow,
+  DeviceHardwareRow,
+  DeviceInterfaceRow,
+  DeviceMetricsRow,
+  DeviceRow,
+  DeviceSoftwareRow,
+} from '../storage/tables.ts'
+import type { DiskReport, HardwareReport, InterfaceReport, Inventory, MetricsReport } from './contract.ts'
+
+/* An agent is its device: each query below is by the id of the device that authenticated. */
+
+const deviceRows = rowsOf<DeviceRow>()({ flags: ['is_virtual', 'is_headless', 'pending_reboot'] })
+
+export type AgentRow = DeviceRow & {
+  org_status: string
+  org_deleted_at: string | null
+  partner_status: string
+  partner_deleted_at: string | null
+}
+
+const agentByAgentId = prepared((db, p: { agentId: string }) =>
+  db
+    .selectFrom('devices')
+    .innerJoin('organizations as o', 'o.id', 'devices.org_id')
+    .innerJoin('partners as p', 'p.id', 'o.partner_id')
+    .selectAll('devices')
+    .select(['o.status as org_status', 'o.deleted_at as org_deleted_at'])
+    .select(['p.status as partner_status', 'p.deleted_at as partner_deleted_at'])
+    .where('devices.agent_id', '=', p.agentId),
+)
+
+/** The device of an agent with the state of its tenant; the agent's token decides whether it is let in. */
+export async function findAgent(db: Db, agentId: string): Promise<AgentRow | undefined> {
+  const [row] = await agentByAgentId(db, { agentId })
+  return row as AgentRow | undefined
+}
+
+/** Devices that count towards a cap: all but the decommissioned. */
+export async function countDevices(db: Db, of: { orgId: string } | { partnerId: string }): Promise<number> {
+  const counted = db.selectFrom('devices').where('status', '!=', 'decommissioned')
+  const scoped =
+    'orgId' in of
+      ? counted.where('org_id', '=', of.orgId)
+      : counted.where('org_id', 'in', (eb) =>
+          eb.selectFrom('organizations').select('id').where('partner_id', '=', of.partnerId),
+        )
+  const { total } = await scoped
+    .select((eb) => eb.fn.countAll<number>().as('total'))
+    .executeTakeFirstOrThrow()
+  return total
+}
+
+export async function insertDevice(
+  db: Db,
+  device: Device,
+  credentials: { tokenHash: string; enrollmentKeyId: string; enrollmentIp: string },
+): Promise<void> {
+  await db
+    .insertInto('devices')
+    .values(deviceRows.write({ ...device, ...credentials }))
+    .execute()
+}
+
+const seen = prepared((db, p: { id: string; now: string; ip: string; status: string; uptime: number }) =>
+  db
+    .updateTable('devices')
+    .set({ last_seen_at: p.now, last_seen_ip: p.ip, status: p.status, uptime_seconds: p.uptime })
+    .where('id', '=', p.id),
+)
+
+export async function recordHeartbeat(
+  db: Db,
+  device: { id: string; status: string; uptime: number | null },
+  changed: Partial<DeviceRow>,
+  { now, ip }: { now: Instant; ip: string },
+): Promise<void> {
+  await seen(db, { id: device.id, now, ip, status: device.status, uptime: device.uptime as number })
+  if (Object.keys(changed).length === 0) return
+  await db
+    .updateTable('devices')
+    .set({ ...changed, updated_at: now })
+    .where('id', '=', device.id)
+    .execute()
+}
+
+const latest = prepared((db, p: { [K in keyof DeviceMetricsRow]: DeviceMetricsRow[K] }) => {
+  const sample = {
+    recorded_at: p.recorded_at,
+    cpu_percent: p.cpu_percent,
+    ram_percent: p.ram_percent,
+    ram_used_mb: p.ram_used_mb,
+    disk_percent: p.disk_percent,
+    disk_used_gb: p.disk_used_gb,
+    process_count: p.process_count,
+  }
+  return db
+    .insertInto('device_metrics')
+    .values({ device_id: p.device_id, ...sample })
+    .onConflict((c) => c.column('device_id').doUpdateSet(sample))
+})
+
+export async function saveMetrics(
+  db: Db,
+  deviceId: string,
+  metrics: MetricsReport,
+  now: Instant,
+): Promise<void> {
+  await latest(db, {
+    device_id: deviceId,
+    recorded_at: now,
+    cpu_percent: metrics.cpuPercent ?? null,
+    ram_percent: metrics.ramPercent ?? null,
+    ram_used_mb: metrics.ramUsedMb ?? null,
+    disk_percent: metrics.diskPercent ?? null,
+    disk_used_gb: metrics.diskUsedGb ?? null,
+    process_count: metrics.processCount ?? null,
+  })
+}
+
+/** Each part that is given replaces what was there. */
+export async function saveInventory(db: Db, deviceId: string, inventory: Inventory): Promise<void> {
+  const { hardware, network, disks, software } = inventory
+  if (hardware) await replace(db, 'device_hardware', deviceId, [hardwareRow(deviceId, hardware)])
+  if (network) {
+    const rows = network.map((one, position) => interfaceRow(deviceId, position, one))
+    await replace(
+      db,
+      'device_interfaces',
+      deviceId,
+      rows.filter((row) => row.interface_name !== ''),
+    )
+  }
+  if (disks) {
+    const rows = disks.map((one, position) => diskRow(deviceId, position, one))
+    await replace(
+      db,
+      'device_disks',
+      deviceId,
+      rows.filter((row) => row.mount_point !== ''),
+    )
+  }
+  if (software) {
+    const rows = software.map(
+      (one, position): DeviceSoftwareRow => ({
+        device_id: deviceId,
+        position,
+        name: one.name ?? '',
+        version: one.version ?? null,
+        publisher: one.publisher ?? null,
+      }),
+    )
+    await replace(
+      db,
+      'device_software',
+      deviceId,
+      rows.filter((row) => row.name !== ''),
+    )
+  }
+}
+
+type Parts = {
+  device_hardware: DeviceHardwareRow
+  device_interfaces: DeviceInterfaceRow
+  device_disks: DeviceDiskRow
+  device_software: DeviceSoftwareRow
+}
+
+async function replace<T extends keyof Parts>(
+  db: Db,
+  table: T,
+  deviceId: string,
+  rows: Parts[T][],
+): Promise<void> {
+  // The four tables are alike in what is said of them here.
+  const parts = db as unknown as Kysely<{ device_disks: { device_id: string } }>
+  const name = table as 'device_disks'
+  await parts.deleteFrom(name).where('device_id', '=', deviceId).execute()
+  for (let at = 0; at < rows.length; at += 100) {
+    await parts
+      .insertInto(name)
+      .values(rows.slice(at, at + 100))
+      .execute()
+  }
+}
+
+function hardwareRow(deviceId: string, report: HardwareReport): DeviceHardwareRow {
+  return {
+    device_id: deviceId,
+    manufacturer: report.manufacturer ?? null,
+    model: report.model ?? null,
+    serial_number: report.serialNumber ?? null,
+    cpu_model: report.cpuModel ?? null,
+    cpu_cores: report.cpuCores ?? null,
+    cpu_threads: report.cpuThreads ?? null,
+    ram_total_mb: report.ramTotalMb === undefined ? null : Math.round(report.ramTotalMb),
+    disk_total_gb: report.diskTotalGb ?? null,
+    gpu_model: report.gpuModel ?? null,
+    motherboard_manufacturer: report.motherboardManufacturer ?? null,
+    motherboard_model: report.motherboardModel ?? null,
+    bios_version: report.biosVersion ?? null,
+  }
+}
+
+function interfaceRow(deviceId: string, position: number, report: InterfaceReport): DeviceInterfaceRow {
+  return {
+    device_id: deviceId,
+    position,
+    interface_name: report.interfaceName ?? report.name ?? '',
+    mac_address: report.macAddress ?? report.mac ?? null,
+    ip_address: report.ipAddress ?? report.ip ?? null,
+    ip_type: report.ipType ?? null,
+    is_primary: report.isPrimary ? 1 : 0,
+  }
+}
+
+function diskRow(deviceId: string, position: number, report: DiskReport): DeviceDiskRow {
+  return {
+    device_id: deviceId,
+    position,
+    mount_point: report.mountPoint ?? '',
+    device: report.device ?? null,
+    fs_type: report.fsType ?? null,
+    total_gb: report.totalGb ?? null,
+    used_gb: report.usedGb ?? null,
+    free_gb: report.freeGb ?? null,
+    used_percent: report.usedPercent ?? null,
+  }
+}

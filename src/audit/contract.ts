@@ -1,0 +1,142 @@
+import { z } from 'zod'
+import { endpoint, user } from '../core/endpoint.ts'
+import { flag, pageQuery } from '../core/page.ts'
+import { idOf, instant, text } from '../core/schema.ts'
+
+const tag = 'Audit'
+const reads = user({ permission: 'audit:read' })
+const result = z.enum(['success', 'failure', 'denied'])
+
+const filters = {
+  orgId: idOf('organization').optional().describe('Only entries of this organization'),
+  user: text(255).optional().describe('Part of the e-mail address or name of who did it'),
+  action: text(100).optional().describe('Part of the action, such as enrollment_key'),
+  resource: text(255).optional().describe("Part of the resource's type or name"),
+  from: instant.optional().describe('Not before this time'),
+  to: instant.optional().describe('Not after this time'),
+  skipCount: flag.optional().describe('Leave the total out, which is faster'),
+  ...pageQuery(),
+}
+export const AuditQuery = z.strictObject(filters)
+export type AuditQuery = z.output<typeof AuditQuery>
+
+const pagination = z.object({
+  page: z.int(),
+  limit: z.int(),
+  total: z.int().describe('-1 when it was not counted'),
+  totalPages: z.int().describe('-1 when it was not counted'),
+})
+
+export const AuditEntry = z
+  .object({
+    id: idOf('audit_log'),
+    timestamp: instant,
+    user: z.object({ id: z.string(), name: z.string(), email: z.string().nullable(), role: z.string() }),
+    action: z.string(),
+    resource: z.object({ type: z.string(), id: z.string().nullable(), name: z.string().nullable() }),
+    category: z.string(),
+    result,
+    ipAddress: z.string().nullable(),
+    userAgent: z.string().nullable(),
+    details: z.record(z.string(), z.unknown()),
+    orgId: idOf('organization').nullable().describe('null in the system chain'),
+    errorMessage: z.string().nullable(),
+    seq: z.int().describe('Place in the chain of its organization, from 1'),
+    checksum: z.string(),
+    prevChecksum: z.string(),
+  })
+  .meta({ id: 'AuditEntry' })
+export type AuditEntry = z.output<typeof AuditEntry>
+
+const FlatAuditEntry = z
+  .object({
+    id: idOf('audit_log'),
+    timestamp: instant,
+    action: z.string(),
+    resource: z.string(),
+    resourceType: z.string(),
+    details: z.string(),
+    ipAddress: z.string().nullable(),
+    userAgent: z.string().nullable(),
+    sessionId: z.string().nullable(),
+    user: z.object({ name: z.string(), email: z.string(), role: z.string(), department: z.string() }),
+    changes: z.object({
+      before: z.record(z.string(), z.unknown()),
+      after: z.record(z.string(), z.unknown()),
+    }),
+  })
+  .meta({ id: 'FlatAuditEntry' })
+
+export const auditLogs = {
+  flat: endpoint({
+    method: 'GET',
+    path: '/audit-logs',
+    summary: 'List audit entries, flat, newest first',
+    tag,
+    access: reads,
+    query: AuditQuery,
+    reply: z.object({ entries: z.array(FlatAuditEntry), pagination }),
+    errors: ['org_access_denied'],
+  }),
+  list: endpoint({
+    method: 'GET',
+    path: '/audit-logs/logs',
+    summary: 'List audit entries, newest first',
+    tag,
+    access: reads,
+    query: AuditQuery,
+    reply: z.object({ data: z.array(AuditEntry), pagination }),
+    errors: ['org_access_denied'],
+  }),
+  show: endpoint({
+    method: 'GET',
+    path: '/audit-logs/logs/:id',
+    summary: 'Show an audit entry',
+    tag,
+    access: reads,
+    params: z.strictObject({ id: idOf('audit_log') }),
+    reply: AuditEntry,
+  }),
+  search: endpoint({
+    method: 'GET',
+    path: '/audit-logs/search',
+    summary: 'Search audit entries by any of their texts',
+    tag,
+    access: reads,
+    query: AuditQuery.extend({ q: text(255, 1).describe('What to look for') }),
+    reply: z.object({ data: z.array(AuditEntry), query: z.string(), pagination }),
+    errors: ['org_access_denied'],
+  }),
+  heads: endpoint({
+    method: 'GET',
+    path: '/audit-logs/chains',
+    summary: 'List the audit chains you can read, with the newest entry of each',
+    tag,
+    access: reads,
+    reply: z.object({
+      data: z.array(
+        z.object({
+          orgId: idOf('organization').nullable().describe('null for the system chain'),
+          name: z.string(),
+          seq: z.int(),
+          checksum: z.string(),
+        }),
+      ),
+    }),
+  }),
+  chain: endpoint({
+    method: 'GET',
+    path: '/audit-logs/chain',
+    summary: 'Stream the chain of an organization, oldest first, to verify it',
+    tag,
+    access: reads,
+    query: z.strictObject({
+      orgId: idOf('organization')
+        .optional()
+        .describe('Without it: your organization, or the system chain in system scope'),
+    }),
+    reply: z.string(),
+    streams: 'application/x-ndjson',
+    errors: ['org_access_denied'],
+  }),
+}

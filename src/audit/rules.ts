@@ -1,0 +1,130 @@
+import { isId, newId, zeroId } from '../core/ids.ts'
+import type { Instant } from '../core/time.ts'
+import type { ChainEntry } from './chain.ts'
+import type { AuditEntry } from './contract.ts'
+
+/** Chain of what belongs to no organization; readable in system scope only. */
+export const systemChain = 'system'
+
+export const chainOf = (orgId: string | null): string => orgId ?? systemChain
+
+export const orgOf = (chain: string): string | null => (chain === systemChain ? null : chain)
+
+/** An entry before it has its place in the chain. */
+export type Draft = Omit<ChainEntry, 'seq' | 'prevChecksum'>
+
+export type Happening = {
+  orgId: string | null
+  actorType: ChainEntry['actorType']
+  actorId: string | null
+  actorEmail: string | null
+  action: string
+  resourceType: string
+  resourceId: string | null
+  resourceName: string | null
+  details: Record<string, unknown>
+  ipAddress: string | null
+  userAgent: string | null
+  result: ChainEntry['result']
+  errorMessage?: string
+}
+
+/**
+ * What happened as an entry: ids that are no UUIDs become the zero UUID with the original in details, and
+ * texts keep within their columns (spec, "Platform audit log entry").
+ */
+export function draftOf(it: Happening, now: Instant): Draft {
+  const actor = it.actorId ?? zeroId
+  const rawActor = isId(actor) ? {} : { rawActorId: actor }
+  const rawResource = it.resourceId === null || isId(it.resourceId) ? {} : { rawResourceId: it.resourceId }
+  return {
+    id: newId(),
+    orgId: it.orgId,
+    timestamp: now,
+    actorType: it.actorType,
+    actorId: isId(actor) ? actor : zeroId,
+    actorEmail: cut(it.actorEmail, 255),
+    action: it.action.slice(0, 100),
+    resourceType: it.resourceType.slice(0, 50),
+    resourceId: it.resourceId === null ? null : isId(it.resourceId) ? it.resourceId : zeroId,
+    resourceName: cut(it.resourceName, 255),
+    details: { ...it.details, ...rawActor, ...rawResource },
+    ipAddress: cut(it.ipAddress, 45),
+    userAgent: cut(it.userAgent, 500),
+    result: it.result,
+    errorMessage: it.errorMessage ?? null,
+  }
+}
+
+/** Lone surrogates are not Unicode text and NUL is not Postgres text: both become U+FFFD. */
+function cut(text: string | null, max: number): string | null {
+  return text === null ? null : text.slice(0, max).toWellFormed().replaceAll('\u0000', '\uFFFD')
+}
+
+const categories: readonly [prefix: string, category: string][] = [
+  ['user.login', 'authentication'],
+  ['user.logout', 'authentication'],
+  ['user.permission', 'authentication'],
+  ['device.', 'device'],
+  ['script.', 'automation'],
+  ['policy.', 'policy'],
+  ['automation.policy.', 'policy'],
+  ['alert.', 'alert'],
+  ['data.', 'compliance'],
+  ['organization.', 'organization'],
+]
+
+export const categoryOf = (action: string): string =>
+  categories.find(([prefix]) => action.startsWith(prefix))?.[1] ?? 'system'
+
+const nameOf = (entry: ChainEntry, userName: string | undefined): string => {
+  if (userName !== undefined) return userName
+  if (entry.actorEmail !== null) return entry.actorEmail
+  if (entry.actorType === 'agent') return `Agent ${entry.actorId}`
+  if (entry.actorType === 'api_key') return `API key ${entry.actorId.slice(0, 8)}`
+  return entry.actorType === 'system' ? 'System' : 'Unknown user'
+}
+
+export function toEntry(entry: ChainEntry, checksum: string, userName: string | undefined): AuditEntry {
+  const { id, timestamp, actorId, actorEmail, actorType, action, resourceType, resourceId, resourceName } =
+    entry
+  const { result, ipAddress, userAgent, details, orgId, errorMessage, seq, prevChecksum } = entry
+  return {
+    id,
+    timestamp,
+    user: { id: actorId, name: nameOf(entry, userName), email: actorEmail, role: actorType },
+    action,
+    resource: { type: resourceType, id: resourceId, name: resourceName },
+    category: categoryOf(action),
+    result,
+    ipAddress,
+    userAgent,
+    details,
+    orgId,
+    errorMessage,
+    seq,
+    checksum,
+    prevChecksum,
+  }
+}
+
+const objectOr = (value: unknown): Record<string, unknown> =>
+  value !== null && typeof value === 'object' ? (value as Record<string, unknown>) : {}
+
+/** The flat shape of `GET /audit-logs`. */
+export function toFlatEntry(entry: AuditEntry) {
+  const { id, timestamp, action, resource, details, ipAddress, userAgent, user } = entry
+  return {
+    id,
+    timestamp,
+    action,
+    resource: resource.name ?? resource.id ?? '',
+    resourceType: resource.type,
+    details: JSON.stringify(details),
+    ipAddress,
+    userAgent,
+    sessionId: typeof details.sessionId === 'string' ? details.sessionId : null,
+    user: { name: user.name, email: user.email ?? '', role: user.role, department: '' },
+    changes: { before: objectOr(details.before), after: objectOr(details.after) },
+  }
+}

@@ -1,0 +1,152 @@
+import { Problem } from '../core/errors.ts'
+import { offsetOf } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import { contains, inScope } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import type { AuditLogRow } from '../storage/tables.ts'
+import { type ChainEntry, canonicalText, entryLine, type Head } from './chain.ts'
+import type { AuditEntry, AuditQuery } from './contract.ts'
+import { chainOf, orgOf, toEntry } from './rules.ts'
+
+const entriesIn = (db: Db, scope: Scope) =>
+  db.selectFrom('audit_logs').where(inScope(scope, 'audit_logs.chain'))
+
+type Filter = AuditQuery & { q?: string }
+
+function filtered(db: Db, scope: Scope, { orgId, user, action, resource, from, to, q }: Filter) {
+  const named = (part: string) =>
+    db.selectFrom('users').select('users.id').where(contains('users.name', part))
+  return entriesIn(db, scope)
+    .$if(orgId !== undefined, (it) => it.where('chain', '=', chainOf(orgId!)))
+    .$if(from !== undefined, (it) => it.where('timestamp', '>=', from!))
+    .$if(to !== undefined, (it) => it.where('timestamp', '<=', to!))
+    .$if(Boolean(action), (it) => it.where(contains('action', action!)))
+    .$if(Boolean(user), (it) =>
+      it.where((eb) => eb.or([contains('actor_email', user!), eb('actor_id', 'in', named(user!))])),
+    )
+    .$if(Boolean(resource), (it) =>
+      it.where((eb) => eb.or([contains('resource_type', resource!), contains('resource_name', resource!)])),
+    )
+    .$if(Boolean(q), (it) => it.where(contains('canonical', q!)))
+}
+
+/** Newest first; `total` is -1 when the query says not to count. */
+export async function listEntries(
+  db: Db,
+  scope: Scope,
+  query: Filter,
+): Promise<{ data: AuditEntry[]; total: number }> {
+  const found = filtered(db, scope, query)
+  const rows = await found
+    .select(['canonical', 'checksum'])
+    .orderBy('timestamp', 'desc')
+    .orderBy('id', 'desc')
+    .limit(query.limit)
+    .offset(offsetOf(query))
+    .execute()
+  const total = query.skipCount
+    ? -1
+    : (await found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow()).total
+  return { data: await withNames(db, rows), total }
+}
+
+/** @throws not_found, also for an entry outside the scope */
+export async function getEntry(db: Db, scope: Scope, id: string): Promise<AuditEntry> {
+  const rows = await entriesIn(db, scope).select(['canonical', 'checksum']).where('id', '=', id).execute()
+  const [entry] = await withNames(db, rows)
+  if (!entry) throw new Problem('not_found', 'Audit log not found')
+  return entry
+}
+
+/** What readers see is the canonical text itself; only names of people are looked up. */
+async function withNames(db: Db, rows: { canonical: string; checksum: string }[]): Promise<AuditEntry[]> {
+  const entries = rows.map((row) => ({
+    entry: JSON.parse(row.canonical) as ChainEntry,
+    checksum: row.checksum,
+  }))
+  const ids = [...new Set(entries.map(({ entry }) => entry.actorId))]
+  const people =
+    ids.length === 0
+      ? []
+      : await db.selectFrom('users').select(['id', 'name']).where('id', 'in', ids).execute()
+  const names = new Map(people.map(({ id, name }) => [id, name]))
+  return entries.map(({ entry, checksum }) => toEntry(entry, checksum, names.get(entry.actorId)))
+}
+
+export type ChainHead = Head & { orgId: string | null; name: string }
+
+/** The chains within the scope: the system's first, then by organization name. */
+export async function listHeads(db: Db, scope: Scope): Promise<ChainHead[]> {
+  const rows = await db
+    .selectFrom('audit_heads')
+    .leftJoin('organizations', 'organizations.id', 'audit_heads.chain')
+    .select(['chain', 'seq', 'checksum', 'name'])
+    .where(inScope(scope, 'audit_heads.chain'))
+    .orderBy('name')
+    .orderBy('chain')
+    .execute()
+  const heads = rows.map(({ chain, seq, checksum, name }) => ({
+    orgId: orgOf(chain),
+    name: name ?? 'System',
+    seq,
+    checksum,
+  }))
+  return heads.sort((a, b) => Number(a.orgId !== null) - Number(b.orgId !== null))
+}
+
+export async function findHead(db: Db, scope: Scope, chain: string): Promise<Head | undefined> {
+  return db
+    .selectFrom('audit_heads')
+    .select(['seq', 'checksum'])
+    .where('chain', '=', chain)
+    .where(inScope(scope, 'audit_heads.chain'))
+    .executeTakeFirst()
+}
+
+const batch = 500
+
+/** The lines of a chain's entries up to a head, oldest first, in pieces. */
+export async function* chainLines(db: Db, scope: Scope, chain: string, upTo: number): AsyncGenerator<string> {
+  for (let after = 0; ; ) {
+    const rows = await entriesIn(db, scope)
+      .selectAll()
+      .where('chain', '=', chain)
+      .where('seq', '>', after)
+      .where('seq', '<=', upTo)
+      .orderBy('seq')
+      .limit(batch)
+      .execute()
+    if (rows.length === 0) return
+    yield rows.map((row) => entryLine(row.checksum, asStored(row))).join('')
+    after = rows.at(-1)!.seq
+  }
+}
+
+/**
+ * The canonical text of a row, unless a column beside it says something else: then a text that says the
+ * same, whose checksum cannot match. So a change to what filters see is found like one to what readers see.
+ */
+function asStored(row: AuditLogRow): string {
+  let entry: ChainEntry
+  try {
+    entry = JSON.parse(row.canonical) as ChainEntry
+  } catch {
+    return row.canonical
+  }
+  const columns: Partial<ChainEntry> = {
+    id: row.id,
+    orgId: orgOf(row.chain),
+    seq: row.seq,
+    timestamp: row.timestamp,
+    actorId: row.actor_id,
+    actorEmail: row.actor_email,
+    action: row.action,
+    resourceType: row.resource_type,
+    resourceId: row.resource_id,
+    resourceName: row.resource_name,
+    result: row.result as ChainEntry['result'],
+    prevChecksum: row.prev_checksum,
+  }
+  const same = Object.entries(columns).every(([field, value]) => entry[field as keyof ChainEntry] === value)
+  return same ? row.canonical : canonicalText({ ...entry, ...columns })
+}

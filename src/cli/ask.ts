@@ -1,0 +1,60 @@
+import { readFileSync } from 'node:fs'
+import { usage } from './exit.ts'
+import type { Settings } from './settings.ts'
+
+/** Whether a person can be asked: a terminal on both ends, no CI, no --no-input. */
+export const attended = (settings: Pick<Settings, 'noInput'>): boolean =>
+  process.stdin.isTTY === true && process.stderr.isTTY === true && !settings.noInput.value
+
+let stdinTaken: string | undefined
+
+/** Everything on standard input. Only one flag of a call can have it. */
+export async function readStdin(what: string): Promise<string> {
+  if (stdinTaken !== undefined) throw usage(`${stdinTaken} and ${what} cannot both come from standard input`)
+  stdinTaken = what
+  if (process.stdin.isTTY) process.stderr.write(`Reading ${what} from standard input; end with Ctrl-D\n`)
+  const chunks: Buffer[] = []
+  for await (const chunk of process.stdin) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+export function readTextFile(path: string, what: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    throw usage(`Cannot read ${what} from ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`)
+  }
+}
+
+/** `-` is standard input and `@file` a file; anything else is `undefined`. */
+export async function indirect(text: string, what: string): Promise<string | undefined> {
+  if (text === '-') return readStdin(what)
+  if (text.startsWith('@')) return readTextFile(text.slice(1), what)
+  return undefined
+}
+
+/** A secret is never a value on the command line, where every process of the machine can read it. */
+export async function secretFrom(text: string, flag: string): Promise<string> {
+  const value = await indirect(text, flag)
+  if (value === undefined) {
+    throw usage(`${flag} takes no value on the command line, where others can read it`, `${flag} - reads standard input, ${flag} @file reads a file`)
+  }
+  return value.replace(/\r?\n$/, '')
+}
+
+const toStderr = { output: process.stderr }
+
+export async function askText(message: string, initial?: string): Promise<string> {
+  const { input } = await import('@inquirer/prompts')
+  return input({ message, required: true, ...(initial !== undefined && { default: initial }) }, toStderr)
+}
+
+export async function askSecret(message: string): Promise<string> {
+  const { password } = await import('@inquirer/prompts')
+  return password({ message, mask: '*' }, toStderr)
+}
+
+export async function askYesNo(message: string, initial = false): Promise<boolean> {
+  const { confirm } = await import('@inquirer/prompts')
+  return confirm({ message, default: initial }, toStderr)
+}

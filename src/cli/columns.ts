@@ -1,0 +1,58 @@
+import { z } from 'zod'
+import { unwrap } from '../core/schema.ts'
+import { usage } from './exit.ts'
+import { shapeOf } from './fields.ts'
+import { didYouMean } from './suggest.ts'
+
+/** A place in a record: `name`, or `user.email`. */
+export type Column = string
+
+/** Every plain value of a record, in the order of its schema: what a CSV has when no columns are named. */
+export function leavesOf(schema: z.ZodType, prefix = ''): Column[] {
+  return Object.entries(shapeOf(schema) ?? {}).flatMap(([key, one]) => {
+    const path = prefix + key
+    return unwrap(one) instanceof z.ZodObject ? leavesOf(one, `${path}.`) : [path]
+  })
+}
+
+export const shapeIn = (schema: z.ZodType | undefined): Record<string, z.ZodType> => (schema && shapeOf(schema)) ?? {}
+
+/** The schema of one row of a list reply, and the key the rows are under. */
+export function rowsOf(reply: z.ZodType): { key: string; row: z.ZodType } | undefined {
+  for (const [key, one] of Object.entries(shapeOf(reply) ?? {})) {
+    const inner = unwrap(one)
+    if (['data', 'entries'].includes(key) && inner instanceof z.ZodArray) return { key, row: inner.element as z.ZodType }
+  }
+  return undefined
+}
+
+/** `--columns a,b` checked against the record; what is inside a free object cannot be checked. */
+export function checkColumns(text: string, schema: z.ZodType): Column[] {
+  const known = leavesOf(schema)
+  const wanted = text.split(',').map((name) => name.trim()).filter(Boolean)
+  if (wanted.length === 0) throw usage('--columns names no column', `columns: ${known.join(', ')}`)
+  return wanted.map((name) => {
+    const match = known.find((leaf) => leaf.toLowerCase() === name.toLowerCase())
+    if (match) return match
+    if (known.some((leaf) => name.startsWith(`${leaf}.`))) return name
+    throw usage(`There is no column "${name}"`, didYouMean(name, known) ?? `columns: ${known.join(', ')}`)
+  })
+}
+
+export function valueAt(record: unknown, column: Column): unknown {
+  let value: unknown = record
+  for (const key of column.split('.')) {
+    value = value !== null && typeof value === 'object' ? (value as Record<string, unknown>)[key] : undefined
+  }
+  return value
+}
+
+/** `maxUsage` and `user.email` as headings. */
+export const titleOf = (column: Column): string =>
+  column.replace(/[A-Z]/g, (letter) => ` ${letter}`).replaceAll('.', ' ').toUpperCase()
+
+/** A value as text; lists and objects as JSON. */
+export function asText(value: unknown): string {
+  if (value === null || value === undefined) return ''
+  return typeof value === 'object' ? JSON.stringify(value) : String(value)
+}

@@ -1,0 +1,138 @@
+import { ApiError, NetworkError, TimeoutError } from '../core/client.ts'
+import { type ErrorCode, errors, type Fault } from '../core/errors.ts'
+
+/** Published exit codes (`svc help exit-codes`). */
+export const exits = {
+  ok: 0,
+  failure: 1,
+  usage: 2,
+  notFound: 3,
+  authentication: 4,
+  forbidden: 5,
+  conflict: 6,
+  rateLimited: 7,
+  unreachable: 8,
+  unverifiable: 9,
+  timeout: 124,
+  interrupted: 130,
+} as const
+
+/** An expected failure that the command line itself found. */
+export class CliError extends Error {
+  readonly exit: number
+  readonly code: string
+  readonly hint: string | undefined
+
+  constructor(message: string, options: { exit?: number; code?: string; hint?: string; cause?: unknown } = {}) {
+    super(message, { cause: options.cause })
+    this.name = 'CliError'
+    this.exit = options.exit ?? exits.failure
+    this.code = options.code ?? 'failed'
+    this.hint = options.hint
+  }
+}
+
+export const usage = (message: string, hint?: string): CliError =>
+  new CliError(message, { exit: exits.usage, code: 'usage', ...(hint && { hint }) })
+
+/** Ends the command with an exit code after it has said everything itself. */
+export class Silent extends Error {
+  readonly exit: number
+
+  constructor(exit: number) {
+    super(`exit ${exit}`)
+    this.name = 'Silent'
+    this.exit = exit
+  }
+}
+
+export type Report = {
+  exit: number
+  error: { code: string; message: string; status: number | null; requestId: string | null; hint: string | null }
+  /** Further lines for a person. */
+  notes: string[]
+}
+
+/** Everything worth telling about a failure, or undefined for a bug. */
+export function reportOf(failure: unknown): Report | undefined {
+  const report = (exit: number, code: string, message: string, more: Partial<Report['error']> = {}): Report => ({
+    exit,
+    error: { code, message, status: null, requestId: null, hint: null, ...more },
+    notes: [],
+  })
+  if (failure instanceof CliError) {
+    return report(failure.exit, failure.code, failure.message, { hint: failure.hint ?? null })
+  }
+  if (failure instanceof ApiError) return ofApi(failure)
+  if (failure instanceof NetworkError) {
+    const hint = failure.proxy
+      ? 'check the proxy, or add the host to NO_PROXY'
+      : 'is the service running there? --url, SVC_URL or `svc context use` choose another one'
+    return report(exits.unreachable, 'unreachable', failure.message, { hint })
+  }
+  if (failure instanceof TimeoutError) {
+    return report(exits.timeout, 'timeout', failure.message, { hint: '--timeout 2m or SVC_TIMEOUT waits longer' })
+  }
+  // @inquirer/prompts throws this on Ctrl-C.
+  if (failure instanceof Error && failure.name === 'ExitPromptError') {
+    return report(exits.interrupted, 'interrupted', 'Interrupted')
+  }
+  return undefined
+}
+
+function ofApi(failure: ApiError): Report {
+  const known = errors[failure.code as ErrorCode] as { exit: number } | undefined
+  const hint = hintFor(failure)
+  return {
+    exit: known?.exit ?? exitOfStatus(failure.status),
+    error: {
+      code: failure.code,
+      message: failure.message,
+      status: failure.status,
+      requestId: failure.requestId ?? null,
+      hint: hint ?? null,
+    },
+    notes: faultsOf(failure).map(({ path, message }) => `${path}: ${message}`),
+  }
+}
+
+export function faultsOf(failure: ApiError): Fault[] {
+  const isFault = (one: unknown): one is Fault =>
+    typeof (one as Fault | null)?.path === 'string' && typeof (one as Fault).message === 'string'
+  return Array.isArray(failure.details) ? failure.details.filter(isFault) : []
+}
+
+function exitOfStatus(status: number): number {
+  if (status === 401) return exits.authentication
+  if (status === 403 || status === 428) return exits.forbidden
+  if (status === 404) return exits.notFound
+  if (status === 409) return exits.conflict
+  if (status === 429) return exits.rateLimited
+  if (status === 502 || status === 503 || status === 504) return exits.unreachable
+  return status < 500 ? exits.usage : exits.failure
+}
+
+const hints: { [code in ErrorCode]?: string } = {
+  unauthenticated: 'svc login',
+  invalid_token: 'svc login',
+  invalid_refresh_token: 'the session is over: svc login',
+  invalid_mfa_session: 'the sign-in took too long: svc login',
+  invalid_mfa_code: 'use the code shown now, once; a recovery code works too',
+  mfa_enrollment_required: 'svc mfa setup, then svc mfa enable',
+  scope_not_allowed: 'this needs another membership: svc login --partner P or --org O; svc whoami shows the present one',
+  tenant_inactive: 'the organization or its partner is suspended',
+  slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',
+}
+
+function hintFor(failure: ApiError): string | undefined {
+  if (failure.code === 'mfa_required') {
+    return failure.enrollUrl
+      ? 'svc mfa setup, then svc mfa enable'
+      : 'sign in again with a code from the authenticator: svc login --otp CODE'
+  }
+  if (failure.retryAfter !== undefined && (failure.status === 429 || failure.status === 503)) {
+    return `try again in ${failure.retryAfter} s`
+  }
+  if (failure.code === 'invalid_request' && failure.message.includes('orgId')) return 'add --org, or set SVC_ORG'
+  return hints[failure.code as ErrorCode]
+}

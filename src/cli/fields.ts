@@ -1,0 +1,92 @@
+import { z } from 'zod'
+import type { Endpoint } from '../core/endpoint.ts'
+import { isSecret, type Resource, unwrap } from '../core/schema.ts'
+
+export type Part = 'params' | 'query' | 'body'
+
+export type Kind = 'text' | 'number' | 'boolean' | 'choice' | 'json'
+
+/** One thing a caller can say in a request, as the command line sees it. */
+export type Field = {
+  part: Part
+  key: string
+  /** Its name as a flag: `maxUsage` is `max-usage`, `orgId` is `org`. */
+  flag: string
+  kind: Kind
+  choices?: string[]
+  /** A list: the flag may be repeated. */
+  many: boolean
+  /** Sent as text, such as true in a query string. */
+  required: boolean
+  nullable: boolean
+  secret: boolean
+  /** The kind of record its id names. */
+  resource?: Resource
+  description: string
+}
+
+const kebab = (text: string): string => text.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+
+const flagOf = (key: string, resource: Resource | undefined): string =>
+  kebab(resource && key.length > 2 && key.endsWith('Id') ? key.slice(0, -2) : key)
+
+export function fieldsOf(entry: Endpoint): Field[] {
+  return (['params', 'query', 'body'] as const).flatMap((part) => {
+    const schema = entry[part]
+    const shape = schema && shapeOf(schema)
+    return shape ? Object.entries(shape).flatMap(([key, one]) => fieldOf(part, key, one)) : []
+  })
+}
+
+/** The fields of an object schema, under whatever wraps it. */
+export function shapeOf(schema: z.ZodType): Record<string, z.ZodType> | undefined {
+  const inner = unwrap(schema)
+  return inner instanceof z.ZodObject ? (inner.shape as Record<string, z.ZodType>) : undefined
+}
+
+function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
+  const meta = metaOf(schema)
+  if (meta.hidden) return []
+  const outer = unwrap(schema)
+  const many = outer instanceof z.ZodArray
+  const inner = many ? unwrap(outer.element as z.ZodType) : outer
+  const resource = (many ? metaOf(inner) : meta).resource as Resource | undefined
+  const choices = inner instanceof z.ZodEnum ? inner.options.map(String) : undefined
+  const isFlag = choices?.length === 2 && choices.includes('true') && choices.includes('false')
+  return [
+    {
+      part,
+      key,
+      flag: flagOf(key, resource),
+      kind: isFlag ? 'boolean' : choices ? 'choice' : kindOf(inner),
+      many,
+      required: !schema.safeParse(undefined).success,
+      nullable: schema.safeParse(null).success,
+      secret: isSecret(schema),
+      description: String(meta.description ?? ''),
+      ...(choices && !isFlag && { choices }),
+      ...(resource && { resource }),
+    },
+  ]
+}
+
+function kindOf(schema: z.ZodType): Kind {
+  if (schema instanceof z.ZodNumber) return 'number'
+  if (schema instanceof z.ZodBoolean) return 'boolean'
+  if (schema instanceof z.ZodObject || schema instanceof z.ZodRecord || schema instanceof z.ZodUnion) return 'json'
+  return 'text'
+}
+
+/** What was said about a schema at any of its layers; the outermost word counts. */
+function metaOf(schema: z.ZodType): Record<string, unknown> {
+  const layers: Record<string, unknown>[] = []
+  for (let s: z.ZodType | undefined = schema; s; s = below(s)) layers.push(s.meta() ?? {})
+  return Object.assign({}, ...layers.reverse()) as Record<string, unknown>
+}
+
+function below(schema: z.ZodType): z.ZodType | undefined {
+  if ('unwrap' in schema && typeof schema.unwrap === 'function' && !(schema instanceof z.ZodArray)) {
+    return schema.unwrap() as z.ZodType
+  }
+  return schema instanceof z.ZodPipe ? (schema.in as z.ZodType) : undefined
+}

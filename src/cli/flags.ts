@@ -1,0 +1,144 @@
+import { custom as customArg } from '@oclif/core/args'
+import { boolean, custom } from '@oclif/core/flags'
+import type { Arg, Flag } from '@oclif/core/interfaces'
+import type { Resource } from '../core/schema.ts'
+import { usage } from './exit.ts'
+import type { Field } from './fields.ts'
+
+type AnyFlag = Flag<unknown>
+export type FlagSet = Record<string, AnyFlag>
+export type ArgSet = Record<string, Arg<unknown>>
+
+export const formats = ['table', 'json', 'yaml', 'ndjson', 'csv', 'id'] as const
+export type Format = (typeof formats)[number]
+
+const text = (options: Record<string, unknown>): AnyFlag => custom<string>({})(options) as AnyFlag
+const yes = (options: Record<string, unknown>): AnyFlag => boolean(options) as AnyFlag
+
+const output = { helpGroup: 'output' }
+
+export const outputFlags: FlagSet = {
+  json: yes({ description: 'Print JSON, as the API answers', ...output }),
+  output: text({ char: 'o', description: 'Format of the answer', options: [...formats], ...output }),
+  columns: text({ description: 'Only these columns, such as id,name', helpValue: 'a,b', ...output }),
+  'no-header': yes({ description: 'Leave out the line with the column names', ...output }),
+  csv: yes({ description: 'Same as -o csv', ...output }),
+  quiet: yes({ char: 'q', description: 'Print ids only', ...output }),
+  'no-input': yes({ description: 'Never ask; fail instead [env: SVC_NO_INPUT]', ...output }),
+}
+
+const connection = { helpGroup: 'connection' }
+
+export const connectionFlags: FlagSet = {
+  url: text({ description: 'Address of the service [env: SVC_URL]', helpValue: 'URL', ...connection }),
+  context: text({ description: 'Context to use [env: SVC_CONTEXT]', helpValue: 'NAME', ...connection }),
+  org: text({ description: 'Organization: id, slug or name [env: SVC_ORG]', helpValue: 'ORG', ...connection }),
+  timeout: text({ description: 'How long to wait, such as 30s [env: SVC_TIMEOUT]', helpValue: 'TIME', ...connection }),
+}
+
+export const mutationFlags: FlagSet = {
+  'dry-run': yes({ description: 'Show the request and send nothing' }),
+}
+
+export const deleteFlags: FlagSet = {
+  yes: yes({ char: 'y', description: 'Do not ask before deleting' }),
+  'ignore-not-found': yes({ description: 'Succeed when it is already gone' }),
+}
+
+export const createFlags: FlagSet = {
+  'if-not-exists': yes({ description: 'Print the existing record instead of failing when there is one' }),
+}
+
+export const listFlags: FlagSet = {
+  limit: text({ description: 'At most this many rows', helpValue: 'N', parse: whole('--limit') }),
+  page: text({ description: 'Page to show, from 1', helpValue: 'N', parse: whole('--page') }),
+  all: yes({ description: 'Every row', exclusive: ['page', 'limit'] }),
+}
+
+export const secretFlags: FlagSet = {
+  'out-file': text({ description: 'Write the secret to a new file, mode 0600', helpValue: 'FILE' }),
+}
+
+function whole(flag: string) {
+  return async (input: string): Promise<number> => {
+    const n = Number(input)
+    if (!Number.isSafeInteger(n) || n < 1) throw usage(`${flag} takes a whole number from 1, not "${input}"`)
+    return n
+  }
+}
+
+/** The flag of a field. Files, standard input and names of records are looked up when the request is made. */
+export function flagFor(field: Field): AnyFlag {
+  const required = field.required && field.resource !== 'organization' ? '(required) ' : ''
+  const description = `${required}${describe(field)}`
+  if (field.kind === 'boolean' && !field.many) return yes({ description, allowNo: true })
+  return text({
+    description,
+    helpValue: valueName(field),
+    ...(field.many && { multiple: true, multipleNonGreedy: true }),
+    ...(field.choices && !field.nullable && { options: field.choices }),
+  })
+}
+
+function describe(field: Field): string {
+  const notes: string[] = []
+  if (field.secret) notes.push('- for standard input, @file for a file')
+  else if (field.kind === 'json') notes.push('JSON, - or @file')
+  else if (field.resource && field.key !== 'id') notes.push('id or name')
+  if (field.nullable && field.kind !== 'json') notes.push('or null')
+  const told = field.description || sentence(field.key)
+  return notes.length > 0 ? `${told} (${notes.join('; ')})` : told
+}
+
+const sentence = (key: string): string => {
+  const words = key.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
+  return words[0]!.toUpperCase() + words.slice(1)
+}
+
+function valueName(field: Field): string {
+  if (field.choices) return field.choices.join('|')
+  if (field.resource) return argNames[field.resource].toUpperCase()
+  return { text: 'TEXT', number: 'N', boolean: 'BOOLEAN', choice: 'CHOICE', json: 'JSON' }[field.kind]
+}
+
+/** What a record is called as an argument: `svc orgs show ORG`. */
+export const argNames: Record<Resource, string> = {
+  partner: 'partner',
+  organization: 'org',
+  site: 'site',
+  enrollment_key: 'key',
+  device: 'device',
+  agent: 'agent',
+  audit_log: 'entry',
+  user: 'user',
+}
+
+export const nouns: Record<Resource, string> = {
+  partner: 'partner',
+  organization: 'organization',
+  site: 'site',
+  enrollment_key: 'enrollment key',
+  device: 'device',
+  agent: 'agent',
+  audit_log: 'audit entry',
+  user: 'user',
+}
+
+/** oclif would wait on standard input for an argument that is missing. */
+export const argFor = (description: string, required = true): Arg<unknown> =>
+  customArg<string>({})({ description, required, ignoreStdin: true }) as Arg<unknown>
+
+const namedBy: { [R in Resource]?: string } = {
+  partner: 'id, slug or name',
+  organization: 'id, slug or name',
+  site: 'id or name',
+  enrollment_key: 'id or name',
+  device: 'id, hostname or display name',
+}
+
+export function argOf(field: Field): Arg<unknown> {
+  if (field.resource && field.key === 'id') {
+    return argFor(`The ${nouns[field.resource]}: ${namedBy[field.resource] ?? 'id'}`, field.required)
+  }
+  return argFor(describe(field), field.required)
+}

@@ -1,0 +1,96 @@
+import type { RawInput } from '../core/client.ts'
+import type { Endpoint } from '../core/endpoint.ts'
+import { isId } from '../core/ids.ts'
+import { withoutSecrets } from '../core/schema.ts'
+import { askText, indirect, secretFrom } from './ask.ts'
+import type { Session } from './base.ts'
+import { usage } from './exit.ts'
+import type { Field } from './fields.ts'
+import { resolveId } from './resolve.ts'
+
+/** What the caller said, by field. */
+export type Said = (field: Field) => unknown
+
+/** Builds the request: files and standard input are read, names become ids. */
+export async function inputOf(session: Session, fields: Field[], said: Said): Promise<RawInput> {
+  const input: Required<Pick<RawInput, 'params' | 'query'>> & { body: Record<string, unknown> } = {
+    params: {},
+    query: {},
+    body: {},
+  }
+  // The organization first: sites and keys are looked up within it.
+  const ordered = [...fields].sort((a, b) => rank(a) - rank(b))
+  for (const field of ordered) {
+    const raw = said(field) ?? (await ask(session, field))
+    if (raw === undefined) {
+      if (field.required) throw missing(field)
+      continue
+    }
+    const orgId = (input.body.orgId ?? input.query.orgId) as string | undefined
+    input[field.part][field.key] = Array.isArray(raw)
+      ? await Promise.all(raw.map((one) => valueOf(session, field, one, orgId)))
+      : await valueOf(session, field, raw, orgId)
+  }
+  return {
+    params: input.params,
+    query: input.query,
+    ...(fields.some(({ part }) => part === 'body') && { body: input.body }),
+  }
+}
+
+const rank = (field: Field): number => (field.resource === 'partner' ? 0 : field.resource === 'organization' ? 1 : 2)
+
+async function ask(session: Session, field: Field): Promise<string | undefined> {
+  if (!field.required || !session.attended || field.kind === 'json' || field.secret) return undefined
+  return askText(field.description || field.flag)
+}
+
+function missing(field: Field): Error {
+  if (field.resource === 'organization') return usage('Missing --org', 'or set SVC_ORG, or svc context add … --org ORG')
+  return usage(`Missing --${field.flag}`)
+}
+
+async function valueOf(session: Session, field: Field, raw: unknown, orgId: string | undefined): Promise<unknown> {
+  if (field.nullable && raw === 'null') return null
+  if (typeof raw !== 'string') return raw
+  const flag = `--${field.flag}`
+  if (field.secret) return secretFrom(raw, flag)
+  if (field.kind === 'json') return jsonFrom(raw, flag)
+  if (field.kind === 'number') {
+    const n = Number(raw)
+    if (raw.trim() === '' || Number.isNaN(n)) throw usage(`${flag} takes a number${field.nullable ? ' or null' : ''}, not "${raw}"`)
+    return n
+  }
+  if (field.resource) {
+    if (isId(raw)) return raw
+    const { org } = session.settings
+    const within = orgId ? { orgId, insists: true } : await withinOrg(session, field, org.value, org.from !== 'context')
+    return resolveId(session.client, field.resource, raw, within)
+  }
+  return raw
+}
+
+/** For a record that is named rather than numbered, the organization in force narrows the search. */
+async function withinOrg(session: Session, field: Field, org: string | undefined, insists: boolean) {
+  if (org === undefined || field.resource === 'organization' || field.resource === 'partner') return {}
+  return { orgId: await resolveId(session.client, 'organization', org), insists }
+}
+
+export async function jsonFrom(raw: string, flag: string): Promise<unknown> {
+  const text = (await indirect(raw, flag)) ?? raw
+  try {
+    return JSON.parse(text) as unknown
+  } catch (error) {
+    throw usage(`${flag} is not JSON: ${(error as Error).message}`, `${flag} '{"a": 1}', or ${flag} @file.json`)
+  }
+}
+
+/** The input with its secrets masked, to be shown. */
+export function masked(entry: Endpoint, input: RawInput): RawInput {
+  if (input.body === undefined) return input
+  const kept = withoutSecrets(entry.body, input.body) as Record<string, unknown>
+  const body = Object.fromEntries(
+    Object.keys(input.body as object).map((key) => [key, Object.hasOwn(kept, key) ? kept[key] : '********']),
+  )
+  return { ...input, body }
+}

@@ -1,0 +1,41 @@
+import { spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { CliError } from './exit.ts'
+import type { KeychainReply, KeychainRequest } from './keychain-child.ts'
+
+/** How long a keychain may take when nobody is there to unlock it. */
+export const keychainTimeout = 2000
+
+const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
+const child = fileURLToPath(new URL(`./keychain-child${extension}`, import.meta.url))
+
+/** Asks the operating system's keychain; fails when it is absent, refuses, or takes longer than `timeout`. */
+export function keychain(request: KeychainRequest, timeout = keychainTimeout): Promise<string | null> {
+  return new Promise((resolve, reject) => {
+    const fail = (reason: string) =>
+      reject(new CliError(`The keychain of this machine cannot be used: ${reason}`, { code: 'keychain_unavailable' }))
+    const { NODE_OPTIONS: _, ...env } = process.env
+    const helper = spawn(process.execPath, [child], { stdio: ['pipe', 'pipe', 'ignore'], env })
+    const timer = setTimeout(() => {
+      helper.kill('SIGKILL')
+      fail(`no answer within ${timeout / 1000} s`)
+    }, timeout)
+    let text = ''
+    helper.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+      text += chunk
+    })
+    helper.stdin.on('error', () => {})
+    helper.on('error', (error) => fail(error.message))
+    helper.on('close', () => {
+      clearTimeout(timer)
+      try {
+        const reply = JSON.parse(text) as KeychainReply
+        if (reply.ok) resolve(reply.value)
+        else fail(reply.error.replace(/\s+/g, ' '))
+      } catch {
+        fail('it stopped without an answer')
+      }
+    })
+    helper.stdin.end(JSON.stringify(request))
+  })
+}

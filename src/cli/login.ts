@@ -1,0 +1,144 @@
+import type { InputOf, ReplyOf } from '../core/endpoint.ts'
+import { isId } from '../core/ids.ts'
+import { ApiError, connect } from '../core/client.ts'
+import { auth } from '../identity/contract.ts'
+import { askSecret, askText, readStdin, secretFrom } from './ask.ts'
+import type { Session as Run } from './base.ts'
+import { type ChosenStore, chooseStore } from './choose-store.ts'
+import { CliError, exits, usage } from './exit.ts'
+import { say } from './print.ts'
+import { changeProfile, checkContextName, type KnownIdentity, nameFor } from './profile.ts'
+import { clientOptions, sessionOf } from './send.ts'
+import { type Place, whereabouts, writeSession } from './store.ts'
+
+export type LoginFlags = {
+  email?: string | undefined
+  password?: string | undefined
+  'password-stdin'?: boolean | undefined
+  otp?: string | undefined
+  store?: string | undefined
+  partner?: string | undefined
+  org?: string | undefined
+  context?: string | undefined
+}
+
+type Me = ReplyOf<typeof auth.me>
+type Tokens = NonNullable<ReplyOf<typeof auth.login>['tokens']>
+
+/** Signs in, keeps the session and says where. */
+export async function login(run: Run, flags: LoginFlags) {
+  const email = flags.email ?? (await asked(run, '--email', () => askText('E-mail')))
+  const membership = membershipOf(flags)
+  const secrets = await secretsOf(run, flags)
+  const store = await chooseStore(run.settings, flags.store, run.attended)
+
+  const first = await run.stranger.call(auth.login, { body: { email, password: secrets.password, ...membership } })
+  const reply = first.mfaRequired ? await withCode(run, first.tempToken ?? '', secrets.otp) : first
+  if (!reply.tokens) throw new CliError('The service gave no session', { hint: 'is its version the same as this one?' })
+
+  const me = await whoIs(run, reply.tokens)
+  const context = await keep(run, flags, store, reply.tokens, me)
+  const required = reply.mfaEnrollmentRequired === true
+  tell(run, me, context, store, required)
+  if (store.unkept) {
+    throw new CliError('The session was not kept, so the next command is not signed in', {
+      code: 'session_not_kept',
+      hint: 'agree to a file with --store file (or SVC_CREDENTIAL_STORE=file), or pass a token in SVC_TOKEN',
+    })
+  }
+  return {
+    url: run.settings.url.value,
+    context: context?.name ?? null,
+    user: me.user,
+    scope: me.scope,
+    partnerId: me.partnerId,
+    orgId: me.orgId,
+    mfaVerified: me.mfaVerified,
+    mfaEnrollmentRequired: required,
+    store: store.kind,
+  }
+}
+
+async function asked<T>(run: Run, flag: string, ask: () => Promise<T>): Promise<T> {
+  if (!run.attended) throw usage(`Missing ${flag}`)
+  return ask()
+}
+
+/** The id of a membership; names cannot be looked up before signing in. */
+function membershipOf({ org, partner }: LoginFlags): Pick<InputOf<typeof auth.login>['body'], 'orgId' | 'partnerId'> {
+  for (const [flag, value] of [['--org', org], ['--partner', partner]]) {
+    if (value && !isId(value)) throw usage(`${flag} takes an id when signing in, not "${value}"`, 'svc whoami --json shows ids')
+  }
+  return { ...(org && { orgId: org }), ...(partner && { partnerId: partner }) }
+}
+
+async function secretsOf(run: Run, flags: LoginFlags): Promise<{ password: string; otp: string | undefined }> {
+  const fromStdin = flags['password-stdin'] || flags.password === '-'
+  if (fromStdin && flags.otp === '-') {
+    const [password = '', otp = ''] = (await readStdin('the password, and the code on a second line')).split(/\r?\n/)
+    return { password, otp }
+  }
+  const password = fromStdin
+    ? await secretFrom('-', 'the password')
+    : flags.password !== undefined
+      ? await secretFrom(flags.password, '--password')
+      : await asked(run, '--password-stdin', () => askSecret('Password'))
+  return { password, otp: flags.otp === '-' ? await secretFrom('-', 'the code') : flags.otp }
+}
+
+async function withCode(run: Run, tempToken: string, given: string | undefined) {
+  for (let tries = 3; ; tries -= 1) {
+    const code = given ?? (await asked(run, '--otp', () => askText('Code of your authenticator, or a recovery code')))
+    try {
+      return await run.stranger.call(auth.verifyMfa, { body: { tempToken, code: code.trim() } })
+    } catch (error) {
+      const again = given === undefined && tries > 1 && error instanceof ApiError && error.code === 'invalid_mfa_code'
+      if (!again) throw error
+      say('That code is not right. Try the next one.')
+    }
+  }
+}
+
+function whoIs(run: Run, { accessToken }: Tokens): Promise<Me> {
+  const headers = async () => ({ authorization: `Bearer ${accessToken}` })
+  return connect({ ...clientOptions(run.send), credentials: { headers } }).call(auth.me)
+}
+
+export const identityOf = (me: Me): KnownIdentity => ({
+  email: me.user.email,
+  scope: me.scope,
+  orgId: me.orgId,
+  partnerId: me.partnerId,
+})
+
+/** Stores the session first, then the context that points at it. */
+async function keep({ settings, attended }: Run, flags: LoginFlags, store: ChosenStore, tokens: Tokens, me: Me) {
+  if (store.kind === 'memory') return undefined
+  const url = settings.url.value
+  const wanted = flags.context ?? (settings.context.from === 'env' ? settings.context.value : undefined)
+  const name = checkContextName(wanted ?? settings.active?.name ?? nameFor(settings.profile, url))
+  const place: Place = { kind: store.kind, context: name, attended }
+  await writeSession(place, sessionOf(url, tokens))
+  changeProfile((profile) => {
+    profile.contexts[name] = { ...profile.contexts[name], url, identity: identityOf(me), store: store.kind }
+    profile.current = name
+    profile.store = store.kind
+  })
+  return { name, place }
+}
+
+function tell(run: Run, me: Me, context: { name: string; place: Place } | undefined, store: ChosenStore, required: boolean) {
+  say(`Signed in to ${run.settings.url.value} as ${me.user.email}, ${scopeOf(me)}`)
+  if (context) say(`Context ${context.name}; the session is in ${whereabouts(context.place)}`)
+  else if (!store.unkept) say('The session was not kept, as you asked')
+  if (required) say('This account must set up a second factor before anything else: svc mfa setup, then svc mfa enable')
+}
+
+/** `system scope`, or the organization or partner the session acts for. */
+export function scopeOf({ scope, orgId, partnerId }: Pick<Me, 'scope' | 'orgId' | 'partnerId'>): string {
+  const where = scope === 'organization' ? ` of ${orgId}` : scope === 'partner' ? ` of ${partnerId}` : ''
+  return `${scope} scope${where}`
+}
+
+export const notSignedIn = (url: string): CliError =>
+  new CliError(`Not signed in to ${url}`, { exit: exits.authentication, code: 'unauthenticated', hint: 'svc login' })

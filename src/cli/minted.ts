@@ -1,0 +1,62 @@
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
+import type { z } from 'zod'
+import { usage } from './exit.ts'
+import { type Output, printRecord, say, write } from './print.ts'
+import { sections } from './table.ts'
+
+/** A new file for a secret, made before the secret is: it must not be minted and then have nowhere to go. */
+export type SecretFile = { keep(secret: string): void; discard(): void }
+
+export function secretFile(path: string): SecretFile {
+  let file: number
+  try {
+    file = openSync(path, 'wx', 0o600)
+  } catch (error) {
+    const taken = (error as NodeJS.ErrnoException).code === 'EEXIST'
+    throw usage(
+      taken ? `${path} exists and is not overwritten` : `Cannot create ${path}: ${(error as Error).message}`,
+      taken ? 'choose another --out-file' : undefined,
+    )
+  }
+  return {
+    keep(secret) {
+      writeSync(file, `${secret}\n`)
+      closeSync(file)
+    },
+    discard() {
+      closeSync(file)
+      rmSync(path, { force: true })
+    },
+  }
+}
+
+/** Refuses formats in which a secret that is shown once would not be shown at all. */
+export function checkShown(output: Output, key: string, outFile: string | undefined): void {
+  if (outFile !== undefined) return
+  const listed = output.columns?.split(',').some((name) => name.trim().toLowerCase() === key.toLowerCase())
+  const shown = output.format === 'id' ? false : output.columns === undefined || listed
+  if (!shown) throw usage(`The ${key} is shown only once and this output leaves it out`, 'add --out-file FILE')
+}
+
+/**
+ * Prints a record with a secret that is shown this once. Plain: the secret alone on standard output, so that
+ * it can be piped to where it is kept, and everything else on standard error.
+ */
+export async function printMinted(
+  output: Output,
+  record: Record<string, unknown>,
+  schema: z.ZodType,
+  key: string,
+  outFile: string | undefined,
+): Promise<void> {
+  const { [key]: secret, ...rest } = record
+  if (outFile !== undefined) {
+    if (output.format !== 'plain') await printRecord(output, rest, schema)
+    else process.stderr.write(await sections(rest))
+    return say(`The ${key} is in ${outFile} (mode 0600). It is not shown again.`)
+  }
+  if (output.format !== 'plain' || output.columns !== undefined) return printRecord(output, record, schema)
+  process.stderr.write(await sections(rest))
+  say(`The ${key} follows on standard output. It is not shown again: store it now.`)
+  await write(`${String(secret)}\n`)
+}

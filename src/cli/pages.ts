@@ -1,0 +1,58 @@
+import type { Client } from '../core/client.ts'
+import type { Endpoint } from '../core/endpoint.ts'
+import { rowsOf, shapeIn } from './columns.ts'
+
+/** The most rows a server gives at once. */
+const pageSize = 100
+
+export type PageOptions = {
+  /** Rows wanted in all. */
+  limit?: number | undefined
+  page?: number | undefined
+  all?: boolean | undefined
+}
+
+export type ListReply = Record<string, unknown> & { pagination?: { page: number; limit: number; total: number } }
+
+/** Whether an entry answers in pages. */
+export const isPaged = (entry: Endpoint): boolean => 'page' in shapeIn(entry.query)
+
+/**
+ * Yields reply after reply. Without options it is the one page the server gives by itself; a limit above a
+ * page's size, and `all`, walk on. The last reply is cut to the limit.
+ */
+export async function* pages(
+  client: Client,
+  entry: Endpoint,
+  query: Record<string, unknown>,
+  { limit, page, all }: PageOptions,
+): AsyncGenerator<{ reply: ListReply; rows: unknown[] }> {
+  const key = rowsOf(entry.reply)?.key ?? 'data'
+  const ask = async (more: Record<string, unknown>) => {
+    const reply = (await client.request(entry, { query: { ...query, ...more } })) as ListReply
+    return { reply, rows: (reply[key] ?? []) as unknown[] }
+  }
+  if (!isPaged(entry)) {
+    const { reply, rows } = await ask({})
+    const from = page !== undefined && limit !== undefined ? (page - 1) * limit : 0
+    yield { reply, rows: limit === undefined ? rows : rows.slice(from, from + limit) }
+    return
+  }
+  const walks = all || (limit !== undefined && limit > pageSize)
+  if (!walks || page !== undefined) {
+    yield await ask({ ...(page !== undefined && { page }), ...(limit !== undefined && { limit }) })
+    return
+  }
+  let left = limit ?? Number.POSITIVE_INFINITY
+  for (let number = 1; left > 0; number += 1) {
+    const { reply, rows } = await ask({ page: number, limit: pageSize })
+    yield { reply, rows: rows.slice(0, left) }
+    left -= rows.length
+    if (rows.length < (reply.pagination?.limit ?? pageSize)) return
+  }
+}
+
+/** Every row, one after the other. */
+export async function* everyRow(client: Client, entry: Endpoint, query: Record<string, unknown> = {}) {
+  for await (const { rows } of pages(client, entry, query, { all: true })) yield* rows
+}

@@ -1,0 +1,160 @@
+import type { z } from 'zod'
+import { asText, type Column, checkColumns, leavesOf, valueAt } from './columns.ts'
+import { usage } from './exit.ts'
+import type { Format } from './flags.ts'
+import { styleFor } from './style.ts'
+
+export type OutputFlags = {
+  json?: boolean | undefined
+  csv?: boolean | undefined
+  quiet?: boolean | undefined
+  output?: string | undefined
+  columns?: string | undefined
+  'no-header'?: boolean | undefined
+}
+
+export type Output = {
+  /** `plain` is what a person reads: a table, sections or a sentence. */
+  format: Format | 'plain'
+  columns: string | undefined
+  header: boolean
+}
+
+/** What the flags ask for; two formats at once are a mistake. */
+export function outputOf(flags: OutputFlags): Output {
+  const asked = [
+    ...(flags.json ? [['--json', 'json']] : []),
+    ...(flags.csv ? [['--csv', 'csv']] : []),
+    ...(flags.quiet ? [['--quiet', 'id']] : []),
+    ...(flags.output ? [[`--output ${flags.output}`, flags.output]] : []),
+  ] as [string, Format][]
+  const [one, ...others] = asked
+  const other = others.find(([, format]) => format !== one![1])
+  if (one && other) throw usage(`${one[0]} and ${other[0]} cannot be used together`)
+  const format = one?.[1] ?? 'plain'
+  if (flags.columns !== undefined && !['plain', 'table', 'csv', 'json', 'ndjson', 'yaml'].includes(format)) {
+    throw usage(`--columns means nothing with ${one![0]}`)
+  }
+  return { format, columns: flags.columns, header: !flags['no-header'] }
+}
+
+/** Writes to standard output, waiting when the reader is slower. */
+export function write(text: string | Uint8Array): Promise<void> {
+  if (text.length === 0) return Promise.resolve()
+  return new Promise((resolve, reject) => {
+    process.stdout.write(text, (error) => (error ? reject(error) : resolve()))
+  })
+}
+
+export const say = (text: string): void => void process.stderr.write(`${text}\n`)
+
+/** JSON that stays JSON on a terminal: control characters that JSON allows are escaped as well. */
+export const asJson = (value: unknown, indent?: number): string =>
+  JSON.stringify(value, null, indent).replace(
+    /[\u007f-\u009f]/g,
+    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+
+const csvCell = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
+const csvLine = (cells: string[]): string => `${cells.map(csvCell).join(',')}\n`
+
+const pick = (record: unknown, columns: Column[]): Record<string, unknown> =>
+  Object.fromEntries(columns.map((column) => [column, valueAt(record, column) ?? null]))
+
+/** The id a record goes by. */
+export function idOfRecord(record: unknown): string | undefined {
+  for (const path of ['id', 'user.id', 'deviceId', 'orgId']) {
+    const id = valueAt(record, path)
+    if (typeof id === 'string') return id
+  }
+  return undefined
+}
+
+/** Prints one record. `human` takes over when nothing was asked for. */
+export async function printRecord(
+  output: Output,
+  record: unknown,
+  schema: z.ZodType,
+  human?: () => string | Promise<string>,
+): Promise<void> {
+  const columns = output.columns === undefined ? undefined : checkColumns(output.columns, schema)
+  const value = columns ? pick(record, columns) : record
+  switch (output.format) {
+    case 'json':
+      return write(`${asJson(value, 2)}\n`)
+    case 'ndjson':
+      return write(`${asJson(value)}\n`)
+    case 'yaml':
+      return write(await asYaml(value))
+    case 'id': {
+      const id = idOfRecord(record)
+      if (id === undefined) throw usage('This answer has no id to print', 'use --json')
+      return write(`${id}\n`)
+    }
+    case 'csv':
+    case 'table':
+      return printRows(output, [record], columns ?? leavesOf(schema))
+    default: {
+      if (columns) return printRows(output, [record], columns)
+      if (human) return write(await human())
+      const { sections } = await import('./table.ts')
+      return write(await sections(record as Record<string, unknown>, await styleFor(process.stdout)))
+    }
+  }
+}
+
+async function printRows(output: Output, rows: unknown[], columns: Column[]): Promise<void> {
+  const printer = rowPrinter(output, columns)
+  await printer.rows(rows)
+  await printer.end()
+}
+
+async function asYaml(value: unknown): Promise<string> {
+  const { stringify } = await import('yaml')
+  return stringify(value)
+}
+
+export type RowPrinter = {
+  rows(page: unknown[]): Promise<void>
+  /** `whole` is the reply the rows came in, for the formats that print it. */
+  end(whole?: (rows: unknown[]) => unknown): Promise<void>
+}
+
+/**
+ * Prints rows as they come. NDJSON, CSV and ids keep nothing in memory; a table and a JSON document need all
+ * their rows first.
+ */
+export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
+  const kept: unknown[] = []
+  let begun = false
+  const named = output.columns !== undefined
+  return {
+    async rows(page) {
+      switch (output.format) {
+        case 'ndjson':
+          return write(page.map((row) => `${asJson(named ? pick(row, columns) : row)}\n`).join(''))
+        case 'id':
+          return write(page.map((row) => `${idOfRecord(row) ?? '-'}\n`).join(''))
+        case 'csv': {
+          const head = begun || !output.header ? '' : csvLine(columns)
+          begun = true
+          return write(head + page.map((row) => csvLine(columns.map((column) => asText(valueAt(row, column))))).join(''))
+        }
+        default:
+          for (const row of page) kept.push(row)
+      }
+    },
+    async end(whole = (rows) => ({ data: rows })) {
+      const rows = named && (output.format === 'json' || output.format === 'yaml') ? kept.map((row) => pick(row, columns)) : kept
+      if (output.format === 'json') return write(`${asJson(whole(rows), 2)}\n`)
+      if (output.format === 'yaml') return write(await asYaml(whole(rows)))
+      if (output.format === 'csv' && !begun && output.header) return write(csvLine(columns))
+      if (output.format !== 'plain' && output.format !== 'table') return
+      if (kept.length === 0 && process.stdout.isTTY) return say('Nothing to show')
+      const { table } = await import('./table.ts')
+      const style = await styleFor(process.stdout)
+      const width = process.stdout.isTTY ? process.stdout.columns : undefined
+      await write(await table(kept, columns, { header: output.header, style, width }))
+    },
+  }
+}

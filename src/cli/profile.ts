@@ -1,0 +1,114 @@
+import { chmodSync, closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { CliError, exits, usage } from './exit.ts'
+import { didYouMean } from './suggest.ts'
+
+/** Who signed in, as far as it is worth remembering between calls. No secrets. */
+export type KnownIdentity = {
+  email: string
+  scope: string
+  orgId: string | null
+  partnerId: string | null
+}
+
+export type StoreKind = 'keychain' | 'file' | 'memory'
+
+export type Context = {
+  url: string
+  /** Default organization: id, slug or name. */
+  org?: string
+  identity?: KnownIdentity
+  /** Where this context's session is kept. */
+  store?: StoreKind
+}
+
+export type Profile = {
+  version: 1
+  current?: string
+  contexts: Record<string, Context>
+  /** The credential store that was agreed to. */
+  store?: StoreKind
+}
+
+export function configDir(env: NodeJS.ProcessEnv = process.env): string {
+  if (env.SVC_CONFIG_DIR) return env.SVC_CONFIG_DIR
+  if (env.XDG_CONFIG_HOME) return join(env.XDG_CONFIG_HOME, 'svc')
+  if (process.platform === 'win32' && env.APPDATA) return join(env.APPDATA, 'svc')
+  return join(homedir(), '.config', 'svc')
+}
+
+const profilePath = (): string => join(configDir(), 'config.json')
+
+export function readProfile(): Profile {
+  const text = readIfThere(profilePath())
+  if (text === undefined) return { version: 1, contexts: {} }
+  try {
+    const profile = JSON.parse(text) as Profile
+    if (profile.version === 1 && typeof profile.contexts === 'object' && profile.contexts !== null) return profile
+  } catch {
+    // said below
+  }
+  throw new CliError(`${profilePath()} cannot be understood`, {
+    exit: exits.usage,
+    code: 'bad_config',
+    hint: 'repair it, or move it away to start afresh',
+  })
+}
+
+/** Reads, changes and writes the profile. */
+export function changeProfile(change: (profile: Profile) => void): Profile {
+  const profile = readProfile()
+  change(profile)
+  writePrivately(profilePath(), `${JSON.stringify(profile, null, 2)}\n`)
+  return profile
+}
+
+export function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new CliError(`Cannot read ${path}: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+/** Replaces a file at once, readable by its owner only. A reader sees the old or the new text, never half. */
+export function writePrivately(path: string, text: string): void {
+  const draft = `${path}.${process.pid}.new`
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    const file = openSync(draft, 'w', 0o600)
+    try {
+      chmodSync(draft, 0o600)
+      writeSync(file, text)
+      fsyncSync(file)
+    } finally {
+      closeSync(file)
+    }
+    renameSync(draft, path)
+  } catch (error) {
+    rmSync(draft, { force: true })
+    throw new CliError(`Cannot write ${path}: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+export function contextNamed(profile: Profile, name: string): Context {
+  const context = Object.hasOwn(profile.contexts, name) ? profile.contexts[name] : undefined
+  if (context) return context
+  const names = Object.keys(profile.contexts)
+  throw usage(`There is no context "${name}"`, didYouMean(name, names) ?? 'svc context ls')
+}
+
+/** A name for a context that nobody named: the host of its URL. */
+export function nameFor(profile: Profile, url: string): string {
+  const base = new URL(url).host.replace(/[^\w.-]+/g, '-')
+  let name = base
+  for (let n = 2; Object.hasOwn(profile.contexts, name); n += 1) name = `${base}-${n}`
+  return name
+}
+
+export function checkContextName(name: string): string {
+  if (/^[\w][\w.-]{0,63}$/.test(name)) return name
+  throw usage(`"${name}" cannot name a context`, 'letters, digits, dot, dash and underscore, at most 64')
+}

@@ -1,0 +1,66 @@
+import { asText } from './columns.ts'
+import { printable } from './table.ts'
+
+const visible = (): boolean => process.stderr.isTTY === true && process.env.TERM !== 'dumb' && !process.env.CI
+
+const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
+
+/** Shows that something is going on, from a second on, on a terminal's standard error only. */
+export async function waiting<T>(what: string, work: Promise<T>): Promise<T> {
+  if (!visible()) return work
+  const started = performance.now()
+  const timer = setInterval(() => {
+    const passed = performance.now() - started
+    if (passed < 1000) return
+    const frame = frames[Math.floor(passed / 100) % frames.length]
+    process.stderr.write(`\r\u001b[2K${frame} ${printable(what)} ${Math.floor(passed / 1000)} s`)
+  }, 100)
+  try {
+    return await work
+  } finally {
+    clearInterval(timer)
+    if (performance.now() - started >= 1000) process.stderr.write('\r\u001b[2K')
+  }
+}
+
+export type Bar = { done(count: number): void; end(): void }
+
+/**
+ * Counts something long: a spinner from one second on, then a bar with rate and time left from three.
+ * Without a total there is a count and a rate.
+ */
+export function bar(what: string, unit: string, total?: number): Bar {
+  const started = performance.now()
+  let count = 0
+  let drawn = false
+  const draw = () => {
+    const passed = performance.now() - started
+    if (passed < 1000) return
+    drawn = true
+    process.stderr.write(`\r\u001b[2K${lineOf(what, unit, count, passed, total)}`)
+  }
+  const timer = visible() ? setInterval(draw, 200) : undefined
+  return {
+    done: (now) => {
+      count = now
+    },
+    end: () => {
+      clearInterval(timer)
+      if (drawn) process.stderr.write('\r\u001b[2K')
+    },
+  }
+}
+
+export function lineOf(what: string, unit: string, count: number, passed: number, total?: number): string {
+  const frame = frames[Math.floor(passed / 100) % frames.length]
+  const rate = count / (passed / 1000)
+  const counted = `${grouped(count)}${total === undefined ? '' : ` of ${grouped(total)}`} ${unit}`
+  if (passed < 3000) return `${frame} ${what} ${counted}`
+  const pace = `${grouped(Math.round(rate))} ${unit}/s`
+  if (total === undefined || total === 0) return `${frame} ${what} ${counted}, ${pace}`
+  const filled = Math.min(20, Math.floor((count / total) * 20))
+  const left = rate > 0 ? `, ${Math.ceil(Math.max(0, total - count) / rate)} s left` : ''
+  return `${what} [${'#'.repeat(filled)}${'-'.repeat(20 - filled)}] ${counted}, ${pace}${left}`
+}
+
+export const grouped = (n: number): string => asText(n).replace(/\B(?=(\d{3})+$)/g, ' ')

@@ -1,0 +1,100 @@
+import type { Client } from '../core/client.ts'
+import type { Endpoint } from '../core/endpoint.ts'
+import { isId } from '../core/ids.ts'
+import type { Resource } from '../core/schema.ts'
+import { CliError, exits, usage } from './exit.ts'
+import { nouns } from './flags.ts'
+import { everyRow } from './pages.ts'
+import { didYouMean } from './suggest.ts'
+
+type Row = { id: string } & Record<string, unknown>
+
+type Lookup = {
+  list: () => Promise<Endpoint>
+  /** Names of a record, the most exact first. */
+  names: readonly string[]
+  /** Query that narrows the list to records that may match. */
+  narrow?: (name: string) => Record<string, unknown>
+  /** The list can be narrowed to one organization. */
+  byOrg?: true
+}
+
+const tenancy = () => import('../tenancy/contract.ts')
+
+const lookups: { [R in Resource]?: Lookup } = {
+  partner: { list: async () => (await tenancy()).partners.list, names: ['slug', 'name'] },
+  organization: { list: async () => (await tenancy()).orgs.list, names: ['slug', 'name'] },
+  site: { list: async () => (await tenancy()).sites.list, names: ['name'], byOrg: true },
+  enrollment_key: {
+    list: async () => (await import('../credentials/contract.ts')).enrollmentKeys.list,
+    names: ['name'],
+    byOrg: true,
+  },
+  device: {
+    list: async () => (await import('../devices/contract.ts')).devices.list,
+    names: ['hostname', 'displayName'],
+    narrow: (name) => ({ search: name }),
+    byOrg: true,
+  },
+}
+
+/** The id of the record that `word` names: an id itself, else a slug, name or hostname among those the caller can see. */
+export async function resolveId(
+  client: Client,
+  resource: Resource,
+  word: string,
+  /** The organization to look in, and whether the caller insists on it. */
+  within: { orgId?: string | undefined; insists?: boolean } = {},
+): Promise<string> {
+  if (isId(word)) return word
+  const lookup = lookups[resource]
+  if (!lookup) throw usage(`"${word}" is not the id of ${article(nouns[resource])}`)
+  const entry = await lookup.list()
+  const narrow = lookup.narrow?.(word) ?? {}
+  const orgQuery = lookup.byOrg && within.orgId ? { orgId: within.orgId } : undefined
+
+  const inOrg = orgQuery && (await find(client, entry, { ...narrow, ...orgQuery }, lookup, word))
+  if (inOrg?.matches.length === 1) return inOrg.matches[0]!.id
+  const found =
+    inOrg && (inOrg.matches.length > 1 || within.insists) ? inOrg : await find(client, entry, narrow, lookup, word)
+  if (found.matches.length === 1) return found.matches[0]!.id
+  if (found.matches.length > 1) throw ambiguous(resource, word, found.matches, lookup)
+
+  const where = inOrg && within.insists ? 'in this organization' : 'among those you can see'
+  const hint = didYouMean(word, found.names) ?? (found.names.length > 0 && found.names.length <= 10 ? `there are: ${found.names.join(', ')}` : undefined)
+  throw new CliError(`No ${nouns[resource]} "${word}" ${where}`, {
+    exit: exits.notFound,
+    code: 'not_found',
+    ...(hint && { hint }),
+  })
+}
+
+/** Matches of the most exact kind there is, and every name seen on the way. */
+async function find(client: Client, entry: Endpoint, query: Record<string, unknown>, lookup: Lookup, word: string) {
+  const tiers: Row[][] = [...lookup.names.map(() => []), []]
+  const names = new Set<string>()
+  for await (const row of everyRow(client, entry, query) as AsyncIterable<Row>) {
+    for (const [tier, key] of lookup.names.entries()) {
+      const name = row[key]
+      if (typeof name !== 'string') continue
+      if (names.size < 5000) names.add(name)
+      if (name === word) tiers[tier]!.push(row)
+      else if (name.toLowerCase() === word.toLowerCase()) tiers.at(-1)!.push(row)
+    }
+  }
+  const best = tiers.find((tier) => tier.length > 0) ?? []
+  return { matches: [...new Map(best.map((row) => [row.id, row])).values()], names: [...names] }
+}
+
+function ambiguous(resource: Resource, word: string, matches: Row[], lookup: Lookup): CliError {
+  const lines = matches.slice(0, 20).map((row) => {
+    const name = lookup.names.map((key) => row[key]).filter(Boolean).join(', ')
+    const parent = row.orgId ?? row.partnerId
+    return `  ${row.id}  ${name}${parent ? `  (in ${String(parent)})` : ''}`
+  })
+  const rest = matches.length > 20 ? [`  and ${matches.length - 20} more`] : []
+  const text = `"${word}" is the name of ${matches.length} ${nouns[resource]}s:\n${[...lines, ...rest].join('\n')}`
+  return new CliError(text, { exit: exits.usage, code: 'ambiguous', hint: 'use the id, or --org to say where' })
+}
+
+const article = (noun: string): string => `${/^[aeiou]/.test(noun) ? 'an' : 'a'} ${noun}`

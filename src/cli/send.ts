@@ -1,0 +1,151 @@
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { ApiError, type Client, type ClientOptions, connect, type Credentials, type Exchange } from '../core/client.ts'
+import { CliError, exits } from './exit.ts'
+import { configDir } from './profile.ts'
+import { type Settings, sameAddress } from './settings.ts'
+import { type Place, readSession, type Session, writeSession } from './store.ts'
+import { nodeTransport } from './transport.ts'
+
+/** Seconds before its end at which an access token is renewed. */
+const margin = 30
+
+export type SendOptions = { settings: Settings; version: string; attended: boolean }
+
+/** A client without credentials, for signing in. */
+export function strangerClient({ settings, version }: Omit<SendOptions, 'attended'>): Client {
+  return connect(clientOptions({ settings, version }))
+}
+
+/** A client that signs its requests with SVC_TOKEN or the stored session, and keeps the session fresh. */
+export function clientFor({ settings, version, attended }: SendOptions): Client {
+  const credentials = process.env.SVC_TOKEN
+    ? tokenCredentials(process.env.SVC_TOKEN)
+    : sessionCredentials(settings, attended, strangerClient({ settings, version }))
+  return connect({ ...clientOptions({ settings, version }), credentials })
+}
+
+/** Everything but who is calling. */
+export const clientOptions = ({ settings, version }: Omit<SendOptions, 'attended'>): ClientOptions => ({
+  url: settings.url.value,
+  timeout: settings.timeout.value,
+  transport: nodeTransport({ caFile: settings.caFile.value }),
+  headers: { 'x-service-client': 'cli', 'user-agent': `svc/${version}` },
+  ...(settings.debug.value && { onExchange: logExchange }),
+})
+
+function logExchange({ method, url, attempt, ms, status, failure }: Exchange): void {
+  const again = attempt > 1 ? ` (try ${attempt})` : ''
+  process.stderr.write(`svc: ${method} ${url} → ${status ?? failure} in ${ms} ms${again}\n`)
+}
+
+function tokenCredentials(token: string): Credentials {
+  return {
+    headers: async () => ({ authorization: `Bearer ${token.trim()}` }),
+    renew: async (failure) => {
+      throw new CliError(failure.message, {
+        exit: exits.authentication,
+        code: failure.code,
+        hint: 'the token in SVC_TOKEN was refused; unset it to use your own sign-in',
+        cause: failure,
+      })
+    },
+  }
+}
+
+/** Where the session of the context in use is kept. */
+export function placeOf(settings: Settings, attended: boolean): Place | undefined {
+  const { active } = settings
+  const kind = active?.context.store
+  return active && kind ? { kind, context: active.name, attended } : undefined
+}
+
+const isFresh = (session: Session): boolean => session.expiresAt - Date.now() > margin * 1000
+
+function sessionCredentials(settings: Settings, attended: boolean, stranger: Client): Credentials {
+  const place = placeOf(settings, attended)
+  let session: Session | undefined
+
+  async function current(): Promise<Session> {
+    session ??= place && (await readSession(place))
+    if (!place || !session || !sameAddress(session.url, settings.url.value)) {
+      throw new CliError(`Not signed in to ${settings.url.value}`, {
+        exit: exits.authentication,
+        code: 'unauthenticated',
+        hint: 'svc login',
+      })
+    }
+    if (!isFresh(session) && session.refreshToken) session = await renewed(place, session, stranger)
+    return session
+  }
+
+  return {
+    headers: async () => ({ authorization: `Bearer ${(await current()).accessToken}` }),
+    renew: async () => {
+      if (!place || !session?.refreshToken) return false
+      session = await renewed(place, session, stranger)
+      return true
+    },
+  }
+}
+
+/**
+ * Spends the refresh token, alone among the processes of this machine: a spent token that is used again ends
+ * every session of its family, so whoever waited for the lock first looks for what the other one stored.
+ */
+async function renewed(place: Place, stale: Session, stranger: Client): Promise<Session> {
+  const release = await lock(place)
+  try {
+    const stored = await readSession(place)
+    if (stored && stored.accessToken !== stale.accessToken && isFresh(stored)) return stored
+    const { refreshToken } = stored ?? stale
+    if (!refreshToken) return stale
+    const { tokens } = await refresh(stranger, refreshToken)
+    const session = sessionOf(stale.url, { refreshToken, ...tokens })
+    await writeSession(place, session).catch((error: Error) => {
+      process.stderr.write(`svc: the renewed session could not be kept (${error.message}): sign in again next time\n`)
+    })
+    return session
+  } finally {
+    await release()
+  }
+}
+
+async function refresh(stranger: Client, refreshToken: string) {
+  const { auth } = await import('../identity/contract.ts')
+  try {
+    return await stranger.call(auth.refresh, { body: { refreshToken } })
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 401) throw error
+    throw new CliError('The session is over', {
+      exit: exits.authentication,
+      code: error.code,
+      hint: 'svc login',
+      cause: error,
+    })
+  }
+}
+
+export function sessionOf(
+  url: string,
+  tokens: { accessToken: string; refreshToken?: string | undefined; expiresInSeconds: number },
+): Session {
+  return {
+    url,
+    accessToken: tokens.accessToken,
+    ...(tokens.refreshToken && { refreshToken: tokens.refreshToken }),
+    expiresAt: Date.now() + tokens.expiresInSeconds * 1000,
+  }
+}
+
+/** Held for the length of one refresh; a lock whose holder died is taken over. */
+export async function lock(place: Place): Promise<() => Promise<void>> {
+  const { default: lockfile } = await import('proper-lockfile')
+  const locks = join(configDir(), 'locks')
+  mkdirSync(locks, { recursive: true, mode: 0o700 })
+  return lockfile.lock(join(locks, place.context), {
+    realpath: false,
+    stale: 10_000,
+    retries: { retries: 150, factor: 1.05, minTimeout: 25, maxTimeout: 250, randomize: true },
+  })
+}

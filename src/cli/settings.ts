@@ -1,0 +1,145 @@
+import { usage } from './exit.ts'
+import { type Context, contextNamed, type Profile, readProfile, type StoreKind } from './profile.ts'
+
+export type Layer = 'flag' | 'env' | 'context' | 'default'
+
+/** A setting, where it came from, and what the other layers said. */
+export type Setting<T> = { value: T; from: Layer; source: string; layers: { layer: Layer; source: string; value: unknown }[] }
+
+/** What the flags of this call say; undefined where they say nothing. */
+export type FlagSettings = {
+  url?: string | undefined
+  context?: string | undefined
+  org?: string | undefined
+  timeout?: string | undefined
+  'no-input'?: boolean | undefined
+}
+
+export type Settings = {
+  url: Setting<string>
+  context: Setting<string | undefined>
+  org: Setting<string | undefined>
+  timeout: Setting<number>
+  noInput: Setting<boolean>
+  debug: Setting<boolean>
+  caFile: Setting<string | undefined>
+  store: Setting<StoreKind | undefined>
+  profile: Profile
+  /** The context in use, when its URL is the one in use: its session and defaults apply. */
+  active: { name: string; context: Context } | undefined
+}
+
+export const defaultUrl = 'http://127.0.0.1:3000'
+
+/** Flag over environment over context over default (cli-standard 5). */
+export function settingsOf(flags: FlagSettings, env: NodeJS.ProcessEnv = process.env): Settings {
+  const profile = readProfile()
+  const context = first<string | undefined>(
+    ['flag', '--context', flags.context],
+    ['env', 'SVC_CONTEXT', env.SVC_CONTEXT || undefined],
+    ['context', 'the context in use', profile.current],
+  )
+  const named = context.value === undefined ? undefined : contextNamed(profile, context.value)
+  const url = first<string>(
+    ['flag', '--url', flags.url],
+    ['env', 'SVC_URL', env.SVC_URL || undefined],
+    ['context', `context ${context.value}`, named?.url],
+    ['default', 'the default', defaultUrl],
+  )
+  const address = { ...url, value: checkUrl(url.value, url.source) }
+  const active = activeContext(profile, context, address.value)
+  return {
+    profile,
+    context,
+    active,
+    url: address,
+    org: first<string | undefined>(
+      ['flag', '--org', flags.org],
+      ['env', 'SVC_ORG', env.SVC_ORG || undefined],
+      ['context', `context ${active?.name}`, active?.context.org],
+      ['context', `sign-in of ${active?.name}`, active?.context.identity?.orgId ?? undefined],
+    ),
+    timeout: parsed(
+      first<string>(
+        ['flag', '--timeout', flags.timeout],
+        ['env', 'SVC_TIMEOUT', env.SVC_TIMEOUT || undefined],
+        ['default', 'the default', '30s'],
+      ),
+      duration,
+    ),
+    noInput: first<boolean>(
+      ['flag', '--no-input', flags['no-input'] || undefined],
+      ['env', 'SVC_NO_INPUT', isOn(env.SVC_NO_INPUT) || undefined],
+      ['env', 'CI', isOn(env.CI) || undefined],
+      ['default', 'the default', false],
+    ),
+    debug: first<boolean>(
+      ['env', 'SVC_DEBUG', isOn(env.SVC_DEBUG) || undefined],
+      ['default', 'the default', false],
+    ),
+    caFile: first<string | undefined>(['env', 'SVC_CA_FILE', env.SVC_CA_FILE || undefined]),
+    store: first<StoreKind | undefined>(
+      ['env', 'SVC_CREDENTIAL_STORE', storeNamed(env.SVC_CREDENTIAL_STORE)],
+      ['context', 'the remembered choice', profile.store],
+    ),
+  }
+}
+
+function first<T>(...layers: [Layer, string, T | undefined][]): Setting<T> {
+  const won = layers.find(([, , value]) => value !== undefined)
+  return {
+    value: won?.[2] as T,
+    from: won?.[0] ?? 'default',
+    source: won?.[1] ?? 'the default',
+    layers: layers.map(([layer, source, value]) => ({ layer, source, value: value ?? null })),
+  }
+}
+
+const parsed = <A, B>(setting: Setting<A>, parse: (value: A, source: string) => B): Setting<B> => ({
+  ...setting,
+  value: parse(setting.value, setting.source),
+})
+
+/** A session is only ever sent to the address it was made for. */
+function activeContext(profile: Profile, chosen: Setting<string | undefined>, url: string): Settings['active'] {
+  const fits = (name: string) => sameAddress(profile.contexts[name]?.url, url)
+  const name =
+    chosen.value !== undefined && fits(chosen.value)
+      ? chosen.value
+      : chosen.from === 'context' || chosen.from === 'default'
+        ? Object.keys(profile.contexts).find(fits)
+        : undefined
+  return name === undefined ? undefined : { name, context: profile.contexts[name]! }
+}
+
+export const sameAddress = (a: string | undefined, b: string): boolean =>
+  a !== undefined && URL.canParse(a) && new URL(a).href.replace(/\/+$/, '') === new URL(b).href.replace(/\/+$/, '')
+
+export function checkUrl(text: string, source: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (!url || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
+    throw usage(`${source} is not a URL: ${text}`, 'such as https://svc.example.com')
+  }
+  if (url.username || url.password) throw usage(`${source} must not carry a password`, 'use svc login')
+  return url.href.replace(/\/+$/, '')
+}
+
+const units: Record<string, number> = { ms: 1, s: 1000, m: 60_000, '': 1000 }
+
+/** `30`, `30s`, `500ms` or `2m` in milliseconds. */
+function duration(text: string, source: string): number {
+  const match = /^(\d+(?:\.\d+)?)(ms|s|m|)$/.exec(text.trim())
+  const ms = match ? Number(match[1]) * units[match[2]!]! : Number.NaN
+  if (ms > 0 && ms <= 86_400_000) return ms
+  throw usage(`${source} is not a duration: ${text}`, 'seconds, or 500ms, 30s, 2m')
+}
+
+export const isOn = (text: string | undefined): boolean =>
+  text !== undefined && !['', '0', 'false', 'no', 'off'].includes(text.toLowerCase())
+
+export function storeNamed(text: string | undefined): StoreKind | undefined {
+  if (!text) return undefined
+  if (text === 'none') return 'memory'
+  if (text === 'keychain' || text === 'file' || text === 'memory') return text
+  throw usage(`"${text}" is not a credential store`, 'keychain, file or none')
+}

@@ -1,0 +1,86 @@
+import { hash } from 'node:crypto'
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { keychain, keychainTimeout } from './keychain.ts'
+import { configDir, readIfThere, type StoreKind, writePrivately } from './profile.ts'
+
+/** What a sign-in gave, with the address it may be sent to. */
+export type Session = {
+  url: string
+  accessToken: string
+  refreshToken?: string
+  /** Milliseconds since 1970. */
+  expiresAt: number
+}
+
+export type Place = {
+  kind: StoreKind
+  context: string
+  /** Someone is there to unlock the keychain, so it may take longer. */
+  attended?: boolean
+}
+
+const sessionFile = (context: string): string => join(configDir(), 'sessions', `${context}.json`)
+
+/** Contexts of another configuration directory have their own entry. */
+const accountOf = (context: string): string =>
+  process.env.SVC_CONFIG_DIR
+    ? `${context} (${hash('sha256', process.env.SVC_CONFIG_DIR, 'hex').slice(0, 12)})`
+    : context
+
+const patience = (place: Place): number => (place.attended ? 30_000 : keychainTimeout)
+
+export async function readSession(place: Place): Promise<Session | undefined> {
+  const text =
+    place.kind === 'keychain'
+      ? await keychain({ op: 'get', account: accountOf(place.context) }, patience(place))
+      : place.kind === 'file'
+        ? readIfThere(sessionFile(place.context))
+        : undefined
+  if (!text) return undefined
+  try {
+    const session = JSON.parse(text) as Session
+    return typeof session.accessToken === 'string' && typeof session.url === 'string' ? session : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Writes and reads back. */
+export async function writeSession(place: Place, session: Session): Promise<void> {
+  const text = JSON.stringify(session)
+  if (place.kind === 'keychain') {
+    await keychain({ op: 'set', account: accountOf(place.context), secret: text }, patience(place))
+  } else if (place.kind === 'file') {
+    writePrivately(sessionFile(place.context), text)
+    if (readIfThere(sessionFile(place.context)) !== text) throw new Error('the session file did not keep what was written')
+  }
+}
+
+/** Removes and proves it. */
+export async function removeSession(place: Place): Promise<void> {
+  if (place.kind === 'keychain') {
+    await keychain({ op: 'delete', account: accountOf(place.context) }, patience(place))
+  } else if (place.kind === 'file') {
+    rmSync(sessionFile(place.context), { force: true })
+    if (readIfThere(sessionFile(place.context)) !== undefined) throw new Error('the session file could not be removed')
+  }
+}
+
+/** Where a session lives, in words. */
+export function whereabouts(place: Place): string {
+  if (place.kind === 'file') return `file ${sessionFile(place.context)} (mode 0600, not encrypted)`
+  if (place.kind === 'memory') return 'nowhere: it was not kept'
+  const name = { darwin: 'Keychain', win32: 'Credential Manager' }[process.platform as string] ?? 'Secret Service'
+  return `${name} of this machine, entry "svc" / "${accountOf(place.context)}"`
+}
+
+/** Whether the keychain answers at all; the reason when it does not. */
+export async function probeKeychain(): Promise<{ works: true } | { works: false; reason: string }> {
+  try {
+    await keychain({ op: 'get', account: 'probe' })
+    return { works: true }
+  } catch (error) {
+    return { works: false, reason: (error as Error).message }
+  }
+}

@@ -1,0 +1,71 @@
+import { readFileSync } from 'node:fs'
+import type { Agent } from 'node:http'
+import { NetworkError, reasonOf, type Transport } from '../core/client.ts'
+import { usage } from './exit.ts'
+
+const local = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/
+
+/** The proxy the environment asks for. A service on this machine never goes through one. */
+function proxyFor(url: URL, env: NodeJS.ProcessEnv = process.env): string | undefined {
+  if (local.test(url.hostname)) return undefined
+  const name = url.protocol === 'https:' ? 'https_proxy' : 'http_proxy'
+  const proxy = env[name] || env[name.toUpperCase()]
+  if (!proxy) return undefined
+  const exempt = (env.no_proxy || env.NO_PROXY || '').split(/[\s,]+/).filter(Boolean)
+  const host = url.hostname.toLowerCase()
+  const spared = exempt.some((rule) => {
+    const name = rule.toLowerCase().replace(/:\d+$/, '').replace(/^\*?\./, '')
+    return name === '*' || host === name || host.endsWith(`.${name}`)
+  })
+  return spared ? undefined : proxy
+}
+
+const withoutPassword = (text: string): string =>
+  URL.canParse(text) ? new URL(text).origin : text.replace(/\/\/[^@/]*@/, '//')
+
+/**
+ * Over node:http, which starts faster than fetch. Proxies of the environment and a private certificate
+ * authority are the business of the agent, made only when one of them is asked for.
+ */
+export function nodeTransport(options: { caFile?: string | undefined }): Transport {
+  let agents: Promise<Agent | undefined> | undefined
+
+  const agentFor = async (url: URL): Promise<Agent | undefined> => {
+    const proxy = proxyFor(url)
+    const ca = url.protocol === 'https:' && options.caFile ? await authority(options.caFile) : undefined
+    if (!proxy && !ca) return undefined
+    const { Agent } = url.protocol === 'https:' ? await import('node:https') : await import('node:http')
+    return new Agent({ keepAlive: true, ...(proxy && { proxyEnv: { HTTP_PROXY: proxy, HTTPS_PROXY: proxy } }), ...(ca && { ca }) })
+  }
+
+  return async ({ url: address, method, headers, body, signal }) => {
+    const url = new URL(address)
+    const { request } = url.protocol === 'https:' ? await import('node:https') : await import('node:http')
+    agents ??= agentFor(url)
+    const agent = await agents
+    return new Promise((resolve, reject) => {
+      const fail = (error: unknown) => {
+        const proxy = proxyFor(url)
+        reject(new NetworkError(url.origin, reasonOf(error), { cause: error, ...(proxy && { proxy: withoutPassword(proxy) }) }))
+      }
+      const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }
+      const call = request(url, { method, headers: { ...headers, ...length }, signal, ...(agent && { agent }) })
+      call.on('error', fail)
+      call.on('response', (reply) => {
+        const names = Object.entries(reply.headers).map(([name, value]) => [name, String(value)])
+        resolve({ status: reply.statusCode ?? 0, headers: Object.fromEntries(names), body: reply })
+      })
+      call.end(body)
+    })
+  }
+}
+
+/** The certificates of the file, besides those everyone trusts. */
+async function authority(path: string): Promise<string[]> {
+  const { getCACertificates } = await import('node:tls')
+  try {
+    return [...getCACertificates('default'), readFileSync(path, 'utf8')]
+  } catch (error) {
+    throw usage(`SVC_CA_FILE cannot be read: ${path} (${(error as NodeJS.ErrnoException).code ?? 'not a file'})`)
+  }
+}

@@ -1,0 +1,39 @@
+import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from 'node:crypto'
+
+/**
+ * Encryption at rest: AES-256-GCM. Stored as `v1.<key id>.<nonce>.<tag>.<ciphertext>`, base64url. `place`
+ * (table.column.row) is authenticated, so a value copied to another row does not open.
+ */
+export type Cipher = {
+  seal(plain: string, place: string): string
+  /** Throws when the value was altered, moved, or sealed with a key that is not in the ring. */
+  open(sealed: string, place: string): string
+}
+
+/** The first secret seals; all of them open. */
+export function cipherOf(secrets: readonly [string, ...string[]]): Cipher {
+  const ring = secrets.map((secret) => {
+    const key = Buffer.from(hkdfSync('sha256', secret, '', 'svc encryption at rest', 32))
+    return { key, id: hash('sha256', key, 'hex').slice(0, 8) }
+  })
+  const current = ring[0]!
+  return {
+    seal(plain, place) {
+      const nonce = randomBytes(12)
+      const gcm = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(Buffer.from(place))
+      const sealed = Buffer.concat([gcm.update(plain, 'utf8'), gcm.final()])
+      const parts = [nonce, gcm.getAuthTag(), sealed].map((part) => part.toString('base64url'))
+      return ['v1', current.id, ...parts].join('.')
+    },
+    open(sealed, place) {
+      const [version, id, nonce = '', tag = '', text = ''] = sealed.split('.')
+      const found = ring.find((one) => one.id === id)
+      if (version !== 'v1' || !found) throw new Error(`no key ${id ?? ''} to open ${place}`)
+      const gcm = createDecipheriv('aes-256-gcm', found.key, Buffer.from(nonce, 'base64url'), {
+        authTagLength: 16,
+      })
+      gcm.setAAD(Buffer.from(place)).setAuthTag(Buffer.from(tag, 'base64url'))
+      return gcm.update(text, 'base64url', 'utf8') + gcm.final('utf8')
+    },
+  }
+}

@@ -1,0 +1,349 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Endpoint, InputOf, ReplyOf } from './endpoint.ts'
+import type { ErrorBody } from './errors.ts'
+
+/** What goes to the wire. `url` is complete. */
+export type Outgoing = {
+  method: string
+  url: string
+  headers: Record<string, string>
+  body?: string
+  signal: AbortSignal
+}
+
+/** What came back. Header names are lower-case. */
+export type Incoming = {
+  status: number
+  headers: Record<string, string | undefined>
+  body: AsyncIterable<Uint8Array>
+}
+
+/** Moves one request; fails with NetworkError when no answer came. */
+export type Transport = (request: Outgoing) => Promise<Incoming>
+
+export type Credentials = {
+  /** Headers that say who is calling. */
+  headers(): Promise<Record<string, string>>
+  /** After a 401: true when new headers are worth another try. */
+  renew?(failure: ApiError): Promise<boolean>
+}
+
+/** One request as it went, for a log that must not see secrets: no headers, no bodies. */
+export type Exchange = {
+  method: string
+  url: string
+  attempt: number
+  ms: number
+  status?: number
+  failure?: string
+}
+
+export type ClientOptions = {
+  /** Where the service is, without /api/v1. */
+  url: string
+  transport?: Transport
+  credentials?: Credentials
+  headers?: Record<string, string>
+  /** Most milliseconds a call may take, retries included; for a stream, between two chunks. */
+  timeout?: number
+  signal?: AbortSignal
+  /** Further tries after a failure that is safe to repeat. */
+  retries?: number
+  onExchange?: (exchange: Exchange) => void
+}
+
+/** The parts of a request, before they are put into the path, the query string and the body. */
+export type RawInput = {
+  params?: Record<string, unknown>
+  query?: Record<string, unknown>
+  body?: unknown
+}
+
+export type RawReply = { status: number; headers: Record<string, string | undefined>; text: string }
+
+export type Client = {
+  readonly url: string
+  /** Calls an endpoint of the contract with the shapes it declares. */
+  call<E extends Endpoint>(
+    entry: E,
+    ...input: Record<never, never> extends InputOf<E> ? [input?: InputOf<E>] : [input: InputOf<E>]
+  ): Promise<ReplyOf<E>>
+  /** Same, for an entry that is only known at run time. */
+  request(entry: Endpoint, input?: RawInput): Promise<unknown>
+  /** The bytes of an entry that streams. */
+  stream(entry: Endpoint, input?: RawInput): AsyncIterable<Buffer>
+  /** A request outside the contract. `path` is below /api/v1. Fails on statuses from 400. */
+  raw(
+    method: string,
+    path: string,
+    options?: { body?: string; headers?: Record<string, string> },
+  ): Promise<RawReply>
+}
+
+/** The service answered with an error body (decisions.md, Wire). */
+export class ApiError extends Error {
+  readonly status: number
+  readonly code: string
+  readonly requestId: string | undefined
+  readonly details: unknown
+  /** Seconds. */
+  readonly retryAfter: number | undefined
+  readonly enrollUrl: string | undefined
+
+  constructor(status: number, body: Partial<ErrorBody> & { error: string }) {
+    super(body.error)
+    this.name = 'ApiError'
+    this.status = status
+    this.code = body.code ?? 'unknown'
+    this.requestId = body.requestId
+    this.details = body.details
+    this.retryAfter = body.retryAfter
+    this.enrollUrl = body.enrollUrl
+  }
+}
+
+/** No answer came. */
+export class NetworkError extends Error {
+  readonly url: string
+  readonly proxy: string | undefined
+
+  constructor(url: string, reason: string, options: { proxy?: string; cause?: unknown } = {}) {
+    const through = options.proxy ? ` through the proxy ${options.proxy}` : ''
+    super(`Cannot reach ${url}${through}: ${reason}`, { cause: options.cause })
+    this.name = 'NetworkError'
+    this.url = url
+    this.proxy = options.proxy
+  }
+}
+
+/** The answer did not come in time. */
+export class TimeoutError extends Error {
+  constructor(url: string, ms: number) {
+    super(`No answer from ${url} within ${ms / 1000} s`)
+    this.name = 'TimeoutError'
+  }
+}
+
+const basePath = '/api/v1'
+
+/** `/orgs/sites/:id` with its parameters in place, and the query string. */
+export function pathOf(entry: Pick<Endpoint, 'path'>, input: RawInput = {}): string {
+  const path = entry.path.replace(/:(\w+)/g, (_, name: string) => {
+    const value = String(input.params?.[name] ?? '')
+    if (value === '' || value === '.' || value === '..') throw new RangeError(`${name} cannot be "${value}"`)
+    return encodeURIComponent(value)
+  })
+  const query = new URLSearchParams()
+  for (const [key, value] of Object.entries(input.query ?? {})) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== undefined && one !== null) query.append(key, String(one))
+    }
+  }
+  return query.size > 0 ? `${path}?${query}` : path
+}
+
+const isCreate = (entry: Endpoint): boolean => entry.method === 'POST' && entry.status === 201
+
+export function connect(options: ClientOptions): Client {
+  const url = options.url.replace(/\/+$/, '')
+  const { transport = fetchTransport, timeout = 30_000, retries = 2 } = options
+
+  type Draft = {
+    method: string
+    path: string
+    body?: string
+    headers?: Record<string, string>
+    streams?: true
+  }
+
+  /** Sends until there is an answer below 400 or a failure that trying again would not cure. */
+  async function exchange(draft: Draft): Promise<{ reply: Incoming; end: () => void; alive: () => void }> {
+    const address = url + basePath + draft.path
+    const clock = new AbortController()
+    const stop = () => clock.abort(new TimeoutError(url, timeout))
+    let timer = setTimeout(stop, timeout)
+    const alive = () => {
+      clearTimeout(timer)
+      timer = setTimeout(stop, timeout)
+    }
+    const end = () => clearTimeout(timer)
+    const signal = options.signal ? AbortSignal.any([options.signal, clock.signal]) : clock.signal
+    const safe = draft.method === 'GET' || draft.headers?.['idempotency-key'] !== undefined
+    let renewed = false
+    try {
+      for (let attempt = 1; ; attempt += 1) {
+        const headers = {
+          accept: draft.streams ? 'application/x-ndjson' : 'application/json',
+          ...(draft.body !== undefined && { 'content-type': 'application/json' }),
+          ...options.headers,
+          ...(await options.credentials?.headers()),
+          ...draft.headers,
+        }
+        const started = performance.now()
+        const note = (result: { status?: number; failure?: string }) =>
+          options.onExchange?.({
+            method: draft.method,
+            url: address,
+            attempt,
+            ms: Math.round(performance.now() - started),
+            ...result,
+          })
+        let failure: ApiError | NetworkError
+        try {
+          const { method, body } = draft
+          const reply = await transport({
+            method,
+            url: address,
+            headers,
+            signal,
+            ...(body !== undefined && { body }),
+          })
+          note({ status: reply.status })
+          if (reply.status < 400) return { reply, end, alive }
+          failure = errorOf(reply, await textOf(reply.body))
+        } catch (error) {
+          if (signal.aborted) throw signal.reason
+          if (!(error instanceof NetworkError)) throw error
+          note({ failure: error.message })
+          failure = error
+        }
+        if (failure instanceof ApiError && failure.status === 401 && !renewed) {
+          renewed = true
+          if (await options.credentials?.renew?.(failure)) continue
+        }
+        const pause = safe && attempt <= retries ? pauseBefore(attempt, failure) : undefined
+        if (pause === undefined) throw failure
+        await sleep(pause, undefined, { signal })
+      }
+    } catch (error) {
+      end()
+      throw signal.aborted ? signal.reason : error
+    }
+  }
+
+  async function unary(draft: Draft): Promise<RawReply> {
+    const { reply, end } = await exchange(draft)
+    try {
+      return { status: reply.status, headers: reply.headers, text: await textOf(reply.body) }
+    } catch (error) {
+      throw error instanceof NetworkError || error instanceof TimeoutError
+        ? error
+        : new NetworkError(url, 'the answer was cut off', { cause: error })
+    } finally {
+      end()
+    }
+  }
+
+  const draftOf = (entry: Endpoint, input?: RawInput): Draft => ({
+    method: entry.method,
+    path: pathOf(entry, input),
+    ...(input?.body !== undefined && { body: JSON.stringify(input.body) }),
+    ...(isCreate(entry) && { headers: { 'idempotency-key': randomUUID() } }),
+  })
+
+  async function request(entry: Endpoint, input?: RawInput): Promise<unknown> {
+    const reply = await unary(draftOf(entry, input))
+    try {
+      return JSON.parse(reply.text) as unknown
+    } catch {
+      const type = reply.headers['content-type'] ?? 'no content type'
+      throw new NetworkError(url, `the answer is not from this service (${reply.status}, ${type})`)
+    }
+  }
+
+  async function* stream(entry: Endpoint, input?: RawInput): AsyncGenerator<Buffer> {
+    const { reply, end, alive } = await exchange({ ...draftOf(entry, input), streams: true })
+    try {
+      for await (const chunk of reply.body) {
+        alive()
+        yield Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk)
+      }
+    } catch (error) {
+      throw error instanceof NetworkError || error instanceof TimeoutError
+        ? error
+        : new NetworkError(url, 'the stream was cut off', { cause: error })
+    } finally {
+      end()
+    }
+  }
+
+  return {
+    url,
+    request,
+    stream,
+    call: (entry, ...[input]) => request(entry, input as RawInput | undefined) as never,
+    raw: (method, path, extra = {}) => unary({ method, path, ...extra }),
+  }
+}
+
+const longestPause = 10_000
+
+/** Milliseconds to wait before another try, or undefined when another try would not help. */
+function pauseBefore(attempt: number, failure: ApiError | NetworkError): number | undefined {
+  const jittered = 100 * 2 ** attempt * (0.5 + Math.random())
+  if (failure instanceof NetworkError) return jittered
+  if (failure.status !== 502 && failure.status !== 503 && failure.status !== 429) return undefined
+  if (failure.retryAfter === undefined) return failure.status === 429 ? undefined : jittered
+  const asked = failure.retryAfter * 1000
+  return asked > longestPause ? undefined : asked + jittered
+}
+
+function errorOf(reply: Incoming, text: string): ApiError {
+  const header = Number(reply.headers['retry-after'])
+  const retryAfter =
+    reply.headers['retry-after'] !== undefined && Number.isFinite(header) ? { retryAfter: header } : {}
+  try {
+    const body = JSON.parse(text) as Partial<ErrorBody>
+    if (typeof body.error === 'string')
+      return new ApiError(reply.status, { ...retryAfter, ...body, error: body.error })
+  } catch {
+    // not our error body: something between us and the service answered
+  }
+  const requestId = reply.headers['x-request-id']
+  return new ApiError(reply.status, {
+    error: `Unexpected answer: HTTP ${reply.status}`,
+    ...(requestId && { requestId }),
+    ...retryAfter,
+  })
+}
+
+async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
+  const chunks: Uint8Array[] = []
+  for await (const chunk of body) chunks.push(chunk)
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+/** Over the built-in fetch. */
+export const fetchTransport: Transport = async ({ url, ...request }) => {
+  try {
+    const reply = await fetch(url, { ...request, redirect: 'manual' })
+    return {
+      status: reply.status,
+      headers: Object.fromEntries(reply.headers),
+      body: (reply.body ?? []) as AsyncIterable<Uint8Array>,
+    }
+  } catch (error) {
+    throw new NetworkError(new URL(url).origin, reasonOf(error), { cause: error })
+  }
+}
+
+const reasons: Record<string, string> = {
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'the connection was reset',
+  ENOTFOUND: 'no such host',
+  EAI_AGAIN: 'the name could not be resolved',
+  ETIMEDOUT: 'the connection timed out',
+  UND_ERR_SOCKET: 'the connection was closed',
+}
+
+/** What went wrong below HTTP, in words. */
+export function reasonOf(error: unknown): string {
+  for (let e = error; e instanceof Error; e = e.cause) {
+    const code = (e as NodeJS.ErrnoException).code
+    if (code !== undefined && reasons[code]) return reasons[code]
+    if (e instanceof AggregateError && e.errors.length > 0) return reasonOf(e.errors[0])
+    if (e.cause === undefined) return e.message
+  }
+  return String(error)
+}

@@ -1,0 +1,114 @@
+import type { z } from 'zod'
+import type { ErrorCode } from './errors.ts'
+import type { LimitName } from './limits.ts'
+import type { Permission } from './permissions.ts'
+import type { Resource } from './schema.ts'
+import type { ScopeKind } from './scope.ts'
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+
+/** Who may call an endpoint. */
+export type Access =
+  | { who: 'public' }
+  | { who: 'agent' }
+  | {
+      who: 'user'
+      scopes: readonly ScopeKind[]
+      permission?: Permission
+      /** The session must carry a verified factor (403 mfa_required). */
+      mfa: boolean
+      /** Open to those who still have to enrol a factor (never 428). */
+      whileEnrolling: boolean
+    }
+
+export const everyScope: readonly ScopeKind[] = ['organization', 'partner', 'system']
+
+export const publicly: Extract<Access, { who: 'public' }> = { who: 'public' }
+export const agent: Extract<Access, { who: 'agent' }> = { who: 'agent' }
+
+export function user(
+  needs: {
+    permission?: Permission
+    scopes?: readonly ScopeKind[]
+    mfa?: boolean
+    whileEnrolling?: boolean
+  } = {},
+): Extract<Access, { who: 'user' }> {
+  const { permission, scopes = everyScope, mfa = false, whileEnrolling = false } = needs
+  return { who: 'user', scopes, mfa, whileEnrolling, ...(permission && { permission }) }
+}
+
+type Schema = z.ZodType
+type ObjectSchema = z.ZodObject
+
+/** What a change leaves in the audit log, or why it leaves nothing. */
+export type Audit = { action: string; resource: Resource } | { unaudited: string }
+
+/**
+ * The one description of an endpoint. The route, validation, permission check, transaction, audit entry,
+ * response serializer, OpenAPI document, typed client, command-line flags and isolation test all come from
+ * it.
+ */
+export type Endpoint = {
+  method: Method
+  /** Below /api/v1, with `:name` parameters. */
+  path: string
+  summary: string
+  /** Section of the reference page. */
+  tag: string
+  access: Access
+  params?: ObjectSchema
+  query?: ObjectSchema
+  body?: Schema
+  /** Success status; 200 unless something is created or queued. */
+  status?: 200 | 201 | 202
+  reply: Schema
+  /** The reply is a stream of this type instead of JSON. */
+  streams?: 'application/x-ndjson'
+  /** Required on everything that is not a GET. */
+  audit?: Audit
+  /** What the reply does to the session cookies (daemon/browser.ts). */
+  session?: 'starts' | 'renews' | 'ends'
+  /** Limit per client address that guards the endpoint besides the general ones. */
+  limit?: LimitName
+  /** Failures worth documenting beyond those every endpoint has. */
+  errors?: readonly ErrorCode[]
+  /** A body that works; ids of records are filled in by whoever uses it. */
+  example?: Record<string, unknown>
+  /** Most bytes of body accepted; 1 MiB unless told. */
+  maxBody?: number
+}
+
+/** Keeps the literal type of an entry, so that client and handler know their shapes. */
+export const endpoint = <const E extends Endpoint>(entry: E): E => entry
+
+type Out<S> = S extends z.ZodType ? z.output<S> : undefined
+type In<S> = S extends z.ZodType ? z.input<S> : undefined
+
+export type ParamsOf<E extends Endpoint> = Out<E['params']>
+export type QueryOf<E extends Endpoint> = Out<E['query']>
+export type BodyOf<E extends Endpoint> = Out<E['body']>
+/** What a handler returns: the reply before it is serialized. */
+export type ReplyOf<E extends Endpoint> = z.input<E['reply']>
+
+type Need<K extends string, T> = [T] extends [undefined]
+  ? unknown
+  : Record<never, never> extends T
+    ? { [P in K]?: T }
+    : { [P in K]: T }
+
+/** What a caller gives: `{ params, query, body }`, each only where the entry has it. */
+export type InputOf<E extends Endpoint> = Need<'params', In<E['params']>> &
+  Need<'query', In<E['query']>> &
+  Need<'body', In<E['body']>>
+
+export type Contract = { readonly [group: string]: { readonly [name: string]: Endpoint } }
+
+/** Every entry with its name, such as `sites.create`. */
+export function entriesOf(contract: Contract): { name: string; entry: Endpoint }[] {
+  return Object.entries(contract).flatMap(([group, entries]) =>
+    Object.entries(entries).map(([name, entry]) => ({ name: `${group}.${name}`, entry })),
+  )
+}
+
+export const changes = (entry: Endpoint): boolean => entry.method !== 'GET'

@@ -1,0 +1,105 @@
+/**
+ * Every failure the product can name: code → HTTP status, CLI exit code and title. A code is API: it is
+ * never renamed. Exit codes follow `svc help exit-codes`.
+ */
+export const errors = {
+  invalid_request: { status: 400, exit: 2, title: 'The request is not valid' },
+  malformed_json: { status: 400, exit: 2, title: 'The body is not valid JSON' },
+  unauthenticated: { status: 401, exit: 4, title: 'Sign-in required' },
+  invalid_credentials: { status: 401, exit: 4, title: 'Invalid email or password' },
+  invalid_token: { status: 401, exit: 4, title: 'Invalid or expired token' },
+  invalid_refresh_token: { status: 401, exit: 4, title: 'Invalid refresh token' },
+  refresh_raced: { status: 401, exit: 4, title: 'Refresh already in progress' },
+  invalid_mfa_code: { status: 401, exit: 4, title: 'Invalid MFA code' },
+  invalid_mfa_session: { status: 401, exit: 4, title: 'Invalid or expired MFA session' },
+  invalid_agent_credentials: { status: 401, exit: 4, title: 'Invalid agent credentials' },
+  enrollment_key_not_found: { status: 401, exit: 4, title: 'Enrollment key not recognized' },
+  enrollment_key_expired: { status: 401, exit: 4, title: 'Enrollment key has expired' },
+  enrollment_key_exhausted: {
+    status: 401,
+    exit: 4,
+    title: 'Enrollment key has reached its maximum usage count',
+  },
+  forbidden: { status: 403, exit: 5, title: 'Permission denied' },
+  scope_not_allowed: { status: 403, exit: 5, title: 'Insufficient permissions' },
+  mfa_required: { status: 403, exit: 5, title: 'MFA required' },
+  csrf: { status: 403, exit: 5, title: 'Cross-site request blocked' },
+  partner_mismatch: { status: 403, exit: 5, title: 'Access to this partner denied' },
+  org_access_denied: { status: 403, exit: 5, title: 'Access to this organization denied' },
+  site_access_denied: { status: 403, exit: 5, title: 'Access to this site denied' },
+  account_inactive: { status: 403, exit: 5, title: 'Account is not active' },
+  tenant_inactive: { status: 403, exit: 5, title: 'Tenant is not active' },
+  device_decommissioned: { status: 403, exit: 5, title: 'Device has been decommissioned' },
+  device_limit_reached: { status: 403, exit: 5, title: 'Device limit reached' },
+  organization_limit_reached: { status: 403, exit: 5, title: 'Organization limit reached' },
+  not_found: { status: 404, exit: 3, title: 'Not found' },
+  method_not_allowed: { status: 405, exit: 2, title: 'Method not allowed' },
+  conflict: { status: 409, exit: 6, title: 'Conflict' },
+  slug_taken: { status: 409, exit: 6, title: 'That identifier is already in use' },
+  idempotency_mismatch: { status: 409, exit: 6, title: 'Idempotency-Key was used with another request' },
+  payload_too_large: { status: 413, exit: 2, title: 'Request body too large' },
+  unsupported_media_type: { status: 415, exit: 2, title: 'Unsupported media type' },
+  mfa_enrollment_required: { status: 428, exit: 5, title: 'MFA enrollment required' },
+  rate_limited: { status: 429, exit: 7, title: 'Rate limit exceeded' },
+  internal: { status: 500, exit: 1, title: 'Internal Server Error' },
+  unavailable: { status: 503, exit: 8, title: 'Service temporarily unavailable' },
+} as const satisfies Record<string, { status: number; exit: number; title: string }>
+
+export type ErrorCode = keyof typeof errors
+
+/** One fault of the input: `path` is dotted, from the part of the request it is in (`body.name`). */
+export type Fault = { path: string; message: string }
+
+type ProblemExtras = {
+  /** Goes out as `details`. */
+  details?: unknown
+  /** Seconds; goes out as `retryAfter` and in the Retry-After header. */
+  retryAfter?: number
+  /** Where a person enrols a factor; goes out as `enrollUrl`. */
+  enrollUrl?: string
+  /** What the audit log keeps of the refusal; never sent to the caller. */
+  refusal?: Refusal
+}
+
+/** What is known about a refused caller when the pipeline itself cannot know it. */
+export type Refusal = {
+  /** The endpoint's own action unless told. */
+  action?: string
+  orgId?: string | null
+  actorId?: string
+  actorEmail?: string
+  details?: Record<string, unknown>
+}
+
+/** An expected failure. Everything else that is thrown is a bug and answers 500. */
+export class Problem extends Error {
+  readonly code: ErrorCode
+  readonly extras: ProblemExtras
+
+  constructor(code: ErrorCode, message: string = errors[code].title, extras: ProblemExtras = {}) {
+    super(message)
+    this.name = 'Problem'
+    this.code = code
+    this.extras = extras
+  }
+
+  get status(): number {
+    return errors[this.code].status
+  }
+}
+
+/** 400 naming every fault at once. */
+export function invalid(faults: Fault[]): Problem {
+  const text = faults.map((f) => `${f.path}: ${f.message}`).join('; ')
+  return new Problem('invalid_request', text || 'The request is not valid', { details: faults })
+}
+
+/** The body of every error reply (decisions.md, Wire). */
+export type ErrorBody = {
+  error: string
+  code: string
+  requestId: string
+  details?: unknown
+  retryAfter?: number
+  enrollUrl?: string
+}

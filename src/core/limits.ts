@@ -1,0 +1,22 @@
+/**
+ * Rate limits as sliding windows: most events in so many seconds (decisions.md, Authentication). Each can
+ * be set with `RATE_LIMIT_<NAME>=<count>/<seconds>` or `off`.
+ */
+export const defaultLimits = {
+  /** Every request, by client address, before authentication. */
+  IP: { count: 600, seconds: 60 },
+  /** Every authenticated request, by user. */
+  BEARER: { count: 300, seconds: 60 },
+  /** Agent requests, by agent. */
+  AGENT: { count: 120, seconds: 60 },
+  LOGIN_IP: { count: 10, seconds: 300 },
+  /** By client address and e-mail. */
+  LOGIN_ACCOUNT: { count: 5, seconds: 300 },
+  /** Codes tried, by user. */
+  MFA: { count: 5, seconds: 300 },
+  ENROLL_IP: { count: 10, seconds: 60 },
+} as const satisfies Record<string, Limit>
+
+export type Limit = { count: number; seconds: number }
+export type LimitName = keyof typeof defaultLimits
+export type Limits = Record<LimitName, Limit | undefined>

@@ -1,0 +1,144 @@
+import { z } from 'zod'
+import { type Contract, type Endpoint, entriesOf } from './endpoint.ts'
+import { errors } from './errors.ts'
+
+type Json = Record<string, unknown>
+
+/** JSON Schema of a zod schema, as OpenAPI 3.1 and the response serializer take it. */
+export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
+  const made = z.toJSONSchema(schema, {
+    target: 'openapi-3.1',
+    io,
+    unrepresentable: 'any',
+    override: ({ jsonSchema }) => {
+      // Our own notes on fields are no part of the schema language.
+      for (const note of ['resource', 'secret', 'hidden', 'id']) delete (jsonSchema as Json)[note]
+    },
+  }) as Json
+  delete made.$schema
+  return made
+}
+
+/** The OpenAPI 3.1 document of a contract. */
+export function openApiOf(
+  contract: Contract,
+  about: { title: string; version: string; description: string },
+): Json {
+  const schemas: Json = { Error: errorSchema }
+  const paths: Record<string, Json> = {}
+  for (const { name, entry } of entriesOf(contract)) {
+    const path = entry.path.replaceAll(/:(\w+)/g, '{$1}')
+    paths[path] = { ...paths[path], [entry.method.toLowerCase()]: operationOf(name, entry, schemas) }
+  }
+  return {
+    openapi: '3.1.0',
+    info: { ...about, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
+    servers: [{ url: '/api/v1' }],
+    tags: [...new Set(entriesOf(contract).map(({ entry }) => entry.tag))].map((tag) => ({ name: tag })),
+    paths,
+    components: {
+      schemas,
+      securitySchemes: {
+        user: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'Access token of a user' },
+        agent: { type: 'http', scheme: 'bearer', description: 'Token of an enrolled agent' },
+      },
+    },
+  }
+}
+
+function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
+  const { access } = entry
+  const needs =
+    access.who === 'user'
+      ? { permission: access.permission, scopes: access.scopes, mfa: access.mfa }
+      : undefined
+  const type = entry.streams ?? 'application/json'
+  return {
+    operationId: name.replaceAll('.', '_'),
+    summary: entry.summary,
+    tags: [entry.tag],
+    security: access.who === 'public' ? [] : [{ [access.who]: [] }],
+    ...(needs && { 'x-needs': needs }),
+    ...parametersOf(entry, schemas),
+    ...(entry.body && { requestBody: requestOf(entry, schemas) }),
+    responses: {
+      [entry.status ?? 200]: {
+        description: 'Success',
+        content: { [type]: { schema: hoisted(entry.reply, 'output', schemas) } },
+      },
+      ...refusalsOf(entry),
+    },
+  }
+}
+
+function requestOf(entry: Endpoint, schemas: Json): Json {
+  const schema = hoisted(entry.body!, 'input', schemas)
+  const content = { schema, ...(entry.example && { example: entry.example }) }
+  return { required: !entry.body!.safeParse(undefined).success, content: { 'application/json': content } }
+}
+
+function parametersOf(entry: Endpoint, schemas: Json): Json {
+  const places = { path: entry.params, query: entry.query }
+  const parameters = Object.entries(places).flatMap(([place, schema]) =>
+    Object.entries((schema?.shape ?? {}) as Record<string, z.ZodType>)
+      .filter(([, field]) => field.meta()?.hidden !== true)
+      .map(([name, field]) => {
+        const { description, ...made } = hoisted(field, 'input', schemas)
+        const required = place === 'path' || !field.safeParse(undefined).success
+        return { name, in: place, required, ...(description !== undefined && { description }), schema: made }
+      }),
+  )
+  if (entry.status === 201 && entry.method === 'POST') parameters.push(idempotencyKey)
+  return parameters.length > 0 ? { parameters } : {}
+}
+
+const idempotencyKey = {
+  name: 'Idempotency-Key',
+  in: 'header',
+  required: false,
+  description: 'Repeating a request with the same key within 24 hours gives the first reply',
+  schema: { type: 'string', maxLength: 255 },
+}
+
+/** A schema whose named parts moved to the document's components. */
+function hoisted(schema: z.ZodType, io: 'input' | 'output', schemas: Json): Json {
+  const { $defs, ...made } = toJsonSchema(schema, io)
+  for (const [name, part] of Object.entries(($defs ?? {}) as Json)) schemas[name] ??= relinked(part as Json)
+  return relinked(made)
+}
+
+const relinked = (schema: Json): Json =>
+  JSON.parse(JSON.stringify(schema).replaceAll('"#/$defs/', '"#/components/schemas/')) as Json
+
+function refusalsOf(entry: Endpoint): Json {
+  const codes = new Set([
+    ...(entry.params || entry.query || entry.body ? (['invalid_request'] as const) : []),
+    ...(entry.access.who === 'public' ? [] : (['unauthenticated'] as const)),
+    ...(entry.access.who === 'user' ? (['forbidden', 'mfa_enrollment_required'] as const) : []),
+    ...(entry.params ? (['not_found'] as const) : []),
+    'rate_limited' as const,
+    ...(entry.errors ?? []),
+  ])
+  const byStatus = new Map<number, string[]>()
+  for (const code of codes) {
+    const { status, title } = errors[code]
+    byStatus.set(status, [...(byStatus.get(status) ?? []), `\`${code}\`: ${title}`])
+  }
+  const content = { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } }
+  return Object.fromEntries(
+    [...byStatus].map(([status, lines]) => [status, { description: lines.join('; '), content }]),
+  )
+}
+
+const errorSchema = {
+  type: 'object',
+  required: ['error', 'code', 'requestId'],
+  properties: {
+    error: { type: 'string', description: 'What went wrong, for people' },
+    code: { type: 'string', enum: Object.keys(errors), description: 'What went wrong, for programs' },
+    requestId: { type: 'string' },
+    details: { description: 'For invalid_request: every fault, as path and message' },
+    retryAfter: { type: 'integer', description: 'Seconds to wait' },
+    enrollUrl: { type: 'string', description: 'Where to enrol a factor' },
+  },
+}

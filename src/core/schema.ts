@@ -1,0 +1,95 @@
+import { z } from 'zod'
+
+/** The kinds of record an id in a path, query or body can name. Tests of isolation are derived from it. */
+export type Resource =
+  | 'partner'
+  | 'organization'
+  | 'site'
+  | 'enrollment_key'
+  | 'device'
+  | 'agent'
+  | 'audit_log'
+  | 'user'
+
+/** An id that names a record of that kind; the CLI accepts its slug or name as well. */
+export const idOf = (resource: Resource) =>
+  z.guid({ error: 'must be a UUID' }).meta({ format: 'uuid', resource })
+
+/** ISO 8601 with any offset, kept as UTC text with milliseconds. */
+export const instant = z.iso
+  .datetime({ offset: true, error: 'must be an ISO 8601 date and time, such as 2026-01-31T12:00:00Z' })
+  .overwrite((text) => new Date(text).toISOString())
+  .meta({ format: 'date-time' })
+
+/** Text a person typed: no NUL, which Postgres cannot store. */
+export const text = (max: number, min = 0) => {
+  const base = z
+    .string()
+    .max(max, `must be at most ${max} characters`)
+    .refine((value) => !value.includes('\u0000'), 'must not contain a NUL character')
+  return min > 0
+    ? base.min(min, min === 1 ? 'must not be empty' : `must be at least ${min} characters`)
+    : base
+}
+
+export const slug = text(100, 1).regex(
+  /^[a-z0-9]+(-[a-z0-9]+)*$/,
+  'must be lower-case letters and digits, with single hyphens between them',
+)
+
+export const email = text(255, 3)
+  .regex(/^[^\s@]+@[^\s@]+$/, 'must be an e-mail address')
+  .meta({ format: 'email' })
+
+/** A free JSON object of at most 16 KiB (decisions.md, Tenancy). */
+export const freeObject = z
+  .record(z.string(), z.unknown())
+  .refine((value) => JSON.stringify(value).length <= 16_384, 'must be at most 16 KiB of JSON')
+  .refine((value) => !JSON.stringify(value).includes('\\u0000'), 'must not contain a NUL character')
+
+/** A field that is never logged, audited or taken from a command-line argument. */
+export const secret = <S extends z.ZodType>(schema: S): S =>
+  schema.meta({ ...schema.meta(), secret: true }) as S
+
+/** `value` without the fields its schema marks as secret, at any depth. */
+export function withoutSecrets(schema: z.ZodType | undefined, value: unknown): unknown {
+  if (schema === undefined || value === null || typeof value !== 'object') return value
+  const inner = unwrap(schema)
+  if (inner instanceof z.ZodArray && Array.isArray(value)) {
+    return value.map((item) => withoutSecrets(inner.element as z.ZodType, item))
+  }
+  if (!(inner instanceof z.ZodObject)) return value
+  const shape = inner.shape as Record<string, z.ZodType>
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([key]) => !isSecret(shape[key]))
+      .map(([key, item]) => [key, withoutSecrets(shape[key], item)]),
+  )
+}
+
+export function isSecret(schema: z.ZodType | undefined): boolean {
+  for (let s = schema; s !== undefined; s = layerBelow(s)) if (s.meta()?.secret === true) return true
+  return false
+}
+
+/** The schema under optional, nullable, default and the like. */
+export function unwrap(schema: z.ZodType): z.ZodType {
+  let s = schema
+  for (let below = layerBelow(s); below !== undefined; below = layerBelow(s)) s = below
+  return s
+}
+
+function layerBelow(schema: z.ZodType): z.ZodType | undefined {
+  if (
+    schema instanceof z.ZodOptional ||
+    schema instanceof z.ZodNullable ||
+    schema instanceof z.ZodDefault ||
+    schema instanceof z.ZodPrefault ||
+    schema instanceof z.ZodCatch ||
+    schema instanceof z.ZodReadonly
+  ) {
+    return schema.unwrap() as z.ZodType
+  }
+  if (schema instanceof z.ZodPipe) return schema.in as z.ZodType
+  return undefined
+}

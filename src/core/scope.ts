@@ -1,0 +1,19 @@
+/**
+ * The organizations a caller can see. Every store function on tenant data takes one as a required
+ * argument and its query starts from it (`src/storage/dialect.ts`, `inScope`).
+ */
+export type Scope =
+  | { kind: 'system' }
+  /** `orgs`: 'all' of the partner, or the granted ids (an empty list sees nothing). */
+  | { kind: 'partner'; partnerId: string; orgs: 'all' | readonly string[] }
+  /** `siteIds`: a membership narrowed to some sites; null means all of them. */
+  | { kind: 'organization'; orgId: string; siteIds: readonly string[] | null }
+
+export type ScopeKind = Scope['kind']
+
+export const everything: Scope = { kind: 'system' }
+
+/** Just one organization, whole. */
+export function only(orgId: string): Scope {
+  return { kind: 'organization', orgId, siteIds: null }
+}

@@ -1,0 +1,15 @@
+/** A moment as ISO 8601 UTC text with milliseconds; sorts as text. */
+export type Instant = string
+
+export type Clock = () => Instant
+
+export const systemClock: Clock = () => new Date().toISOString()
+
+export function later(now: Instant, seconds: number): Instant {
+  return new Date(Date.parse(now) + seconds * 1000).toISOString()
+}
+
+/** Seconds from `a` to `b`, negative when `b` is earlier. */
+export function secondsBetween(a: Instant, b: Instant): number {
+  return (Date.parse(b) - Date.parse(a)) / 1000
+}

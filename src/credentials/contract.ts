@@ -1,0 +1,108 @@
+import { z } from 'zod'
+import { endpoint, user } from '../core/endpoint.ts'
+import { flag, pageOf, pageQuery } from '../core/page.ts'
+import { idOf, instant, secret, text } from '../core/schema.ts'
+
+const maxUsage = z.int().min(1, 'must be at least 1').max(100_000, 'must be at most 100000')
+
+export const EnrollmentKey = z
+  .object({
+    id: idOf('enrollment_key'),
+    orgId: idOf('organization'),
+    siteId: idOf('site').nullable(),
+    name: z.string(),
+    usageCount: z.int(),
+    maxUsage: z.int().nullable(),
+    expiresAt: instant,
+    createdBy: z.guid(),
+    createdAt: instant,
+    lastUsedAt: instant.nullable(),
+    lastDeviceId: z.guid().nullable(),
+  })
+  .meta({ id: 'EnrollmentKey' })
+export type EnrollmentKey = z.output<typeof EnrollmentKey>
+
+export const MintedEnrollmentKey = EnrollmentKey.extend({
+  key: secret(z.string()).describe('The key itself, shown this once'),
+}).meta({ id: 'MintedEnrollmentKey' })
+
+export const NewEnrollmentKey = z.strictObject({
+  orgId: idOf('organization')
+    .optional()
+    .describe('Organization to enroll into; inferred in organization scope'),
+  siteId: idOf('site').optional().describe('Site the devices are placed in'),
+  name: text(255, 1).describe('What the key is for'),
+  maxUsage: maxUsage.default(1).describe('How many devices may enroll with it'),
+  expiresAt: instant.optional().describe('When it stops working; an hour from now unless told'),
+})
+export type NewEnrollmentKey = z.output<typeof NewEnrollmentKey>
+
+const tag = 'Enrollment keys'
+const reads = user({ permission: 'organizations:read' })
+const writes = user({ permission: 'organizations:write', mfa: true })
+const params = z.strictObject({ id: idOf('enrollment_key') })
+
+export const enrollmentKeys = {
+  list: endpoint({
+    method: 'GET',
+    path: '/enrollment-keys',
+    summary: 'List enrollment keys',
+    tag,
+    access: reads,
+    query: z.strictObject({
+      orgId: idOf('organization').optional().describe('Only keys of this organization'),
+      expired: flag.optional().describe('Only keys that have expired, or only those that have not'),
+      ...pageQuery(),
+    }),
+    reply: pageOf(EnrollmentKey),
+    errors: ['org_access_denied'],
+  }),
+  create: endpoint({
+    method: 'POST',
+    path: '/enrollment-keys',
+    summary: 'Mint an enrollment key',
+    tag,
+    access: writes,
+    body: NewEnrollmentKey,
+    status: 201,
+    reply: MintedEnrollmentKey,
+    audit: { action: 'enrollment_key.create', resource: 'enrollment_key' },
+    errors: ['org_access_denied'],
+    example: { name: 'Reception laptops', maxUsage: 5 },
+  }),
+  show: endpoint({
+    method: 'GET',
+    path: '/enrollment-keys/:id',
+    summary: 'Show an enrollment key, without the key itself',
+    tag,
+    access: reads,
+    params,
+    reply: EnrollmentKey,
+  }),
+  rotate: endpoint({
+    method: 'POST',
+    path: '/enrollment-keys/:id/rotate',
+    summary: 'Replace the key itself and start counting from 0',
+    tag,
+    access: writes,
+    params,
+    body: z
+      .strictObject({
+        maxUsage: maxUsage.nullable().optional().describe('null lifts the limit; unchanged unless told'),
+        expiresAt: instant.optional().describe('Unchanged unless told'),
+      })
+      .prefault({}),
+    reply: MintedEnrollmentKey,
+    audit: { action: 'enrollment_key.rotate', resource: 'enrollment_key' },
+  }),
+  remove: endpoint({
+    method: 'DELETE',
+    path: '/enrollment-keys/:id',
+    summary: 'Delete an enrollment key for good',
+    tag,
+    access: writes,
+    params,
+    reply: z.object({ success: z.literal(true), message: z.string() }),
+    audit: { action: 'enrollment_key.delete', resource: 'enrollment_key' },
+  }),
+}

@@ -1,0 +1,80 @@
+import { invalid, Problem } from '../core/errors.ts'
+import { newId } from '../core/ids.ts'
+import type { Scope } from '../core/scope.ts'
+import type { HandlersOf } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
+import { checkOrg, findSite } from '../tenancy/store.ts'
+import type * as contract from './contract.ts'
+import { checkExpiry, enrollmentKeyHash, makeEnrollmentKey, newEnrollmentKey, rotated } from './rules.ts'
+import * as store from './store.ts'
+
+export type EnrollmentSettings = { pepper: string; ttlMinutes: number }
+
+export const enrollmentKeyHandlers = (
+  settings: EnrollmentSettings,
+): HandlersOf<typeof contract.enrollmentKeys> => {
+  const hashOf = (key: string) => enrollmentKeyHash(settings.pepper, key)
+  return {
+    async list({ db, scope, query, now }) {
+      if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
+      return store.listEnrollmentKeys(db, scope, query, now)
+    },
+
+    async create({ db, scope, body, caller, now }) {
+      checkExpiry(body.expiresAt, now)
+      const orgId = await orgOfNewKey(db, scope, body.orgId)
+      await checkSite(db, scope, orgId, body.siteId)
+      const key = newEnrollmentKey()
+      const made = { id: newId(), by: caller.id, now, ttlMinutes: settings.ttlMinutes }
+      const minted = makeEnrollmentKey({ ...body, orgId }, made)
+      await store.insertEnrollmentKey(db, minted, hashOf(key))
+      return { ...minted, key }
+    },
+
+    show: ({ db, scope, params }) => store.getEnrollmentKey(db, scope, params.id),
+
+    async rotate({ db, scope, params, body, now, note }) {
+      checkExpiry(body.expiresAt, now)
+      const before = await store.getEnrollmentKey(db, scope, params.id)
+      const after = rotated(before, body)
+      const key = newEnrollmentKey()
+      await store.replaceEnrollmentKey(db, scope, after, hashOf(key))
+      note({ before: limitsOf(before), after: limitsOf(after) })
+      return { ...after, key }
+    },
+
+    async remove({ db, scope, params, note }) {
+      const key = await store.getEnrollmentKey(db, scope, params.id)
+      await store.removeEnrollmentKey(db, scope, key.id)
+      note({ orgId: key.orgId, resourceName: key.name, before: limitsOf(key) })
+      return { success: true, message: 'Enrollment key deleted successfully' }
+    },
+  }
+}
+
+const limitsOf = ({ usageCount, maxUsage, expiresAt }: contract.EnrollmentKey) => ({
+  usageCount,
+  maxUsage,
+  expiresAt,
+})
+
+/** The organization a key is minted for: inferred in organization scope, required elsewhere. */
+async function orgOfNewKey(db: Db, scope: Scope, wanted: string | undefined): Promise<string> {
+  const orgId = wanted ?? (scope.kind === 'organization' ? scope.orgId : undefined)
+  if (orgId === undefined) {
+    throw invalid([{ path: 'body.orgId', message: `orgId is required for ${scope.kind} scope` }])
+  }
+  await checkOrg(db, scope, orgId)
+  return orgId
+}
+
+async function checkSite(db: Db, scope: Scope, orgId: string, siteId: string | undefined): Promise<void> {
+  // A membership narrowed to some sites mints for those only.
+  const narrowed = scope.kind === 'organization' && scope.siteIds !== null
+  if (siteId === undefined && !narrowed) return
+  if (siteId === undefined)
+    throw new Problem('site_access_denied', 'Your access is limited to some sites: name one')
+  const site = await findSite(db, scope, siteId)
+  if (site?.orgId === orgId) return
+  throw invalid([{ path: 'body.siteId', message: 'siteId does not belong to the specified org' }])
+}

@@ -1,0 +1,150 @@
+import { Problem } from '../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { forUpdate, inScope, inSites, prepared } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { rowsOf } from '../storage/rows.ts'
+import type { EnrollmentKeyRow } from '../storage/tables.ts'
+import type { EnrollmentKey } from './contract.ts'
+
+const keyRows = rowsOf<Omit<EnrollmentKeyRow, 'key_hash'>>()()
+
+/** Everything but the hash. */
+const columns = [
+  'id',
+  'org_id',
+  'site_id',
+  'name',
+  'usage_count',
+  'max_usage',
+  'expires_at',
+  'created_by',
+  'created_at',
+  'last_used_at',
+  'last_device_id',
+] as const
+
+const keysIn = (db: Db, scope: Scope) =>
+  db
+    .selectFrom('enrollment_keys')
+    .where(inScope(scope, 'enrollment_keys.org_id'))
+    .where((eb) => eb.or([eb('site_id', 'is', null), inSites(scope, 'enrollment_keys.site_id')]))
+
+/** Newest first. */
+export async function listEnrollmentKeys(
+  db: Db,
+  scope: Scope,
+  query: PageQuery & { orgId?: string | undefined; expired?: boolean | undefined },
+  now: Instant,
+): Promise<Page<EnrollmentKey>> {
+  const found = keysIn(db, scope)
+    .$if(query.orgId !== undefined, (q) => q.where('org_id', '=', query.orgId!))
+    .$if(query.expired === true, (q) => q.where('expires_at', '<=', now))
+    .$if(query.expired === false, (q) => q.where('expires_at', '>', now))
+  const rows = await found
+    .select(columns)
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(query.limit)
+    .offset(offsetOf(query))
+    .execute()
+  const { total } = await found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow()
+  return toPage(
+    rows.map((row) => keyRows.read(row)),
+    total,
+    query,
+  )
+}
+
+/** @throws not_found, also for a key outside the scope */
+export async function getEnrollmentKey(db: Db, scope: Scope, id: string): Promise<EnrollmentKey> {
+  const row = await keysIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst()
+  if (!row) throw new Problem('not_found', 'Enrollment key not found')
+  return keyRows.read(row)
+}
+
+const insertion = prepared((db, p: EnrollmentKeyInsert) =>
+  db.insertInto('enrollment_keys').values({ ...spread(p) }),
+)
+
+type EnrollmentKeyInsert = { [K in keyof EnrollmentKeyRow]: EnrollmentKeyRow[K] }
+
+/** The placeholders of an insert, one for each column. */
+function spread(p: EnrollmentKeyInsert): EnrollmentKeyInsert {
+  return Object.fromEntries(
+    [...columns, 'key_hash' as const].map((column) => [column, p[column]]),
+  ) as EnrollmentKeyInsert
+}
+
+export async function insertEnrollmentKey(db: Db, key: EnrollmentKey, hash: string): Promise<void> {
+  await insertion(db, { ...keyRows.write(key), key_hash: hash })
+}
+
+export async function replaceEnrollmentKey(
+  db: Db,
+  scope: Scope,
+  key: EnrollmentKey,
+  hash: string,
+): Promise<void> {
+  await db
+    .updateTable('enrollment_keys')
+    .set({ key_hash: hash, usage_count: key.usageCount, max_usage: key.maxUsage, expires_at: key.expiresAt })
+    .where('id', '=', key.id)
+    .where(inScope(scope, 'enrollment_keys.org_id'))
+    .execute()
+}
+
+export async function removeEnrollmentKey(db: Db, scope: Scope, id: string): Promise<void> {
+  await db
+    .deleteFrom('enrollment_keys')
+    .where('id', '=', id)
+    .where(inScope(scope, 'enrollment_keys.org_id'))
+    .execute()
+}
+
+// Enrolling: the key itself is the credential, so its hash stands in for a scope.
+
+export async function findByHash(db: Db, hash: string): Promise<EnrollmentKey | undefined> {
+  const found = db.selectFrom('enrollment_keys').select(columns).where('key_hash', '=', hash)
+  const row = await found.executeTakeFirst()
+  return row && keyRows.read(row)
+}
+
+/** Locks the tenant of an enrolling key, so that its device caps hold under parallel enrollments. */
+export async function lockTenant(db: Db, orgId: string) {
+  const org = await forUpdate(
+    db
+      .selectFrom('organizations')
+      .select(['id', 'partner_id', 'status', 'deleted_at', 'max_devices'])
+      .where('id', '=', orgId),
+  ).executeTakeFirst()
+  if (!org) return undefined
+  const partner = await forUpdate(
+    db
+      .selectFrom('partners')
+      .select(['status', 'deleted_at', 'max_devices'])
+      .where('id', '=', org.partner_id),
+  ).executeTakeFirst()
+  return partner && { org, partner }
+}
+
+/**
+ * Counts one use; false when the key ran out meanwhile. The last statement of an enrollment, so that a
+ * failed one burns nothing and parallel ones never pass maxUsage.
+ */
+export async function spendEnrollmentKey(
+  db: Db,
+  hash: string,
+  deviceId: string,
+  now: Instant,
+): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('enrollment_keys')
+    .set((eb) => ({ usage_count: eb('usage_count', '+', 1), last_used_at: now, last_device_id: deviceId }))
+    .where('key_hash', '=', hash)
+    .where('expires_at', '>', now)
+    .where((eb) => eb.or([eb('max_usage', 'is', null), eb('usage_count', '<', eb.ref('max_usage'))]))
+    .executeTakeFirstOrThrow()
+  return numUpdatedRows === 1n
+}

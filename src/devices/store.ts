@@ -1,0 +1,134 @@
+import { Problem } from '../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import { contains, inScope, inSites } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { rowsOf } from '../storage/rows.ts'
+import type {
+  DeviceDiskRow,
+  DeviceHardwareRow,
+  DeviceInterfaceRow,
+  DeviceMetricsRow,
+  DeviceRow,
+} from '../storage/tables.ts'
+import type { Device, Disk, Hardware, Metrics, NetworkInterface } from './contract.ts'
+
+type PublicDeviceRow = Omit<DeviceRow, 'token_hash' | 'enrollment_key_id' | 'enrollment_ip'>
+
+const deviceRows = rowsOf<PublicDeviceRow>()({ flags: ['is_virtual', 'is_headless', 'pending_reboot'] })
+const hardwareRows = rowsOf<DeviceHardwareRow>()()
+const interfaceRows = rowsOf<DeviceInterfaceRow>()({ flags: ['is_primary'] })
+const diskRows = rowsOf<DeviceDiskRow>()()
+const metricsRows = rowsOf<DeviceMetricsRow>()()
+
+/** Everything but the credentials. */
+const columns = [
+  'id',
+  'org_id',
+  'site_id',
+  'agent_id',
+  'hostname',
+  'display_name',
+  'os_type',
+  'os_version',
+  'os_build',
+  'architecture',
+  'agent_version',
+  'status',
+  'last_seen_at',
+  'last_seen_ip',
+  'enrolled_at',
+  'device_role',
+  'is_virtual',
+  'virtualization_platform',
+  'is_headless',
+  'last_user',
+  'uptime_seconds',
+  'pending_reboot',
+  'created_at',
+  'updated_at',
+] as const
+
+const devicesIn = (db: Db, scope: Scope) =>
+  db.selectFrom('devices').where(inScope(scope, 'devices.org_id')).where(inSites(scope, 'devices.site_id'))
+
+export type DeviceQuery = PageQuery & {
+  orgId?: string | undefined
+  siteId?: string | undefined
+  status?: string | undefined
+  osType?: string | undefined
+  search?: string | undefined
+}
+
+/** By hostname. */
+export async function listDevices(db: Db, scope: Scope, query: DeviceQuery): Promise<Page<Device>> {
+  const { orgId, siteId, status, osType, search } = query
+  const found = devicesIn(db, scope)
+    .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
+    .$if(siteId !== undefined, (q) => q.where('site_id', '=', siteId!))
+    .$if(status !== undefined, (q) => q.where('status', '=', status!))
+    .$if(osType !== undefined, (q) => q.where('os_type', '=', osType!))
+    .$if(search !== undefined && search !== '', (q) =>
+      q.where((eb) => eb.or([contains('hostname', search!), contains('display_name', search!)])),
+    )
+  const rows = await found
+    .select(columns)
+    .orderBy('hostname')
+    .orderBy('id')
+    .limit(query.limit)
+    .offset(offsetOf(query))
+    .execute()
+  const { total } = await found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow()
+  return toPage(
+    rows.map((row) => deviceRows.read(row) as Device),
+    total,
+    query,
+  )
+}
+
+/** @throws not_found, also for a device outside the scope */
+export async function getDevice(db: Db, scope: Scope, id: string): Promise<Device> {
+  const row = await devicesIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst()
+  if (!row) throw new Problem('not_found', 'Device not found')
+  return deviceRows.read(row) as Device
+}
+
+/** The parts of a device's record, once the device itself was found within the caller's scope. */
+export async function getInventory(
+  db: Db,
+  device: Device,
+): Promise<{
+  hardware: Hardware | null
+  network: NetworkInterface[]
+  disks: Disk[]
+  metrics: Metrics | null
+}> {
+  const hardware = await db
+    .selectFrom('device_hardware')
+    .selectAll()
+    .where('device_id', '=', device.id)
+    .executeTakeFirst()
+  const interfaces = await db
+    .selectFrom('device_interfaces')
+    .selectAll()
+    .where('device_id', '=', device.id)
+    .orderBy('position')
+    .execute()
+  const disks = await db
+    .selectFrom('device_disks')
+    .selectAll()
+    .where('device_id', '=', device.id)
+    .orderBy('position')
+    .execute()
+  const metrics = await db
+    .selectFrom('device_metrics')
+    .selectAll()
+    .where('device_id', '=', device.id)
+    .executeTakeFirst()
+  return {
+    hardware: hardware ? hardwareRows.read(hardware) : null,
+    network: interfaces.map((row) => interfaceRows.read(row)),
+    disks: disks.map((row) => diskRows.read(row)),
+    metrics: metrics ? metricsRows.read(metrics) : null,
+  }
+}

@@ -1,0 +1,92 @@
+import type { BodyOf, Endpoint, ParamsOf, QueryOf, ReplyOf } from './core/endpoint.ts'
+import type { LimitName } from './core/limits.ts'
+import type { Scope } from './core/scope.ts'
+import type { Instant } from './core/time.ts'
+import type { Db, Storage } from './storage/open.ts'
+import type { DeviceRow } from './storage/tables.ts'
+
+/** A signed-in person, as their token and the database say at this moment. */
+export type UserCaller = {
+  kind: 'user'
+  id: string
+  email: string
+  name: string
+  scope: Scope
+  roleId: string | null
+  permissions: ReadonlySet<string>
+  /** The session carries a verified factor. */
+  mfa: boolean
+  /** A factor is enrolled. */
+  mfaEnabled: boolean
+  /** A role or a setting demands a factor. */
+  mfaDemanded: boolean
+  sessionId: string
+}
+
+/** An enrolled machine. */
+export type AgentCaller = {
+  kind: 'agent'
+  deviceId: string
+  orgId: string
+  agentId: string
+  device: DeviceRow
+}
+
+export type Caller = UserCaller | AgentCaller | { kind: 'nobody' }
+
+type CallerOf<E extends Endpoint> = E['access'] extends { who: 'user' }
+  ? UserCaller
+  : E['access'] extends { who: 'agent' }
+    ? AgentCaller
+    : Caller
+
+/** What a handler adds to the audit entry that the pipeline writes for it. */
+export type AuditFacts = {
+  orgId?: string | null
+  actor?: { id: string; email: string }
+  resourceId?: string
+  resourceName?: string
+  before?: unknown
+  after?: unknown
+  details?: Record<string, unknown>
+}
+
+type Asked<E extends Endpoint> = {
+  params: ParamsOf<E>
+  query: QueryOf<E>
+  body: BodyOf<E>
+  caller: CallerOf<E>
+  scope: Scope
+  now: Instant
+  ip: string
+  userAgent: string | null
+  note(facts: AuditFacts): void
+}
+
+/** `db` is the transaction of a change, or a reading connection. */
+export type Call<E extends Endpoint> = Asked<E> & { db: Db; storage: Storage }
+
+/** Before the transaction: work that waits for something else, and limits. Its own writes stand alone. */
+export type Preparation<E extends Endpoint> = Asked<E> & {
+  storage: Storage
+  /** Counts one event; throws 429 when the window is full. */
+  limit(name: LimitName, key: string): void
+}
+
+type Answer<E extends Endpoint> = E extends { streams: string } ? AsyncIterable<string> : ReplyOf<E>
+
+export type Handler<E extends Endpoint> = ((call: Call<E>) => Promise<Answer<E>>) | Steps<E, never>
+
+/** A handler in two steps: `prepare` outside the transaction, `run` inside it with what was prepared. */
+export type Steps<E extends Endpoint, P> = {
+  prepare(call: Preparation<E>): Promise<P>
+  run(call: Call<E>, prepared: P): Promise<Answer<E>>
+}
+
+/** A handler for every entry of a group of the contract. */
+export type HandlersOf<Group> = {
+  [Name in keyof Group]: Group[Name] extends Endpoint ? Handler<Group[Name]> : never
+}
+
+/** Ties the two steps together by the type of what is prepared. */
+export const inSteps = <E extends Endpoint, P>(steps: Steps<E, P>): Handler<E> => steps as Steps<E, never>

@@ -1,0 +1,184 @@
+import { newId } from '../core/ids.ts'
+import type { Instant } from '../core/time.ts'
+import { prepared } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import type { Context, Membership } from './rules.ts'
+
+/** Organizations that may be worked in: active or on trial, of an active partner. */
+const usableOrg = (status: string, deletedAt: string | null) =>
+  deletedAt === null && (status === 'active' || status === 'trial')
+
+const partnerMemberships = prepared((db, p: { userId: string }) =>
+  db
+    .selectFrom('partner_memberships as m')
+    .innerJoin('partners as p', 'p.id', 'm.partner_id')
+    .select(['m.id', 'm.partner_id', 'm.role_id', 'm.org_access', 'p.status', 'p.deleted_at', 'p.settings'])
+    .where('m.user_id', '=', p.userId)
+    .orderBy('m.created_at')
+    .orderBy('m.id'),
+)
+
+const orgMemberships = prepared((db, p: { userId: string }) =>
+  db
+    .selectFrom('organization_memberships as m')
+    .innerJoin('organizations as o', 'o.id', 'm.org_id')
+    .innerJoin('partners as p', 'p.id', 'o.partner_id')
+    .select([
+      'm.id',
+      'm.org_id',
+      'm.role_id',
+      'm.narrowed',
+      'o.partner_id',
+      'o.status',
+      'o.deleted_at',
+      'o.settings',
+    ])
+    .select(['p.status as partner_status', 'p.deleted_at as partner_deleted_at'])
+    .where('m.user_id', '=', p.userId)
+    .orderBy('m.created_at')
+    .orderBy('m.id'),
+)
+
+type Found = Membership & { requiresMfa: boolean }
+
+/** A person's memberships, oldest first. */
+export async function listMemberships(db: Db, userId: string): Promise<Found[]> {
+  const partners = await partnerMemberships(db, { userId })
+  const orgs = await orgMemberships(db, { userId })
+  return Promise.all([
+    ...partners.map(
+      async (row): Promise<Found> => ({
+        kind: 'partner',
+        partnerId: row.partner_id,
+        roleId: row.role_id,
+        orgs:
+          row.org_access === 'all' ? 'all' : row.org_access === 'none' ? [] : await grantedOrgs(db, row.id),
+        usable: row.deleted_at === null && row.status === 'active',
+        requiresMfa: requiresMfa(row.settings),
+      }),
+    ),
+    ...orgs.map(
+      async (row): Promise<Found> => ({
+        kind: 'organization',
+        orgId: row.org_id,
+        partnerId: row.partner_id,
+        roleId: row.role_id,
+        siteIds: row.narrowed ? await narrowedSites(db, row.id) : null,
+        usable:
+          usableOrg(row.status, row.deleted_at) &&
+          row.partner_deleted_at === null &&
+          row.partner_status === 'active',
+        requiresMfa: requiresMfa(row.settings),
+      }),
+    ),
+  ])
+}
+
+export async function findMembership(db: Db, userId: string, context: Context): Promise<Found | undefined> {
+  return (await listMemberships(db, userId)).find((one) =>
+    one.kind === 'partner'
+      ? context.kind === 'partner' && context.partnerId === one.partnerId
+      : context.kind === 'organization' && context.orgId === one.orgId,
+  )
+}
+
+async function grantedOrgs(db: Db, membershipId: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('partner_membership_orgs')
+    .select('org_id')
+    .where('membership_id', '=', membershipId)
+    .execute()
+  return rows.map((row) => row.org_id)
+}
+
+async function narrowedSites(db: Db, membershipId: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('organization_membership_sites')
+    .select('site_id')
+    .where('membership_id', '=', membershipId)
+    .execute()
+  return rows.map((row) => row.site_id)
+}
+
+function requiresMfa(settings: string): boolean {
+  if (!settings.includes('requireMfa')) return false
+  const { security } = JSON.parse(settings) as { security?: { requireMfa?: unknown } }
+  return security?.requireMfa === true
+}
+
+const roleChain = prepared((db, p: { roleId: string }) =>
+  db
+    .withRecursive('chain(id, parent_role_id, force_mfa)', (cte) =>
+      cte
+        .selectFrom('roles')
+        .select(['id', 'parent_role_id', 'force_mfa'])
+        .where('id', '=', p.roleId)
+        .union(
+          cte
+            .selectFrom('roles')
+            .innerJoin('chain', 'chain.parent_role_id', 'roles.id')
+            .select(['roles.id', 'roles.parent_role_id', 'roles.force_mfa']),
+        ),
+    )
+    .selectFrom('chain')
+    .leftJoin('role_permissions', 'role_permissions.role_id', 'chain.id')
+    .select(['chain.force_mfa', 'role_permissions.permission']),
+)
+
+/** What a role grants: its own permissions and those of its whole parent chain. */
+export async function findGrants(
+  db: Db,
+  roleId: string,
+): Promise<{ permissions: Set<string>; forceMfa: boolean }> {
+  const rows = await roleChain(db, { roleId })
+  return {
+    permissions: new Set(rows.flatMap((row) => (row.permission === null ? [] : [row.permission]))),
+    forceMfa: rows.some((row) => row.force_mfa === 1),
+  }
+}
+
+export async function findRoleName(db: Db, roleId: string): Promise<string | undefined> {
+  const row = await db.selectFrom('roles').select('name').where('id', '=', roleId).executeTakeFirst()
+  return row?.name
+}
+
+export async function joinPartner(
+  db: Db,
+  membership: { partnerId: string; userId: string; roleId: string; orgs: 'all' | readonly string[] },
+  now: Instant,
+): Promise<void> {
+  const { partnerId, userId, roleId, orgs } = membership
+  const id = newId()
+  const orgAccess = orgs === 'all' ? 'all' : orgs.length === 0 ? 'none' : 'selected'
+  await db
+    .insertInto('partner_memberships')
+    .values({
+      id,
+      partner_id: partnerId,
+      user_id: userId,
+      role_id: roleId,
+      org_access: orgAccess,
+      created_at: now,
+    })
+    .execute()
+  if (orgAccess !== 'selected') return
+  const granted = (orgs as readonly string[]).map((orgId) => ({ membership_id: id, org_id: orgId }))
+  await db.insertInto('partner_membership_orgs').values(granted).execute()
+}
+
+export async function joinOrganization(
+  db: Db,
+  membership: { orgId: string; userId: string; roleId: string; siteIds: readonly string[] | null },
+  now: Instant,
+): Promise<void> {
+  const { orgId, userId, roleId, siteIds } = membership
+  const id = newId()
+  const narrowed = siteIds === null ? 0 : 1
+  await db
+    .insertInto('organization_memberships')
+    .values({ id, org_id: orgId, user_id: userId, role_id: roleId, narrowed, created_at: now })
+    .execute()
+  if (siteIds === null || siteIds.length === 0) return
+  const sites = siteIds.map((siteId) => ({ membership_id: id, site_id: siteId }))
+  await db.insertInto('organization_membership_sites').values(sites).execute()
+}

@@ -1,0 +1,50 @@
+import { Problem } from '../core/errors.ts'
+import type { UserCaller } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
+import { findGrants, findMembership } from './memberships.ts'
+import { scopeOf } from './rules.ts'
+import { findUser } from './store.ts'
+import type { AccessClaims } from './tokens.ts'
+
+const everythingAllowed: ReadonlySet<string> = new Set(['*:*'])
+
+/**
+ * The person behind a verified access token, as the database says now: status, epochs, membership, role.
+ * @throws invalid_token, account_inactive, tenant_inactive
+ */
+export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCaller> {
+  const user = await findUser(db, claims.userId)
+  if (!user || user.authEpoch !== claims.authEpoch || user.mfaEpoch !== claims.mfaEpoch) {
+    throw new Problem('invalid_token')
+  }
+  if (user.status !== 'active') throw new Problem('account_inactive')
+
+  const { id, email, name } = user
+  const mfaEnabled = user.mfaMethod !== null
+  const person = {
+    kind: 'user' as const,
+    id,
+    email,
+    name,
+    mfa: claims.mfa,
+    mfaEnabled,
+    sessionId: claims.sessionId,
+  }
+
+  if (claims.context.kind === 'system') {
+    if (!user.isSystem) throw new Problem('invalid_token')
+    return {
+      ...person,
+      scope: scopeOf(undefined),
+      roleId: null,
+      permissions: everythingAllowed,
+      mfaDemanded: false,
+    }
+  }
+  const membership = await findMembership(db, id, claims.context)
+  if (!membership) throw new Problem('invalid_token')
+  if (!membership.usable) throw new Problem('tenant_inactive')
+  const { permissions, forceMfa } = await findGrants(db, membership.roleId)
+  const mfaDemanded = forceMfa || membership.requiresMfa
+  return { ...person, scope: scopeOf(membership), roleId: membership.roleId, permissions, mfaDemanded }
+}

@@ -1,0 +1,119 @@
+import { Problem } from '../core/errors.ts'
+import { everything, type Scope, type ScopeKind } from '../core/scope.ts'
+import { type Instant, later, secondsBetween } from '../core/time.ts'
+
+/** Which of a person's memberships a session acts through. */
+export type Context =
+  | { kind: 'system' }
+  | { kind: 'partner'; partnerId: string }
+  | { kind: 'organization'; orgId: string }
+
+/** A membership as it stands, with the state of its tenant. */
+export type Membership =
+  | { kind: 'partner'; partnerId: string; roleId: string; orgs: 'all' | string[]; usable: boolean }
+  | {
+      kind: 'organization'
+      orgId: string
+      partnerId: string
+      roleId: string
+      siteIds: string[] | null
+      usable: boolean
+    }
+
+/**
+ * The membership a sign-in uses: the one asked for, else the partner's, else the oldest organization's.
+ * `memberships` come oldest first. undefined: this person cannot sign in there.
+ */
+export function chooseContext(
+  isSystem: boolean,
+  memberships: readonly Membership[],
+  asked: { orgId?: string | undefined; partnerId?: string | undefined },
+): Context | undefined {
+  const usable = memberships.filter((one) => one.usable)
+  if (asked.partnerId !== undefined) {
+    return contextOf(usable.find((one) => one.kind === 'partner' && one.partnerId === asked.partnerId))
+  }
+  if (asked.orgId !== undefined) {
+    return contextOf(usable.find((one) => one.kind === 'organization' && one.orgId === asked.orgId))
+  }
+  if (isSystem) return { kind: 'system' }
+  return contextOf(usable.find((one) => one.kind === 'partner') ?? usable[0])
+}
+
+function contextOf(membership: Membership | undefined): Context | undefined {
+  if (!membership) return undefined
+  return membership.kind === 'partner'
+    ? { kind: 'partner', partnerId: membership.partnerId }
+    : { kind: 'organization', orgId: membership.orgId }
+}
+
+export function scopeOf(membership: Membership | undefined): Scope {
+  if (!membership) return everything
+  return membership.kind === 'partner'
+    ? { kind: 'partner', partnerId: membership.partnerId, orgs: membership.orgs }
+    : { kind: 'organization', orgId: membership.orgId, siteIds: membership.siteIds }
+}
+
+/** Wrong passwords before an account is locked, and for how long. */
+export const lockout = { failures: 5, seconds: 15 * 60 }
+
+export const isLocked = (user: { lockedUntil: Instant | null }, now: Instant): boolean =>
+  user.lockedUntil !== null && user.lockedUntil > now
+
+export function afterWrongPassword(
+  user: { failedLogins: number },
+  now: Instant,
+): { failedLogins: number; lockedUntil: Instant | null } {
+  const failedLogins = user.failedLogins + 1
+  return failedLogins >= lockout.failures
+    ? { failedLogins: 0, lockedUntil: later(now, lockout.seconds) }
+    : { failedLogins, lockedUntil: null }
+}
+
+/** Seconds in which a spent refresh token is a race between two clients rather than a theft. */
+export const refreshGrace = 15
+
+export type Spent = 'current' | 'raced' | 'reused'
+
+/** What presenting this refresh token to its family means. */
+export function judgeRefresh(
+  session: { tokenHash: string; previousHash: string | null; rotatedAt: Instant },
+  presented: string,
+  now: Instant,
+): Spent {
+  if (presented === session.tokenHash) return 'current'
+  const raced = presented === session.previousHash && secondsBetween(session.rotatedAt, now) <= refreshGrace
+  return raced ? 'raced' : 'reused'
+}
+
+/**
+ * Refuses a caller the entry is not for (spec, "Permission and scope rules").
+ * @throws scope_not_allowed, forbidden, mfa_enrollment_required, mfa_required
+ */
+export function checkAccess(
+  needs: { scopes: readonly ScopeKind[]; permission?: string; mfa: boolean; whileEnrolling: boolean },
+  caller: {
+    scope: Scope
+    holds(permission: string): boolean
+    mfa: boolean
+    mfaEnabled: boolean
+    mfaDemanded: boolean
+  },
+  mfaOn: boolean,
+): void {
+  if (mfaOn && caller.mfaDemanded && !caller.mfaEnabled && !needs.whileEnrolling) {
+    throw new Problem('mfa_enrollment_required', undefined, { enrollUrl })
+  }
+  if (!needs.scopes.includes(caller.scope.kind)) throw new Problem('scope_not_allowed')
+  if (needs.permission !== undefined && !caller.holds(needs.permission)) {
+    throw new Problem('forbidden', 'Permission denied', { details: { required: needs.permission } })
+  }
+  if (mfaOn && needs.mfa && !caller.mfa) {
+    throw new Problem('mfa_required', undefined, caller.mfaEnabled ? {} : { enrollUrl })
+  }
+}
+
+/** Where a person enrols a factor. */
+export const enrollUrl = '/auth/mfa/setup'
+
+export const foldEmail = (email: string): string => email.normalize('NFKC').trim().toLowerCase()

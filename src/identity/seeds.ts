@@ -1,0 +1,126 @@
+import { permissions as every } from '../core/permissions.ts'
+import type { ScopeKind } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import type { Db } from '../storage/open.ts'
+
+type BuiltIn = {
+  id: string
+  name: string
+  scope: ScopeKind
+  description: string
+  permissions: readonly string[]
+  forceMfa?: boolean
+}
+
+const of = (resource: string) => every.filter((pair) => pair.startsWith(`${resource}:`))
+const read = (...resources: string[]) => resources.map((resource) => `${resource}:read`)
+const builtIn = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, '0')}`
+
+/** Roles that come with the product, for every partner and organization; nobody can change them. */
+export const builtInRoles: readonly BuiltIn[] = [
+  {
+    id: builtIn(1),
+    name: 'Partner Admin',
+    scope: 'partner',
+    description: 'Everything in the partner and its organizations',
+    permissions: ['*:*'],
+    forceMfa: true,
+  },
+  {
+    id: builtIn(2),
+    name: 'Partner Technician',
+    scope: 'partner',
+    description: 'Works on devices, scripts and alerts',
+    permissions: [
+      ...read('devices', 'scripts', 'alerts', 'sites', 'organizations'),
+      'devices:execute',
+      'scripts:execute',
+      'alerts:acknowledge',
+    ],
+  },
+  {
+    id: builtIn(3),
+    name: 'Partner Viewer',
+    scope: 'partner',
+    description: 'Looks at devices, scripts and alerts',
+    permissions: read('devices', 'scripts', 'alerts', 'sites', 'organizations'),
+  },
+  {
+    id: builtIn(4),
+    name: 'Org Admin',
+    scope: 'organization',
+    description: 'Everything in the organization',
+    permissions: [
+      ...['devices', 'scripts', 'alerts', 'users', 'sites', 'remote', 'audit'].flatMap(of),
+      'organizations:read',
+      'organizations:write',
+    ],
+  },
+  {
+    id: builtIn(5),
+    name: 'Org Technician',
+    scope: 'organization',
+    description: 'Works on devices, scripts and alerts of the organization',
+    permissions: [
+      ...read('devices', 'scripts', 'alerts', 'sites'),
+      'devices:write',
+      'devices:execute',
+      'scripts:execute',
+      'alerts:acknowledge',
+      'remote:access',
+    ],
+  },
+  {
+    id: builtIn(6),
+    name: 'Org Viewer',
+    scope: 'organization',
+    description: 'Looks at devices, scripts and alerts of the organization',
+    permissions: read('devices', 'scripts', 'alerts', 'sites'),
+  },
+  {
+    id: builtIn(7),
+    name: 'Auditor',
+    scope: 'organization',
+    description: 'Reads, exports and verifies the audit log',
+    permissions: of('audit'),
+  },
+  {
+    id: builtIn(8),
+    name: 'Auditor',
+    scope: 'partner',
+    description: 'Reads, exports and verifies the audit logs',
+    permissions: of('audit'),
+  },
+]
+
+/** Adds the built-in roles that are not there yet. */
+export async function seedRoles(db: Db, now: Instant): Promise<void> {
+  const present = new Set(
+    (await db.selectFrom('roles').select('id').where('is_system', '=', 1).execute()).map((r) => r.id),
+  )
+  for (const role of builtInRoles.filter((one) => !present.has(one.id))) {
+    await db
+      .insertInto('roles')
+      .values({
+        id: role.id,
+        partner_id: null,
+        org_id: null,
+        parent_role_id: null,
+        scope: role.scope,
+        name: role.name,
+        description: role.description,
+        is_system: 1,
+        force_mfa: role.forceMfa ? 1 : 0,
+        created_at: now,
+        updated_at: now,
+      })
+      .onConflict((c) => c.doNothing())
+      .execute()
+    const rows = role.permissions.map((permission) => ({ role_id: role.id, permission }))
+    await db
+      .insertInto('role_permissions')
+      .values(rows)
+      .onConflict((c) => c.doNothing())
+      .execute()
+  }
+}

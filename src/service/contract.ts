@@ -1,0 +1,21 @@
+import { z } from 'zod'
+import { endpoint, publicly } from '../core/endpoint.ts'
+
+export const Health = z
+  .object({
+    status: z.literal('ok'),
+    version: z.string(),
+    uptime: z.number().describe('Seconds since start'),
+  })
+  .meta({ id: 'Health' })
+
+export const service = {
+  health: endpoint({
+    method: 'GET',
+    path: '/health',
+    summary: 'Show that the service answers, and its version',
+    tag: 'Service',
+    access: publicly,
+    reply: Health,
+  }),
+}

@@ -1,0 +1,91 @@
+import {
+  type ColumnDataType,
+  type CreateTableBuilder,
+  type Expression,
+  type Kysely,
+  type RawBuilder,
+  sql,
+} from 'kysely'
+import type { Dialect } from './db.ts'
+
+type ColumnType = ColumnDataType | RawBuilder<unknown>
+
+/** A migration outlives the tables it was written for, so it does not know them. */
+// biome-ignore lint/suspicious/noExplicitAny: this is how Kysely spells a database of unknown tables
+export type AnyDb = Kysely<any>
+
+/** What a migration builds with: columns that hand back the same JavaScript values on both databases. */
+export type Schema = {
+  db: AnyDb
+  dialect: Dialect
+  /** Ids, times, JSON and names; ordered by bytes on both databases. */
+  text: ColumnType
+  /** 32 bits; flags are 0 and 1. */
+  integer: ColumnType
+  /** Exact up to 2^53. */
+  bigint: ColumnType
+  real: ColumnType
+  /** Adds a primary key that the database counts up. Numbers are never used twice but may have gaps. */
+  counter<B extends CreateTableBuilder<string, string>>(table: B, name: string): B
+  /**
+   * Triggers that refuse to change or delete a row of the table. `deletable` is a SQL condition over
+   * `old` that lets some rows go after all (a retention limit kept in another table).
+   */
+  appendOnly(table: string, options?: { message?: string; deletable?: string }): Promise<void>
+}
+
+export function schemaFor(db: AnyDb, dialect: Dialect): Schema {
+  return dialect === 'sqlite' ? sqliteSchema(db) : postgresSchema(db)
+}
+
+const defaultMessage = 'audit log is append-only'
+
+function sqliteSchema(db: AnyDb): Schema {
+  return {
+    db,
+    dialect: 'sqlite',
+    text: 'text',
+    integer: 'integer',
+    bigint: 'integer',
+    real: 'real',
+    counter: (table, name) =>
+      table.addColumn(name, 'integer', (c) => c.primaryKey().autoIncrement()) as typeof table,
+    appendOnly: async (table, { message = defaultMessage, deletable } = {}) => {
+      for (const change of ['update', 'delete']) {
+        const when = change === 'delete' && deletable ? sql`when not (${sql.raw(deletable)})` : sql``
+        await sql`create trigger ${sql.id(`${table}_no_${change}`)} before ${sql.raw(change)}
+          on ${sql.table(table)} ${when} begin select raise(abort, ${sql.lit(message)}); end`.execute(db)
+      }
+    },
+  }
+}
+
+function postgresSchema(db: AnyDb): Schema {
+  return {
+    db,
+    dialect: 'postgres',
+    text: sql`text collate "C"`,
+    integer: 'integer',
+    bigint: 'bigint',
+    real: 'double precision',
+    counter: (table, name) =>
+      table.addColumn(name, 'bigint', (c) => c.primaryKey().generatedByDefaultAsIdentity()) as typeof table,
+    appendOnly: async (table, { message = defaultMessage, deletable } = {}) => {
+      const refusal = `${table}_refuse_change`
+      const exception = deletable
+        ? sql`if tg_op = 'DELETE' then if (${sql.raw(deletable)}) then return old; end if; end if;`
+        : sql``
+      await sql`create function ${sql.id(refusal)}() returns trigger language plpgsql as ${dollarQuoted(
+        sql`begin ${exception} raise exception ${sql.lit(message.replaceAll('%', '%%'))}; end`,
+      )}`.execute(db)
+      await sql`create trigger ${sql.id(`${table}_no_change`)} before update or delete
+        on ${sql.table(table)} for each row execute function ${sql.id(refusal)}()`.execute(db)
+      await sql`create trigger ${sql.id(`${table}_no_truncate`)} before truncate
+        on ${sql.table(table)} for each statement execute function ${sql.id(refusal)}()`.execute(db)
+    },
+  }
+}
+
+function dollarQuoted(body: Expression<unknown>) {
+  return sql`$body$ ${body} $body$`
+}

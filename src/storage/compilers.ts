@@ -1,0 +1,41 @@
+import {
+  ExpressionWrapper,
+  type OperationNode,
+  PostgresQueryCompiler,
+  type RawBuilder,
+  type RawNode,
+  type SelectQueryNode,
+  SqliteQueryCompiler,
+} from 'kysely'
+
+const postgresVariant = Symbol('postgres variant')
+
+type TwoFacedNode = RawNode & { [postgresVariant]?: RawNode }
+
+/** One expression written for each database; which one is used is decided when the query is compiled. */
+export function byDialect<T>(variants: {
+  sqlite: RawBuilder<T>
+  postgres: RawBuilder<T>
+}): ExpressionWrapper<never, never, T> {
+  const node = {
+    ...variants.sqlite.toOperationNode(),
+    [postgresVariant]: variants.postgres.toOperationNode(),
+  }
+  return new ExpressionWrapper(node as unknown as OperationNode)
+}
+
+export class PostgresCompiler extends PostgresQueryCompiler {
+  protected override visitRaw(node: TwoFacedNode): void {
+    super.visitRaw(node[postgresVariant] ?? node)
+  }
+}
+
+const locks = new Set(['ForUpdate', 'ForNoKeyUpdate', 'ForShare', 'ForKeyShare', 'NoWait', 'SkipLocked'])
+
+export class SqliteCompiler extends SqliteQueryCompiler {
+  /** Row locks are dropped: a write already has the whole file to itself. */
+  protected override visitSelectQuery(node: SelectQueryNode): void {
+    const endModifiers = node.endModifiers?.filter((it) => !it.modifier || !locks.has(it.modifier))
+    super.visitSelectQuery(endModifiers ? { ...node, endModifiers } : node)
+  }
+}

@@ -1,0 +1,78 @@
+import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
+import type { Scope } from '../core/scope.ts'
+import { byDialect } from './compilers.ts'
+
+export { type Params, prepared } from './prepared.ts'
+export { isForeignKeyViolation, isUniqueViolation } from './violations.ts'
+
+/**
+ * What a caller may see, for `.where(...)`; `column` holds an organization's id (`devices.org_id`).
+ *
+ * - system: every row, also those of deleted organizations and those of none: what happened in a deleted
+ *   organization must stay readable to someone. A list that should not show them says so itself.
+ * - partner: rows of its organizations that are not deleted and that the caller was granted.
+ * - organization: its rows. That it is not deleted is checked when the caller signs in.
+ *
+ * Rows without an organization are visible to system only.
+ */
+export function inScope(scope: Scope, column: string): Expression<SqlBool> {
+  if (scope.kind === 'system') return sql<SqlBool>`1 = 1`
+  if (scope.kind === 'organization') return sql<SqlBool>`${sql.ref(column)} = ${scope.orgId}`
+  if (scope.orgs !== 'all' && scope.orgs.length === 0) return sql<SqlBool>`1 = 0`
+  const granted = scope.orgs === 'all' ? sql`` : sql` and scope_orgs.id in (${sql.join(scope.orgs)})`
+  return sql<SqlBool>`${sql.ref(column)} in (
+    select scope_orgs.id from organizations as scope_orgs
+    where scope_orgs.partner_id = ${scope.partnerId} and scope_orgs.deleted_at is null${granted}
+  )`
+}
+
+/** The same for a column that holds a site's id: a membership may be narrowed to some sites. */
+export function inSites(scope: Scope, column: string): Expression<SqlBool> {
+  if (scope.kind !== 'organization' || scope.siteIds === null) return sql<SqlBool>`1 = 1`
+  if (scope.siteIds.length === 0) return sql<SqlBool>`1 = 0`
+  return sql<SqlBool>`${sql.ref(column)} in (${sql.join(scope.siteIds)})`
+}
+
+/**
+ * Does the text hold `needle`, letter case aside? Both are compared as `folded` makes them; no character
+ * is special. An empty needle is in every text; null holds nothing.
+ */
+export function contains(column: string | Expression<string | null>, needle: string): Expression<SqlBool> {
+  const value = sql`cast(${needle} as text)`
+  return byDialect<SqlBool>({
+    sqlite: sql`instr(${foldedInSqlite(textOf(column))}, ${foldedInSqlite(value)}) > 0`,
+    postgres: sql`strpos(${foldedInPostgres(textOf(column))}, ${foldedInPostgres(value)}) > 0`,
+  })
+}
+
+/**
+ * A column as case-insensitive search sees it (`fold` in fold.ts), for ranking and equality. The two
+ * databases differ only where their Unicode versions do, that is for letters a few years old.
+ */
+export function folded(column: string | Expression<string | null>): Expression<string> {
+  return byDialect<string>({
+    sqlite: foldedInSqlite(textOf(column)),
+    postgres: foldedInPostgres(textOf(column)),
+  })
+}
+
+function textOf(column: string | Expression<string | null>): Expression<unknown> {
+  return typeof column === 'string' ? sql.ref(column) : column
+}
+
+function foldedInSqlite(text: Expression<unknown>) {
+  return sql<string>`fold(${text})`
+}
+
+function foldedInPostgres(text: Expression<unknown>) {
+  return sql<string>`replace(lower(normalize(${text}, nfkc) collate "und-x-icu"), 'ς', 'σ')`
+}
+
+/** Locks the rows that a write is about to change. On SQLite nothing is needed: writes run one by one. */
+export function forUpdate<DB, TB extends keyof DB, O>(
+  query: SelectQueryBuilder<DB, TB, O>,
+  options: { skipLocked?: boolean } = {},
+): SelectQueryBuilder<DB, TB, O> {
+  const locked = query.forUpdate()
+  return options.skipLocked ? locked.skipLocked() : locked
+}

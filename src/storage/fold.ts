@@ -1,0 +1,10 @@
+/**
+ * Text as case-insensitive search compares it: compatibility forms unified (NFKC), lower case, and one
+ * small sigma, because a final ς stops being final when more letters follow.
+ * ß and ss stay different, as they do in Postgres' lower().
+ */
+export function fold(text: string): string {
+  return ascii.test(text) ? text.toLowerCase() : text.normalize('NFKC').toLowerCase().replaceAll('ς', 'σ')
+}
+
+const ascii = /^\p{ASCII}*$/u

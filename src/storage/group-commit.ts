@@ -1,0 +1,158 @@
+import type { Db } from './db.ts'
+import { Nesting } from './nesting.ts'
+import type { SqliteConnection } from './sqlite-connection.ts'
+import { kyselyOnce } from './sqlite-kysely.ts'
+
+type Work = (tx: Db) => Promise<unknown>
+
+type Job = {
+  work: Work
+  telemetry: boolean
+  resolve: (value: never) => void
+  reject: (error: unknown) => void
+}
+
+type Limits = {
+  /** Jobs that share one commit. */
+  jobs: number
+  /** Milliseconds after which a batch takes no further job. */
+  milliseconds: number
+  /** Milliseconds after which one job is given up, so that it cannot hold the others for ever. */
+  patience: number
+}
+
+/**
+ * The one writer of a SQLite file. Jobs run strictly one after the other, each in a savepoint, and a whole
+ * batch shares one transaction and so one fsync: no promise resolves before that fsync has returned.
+ */
+export class GroupCommit {
+  readonly #connection: SqliteConnection
+  readonly #committed: () => void
+  readonly #limits: Limits
+  readonly #nesting = new Nesting()
+  #queue: Job[] = []
+  #pump: Promise<void> | undefined
+  #closed = false
+  #durable = true
+
+  constructor(connection: SqliteConnection, committed: () => void, limits: Partial<Limits> = {}) {
+    this.#connection = connection
+    this.#committed = committed
+    this.#limits = { jobs: 128, milliseconds: 5, patience: 10_000, ...limits }
+  }
+
+  async write<T>(work: (tx: Db) => Promise<T>, telemetry: boolean): Promise<T> {
+    this.#nesting.check()
+    if (this.#closed) throw new Error('The storage is closed')
+    return new Promise<T>((resolve, reject) => {
+      this.#queue.push({ work, telemetry, resolve, reject })
+      this.#pump ??= this.#run()
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    await this.#pump
+  }
+
+  async #run(): Promise<void> {
+    while (this.#queue.length > 0) {
+      // One turn of the event loop lets every request that has already arrived join the batch.
+      await new Promise((resolve) => setImmediate(resolve))
+      await this.#batch()
+    }
+    this.#pump = undefined
+  }
+
+  async #batch(): Promise<void> {
+    const durable = this.#queue.some((job) => !job.telemetry)
+    try {
+      this.#begin(durable)
+    } catch (error) {
+      for (const job of this.#queue.splice(0)) job.reject(error)
+      return
+    }
+    const finished: { job: Job; value: unknown }[] = []
+    try {
+      await this.#fill(durable, finished)
+      this.#connection.run('commit', [])
+    } catch (error) {
+      this.#rollBack()
+      for (const { job } of finished) job.reject(error)
+      return
+    }
+    for (const { job, value } of finished) job.resolve(value as never)
+    if (finished.some(({ job }) => !job.telemetry)) this.#committed()
+  }
+
+  /** Telemetry alone may be lost with the power, never with the process: it skips the fsync. */
+  #begin(durable: boolean): void {
+    if (durable !== this.#durable) {
+      this.#connection.run(`pragma synchronous = ${durable ? 'full' : 'normal'}`, [])
+      this.#durable = durable
+    }
+    this.#connection.run('begin immediate', [])
+  }
+
+  async #fill(durable: boolean, finished: { job: Job; value: unknown }[]): Promise<void> {
+    const end = performance.now() + this.#limits.milliseconds
+    let taken = 0
+    try {
+      for (; taken < this.#limits.jobs && (taken === 0 || performance.now() < end); taken++) {
+        const job = this.#queue[taken]
+        if (!job || (!durable && !job.telemetry)) break
+        const outcome = await this.#attempt(job.work)
+        if ('value' in outcome) finished.push({ job, value: outcome.value })
+        else job.reject(outcome.error)
+        // A full disk or an I/O error makes SQLite roll back the whole transaction by itself.
+        if (!this.#connection.database.inTransaction) {
+          taken++
+          throw 'error' in outcome ? outcome.error : new Error('The transaction was rolled back')
+        }
+      }
+    } finally {
+      this.#queue.splice(0, taken)
+    }
+  }
+
+  async #attempt(work: Work): Promise<{ value: unknown } | { error: unknown }> {
+    const { tx, end } = kyselyOnce(this.#connection)
+    try {
+      this.#connection.run('savepoint job', [])
+      const value = await this.#patiently(this.#nesting.run(() => work(tx)))
+      this.#connection.run('release job', [])
+      return { value }
+    } catch (error) {
+      this.#rollBackJob()
+      return { error }
+    } finally {
+      end()
+    }
+  }
+
+  #rollBackJob(): void {
+    try {
+      if (!this.#connection.database.inTransaction) return
+      this.#connection.run('rollback to job', [])
+      this.#connection.run('release job', [])
+    } catch {
+      this.#rollBack()
+    }
+  }
+
+  /** Cannot fail: where SQLite refuses a rollback, it has already rolled back. */
+  #rollBack(): void {
+    try {
+      if (this.#connection.database.inTransaction) this.#connection.run('rollback', [])
+    } catch {}
+  }
+
+  #patiently<T>(running: Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      const timer = setTimeout(() => {
+        reject(new Error('A write was given up: it waited for something outside the database'))
+      }, this.#limits.patience)
+      running.then(resolve, reject).finally(() => clearTimeout(timer))
+    })
+  }
+}

@@ -1,0 +1,112 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Dialect, Kysely, PostgresDialect, type QueryCompiler } from 'kysely'
+import pg from 'pg'
+import { Commits } from './commits.ts'
+import { PostgresCompiler } from './compilers.ts'
+import type { Db } from './db.ts'
+import { Nesting } from './nesting.ts'
+import type { Storage } from './open.ts'
+import { getTypeParser } from './postgres-types.ts'
+
+export async function openPostgres(databaseUrl: string, poolSize: number): Promise<Storage> {
+  const pool = newPool(databaseUrl, poolSize)
+  await firstConnection(pool, databaseUrl)
+  const db: Db = new Kysely({ dialect: new PortableDialect({ pool }) as Dialect })
+  const commits = new Commits()
+  const nesting = new Nesting()
+  const running = new Set<Promise<unknown>>()
+  let closing: Promise<void> | undefined
+
+  async function write<T>(work: (tx: Db) => Promise<T>, options?: { telemetry?: boolean }): Promise<T> {
+    nesting.check()
+    if (closing) throw new Error('The storage is closed')
+    const result = transaction(db, (tx) => nesting.run(() => work(tx)))
+    running.add(result)
+    try {
+      const value = await result
+      if (!options?.telemetry) commits.announce()
+      return value
+    } finally {
+      running.delete(result)
+    }
+  }
+
+  async function close(): Promise<void> {
+    await Promise.allSettled(running)
+    await db.destroy()
+    if (!pool.ended) await pool.end()
+  }
+
+  return {
+    dialect: 'postgres',
+    read: db,
+    heavy: db,
+    write,
+    onCommit: (listener) => commits.listen(listener),
+    check: async () => {
+      await pool.query({ text: 'select 1', query_timeout: 5000 } as pg.QueryConfig)
+    },
+    close: () => {
+      closing ??= close()
+      return closing
+    },
+  }
+}
+
+class PortableDialect extends PostgresDialect {
+  override createQueryCompiler(): QueryCompiler {
+    return new PostgresCompiler()
+  }
+}
+
+function newPool(databaseUrl: string, poolSize: number): pg.Pool {
+  const pool = new pg.Pool({
+    connectionString: databaseUrl,
+    max: poolSize,
+    application_name: 'svc',
+    connectionTimeoutMillis: 10_000,
+    keepAlive: true,
+    types: { getTypeParser },
+  })
+  // A lost connection fails the query that uses it and is replaced; the event itself must not end the process.
+  pool.on('error', ignore)
+  pool.on('connect', (client) => client.on('error', ignore))
+  return pool
+}
+
+function ignore(): void {}
+
+async function firstConnection(pool: pg.Pool, databaseUrl: string): Promise<void> {
+  try {
+    await pool.query('select 1')
+  } catch (error) {
+    await pool.end()
+    throw new Error(`Cannot use ${place(databaseUrl)}: ${reason(error)}`, { cause: error })
+  }
+}
+
+/** Host, port and database of a URL; never its password. */
+function place(databaseUrl: string): string {
+  const { host, port, database } = new pg.Client(databaseUrl)
+  return `PostgreSQL at ${host}:${port}, database ${database}`
+}
+
+function reason(error: unknown): string {
+  if (error instanceof AggregateError && error.errors.length > 0) return reason(error.errors[0])
+  return error instanceof Error && error.message ? error.message : String(error)
+}
+
+/** Serialization failure and deadlock: the transaction did nothing, and another try is likely to succeed. */
+const transient = new Set(['40001', '40P01'])
+const attempts = 5
+
+async function transaction<T>(db: Db, work: (tx: Db) => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await db.transaction().setIsolationLevel('read committed').execute(work)
+    } catch (error) {
+      if (attempt === attempts || !transient.has((error as { code?: string }).code ?? '')) throw error
+      await sleep(Math.random() * 10 * 2 ** attempt)
+    }
+  }
+}

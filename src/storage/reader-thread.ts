@@ -1,0 +1,24 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { SqliteConnection } from './sqlite-connection.ts'
+import { openReader } from './sqlite-file.ts'
+
+export type ReaderRequest = { id: number; sql: string; parameters: readonly unknown[] }
+
+export type ReaderReply =
+  | { id: number; rows: unknown[] }
+  | { id: number; error: { name: string; message: string; code?: string } }
+
+const connection = new SqliteConnection(openReader(workerData.file))
+
+parentPort?.on('message', ({ id, sql, parameters }: ReaderRequest) => {
+  parentPort?.postMessage(reply(id, sql, parameters))
+})
+
+function reply(id: number, sql: string, parameters: readonly unknown[]): ReaderReply {
+  try {
+    return { id, rows: connection.run(sql, parameters).rows }
+  } catch (cause) {
+    const { name, message, code } = cause as Error & { code?: string }
+    return { id, error: { name, message, code } }
+  }
+}

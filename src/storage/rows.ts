@@ -1,0 +1,88 @@
+/**
+ * The one place where rows (snake_case, flags as 0/1, JSON as text) become values (camelCase, booleans,
+ * objects) and back.
+ */
+
+type Camel<S extends string> = S extends `${infer A}_${infer B}` ? `${A}${Capitalize<Camel<B>>}` : S
+
+type ValueOf<Row, Key extends keyof Row, Json, Flags> = Key extends Json
+  ? null extends Row[Key]
+    ? Record<string, unknown> | null
+    : Record<string, unknown>
+  : Key extends Flags
+    ? boolean
+    : Row[Key]
+
+export type Value<Row, Json extends keyof Row = never, Flags extends keyof Row = never> = {
+  [Key in keyof Row & string as Camel<Key>]: ValueOf<Row, Key, Json, Flags>
+}
+
+type Shape<Row, Json extends keyof Row, Flags extends keyof Row> = {
+  /** The value of a row; only the columns it has. */
+  read<R extends Partial<Row>>(row: R): Value<R, Json & keyof R, Flags & keyof R>
+  /** The columns of a value. */
+  write<V extends Partial<Value<Row, Json, Flags>>>(
+    value: V,
+  ): { [Key in keyof Row as Camel<Key & string> extends keyof V ? Key : never]: Row[Key] }
+}
+
+const camel = (column: string): string =>
+  column.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase())
+const snake = (field: string): string => field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+
+function memo(rename: (name: string) => string): (name: string) => string {
+  const known = new Map<string, string>()
+  return (name) => {
+    const found = known.get(name)
+    if (found !== undefined) return found
+    const renamed = rename(name)
+    known.set(name, renamed)
+    return renamed
+  }
+}
+
+const toField = memo(camel)
+const toColumn = memo(snake)
+
+/** How rows of a table are read and written, given which columns hold JSON and which are flags. */
+export const rowsOf =
+  <Row>() =>
+  <Json extends keyof Row = never, Flags extends keyof Row = never>(
+    kinds: { json?: readonly Json[]; flags?: readonly Flags[] } = {},
+  ): Shape<Row, Json, Flags> => {
+    const json = new Set<PropertyKey>(kinds.json)
+    const flags = new Set<PropertyKey>(kinds.flags)
+    return {
+      read(row) {
+        const value: Record<string, unknown> = {}
+        for (const column in row) {
+          const cell = row[column]
+          value[toField(column)] = json.has(column)
+            ? cell === null
+              ? null
+              : JSON.parse(cell as string)
+            : flags.has(column)
+              ? cell === 1
+              : cell
+        }
+        return value as never
+      },
+      write(value) {
+        const row: Record<string, unknown> = {}
+        for (const field in value) {
+          const column = toColumn(field)
+          const cell = value[field]
+          row[column] = json.has(column)
+            ? cell === null
+              ? null
+              : JSON.stringify(cell)
+            : flags.has(column)
+              ? cell
+                ? 1
+                : 0
+              : cell
+        }
+        return row as never
+      },
+    }
+  }

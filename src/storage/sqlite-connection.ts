@@ -1,0 +1,53 @@
+import type { Database } from 'better-sqlite3'
+import type { CompiledQuery, DatabaseConnection, QueryResult } from 'kysely'
+import { Statements } from './statements.ts'
+
+/** Runs compiled queries on one open SQLite database, at once and on this thread. */
+export class SqliteConnection implements DatabaseConnection {
+  readonly database: Database
+  readonly #statements: Statements
+
+  constructor(database: Database) {
+    this.database = database
+    this.#statements = new Statements(database)
+  }
+
+  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    return this.run(query.sql, query.parameters) as QueryResult<R>
+  }
+
+  run(sql: string, parameters: readonly unknown[]): QueryResult<unknown> {
+    for (let i = 0; i < parameters.length; i++) {
+      if (parameters[i] === undefined) throw unusable(parameters, sql)
+    }
+    const { statement, reader } = this.#statements.get(sql)
+    try {
+      if (reader) return { rows: statement.all(parameters) }
+      const { changes, lastInsertRowid } = statement.run(parameters)
+      return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) }
+    } catch (error) {
+      throw error instanceof TypeError ? unusable(parameters, sql, error) : error
+    }
+  }
+
+  // biome-ignore lint/correctness/useYield: a stream is refused, not empty
+  async *streamQuery<R>(): AsyncIterableIterator<QueryResult<R>> {
+    throw new Error('Streams do not work on both databases: read in pages instead')
+  }
+}
+
+const storable = new Set(['string', 'number', 'bigint'])
+
+/** Names the parameter by place and type, never by value: it may be a secret. */
+function unusable(parameters: readonly unknown[], sql: string, cause?: TypeError): Error {
+  const index = parameters.findIndex(
+    (it) => it !== null && !storable.has(typeof it) && !(it instanceof Uint8Array),
+  )
+  if (index < 0) return cause ?? new TypeError('A parameter cannot be stored')
+  const value = parameters[index]
+  const type = Array.isArray(value) ? 'array' : value instanceof Date ? 'Date' : typeof value
+  return new TypeError(
+    `Parameter ${index + 1} is of type ${type}: only strings, numbers, bigints, bytes and null are stored. SQL: ${sql}`,
+    { cause },
+  )
+}

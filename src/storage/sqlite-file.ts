@@ -1,0 +1,57 @@
+import { chmodSync, closeSync, mkdirSync, openSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import Database from 'better-sqlite3'
+import { fold } from './fold.ts'
+
+export function sqliteFile(dataDir: string): string {
+  return join(dataDir, 'svc.sqlite')
+}
+
+/** Opens the one connection that writes, creating directory (0700) and file (0600) where missing. */
+export function openWriter(file: string): Database.Database {
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  closeSync(openSync(file, 'a', 0o600))
+  chmodSync(file, 0o600)
+  return open(file, false, (database) => {
+    database.pragma('journal_mode = wal')
+    database.pragma('synchronous = full')
+    database.pragma('foreign_keys = on')
+    // So that "insert or replace" cannot delete a row behind a delete trigger's back.
+    database.pragma('recursive_triggers = on')
+    database.pragma('journal_size_limit = 67108864')
+  })
+}
+
+export function openReader(file: string): Database.Database {
+  return open(file, true, (database) => database.pragma('query_only = on'))
+}
+
+function open(file: string, readonly: boolean, prepare: (database: Database.Database) => void) {
+  let database: Database.Database | undefined
+  try {
+    database = new Database(file, { readonly, timeout: 5000 })
+    prepare(database)
+    database.pragma('temp_store = memory')
+    database.pragma('cache_size = -32768')
+    database.function('fold', { deterministic: true }, (text: unknown) =>
+      text === null ? null : fold(String(text)),
+    )
+    database.prepare('select count(*) from sqlite_schema').get()
+    return database
+  } catch (error) {
+    database?.close()
+    throw explained(error, file)
+  }
+}
+
+function explained(error: unknown, file: string): Error {
+  const code = error instanceof Database.SqliteError ? error.code : ''
+  if (code.startsWith('SQLITE_CORRUPT') || code === 'SQLITE_NOTADB') {
+    return new Error(
+      `The database file ${file} is damaged or is not a SQLite database (${code}). Restore it from a backup, or move it away to start empty.`,
+      { cause: error },
+    )
+  }
+  const reason = error instanceof Error ? error.message : String(error)
+  return new Error(`Cannot open the database file ${file}: ${reason}`, { cause: error })
+}

@@ -1,0 +1,41 @@
+import { Commits } from './commits.ts'
+import { GroupCommit } from './group-commit.ts'
+import type { Storage } from './open.ts'
+import { Readers } from './readers.ts'
+import { SqliteConnection } from './sqlite-connection.ts'
+import { openReader, openWriter, sqliteFile } from './sqlite-file.ts'
+import { kyselyOver } from './sqlite-kysely.ts'
+
+export async function openSqlite(dataDir: string, readerThreads: number): Promise<Storage> {
+  const file = sqliteFile(dataDir)
+  const writer = new SqliteConnection(openWriter(file))
+  const reader = new SqliteConnection(openReader(file))
+  const readers = new Readers(file, readerThreads)
+  const commits = new Commits()
+  const queue = new GroupCommit(writer, () => commits.announce())
+
+  let closing: Promise<void> | undefined
+  async function close(): Promise<void> {
+    await queue.close()
+    await readers.close()
+    reader.database.close()
+    // Last, because the last connection to go folds the write-ahead log back into the file.
+    writer.database.close()
+  }
+
+  return {
+    dialect: 'sqlite',
+    read: kyselyOver(reader),
+    heavy: kyselyOver(readers),
+    write: (work, options) => queue.write(work, options?.telemetry ?? false),
+    onCommit: (listener) => commits.listen(listener),
+    check: async () => {
+      reader.run('select count(*) from sqlite_schema', [])
+      if (!writer.database.open) throw new Error('The database is closed')
+    },
+    close: () => {
+      closing ??= close()
+      return closing
+    },
+  }
+}

@@ -1,0 +1,38 @@
+import type { Database, Statement } from 'better-sqlite3'
+
+export type Prepared = { statement: Statement; reader: boolean }
+
+/**
+ * Prepared statements by their SQL. Two generations instead of a true LRU: a hit costs one map look-up,
+ * and a statement unused for a whole generation is dropped.
+ */
+export class Statements {
+  #young = new Map<string, Prepared>()
+  #old = new Map<string, Prepared>()
+  readonly #database: Database
+  readonly #generation: number
+
+  constructor(database: Database, generation = 256) {
+    this.#database = database
+    this.#generation = generation
+  }
+
+  get(sql: string): Prepared {
+    return this.#young.get(sql) ?? this.#promote(sql)
+  }
+
+  #promote(sql: string): Prepared {
+    const prepared = this.#old.get(sql) ?? this.#prepare(sql)
+    if (this.#young.size >= this.#generation) {
+      this.#old = this.#young
+      this.#young = new Map()
+    }
+    this.#young.set(sql, prepared)
+    return prepared
+  }
+
+  #prepare(sql: string): Prepared {
+    const statement = this.#database.prepare(sql)
+    return { statement, reader: statement.reader }
+  }
+}

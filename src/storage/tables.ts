@@ -1,0 +1,281 @@
+import type { Generated } from 'kysely'
+
+/**
+ * Every table, as both databases hand it back: ids, times and JSON are text, flags are 0 or 1.
+ * Times are ISO 8601 UTC with milliseconds, so they compare as text.
+ */
+export type Tables = {
+  partners: PartnerRow
+  organizations: OrganizationRow
+  sites: SiteRow
+  users: UserRow
+  recovery_codes: { id: string; user_id: string; hash: string; used_at: string | null }
+  mfa_setups: { user_id: string; secret: string; recovery_hashes: string; expires_at: string }
+  login_challenges: LoginChallengeRow
+  sessions: SessionRow
+  roles: RoleRow
+  role_permissions: { role_id: string; permission: string }
+  partner_memberships: PartnerMembershipRow
+  partner_membership_orgs: { membership_id: string; org_id: string }
+  organization_memberships: OrganizationMembershipRow
+  organization_membership_sites: { membership_id: string; site_id: string }
+  enrollment_keys: EnrollmentKeyRow
+  devices: DeviceRow
+  device_hardware: DeviceHardwareRow
+  device_interfaces: DeviceInterfaceRow
+  device_disks: DeviceDiskRow
+  device_software: DeviceSoftwareRow
+  device_metrics: DeviceMetricsRow
+  outbox: { id: Generated<number>; chain: string; entry: string }
+  audit_heads: { chain: string; seq: number; checksum: string }
+  audit_logs: AuditLogRow
+  idempotency_keys: IdempotencyKeyRow
+}
+
+type Stamped = { id: string; created_at: string; updated_at: string }
+
+export type PartnerRow = Stamped & {
+  name: string
+  slug: string
+  type: string
+  plan: string
+  status: string
+  max_organizations: number | null
+  max_devices: number | null
+  settings: string
+  sso_config: string | null
+  billing_email: string | null
+  deleted_at: string | null
+}
+
+export type OrganizationRow = Stamped & {
+  partner_id: string
+  name: string
+  slug: string
+  type: string
+  status: string
+  max_devices: number | null
+  settings: string
+  sso_config: string | null
+  contract_start: string | null
+  contract_end: string | null
+  billing_contact: string | null
+  deleted_at: string | null
+}
+
+export type SiteRow = Stamped & {
+  org_id: string
+  name: string
+  address: string | null
+  timezone: string
+  contact: string | null
+  settings: string
+}
+
+export type UserRow = Stamped & {
+  email: string
+  /** Folded form that is unique. */
+  email_key: string
+  name: string
+  status: string
+  avatar_url: string | null
+  is_system: number
+  password_hash: string | null
+  password_changed_at: string | null
+  failed_logins: number
+  locked_until: string | null
+  /** Both are compared with the access token's on every request. */
+  auth_epoch: number
+  mfa_epoch: number
+  mfa_method: string | null
+  /** Encrypted. */
+  totp_secret: string | null
+  /** Last accepted 30 s step, so that a code works once. */
+  totp_step: number
+  phone_number: string | null
+  phone_verified: number
+  last_login_at: string | null
+}
+
+export type LoginChallengeRow = {
+  id: string
+  token_hash: string
+  user_id: string
+  /** Which membership the login asked for, JSON. */
+  context: string
+  mfa_epoch: number
+  expires_at: string
+}
+
+/** One refresh-token family: a login. */
+export type SessionRow = {
+  id: string
+  user_id: string
+  context: string
+  mfa: number
+  token_hash: string
+  previous_hash: string | null
+  rotated_at: string
+  created_at: string
+  /** Absolute end of the family. */
+  expires_at: string
+  revoked_at: string | null
+}
+
+export type RoleRow = Stamped & {
+  partner_id: string | null
+  org_id: string | null
+  parent_role_id: string | null
+  scope: string
+  name: string
+  description: string | null
+  is_system: number
+  force_mfa: number
+}
+
+export type PartnerMembershipRow = {
+  id: string
+  partner_id: string
+  user_id: string
+  role_id: string
+  org_access: string
+  created_at: string
+}
+
+export type OrganizationMembershipRow = {
+  id: string
+  org_id: string
+  user_id: string
+  role_id: string
+  /** 1 when the membership is narrowed to the sites listed beside it. */
+  narrowed: number
+  created_at: string
+}
+
+export type EnrollmentKeyRow = {
+  id: string
+  org_id: string
+  site_id: string | null
+  name: string
+  key_hash: string
+  usage_count: number
+  max_usage: number | null
+  expires_at: string
+  created_by: string
+  created_at: string
+  last_used_at: string | null
+  last_device_id: string | null
+}
+
+export type DeviceRow = Stamped & {
+  org_id: string
+  site_id: string | null
+  agent_id: string
+  token_hash: string
+  enrollment_key_id: string | null
+  hostname: string
+  display_name: string | null
+  os_type: string
+  os_version: string
+  os_build: string | null
+  architecture: string
+  agent_version: string
+  status: string
+  last_seen_at: string | null
+  last_seen_ip: string | null
+  enrollment_ip: string | null
+  enrolled_at: string
+  device_role: string
+  is_virtual: number
+  virtualization_platform: string | null
+  is_headless: number
+  last_user: string | null
+  uptime_seconds: number | null
+  pending_reboot: number
+}
+
+export type DeviceHardwareRow = {
+  device_id: string
+  manufacturer: string | null
+  model: string | null
+  serial_number: string | null
+  cpu_model: string | null
+  cpu_cores: number | null
+  cpu_threads: number | null
+  ram_total_mb: number | null
+  disk_total_gb: number | null
+  gpu_model: string | null
+  motherboard_manufacturer: string | null
+  motherboard_model: string | null
+  bios_version: string | null
+}
+
+export type DeviceInterfaceRow = {
+  device_id: string
+  position: number
+  interface_name: string
+  mac_address: string | null
+  ip_address: string | null
+  ip_type: string | null
+  is_primary: number
+}
+
+export type DeviceDiskRow = {
+  device_id: string
+  position: number
+  mount_point: string
+  device: string | null
+  fs_type: string | null
+  total_gb: number | null
+  used_gb: number | null
+  free_gb: number | null
+  used_percent: number | null
+}
+
+export type DeviceSoftwareRow = {
+  device_id: string
+  position: number
+  name: string
+  version: string | null
+  publisher: string | null
+}
+
+export type DeviceMetricsRow = {
+  device_id: string
+  recorded_at: string
+  cpu_percent: number | null
+  ram_percent: number | null
+  ram_used_mb: number | null
+  disk_percent: number | null
+  disk_used_gb: number | null
+  process_count: number | null
+}
+
+export type AuditLogRow = {
+  chain: string
+  seq: number
+  id: string
+  checksum: string
+  prev_checksum: string
+  /** RFC 8785 text of the entry: what the checksum covers and what readers are shown. */
+  canonical: string
+  /** Copies of fields inside `canonical`, for filters only. */
+  timestamp: string
+  actor_id: string
+  actor_email: string | null
+  action: string
+  resource_type: string
+  resource_id: string | null
+  resource_name: string | null
+  result: string
+}
+
+export type IdempotencyKeyRow = {
+  owner: string
+  key: string
+  request_hash: string
+  /** Encrypted reply; empty while the first request is still running. */
+  reply: string
+  status: number
+  created_at: string
+}

@@ -1,0 +1,93 @@
+import { onTestFinished } from 'vitest'
+import { readConfig } from '../daemon/config.ts'
+import { type Service, serve } from '../daemon/serve.ts'
+import { type Client, connect } from '../src/core/client.ts'
+import type { Clock } from '../src/core/time.ts'
+import type { Open } from './databases.ts'
+
+/** A clock that stands still until it is moved. */
+export type TestClock = Clock & { forward(seconds: number): void }
+
+export function testClock(start = '2026-03-01T12:00:00.000Z'): TestClock {
+  let now = Date.parse(start)
+  return Object.assign(() => new Date(now).toISOString(), {
+    forward: (seconds: number) => {
+      now += seconds * 1000
+    },
+  })
+}
+
+export const adminEmail = 'admin@example.com'
+export const adminPassword = 'correct horse battery staple'
+
+/** Limits would get in the way of tests that are not about them. */
+const noLimits = Object.fromEntries(
+  ['IP', 'BEARER', 'AGENT', 'LOGIN_IP', 'LOGIN_ACCOUNT', 'MFA', 'ENROLL_IP'].map((name) => [
+    `RATE_LIMIT_${name}`,
+    'off',
+  ]),
+)
+
+/** Same in every process that works on one database. */
+export const testSecrets = {
+  JWT_SECRET: 'a secret for tests, of more than 32 characters',
+  APP_ENCRYPTION_KEY: 'another secret for tests, of more than 32 characters',
+  ENROLLMENT_KEY_PEPPER: 'a pepper for tests',
+  MFA_RECOVERY_CODE_PEPPER: 'another pepper for tests',
+}
+
+export type TestService = Service & {
+  dataDir: string
+  databaseUrl: string | undefined
+  /** A client of it, with a bearer token or none. */
+  client(token?: string, headers?: Record<string, string>): Client
+}
+
+export type ServiceOptions = { env?: Record<string, string>; clock?: Clock }
+
+/** The real service on a fresh database and a free port, in this process; closed when the test ends. */
+export async function startService(open: Open, options: ServiceOptions = {}): Promise<TestService> {
+  const { dataDir, databaseUrl } = await open()
+  return serviceOn({ dataDir, databaseUrl }, options)
+}
+
+/** The same on a database that is there already: a second replica, or a restart. */
+export async function serviceOn(
+  { dataDir, databaseUrl }: { dataDir: string; databaseUrl?: string | undefined },
+  { env = {}, clock }: ServiceOptions = {},
+): Promise<TestService> {
+  const config = readConfig({
+    ...noLimits,
+    ...testSecrets,
+    ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
+    SVC_DATA_DIR: dataDir,
+    SVC_ADMIN_EMAIL: adminEmail,
+    SVC_ADMIN_PASSWORD: adminPassword,
+    PORT: '0',
+    LOG_LEVEL: 'silent',
+    ...env,
+  })
+  const service = await serve(config, clock)
+  try {
+    onTestFinished(service.close)
+  } catch {
+    // Started from beforeAll: the caller closes it.
+  }
+  return {
+    ...service,
+    dataDir,
+    databaseUrl,
+    client: (token, headers) => clientOf(service.url, token, headers),
+  }
+}
+
+function clientOf(url: string, token?: string, headers: Record<string, string> = {}): Client {
+  const authorization: Record<string, string> =
+    token === undefined ? {} : { authorization: `Bearer ${token}` }
+  return connect({
+    url,
+    retries: 0,
+    headers: { 'x-service-client': 'cli', ...headers },
+    credentials: { headers: async () => authorization },
+  })
+}

@@ -1,0 +1,19 @@
+import { sql } from 'kysely'
+import type { AnyDb } from '../../src/storage/columns.ts'
+import type { Db, Storage } from '../../src/storage/open.ts'
+
+/** A little table of the tests' own, so that they say what they need. */
+export async function createNotes(storage: Storage): Promise<void> {
+  await storage.write((tx) =>
+    sql`create table notes (id integer primary key, body text not null unique)`.execute(tx),
+  )
+}
+
+export async function addNote(db: Db, id: number, body = `note ${id}`): Promise<void> {
+  await (db as AnyDb).insertInto('notes').values({ id, body }).execute()
+}
+
+export async function noteIds(db: Db): Promise<number[]> {
+  const rows = await (db as AnyDb).selectFrom('notes').select('id').orderBy('id').execute()
+  return rows.map((row) => row.id)
+}

@@ -1,0 +1,94 @@
+import { sql } from 'kysely'
+import { expect, inject, onTestFinished, test } from 'vitest'
+import { openStorage, type Storage } from '../../src/storage/open.ts'
+import { openEmpty, temporaryFolder } from '../databases.ts'
+import { addNote, createNotes, noteIds } from './notes.ts'
+
+async function open(): Promise<Storage> {
+  const { storage, close } = await openEmpty('postgres')
+  onTestFinished(close)
+  return storage
+}
+
+const failureOf = async (databaseUrl: string): Promise<string> => {
+  const opening = openStorage({ databaseUrl, dataDir: await temporaryFolder() })
+  return opening.then(
+    () => 'opened',
+    (error: Error) => error.message,
+  )
+}
+
+test('a server that is not there is named, without the password', async () => {
+  const message = await failureOf('postgres://svc:hunter2@127.0.0.1:1/things')
+  expect(message).toMatch(/^Cannot use PostgreSQL at 127\.0\.0\.1:1, database things: .*ECONNREFUSED/)
+  expect(message).not.toContain('hunter2')
+})
+
+test('a wrong password and a missing database are told apart, without the password', async () => {
+  const url = new URL(inject('postgresUrl'))
+  url.password = 'hunter2'
+  expect(await failureOf(url.href)).toMatch(/database postgres: password authentication failed/)
+  const missing = new URL(inject('postgresUrl'))
+  missing.pathname = '/nowhere'
+  const message = await failureOf(missing.href)
+  expect(message).toContain('database "nowhere" does not exist')
+  expect(message).not.toContain(missing.password)
+})
+
+test('a deadlock is resolved by trying again', async () => {
+  const storage = await open()
+  await createNotes(storage)
+  await storage.write(async (tx) => {
+    await addNote(tx, 1)
+    await addNote(tx, 2)
+  })
+  let tries = 0
+  const meeting = Promise.withResolvers<void>()
+  let waiting = 0
+  const both = (first: number, second: number) => {
+    return storage.write(async (tx) => {
+      tries++
+      await sql`update notes set body = body || 'x' where id = ${first}`.execute(tx)
+      if (++waiting === 2) meeting.resolve()
+      await meeting.promise
+      await sql`update notes set body = body || 'y' where id = ${second}`.execute(tx)
+    })
+  }
+  await Promise.all([both(1, 2), both(2, 1)])
+  expect(tries).toBeGreaterThan(2)
+  const { rows } = await sql<{ body: string }>`select body from notes order by id`.execute(storage.read)
+  for (const { body } of rows)
+    expect(
+      body
+        .replace(/^note \d/, '')
+        .split('')
+        .sort()
+        .join(''),
+    ).toBe('xy')
+})
+
+test('a lost connection fails the write that used it and nothing else', async () => {
+  const storage = await open()
+  await createNotes(storage)
+  const cut = storage.write(async (tx) => {
+    await addNote(tx, 1)
+    const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(tx)
+    await sql`select pg_terminate_backend(${rows[0]?.pid})`.execute(storage.read)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    await addNote(tx, 2)
+  })
+  await expect(cut).rejects.toThrow()
+  await storage.write((tx) => addNote(tx, 3))
+  expect(await noteIds(storage.read)).toEqual([3])
+})
+
+test('connections say whose they are', async () => {
+  const storage = await open()
+  const { rows } = await sql`select current_setting('application_name') as name`.execute(storage.read)
+  expect(rows).toEqual([{ name: 'svc' }])
+})
+
+test('a number too large to be exact is an error, not a wrong number', async () => {
+  const storage = await open()
+  await expect(sql`select 9007199254740993::int8 as n`.execute(storage.read)).rejects.toThrow('too large')
+})

@@ -1,0 +1,244 @@
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { chmod, mkdir, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import Database from 'better-sqlite3'
+import { CompiledQuery, sql } from 'kysely'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { GroupCommit } from '../../src/storage/group-commit.ts'
+import { openStorage, type Storage } from '../../src/storage/open.ts'
+import { Readers } from '../../src/storage/readers.ts'
+import { SqliteConnection } from '../../src/storage/sqlite-connection.ts'
+import { openWriter, sqliteFile } from '../../src/storage/sqlite-file.ts'
+import { kyselyOver } from '../../src/storage/sqlite-kysely.ts'
+import { Statements } from '../../src/storage/statements.ts'
+import { temporaryFolder } from '../databases.ts'
+import { addNote, createNotes, noteIds } from './notes.ts'
+
+async function open(dataDir?: string): Promise<Storage> {
+  const storage = await openStorage({ dataDir: dataDir ?? (await temporaryFolder()) })
+  onTestFinished(() => storage.close())
+  return storage
+}
+
+/** Counts for about a second or two. */
+const slowQuery = sql<{ n: number }>`
+  with recursive counter(n) as (select 1 union all select n + 1 from counter where n < 4000000)
+  select count(*) as n from counter`
+
+describe('durability', () => {
+  test('what resolved survives kill -9', async () => {
+    const dataDir = await temporaryFolder()
+    const child = fork(fileURLToPath(new URL('./writer-process.ts', import.meta.url)), [dataDir], {
+      execArgv: [],
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    })
+    const promised: number[] = []
+    child.on('message', (id: number) => promised.push(id))
+    const exited = once(child, 'exit')
+    while (promised.length < 500 && child.exitCode === null) await sleep(5)
+    child.kill('SIGKILL')
+    await exited
+    const kept = new Set(await noteIds((await open(dataDir)).read))
+    expect(promised.length).toBeGreaterThanOrEqual(500)
+    expect(promised.filter((id) => !kept.has(id))).toEqual([])
+  })
+
+  test('one commit serves many writes', async () => {
+    const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
+    onTestFinished(() => void connection.database.close())
+    connection.database.exec('create table notes (id integer primary key, body text)')
+    let commits = 0
+    const queue = new GroupCommit(connection, () => commits++, { milliseconds: 1000 })
+    await Promise.all(Array.from({ length: 128 }, (_, id) => queue.write((tx) => addNote(tx, id), false)))
+    expect(commits).toBe(1)
+  })
+
+  test('when the commit fails, every write of the batch fails and the next one works', async () => {
+    const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
+    onTestFinished(() => void connection.database.close())
+    connection.database.exec(`create table notes (
+      id integer primary key, body text, of integer references notes (id) deferrable initially deferred)`)
+    const queue = new GroupCommit(connection, () => undefined)
+    const orphan = queue.write((tx) => sql`insert into notes (id, of) values (1, 99)`.execute(tx), false)
+    const companion = queue.write((tx) => addNote(tx, 2), false)
+    await expect(orphan).rejects.toThrow('FOREIGN KEY')
+    await expect(companion).rejects.toThrow('FOREIGN KEY')
+    await queue.write((tx) => addNote(tx, 3), false)
+    expect(connection.run('select id from notes', []).rows).toEqual([{ id: 3 }])
+  })
+
+  test('when SQLite itself rolls the transaction back, no write of the batch claims success', async () => {
+    const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
+    onTestFinished(() => void connection.database.close())
+    connection.database.exec('create table notes (id integer primary key, body text)')
+    const queue = new GroupCommit(connection, () => undefined)
+    const [before, breaker, after] = await Promise.allSettled([
+      queue.write((tx) => addNote(tx, 1), false),
+      queue.write((tx) => sql`insert or rollback into notes (id) values (1)`.execute(tx), false),
+      queue.write((tx) => addNote(tx, 3), false),
+    ])
+    expect([before.status, breaker.status, after.status]).toEqual(['rejected', 'rejected', 'fulfilled'])
+    expect(connection.run('select id from notes', []).rows).toEqual([{ id: 3 }])
+  })
+
+  test('a write that waits for something else is given up, and the others go on', async () => {
+    const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
+    onTestFinished(() => void connection.database.close())
+    connection.database.exec('create table notes (id integer primary key, body text)')
+    const queue = new GroupCommit(connection, () => undefined, { patience: 50 })
+    const stuck = queue.write(async (tx) => {
+      await addNote(tx, 1)
+      await new Promise(() => undefined)
+    }, false)
+    const next = queue.write((tx) => addNote(tx, 2), false)
+    await expect(stuck).rejects.toThrow('A write was given up')
+    await next
+    expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }])
+  })
+
+  test('only telemetry gives up the fsync', async () => {
+    const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
+    onTestFinished(() => void connection.database.close())
+    const queue = new GroupCommit(connection, () => undefined)
+    const level = async () => connection.database.pragma('synchronous', { simple: true })
+    expect(await queue.write(level, false)).toBe(2)
+    expect(await queue.write(level, true)).toBe(1)
+    const [mixed] = await Promise.all([queue.write(level, true), queue.write(level, false)])
+    expect(mixed).toBe(2)
+  })
+})
+
+describe('heavy reads', () => {
+  test('the event loop keeps turning while a slow query runs', async () => {
+    const storage = await open()
+    await sql`select 1`.execute(storage.heavy)
+    let ticks = 0
+    let longest = 0
+    let last = performance.now()
+    const timer = setInterval(() => {
+      const now = performance.now()
+      longest = Math.max(longest, now - last)
+      last = now
+      ticks++
+    }, 5)
+    const { rows } = await slowQuery.execute(storage.heavy)
+    clearInterval(timer)
+    expect(rows).toEqual([{ n: 4_000_000 }])
+    expect(ticks).toBeGreaterThan(10)
+    expect(longest).toBeLessThan(250)
+  })
+
+  test('a second heavy read does not wait for the first', async () => {
+    const storage = await open()
+    const finished: string[] = []
+    await Promise.all([
+      slowQuery.execute(storage.heavy).then(() => finished.push('slow')),
+      sql`select 1`.execute(storage.heavy).then(() => finished.push('quick')),
+    ])
+    expect(finished).toEqual(['quick', 'slow'])
+  })
+
+  test('errors come back as errors, with their code', async () => {
+    const storage = await open()
+    const failing = sql`select * from nowhere`.execute(storage.heavy)
+    await expect(failing).rejects.toMatchObject({ code: 'SQLITE_ERROR', message: 'no such table: nowhere' })
+    await expect(failing).rejects.toBeInstanceOf(Error)
+  })
+
+  test('a value that cannot be sent to a thread is refused', async () => {
+    const storage = await open()
+    await expect(sql`select ${Symbol('x')} as x`.execute(storage.heavy)).rejects.toThrow()
+    expect((await sql`select 1 as x`.execute(storage.heavy)).rows).toEqual([{ x: 1 }])
+  })
+
+  test('a thread that died is replaced', async () => {
+    const file = sqliteFile(await temporaryFolder())
+    const readers = new Readers(file, 1)
+    onTestFinished(() => readers.close())
+    const ask = () => kyselyOver(readers).executeQuery(CompiledQuery.raw('select 1 as x'))
+    await expect(ask()).rejects.toThrow('Cannot open the database file')
+    openWriter(file).close()
+    expect((await ask()).rows).toEqual([{ x: 1 }])
+  })
+
+  test('reading connections cannot write', async () => {
+    const storage = await open()
+    await createNotes(storage)
+    for (const db of [storage.read, storage.heavy]) {
+      await expect(addNote(db, 1)).rejects.toMatchObject({ code: 'SQLITE_READONLY' })
+    }
+  })
+
+  test('close waits for a heavy read that is running', async () => {
+    const storage = await open()
+    await createNotes(storage)
+    const reading = noteIds(storage.heavy)
+    await storage.close()
+    expect(await reading).toEqual([])
+    await expect(noteIds(storage.heavy)).rejects.toThrow('closed')
+  })
+})
+
+describe('the file', () => {
+  test('nobody else may read it', async () => {
+    const dataDir = join(await temporaryFolder(), 'new', 'data')
+    const storage = await open(dataDir)
+    await createNotes(storage)
+    const mode = async (path: string) => ((await stat(path)).mode & 0o777).toString(8)
+    expect(await mode(dataDir)).toBe('700')
+    for (const suffix of ['', '-wal', '-shm']) {
+      expect(await mode(`${sqliteFile(dataDir)}${suffix}`)).toBe('600')
+    }
+  })
+
+  test('a file that others could read is closed to them', async () => {
+    const dataDir = await temporaryFolder()
+    await writeFile(sqliteFile(dataDir), '')
+    await chmod(sqliteFile(dataDir), 0o644)
+    await open(dataDir)
+    expect((await stat(sqliteFile(dataDir))).mode & 0o777).toBe(0o600)
+  })
+
+  test('a file that is not a database is named', async () => {
+    const dataDir = await temporaryFolder()
+    await writeFile(sqliteFile(dataDir), 'This is not a database. '.repeat(500))
+    await expect(openStorage({ dataDir })).rejects.toThrow(
+      `The database file ${sqliteFile(dataDir)} is damaged or is not a SQLite database (SQLITE_NOTADB)`,
+    )
+  })
+
+  test('a damaged database is named', async () => {
+    const dataDir = await temporaryFolder()
+    const storage = await openStorage({ dataDir })
+    await createNotes(storage)
+    await storage.close()
+    const database = new Database(sqliteFile(dataDir))
+    database.unsafeMode(true)
+    database.pragma('writable_schema = on')
+    database.prepare(`update sqlite_schema set sql = 'create nonsense' where name = 'notes'`).run()
+    database.close()
+    await expect(openStorage({ dataDir })).rejects.toThrow(/svc\.sqlite is damaged.*SQLITE_CORRUPT/)
+  })
+
+  test('a place that cannot be opened is named', async () => {
+    const dataDir = await temporaryFolder()
+    await mkdir(sqliteFile(dataDir))
+    await expect(openStorage({ dataDir })).rejects.toThrow('svc.sqlite')
+  })
+})
+
+test('a statement in use is prepared once, one out of use is dropped', () => {
+  const database = new Database(':memory:')
+  onTestFinished(() => void database.close())
+  const statements = new Statements(database, 2)
+  const kept = statements.get('select 1')
+  const dropped = statements.get('select 2')
+  for (const n of [3, 4, 5, 6]) {
+    statements.get(`select ${n}`)
+    expect(statements.get('select 1')).toBe(kept)
+  }
+  expect(statements.get('select 2')).not.toBe(dropped)
+})

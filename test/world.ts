@@ -1,0 +1,154 @@
+import { api } from '../src/api.ts'
+import { newId } from '../src/core/ids.ts'
+import { joinOrganization, joinPartner } from '../src/identity/memberships.ts'
+import type { Context } from '../src/identity/rules.ts'
+import { builtInRoles } from '../src/identity/seeds.ts'
+import { findUserByEmail, insertUser } from '../src/identity/store.ts'
+import { accessTokens } from '../src/identity/tokens.ts'
+import { adminEmail, type TestService, testSecrets } from './harness.ts'
+
+export type Org = {
+  id: string
+  name: string
+  siteId: string
+  keyId: string
+  deviceId: string
+  agentId: string
+  agentToken: string
+}
+
+/** Two partners, three organizations with a record of every kind in each, and users of every reach. */
+export type World = {
+  partners: { acme: string; globex: string }
+  /** bakery and garage are acme's, harbor is globex's. */
+  orgs: { bakery: Org; garage: Org; harbor: Org }
+  /** Access tokens with a verified factor. */
+  tokens: {
+    system: string
+    /** Partner Admin of acme with all organizations, with bakery only, and with none. */
+    acme: string
+    acmeBakery: string
+    acmeNone: string
+    globex: string
+    /** Org Admin of one organization. */
+    bakery: string
+    garage: string
+    harbor: string
+    bakeryViewer: string
+    bakeryAuditor: string
+  }
+}
+
+const roleOf = (name: string, scope: string) =>
+  builtInRoles.find((role) => role.name === name && role.scope === scope)!.id
+
+/** A token for any user, as signing in with a factor would give (or without). */
+export async function tokenFor(
+  service: TestService,
+  userId: string,
+  context: Context,
+  { mfa = true, now = new Date() }: { mfa?: boolean; now?: Date } = {},
+): Promise<string> {
+  const row = await service.storage.read
+    .selectFrom('users')
+    .select(['auth_epoch', 'mfa_epoch'])
+    .where('id', '=', userId)
+    .executeTakeFirstOrThrow()
+  const claims = {
+    userId,
+    sessionId: newId(),
+    context,
+    authEpoch: row.auth_epoch,
+    mfaEpoch: row.mfa_epoch,
+    mfa,
+  }
+  return accessTokens(testSecrets.JWT_SECRET).sign(claims, now)
+}
+
+export async function addUser(service: TestService, name: string): Promise<string> {
+  const id = newId()
+  const now = new Date().toISOString()
+  await service.storage.write(async (tx) => {
+    await insertUser(tx, { id, email: `${name}@example.com`, name, passwordHash: null }, now)
+    // Enrolled, so that a Force MFA role lets them in.
+    await tx.updateTable('users').set({ mfa_method: 'totp' }).where('id', '=', id).execute()
+  })
+  return id
+}
+
+export async function addPartnerUser(
+  service: TestService,
+  name: string,
+  partnerId: string,
+  orgs: 'all' | string[],
+  role = 'Partner Admin',
+): Promise<string> {
+  const userId = await addUser(service, name)
+  const membership = { partnerId, userId, roleId: roleOf(role, 'partner'), orgs }
+  await service.storage.write((tx) => joinPartner(tx, membership, new Date().toISOString()))
+  return tokenFor(service, userId, { kind: 'partner', partnerId })
+}
+
+export async function addOrgUser(
+  service: TestService,
+  name: string,
+  orgId: string,
+  { role = 'Org Admin', siteIds = null }: { role?: string; siteIds?: string[] | null } = {},
+): Promise<string> {
+  const userId = await addUser(service, name)
+  const membership = { orgId, userId, roleId: roleOf(role, 'organization'), siteIds }
+  await service.storage.write((tx) => joinOrganization(tx, membership, new Date().toISOString()))
+  return tokenFor(service, userId, { kind: 'organization', orgId })
+}
+
+export async function systemToken(service: TestService, options: { mfa?: boolean } = {}): Promise<string> {
+  const admin = await findUserByEmail(service.storage.read, adminEmail)
+  return tokenFor(service, admin!.id, { kind: 'system' }, options)
+}
+
+export async function buildWorld(service: TestService): Promise<World> {
+  const system = await systemToken(service)
+  const client = service.client(system)
+  const partner = async (slug: string) =>
+    (await client.call(api.partners.create, { body: { name: slug, slug } })).id
+  const partners = { acme: await partner('acme'), globex: await partner('globex') }
+
+  const org = async (partnerId: string, slug: string): Promise<Org> => {
+    const { id } = await client.call(api.orgs.create, { body: { partnerId, name: slug, slug } })
+    const site = await client.call(api.sites.create, { body: { orgId: id, name: `${slug} site` } })
+    const body = { orgId: id, siteId: site.id, name: `${slug} key`, maxUsage: 1000 }
+    const key = await client.call(api.enrollmentKeys.create, { body })
+    const enrolled = await service.client().call(api.agents.enroll, {
+      body: {
+        enrollmentKey: key.key,
+        hostname: `${slug}-pc`,
+        osType: 'linux',
+        osVersion: 'Debian 12',
+        architecture: 'x64',
+        agentVersion: '0.1.0',
+      },
+    })
+    const { deviceId, agentId, authToken: agentToken } = enrolled
+    return { id, name: slug, siteId: site.id, keyId: key.id, deviceId, agentId, agentToken }
+  }
+  const bakery = await org(partners.acme, 'bakery')
+  const garage = await org(partners.acme, 'garage')
+  const harbor = await org(partners.globex, 'harbor')
+
+  return {
+    partners,
+    orgs: { bakery, garage, harbor },
+    tokens: {
+      system,
+      acme: await addPartnerUser(service, 'acme-admin', partners.acme, 'all'),
+      acmeBakery: await addPartnerUser(service, 'acme-some', partners.acme, [bakery.id]),
+      acmeNone: await addPartnerUser(service, 'acme-none', partners.acme, []),
+      globex: await addPartnerUser(service, 'globex-admin', partners.globex, 'all'),
+      bakery: await addOrgUser(service, 'bakery-admin', bakery.id),
+      garage: await addOrgUser(service, 'garage-admin', garage.id),
+      harbor: await addOrgUser(service, 'harbor-admin', harbor.id),
+      bakeryViewer: await addOrgUser(service, 'bakery-viewer', bakery.id, { role: 'Org Viewer' }),
+      bakeryAuditor: await addOrgUser(service, 'bakery-auditor', bakery.id, { role: 'Auditor' }),
+    },
+  }
+}
