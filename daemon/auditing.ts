@@ -33,7 +33,7 @@ export function entryOf(
   const happening: Happening = {
     ...actorOf(caller, facts.actor),
     orgId,
-    action: audit.action,
+    action: facts.action ?? audit.action,
     resourceType: audit.resource,
     resourceId: facts.resourceId ?? made.id ?? params.id ?? null,
     resourceName: facts.resourceName ?? made.name ?? made.hostname ?? null,
@@ -65,7 +65,9 @@ export function refusalOf(
   const named = audit && !('unaudited' in audit) ? audit : { action: 'access.denied', resource: 'route' }
   const params = (request.params ?? {}) as { id?: string }
   const actor =
-    refusal?.actorEmail === undefined ? undefined : { id: refusal.actorId ?? '', email: refusal.actorEmail }
+    refusal?.actorEmail === undefined
+      ? undefined
+      : { kind: 'user' as const, id: refusal.actorId ?? '', email: refusal.actorEmail }
   const happening: Happening = {
     ...actorOf(caller, actor),
     orgId: refusal?.orgId ?? orgOfCaller(caller),
@@ -88,7 +90,7 @@ function actorOf(
 ): Pick<Happening, 'actorType' | 'actorId' | 'actorEmail'> {
   if (caller.kind === 'user') return { actorType: 'user', actorId: caller.id, actorEmail: caller.email }
   if (caller.kind === 'agent') return { actorType: 'agent', actorId: caller.deviceId, actorEmail: null }
-  if (known) return { actorType: 'user', actorId: known.id || null, actorEmail: known.email }
+  if (known) return { actorType: known.kind, actorId: known.id || null, actorEmail: known.email }
   return { actorType: 'system', actorId: null, actorEmail: null }
 }
 

@@ -42,8 +42,11 @@ type CallerOf<E extends Endpoint> = E['access'] extends { who: 'user' }
 
 /** What a handler adds to the audit entry that the pipeline writes for it. */
 export type AuditFacts = {
+  /** Instead of the contract's, when the call turned out to be only a step of it. */
+  action?: string
   orgId?: string | null
-  actor?: { id: string; email: string }
+  /** Who did it, when the caller was not known before. */
+  actor?: { kind: 'user' | 'agent'; id: string; email: string | null }
   resourceId?: string
   resourceName?: string
   before?: unknown

@@ -3,7 +3,7 @@ import { newId } from '../src/core/ids.ts'
 import { joinOrganization, joinPartner } from '../src/identity/memberships.ts'
 import type { Context } from '../src/identity/rules.ts'
 import { builtInRoles } from '../src/identity/seeds.ts'
-import { findUserByEmail, insertUser } from '../src/identity/store.ts'
+import { findUserByEmail, insertSession, insertUser } from '../src/identity/store.ts'
 import { accessTokens } from '../src/identity/tokens.ts'
 import { adminEmail, type TestService, testSecrets } from './harness.ts'
 
@@ -54,14 +54,12 @@ export async function tokenFor(
     .select(['auth_epoch', 'mfa_epoch'])
     .where('id', '=', userId)
     .executeTakeFirstOrThrow()
-  const claims = {
-    userId,
-    sessionId: newId(),
-    context,
-    authEpoch: row.auth_epoch,
-    mfaEpoch: row.mfa_epoch,
-    mfa,
-  }
+  const { auth_epoch: authEpoch, mfa_epoch: mfaEpoch } = row
+  const sessionId = newId()
+  const expiresAt = '9999-01-01T00:00:00.000Z'
+  const session = { id: sessionId, userId, context, mfa, tokenHash: sessionId, expiresAt }
+  await service.storage.write((tx) => insertSession(tx, session, now.toISOString()))
+  const claims = { userId, sessionId, context, authEpoch, mfaEpoch, mfa }
   return accessTokens(testSecrets.JWT_SECRET).sign(claims, now)
 }
 

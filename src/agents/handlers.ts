@@ -49,7 +49,12 @@ export const agentHandlers = (settings: { pepper: string }): HandlersOf<typeof c
         refusal: { orgId: key.orgId, details: { enrollmentKeyId: key.id, reason: 'race_lost' } },
       })
     }
-    note({ resourceId: device.id, resourceName: device.hostname, after: summaryOf(device) })
+    note({
+      actor: { kind: 'agent', id: device.id, email: null },
+      resourceId: device.id,
+      resourceName: device.hostname,
+      after: summaryOf(device),
+    })
     const { agentId, id: deviceId, orgId, siteId } = device
     return { agentId, deviceId, authToken, orgId, siteId, config: agentConfig }
   },

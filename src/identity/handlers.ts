@@ -75,10 +75,10 @@ export const authHandlers = (keys: Keys): HandlersOf<Auth> => {
     prepare: (call) => passTheDoor(call),
 
     async run({ db, now, note }, { user, orgId, challenge, granted, demanded }) {
-      note({ orgId, actor: user, resourceId: user.id, resourceName: user.email })
+      note({ orgId, ...signsIn(user) })
       if (challenge) {
         await store.insertChallenge(db, challenge.row)
-        note({ details: { step: 'password', method: 'password' } })
+        note({ action: 'auth.mfa.challenge', details: { method: 'password' } })
         const mfaMethod = user.mfaMethod as 'totp' | 'sms'
         return { user: null, tokens: null, mfaRequired: true, tempToken: challenge.tempToken, mfaMethod }
       }
@@ -293,7 +293,7 @@ export const authHandlers = (keys: Keys): HandlersOf<Auth> => {
         await store.insertSession(db, granted.session, now)
         await store.recordLogin(db, user.id, now)
         const method = code.step !== undefined ? 'totp' : 'recovery_code'
-        note({ orgId: orgOf(challenge.context), actor: user, resourceId: user.id, resourceName: user.email })
+        note({ orgId: orgOf(challenge.context), ...signsIn(user) })
         note({ details: { method, mfa: true } })
         return {
           user: identityOf(user),
@@ -305,6 +305,13 @@ export const authHandlers = (keys: Keys): HandlersOf<Auth> => {
     }),
   }
 }
+
+/** Whom the audit entry of a sign-in names. */
+const signsIn = ({ id, email }: store.User) => ({
+  actor: { kind: 'user' as const, id, email },
+  resourceId: id,
+  resourceName: email,
+})
 
 const loginFailed = 'user.login.failed'
 

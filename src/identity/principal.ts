@@ -3,18 +3,23 @@ import type { UserCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { findGrants, findMembership } from './memberships.ts'
 import { scopeOf } from './rules.ts'
-import { findUser } from './store.ts'
+import { findBySession } from './store.ts'
 import type { AccessClaims } from './tokens.ts'
 
 const everythingAllowed: ReadonlySet<string> = new Set(['*:*'])
 
 /**
- * The person behind a verified access token, as the database says now: status, epochs, membership, role.
+ * The person behind a verified access token, as the database says now: session, status, epochs,
+ * membership, role.
  * @throws invalid_token, account_inactive, tenant_inactive
  */
 export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCaller> {
-  const user = await findUser(db, claims.userId)
-  if (!user || user.authEpoch !== claims.authEpoch || user.mfaEpoch !== claims.mfaEpoch) {
+  const user = await findBySession(db, claims.sessionId)
+  if (
+    user?.id !== claims.userId ||
+    user.authEpoch !== claims.authEpoch ||
+    user.mfaEpoch !== claims.mfaEpoch
+  ) {
     throw new Problem('invalid_token')
   }
   if (user.status !== 'active') throw new Problem('account_inactive')

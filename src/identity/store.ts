@@ -37,6 +37,35 @@ export async function findUserByEmail(db: Db, email: string): Promise<User | und
   return row && userRows.read(row)
 }
 
+const bySession = prepared((db, p: { sessionId: string }) =>
+  db
+    .selectFrom('sessions as s')
+    .innerJoin('users as u', 'u.id', 's.user_id')
+    .select([
+      'u.id',
+      'u.email',
+      'u.name',
+      'u.status',
+      'u.is_system',
+      'u.auth_epoch',
+      'u.mfa_epoch',
+      'u.mfa_method',
+    ])
+    .where('s.id', '=', p.sessionId)
+    .where('s.revoked_at', 'is', null),
+)
+
+export type SignedIn = Pick<
+  User,
+  'id' | 'email' | 'name' | 'status' | 'isSystem' | 'authEpoch' | 'mfaEpoch' | 'mfaMethod'
+>
+
+/** The person of a session that was not revoked. */
+export async function findBySession(db: Db, sessionId: string): Promise<SignedIn | undefined> {
+  const [row] = await bySession(db, { sessionId })
+  return row && userRows.read(row)
+}
+
 export async function hasUsers(db: Db): Promise<boolean> {
   return (await db.selectFrom('users').select('id').limit(1).executeTakeFirst()) !== undefined
 }
