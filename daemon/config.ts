@@ -12,6 +12,8 @@ export type Config = {
   production: boolean
   autoMigrate: boolean
   logLevel: string
+  /** Colours in the log, where it goes to a terminal. */
+  color: boolean
   secrets: Secrets
   /** ENABLE_2FA */
   mfaOn: boolean
@@ -31,6 +33,13 @@ type Env = Readonly<Record<string, string | undefined>>
 
 type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?: string | undefined }
 
+/** From the environment of this process. @throws ConfigError */
+export const ownConfig = (flags: Flags): Config => readConfig(process.env, flags)
+
+/** SVC_DEBUG: failures show where they came from. Known before the rest is. */
+export const debugging = (): boolean => Boolean(process.env.SVC_DEBUG)
+
+/** @throws ConfigError */
 export function readConfig(env: Env, flags: Flags = {}): Config {
   const dataDir = resolve(flags['data-dir'] ?? env.SVC_DATA_DIR ?? './data')
   const production = env.NODE_ENV === 'production'
@@ -46,6 +55,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     production,
     autoMigrate: yesNo(env, 'AUTO_MIGRATE', true),
     logLevel: env.LOG_LEVEL ?? 'info',
+    color: !env.NO_COLOR,
     secrets: readSecrets(env, dataDir, production),
     mfaOn: yesNo(env, 'ENABLE_2FA', true),
     enrollmentTtlMinutes: wholeNumber(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),

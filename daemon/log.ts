@@ -19,10 +19,13 @@ const redact = {
 }
 
 /** Lines for people on a terminal, JSON elsewhere. */
-export function logTo(stream: NodeJS.WriteStream & { fd: 1 | 2 }, level: string): Logger {
+export function logTo(
+  stream: NodeJS.WriteStream & { fd: 1 | 2 },
+  { level, color }: { level: string; color: boolean },
+): Logger {
   const options = { level, redact, base: undefined, timestamp: pino.stdTimeFunctions.isoTime }
   const out: DestinationStream = stream.isTTY
-    ? pretty({ destination: stream.fd, colorize: !process.env.NO_COLOR, sync: true, ignore: 'pid,hostname' })
+    ? pretty({ destination: stream.fd, colorize: color, sync: true, ignore: 'pid,hostname' })
     : pino.destination({ fd: stream.fd, sync: false, minLength: 4096 })
   const log = pino(options, out)
   if (!stream.isTTY) setInterval(() => log.flush(), 500).unref()

@@ -5,7 +5,6 @@ import { record } from '../src/audit/outbox.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import { changes, type Endpoint } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
-import { toJsonSchema } from '../src/core/openapi.ts'
 import type { Clock } from '../src/core/time.ts'
 import type { AuditFacts, Call, Caller, Handler, Preparation, Steps } from '../src/handler.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
@@ -15,6 +14,7 @@ import { keepSession, withCookieToken } from './browser.ts'
 import { attemptOf, once } from './idempotency.ts'
 import type { Limiter } from './limiter.ts'
 import { problemOf } from './problems.ts'
+import { replySchema } from './reply-schema.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -56,7 +56,7 @@ export function addRoute(
     url: `/api/v1${entry.path}`,
     bodyLimit: entry.maxBody ?? 1024 * 1024,
     exposeHeadRoute: false,
-    schema: entry.streams ? {} : { response: { [status]: toJsonSchema(entry.reply, 'output') } },
+    schema: entry.streams ? {} : { response: { [status]: replySchema(entry.reply) } },
     config: { name },
     onRequest: (request) => guard(request, () => admit(request)),
     handler: (request, reply) => guard(request, () => answer(request, reply)),

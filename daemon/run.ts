@@ -1,4 +1,4 @@
-import { readConfig } from './config.ts'
+import { debugging, ownConfig } from './config.ts'
 import { type Service, serve } from './serve.ts'
 
 type Flags = {
@@ -8,9 +8,12 @@ type Flags = {
   json: boolean
 }
 
-/** `svc serve` as a process: says where it listens, drains on SIGTERM and SIGINT, and exits. */
-export async function runService(flags: Flags): Promise<void> {
-  const config = await startable(() => readConfig(process.env, flags))
+/**
+ * `svc serve` as a process: says where it listens, drains on SIGTERM and SIGINT, and exits. Never returns:
+ * a command that returns ends the process.
+ */
+export async function runService(flags: Flags): Promise<never> {
+  const config = await startable(() => ownConfig(flags))
   const service = await startable(() => serve(config))
   endOnSignal(service)
   const { url, firstPassword } = service
@@ -18,6 +21,7 @@ export async function runService(flags: Flags): Promise<void> {
     flags.json ? `${JSON.stringify({ event: 'listening', url })}\n` : `listening on ${url}\n`,
   )
   process.stderr.write(welcome(url, config.admin.email, config.dataDir, firstPassword))
+  return new Promise(() => {})
 }
 
 function welcome(url: string, email: string, dataDir: string, password: string | undefined): string {
@@ -35,7 +39,7 @@ async function startable<T>(step: () => T | Promise<T>): Promise<T> {
   try {
     return await step()
   } catch (error) {
-    if (process.env.SVC_DEBUG) throw error
+    if (debugging()) throw error
     const { code, port, address, message } = error as NodeJS.ErrnoException & {
       port?: number
       address?: string

@@ -41,7 +41,7 @@ export type Service = {
 
 /** config → storage → app → loops; what it returns drains them in the other order. */
 export async function serve(config: Config, clock: Clock = systemClock): Promise<Service> {
-  const log = logTo(process.stderr, config.logLevel)
+  const log = logTo(process.stderr, { level: config.logLevel, color: config.color })
   mkdirSync(config.dataDir, { recursive: true, mode: 0o700 })
   const storage = await openStorage({
     dataDir: config.dataDir,

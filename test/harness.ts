@@ -21,7 +21,7 @@ export const adminEmail = 'admin@example.com'
 export const adminPassword = 'correct horse battery staple'
 
 /** Limits would get in the way of tests that are not about them. */
-const noLimits = Object.fromEntries(
+export const noLimits = Object.fromEntries(
   ['IP', 'BEARER', 'AGENT', 'LOGIN_IP', 'LOGIN_ACCOUNT', 'MFA', 'ENROLL_IP'].map((name) => [
     `RATE_LIMIT_${name}`,
     'off',
@@ -81,7 +81,7 @@ export async function serviceOn(
   }
 }
 
-function clientOf(url: string, token?: string, headers: Record<string, string> = {}): Client {
+export function clientOf(url: string, token?: string, headers: Record<string, string> = {}): Client {
   const authorization: Record<string, string> =
     token === undefined ? {} : { authorization: `Bearer ${token}` }
   return connect({

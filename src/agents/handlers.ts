@@ -46,7 +46,10 @@ export const agentHandlers = (settings: { pepper: string }): HandlersOf<typeof c
 
     if (!(await spendEnrollmentKey(db, hash, device.id, now))) {
       throw new Problem('enrollment_key_exhausted', 'Enrollment key was just exhausted or expired', {
-        refusal: { orgId: key.orgId, details: { enrollmentKeyId: key.id, reason: 'race_lost' } },
+        refusal: {
+          orgId: key.orgId,
+          details: { hostname: body.hostname, reason: 'race_lost', enrollmentKeyId: key.id },
+        },
       })
     }
     note({

@@ -84,6 +84,7 @@ export type Verdict =
   | { verdict: 'unverifiable'; orgId: string | null; entries: number; fault: ChainFault }
 
 const newline = 0x0a
+const brace = 0x7d
 const checksumAt = entryStart.length
 const canonicalAt = checksumAt + 64 + entryMiddle.length
 
@@ -135,7 +136,8 @@ export class ChainVerifier {
 
     const canonical = line.subarray(canonicalAt, line.length - 1)
     const stated = line.toString('latin1', checksumAt, checksumAt + 64)
-    if (checksumOf(canonical) !== stated) return this.#altered(canonical)
+    const framed = line.toString('latin1', checksumAt + 64, canonicalAt) === entryMiddle && line.at(-1) === brace
+    if (!framed || checksumOf(canonical) !== stated) return this.#altered(canonical)
 
     // Past `details` every field is a plain value, so the last match can only be the entry's own field.
     const org = this.#orgId === null ? 'null' : `"${this.#orgId}"`

@@ -4,7 +4,7 @@ import type { Scope } from '../core/scope.ts'
 import { contains, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
-import { type ChainEntry, canonicalText, entryLine, type Head } from './chain.ts'
+import { type ChainEntry, canonicalText, checksumOf, entryLine, type Head } from './chain.ts'
 import type { AuditEntry, AuditQuery } from './contract.ts'
 import { chainOf, orgOf, toEntry } from './rules.ts'
 
@@ -123,8 +123,8 @@ export async function* chainLines(db: Db, scope: Scope, chain: string, upTo: num
 }
 
 /**
- * The canonical text of a row, unless a column beside it says something else: then a text that says the
- * same, whose checksum cannot match. So a change to what filters see is found like one to what readers see.
+ * The canonical text of a row. When it is sound but a column beside it says something else, a text that says
+ * the same as the column, whose checksum cannot match. So a change to what filters see is found like one to what readers see.
  */
 function asStored(row: AuditLogRow): string {
   let entry: ChainEntry
@@ -148,5 +148,6 @@ function asStored(row: AuditLogRow): string {
     prevChecksum: row.prev_checksum,
   }
   const same = Object.entries(columns).every(([field, value]) => entry[field as keyof ChainEntry] === value)
-  return same ? row.canonical : canonicalText({ ...entry, ...columns })
+  const intact = same || checksumOf(row.canonical) !== row.checksum
+  return intact ? row.canonical : canonicalText({ ...entry, ...columns })
 }

@@ -7,7 +7,7 @@ type Json = Record<string, unknown>
 /** JSON Schema of a zod schema, as OpenAPI 3.1 and the response serializer take it. */
 export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
   const made = z.toJSONSchema(schema, {
-    target: 'openapi-3.1',
+    target: 'draft-2020-12',
     io,
     unrepresentable: 'any',
     override: ({ jsonSchema }) => {

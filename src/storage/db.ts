@@ -5,3 +5,25 @@ import type { Tables } from './tables.ts'
 export type Db = Kysely<Tables>
 
 export type Dialect = 'sqlite' | 'postgres'
+
+export type Storage = {
+  dialect: Dialect
+  /** Plain reads: they see what is committed and nothing else. Transactions belong to `write`. */
+  read: Db
+  /** Reads that may take long. On SQLite they run in threads, so the event loop never waits for them. */
+  heavy: Db
+  /**
+   * Runs `work` in one transaction and resolves when it is durable (spec: what was answered survives).
+   * A failing `work` changes nothing. It must be short, must wait for nothing but the queries of its `tx`,
+   * may not call `write` itself, and may run again after a deadlock, so it has no effects of its own.
+   * After a failed statement it may not go on: Postgres has given up its transaction by then.
+   * `telemetry` may be lost with the power (not with the process) and wakes nobody.
+   */
+  write<T>(work: (tx: Db) => Promise<T>, options?: { telemetry?: boolean }): Promise<T>
+  /** Called after commits that were not telemetry, at once, in this process; it must be cheap. */
+  onCommit(listener: () => void): void
+  /** Readiness: throws when the database does not answer. */
+  check(): Promise<void>
+  /** Finishes what is queued, then closes. Safe to call twice. */
+  close(): Promise<void>
+}

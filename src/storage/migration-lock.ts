@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { AnyDb } from './columns.ts'
-import type { Storage } from './open.ts'
+import type { Storage } from './db.ts'
 
 /** A pair of numbers that nobody else locks: the bytes of "svc", and 1 for migrations. */
 const [space, key] = [sql.lit(0x737663), sql.lit(1)]

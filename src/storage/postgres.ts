@@ -3,9 +3,8 @@ import { type Dialect, Kysely, PostgresDialect, type QueryCompiler } from 'kysel
 import pg from 'pg'
 import { Commits } from './commits.ts'
 import { PostgresCompiler } from './compilers.ts'
-import type { Db } from './db.ts'
+import type { Db, Storage } from './db.ts'
 import { Nesting } from './nesting.ts'
-import type { Storage } from './open.ts'
 import { getTypeParser } from './postgres-types.ts'
 
 export async function openPostgres(databaseUrl: string, poolSize: number): Promise<Storage> {

@@ -1,0 +1,141 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { ChainVerifier, type Verdict } from '../../src/audit/chain.ts'
+import type { Client } from '../../src/core/client.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+
+async function verify(client: Client, query: { orgId?: string } = {}): Promise<Verdict> {
+  const verifier = new ChainVerifier()
+  for await (const chunk of client.stream(api.auditLogs.chain, { query })) {
+    const verdict = verifier.push(chunk)
+    if (verdict) return verdict
+  }
+  return verifier.end()
+}
+
+onEveryDatabase((kind, open) => {
+  const begin = async () => {
+    const service = await startService(open)
+    const world = await buildWorld(service)
+    return { service, ...world, client: service.client(world.tokens.bakery) }
+  }
+
+  describe('the audit log', () => {
+    it('shows what one just did, by whom and from where', async () => {
+      const { client, orgs } = await begin()
+      await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
+      const { data } = await client.call(api.auditLogs.list, { query: { limit: 1 } })
+      expect(data[0]).toMatchObject({
+        action: 'site.create',
+        user: { name: 'bakery-admin', email: 'bakery-admin@example.com', role: 'user' },
+        resource: { type: 'site', name: 'Annex' },
+        result: 'success',
+        category: 'system',
+        ipAddress: '127.0.0.1',
+        orgId: orgs.bakery.id,
+        details: { after: { name: 'Annex' } },
+      })
+    })
+
+    it('filters by user, action, resource and time, without regard to letter case', async () => {
+      const { client, orgs } = await begin()
+      await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Größe' } })
+      const count = async (query: Record<string, string>) =>
+        (await client.call(api.auditLogs.list, { query })).pagination.total
+      expect(await count({})).toBe(5)
+      expect(await count({ action: 'ENROLL' })).toBe(2)
+      expect(await count({ user: 'Bakery-Admin' })).toBe(1)
+      expect(await count({ resource: 'GRÖSSE' })).toBe(0)
+      expect(await count({ resource: 'GRÖß' })).toBe(1)
+      expect(await count({ resource: '%' })).toBe(0)
+      expect(await count({ from: '2999-01-01T00:00:00Z' })).toBe(0)
+      const found = await client.call(api.auditLogs.search, { query: { q: 'größe' } })
+      expect(found).toMatchObject({ query: 'größe', pagination: { total: 1, totalPages: 1 } })
+      const uncounted = await client.call(api.auditLogs.list, { query: { skipCount: 'true', limit: 2 } })
+      expect(uncounted).toMatchObject({ pagination: { total: -1, totalPages: -1 } })
+      expect(uncounted.data).toHaveLength(2)
+    })
+
+    it('answers in the flat shape too, and one by one', async () => {
+      const { client } = await begin()
+      const { entries } = await client.call(api.auditLogs.flat)
+      expect(entries[0]).toMatchObject({
+        action: 'agent.enroll',
+        resource: 'bakery-pc',
+        user: { department: '' },
+      })
+      const { data } = await client.call(api.auditLogs.list)
+      expect(await client.call(api.auditLogs.show, { params: { id: data[0]!.id } })).toEqual(data[0])
+    })
+
+    it('has a chain for each organization and one for the system, each sound', async () => {
+      const { service, tokens, orgs } = await begin()
+      const system = service.client(tokens.system)
+      const { data } = await system.call(api.auditLogs.heads)
+      expect(data.map((head) => head.name)).toEqual(['System', 'bakery', 'garage', 'harbor'])
+      expect(await verify(system)).toMatchObject({ verdict: 'sound', orgId: null, entries: data[0]!.seq })
+      for (const { id } of Object.values(orgs)) {
+        expect(await verify(system, { orgId: id })).toMatchObject({ verdict: 'sound', orgId: id, entries: 4 })
+      }
+      expect(await verify(service.client(tokens.bakeryAuditor))).toMatchObject({
+        verdict: 'sound',
+        orgId: orgs.bakery.id,
+      })
+    })
+
+    it('shows a changed row, in what readers see as in what filters see', async () => {
+      const { service, client, orgs } = await begin()
+      expect(await verify(client)).toMatchObject({ verdict: 'sound' })
+      const undo = await tamper(service.storage, kind, { action: 'site.remove' }, orgs.bakery.id, 2)
+      expect(await verify(client)).toMatchObject({ verdict: 'tampered', fault: { kind: 'altered', seq: 2 } })
+      await undo()
+      expect(await verify(client)).toMatchObject({ verdict: 'sound' })
+      const rows = service.storage.read.selectFrom('audit_logs').selectAll()
+      const row = await rows
+        .where('chain', '=', orgs.bakery.id)
+        .where('seq', '=', 3)
+        .executeTakeFirstOrThrow()
+      const canonical = row.canonical.replace('enrollment_key.create', 'enrollment_key.forget')
+      await tamper(service.storage, kind, { canonical }, orgs.bakery.id, 3)
+      expect(await verify(client)).toMatchObject({ verdict: 'tampered', fault: { kind: 'altered', seq: 3 } })
+    })
+  })
+})
+
+type Storage = Awaited<ReturnType<typeof startService>>['storage']
+
+/** What someone with the database in their hands could do: put the triggers aside and change a row. */
+async function tamper(
+  storage: Storage,
+  kind: 'sqlite' | 'postgres',
+  change: Record<string, string>,
+  chain: string,
+  seq: number,
+): Promise<() => Promise<unknown>> {
+  const { sql } = await import('kysely')
+  const of = (columns: Record<string, string>) =>
+    storage.write(async (tx) => {
+      const off =
+        kind === 'sqlite'
+          ? 'drop trigger if exists audit_logs_no_update'
+          : 'alter table audit_logs disable trigger user'
+      await sql.raw(off).execute(tx)
+      await tx
+        .updateTable('audit_logs')
+        .set(columns)
+        .where('chain', '=', chain)
+        .where('seq', '=', seq)
+        .execute()
+    })
+  const fields = Object.keys(change) as 'action'[]
+  const row = storage.read
+    .selectFrom('audit_logs')
+    .select(fields)
+    .where('chain', '=', chain)
+    .where('seq', '=', seq)
+  const before = await row.executeTakeFirstOrThrow()
+  await of(change)
+  return () => of(before)
+}

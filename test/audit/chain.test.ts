@@ -1,0 +1,144 @@
+import { describe, expect, it } from 'vitest'
+import {
+  type ChainEntry,
+  ChainVerifier,
+  canonicalText,
+  checksumOf,
+  entryLine,
+  genesis,
+  headerLine,
+  trailerLine,
+  type Verdict,
+} from '../../src/audit/chain.ts'
+
+const orgId = '01920000-0000-7000-8000-000000000001'
+
+function entry(seq: number, prevChecksum: string, more: Partial<ChainEntry> = {}): ChainEntry {
+  return {
+    id: `01920000-0000-7000-8000-${String(seq).padStart(12, '0')}`,
+    orgId,
+    seq,
+    timestamp: `2026-03-01T12:00:${String(seq).padStart(2, '0')}.000Z`,
+    actorType: 'user',
+    actorId: orgId,
+    actorEmail: 'zoë@example.com',
+    action: 'site.create',
+    resourceType: 'site',
+    resourceId: null,
+    resourceName: 'Größe "1"',
+    // As like the entry's own fields as a caller can make them.
+    details: { prevChecksum: genesis, text: '"prevChecksum":"x","seq":1,"timestamp":"' },
+    ipAddress: '127.0.0.1',
+    userAgent: null,
+    result: 'success',
+    errorMessage: null,
+    prevChecksum,
+    ...more,
+  }
+}
+
+/** Lines of a chain: header, entries, trailer. */
+function chain(length: number): string[] {
+  const lines = [headerLine(orgId)]
+  let link = genesis
+  for (let seq = 1; seq <= length; seq += 1) {
+    const text = canonicalText(entry(seq, link))
+    link = checksumOf(text)
+    lines.push(entryLine(link, text))
+  }
+  return [...lines, trailerLine({ seq: length, checksum: link })]
+}
+
+function verify(lines: string[], chunk = 1 << 16): Verdict {
+  const verifier = new ChainVerifier()
+  const bytes = Buffer.from(lines.join(''))
+  for (let at = 0; at < bytes.length; at += chunk) {
+    const verdict = verifier.push(bytes.subarray(at, at + chunk))
+    if (verdict) return verdict
+  }
+  return verifier.end()
+}
+
+const faultOf = (lines: string[]) => {
+  const verdict = verify(lines)
+  return verdict.verdict === 'sound'
+    ? 'sound'
+    : { verdict: verdict.verdict, kind: verdict.fault.kind, seq: verdict.fault.seq }
+}
+
+/** The same entry with other words, and a checksum that fits them. */
+const forged = (line: string, from: string, to: string) => {
+  const text = line.slice('{"checksum":"'.length + 64 + '","entry":'.length, -2).replace(from, to)
+  return entryLine(checksumOf(text), text)
+}
+
+describe('a chain', () => {
+  it('that nobody touched is sound, in whatever pieces it arrives', () => {
+    const lines = chain(20)
+    for (const size of [1, 7, 64, 1000, 1 << 20]) {
+      expect(verify(lines, size)).toMatchObject({ verdict: 'sound', orgId, entries: 20, head: { seq: 20 } })
+    }
+  })
+
+  it('without entries is sound', () => {
+    expect(verify(chain(0))).toMatchObject({ verdict: 'sound', entries: 0 })
+  })
+
+  it('shows any single byte that changed', () => {
+    const bytes = Buffer.from(chain(3).join(''))
+    const header = Buffer.byteLength(headerLine(orgId))
+    for (let at = header; at < bytes.length; at += 1) {
+      const changed = Buffer.from(bytes)
+      changed[at] = changed[at]! ^ 1
+      const verifier = new ChainVerifier()
+      const verdict = verifier.push(changed) ?? verifier.end()
+      expect(verdict.verdict, `byte ${at}`).not.toBe('sound')
+    }
+  })
+
+  it('names the first entry that is altered, missing, inserted, swapped or relinked', () => {
+    const lines = chain(9)
+    const at = (seq: number) => lines[seq]!
+    expect(faultOf(lines.with(4, at(4).replace('site.create', 'site.delete')))).toEqual({
+      verdict: 'tampered',
+      kind: 'altered',
+      seq: 4,
+    })
+    expect(faultOf(lines.toSpliced(4, 1))).toMatchObject({ kind: 'missing', seq: 4 })
+    expect(faultOf(lines.toSpliced(4, 3))).toMatchObject({ kind: 'missing', seq: 4 })
+    expect(faultOf(lines.toSpliced(4, 0, at(2)))).toMatchObject({ kind: 'reordered', seq: 4 })
+    expect(faultOf(lines.with(4, at(5)).with(5, at(4)))).toMatchObject({ kind: 'missing', seq: 4 })
+    expect(faultOf(lines.with(4, forged(at(4), 'site.create', 'site.delete')))).toMatchObject({
+      kind: 'relinked',
+      seq: 5,
+    })
+    expect(faultOf(lines.with(4, forged(at(4), '8000-000000000001"', '8000-000000000002"')))).toBeDefined()
+    expect(faultOf(lines.with(9, forged(at(9), 'site.create', 'site.delete')))).toMatchObject({
+      kind: 'truncated',
+    })
+  })
+
+  it('shows entries that are cut off at its end', () => {
+    expect(faultOf(chain(9).toSpliced(8, 2))).toMatchObject({ kind: 'truncated', seq: 8 })
+  })
+
+  it('shows entries of another organization', () => {
+    const text = canonicalText(entry(1, genesis, { orgId: null }))
+    const checksum = checksumOf(text)
+    const lines = [headerLine(orgId), entryLine(checksum, text), trailerLine({ seq: 1, checksum })]
+    expect(faultOf(lines)).toMatchObject({ kind: 'foreign', seq: 1 })
+  })
+
+  it('proves nothing when the file is empty, cut, or something else', () => {
+    expect(verify([]).verdict).toBe('unverifiable')
+    expect(verify(['hello\n']).verdict).toBe('unverifiable')
+    expect(verify(chain(5).slice(0, -1)).verdict).toBe('unverifiable')
+  })
+
+  it('names entry, action and time of the fault', () => {
+    const lines = chain(3)
+    expect(verify(lines.with(2, lines[2]!.replace('site.create', 'site.delete')))).toMatchObject({
+      fault: { entry: { id: entry(2, '').id, action: 'site.delete', timestamp: '2026-03-01T12:00:02.000Z' } },
+    })
+  })
+})

@@ -1,0 +1,145 @@
+import { hash } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService, testClock, testSecrets } from '../harness.ts'
+import { addOrgUser, buildWorld } from '../world.ts'
+
+const failing = (status: number, code: string) => expect.objectContaining({ status, code })
+
+onEveryDatabase((_, open) => {
+  const begin = async (env: Record<string, string> = {}) => {
+    const clock = testClock(new Date().toISOString())
+    const service = await startService(open, { clock, env })
+    const world = await buildWorld(service)
+    return { service, clock, ...world, client: service.client(world.tokens.bakery) }
+  }
+  const machine = {
+    hostname: 'pc',
+    osType: 'linux',
+    osVersion: '12',
+    architecture: 'amd64',
+    agentVersion: '0.1.0',
+  } as const
+
+  describe('an enrollment key', () => {
+    it('is 64 hex characters, shown once, and kept only as a peppered hash', async () => {
+      const { service, client, orgs } = await begin()
+      const { key, ...minted } = await client.call(api.enrollmentKeys.create, { body: { name: 'laptops' } })
+      expect(key).toMatch(/^[0-9a-f]{64}$/)
+      const { id } = minted
+      expect(await client.call(api.enrollmentKeys.show, { params: { id } })).toEqual(minted)
+      const { data } = await client.call(api.enrollmentKeys.list)
+      expect(data.find((one) => one.id === id)).toEqual(minted)
+      const stored = await service.storage.read
+        .selectFrom('enrollment_keys')
+        .selectAll()
+        .where('id', '=', id)
+        .executeTakeFirstOrThrow()
+      expect(stored.key_hash).toBe(hash('sha256', `${testSecrets.ENROLLMENT_KEY_PEPPER}:${key}`, 'hex'))
+      expect(JSON.stringify(stored)).not.toContain(key)
+      expect(minted).toMatchObject({ orgId: orgs.bakery.id, siteId: null, usageCount: 0, maxUsage: 1 })
+    })
+
+    it('runs out an hour after it was minted unless told otherwise', async () => {
+      const { service, client, clock } = await begin()
+      const { key, expiresAt } = await client.call(api.enrollmentKeys.create, { body: { name: 'short' } })
+      expect(Date.parse(expiresAt) - Date.parse(clock())).toBe(3_600_000)
+      clock.forward(3601)
+      const enroll = service.client().call(api.agents.enroll, { body: { enrollmentKey: key, ...machine } })
+      await expect(enroll).rejects.toEqual(failing(401, 'enrollment_key_expired'))
+    })
+
+    it('enrolls maxUsage machines, also when more come at once', async () => {
+      const { service, client } = await begin()
+      const body = { name: 'three', maxUsage: 3 }
+      const { id, key } = await client.call(api.enrollmentKeys.create, { body })
+      const enroll = () =>
+        service.client().call(api.agents.enroll, { body: { enrollmentKey: key, ...machine } })
+      const results = await Promise.allSettled(Array.from({ length: 12 }, enroll))
+      expect(results.filter((one) => one.status === 'fulfilled')).toHaveLength(3)
+      for (const one of results) {
+        if (one.status === 'rejected') expect(one.reason).toEqual(failing(401, 'enrollment_key_exhausted'))
+      }
+      expect((await client.call(api.enrollmentKeys.show, { params: { id } })).usageCount).toBe(3)
+      expect((await client.call(api.devices.list, { query: { search: 'pc' } })).data).toHaveLength(4)
+    })
+
+    it('dies when it is rotated, and counts from 0 again', async () => {
+      const { service, client } = await begin()
+      const old = await client.call(api.enrollmentKeys.create, { body: { name: 'rotating', maxUsage: 2 } })
+      const { id } = old
+      const enroll = (enrollmentKey: string) =>
+        service.client().call(api.agents.enroll, { body: { enrollmentKey, ...machine } })
+      await enroll(old.key)
+      const fresh = await client.call(api.enrollmentKeys.rotate, { params: { id }, body: { maxUsage: null } })
+      expect(fresh).toMatchObject({
+        id,
+        usageCount: 0,
+        maxUsage: null,
+        expiresAt: old.expiresAt,
+        name: 'rotating',
+      })
+      await expect(enroll(old.key)).rejects.toEqual(failing(401, 'enrollment_key_not_found'))
+      await enroll(fresh.key)
+    })
+
+    it('is gone for good when it is deleted', async () => {
+      const { client, orgs } = await begin()
+      const params = { id: orgs.bakery.keyId }
+      await client.call(api.enrollmentKeys.remove, { params })
+      await expect(client.call(api.enrollmentKeys.show, { params })).rejects.toEqual(
+        failing(404, 'not_found'),
+      )
+      await expect(client.call(api.enrollmentKeys.remove, { params })).rejects.toEqual(
+        failing(404, 'not_found'),
+      )
+    })
+
+    it('cannot be born expired, nor placed in the site of another organization', async () => {
+      const { client, orgs } = await begin()
+      const mint = (body: { expiresAt?: string; siteId?: string }) =>
+        client.call(api.enrollmentKeys.create, { body: { name: 'no', ...body } })
+      const past = mint({ expiresAt: '2020-01-01T00:00:00Z' })
+      await expect(past).rejects.toMatchObject({ status: 400, details: [{ path: 'body.expiresAt' }] })
+      const foreign = mint({ siteId: orgs.garage.siteId })
+      await expect(foreign).rejects.toMatchObject({ status: 400, details: [{ path: 'body.siteId' }] })
+    })
+
+    it('needs an organization to be named outside organization scope', async () => {
+      const { service, tokens } = await begin()
+      const mint = service.client(tokens.acme).call(api.enrollmentKeys.create, { body: { name: 'where' } })
+      await expect(mint).rejects.toMatchObject({ status: 400, details: [{ path: 'body.orgId' }] })
+    })
+
+    it('can be listed by whether it has expired', async () => {
+      const { client, clock } = await begin({ ENROLLMENT_KEY_DEFAULT_TTL_MINUTES: '5' })
+      await client.call(api.enrollmentKeys.create, { body: { name: 'old' } })
+      clock.forward(10 * 60)
+      const body = { name: 'new', expiresAt: new Date(Date.parse(clock()) + 60_000).toISOString() }
+      await client.call(api.enrollmentKeys.create, { body })
+      const names = async (expired: 'true' | 'false') =>
+        (await client.call(api.enrollmentKeys.list, { query: { expired } })).data.map((one) => one.name)
+      expect(await names('false')).toEqual(['new'])
+      expect(await names('true')).toEqual(['old', 'bakery key'])
+    })
+
+    it('of a site is out of sight for a member of other sites, who mints for theirs only', async () => {
+      const { service, client, orgs } = await begin()
+      const other = await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
+      const token = await addOrgUser(service, 'narrow', orgs.bakery.id, { siteIds: [other.id] })
+      const narrow = service.client(token)
+      const params = { id: orgs.bakery.keyId }
+      await expect(narrow.call(api.enrollmentKeys.show, { params })).rejects.toEqual(
+        failing(404, 'not_found'),
+      )
+      const remove = narrow.call(api.enrollmentKeys.remove, { params })
+      await expect(remove).rejects.toEqual(failing(404, 'not_found'))
+      const anywhere = narrow.call(api.enrollmentKeys.create, { body: { name: 'anywhere' } })
+      await expect(anywhere).rejects.toEqual(failing(403, 'site_access_denied'))
+      await narrow.call(api.enrollmentKeys.create, { body: { name: 'annex', siteId: other.id } })
+      expect((await narrow.call(api.sites.list)).data.map((site) => site.name)).toEqual(['Annex'])
+      expect((await narrow.call(api.devices.list)).data).toEqual([])
+    })
+  })
+})
