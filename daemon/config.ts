@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
 
 /** Everything `svc serve` is told from outside. This file is the only reader of the environment. */
@@ -26,32 +27,38 @@ export type Config = {
 
 export type Secrets = { jwt: string; encryption: string; enrollmentPepper: string; recoveryPepper: string }
 
-/** A setting that cannot be used; the message says which one and what to do. */
-export class ConfigError extends Error {}
-
 type Env = Readonly<Record<string, string | undefined>>
 
 type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?: string | undefined }
 
-/** From the environment of this process. @throws ConfigError */
+/** From the environment of this process. @throws SetupError */
 export const ownConfig = (flags: Flags): Config => readConfig(process.env, flags)
+
+/** Only which database, for tools that need no secrets. @throws SetupError */
+export function databaseOf(flags: Flags, env: Env = process.env): { dataDir: string; databaseUrl?: string } {
+  const databaseUrl = databaseUrlOf(env)
+  return { dataDir: dataDirOf(flags, env), ...(databaseUrl !== undefined && { databaseUrl }) }
+}
+
+const dataDirOf = (flags: Flags, env: Env): string =>
+  resolve(flags['data-dir'] ?? env.SVC_DATA_DIR ?? './data')
 
 /** SVC_DEBUG: failures show where they came from. Known before the rest is. */
 export const debugging = (): boolean => Boolean(process.env.SVC_DEBUG)
 
-/** @throws ConfigError */
+/** @throws SetupError */
 export function readConfig(env: Env, flags: Flags = {}): Config {
-  const dataDir = resolve(flags['data-dir'] ?? env.SVC_DATA_DIR ?? './data')
+  const { dataDir, databaseUrl } = databaseOf(flags, env)
   const production = env.NODE_ENV === 'production'
   const password = secretOf(env, 'SVC_ADMIN_PASSWORD')
   if (password !== undefined && (password.length < 8 || password.length > 128)) {
-    throw new ConfigError('SVC_ADMIN_PASSWORD must have 8 to 128 characters')
+    throw new SetupError('SVC_ADMIN_PASSWORD must have 8 to 128 characters')
   }
   return {
     host: flags.host ?? env.HOST ?? '127.0.0.1',
     port: flags.port ?? wholeNumber(env, 'PORT', 3000, 0, 65_535),
     dataDir,
-    databaseUrl: databaseUrlOf(env),
+    databaseUrl,
     production,
     autoMigrate: yesNo(env, 'AUTO_MIGRATE', true),
     logLevel: env.LOG_LEVEL ?? 'info',
@@ -73,7 +80,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
 function databaseUrlOf(env: Env): string | undefined {
   const url = secretOf(env, 'DATABASE_URL')
   if (url === undefined || /^postgres(ql)?:\/\//.test(url)) return url
-  throw new ConfigError(
+  throw new SetupError(
     'DATABASE_URL must begin with postgres://; without it the data directory holds an SQLite database',
   )
 }
@@ -86,7 +93,7 @@ function secretOf(env: Env, name: string): string | undefined {
   try {
     return readFileSync(file, 'utf8').trim()
   } catch (error) {
-    throw new ConfigError(`${name}_FILE cannot be read: ${(error as Error).message}`)
+    throw new SetupError(`${name}_FILE cannot be read: ${(error as Error).message}`)
   }
 }
 
@@ -101,7 +108,7 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
   const encryption = secretOf(env, 'APP_ENCRYPTION_KEY') ?? secretOf(env, 'SECRET_ENCRYPTION_KEY')
   const pepper = secretOf(env, 'ENROLLMENT_KEY_PEPPER') ?? stored?.enrollmentPepper ?? encryption ?? jwt
   if (production && !stored && pepper === undefined) {
-    throw new ConfigError(
+    throw new SetupError(
       'In production svc does not invent its secrets. Set JWT_SECRET, APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY), ' +
         `ENROLLMENT_KEY_PEPPER and MFA_RECOVERY_CODE_PEPPER, each also as NAME_FILE, or keep ${file}.`,
     )
@@ -124,15 +131,25 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
     ),
   }
   // What the environment gives is never copied to disk.
-  if (Object.keys(invented).length > 0) keep(file, { ...stored, ...invented })
-  return secrets
+  const kept = Object.keys(invented).length === 0 || keep(file, { ...stored, ...invented }, stored === undefined)
+  return kept ? secrets : readSecrets(env, dataDir, production)
 }
 
-function keep(file: string, secrets: Partial<Secrets>): void {
+/** False when it should be a new file and another process, started at the same moment, was first to make it. */
+function keep(file: string, secrets: Partial<Secrets>, fresh: boolean): boolean {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   const draft = `${file}.${process.pid}`
   writeFileSync(draft, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600 })
-  renameSync(draft, file)
+  try {
+    if (fresh) linkSync(draft, file)
+    else renameSync(draft, file)
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
+    throw error
+  } finally {
+    rmSync(draft, { force: true })
+  }
 }
 
 function readLimits(env: Env): Limits {
@@ -146,7 +163,7 @@ function readLimit(env: Env, name: LimitName): Limit | undefined {
   if (text === 'off') return undefined
   const [, count, seconds] = /^([1-9]\d{0,6})\/([1-9]\d{0,6})$/.exec(text) ?? []
   if (!count || !seconds)
-    throw new ConfigError(`RATE_LIMIT_${name} must be <count>/<seconds>, such as 10/300, or off`)
+    throw new SetupError(`RATE_LIMIT_${name} must be <count>/<seconds>, such as 10/300, or off`)
   return { count: Number(count), seconds: Number(seconds) }
 }
 
@@ -155,7 +172,7 @@ function yesNo(env: Env, name: string, otherwise: boolean): boolean {
   if (!text) return otherwise
   if (text === 'true' || text === '1' || text === 'on') return true
   if (text === 'false' || text === '0' || text === 'off') return false
-  throw new ConfigError(`${name} must be true or false`)
+  throw new SetupError(`${name} must be true or false`)
 }
 
 function wholeNumber(env: Env, name: string, otherwise: number, min: number, max: number): number {
@@ -163,5 +180,5 @@ function wholeNumber(env: Env, name: string, otherwise: number, min: number, max
   if (!text) return otherwise
   const value = Number(text)
   if (Number.isInteger(value) && value >= min && value <= max) return value
-  throw new ConfigError(`${name} must be a whole number from ${min} to ${max}`)
+  throw new SetupError(`${name} must be a whole number from ${min} to ${max}`)
 }

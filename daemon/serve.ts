@@ -7,6 +7,7 @@ import { agentHandlers } from '../src/agents/handlers.ts'
 import { auditLogs } from '../src/audit/handlers.ts'
 import { sealPending } from '../src/audit/outbox.ts'
 import { cipherOf } from '../src/core/cipher.ts'
+import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/ids.ts'
 import { type Clock, systemClock } from '../src/core/time.ts'
 import { enrollmentKeyHandlers } from '../src/credentials/handlers.ts'
@@ -24,7 +25,7 @@ import { version } from '../src/version.ts'
 import { actors } from './actor.ts'
 import { addressReader } from './address.ts'
 import { buildApp } from './app.ts'
-import { type Config, ConfigError } from './config.ts'
+import type { Config } from './config.ts'
 import { forgetOldAttempts } from './idempotency.ts'
 import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
@@ -67,7 +68,7 @@ async function prepareSchema(storage: Storage, autoMigrate: boolean): Promise<vo
   if (autoMigrate) return void (await migrate(storage, migrations))
   const pending = await pendingMigrations(storage, migrations)
   if (pending.length === 0) return
-  throw new ConfigError(
+  throw new SetupError(
     `AUTO_MIGRATE is off and migrations are pending: ${pending.join(', ')}. Run: svc db migrate`,
   )
 }

@@ -1,5 +1,5 @@
 import { ApiError, NetworkError, TimeoutError } from '../core/client.ts'
-import { type ErrorCode, errors, type Fault } from '../core/errors.ts'
+import { type ErrorCode, errors, type Fault, SetupError } from '../core/errors.ts'
 
 /** Published exit codes (`svc help exit-codes`). */
 export const exits = {
@@ -23,7 +23,10 @@ export class CliError extends Error {
   readonly code: string
   readonly hint: string | undefined
 
-  constructor(message: string, options: { exit?: number; code?: string; hint?: string; cause?: unknown } = {}) {
+  constructor(
+    message: string,
+    options: { exit?: number; code?: string; hint?: string; cause?: unknown } = {},
+  ) {
     super(message, { cause: options.cause })
     this.name = 'CliError'
     this.exit = options.exit ?? exits.failure
@@ -48,14 +51,25 @@ export class Silent extends Error {
 
 export type Report = {
   exit: number
-  error: { code: string; message: string; status: number | null; requestId: string | null; hint: string | null }
+  error: {
+    code: string
+    message: string
+    status: number | null
+    requestId: string | null
+    hint: string | null
+  }
   /** Further lines for a person. */
   notes: string[]
 }
 
 /** Everything worth telling about a failure, or undefined for a bug. */
 export function reportOf(failure: unknown): Report | undefined {
-  const report = (exit: number, code: string, message: string, more: Partial<Report['error']> = {}): Report => ({
+  const report = (
+    exit: number,
+    code: string,
+    message: string,
+    more: Partial<Report['error']> = {},
+  ): Report => ({
     exit,
     error: { code, message, status: null, requestId: null, hint: null, ...more },
     notes: [],
@@ -64,6 +78,7 @@ export function reportOf(failure: unknown): Report | undefined {
     return report(failure.exit, failure.code, failure.message, { hint: failure.hint ?? null })
   }
   if (failure instanceof ApiError) return ofApi(failure)
+  if (failure instanceof SetupError) return report(exits.failure, 'setup', failure.message)
   if (failure instanceof NetworkError) {
     const hint = failure.proxy
       ? 'check the proxy, or add the host to NO_PROXY'
@@ -71,7 +86,9 @@ export function reportOf(failure: unknown): Report | undefined {
     return report(exits.unreachable, 'unreachable', failure.message, { hint })
   }
   if (failure instanceof TimeoutError) {
-    return report(exits.timeout, 'timeout', failure.message, { hint: '--timeout 2m or SVC_TIMEOUT waits longer' })
+    return report(exits.timeout, 'timeout', failure.message, {
+      hint: '--timeout 2m or SVC_TIMEOUT waits longer',
+    })
   }
   // @inquirer/prompts throws this on Ctrl-C.
   if (failure instanceof Error && failure.name === 'ExitPromptError') {
@@ -119,7 +136,8 @@ const hints: { [code in ErrorCode]?: string } = {
   invalid_mfa_session: 'the sign-in took too long: svc login',
   invalid_mfa_code: 'use the code shown now, once; a recovery code works too',
   mfa_enrollment_required: 'svc mfa setup, then svc mfa enable',
-  scope_not_allowed: 'this needs another membership: svc login --partner P or --org O; svc whoami shows the present one',
+  scope_not_allowed:
+    'this needs another membership: svc login --partner P or --org O; svc whoami shows the present one',
   tenant_inactive: 'the organization or its partner is suspended',
   slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',
 }
@@ -133,6 +151,7 @@ function hintFor(failure: ApiError): string | undefined {
   if (failure.retryAfter !== undefined && (failure.status === 429 || failure.status === 503)) {
     return `try again in ${failure.retryAfter} s`
   }
-  if (failure.code === 'invalid_request' && failure.message.includes('orgId')) return 'add --org, or set SVC_ORG'
+  if (failure.code === 'invalid_request' && failure.message.includes('orgId'))
+    return 'add --org, or set SVC_ORG'
   return hints[failure.code as ErrorCode]
 }

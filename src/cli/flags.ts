@@ -27,13 +27,28 @@ export const outputFlags: FlagSet = {
   'no-input': yes({ description: 'Never ask; fail instead [env: SVC_NO_INPUT]', ...output }),
 }
 
+export const dataDirFlag = {
+  'data-dir': custom<string>({
+    description: 'Where the SQLite database lives [env: SVC_DATA_DIR]',
+    helpValue: 'DIR',
+  })(),
+}
+
 const connection = { helpGroup: 'connection' }
 
 export const connectionFlags: FlagSet = {
   url: text({ description: 'Address of the service [env: SVC_URL]', helpValue: 'URL', ...connection }),
   context: text({ description: 'Context to use [env: SVC_CONTEXT]', helpValue: 'NAME', ...connection }),
-  org: text({ description: 'Organization: id, slug or name [env: SVC_ORG]', helpValue: 'ORG', ...connection }),
-  timeout: text({ description: 'How long to wait, such as 30s [env: SVC_TIMEOUT]', helpValue: 'TIME', ...connection }),
+  org: text({
+    description: 'Organization: id, slug or name [env: SVC_ORG]',
+    helpValue: 'ORG',
+    ...connection,
+  }),
+  timeout: text({
+    description: 'How long to wait, such as 30s [env: SVC_TIMEOUT]',
+    helpValue: 'TIME',
+    ...connection,
+  }),
 }
 
 export const mutationFlags: FlagSet = {

@@ -94,6 +94,11 @@ export function invalid(faults: Fault[]): Problem {
   return new Problem('invalid_request', text || 'The request is not valid', { details: faults })
 }
 
+/** What whoever runs the service has to mend before it can start; the message is one line that says how. */
+export class SetupError extends Error {
+  override name = 'SetupError'
+}
+
 /** The body of every error reply (decisions.md, Wire). */
 export type ErrorBody = {
   error: string

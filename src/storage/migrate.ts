@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { sql } from 'kysely'
+import { SetupError } from '../core/errors.ts'
 import { type AnyDb, type Schema, schemaFor } from './columns.ts'
 import { lock, unlock } from './migration-lock.ts'
 import type { Storage } from './open.ts'
@@ -120,7 +121,7 @@ function verify(sources: readonly Source[], ledger: Ledger): void {
   for (const { name, checksum } of sources) {
     const row = ledger.get(name)
     if (row && row.checksum !== checksum) {
-      throw new Error(
+      throw new SetupError(
         `Migration checksum mismatch for ${name}. The file changed after being applied. Add a new migration instead.`,
       )
     }

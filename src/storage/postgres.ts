@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Dialect, Kysely, PostgresDialect, type QueryCompiler } from 'kysely'
 import pg from 'pg'
+import { SetupError } from '../core/errors.ts'
 import { Commits } from './commits.ts'
 import { PostgresCompiler } from './compilers.ts'
 import type { Db, Storage } from './db.ts'
@@ -80,7 +81,7 @@ async function firstConnection(pool: pg.Pool, databaseUrl: string): Promise<void
     await pool.query('select 1')
   } catch (error) {
     await pool.end()
-    throw new Error(`Cannot use ${place(databaseUrl)}: ${reason(error)}`, { cause: error })
+    throw new SetupError(`Cannot use ${place(databaseUrl)}: ${reason(error)}`, { cause: error })
   }
 }
 

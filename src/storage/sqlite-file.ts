@@ -1,6 +1,7 @@
 import { chmodSync, closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
+import { SetupError } from '../core/errors.ts'
 import { fold } from './fold.ts'
 
 export function sqliteFile(dataDir: string): string {
@@ -47,11 +48,11 @@ function open(file: string, readonly: boolean, prepare: (database: Database.Data
 function explained(error: unknown, file: string): Error {
   const code = error instanceof Database.SqliteError ? error.code : ''
   if (code.startsWith('SQLITE_CORRUPT') || code === 'SQLITE_NOTADB') {
-    return new Error(
+    return new SetupError(
       `The database file ${file} is damaged or is not a SQLite database (${code}). Restore it from a backup, or move it away to start empty.`,
       { cause: error },
     )
   }
   const reason = error instanceof Error ? error.message : String(error)
-  return new Error(`Cannot open the database file ${file}: ${reason}`, { cause: error })
+  return new SetupError(`Cannot open the database file ${file}: ${reason}`, { cause: error })
 }

@@ -1,6 +1,6 @@
 import { Commits } from './commits.ts'
-import { GroupCommit } from './group-commit.ts'
 import type { Storage } from './db.ts'
+import { GroupCommit } from './group-commit.ts'
 import { Readers } from './readers.ts'
 import { SqliteConnection } from './sqlite-connection.ts'
 import { openReader, openWriter, sqliteFile } from './sqlite-file.ts'

@@ -1,0 +1,19 @@
+import { LocalCommand } from '../../src/cli/base.ts'
+import { dataDirFlag } from '../../src/cli/flags.ts'
+import { asJson, outputOf, write } from '../../src/cli/print.ts'
+
+export default class DbMigrate extends LocalCommand {
+  static override summary = 'Apply the migrations that are missing'
+  static override description =
+    'For AUTO_MIGRATE=false; otherwise `svc serve` does it when it starts. Safe to run twice, or on several machines at once.'
+  static override examples = ['svc db migrate\nApplied 0001_foundation']
+  static override flags = { ...dataDirFlag }
+
+  async run(): Promise<void> {
+    const { flags } = await this.parse(DbMigrate)
+    const { migrateNow } = await import('../../daemon/database.ts')
+    const applied = await migrateNow(flags)
+    const text = applied.length === 0 ? 'Nothing to apply' : `Applied ${applied.join(', ')}`
+    await write(outputOf(flags).format === 'json' ? `${asJson({ applied }, 2)}\n` : `${text}\n`)
+  }
+}

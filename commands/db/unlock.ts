@@ -1,0 +1,19 @@
+import { LocalCommand } from '../../src/cli/base.ts'
+import { dataDirFlag } from '../../src/cli/flags.ts'
+import { asJson, outputOf, write } from '../../src/cli/print.ts'
+
+export default class DbUnlock extends LocalCommand {
+  static override summary = 'End the connections that hold the migration lock'
+  static override description =
+    'For a server that hangs in the middle of a migration on Postgres. Its migration is rolled back. SQLite needs none of this: there the lock dies with its process.'
+  static override examples = ['svc db unlock\nEnded 1 connection']
+  static override flags = { ...dataDirFlag }
+
+  async run(): Promise<void> {
+    const { flags } = await this.parse(DbUnlock)
+    const { unlockNow } = await import('../../daemon/database.ts')
+    const ended = await unlockNow(flags)
+    const text = `Ended ${ended} ${ended === 1 ? 'connection' : 'connections'}`
+    await write(outputOf(flags).format === 'json' ? `${asJson({ ended }, 2)}\n` : `${text}\n`)
+  }
+}
