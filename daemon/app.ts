@@ -12,6 +12,7 @@ import { Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/ids.ts'
 import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
+import { docsPage } from './docs.ts'
 import { addRoute, type Pipeline } from './pipeline.ts'
 import { sendProblem } from './problems.ts'
 
@@ -30,6 +31,7 @@ export function buildApp(
   const app = fastify({
     loggerInstance: log,
     genReqId: requestId,
+    requestIdLogLabel: 'requestId',
     logController: new LogController({ disableRequestLogging: true }),
     forceCloseConnections: 'idle',
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
@@ -46,14 +48,7 @@ export function buildApp(
     const { name } = request.routeOptions.config as { name?: string }
     const caller = request.caller?.kind === 'user' ? request.caller.id : request.caller?.kind
     const ms = Math.round(reply.elapsedTime * 10) / 10
-    const line = {
-      requestId: request.id,
-      method: request.method,
-      route: name,
-      status: reply.statusCode,
-      ms,
-      caller,
-    }
+    const line = { method: request.method, route: name, status: reply.statusCode, ms, caller }
     request.log.info(line, 'request')
   })
   app.setErrorHandler((error, request, reply) => sendProblem(request, reply, error))
@@ -63,14 +58,27 @@ export function buildApp(
     for (const { name, entry } of entriesOf(contract))
       addRoute(app, name, entry, handlerOf(handlers, name), on)
     addHealth(app, version, readiness)
-    const document = openApiOf(contract, { title: 'svc', version, description })
-    app.get('/api/v1/openapi.json', async () => document)
+    addReference(app, contract, version)
   })
   return app
 }
 
 const description =
   'Multi-tenant device management: partners, organizations, sites, enrollment keys, devices and a verifiable audit log.'
+
+/** Made when they are first asked for, so that they cost no start-up. */
+function addReference(app: FastifyInstance, contract: Contract, version: string): void {
+  let document: unknown
+  let docs: ReturnType<typeof docsPage> | undefined
+  app.get('/api/v1/openapi.json', async () => {
+    document ??= openApiOf(contract, { title: 'svc', version, description })
+    return document
+  })
+  app.get('/docs', async (_, reply) => {
+    docs ??= docsPage(contract, version)
+    return reply.header('content-security-policy', docs.csp).type('text/html; charset=utf-8').send(docs.html)
+  })
+}
 
 function handlerOf(handlers: Handlers, name: string): Handler<never> {
   const [group = '', action = ''] = name.split('.')

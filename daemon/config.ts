@@ -131,7 +131,8 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
     ),
   }
   // What the environment gives is never copied to disk.
-  const kept = Object.keys(invented).length === 0 || keep(file, { ...stored, ...invented }, stored === undefined)
+  const kept =
+    Object.keys(invented).length === 0 || keep(file, { ...stored, ...invented }, stored === undefined)
   return kept ? secrets : readSecrets(env, dataDir, production)
 }
 

@@ -24,7 +24,7 @@ export function problemOf(error: unknown): Problem {
 
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
-  if (problem.code === 'internal') request.log.error({ err: error, requestId: request.id }, 'unhandled error')
+  if (problem.code === 'internal') request.log.error({ err: error }, 'unhandled error')
   const { details, retryAfter, enrollUrl } = problem.extras
   const body: ErrorBody = {
     error: problem.message,
