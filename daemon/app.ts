@@ -31,8 +31,7 @@ export function buildApp(
   const app = fastify({
     loggerInstance: log,
     genReqId: requestId,
-    requestIdLogLabel: 'requestId',
-    logController: new LogController({ disableRequestLogging: true }),
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
     forceCloseConnections: 'idle',
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
     requestTimeout: 60_000,
@@ -44,6 +43,15 @@ export function buildApp(
   app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson(app))
 
   app.addHook('onRequest', async (request, reply) => void reply.header('x-request-id', request.id))
+  // A connection that stays open after its last reply would hold up the end of the process.
+  let closing = false
+  app.addHook('preClose', async () => {
+    closing = true
+  })
+  app.addHook('onSend', (_, reply, payload, done) => {
+    if (closing) reply.header('connection', 'close')
+    done(null, payload)
+  })
   app.addHook('onResponse', async (request, reply) => {
     const { name } = request.routeOptions.config as { name?: string }
     const caller = request.caller?.kind === 'user' ? request.caller.id : request.caller?.kind

@@ -79,10 +79,20 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
 
 function databaseUrlOf(env: Env): string | undefined {
   const url = secretOf(env, 'DATABASE_URL')
-  if (url === undefined || /^postgres(ql)?:\/\//.test(url)) return url
-  throw new SetupError(
-    'DATABASE_URL must begin with postgres://; without it the data directory holds an SQLite database',
-  )
+  if (url === undefined) return undefined
+  if (!/^postgres(ql)?:\/\//.test(url)) {
+    throw new ConfigError(
+      'DATABASE_URL must begin with postgres://; without it the data directory holds an SQLite database',
+    )
+  }
+  try {
+    const { username, password, pathname } = new URL(url)
+    for (const part of [username, password, pathname]) decodeURIComponent(part)
+  } catch {
+    // What a parser says of it may show the password.
+    throw new ConfigError('DATABASE_URL is not a valid URL; in its password write @ / # % as %40 %2F %23 %25')
+  }
+  return url
 }
 
 /** The variable itself, or the text of the file that its `_FILE` form names. */
@@ -103,7 +113,7 @@ function secretOf(env: Env, name: string): string | undefined {
  */
 function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
   const file = join(dataDir, 'secrets.json')
-  const stored = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as Partial<Secrets>) : undefined
+  const stored = existsSync(file) ? readStored(file) : undefined
   const jwt = secretOf(env, 'JWT_SECRET')
   const encryption = secretOf(env, 'APP_ENCRYPTION_KEY') ?? secretOf(env, 'SECRET_ENCRYPTION_KEY')
   const pepper = secretOf(env, 'ENROLLMENT_KEY_PEPPER') ?? stored?.enrollmentPepper ?? encryption ?? jwt
@@ -134,6 +144,18 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
   const kept =
     Object.keys(invented).length === 0 || keep(file, { ...stored, ...invented }, stored === undefined)
   return kept ? secrets : readSecrets(env, dataDir, production)
+}
+
+function readStored(file: string): Partial<Secrets> {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8')) as Partial<Secrets>
+  } catch (error) {
+    // A syntax error quotes the text, and with it the secrets.
+    const reason = error instanceof SyntaxError ? 'it is damaged' : (error as Error).message
+    throw new ConfigError(
+      `${file} cannot be read: ${reason}. Restore it from a backup: what is encrypted opens with nothing else.`,
+    )
+  }
 }
 
 /** False when it should be a new file and another process, started at the same moment, was first to make it. */

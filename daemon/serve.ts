@@ -155,7 +155,10 @@ const drainMs = 10_000
 
 async function drain(app: FastifyInstance, loops: Loop[], storage: Storage): Promise<void> {
   const late = new Promise<void>((resolve) => setTimeout(resolve, drainMs).unref())
+  // Replies that had begun before the end was known leave their connections open.
+  const idle = setInterval(() => app.server.closeIdleConnections(), 100)
   await Promise.race([app.close(), late])
+  clearInterval(idle)
   await Promise.race([Promise.all(loops.map((one) => one.stop())), late])
   await storage.close()
 }

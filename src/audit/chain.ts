@@ -116,7 +116,8 @@ export class ChainVerifier {
   }
 
   end(): Verdict {
-    if (!this.#stop && this.#rest.length > 0) this.#stop = this.#line(this.#rest)
+    // Only a trailer may miss its line end; half a line says that the file was cut there.
+    if (!this.#stop && parse(this.#rest)?.head !== undefined) this.#stop = this.#line(this.#rest)
     if (this.#stop) return this.#stop
     const head = { seq: this.entries, checksum: this.#link }
     if (this.#orgId === undefined) return this.#cannotTell('The file is empty')
@@ -136,7 +137,8 @@ export class ChainVerifier {
 
     const canonical = line.subarray(canonicalAt, line.length - 1)
     const stated = line.toString('latin1', checksumAt, checksumAt + 64)
-    const framed = line.toString('latin1', checksumAt + 64, canonicalAt) === entryMiddle && line.at(-1) === brace
+    const framed =
+      line.toString('latin1', checksumAt + 64, canonicalAt) === entryMiddle && line.at(-1) === brace
     if (!framed || checksumOf(canonical) !== stated) return this.#altered(canonical)
 
     // Past `details` every field is a plain value, so the last match can only be the entry's own field.

@@ -70,8 +70,8 @@ export const Hardware = z
     cpuModel: maybeText,
     cpuCores: maybeNumber,
     cpuThreads: maybeNumber,
-    ramTotalMb: maybeNumber,
-    diskTotalGb: maybeNumber,
+    ramTotalMb: maybeNumber.describe('MiB'),
+    diskTotalGb: maybeNumber.describe('GiB'),
     gpuModel: maybeText,
     motherboardManufacturer: maybeText,
     motherboardModel: maybeText,
@@ -85,8 +85,8 @@ export const NetworkInterface = z
     interfaceName: z.string(),
     macAddress: maybeText,
     ipAddress: maybeText,
-    ipType: maybeText,
-    isPrimary: z.boolean(),
+    ipType: maybeText.describe('ipv4 or ipv6'),
+    isPrimary: z.boolean().describe('An address of the interface with the default route'),
   })
   .meta({ id: 'NetworkInterface' })
 export type NetworkInterface = z.output<typeof NetworkInterface>
@@ -96,9 +96,9 @@ export const Disk = z
     mountPoint: z.string(),
     device: maybeText,
     fsType: maybeText,
-    totalGb: maybeNumber,
-    usedGb: maybeNumber,
-    freeGb: maybeNumber,
+    totalGb: maybeNumber.describe('GiB'),
+    usedGb: maybeNumber.describe('GiB'),
+    freeGb: maybeNumber.describe('GiB'),
     usedPercent: maybeNumber,
   })
   .meta({ id: 'Disk' })
@@ -114,9 +114,9 @@ export const Metrics = z
     recordedAt: instant,
     cpuPercent: maybeNumber,
     ramPercent: maybeNumber,
-    ramUsedMb: maybeNumber,
+    ramUsedMb: maybeNumber.describe('MiB'),
     diskPercent: maybeNumber,
-    diskUsedGb: maybeNumber,
+    diskUsedGb: maybeNumber.describe('GiB'),
     processCount: maybeNumber,
   })
   .meta({ id: 'Metrics' })

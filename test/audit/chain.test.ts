@@ -132,7 +132,12 @@ describe('a chain', () => {
   it('proves nothing when the file is empty, cut, or something else', () => {
     expect(verify([]).verdict).toBe('unverifiable')
     expect(verify(['hello\n']).verdict).toBe('unverifiable')
-    expect(verify(chain(5).slice(0, -1)).verdict).toBe('unverifiable')
+    const lines = chain(5)
+    const text = lines.join('')
+    expect(verify(lines.slice(0, -1)).verdict).toBe('unverifiable')
+    for (let end = 1; end < text.length - 1; end += 1)
+      expect(verify([text.slice(0, end)]).verdict).toBe('unverifiable')
+    expect(verify([text.slice(0, -1)]).verdict).toBe('sound')
   })
 
   it('names entry, action and time of the fault', () => {
