@@ -45,5 +45,11 @@ function valid(header: string | string[] | undefined): string | undefined {
   return text !== undefined && ipaddr.isValid(text) ? plain(text) : undefined
 }
 
+/** What limits count as one client: an IPv4 address, or the /64 network of an IPv6 one. */
+export function networkOf(address: string): string {
+  if (!address.includes(':') || !ipaddr.isValid(address)) return address
+  return ipaddr.parse(address).toByteArray().slice(0, 8).join('.')
+}
+
 /** IPv4 written as IPv6 becomes IPv4 again. */
 const plain = (address: string): string => (address.startsWith('::ffff:') ? address.slice(7) : address)

@@ -35,6 +35,10 @@ export function buildApp(
     forceCloseConnections: 'idle',
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
     requestTimeout: 60_000,
+    // A path that cannot be read comes here before any hook.
+    frameworkErrors: (error, request, reply) => {
+      sendProblem(request, reply.header('x-request-id', request.id), error)
+    },
   })
   app.register(cookie)
   const directives = { defaultSrc: ["'none'"], frameAncestors: ["'none'"] }
@@ -60,11 +64,17 @@ export function buildApp(
     request.log.info(line, 'request')
   })
   app.setErrorHandler((error, request, reply) => sendProblem(request, reply, error))
-  app.setNotFoundHandler((request, reply) => sendProblem(request, reply, new Problem('not_found')))
+  const methodsOf = methodsByPath(contract)
+  app.setNotFoundHandler((request, reply) => {
+    const methods = methodsOf(request.url)
+    if (methods.length === 0) return sendProblem(request, reply, new Problem('not_found'))
+    return sendProblem(request, reply.header('allow', methods.join(', ')), new Problem('method_not_allowed'))
+  })
 
+  // Before the framework takes over, which would not pass a failure on.
+  const routes = entriesOf(contract).map((one) => ({ ...one, handler: handlerOf(handlers, one.name) }))
   app.after(() => {
-    for (const { name, entry } of entriesOf(contract))
-      addRoute(app, name, entry, handlerOf(handlers, name), on)
+    for (const { name, entry, handler } of routes) addRoute(app, name, entry, handler, on)
     addHealth(app, version, readiness)
     addReference(app, contract, version)
   })
@@ -86,6 +96,18 @@ function addReference(app: FastifyInstance, contract: Contract, version: string)
     docs ??= docsPage(contract, version)
     return reply.header('content-security-policy', docs.csp).type('text/html; charset=utf-8').send(docs.html)
   })
+}
+
+/** Which methods a path knows; none for a path that no entry has. */
+function methodsByPath(contract: Contract): (url: string) => string[] {
+  const entries = entriesOf(contract).map(({ entry: { method, path } }) => {
+    const pattern = path.replace(/\/$/, '').replace(/:\w+/g, '[^/]+')
+    return { method, pattern: new RegExp(`^/api/v1${pattern}/?$`) }
+  })
+  return (url) => {
+    const [path = ''] = url.split('?')
+    return [...new Set(entries.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method))]
+  }
 }
 
 function handlerOf(handlers: Handlers, name: string): Handler<never> {

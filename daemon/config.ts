@@ -81,7 +81,7 @@ function databaseUrlOf(env: Env): string | undefined {
   const url = secretOf(env, 'DATABASE_URL')
   if (url === undefined) return undefined
   if (!/^postgres(ql)?:\/\//.test(url)) {
-    throw new ConfigError(
+    throw new SetupError(
       'DATABASE_URL must begin with postgres://; without it the data directory holds an SQLite database',
     )
   }
@@ -90,7 +90,7 @@ function databaseUrlOf(env: Env): string | undefined {
     for (const part of [username, password, pathname]) decodeURIComponent(part)
   } catch {
     // What a parser says of it may show the password.
-    throw new ConfigError('DATABASE_URL is not a valid URL; in its password write @ / # % as %40 %2F %23 %25')
+    throw new SetupError('DATABASE_URL is not a valid URL; in its password write @ / # % as %40 %2F %23 %25')
   }
   return url
 }
@@ -152,7 +152,7 @@ function readStored(file: string): Partial<Secrets> {
   } catch (error) {
     // A syntax error quotes the text, and with it the secrets.
     const reason = error instanceof SyntaxError ? 'it is damaged' : (error as Error).message
-    throw new ConfigError(
+    throw new SetupError(
       `${file} cannot be read: ${reason}. Restore it from a backup: what is encrypted opens with nothing else.`,
     )
   }

@@ -9,6 +9,7 @@ import type { Clock } from '../src/core/time.ts'
 import type { AuditFacts, Call, Caller, Handler, Preparation, Steps } from '../src/handler.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { type Actors, scopeOfCaller } from './actor.ts'
+import { networkOf } from './address.ts'
 import { entryOf, type Origin, refusalOf } from './auditing.ts'
 import { keepSession, withCookieToken } from './browser.ts'
 import { attemptOf, once } from './idempotency.ts'
@@ -63,7 +64,7 @@ export function addRoute(
   })
 
   async function admit(request: FastifyRequest): Promise<void> {
-    const ip = on.addressOf(request.ip, request.headers)
+    const ip = networkOf(on.addressOf(request.ip, request.headers))
     on.limiter.take('IP', ip)
     if (entry.limit) on.limiter.take(entry.limit, ip)
     request.caller = await on.actors.admit(entry, request, on.clock())

@@ -1,5 +1,6 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { type ErrorBody, type ErrorCode, errors, Problem } from '../src/core/errors.ts'
+import { isOutage } from '../src/storage/dialect.ts'
 
 /** What Fastify itself refuses, in the product's own codes. */
 const ofFramework: Readonly<Record<string, ErrorCode>> = {
@@ -8,6 +9,7 @@ const ofFramework: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_CTP_INVALID_JSON_BODY: 'malformed_json',
   FST_ERR_CTP_EMPTY_JSON_BODY: 'malformed_json',
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_request',
+  FST_ERR_MAX_PARAM_LENGTH: 'not_found',
 }
 
 /** Anything thrown as a Problem; a bug becomes `internal` and tells nothing of the inside. */
@@ -17,6 +19,7 @@ export function problemOf(error: unknown): Problem {
   const known = code === undefined ? undefined : ofFramework[code]
   if (known) return new Problem(known)
   if (error instanceof SyntaxError && statusCode === 400) return new Problem('malformed_json')
+  if (isOutage(error)) return new Problem('unavailable')
   return new Problem(
     statusCode !== undefined && statusCode >= 400 && statusCode < 500 ? 'invalid_request' : 'internal',
   )
@@ -24,7 +27,7 @@ export function problemOf(error: unknown): Problem {
 
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
-  if (problem.code === 'internal') request.log.error({ err: error }, 'unhandled error')
+  if (problem.status >= 500) request.log.error({ err: error }, 'unhandled error')
   const { details, retryAfter, enrollUrl } = problem.extras
   const body: ErrorBody = {
     error: problem.message,

@@ -27,7 +27,7 @@ export function lineOf(event: AgentEvent): string {
     case 'resumed':
       return `Device ${event.deviceId} reports to ${event.url}`
     case 'inventory':
-      return `Inventory sent: ${event.disks} disks, ${event.network} addresses, ${event.software} packages`
+      return `Inventory sent: disks ${event.disks}, addresses ${event.network}, packages ${event.software}`
     case 'heartbeat': {
       const { cpuPercent, ramPercent, diskPercent } = event.metrics ?? {}
       const shown = { CPU: cpuPercent, RAM: ramPercent, disk: diskPercent }

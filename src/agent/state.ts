@@ -47,7 +47,7 @@ export const identityIn = (stateDir: string): IdentityStore => ({
   save: (identity) => saveIdentity(stateDir, identity),
 })
 
-export const identityFile = (stateDir: string): string => join(stateDir, 'identity.json')
+const identityFile = (stateDir: string): string => join(stateDir, 'identity.json')
 
 /** Creates the directory, open to its owner alone. One that others can write to is no place for a credential. */
 export function prepareStateDir(stateDir: string): void {
@@ -65,7 +65,7 @@ export function prepareStateDir(stateDir: string): void {
 }
 
 /** The identity of an earlier run, or undefined before the first enrolment. */
-export function loadIdentity(stateDir: string): Identity | undefined {
+function loadIdentity(stateDir: string): Identity | undefined {
   const file = identityFile(stateDir)
   const mode = statSync(file, { throwIfNoEntry: false })?.mode
   if (mode === undefined) return undefined
@@ -86,7 +86,7 @@ export function loadIdentity(stateDir: string): Identity | undefined {
 }
 
 /** Replaces the file as a whole and on the disk: after a power cut there is the old identity or the new one. */
-export function saveIdentity(stateDir: string, identity: Identity): void {
+function saveIdentity(stateDir: string, identity: Identity): void {
   const file = identityFile(stateDir)
   const draft = `${file}.new`
   rmSync(draft, { force: true })

@@ -22,7 +22,9 @@ export function readTextFile(path: string, what: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    throw usage(`Cannot read ${what} from ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`)
+    throw usage(
+      `Cannot read ${what} from ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`,
+    )
   }
 }
 
@@ -37,7 +39,10 @@ export async function indirect(text: string, what: string): Promise<string | und
 export async function secretFrom(text: string, flag: string): Promise<string> {
   const value = await indirect(text, flag)
   if (value === undefined) {
-    throw usage(`${flag} takes no value on the command line, where others can read it`, `${flag} - reads standard input, ${flag} @file reads a file`)
+    throw usage(
+      `${flag} takes no value on the command line, where others can read it`,
+      `${flag} - reads standard input, ${flag} @file reads a file`,
+    )
   }
   return value.replace(/\r?\n$/, '')
 }

@@ -32,9 +32,10 @@ export abstract class LocalCommand extends Command {
 export abstract class ApiCommand extends LocalCommand {
   static override baseFlags: FlagSet = { ...outputFlags, ...connectionFlags }
 
-  protected open(flags: FlagSettings & OutputFlags): Session {
+  /** `mayBeNew`: the context of the flags need not exist yet. */
+  protected open(flags: FlagSettings & OutputFlags, options: { mayBeNew?: boolean } = {}): Session {
     const output = outputOf(flags)
-    const settings = settingsOf(flags)
+    const settings = settingsOf(flags, options)
     const send = { settings, version: this.config.version, attended: attended(settings) }
     let client: Client | undefined
     let stranger: Client | undefined

@@ -15,14 +15,24 @@ export type ChosenStore = {
  * Where a new session goes (cli-standard 8): what was asked for, the remembered choice, the keychain when it
  * answers, a file only when someone agrees, else nowhere.
  */
-export async function chooseStore(settings: Settings, flag: string | undefined, attended: boolean): Promise<ChosenStore> {
-  const asked = flag === undefined ? settings.store : { value: storeNamed(flag), source: '--store', from: 'flag' as const }
+export async function chooseStore(
+  settings: Settings,
+  flag: string | undefined,
+  attended: boolean,
+): Promise<ChosenStore> {
+  const asked =
+    flag === undefined
+      ? settings.store
+      : { value: storeNamed(flag), source: '--store', from: 'flag' as const }
   if (asked.value === 'file' && asked.from !== 'context') say(fileWarning)
   if (asked.value && asked.value !== 'keychain') return { kind: asked.value }
   const probe = await probeKeychain()
   if (probe.works) return { kind: 'keychain' }
   if (asked.value === 'keychain' && asked.from !== 'context') {
-    throw usage(`${probe.reason} (asked for by ${asked.source})`, '--store file keeps the session in a file instead')
+    throw usage(
+      `${probe.reason} (asked for by ${asked.source})`,
+      '--store file keeps the session in a file instead',
+    )
   }
   say(probe.reason)
   if (attended && (await askYesNo('Keep the session in a file that only you can read, not encrypted?'))) {
@@ -32,5 +42,5 @@ export async function chooseStore(settings: Settings, flag: string | undefined, 
   return { kind: 'memory', unkept: probe.reason }
 }
 
-const fileWarning = 'Warning: the session will be kept in a file, mode 0600 and not encrypted; --store keychain is safer'
-
+const fileWarning =
+  'Warning: the session will be kept in a file, mode 0600 and not encrypted; --store keychain is safer'

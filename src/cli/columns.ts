@@ -15,21 +15,34 @@ export function leavesOf(schema: z.ZodType, prefix = ''): Column[] {
   })
 }
 
-export const shapeIn = (schema: z.ZodType | undefined): Record<string, z.ZodType> => (schema && shapeOf(schema)) ?? {}
+export const shapeIn = (schema: z.ZodType | undefined): Record<string, z.ZodType> =>
+  (schema && shapeOf(schema)) ?? {}
 
 /** The schema of one row of a list reply, and the key the rows are under. */
 export function rowsOf(reply: z.ZodType): { key: string; row: z.ZodType } | undefined {
   for (const [key, one] of Object.entries(shapeOf(reply) ?? {})) {
     const inner = unwrap(one)
-    if (['data', 'entries'].includes(key) && inner instanceof z.ZodArray) return { key, row: inner.element as z.ZodType }
+    if (['data', 'entries'].includes(key) && inner instanceof z.ZodArray)
+      return { key, row: inner.element as z.ZodType }
   }
   return undefined
 }
 
 /** `--columns a,b` checked against the record; what is inside a free object cannot be checked. */
-export function checkColumns(text: string, schema: z.ZodType): Column[] {
-  const known = leavesOf(schema)
-  const wanted = text.split(',').map((name) => name.trim()).filter(Boolean)
+export const checkColumns = (text: string, schema: z.ZodType): Column[] => chosen(text, leavesOf(schema))
+
+/** The columns asked for among those there are, else the usual ones. */
+export const columnsAmong = (
+  output: { columns: string | undefined },
+  known: Column[],
+  usual = known,
+): Column[] => (output.columns === undefined ? usual : chosen(output.columns, known))
+
+function chosen(text: string, known: Column[]): Column[] {
+  const wanted = text
+    .split(',')
+    .map((name) => name.trim())
+    .filter(Boolean)
   if (wanted.length === 0) throw usage('--columns names no column', `columns: ${known.join(', ')}`)
   return wanted.map((name) => {
     const match = known.find((leaf) => leaf.toLowerCase() === name.toLowerCase())
@@ -49,7 +62,10 @@ export function valueAt(record: unknown, column: Column): unknown {
 
 /** `maxUsage` and `user.email` as headings. */
 export const titleOf = (column: Column): string =>
-  column.replace(/[A-Z]/g, (letter) => ` ${letter}`).replaceAll('.', ' ').toUpperCase()
+  column
+    .replace(/[A-Z]/g, (letter) => ` ${letter}`)
+    .replaceAll('.', ' ')
+    .toUpperCase()
 
 /** A value as text; lists and objects as JSON. */
 export function asText(value: unknown): string {

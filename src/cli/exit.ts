@@ -109,11 +109,19 @@ function ofApi(failure: ApiError): Report {
       requestId: failure.requestId ?? null,
       hint: hint ?? null,
     },
-    notes: faultsOf(failure).map(({ path, message }) => `${path}: ${message}`),
+    notes: faultsOf(failure).map(({ path, message }) => `${flagOf(path)}: ${message}`),
   }
 }
 
-export function faultsOf(failure: ApiError): Fault[] {
+/** `body.maxUsage` is what a person typed as --max-usage. */
+function flagOf(path: string): string {
+  const match = /^(?:body|query)\.(\w+)/.exec(path)
+  if (!match) return path
+  const name = match[1]!.replace(/(?<=.)Id$/, '').replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+  return `--${name}`
+}
+
+function faultsOf(failure: ApiError): Fault[] {
   const isFault = (one: unknown): one is Fault =>
     typeof (one as Fault | null)?.path === 'string' && typeof (one as Fault).message === 'string'
   return Array.isArray(failure.details) ? failure.details.filter(isFault) : []

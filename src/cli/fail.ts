@@ -1,7 +1,5 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { ApiError, NetworkError } from '../core/client.ts'
-import { exits, type Report, reportOf, Silent } from './exit.ts'
+import { type CliError, exits, type Report, reportOf, Silent, usage } from './exit.ts'
 import { didYouMean } from './suggest.ts'
 
 /** What oclif's errors carry, as far as it is used here. */
@@ -12,12 +10,12 @@ type OclifError = Error & {
 }
 
 /** Tells about a failure on standard error and returns the exit code. */
-export async function fail(error: unknown, argv: string[], { root }: { root: string }): Promise<number> {
+export async function fail(error: unknown, argv: string[]): Promise<number> {
   if (error instanceof Silent) return error.exit
   const oclif = error as OclifError
   // oclif ends help and version pages this way.
   if (oclif.oclif?.exit === 0) return 0
-  const report = reportOf(error) ?? ofOclif(oclif, argv, root) ?? ofBug(error)
+  const report = reportOf(error) ?? ofOclif(oclif, argv) ?? ofBug(error)
   if (wantsJson(argv)) process.stderr.write(`${JSON.stringify({ error: report.error })}\n`)
   else process.stderr.write(await text(report))
   if (process.env.SVC_DEBUG && !(error instanceof ApiError) && !(error instanceof NetworkError)) {
@@ -31,10 +29,10 @@ async function text({ error, notes }: Report): Promise<string> {
   const { printable } = await import('./table.ts')
   const style = await styleFor(process.stderr)
   const tidy = (words: string) => words.split('\n').map(printable).join('\n')
-  const lines = [`${style.bad('Error:')} ${tidy(error.message)}`]
-  for (const note of notes) if (!error.message.includes(note)) lines.push(`  ${tidy(note)}`)
+  const lines = [`${style.bad('Error:')} ${notes.map(tidy).join('\n  ') || tidy(error.message)}`]
   if (error.hint) lines.push(`${style.faint('Hint:')} ${tidy(error.hint)}`)
-  if (error.requestId) lines.push(style.faint(`Request: ${printable(error.requestId)} (${error.code}, ${error.status})`))
+  if (error.requestId)
+    lines.push(style.faint(`Request: ${printable(error.requestId)} (${error.code}, ${error.status})`))
   return `${lines.join('\n')}\n`
 }
 
@@ -48,10 +46,8 @@ export function wantsJson(argv: string[]): boolean {
   })
 }
 
-function ofOclif(error: OclifError, argv: string[], root: string): Report | undefined {
+function ofOclif(error: OclifError, argv: string[]): Report | undefined {
   if (error.oclif === undefined) return undefined
-  const unknown = /^command (\S+) not found$/i.exec(error.message)
-  if (unknown) return ofCommand(unknown[1]!, root)
   const message = error.message
     .replace(/^Parsing --\S+ \n\t/, '')
     .replace(/\n?See more help with --help/g, '')
@@ -59,13 +55,20 @@ function ofOclif(error: OclifError, argv: string[], root: string): Report | unde
     .replace(/Missing required flag (\S+)/g, 'Missing --$1')
     .replace(/^Nonexistent flag(s?): /, 'Unknown flag$1: ')
     .trim()
-  return { exit: error.oclif.exit ?? exits.usage, notes: [], error: { ...nothing, code: 'usage', message, hint: hintFor(error, argv) } }
+  return {
+    exit: error.oclif.exit ?? exits.usage,
+    notes: [],
+    error: { ...nothing, code: 'usage', message, hint: hintFor(error, argv) },
+  }
 }
 
 const nothing = { status: null, requestId: null, hint: null }
 
 function hintFor(error: OclifError, argv: string[]): string | null {
-  const help = `svc ${argv.filter((word) => /^[a-z][a-z-]*$/.test(word)).slice(0, 2).join(' ')} --help`
+  const help = `svc ${argv
+    .filter((word) => /^[a-z][a-z-]*$/.test(word))
+    .slice(0, 2)
+    .join(' ')} --help`
   const wrong = error.flags?.[0]
   if (wrong !== undefined) {
     const known = Object.keys(error.parse?.input?.flags ?? {})
@@ -76,23 +79,15 @@ function hintFor(error: OclifError, argv: string[]): string | null {
   return help
 }
 
-function ofCommand(id: string, root: string): Report {
+export function unknownCommand(id: string, ids: string[]): CliError {
   const typed = id.replaceAll(':', ' ')
-  const known = commandsIn(root)
-  // `svc orgs frob`: what begins the same is likelier than what is spelled alike.
-  const topic = typed.split(' ')[0]!
-  const inTopic = known.filter((one) => one.startsWith(`${topic} `))
-  const hint = didYouMean(typed, known, (one) => `svc ${one}`) ?? (inTopic.length > 0 ? `there are: ${inTopic.map((one) => one.slice(topic.length + 1)).join(', ')}` : 'svc --help lists the commands')
-  return { exit: exits.usage, notes: [], error: { ...nothing, code: 'usage', message: `There is no command "${typed}"`, hint } }
-}
-
-function commandsIn(root: string): string[] {
-  try {
-    const manifest = JSON.parse(readFileSync(join(root, 'oclif.manifest.json'), 'utf8')) as { commands: object }
-    return Object.keys(manifest.commands).map((id) => id.replaceAll(':', ' '))
-  } catch {
-    return []
-  }
+  const known = ids.map((one) => one.replaceAll(':', ' '))
+  const topic = `${typed.split(' ')[0]} `
+  const inTopic = known.filter((one) => one.startsWith(topic)).map((one) => one.slice(topic.length))
+  const hint =
+    didYouMean(typed, known, (one) => `svc ${one}`) ??
+    (inTopic.length > 0 ? `svc ${topic}has: ${inTopic.join(', ')}` : 'svc --help lists the commands')
+  return usage(`There is no command "${typed}"`, hint)
 }
 
 function ofBug(error: unknown): Report {
@@ -100,6 +95,11 @@ function ofBug(error: unknown): Report {
   return {
     exit: exits.failure,
     notes: [],
-    error: { ...nothing, code: 'internal', message: `Unexpected failure: ${message}`, hint: 'SVC_DEBUG=1 shows where' },
+    error: {
+      ...nothing,
+      code: 'internal',
+      message: `Unexpected failure: ${message}`,
+      hint: 'SVC_DEBUG=1 shows where',
+    },
   }
 }

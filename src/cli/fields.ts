@@ -73,7 +73,8 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
 function kindOf(schema: z.ZodType): Kind {
   if (schema instanceof z.ZodNumber) return 'number'
   if (schema instanceof z.ZodBoolean) return 'boolean'
-  if (schema instanceof z.ZodObject || schema instanceof z.ZodRecord || schema instanceof z.ZodUnion) return 'json'
+  if (schema instanceof z.ZodObject || schema instanceof z.ZodRecord || schema instanceof z.ZodUnion)
+    return 'json'
   return 'text'
 }
 

@@ -1,12 +1,10 @@
 import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
-import { isId } from '../core/ids.ts'
 import { withoutSecrets } from '../core/schema.ts'
 import { askText, indirect, secretFrom } from './ask.ts'
 import type { Session } from './base.ts'
 import { usage } from './exit.ts'
 import type { Field } from './fields.ts'
-import { resolveId } from './resolve.ts'
 
 /** What the caller said, by field. */
 export type Said = (field: Field) => unknown
@@ -28,8 +26,8 @@ export async function inputOf(session: Session, fields: Field[], said: Said): Pr
     }
     const orgId = (input.body.orgId ?? input.query.orgId) as string | undefined
     input[field.part][field.key] = Array.isArray(raw)
-      ? await Promise.all(raw.map((one) => valueOf(session, field, one, orgId)))
-      : await valueOf(session, field, raw, orgId)
+      ? await Promise.all(raw.map((one) => valueFor(session, field, one, orgId)))
+      : await valueFor(session, field, raw, orgId)
   }
   return {
     params: input.params,
@@ -38,7 +36,8 @@ export async function inputOf(session: Session, fields: Field[], said: Said): Pr
   }
 }
 
-const rank = (field: Field): number => (field.resource === 'partner' ? 0 : field.resource === 'organization' ? 1 : 2)
+const rank = (field: Field): number =>
+  field.resource === 'partner' ? 0 : field.resource === 'organization' ? 1 : 2
 
 async function ask(session: Session, field: Field): Promise<string | undefined> {
   if (!field.required || !session.attended || field.kind === 'json' || field.secret) return undefined
@@ -46,11 +45,17 @@ async function ask(session: Session, field: Field): Promise<string | undefined> 
 }
 
 function missing(field: Field): Error {
-  if (field.resource === 'organization') return usage('Missing --org', 'or set SVC_ORG, or svc context add … --org ORG')
+  if (field.resource === 'organization')
+    return usage('Missing --org', 'or set SVC_ORG, or svc context add … --org ORG')
   return usage(`Missing --${field.flag}`)
 }
 
-async function valueOf(session: Session, field: Field, raw: unknown, orgId: string | undefined): Promise<unknown> {
+async function valueFor(
+  session: Session,
+  field: Field,
+  raw: unknown,
+  orgId: string | undefined,
+): Promise<unknown> {
   if (field.nullable && raw === 'null') return null
   if (typeof raw !== 'string') return raw
   const flag = `--${field.flag}`
@@ -58,13 +63,17 @@ async function valueOf(session: Session, field: Field, raw: unknown, orgId: stri
   if (field.kind === 'json') return jsonFrom(raw, flag)
   if (field.kind === 'number') {
     const n = Number(raw)
-    if (raw.trim() === '' || Number.isNaN(n)) throw usage(`${flag} takes a number${field.nullable ? ' or null' : ''}, not "${raw}"`)
+    if (raw.trim() === '' || Number.isNaN(n))
+      throw usage(`${flag} takes a number${field.nullable ? ' or null' : ''}, not "${raw}"`)
     return n
   }
   if (field.resource) {
+    const { isId, resolveId } = await import('./resolve.ts')
     if (isId(raw)) return raw
     const { org } = session.settings
-    const within = orgId ? { orgId, insists: true } : await withinOrg(session, field, org.value, org.from !== 'context')
+    const within = orgId
+      ? { orgId, insists: true }
+      : await withinOrg(session, field, org.value, org.from !== 'context')
     return resolveId(session.client, field.resource, raw, within)
   }
   return raw
@@ -73,6 +82,7 @@ async function valueOf(session: Session, field: Field, raw: unknown, orgId: stri
 /** For a record that is named rather than numbered, the organization in force narrows the search. */
 async function withinOrg(session: Session, field: Field, org: string | undefined, insists: boolean) {
   if (org === undefined || field.resource === 'organization' || field.resource === 'partner') return {}
+  const { resolveId } = await import('./resolve.ts')
   return { orgId: await resolveId(session.client, 'organization', org), insists }
 }
 
@@ -81,7 +91,10 @@ export async function jsonFrom(raw: string, flag: string): Promise<unknown> {
   try {
     return JSON.parse(text) as unknown
   } catch (error) {
-    throw usage(`${flag} is not JSON: ${(error as Error).message}`, `${flag} '{"a": 1}', or ${flag} @file.json`)
+    throw usage(
+      `${flag} is not JSON: ${(error as Error).message}`,
+      `${flag} '{"a": 1}', or ${flag} @file.json`,
+    )
   }
 }
 

@@ -11,7 +11,9 @@ export type KeychainReply = { ok: true; value: string | null } | { ok: false; er
 const serviceName = 'svc'
 
 async function perform({ op, account, secret }: KeychainRequest): Promise<string | null> {
-  const { AsyncEntry } = createRequire(import.meta.url)('@napi-rs/keyring') as typeof import('@napi-rs/keyring')
+  const { AsyncEntry } = createRequire(import.meta.url)(
+    '@napi-rs/keyring',
+  ) as typeof import('@napi-rs/keyring')
   // Left to itself the library falls back to the kernel keyring, which forgets everything at a restart.
   const entry = new AsyncEntry(serviceName, account, { linux: { store: 'secret-service' } })
   const read = async () => {
@@ -30,7 +32,10 @@ const chunks: Buffer[] = []
 for await (const chunk of process.stdin) chunks.push(chunk as Buffer)
 let reply: KeychainReply
 try {
-  reply = { ok: true, value: await perform(JSON.parse(Buffer.concat(chunks).toString('utf8')) as KeychainRequest) }
+  reply = {
+    ok: true,
+    value: await perform(JSON.parse(Buffer.concat(chunks).toString('utf8')) as KeychainRequest),
+  }
 } catch (error) {
   reply = { ok: false, error: error instanceof Error ? error.message : String(error) }
 }

@@ -13,7 +13,11 @@ const child = fileURLToPath(new URL(`./keychain-child${extension}`, import.meta.
 export function keychain(request: KeychainRequest, timeout = keychainTimeout): Promise<string | null> {
   return new Promise((resolve, reject) => {
     const fail = (reason: string) =>
-      reject(new CliError(`The keychain of this machine cannot be used: ${reason}`, { code: 'keychain_unavailable' }))
+      reject(
+        new CliError(`The keychain of this machine cannot be used: ${reason}`, {
+          code: 'keychain_unavailable',
+        }),
+      )
     const { NODE_OPTIONS: _, ...env } = process.env
     const helper = spawn(process.execPath, [child], { stdio: ['pipe', 'pipe', 'ignore'], env })
     const timer = setTimeout(() => {

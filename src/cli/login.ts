@@ -1,6 +1,6 @@
+import { ApiError, connect } from '../core/client.ts'
 import type { InputOf, ReplyOf } from '../core/endpoint.ts'
 import { isId } from '../core/ids.ts'
-import { ApiError, connect } from '../core/client.ts'
 import { auth } from '../identity/contract.ts'
 import { askSecret, askText, readStdin, secretFrom } from './ask.ts'
 import type { Session as Run } from './base.ts'
@@ -9,7 +9,8 @@ import { CliError, exits, usage } from './exit.ts'
 import { say } from './print.ts'
 import { changeProfile, checkContextName, type KnownIdentity, nameFor } from './profile.ts'
 import { clientOptions, sessionOf } from './send.ts'
-import { type Place, whereabouts, writeSession } from './store.ts'
+import { type Place, removeSession, whereabouts, writeSession } from './store.ts'
+import { isLocal } from './transport.ts'
 
 export type LoginFlags = {
   email?: string | undefined
@@ -19,7 +20,6 @@ export type LoginFlags = {
   store?: string | undefined
   partner?: string | undefined
   org?: string | undefined
-  context?: string | undefined
 }
 
 type Me = ReplyOf<typeof auth.me>
@@ -30,14 +30,18 @@ export async function login(run: Run, flags: LoginFlags) {
   const email = flags.email ?? (await asked(run, '--email', () => askText('E-mail')))
   const membership = membershipOf(flags)
   const secrets = await secretsOf(run, flags)
+  warnIfOpen(run.settings.url.value)
   const store = await chooseStore(run.settings, flags.store, run.attended)
 
-  const first = await run.stranger.call(auth.login, { body: { email, password: secrets.password, ...membership } })
+  const first = await run.stranger.call(auth.login, {
+    body: { email, password: secrets.password, ...membership },
+  })
   const reply = first.mfaRequired ? await withCode(run, first.tempToken ?? '', secrets.otp) : first
-  if (!reply.tokens) throw new CliError('The service gave no session', { hint: 'is its version the same as this one?' })
+  if (!reply.tokens)
+    throw new CliError('The service gave no session', { hint: 'is its version the same as this one?' })
 
   const me = await whoIs(run, reply.tokens)
-  const context = await keep(run, flags, store, reply.tokens, me)
+  const context = await keep(run, store, reply.tokens, me)
   const required = reply.mfaEnrollmentRequired === true
   tell(run, me, context, store, required)
   if (store.unkept) {
@@ -59,23 +63,41 @@ export async function login(run: Run, flags: LoginFlags) {
   }
 }
 
+/** A password over plain HTTP can be read on the way. */
+function warnIfOpen(address: string): void {
+  const { protocol, hostname } = new URL(address)
+  if (protocol === 'http:' && !isLocal(hostname)) say(`Warning: ${address} is not encrypted: use https`)
+}
+
 async function asked<T>(run: Run, flag: string, ask: () => Promise<T>): Promise<T> {
   if (!run.attended) throw usage(`Missing ${flag}`)
   return ask()
 }
 
 /** The id of a membership; names cannot be looked up before signing in. */
-function membershipOf({ org, partner }: LoginFlags): Pick<InputOf<typeof auth.login>['body'], 'orgId' | 'partnerId'> {
-  for (const [flag, value] of [['--org', org], ['--partner', partner]]) {
-    if (value && !isId(value)) throw usage(`${flag} takes an id when signing in, not "${value}"`, 'svc whoami --json shows ids')
+function membershipOf({
+  org,
+  partner,
+}: LoginFlags): Pick<InputOf<typeof auth.login>['body'], 'orgId' | 'partnerId'> {
+  for (const [flag, value] of [
+    ['--org', org],
+    ['--partner', partner],
+  ]) {
+    if (value && !isId(value))
+      throw usage(`${flag} takes an id when signing in, not "${value}"`, 'svc whoami --json shows ids')
   }
   return { ...(org && { orgId: org }), ...(partner && { partnerId: partner }) }
 }
 
-async function secretsOf(run: Run, flags: LoginFlags): Promise<{ password: string; otp: string | undefined }> {
+async function secretsOf(
+  run: Run,
+  flags: LoginFlags,
+): Promise<{ password: string; otp: string | undefined }> {
   const fromStdin = flags['password-stdin'] || flags.password === '-'
   if (fromStdin && flags.otp === '-') {
-    const [password = '', otp = ''] = (await readStdin('the password, and the code on a second line')).split(/\r?\n/)
+    const [password = '', otp = ''] = (await readStdin('the password, and the code on a second line')).split(
+      /\r?\n/,
+    )
     return { password, otp }
   }
   const password = fromStdin
@@ -88,11 +110,13 @@ async function secretsOf(run: Run, flags: LoginFlags): Promise<{ password: strin
 
 async function withCode(run: Run, tempToken: string, given: string | undefined) {
   for (let tries = 3; ; tries -= 1) {
-    const code = given ?? (await asked(run, '--otp', () => askText('Code of your authenticator, or a recovery code')))
+    const code =
+      given ?? (await asked(run, '--otp', () => askText('Code of your authenticator, or a recovery code')))
     try {
       return await run.stranger.call(auth.verifyMfa, { body: { tempToken, code: code.trim() } })
     } catch (error) {
-      const again = given === undefined && tries > 1 && error instanceof ApiError && error.code === 'invalid_mfa_code'
+      const again =
+        given === undefined && tries > 1 && error instanceof ApiError && error.code === 'invalid_mfa_code'
       if (!again) throw error
       say('That code is not right. Try the next one.')
     }
@@ -112,13 +136,19 @@ export const identityOf = (me: Me): KnownIdentity => ({
 })
 
 /** Stores the session first, then the context that points at it. */
-async function keep({ settings, attended }: Run, flags: LoginFlags, store: ChosenStore, tokens: Tokens, me: Me) {
+async function keep({ settings, attended }: Run, store: ChosenStore, tokens: Tokens, me: Me) {
   if (store.kind === 'memory') return undefined
   const url = settings.url.value
-  const wanted = flags.context ?? (settings.context.from === 'env' ? settings.context.value : undefined)
+  const wanted = settings.context.from === 'context' ? undefined : settings.context.value
   const name = checkContextName(wanted ?? settings.active?.name ?? nameFor(settings.profile, url))
   const place: Place = { kind: store.kind, context: name, attended }
   await writeSession(place, sessionOf(url, tokens))
+  const before = settings.profile.contexts[name]?.store
+  if (before && before !== store.kind) {
+    await removeSession({ ...place, kind: before }).catch((error: Error) =>
+      say(`The session of before is still in ${whereabouts({ ...place, kind: before })}: ${error.message}`),
+    )
+  }
   changeProfile((profile) => {
     profile.contexts[name] = { ...profile.contexts[name], url, identity: identityOf(me), store: store.kind }
     profile.current = name
@@ -127,11 +157,19 @@ async function keep({ settings, attended }: Run, flags: LoginFlags, store: Chose
   return { name, place }
 }
 
-function tell(run: Run, me: Me, context: { name: string; place: Place } | undefined, store: ChosenStore, required: boolean) {
+function tell(
+  run: Run,
+  me: Me,
+  context: { name: string; place: Place } | undefined,
+  store: ChosenStore,
+  required: boolean,
+) {
   say(`Signed in to ${run.settings.url.value} as ${me.user.email}, ${scopeOf(me)}`)
   if (context) say(`Context ${context.name}; the session is in ${whereabouts(context.place)}`)
   else if (!store.unkept) say('The session was not kept, as you asked')
-  if (required) say('This account must set up a second factor before anything else: svc mfa setup, then svc mfa enable')
+  if (process.env.SVC_TOKEN) say('Warning: SVC_TOKEN is set and goes before this session')
+  if (required)
+    say('This account must set up a second factor before anything else: svc mfa setup, then svc mfa enable')
 }
 
 /** `system scope`, or the organization or partner the session acts for. */
@@ -141,4 +179,8 @@ export function scopeOf({ scope, orgId, partnerId }: Pick<Me, 'scope' | 'orgId' 
 }
 
 export const notSignedIn = (url: string): CliError =>
-  new CliError(`Not signed in to ${url}`, { exit: exits.authentication, code: 'unauthenticated', hint: 'svc login' })
+  new CliError(`Not signed in to ${url}`, {
+    exit: exits.authentication,
+    code: 'unauthenticated',
+    hint: 'svc login',
+  })

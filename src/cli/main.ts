@@ -1,18 +1,9 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { run } from '@oclif/core/run'
-import { fail } from './fail.ts'
+import type { Command } from '@oclif/core/command'
+import { getHelpFlagAdditions, normalizeArgv } from '@oclif/core/help'
+import { type Layout, Program } from './program.ts'
 
-/** Where the commands are: compiled, or their source. */
-export type Layout = { root: string; commands: string; pattern: string; ignoreManifest: boolean }
-
-const compiled = {
-  root: fileURLToPath(new URL('../../../', import.meta.url)),
-  commands: './dist/commands',
-  pattern: '**/*.js',
-  ignoreManifest: false,
-}
+const compiled: Layout = { root: fileURLToPath(new URL('../../../', import.meta.url)) }
 
 /** Runs one command line and ends the process. */
 export async function main(argv: string[], layout: Layout = compiled): Promise<void> {
@@ -20,21 +11,38 @@ export async function main(argv: string[], layout: Layout = compiled): Promise<v
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0)
   })
-  const { root, ignoreManifest } = layout
-  const pjson = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as Package
-  const oclif = { ...pjson.oclif, commands: { strategy: 'pattern', target: layout.commands, globPatterns: [layout.pattern] } }
+  let code: number
   try {
-    await run(argv, { root, ignoreManifest, pjson: { ...pjson, oclif } as never })
-    await flushed()
-    process.exit(process.exitCode ?? 0)
+    await dispatch(argv, await Program.open(layout))
+    code = Number(process.exitCode ?? 0)
   } catch (error) {
-    const code = await fail(error, argv, { root })
-    await flushed()
-    process.exit(code)
+    const { fail } = await import('./fail.ts')
+    code = await fail(error, argv)
   }
+  await flushed()
+  process.exit(code)
 }
 
-type Package = { oclif: Record<string, unknown> }
+async function dispatch(argv: string[], program: Program): Promise<void> {
+  const [id = '', ...rest] = normalizeArgv(program, [...argv])
+  const helpFlags = [...getHelpFlagAdditions(program), '-h']
+  const end = argv.indexOf('--')
+  const asksHelp = (end === -1 ? argv : argv.slice(0, end)).some((word) => helpFlags.includes(word))
+  const command = program.findCommand(id)
+  if (argv.length === 0 || asksHelp || (!command && program.findTopic(id))) {
+    const { default: Help } = await import('./help.ts')
+    return new Help(program).showHelp(asksHelp ? argv.filter((word) => !helpFlags.includes(word)) : argv)
+  }
+  if (!command) throw (await import('./fail.ts')).unknownCommand(id, program.commandIDs)
+  const loaded = await command.load()
+  await start(loaded, rest, program)
+}
+
+type Runnable = new (argv: string[], program: Program) => { _run(): Promise<unknown> }
+
+/** What `Command.run` does after it has loaded the configuration once more. */
+const start = (loaded: Command.Class, argv: string[], program: Program): Promise<unknown> =>
+  new (loaded as unknown as Runnable)(argv, program)._run()
 
 const flushed = (): Promise<unknown> =>
   Promise.all(

@@ -5,9 +5,9 @@ import { type Output, printRecord, say, write } from './print.ts'
 import { sections } from './table.ts'
 
 /** A new file for a secret, made before the secret is: it must not be minted and then have nowhere to go. */
-export type SecretFile = { keep(secret: string): void; discard(): void }
+type SecretFile = { keep(secret: string): void; discard(): void }
 
-export function secretFile(path: string): SecretFile {
+function secretFile(path: string): SecretFile {
   let file: number
   try {
     file = openSync(path, 'wx', 0o600)
@@ -35,22 +35,29 @@ export function checkShown(output: Output, key: string, outFile: string | undefi
   if (outFile !== undefined) return
   const listed = output.columns?.split(',').some((name) => name.trim().toLowerCase() === key.toLowerCase())
   const shown = output.format === 'id' ? false : output.columns === undefined || listed
-  if (!shown) throw usage(`The ${key} is shown only once and this output leaves it out`, 'add --out-file FILE')
+  if (!shown)
+    throw usage(`The ${key} is shown only once and this output leaves it out`, 'add --out-file FILE')
 }
 
 /**
- * Prints a record with a secret that is shown this once. Plain: the secret alone on standard output, so that
- * it can be piped to where it is kept, and everything else on standard error.
+ * Sends the request and prints the record with the secret that is shown this once. Plain: the secret alone
+ * on standard output, so that it can be piped to where it is kept, and everything else on standard error.
  */
-export async function printMinted(
+export async function mint(
   output: Output,
-  record: Record<string, unknown>,
+  send: () => Promise<Record<string, unknown>>,
   schema: z.ZodType,
   key: string,
   outFile: string | undefined,
 ): Promise<void> {
+  const file = outFile === undefined ? undefined : secretFile(outFile)
+  const record = await send().catch((error: unknown) => {
+    file?.discard()
+    throw error
+  })
   const { [key]: secret, ...rest } = record
-  if (outFile !== undefined) {
+  if (file) {
+    file.keep(String(secret))
     if (output.format !== 'plain') await printRecord(output, rest, schema)
     else process.stderr.write(await sections(rest))
     return say(`The ${key} is in ${outFile} (mode 0600). It is not shown again.`)

@@ -12,10 +12,16 @@ export type PageOptions = {
   all?: boolean | undefined
 }
 
-export type ListReply = Record<string, unknown> & { pagination?: { page: number; limit: number; total: number } }
+export type ListReply = Record<string, unknown> & {
+  pagination?: { page: number; limit: number; total: number }
+}
 
 /** Whether an entry answers in pages. */
 export const isPaged = (entry: Endpoint): boolean => 'page' in shapeIn(entry.query)
+
+/** Whether these options ask for more than one request. */
+export const walks = ({ limit, page, all }: PageOptions): boolean =>
+  page === undefined && (all === true || (limit ?? 0) > pageSize)
 
 /**
  * Yields reply after reply. Without options it is the one page the server gives by itself; a limit above a
@@ -25,8 +31,9 @@ export async function* pages(
   client: Client,
   entry: Endpoint,
   query: Record<string, unknown>,
-  { limit, page, all }: PageOptions,
+  options: PageOptions,
 ): AsyncGenerator<{ reply: ListReply; rows: unknown[] }> {
+  const { limit, page } = options
   const key = rowsOf(entry.reply)?.key ?? 'data'
   const ask = async (more: Record<string, unknown>) => {
     const reply = (await client.request(entry, { query: { ...query, ...more } })) as ListReply
@@ -38,8 +45,7 @@ export async function* pages(
     yield { reply, rows: limit === undefined ? rows : rows.slice(from, from + limit) }
     return
   }
-  const walks = all || (limit !== undefined && limit > pageSize)
-  if (!walks || page !== undefined) {
+  if (!walks(options)) {
     yield await ask({ ...(page !== undefined && { page }), ...(limit !== undefined && { limit }) })
     return
   }

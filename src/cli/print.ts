@@ -61,9 +61,20 @@ const csvLine = (cells: string[]): string => `${cells.map(csvCell).join(',')}\n`
 const pick = (record: unknown, columns: Column[]): Record<string, unknown> =>
   Object.fromEntries(columns.map((column) => [column, valueAt(record, column) ?? null]))
 
+const idPaths: Column[] = ['id', 'user.id', 'deviceId', 'orgId']
+
+/** Finds out before a request is sent whether its answer can be printed as asked. */
+export function checkPrintable(output: Output, schema: z.ZodType): void {
+  if (output.columns !== undefined) checkColumns(output.columns, schema)
+  const leaves = leavesOf(schema)
+  if (output.format === 'id' && !idPaths.some((path) => leaves.includes(path))) {
+    throw usage('This answer has no id to print', 'use --json')
+  }
+}
+
 /** The id a record goes by. */
 export function idOfRecord(record: unknown): string | undefined {
-  for (const path of ['id', 'user.id', 'deviceId', 'orgId']) {
+  for (const path of idPaths) {
     const id = valueAt(record, path)
     if (typeof id === 'string') return id
   }
@@ -86,11 +97,8 @@ export async function printRecord(
       return write(`${asJson(value)}\n`)
     case 'yaml':
       return write(await asYaml(value))
-    case 'id': {
-      const id = idOfRecord(record)
-      if (id === undefined) throw usage('This answer has no id to print', 'use --json')
-      return write(`${id}\n`)
-    }
+    case 'id':
+      return write(`${idOfRecord(record) ?? ''}\n`)
     case 'csv':
     case 'table':
       return printRows(output, [record], columns ?? leavesOf(schema))
@@ -138,14 +146,19 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
         case 'csv': {
           const head = begun || !output.header ? '' : csvLine(columns)
           begun = true
-          return write(head + page.map((row) => csvLine(columns.map((column) => asText(valueAt(row, column))))).join(''))
+          const cell = process.stdout.isTTY ? (await import('./table.ts')).printable : (text: string) => text
+          const line = (row: unknown) => csvLine(columns.map((column) => cell(asText(valueAt(row, column)))))
+          return write(head + page.map(line).join(''))
         }
         default:
           for (const row of page) kept.push(row)
       }
     },
     async end(whole = (rows) => ({ data: rows })) {
-      const rows = named && (output.format === 'json' || output.format === 'yaml') ? kept.map((row) => pick(row, columns)) : kept
+      const rows =
+        named && (output.format === 'json' || output.format === 'yaml')
+          ? kept.map((row) => pick(row, columns))
+          : kept
       if (output.format === 'json') return write(`${asJson(whole(rows), 2)}\n`)
       if (output.format === 'yaml') return write(await asYaml(whole(rows)))
       if (output.format === 'csv' && !begun && output.header) return write(csvLine(columns))

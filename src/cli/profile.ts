@@ -1,4 +1,14 @@
-import { chmodSync, closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs'
+import {
+  chmodSync,
+  closeSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { CliError, exits, usage } from './exit.ts'
@@ -45,7 +55,8 @@ export function readProfile(): Profile {
   if (text === undefined) return { version: 1, contexts: {} }
   try {
     const profile = JSON.parse(text) as Profile
-    if (profile.version === 1 && typeof profile.contexts === 'object' && profile.contexts !== null) return profile
+    if (profile.version === 1 && typeof profile.contexts === 'object' && profile.contexts !== null)
+      return profile
   } catch {
     // said below
   }

@@ -15,7 +15,8 @@ export async function rawCall(
   flags: { data?: string | undefined; 'dry-run'?: unknown },
 ): Promise<void> {
   const method = verb.toUpperCase()
-  if (!methods.includes(method)) throw usage(`"${verb}" is not a method`, didYouMean(method, methods) ?? methods.join(', '))
+  if (!methods.includes(method))
+    throw usage(`"${verb}" is not a method`, didYouMean(method, methods) ?? methods.join(', '))
   if (!address.startsWith('/')) throw usage(`The path begins with /: /${address}`)
   const path = address.replace(/^\/api\/v1(?=\/|$)/, '') || '/'
   const data = flags.data === undefined ? undefined : await jsonFrom(flags.data, '--data')

@@ -7,6 +7,8 @@ import { nouns } from './flags.ts'
 import { everyRow } from './pages.ts'
 import { didYouMean } from './suggest.ts'
 
+export { isId }
+
 type Row = { id: string } & Record<string, unknown>
 
 type Lookup = {
@@ -56,12 +58,16 @@ export async function resolveId(
   const inOrg = orgQuery && (await find(client, entry, { ...narrow, ...orgQuery }, lookup, word))
   if (inOrg?.matches.length === 1) return inOrg.matches[0]!.id
   const found =
-    inOrg && (inOrg.matches.length > 1 || within.insists) ? inOrg : await find(client, entry, narrow, lookup, word)
+    inOrg && (inOrg.matches.length > 1 || within.insists)
+      ? inOrg
+      : await find(client, entry, narrow, lookup, word)
   if (found.matches.length === 1) return found.matches[0]!.id
   if (found.matches.length > 1) throw ambiguous(resource, word, found.matches, lookup)
 
   const where = inOrg && within.insists ? 'in this organization' : 'among those you can see'
-  const hint = didYouMean(word, found.names) ?? (found.names.length > 0 && found.names.length <= 10 ? `there are: ${found.names.join(', ')}` : undefined)
+  const hint =
+    didYouMean(word, found.names) ??
+    (found.names.length > 0 && found.names.length <= 10 ? `there are: ${found.names.join(', ')}` : undefined)
   throw new CliError(`No ${nouns[resource]} "${word}" ${where}`, {
     exit: exits.notFound,
     code: 'not_found',
@@ -70,7 +76,13 @@ export async function resolveId(
 }
 
 /** Matches of the most exact kind there is, and every name seen on the way. */
-async function find(client: Client, entry: Endpoint, query: Record<string, unknown>, lookup: Lookup, word: string) {
+async function find(
+  client: Client,
+  entry: Endpoint,
+  query: Record<string, unknown>,
+  lookup: Lookup,
+  word: string,
+) {
   const tiers: Row[][] = [...lookup.names.map(() => []), []]
   const names = new Set<string>()
   for await (const row of everyRow(client, entry, query) as AsyncIterable<Row>) {
@@ -88,13 +100,20 @@ async function find(client: Client, entry: Endpoint, query: Record<string, unkno
 
 function ambiguous(resource: Resource, word: string, matches: Row[], lookup: Lookup): CliError {
   const lines = matches.slice(0, 20).map((row) => {
-    const name = lookup.names.map((key) => row[key]).filter(Boolean).join(', ')
+    const name = lookup.names
+      .map((key) => row[key])
+      .filter(Boolean)
+      .join(', ')
     const parent = row.orgId ?? row.partnerId
     return `  ${row.id}  ${name}${parent ? `  (in ${String(parent)})` : ''}`
   })
   const rest = matches.length > 20 ? [`  and ${matches.length - 20} more`] : []
   const text = `"${word}" is the name of ${matches.length} ${nouns[resource]}s:\n${[...lines, ...rest].join('\n')}`
-  return new CliError(text, { exit: exits.usage, code: 'ambiguous', hint: 'use the id, or --org to say where' })
+  return new CliError(text, {
+    exit: exits.usage,
+    code: 'ambiguous',
+    hint: 'use the id, or --org to say where',
+  })
 }
 
 const article = (noun: string): string => `${/^[aeiou]/.test(noun) ? 'an' : 'a'} ${noun}`

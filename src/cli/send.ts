@@ -1,6 +1,13 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { ApiError, type Client, type ClientOptions, connect, type Credentials, type Exchange } from '../core/client.ts'
+import {
+  ApiError,
+  type Client,
+  type ClientOptions,
+  type Credentials,
+  connect,
+  type Exchange,
+} from '../core/client.ts'
 import { CliError, exits } from './exit.ts'
 import { configDir } from './profile.ts'
 import { type Settings, sameAddress } from './settings.ts'
@@ -103,7 +110,9 @@ async function renewed(place: Place, stale: Session, stranger: Client): Promise<
     const { tokens } = await refresh(stranger, refreshToken)
     const session = sessionOf(stale.url, { refreshToken, ...tokens })
     await writeSession(place, session).catch((error: Error) => {
-      process.stderr.write(`svc: the renewed session could not be kept (${error.message}): sign in again next time\n`)
+      process.stderr.write(
+        `svc: the renewed session could not be kept (${error.message}): sign in again next time\n`,
+      )
     })
     return session
   } finally {

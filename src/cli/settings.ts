@@ -4,7 +4,12 @@ import { type Context, contextNamed, type Profile, readProfile, type StoreKind }
 export type Layer = 'flag' | 'env' | 'context' | 'default'
 
 /** A setting, where it came from, and what the other layers said. */
-export type Setting<T> = { value: T; from: Layer; source: string; layers: { layer: Layer; source: string; value: unknown }[] }
+export type Setting<T> = {
+  value: T
+  from: Layer
+  source: string
+  layers: { layer: Layer; source: string; value: unknown }[]
+}
 
 /** What the flags of this call say; undefined where they say nothing. */
 export type FlagSettings = {
@@ -32,14 +37,18 @@ export type Settings = {
 export const defaultUrl = 'http://127.0.0.1:3000'
 
 /** Flag over environment over context over default (cli-standard 5). */
-export function settingsOf(flags: FlagSettings, env: NodeJS.ProcessEnv = process.env): Settings {
+export function settingsOf(
+  flags: FlagSettings,
+  { mayBeNew = false, env = process.env }: { mayBeNew?: boolean; env?: NodeJS.ProcessEnv } = {},
+): Settings {
   const profile = readProfile()
   const context = first<string | undefined>(
     ['flag', '--context', flags.context],
     ['env', 'SVC_CONTEXT', env.SVC_CONTEXT || undefined],
     ['context', 'the context in use', profile.current],
   )
-  const named = context.value === undefined ? undefined : contextNamed(profile, context.value)
+  const isNew = mayBeNew && context.value !== undefined && !Object.hasOwn(profile.contexts, context.value)
+  const named = context.value === undefined || isNew ? undefined : contextNamed(profile, context.value)
   const url = first<string>(
     ['flag', '--url', flags.url],
     ['env', 'SVC_URL', env.SVC_URL || undefined],
@@ -101,7 +110,11 @@ const parsed = <A, B>(setting: Setting<A>, parse: (value: A, source: string) => 
 })
 
 /** A session is only ever sent to the address it was made for. */
-function activeContext(profile: Profile, chosen: Setting<string | undefined>, url: string): Settings['active'] {
+function activeContext(
+  profile: Profile,
+  chosen: Setting<string | undefined>,
+  url: string,
+): Settings['active'] {
   const fits = (name: string) => sameAddress(profile.contexts[name]?.url, url)
   const name =
     chosen.value !== undefined && fits(chosen.value)
@@ -113,7 +126,9 @@ function activeContext(profile: Profile, chosen: Setting<string | undefined>, ur
 }
 
 export const sameAddress = (a: string | undefined, b: string): boolean =>
-  a !== undefined && URL.canParse(a) && new URL(a).href.replace(/\/+$/, '') === new URL(b).href.replace(/\/+$/, '')
+  a !== undefined &&
+  URL.canParse(a) &&
+  new URL(a).href.replace(/\/+$/, '') === new URL(b).href.replace(/\/+$/, '')
 
 export function checkUrl(text: string, source: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined

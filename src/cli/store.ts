@@ -1,7 +1,5 @@
-import { hash } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { keychain, keychainTimeout } from './keychain.ts'
 import { configDir, readIfThere, type StoreKind, writePrivately } from './profile.ts'
 
 /** What a sign-in gave, with the address it may be sent to. */
@@ -25,15 +23,24 @@ const sessionFile = (context: string): string => join(configDir(), 'sessions', `
 /** Contexts of another configuration directory have their own entry. */
 const accountOf = (context: string): string =>
   process.env.SVC_CONFIG_DIR
-    ? `${context} (${hash('sha256', process.env.SVC_CONFIG_DIR, 'hex').slice(0, 12)})`
+    ? `${context} (${process.getBuiltinModule('node:crypto').hash('sha256', process.env.SVC_CONFIG_DIR, 'hex').slice(0, 12)})`
     : context
 
-const patience = (place: Place): number => (place.attended ? 30_000 : keychainTimeout)
+/** Nobody to unlock it: 2 seconds. */
+async function keychainOf(
+  place: Place,
+  op: 'get' | 'set' | 'delete',
+  secret?: string,
+): Promise<string | null> {
+  const { keychain } = await import('./keychain.ts')
+  const request = { op, account: accountOf(place.context), ...(secret !== undefined && { secret }) }
+  return place.attended ? keychain(request, 30_000) : keychain(request)
+}
 
 export async function readSession(place: Place): Promise<Session | undefined> {
   const text =
     place.kind === 'keychain'
-      ? await keychain({ op: 'get', account: accountOf(place.context) }, patience(place))
+      ? await keychainOf(place, 'get')
       : place.kind === 'file'
         ? readIfThere(sessionFile(place.context))
         : undefined
@@ -50,20 +57,22 @@ export async function readSession(place: Place): Promise<Session | undefined> {
 export async function writeSession(place: Place, session: Session): Promise<void> {
   const text = JSON.stringify(session)
   if (place.kind === 'keychain') {
-    await keychain({ op: 'set', account: accountOf(place.context), secret: text }, patience(place))
+    await keychainOf(place, 'set', text)
   } else if (place.kind === 'file') {
     writePrivately(sessionFile(place.context), text)
-    if (readIfThere(sessionFile(place.context)) !== text) throw new Error('the session file did not keep what was written')
+    if (readIfThere(sessionFile(place.context)) !== text)
+      throw new Error('the session file did not keep what was written')
   }
 }
 
 /** Removes and proves it. */
 export async function removeSession(place: Place): Promise<void> {
   if (place.kind === 'keychain') {
-    await keychain({ op: 'delete', account: accountOf(place.context) }, patience(place))
+    await keychainOf(place, 'delete')
   } else if (place.kind === 'file') {
     rmSync(sessionFile(place.context), { force: true })
-    if (readIfThere(sessionFile(place.context)) !== undefined) throw new Error('the session file could not be removed')
+    if (readIfThere(sessionFile(place.context)) !== undefined)
+      throw new Error('the session file could not be removed')
   }
 }
 
@@ -71,12 +80,14 @@ export async function removeSession(place: Place): Promise<void> {
 export function whereabouts(place: Place): string {
   if (place.kind === 'file') return `file ${sessionFile(place.context)} (mode 0600, not encrypted)`
   if (place.kind === 'memory') return 'nowhere: it was not kept'
-  const name = { darwin: 'Keychain', win32: 'Credential Manager' }[process.platform as string] ?? 'Secret Service'
+  const name =
+    { darwin: 'Keychain', win32: 'Credential Manager' }[process.platform as string] ?? 'Secret Service'
   return `${name} of this machine, entry "svc" / "${accountOf(place.context)}"`
 }
 
 /** Whether the keychain answers at all; the reason when it does not. */
 export async function probeKeychain(): Promise<{ works: true } | { works: false; reason: string }> {
+  const { keychain } = await import('./keychain.ts')
   try {
     await keychain({ op: 'get', account: 'probe' })
     return { works: true }

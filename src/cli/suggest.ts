@@ -6,7 +6,8 @@ function distance(a: string, b: string): number {
     for (let j = 1; j <= b.length; j += 1) {
       const cost = a[i - 1] === b[j - 1] ? 0 : 1
       let best = Math.min(rows[i - 1]![j]! + 1, rows[i]![j - 1]! + 1, rows[i - 1]![j - 1]! + cost)
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) best = Math.min(best, rows[i - 2]![j - 2]! + 1)
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        best = Math.min(best, rows[i - 2]![j - 2]! + 1)
       rows[i]![j] = best
     }
   }
@@ -27,7 +28,11 @@ export function closest(word: string, known: readonly string[]): string | undefi
   return best?.word
 }
 
-export function didYouMean(word: string, known: readonly string[], shown = (w: string) => w): string | undefined {
+export function didYouMean(
+  word: string,
+  known: readonly string[],
+  shown = (w: string) => w,
+): string | undefined {
   const match = closest(word, known)
   return match === undefined ? undefined : `did you mean ${shown(match)}?`
 }

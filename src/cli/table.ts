@@ -20,7 +20,8 @@ export type TableOptions = {
 const gap = 2
 const narrowest = 8
 
-const isWhole = (column: Column): boolean => column === 'id' || column.endsWith('Id') || column.endsWith('.id')
+const isWhole = (column: Column): boolean =>
+  column === 'id' || column.endsWith('Id') || column.endsWith('.id')
 
 /** Aligned columns. Only a terminal cuts cells, and never an id. */
 export async function table(rows: unknown[], columns: Column[], options: TableOptions): Promise<string> {
@@ -34,21 +35,26 @@ export async function table(rows: unknown[], columns: Column[], options: TableOp
   const grid = new Table({
     chars: { ...none, ...more, right: '', 'right-mid': '', middle: ' '.repeat(gap) },
     style: { 'padding-left': 0, 'padding-right': 0, head: [], border: [], compact: true },
-    ...(options.width !== undefined && { colWidths: fit(widths, columns, options.width) }),
+    ...(options.width !== undefined && { colWidths: squeezed(widths, columns, options.width) }),
   })
   if (options.header) grid.push(titles.map((title) => options.style.heading(title)))
   for (const row of cells) grid.push(row.map((cell) => toned(options.style, cell)))
   if (grid.length === 0) return ''
-  return `${grid.toString().split('\n').map((line) => line.trimEnd()).join('\n')}\n`
+  return `${grid
+    .toString()
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .join('\n')}\n`
 }
 
 /** Takes width from the widest columns until the line fits. */
-function fit(widths: number[], columns: Column[], width: number): number[] {
+function squeezed(widths: number[], columns: Column[], width: number): number[] {
   const fitted = [...widths]
   const total = () => fitted.reduce((sum, one) => sum + one + gap, -gap)
   for (let excess = total() - width; excess > 0; excess = total() - width) {
     const widest = fitted.reduce(
-      (best, one, i) => (!isWhole(columns[i]!) && one > narrowest && (best === -1 || one > fitted[best]!) ? i : best),
+      (best, one, i) =>
+        !isWhole(columns[i]!) && one > narrowest && (best === -1 || one > fitted[best]!) ? i : best,
       -1,
     )
     if (widest === -1) break
@@ -58,9 +64,14 @@ function fit(widths: number[], columns: Column[], width: number): number[] {
 }
 
 /** A record as lines: plain values first, then each part under its own heading. */
-export async function sections(record: Record<string, unknown>, style: Style = plain, depth = 0): Promise<string> {
+export async function sections(
+  record: Record<string, unknown>,
+  style: Style = plain,
+  depth = 0,
+): Promise<string> {
   const indent = '  '.repeat(depth)
-  const isPart = (value: unknown) => value !== null && typeof value === 'object' && Object.keys(value).length > 0
+  const isPart = (value: unknown) =>
+    value !== null && typeof value === 'object' && Object.keys(value).length > 0
   const entries = Object.entries(record).filter(([, value]) => value !== undefined)
   const values = entries.filter(([, value]) => !isPart(value))
   const longest = Math.max(0, ...values.map(([key]) => labelOf(key).length))

@@ -3,18 +3,21 @@ import type { Agent } from 'node:http'
 import { NetworkError, reasonOf, type Transport } from '../core/client.ts'
 import { usage } from './exit.ts'
 
-const local = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/
+export const isLocal = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
 
 /** The proxy the environment asks for. A service on this machine never goes through one. */
 function proxyFor(url: URL, env: NodeJS.ProcessEnv = process.env): string | undefined {
-  if (local.test(url.hostname)) return undefined
+  if (isLocal(url.hostname)) return undefined
   const name = url.protocol === 'https:' ? 'https_proxy' : 'http_proxy'
   const proxy = env[name] || env[name.toUpperCase()]
   if (!proxy) return undefined
   const exempt = (env.no_proxy || env.NO_PROXY || '').split(/[\s,]+/).filter(Boolean)
   const host = url.hostname.toLowerCase()
   const spared = exempt.some((rule) => {
-    const name = rule.toLowerCase().replace(/:\d+$/, '').replace(/^\*?\./, '')
+    const name = rule
+      .toLowerCase()
+      .replace(/:\d+$/, '')
+      .replace(/^\*?\./, '')
     return name === '*' || host === name || host.endsWith(`.${name}`)
   })
   return spared ? undefined : proxy
@@ -22,6 +25,10 @@ function proxyFor(url: URL, env: NodeJS.ProcessEnv = process.env): string | unde
 
 const withoutPassword = (text: string): string =>
   URL.canParse(text) ? new URL(text).origin : text.replace(/\/\/[^@/]*@/, '//')
+
+/** An import of node:http would load all of undici for the sake of the names it re-exports. */
+const builtin = ({ protocol }: URL) =>
+  protocol === 'https:' ? process.getBuiltinModule('node:https') : process.getBuiltinModule('node:http')
 
 /**
  * Over node:http, which starts faster than fetch. Proxies of the environment and a private certificate
@@ -34,22 +41,36 @@ export function nodeTransport(options: { caFile?: string | undefined }): Transpo
     const proxy = proxyFor(url)
     const ca = url.protocol === 'https:' && options.caFile ? await authority(options.caFile) : undefined
     if (!proxy && !ca) return undefined
-    const { Agent } = url.protocol === 'https:' ? await import('node:https') : await import('node:http')
-    return new Agent({ keepAlive: true, ...(proxy && { proxyEnv: { HTTP_PROXY: proxy, HTTPS_PROXY: proxy } }), ...(ca && { ca }) })
+    const { Agent } = builtin(url)
+    return new Agent({
+      keepAlive: true,
+      ...(proxy && { proxyEnv: { HTTP_PROXY: proxy, HTTPS_PROXY: proxy } }),
+      ...(ca && { ca }),
+    })
   }
 
   return async ({ url: address, method, headers, body, signal }) => {
     const url = new URL(address)
-    const { request } = url.protocol === 'https:' ? await import('node:https') : await import('node:http')
+    const { request } = builtin(url)
     agents ??= agentFor(url)
     const agent = await agents
     return new Promise((resolve, reject) => {
       const fail = (error: unknown) => {
         const proxy = proxyFor(url)
-        reject(new NetworkError(url.origin, reasonOf(error), { cause: error, ...(proxy && { proxy: withoutPassword(proxy) }) }))
+        reject(
+          new NetworkError(url.origin, reasonOf(error), {
+            cause: error,
+            ...(proxy && { proxy: withoutPassword(proxy) }),
+          }),
+        )
       }
       const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }
-      const call = request(url, { method, headers: { ...headers, ...length }, signal, ...(agent && { agent }) })
+      const call = request(url, {
+        method,
+        headers: { ...headers, ...length },
+        signal,
+        ...(agent && { agent }),
+      })
       call.on('error', fail)
       call.on('response', (reply) => {
         const names = Object.entries(reply.headers).map(([name, value]) => [name, String(value)])
@@ -66,6 +87,8 @@ async function authority(path: string): Promise<string[]> {
   try {
     return [...getCACertificates('default'), readFileSync(path, 'utf8')]
   } catch (error) {
-    throw usage(`SVC_CA_FILE cannot be read: ${path} (${(error as NodeJS.ErrnoException).code ?? 'not a file'})`)
+    throw usage(
+      `SVC_CA_FILE cannot be read: ${path} (${(error as NodeJS.ErrnoException).code ?? 'not a file'})`,
+    )
   }
 }

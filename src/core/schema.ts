@@ -18,7 +18,11 @@ export const idOf = (resource: Resource) =>
 /** ISO 8601 with any offset, kept as UTC text with milliseconds. */
 export const instant = z.iso
   .datetime({ offset: true, error: 'must be an ISO 8601 date and time, such as 2026-01-31T12:00:00Z' })
-  .overwrite((text) => new Date(text).toISOString())
+  .overwrite((text) => {
+    // Also runs on text that the check before it has just refused.
+    const at = Date.parse(text)
+    return Number.isNaN(at) ? text : new Date(at).toISOString()
+  })
   .meta({ format: 'date-time' })
 
 /** Text a person typed: no NUL, which Postgres cannot store. */

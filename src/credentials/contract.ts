@@ -94,6 +94,7 @@ export const enrollmentKeys = {
       .prefault({}),
     reply: MintedEnrollmentKey,
     audit: { action: 'enrollment_key.rotate', resource: 'enrollment_key' },
+    example: { maxUsage: 10 },
   }),
   remove: endpoint({
     method: 'DELETE',

@@ -86,6 +86,7 @@ export const auth = {
     session: 'renews',
     audit: { unaudited: 'keeps a session going; re-use of a spent token is audited on its own' },
     errors: ['invalid_refresh_token', 'refresh_raced', 'csrf'],
+    example: { refreshToken: 'from-the-last-sign-in' },
   }),
   me: endpoint({
     method: 'GET',

@@ -3,7 +3,7 @@ import type { Scope } from '../core/scope.ts'
 import { byDialect } from './compilers.ts'
 
 export { type Params, prepared } from './prepared.ts'
-export { isForeignKeyViolation, isUniqueViolation } from './violations.ts'
+export { isForeignKeyViolation, isOutage, isUniqueViolation } from './violations.ts'
 
 /**
  * What a caller may see, for `.where(...)`; `column` holds an organization's id (`devices.org_id`).

@@ -55,12 +55,14 @@ export async function migrationStatus(
   })
 }
 
+/** Names of what is missing. Throws when the file of an applied migration has changed. */
 export async function pendingMigrations(
   storage: MigratedStorage,
   migrations: readonly Migration[],
   options: Options = {},
 ): Promise<string[]> {
   const states = await migrationStatus(storage, migrations, options)
+  for (const { name, state } of states) if (state === 'changed') throw changed(name)
   return states.filter((it) => it.state === 'pending').map((it) => it.name)
 }
 
@@ -120,13 +122,14 @@ async function migratePostgres(
 function verify(sources: readonly Source[], ledger: Ledger): void {
   for (const { name, checksum } of sources) {
     const row = ledger.get(name)
-    if (row && row.checksum !== checksum) {
-      throw new SetupError(
-        `Migration checksum mismatch for ${name}. The file changed after being applied. Add a new migration instead.`,
-      )
-    }
+    if (row && row.checksum !== checksum) throw changed(name)
   }
 }
+
+const changed = (name: string): SetupError =>
+  new SetupError(
+    `Migration checksum mismatch for ${name}. The file changed after being applied. Add a new migration instead.`,
+  )
 
 async function applyOnce(schema: Schema, source: Source, now: string): Promise<boolean> {
   const ledger = await readLedger(schema.db)

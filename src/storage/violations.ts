@@ -37,6 +37,21 @@ export function isForeignKeyViolation(error: unknown): boolean {
   )
 }
 
+const outages = new Set([
+  // Postgres: starting, stopping, full, or the database itself is gone.
+  ...['57P01', '57P02', '57P03', '53300', '3D000'],
+  ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENOTFOUND', 'EAI_AGAIN'],
+  ...['SQLITE_BUSY', 'SQLITE_FULL'],
+])
+
+/** Could the database not be used, through no fault of the statement? The same may work later. */
+export function isOutage(error: unknown): boolean {
+  const { code = '', message = '' } = databaseError(error)
+  // The driver's own failures have no code.
+  const driver = /^Connection terminated|^timeout exceeded when trying to connect|not queryable$/
+  return outages.has(code) || code.startsWith('08') || code.startsWith('SQLITE_IOERR') || driver.test(message)
+}
+
 function databaseError(error: unknown): DatabaseError {
   return typeof error === 'object' && error !== null ? error : {}
 }

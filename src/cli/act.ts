@@ -1,0 +1,143 @@
+import { ApiError, pathOf, type RawInput } from '../core/client.ts'
+import { changes, type Endpoint } from '../core/endpoint.ts'
+import { askText } from './ask.ts'
+import type { Session } from './base.ts'
+import type { Typed, View } from './command.ts'
+import { CliError, exits, usage } from './exit.ts'
+import { fieldsOf } from './fields.ts'
+import { everyRow } from './pages.ts'
+import { asJson, checkPrintable, printRecord, say, write } from './print.ts'
+import { waiting } from './progress.ts'
+
+type Reply = Record<string, unknown>
+
+/** Shows, creates, changes or deletes one record. */
+export async function act(
+  session: Session,
+  entry: Endpoint,
+  view: View,
+  build: () => Promise<RawInput>,
+  typed: Typed & { id: string },
+): Promise<void> {
+  const { flags } = typed
+  const { output } = session
+  const dry = flags['dry-run'] === true
+  if (!dry) checkPrintable(output, entry.reply)
+  const outFile = flags['out-file'] as string | undefined
+  if (view.secret && !dry) (await import('./minted.ts')).checkShown(output, view.secret, outFile)
+  try {
+    const input = await build()
+    if (dry) return await dryRun(session, entry, input)
+    if (entry.method === 'DELETE') await confirm(session, typed)
+    if (flags['if-not-exists']) return await createOnce(session, entry, view, input, outFile)
+    await perform(session, entry, view, input, outFile)
+  } catch (error) {
+    if (!flags['ignore-not-found'] || !isNotFound(error)) throw error
+    say(`Nothing to delete: ${(error as Error).message}`)
+  }
+}
+
+const isNotFound = (error: unknown): boolean =>
+  (error instanceof ApiError && error.status === 404) ||
+  (error instanceof CliError && error.exit === exits.notFound)
+
+async function perform(
+  { client, output }: Session,
+  entry: Endpoint,
+  view: View,
+  input: RawInput,
+  outFile: string | undefined,
+): Promise<void> {
+  const send = async () => (await waiting('Waiting for the service', client.request(entry, input))) as Reply
+  if (view.secret) {
+    const { mint } = await import('./minted.ts')
+    return mint(output, send, entry.reply, view.secret, outFile)
+  }
+  const reply = await send()
+  const { human } = view
+  const message = changes(entry) && typeof reply.message === 'string' ? reply.message : undefined
+  const told = human ? () => human(reply) : message === undefined ? undefined : () => `${message}\n`
+  return printRecord(output, reply, entry.reply, told)
+}
+
+async function createOnce(
+  session: Session,
+  entry: Endpoint,
+  view: View,
+  input: RawInput,
+  outFile: string | undefined,
+): Promise<void> {
+  const found = await findExisting(session, view, input)
+  if (found) return printFound(session, entry, found)
+  try {
+    await perform(session, entry, view, input, outFile)
+  } catch (error) {
+    // Someone else was faster between the look and the leap.
+    const raced =
+      error instanceof ApiError && error.status === 409 ? await findExisting(session, view, input) : undefined
+    if (!raced) throw error
+    await printFound(session, entry, raced)
+  }
+}
+
+function printFound({ output }: Session, entry: Endpoint, record: Reply): Promise<void> {
+  say('It exists already: nothing was created')
+  return printRecord(output, record, entry.reply)
+}
+
+/** The record that has the slug, else the name, within the same parent. */
+async function findExisting(
+  { client }: Session,
+  { existing }: View,
+  { body }: RawInput,
+): Promise<Reply | undefined> {
+  if (!existing) return undefined
+  const wanted = body as Reply
+  const key = typeof wanted.slug === 'string' ? 'slug' : 'name'
+  const parents = (existing.within ?? []).filter((parent) => wanted[parent] !== undefined)
+  const known = fieldsOf(existing.list).map((field) => field.key)
+  const query = Object.fromEntries(
+    parents.filter((one) => known.includes(one)).map((one) => [one, wanted[one]]),
+  )
+  for await (const row of everyRow(client, existing.list, query)) {
+    const record = row as Reply
+    if (record[key] === wanted[key] && parents.every((parent) => record[parent] === wanted[parent]))
+      return record
+  }
+  return undefined
+}
+
+/** What would be sent, secrets masked. Names were looked up; nothing that changes anything was sent. */
+async function dryRun({ client, output }: Session, entry: Endpoint, input: RawInput): Promise<void> {
+  const { masked } = await import('./input.ts')
+  const { body } = masked(entry, input)
+  const url = `${client.url}/api/v1${pathOf(entry, input)}`
+  const request = { method: entry.method, url, ...(body !== undefined && { body }) }
+  if (output.format === 'json' || output.format === 'ndjson') {
+    return write(`${asJson({ dryRun: true, request }, output.format === 'json' ? 2 : undefined)}\n`)
+  }
+  say('Dry run: nothing was sent')
+  await write(`${request.method} ${url}\n${body === undefined ? '' : `${asJson(body, 2)}\n`}`)
+}
+
+/** The name is the one that was typed, so that what is confirmed is what was meant. */
+async function confirm(
+  { settings, attended }: Session,
+  { flags, args, id }: Typed & { id: string },
+): Promise<void> {
+  const { active, url } = settings
+  say(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
+  if (flags.yes) return
+  const name = String(Object.values(args)[0])
+  if (!attended) {
+    throw usage(
+      'Missing --yes',
+      `svc ${id.replaceAll(':', ' ')} ${quoted(name)} --yes deletes without asking`,
+    )
+  }
+  const typed = await askText(`This cannot be undone. Type ${name} to delete it:`)
+  if (typed !== name) throw new CliError('Nothing was deleted', { code: 'not_confirmed' })
+}
+
+const quoted = (word: string): string =>
+  /^[\w./:@-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`

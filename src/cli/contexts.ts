@@ -1,0 +1,58 @@
+import { columnsAmong } from './columns.ts'
+import { type Output, rowPrinter } from './print.ts'
+import { type Context, changeProfile, checkContextName, contextNamed, readProfile } from './profile.ts'
+import { checkUrl, sameAddress } from './settings.ts'
+import { removeSession } from './store.ts'
+
+export async function listContexts(output: Output): Promise<void> {
+  const { contexts, current } = readProfile()
+  const json = ['json', 'yaml', 'ndjson'].includes(output.format)
+  const rows = Object.entries(contexts).map(([name, { url, org, identity, store }]) => ({
+    id: name,
+    current: json ? name === current : name === current ? '*' : ' ',
+    name,
+    url,
+    org: org ?? null,
+    email: identity?.email ?? null,
+    scope: identity?.scope ?? null,
+    store: store ?? null,
+  }))
+  const columns = columnsAmong(output, ['current', 'name', 'url', 'org', 'email', 'scope', 'store'])
+  const printer = rowPrinter(output, columns)
+  await printer.rows(json ? rows.map(({ id: _, ...row }) => row) : rows)
+  await printer.end()
+}
+
+export function addContext(
+  name: string,
+  flags: { url: string; org?: string | undefined; use?: boolean | undefined },
+): Context {
+  const url = checkUrl(flags.url, '--url')
+  const profile = changeProfile((profile) => {
+    const before = profile.contexts[checkContextName(name)]
+    // Another address is another service: who was signed in there means nothing here.
+    const kept = before && sameAddress(before.url, url) ? before : {}
+    profile.contexts[name] = { ...kept, url, ...(flags.org && { org: flags.org }) }
+    if (flags.use || profile.current === undefined) profile.current = name
+  })
+  return profile.contexts[name]!
+}
+
+export function useContext(name: string): Context {
+  return contextNamed(
+    changeProfile((profile) => {
+      contextNamed(profile, name)
+      profile.current = name
+    }),
+    name,
+  )
+}
+
+export async function removeContext(name: string): Promise<void> {
+  const { store } = contextNamed(readProfile(), name)
+  if (store) await removeSession({ kind: store, context: name })
+  changeProfile((profile) => {
+    delete profile.contexts[name]
+    if (profile.current === name) delete profile.current
+  })
+}

@@ -1,0 +1,70 @@
+import type { Session } from './base.ts'
+import { usage } from './exit.ts'
+import { asJson, rowPrinter, write } from './print.ts'
+import { configDir } from './profile.ts'
+import type { Setting, Settings } from './settings.ts'
+import { didYouMean } from './suggest.ts'
+
+const settings = {
+  url: (s: Settings) => s.url,
+  context: (s) => s.context,
+  org: (s) => s.org,
+  timeout: (s) => s.timeout,
+  'no-input': (s) => s.noInput,
+  debug: (s) => s.debug,
+  'ca-file': (s) => s.caFile,
+  'credential-store': (s) => s.store,
+  'config-dir': () => directory(),
+  token: () => token(),
+} satisfies Record<string, (s: Settings) => Setting<unknown>>
+
+export const settingKeys = Object.keys(settings)
+
+function directory(): Setting<string> {
+  const given = process.env.SVC_CONFIG_DIR
+  const value = configDir()
+  const layers = [
+    { layer: 'env' as const, source: 'SVC_CONFIG_DIR', value: given ?? null },
+    { layer: 'default' as const, source: 'the default', value: given ? null : value },
+  ]
+  return { value, from: given ? 'env' : 'default', source: given ? 'SVC_CONFIG_DIR' : 'the default', layers }
+}
+
+/** Only whether there is one. */
+function token(): Setting<string | undefined> {
+  const value = process.env.SVC_TOKEN ? '********' : undefined
+  const layers = [{ layer: 'env' as const, source: 'SVC_TOKEN', value: value ?? null }]
+  return { value, from: value ? 'env' : 'default', source: value ? 'SVC_TOKEN' : 'the default', layers }
+}
+
+export async function explain(session: Session, key: string | undefined): Promise<void> {
+  if (key !== undefined && !Object.hasOwn(settings, key)) {
+    throw usage(`There is no setting "${key}"`, didYouMean(key, settingKeys) ?? settingKeys.join(', '))
+  }
+  const { output } = session
+  const keys = (key === undefined ? settingKeys : [key]) as (keyof typeof settings)[]
+  const said = keys.map((name) => ({ key: name, setting: settings[name](session.settings) }))
+  if (['json', 'yaml', 'ndjson'].includes(output.format)) {
+    const documents = said.map(({ key: name, setting }) => ({
+      key: name,
+      value: setting.value ?? null,
+      from: setting.value === undefined ? null : setting.from,
+      source: setting.value === undefined ? null : setting.source,
+      layers: setting.layers,
+    }))
+    return write(`${asJson(key === undefined ? documents : documents[0], 2)}\n`)
+  }
+  const rows = said.flatMap(({ key: name, setting }) =>
+    setting.layers.map(({ layer, source, value }) => ({
+      key: name,
+      layer,
+      source,
+      value,
+      wins: setting.value !== undefined && source === setting.source ? '*' : null,
+    })),
+  )
+  const columns = ['layer', 'source', 'value', 'wins']
+  const printer = rowPrinter(output, key === undefined ? ['key', ...columns] : columns)
+  await printer.rows(rows)
+  await printer.end()
+}

@@ -1,0 +1,115 @@
+import { readFileSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { Command } from '@oclif/core/command'
+import { Config } from '@oclif/core/config'
+import type { PJSON, Topic } from '@oclif/core/interfaces'
+import { configDir } from './profile.ts'
+import { groups } from './topics.ts'
+
+type Loadable = Command.Loadable
+type Manifest = { commands: Record<string, Command.Cached> }
+
+export type Layout = {
+  root: string
+  /** Finds the commands by loading all of their sources, when there is no manifest to go by. */
+  discover?: (pjson: PJSON) => Promise<Loadable[]>
+}
+
+/**
+ * oclif's configuration, filled in from package.json and the manifest alone. Its own loader looks for
+ * plugins, themes, WSL and the parent shell, twice for each command, which costs more than the command.
+ */
+export class Program extends Config {
+  #commands = new Map<string, Loadable>()
+  #topics = new Map<string, Topic>()
+
+  static async open({ root, discover }: Layout): Promise<Program> {
+    const program = new Program({ root })
+    const pjson = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as PJSON
+    program.#describe(root, pjson)
+    program.#add(discover ? await discover(pjson) : fromManifest(root))
+    return program
+  }
+
+  #describe(root: string, pjson: PJSON): void {
+    const { name, version } = pjson
+    const platform = process.platform as Config['platform']
+    const arch = process.arch as Config['arch']
+    Object.assign(this, {
+      root,
+      pjson,
+      name,
+      version,
+      platform,
+      arch,
+      bin: 'svc',
+      dirname: 'svc',
+      valid: true,
+    })
+    this.userAgent = `${name}/${version} ${platform}-${arch} node-${process.version}`
+    this.topicSeparator = ' '
+    this.channel = 'stable'
+    this.shell = 'sh'
+    this.home = homedir()
+    this.configDir = configDir()
+    this.windows = platform === 'win32'
+    this.flexibleTaxonomy = false
+  }
+
+  #add(commands: Loadable[]): void {
+    for (const command of commands) {
+      this.#commands.set(command.id, command)
+      const parts = command.id.split(':')
+      for (let length = 1; length <= parts.length; length += 1) {
+        const name = parts.slice(0, length).join(':')
+        if (!this.#topics.has(name)) this.#topics.set(name, { name, description: groups[name] ?? '' })
+      }
+    }
+  }
+
+  override get commands(): Loadable[] {
+    return [...this.#commands.values()]
+  }
+
+  override get commandIDs(): string[] {
+    return [...this.#commands.keys()]
+  }
+
+  override get topics(): Topic[] {
+    return [...this.#topics.values()]
+  }
+
+  override getAllCommands(): Loadable[] {
+    return this.commands
+  }
+
+  override findCommand(id: string, options: { must: true }): Loadable
+  override findCommand(id: string, options?: { must: boolean }): Loadable | undefined
+  override findCommand(id: string): Loadable | undefined {
+    return this.#commands.get(id)
+  }
+
+  override findTopic(id: string, options: { must: true }): Topic
+  override findTopic(id: string, options?: { must: boolean }): Topic | undefined
+  override findTopic(id: string): Topic | undefined {
+    return this.#topics.get(id)
+  }
+
+  override async runHook(): Promise<never> {
+    return { successes: [], failures: [] } as never
+  }
+}
+
+function fromManifest(root: string): Loadable[] {
+  const manifest = JSON.parse(readFileSync(join(root, 'oclif.manifest.json'), 'utf8')) as Manifest
+  return Object.entries(manifest.commands).map(([id, cached]) => ({
+    ...cached,
+    load: async () => {
+      const file = pathToFileURL(join(root, ...(cached.relativePath ?? []))).href
+      const { default: loaded } = (await import(file)) as { default: Command.Class }
+      return Object.assign(loaded, { id })
+    },
+  }))
+}

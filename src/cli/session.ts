@@ -1,0 +1,99 @@
+import { ApiError, connect } from '../core/client.ts'
+import { auth } from '../identity/contract.ts'
+import type { Session as Run } from './base.ts'
+import { CliError, exits } from './exit.ts'
+import { changeProfile } from './profile.ts'
+import { clientOptions, lock, placeOf, sessionOf } from './send.ts'
+import { readSession, removeSession, whereabouts, writeSession } from './store.ts'
+
+/** What is known about the sign-in of the context in use. */
+export async function status(run: Run) {
+  const me = await run.client.call(auth.me)
+  const { settings } = run
+  const place = placeOf(settings, run.attended)
+  const byToken = Boolean(process.env.SVC_TOKEN)
+  const stored = byToken || !place ? undefined : await readSession(place)
+  return {
+    url: settings.url.value,
+    context: settings.active?.name ?? null,
+    user: { id: me.user.id, email: me.user.email, name: me.user.name },
+    scope: me.scope,
+    partnerId: me.partnerId,
+    orgId: me.orgId,
+    role: me.role?.name ?? null,
+    mfa: { enabled: me.user.mfaEnabled, method: me.user.mfaMethod, verified: me.mfaVerified },
+    accessTokenExpiresAt: stored ? new Date(stored.expiresAt).toISOString() : null,
+    renewedAutomatically: stored?.refreshToken !== undefined,
+    credential: byToken ? 'SVC_TOKEN of the environment' : place ? whereabouts(place) : null,
+  }
+}
+
+/** Ends every session of the caller at the service, removes the stored one, and looks whether both are true. */
+export async function logout(run: Run) {
+  const { settings, attended } = run
+  if (process.env.SVC_TOKEN) {
+    await run.client.call(auth.logout)
+    return { signedOut: true, revoked: await isRefused(run, process.env.SVC_TOKEN), removed: false }
+  }
+  const place = placeOf(settings, attended)
+  const stored = place && (await readSession(place))
+  if (!place || !stored) return { signedOut: false, revoked: false, removed: false }
+  const failure = await run.client.call(auth.logout).then(
+    () => undefined,
+    (error: unknown) => error,
+  )
+  const last = (await readSession(place)) ?? stored
+  await removeSession(place)
+  changeProfile((profile) => {
+    const context = profile.contexts[place.context]
+    if (context) delete context.identity
+  })
+  // A session that is already over needs no ending.
+  if (failure !== undefined && !isOver(failure)) {
+    throw new CliError(
+      `The session was removed here, but the service did not end it: ${(failure as Error).message}`,
+      {
+        exit: failure instanceof ApiError ? exits.failure : exits.unreachable,
+        code: 'not_revoked',
+        hint: 'it ends by itself within 7 days; svc login and svc logout end every session',
+        cause: failure,
+      },
+    )
+  }
+  if (!(await isRefused(run, last.accessToken))) {
+    throw new CliError('The session was removed here, but the service still accepts it', {
+      code: 'not_revoked',
+    })
+  }
+  return { signedOut: true, revoked: true, removed: true }
+}
+
+const isOver = (failure: unknown): boolean =>
+  (failure instanceof ApiError && failure.status === 401) ||
+  (failure instanceof CliError && failure.exit === exits.authentication)
+
+async function isRefused(run: Run, token: string): Promise<boolean> {
+  const headers = async () => ({ authorization: `Bearer ${token.trim()}` })
+  try {
+    await connect({ ...clientOptions(run.send), credentials: { headers } }).call(auth.me)
+    return false
+  } catch (error) {
+    return error instanceof ApiError && error.status === 401
+  }
+}
+
+/** Puts the tokens of an answer in the place of the session's; false when there is no place for them. */
+export async function keepTokens(
+  { settings, attended }: Run,
+  tokens: { accessToken: string; refreshToken?: string | undefined; expiresInSeconds: number },
+): Promise<boolean> {
+  const place = placeOf(settings, attended)
+  if (!place || process.env.SVC_TOKEN) return false
+  const release = await lock(place)
+  try {
+    await writeSession(place, sessionOf(settings.url.value, tokens))
+  } finally {
+    await release()
+  }
+  return true
+}

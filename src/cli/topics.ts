@@ -1,0 +1,71 @@
+/** What the groups of commands are for, in the list of `svc --help`. */
+export const groups: Record<string, string> = {
+  agent: 'Run the reference agent on this machine',
+  audit: 'Read, export and verify the audit log',
+  auth: 'Who is signed in',
+  config: 'Where settings come from',
+  context: 'Services, and who is signed in there',
+  db: 'Look after the database of this machine',
+  devices: 'Managed machines',
+  enroll: 'Enrollment keys, with which machines join',
+  mfa: 'Set up a second factor',
+  orgs: 'Organizations',
+  partners: 'Partners',
+  sites: 'Sites of organizations',
+}
+
+/** Pages of `svc help` that are about no single command. */
+export const pages: Record<string, string> = {
+  'exit-codes': `EXIT CODES
+  0    it worked
+  1    it failed, or the answer is no: audit verify found tampering
+  2    the command line or the input is wrong; a confirmation is missing
+  3    not found
+  4    sign-in required, or the sign-in was refused
+  5    not allowed, or a second factor is needed
+  6    conflict: it exists already
+  7    rate limited
+  8    the service cannot be reached or is unavailable
+  9    verification impossible: unreadable, empty or cut off
+  124  no answer in time
+  130  interrupted with Ctrl-C
+
+  With --json every failure also prints one line on standard error, and nothing on standard output:
+  {"error":{"code":"not_found","message":"Not found","status":404,"requestId":"0197…","hint":null}}
+`,
+  environment: `ENVIRONMENT
+  A flag wins over the environment, that over the context, that over the default: svc config explain URL
+
+  SVC_URL               address of the service (http://127.0.0.1:3000)
+  SVC_TOKEN             access token to use instead of the stored session
+  SVC_CONTEXT           context to use
+  SVC_ORG               default organization: id, slug or name
+  SVC_CONFIG_DIR        where contexts are kept (XDG_CONFIG_HOME/svc, ~/.config/svc)
+  SVC_CREDENTIAL_STORE  keychain, file or none
+  SVC_TIMEOUT           how long to wait for an answer: 30, 30s, 500ms, 2m
+  SVC_CA_FILE           certificates to trust besides the usual ones, PEM
+  SVC_NO_INPUT, CI      never ask
+  SVC_DEBUG             show requests on standard error, without secrets
+  HTTPS_PROXY, HTTP_PROXY, NO_PROXY   never used for a service on this machine
+  NO_COLOR, FORCE_COLOR, TERM=dumb    colour
+`,
+  formatting: `FORMATTING
+  Data goes to standard output, everything else to standard error. At a terminal lists are tables cut to its
+  width; in a pipe they are aligned plain text, whole and without colour.
+
+  --json, -o json   as the API answers, one document; with --all every row is in it
+  -o ndjson         a JSON document per line, page by page; for long lists
+  -o yaml           the same document as YAML
+  --csv, -o csv     every field, RFC 4180 quoting; nested fields are columns such as user.email
+  -o table          a table also for single records
+  -q, -o id         ids only
+  --columns a,b     only these, in this order, in any format
+  --no-header       without the line of column names
+
+  Lists: --limit N rows, --page N, --all.
+
+  svc orgs --csv --no-header --columns slug,name
+  svc devices --all -o ndjson > devices.ndjson
+  svc enroll -q --expired | while read -r id; do svc enroll delete "$id" --yes; done
+`,
+}

@@ -1,0 +1,98 @@
+import type { ErrorBody } from './errors.ts'
+
+/** What goes to the wire. `url` is complete. */
+export type Outgoing = {
+  method: string
+  url: string
+  headers: Record<string, string>
+  body?: string
+  signal: AbortSignal
+}
+
+/** What came back. Header names are lower-case. */
+export type Incoming = {
+  status: number
+  headers: Record<string, string | undefined>
+  body: AsyncIterable<Uint8Array>
+}
+
+/** Moves one request; fails with NetworkError when no answer came. */
+export type Transport = (request: Outgoing) => Promise<Incoming>
+
+/** The service answered with an error body (decisions.md, Wire). */
+export class ApiError extends Error {
+  readonly status: number
+  readonly code: string
+  readonly requestId: string | undefined
+  readonly details: unknown
+  /** Seconds. */
+  readonly retryAfter: number | undefined
+  readonly enrollUrl: string | undefined
+
+  constructor(status: number, body: Partial<ErrorBody> & { error: string }) {
+    super(body.error)
+    this.name = 'ApiError'
+    this.status = status
+    this.code = body.code ?? 'unknown'
+    this.requestId = body.requestId
+    this.details = body.details
+    this.retryAfter = body.retryAfter
+    this.enrollUrl = body.enrollUrl
+  }
+}
+
+/** No answer came. */
+export class NetworkError extends Error {
+  readonly url: string
+  readonly proxy: string | undefined
+
+  constructor(url: string, reason: string, options: { proxy?: string; cause?: unknown } = {}) {
+    const through = options.proxy ? ` through the proxy ${options.proxy}` : ''
+    super(`Cannot reach ${url}${through}: ${reason}`, { cause: options.cause })
+    this.name = 'NetworkError'
+    this.url = url
+    this.proxy = options.proxy
+  }
+}
+
+/** The answer did not come in time. */
+export class TimeoutError extends Error {
+  constructor(url: string, ms: number) {
+    super(`No answer from ${url} within ${ms / 1000} s`)
+    this.name = 'TimeoutError'
+  }
+}
+
+/** Over the built-in fetch. */
+export const fetchTransport: Transport = async ({ url, ...request }) => {
+  try {
+    const reply = await fetch(url, { ...request, redirect: 'manual' })
+    return {
+      status: reply.status,
+      headers: Object.fromEntries(reply.headers),
+      body: (reply.body ?? []) as AsyncIterable<Uint8Array>,
+    }
+  } catch (error) {
+    throw new NetworkError(new URL(url).origin, reasonOf(error), { cause: error })
+  }
+}
+
+const reasons: Record<string, string> = {
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'the connection was reset',
+  ENOTFOUND: 'no such host',
+  EAI_AGAIN: 'the name could not be resolved',
+  ETIMEDOUT: 'the connection timed out',
+  UND_ERR_SOCKET: 'the connection was closed',
+}
+
+/** What went wrong below HTTP, in words. */
+export function reasonOf(error: unknown): string {
+  for (let e = error; e instanceof Error; e = e.cause) {
+    const code = (e as NodeJS.ErrnoException).code
+    if (code !== undefined && reasons[code]) return reasons[code]
+    if (e instanceof AggregateError && e.errors.length > 0) return reasonOf(e.errors[0])
+    if (e.cause === undefined) return e.message
+  }
+  return String(error)
+}
