@@ -7,4 +7,4 @@ register()
 globalThis.oclif = { enableAutoTranspile: false }
 const { main } = await import('../src/cli/main.ts')
 const root = fileURLToPath(new URL('../', import.meta.url))
-await main(process.argv.slice(2), { root, commands: './commands', pattern: '**/*.ts', ignoreManifest: true })
+await main(process.argv.slice(2), { root, source: { target: './commands', globPatterns: ['**/*.ts'] } })

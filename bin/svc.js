@@ -1,51 +1,52 @@
 #!/usr/bin/env node
-// Parsed by any Node that knows modules, so that an old one can be told what is wrong.
+// No syntax or import that an old Node lacks: it has to get far enough to be told what is wrong.
 import { existsSync, readFileSync } from 'node:fs'
 import module from 'node:module'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-var root = fileURLToPath(new URL('..', import.meta.url))
-var entry = new URL('../dist/src/cli/main.js', import.meta.url)
-var pjson = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+const root = fileURLToPath(new URL('..', import.meta.url))
+const entry = new URL('../dist/src/cli/main.js', import.meta.url)
+const pjson = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 
 if (!supported(process.versions.node, pjson.engines.node)) {
-  stop('svc needs Node ' + pjson.engines.node + ', this is ' + process.versions.node)
+  stop(`svc needs Node ${pjson.engines.node}, this is ${process.versions.node}`)
 } else if (process.argv[2] === '--version') {
-  console.log('svc/' + pjson.version + ' ' + process.platform + '-' + process.arch + ' node-' + process.version)
+  console.log(`svc/${pjson.version} ${process.platform}-${process.arch} node-${process.version}`)
 } else if (!existsSync(fileURLToPath(entry))) {
   stop('svc is not built; run: npm run build')
 } else {
   cacheCode()
   // oclif looks for TypeScript sources in development otherwise.
   globalThis.oclif = { enableAutoTranspile: false }
-  import(entry.href).then(function (cli) {
-    return cli.main(process.argv.slice(2))
-  })
+  import(entry.href).then((cli) => cli.main(process.argv.slice(2)))
 }
 
 function stop(line) {
-  process.stderr.write(line + '\n')
+  process.stderr.write(`${line}\n`)
   process.exitCode = 1
 }
 
 /** Compiled code is kept between runs in a folder of one's own: the default is one that others can write to. */
 function cacheCode() {
   if (process.env.NODE_COMPILE_CACHE || process.env.NODE_DISABLE_COMPILE_CACHE) return
-  var base = process.env.XDG_CACHE_HOME || (process.platform === 'win32' && process.env.LOCALAPPDATA) || join(homedir(), '.cache')
+  const base =
+    process.env.XDG_CACHE_HOME ||
+    (process.platform === 'win32' && process.env.LOCALAPPDATA) ||
+    join(homedir(), '.cache')
   module.enableCompileCache(join(base, 'svc', 'compiled'))
 }
 
 /** Ranges of the form `^1.2.3 || >=4`. */
 function supported(version, ranges) {
-  var have = version.split('.').map(Number)
-  return ranges.split('||').some(function (range) {
-    var match = /^\s*(\^|>=)\s*(\d+)(?:\.(\d+))?(?:\.(\d+))?\s*$/.exec(range)
+  const have = version.split('.').map(Number)
+  return ranges.split('||').some((range) => {
+    const match = /^\s*(\^|>=)\s*(\d+)(?:\.(\d+))?(?:\.(\d+))?\s*$/.exec(range)
     if (!match) return true
-    var want = [Number(match[2]), Number(match[3] || 0), Number(match[4] || 0)]
+    const want = [Number(match[2]), Number(match[3] || 0), Number(match[4] || 0)]
     if (match[1] === '^' && have[0] !== want[0]) return false
-    for (var i = 0; i < 3; i += 1) if (have[i] !== want[i]) return have[i] > want[i]
-    return true
+    const differs = have.findIndex((part, i) => part !== want[i])
+    return differs === -1 || have[differs] > want[differs]
   })
 }

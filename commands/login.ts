@@ -1,7 +1,7 @@
 import { boolean, string } from '@oclif/core/flags'
 import { ApiCommand } from '../src/cli/base.ts'
 import { login } from '../src/cli/login.ts'
-import { asJson, write } from '../src/cli/print.ts'
+import { printRecord } from '../src/cli/print.ts'
 
 export default class Login extends ApiCommand {
   static override summary = 'Sign in with e-mail and password, and a code where there is a second factor'
@@ -15,20 +15,32 @@ export default class Login extends ApiCommand {
   static override flags = {
     email: string({ description: 'E-mail address of the account' }),
     'password-stdin': boolean({ description: 'Read the password from standard input' }),
-    password: string({ description: '- for standard input, @file for a file', exclusive: ['password-stdin'] }),
-    otp: string({ description: 'Code of the authenticator, or a recovery code; - for standard input', helpValue: 'CODE' }),
+    password: string({
+      description: '- for standard input, @file for a file',
+      exclusive: ['password-stdin'],
+    }),
+    otp: string({
+      description: 'Code of the authenticator, or a recovery code; - for standard input',
+      helpValue: 'CODE',
+    }),
     store: string({
       description: 'Where to keep the session [env: SVC_CREDENTIAL_STORE]',
       options: ['keychain', 'file', 'none'],
     }),
-    partner: string({ description: 'Id of the partner to sign in to, with several memberships', helpValue: 'ID' }),
-    org: string({ description: 'Id of the organization to sign in to, with several memberships', helpValue: 'ID' }),
+    partner: string({
+      description: 'Id of the partner to sign in to, with several memberships',
+      helpValue: 'ID',
+    }),
+    org: string({
+      description: 'Id of the organization to sign in to, with several memberships',
+      helpValue: 'ID',
+    }),
   }
 
   async run(): Promise<void> {
     const { flags } = await this.parse(Login)
-    const run = this.open({ ...flags, org: undefined })
+    const run = this.open({ ...flags, org: undefined }, { mayBeNew: true })
     const result = await login(run, flags)
-    if (run.output.format === 'json') await write(`${asJson(result, 2)}\n`)
+    if (run.output.format !== 'plain') await printRecord(run.output, result, undefined)
   }
 }

@@ -25,8 +25,10 @@ export function actors(storage: Storage, tokens: AccessTokens, limiter: Limiter,
       const token = bearer(request)
       if (access.who === 'agent') {
         const { id } = request.params as { id: string }
+        const caller = await findAgentCaller(storage.read, id, token)
+        // After its token was checked: nobody else can use up its share.
         limiter.take('AGENT', id)
-        return findAgentCaller(storage.read, id, token)
+        return caller
       }
       const claims = await verify(token, now)
       if (!claims) throw new Problem('invalid_token')

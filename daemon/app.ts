@@ -6,7 +6,7 @@ import fastify, {
   type FastifyRequest,
   LogController,
 } from 'fastify'
-import { api } from '../src/api.ts'
+import { api, sections } from '../src/api.ts'
 import { type Contract, entriesOf } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/ids.ts'
@@ -14,7 +14,7 @@ import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
 import { docsPage } from './docs.ts'
 import { addRoute, type Pipeline } from './pipeline.ts'
-import { sendProblem } from './problems.ts'
+import { refuseConnection, sendProblem } from './problems.ts'
 
 /** What `/health/ready` asks. */
 export type Readiness = () => Promise<{ ready: boolean; checks: Record<string, string> }>
@@ -35,6 +35,7 @@ export function buildApp(
     forceCloseConnections: 'idle',
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
     requestTimeout: 60_000,
+    clientErrorHandler: refuseConnection,
     // A path that cannot be read comes here before any hook.
     frameworkErrors: (error, request, reply) => {
       sendProblem(request, reply.header('x-request-id', request.id), error)
@@ -89,7 +90,7 @@ function addReference(app: FastifyInstance, contract: Contract, version: string)
   let document: unknown
   let docs: ReturnType<typeof docsPage> | undefined
   app.get('/api/v1/openapi.json', async () => {
-    document ??= openApiOf(contract, { title: 'svc', version, description })
+    document ??= openApiOf(contract, { title: 'svc', version, description }, sections)
     return document
   })
   app.get('/docs', async (_, reply) => {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import ipaddr from 'ipaddr.js'
 import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
 
@@ -69,10 +70,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     limits: readLimits(env),
     admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },
     proxies: yesNo(env, 'TRUST_PROXY_HEADERS', false)
-      ? {
-          trusted: (env.TRUSTED_PROXY_CIDRS ?? '127.0.0.0/8,::1/128').split(',').map((cidr) => cidr.trim()),
-          cloudflare: yesNo(env, 'TRUST_CF_CONNECTING_IP', false),
-        }
+      ? { trusted: trustedRanges(env), cloudflare: yesNo(env, 'TRUST_CF_CONNECTING_IP', false) }
       : undefined,
   }
 }
@@ -188,6 +186,16 @@ function readLimit(env: Env, name: LimitName): Limit | undefined {
   if (!count || !seconds)
     throw new SetupError(`RATE_LIMIT_${name} must be <count>/<seconds>, such as 10/300, or off`)
   return { count: Number(count), seconds: Number(seconds) }
+}
+
+function trustedRanges(env: Env): string[] {
+  const text = env.TRUSTED_PROXY_CIDRS || '127.0.0.0/8,::1/128'
+  const ranges = text.split(',').map((cidr) => cidr.trim())
+  const wrong = ranges.find((range) => !ipaddr.isValidCIDR(range))
+  if (wrong === undefined) return ranges
+  throw new SetupError(
+    `TRUSTED_PROXY_CIDRS must be ranges such as 10.0.0.0/8, with commas between them: "${wrong}" is none`,
+  )
 }
 
 function yesNo(env: Env, name: string, otherwise: boolean): boolean {

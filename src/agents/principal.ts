@@ -2,6 +2,7 @@ import { timingSafeEqual } from 'node:crypto'
 import { Problem } from '../core/errors.ts'
 import type { AgentCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
+import { agentId as wellFormed } from './contract.ts'
 import { agentTokenHash } from './rules.ts'
 import { findAgent } from './store.ts'
 
@@ -11,7 +12,8 @@ import { findAgent } from './store.ts'
  * @throws invalid_agent_credentials, device_decommissioned
  */
 export async function findAgentCaller(db: Db, agentId: string, token: string): Promise<AgentCaller> {
-  const row = await findAgent(db, agentId)
+  // The path was not looked at yet: who calls comes first.
+  const row = wellFormed.test(agentId) ? await findAgent(db, agentId) : undefined
   const stated = Buffer.from(agentTokenHash(token))
   const right = row !== undefined && timingSafeEqual(Buffer.from(row.token_hash), stated)
   if (!right) throw new Problem('invalid_agent_credentials')

@@ -48,12 +48,20 @@ export function draftOf(it: Happening, now: Instant): Draft {
     resourceType: it.resourceType.slice(0, 50),
     resourceId: it.resourceId === null ? null : isId(it.resourceId) ? it.resourceId : zeroId,
     resourceName: cut(it.resourceName, 255),
-    details: { ...it.details, ...rawActor, ...rawResource },
+    details: sealable({ ...it.details, ...rawActor, ...rawResource }) as Draft['details'],
     ipAddress: cut(it.ipAddress, 45),
     userAgent: cut(it.userAgent, 500),
     result: it.result,
-    errorMessage: it.errorMessage ?? null,
+    errorMessage: it.errorMessage === undefined ? null : it.errorMessage.toWellFormed(),
   }
+}
+
+/** RFC 8785 knows no halves of surrogate pairs: one of them would keep its chain from being sealed for ever. */
+function sealable(value: unknown): unknown {
+  if (typeof value === 'string') return value.toWellFormed()
+  if (Array.isArray(value)) return value.map(sealable)
+  if (value === null || typeof value !== 'object') return value
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key.toWellFormed(), sealable(item)]))
 }
 
 /** Lone surrogates are not Unicode text and NUL is not Postgres text: both become U+FFFD. */

@@ -2,12 +2,12 @@ import { ApiError, pathOf, type RawInput } from '../core/client.ts'
 import { changes, type Endpoint } from '../core/endpoint.ts'
 import { askText } from './ask.ts'
 import type { Session } from './base.ts'
-import type { Typed, View } from './command.ts'
 import { CliError, exits, usage } from './exit.ts'
 import { fieldsOf } from './fields.ts'
 import { everyRow } from './pages.ts'
 import { asJson, checkPrintable, printRecord, say, write } from './print.ts'
 import { waiting } from './progress.ts'
+import type { Typed, View } from './view.ts'
 
 type Reply = Record<string, unknown>
 
@@ -68,7 +68,7 @@ async function createOnce(
   outFile: string | undefined,
 ): Promise<void> {
   const found = await findExisting(session, view, input)
-  if (found) return printFound(session, entry, found)
+  if (found) return printFound(session, entry, view, found)
   try {
     await perform(session, entry, view, input, outFile)
   } catch (error) {
@@ -76,12 +76,17 @@ async function createOnce(
     const raced =
       error instanceof ApiError && error.status === 409 ? await findExisting(session, view, input) : undefined
     if (!raced) throw error
-    await printFound(session, entry, raced)
+    await printFound(session, entry, view, raced)
   }
 }
 
-function printFound({ output }: Session, entry: Endpoint, record: Reply): Promise<void> {
+async function printFound({ output }: Session, entry: Endpoint, view: View, record: Reply): Promise<void> {
   say('It exists already: nothing was created')
+  // Standard output is for the secret, and there is none: nothing else may end up where it is kept.
+  if (view.secret && output.format === 'plain') {
+    const { sections } = await import('./table.ts')
+    return say((await sections(record)).trimEnd())
+  }
   return printRecord(output, record, entry.reply)
 }
 

@@ -38,14 +38,30 @@ export async function indirect(text: string, what: string): Promise<string | und
 /** A secret is never a value on the command line, where every process of the machine can read it. */
 export async function secretFrom(text: string, flag: string): Promise<string> {
   const value = await indirect(text, flag)
-  if (value === undefined) {
-    throw usage(
-      `${flag} takes no value on the command line, where others can read it`,
-      `${flag} - reads standard input, ${flag} @file reads a file`,
-    )
-  }
+  if (value === undefined) throw onCommandLine(flag)
   return value.replace(/\r?\n$/, '')
 }
+
+/** The access token of `--token`, else of SVC_TOKEN. It is read when it is needed. */
+export function tokenFrom(flag: string | undefined): { source: string; read(): Promise<string> } | undefined {
+  const { SVC_TOKEN } = process.env
+  if (flag === undefined) return SVC_TOKEN ? { source: 'SVC_TOKEN', read: async () => SVC_TOKEN } : undefined
+  if (flag !== '-' && !flag.startsWith('@')) throw onCommandLine('--token')
+  let token: Promise<string> | undefined
+  return {
+    source: '--token',
+    read() {
+      token ??= secretFrom(flag, '--token')
+      return token
+    },
+  }
+}
+
+const onCommandLine = (flag: string): Error =>
+  usage(
+    `${flag} takes no value on the command line, where others can read it`,
+    `${flag} - reads standard input, ${flag} @file reads a file`,
+  )
 
 const toStderr = { output: process.stderr }
 

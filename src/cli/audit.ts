@@ -3,7 +3,7 @@ import type { Verdict } from '../audit/chain.ts'
 import type { auditLogs } from '../audit/contract.ts'
 import type { Session } from './base.ts'
 import { exits, Silent, usage } from './exit.ts'
-import { asJson, say, write } from './print.ts'
+import { printRecord, say, write } from './print.ts'
 import { bar, grouped } from './progress.ts'
 import { resolveId } from './resolve.ts'
 import { styleFor } from './style.ts'
@@ -130,9 +130,9 @@ async function conclude({ output }: Session, chains: NamedVerdict[]): Promise<vo
     : has('unverifiable') || chains.length === 0
       ? 'unverifiable'
       : 'sound'
-  if (output.format === 'json' || output.format === 'ndjson') {
+  if (output.format !== 'plain') {
     const entries = chains.reduce((sum, one) => sum + one.entries, 0)
-    await write(`${asJson({ verdict, entries, chains }, output.format === 'json' ? 2 : undefined)}\n`)
+    await printRecord(output, { verdict, entries, chains }, undefined)
   } else {
     const style = await styleFor(process.stdout)
     for (const one of chains) await write(`${lineFor(one, style)}\n`)

@@ -1,6 +1,6 @@
 import { Command } from '@oclif/core/command'
 import type { Client } from '../core/client.ts'
-import { attended } from './ask.ts'
+import { attended, tokenFrom } from './ask.ts'
 import { exits } from './exit.ts'
 import { connectionFlags, type FlagSet, outputFlags } from './flags.ts'
 import { type Output, type OutputFlags, outputOf } from './print.ts'
@@ -33,10 +33,14 @@ export abstract class ApiCommand extends LocalCommand {
   static override baseFlags: FlagSet = { ...outputFlags, ...connectionFlags }
 
   /** `mayBeNew`: the context of the flags need not exist yet. */
-  protected open(flags: FlagSettings & OutputFlags, options: { mayBeNew?: boolean } = {}): Session {
+  protected open(
+    flags: FlagSettings & OutputFlags & { token?: string | undefined },
+    options: { mayBeNew?: boolean } = {},
+  ): Session {
     const output = outputOf(flags)
     const settings = settingsOf(flags, options)
-    const send = { settings, version: this.config.version, attended: attended(settings) }
+    const token = tokenFrom(flags.token)
+    const send = { settings, version: this.config.version, attended: attended(settings), token }
     let client: Client | undefined
     let stranger: Client | undefined
     return {

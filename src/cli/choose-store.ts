@@ -34,10 +34,12 @@ export async function chooseStore(
       '--store file keeps the session in a file instead',
     )
   }
-  say(probe.reason)
-  if (attended && (await askYesNo('Keep the session in a file that only you can read, not encrypted?'))) {
-    say(fileWarning)
-    return { kind: 'file' }
+  if (attended) {
+    say(probe.reason)
+    if (await askYesNo('Keep the session in a file that only you can read, not encrypted?')) {
+      say(fileWarning)
+      return { kind: 'file' }
+    }
   }
   return { kind: 'memory', unkept: probe.reason }
 }

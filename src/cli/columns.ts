@@ -15,6 +15,15 @@ export function leavesOf(schema: z.ZodType, prefix = ''): Column[] {
   })
 }
 
+/** Same, of a record without a schema. */
+export function leavesIn(record: unknown, prefix = ''): Column[] {
+  return Object.entries(record ?? {}).flatMap(([key, value]) =>
+    value !== null && typeof value === 'object' && !Array.isArray(value)
+      ? leavesIn(value, `${prefix}${key}.`)
+      : [prefix + key],
+  )
+}
+
 export const shapeIn = (schema: z.ZodType | undefined): Record<string, z.ZodType> =>
   (schema && shapeOf(schema)) ?? {}
 

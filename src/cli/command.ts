@@ -1,7 +1,7 @@
 import type { Command } from '@oclif/core/command'
 import { changes, type Endpoint } from '../core/endpoint.ts'
 import { ApiCommand } from './base.ts'
-import { type Column, rowsOf } from './columns.ts'
+import { rowsOf } from './columns.ts'
 import { type Field, fieldsOf } from './fields.ts'
 import {
   type ArgSet,
@@ -18,30 +18,17 @@ import {
   secretFlags,
 } from './flags.ts'
 import { inputOf } from './input.ts'
-
-/** How an endpoint looks as a command; everything else comes from its contract entry. */
-export type View = {
-  examples: string[]
-  description?: string
-  /** Columns of the table a person sees. */
-  columns?: Column[]
-  /** Fields of the query or body that are arguments, in order. */
-  args?: string[]
-  /** What a person reads, instead of the record field by field. */
-  human?: (reply: Record<string, unknown>) => string | Promise<string>
-  /** Reply field that is shown once. */
-  secret?: string
-  /** Where a record that is to be created may exist already: the list, and the fields that say in what. */
-  existing?: { list: Endpoint; within?: string[] }
-}
-
-/** What the caller typed, after oclif has parsed it. */
-export type Typed = { flags: Record<string, unknown>; args: Record<string, unknown> }
+import type { Typed, View } from './view.ts'
 
 /** A command derived from a contract entry. */
 export function command(entry: Endpoint, view: View): Command.Class {
   const listed = rowsOf(entry.reply)
-  const fields = fieldsOf(entry).filter(({ key }) => !(listed && (key === 'page' || key === 'limit')))
+  const isPage = ({ key }: Field) => listed !== undefined && (key === 'page' || key === 'limit')
+  const own = fieldsOf(entry).filter((field) => !isPage(field))
+  const more = fieldsOf(view.narrowed ?? entry).filter(
+    (field) => !isPage(field) && !own.some(({ flag }) => flag === field.flag),
+  )
+  const fields = [...own, ...more]
   const isArg = (field: Field) => field.part === 'params' || view.args?.includes(field.key) === true
   const argFields = [
     ...fields.filter(({ part }) => part === 'params'),
@@ -68,7 +55,8 @@ export function command(entry: Endpoint, view: View): Command.Class {
         })
       if (listed) {
         const { list } = await import('./list.ts')
-        return list(session, entry, view, await input(), typed)
+        const narrowed = more.some(({ flag }) => typed.flags[flag] !== undefined)
+        return list(session, (narrowed && view.narrowed) || entry, view, await input(), typed)
       }
       const { act } = await import('./act.ts')
       return act(session, entry, view, input, { ...typed, id: this.id ?? '' })

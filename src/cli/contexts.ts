@@ -23,12 +23,12 @@ export async function listContexts(output: Output): Promise<void> {
   await printer.end()
 }
 
-export function addContext(
+export async function addContext(
   name: string,
   flags: { url: string; org?: string | undefined; use?: boolean | undefined },
-): Context {
+): Promise<Context> {
   const url = checkUrl(flags.url, '--url')
-  const profile = changeProfile((profile) => {
+  const profile = await changeProfile((profile) => {
     const before = profile.contexts[checkContextName(name)]
     // Another address is another service: who was signed in there means nothing here.
     const kept = before && sameAddress(before.url, url) ? before : {}
@@ -38,9 +38,9 @@ export function addContext(
   return profile.contexts[name]!
 }
 
-export function useContext(name: string): Context {
+export async function useContext(name: string): Promise<Context> {
   return contextNamed(
-    changeProfile((profile) => {
+    await changeProfile((profile) => {
       contextNamed(profile, name)
       profile.current = name
     }),
@@ -51,7 +51,7 @@ export function useContext(name: string): Context {
 export async function removeContext(name: string): Promise<void> {
   const { store } = contextNamed(readProfile(), name)
   if (store) await removeSession({ kind: store, context: name })
-  changeProfile((profile) => {
+  await changeProfile((profile) => {
     delete profile.contexts[name]
     if (profile.current === name) delete profile.current
   })

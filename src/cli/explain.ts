@@ -1,7 +1,7 @@
 import type { Session } from './base.ts'
 import { usage } from './exit.ts'
-import { asJson, rowPrinter, write } from './print.ts'
-import { configDir } from './profile.ts'
+import { configDir } from './files.ts'
+import { printRecord, rowPrinter } from './print.ts'
 import type { Setting, Settings } from './settings.ts'
 import { didYouMean } from './suggest.ts'
 
@@ -52,7 +52,7 @@ export async function explain(session: Session, key: string | undefined): Promis
       source: setting.value === undefined ? null : setting.source,
       layers: setting.layers,
     }))
-    return write(`${asJson(key === undefined ? documents : documents[0], 2)}\n`)
+    return printRecord(output, key === undefined ? { data: documents } : documents[0], undefined)
   }
   const rows = said.flatMap(({ key: name, setting }) =>
     setting.layers.map(({ layer, source, value }) => ({

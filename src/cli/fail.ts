@@ -1,26 +1,31 @@
-import { ApiError, NetworkError } from '../core/client.ts'
 import { type CliError, exits, type Report, reportOf, Silent, usage } from './exit.ts'
+import { wantsJson } from './notes.ts'
 import { didYouMean } from './suggest.ts'
 
 /** What oclif's errors carry, as far as it is used here. */
 type OclifError = Error & {
+  code?: string
   oclif?: { exit?: number }
   flags?: string[]
   parse?: { input?: { flags?: Record<string, unknown> } }
 }
 
 /** Tells about a failure on standard error and returns the exit code. */
+const unwrapped = (message: string): string =>
+  message.replace(/^Parsing --\S+ \n\t/, '').replace(/\n?See more help with --help/g, '')
+
 export async function fail(error: unknown, argv: string[]): Promise<number> {
   if (error instanceof Silent) return error.exit
   const oclif = error as OclifError
-  // oclif ends help and version pages this way.
-  if (oclif.oclif?.exit === 0) return 0
-  const report = reportOf(error) ?? ofOclif(oclif, argv) ?? ofBug(error)
+  // The parser puts its own words around those of a flag.
+  if (error instanceof Error) error.message = unwrapped(error.message)
+  // `this.exit()` of a command, which has said everything itself.
+  if (oclif.code === 'EEXIT') return oclif.oclif?.exit ?? 0
+  const expected = reportOf(error) ?? ofOclif(oclif, argv)
+  const report = expected ?? ofBug(error)
   if (wantsJson(argv)) process.stderr.write(`${JSON.stringify({ error: report.error })}\n`)
   else process.stderr.write(await text(report))
-  if (process.env.SVC_DEBUG && !(error instanceof ApiError) && !(error instanceof NetworkError)) {
-    process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`)
-  }
+  if (!expected && process.env.SVC_DEBUG && error instanceof Error) process.stderr.write(`${error.stack}\n`)
   return report.exit
 }
 
@@ -36,21 +41,9 @@ async function text({ error, notes }: Report): Promise<string> {
   return `${lines.join('\n')}\n`
 }
 
-/** `--json`, `-o json` and the like, before `--`. */
-export function wantsJson(argv: string[]): boolean {
-  const end = argv.indexOf('--')
-  const words = end === -1 ? argv : argv.slice(0, end)
-  return words.some((word, i) => {
-    if (word === '--json' || /^(-o=?|--output=)(json|ndjson)$/.test(word)) return true
-    return (word === '-o' || word === '--output') && /^(json|ndjson)$/.test(words[i + 1] ?? '')
-  })
-}
-
 function ofOclif(error: OclifError, argv: string[]): Report | undefined {
   if (error.oclif === undefined) return undefined
   const message = error.message
-    .replace(/^Parsing --\S+ \n\t/, '')
-    .replace(/\n?See more help with --help/g, '')
     .replace(/^The following errors? occurred:\s*/, '')
     .replace(/Missing required flag (\S+)/g, 'Missing --$1')
     .replace(/^Nonexistent flag(s?): /, 'Unknown flag$1: ')

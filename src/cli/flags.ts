@@ -44,6 +44,7 @@ export const connectionFlags: FlagSet = {
     helpValue: 'ORG',
     ...connection,
   }),
+  token: text({ description: 'Access token: - or @file [env: SVC_TOKEN]', helpValue: '-', ...connection }),
   timeout: text({
     description: 'How long to wait, such as 30s [env: SVC_TIMEOUT]',
     helpValue: 'TIME',
@@ -99,7 +100,7 @@ function describe(field: Field): string {
   const notes: string[] = []
   if (field.secret) notes.push('- for standard input, @file for a file')
   else if (field.kind === 'json') notes.push('JSON, - or @file')
-  else if (field.resource && field.key !== 'id') notes.push('id or name')
+  else if (field.resource && field.key !== 'id') notes.push(namedBy[field.resource] ?? 'id')
   if (field.nullable && field.kind !== 'json') notes.push('or null')
   const told = field.description || sentence(field.key)
   return notes.length > 0 ? `${told} (${notes.join('; ')})` : told

@@ -2,10 +2,10 @@ import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import type { Session } from './base.ts'
 import { checkColumns, leavesOf, rowsOf } from './columns.ts'
-import type { Typed, View } from './command.ts'
 import { type ListReply, type PageOptions, pages, walks } from './pages.ts'
 import { rowPrinter, say } from './print.ts'
 import { waiting } from './progress.ts'
+import type { Typed, View } from './view.ts'
 
 /** Prints the rows of a list, page by page. */
 export async function list(

@@ -6,6 +6,7 @@ import { askSecret, askText, readStdin, secretFrom } from './ask.ts'
 import type { Session as Run } from './base.ts'
 import { type ChosenStore, chooseStore } from './choose-store.ts'
 import { CliError, exits, usage } from './exit.ts'
+import { alone } from './lock.ts'
 import { say } from './print.ts'
 import { changeProfile, checkContextName, type KnownIdentity, nameFor } from './profile.ts'
 import { clientOptions, sessionOf } from './send.ts'
@@ -45,7 +46,7 @@ export async function login(run: Run, flags: LoginFlags) {
   const required = reply.mfaEnrollmentRequired === true
   tell(run, me, context, store, required)
   if (store.unkept) {
-    throw new CliError('The session was not kept, so the next command is not signed in', {
+    throw new CliError(`The session was not kept, so the next command is not signed in. ${store.unkept}`, {
       code: 'session_not_kept',
       hint: 'agree to a file with --store file (or SVC_CREDENTIAL_STORE=file), or pass a token in SVC_TOKEN',
     })
@@ -142,14 +143,14 @@ async function keep({ settings, attended }: Run, store: ChosenStore, tokens: Tok
   const wanted = settings.context.from === 'context' ? undefined : settings.context.value
   const name = checkContextName(wanted ?? settings.active?.name ?? nameFor(settings.profile, url))
   const place: Place = { kind: store.kind, context: name, attended }
-  await writeSession(place, sessionOf(url, tokens))
+  await alone(name, () => writeSession(place, sessionOf(url, tokens)))
   const before = settings.profile.contexts[name]?.store
   if (before && before !== store.kind) {
     await removeSession({ ...place, kind: before }).catch((error: Error) =>
       say(`The session of before is still in ${whereabouts({ ...place, kind: before })}: ${error.message}`),
     )
   }
-  changeProfile((profile) => {
+  await changeProfile((profile) => {
     profile.contexts[name] = { ...profile.contexts[name], url, identity: identityOf(me), store: store.kind }
     profile.current = name
     profile.store = store.kind
@@ -167,7 +168,7 @@ function tell(
   say(`Signed in to ${run.settings.url.value} as ${me.user.email}, ${scopeOf(me)}`)
   if (context) say(`Context ${context.name}; the session is in ${whereabouts(context.place)}`)
   else if (!store.unkept) say('The session was not kept, as you asked')
-  if (process.env.SVC_TOKEN) say('Warning: SVC_TOKEN is set and goes before this session')
+  if (run.send.token) say(`Warning: ${run.send.token.source} is set and goes before this session`)
   if (required)
     say('This account must set up a second factor before anything else: svc mfa setup, then svc mfa enable')
 }

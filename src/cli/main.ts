@@ -1,6 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import type { Command } from '@oclif/core/command'
 import { getHelpFlagAdditions, normalizeArgv } from '@oclif/core/help'
+import { holdNotes, releaseNotes, wantsJson } from './notes.ts'
 import { type Layout, Program } from './program.ts'
 
 const compiled: Layout = { root: fileURLToPath(new URL('../../../', import.meta.url)) }
@@ -11,9 +12,11 @@ export async function main(argv: string[], layout: Layout = compiled): Promise<v
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0)
   })
+  if (wantsJson(argv)) holdNotes()
   let code: number
   try {
     await dispatch(argv, await Program.open(layout))
+    releaseNotes()
     code = Number(process.exitCode ?? 0)
   } catch (error) {
     const { fail } = await import('./fail.ts')

@@ -1,8 +1,11 @@
 import type { z } from 'zod'
-import { asText, type Column, checkColumns, leavesOf, valueAt } from './columns.ts'
+import { asText, type Column, checkColumns, columnsAmong, leavesIn, leavesOf, valueAt } from './columns.ts'
 import { usage } from './exit.ts'
 import type { Format } from './flags.ts'
+import { say } from './notes.ts'
 import { styleFor } from './style.ts'
+
+export { say }
 
 export type OutputFlags = {
   json?: boolean | undefined
@@ -46,8 +49,6 @@ export function write(text: string | Uint8Array): Promise<void> {
   })
 }
 
-export const say = (text: string): void => void process.stderr.write(`${text}\n`)
-
 /** JSON that stays JSON on a terminal: control characters that JSON allows are escaped as well. */
 export const asJson = (value: unknown, indent?: number): string =>
   JSON.stringify(value, null, indent).replace(
@@ -81,14 +82,18 @@ export function idOfRecord(record: unknown): string | undefined {
   return undefined
 }
 
-/** Prints one record. `human` takes over when nothing was asked for. */
+/**
+ * Prints one record. Without a schema its columns are those it has. `human` takes over when nothing was asked
+ * for.
+ */
 export async function printRecord(
   output: Output,
   record: unknown,
-  schema: z.ZodType,
+  schema: z.ZodType | undefined,
   human?: () => string | Promise<string>,
 ): Promise<void> {
-  const columns = output.columns === undefined ? undefined : checkColumns(output.columns, schema)
+  const known = schema ? leavesOf(schema) : leavesIn(record)
+  const columns = output.columns === undefined ? undefined : columnsAmong(output, known)
   const value = columns ? pick(record, columns) : record
   switch (output.format) {
     case 'json':
@@ -101,7 +106,7 @@ export async function printRecord(
       return write(`${idOfRecord(record) ?? ''}\n`)
     case 'csv':
     case 'table':
-      return printRows(output, [record], columns ?? leavesOf(schema))
+      return printRows(output, [record], columns ?? known)
     default: {
       if (columns) return printRows(output, [record], columns)
       if (human) return write(await human())

@@ -1,17 +1,7 @@
-import {
-  chmodSync,
-  closeSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeSync,
-} from 'node:fs'
-import { homedir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { CliError, exits, usage } from './exit.ts'
+import { configDir, readIfThere, writePrivately } from './files.ts'
+import { alone } from './lock.ts'
 import { didYouMean } from './suggest.ts'
 
 /** Who signed in, as far as it is worth remembering between calls. No secrets. */
@@ -41,13 +31,6 @@ export type Profile = {
   store?: StoreKind
 }
 
-export function configDir(env: NodeJS.ProcessEnv = process.env): string {
-  if (env.SVC_CONFIG_DIR) return env.SVC_CONFIG_DIR
-  if (env.XDG_CONFIG_HOME) return join(env.XDG_CONFIG_HOME, 'svc')
-  if (process.platform === 'win32' && env.APPDATA) return join(env.APPDATA, 'svc')
-  return join(homedir(), '.config', 'svc')
-}
-
 const profilePath = (): string => join(configDir(), 'config.json')
 
 export function readProfile(): Profile {
@@ -67,41 +50,15 @@ export function readProfile(): Profile {
   })
 }
 
-/** Reads, changes and writes the profile. */
-export function changeProfile(change: (profile: Profile) => void): Profile {
-  const profile = readProfile()
-  change(profile)
-  writePrivately(profilePath(), `${JSON.stringify(profile, null, 2)}\n`)
-  return profile
-}
-
-export function readIfThere(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw new CliError(`Cannot read ${path}: ${(error as Error).message}`, { cause: error })
-  }
-}
-
-/** Replaces a file at once, readable by its owner only. A reader sees the old or the new text, never half. */
-export function writePrivately(path: string, text: string): void {
-  const draft = `${path}.${process.pid}.new`
-  try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-    const file = openSync(draft, 'w', 0o600)
-    try {
-      chmodSync(draft, 0o600)
-      writeSync(file, text)
-      fsyncSync(file)
-    } finally {
-      closeSync(file)
-    }
-    renameSync(draft, path)
-  } catch (error) {
-    rmSync(draft, { force: true })
-    throw new CliError(`Cannot write ${path}: ${(error as Error).message}`, { cause: error })
-  }
+/** Reads, changes and writes the profile, one process at a time. */
+export async function changeProfile(change: (profile: Profile) => void): Promise<Profile> {
+  // No context can have this name.
+  return alone('(profile)', () => {
+    const profile = readProfile()
+    change(profile)
+    writePrivately(profilePath(), `${JSON.stringify(profile, null, 2)}\n`)
+    return profile
+  })
 }
 
 export function contextNamed(profile: Profile, name: string): Context {

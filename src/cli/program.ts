@@ -1,20 +1,18 @@
 import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import type { Command } from '@oclif/core/command'
-import { Config } from '@oclif/core/config'
+import { Config, Plugin } from '@oclif/core/config'
 import type { PJSON, Topic } from '@oclif/core/interfaces'
-import { configDir } from './profile.ts'
+import { configDir } from './files.ts'
 import { groups } from './topics.ts'
 
 type Loadable = Command.Loadable
-type Manifest = { commands: Record<string, Command.Cached> }
 
 export type Layout = {
   root: string
-  /** Finds the commands by loading all of their sources, when there is no manifest to go by. */
-  discover?: (pjson: PJSON) => Promise<Loadable[]>
+  /** Commands as source instead of the compiled ones of the manifest. */
+  source?: { target: string; globPatterns: string[] }
 }
 
 /**
@@ -25,11 +23,16 @@ export class Program extends Config {
   #commands = new Map<string, Loadable>()
   #topics = new Map<string, Topic>()
 
-  static async open({ root, discover }: Layout): Promise<Program> {
+  static async open({ root, source }: Layout): Promise<Program> {
     const program = new Program({ root })
     const pjson = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as PJSON
+    const commands = source && { strategy: 'pattern' as const, ...source }
+    const oclif = { ...pjson.oclif, ...(commands && { commands }) }
+    const own = { root, pjson: { ...pjson, oclif }, isRoot: true, type: 'core' }
+    const plugin = new Plugin({ ...own, ignoreManifest: source !== undefined })
+    await plugin.load()
     program.#describe(root, pjson)
-    program.#add(discover ? await discover(pjson) : fromManifest(root))
+    program.#add(plugin.commands)
     return program
   }
 
@@ -100,16 +103,4 @@ export class Program extends Config {
   override async runHook(): Promise<never> {
     return { successes: [], failures: [] } as never
   }
-}
-
-function fromManifest(root: string): Loadable[] {
-  const manifest = JSON.parse(readFileSync(join(root, 'oclif.manifest.json'), 'utf8')) as Manifest
-  return Object.entries(manifest.commands).map(([id, cached]) => ({
-    ...cached,
-    load: async () => {
-      const file = pathToFileURL(join(root, ...(cached.relativePath ?? []))).href
-      const { default: loaded } = (await import(file)) as { default: Command.Class }
-      return Object.assign(loaded, { id })
-    },
-  }))
 }

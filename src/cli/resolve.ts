@@ -67,7 +67,7 @@ export async function resolveId(
   const where = inOrg && within.insists ? 'in this organization' : 'among those you can see'
   const hint =
     didYouMean(word, found.names) ??
-    (found.names.length > 0 && found.names.length <= 10 ? `there are: ${found.names.join(', ')}` : undefined)
+    (found.usual.length > 0 && found.usual.length <= 10 ? `there are: ${found.usual.join(', ')}` : undefined)
   throw new CliError(`No ${nouns[resource]} "${word}" ${where}`, {
     exit: exits.notFound,
     code: 'not_found',
@@ -85,17 +85,23 @@ async function find(
 ) {
   const tiers: Row[][] = [...lookup.names.map(() => []), []]
   const names = new Set<string>()
+  const usual = new Set<string>()
   for await (const row of everyRow(client, entry, query) as AsyncIterable<Row>) {
     for (const [tier, key] of lookup.names.entries()) {
       const name = row[key]
       if (typeof name !== 'string') continue
       if (names.size < 5000) names.add(name)
+      if (tier === 0 && usual.size <= 10) usual.add(name)
       if (name === word) tiers[tier]!.push(row)
       else if (name.toLowerCase() === word.toLowerCase()) tiers.at(-1)!.push(row)
     }
   }
   const best = tiers.find((tier) => tier.length > 0) ?? []
-  return { matches: [...new Map(best.map((row) => [row.id, row])).values()], names: [...names] }
+  return {
+    matches: [...new Map(best.map((row) => [row.id, row])).values()],
+    names: [...names],
+    usual: [...usual],
+  }
 }
 
 function ambiguous(resource: Resource, word: string, matches: Row[], lookup: Lookup): CliError {

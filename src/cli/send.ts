@@ -1,5 +1,3 @@
-import { mkdirSync } from 'node:fs'
-import { join } from 'node:path'
 import {
   ApiError,
   type Client,
@@ -9,7 +7,7 @@ import {
   type Exchange,
 } from '../core/client.ts'
 import { CliError, exits } from './exit.ts'
-import { configDir } from './profile.ts'
+import { alone } from './lock.ts'
 import { type Settings, sameAddress } from './settings.ts'
 import { type Place, readSession, type Session, writeSession } from './store.ts'
 import { nodeTransport } from './transport.ts'
@@ -17,23 +15,25 @@ import { nodeTransport } from './transport.ts'
 /** Seconds before its end at which an access token is renewed. */
 const margin = 30
 
-export type SendOptions = { settings: Settings; version: string; attended: boolean }
+/** An access token given by the caller instead of a stored session. */
+export type Token = { source: string; read(): Promise<string> }
+
+export type SendOptions = { settings: Settings; version: string; attended: boolean; token: Token | undefined }
 
 /** A client without credentials, for signing in. */
-export function strangerClient({ settings, version }: Omit<SendOptions, 'attended'>): Client {
-  return connect(clientOptions({ settings, version }))
-}
+export const strangerClient = (options: SendOptions): Client => connect(clientOptions(options))
 
-/** A client that signs its requests with SVC_TOKEN or the stored session, and keeps the session fresh. */
-export function clientFor({ settings, version, attended }: SendOptions): Client {
-  const credentials = process.env.SVC_TOKEN
-    ? tokenCredentials(process.env.SVC_TOKEN)
-    : sessionCredentials(settings, attended, strangerClient({ settings, version }))
-  return connect({ ...clientOptions({ settings, version }), credentials })
+/** A client that signs its requests with the given token or the stored session, and keeps the session fresh. */
+export function clientFor(options: SendOptions): Client {
+  const { settings, attended, token } = options
+  const credentials = token
+    ? tokenCredentials(token)
+    : sessionCredentials(settings, attended, strangerClient(options))
+  return connect({ ...clientOptions(options), credentials })
 }
 
 /** Everything but who is calling. */
-export const clientOptions = ({ settings, version }: Omit<SendOptions, 'attended'>): ClientOptions => ({
+export const clientOptions = ({ settings, version }: SendOptions): ClientOptions => ({
   url: settings.url.value,
   timeout: settings.timeout.value,
   transport: nodeTransport({ caFile: settings.caFile.value }),
@@ -46,14 +46,14 @@ function logExchange({ method, url, attempt, ms, status, failure }: Exchange): v
   process.stderr.write(`svc: ${method} ${url} → ${status ?? failure} in ${ms} ms${again}\n`)
 }
 
-function tokenCredentials(token: string): Credentials {
+function tokenCredentials({ source, read }: Token): Credentials {
   return {
-    headers: async () => ({ authorization: `Bearer ${token.trim()}` }),
+    headers: async () => ({ authorization: `Bearer ${(await read()).trim()}` }),
     renew: async (failure) => {
       throw new CliError(failure.message, {
         exit: exits.authentication,
         code: failure.code,
-        hint: 'the token in SVC_TOKEN was refused; unset it to use your own sign-in',
+        hint: `the token of ${source} was refused; without it your own sign-in is used`,
         cause: failure,
       })
     },
@@ -100,9 +100,8 @@ function sessionCredentials(settings: Settings, attended: boolean, stranger: Cli
  * Spends the refresh token, alone among the processes of this machine: a spent token that is used again ends
  * every session of its family, so whoever waited for the lock first looks for what the other one stored.
  */
-async function renewed(place: Place, stale: Session, stranger: Client): Promise<Session> {
-  const release = await lock(place)
-  try {
+const renewed = (place: Place, stale: Session, stranger: Client): Promise<Session> =>
+  alone(place.context, async () => {
     const stored = await readSession(place)
     if (stored && stored.accessToken !== stale.accessToken && isFresh(stored)) return stored
     const { refreshToken } = stored ?? stale
@@ -115,10 +114,7 @@ async function renewed(place: Place, stale: Session, stranger: Client): Promise<
       )
     })
     return session
-  } finally {
-    await release()
-  }
-}
+  })
 
 async function refresh(stranger: Client, refreshToken: string) {
   const { auth } = await import('../identity/contract.ts')
@@ -145,16 +141,4 @@ export function sessionOf(
     ...(tokens.refreshToken && { refreshToken: tokens.refreshToken }),
     expiresAt: Date.now() + tokens.expiresInSeconds * 1000,
   }
-}
-
-/** Held for the length of one refresh; a lock whose holder died is taken over. */
-export async function lock(place: Place): Promise<() => Promise<void>> {
-  const { default: lockfile } = await import('proper-lockfile')
-  const locks = join(configDir(), 'locks')
-  mkdirSync(locks, { recursive: true, mode: 0o700 })
-  return lockfile.lock(join(locks, place.context), {
-    realpath: false,
-    stale: 10_000,
-    retries: { retries: 150, factor: 1.05, minTimeout: 25, maxTimeout: 250, randomize: true },
-  })
 }

@@ -2,8 +2,9 @@ import { ApiError, connect } from '../core/client.ts'
 import { auth } from '../identity/contract.ts'
 import type { Session as Run } from './base.ts'
 import { CliError, exits } from './exit.ts'
+import { alone } from './lock.ts'
 import { changeProfile } from './profile.ts'
-import { clientOptions, lock, placeOf, sessionOf } from './send.ts'
+import { clientOptions, placeOf, sessionOf } from './send.ts'
 import { readSession, removeSession, whereabouts, writeSession } from './store.ts'
 
 /** What is known about the sign-in of the context in use. */
@@ -11,8 +12,8 @@ export async function status(run: Run) {
   const me = await run.client.call(auth.me)
   const { settings } = run
   const place = placeOf(settings, run.attended)
-  const byToken = Boolean(process.env.SVC_TOKEN)
-  const stored = byToken || !place ? undefined : await readSession(place)
+  const { token } = run.send
+  const stored = token || !place ? undefined : await readSession(place)
   return {
     url: settings.url.value,
     context: settings.active?.name ?? null,
@@ -24,16 +25,17 @@ export async function status(run: Run) {
     mfa: { enabled: me.user.mfaEnabled, method: me.user.mfaMethod, verified: me.mfaVerified },
     accessTokenExpiresAt: stored ? new Date(stored.expiresAt).toISOString() : null,
     renewedAutomatically: stored?.refreshToken !== undefined,
-    credential: byToken ? 'SVC_TOKEN of the environment' : place ? whereabouts(place) : null,
+    credential: token ? `the token of ${token.source}` : place ? whereabouts(place) : null,
   }
 }
 
 /** Ends every session of the caller at the service, removes the stored one, and looks whether both are true. */
 export async function logout(run: Run) {
   const { settings, attended } = run
-  if (process.env.SVC_TOKEN) {
+  const { token } = run.send
+  if (token) {
     await run.client.call(auth.logout)
-    return { signedOut: true, revoked: await isRefused(run, process.env.SVC_TOKEN), removed: false }
+    return { signedOut: true, revoked: await isRefused(run, await token.read()), removed: false }
   }
   const place = placeOf(settings, attended)
   const stored = place && (await readSession(place))
@@ -43,8 +45,8 @@ export async function logout(run: Run) {
     (error: unknown) => error,
   )
   const last = (await readSession(place)) ?? stored
-  await removeSession(place)
-  changeProfile((profile) => {
+  await alone(place.context, () => removeSession(place))
+  await changeProfile((profile) => {
     const context = profile.contexts[place.context]
     if (context) delete context.identity
   })
@@ -84,16 +86,11 @@ async function isRefused(run: Run, token: string): Promise<boolean> {
 
 /** Puts the tokens of an answer in the place of the session's; false when there is no place for them. */
 export async function keepTokens(
-  { settings, attended }: Run,
+  { settings, attended, send }: Run,
   tokens: { accessToken: string; refreshToken?: string | undefined; expiresInSeconds: number },
 ): Promise<boolean> {
   const place = placeOf(settings, attended)
-  if (!place || process.env.SVC_TOKEN) return false
-  const release = await lock(place)
-  try {
-    await writeSession(place, sessionOf(settings.url.value, tokens))
-  } finally {
-    await release()
-  }
+  if (!place || send.token) return false
+  await alone(place.context, () => writeSession(place, sessionOf(settings.url.value, tokens)))
   return true
 }

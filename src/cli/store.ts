@@ -1,6 +1,7 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { configDir, readIfThere, type StoreKind, writePrivately } from './profile.ts'
+import { configDir, readIfThere, writePrivately } from './files.ts'
+import type { StoreKind } from './profile.ts'
 
 /** What a sign-in gave, with the address it may be sent to. */
 export type Session = {

@@ -24,18 +24,18 @@ const isWhole = (column: Column): boolean =>
   column === 'id' || column.endsWith('Id') || column.endsWith('.id')
 
 /** Aligned columns. Only a terminal cuts cells, and never an id. */
-export async function table(rows: unknown[], columns: Column[], options: TableOptions): Promise<string> {
+export async function table(rows: unknown[], wanted: Column[], options: TableOptions): Promise<string> {
   const { default: Table } = await import('cli-table3')
+  const columns = options.width === undefined ? wanted : roomFor(wanted, options.width)
   const cells = rows.map((row) => columns.map((column) => printable(asText(valueAt(row, column))) || '-'))
   const titles = columns.map(titleOf)
   const lines = options.header ? [titles, ...cells] : cells
-  const widths = columns.map((_, i) => Math.max(1, ...lines.map((line) => line[i]!.length)))
   const none = { top: '', 'top-mid': '', 'top-left': '', 'top-right': '', bottom: '', 'bottom-mid': '' }
   const more = { 'bottom-left': '', 'bottom-right': '', left: '', 'left-mid': '', mid: '', 'mid-mid': '' }
   const grid = new Table({
     chars: { ...none, ...more, right: '', 'right-mid': '', middle: ' '.repeat(gap) },
     style: { 'padding-left': 0, 'padding-right': 0, head: [], border: [], compact: true },
-    ...(options.width !== undefined && { colWidths: squeezed(widths, columns, options.width) }),
+    ...(options.width !== undefined && { colWidths: squeezed(lines, columns, options.width) }),
   })
   if (options.header) grid.push(titles.map((title) => options.style.heading(title)))
   for (const row of cells) grid.push(row.map((cell) => toned(options.style, cell)))
@@ -47,9 +47,18 @@ export async function table(rows: unknown[], columns: Column[], options: TableOp
     .join('\n')}\n`
 }
 
+/** Without the last ids that would not fit beside the rest: a person can do without, a pipe gets them all. */
+function roomFor(columns: Column[], width: number): Column[] {
+  const least = (kept: Column[]) =>
+    kept.reduce((sum, one) => sum + (isWhole(one) ? 36 : narrowest) + gap, -gap)
+  const kept = [...columns]
+  for (let i = kept.length - 1; i > 0 && least(kept) > width; i -= 1) if (isWhole(kept[i]!)) kept.splice(i, 1)
+  return kept
+}
+
 /** Takes width from the widest columns until the line fits. */
-function squeezed(widths: number[], columns: Column[], width: number): number[] {
-  const fitted = [...widths]
+function squeezed(lines: string[][], columns: Column[], width: number): number[] {
+  const fitted = columns.map((_, i) => lines.reduce((most, line) => Math.max(most, line[i]!.length), 1))
   const total = () => fitted.reduce((sum, one) => sum + one + gap, -gap)
   for (let excess = total() - width; excess > 0; excess = total() - width) {
     const widest = fitted.reduce(

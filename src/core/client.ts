@@ -192,6 +192,9 @@ export function connect(options: ClientOptions): Client {
 
   async function request(entry: Endpoint, input?: RawInput): Promise<unknown> {
     const reply = await unary(draftOf(entry, input))
+    const { location } = reply.headers
+    if (reply.status >= 300 && location)
+      throw new NetworkError(url, `it redirects to ${location}; use that address`)
     try {
       return JSON.parse(reply.text) as unknown
     } catch {

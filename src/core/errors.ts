@@ -37,10 +37,12 @@ export const errors = {
   conflict: { status: 409, exit: 6, title: 'Conflict' },
   slug_taken: { status: 409, exit: 6, title: 'That identifier is already in use' },
   idempotency_mismatch: { status: 409, exit: 6, title: 'Idempotency-Key was used with another request' },
+  request_timeout: { status: 408, exit: 8, title: 'The request took too long to arrive' },
   payload_too_large: { status: 413, exit: 2, title: 'Request body too large' },
   unsupported_media_type: { status: 415, exit: 2, title: 'Unsupported media type' },
   mfa_enrollment_required: { status: 428, exit: 5, title: 'MFA enrollment required' },
   rate_limited: { status: 429, exit: 7, title: 'Rate limit exceeded' },
+  headers_too_large: { status: 431, exit: 2, title: 'Request headers too large' },
   internal: { status: 500, exit: 1, title: 'Internal Server Error' },
   unavailable: { status: 503, exit: 8, title: 'Service temporarily unavailable' },
 } as const satisfies Record<string, { status: number; exit: number; title: string }>
@@ -88,10 +90,10 @@ export class Problem extends Error {
   }
 }
 
-/** 400 naming every fault at once. */
-export function invalid(faults: Fault[]): Problem {
+/** 400 naming every fault at once; `message` where the spec has words of its own. */
+export function invalid(faults: Fault[], message?: string): Problem {
   const text = faults.map((f) => `${f.path}: ${f.message}`).join('; ')
-  return new Problem('invalid_request', text || 'The request is not valid', { details: faults })
+  return new Problem('invalid_request', message ?? text, { details: faults })
 }
 
 /** What whoever runs the service has to mend before it can start; the message is one line that says how. */

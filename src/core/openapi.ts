@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { type Contract, type Endpoint, entriesOf } from './endpoint.ts'
 import { errors } from './errors.ts'
+import { unwrap } from './schema.ts'
 
 type Json = Record<string, unknown>
 
@@ -19,22 +20,27 @@ export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
   return made
 }
 
-/** The OpenAPI 3.1 document of a contract. */
+/** The OpenAPI 3.1 document of a contract. `sections` says what each tag is about. */
 export function openApiOf(
   contract: Contract,
   about: { title: string; version: string; description: string },
+  sections: Readonly<Record<string, string>> = {},
 ): Json {
   const schemas: Json = { Error: errorSchema }
   const paths: Record<string, Json> = {}
   for (const { name, entry } of entriesOf(contract)) {
-    const path = entry.path.replaceAll(/:(\w+)/g, '{$1}')
+    // With and without a slash at its end a path is the same to the service.
+    const path = entry.path.replaceAll(/:(\w+)/g, '{$1}').replace(/(?<=.)\/$/, '')
     paths[path] = { ...paths[path], [entry.method.toLowerCase()]: operationOf(name, entry, schemas) }
   }
   return {
     openapi: '3.1.0',
     info: { ...about, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
     servers: [{ url: '/api/v1' }],
-    tags: [...new Set(entriesOf(contract).map(({ entry }) => entry.tag))].map((tag) => ({ name: tag })),
+    tags: [...new Set(entriesOf(contract).map(({ entry }) => entry.tag))].map((tag) => ({
+      name: tag,
+      ...(sections[tag] !== undefined && { description: sections[tag] }),
+    })),
     paths,
     components: {
       schemas,
@@ -73,8 +79,20 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
 
 function requestOf(entry: Endpoint, schemas: Json): Json {
   const schema = hoisted(entry.body!, 'input', schemas)
-  const content = { schema, ...(entry.example && { example: entry.example }) }
+  const content = { schema, ...(entry.example && { example: exampleOf(entry) }) }
   return { required: !entry.body!.safeParse(undefined).success, content: { 'application/json': content } }
+}
+
+const someId = '0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11'
+
+/** The example of an entry's body with an id for each record it has to name. */
+export function exampleOf({ body, example = {} }: Endpoint): Json {
+  const inner = body && unwrap(body)
+  if (!(inner instanceof z.ZodObject)) return example
+  const missing = Object.entries(inner.shape as Record<string, z.ZodType>).filter(
+    ([key, field]) => !(key in example) && field.meta()?.resource && !field.safeParse(undefined).success,
+  )
+  return { ...Object.fromEntries(missing.map(([key]) => [key, someId])), ...example }
 }
 
 function parametersOf(entry: Endpoint, schemas: Json): Json {

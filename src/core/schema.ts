@@ -25,12 +25,19 @@ export const instant = z.iso
   })
   .meta({ format: 'date-time' })
 
+/** Whether a text can be stored, hashed and given back as it came: RFC 8785 and UTF-8 know no half pairs. */
+const isUnicode = (value: string): boolean => value.isWellFormed()
+const hasNoNul = (value: string): boolean => !value.includes('\u0000')
+const unicode = 'must be Unicode text without halves of surrogate pairs'
+const noNul = 'must not contain a NUL character'
+
 /** Text a person typed: no NUL, which Postgres cannot store. */
 export const text = (max: number, min = 0) => {
   const base = z
     .string()
     .max(max, `must be at most ${max} characters`)
-    .refine((value) => !value.includes('\u0000'), 'must not contain a NUL character')
+    .refine(hasNoNul, noNul)
+    .refine(isUnicode, unicode)
   return min > 0
     ? base.min(min, min === 1 ? 'must not be empty' : `must be at least ${min} characters`)
     : base
@@ -45,11 +52,31 @@ export const email = text(255, 3)
   .regex(/^[^\s@]+@[^\s@]+$/, 'must be an e-mail address')
   .meta({ format: 'email' })
 
+const deepest = 32
+
 /** A free JSON object of at most 16 KiB (decisions.md, Tenancy). */
 export const freeObject = z
   .record(z.string(), z.unknown())
+  // First, because everything that handles it later goes down into it by calling itself.
+  .refine((value) => isWithin(value, deepest), {
+    error: `must not be nested more than ${deepest} levels deep`,
+    abort: true,
+  })
   .refine((value) => JSON.stringify(value).length <= 16_384, 'must be at most 16 KiB of JSON')
-  .refine((value) => !JSON.stringify(value).includes('\\u0000'), 'must not contain a NUL character')
+  .refine((value) => everyText(value, hasNoNul), noNul)
+  .refine((value) => everyText(value, isUnicode), unicode)
+
+function isWithin(value: unknown, levels: number): boolean {
+  if (value === null || typeof value !== 'object') return true
+  return levels > 0 && Object.values(value).every((item) => isWithin(item, levels - 1))
+}
+
+/** Names of fields count as well. */
+function everyText(value: unknown, holds: (text: string) => boolean): boolean {
+  if (typeof value === 'string') return holds(value)
+  if (value === null || typeof value !== 'object') return true
+  return Object.entries(value).every(([key, item]) => holds(key) && everyText(item, holds))
+}
 
 /** A field that is never logged, audited or taken from a command-line argument. */
 export const secret = <S extends z.ZodType>(schema: S): S =>

@@ -1,5 +1,5 @@
 import { hash, randomBytes } from 'node:crypto'
-import { type ErrorCode, Problem } from '../core/errors.ts'
+import { type ErrorCode, invalid } from '../core/errors.ts'
 import { type Instant, later } from '../core/time.ts'
 import type { EnrollmentKey, NewEnrollmentKey } from './contract.ts'
 
@@ -52,6 +52,5 @@ export function refusalOf(
 /** @throws invalid_request when a key would be born expired */
 export function checkExpiry(expiresAt: Instant | undefined, now: Instant): void {
   if (expiresAt === undefined || expiresAt > now) return
-  const fault = { path: 'body.expiresAt', message: 'must be in the future' }
-  throw new Problem('invalid_request', `${fault.path}: ${fault.message}`, { details: [fault] })
+  throw invalid([{ path: 'body.expiresAt', message: 'must be in the future' }])
 }

@@ -1,6 +1,6 @@
 import { toDataURL } from 'qrcode'
 import type { Cipher } from '../core/cipher.ts'
-import { Problem } from '../core/errors.ts'
+import { invalid, Problem } from '../core/errors.ts'
 import { newId, zeroId } from '../core/ids.ts'
 import { type Instant, later } from '../core/time.ts'
 import { type HandlersOf, inSteps, type UserCaller } from '../handler.ts'
@@ -8,7 +8,15 @@ import type * as contract from './contract.ts'
 import { findGrants, findMembership, findRoleName, listMemberships } from './memberships.ts'
 import { checkPassword } from './password.ts'
 import { looksLikeRecoveryCode, newRecoveryCodes, recoveryHash } from './recovery.ts'
-import { type Context, chooseContext, enrollUrl, isLocked, judgeRefresh, lockout } from './rules.ts'
+import {
+  type Context,
+  chooseContext,
+  enrollUrl,
+  foldEmail,
+  isLocked,
+  judgeRefresh,
+  lockout,
+} from './rules.ts'
 import * as store from './store.ts'
 import {
   type AccessTokens,
@@ -100,7 +108,7 @@ export const authHandlers = (keys: Keys): HandlersOf<Auth> => {
 
   /** Every refusal is the same 401 after the same work; only the audit log knows the reason. */
   async function passTheDoor({ storage, body, ip, now, limit }: LoginCall) {
-    limit('LOGIN_ACCOUNT', `${ip} ${body.email.toLowerCase()}`)
+    limit('LOGIN_ACCOUNT', `${ip} ${foldEmail(body.email)}`)
     const user = await store.findUserByEmail(storage.read, body.email)
     const right = await checkPassword(user?.passwordHash ?? null, body.password)
     const memberships = await listMemberships(storage.read, user?.id ?? zeroId)
@@ -239,7 +247,7 @@ export const authHandlers = (keys: Keys): HandlersOf<Auth> => {
         const setup = await store.findMfaSetup(storage.read, caller.id)
         const user = await store.findUser(storage.read, caller.id)
         if (!user || !setup || setup.expiresAt <= now)
-          throw new Problem('invalid_request', 'No pending MFA setup')
+          throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
         const secret = cipher.open(setup.secret, setupPlace(user.id))
         const step = totpStep(secret, body.code.trim(), now, 0)
         if (step === undefined) throw new Problem('invalid_mfa_code', undefined, refusedCode(caller))
@@ -313,6 +321,7 @@ const signsIn = ({ id, email }: store.User) => ({
   resourceName: email,
 })
 
+const noSetup = 'No pending MFA setup'
 const loginFailed = 'user.login.failed'
 
 function requireMfaOn(mfaOn: boolean): void {

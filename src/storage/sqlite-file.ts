@@ -10,9 +10,13 @@ export function sqliteFile(dataDir: string): string {
 
 /** Opens the one connection that writes, creating directory (0700) and file (0600) where missing. */
 export function openWriter(file: string): Database.Database {
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
-  closeSync(openSync(file, 'a', 0o600))
-  chmodSync(file, 0o600)
+  try {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    closeSync(openSync(file, 'a', 0o600))
+    chmodSync(file, 0o600)
+  } catch (error) {
+    throw explained(error, file)
+  }
   return open(file, false, (database) => {
     database.pragma('journal_mode = wal')
     database.pragma('synchronous = full')

@@ -159,7 +159,10 @@ export const orgs = {
     summary: 'List organizations page by page',
     tag,
     access: user({ scopes: ['partner', 'system'], permission: 'organizations:read' }),
-    query: z.strictObject({ partnerId: idOf('partner').optional(), ...pageQuery() }),
+    query: z.strictObject({
+      partnerId: idOf('partner').optional().describe('Only organizations of this partner'),
+      ...pageQuery(),
+    }),
     reply: pageOf(Organization),
   }),
   create: endpoint({

@@ -1,4 +1,4 @@
-import { Problem } from '../core/errors.ts'
+import { invalid, Problem } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { NewOrganization, NewPartner, NewSite, Organization, Partner, Site } from './contract.ts'
@@ -25,14 +25,15 @@ export function makeSite(wanted: NewSite, { id, now }: Made): Site {
  */
 export function partnerOfNewOrg(scope: Scope, wanted: string | undefined): string {
   if (scope.kind === 'system') {
-    if (wanted === undefined) throw new Problem('invalid_request', 'partnerId is required for system scope')
+    if (wanted === undefined) throw noPartner('partnerId is required for system scope')
     return wanted
   }
-  if (scope.kind !== 'partner')
-    throw new Problem('invalid_request', 'Partner context required to create organizations')
+  if (scope.kind !== 'partner') throw noPartner('Partner context required to create organizations')
   if (wanted !== undefined && wanted !== scope.partnerId) throw new Problem('partner_mismatch')
   return scope.partnerId
 }
+
+const noPartner = (message: string): Problem => invalid([{ path: 'body.partnerId', message }], message)
 
 /** @throws organization_limit_reached */
 export function checkOrgCap(partner: Partner, organizations: number): void {

@@ -154,17 +154,31 @@ describe('the enrollment key', () => {
     expect(out + told).not.toContain(key)
   })
 
+  test.runIf(process.platform === 'linux')(
+    'is not passed on to the programs the machine is asked with',
+    async () => {
+      const seen = join(home, 'seen')
+      writeFileSync(join(home, 'lscpu'), `#!/bin/sh\nenv > ${seen}\n`, { mode: 0o755 })
+      await using service = await standIn()
+      const env = { SVC_ENROLLMENT_KEY: key, PATH: `${home}:${process.env.PATH}` }
+      expect((await agentRun(['--once', '--url', service.url], { env }).ended).exit).toBe(0)
+      expect(readFileSync(seen, 'utf8')).toContain(`HOME=${home}`)
+      expect(readFileSync(seen, 'utf8')).not.toContain(key)
+    },
+  )
+
   test('is asked for by name where nobody can be asked', async () => {
     const { exit, told } = await agentRun(['--once']).ended
     expect(exit).toBe(2)
     expect(told).toContain('Missing --enrollment-key')
   })
 
-  test('is not read again once the machine is enrolled', async () => {
+  test('is not read again once the machine is enrolled, and still has no place on the command line', async () => {
     await using service = await standIn()
     await agentRun(['--once', '--url', service.url], { env: { SVC_ENROLLMENT_KEY: key } }).ended
     const { exit } = await agentRun(['--once', '--enrollment-key', `@${join(home, 'gone')}`]).ended
     expect(exit).toBe(0)
+    expect((await agentRun(['--once', '--enrollment-key', key]).ended).exit).toBe(2)
   })
 })
 

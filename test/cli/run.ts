@@ -1,54 +1,142 @@
-import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { spawn, spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const binary = fileURLToPath(new URL('../../bin/svc.js', import.meta.url))
 
-export type Result = { code: number | null; signal: string | null; stdout: string; stderr: string; ms: number }
+export type Result = { code: number | null; stdout: string; stderr: string; ms: number }
+
+type RunOptions = {
+  input?: string
+  /** undefined takes a variable away. */
+  env?: Record<string, string | undefined>
+  /** Sends this signal once standard error has the text. */
+  signalAfter?: { text: string; signal: NodeJS.Signals }
+}
+
+const longest = 25_000
 
 /** A home of its own for one test: no configuration, no keychain, no colour, nobody to ask. */
 export class Home {
   readonly path = mkdtempSync(join(tmpdir(), 'svc-cli-'))
+  readonly config = join(this.path, 'config')
   readonly env: Record<string, string>
 
   constructor(env: Record<string, string> = {}) {
     this.env = {
       PATH: process.env.PATH ?? '',
       HOME: this.path,
-      SVC_CONFIG_DIR: join(this.path, 'config'),
+      SVC_CONFIG_DIR: this.config,
       NODE_COMPILE_CACHE: join(tmpdir(), 'svc-cli-compiled'),
       ...env,
     }
   }
 
   /** Runs the real binary. */
-  run(args: string[], options: { input?: string; env?: Record<string, string | undefined> } = {}): Promise<Result> {
-    const started = performance.now()
-    return new Promise((resolve, reject) => {
-      const env = { ...this.env, ...options.env } as NodeJS.ProcessEnv
-      const child = spawn(process.execPath, [binary, ...args], { env, cwd: this.path, stdio: 'pipe' })
-      const timer = setTimeout(() => child.kill('SIGKILL'), 30_000)
-      let stdout = ''
-      let stderr = ''
-      child.stdout.setEncoding('utf8').on('data', (text: string) => {
-        stdout += text
-      })
-      child.stderr.setEncoding('utf8').on('data', (text: string) => {
-        stderr += text
-      })
-      child.stdin.on('error', () => {})
-      child.on('error', reject)
-      child.on('close', (code, signal) => {
-        clearTimeout(timer)
-        resolve({ code, signal, stdout, stderr, ms: performance.now() - started })
-      })
-      child.stdin.end(options.input ?? '')
-    })
+  run(args: string[], options: RunOptions = {}): Promise<Result> {
+    return start(process.execPath, [binary, ...args], { ...this.env, ...options.env }, this.path, options)
+  }
+
+  /** Runs it at a terminal, typing each answer once its question has been asked. Everything comes as stdout. */
+  terminal(args: string[], { columns = 80, answers = [], env = {} }: TerminalOptions = {}): Promise<Result> {
+    const quoted = [process.execPath, binary, ...args].map((word) => `'${word.replaceAll("'", "'\\''")}'`)
+    const line = `stty cols ${columns} rows 40; exec ${quoted.join(' ')}`
+    const at = { ...this.env, TERM: 'xterm-256color', ...env }
+    return start('script', ['-qefc', line, '/dev/null'], at, this.path, { answers })
+  }
+
+  /** A context that is signed in at `url`, its session in a file. */
+  signIn(url: string, session: object = {}, context: object = {}): void {
+    const place = join(this.config, 'sessions')
+    spawnSync('mkdir', ['-p', place])
+    const contexts = { test: { url, store: 'file', ...context } }
+    this.write('config/config.json', JSON.stringify({ version: 1, current: 'test', contexts, store: 'file' }))
+    const fresh = { url, accessToken: 'access-1', refreshToken: 'refresh-1', expiresAt: Date.now() + 900_000 }
+    this.write('config/sessions/test.json', JSON.stringify({ ...fresh, ...session }))
+  }
+
+  write(name: string, text: string): string {
+    const path = join(this.path, name)
+    writeFileSync(path, text, { mode: 0o600 })
+    return path
+  }
+
+  read(name: string): string {
+    return readFileSync(join(this.path, name), 'utf8')
+  }
+
+  json<T = Record<string, unknown>>(name: string): T {
+    return JSON.parse(this.read(name)) as T
+  }
+
+  mode(name: string): string {
+    return (statSync(join(this.path, name)).mode & 0o777).toString(8)
   }
 
   remove(): void {
     rmSync(this.path, { recursive: true, force: true })
   }
+}
+
+type TerminalOptions = {
+  columns?: number
+  answers?: [after: string, typed: string][]
+  env?: Record<string, string | undefined>
+}
+
+/** Why terminals cannot be tested on this machine, if so. */
+export const noTerminal = spawnSync('script', ['--version']).error && 'script (bsdutils) is not installed'
+
+export function start(
+  command: string,
+  args: string[],
+  env: Record<string, string | undefined>,
+  cwd: string,
+  options: RunOptions & { answers?: [string, string][] } = {},
+): Promise<Result> {
+  const started = performance.now()
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, { env: env as NodeJS.ProcessEnv, cwd, stdio: 'pipe' })
+    const timer = setTimeout(() => child.kill('SIGKILL'), longest)
+    const answers = [...(options.answers ?? [])]
+    let { signalAfter } = options
+    let stdout = ''
+    let stderr = ''
+    let from = 0
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      stdout += text
+      const [next] = answers
+      if (!next || !stdout.includes(next[0], from)) return
+      answers.shift()
+      from = stdout.length
+      setTimeout(() => child.stdin.write(next[1]), 150)
+    })
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      stderr += text
+      if (!signalAfter || !stderr.includes(signalAfter.text)) return
+      child.kill(signalAfter.signal)
+      signalAfter = undefined
+    })
+    child.stdin.on('error', () => {})
+    child.on('error', reject)
+    child.on('close', (code) => {
+      clearTimeout(timer)
+      resolve({ code, stdout, stderr, ms: performance.now() - started })
+    })
+    if (options.answers === undefined) child.stdin.end(options.input ?? '')
+  })
+}
+
+/** The one line of JSON that a failure leaves on standard error. */
+export function failureOf({ stderr }: Result): {
+  code: string
+  message: string
+  status: number | null
+  requestId: string | null
+  hint: string | null
+} {
+  const lines = stderr.trim().split('\n')
+  return (JSON.parse(lines.at(-1) ?? '') as { error: ReturnType<typeof failureOf> }).error
 }

@@ -55,10 +55,14 @@ export class StandIn {
       body: text === '' ? undefined : (JSON.parse(text) as unknown),
     }
     this.seen.push(seen)
-    const answer = this.answers[`${seen.method} ${path.split('?')[0]}`] ?? problem(404, 'not_found', 'Not found')
+    const answer =
+      this.answers[`${seen.method} ${path.split('?')[0]}`] ?? problem(404, 'not_found', 'Not found')
     const { status = 200, headers = {}, body } = typeof answer === 'function' ? await answer(seen) : answer
     const isText = typeof body === 'string'
-    reply.writeHead(status, { 'content-type': isText ? 'application/x-ndjson' : 'application/json', ...headers })
+    reply.writeHead(status, {
+      'content-type': isText ? 'application/x-ndjson' : 'application/json',
+      ...headers,
+    })
     reply.end(isText ? body : JSON.stringify(body ?? {}))
   }
 }
@@ -68,7 +72,10 @@ export const problem = (status: number, code: string, error: string, more: objec
   body: { error, code, requestId: 'req-1', ...more },
 })
 
-export const page = (rows: unknown[], more: { page?: number; limit?: number; total?: number } = {}): Answer => ({
+export const page = (
+  rows: unknown[],
+  more: { page?: number; limit?: number; total?: number } = {},
+): Answer => ({
   body: { data: rows, pagination: { page: 1, limit: 50, total: rows.length, ...more } },
 })
 

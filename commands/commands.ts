@@ -1,0 +1,13 @@
+import { LocalCommand } from '../src/cli/base.ts'
+import { listCommands } from '../src/cli/catalogue.ts'
+import { outputOf } from '../src/cli/print.ts'
+
+export default class Commands extends LocalCommand {
+  static override summary = 'List every command; --json for tools'
+  static override examples = ['svc commands --columns id --no-header', 'svc commands --json']
+
+  async run(): Promise<void> {
+    const { flags } = await this.parse(Commands)
+    await listCommands(this.config.commands, outputOf(flags))
+  }
+}

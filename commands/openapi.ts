@@ -1,0 +1,17 @@
+import { ApiCommand } from '../src/cli/base.ts'
+import { asJson, write } from '../src/cli/print.ts'
+
+export default class OpenApi extends ApiCommand {
+  static override summary = 'Print the OpenAPI document of the service'
+  static override examples = ['svc openapi > openapi.json', 'svc openapi -o yaml > openapi.yaml']
+
+  async run(): Promise<void> {
+    const { flags } = await this.parse(OpenApi)
+    const run = this.open(flags)
+    const { text } = await run.stranger.raw('GET', '/openapi.json')
+    const document: unknown = JSON.parse(text)
+    if (run.output.format !== 'yaml') return write(`${asJson(document, 2)}\n`)
+    const { stringify } = await import('yaml')
+    await write(stringify(document))
+  }
+}

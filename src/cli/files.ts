@@ -1,0 +1,51 @@
+import {
+  chmodSync,
+  closeSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
+import { homedir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { CliError } from './exit.ts'
+
+/** Where contexts, sessions and locks are kept. */
+export function configDir(env: NodeJS.ProcessEnv = process.env): string {
+  if (env.SVC_CONFIG_DIR) return env.SVC_CONFIG_DIR
+  if (env.XDG_CONFIG_HOME) return join(env.XDG_CONFIG_HOME, 'svc')
+  if (process.platform === 'win32' && env.APPDATA) return join(env.APPDATA, 'svc')
+  return join(homedir(), '.config', 'svc')
+}
+
+export function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new CliError(`Cannot read ${path}: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+/** Replaces a file at once, readable by its owner only. A reader sees the old or the new text, never half. */
+export function writePrivately(path: string, text: string): void {
+  const draft = `${path}.${process.pid}.new`
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    const file = openSync(draft, 'w', 0o600)
+    try {
+      chmodSync(draft, 0o600)
+      writeSync(file, text)
+      fsyncSync(file)
+    } finally {
+      closeSync(file)
+    }
+    renameSync(draft, path)
+  } catch (error) {
+    rmSync(draft, { force: true })
+    throw new CliError(`Cannot write ${path}: ${(error as Error).message}`, { cause: error })
+  }
+}

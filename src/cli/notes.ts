@@ -1,0 +1,31 @@
+let held: string[] | undefined
+
+/** Tells a person something, on standard error. */
+export function say(text: string): void {
+  if (held) held.push(text)
+  else process.stderr.write(`${text}\n`)
+}
+
+/**
+ * Keeps notes back until it is known how the command ends: with --json a failure leaves one line of JSON on
+ * standard error and nothing else. A person at a terminal hears everything at once.
+ */
+export function holdNotes(): void {
+  if (!process.stderr.isTTY) held = []
+}
+
+export function releaseNotes(): void {
+  const notes = held ?? []
+  held = undefined
+  for (const note of notes) say(note)
+}
+
+/** `--json`, `-o json` and the like, before `--`. */
+export function wantsJson(argv: string[]): boolean {
+  const end = argv.indexOf('--')
+  const words = end === -1 ? argv : argv.slice(0, end)
+  return words.some((word, i) => {
+    if (word === '--json' || /^(-o=?|--output=)(json|ndjson)$/.test(word)) return true
+    return (word === '-o' || word === '--output') && /^(json|ndjson)$/.test(words[i + 1] ?? '')
+  })
+}

@@ -1,0 +1,23 @@
+import type { Endpoint } from '../core/endpoint.ts'
+import type { Column } from './columns.ts'
+
+/** How an endpoint looks as a command; everything else comes from its contract entry. */
+export type View = {
+  examples: string[]
+  description?: string
+  /** Columns of the table a person sees. */
+  columns?: Column[]
+  /** Fields of the query or body that are arguments, in order. */
+  args?: string[]
+  /** An entry with the same rows that takes more filters; it is called when one of them is used. */
+  narrowed?: Endpoint
+  /** What a person reads, instead of the record field by field. */
+  human?: (reply: Record<string, unknown>) => string | Promise<string>
+  /** Reply field that is shown once. */
+  secret?: string
+  /** Where a record that is to be created may exist already: the list, and the fields that say in what. */
+  existing?: { list: Endpoint; within?: string[] }
+}
+
+/** What the caller typed, after oclif has parsed it. */
+export type Typed = { flags: Record<string, unknown>; args: Record<string, unknown> }

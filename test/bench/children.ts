@@ -1,0 +1,86 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+/*
+ * Everything the benchmark starts or writes goes through here, so that nothing is left behind: processes end
+ * by their id and folders are removed, also after a failure and on Ctrl-C.
+ */
+
+export const root = fileURLToPath(new URL('../../', import.meta.url))
+export const fromHere = (name: string): string => fileURLToPath(new URL(name, import.meta.url))
+
+const running = new Set<ChildProcess>()
+const folders = new Set<string>()
+const endings: (() => Promise<void>)[] = []
+
+export function temporaryFolder(name: string): string {
+  const folder = mkdtempSync(join(tmpdir(), `svc-bench-${name}-`))
+  folders.add(folder)
+  return folder
+}
+
+export function removeFolder(folder: string): void {
+  rmSync(folder, { recursive: true, force: true })
+  folders.delete(folder)
+}
+
+/** Runs `end` when the benchmark ends, however it ends. */
+export function atEnd(end: () => Promise<void>): void {
+  endings.push(end)
+}
+
+export function start(
+  args: readonly string[],
+  options: { env?: Record<string, string>; stderr?: number | 'inherit' | 'ignore'; ipc?: boolean } = {},
+): ChildProcess {
+  const { env = bareEnv(), stderr = 'inherit', ipc = false } = options
+  const stdio = ['ignore', ipc ? 'inherit' : 'pipe', stderr, ...(ipc ? (['ipc'] as const) : [])] as const
+  const child = spawn(process.execPath, args, { cwd: root, env, stdio: [...stdio] })
+  running.add(child)
+  child.once('exit', () => running.delete(child))
+  return child
+}
+
+/** SIGTERM, and SIGKILL when that is not enough. */
+export async function stop(child: ChildProcess, patience = 12_000): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const gone = once(child, 'exit')
+  child.kill('SIGTERM')
+  const timer = setTimeout(() => child.kill('SIGKILL'), patience)
+  await gone
+  clearTimeout(timer)
+}
+
+/** The first line on a child's stdout that `pick` makes something of. */
+export async function firstLine<T>(child: ChildProcess, pick: (line: string) => T | undefined): Promise<T> {
+  const lines = createInterface({ input: child.stdout! })
+  const late = setTimeout(() => lines.close(), 30_000)
+  try {
+    for await (const line of lines) {
+      const picked = pick(line)
+      if (picked !== undefined) return picked
+    }
+  } finally {
+    clearTimeout(late)
+    lines.close()
+    child.stdout?.resume()
+  }
+  throw new Error(`${child.spawnargs.slice(1).join(' ')} said nothing`)
+}
+
+/** What a program needs to run, and none of this machine's settings. */
+export function bareEnv(more: Record<string, string> = {}): Record<string, string> {
+  const { PATH = '', TMPDIR } = process.env
+  return { PATH, ...(TMPDIR && { TMPDIR }), NODE_ENV: 'production', NO_COLOR: '1', ...more }
+}
+
+export async function endAll(): Promise<void> {
+  await Promise.all([...running].map((child) => stop(child)))
+  for (const end of endings.splice(0).reverse()) await end()
+  for (const folder of folders) removeFolder(folder)
+}

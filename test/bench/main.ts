@@ -1,0 +1,111 @@
+// npm run bench [-- name …]: ratios against bare servers in the same run; see --help.
+import { randomBytes } from 'node:crypto'
+import { Argument, Command, Option } from 'commander'
+import pg from 'pg'
+import type { TestProject } from 'vitest/node'
+import startPostgres from '../postgres.ts'
+import { chain } from './chain.ts'
+import { atEnd, endAll } from './children.ts'
+import { cli } from './cli.ts'
+import { type Row, tableOf } from './figures.ts'
+import { http } from './http.ts'
+import { serve } from './serve.ts'
+import { build, notBuilt } from './servers.ts'
+
+const names = ['http', 'chain', 'cli', 'serve'] as const
+type Name = (typeof names)[number]
+
+type Options = {
+  quick?: boolean
+  json?: boolean
+  postgres?: boolean
+  install: boolean
+  connections: number
+}
+
+const program = new Command('npm run bench --')
+  .description(
+    'Measures the service as ratios against bare servers in the same run, which carry over between machines',
+  )
+  .addArgument(new Argument('[name...]', 'what to measure').choices(names).default([...names], 'all'))
+  .option('--quick', 'fewer and shorter rounds, no installation')
+  .option('--json', 'print the result as JSON')
+  .option('--postgres', 'the http part on Postgres; its fsync is off')
+  .option('--no-install', 'leave out the size of an installation')
+  .addOption(
+    new Option('--connections <count>', 'connections of the load').default(32).argParser((text) => {
+      const count = Number(text)
+      if (Number.isInteger(count) && count > 0 && count <= 1000) return count
+      throw new Error('--connections must be a whole number from 1 to 1000')
+    }),
+  )
+  .action((wanted: Name[], options: Options) => bench(wanted, options))
+
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => void endAll().finally(() => process.exit(1)))
+}
+try {
+  await program.parseAsync()
+} catch (error) {
+  process.stderr.write(`${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
+  process.exitCode = 1
+} finally {
+  await endAll()
+}
+
+async function bench(wanted: readonly Name[], options: Options): Promise<void> {
+  const { quick = false, connections } = options
+  const say = (line: string) => void process.stderr.write(`${line} …\n`)
+  const rows: Row[] = []
+  if (wanted.some((name) => name !== 'chain')) build()
+  for (const name of names.filter((one) => wanted.includes(one))) {
+    const reason = name === 'chain' ? undefined : notBuilt()
+    if (reason !== undefined) {
+      process.stderr.write(`${name} is left out: ${reason}\n`)
+      continue
+    }
+    if (name === 'http') {
+      const pace = quick ? { rounds: 3, milliseconds: 400 } : { rounds: 5, milliseconds: 900 }
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      rows.push(...(await http({ connections, ...pace, ...databases }, say)))
+    }
+    if (name === 'chain')
+      rows.push(
+        ...(await chain(quick ? { entries: 60_000, rounds: 3 } : { entries: 300_000, rounds: 5 }, say)),
+      )
+    if (name === 'cli') rows.push(...(await cli({ rounds: quick ? 5 : 12 }, say)))
+    if (name === 'serve') {
+      rows.push(...(await serve({ rounds: quick ? 2 : 5, install: options.install && !quick }, say)))
+    }
+  }
+  if (options.json) {
+    process.stdout.write(`${JSON.stringify({ node: process.version, connections, rows }, null, 2)}\n`)
+  } else {
+    process.stdout.write(`\n${tableOf(rows)}\n\n${notes(connections, options)}\n`)
+  }
+}
+
+function notes(connections: number, { postgres = false }: Options): string {
+  const load = `The load comes over ${connections} connections, one request at a time on each; "load busy" is the part of a core it took (from 0.9 on it holds the server back).`
+  const sealing = 'Minting is charged with the time until its audit entries are sealed.'
+  return [load, sealing, postgres ? 'http ran on Postgres.' : 'http ran on SQLite.'].join('\n')
+}
+
+/** One server for the run; each call makes a database. */
+async function postgres(): Promise<() => Promise<string>> {
+  const given: Record<string, string> = {}
+  const provide = (key: string, value: string) => {
+    given[key] = value
+  }
+  atEnd(await startPostgres({ provide } as unknown as TestProject))
+  return async () => {
+    const name = `bench_${randomBytes(6).toString('hex')}`
+    const client = new pg.Client(given.postgresUrl)
+    await client.connect()
+    await client.query(`create database ${name} template template0`)
+    await client.end()
+    const url = new URL(given.postgresUrl!)
+    url.pathname = name
+    return url.href
+  }
+}

@@ -1,0 +1,153 @@
+import { migrations } from '../../migrations/index.ts'
+import { agentTokenHash, makeDevice, newAgentId, newAgentToken } from '../../src/agents/rules.ts'
+import { insertDevice } from '../../src/agents/store.ts'
+import { newId } from '../../src/core/ids.ts'
+import { only } from '../../src/core/scope.ts'
+import { later } from '../../src/core/time.ts'
+import { makeEnrollmentKey } from '../../src/credentials/rules.ts'
+import { insertEnrollmentKey } from '../../src/credentials/store.ts'
+import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
+import type { Context } from '../../src/identity/rules.ts'
+import { builtInRoles, seedRoles } from '../../src/identity/seeds.ts'
+import { insertSession, insertUser } from '../../src/identity/store.ts'
+import { accessTokens } from '../../src/identity/tokens.ts'
+import { migrate } from '../../src/storage/migrate.ts'
+import { type Db, openStorage } from '../../src/storage/open.ts'
+import { makeOrg, makePartner, makeSite } from '../../src/tenancy/rules.ts'
+import { insertOrg, insertPartner, insertSite, listSites } from '../../src/tenancy/store.ts'
+
+export type Place = { dataDir: string; databaseUrl?: string }
+
+export type World = {
+  orgId: string
+  /** Access tokens with a verified factor, good for a quarter of an hour. */
+  tokens: { orgAdmin: string; partnerAdmin: string }
+  agents: { id: string; token: string }[]
+}
+
+export const secrets = {
+  JWT_SECRET: 'a secret for benchmarks, of more than 32 characters',
+  APP_ENCRYPTION_KEY: 'another secret for benchmarks, of more than 32 characters',
+  ENROLLMENT_KEY_PEPPER: 'a pepper for benchmarks',
+  MFA_RECOVERY_CODE_PEPPER: 'another pepper for benchmarks',
+}
+
+const rows = 20
+const machines = 200
+
+/** A partner of 20 organizations, one of them with 20 sites and 200 machines, and an administrator of each. */
+export async function buildWorld(place: Place): Promise<World> {
+  const storage = await openStorage(place)
+  try {
+    await migrate(storage, migrations)
+    return await storage.write(async (tx) => fill(tx, new Date().toISOString()))
+  } finally {
+    await storage.close()
+  }
+}
+
+async function fill(tx: Db, now: string): Promise<World> {
+  await seedRoles(tx, now)
+  const made = () => ({ id: newId(), now })
+  const partner = makePartner(
+    { name: 'Acme', slug: 'acme', type: 'msp', plan: 'pro', ...noCaps, billingEmail: null },
+    made(),
+  )
+  await insertPartner(tx, partner)
+  const orgIds: string[] = []
+  for (let n = 1; n <= rows; n++) {
+    const org = makeOrg(
+      { name: `Organization ${n}`, slug: `organization-${n}`, ...orgDefaults },
+      partner.id,
+      made(),
+    )
+    await insertOrg(tx, org)
+    orgIds.push(org.id)
+  }
+  const orgId = orgIds[0]!
+  for (let n = 1; n <= rows; n++) {
+    await insertSite(tx, makeSite({ orgId, name: `Site ${n}`, ...siteDefaults }, made()))
+  }
+  const siteId = (await listSites(tx, only(orgId), { orgId, page: 1, limit: 1 })).data[0]!.id
+  const partnerAdmin = await addUser(tx, 'partner', now)
+  await joinPartner(
+    tx,
+    { partnerId: partner.id, userId: partnerAdmin, roleId: role('Partner Admin'), orgs: 'all' },
+    now,
+  )
+  const orgAdmin = await addUser(tx, 'organization', now)
+  await joinOrganization(tx, { orgId, userId: orgAdmin, roleId: role('Org Admin'), siteIds: null }, now)
+  return {
+    orgId,
+    tokens: {
+      orgAdmin: await tokenOf(tx, orgAdmin, { kind: 'organization', orgId }, now),
+      partnerAdmin: await tokenOf(tx, partnerAdmin, { kind: 'partner', partnerId: partner.id }, now),
+    },
+    agents: await addMachines(tx, { orgId, siteId, by: orgAdmin, now }),
+  }
+}
+
+const noCaps = { maxOrganizations: null, maxDevices: null }
+const orgDefaults = {
+  type: 'customer',
+  status: 'active',
+  maxDevices: 500,
+  contractStart: '2026-01-01T00:00:00.000Z',
+  contractEnd: null,
+  settings: { region: 'eu', tier: 2 },
+} as const
+const siteDefaults = {
+  timezone: 'Europe/Paris',
+  address: { street: '12 Main Street', city: 'Paris', postalCode: '75001', country: 'FR' },
+  contact: { name: 'Reception', phone: '+33 1 23 45 67 89' },
+  settings: {},
+}
+
+const role = (name: string): string => builtInRoles.find((one) => one.name === name)!.id
+
+async function addUser(tx: Db, name: string, now: string): Promise<string> {
+  const id = newId()
+  await insertUser(tx, { id, email: `${name}@example.com`, name, passwordHash: null }, now)
+  // Enrolled, so that a Force MFA role lets them in.
+  await tx.updateTable('users').set({ mfa_method: 'totp' }).where('id', '=', id).execute()
+  return id
+}
+
+async function tokenOf(tx: Db, userId: string, context: Context, now: string): Promise<string> {
+  const id = newId()
+  const session = { id, userId, context, mfa: true, tokenHash: id, expiresAt: later(now, 3600) }
+  await insertSession(tx, session, now)
+  const claims = { userId, sessionId: id, context, authEpoch: 1, mfaEpoch: 1, mfa: true }
+  return accessTokens(secrets.JWT_SECRET).sign(claims, new Date())
+}
+
+async function addMachines(
+  tx: Db,
+  { orgId, siteId, by, now }: { orgId: string; siteId: string; by: string; now: string },
+): Promise<World['agents']> {
+  const wanted = { orgId, name: 'Everyone', maxUsage: machines, expiresAt: undefined }
+  const key = makeEnrollmentKey(wanted, { id: newId(), by, now, ttlMinutes: 60 })
+  await insertEnrollmentKey(tx, key, 'no key has this hash')
+  const agents: World['agents'] = []
+  for (let n = 1; n <= machines; n++) {
+    const [agentId, token] = [newAgentId(), newAgentToken()]
+    const device = makeDevice(
+      {
+        enrollmentKey: '',
+        hostname: `machine-${n}`,
+        osType: 'linux',
+        osVersion: 'Debian 12',
+        architecture: 'x64',
+        agentVersion: '0.1.0',
+        deviceRole: 'workstation',
+        isVirtual: false,
+        virtualizationPlatform: null,
+      },
+      { id: newId(), agentId, orgId, siteId, ip: '127.0.0.1', now },
+    )
+    const tokenHash = agentTokenHash(token)
+    await insertDevice(tx, device, { tokenHash, enrollmentKeyId: key.id, enrollmentIp: '127.0.0.1' })
+    agents.push({ id: agentId, token })
+  }
+  return agents
+}

@@ -1,0 +1,212 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type ChainEntry,
+  canonicalText,
+  checksumOf,
+  entryLine,
+  genesis,
+  headerLine,
+  trailerLine,
+} from '../../src/audit/chain.ts'
+import { failureOf, Home } from './run.ts'
+import { organization, problem, StandIn, uuid } from './stand-in.ts'
+
+/** A chain as the service streams it, with the lines a test wants to spoil. */
+function chain(orgId: string | null, length: number): string[] {
+  let prevChecksum = genesis
+  const entries = Array.from({ length }, (_, i) => {
+    const entry: ChainEntry = {
+      id: uuid(500 + i),
+      orgId,
+      seq: i + 1,
+      timestamp: '2026-01-31T12:00:00.000Z',
+      actorType: 'user',
+      actorId: uuid(1),
+      actorEmail: 'admin@example.com',
+      action: `site.change.${i + 1}`,
+      resourceType: 'site',
+      resourceId: null,
+      resourceName: 'Main Office',
+      details: {},
+      ipAddress: null,
+      userAgent: null,
+      result: 'success',
+      errorMessage: null,
+      prevChecksum,
+    }
+    const text = canonicalText(entry)
+    prevChecksum = checksumOf(text)
+    return entryLine(prevChecksum, text)
+  })
+  return [headerLine(orgId), ...entries, trailerLine({ seq: length, checksum: prevChecksum })]
+}
+
+const home = new Home()
+const service = new StandIn()
+const org = uuid(10)
+const sound = chain(org, 5)
+const altered = sound.map((line, i) => (i === 3 ? line.replace('Main', 'Mein') : line))
+
+beforeAll(async () => {
+  await service.start()
+  home.signIn(service.url)
+})
+
+beforeEach(() => {
+  const heads = [
+    { orgId: null, name: 'System', seq: 2, checksum: 'x' },
+    { orgId: org, name: 'Blue Bakery', seq: 5, checksum: 'x' },
+  ]
+  service.answers['GET /orgs/'] = { body: { data: [organization(10, 'blue-bakery', 'Blue Bakery')] } }
+  service.answers['GET /audit-logs/chains'] = { body: { data: heads } }
+  serve(sound)
+})
+
+afterAll(async () => {
+  await service.stop()
+  home.remove()
+})
+
+const serve = (lines: string[]) => {
+  service.answers['GET /audit-logs/chain'] = ({ path }) => ({
+    body: (path.includes(org) ? lines : chain(null, 2)).join(''),
+  })
+}
+const verify = (...args: string[]) => home.run(['audit', 'verify', '--json', ...args])
+const verifyLines = (lines: string[]) => verify(home.write('chain.ndjson', lines.join('')))
+
+describe('a file', () => {
+  it('that is sound is exit 0, with no service at all', async () => {
+    const file = home.write('chain.ndjson', sound.join(''))
+    const { code, stdout } = await home.run(['audit', 'verify', file, '--url', 'http://127.0.0.1:1'])
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/^Sound: .*chain\.ndjson, 5 entries, up to [0-9a-f]{12}\n$/)
+  })
+
+  it('is read from standard input as well', async () => {
+    const { code } = await home.run(['audit', 'verify', '-'], { input: sound.join('') })
+    expect(code).toBe(0)
+  })
+
+  it('that was altered is exit 1 and names the entry', async () => {
+    const result = await verifyLines(altered)
+    expect(result.code).toBe(1)
+    expect(JSON.parse(result.stdout)).toMatchObject({
+      verdict: 'tampered',
+      chains: [{ fault: { kind: 'altered', seq: 3, entry: { id: uuid(502), action: 'site.change.3' } } }],
+    })
+    const human = await home.run(['audit', 'verify', home.write('chain.ndjson', altered.join(''))])
+    expect(human.stdout).toContain('TAMPERED')
+    expect(human.stdout).toContain(`id ${uuid(502)}, action site.change.3`)
+  })
+
+  it.each<[string, string[], number, string]>([
+    ['with an entry taken out', sound.toSpliced(2, 1), 1, 'tampered'],
+    ['with two entries swapped', [0, 1, 3, 2, 4, 5, 6].map((i) => sound[i]!), 1, 'tampered'],
+    ['with its last entry taken out', sound.toSpliced(5, 1), 1, 'tampered'],
+    ['that was cut off', sound.slice(0, 4), 9, 'unverifiable'],
+    ['that is empty', [], 9, 'unverifiable'],
+    ['that is something else', ['{"a":1}\n'], 9, 'unverifiable'],
+  ])('%s', async (_, lines, code, verdict) => {
+    const result = await verifyLines(lines)
+    expect(result.code).toBe(code)
+    expect(JSON.parse(result.stdout)).toMatchObject({ verdict })
+  })
+
+  it('that cannot be read is exit 9', async () => {
+    const result = await verify('/no/such/file')
+    expect(result.code).toBe(9)
+    expect(JSON.parse(result.stdout)).toMatchObject({ verdict: 'unverifiable' })
+  })
+})
+
+describe('the service', () => {
+  it('is asked for every chain that can be read', async () => {
+    const { code, stdout } = await verify()
+    expect(code).toBe(0)
+    expect(JSON.parse(stdout)).toMatchObject({
+      verdict: 'sound',
+      entries: 7,
+      chains: [
+        { name: 'System', orgId: null, entries: 2 },
+        { name: 'Blue Bakery', orgId: org, entries: 5 },
+      ],
+    })
+  })
+
+  it('is asked for one chain with --org', async () => {
+    const { chains } = JSON.parse((await verify('--org', 'blue-bakery')).stdout)
+    expect(chains).toMatchObject([{ name: 'Blue Bakery', entries: 5 }])
+  })
+
+  it('one chain that was tampered with is exit 1, whatever the others are', async () => {
+    serve(altered)
+    expect((await verify()).code).toBe(1)
+  })
+
+  it('that answers with another chain proves nothing', async () => {
+    serve(chain(uuid(99), 5))
+    const { code, stdout } = await verify('--org', org)
+    expect(code).toBe(9)
+    expect(stdout).toContain('another chain')
+  })
+
+  it('that cannot be reached is exit 8', async () => {
+    const result = await verify('--url', 'http://127.0.0.1:1', '--token', `@${home.write('token', 't')}`)
+    expect(result.code).toBe(8)
+    expect(failureOf(result).code).toBe('unreachable')
+  })
+
+  it('that hangs up in the middle is exit 8, not a verdict', async () => {
+    service.answers['GET /audit-logs/chain'] = {
+      headers: { 'content-length': '100000' },
+      body: sound.slice(0, 2).join(''),
+    }
+    const result = await verify('--org', org, '--timeout', '500ms')
+    expect([8, 124]).toContain(result.code)
+    expect(result.stdout).toBe('')
+  })
+})
+
+describe('an export', () => {
+  it('is what verify reads, in a new private file', async () => {
+    const { code, stdout, stderr } = await home.run([
+      'audit',
+      'export',
+      '--org',
+      'blue-bakery',
+      '--out-file',
+      'export.ndjson',
+    ])
+    expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
+    expect(stderr).toContain('5 entries written to export.ndjson')
+    expect(home.read('export.ndjson')).toBe(sound.join(''))
+    expect(home.mode('export.ndjson')).toBe('600')
+    expect((await home.run(['audit', 'verify', 'export.ndjson'])).code).toBe(0)
+    expect((await home.run(['audit', 'export', '--out-file', 'export.ndjson'])).code).toBe(2)
+  })
+
+  it('goes to standard output byte for byte', async () => {
+    const { stdout } = await home.run(['audit', 'export', '--org', org])
+    expect(stdout).toBe(sound.join(''))
+  })
+
+  it('that fails leaves no file', async () => {
+    service.answers['GET /audit-logs/chain'] = problem(403, 'forbidden', 'Permission denied')
+    const { code } = await home.run(['audit', 'export', '--org', org, '--out-file', 'refused.ndjson'])
+    expect(code).toBe(5)
+    expect(() => home.read('refused.ndjson')).toThrow('ENOENT')
+  })
+})
+
+it('audit entries are searched by words', async () => {
+  service.answers['GET /audit-logs/search'] = {
+    body: { data: [], query: 'Front desk', pagination: { page: 1, limit: 50, total: 0, totalPages: 0 } },
+  }
+  expect((await home.run(['audit', 'search', 'Front desk', '--from', '2026-01-01T00:00:00Z'])).code).toBe(0)
+  const [sent] = service.calls('GET /audit-logs/search')
+  expect(Object.fromEntries(new URL(sent!.path, 'http://x').searchParams)).toEqual({
+    q: 'Front desk',
+    from: '2026-01-01T00:00:00Z',
+  })
+})

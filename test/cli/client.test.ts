@@ -1,0 +1,212 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { auditLogs } from '../../src/audit/contract.ts'
+import {
+  ApiError,
+  type Client,
+  connect,
+  type Incoming,
+  NetworkError,
+  type Outgoing,
+  pathOf,
+  TimeoutError,
+  type Transport,
+} from '../../src/core/client.ts'
+import { enrollmentKeys } from '../../src/credentials/contract.ts'
+import { orgs, sites } from '../../src/tenancy/contract.ts'
+import { organization, page, problem, StandIn, uuid } from './stand-in.ts'
+
+const service = new StandIn()
+let client: Client
+
+beforeAll(async () => {
+  await service.start()
+  client = connect({ url: `${service.url}/` })
+})
+
+beforeEach(() => {
+  service.seen.length = 0
+})
+
+afterAll(() => service.stop())
+
+describe('a request', () => {
+  it('has its parameters encoded in the path and its query serialized', async () => {
+    service.answers['GET /orgs/sites'] = page([])
+    await client.call(sites.list, { query: { orgId: uuid(1), page: 2 } })
+    expect(service.seen[0]).toMatchObject({ method: 'GET', path: `/orgs/sites?orgId=${uuid(1)}&page=2` })
+    expect(
+      pathOf(
+        { path: '/a/:id/b' },
+        { params: { id: 'x/y?z' }, query: { q: 'a&b', list: [1, 2], no: undefined } },
+      ),
+    ).toBe('/a/x%2Fy%3Fz/b?q=a%26b&list=1&list=2')
+  })
+
+  it.each(['', '.', '..'])('cannot leave its endpoint with %j as a parameter', (id) => {
+    expect(() => pathOf({ path: '/a/:id' }, { params: { id } })).toThrow(RangeError)
+  })
+
+  it('that creates carries an Idempotency-Key of its own, others carry none', async () => {
+    service.answers['POST /orgs/organizations'] = { status: 201, body: organization(1, 'a', 'A') }
+    service.answers['GET /orgs/'] = { body: { data: [] } }
+    service.answers[`POST /enrollment-keys/${uuid(1)}/rotate`] = { body: {} }
+    await client.call(orgs.create, { body: { name: 'A', slug: 'a' } })
+    await client.call(orgs.create, { body: { name: 'A', slug: 'a' } })
+    await client.call(orgs.list)
+    await client.call(enrollmentKeys.rotate, { params: { id: uuid(1) } })
+    const keys = service.seen.map(({ headers }) => headers['idempotency-key'])
+    expect(keys[0]).toBeTruthy()
+    expect(keys[1]).not.toBe(keys[0])
+    expect(keys.slice(2)).toEqual([undefined, undefined])
+  })
+})
+
+describe('a refusal', () => {
+  it('becomes an ApiError with everything the service said', async () => {
+    const details = [{ path: 'body.name', message: 'must not be empty' }]
+    service.answers['GET /orgs/'] = problem(403, 'mfa_required', 'MFA required', {
+      details,
+      retryAfter: 5,
+      enrollUrl: '/mfa',
+    })
+    await expect(client.call(orgs.list)).rejects.toMatchObject({
+      name: 'ApiError',
+      message: 'MFA required',
+      status: 403,
+      code: 'mfa_required',
+      requestId: 'req-1',
+      details,
+      retryAfter: 5,
+      enrollUrl: '/mfa',
+    })
+  })
+
+  it('of something in between keeps the status', async () => {
+    service.answers['GET /orgs/'] = {
+      status: 418,
+      headers: { 'content-type': 'text/html' },
+      body: '<h1>no</h1>',
+    }
+    await expect(client.call(orgs.list)).rejects.toMatchObject({
+      status: 418,
+      message: 'Unexpected answer: HTTP 418',
+    })
+  })
+})
+
+describe('trying again', () => {
+  const scripted = (...outcomes: (Incoming | Error)[]) => {
+    const sent: Outgoing[] = []
+    const transport: Transport = async (request) => {
+      sent.push(request)
+      const outcome = outcomes[Math.min(sent.length, outcomes.length) - 1]!
+      if (outcome instanceof Error) throw outcome
+      return outcome
+    }
+    return { sent, client: connect({ url: 'http://x.test', transport }) }
+  }
+  const reply = (status: number, body: object = { data: [] }, headers = {}): Incoming => ({
+    status,
+    headers: { 'content-type': 'application/json', ...headers },
+    body: (async function* () {
+      yield Buffer.from(JSON.stringify(body))
+    })(),
+  })
+  const down = new NetworkError('http://x.test', 'connection reset')
+  const name = { body: { name: 'A', slug: 'a' } }
+
+  it.each<[string, Incoming | Error]>([
+    ['no connection', down],
+    ['502', reply(502)],
+    ['503', reply(503)],
+    ['429 that says when', reply(429, {}, { 'retry-after': '0' })],
+  ])('happens after %s', async (_, failure) => {
+    const { sent, client } = scripted(failure, reply(200))
+    await client.call(orgs.list)
+    expect(sent).toHaveLength(2)
+  })
+
+  it('of a creation uses the same key', async () => {
+    const { sent, client } = scripted(down, reply(503), reply(201, {}))
+    await client.call(orgs.create, name)
+    expect(new Set(sent.map(({ headers }) => headers['idempotency-key'])).size).toBe(1)
+    expect(sent).toHaveLength(3)
+  })
+
+  it.each<[string, Incoming | Error]>([
+    ['500', reply(500)],
+    ['400', reply(400)],
+    ['429 without a time', reply(429)],
+    ['429 that says an hour', reply(429, {}, { 'retry-after': '3600' })],
+  ])('does not happen after %s', async (_, failure) => {
+    const { sent, client } = scripted(failure)
+    await expect(client.call(orgs.list)).rejects.toBeInstanceOf(ApiError)
+    expect(sent).toHaveLength(1)
+  })
+
+  it('does not happen to what might be done twice', async () => {
+    const { sent, client } = scripted(down)
+    await expect(client.call(enrollmentKeys.rotate, { params: { id: uuid(1) } })).rejects.toBe(down)
+    await expect(client.call(enrollmentKeys.remove, { params: { id: uuid(1) } })).rejects.toBe(down)
+    expect(sent).toHaveLength(2)
+  })
+
+  it('ends', async () => {
+    const { sent, client } = scripted(down)
+    await expect(client.call(orgs.list)).rejects.toBe(down)
+    expect(sent).toHaveLength(3)
+  })
+
+  it('happens once with new credentials after a 401', async () => {
+    let token = 'old'
+    const sent: string[] = []
+    const client = connect({
+      url: 'http://x.test',
+      transport: async ({ headers }) => {
+        sent.push(headers.authorization ?? '')
+        return headers.authorization === 'new'
+          ? reply(200)
+          : reply(401, { error: 'no', code: 'invalid_token' })
+      },
+      credentials: {
+        headers: async () => ({ authorization: token }),
+        renew: async () => {
+          token = 'new'
+          return true
+        },
+      },
+    })
+    await client.call(orgs.list)
+    expect(sent).toEqual(['old', 'new'])
+  })
+})
+
+describe('waiting', () => {
+  it('ends with TimeoutError when the time is over, retries included', async () => {
+    service.answers['GET /orgs/'] = () => new Promise(() => {})
+    const hasty = connect({ url: service.url, timeout: 150 })
+    await expect(hasty.call(orgs.list)).rejects.toBeInstanceOf(TimeoutError)
+  })
+
+  it('ends when the caller says so', async () => {
+    service.answers['GET /orgs/'] = () => new Promise(() => {})
+    const stopped = connect({ url: service.url, signal: AbortSignal.timeout(100) })
+    await expect(stopped.call(orgs.list)).rejects.toMatchObject({ name: 'TimeoutError', code: 23 })
+  })
+})
+
+it('a stream comes as it is, chunk by chunk', async () => {
+  service.answers['GET /audit-logs/chain'] = { body: '{"a":1}\n{"b":2}\n' }
+  const chunks: Buffer[] = []
+  for await (const chunk of client.stream(auditLogs.chain)) chunks.push(chunk)
+  expect(Buffer.concat(chunks).toString()).toBe('{"a":1}\n{"b":2}\n')
+})
+
+it('no service at all is a NetworkError that names it', async () => {
+  const gone = await new StandIn().start()
+  const { url } = gone
+  await gone.stop()
+  await expect(connect({ url, retries: 0 }).call(orgs.list)).rejects.toThrow(
+    `Cannot reach ${url}: connection refused`,
+  )
+})

@@ -1,0 +1,131 @@
+import { afterAll, describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { exits } from '../../src/cli/exit.ts'
+import { pages } from '../../src/cli/topics.ts'
+import { entriesOf } from '../../src/core/endpoint.ts'
+import { errors } from '../../src/core/errors.ts'
+import { Home } from './run.ts'
+
+type Described = {
+  id: string
+  summary: string | null
+  examples: string[]
+  flags: { name: string; description: string | null; options: string[] | null; required: boolean }[]
+  args: { name: string; description: string | null }[]
+}
+
+const home = new Home()
+const commands = JSON.parse((await home.run(['commands', '--json'])).stdout).data as Described[]
+const command = (id: string) => commands.find((one) => one.id === id)!
+
+afterAll(() => home.remove())
+
+describe('every command', () => {
+  it.each(commands.map((one) => [one.id, one] as const))(
+    '%s has a summary, examples and described flags',
+    (_, one) => {
+      expect(one.summary).toBeTruthy()
+      expect(one.examples.length).toBeGreaterThan(0)
+      for (const { description } of [...one.flags, ...one.args]) expect(description).toBeTruthy()
+    },
+  )
+
+  it('has one way to say how the answer looks', () => {
+    const outputs = ['json', 'output', 'columns', 'csv', 'quiet', 'no-header']
+    const special = ['serve', 'help', 'agent run']
+    for (const one of commands.filter(({ id }) => !special.includes(id) && !id.startsWith('db'))) {
+      expect(one.flags.map(({ name }) => name)).toEqual(expect.arrayContaining(outputs))
+    }
+  })
+})
+
+it('every endpoint a person can call has a command', () => {
+  const covered: Record<string, string | string[]> = {
+    'auth.login': 'login',
+    'auth.verifyMfa': 'login',
+    'auth.logout': 'logout',
+    'auth.me': 'whoami',
+    'auth.setupMfa': 'mfa setup',
+    'auth.enableMfa': 'mfa enable',
+    'auth.refresh': 'orgs',
+    'partners.list': 'partners',
+    'partners.create': 'partners create',
+    'partners.show': 'partners show',
+    'orgs.list': 'orgs',
+    'orgs.page': 'orgs',
+    'orgs.create': 'orgs create',
+    'orgs.show': 'orgs show',
+    'sites.list': 'sites',
+    'sites.create': 'sites create',
+    'sites.show': 'sites show',
+    'enrollmentKeys.list': 'enroll',
+    'enrollmentKeys.create': 'enroll create',
+    'enrollmentKeys.show': 'enroll show',
+    'enrollmentKeys.rotate': 'enroll rotate',
+    'enrollmentKeys.remove': 'enroll delete',
+    'devices.list': 'devices',
+    'devices.show': 'devices show',
+    'auditLogs.flat': 'audit',
+    'auditLogs.list': 'audit',
+    'auditLogs.show': 'audit show',
+    'auditLogs.search': 'audit search',
+    'auditLogs.heads': 'audit verify',
+    'auditLogs.chain': 'audit export',
+  }
+  const callable = entriesOf(api).filter(
+    ({ name, entry }) => entry.access.who !== 'agent' && !/^(service|agents)\./.test(name),
+  )
+  for (const { name } of callable)
+    expect([name, command(String(covered[name]))?.id]).toEqual([name, covered[name]])
+})
+
+describe('flags come from the contract', () => {
+  it('choices, kinds and what is required', () => {
+    const flags = Object.fromEntries(command('orgs create').flags.map((flag) => [flag.name, flag]))
+    expect(flags.type?.options).toEqual(['customer', 'internal'])
+    expect(flags['max-devices']?.description).toContain('Most devices the organization may enroll')
+    expect(flags.name?.description).toContain('(required)')
+    expect(Object.keys(flags)).toEqual(expect.arrayContaining(['partner', 'dry-run', 'if-not-exists']))
+  })
+
+  it('changes can be tried without effect, deletions have to be confirmed', () => {
+    const has = (id: string, name: string) => command(id).flags.some((flag) => flag.name === name)
+    for (const { id } of commands.filter(({ id }) => / (create|delete|rotate)$/.test(id))) {
+      expect([id, has(id, 'dry-run')]).toEqual([id, true])
+      expect([id, has(id, 'yes')]).toEqual([id, id.endsWith('delete')])
+      expect([id, has(id, 'if-not-exists')]).toEqual([id, id.endsWith('create')])
+    }
+  })
+})
+
+describe('help', () => {
+  it('shows examples first', async () => {
+    const { stdout, code } = await home.run(['orgs', 'create', '--help'])
+    expect(code).toBe(0)
+    expect(stdout.indexOf('EXAMPLES')).toBeLessThan(stdout.indexOf('USAGE'))
+    expect(stdout).toContain('$ svc orgs create --name "Blue Bakery"')
+    expect((await home.run(['help', 'orgs', 'create'])).stdout).toBe(stdout)
+    expect((await home.run(['orgs', 'create', '-h'])).stdout).toBe(stdout)
+  })
+
+  it('lists every group', async () => {
+    const { stdout } = await home.run([])
+    for (const name of ['orgs', 'sites', 'enroll', 'devices', 'audit']) expect(stdout).toContain(`  ${name} `)
+  })
+
+  it.each(Object.keys(pages))('has a page about %s', async (name) => {
+    expect((await home.run(['help', name])).stdout).toBe(pages[name])
+  })
+
+  it('publishes every exit code', () => {
+    const published = [...pages['exit-codes']!.matchAll(/^ {2}(\d+) /gm)].map(([, code]) => Number(code))
+    const used = new Set<number>([...Object.values(exits), ...Object.values(errors).map(({ exit }) => exit)])
+    expect(new Set(published)).toEqual(used)
+  })
+
+  it('of a topic without a list shows its commands', async () => {
+    const { stdout, code } = await home.run(['mfa'])
+    expect(code).toBe(0)
+    expect(stdout).toContain('mfa setup')
+  })
+})

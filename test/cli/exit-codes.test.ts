@@ -1,0 +1,208 @@
+import { createServer } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { failureOf, Home } from './run.ts'
+import { type Answer, organization, problem, StandIn, uuid } from './stand-in.ts'
+
+const home = new Home()
+const service = new StandIn()
+
+beforeAll(async () => {
+  await service.start()
+  home.signIn(service.url)
+})
+
+afterAll(async () => {
+  await service.stop()
+  home.remove()
+})
+
+const svc = (...args: string[]) => home.run(args)
+
+describe('the service says no', () => {
+  it.each<[string, number, Answer]>([
+    ['invalid_request', 2, problem(400, 'invalid_request', 'bad')],
+    ['unauthenticated', 4, problem(401, 'unauthenticated', 'Sign-in required')],
+    ['forbidden', 5, problem(403, 'forbidden', 'Permission denied')],
+    ['mfa_enrollment_required', 5, problem(428, 'mfa_enrollment_required', 'MFA enrollment required')],
+    ['not_found', 3, problem(404, 'not_found', 'Not found')],
+    ['conflict', 6, problem(409, 'conflict', 'Conflict')],
+    ['rate_limited', 7, problem(429, 'rate_limited', 'Slow down', { retryAfter: 60 })],
+    ['internal', 1, problem(500, 'internal', 'Internal Server Error')],
+    ['a_code_of_the_future', 5, problem(403, 'a_code_of_the_future', 'No')],
+  ])('%s exits %i, with one line of JSON on standard error', async (code, exit, answer) => {
+    service.answers['GET /orgs/'] = answer
+    // Without a refresh token a 401 is final.
+    home.signIn(service.url, { refreshToken: undefined })
+    const result = await svc('orgs', '--json')
+    expect(result).toMatchObject({ code: exit, stdout: '' })
+    expect(result.stderr.trimEnd().split('\n')).toHaveLength(1)
+    const { error } = answer.body as { error: string }
+    expect(failureOf(result)).toMatchObject({
+      code,
+      message: error,
+      status: answer.status,
+      requestId: 'req-1',
+    })
+  })
+
+  it('unavailable exits 8, after trying again', async () => {
+    service.seen.length = 0
+    service.answers['GET /orgs/'] = problem(503, 'unavailable', 'Service temporarily unavailable')
+    expect((await svc('orgs', '--json')).code).toBe(8)
+    expect(service.calls('GET /orgs/')).toHaveLength(3)
+  })
+
+  it('a short outage is not noticed', async () => {
+    let tries = 0
+    service.answers['GET /orgs/'] = () => {
+      tries += 1
+      return tries < 3 ? problem(503, 'unavailable', 'Not yet') : { body: { data: [] } }
+    }
+    expect((await svc('orgs', '--json')).code).toBe(0)
+  })
+
+  it('waits as long as it was asked to, when that is short', async () => {
+    let tries = 0
+    service.answers['GET /orgs/'] = () => {
+      tries += 1
+      return tries < 2 ? problem(429, 'rate_limited', 'Slow down', { retryAfter: 1 }) : { body: { data: [] } }
+    }
+    const { code, ms } = await svc('orgs', '--json')
+    expect(code).toBe(0)
+    expect(ms).toBeGreaterThan(1000)
+  })
+
+  it.each([
+    [
+      'mfa_required without a factor',
+      problem(403, 'mfa_required', 'MFA required', { enrollUrl: '/x' }),
+      'svc mfa setup, then svc mfa enable',
+    ],
+    ['mfa_required with a factor', problem(403, 'mfa_required', 'MFA required'), 'svc login --otp CODE'],
+    [
+      'mfa_enrollment_required',
+      problem(428, 'mfa_enrollment_required', 'MFA'),
+      'svc mfa setup, then svc mfa enable',
+    ],
+    ['invalid_token', problem(401, 'invalid_token', 'Invalid or expired token'), 'svc login'],
+    ['rate_limited', problem(429, 'rate_limited', 'Slow', { retryAfter: 77 }), 'try again in 77 s'],
+  ])('%s says what to do next', async (_, answer, hint) => {
+    service.answers['GET /orgs/'] = answer
+    expect(failureOf(await svc('orgs', '--json')).hint).toContain(hint)
+  })
+
+  it('names the flag, not the field, to a person', async () => {
+    const details = [
+      { path: 'body.maxUsage', message: 'must be at least 1' },
+      { path: 'body.orgId', message: 'must be a UUID' },
+    ]
+    service.answers['POST /enrollment-keys'] = problem(400, 'invalid_request', 'body.maxUsage: …', {
+      details,
+    })
+    const { code, stderr } = await svc('enroll', 'create', '--name', 'x', '--max-usage', '0')
+    expect(code).toBe(2)
+    expect(stderr).toContain('Error: --max-usage: must be at least 1\n  --org: must be a UUID\n')
+    expect(stderr).toContain('Request: req-1')
+  })
+
+  it('an answer that is not of this service is unreachable, not a crash', async () => {
+    service.answers['GET /orgs/'] = { headers: { 'content-type': 'text/html' }, body: '<html>Login</html>' }
+    const result = await svc('orgs', '--json')
+    expect(result.code).toBe(8)
+    expect(failureOf(result).message).toContain('not from this service')
+  })
+})
+
+it('a service that moved is not followed, but said', async () => {
+  service.answers['GET /orgs/'] = { status: 301, headers: { location: 'https://svc.test/' }, body: '' }
+  home.signIn(service.url)
+  const result = await svc('orgs', '--json')
+  expect(result.code).toBe(8)
+  expect(failureOf(result).message).toContain('it redirects to https://svc.test/; use that address')
+})
+
+describe('no answer', () => {
+  it('connection refused exits 8 and names the address', async () => {
+    home.signIn('http://127.0.0.1:1')
+    const result = await svc('orgs', '--json')
+    expect(result).toMatchObject({ code: 8, stdout: '' })
+    expect(failureOf(result).message).toBe('Cannot reach http://127.0.0.1:1: connection refused')
+  })
+
+  it('names the proxy in use, without its password', async () => {
+    home.signIn('http://svc.test')
+    const result = await home.run(['orgs', '--json'], { env: { HTTP_PROXY: 'http://user:pass@127.0.0.1:1' } })
+    expect(result.code).toBe(8)
+    expect(failureOf(result).message).toContain('through the proxy http://127.0.0.1:1')
+    expect(result.stderr).not.toContain('pass')
+  })
+
+  it('silence exits 124 when the time is over', async () => {
+    const mute = createServer().listen(0, '127.0.0.1')
+    await new Promise((resolve) => mute.once('listening', resolve))
+    home.signIn(`http://127.0.0.1:${(mute.address() as { port: number }).port}`)
+    const result = await svc('orgs', '--json', '--timeout', '300ms')
+    expect(result.code).toBe(124)
+    expect(failureOf(result).hint).toContain('--timeout')
+    mute.close()
+  })
+
+  it('Ctrl-C exits 130 at once', async () => {
+    const never = new StandIn({ 'GET /orgs/': () => new Promise<Answer>(() => {}) })
+    await never.start()
+    home.signIn(never.url)
+    const waiting = home.run(['orgs', '--all'], {
+      env: { SVC_DEBUG: '1', NODE_DEBUG: 'http' },
+      signalAfter: { text: 'HTTP', signal: 'SIGINT' },
+    })
+    expect((await waiting).code).toBe(130)
+    await never.stop()
+  })
+})
+
+describe('a wrong command line exits 2 and says what was meant', () => {
+  it.each<[string, string[], string]>([
+    ['unknown command', ['orgz'], 'did you mean svc orgs?'],
+    ['unknown subcommand', ['enroll', 'crate'], 'did you mean svc enroll create?'],
+    ['subcommand unlike any', ['orgs', 'zzzzzz'], 'svc orgs has: create, list, show'],
+    ['unknown flag', ['orgs', '--jsn'], 'did you mean --json?'],
+    [
+      'unknown choice',
+      ['orgs', 'create', '--name', 'a', '--slug', 'a', '--type', 'custmer'],
+      'did you mean customer?',
+    ],
+    ['missing argument', ['orgs', 'show'], 'svc orgs show --help'],
+    ['flag without value', ['orgs', '--columns'], 'svc orgs --help'],
+    ['missing flag', ['orgs', 'create', '--slug', 'a'], ''],
+    ['not a number', ['orgs', '--limit', 'many'], ''],
+    ['unknown context', ['orgs', '--context', 'tset'], 'did you mean test?'],
+    ['not a URL', ['orgs', '--url', 'example.com'], 'such as https://svc.example.com'],
+    ['not a duration', ['orgs', '--timeout', 'long'], 'seconds, or 500ms, 30s, 2m'],
+  ])('%s', async (_, args, hint) => {
+    home.signIn(service.url)
+    const result = await svc(...args, '--json')
+    expect(result).toMatchObject({ code: 2, stdout: '' })
+    expect(failureOf(result)).toMatchObject({ code: 'usage', status: null })
+    expect(failureOf(result).hint ?? '').toContain(hint)
+    expect(result.stderr).not.toMatch(/^\s+at /m)
+  })
+})
+
+it('no stack trace and no configuration is ever printed for an expected failure', async () => {
+  home.signIn(service.url)
+  service.answers['GET /orgs/'] = problem(403, 'forbidden', 'Permission denied')
+  const { stderr } = await home.run(['orgs'], { env: { SVC_DEBUG: '1' } })
+  expect(stderr).toContain('GET http://127.0.0.1')
+  expect(stderr).not.toMatch(/^\s+at /m)
+  expect(stderr).not.toContain('access-1')
+})
+
+it('a reader that has seen enough ends the command quietly', async () => {
+  const rows = Array.from({ length: 3000 }, (_, i) => organization(i, `org-${i}`, `Organization ${i}`))
+  service.answers['GET /orgs/'] = { body: { data: rows } }
+  const { start, binary } = await import('./run.ts')
+  const line = `"${process.execPath}" "${binary}" orgs -o ndjson | head -n 1`
+  const result = await start('bash', ['-o', 'pipefail', '-c', line], home.env, home.path)
+  expect(result).toMatchObject({ code: 0, stderr: '' })
+  expect(JSON.parse(result.stdout)).toMatchObject({ id: uuid(0) })
+})

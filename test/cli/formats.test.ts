@@ -1,0 +1,175 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
+import { failureOf, Home } from './run.ts'
+import { organization, page, StandIn, site, uuid } from './stand-in.ts'
+
+const bakery = organization(10, 'blue-bakery', 'Blue "Bakery", Ltd')
+const acme = organization(11, 'acme', 'Acme \u001b[31mIT', { status: 'suspended', maxDevices: 25 })
+const home = new Home()
+const service = new StandIn({
+  'GET /orgs/': { body: { data: [bakery, acme] } },
+  [`GET /orgs/organizations/${uuid(10)}`]: { body: bakery },
+})
+
+beforeAll(async () => {
+  await service.start()
+  home.signIn(service.url)
+})
+
+afterAll(async () => {
+  await service.stop()
+  home.remove()
+})
+
+const svc = (...args: string[]) => home.run(args)
+
+describe('a list', () => {
+  it('is aligned plain text in a pipe: whole ids, no colour, no control characters', async () => {
+    const { stdout, stderr, code } = await svc('orgs')
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toBe(
+      [
+        'ID                                    SLUG         NAME                TYPE      STATUS',
+        `${uuid(10)}  blue-bakery  Blue "Bakery", Ltd  customer  active`,
+        `${uuid(11)}  acme         Acme \\u001b[31mIT   customer  suspended`,
+        '',
+      ].join('\n'),
+    )
+  })
+
+  it('as JSON is what the API answers', async () => {
+    const { stdout } = await svc('orgs', '--json')
+    expect(JSON.parse(stdout)).toEqual({ data: [bakery, acme] })
+    expect((await svc('orgs', '-o', 'json')).stdout).toBe(stdout)
+  })
+
+  it('as YAML is the same document', async () => {
+    expect(parse((await svc('orgs', '-o', 'yaml')).stdout)).toEqual({ data: [bakery, acme] })
+  })
+
+  it('as NDJSON is a document for each row', async () => {
+    const lines = (await svc('orgs', '-o', 'ndjson')).stdout.trimEnd().split('\n')
+    expect(lines.map((line) => JSON.parse(line))).toEqual([bakery, acme])
+  })
+
+  it('as ids is one id for each line', async () => {
+    const { stdout } = await svc('orgs', '-q')
+    expect(stdout).toBe(`${uuid(10)}\n${uuid(11)}\n`)
+    expect((await svc('orgs', '-o', 'id')).stdout).toBe(stdout)
+  })
+
+  it('as CSV quotes what needs it; without header there is no header', async () => {
+    const columns = ['--columns', 'slug,name,maxDevices']
+    expect((await svc('orgs', '--csv', ...columns)).stdout).toBe(
+      'slug,name,maxDevices\nblue-bakery,"Blue ""Bakery"", Ltd",\nacme,Acme \u001b[31mIT,25\n',
+    )
+    expect((await svc('orgs', '--csv', '--no-header', ...columns)).stdout).toBe(
+      'blue-bakery,"Blue ""Bakery"", Ltd",\nacme,Acme \u001b[31mIT,25\n',
+    )
+  })
+
+  it('as CSV has every field unless columns are named', async () => {
+    const [header] = (await svc('orgs', '--csv')).stdout.split('\n')
+    expect(header?.split(',')).toEqual(Object.keys(bakery))
+  })
+
+  it('has the columns asked for, in their order, in every format', async () => {
+    const { stdout } = await svc('orgs', '--columns', 'slug,id', '--no-header')
+    expect(stdout).toBe(`blue-bakery  ${uuid(10)}\nacme         ${uuid(11)}\n`)
+    const json = JSON.parse((await svc('orgs', '--json', '--columns', 'slug')).stdout)
+    expect(json).toEqual({ data: [{ slug: 'blue-bakery' }, { slug: 'acme' }] })
+  })
+
+  it('refuses a column it does not have, and says which one was meant', async () => {
+    const result = await svc('orgs', '--columns', 'slug,nmae', '--json')
+    expect(result).toMatchObject({ code: 2, stdout: '' })
+    expect(failureOf(result)).toMatchObject({ code: 'usage', hint: 'did you mean name?' })
+  })
+
+  it.each([[['--json', '--csv']], [['-q', '-o', 'yaml']], [['-q', '--columns', 'id']]])(
+    'refuses %j together',
+    async (flags) => {
+      const { code, stdout } = await svc('orgs', ...flags)
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+    },
+  )
+
+  it('takes the same format twice', async () => {
+    expect((await svc('orgs', '--json', '-o', 'json')).code).toBe(0)
+  })
+
+  it('is listed by its bare topic', async () => {
+    expect((await svc('orgs', 'list')).stdout).toBe((await svc('orgs')).stdout)
+  })
+})
+
+describe('a record', () => {
+  it('is lines of names and values', async () => {
+    const { stdout } = await svc('orgs', 'show', uuid(10))
+    expect(stdout).toMatch(/^Id: {14}0197c1c4/)
+    expect(stdout).toContain('Max devices:     -\n')
+  })
+
+  it('as CSV is one row', async () => {
+    const { stdout } = await svc('orgs', 'show', uuid(10), '--csv', '--columns', 'slug,status')
+    expect(stdout).toBe('slug,status\nblue-bakery,active\n')
+  })
+})
+
+describe('pages', () => {
+  const total = 230
+  const rows = Array.from({ length: total }, (_, i) => site(1000 + i, uuid(10), `Site ${i}`))
+  const paged = (path: string) => {
+    const query = new URL(path, 'http://x').searchParams
+    const limit = Number(query.get('limit') ?? 50)
+    const number = Number(query.get('page') ?? 1)
+    return page(rows.slice((number - 1) * limit, number * limit), { page: number, limit, total })
+  }
+
+  beforeAll(() => {
+    service.answers['GET /orgs/sites'] = ({ path }) => paged(path)
+  })
+
+  const count = (text: string) => text.trimEnd().split('\n').length
+  const asked = () => service.calls('GET /orgs/sites').map(({ path }) => path.split('?')[1])
+
+  it('one page is shown, and that there is more is said on standard error', async () => {
+    const { stdout, stderr } = await svc('sites', '-q')
+    expect(count(stdout)).toBe(50)
+    expect(stderr).toBe('50 of 230 shown, page 1: --all shows every row\n')
+  })
+
+  it('--all walks every page', async () => {
+    service.seen.length = 0
+    const { stdout, stderr } = await svc('sites', '-o', 'ndjson', '--all')
+    expect(
+      stdout
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line).name),
+    ).toEqual(rows.map(({ name }) => name))
+    expect(stderr).toBe('')
+    expect(asked()).toEqual(['page=1&limit=100', 'page=2&limit=100', 'page=3&limit=100'])
+  })
+
+  it('--all --json is one document with every row', async () => {
+    const { data, pagination } = JSON.parse((await svc('sites', '--json', '--all')).stdout)
+    expect(data).toHaveLength(total)
+    expect(pagination).toEqual({ page: 1, limit: total, total })
+  })
+
+  it('--limit is a number of rows, whatever the size of a page', async () => {
+    expect(count((await svc('sites', '-q', '--limit', '7')).stdout)).toBe(7)
+    expect(count((await svc('sites', '-q', '--limit', '120')).stdout)).toBe(120)
+  })
+
+  it('--page shows that page', async () => {
+    const { stdout } = await svc('sites', '--page', '3', '--limit', '100', '--columns', 'name', '--no-header')
+    expect(stdout.split('\n')[0]).toBe('Site 200')
+    expect(count(stdout)).toBe(30)
+  })
+
+  it('--all and --limit are refused together', async () => {
+    expect((await svc('sites', '--all', '--limit', '5')).code).toBe(2)
+  })
+})

@@ -1,0 +1,292 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { failureOf, Home, noTerminal } from './run.ts'
+import { me, problem, StandIn, signIn, uuid } from './stand-in.ts'
+
+let home: Home
+let service: StandIn
+
+beforeEach(async () => {
+  home = new Home({ SVC_CREDENTIAL_STORE: 'file' })
+  service = await new StandIn({
+    'POST /auth/login': signIn(),
+    'GET /auth/me': { body: me },
+    'GET /orgs/': { body: { data: [] } },
+  }).start()
+  home.env.SVC_URL = service.url
+})
+
+afterEach(async () => {
+  await service.stop()
+  home.remove()
+})
+
+const password = ['login', '--email', 'admin@example.com', '--password-stdin']
+const withMfa = () => {
+  const pending = { tokens: null, user: null, mfaRequired: true, tempToken: 'half', mfaMethod: 'totp' }
+  service.answers['POST /auth/login'] = signIn(1, pending)
+  service.answers['POST /auth/mfa/verify'] = ({ body }) =>
+    (body as { code: string }).code === '123456'
+      ? signIn(2)
+      : problem(401, 'invalid_mfa_code', 'Invalid MFA code')
+}
+
+describe('signing in', () => {
+  it('keeps the session, says who, with which scope and where, and the next command works', async () => {
+    const { code, stdout, stderr } = await home.run(password, { input: 'correct horse\n' })
+    expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
+    expect(stderr).toContain(`Signed in to ${service.url} as admin@example.com, system scope`)
+    expect(stderr).toContain('mode 0600')
+    expect(service.calls('POST /auth/login')[0]?.body).toEqual({
+      email: 'admin@example.com',
+      password: 'correct horse',
+    })
+    expect((await home.run(['orgs'])).code).toBe(0)
+    expect(service.calls('GET /orgs/')[0]?.headers.authorization).toBe('Bearer access-1')
+  })
+
+  it('tells a program the same as JSON, and never a token', async () => {
+    const { stdout, stderr } = await home.run([...password, '--json'], { input: 'x' })
+    expect(JSON.parse(stdout)).toMatchObject({
+      url: service.url,
+      scope: 'system',
+      store: 'file',
+      mfaVerified: false,
+    })
+    expect(stdout + stderr).not.toMatch(/access-1|refresh-1/)
+  })
+
+  it('keeps spaces of a password, takes one line break away, and reads slow input to its end', async () => {
+    const line = `(sleep 0.3; printf ' two '; sleep 0.3; printf 'words \\n') | "${process.execPath}" "$0" login --email a@b.c --password-stdin`
+    const { binary, start } = await import('./run.ts')
+    await start('bash', ['-c', line, binary], home.env, home.path)
+    expect(service.calls('POST /auth/login')[0]?.body).toMatchObject({ password: ' two words ' })
+  })
+
+  it('refuses a password on the command line', async () => {
+    const result = await home.run(['login', '--email', 'a@b.c', '--password', 'hunter2', '--json'])
+    expect(result.code).toBe(2)
+    expect(failureOf(result).hint).toContain('--password -')
+    expect(result.stderr).not.toContain('hunter2')
+    expect(service.seen).toHaveLength(0)
+  })
+
+  it('takes the password from a file', async () => {
+    const file = home.write('password.txt', 'from a file\n')
+    await home.run(['login', '--email', 'a@b.c', '--password', `@${file}`])
+    expect(service.calls('POST /auth/login')[0]?.body).toMatchObject({ password: 'from a file' })
+  })
+
+  it.each([
+    [['login'], 'Missing --email'],
+    [['login', '--email', 'a@b.c'], 'Missing --password-stdin'],
+  ])('never asks without a terminal: %j', async (args, message) => {
+    const result = await home.run([...args, '--json'])
+    expect(result.code).toBe(2)
+    expect(failureOf(result).message).toBe(message)
+  })
+
+  it('a wrong password is exit 4 and leaves nothing behind', async () => {
+    service.answers['POST /auth/login'] = problem(401, 'invalid_credentials', 'Invalid email or password')
+    expect((await home.run(password, { input: 'x' })).code).toBe(4)
+    expect(existsSync(join(home.config, 'config.json'))).toBe(false)
+  })
+
+  it('says what to do when a factor has to be enrolled', async () => {
+    service.answers['POST /auth/login'] = signIn(1, { mfaEnrollmentRequired: true, enrollUrl: '/mfa' })
+    const { code, stderr } = await home.run(password, { input: 'x' })
+    expect(code).toBe(0)
+    expect(stderr).toContain('svc mfa setup, then svc mfa enable')
+  })
+
+  it('warns about a password that goes over plain HTTP to another machine', async () => {
+    const { stderr } = await home.run(password, {
+      input: 'x',
+      env: { SVC_URL: 'http://svc.test', HTTP_PROXY: 'http://127.0.0.1:1' },
+    })
+    expect(stderr).toContain('http://svc.test is not encrypted')
+  })
+})
+
+describe('a second factor', () => {
+  it('takes a code from a flag or standard input', async () => {
+    withMfa()
+    expect((await home.run([...password, '--otp', '123456'], { input: 'x' })).code).toBe(0)
+    expect((await home.run([...password, '--otp', '-'], { input: 'x\n123456\n' })).code).toBe(0)
+    const sent = service.calls('POST /auth/mfa/verify').map(({ body }) => body)
+    expect(sent).toEqual(Array(2).fill({ tempToken: 'half', code: '123456' }))
+    expect(home.json(`config/sessions/127.0.0.1-${new URL(service.url).port}.json`)).toMatchObject({
+      accessToken: 'access-2',
+    })
+  })
+
+  it('names the flag when nobody can be asked', async () => {
+    withMfa()
+    const result = await home.run([...password, '--json'], { input: 'x' })
+    expect(result.code).toBe(2)
+    expect(failureOf(result).message).toBe('Missing --otp')
+  })
+
+  it('a wrong code is exit 4', async () => {
+    withMfa()
+    expect((await home.run([...password, '--otp', '000000'], { input: 'x' })).code).toBe(4)
+  })
+
+  it.skipIf(noTerminal)(
+    'is asked for at a terminal, again after a slip, and the password is not shown',
+    async () => {
+      withMfa()
+      const { code, stdout } = await home.terminal(['login'], {
+        answers: [
+          ['E-mail', 'admin@example.com\r'],
+          ['Password', 'correct horse\r'],
+          ['Code of', '111111\r'],
+          ['not right', '123456\r'],
+        ],
+      })
+      expect(code).toBe(0)
+      expect(stdout).not.toContain('correct horse')
+      expect(stdout).toContain('Signed in')
+    },
+  )
+
+  it('is enabled with a code, and the session goes on with the new tokens', async () => {
+    home.signIn(service.url)
+    service.answers['POST /auth/mfa/enable'] = {
+      body: {
+        success: true,
+        message: 'MFA enabled',
+        tokens: { accessToken: 'access-9', refreshToken: 'refresh-9', expiresInSeconds: 900 },
+      },
+    }
+    const result = await home.run(['mfa', 'enable', '--code', '-'], { input: '123456\n' })
+    expect(result).toMatchObject({ code: 0, stdout: 'MFA enabled\n' })
+    expect(home.json('config/sessions/test.json')).toMatchObject({
+      accessToken: 'access-9',
+      refreshToken: 'refresh-9',
+    })
+    const json = await home.run(['mfa', 'enable', '--code', '123456', '--json'])
+    expect(json.stdout).not.toContain('access-9')
+  })
+
+  it('is set up with everything an authenticator needs', async () => {
+    home.signIn(service.url)
+    const setup = {
+      secret: 'JBSWY3DPEHPK3PXP',
+      otpAuthUrl: 'otpauth://totp/svc:admin?secret=JBSWY3DPEHPK3PXP',
+      qrCodeDataUrl: 'data:image/png;base64,AAAA',
+      recoveryCodes: ['ABCD-2345', 'EFGH-6789'],
+    }
+    service.answers['POST /auth/mfa/setup'] = { body: setup }
+    expect(JSON.parse((await home.run(['mfa', 'setup', '--json'])).stdout)).toEqual(setup)
+    const { stdout } = await home.run(['mfa', 'setup'])
+    for (const text of [setup.secret, setup.otpAuthUrl, ...setup.recoveryCodes])
+      expect(stdout).toContain(text)
+    expect(stdout).not.toMatch(/[▀▄█]/)
+    if (!noTerminal) expect((await home.terminal(['mfa', 'setup'])).stdout).toMatch(/[▀▄█]{5}/)
+  })
+})
+
+describe('where sessions are kept', () => {
+  const context = () => `127.0.0.1-${new URL(service.url).port}`
+
+  it('a file is private, and its folder too', async () => {
+    await home.run(password, { input: 'x' })
+    expect(home.mode(`config/sessions/${context()}.json`)).toBe('600')
+    expect(home.mode('config/config.json')).toBe('600')
+    expect(home.mode('config')).toBe('700')
+    expect(home.read('config/config.json')).not.toMatch(/access-1|refresh-1/)
+  })
+
+  it('the choice is remembered, and warned about only when it is made', async () => {
+    const env = { SVC_CREDENTIAL_STORE: undefined }
+    const first = await home.run([...password, '--store', 'file'], { input: 'x', env })
+    const second = await home.run(password, { input: 'x', env })
+    expect(first.stderr).toContain('Warning')
+    expect(second).toMatchObject({ code: 0 })
+    expect(second.stderr).not.toContain('Warning')
+  })
+
+  it('with --store none nothing is kept, and that is said', async () => {
+    const { code, stderr } = await home.run([...password, '--store', 'none'], { input: 'x' })
+    expect(code).toBe(0)
+    expect(stderr).toContain('not kept')
+    expect(existsSync(join(home.config, 'sessions'))).toBe(false)
+    expect((await home.run(['orgs'])).code).toBe(4)
+  })
+
+  it('a session is only sent to the address it was made for', async () => {
+    const other = await new StandIn({ 'GET /orgs/': { body: { data: [] } } }).start()
+    await home.run(password, { input: 'x' })
+    const result = await home.run(['orgs', '--url', other.url])
+    expect(result.code).toBe(4)
+    expect(other.seen).toHaveLength(0)
+    await other.stop()
+  })
+
+  it('SVC_TOKEN and --token go before it, and a refused one is not renewed with it', async () => {
+    await home.run(password, { input: 'x' })
+    service.answers['GET /orgs/'] = ({ headers }) =>
+      headers.authorization === 'Bearer good'
+        ? { body: { data: [] } }
+        : problem(401, 'invalid_token', 'Invalid or expired token')
+    expect((await home.run(['orgs'], { env: { SVC_TOKEN: 'good' } })).code).toBe(0)
+    expect((await home.run(['orgs', '--token', '-'], { input: 'good\n' })).code).toBe(0)
+    const refused = await home.run(['orgs', '--json'], { env: { SVC_TOKEN: 'bad' } })
+    expect(refused.code).toBe(4)
+    expect(failureOf(refused).hint).toContain('SVC_TOKEN')
+    expect((await home.run(['orgs', '--token', 'good'])).code).toBe(2)
+    expect(service.calls('POST /auth/refresh')).toHaveLength(0)
+  })
+})
+
+describe('signing out', () => {
+  it('ends the session at the service, removes it here and proves both', async () => {
+    home.signIn(service.url)
+    let over = false
+    service.answers['POST /auth/logout'] = () => {
+      over = true
+      return { body: { success: true } }
+    }
+    service.answers['GET /auth/me'] = () => (over ? problem(401, 'invalid_token', 'over') : { body: me })
+    const { code, stdout } = await home.run(['logout', '--json'])
+    expect(code).toBe(0)
+    expect(JSON.parse(stdout)).toEqual({ url: service.url, signedOut: true, revoked: true, removed: true })
+    expect(existsSync(join(home.config, 'sessions/test.json'))).toBe(false)
+    expect((await home.run(['orgs'])).code).toBe(4)
+    expect(await home.run(['logout'])).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining('Not signed in'),
+    })
+  })
+
+  it('is a failure when the service goes on accepting the token', async () => {
+    home.signIn(service.url)
+    service.answers['POST /auth/logout'] = { body: { success: true } }
+    expect((await home.run(['logout'])).code).toBe(1)
+  })
+
+  it('removes the session here even when the service cannot be told, and says so', async () => {
+    home.signIn('http://127.0.0.1:1')
+    const result = await home.run(['logout', '--json'], { env: { SVC_URL: undefined } })
+    expect(result.code).toBe(8)
+    expect(failureOf(result).message).toContain('did not end it')
+    expect(existsSync(join(home.config, 'sessions/test.json'))).toBe(false)
+  })
+})
+
+it('auth status says who, until when, and where the credential lives', async () => {
+  home.signIn(service.url)
+  const status = JSON.parse((await home.run(['auth', 'status', '--json'])).stdout)
+  expect(status).toMatchObject({
+    url: service.url,
+    context: 'test',
+    user: { id: uuid(1), email: 'admin@example.com' },
+    scope: 'system',
+    mfa: { enabled: false, verified: false },
+    renewedAutomatically: true,
+  })
+  expect(status.credential).toContain(join(home.config, 'sessions/test.json'))
+  expect(Date.parse(status.accessTokenExpiresAt)).toBeGreaterThan(Date.now())
+})

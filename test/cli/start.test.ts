@@ -1,0 +1,106 @@
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { binary, Home } from './run.ts'
+import { organization, StandIn } from './stand-in.ts'
+
+const home = new Home()
+const service = new StandIn({ 'GET /orgs/': { body: { data: [organization(10, 'acme', 'Acme')] } } })
+
+beforeAll(async () => {
+  await service.start()
+  home.signIn(service.url)
+})
+
+afterAll(async () => {
+  await service.stop()
+  home.remove()
+})
+
+describe('starting', () => {
+  it('a client command loads nothing of the server', async () => {
+    const spy = home.write(
+      'spy.cjs',
+      `process.on('exit', () => {
+        const names = Object.keys(require.cache).map((file) => (/node_modules\\/((?:@[^/]+\\/)?[^/]+)/.exec(file) || [])[1])
+        process.stderr.write(JSON.stringify([...new Set(names)].filter(Boolean)))
+      })`,
+    )
+    const { stderr } = await home.run(['orgs', '--json'], { env: { NODE_OPTIONS: `--require ${spy}` } })
+    const loaded = JSON.parse(stderr) as string[]
+    expect(loaded).toContain('@oclif/core')
+    for (const name of [
+      'fastify',
+      'better-sqlite3',
+      'kysely',
+      'pg',
+      'undici',
+      'chalk',
+      'cli-table3',
+      'yaml',
+      '@napi-rs/keyring',
+      '@inquirer/prompts',
+      'proper-lockfile',
+    ]) {
+      expect(loaded).not.toContain(name)
+    }
+  })
+
+  it('a client command imports no module of the server', async () => {
+    const spy = home.write(
+      'hooks.mjs',
+      `import { registerHooks } from 'node:module'
+       registerHooks({ load(url, context, next) { if (/node_modules\\/(fastify|better-sqlite3|kysely|pg|pino)\\/|dist\\/(daemon|src\\/storage)\\//.test(url)) process.stderr.write(url); return next(url, context) } })`,
+    )
+    const { stderr } = await home.run(['orgs', '--json'], { env: { NODE_OPTIONS: `--import ${spy}` } })
+    expect(stderr).toBe('')
+  })
+
+  it('is quick: --version within 5 times and a list within 8 times of node doing nothing', async () => {
+    const { NODE_COMPILE_CACHE: _, ...env } = home.env
+    const once = (args: string[]) => {
+      const clock = performance.now()
+      const { status } = spawnSync(process.execPath, args, { env, stdio: 'ignore' })
+      return { ms: performance.now() - clock, status }
+    }
+    // The stand-in lives in this process, so a list goes to one that is not blocked by spawnSync.
+    const server = `require('node:http').createServer((q,r)=>r.end('{"data":[]}')).listen(0,'127.0.0.1',function(){console.log(this.address().port)})`
+    const child = spawn(process.execPath, ['-e', server], { stdio: ['ignore', 'pipe', 'ignore'] })
+    const port = await new Promise<string>((resolve) =>
+      child.stdout.once('data', (data) => resolve(String(data).trim())),
+    )
+    home.signIn(`http://127.0.0.1:${port}`)
+    try {
+      const best = (args: string[]) => Math.min(...Array.from({ length: 9 }, () => once(args).ms))
+      expect(once([binary, 'orgs', '--json']).status).toBe(0)
+      const bare = best(['-e', '0'])
+      const ratios = {
+        version: best([binary, '--version']) / bare,
+        list: best([binary, 'orgs', '--json']) / bare,
+      }
+      expect(ratios.version).toBeLessThan(5)
+      expect(ratios.list).toBeLessThan(8)
+    } finally {
+      child.kill()
+    }
+  })
+
+  it('--version says the version and the platform', async () => {
+    const { stdout } = await home.run(['--version'])
+    expect(stdout).toBe(`svc/0.1.0 ${process.platform}-${process.arch} node-${process.version}\n`)
+  })
+})
+
+const old = ['/usr/bin/node', '/usr/local/bin/node'].filter(existsSync).find((path) => {
+  const major = Number(
+    execFileSync(path, ['-p', 'process.versions.node.split(".")[0]'], { encoding: 'utf8' }),
+  )
+  return major < 22
+})
+if (!old) console.warn('skipped: no unsupported Node on this machine')
+
+it.skipIf(!old)('an unsupported Node is told so in one line', () => {
+  const { status, stdout, stderr } = spawnSync(old!, [binary, 'orgs'], { encoding: 'utf8' })
+  expect({ status, stdout }).toEqual({ status: 1, stdout: '' })
+  expect(stderr).toMatch(/^svc needs Node \^22.*, this is \d+\.\d+\.\d+\n$/)
+})

@@ -1,0 +1,235 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { failureOf, Home, noTerminal } from './run.ts'
+import { enrollmentKey, organization, page, problem, StandIn, uuid } from './stand-in.ts'
+
+const home = new Home()
+const service = new StandIn()
+const bakery = organization(10, 'blue-bakery', 'Blue Bakery')
+const desk = enrollmentKey(30, uuid(10), 'Front desk')
+const key = 'f'.repeat(64)
+const newOrg = ['orgs', 'create', '--name', 'Blue Bakery', '--slug', 'blue-bakery']
+
+beforeAll(async () => {
+  await service.start()
+  home.signIn(service.url)
+})
+
+beforeEach(() => {
+  service.seen.length = 0
+  service.answers['GET /orgs/'] = { body: { data: [bakery] } }
+  service.answers['POST /orgs/organizations'] = { status: 201, body: bakery }
+  service.answers['GET /enrollment-keys'] = page([desk])
+  service.answers['POST /enrollment-keys'] = { status: 201, body: { ...desk, key } }
+  service.answers[`DELETE /enrollment-keys/${uuid(30)}`] = {
+    body: { success: true, message: 'Enrollment key deleted' },
+  }
+})
+
+afterAll(async () => {
+  await service.stop()
+  home.remove()
+})
+
+const svc = (...args: string[]) => home.run(args)
+
+describe('creating', () => {
+  it('sends what was said, typed as the contract says, and an Idempotency-Key', async () => {
+    const { code } = await svc(
+      ...newOrg,
+      '--max-devices',
+      '25',
+      '--settings',
+      '{"a": [1]}',
+      '--contract-end',
+      'null',
+    )
+    expect(code).toBe(0)
+    const [sent] = service.calls('POST /orgs/organizations')
+    expect(sent?.body).toEqual({
+      name: 'Blue Bakery',
+      slug: 'blue-bakery',
+      maxDevices: 25,
+      settings: { a: [1] },
+      contractEnd: null,
+    })
+    expect(sent?.headers['idempotency-key']).toMatch(/^[0-9a-f-]{36}$/)
+    expect(sent?.headers).toMatchObject({ authorization: 'Bearer access-1', 'x-service-client': 'cli' })
+  })
+
+  it('reads JSON from a file or standard input', async () => {
+    const file = home.write('settings.json', '{"from": "file"}')
+    await svc(...newOrg, '--settings', `@${file}`)
+    await home.run([...newOrg, '--settings', '-'], { input: '{"from": "stdin"}' })
+    const sent = service
+      .calls('POST /orgs/organizations')
+      .map(({ body }) => (body as { settings: unknown }).settings)
+    expect(sent).toEqual([{ from: 'file' }, { from: 'stdin' }])
+  })
+
+  it('repeats after an outage with the same key, so that nothing is created twice', async () => {
+    let tries = 0
+    service.answers['POST /orgs/organizations'] = () => {
+      tries += 1
+      return tries < 2 ? problem(503, 'unavailable', 'Not yet') : { status: 201, body: bakery }
+    }
+    expect((await svc(...newOrg)).code).toBe(0)
+    const keys = service.calls('POST /orgs/organizations').map(({ headers }) => headers['idempotency-key'])
+    expect(keys).toHaveLength(2)
+    expect(new Set(keys).size).toBe(1)
+  })
+
+  it('--if-not-exists prints the record that has the slug and creates nothing', async () => {
+    const { stdout, stderr, code } = await svc(...newOrg, '--if-not-exists', '-q')
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `${uuid(10)}\n` })
+    expect(stderr).toContain('nothing was created')
+    expect(service.calls('POST /orgs/organizations')).toHaveLength(0)
+  })
+
+  it('--if-not-exists looks within the same parent only', async () => {
+    const elsewhere = ['--partner', uuid(901), '--if-not-exists']
+    expect((await svc(...newOrg, ...elsewhere)).code).toBe(0)
+    expect(service.calls('POST /orgs/organizations')).toHaveLength(1)
+  })
+
+  it('--if-not-exists survives somebody else creating it in between', async () => {
+    let lists = 0
+    service.answers['GET /orgs/'] = () => {
+      lists += 1
+      return { body: { data: lists === 1 ? [] : [bakery] } }
+    }
+    service.answers['POST /orgs/organizations'] = problem(409, 'slug_taken', 'Taken')
+    expect(await svc(...newOrg, '--if-not-exists', '-q')).toMatchObject({ code: 0, stdout: `${uuid(10)}\n` })
+  })
+})
+
+describe('--dry-run', () => {
+  it('prints the request and sends nothing', async () => {
+    const { stdout, stderr, code } = await svc(...newOrg, '--dry-run')
+    expect(code).toBe(0)
+    expect(stdout).toBe(
+      `POST ${service.url}/api/v1/orgs/organizations\n{\n  "name": "Blue Bakery",\n  "slug": "blue-bakery"\n}\n`,
+    )
+    expect(stderr).toContain('nothing was sent')
+    expect(service.seen).toHaveLength(0)
+  })
+
+  it('under --json is an object', async () => {
+    const { stdout } = await svc('enroll', 'delete', uuid(30), '--dry-run', '--json')
+    const url = `${service.url}/api/v1/enrollment-keys/${uuid(30)}`
+    expect(JSON.parse(stdout)).toEqual({ dryRun: true, request: { method: 'DELETE', url } })
+    expect(service.seen).toHaveLength(0)
+  })
+
+  it('only reads when a name has to be looked up', async () => {
+    const { stdout } = await svc('enroll', 'delete', 'Front desk', '--dry-run')
+    expect(stdout).toContain(`DELETE ${service.url}/api/v1/enrollment-keys/${uuid(30)}`)
+    expect(service.seen.every(({ method }) => method === 'GET')).toBe(true)
+  })
+
+  it('of a raw call sends nothing either', async () => {
+    const { stdout } = await svc('api', 'POST', '/orgs/organizations', '-d', '{"a":1}', '--dry-run')
+    expect(stdout).toContain('"a": 1')
+    expect(service.seen).toHaveLength(0)
+  })
+})
+
+describe('deleting', () => {
+  it('without --yes and without a terminal is refused, and nothing is sent', async () => {
+    const result = await svc('enroll', 'delete', uuid(30), '--json')
+    expect(result).toMatchObject({ code: 2, stdout: '' })
+    expect(failureOf(result).message).toBe('Missing --yes')
+    expect(service.seen).toHaveLength(0)
+  })
+
+  it('says first where it is about to happen', async () => {
+    const { stderr, stdout, code } = await svc('enroll', 'delete', 'Front desk', '--yes')
+    expect({ code, stdout }).toEqual({ code: 0, stdout: 'Enrollment key deleted\n' })
+    expect(stderr).toBe(`Context test, ${service.url}\n`)
+  })
+
+  it('what is gone is exit 3, or 0 with --ignore-not-found', async () => {
+    service.answers[`DELETE /enrollment-keys/${uuid(30)}`] = problem(404, 'not_found', 'Not found')
+    for (const name of [uuid(30), 'No such key']) {
+      expect((await svc('enroll', 'delete', name, '--yes')).code).toBe(3)
+      expect((await svc('enroll', 'delete', name, '--yes', '--ignore-not-found')).code).toBe(0)
+    }
+  })
+
+  it.skipIf(noTerminal)('at a terminal the name has to be typed', async () => {
+    const wrong = await home.terminal(['enroll', 'delete', 'Front desk'], {
+      answers: [['Type Front desk', 'Front\r']],
+    })
+    expect(wrong.code).toBe(1)
+    expect(wrong.stdout).toContain('Nothing was deleted')
+    expect(service.calls(`DELETE /enrollment-keys/${uuid(30)}`)).toHaveLength(0)
+    const right = await home.terminal(['enroll', 'delete', 'Front desk'], {
+      answers: [['Type Front desk', 'Front desk\r']],
+    })
+    expect(right.code).toBe(0)
+    expect(service.calls(`DELETE /enrollment-keys/${uuid(30)}`)).toHaveLength(1)
+  })
+})
+
+describe('a key that is shown once', () => {
+  const create = ['enroll', 'create', '--org', uuid(10), '--name', 'Front desk']
+
+  it('stands alone on standard output, everything else on standard error', async () => {
+    const { stdout, stderr } = await svc(...create)
+    expect(stdout).toBe(`${key}\n`)
+    expect(stderr).toContain('Front desk')
+    expect(stderr).toContain('not shown again')
+    expect(stderr).not.toContain(key)
+  })
+
+  it('is part of the object under --json', async () => {
+    expect(JSON.parse((await svc(...create, '--json')).stdout)).toEqual({ ...desk, key })
+  })
+
+  it('goes to a new private file with --out-file, and nowhere else', async () => {
+    const result = await svc(...create, '--out-file', 'desk.key', '--json')
+    expect(home.read('desk.key')).toBe(`${key}\n`)
+    expect(home.mode('desk.key')).toBe('600')
+    expect(JSON.parse(result.stdout)).toEqual(desk)
+    expect(result.stdout + result.stderr).not.toContain(key)
+  })
+
+  it('never overwrites a file, and is not minted when it would have to', async () => {
+    home.write('taken.key', 'precious')
+    const { code } = await svc(...create, '--out-file', 'taken.key')
+    expect(code).toBe(2)
+    expect(home.read('taken.key')).toBe('precious')
+    expect(service.calls('POST /enrollment-keys')).toHaveLength(0)
+  })
+
+  it('leaves no file behind when the service refuses', async () => {
+    service.answers['POST /enrollment-keys'] = problem(403, 'forbidden', 'No')
+    expect((await svc(...create, '--out-file', 'never.key')).code).toBe(5)
+    expect(existsSync(join(home.path, 'never.key'))).toBe(false)
+  })
+
+  it.each([[['-q']], [['--columns', 'id']]])('is not minted when %j would lose it', async (flags) => {
+    expect((await svc(...create, ...flags)).code).toBe(2)
+    expect(service.calls('POST /enrollment-keys')).toHaveLength(0)
+  })
+})
+
+it('under --json a failure is the only thing on standard error, whatever else there was to say', async () => {
+  service.answers[`DELETE /enrollment-keys/${uuid(30)}`] = problem(403, 'forbidden', 'No')
+  const result = await svc('enroll', 'delete', uuid(30), '--yes', '--json')
+  expect(result.stderr.trimEnd().split('\n')).toHaveLength(1)
+  expect(failureOf(result).code).toBe('forbidden')
+})
+
+it('a key that exists already puts nothing where the new one would have gone', async () => {
+  const { code, stdout, stderr } = await svc('enroll', 'create', '--name', 'Front desk', '--if-not-exists')
+  expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
+  expect(stderr).toContain('nothing was created')
+})
+
+it('an output that cannot be printed is refused before anything is changed', async () => {
+  const { code } = await svc(...newOrg, '--columns', 'bogus')
+  expect(code).toBe(2)
+  expect(service.seen).toHaveLength(0)
+})

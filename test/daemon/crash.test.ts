@@ -1,0 +1,212 @@
+import { expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { administer, onEveryDatabase } from '../databases.ts'
+import { clientOf, serviceOn, type TestService } from '../harness.ts'
+import { systemToken } from '../world.ts'
+import { type Place, ServeProcess, until } from './process.ts'
+import { machine, readChain, send } from './request.ts'
+
+const rounds = 3
+const perRound = 200
+const maxUsage = 25
+const seed = Number(process.env.CRASH_SEED ?? Date.now() % 1_000_000)
+
+type World = { orgId: string; token: string }
+/** A create that a client sends, and sends again when it got no answer. */
+type Create = { key: string; path: string; name: string; body: object }
+type Made = { id?: string; deviceId?: string; agentId?: string; authToken?: string }
+type Told = Create & { status: number; made: Made; resent: boolean }
+
+onEveryDatabase((_, open) => {
+  it(`kill -9 loses nothing that was answered and leaves nothing half-done (CRASH_SEED=${seed})`, async () => {
+    const random = randomFrom(seed)
+    const database = await open()
+    await database.storage.close()
+    const world = await makeWorld(database)
+    const told: Told[] = []
+    let unanswered = 0
+
+    for (let round = 1; round <= rounds; round++) {
+      const service = new ServeProcess(database)
+      const url = await service.listening()
+      const sharedKey = await mintShared(url, world, round)
+      const creates = shuffled(createsOf(world, sharedKey.key, round), random)
+      const killAt = 1 + Math.floor(random() * perRound * 0.9)
+      const answered = await storm(url, world, creates, (count) => {
+        if (count === killAt) service.kill('SIGKILL')
+      })
+      await service.ended
+      await connectionsGone(database)
+      told.push(...answered)
+      expect(answered.length).toBeGreaterThanOrEqual(killAt)
+
+      const restarted = await serviceOn(database)
+      await checkWhole(restarted, world, told)
+
+      const keys = new Set(answered.map(({ key }) => key))
+      const rest = creates.filter(({ key }) => !keys.has(key))
+      unanswered += rest.length
+      for (const one of await storm(restarted.url, world, rest)) told.push({ ...one, resent: true })
+      expect(told).toHaveLength(round * perRound)
+      await checkWhole(restarted, world, told)
+      await checkEachOnce(restarted, creates, sharedKey.id)
+      await restarted.close()
+    }
+    expect(unanswered, 'kills in the middle').toBeGreaterThan(0)
+  }, 60_000)
+})
+
+async function makeWorld(database: Place): Promise<World> {
+  const service = await serviceOn(database)
+  const token = await systemToken(service)
+  const client = service.client(token)
+  const { id: partnerId } = await client.call(api.partners.create, { body: { name: 'Acme', slug: 'acme' } })
+  const org = await client.call(api.orgs.create, { body: { partnerId, name: 'Bakery', slug: 'bakery' } })
+  await service.close()
+  return { orgId: org.id, token }
+}
+
+const mintShared = (url: string, { orgId, token }: World, round: number) =>
+  clientOf(url, token).call(api.enrollmentKeys.create, { body: { orgId, name: `shared ${round}`, maxUsage } })
+
+/** 70 sites, 70 keys, and 60 machines that share a key for fewer. */
+function createsOf({ orgId }: World, sharedKey: string, round: number): Create[] {
+  const create = (path: string, body: (name: string) => object) => (_: unknown, n: number) => {
+    const name = `${path} ${round}-${n}`
+    return { key: name, path: `/api/v1${path}`, name, body: body(name) }
+  }
+  const enrollment = (name: string) => ({
+    ...machine(sharedKey, name),
+    hardwareInfo: { cpuModel: 'Example 9' },
+    networkInfo: [{ name: 'eth0' }, { name: 'eth1' }],
+  })
+  return [
+    ...Array.from(
+      { length: 70 },
+      create('/orgs/sites', (name) => ({ orgId, name })),
+    ),
+    ...Array.from(
+      { length: 70 },
+      create('/enrollment-keys', (name) => ({ orgId, name })),
+    ),
+    ...Array.from({ length: 60 }, create('/agents/enroll', enrollment)),
+  ]
+}
+
+/** Sends everything at once; gives what was answered. */
+async function storm(
+  url: string,
+  { token }: World,
+  creates: Create[],
+  onAnswer: (count: number) => void = () => {},
+): Promise<Told[]> {
+  const told: Told[] = []
+  await Promise.all(
+    creates.map(async (create) => {
+      const { path, body, key } = create
+      try {
+        const sent = { token, body, headers: { 'idempotency-key': key } }
+        const { status, body: made } = await send<Made>(url, 'POST', path, sent)
+        onAnswer(told.push({ ...create, status, made, resent: false }))
+      } catch {
+        // The process was killed before it answered.
+      }
+    }),
+  )
+  return told
+}
+
+/** Rows, entries and counts say the same, in both directions, and hold everything that was answered. */
+async function checkWhole(service: TestService, { orgId, token }: World, told: Told[]): Promise<void> {
+  const { verdict, entries } = await readChain(service.client(token), orgId)
+  expect(verdict).toMatchObject({ verdict: 'sound', entries: entries.length })
+  const db = service.storage.read
+  expect(await db.selectFrom('outbox').selectAll().execute()).toEqual([])
+
+  const kinds = {
+    sites: 'site.create',
+    enrollment_keys: 'enrollment_key.create',
+    devices: 'agent.enroll',
+  } as const
+  const stored = new Set<string>()
+  for (const [table, action] of Object.entries(kinds) as [keyof typeof kinds, string][]) {
+    const rows = await db.selectFrom(table).select('id').where('org_id', '=', orgId).orderBy('id').execute()
+    const ids = rows.map(({ id }) => id)
+    const audited = entries.filter((one) => one.action === action && one.result === 'success')
+    expect(audited.map((one) => one.resourceId).sort()).toEqual(ids)
+    for (const id of ids) stored.add(id)
+  }
+  const keys = await db.selectFrom('enrollment_keys').select(['id', 'usage_count', 'max_usage']).execute()
+  const devices = await db.selectFrom('devices').select(['id', 'enrollment_key_id']).execute()
+  const enrolledBy = (id: string) => devices.filter((one) => one.enrollment_key_id === id).length
+  expect(keys.map(({ id }) => enrolledBy(id))).toEqual(keys.map((key) => key.usage_count))
+  expect(keys.filter((key) => key.usage_count > (key.max_usage ?? Infinity))).toEqual([])
+  expect(await db.selectFrom('device_hardware').select('device_id').execute()).toHaveLength(devices.length)
+  expect(await db.selectFrom('device_interfaces').select('device_id').execute()).toHaveLength(
+    devices.length * 2,
+  )
+
+  for (const { name, status, made, resent } of told) {
+    if (status === 201) expect(stored, `${name} was answered`).toContain(made.id ?? made.deviceId)
+    else {
+      expect({ name, status, made }).toMatchObject({
+        status: 401,
+        made: { code: 'enrollment_key_exhausted' },
+      })
+      const refused = entries.filter((one) => one.result === 'failure' && one.details.hostname === name)
+      // One that had to be sent again may have been refused before the kill as well.
+      expect([1, resent ? 2 : 1], `${name} was refused`).toContain(refused.length)
+    }
+  }
+  const enrolled = told.findLast(({ made }) => made.authToken !== undefined)?.made
+  const beat = { token: enrolled?.authToken, body: { status: 'ok', agentVersion: '1' } }
+  if (enrolled) {
+    expect(
+      (await send(service.url, 'POST', `/api/v1/agents/${enrolled.agentId}/heartbeat`, beat)).status,
+    ).toBe(200)
+  }
+}
+
+/** Sent again with the same Idempotency-Key, each create happened once, and the shared key is full. */
+async function checkEachOnce({ storage }: TestService, creates: Create[], sharedId: string): Promise<void> {
+  const of = (path: string) => creates.filter((one) => one.path.endsWith(path)).map(({ name }) => name)
+  for (const [table, path] of [
+    ['sites', '/sites'],
+    ['enrollment_keys', '/enrollment-keys'],
+  ] as const) {
+    const rows = await storage.read.selectFrom(table).select('name').where('name', 'in', of(path)).execute()
+    expect(rows.map(({ name }) => name).sort()).toEqual(of(path).sort())
+  }
+  const devices = storage.read.selectFrom('devices').select('id').where('enrollment_key_id', '=', sharedId)
+  expect(await devices.execute()).toHaveLength(maxUsage)
+}
+
+/** Postgres finishes or undoes what a dead client had sent; a second process would not wait for it either. */
+async function connectionsGone({ databaseUrl }: Place): Promise<void> {
+  if (databaseUrl === undefined) return
+  const name = new URL(databaseUrl).pathname.slice(1)
+  await administer((client) =>
+    until(async () => {
+      const { rowCount } = await client.query('select 1 from pg_stat_activity where datname = $1', [name])
+      return rowCount === 0
+    }),
+  )
+}
+
+/** mulberry32 */
+function randomFrom(start: number): () => number {
+  let state = start
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let t = Math.imul(state ^ (state >>> 15), 1 | state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+function shuffled<T>(items: readonly T[], random: () => number): T[] {
+  return items
+    .map((item) => ({ item, at: random() }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ item }) => item)
+}

@@ -1,0 +1,228 @@
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { addressReader } from '../../daemon/address.ts'
+import { readConfig } from '../../daemon/config.ts'
+import { Limiter } from '../../daemon/limiter.ts'
+import { api } from '../../src/api.ts'
+import type { Limits } from '../../src/core/limits.ts'
+import { type Open, openMigrated } from '../databases.ts'
+import { adminEmail, startService, type TestService, testSecrets } from '../harness.ts'
+import { buildWorld, systemToken } from '../world.ts'
+import { machine, send } from './request.ts'
+
+const configOf = (env: Record<string, string>) =>
+  readConfig({ ...testSecrets, SVC_DATA_DIR: '/nowhere', ...env })
+
+const login = (service: TestService, email: string, headers = {}) =>
+  send(service.url, 'POST', '/api/v1/auth/login', { body: { email, password: 'a wrong password' }, headers })
+
+const enroll = (service: TestService) =>
+  send(service.url, 'POST', '/api/v1/agents/enroll', { body: machine('f'.repeat(64), 'pc') })
+
+const sites = (service: TestService, token: string) =>
+  send(service.url, 'GET', '/api/v1/orgs/sites', { token })
+
+const limited = (error: string, seconds: number) => ({
+  status: 429,
+  headers: { 'retry-after': expect.stringMatching(new RegExp(`^(${seconds}|${seconds - 1})$`)) },
+  body: { error, code: 'rate_limited', retryAfter: expect.any(Number) },
+})
+
+/** Limits are kept in memory: the database plays no part. */
+const open: Open = async () => {
+  const database = await openMigrated('sqlite')
+  onTestFinished(database.close)
+  return database
+}
+
+describe('a limit', () => {
+  const started = (env: Record<string, string>) => startService(open, { env })
+
+  it('LOGIN_IP: the last allowed sign-in is judged, the next one is 429 with the seconds to wait', async () => {
+    const service = await started({ RATE_LIMIT_LOGIN_IP: '3/60' })
+    for (const n of [1, 2, 3]) expect((await login(service, `person${n}@example.com`)).status).toBe(401)
+    const refused = await login(service, 'person4@example.com')
+    expect(refused).toMatchObject(limited('Too many login attempts. Please try again later.', 60))
+    expect(String(refused.body.retryAfter)).toBe(refused.headers['retry-after'])
+    expect((await enroll(service)).status, 'other limits are their own').toBe(401)
+  })
+
+  it('LOGIN_ACCOUNT: counts an address however it is written, and no other', async () => {
+    const service = await started({ RATE_LIMIT_LOGIN_ACCOUNT: '3/60' })
+    for (const email of ['a@example.com', 'A@Example.com', ' a@example.com']) {
+      expect((await login(service, email)).status).toBe(401)
+    }
+    expect(await login(service, 'a@example.com')).toMatchObject(
+      limited('Too many login attempts. Please try again later.', 60),
+    )
+    expect((await login(service, 'b@example.com')).status).toBe(401)
+  })
+
+  it('ENROLL_IP and IP: by the address of the connection', async () => {
+    const service = await started({ RATE_LIMIT_ENROLL_IP: '2/30', RATE_LIMIT_IP: '5/60' })
+    expect([(await enroll(service)).status, (await enroll(service)).status]).toEqual([401, 401])
+    expect(await enroll(service)).toMatchObject(limited('Enrollment rate limit exceeded', 30))
+    const health = () => send(service.url, 'GET', '/api/v1/health')
+    expect([(await health()).status, (await health()).status]).toEqual([200, 200])
+    expect(await health()).toMatchObject(limited('Too many requests', 60))
+    expect((await send(service.url, 'GET', '/health/live')).status, 'probes are never limited').toBe(200)
+  })
+
+  it('BEARER and AGENT: each user and each agent has its own, which nobody else can use up', async () => {
+    const service = await started({ RATE_LIMIT_BEARER: '100/60', RATE_LIMIT_AGENT: '2/60' })
+    const { orgs, tokens } = await buildWorld(service)
+    const beat = ({ agentId }: { agentId: string }, token: string) =>
+      send(service.url, 'POST', `/api/v1/agents/${agentId}/heartbeat`, {
+        token,
+        body: { status: 'ok', agentVersion: '1' },
+      })
+    for (const _ of [1, 2, 3]) expect((await beat(orgs.bakery, 'svc_stranger')).status).toBe(401)
+    for (const _ of [1, 2]) expect((await beat(orgs.bakery, orgs.bakery.agentToken)).status).toBe(200)
+    expect(await beat(orgs.bakery, orgs.bakery.agentToken)).toMatchObject(
+      limited('Agent rate limit exceeded', 60),
+    )
+    expect((await beat(orgs.garage, orgs.garage.agentToken)).status).toBe(200)
+
+    const replies = await Promise.all(Array.from({ length: 101 }, () => sites(service, tokens.bakery)))
+    expect(replies.filter(({ status }) => status === 200)).toHaveLength(100)
+    expect(replies.find(({ status }) => status !== 200)).toMatchObject(limited('Too many requests', 60))
+    expect((await sites(service, tokens.garage)).status).toBe(200)
+  })
+
+  it('is not extended by refused attempts', async () => {
+    const service = await started({ RATE_LIMIT_ENROLL_IP: '2/1' })
+    const start = performance.now()
+    const statuses: number[] = []
+    while (performance.now() - start < 900) statuses.push((await enroll(service)).status)
+    expect(statuses.filter((status) => status === 401)).toHaveLength(2)
+    expect(statuses.length).toBeGreaterThan(10)
+    const { body } = await enroll(service)
+    expect(body.retryAfter ?? 0).toBeLessThanOrEqual(1)
+    await new Promise((resolve) => setTimeout(resolve, 1100 - (performance.now() - start)))
+    expect((await enroll(service)).status).toBe(401)
+  })
+
+  it('is turned off by off', async () => {
+    const service = await started({ RATE_LIMIT_ENROLL_IP: 'off' })
+    const replies = await Promise.all(Array.from({ length: 50 }, () => enroll(service)))
+    expect(replies.filter(({ status }) => status !== 401)).toEqual([])
+  })
+
+  it('forwarded addresses count and are recorded only from a trusted proxy', async () => {
+    const headers = { 'x-forwarded-for': '6.6.6.6, 203.0.113.9', 'cf-connecting-ip': '198.51.100.1' }
+    const recorded = async (env: Record<string, string>) => {
+      const service = await started({ ...env, RATE_LIMIT_LOGIN_IP: '1/60' })
+      const statuses = [await login(service, adminEmail, headers), await login(service, adminEmail)]
+      const client = service.client(await systemToken(service))
+      const { data } = await client.call(api.auditLogs.list, { query: { action: 'user.login.failed' } })
+      return [data.at(-1)?.ipAddress, ...statuses.map(({ status }) => status)]
+    }
+    const on = { TRUST_PROXY_HEADERS: 'true' }
+    expect(await recorded({})).toEqual(['127.0.0.1', 401, 429])
+    expect(await recorded({ ...on, TRUSTED_PROXY_CIDRS: '10.0.0.0/8' })).toEqual(['127.0.0.1', 401, 429])
+    expect(await recorded(on)).toEqual(['203.0.113.9', 401, 401])
+    expect(await recorded({ ...on, TRUST_CF_CONNECTING_IP: 'true' })).toEqual(['198.51.100.1', 401, 401])
+    expect(await recorded({ TRUST_CF_CONNECTING_IP: 'true' })).toEqual(['127.0.0.1', 401, 429])
+  })
+})
+
+describe('which address a request comes from', () => {
+  const trusted = ['127.0.0.0/8', '10.0.0.0/8', 'fd00::/8']
+  const read = addressReader({ trusted, cloudflare: false })
+  const peer = '127.0.0.1'
+
+  it.each([
+    ['nothing forwarded', peer, {}, '127.0.0.1'],
+    ['IPv4 written as IPv6', '::ffff:192.0.2.1', {}, '192.0.2.1'],
+    ['a peer that is not trusted', '192.0.2.1', { 'x-forwarded-for': '6.6.6.6' }, '192.0.2.1'],
+    ['a trusted peer written as IPv6', '::ffff:10.1.1.1', { 'x-forwarded-for': '6.6.6.6' }, '6.6.6.6'],
+    [
+      'the rightmost that is no proxy of ours',
+      peer,
+      { 'x-forwarded-for': '6.6.6.6, 203.0.113.9, 10.0.0.2' },
+      '203.0.113.9',
+    ],
+    ['only proxies of ours', peer, { 'x-forwarded-for': '10.0.0.2, 10.0.0.3' }, '127.0.0.1'],
+    ['several header lines', peer, { 'x-forwarded-for': ['6.6.6.6', '203.0.113.9'] }, '203.0.113.9'],
+    ['no address at all', peer, { 'x-forwarded-for': '6.6.6.6, <script>' }, '127.0.0.1'],
+    ['an empty header', peer, { 'x-forwarded-for': ' , ' }, '127.0.0.1'],
+    ['IPv6', peer, { 'x-forwarded-for': '2001:db8::1, fd00::7' }, '2001:db8::1'],
+    ['x-real-ip alone', peer, { 'x-real-ip': '203.0.113.9' }, '203.0.113.9'],
+    [
+      'both: x-forwarded-for first',
+      peer,
+      { 'x-real-ip': '6.6.6.6', 'x-forwarded-for': '203.0.113.9' },
+      '203.0.113.9',
+    ],
+    ['cf-connecting-ip unasked', peer, { 'cf-connecting-ip': '6.6.6.6' }, '127.0.0.1'],
+  ])('%s', (_, from, headers, expected) => {
+    expect(read(from, headers)).toBe(expected)
+  })
+
+  it('cf-connecting-ip goes before the others once it is trusted, and only from a trusted peer', () => {
+    const cloudflare = addressReader({ trusted, cloudflare: true })
+    const headers = { 'cf-connecting-ip': '203.0.113.9', 'x-forwarded-for': '6.6.6.6' }
+    expect(cloudflare(peer, headers)).toBe('203.0.113.9')
+    expect(cloudflare('192.0.2.1', headers)).toBe('192.0.2.1')
+    expect(cloudflare(peer, { ...headers, 'cf-connecting-ip': 'nonsense' })).toBe('6.6.6.6')
+  })
+
+  it('a range that is none refuses the start, naming the variable', () => {
+    for (const TRUSTED_PROXY_CIDRS of ['10.0.0.0/99', 'proxy.internal', '10.0.0.0/8,,', '10.0.0.1']) {
+      const env = { TRUST_PROXY_HEADERS: 'true', TRUSTED_PROXY_CIDRS }
+      expect(() => configOf(env), TRUSTED_PROXY_CIDRS).toThrow(/^TRUSTED_PROXY_CIDRS /)
+    }
+  })
+})
+
+describe('how limits are set', () => {
+  it('by default as decided', () => {
+    expect(configOf({}).limits).toMatchObject({
+      IP: { count: 600, seconds: 60 },
+      BEARER: { count: 300, seconds: 60 },
+      AGENT: { count: 120, seconds: 60 },
+      LOGIN_IP: { count: 10, seconds: 300 },
+      LOGIN_ACCOUNT: { count: 5, seconds: 300 },
+      MFA: { count: 5, seconds: 300 },
+      ENROLL_IP: { count: 10, seconds: 60 },
+    })
+  })
+
+  it.each(['x', '10', '10/', '/60', '0/60', '10/0', '-1/5', '1.5/60', '10/60/1', ' 10/60', 'OFF', '1e3/60'])(
+    '%j refuses the start, naming the variable',
+    (value) => {
+      expect(() => configOf({ RATE_LIMIT_LOGIN_IP: value })).toThrow(/^RATE_LIMIT_LOGIN_IP must be /)
+    },
+  )
+})
+
+describe('a window', () => {
+  afterEach(() => {
+    vi.useRealTimers()
+  })
+
+  it('slides: each place comes free when its own event is old enough', () => {
+    vi.useFakeTimers({ toFake: ['performance'] })
+    const limiter = new Limiter({ MFA: { count: 2, seconds: 10 } } as Limits)
+    const take = () => {
+      try {
+        limiter.take('MFA', 'someone')
+        return 'taken'
+      } catch (error) {
+        return (error as { extras: { retryAfter: number } }).extras.retryAfter
+      }
+    }
+    expect(take()).toBe('taken')
+    vi.advanceTimersByTime(4000)
+    expect([take(), take()]).toEqual(['taken', 6])
+    vi.advanceTimersByTime(5999)
+    expect(take()).toBe(1)
+    vi.advanceTimersByTime(1)
+    limiter.sweep()
+    expect([take(), take()]).toEqual(['taken', 4])
+    vi.advanceTimersByTime(4000)
+    expect([take(), take()]).toEqual(['taken', 6])
+    vi.advanceTimersByTime(60_000)
+    limiter.sweep()
+    expect([take(), take(), take()]).toEqual(['taken', 'taken', 10])
+  })
+})

@@ -1,0 +1,102 @@
+import { spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { inject, onTestFinished } from 'vitest'
+import { temporaryFolder } from '../databases.ts'
+import { adminEmail, adminPassword, noLimits, testSecrets } from '../harness.ts'
+
+const binary = fileURLToPath(new URL('../../bin/dev.js', import.meta.url))
+
+export type Place = { dataDir: string; databaseUrl?: string | undefined }
+type Ended = { code: number | null; signal: NodeJS.Signals | null }
+type Options = { args?: string[]; env?: Record<string, string> }
+
+/** What a service in a test is told, unless the test is about being told less. */
+export const told = { ...testSecrets, SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
+
+/** The real `svc serve`, run from its source as a process of its own with nothing of our environment. */
+export class ServeProcess {
+  stdout = ''
+  stderr = ''
+  readonly ended: Promise<Ended>
+  readonly #child
+
+  constructor({ dataDir, databaseUrl }: Place, { args = [], env = told }: Options = {}) {
+    this.#child = spawn(process.execPath, [binary, 'serve', ...args], {
+      cwd: inject('temporaryFolder'),
+      env: {
+        PATH: process.env.PATH,
+        HOME: inject('temporaryFolder'),
+        SVC_DATA_DIR: dataDir,
+        PORT: '0',
+        ...noLimits,
+        ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
+        ...env,
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    this.#child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      this.stdout += text
+    })
+    this.#child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      this.stderr += text
+    })
+    this.ended = new Promise((resolve, reject) => {
+      this.#child.on('error', reject)
+      this.#child.on('close', (code, signal) => resolve({ code, signal }))
+    })
+    this.#endWithTheTest()
+  }
+
+  get running(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#child.kill(signal)
+  }
+
+  /** Its address, once it listens. */
+  async listening(): Promise<string> {
+    const line = () => /(?:listening on |"url":")(http:[^\s"]+)/.exec(this.stdout)?.[1]
+    await until(() => line() !== undefined || !this.running, 20_000)
+    const url = line()
+    if (url === undefined) throw new Error(`svc serve did not start: ${this.stderr}`)
+    return url
+  }
+
+  async stop(): Promise<Ended> {
+    this.kill('SIGTERM')
+    return this.ended
+  }
+
+  #endWithTheTest(): void {
+    try {
+      onTestFinished(async () => {
+        this.kill('SIGKILL')
+        await this.ended
+      })
+    } catch {
+      // Started from beforeAll: the caller ends it.
+    }
+  }
+}
+
+/** A start that is expected to fail; how it ended and what it said. */
+export async function failedStart(
+  place: Partial<Place>,
+  options: Options = {},
+): Promise<Ended & ServeProcess> {
+  const dataDir = place.dataDir ?? (await temporaryFolder())
+  const service = new ServeProcess({ ...place, dataDir }, options)
+  await until(() => !service.running || service.stdout !== '', 20_000)
+  if (service.running) throw new Error(`svc serve did start: ${service.stdout}`)
+  return Object.assign(service, await service.ended)
+}
+
+/** Waits for something that is about to become true. */
+export async function until(ready: () => boolean | Promise<boolean>, ms = 5000): Promise<void> {
+  for (const end = performance.now() + ms; !(await ready()); ) {
+    if (performance.now() > end) throw new Error(`still waiting after ${ms} ms`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}

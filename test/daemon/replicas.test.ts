@@ -1,0 +1,133 @@
+import { generateSync } from 'otplib'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { api } from '../../src/api.ts'
+import type { Site } from '../../src/tenancy/contract.ts'
+import { openEmpty, type TestDatabase, temporaryFolder } from '../databases.ts'
+import { adminEmail, clientOf, serviceOn, testSecrets } from '../harness.ts'
+import { ServeProcess, until } from './process.ts'
+import { machine, readChain, send } from './request.ts'
+
+describe('two processes that start at the same moment on one empty Postgres', () => {
+  let database: TestDatabase
+  let replicas: ServeProcess[]
+  let urls: [string, string]
+  let token: string
+  let orgId: string
+
+  beforeAll(async () => {
+    database = await openEmpty('postgres')
+    const env = { ...testSecrets, SVC_ADMIN_EMAIL: adminEmail }
+    const { databaseUrl } = database
+    const folders = await Promise.all([temporaryFolder(), temporaryFolder()])
+    replicas = folders.map((dataDir) => new ServeProcess({ dataDir, databaseUrl }, { env }))
+    urls = (await Promise.all(replicas.map((one) => one.listening()))) as [string, string]
+    await until(() => replicas.every((one) => one.stderr.includes('Data: ')))
+  })
+
+  afterAll(async () => {
+    const ended = await Promise.all(replicas.map((one) => one.stop()))
+    await database.close()
+    expect(ended).toEqual(replicas.map(() => ({ code: 0, signal: null })))
+  })
+
+  const db = () => database.storage.read
+  const both = <T>(times: number, work: (url: string, n: number) => Promise<T>): Promise<T[]> =>
+    Promise.all(Array.from({ length: times }, (_, n) => work(urls[n % 2]!, n)))
+
+  it('migrate once and make one administrator and each built-in role once', async () => {
+    expect(await db().selectFrom('users').select(['email', 'is_system']).execute()).toEqual([
+      { email: adminEmail, is_system: 1 },
+    ])
+    const roles = await db().selectFrom('roles').select(['scope', 'name']).execute()
+    expect(new Set(roles.map(({ scope, name }) => `${scope} ${name}`))).toHaveProperty('size', 8)
+    expect(roles).toHaveLength(8)
+    expect(replicas.flatMap((one) => one.stderr.match(/password {2}\S+/g) ?? [])).toHaveLength(1)
+  })
+
+  it('let one finish what the other began: sign-in, factor, tokens', async () => {
+    const password = replicas.map((one) => /password {2}(\S+)/.exec(one.stderr)?.[1]).find(Boolean) ?? ''
+    const [a, b] = urls
+    const login = await clientOf(b).call(api.auth.login, { body: { email: adminEmail, password } })
+    const first = login.tokens!.accessToken
+    const { secret } = await clientOf(a, first).call(api.auth.setupMfa)
+    const body = { code: generateSync({ secret }) }
+    const { tokens } = await clientOf(b, first).call(api.auth.enableMfa, { body })
+    token = tokens.accessToken
+
+    for (const url of urls) {
+      expect((await clientOf(url, token).call(api.auth.me)).mfaVerified).toBe(true)
+      await expect(clientOf(url, first).call(api.auth.me)).rejects.toMatchObject({ code: 'invalid_token' })
+    }
+    const partner = await clientOf(a, token).call(api.partners.create, {
+      body: { name: 'Acme', slug: 'acme' },
+    })
+    const org = { partnerId: partner.id, name: 'Bakery', slug: 'bakery' }
+    orgId = (await clientOf(b, token).call(api.orgs.create, { body: org })).id
+  })
+
+  it('grow one audit chain together: no fork, no gap, one entry for each change', async () => {
+    const [made] = await Promise.all([
+      both(300, (url, n) =>
+        clientOf(url, token).call(api.sites.create, { body: { orgId, name: `site ${n}` } }),
+      ),
+      both(20, (url) => clientOf(url, token).call(api.auditLogs.list, { query: { orgId } })),
+    ])
+    const chains = await Promise.all(urls.map((url) => readChain(clientOf(url, token), orgId)))
+    expect(chains[0]).toEqual(chains[1])
+    const { verdict, entries } = chains[0]!
+    expect(verdict).toMatchObject({ verdict: 'sound', entries: entries.length })
+    expect(entries.map(({ seq }) => seq)).toEqual(entries.map((_, n) => n + 1))
+    const created = entries.filter(({ action }) => action === 'site.create').map((one) => one.resourceId)
+    expect(created.sort()).toEqual(made.map(({ id }) => id).sort())
+    const { verdict: system } = await readChain(clientOf(urls[0], token))
+    expect(system.verdict).toBe('sound')
+  })
+
+  it('never let more machines enroll with a key than it allows', async () => {
+    const body = { orgId, name: 'seven', maxUsage: 7 }
+    const { id, key } = await clientOf(urls[0], token).call(api.enrollmentKeys.create, { body })
+    const replies = await both(40, (url, n) =>
+      send(url, 'POST', '/api/v1/agents/enroll', { body: machine(key, `machine ${n}`) }),
+    )
+    expect(replies.filter(({ status }) => status === 201)).toHaveLength(7)
+    const refused = replies.filter(({ status }) => status !== 201)
+    expect(new Set(refused.map((one) => one.body.code))).toEqual(new Set(['enrollment_key_exhausted']))
+    const shown = await clientOf(urls[1], token).call(api.enrollmentKeys.show, { params: { id } })
+    expect(shown.usageCount).toBe(7)
+    const devices = db().selectFrom('devices').select('id').where('enrollment_key_id', '=', id)
+    expect((await devices.execute()).map((one) => one.id)).toContain(shown.lastDeviceId)
+    expect(await devices.execute()).toHaveLength(7)
+  })
+
+  it('make one record for an Idempotency-Key that reaches both at once, and give one reply', async () => {
+    const sent = { token, body: { orgId, name: 'only one' }, headers: { 'idempotency-key': 'one-of-a-kind' } }
+    const replies = await both(20, (url) => send<Site>(url, 'POST', '/api/v1/orgs/sites', sent))
+    expect(replies.map(({ status, body }) => ({ status, body }))).toEqual(
+      replies.map(() => ({ status: 201, body: replies[0]!.body })),
+    )
+    const rows = db().selectFrom('sites').select('id').where('name', '=', 'only one')
+    expect(await rows.execute()).toEqual([{ id: replies[0]!.body.id }])
+    const { entries } = await readChain(clientOf(urls[1], token), orgId)
+    expect(entries.filter((one) => one.resourceName === 'only one')).toHaveLength(1)
+  })
+
+  it('cut a session everywhere as soon as one of them was told to sign out', async () => {
+    await clientOf(urls[0], token).call(api.auth.logout)
+    const replies = await both(4, (url) => send(url, 'GET', '/api/v1/auth/me', { token }))
+    expect(replies.map(({ status }) => status)).toEqual([401, 401, 401, 401])
+  })
+})
+
+it('many that start in the same instant migrate once, make one administrator, and all come up', async () => {
+  const database = await openEmpty('postgres')
+  onTestFinished(database.close)
+  const env = { SVC_ADMIN_PASSWORD: '' }
+  const services = await Promise.all(Array.from({ length: 4 }, () => serviceOn(database, { env })))
+  const passwords = services.map(({ firstPassword }) => firstPassword).filter((one) => one !== undefined)
+  expect(passwords).toHaveLength(1)
+  const body = { email: adminEmail, password: passwords[0]! }
+  for (const service of services) await service.client().call(api.auth.login, { body })
+  const db = database.storage.read
+  expect(await db.selectFrom('users').select('email').execute()).toEqual([{ email: adminEmail }])
+  expect(await db.selectFrom('roles').select('id').execute()).toHaveLength(8)
+})

@@ -1,0 +1,224 @@
+import { spawn } from 'node:child_process'
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Kysely } from 'kysely'
+import { describe, expect, it } from 'vitest'
+import { readConfig } from '../../daemon/config.ts'
+import { api } from '../../src/api.ts'
+import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
+import { adminEmail, adminPassword, clientOf, serviceOn, testSecrets } from '../harness.ts'
+import { failedStart, ServeProcess, told, until } from './process.ts'
+
+/** Start-up that fails says one line, with nothing of the inside, and exits 1. */
+const oneLine = (about: RegExp) => ({
+  code: 1,
+  signal: null,
+  stdout: '',
+  stderr: expect.stringMatching(new RegExp(`^svc serve: [^\\n]*${about.source}[^\\n]*\\n$`)),
+})
+
+describe('a database that cannot be used is one clear line and exit 1', () => {
+  it('a damaged SQLite file, with what to do', async () => {
+    const dataDir = await temporaryFolder()
+    await writeFile(
+      join(dataDir, 'svc.sqlite'),
+      'this is not a database, and longer than its header would be',
+    )
+    const start = await failedStart({ dataDir })
+    expect(start).toMatchObject(oneLine(/svc\.sqlite is damaged .* Restore it from a backup/))
+  })
+
+  it('an SQLite file that cannot be opened, and a data directory that cannot be made', async () => {
+    const dataDir = await temporaryFolder()
+    await mkdir(join(dataDir, 'svc.sqlite'))
+    await expect(serviceOn({ dataDir })).rejects.toThrow(/^Cannot open the database file \S+svc\.sqlite: /)
+    const file = join(dataDir, 'file')
+    await writeFile(file, '')
+    expect(await failedStart({}, { args: ['--data-dir', join(file, 'data')] })).toMatchObject(oneLine(/data/))
+  })
+
+  it('a DATABASE_URL that leads nowhere, without its password', async () => {
+    const good = new URL((await openMigrated('postgres')).databaseUrl!)
+    const changed = (change: (url: URL) => void) => {
+      const url = new URL(good)
+      url.password = 'hunter2-secret'
+      change(url)
+      return url.href
+    }
+    const urls = [
+      changed(() => {}),
+      changed((url) => (url.pathname = '/nowhere')),
+      changed((url) => (url.port = '1')),
+    ]
+    const starts = await Promise.all(urls.map((databaseUrl) => failedStart({ databaseUrl })))
+    for (const start of starts) {
+      expect(start).toMatchObject(oneLine(/./))
+      expect(start.stderr).toContain('PostgreSQL at ')
+      expect(start.stderr).not.toContain('hunter2-secret')
+    }
+  })
+
+  it.each([
+    'mysql://svc:hunter2-secret@127.0.0.1/svc',
+    'postgres://svc:hunter2-secret@127.0.0.1:99999/svc',
+    'postgres://svc:hunter2-secret%@127.0.0.1/svc',
+    'postgres://svc:hunter2/secret@127.0.0.1/svc',
+  ])('a DATABASE_URL that is none, by name and without its text: %s', (DATABASE_URL) => {
+    const failure = failureOf({ DATABASE_URL })
+    expect(failure).toMatch(/^DATABASE_URL /)
+    expect(failure).not.toContain('hunter2')
+  })
+})
+
+function failureOf(env: Record<string, string>): string {
+  try {
+    readConfig({ ...testSecrets, SVC_DATA_DIR: '/nowhere', ...env })
+    return ''
+  } catch (error) {
+    return (error as Error).message
+  }
+}
+
+describe('secrets', () => {
+  const fileOf = (dataDir: string) => join(dataDir, 'secrets.json')
+
+  it('are made once, for the owner only, and used again', async () => {
+    const dataDir = join(await temporaryFolder(), 'new')
+    const env = { SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
+    const first = new ServeProcess({ dataDir }, { env })
+    const body = { email: adminEmail, password: adminPassword }
+    const { tokens } = await clientOf(await first.listening()).call(api.auth.login, { body })
+    await first.stop()
+    expect((await stat(dataDir)).mode & 0o777).toBe(0o700)
+    for (const name of ['secrets.json', 'svc.sqlite']) {
+      expect([name, (await stat(join(dataDir, name))).mode & 0o777]).toEqual([name, 0o600])
+    }
+    const text = await readFile(fileOf(dataDir), 'utf8')
+    expect(Object.keys(JSON.parse(text)).sort()).toEqual([
+      'encryption',
+      'enrollmentPepper',
+      'jwt',
+      'recoveryPepper',
+    ])
+
+    const second = new ServeProcess({ dataDir }, { env })
+    const client = clientOf(await second.listening(), tokens!.accessToken)
+    expect((await client.call(api.auth.me)).user.email).toBe(adminEmail)
+    expect(await readFile(fileOf(dataDir), 'utf8')).toBe(text)
+    expect(await readdir(dataDir)).not.toContainEqual(expect.stringMatching(/^secrets\.json\./))
+  })
+
+  it('are one set for all that start at the same moment on a new data directory', async () => {
+    const script = fileURLToPath(new URL('./secrets-process.ts', import.meta.url))
+    for (let attempt = 1; attempt <= 3; attempt++) {
+      const dataDir = await temporaryFolder()
+      const at = String(Date.now() + 800)
+      const printed = await Promise.all(
+        Array.from({ length: 3 }, async () => {
+          const child = spawn(process.execPath, [script, dataDir, at], {
+            stdio: ['ignore', 'pipe', 'inherit'],
+          })
+          return (await child.stdout.setEncoding('utf8').toArray()).join('')
+        }),
+      )
+      expect(JSON.parse(printed[0]!).jwt).toHaveLength(43)
+      expect(printed).toEqual([printed[0], printed[0], printed[0]])
+    }
+  })
+
+  it('that the environment gives are never copied to disk', async () => {
+    const dataDir = await temporaryFolder()
+    readConfig({ ...testSecrets, SVC_DATA_DIR: dataDir })
+    expect(await readdir(dataDir)).toEqual([])
+    const { JWT_SECRET } = testSecrets
+    readConfig({ JWT_SECRET, SVC_DATA_DIR: dataDir })
+    const kept = await readFile(fileOf(dataDir), 'utf8')
+    expect(kept).toContain('recoveryPepper')
+    expect(kept).not.toContain(JWT_SECRET)
+  })
+
+  it('are not invented in production: each missing variable is named', async () => {
+    const start = await failedStart({}, { env: { NODE_ENV: 'production' } })
+    expect(start).toMatchObject(oneLine(/production/))
+    const names =
+      'JWT_SECRET APP_ENCRYPTION_KEY SECRET_ENCRYPTION_KEY ENROLLMENT_KEY_PEPPER MFA_RECOVERY_CODE_PEPPER'
+    for (const name of names.split(' ')) expect(start.stderr).toContain(name)
+  })
+
+  it('are taken from files that *_FILE variables name', async () => {
+    const { dataDir, databaseUrl } = await openMigrated('postgres')
+    const all = { ...told, DATABASE_URL: databaseUrl! }
+    const env: Record<string, string> = { NODE_ENV: 'production' }
+    for (const [name, value] of Object.entries(all)) {
+      const file = join(dataDir, name)
+      await writeFile(file, `${value}\n`)
+      if (name === 'SVC_ADMIN_EMAIL') env[name] = value
+      else env[`${name}_FILE`] = file
+    }
+    const service = new ServeProcess({ dataDir }, { env })
+    const client = clientOf(await service.listening())
+    await client.call(api.auth.login, { body: { email: adminEmail, password: adminPassword } })
+    expect(await readdir(dataDir)).not.toContain('secrets.json')
+    expect(await readdir(dataDir)).not.toContain('svc.sqlite')
+    expect(failureOf({ JWT_SECRET: '', JWT_SECRET_FILE: '/nowhere/jwt' })).toMatch(
+      /^JWT_SECRET_FILE .*\/nowhere\/jwt/,
+    )
+  })
+
+  it('in a file that is damaged are one clear line that shows none of them', async () => {
+    const dataDir = await temporaryFolder()
+    await writeFile(fileOf(dataDir), '{"jwt":"a-half-written-sec')
+    const failure = failureOf({ SVC_DATA_DIR: dataDir })
+    expect(failure).toMatch(/secrets\.json cannot be read/)
+    expect(failure).not.toContain('half-written')
+  })
+})
+
+onEveryEmptyDatabase((_, open) => {
+  it('AUTO_MIGRATE=false refuses to start while migrations are pending, with what to do', async () => {
+    const database = await open()
+    const starting = serviceOn(database, { env: { AUTO_MIGRATE: 'false' } })
+    await expect(starting).rejects.toThrow(/0001_foundation.* Run: svc db migrate/)
+  })
+})
+
+onEveryDatabase((_, open) => {
+  it('AUTO_MIGRATE=false starts on a database that is up to date', async () => {
+    const service = await serviceOn(await open(), { env: { AUTO_MIGRATE: 'false' } })
+    expect((await service.client().call(api.service.health)).status).toBe('ok')
+  })
+
+  it.each(['true', 'false'])(
+    'a changed migration stops the start by name (AUTO_MIGRATE=%s)',
+    async (auto) => {
+      const database = await open()
+      await database.storage.write((tx) =>
+        (tx as unknown as Kysely<{ svc_migrations: { checksum: string } }>)
+          .updateTable('svc_migrations')
+          .set({ checksum: 'edited' })
+          .execute(),
+      )
+      const starting = serviceOn(database, { env: { AUTO_MIGRATE: auto } })
+      await expect(starting).rejects.toThrow(/0001_foundation\b.* changed .*/)
+    },
+  )
+
+  it('the first password is shown once, and only to the person who started it', async () => {
+    const database = await open()
+    const first = new ServeProcess(database, { env: { ...testSecrets, LOG_LEVEL: 'debug' } })
+    const url = await first.listening()
+    await until(() => first.stderr.includes('Data: '))
+    const password = /password {2}(\S+)\n/.exec(first.stderr)?.[1] ?? ''
+    expect(password.length).toBeGreaterThanOrEqual(16)
+    await clientOf(url).call(api.auth.login, { body: { email: 'admin@localhost', password } })
+    await first.stop()
+    expect(first.stderr.split(password)).toHaveLength(2)
+    expect(first.stdout).not.toContain(password)
+
+    const second = new ServeProcess(database, { env: { ...testSecrets, LOG_LEVEL: 'debug' } })
+    await second.listening()
+    await second.stop()
+    expect(second.stderr).not.toMatch(/password/i)
+  })
+})

@@ -1,0 +1,111 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { entriesOf } from '../../src/core/endpoint.ts'
+import { systemClock } from '../../src/core/time.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { adminEmail, startService, type TestService } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+import { newEntries, secretsOf } from './audited.ts'
+import { type Input, toWire } from './calls.ts'
+import { mutating } from './fields.ts'
+import { type Hand, handOf, type Play, playOf, playsOfTheirOwn, type Reply } from './plays.ts'
+import { type Answer, Line } from './wire.ts'
+
+const changing = mutating(api)
+
+const told = <T>(value: T | ((reply: Reply) => unknown), reply: Reply): unknown =>
+  typeof value === 'function' ? (value as (reply: Reply) => unknown)(reply) : value
+
+onEveryDatabase((_, open) => {
+  let service: TestService
+  let hand: Hand
+  let line: Line
+
+  beforeAll(async () => {
+    service = await startService(open)
+    hand = handOf(service, await buildWorld(service), systemClock)
+    line = new Line(service.url)
+  })
+  afterAll(async () => {
+    await line.close()
+    await service.close()
+  })
+
+  const call = ({ token }: Play, name: string, input: Input): Promise<Answer> =>
+    line.send(toWire(entriesOf(api).find((one) => one.name === name)!.entry, input, token))
+
+  describe('a change', () => {
+    it.each(changing)('$name leaves its entry, and none when it fails', async ({ name, entry }) => {
+      const play = await playOf(name, entry, hand)
+      const news = await newEntries(service)
+
+      // A query parameter that nobody knows is wrong everywhere.
+      const wrong = { ...play.input, query: { ...play.input.query, nope: '1' } }
+      expect(await call(play, name, wrong)).toMatchObject({ status: 400 })
+      expect(await news()).toEqual([])
+
+      const answer = await call(play, name, play.input)
+      expect([answer.status, answer.text]).toEqual([entry.status ?? 200, expect.any(String)])
+      const reply = JSON.parse(answer.text) as Reply
+      const left = await news()
+      if (!entry.audit || 'unaudited' in entry.audit) return expect(left).toEqual([])
+
+      expect(left).toHaveLength(1)
+      expect(left[0]).toMatchObject({
+        action: entry.audit.action,
+        actorType: play.actor.type,
+        actorId: told(play.actor.id, reply),
+        actorEmail: play.actor.email,
+        orgId: told(play.orgId, reply),
+        resourceType: entry.audit.resource,
+        resourceId: play.resourceId(reply),
+        result: 'success',
+        errorMessage: null,
+        ipAddress: '127.0.0.1',
+      })
+      const said = JSON.stringify(left[0])
+      const secrets = [...secretsOf(entry.body, play.input.body), ...secretsOf(entry.reply, reply)]
+      expect(secrets.filter((secret) => said.includes(secret))).toEqual([])
+      expect(play.token === undefined || !said.includes(play.token)).toBe(true)
+    })
+
+    const creating = changing.filter(({ entry }) => entry.status === 201)
+    it.each(creating)(
+      '$name that is sent again under its Idempotency-Key leaves one',
+      async ({ name, entry }) => {
+        const play = await playOf(name, entry, hand)
+        const news = await newEntries(service)
+        const wire = {
+          ...toWire(entry, play.input, play.token),
+          headers: { 'idempotency-key': `again ${name}` },
+        }
+        const first = await line.send(wire)
+        expect([first.status, await news()]).toEqual([201, [expect.objectContaining({ result: 'success' })]])
+        const again = await line.send(wire)
+        expect([again.status, again.text, await news()]).toEqual([201, first.text, []])
+      },
+    )
+
+    it('that finds something in its way leaves none', async () => {
+      const client = service.client(hand.world.tokens.system)
+      const news = await newEntries(service)
+      const taken = client.call(api.partners.create, { body: { name: 'Acme', slug: 'acme' } })
+      await expect(taken).rejects.toMatchObject({ status: 409 })
+      expect(await news()).toEqual([])
+    })
+
+    it('is played for every entry there is, and no play is left over', () => {
+      const names = new Set(entriesOf(api).map(({ name }) => name))
+      expect(playsOfTheirOwn.filter((name) => !names.has(name))).toEqual([])
+      expect(changing.length).toBeGreaterThan(10)
+    })
+  })
+
+  it('knows a secret when it sees one', () => {
+    const body = { email: adminEmail, password: 'a password', code: 'x' }
+    expect(secretsOf(api.auth.login.body, body)).toEqual(['a password'])
+    const reply = { tokens: { accessToken: 'an access token', refreshToken: 'another', expiresInSeconds: 1 } }
+    expect(secretsOf(api.auth.refresh.reply, reply)).toEqual(['an access token', 'another'])
+    expect(secretsOf(api.auth.setupMfa.reply, { recoveryCodes: ['AAAA-BBBB'] })).toEqual(['AAAA-BBBB'])
+  })
+})

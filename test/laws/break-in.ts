@@ -1,0 +1,154 @@
+import { type Contract, changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
+import type { Resource } from '../../src/core/schema.ts'
+import { callOf, type Input, naming, type Records, toWire, unknownRecords } from './calls.ts'
+import { idsOf } from './fields.ts'
+import type { Stage, Stranger } from './fixture.ts'
+import { about, changed, type Dump, dump } from './tables.ts'
+import { type Answer, jsonOf, type Line } from './wire.ts'
+
+/** A wall that did not hold. */
+export type Breach = { stranger: string; entry: string; call: string; what: string }
+
+export type Findings = {
+  breaches: Breach[]
+  /** Entries each stranger called, by the stranger's name. */
+  called: Map<string, Set<string>>
+  /** Every id a victim was named by, as `devices.list query.siteId`. */
+  named: Set<string>
+  calls: number
+  /** What is stored, as of the last look. */
+  stored?: Dump
+}
+
+/**
+ * Every stranger calls every entry: first without naming the victim, when nothing of the victim may come
+ * back; then with the victim's ids in each place an id can stand, when the answer must be the one an id
+ * gets that no record has, and nothing may change. The asking around comes first because refusals are
+ * audited, and a stranger may read in their own log what they asked for.
+ */
+export async function breakIn(stage: Stage, contract: Contract, line: Line): Promise<Findings> {
+  const found: Findings = { breaches: [], called: new Map(), named: new Set(), calls: 0 }
+  const entries = entriesOf(contract)
+  for (const step of [askAround, nameTheVictim]) {
+    for (const stranger of stage.strangers) {
+      const called = found.called.get(stranger.name) ?? new Set<string>()
+      found.called.set(stranger.name, called)
+      for (const { name, entry } of entries.filter((one) => concerns(stranger, one.entry))) {
+        const attempt = new Attempt(stage, stranger, name, entry, line, found)
+        await step(attempt)
+        if (attempt.calls > 0) called.add(name)
+        found.calls += attempt.calls
+      }
+    }
+  }
+  return found
+}
+
+/** Public entries do not look at who calls, so one stranger is enough. */
+export const concerns = (stranger: Stranger, entry: Endpoint): boolean =>
+  entry.access.who !== 'public' || stranger.name === 'nobody'
+
+async function askAround(it: Attempt): Promise<void> {
+  const { entry, stranger } = it
+  // A change of one's own record is no news, and would leave nothing to try the next door with.
+  const theirs = ({ resource }: { resource: Resource }) => !stranger.foreign.includes(resource)
+  if (changes(entry) && !it.ids.every((id) => id.optional || theirs(id))) return
+  const plain = callOf(entry, stranger.own)
+  const options = changes(entry) ? plain : callOf(entry, stranger.own, { all: true })
+  const before = changes(entry) ? about(await it.rows(), stranger.hidden) : undefined
+  for (const input of distinct([plain, options])) {
+    const answer = await it.ask(input)
+    it.check(input, answer.status >= 500 && `answered ${answer.status}`)
+  }
+  if (!before) return
+  it.check(plain, changed(before, about(await it.rows({ anew: true }), stranger.hidden)).join('\n'))
+}
+
+async function nameTheVictim(it: Attempt): Promise<void> {
+  const { entry, stranger, stage } = it
+  const ids = it.ids.filter(({ resource }) => stranger.foreign.includes(resource))
+  if (ids.length === 0) return
+  const before = await it.rows()
+  const own = distinct([callOf(entry, stranger.own), callOf(entry, stranger.own, { all: true })])
+  const nameable = {
+    ...stranger.own,
+    ...Object.fromEntries(stranger.foreign.map((it) => [it, stage.victim[it]])),
+  }
+  const everywhere = callOf(entry, nameable as Records, { all: true })
+  for (const { part, path, resource } of ids) {
+    it.named.add(`${it.name} ${part}.${path.join('.')}`)
+    for (const base of distinct([...own, everywhere])) {
+      const input = naming(base, part, path, stage.victim[resource])
+      const answer = await it.ask(input)
+      it.check(input, !refused(entry, answer) && `answered ${answer.status}: ${answer.text.slice(0, 200)}`)
+      if (base === everywhere) continue
+      const absent = await it.ask(naming(base, part, path, unknownRecords()[resource]))
+      const same = absent.status === answer.status && said(absent) === said(answer)
+      it.check(input, !same && `tells that the record exists: ${said(answer)} but else ${said(absent)}`)
+    }
+  }
+  it.check(everywhere, changed(before, await it.rows({ anew: true })).join('\n'))
+}
+
+/** A list may be empty; everything else is refused, and as the caller's fault only where it says which. */
+function refused(entry: Endpoint, { status }: Answer): boolean {
+  return (!changes(entry) && status === 200) || [400, 401, 403, 404].includes(status)
+}
+
+const said = (answer: Answer): string =>
+  `${answer.status} ${answer.text.startsWith('{') ? JSON.stringify(jsonOf(answer)) : answer.text}`
+
+const distinct = (inputs: Input[]): Input[] => [
+  ...new Map(inputs.map((input) => [JSON.stringify(input), input])).values(),
+]
+
+/** One stranger at one entry. */
+class Attempt {
+  readonly stage: Stage
+  readonly stranger: Stranger
+  readonly name: string
+  readonly entry: Endpoint
+  readonly #line: Line
+  readonly #found: Findings
+  readonly ids: ReturnType<typeof idsWithNeed>
+  calls = 0
+
+  constructor(stage: Stage, stranger: Stranger, name: string, entry: Endpoint, line: Line, found: Findings) {
+    this.stage = stage
+    this.stranger = stranger
+    this.name = name
+    this.entry = entry
+    this.#line = line
+    this.#found = found
+    this.ids = idsWithNeed(entry)
+  }
+
+  get named(): Set<string> {
+    return this.#found.named
+  }
+
+  async ask(input: Input): Promise<Answer> {
+    this.calls += 1
+    const answer = await this.#line.send(toWire(this.entry, input, await this.stranger.token()))
+    // Such as signing out.
+    if (changes(this.entry) && answer.status < 300) this.stranger.renew()
+    const leaked = this.stranger.hidden.filter((text) => answer.text.includes(text))
+    this.check(input, leaked.length > 0 && `shows ${leaked.join(', ')}`)
+    return answer
+  }
+
+  async rows({ anew = false } = {}): Promise<Dump> {
+    if (anew || !this.#found.stored) this.#found.stored = await dump(this.stage.service.storage)
+    return this.#found.stored
+  }
+
+  check(input: Input, what: string | false): void {
+    if (!what) return
+    const { params, query, body } = input
+    const call = JSON.stringify({ params, query, body })
+    this.#found.breaches.push({ stranger: this.stranger.name, entry: this.name, call, what })
+  }
+}
+
+const idsWithNeed = (entry: Endpoint) =>
+  idsOf(entry).map((id) => ({ ...id, optional: id.schema.safeParse(undefined).success }))

@@ -1,0 +1,96 @@
+import { randomBytes } from 'node:crypto'
+import type { z } from 'zod'
+import { pathOf, type RawInput } from '../../src/core/client.ts'
+import type { Endpoint } from '../../src/core/endpoint.ts'
+import { newId } from '../../src/core/ids.ts'
+import type { Resource } from '../../src/core/schema.ts'
+import { fieldsOf, idsOf, optional, type Part } from './fields.ts'
+import type { Wire } from './wire.ts'
+
+/** A record of every kind. A new kind of record is added here and in fixture.ts, or nothing compiles. */
+export type Records = Record<Resource, string>
+
+/** Ids that no record has. */
+export const unknownRecords = (): Records => ({
+  partner: newId(),
+  organization: newId(),
+  site: newId(),
+  enrollment_key: newId(),
+  device: newId(),
+  agent: randomBytes(32).toString('hex'),
+  audit_log: newId(),
+  user: newId(),
+})
+
+export type Input = { params: Plain; query: Plain; body: unknown }
+type Plain = Record<string, unknown>
+
+/**
+ * A call that works as far as its shape goes: the example as body, ids filled in, everything that must be
+ * said said. `all` says what may be said as well.
+ */
+export function callOf(entry: Endpoint, records: Records, { all = false }: { all?: boolean } = {}): Input {
+  const input: Input = {
+    params: valuesOf(entry.params, true),
+    query: valuesOf(entry.query, all),
+    body: structuredClone(entry.example),
+  }
+  for (const { part, path, resource, schema } of idsOf(entry)) {
+    if (part === 'params' || all || !optional(schema)) put(input, part, path, records[resource])
+  }
+  return input
+}
+
+/** The same call with one id replaced. */
+export function naming(input: Input, part: Part, path: string[], id: string): Input {
+  const named = structuredClone(input)
+  put(named, part, path, id)
+  return named
+}
+
+/** Sets a field; `undefined` takes it out. Objects on the way are made, lists get one item. */
+export function put(input: Input, part: Part, path: string[], value: unknown): void {
+  if (path.length === 0) {
+    Object.assign(input, { [part]: value })
+    return
+  }
+  const root = (input[part] ?? {}) as Plain
+  Object.assign(input, { [part]: root })
+  let at = root
+  path.slice(0, -1).forEach((step, i) => {
+    if (at[step] === null || typeof at[step] !== 'object') at[step] = path[i + 1] === '0' ? [] : {}
+    at = at[step] as Plain
+  })
+  const key = path.at(-1)!
+  if (value === undefined) delete at[key]
+  else Object.defineProperty(at, key, { value, enumerable: true, configurable: true, writable: true })
+}
+
+function valuesOf(schema: z.ZodObject | undefined, all: boolean): Plain {
+  const fields = fieldsOf(schema).filter(({ path }) => path.length === 1)
+  return Object.fromEntries(
+    fields
+      .filter(({ schema: one, resource }) => resource === undefined && (all || !optional(one)))
+      .map(({ path, schema: one }) => [path[0]!, plausible(one)]),
+  )
+}
+
+const candidates = ['1', 'a', 'true', '2026-03-01T12:00:00Z', 'a@example.com', 'https://example.com', newId()]
+
+/** Some text a query or path parameter of this schema takes. */
+function plausible(schema: z.ZodType): string {
+  const { enum: listed } = schema.toJSONSchema({ io: 'input', unrepresentable: 'any' })
+  const found = [...(listed ?? []), ...candidates].map(String).find((text) => schema.safeParse(text).success)
+  if (found === undefined) throw new Error('no value is known for a parameter: add one to the candidates')
+  return found
+}
+
+/** The call as it goes over the wire, as JSON. */
+export function toWire(entry: Endpoint, input: Input, token?: string): Wire {
+  return {
+    method: entry.method,
+    path: `/api/v1${pathOf(entry, input as RawInput)}`,
+    ...(token !== undefined && { token }),
+    ...(input.body !== undefined && { body: JSON.stringify(input.body) }),
+  }
+}

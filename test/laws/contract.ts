@@ -1,0 +1,111 @@
+import { z } from 'zod'
+import { type Contract, changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
+import { permissions } from '../../src/core/permissions.ts'
+import { unwrap } from '../../src/core/schema.ts'
+import { callOf, unknownRecords } from './calls.ts'
+import { type Field, fieldsOf, inputsOf, last } from './fields.ts'
+
+/** Fields that carry the name of a secret and are none. */
+const harmless = new Set([
+  'agents.heartbeat reply.manifestTrustKeys',
+  'agents.heartbeat reply.manifestTrustKeys.0',
+])
+
+/** Everything wrong with a contract, each as one line. */
+export function faultsOf(contract: Contract): string[] {
+  const taken = new Map<string, string>()
+  const ids = new Set<string>()
+  return entriesOf(contract).flatMap(({ name, entry }) => {
+    const faults = [...ofInputs(entry), ...ofReply(name, entry), ...ofMeaning(entry)]
+    const route = `${entry.method} ${entry.path.replace(/:\w+/g, ':')}`
+    const first = taken.get(route)
+    if (first !== undefined) faults.push(`${route} is taken by ${first}`)
+    taken.set(route, first ?? name)
+    const id = name.replaceAll('.', '_')
+    if (ids.has(id)) faults.push(`operation id ${id} is taken`)
+    ids.add(id)
+    return faults.map((fault) => `${name}: ${fault}`)
+  })
+}
+
+function ofMeaning(entry: Endpoint): string[] {
+  const faults: string[] = []
+  const { audit, access, path, params } = entry
+  const said = audit && ('unaudited' in audit ? audit.unaudited.length > 0 : audit.action.includes('.'))
+  if (changes(entry) && !said) faults.push('says neither what it audits nor why not')
+  if (!changes(entry) && audit) faults.push('audits a read')
+  if (access.who === 'user' && access.permission !== undefined) {
+    const known = access.permission === '*:*' || permissions.includes(access.permission)
+    if (!known) faults.push(`needs ${access.permission}, which is not in the catalogue`)
+  }
+  const inPath = [...path.matchAll(/:(\w+)/g)].map(([, one]) => one).sort()
+  const declared = Object.keys(params?.shape ?? {}).sort()
+  if (inPath.join() !== declared.join()) faults.push('the path and params differ')
+  if (entry.body && !entry.example) faults.push('body without an example')
+  if (entry.body && entry.example && !entry.body.safeParse(callOf(entry, unknownRecords()).body).success) {
+    faults.push('its example is not valid')
+  }
+  return faults
+}
+
+function ofInputs(entry: Endpoint): string[] {
+  const { who } = entry.access
+  // Telemetry is never refused for an extra field (decisions.md, Wire).
+  const strict = (['params', 'query', 'body'] as const).filter(
+    (part) => !(who === 'agent' && part === 'body'),
+  )
+  const open = strict.flatMap((part) => {
+    const schema = entry[part] && unwrap(entry[part])
+    const loose = schema instanceof z.ZodObject && schema.safeParse({ aFieldOfNobody: 1 }).error === undefined
+    const silent = schema instanceof z.ZodObject && !(schema.def.catchall instanceof z.ZodNever)
+    return loose || silent ? [`${part} takes unknown fields`] : []
+  })
+  return [
+    ...open,
+    ...inputsOf(entry).flatMap((field) => ofInput(field, [field.part, ...field.path].join('.'))),
+  ]
+}
+
+function ofInput(field: Field, at: string): string[] {
+  const inner = unwrap(field.schema)
+  const faults: string[] = []
+  const isGuid = inner instanceof z.ZodString && ['guid', 'uuid'].includes(inner.format ?? '')
+  const named = /^(id|.*Ids?)$/.test(last(field))
+  if (field.leaf && !field.resource && (isGuid || named)) faults.push(`${at} is an id of no kind`)
+  if (field.leaf && looksSecret(field) && !field.secret)
+    faults.push(`${at} looks like a secret and is not marked`)
+  const unending = inner instanceof z.ZodString && field.schema.safeParse('x'.repeat(100_000)).success
+  if (unending && !isLenient(field.schema)) faults.push(`${at} may be of any length`)
+  return faults
+}
+
+/** A bad value is dropped rather than refused. */
+const isLenient = (schema: z.ZodType): boolean => schema.safeParse(Symbol.iterator).success
+
+function ofReply(name: string, entry: Endpoint): string[] {
+  return fieldsOf(entry.reply).flatMap((field) => {
+    const at = ['reply', ...field.path].join('.')
+    const faults: string[] = []
+    if (/hash(es)?$/i.test(last(field)) || columnsToKeep.has(last(field))) {
+      faults.push(`${at} is not for anyone to see`)
+    }
+    const listed = harmless.has(`${name} ${at}`)
+    if (field.leaf && looksSecret(field) && !field.secret && !listed) {
+      faults.push(`${at} looks like a secret and is not marked`)
+    }
+    return faults
+  })
+}
+
+/** Stored values that are secret although their names do not end in hash. */
+const columnsToKeep = new Set(['totpSecret', 'codeVerifier', 'privateKey', 'pepper'])
+
+/** By its last word: `enrollmentKey`, `newPassword`; not `keyPrefix` or `hasSecret`. */
+function looksSecret(field: Field): boolean {
+  if (unwrap(field.schema) instanceof z.ZodBoolean) return false
+  const words = last(field).split(/(?=[A-Z])/)
+  return (
+    words[0] !== 'has' &&
+    /^(password|passphrase|secret|key|token|code|otp|credential)s?$/i.test(words.at(-1) ?? '')
+  )
+}

@@ -1,0 +1,191 @@
+import { api } from '../../src/api.ts'
+import { sealPending } from '../../src/audit/outbox.ts'
+import { newId } from '../../src/core/ids.ts'
+import type { Resource } from '../../src/core/schema.ts'
+import { joinOrganization } from '../../src/identity/memberships.ts'
+import type { Context } from '../../src/identity/rules.ts'
+import { builtInRoles } from '../../src/identity/seeds.ts'
+import { findUserByEmail } from '../../src/identity/store.ts'
+import type { TestService } from '../harness.ts'
+import { addPartnerUser, addUser, buildWorld, type Org, tokenFor, type World } from '../world.ts'
+import { type Records, unknownRecords } from './calls.ts'
+
+/** Somebody who has no business with the victim's records. */
+export type Stranger = {
+  name: string
+  token(): Promise<string | undefined>
+  /** The next token is a new one: the last call may have ended the session. */
+  renew(): void
+  own: Records
+  /** Kinds of the victim's records that are out of reach. */
+  foreign: readonly Resource[]
+  /** What they must never get to read. */
+  hidden: readonly string[]
+}
+
+export type Stage = { service: TestService; world: World; victim: Records; strangers: readonly Stranger[] }
+
+function kept(make: () => Promise<string>): Pick<Stranger, 'token' | 'renew'> {
+  let known: Promise<string> | undefined
+  return {
+    token: () => {
+      known ??= make()
+      return known
+    },
+    renew: () => {
+      known = undefined
+    },
+  }
+}
+
+const everyKind = Object.keys(unknownRecords()) as Resource[]
+const withinTenant = everyKind.filter((kind) => kind !== 'partner')
+const withinSite: readonly Resource[] = ['site', 'enrollment_key', 'device', 'agent']
+
+export const userToken = async (
+  service: TestService,
+  name: string,
+  context: Context,
+  options: { mfa?: boolean } = {},
+): Promise<string> => tokenFor(service, await userIdOf(service, name), context, options)
+
+export async function userIdOf(service: TestService, name: string): Promise<string> {
+  return (await findUserByEmail(service.storage.read, `${name}@example.com`))!.id
+}
+
+/** The records of an organization of the world. */
+export async function recordsOf(service: TestService, partner: string, org: Org): Promise<Records> {
+  await sealPending(service.storage)
+  const entries = service.storage.read
+    .selectFrom('audit_logs')
+    .select('id')
+    .where('chain', '=', org.id)
+    .orderBy('seq')
+    .limit(1)
+  return {
+    partner,
+    organization: org.id,
+    site: org.siteId,
+    enrollment_key: org.keyId,
+    device: org.deviceId,
+    agent: org.agentId,
+    audit_log: (await entries.executeTakeFirstOrThrow()).id,
+    user: await userIdOf(service, `${org.name}-admin`),
+  }
+}
+
+/** The world, with the bakery as victim of everyone who is not of it. */
+export async function buildStage(service: TestService): Promise<Stage> {
+  const world = await buildWorld(service)
+  const { partners, orgs } = world
+  const { bakery, garage, harbor } = orgs
+  await addPartnerUser(service, 'acme-garage', partners.acme, [garage.id])
+  const elsewhere = await addNarrowedUser(service, world)
+
+  const victim = await recordsOf(service, partners.acme, bakery)
+  const sibling = await recordsOf(service, partners.acme, garage)
+  const other = await recordsOf(service, partners.globex, harbor)
+  const ofSite = ['bakery-pc', 'bakery site', 'bakery key']
+  const ofOrg = [...ofSite, '"bakery"', 'bakery-admin', 'bakery-viewer', 'bakery-auditor']
+  const hiddenOf = (kinds: readonly Resource[], names: string[]) => [
+    ...kinds.map((kind) => victim[kind]),
+    ...names,
+  ]
+  const acme: Context = { kind: 'partner', partnerId: partners.acme }
+  const none = unknownRecords()
+  const user = (name: string, context: Context) => kept(() => userToken(service, name, context))
+  const fixed = (token: string | undefined) => ({ token: async () => token, renew: () => {} })
+  const tenant = { foreign: withinTenant, hidden: hiddenOf(withinTenant, ofOrg) }
+  const apart = { foreign: everyKind, hidden: hiddenOf(everyKind, ofOrg) }
+
+  const strangers: Stranger[] = [
+    {
+      name: "another partner's administrator",
+      ...user('globex-admin', { kind: 'partner', partnerId: partners.globex }),
+      own: other,
+      ...apart,
+    },
+    {
+      name: "an administrator of another partner's organization",
+      ...user('harbor-admin', { kind: 'organization', orgId: harbor.id }),
+      own: other,
+      ...apart,
+    },
+    {
+      name: "a sibling organization's administrator",
+      ...user('garage-admin', { kind: 'organization', orgId: garage.id }),
+      own: sibling,
+      ...tenant,
+    },
+    {
+      name: 'a partner user without any organization',
+      ...user('acme-none', acme),
+      own: { ...none, partner: partners.acme },
+      ...tenant,
+    },
+    {
+      name: 'a partner user with another organization selected',
+      ...user('acme-garage', acme),
+      own: sibling,
+      ...tenant,
+    },
+    {
+      name: 'a user of the same organization narrowed to another site',
+      ...user('bakery-narrow', { kind: 'organization', orgId: bakery.id }),
+      own: { ...victim, ...elsewhere },
+      foreign: withinSite,
+      hidden: hiddenOf(withinSite, ofSite),
+    },
+    { name: "another organization's agent", ...fixed(garage.agentToken), own: sibling, ...apart },
+    { name: 'nobody', ...fixed(undefined), own: none, ...apart },
+  ]
+  return { service, world, victim, strangers }
+}
+
+/**
+ * A second site of the bakery with records of its own, and an administrator who may see that site only. The
+ * audit log belongs to the organization as a whole, so their role leaves it out.
+ */
+async function addNarrowedUser(
+  service: TestService,
+  { orgs: { bakery }, tokens }: World,
+): Promise<Pick<Records, 'site' | 'enrollment_key' | 'device' | 'agent'>> {
+  const client = service.client(tokens.system)
+  const site = await client.call(api.sites.create, { body: { orgId: bakery.id, name: 'Elsewhere' } })
+  const key = await client.call(api.enrollmentKeys.create, {
+    body: { orgId: bakery.id, siteId: site.id, name: 'Elsewhere', maxUsage: 1000 },
+  })
+  const machine = {
+    osType: 'linux',
+    osVersion: 'Debian 12',
+    architecture: 'x64',
+    agentVersion: '0.1.0',
+  } as const
+  const enrolled = await service.client().call(api.agents.enroll, {
+    body: { enrollmentKey: key.key, hostname: 'elsewhere-pc', ...machine },
+  })
+
+  const now = new Date().toISOString()
+  const userId = await addUser(service, 'bakery-narrow')
+  const roleId = newId()
+  const admin = builtInRoles.find(({ name }) => name === 'Org Admin')!
+  const permissions = admin.permissions.filter((pair) => !pair.startsWith('audit:'))
+  await service.storage.write(async (tx) => {
+    const role = { name: 'Site Admin', scope: 'organization', org_id: bakery.id, is_system: 0, force_mfa: 0 }
+    const rest = {
+      partner_id: null,
+      parent_role_id: null,
+      description: null,
+      created_at: now,
+      updated_at: now,
+    }
+    await tx
+      .insertInto('roles')
+      .values({ id: roleId, ...role, ...rest })
+      .execute()
+    const pairs = permissions.map((permission) => ({ role_id: roleId, permission }))
+    await tx.insertInto('role_permissions').values(pairs).execute()
+    await joinOrganization(tx, { orgId: bakery.id, userId, roleId, siteIds: [site.id] }, now)
+  })
+  return { site: site.id, enrollment_key: key.id, device: enrolled.deviceId, agent: enrolled.agentId }
+}

@@ -1,0 +1,105 @@
+import { execFile } from 'node:child_process'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { describe, expect, it } from 'vitest'
+import { api, sections } from '../../src/api.ts'
+import { entriesOf } from '../../src/core/endpoint.ts'
+import { openApiOf } from '../../src/core/openapi.ts'
+import { openMigrated, temporaryFolder } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { expectGolden, routeTable } from './golden.ts'
+import { root } from './imports.ts'
+import { Line } from './wire.ts'
+
+type Problems = { totals: { errors: number; warnings: number; ignored: number }; problems: unknown[] }
+
+/** What @redocly/cli finds in a document by its recommended rules; no rule is switched off. */
+async function lint(document: unknown): Promise<Problems> {
+  const folder = await temporaryFolder()
+  const file = join(folder, 'openapi.json')
+  writeFileSync(file, JSON.stringify(document))
+  const cli = join(root, 'node_modules/@redocly/cli/bin/cli.js')
+  const env = { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' }
+  const args = [cli, 'lint', file, '--extends', 'recommended', '--format', 'json']
+  const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: folder, env }).catch(
+    (failed) => failed,
+  )
+  const { totals, problems } = JSON.parse(stdout) as Problems
+  return { totals, problems }
+}
+
+const clean = { totals: { errors: 0, warnings: 0, ignored: 0 }, problems: [] }
+
+async function served(): Promise<Record<string, unknown>> {
+  const service = await startService(() => openMigrated('sqlite'))
+  const line = new Line(service.url)
+  const { text } = await line.send({ method: 'GET', path: '/api/v1/openapi.json' })
+  await line.close()
+  await service.close()
+  return JSON.parse(text)
+}
+
+describe('the OpenAPI document', () => {
+  it('is what it was, and finds nothing to complain about', async () => {
+    const document = await served()
+    const info = { ...(document.info as object), version: '0.0.0' }
+    expectGolden('openapi.golden.json', `${JSON.stringify({ ...document, info }, null, 2)}\n`)
+    expect(await lint(document)).toEqual(clean)
+  })
+
+  it('would be complained about', async () => {
+    const { tags: _, ...document } = openApiOf(
+      api,
+      { title: 'svc', version: '0', description: 'x' },
+      sections,
+    )
+    const broken = { ...document, paths: { '/orgs/': { get: { responses: {} } } } }
+    expect((await lint(broken)).totals.errors).toBeGreaterThan(0)
+  })
+
+  it('describes every section that has entries, and no other', () => {
+    const tags = new Set(entriesOf(api).map(({ entry }) => entry.tag))
+    expect(Object.keys(sections).sort()).toEqual([...tags].sort())
+  })
+})
+
+describe('the routes', () => {
+  it('are open to whom they were', () => {
+    expectGolden('routes.golden.txt', routeTable(api))
+  })
+})
+
+const binary = join(root, 'bin/svc.js')
+
+describe.runIf(existsSync(binary))('the help', () => {
+  it('of every command reads as it did', async () => {
+    const manifest = JSON.parse(readFileSync(join(root, 'oclif.manifest.json'), 'utf8')) as {
+      commands: Record<string, { hidden?: boolean }>
+    }
+    const ids = Object.keys(manifest.commands).filter((id) => !manifest.commands[id]?.hidden)
+    const home = await temporaryFolder()
+    const env = {
+      PATH: process.env.PATH ?? '',
+      HOME: home,
+      XDG_CACHE_HOME: home,
+      SVC_CONFIG_DIR: home,
+      CI: '1',
+    }
+    const helpOf = async (words: string[]): Promise<string> => {
+      const { stdout, stderr } = await promisify(execFile)(process.execPath, [binary, ...words, '--help'], {
+        env,
+      })
+      expect(stderr).toBe('')
+      return `$ svc ${[...words, '--help'].join(' ')}\n${stdout}\n`
+    }
+    const asked = [[], ...ids.sort().map((id) => id.split(':'))]
+    const pages: string[] = new Array(asked.length)
+    // Two at a time: that is how many processors there are.
+    const lane = async (from: number) => {
+      for (let i = from; i < asked.length; i += 2) pages[i] = await helpOf(asked[i]!)
+    }
+    await Promise.all([lane(0), lane(1)])
+    expectGolden('help.golden.txt', pages.join('\n'))
+  })
+})

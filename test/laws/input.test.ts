@@ -1,0 +1,67 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { changes, entriesOf } from '../../src/core/endpoint.ts'
+import { systemClock } from '../../src/core/time.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService, type TestService } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+import { toWire } from './calls.ts'
+import { mutationsOf } from './mutations.ts'
+import { type Hand, handOf, playOf } from './plays.ts'
+import { faultOf } from './refusal.ts'
+import { changed, dump } from './tables.ts'
+import { Line } from './wire.ts'
+
+const entries = entriesOf(api)
+
+onEveryDatabase((_, open) => {
+  let service: TestService
+  let hand: Hand
+  let line: Line
+
+  beforeAll(async () => {
+    service = await startService(open)
+    hand = handOf(service, await buildWorld(service), systemClock)
+    line = new Line(service.url)
+  })
+  afterAll(async () => {
+    await line.close()
+    await service.close()
+  })
+
+  describe('bad input', () => {
+    it.each(entries)(
+      'at $name is refused in the one way there is, and changes nothing',
+      async ({ name, entry }) => {
+        const play = await playOf(name, entry, hand)
+        const mutations = mutationsOf(entry, play)
+        expect(mutations.length).toBeGreaterThan(5)
+        const refused = mutations.filter(({ outcome }) => outcome === 'refused')
+        const faults: string[] = []
+        const before = await dump(service.storage)
+        for (const { what, wire, path } of refused) {
+          const fault = faultOf(await line.send(wire), path === undefined ? {} : { path })
+          if (fault) faults.push(`${what}: ${fault}`)
+        }
+        expect(faults).toEqual([])
+        expect(changed(before, await dump(service.storage))).toEqual([])
+
+        for (const { what, wire } of mutations.filter(({ outcome }) => outcome === 'either')) {
+          const answer = await line.send(wire)
+          const fault = answer.status < 300 ? undefined : faultOf(answer)
+          if (fault) faults.push(`${what}: ${fault}`)
+        }
+        expect(faults).toEqual([])
+      },
+    )
+
+    it('leaves the service as it was', async () => {
+      for (const { name, entry } of entries) {
+        const play = await playOf(name, entry, hand)
+        const { status, text } = await line.send(toWire(entry, play.input, play.token))
+        expect([name, status, text]).toEqual([name, entry.status ?? 200, expect.any(String)])
+        expect(changes(entry) || status === 200).toBe(true)
+      }
+    })
+  })
+})

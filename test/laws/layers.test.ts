@@ -1,0 +1,178 @@
+import { describe, expect, it } from 'vitest'
+import { cyclesOf, importsOf, productSources } from './imports.ts'
+import { breachesOf, capabilities, ruleNames } from './layers.ts'
+
+const sources = productSources()
+
+describe('the layers', () => {
+  it('are kept by every file of the product', () => {
+    expect(breachesOf(sources)).toEqual([])
+  })
+
+  it('are read from all the code there is, and every import of ours leads to a file', () => {
+    const paths = new Set(sources.map(({ path }) => path))
+    expect(paths.size).toBeGreaterThan(100)
+    for (const top of ['src/core/', 'src/storage/', 'src/tenancy/', 'daemon/', 'commands/', 'migrations/']) {
+      expect([...paths].some((path) => path.startsWith(top))).toBe(true)
+    }
+    const targets = sources.flatMap((source) => importsOf(source).filter(({ ours }) => ours))
+    expect(targets.length).toBeGreaterThan(300)
+    expect(targets.map(({ target }) => target).filter((target) => !paths.has(target))).toEqual([])
+  })
+
+  it('give every capability a place, agents last', () => {
+    expect(new Set(capabilities).size).toBe(capabilities.length)
+    expect(capabilities.at(-1)).toBe('agents')
+  })
+})
+
+/** Each line breaks one rule: a file, what it says, the rule. */
+const wrongs: [path: string, text: string, rule: string][] = [
+  ['src/core/a.ts', `import { x } from '../tenancy/contract.ts'`, 'src/core imports only src/core'],
+  [
+    'src/storage/a.ts',
+    `import type { X } from '../handler.ts'`,
+    'src/storage imports only src/core and itself',
+  ],
+  [
+    'src/api.ts',
+    `import { orgs } from './tenancy/handlers.ts'`,
+    'src/api.ts imports only contracts, src/version.ts imports nothing',
+  ],
+  [
+    'src/handler.ts',
+    `import { openStorage } from './storage/open.ts'`,
+    'src/handler.ts imports the vocabulary, and types of the storage',
+  ],
+  [
+    'src/tenancy/handlers.ts',
+    `import { x } from '../devices/store.ts'`,
+    'a capability imports core, storage, src/handler.ts, src/version.ts and capabilities to its left',
+  ],
+  [
+    'src/audit/jobs.ts',
+    `import { x } from '../../daemon/loop.ts'`,
+    'a capability imports core, storage, src/handler.ts, src/version.ts and capabilities to its left',
+  ],
+  [
+    'src/devices/store.ts',
+    `export * from '../cli/print.ts'`,
+    'a capability imports core, storage, src/handler.ts, src/version.ts and capabilities to its left',
+  ],
+  [
+    'src/devices/contract.ts',
+    `import { x } from './store.ts'`,
+    'contract.ts and lenient.ts import only core and other contracts',
+  ],
+  [
+    'src/devices/rules.ts',
+    `import { x, type Y } from './store.ts'`,
+    'rules.ts runs on core, contracts and other rules alone',
+  ],
+  ['src/devices/store.ts', `import type { X } from '../handler.ts'`, 'a store knows no handlers'],
+  [
+    'daemon/app.ts',
+    `import { x } from '../src/cli/print.ts'`,
+    'the daemon knows nothing of the command line',
+  ],
+  [
+    'commands/keys/create.ts',
+    `import { x } from '../../src/credentials/store.ts'`,
+    'commands see contracts and src/cli, never a server or a database',
+  ],
+  [
+    'commands/keys/create.ts',
+    `async run() { await import('../../daemon/run.ts') }`,
+    'commands see contracts and src/cli, never a server or a database',
+  ],
+  [
+    'commands/serve.ts',
+    `import { runService } from '../daemon/run.ts'`,
+    'commands see contracts and src/cli, never a server or a database',
+  ],
+  [
+    'commands/audit/list.ts',
+    `import { x } from '../../src/audit/chain.ts'`,
+    'commands see contracts and src/cli, never a server or a database',
+  ],
+  ['src/cli/send.ts', `import { x } from '../identity/tokens.ts'`, 'src/cli sees contracts only'],
+  ['src/agent/run.ts', `import { x } from '../agents/store.ts'`, 'src/agent sees contracts and src/cli only'],
+  [
+    'migrations/0002_more.ts',
+    `import type { Tables } from '../src/storage/tables.ts'`,
+    'a migration outlives the code: it imports only storage/columns.ts',
+  ],
+  [
+    'src/cli/send.ts',
+    `const { Kysely } = await import('kysely')`,
+    'client code loads no package of the server',
+  ],
+  ['src/devices/rules.ts', `import { readFile } from 'node:fs/promises'`, 'rules.ts does no I/O'],
+  ['src/devices/contract.ts', `import { v7 } from 'uuid'`, 'contract.ts needs zod alone'],
+  ['migrations/0002_more.ts', `import { z } from 'zod'`, 'a migration needs kysely alone'],
+  ['daemon/app.ts', 'const it = await import(name)', 'every import can be read from the text'],
+  ['src/devices/rules.ts', 'export async function decide() {}', 'rules.ts waits for nothing'],
+  ['src/devices/rules.ts', 'export const now = () => Date.now()', 'rules.ts is told the time'],
+  ['daemon/log.ts', 'if (process.env.X) {}', 'of the server, only daemon/config.ts reads the environment'],
+  [
+    'src/audit/store.ts',
+    'const { X } = process.env',
+    'of the server, only daemon/config.ts reads the environment',
+  ],
+  ['commands/login.ts', 'if (process.env.X) {}', 'a command leaves the environment to src/cli'],
+  ['src/utils/text.ts', '', 'every folder of src has its place in the order'],
+  ['src/core/a.ts', `import './a.ts'`, 'no import goes round in a circle'],
+]
+
+describe('the check of the layers', () => {
+  it.each(wrongs)('finds in %s: %s', (path, text, rule) => {
+    expect(breachesOf([{ path, text }]).map((broken) => broken.rule)).toContain(rule)
+  })
+
+  it('is shown to fail for every rule it has', () => {
+    expect(new Set(wrongs.map(([, , rule]) => rule))).toEqual(new Set(ruleNames))
+  })
+
+  it.each([
+    ['commands/serve.ts', `const { runService } = await import('../daemon/run.ts')`],
+    ['commands/audit/verify.ts', `import { ChainVerifier } from '../../src/audit/chain.ts'`],
+    ['src/agents/rules.ts', `import type { DeviceRow } from '../storage/tables.ts'`],
+    ['src/agents/store.ts', `import { x } from '../devices/store.ts'`],
+    ['src/devices/rules.ts', `// import { x } from '../agents/store.ts'\n/** await */`],
+  ])('has nothing against %s: %s', (path, text) => {
+    expect(breachesOf([{ path, text }])).toEqual([])
+  })
+
+  it('follows a circle through types, re-exports and lazy imports', () => {
+    const circle = [
+      { path: 'daemon/a.ts', text: `import type { B } from './b.ts'` },
+      { path: 'daemon/b.ts', text: `export * from './c.ts'` },
+      { path: 'daemon/c.ts', text: `const a = () => import('./a.ts')` },
+    ]
+    expect(cyclesOf(circle)).toEqual([['daemon/a.ts', 'daemon/b.ts', 'daemon/c.ts', 'daemon/a.ts']])
+  })
+
+  it('reads every form of import', () => {
+    const text = `import a, { b } from 'one'
+import {
+  type C,
+  d,
+} from './two.ts'
+import { type E, type F } from './three.ts'
+import 'four'
+export { g } from './five.ts'
+export type * from './six.ts'
+  const h = await import('seven')
+type I = typeof import('eight')`
+    expect(importsOf({ path: 'src/x/y.ts', text }).map((it) => [it.target, it.typeOnly, it.lazy])).toEqual([
+      ['one', false, false],
+      ['src/x/two.ts', false, false],
+      ['src/x/three.ts', true, false],
+      ['src/x/five.ts', false, false],
+      ['src/x/six.ts', true, false],
+      ['four', false, false],
+      ['seven', false, true],
+      ['eight', true, true],
+    ])
+  })
+})

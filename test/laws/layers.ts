@@ -1,0 +1,250 @@
+import { cyclesOf, type Import, importsOf, type Source, withoutComments } from './imports.ts'
+
+/**
+ * The capabilities in their order (design.md, Layout): each imports only those to its left. Agents come
+ * last because enrolling touches credentials and devices, and everything else is blind to agents.
+ */
+export const capabilities = [
+  'service',
+  'tenancy',
+  'identity',
+  'credentials',
+  'audit',
+  'devices',
+  'filters',
+  'logs',
+  'webhooks',
+  'sso',
+  'agents',
+] as const
+
+export type Broken = { path: string; rule: string; why: string }
+
+type Zone =
+  | 'core'
+  | 'storage'
+  | 'handler'
+  | 'api'
+  | 'version'
+  | 'cli'
+  | 'agent'
+  | 'daemon'
+  | 'commands'
+  | 'migrations'
+
+/** Where a file belongs: a zone, a capability, or nowhere. */
+function placeOf(path: string): { zone?: Zone; capability?: string; file: string } {
+  const [top = '', folder = '', ...rest] = path.split('/')
+  if (top !== 'src') return { zone: top as Zone, file: [folder, ...rest].join('/') }
+  const file = rest.join('/')
+  if (rest.length === 0) return { zone: folder.replace(/\.ts$/, '') as Zone, file: folder }
+  if (['core', 'storage', 'cli', 'agent'].includes(folder)) return { zone: folder as Zone, file }
+  return { capability: folder, file }
+}
+
+/** What only a server needs: a command that loads one of these is slow and knows too much. */
+const serverPackages =
+  /^(fastify|@fastify\/.*|pino.*|kysely|better-sqlite3|pg|@node-rs\/argon2|jose|otplib|nodemailer|@aws-sdk\/.*)$/
+
+const isContract = (target: string): boolean => /^src\/[^/]+\/(contract|lenient)\.ts$/.test(target)
+const isVocabulary = (target: string): boolean => target.startsWith('src/core/')
+
+/** Exceptions, each by name (design.md, The one idea). */
+const lazyServer = (path: string): boolean => path === 'commands/serve.ts' || path.startsWith('commands/db/')
+const chainReader = 'commands/audit/verify.ts'
+const chain = 'src/audit/chain.ts'
+/** Loads the one command that was named, from the list in the manifest. */
+const commandLoader = 'src/cli/program.ts'
+
+type Rule = { name: string; applies(path: string): boolean; allows(path: string, it: Import): boolean }
+
+const inZone =
+  (...zones: Zone[]) =>
+  (path: string): boolean =>
+    zones.some((zone) => placeOf(path).zone === zone)
+const inCapability = (path: string): boolean => placeOf(path).capability !== undefined
+const named = (path: string, file: string): boolean => inCapability(path) && placeOf(path).file === file
+
+/** Itself or a capability to its left. */
+function reachable(path: string, target: string): boolean {
+  const order: readonly string[] = capabilities
+  const { capability: from = '' } = placeOf(path)
+  const { capability: to = '' } = placeOf(target)
+  return from === to || (order.includes(to) && order.indexOf(to) < order.indexOf(from))
+}
+
+/** Rules about imports of our own files. */
+const ownImports: Rule[] = [
+  {
+    name: 'src/core imports only src/core',
+    applies: inZone('core'),
+    allows: (_, { target }) => isVocabulary(target),
+  },
+  {
+    name: 'src/storage imports only src/core and itself',
+    applies: inZone('storage'),
+    allows: (_, { target }) => isVocabulary(target) || target.startsWith('src/storage/'),
+  },
+  {
+    name: 'src/api.ts imports only contracts, src/version.ts imports nothing',
+    applies: inZone('api', 'version'),
+    allows: (path, { target }) => path === 'src/api.ts' && (isContract(target) || isVocabulary(target)),
+  },
+  {
+    name: 'src/handler.ts imports the vocabulary, and types of the storage',
+    applies: inZone('handler'),
+    allows: (_, { target, typeOnly }) =>
+      isVocabulary(target) || (typeOnly && target.startsWith('src/storage/')),
+  },
+  {
+    name: 'a capability imports core, storage, src/handler.ts, src/version.ts and capabilities to its left',
+    applies: inCapability,
+    allows: (path, { target }) =>
+      isVocabulary(target) ||
+      target.startsWith('src/storage/') ||
+      target === 'src/handler.ts' ||
+      target === 'src/version.ts' ||
+      (inCapability(target) && reachable(path, target)),
+  },
+  {
+    name: 'contract.ts and lenient.ts import only core and other contracts',
+    applies: (path) => named(path, 'contract.ts') || named(path, 'lenient.ts'),
+    allows: (_, { target }) => isVocabulary(target) || isContract(target),
+  },
+  {
+    name: 'rules.ts runs on core, contracts and other rules alone',
+    applies: (path) => named(path, 'rules.ts'),
+    allows: (_, { target, typeOnly }) =>
+      typeOnly || isVocabulary(target) || isContract(target) || /\/rules\.ts$/.test(target),
+  },
+  {
+    name: 'a store knows no handlers',
+    applies: (path) => named(path, 'store.ts'),
+    allows: (_, { target }) => target !== 'src/handler.ts' && !target.endsWith('/handlers.ts'),
+  },
+  {
+    name: 'the daemon knows nothing of the command line',
+    applies: inZone('daemon'),
+    allows: (_, { target }) => !/^(commands|src\/cli|src\/agent)\//.test(target),
+  },
+  {
+    name: 'commands see contracts and src/cli, never a server or a database',
+    applies: inZone('commands'),
+    allows: (path, { target, lazy }) =>
+      clientMaySee(target) ||
+      /^(commands|src\/cli|src\/agent)\//.test(target) ||
+      (lazy && lazyServer(path) && target.startsWith('daemon/')) ||
+      (path === chainReader && target === chain),
+  },
+  {
+    name: 'src/cli sees contracts only',
+    applies: inZone('cli'),
+    allows: (_, { target, typeOnly }) =>
+      clientMaySee(target) || target.startsWith('src/cli/') || (typeOnly && target === chain),
+  },
+  {
+    name: 'src/agent sees contracts and src/cli only',
+    applies: inZone('agent'),
+    allows: (_, { target }) => clientMaySee(target) || /^src\/(agent|cli)\//.test(target),
+  },
+  {
+    name: 'a migration outlives the code: it imports only storage/columns.ts',
+    applies: inZone('migrations'),
+    allows: (path, { target, typeOnly }) =>
+      (typeOnly && target === 'src/storage/columns.ts') ||
+      (path === 'migrations/index.ts' &&
+        (target.startsWith('migrations/') || (typeOnly && target === 'src/storage/migrate.ts'))),
+  },
+]
+
+const clientMaySee = (target: string): boolean =>
+  isVocabulary(target) || isContract(target) || target === 'src/api.ts' || target === 'src/version.ts'
+
+/** Rules about packages and what Node brings. */
+const packageImports: Rule[] = [
+  {
+    name: 'client code loads no package of the server',
+    applies: inZone('core', 'api', 'cli', 'agent', 'commands'),
+    allows: (_, { target }) => !serverPackages.test(target),
+  },
+  {
+    name: 'rules.ts does no I/O',
+    applies: (path) => named(path, 'rules.ts'),
+    allows: (_, { target }) => !target.startsWith('node:') || target === 'node:crypto',
+  },
+  {
+    name: 'contract.ts needs zod alone',
+    applies: (path) => named(path, 'contract.ts') || named(path, 'lenient.ts'),
+    allows: (_, { target }) => target === 'zod',
+  },
+  {
+    name: 'a migration needs kysely alone',
+    applies: inZone('migrations'),
+    allows: (_, { target }) => target === 'kysely',
+  },
+  {
+    name: 'every import can be read from the text',
+    applies: () => true,
+    allows: (path, { target }) => path === commandLoader || !target.startsWith('a computed import'),
+  },
+]
+
+type TextRule = { name: string; applies(path: string): boolean; forbids: RegExp }
+
+const texts: TextRule[] = [
+  {
+    name: 'rules.ts waits for nothing',
+    applies: (path) => named(path, 'rules.ts'),
+    forbids: /\basync\b|\bawait\b|\bPromise\b/,
+  },
+  {
+    name: 'rules.ts is told the time',
+    applies: (path) => named(path, 'rules.ts'),
+    forbids: /\bDate\.now\(|\bnew Date\(\)|\bperformance\.|\bMath\.random\(/,
+  },
+  {
+    name: 'of the server, only daemon/config.ts reads the environment',
+    applies: (path) =>
+      (inZone('daemon', 'core', 'storage', 'handler', 'migrations')(path) || inCapability(path)) &&
+      path !== 'daemon/config.ts',
+    forbids: /\bprocess\.env\b/,
+  },
+  {
+    name: 'a command leaves the environment to src/cli',
+    applies: inZone('commands'),
+    forbids: /\bprocess\.env\b/,
+  },
+]
+
+/** Every breach of the layers in these files. */
+export function breachesOf(sources: readonly Source[]): Broken[] {
+  const broken: Broken[] = []
+  for (const source of sources) {
+    const { path } = source
+    const { capability } = placeOf(path)
+    if (capability !== undefined && !(capabilities as readonly string[]).includes(capability)) {
+      broken.push({ path, rule: 'every folder of src has its place in the order', why: capability })
+    }
+    for (const it of importsOf(source)) {
+      for (const rule of it.ours ? ownImports : packageImports) {
+        if (rule.applies(path) && !rule.allows(path, it))
+          broken.push({ path, rule: rule.name, why: it.target })
+      }
+    }
+    const code = withoutComments(source.text)
+    for (const rule of texts) {
+      const found = rule.applies(path) ? rule.forbids.exec(code) : null
+      if (found) broken.push({ path, rule: rule.name, why: found[0] })
+    }
+  }
+  for (const cycle of cyclesOf(sources)) {
+    broken.push({ path: cycle[0]!, rule: 'no import goes round in a circle', why: cycle.join(' → ') })
+  }
+  return broken
+}
+
+export const ruleNames: readonly string[] = [
+  ...[...ownImports, ...packageImports, ...texts].map((rule) => rule.name),
+  'every folder of src has its place in the order',
+  'no import goes round in a circle',
+]

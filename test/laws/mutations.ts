@@ -1,0 +1,202 @@
+import { z } from 'zod'
+import type { Endpoint } from '../../src/core/endpoint.ts'
+import { unwrap } from '../../src/core/schema.ts'
+import { put, toWire } from './calls.ts'
+import { type Field, inputsOf, optional } from './fields.ts'
+import type { Play } from './plays.ts'
+import type { Wire } from './wire.ts'
+import { deep, withRaw, wrongFor, wrongIds } from './wrong-values.ts'
+
+/** A request with one thing wrong. */
+export type Mutation = {
+  what: string
+  wire: Wire
+  /** Refused as the caller's fault, or taken because the value is legal or telemetry drops it. */
+  outcome: 'refused' | 'either'
+  /** What a 400 has to point at. */
+  path?: string
+}
+
+/** Everything wrong that can be said at an entry, made from a call that works. */
+export function mutationsOf(entry: Endpoint, play: Play): Mutation[] {
+  const all = [...bodies(entry, play), ...fields(entry, play), ...queries(entry, play), ...paths(entry, play)]
+  // The ones that may succeed come last: they may use up what the others need.
+  return [
+    ...all.filter(({ outcome }) => outcome === 'refused'),
+    ...all.filter(({ outcome }) => outcome === 'either'),
+  ]
+}
+
+/** The body as a whole. */
+function bodies(entry: Endpoint, play: Play): Mutation[] {
+  if (entry.method === 'GET') return []
+  const wire = toWire(entry, play.input, play.token)
+  const limit = entry.maxBody ?? 1024 * 1024
+  const telemetry = entry.access.who === 'agent'
+  const sent = (what: string, body: string, more: Partial<Mutation> = {}): Mutation => ({
+    what,
+    wire: { ...wire, body },
+    outcome: 'refused',
+    ...more,
+  })
+  const typed = (type: string): Mutation => ({
+    what: `content type ${type}`,
+    wire: { ...wire, body: JSON.stringify(play.input.body ?? {}), headers: { 'content-type': type } },
+    outcome: 'refused',
+  })
+  const whole = (play.input.body ?? {}) as Record<string, unknown>
+  const unknown = JSON.stringify({ ...whole, aFieldOfNobody: 1 })
+  const mayBeEmpty = !entry.body || optional(entry.body)
+  return [
+    ...[
+      '{',
+      '{"a":}',
+      "{'a':1}",
+      '{"a":1,}',
+      'nonsense',
+      '\u0000',
+      '{"a":"\u0001"}',
+      `${'['.repeat(100_000)}`,
+    ].map((text) => sent(`malformed JSON ${JSON.stringify(text.slice(0, 20))}`, text)),
+    ...['[]', '[{}]', '"text"', '7', 'true'].map((text) => sent(`${text} as body`, text, { path: 'body' })),
+    sent('a body of null', 'null', { outcome: mayBeEmpty ? 'either' : 'refused' }),
+    sent('an empty body', '', { outcome: mayBeEmpty ? 'either' : 'refused' }),
+    sent('an empty object', '{}', { outcome: mayBeEmpty || telemetry ? 'either' : 'refused' }),
+    sent('an unknown field', unknown, telemetry ? { outcome: 'either' } : { path: 'body.aFieldOfNobody' }),
+    ...['{"__proto__":{"isSystem":true}}', '{"constructor":{"prototype":{"x":1}}}'].map((text) =>
+      sent(`prototype keys ${text}`, text),
+    ),
+    sent(
+      'an unknown field nested without end',
+      `{"deep":${deep(150_000)}}`,
+      telemetry ? { outcome: 'either' } : {},
+    ),
+    {
+      what: 'a body that says it is too large',
+      wire: { ...wire, body: '{', claims: limit + 1 },
+      outcome: 'refused',
+    },
+    ...[
+      'text/plain',
+      'application/x-www-form-urlencoded',
+      'multipart/form-data',
+      'application/xml',
+      'a/b; c',
+      ',',
+    ].map(typed),
+  ]
+}
+
+/** Each field of the body with each value that is wrong for it. */
+function fields(entry: Endpoint, play: Play): Mutation[] {
+  const ofBody = inputsOf(entry).filter(({ part }) => part === 'body')
+  return ofBody.flatMap((field) => {
+    const lenient = ofBody.some((other) => isLenient(other) && begins(field.path, other.path))
+    const at = ['body', ...field.path].join('.')
+    return wrongFor(field).map(([what, value]): Mutation => {
+      const input = structuredClone(play.input)
+      put(input, 'body', field.path, value)
+      return {
+        what: `${at} ${what}`,
+        wire: { ...toWire(entry, input, play.token), body: withRaw(JSON.stringify(input.body)) },
+        outcome: lenient ? 'either' : 'refused',
+        ...(!lenient && { path: at }),
+      }
+    })
+  })
+}
+
+const begins = (path: string[], start: string[]): boolean => start.every((step, i) => path[i] === step)
+
+/** A bad value is dropped rather than refused (decisions.md, Wire). */
+const isLenient = ({ schema }: Field): boolean => schema.safeParse(Symbol.iterator).success
+
+/** The query string. */
+function queries(entry: Endpoint, play: Play): Mutation[] {
+  const wire = toWire(entry, play.input, play.token)
+  const [path = '', given = ''] = wire.path.split('?')
+  const asking = (what: string, text: string, more: Partial<Mutation> = {}): Mutation => ({
+    what: `query ${what}`,
+    wire: { ...wire, path: `${path}?${text}` },
+    outcome: 'refused',
+    ...more,
+  })
+  const known = inputsOf(entry).filter(({ part, path: at }) => part === 'query' && at.length === 1)
+  const rest = (name: string) => {
+    const others = new URLSearchParams(given)
+    others.delete(name)
+    return others.size > 0 ? `&${others}` : ''
+  }
+  return [
+    asking('unknown', 'aFieldOfNobody=1', { path: 'query.aFieldOfNobody' }),
+    ...['__proto__=1', 'constructor=1', '__proto__[x]=1', 'a[b]=1', '=1', '%00=1', '%ZZ=1'].map((text) =>
+      asking(text, text),
+    ),
+    ...known.flatMap((field) => {
+      const name = field.path[0]!
+      const at = `query.${name}`
+      const one = (what: string, value: string, more: Partial<Mutation> = {}) =>
+        asking(`${name} ${what}`, `${name}=${value}${rest(name)}`, { path: at, ...more })
+      const isText = unwrap(field.schema) instanceof z.ZodString && !field.resource
+      const isNumber = unwrap(field.schema) instanceof z.ZodNumber
+      const loose = { outcome: isText ? 'either' : 'refused' } as const
+      return [
+        one('twice', `1&${name}=2`),
+        one('too long', 'x'.repeat(8000)),
+        one('with NUL', 'a%00b'),
+        one('nonsense', 'n%20o%20p%20e', loose),
+        one('bad percent', '%ZZ', loose),
+        one('bad UTF-8', '%FF%FE', loose),
+        one('half a surrogate', '%ED%A0%80', loose),
+        ...(isNumber ? wrongPages.map((value) => one(value, value, { outcome: 'either' })) : []),
+        ...(field.resource
+          ? wrongIds.map(([what, value]) => one(what, encodeURIComponent(String(value))))
+          : []),
+      ]
+    }),
+  ]
+}
+
+const wrongPages = [
+  ...['-1', '0', '1.5', '1e3', '1e400', '-1e400', 'NaN', 'Infinity', '0x10', '', '%20', '%D9%A1', 'null'],
+  ...['999999999999', '9007199254740991', '9007199254740993', '18446744073709551616'],
+]
+
+/** The ids in the path. */
+function paths(entry: Endpoint, play: Play): Mutation[] {
+  const wire = toWire(entry, play.input, play.token)
+  return Object.keys(play.input.params).flatMap((name) => {
+    const own = encodeURIComponent(String(play.input.params[name]))
+    const junk = [
+      ...[
+        'nope',
+        '1',
+        "'%20or%201=1--",
+        '%00',
+        '%ZZ',
+        '%',
+        '%FF%FE',
+        '..%2f..%2fetc%2fpasswd',
+        '%2e%2e',
+        'null',
+      ],
+      ...[
+        'undefined',
+        '%F0%9F%9A%80',
+        'x'.repeat(150),
+        'x'.repeat(5000),
+        `${own}%00`,
+        `${own}%0a`,
+        `%20${own}`,
+      ],
+      ...[`${own}.json`, `${own};a=b`, '__proto__', 'constructor', '*', '[object%20Object]', '-1', '1e400'],
+    ]
+    return junk.map(
+      (value): Mutation => ({
+        what: `path ${name} ${value.slice(0, 40)}`,
+        wire: { ...wire, path: wire.path.replace(own, value) },
+        outcome: 'refused',
+      }),
+    )
+  })
+}

@@ -1,0 +1,172 @@
+import { generateSync } from 'otplib'
+import { api } from '../../src/api.ts'
+import { changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
+import type { Clock } from '../../src/core/time.ts'
+import { hashPassword } from '../../src/identity/password.ts'
+import type { Context } from '../../src/identity/rules.ts'
+import { adminEmail, adminPassword, type TestService } from '../harness.ts'
+import { addOrg, addOrgUser, type Org, tokenFor, type World } from '../world.ts'
+import { callOf, type Input, type Records } from './calls.ts'
+import { idsOf } from './fields.ts'
+import { recordsOf, userIdOf } from './fixture.ts'
+
+export type Reply = Record<string, unknown>
+
+/** A call that succeeds, and what has to be known of it. */
+export type Play = {
+  input: Input
+  token?: string | undefined
+  actor: { type: 'user' | 'agent'; id: string | ((reply: Reply) => unknown); email: string | null }
+  orgId: string | null | ((reply: Reply) => unknown)
+  resourceId: (reply: Reply) => unknown
+}
+
+/** What plays are made with. Records that a play changes are made for it. */
+export type Hand = {
+  service: TestService
+  world: World
+  clock: Clock
+  /** A new organization of acme, with a record of every kind and an administrator. */
+  fresh(): Promise<Org>
+  /** A number that was not given before. */
+  serial(): number
+}
+
+export function handOf(service: TestService, world: World, clock: Clock): Hand {
+  let last = 0
+  const serial = () => {
+    last += 1
+    return last
+  }
+  const fresh = async () => {
+    const org = await addOrg(service, world.tokens.system, world.partners.acme, `fresh-${serial()}`)
+    await addOrgUser(service, `${org.name}-admin`, org.id)
+    return org
+  }
+  return { service, world, clock, fresh, serial }
+}
+
+/** The play of an entry: one of its own, or the system administrator calling it with fresh records. */
+export async function playOf(name: string, entry: Endpoint, hand: Hand): Promise<Play> {
+  const own = plays[name]
+  if (own) return own(hand)
+  if (changes(entry) && entry.access.who !== 'user') throw new Error(`${name} needs a play of its own`)
+  const { service, world, fresh, serial } = hand
+  const org = await fresh()
+  const records = await recordsOf(service, world.partners.acme, org)
+  const input = callOf(entry, records, { all: true })
+  const body = input.body as { slug?: string } | undefined
+  if (body?.slug !== undefined) body.slug += `-${serial()}`
+  const bound = idsOf(entry).some(({ resource }) => resource !== 'partner' && resource !== 'user')
+  const { id } = input.params
+  return {
+    input,
+    token: world.tokens.system,
+    actor: { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail },
+    orgId: name in orgOf ? orgOf[name]! : bound ? org.id : null,
+    resourceId: (reply) => reply.id ?? id,
+  }
+}
+
+/** Where the entry goes when it goes elsewhere than to the organization of the records named. */
+const orgOf: Record<string, Play['orgId']> = {
+  'orgs.create': ({ id }) => id,
+}
+
+const entryNamed = (name: string): Endpoint => entriesOf(api).find((one) => one.name === name)!.entry
+
+const asked = (name: string, body: Record<string, unknown>, params: Record<string, unknown> = {}): Input => ({
+  ...callOf(entryNamed(name), {} as Records),
+  params,
+  body: { ...entryNamed(name).example, ...body },
+})
+
+/** A person with a password and no factor, in an organization of their own. */
+export async function addPerson({ service, fresh, serial }: Hand) {
+  const name = `person-${serial()}`
+  const org = await fresh()
+  await addOrgUser(service, name, org.id, { role: 'Org Viewer' })
+  const id = await userIdOf(service, name)
+  const passwordHash = await hashPassword(adminPassword)
+  await service.storage.write((tx) =>
+    tx
+      .updateTable('users')
+      .set({ mfa_method: null, password_hash: passwordHash })
+      .where('id', '=', id)
+      .execute(),
+  )
+  const context: Context = { kind: 'organization', orgId: org.id }
+  const email = `${name}@example.com`
+  const actor: Play['actor'] = { type: 'user', id, email }
+  return { org, email, id, context, about: { actor, orgId: org.id, resourceId: () => id } }
+}
+
+/** The same with an authenticator, and the codes it came with. */
+export async function addPersonWithFactor(hand: Hand) {
+  const person = await addPerson(hand)
+  const { service, clock } = hand
+  const token = await tokenFor(service, person.id, person.context, { mfa: false, now: new Date(clock()) })
+  const { secret, recoveryCodes } = await service.client(token).call(api.auth.setupMfa)
+  const enable = () =>
+    service.client(token).call(api.auth.enableMfa, { body: { code: codeAt(secret, clock()) } })
+  return { ...person, token, secret, recoveryCodes, enable }
+}
+
+export const codeAt = (secret: string, now: string): string =>
+  generateSync({ secret, epoch: Math.floor(Date.parse(now) / 1000) })
+
+const plays: Record<string, (hand: Hand) => Promise<Play>> = {
+  async 'auth.login'(hand) {
+    const { email, about } = await addPerson(hand)
+    return { input: asked('auth.login', { email, password: adminPassword }), ...about }
+  },
+  async 'auth.logout'(hand) {
+    const { id, context, about } = await addPerson(hand)
+    const token = await tokenFor(hand.service, id, context, { now: new Date(hand.clock()) })
+    return { input: { params: {}, query: {}, body: undefined }, token, ...about }
+  },
+  async 'auth.refresh'(hand) {
+    const { email, about } = await addPerson(hand)
+    const login = { body: { email, password: adminPassword } }
+    const { tokens } = await hand.service.client().call(api.auth.login, login)
+    return { input: asked('auth.refresh', { refreshToken: tokens?.refreshToken }), ...about }
+  },
+  async 'auth.setupMfa'(hand) {
+    const { id, context, about } = await addPerson(hand)
+    const token = await tokenFor(hand.service, id, context, { mfa: false, now: new Date(hand.clock()) })
+    return { input: { params: {}, query: {}, body: undefined }, token, ...about }
+  },
+  async 'auth.enableMfa'(hand) {
+    const { token, secret, about } = await addPersonWithFactor(hand)
+    return { input: asked('auth.enableMfa', { code: codeAt(secret, hand.clock()) }), token, ...about }
+  },
+  async 'auth.verifyMfa'(hand) {
+    const { email, enable, recoveryCodes, about } = await addPersonWithFactor(hand)
+    await enable()
+    const login = { body: { email, password: adminPassword } }
+    const { tempToken } = await hand.service.client().call(api.auth.login, login)
+    return { input: asked('auth.verifyMfa', { tempToken, code: recoveryCodes[0] }), ...about }
+  },
+  async 'agents.enroll'({ service, world, fresh }) {
+    const org = await fresh()
+    const { key } = await service
+      .client(world.tokens.system)
+      .call(api.enrollmentKeys.create, { body: { orgId: org.id, name: 'for a play', maxUsage: 1000 } })
+    return {
+      input: asked('agents.enroll', { enrollmentKey: key }),
+      actor: { type: 'agent', id: ({ deviceId }) => deviceId, email: null },
+      orgId: org.id,
+      resourceId: ({ deviceId }) => deviceId,
+    }
+  },
+  'agents.heartbeat': (hand) => byAgent(hand, 'agents.heartbeat'),
+  'agents.inventory': (hand) => byAgent(hand, 'agents.inventory'),
+}
+
+export const playsOfTheirOwn: readonly string[] = [...Object.keys(plays), ...Object.keys(orgOf)]
+
+async function byAgent({ fresh }: Hand, name: string): Promise<Play> {
+  const { id: orgId, agentId, agentToken: token, deviceId } = await fresh()
+  const actor: Play['actor'] = { type: 'agent', id: deviceId, email: null }
+  return { input: asked(name, {}, { id: agentId }), token, actor, orgId, resourceId: () => deviceId }
+}

@@ -1,0 +1,18 @@
+import { type Source, withoutComments } from './imports.ts'
+
+/** Files outside the storage that may hold a piece of raw SQL, and why. */
+export const allowed: Readonly<Record<string, string>> = {
+  'src/identity/store.ts':
+    'counts a wrong password and locks the account in one statement; plain SQL of both',
+}
+
+/** Lines of raw SQL outside src/storage and migrations. */
+export function rawSqlIn(sources: readonly Source[]): string[] {
+  return sources.flatMap(({ path, text }) => {
+    if (path.startsWith('src/storage/') || path.startsWith('migrations/') || path in allowed) return []
+    const lines = withoutComments(text).split('\n')
+    return lines.flatMap((line, i) =>
+      /\bsql(<[^`]*>)?`|\bsql\.(raw|lit)\(/.test(line) ? [`${path}:${i + 1}`] : [],
+    )
+  })
+}

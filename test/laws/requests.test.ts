@@ -1,0 +1,216 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { entriesOf } from '../../src/core/endpoint.ts'
+import { openMigrated } from '../databases.ts'
+import { startService, type TestService } from '../harness.ts'
+import { systemToken } from '../world.ts'
+import { faultOf } from './refusal.ts'
+import { type Answer, bytesOf, Line, sendBytes } from './wire.ts'
+
+const entries = entriesOf(api)
+const paths = [...new Set(entries.map(({ entry }) => entry.path))]
+const someId = '0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11'
+const pathTo = (path: string): string => `/api/v1${path.replace(/:\w+/g, someId)}`
+const bare = (path: string): string => path.replace(/\/$/, '')
+
+let service: TestService
+let line: Line
+let token: string
+
+beforeAll(async () => {
+  service = await startService(() => openMigrated('sqlite'))
+  token = await systemToken(service)
+  line = new Line(service.url)
+})
+afterAll(async () => {
+  await line.close()
+  await service.close()
+})
+
+describe('a request nobody waits for', () => {
+  it.each(paths)('%s knows only its own methods', async (path) => {
+    const known = entries
+      .filter(({ entry }) => bare(entry.path) === bare(path))
+      .map(({ entry }) => entry.method)
+    const others = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PROPFIND']
+    for (const method of others.filter((one) => !known.includes(one as never))) {
+      // A path with a parameter may be that of another entry that is spelled out.
+      const answer = await line.send({ method, path: pathTo(path), token })
+      expect([method, faultOf(answer)]).toEqual([method, undefined])
+      expect([404, 405]).toContain(answer.status)
+    }
+    const head = await line.send({ method: 'HEAD', path: pathTo(path), token })
+    expect([head.status, head.text]).toEqual([
+      expect.toSatisfy((status) => status === 404 || status === 405),
+      '',
+    ])
+  })
+
+  it.each([
+    ...[
+      '/',
+      '/api',
+      '/api/',
+      '/api/v1',
+      '/api/v1/',
+      '/api/v2/devices',
+      '/API/V1/DEVICES',
+      '//api/v1/devices',
+    ],
+    ...[
+      '/api/v1//devices',
+      '/api/v1/devices/x/y',
+      '/api/v1/devices/../users',
+      '/api/v1/%2e%2e/health',
+      '/.env',
+    ],
+    ...[
+      '/api/v1/%',
+      '/api/v1/%ZZ',
+      '/api/v1/%FF',
+      '/api/v1/%00',
+      '/api/v1/devices%2f',
+      '/health/',
+      '/health/x',
+    ],
+    ...[
+      '/api/v1/__proto__',
+      '/api/v1/constructor',
+      '/wp-admin',
+      `/${'x'.repeat(8000)}`,
+      '/api/v1/devices;x',
+      '/?',
+      '/#',
+    ],
+  ])('%s is refused or is a route by another name', async (path) => {
+    for (const method of ['GET', 'POST', 'DELETE']) {
+      const answer = await line.send({ method, path, token })
+      if (answer.status !== 200) expect([method, faultOf(answer)]).toEqual([method, undefined])
+      else expect(bare(path)).toBe('/health')
+    }
+  })
+})
+
+describe('headers that are not right', () => {
+  const ask = (headers: Record<string, string>): Promise<Answer> =>
+    line.send({ method: 'GET', path: '/api/v1/devices', headers })
+
+  it.each([
+    ...[
+      '',
+      'Bearer',
+      'Bearer ',
+      'Bearer x',
+      `Bearer ${'x'.repeat(8000)}`,
+      'Basic YTpi',
+      'Bearer a b',
+      'bearer null',
+    ],
+    ...[
+      'Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.',
+      'Bearer eyJhbGciOiJub25lIn0.e30.',
+      'Bearer ..',
+      'Bearer \u00ff',
+    ],
+    ...[`Bearer svc_${'a'.repeat(64)}`, 'Bearer {"a":1}', ', Bearer x'],
+  ])('authorization: %s', async (authorization) => {
+    const answer = await ask({ authorization })
+    expect([faultOf(answer), answer.status]).toEqual([undefined, 401])
+  })
+
+  it.each(['GET', 'POST', 'DELETE'])('on a %s, more than 16 KiB of them', async (method) => {
+    const bytes = bytesOf({ method, path: '/api/v1/devices', headers: { 'x-long': 'x'.repeat(20_000) } }, 0)
+    const answer = await sendBytes(service.url, bytes)
+    expect([faultOf(answer), answer.status]).toEqual([undefined, 431])
+  })
+
+  it('more of them than anyone sends', async () => {
+    const many = Object.fromEntries(Array.from({ length: 1500 }, (_, i) => [`x-${i}`, '1']))
+    const bytes = bytesOf({ method: 'GET', path: '/api/v1/devices', headers: many }, 0)
+    expect(faultOf(await sendBytes(service.url, bytes))).toBe(undefined)
+  })
+
+  it.each([
+    ['not HTTP at all', 'hello\r\n\r\n'],
+    ['a method that is none', 'FETCH /health HTTP/1.1\r\nhost: a\r\n\r\n'],
+    ['a path with a blank', 'GET /health x HTTP/1.1\r\nhost: a\r\n\r\n'],
+    [
+      'two lengths',
+      'POST /api/v1/auth/login HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n{}',
+    ],
+    [
+      'a length and chunks, which is how requests are smuggled',
+      'POST /api/v1/auth/login HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
+    ],
+    ['a negative length', 'POST /api/v1/auth/login HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\n'],
+    ['a header line without a colon', 'GET /health HTTP/1.1\r\nhost: a\r\nnonsense\r\n\r\n'],
+    ['a NUL in a header', 'GET /health HTTP/1.1\r\nhost: a\r\nx: a\u0000b\r\n\r\n'],
+  ])('%s', async (_, bytes) => {
+    const answer = await sendBytes(service.url, bytes)
+    expect(faultOf(answer)).toBe(undefined)
+    expect((await line.send({ method: 'GET', path: '/health' })).status).toBe(200)
+  })
+
+  it.each(['', ' ', 'x'.repeat(256), 'x'.repeat(4000)])('Idempotency-Key %j', async (key) => {
+    const body = JSON.stringify({ name: 'A', slug: `a-${key.length}` })
+    const headers = { 'idempotency-key': key }
+    const answer = await line.send({ method: 'POST', path: '/api/v1/orgs/partners', token, body, headers })
+    expect([faultOf(answer, { path: 'headers.idempotency-key' }), answer.status]).toEqual([undefined, 400])
+  })
+
+  it.each([
+    ['cookie', '__proto__=1; =; ;;; a=%ZZ'],
+    ['cookie', 'service_refresh_token=%00; service_csrf_token=x'],
+    ['x-forwarded-for', "1.2.3.4, ::1, ' or 1=1"],
+    ['accept', 'nonsense/,;q=x'],
+    ['x-request-id', '<script>alert(1)</script>'],
+    ['user-agent', '\u00ff'.repeat(5000)],
+    ['range', 'bytes=5-1'],
+    ['if-none-match', 'W/"'],
+    ['content-type', 'application/json; charset=\u00ff'],
+  ])('%s: %s changes nothing', async (name, value) => {
+    const answer = await line.send({
+      method: 'GET',
+      path: '/api/v1/devices',
+      token,
+      headers: { [name]: value },
+    })
+    expect(answer.status).toBe(200)
+    expect(answer.headers['x-request-id']).toMatch(/^[\w.:-]{1,128}$/)
+  })
+})
+
+describe('the check of refusals', () => {
+  const headers = { 'x-request-id': '1' }
+  const body = { error: 'No', code: 'not_found', requestId: '1' }
+  const answer = (status: number, said: unknown): Answer => ({
+    status,
+    headers,
+    text: typeof said === 'string' ? said : JSON.stringify(said),
+  })
+  const bad = { ...body, code: 'invalid_request' }
+
+  it.each([
+    ['a success', answer(200, body)],
+    ['a failure of the service', answer(500, { ...body, code: 'internal' })],
+    ['a page', answer(404, '<html>')],
+    ['another status', answer(403, body)],
+    ['a code that nobody registered', answer(404, { ...body, code: 'nope' })],
+    ['another request id', answer(404, { ...body, requestId: '2' })],
+    ['no words', answer(404, { ...body, error: '' })],
+    ['more than is said', answer(404, { ...body, stack: 'x' })],
+    ['a stack', answer(404, { ...body, error: 'No\n    at run (file.js:1)' })],
+    ['SQL', answer(404, { ...body, error: 'select * from users' })],
+    ['no fault', answer(400, bad)],
+    ['faults without a path', answer(400, { ...bad, details: [{ message: 'is wrong' }] })],
+    ['a fault elsewhere', answer(400, { ...bad, details: [{ path: 'body.b', message: 'is wrong' }] })],
+  ])('finds %s', (_, wrong) => {
+    expect(faultOf(wrong, { path: 'body.a' })).toEqual(expect.any(String))
+  })
+
+  it('has nothing against refusals as they should be', () => {
+    expect(faultOf(answer(404, body))).toBe(undefined)
+    const details = [{ path: 'body.a.0', message: 'is wrong' }]
+    expect(faultOf(answer(400, { ...bad, details }), { path: 'body.a' })).toBe(undefined)
+  })
+})

@@ -1,0 +1,35 @@
+import { pino } from 'pino'
+import { actors } from '../../daemon/actor.ts'
+import { buildApp } from '../../daemon/app.ts'
+import { Limiter } from '../../daemon/limiter.ts'
+import { cipherOf } from '../../src/core/cipher.ts'
+import type { Contract } from '../../src/core/endpoint.ts'
+import { defaultLimits, type Limits } from '../../src/core/limits.ts'
+import { systemClock } from '../../src/core/time.ts'
+import { accessTokens } from '../../src/identity/tokens.ts'
+import { type TestService, testSecrets } from '../harness.ts'
+
+/** Serves a contract of a test's own on the database of a running service. */
+export async function serveContract(
+  { storage }: TestService,
+  contract: Contract,
+  handlersOf: Record<string, Record<string, unknown>>,
+): Promise<{ url: string; close(): Promise<void> }> {
+  const limiter = new Limiter(
+    Object.fromEntries(Object.keys(defaultLimits).map((name) => [name, undefined])) as Limits,
+  )
+  const tokens = accessTokens(testSecrets.JWT_SECRET)
+  const on = {
+    storage,
+    actors: actors(storage, tokens, limiter, true),
+    limiter,
+    cipher: cipherOf([testSecrets.APP_ENCRYPTION_KEY]),
+    clock: systemClock,
+    addressOf: (peer: string) => peer,
+  }
+  const readiness = async () => ({ ready: true, checks: {} })
+  const about = { version: '0', log: pino({ level: 'silent' }), readiness, contract }
+  const app = buildApp(handlersOf, on, about)
+  const url = await app.listen({ host: '127.0.0.1', port: 0 })
+  return { url, close: async () => void (await app.close()) }
+}

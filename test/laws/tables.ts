@@ -1,0 +1,54 @@
+import { sql } from 'kysely'
+import type { Storage } from '../../src/storage/open.ts'
+
+/** The rows of every table as JSON, sorted. */
+export type Dump = Map<string, string[]>
+
+/** What happens beside the requests: sealing, and the sessions of the callers themselves. */
+const apart = ['svc_migrations', 'outbox', 'audit_heads', 'audit_logs', 'sessions']
+
+const questions = new WeakMap<Storage, Promise<string>>()
+
+/** Everything that is stored, but for the audit log and sessions. */
+export async function dump(storage: Storage): Promise<Dump> {
+  let question = questions.get(storage)
+  if (!question) {
+    question = questionOf(storage)
+    questions.set(storage, question)
+  }
+  const { rows } = await sql.raw<{ place: string; row: string }>(await question).execute(storage.read)
+  const all: Dump = new Map()
+  for (const { place, row } of rows) all.set(place, [...(all.get(place) ?? []), row])
+  for (const texts of all.values()) texts.sort()
+  return all
+}
+
+/** One statement that reads every table, since it is asked very often. */
+async function questionOf({ dialect, read }: Storage): Promise<string> {
+  const tables = (await read.introspection.getTables()).filter(({ name }) => !apart.includes(name))
+  const parts = tables.map(({ name, columns }) => {
+    const fields = columns.map((column) => `'${column.name}', "${column.name}"`).join(', ')
+    const row = dialect === 'sqlite' ? `json_object(${fields})` : `row_to_json("${name}")::text`
+    return `select '${name}' as place, ${row} as row from "${name}"`
+  })
+  return parts.join(' union all ')
+}
+
+/** Rows that came, went or changed, by table. */
+export function changed(before: Dump, after: Dump): string[] {
+  const tables = new Set([...before.keys(), ...after.keys()])
+  return [...tables].flatMap((table) => {
+    const [was, is] = [before.get(table) ?? [], after.get(table) ?? []]
+    const [old, fresh] = [new Set(was), new Set(is)]
+    return [
+      ...is.filter((row) => !old.has(row)).map((row) => `${table} + ${row}`),
+      ...was.filter((row) => !fresh.has(row)).map((row) => `${table} - ${row}`),
+    ]
+  })
+}
+
+/** Only the rows that say one of these texts. */
+export function about(all: Dump, texts: readonly string[]): Dump {
+  const mentions = (row: string) => texts.some((text) => row.includes(text))
+  return new Map([...all].map(([table, rows]) => [table, rows.filter(mentions)]))
+}

@@ -1,0 +1,59 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { entriesOf } from '../../src/core/endpoint.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { breakIn, concerns } from './break-in.ts'
+import { inputsOf } from './fields.ts'
+import { buildStage } from './fixture.ts'
+import { openHouse, openHouseContract } from './open-house.ts'
+import { Line } from './wire.ts'
+
+onEveryDatabase((_, open) => {
+  describe('a stranger', () => {
+    it('gets nothing of another tenant out of any endpoint, and changes nothing', async () => {
+      const service = await startService(open)
+      const stage = await buildStage(service)
+      const line = new Line(service.url)
+      const { breaches, called, named, calls } = await breakIn(stage, api, line)
+      await line.close()
+      expect(breaches).toEqual([])
+
+      // The matrix is whole: every entry was called by everyone it concerns, with an id in every place.
+      for (const stranger of stage.strangers) {
+        const concerned = entriesOf(api).filter(({ entry }) => concerns(stranger, entry))
+        expect([stranger.name, [...(called.get(stranger.name) ?? [])].sort()]).toEqual([
+          stranger.name,
+          concerned.map(({ name }) => name).sort(),
+        ])
+      }
+      const places = entriesOf(api).flatMap(({ name, entry }) =>
+        inputsOf(entry)
+          .filter(({ resource }) => resource !== undefined)
+          .map(({ part, path }) => `${name} ${part}.${path.join('.')}`),
+      )
+      expect([...named].sort()).toEqual(places.sort())
+      expect(calls).toBeGreaterThan(entriesOf(api).length * (stage.strangers.length - 1))
+    })
+
+    it('would be noticed in a house without walls', async () => {
+      const service = await startService(open)
+      const stage = await buildStage(service)
+      const house = await openHouse(service)
+      const line = new Line(house.url)
+      const { breaches } = await breakIn(stage, openHouseContract, line)
+      await line.close()
+      await house.close()
+      const seen = (entry: string, what: RegExp) =>
+        breaches.some((breach) => breach.entry === entry && what.test(breach.what))
+      expect(seen('house.list', /^shows .*bakery-pc/)).toBe(true)
+      expect(seen('house.show', /^shows .*bakery-pc/)).toBe(true)
+      expect(seen('house.rename', /^answered 200/)).toBe(true)
+      expect(seen('house.rename', /^devices \+ .*mine now/s)).toBe(true)
+      expect(seen('house.wipe', /^devices [+-] /)).toBe(true)
+      expect(seen('house.hint', /^tells that the record exists/)).toBe(true)
+      expect(seen('house.gossip', /^shows bakery-pc/)).toBe(true)
+      expect(breaches.filter(({ entry }) => entry === 'house.fair')).toEqual([])
+    })
+  })
+})
