@@ -73,6 +73,8 @@ function hintFor(error: OclifError, argv: string[]): string | null {
 }
 
 export function unknownCommand(id: string, ids: string[]): CliError {
+  if (id.startsWith('-'))
+    return usage(`${id} is not a command`, 'flags come after the command: svc orgs --json')
   const typed = id.replaceAll(':', ' ')
   const known = ids.map((one) => one.replaceAll(':', ' '))
   const topic = `${typed.split(' ')[0]} `

@@ -27,6 +27,7 @@ export async function main(argv: string[], layout: Layout = compiled): Promise<v
 }
 
 async function dispatch(argv: string[], program: Program): Promise<void> {
+  if (argv[0] === '--version') return void process.stdout.write(`${program.userAgent}\n`)
   const [id = '', ...rest] = normalizeArgv(program, [...argv])
   const helpFlags = [...getHelpFlagAdditions(program), '-h']
   const end = argv.indexOf('--')

@@ -25,27 +25,48 @@ const isWhole = (column: Column): boolean =>
 
 /** Aligned columns. Only a terminal cuts cells, and never an id. */
 export async function table(rows: unknown[], wanted: Column[], options: TableOptions): Promise<string> {
-  const { default: Table } = await import('cli-table3')
-  const columns = options.width === undefined ? wanted : roomFor(wanted, options.width)
+  const { header, style, width } = options
+  const columns = width === undefined ? wanted : roomFor(wanted, width)
   const cells = rows.map((row) => columns.map((column) => printable(asText(valueAt(row, column))) || '-'))
   const titles = columns.map(titleOf)
-  const lines = options.header ? [titles, ...cells] : cells
+  const widest = columns.map((_, i) =>
+    cells.reduce((most, line) => Math.max(most, widthOf(line[i]!)), header ? widthOf(titles[i]!) : 1),
+  )
+  const styled = cells.map((line) => line.map((cell) => toned(style, cell)))
+  const lines = header ? [titles.map(style.heading), ...styled] : styled
+  if (width !== undefined) return fitted(lines, squeezed(widest, columns, width))
+  const bare = header ? [titles, ...cells] : cells
+  return lines
+    .map((line, row) => line.map((cell, i) => cell + ' '.repeat(widest[i]! - widthOf(bare[row]![i]!) + gap)))
+    .map((line) => `${line.join('').trimEnd()}\n`)
+    .join('')
+}
+
+/** Cells cut to their columns, by what they look like and not by what they are made of. */
+async function fitted(lines: string[][], widths: number[]): Promise<string> {
+  const { default: Table } = await import('cli-table3')
   const none = { top: '', 'top-mid': '', 'top-left': '', 'top-right': '', bottom: '', 'bottom-mid': '' }
   const more = { 'bottom-left': '', 'bottom-right': '', left: '', 'left-mid': '', mid: '', 'mid-mid': '' }
-  const grid = new Table({
-    chars: { ...none, ...more, right: '', 'right-mid': '', middle: ' '.repeat(gap) },
-    style: { 'padding-left': 0, 'padding-right': 0, head: [], border: [], compact: true },
-    ...(options.width !== undefined && { colWidths: squeezed(lines, columns, options.width) }),
-  })
-  if (options.header) grid.push(titles.map((title) => options.style.heading(title)))
-  for (const row of cells) grid.push(row.map((cell) => toned(options.style, cell)))
-  if (grid.length === 0) return ''
-  return `${grid
-    .toString()
-    .split('\n')
-    .map((line) => line.trimEnd())
-    .join('\n')}\n`
+  const chars = { ...none, ...more, right: '', 'right-mid': '', middle: ' '.repeat(gap) }
+  const style = { 'padding-left': 0, 'padding-right': 0, head: [], border: [], compact: true }
+  let text = ''
+  // The time a table takes grows with the square of its rows.
+  for (let from = 0; from < lines.length; from += 200) {
+    const grid = new Table({ chars, style, colWidths: widths })
+    grid.push(...lines.slice(from, from + 200))
+    text += `${grid.toString().replace(/ +$/gm, '')}\n`
+  }
+  return text
 }
+
+const narrow = /^[\u0020-\u007e]*$/
+const invisible = /\p{M}|\u200b|\u200c|\u200d/gu
+const wide =
+  /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|[\u{20000}-\u{3fffd}]/gu
+
+/** Columns a text takes on a terminal. */
+export const widthOf = (text: string): number =>
+  narrow.test(text) ? text.length : [...text.replace(invisible, '').replace(wide, '  ')].length
 
 /** Without the last ids that would not fit beside the rest: a person can do without, a pipe gets them all. */
 function roomFor(columns: Column[], width: number): Column[] {
@@ -57,17 +78,17 @@ function roomFor(columns: Column[], width: number): Column[] {
 }
 
 /** Takes width from the widest columns until the line fits. */
-function squeezed(lines: string[][], columns: Column[], width: number): number[] {
-  const fitted = columns.map((_, i) => lines.reduce((most, line) => Math.max(most, line[i]!.length), 1))
+function squeezed(widest: number[], columns: Column[], width: number): number[] {
+  const fitted = [...widest]
   const total = () => fitted.reduce((sum, one) => sum + one + gap, -gap)
   for (let excess = total() - width; excess > 0; excess = total() - width) {
-    const widest = fitted.reduce(
+    const at = fitted.reduce(
       (best, one, i) =>
         !isWhole(columns[i]!) && one > narrowest && (best === -1 || one > fitted[best]!) ? i : best,
       -1,
     )
-    if (widest === -1) break
-    fitted[widest] = fitted[widest]! - 1
+    if (at === -1) break
+    fitted[at] = fitted[at]! - 1
   }
   return fitted
 }

@@ -1,13 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Endpoint, InputOf, ReplyOf } from './endpoint.ts'
-import type { ErrorBody } from './errors.ts'
 import {
   ApiError,
+  errorOf,
   fetchTransport,
   type Incoming,
   NetworkError,
   TimeoutError,
   type Transport,
+  textOf,
 } from './wire.ts'
 
 export * from './wire.ts'
@@ -103,8 +104,11 @@ export function connect(options: ClientOptions): Client {
     streams?: true
   }
 
+  /** An answer that begins. `broken` says what a failure to read the rest of it means. */
+  type Flow = { reply: Incoming; end: () => void; alive: () => void; broken: (error: unknown) => unknown }
+
   /** Sends until there is an answer below 400 or a failure that trying again would not cure. */
-  async function exchange(draft: Draft): Promise<{ reply: Incoming; end: () => void; alive: () => void }> {
+  async function exchange(draft: Draft): Promise<Flow> {
     const address = url + basePath + draft.path
     const clock = new AbortController()
     const stop = () => clock.abort(new TimeoutError(url, timeout))
@@ -114,6 +118,8 @@ export function connect(options: ClientOptions): Client {
       timer = setTimeout(stop, timeout)
     }
     const end = () => clearTimeout(timer)
+    const broken = (error: unknown) =>
+      signal.aborted ? signal.reason : new NetworkError(url, 'the answer was cut off', { cause: error })
     const signal = options.signal ? AbortSignal.any([options.signal, clock.signal]) : clock.signal
     const safe = draft.method === 'GET' || draft.headers?.['idempotency-key'] !== undefined
     let renewed = false
@@ -146,7 +152,7 @@ export function connect(options: ClientOptions): Client {
             ...(body !== undefined && { body }),
           })
           note({ status: reply.status })
-          if (reply.status < 400) return { reply, end, alive }
+          if (reply.status < 400) return { reply, end, alive, broken }
           failure = errorOf(reply, await textOf(reply.body))
         } catch (error) {
           if (signal.aborted) throw signal.reason
@@ -169,13 +175,11 @@ export function connect(options: ClientOptions): Client {
   }
 
   async function unary(draft: Draft): Promise<RawReply> {
-    const { reply, end } = await exchange(draft)
+    const { reply, end, broken } = await exchange(draft)
     try {
       return { status: reply.status, headers: reply.headers, text: await textOf(reply.body) }
     } catch (error) {
-      throw error instanceof NetworkError || error instanceof TimeoutError
-        ? error
-        : new NetworkError(url, 'the answer was cut off', { cause: error })
+      throw broken(error)
     } finally {
       end()
     }
@@ -204,16 +208,14 @@ export function connect(options: ClientOptions): Client {
   }
 
   async function* stream(entry: Endpoint, input?: RawInput): AsyncGenerator<Buffer> {
-    const { reply, end, alive } = await exchange({ ...draftOf(entry, input), streams: true })
+    const { reply, end, alive, broken } = await exchange({ ...draftOf(entry, input), streams: true })
     try {
       for await (const chunk of reply.body) {
         alive()
         yield Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk)
       }
     } catch (error) {
-      throw error instanceof NetworkError || error instanceof TimeoutError
-        ? error
-        : new NetworkError(url, 'the stream was cut off', { cause: error })
+      throw broken(error)
     } finally {
       end()
     }
@@ -238,29 +240,4 @@ function pauseBefore(attempt: number, failure: ApiError | NetworkError): number 
   if (failure.retryAfter === undefined) return failure.status === 429 ? undefined : jittered
   const asked = failure.retryAfter * 1000
   return asked > longestPause ? undefined : asked + jittered
-}
-
-function errorOf(reply: Incoming, text: string): ApiError {
-  const header = Number(reply.headers['retry-after'])
-  const retryAfter =
-    reply.headers['retry-after'] !== undefined && Number.isFinite(header) ? { retryAfter: header } : {}
-  try {
-    const body = JSON.parse(text) as Partial<ErrorBody>
-    if (typeof body.error === 'string')
-      return new ApiError(reply.status, { ...retryAfter, ...body, error: body.error })
-  } catch {
-    // not our error body: something between us and the service answered
-  }
-  const requestId = reply.headers['x-request-id']
-  return new ApiError(reply.status, {
-    error: `Unexpected answer: HTTP ${reply.status}`,
-    ...(requestId && { requestId }),
-    ...retryAfter,
-  })
-}
-
-async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
-  const chunks: Uint8Array[] = []
-  for await (const chunk of body) chunks.push(chunk)
-  return Buffer.concat(chunks).toString('utf8')
 }

@@ -96,3 +96,29 @@ export function reasonOf(error: unknown): string {
   }
   return String(error)
 }
+
+/** The error an answer from 400 on stands for, even when something in between gave it. */
+export function errorOf(reply: Incoming, text: string): ApiError {
+  const header = Number(reply.headers['retry-after'])
+  const retryAfter =
+    reply.headers['retry-after'] !== undefined && Number.isFinite(header) ? { retryAfter: header } : {}
+  try {
+    const body = JSON.parse(text) as Partial<ErrorBody>
+    if (typeof body.error === 'string')
+      return new ApiError(reply.status, { ...retryAfter, ...body, error: body.error })
+  } catch {
+    // not our error body: something between us and the service answered
+  }
+  const requestId = reply.headers['x-request-id']
+  return new ApiError(reply.status, {
+    error: `Unexpected answer: HTTP ${reply.status}`,
+    ...(requestId && { requestId }),
+    ...retryAfter,
+  })
+}
+
+export async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
+  const chunks: Uint8Array[] = []
+  for await (const chunk of body) chunks.push(chunk)
+  return Buffer.concat(chunks).toString('utf8')
+}

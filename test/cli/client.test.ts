@@ -188,6 +188,26 @@ describe('waiting', () => {
     await expect(hasty.call(orgs.list)).rejects.toBeInstanceOf(TimeoutError)
   })
 
+  it('ends with it as well when the answer stops in the middle, for a stream after its last chunk', async () => {
+    const { createServer } = await import('node:http')
+    const stalling = createServer((_, reply) => void reply.writeHead(200).write('{"a":1}\n')).listen(
+      0,
+      '127.0.0.1',
+    )
+    await new Promise((resolve) => stalling.once('listening', resolve))
+    const { port } = stalling.address() as { port: number }
+    const hasty = connect({ url: `http://127.0.0.1:${port}`, timeout: 200 })
+    await expect(hasty.call(orgs.list)).rejects.toBeInstanceOf(TimeoutError)
+    const chunks: Buffer[] = []
+    const reading = (async () => {
+      for await (const chunk of hasty.stream(auditLogs.chain)) chunks.push(chunk)
+    })()
+    await expect(reading).rejects.toBeInstanceOf(TimeoutError)
+    expect(Buffer.concat(chunks).toString()).toBe('{"a":1}\n')
+    stalling.closeAllConnections()
+    stalling.close()
+  })
+
   it('ends when the caller says so', async () => {
     service.answers['GET /orgs/'] = () => new Promise(() => {})
     const stopped = connect({ url: service.url, signal: AbortSignal.timeout(100) })

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { lineOf } from '../../src/cli/progress.ts'
+import { plain } from '../../src/cli/style.ts'
+import { table, widthOf } from '../../src/cli/table.ts'
 import { Home, noTerminal } from './run.ts'
 import { organization, page, StandIn, site, uuid } from './stand-in.ts'
 
@@ -93,5 +95,21 @@ describe('progress', () => {
       return { body: { data: [] } }
     }
     expect((await home.run(['orgs', '-q'])).stderr).toBe('')
+  })
+})
+
+describe('columns', () => {
+  it('are aligned by what a text looks like', () => {
+    expect(['abc', 'é', 'e\u0301', '日本', '🚀', '한국어'].map(widthOf)).toEqual([3, 1, 1, 4, 2, 6])
+  })
+
+  it('take a time that grows with the rows, not with their square', async () => {
+    const rows = Array.from({ length: 20_000 }, (_, i) => ({ id: uuid(i), name: `Row ${i}` }))
+    for (const width of [undefined, 60]) {
+      const started = performance.now()
+      const text = await table(rows, ['id', 'name'], { header: true, style: plain, width })
+      expect(text.split('\n')).toHaveLength(20_002)
+      expect(performance.now() - started).toBeLessThan(8000)
+    }
   })
 })

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { inject, onTestFinished } from 'vitest'
 import { temporaryFolder } from '../databases.ts'
@@ -26,6 +27,7 @@ export class ServeProcess {
       env: {
         PATH: process.env.PATH,
         HOME: inject('temporaryFolder'),
+        NODE_COMPILE_CACHE: join(inject('temporaryFolder'), 'compiled'),
         SVC_DATA_DIR: dataDir,
         PORT: '0',
         ...noLimits,

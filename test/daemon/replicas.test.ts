@@ -2,7 +2,7 @@ import { generateSync } from 'otplib'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { Site } from '../../src/tenancy/contract.ts'
-import { openEmpty, type TestDatabase, temporaryFolder } from '../databases.ts'
+import { openEmpty, openMigrated, type TestDatabase, temporaryFolder } from '../databases.ts'
 import { adminEmail, clientOf, serviceOn, testSecrets } from '../harness.ts'
 import { ServeProcess, until } from './process.ts'
 import { machine, readChain, send } from './request.ts'
@@ -118,16 +118,22 @@ describe('two processes that start at the same moment on one empty Postgres', ()
   })
 })
 
-it('many that start in the same instant migrate once, make one administrator, and all come up', async () => {
-  const database = await openEmpty('postgres')
-  onTestFinished(database.close)
-  const env = { SVC_ADMIN_PASSWORD: '' }
-  const services = await Promise.all(Array.from({ length: 4 }, () => serviceOn(database, { env })))
-  const passwords = services.map(({ firstPassword }) => firstPassword).filter((one) => one !== undefined)
-  expect(passwords).toHaveLength(1)
-  const body = { email: adminEmail, password: passwords[0]! }
-  for (const service of services) await service.client().call(api.auth.login, { body })
-  const db = database.storage.read
-  expect(await db.selectFrom('users').select('email').execute()).toEqual([{ email: adminEmail }])
-  expect(await db.selectFrom('roles').select('id').execute()).toHaveLength(8)
-})
+it.each([
+  ['empty', openEmpty],
+  ['migrated', openMigrated],
+])(
+  'many that start in the same instant on an %s database come up with one administrator',
+  async (_, open) => {
+    const database = await open('postgres')
+    onTestFinished(database.close)
+    const env = { SVC_ADMIN_PASSWORD: '' }
+    const services = await Promise.all(Array.from({ length: 4 }, () => serviceOn(database, { env })))
+    const passwords = services.map(({ firstPassword }) => firstPassword).filter((one) => one !== undefined)
+    expect(passwords).toHaveLength(1)
+    const body = { email: adminEmail, password: passwords[0]! }
+    for (const service of services) await service.client().call(api.auth.login, { body })
+    const db = database.storage.read
+    expect(await db.selectFrom('users').select('email').execute()).toEqual([{ email: adminEmail }])
+    expect(await db.selectFrom('roles').select('id').execute()).toHaveLength(8)
+  },
+)

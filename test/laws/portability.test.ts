@@ -10,7 +10,7 @@ import { schemaOf, uncollated } from './schema.ts'
 import { parting, sessionOn } from './session.ts'
 import { deep } from './wrong-values.ts'
 
-describe('the two databases', () => {
+describe('the two databases', { timeout: 120_000 }, () => {
   it('give the same bytes for the same session', async () => {
     const sqlite = await sessionOn(() => openMigrated('sqlite'))
     const postgres = await sessionOn(() => openMigrated('postgres'))

@@ -9,8 +9,11 @@ import { buildStage } from './fixture.ts'
 import { openHouse, openHouseContract } from './open-house.ts'
 import { Line } from './wire.ts'
 
+/** Thousands of calls, on machines that may be busy. */
+const patience = 120_000
+
 onEveryDatabase((_, open) => {
-  describe('a stranger', () => {
+  describe('a stranger', { timeout: patience }, () => {
     it('gets nothing of another tenant out of any endpoint, and changes nothing', async () => {
       const service = await startService(open)
       const stage = await buildStage(service)
