@@ -1,5 +1,5 @@
 import { ApiCommand } from '../src/cli/base.ts'
-import { asJson, write } from '../src/cli/print.ts'
+import { write, writeJson } from '../src/cli/print.ts'
 
 export default class OpenApi extends ApiCommand {
   static override summary = 'Print the OpenAPI document of the service'
@@ -10,7 +10,7 @@ export default class OpenApi extends ApiCommand {
     const run = this.open(flags)
     const { text } = await run.stranger.raw('GET', '/openapi.json')
     const document: unknown = JSON.parse(text)
-    if (run.output.format !== 'yaml') return write(`${asJson(document, 2)}\n`)
+    if (run.output.format !== 'yaml') return writeJson(run.output, document)
     const { stringify } = await import('yaml')
     await write(stringify(document))
   }

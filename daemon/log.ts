@@ -1,5 +1,6 @@
+import { createRequire } from 'node:module'
 import { type DestinationStream, type Logger, pino } from 'pino'
-import pretty from 'pino-pretty'
+import type PinoPretty from 'pino-pretty'
 
 /** Fields that never reach a log line, wherever they stand. */
 const secretFields = [
@@ -14,7 +15,7 @@ const secretFields = [
   'code',
 ]
 const redact = {
-  paths: secretFields.flatMap((field) => [field, `*.${field}`, `*.*.${field}`, `*["set-cookie"]`]),
+  paths: ['*["set-cookie"]', ...secretFields.flatMap((field) => [field, `*.${field}`, `*.*.${field}`])],
   censor: '[redacted]',
 }
 
@@ -25,7 +26,12 @@ export function logTo(
 ): Logger {
   const options = { level, redact, base: undefined, timestamp: pino.stdTimeFunctions.isoTime }
   const out: DestinationStream = stream.isTTY
-    ? pretty({ destination: stream.fd, colorize: color, sync: true, ignore: 'pid,hostname' })
+    ? (createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty)({
+        destination: stream.fd,
+        colorize: color,
+        sync: true,
+        ignore: 'pid,hostname',
+      })
     : pino.destination({ fd: stream.fd, sync: false, minLength: 4096 })
   const log = pino(options, out)
   if (!stream.isTTY) setInterval(() => log.flush(), 500).unref()

@@ -2,7 +2,7 @@ import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { type ErrorBody, type ErrorCode, type Fault, invalid, Problem } from '../src/core/errors.ts'
-import { newId } from '../src/core/ids.ts'
+import { newId } from '../src/core/new-id.ts'
 import { isOutage } from '../src/storage/dialect.ts'
 
 /** What Fastify itself refuses, in the product's own codes. */
@@ -38,7 +38,7 @@ export function problemOf(error: unknown): Problem {
 
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
-  if (problem.status >= 500) request.log.error({ err: error }, 'unhandled error')
+  if (problem.status >= 500) request.log.error({ requestId: request.id, err: error }, 'unhandled error')
   const { retryAfter } = problem.extras
   if (retryAfter !== undefined) reply.header('retry-after', retryAfter)
   return reply

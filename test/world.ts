@@ -1,5 +1,5 @@
 import { api } from '../src/api.ts'
-import { newId } from '../src/core/ids.ts'
+import { newId } from '../src/core/new-id.ts'
 import { joinOrganization, joinPartner } from '../src/identity/memberships.ts'
 import type { Context } from '../src/identity/rules.ts'
 import { builtInRoles } from '../src/identity/seeds.ts'

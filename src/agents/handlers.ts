@@ -1,5 +1,5 @@
 import { Problem } from '../core/errors.ts'
-import { newId } from '../core/ids.ts'
+import { newId } from '../core/new-id.ts'
 import { enrollmentKeyHash, refusalOf } from '../credentials/rules.ts'
 import { findByHash, lockTenant, spendEnrollmentKey } from '../credentials/store.ts'
 import type { HandlersOf } from '../handler.ts'

@@ -83,9 +83,10 @@ export type Verdict =
   | { verdict: 'tampered'; orgId: string | null; entries: number; fault: ChainFault }
   | { verdict: 'unverifiable'; orgId: string | null; entries: number; fault: ChainFault }
 
-const newline = 0x0a
-const brace = 0x7d
 const checksumAt = entryStart.length
+// Without their first quote: a rarer letter is found faster.
+const linkField = 'prevChecksum":"'
+const seqField = 'seq":'
 const canonicalAt = checksumAt + 64 + entryMiddle.length
 
 /**
@@ -96,6 +97,8 @@ export class ChainVerifier {
   /** Entries found sound so far. */
   entries = 0
   #orgId: string | null | undefined
+  /** What stands before the link in every entry. */
+  #before = ''
   #link = genesis
   #rest: Buffer = Buffer.alloc(0)
   #trailer: Head | undefined
@@ -105,9 +108,11 @@ export class ChainVerifier {
   push(chunk: Buffer): Verdict | undefined {
     if (this.#stop) return this.#stop
     const bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk])
+    // One character for each byte: searching a string is several times faster than searching many buffers.
+    const text = bytes.toString('latin1')
     let from = 0
-    for (let end = bytes.indexOf(newline); end !== -1; end = bytes.indexOf(newline, from)) {
-      this.#stop = this.#line(bytes.subarray(from, end))
+    for (let end = text.indexOf('\n'); end !== -1; end = text.indexOf('\n', from)) {
+      this.#stop = this.#line(bytes, text, from, end)
       if (this.#stop) return this.#stop
       from = end + 1
     }
@@ -117,7 +122,9 @@ export class ChainVerifier {
 
   end(): Verdict {
     // Only a trailer may miss its line end; half a line says that the file was cut there.
-    if (!this.#stop && parse(this.#rest)?.head !== undefined) this.#stop = this.#line(this.#rest)
+    if (!this.#stop && parse(this.#rest)?.head !== undefined) {
+      this.#stop = this.#line(this.#rest, this.#rest.toString('latin1'), 0, this.#rest.length)
+    }
     if (this.#stop) return this.#stop
     const head = { seq: this.entries, checksum: this.#link }
     if (this.#orgId === undefined) return this.#cannotTell('The file is empty')
@@ -129,26 +136,29 @@ export class ChainVerifier {
     return { verdict: 'sound', orgId: this.#orgId, entries: this.entries, head }
   }
 
-  #line(line: Buffer): Verdict | undefined {
-    if (line.length === 0) return undefined
-    if (this.#orgId === undefined) return this.#header(line)
-    if (line.toString('latin1', 0, checksumAt) !== entryStart) return this.#end(line)
+  /** The line from `from` to `end`, as bytes and as text. */
+  #line(bytes: Buffer, text: string, from: number, end: number): Verdict | undefined {
+    if (from === end) return undefined
+    if (this.#orgId === undefined) return this.#header(bytes.subarray(from, end))
+    if (!text.startsWith(entryStart, from)) return this.#end(bytes.subarray(from, end))
     if (this.#trailer) return this.#fault('reordered', 'An entry follows the end of the chain')
 
-    const canonical = line.subarray(canonicalAt, line.length - 1)
-    const stated = line.toString('latin1', checksumAt, checksumAt + 64)
-    const framed =
-      line.toString('latin1', checksumAt + 64, canonicalAt) === entryMiddle && line.at(-1) === brace
+    const canonicalFrom = from + canonicalAt
+    const canonical = bytes.subarray(canonicalFrom, end - 1)
+    const stated = text.slice(from + checksumAt, from + checksumAt + 64)
+    const framed = text.startsWith(entryMiddle, from + checksumAt + 64) && text[end - 1] === '}'
     if (!framed || checksumOf(canonical) !== stated) return this.#altered(canonical)
 
     // Past `details` every field is a plain value, so the last match can only be the entry's own field.
-    const org = this.#orgId === null ? 'null' : `"${this.#orgId}"`
-    const linkAt = canonical.lastIndexOf('"prevChecksum":"')
-    const expected = `"orgId":${org},"prevChecksum":"${this.#link}",`
-    const start = linkAt - `"orgId":${org},`.length
-    const fits = linkAt !== -1 && canonical.toString('latin1', start, start + expected.length) === expected
-    const seq = `"seq":${this.entries + 1},"timestamp":"`
-    if (!fits || canonical.indexOf(seq, linkAt) === -1) return this.#misplaced(canonical)
+    const seqAt = text.lastIndexOf(seqField, end)
+    const linkAt = text.lastIndexOf(linkField, seqAt)
+    const fits =
+      linkAt - this.#before.length > canonicalFrom &&
+      text.startsWith(this.#before, linkAt - this.#before.length) &&
+      text.startsWith(this.#link, linkAt + linkField.length) &&
+      text.startsWith('",', linkAt + linkField.length + 64) &&
+      text.startsWith(`,"seq":${this.entries + 1},"timestamp":"`, seqAt - 2)
+    if (!fits) return this.#misplaced(canonical)
     this.#link = stated
     this.entries += 1
     return undefined
@@ -158,6 +168,7 @@ export class ChainVerifier {
     const header = parse(line)
     if (header?.format !== format) return this.#cannotTell(`This is not an audit chain (${format})`)
     this.#orgId = typeof header.orgId === 'string' ? header.orgId : null
+    this.#before = `"orgId":${JSON.stringify(this.#orgId)},"`
     return undefined
   }
 

@@ -1,4 +1,5 @@
-import { isId, newId, zeroId } from '../core/ids.ts'
+import { isId, zeroId } from '../core/ids.ts'
+import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
 import type { ChainEntry } from './chain.ts'
 import type { AuditEntry } from './contract.ts'

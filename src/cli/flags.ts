@@ -20,6 +20,7 @@ const output = { helpGroup: 'output' }
 export const outputFlags: FlagSet = {
   json: yes({ description: 'Print JSON, as the API answers', ...output }),
   output: text({ char: 'o', description: 'Format of the answer', options: [...formats], ...output }),
+  jq: text({ description: 'Print what this jq program makes of the JSON', helpValue: 'EXPR', ...output }),
   columns: text({ description: 'Only these columns, such as id,name', helpValue: 'a,b', ...output }),
   'no-header': yes({ description: 'Leave out the line with the column names', ...output }),
   csv: yes({ description: 'Same as -o csv', ...output }),

@@ -13,6 +13,7 @@ export type OutputFlags = {
   quiet?: boolean | undefined
   output?: string | undefined
   columns?: string | undefined
+  jq?: string | undefined
   'no-header'?: boolean | undefined
 }
 
@@ -20,6 +21,8 @@ export type Output = {
   /** `plain` is what a person reads: a table, sections or a sentence. */
   format: Format | 'plain'
   columns: string | undefined
+  /** A jq program the JSON goes through. */
+  jq: string | undefined
   header: boolean
 }
 
@@ -27,6 +30,7 @@ export type Output = {
 export function outputOf(flags: OutputFlags): Output {
   const asked = [
     ...(flags.json ? [['--json', 'json']] : []),
+    ...(flags.jq === undefined ? [] : [['--jq', 'json']]),
     ...(flags.csv ? [['--csv', 'csv']] : []),
     ...(flags.quiet ? [['--quiet', 'id']] : []),
     ...(flags.output ? [[`--output ${flags.output}`, flags.output]] : []),
@@ -38,7 +42,7 @@ export function outputOf(flags: OutputFlags): Output {
   if (flags.columns !== undefined && !['plain', 'table', 'csv', 'json', 'ndjson', 'yaml'].includes(format)) {
     throw usage(`--columns means nothing with ${one![0]}`)
   }
-  return { format, columns: flags.columns, header: !flags['no-header'] }
+  return { format, columns: flags.columns, jq: flags.jq, header: !flags['no-header'] }
 }
 
 /** Writes to standard output, waiting when the reader is slower. */
@@ -97,7 +101,7 @@ export async function printRecord(
   const value = columns ? pick(record, columns) : record
   switch (output.format) {
     case 'json':
-      return write(`${asJson(value, 2)}\n`)
+      return writeJson(output, value)
     case 'ndjson':
       return write(`${asJson(value)}\n`)
     case 'yaml':
@@ -120,6 +124,15 @@ async function printRows(output: Output, rows: unknown[], columns: Column[]): Pr
   const printer = rowPrinter(output, columns)
   await printer.rows(rows)
   await printer.end()
+}
+
+/** Indented JSON, or what the jq program of `--jq` makes of it: strings as they are, like `jq -r`. */
+export async function writeJson({ jq }: Output, value: unknown): Promise<void> {
+  if (jq === undefined) return write(`${asJson(value, 2)}\n`)
+  const { raw } = await import('jq-wasm')
+  const { stdout, stderr, exitCode } = await raw(JSON.parse(asJson(value)), jq, ['-r'])
+  if (exitCode !== 0) throw usage(`--jq: ${stderr.trim().replace(/^jq: (error: )?/, '')}`)
+  await write(stdout === '' || stdout.endsWith('\n') ? stdout : `${stdout}\n`)
 }
 
 async function asYaml(value: unknown): Promise<string> {
@@ -164,7 +177,7 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
         named && (output.format === 'json' || output.format === 'yaml')
           ? kept.map((row) => pick(row, columns))
           : kept
-      if (output.format === 'json') return write(`${asJson(whole(rows), 2)}\n`)
+      if (output.format === 'json') return writeJson(output, whole(rows))
       if (output.format === 'yaml') return write(await asYaml(whole(rows)))
       if (output.format === 'csv' && !begun && output.header) return write(csvLine(columns))
       if (output.format !== 'plain' && output.format !== 'table') return

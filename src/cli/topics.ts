@@ -59,6 +59,7 @@ export const pages: Record<string, string> = {
   --csv, -o csv     every field, RFC 4180 quoting; nested fields are columns such as user.email
   -o table          a table also for single records
   -q, -o id         ids only
+  --jq EXPR         what this jq program makes of the JSON, strings as they are
   --columns a,b     only these, in this order, in any format
   --no-header       without the line of column names
 

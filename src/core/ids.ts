@@ -1,8 +1,3 @@
-import { v7 } from 'uuid'
-
-/** A new UUIDv7: time-ordered, so primary keys grow at the end of their index. */
-export const newId = (): string => v7()
-
 /** Stands where a UUID is required and the original value is not one (spec, "Platform audit log entry"). */
 export const zeroId = '00000000-0000-0000-0000-000000000000'
 

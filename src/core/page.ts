@@ -33,3 +33,9 @@ export const offsetOf = ({ page, limit }: PageQuery): number => (page - 1) * lim
 export function toPage<T>(data: T[], total: number, { page, limit }: PageQuery): Page<T> {
   return { data, pagination: { page, limit, total } }
 }
+
+/** How many there are in all, when the page itself says so: it is not full, and not beyond the end. */
+export function totalFrom(rows: number, query: PageQuery): number | undefined {
+  const offset = offsetOf(query)
+  return rows < query.limit && (rows > 0 || offset === 0) ? offset + rows : undefined
+}

@@ -1,5 +1,5 @@
 import { invalid, Problem } from '../core/errors.ts'
-import { newId } from '../core/ids.ts'
+import { newId } from '../core/new-id.ts'
 import type { Scope } from '../core/scope.ts'
 import type { HandlersOf } from '../handler.ts'
 import type { Db } from '../storage/open.ts'

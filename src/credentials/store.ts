@@ -1,7 +1,8 @@
 import { Problem } from '../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage } from '../core/page.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
+import { countOf } from '../storage/counts.ts'
 import { forUpdate, inScope, inSites, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
@@ -49,7 +50,7 @@ export async function listEnrollmentKeys(
     .limit(query.limit)
     .offset(offsetOf(query))
     .execute()
-  const { total } = await found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow()
+  const total = totalFrom(rows.length, query) ?? (await countOf(found))
   return toPage(
     rows.map((row) => keyRows.read(row)),
     total,

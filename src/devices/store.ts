@@ -1,6 +1,7 @@
 import { Problem } from '../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage } from '../core/page.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
+import { countOf } from '../storage/counts.ts'
 import { contains, inScope, inSites } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
@@ -78,7 +79,7 @@ export async function listDevices(db: Db, scope: Scope, query: DeviceQuery): Pro
     .limit(query.limit)
     .offset(offsetOf(query))
     .execute()
-  const { total } = await found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow()
+  const total = totalFrom(rows.length, query) ?? (await countOf(found))
   return toPage(
     rows.map((row) => deviceRows.read(row) as Device),
     total,

@@ -1,7 +1,7 @@
-import { toDataURL } from 'qrcode'
 import type { Cipher } from '../core/cipher.ts'
 import { invalid, Problem } from '../core/errors.ts'
-import { newId, zeroId } from '../core/ids.ts'
+import { zeroId } from '../core/ids.ts'
+import { newId } from '../core/new-id.ts'
 import { type Instant, later } from '../core/time.ts'
 import { type HandlersOf, inSteps, type UserCaller } from '../handler.ts'
 import type * as contract from './contract.ts'
@@ -219,6 +219,7 @@ export const authHandlers = (keys: Keys): HandlersOf<Auth> => {
         if (caller.mfaEnabled) throw new Problem('conflict', 'MFA is already enabled')
         const secret = newTotpSecret()
         const otpAuthUrl = totpUrl(secret, caller.email)
+        const { toDataURL } = await import('qrcode')
         return { secret, otpAuthUrl, qrCodeDataUrl: await toDataURL(otpAuthUrl, { width: 256 }) }
       },
       async run({ db, caller, now, note }, { secret, otpAuthUrl, qrCodeDataUrl }) {

@@ -1,4 +1,4 @@
-import { newId } from '../core/ids.ts'
+import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
@@ -40,46 +40,51 @@ const orgMemberships = prepared((db, p: { userId: string }) =>
 )
 
 type Found = Membership & { requiresMfa: boolean }
+type RowOf<Q extends (...args: never[]) => Promise<unknown[]>> = Awaited<ReturnType<Q>>[number]
 
 /** A person's memberships, oldest first. */
 export async function listMemberships(db: Db, userId: string): Promise<Found[]> {
   const partners = await partnerMemberships(db, { userId })
   const orgs = await orgMemberships(db, { userId })
-  return Promise.all([
-    ...partners.map(
-      async (row): Promise<Found> => ({
-        kind: 'partner',
-        partnerId: row.partner_id,
-        roleId: row.role_id,
-        orgs:
-          row.org_access === 'all' ? 'all' : row.org_access === 'none' ? [] : await grantedOrgs(db, row.id),
-        usable: row.deleted_at === null && row.status === 'active',
-        requiresMfa: requiresMfa(row.settings),
-      }),
-    ),
-    ...orgs.map(
-      async (row): Promise<Found> => ({
-        kind: 'organization',
-        orgId: row.org_id,
-        partnerId: row.partner_id,
-        roleId: row.role_id,
-        siteIds: row.narrowed ? await narrowedSites(db, row.id) : null,
-        usable:
-          usableOrg(row.status, row.deleted_at) &&
-          row.partner_deleted_at === null &&
-          row.partner_status === 'active',
-        requiresMfa: requiresMfa(row.settings),
-      }),
-    ),
-  ])
+  return Promise.all([...partners.map((row) => inPartner(db, row)), ...orgs.map((row) => inOrg(db, row))])
 }
 
+/** The membership a session acts through, as it is now. */
 export async function findMembership(db: Db, userId: string, context: Context): Promise<Found | undefined> {
-  return (await listMemberships(db, userId)).find((one) =>
-    one.kind === 'partner'
-      ? context.kind === 'partner' && context.partnerId === one.partnerId
-      : context.kind === 'organization' && context.orgId === one.orgId,
-  )
+  if (context.kind === 'system') return undefined
+  if (context.kind === 'partner') {
+    const rows = await partnerMemberships(db, { userId })
+    const row = rows.find((one) => one.partner_id === context.partnerId)
+    return row && inPartner(db, row)
+  }
+  const row = (await orgMemberships(db, { userId })).find((one) => one.org_id === context.orgId)
+  return row && inOrg(db, row)
+}
+
+async function inPartner(db: Db, row: RowOf<typeof partnerMemberships>): Promise<Found> {
+  return {
+    kind: 'partner',
+    partnerId: row.partner_id,
+    roleId: row.role_id,
+    orgs: row.org_access === 'all' ? 'all' : row.org_access === 'none' ? [] : await grantedOrgs(db, row.id),
+    usable: row.deleted_at === null && row.status === 'active',
+    requiresMfa: requiresMfa(row.settings),
+  }
+}
+
+async function inOrg(db: Db, row: RowOf<typeof orgMemberships>): Promise<Found> {
+  return {
+    kind: 'organization',
+    orgId: row.org_id,
+    partnerId: row.partner_id,
+    roleId: row.role_id,
+    siteIds: row.narrowed ? await narrowedSites(db, row.id) : null,
+    usable:
+      usableOrg(row.status, row.deleted_at) &&
+      row.partner_deleted_at === null &&
+      row.partner_status === 'active',
+    requiresMfa: requiresMfa(row.settings),
+  }
 }
 
 async function grantedOrgs(db: Db, membershipId: string): Promise<string[]> {

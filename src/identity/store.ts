@@ -1,5 +1,5 @@
 import { sql } from 'kysely'
-import { newId } from '../core/ids.ts'
+import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'

@@ -1,4 +1,4 @@
-import { newId } from '../core/ids.ts'
+import { newId } from '../core/new-id.ts'
 import type { HandlersOf } from '../handler.ts'
 import type * as contract from './contract.ts'
 import { checkOrgCap, makeOrg, makePartner, makeSite, partnerOfNewOrg } from './rules.ts'

@@ -1,6 +1,7 @@
 import { Problem } from '../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage } from '../core/page.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
+import { countOf } from '../storage/counts.ts'
 import { inScope, inSites, isUniqueViolation } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
@@ -26,7 +27,7 @@ export async function listPartners(db: Db, page: PageQuery): Promise<Page<Partne
     .limit(page.limit)
     .offset(offsetOf(page))
     .execute()
-  const { total } = await live.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow()
+  const total = totalFrom(rows.length, page) ?? (await countOf(live))
   return toPage(rows.map(readPartner), total, page)
 }
 
@@ -73,7 +74,7 @@ export async function pageOrgs(
     .limit(page.limit)
     .offset(offsetOf(page))
     .execute()
-  const { total } = await found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow()
+  const total = totalFrom(rows.length, page) ?? (await countOf(found))
   return toPage(rows.map(readOrg), total, page)
 }
 
@@ -149,7 +150,7 @@ export async function listSites(
     .limit(page.limit)
     .offset(offsetOf(page))
     .execute()
-  const { total } = await found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow()
+  const total = totalFrom(rows.length, page) ?? (await countOf(found))
   return toPage(rows.map(readSite), total, page)
 }
 

@@ -9,7 +9,7 @@ import {
   headerLine,
   trailerLine,
 } from '../../src/audit/chain.ts'
-import { newId } from '../../src/core/ids.ts'
+import { newId } from '../../src/core/new-id.ts'
 import type { ChainFigures } from './chain-child.ts'
 import { firstLine, fromHere, removeFolder, start, temporaryFolder } from './children.ts'
 import { atLeast, median, type Row, spreadOf } from './figures.ts'

@@ -1,7 +1,7 @@
 import { migrations } from '../../migrations/index.ts'
 import { agentTokenHash, makeDevice, newAgentId, newAgentToken } from '../../src/agents/rules.ts'
 import { insertDevice } from '../../src/agents/store.ts'
-import { newId } from '../../src/core/ids.ts'
+import { newId } from '../../src/core/new-id.ts'
 import { only } from '../../src/core/scope.ts'
 import { later } from '../../src/core/time.ts'
 import { makeEnrollmentKey } from '../../src/credentials/rules.ts'

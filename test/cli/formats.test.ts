@@ -47,6 +47,18 @@ describe('a list', () => {
     expect(parse((await svc('orgs', '-o', 'yaml')).stdout)).toEqual({ data: [bakery, acme] })
   })
 
+  it('goes through a jq program', async () => {
+    expect((await svc('orgs', '--jq', '.data[] | select(.maxDevices != null) | .slug')).stdout).toBe('acme\n')
+    expect((await svc('orgs', 'show', uuid(10), '--jq', '{slug}')).stdout).toBe(
+      '{\n  "slug": "blue-bakery"\n}\n',
+    )
+    expect((await svc('orgs', '--jq', 'empty')).stdout).toBe('')
+    const wrong = await svc('orgs', '--jq', '.data[')
+    expect(wrong).toMatchObject({ code: 2, stdout: '' })
+    expect(wrong.stderr).toContain('--jq')
+    expect((await svc('orgs', '--jq', '.', '--csv')).code).toBe(2)
+  })
+
   it('as NDJSON is a document for each row', async () => {
     const lines = (await svc('orgs', '-o', 'ndjson')).stdout.trimEnd().split('\n')
     expect(lines.map((line) => JSON.parse(line))).toEqual([bakery, acme])

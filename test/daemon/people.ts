@@ -1,7 +1,7 @@
 import { generateSync } from 'otplib'
 import { api } from '../../src/api.ts'
 import type { Client } from '../../src/core/client.ts'
-import { newId } from '../../src/core/ids.ts'
+import { newId } from '../../src/core/new-id.ts'
 import type { SignIn } from '../../src/identity/contract.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import { hashPassword } from '../../src/identity/password.ts'

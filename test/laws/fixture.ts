@@ -1,6 +1,6 @@
 import { api } from '../../src/api.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
-import { newId } from '../../src/core/ids.ts'
+import { newId } from '../../src/core/new-id.ts'
 import type { Resource } from '../../src/core/schema.ts'
 import { joinOrganization } from '../../src/identity/memberships.ts'
 import type { Context } from '../../src/identity/rules.ts'

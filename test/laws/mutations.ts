@@ -5,7 +5,7 @@ import { put, toWire } from './calls.ts'
 import { type Field, inputsOf, optional } from './fields.ts'
 import type { Play } from './plays.ts'
 import type { Wire } from './wire.ts'
-import { deep, withRaw, wrongFor, wrongIds } from './wrong-values.ts'
+import { deep, endless, withRaw, wrongFor, wrongIds } from './wrong-values.ts'
 
 /** A request with one thing wrong. */
 export type Mutation = {
@@ -68,7 +68,7 @@ function bodies(entry: Endpoint, play: Play): Mutation[] {
     ),
     sent(
       'an unknown field nested without end',
-      `{"deep":${deep(150_000)}}`,
+      `{"deep":${deep(endless)}}`,
       telemetry ? { outcome: 'either' } : {},
     ),
     {

@@ -81,13 +81,17 @@ const asked = (name: string, body: Record<string, unknown>, params: Record<strin
   body: { ...entryNamed(name).example, ...body },
 })
 
+/** Made once: it is meant to be slow. */
+let hashed: Promise<string> | undefined
+
 /** A person with a password and no factor, in an organization of their own. */
 export async function addPerson({ service, fresh, serial }: Hand) {
   const name = `person-${serial()}`
   const org = await fresh()
   await addOrgUser(service, name, org.id, { role: 'Org Viewer' })
   const id = await userIdOf(service, name)
-  const passwordHash = await hashPassword(adminPassword)
+  hashed ??= hashPassword(adminPassword)
+  const passwordHash = await hashed
   await service.storage.write((tx) =>
     tx
       .updateTable('users')
