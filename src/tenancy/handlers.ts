@@ -1,7 +1,7 @@
 import { newId } from '../core/new-id.ts'
 import type { HandlersOf } from '../handler.ts'
 import type * as contract from './contract.ts'
-import { checkOrgCap, makeOrg, makePartner, makeSite, partnerOfNewOrg } from './rules.ts'
+import { checkMaySeeAll, checkOrgCap, makeOrg, makePartner, makeSite, partnerOfNewOrg } from './rules.ts'
 import * as store from './store.ts'
 
 export const partners: HandlersOf<typeof contract.partners> = {
@@ -42,6 +42,7 @@ export const sites: HandlersOf<typeof contract.sites> = {
 
   async create({ db, scope, body, now }) {
     await store.checkOrg(db, scope, body.orgId)
+    checkMaySeeAll(scope)
     const site = makeSite(body, { id: newId(), now })
     await store.insertSite(db, site)
     return site

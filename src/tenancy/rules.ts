@@ -35,6 +35,15 @@ export function partnerOfNewOrg(scope: Scope, wanted: string | undefined): strin
 
 const noPartner = (message: string): Problem => invalid([{ path: 'body.partnerId', message }], message)
 
+/**
+ * Refuses what concerns all sites of an organization to a member who sees only some of them.
+ * @throws site_access_denied
+ */
+export function checkMaySeeAll(scope: Scope): void {
+  if (scope.kind !== 'organization' || scope.siteIds === null) return
+  throw new Problem('site_access_denied', 'Your access is limited to some sites')
+}
+
 /** @throws organization_limit_reached */
 export function checkOrgCap(partner: Partner, organizations: number): void {
   const { maxOrganizations } = partner

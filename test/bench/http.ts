@@ -193,6 +193,7 @@ async function compete(
     const own = results[n]!
     const ratio = spreadOf(own.map(({ rate }, round) => rate / base[round]!.rate))
     const cpu = own.flatMap((it) => it.cpu ?? [])
+    const cheapness = own.flatMap((it, round) => (it.cpu ? (base[round]!.cpu ?? Number.NaN) / it.cpu : []))
     return {
       bench: 'http',
       subject: `${scenario.name}: ${server.name}`,
@@ -203,7 +204,7 @@ async function compete(
         'req/s': median(own.map((it) => it.rate)),
         'p50 ms': median(own.map((it) => it.p50)),
         'p99 ms': median(own.map((it) => it.p99)),
-        ...(cpu.length > 0 && { 'µs cpu/req': median(cpu) }),
+        ...(cpu.length > 0 && { 'µs cpu/req': median(cpu), 'cpu ratio': median(cheapness) }),
         'load busy': median(own.map((it) => it.loaderBusy)),
       },
     }

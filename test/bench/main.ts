@@ -86,7 +86,7 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
 }
 
 function notes(connections: number, { postgres = false }: Options): string {
-  const load = `The load comes over ${connections} connections, one request at a time on each; "load busy" is the part of a core it took (from 0.9 on it holds the server back).`
+  const load = `The load comes over ${connections} connections, one request at a time on each; "load busy" is the part of a core it took (from 0.9 on it holds the server back). "cpu ratio" compares processor time per request, which suffers less from a busy machine.`
   const sealing = 'Minting is charged with the time until its audit entries are sealed.'
   return [load, sealing, postgres ? 'http ran on Postgres.' : 'http ran on SQLite.'].join('\n')
 }

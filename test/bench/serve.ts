@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { removeFolder, root, stop, temporaryFolder } from './children.ts'
 import { atMost, median, type Row, spreadOf } from './figures.ts'
-import { listening, residentMb, spawnService, startBare } from './servers.ts'
+import { cpuOf, listening, residentMb, spawnService, startBare } from './servers.ts'
 
 export type ServeOptions = { rounds: number; install: boolean }
 
@@ -23,13 +23,14 @@ async function starts(rounds: number): Promise<Row[]> {
   const kept = temporaryFolder('data')
   const times: Record<'existing' | 'fresh' | 'bare', number[]> = { existing: [], fresh: [], bare: [] }
   const memory: number[] = []
+  const work = { existing: [] as number[], fresh: [] as number[] }
   // Once for the data directory, and twice until compiled code is cached.
   for (let n = 0; n < 3; n++) await timeToAnswer(kept)
   for (let round = 0; round < rounds; round++) {
     times.bare.push(await bareTime())
-    times.existing.push(await timeToAnswer(kept, memory))
+    times.existing.push(await timeToAnswer(kept, { memory, work: work.existing }))
     const fresh = temporaryFolder('fresh')
-    times.fresh.push(await timeToAnswer(fresh))
+    times.fresh.push(await timeToAnswer(fresh, { work: work.fresh }))
     removeFolder(fresh)
   }
   const row = (name: 'existing' | 'fresh'): Row => ({
@@ -38,7 +39,7 @@ async function starts(rounds: number): Promise<Row[]> {
     against: 'bare Fastify',
     ratio: spreadOf(times[name].map((time, round) => time / times.bare[round]!)),
     ...atMost(median(times[name]), 500, ' ms'),
-    figures: { ms: median(times[name]), 'bare ms': median(times.bare) },
+    figures: { ms: median(times[name]), 'cpu ms': median(work[name]), 'bare ms': median(times.bare) },
   })
   const idle = median(memory)
   return [
@@ -48,14 +49,17 @@ async function starts(rounds: number): Promise<Row[]> {
   ]
 }
 
-/** Milliseconds from spawn to the first 200 on /health. */
-async function timeToAnswer(dataDir: string, memory?: number[]): Promise<number> {
+type Notes = { memory?: number[]; work?: number[] }
+
+/** Milliseconds from spawn to the first 200 on /health; notes resident MB at rest and milliseconds of work. */
+async function timeToAnswer(dataDir: string, { memory, work }: Notes = {}): Promise<number> {
   const begin = performance.now()
   const child = spawnService({ dataDir })
   const url = await listening(child)
   const { status } = await fetch(`${url}/health`)
   const time = performance.now() - begin
   if (status !== 200) throw new Error(`/health answers ${status}`)
+  work?.push((cpuOf(child) ?? Number.NaN) / 1000)
   if (memory) {
     await sleep(1500)
     memory.push(residentMb(child) ?? Number.NaN)

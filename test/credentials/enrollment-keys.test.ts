@@ -138,6 +138,8 @@ onEveryDatabase((_, open) => {
       const anywhere = narrow.call(api.enrollmentKeys.create, { body: { name: 'anywhere' } })
       await expect(anywhere).rejects.toEqual(failing(403, 'site_access_denied'))
       await narrow.call(api.enrollmentKeys.create, { body: { name: 'annex', siteId: other.id } })
+      const build = narrow.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Mine' } })
+      await expect(build).rejects.toEqual(failing(403, 'site_access_denied'))
       expect((await narrow.call(api.sites.list)).data.map((site) => site.name)).toEqual(['Annex'])
       expect((await narrow.call(api.devices.list)).data).toEqual([])
     })
