@@ -3,12 +3,15 @@ import type { Config } from './config.ts'
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
 
+/** Where a request came from, and whether it came by TLS, which ends at the proxy. */
+export type Client = { ip: string; https: boolean }
+
 /**
  * The client's address: that of the connection, unless it is a trusted proxy's, which then says for whom it
  * speaks (decisions.md, Client address).
  */
-export function addressReader(proxies: Config['proxies']): (peer: string, headers: Headers) => string {
-  if (!proxies) return (peer) => plain(peer)
+export function clientReader(proxies: Config['proxies']): (peer: string, headers: Headers) => Client {
+  if (!proxies) return (peer) => ({ ip: plain(peer), https: false })
   const ranges = proxies.trusted.map((cidr) => ipaddr.parseCIDR(cidr))
   const trusted = (address: string): boolean => {
     if (!ipaddr.isValid(address)) return false
@@ -16,14 +19,11 @@ export function addressReader(proxies: Config['proxies']): (peer: string, header
     return ranges.some((range) => parsed.kind() === range[0].kind() && parsed.match(range))
   }
   return (peer, headers) => {
-    if (!trusted(peer)) return plain(peer)
+    if (!trusted(peer)) return { ip: plain(peer), https: false }
     const cloudflare = proxies.cloudflare ? valid(headers['cf-connecting-ip']) : undefined
-    return (
-      cloudflare ??
-      rightmostClient(headers['x-forwarded-for'], trusted) ??
-      valid(headers['x-real-ip']) ??
-      plain(peer)
-    )
+    const forwarded = rightmostClient(headers['x-forwarded-for'], trusted)
+    const ip = cloudflare ?? forwarded ?? valid(headers['x-real-ip']) ?? plain(peer)
+    return { ip, https: headers['x-forwarded-proto'] === 'https' }
   }
 }
 

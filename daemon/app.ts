@@ -13,6 +13,7 @@ import { Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
+import { networkOf } from './address.ts'
 import { docsPage } from './docs.ts'
 import { addRoute, type Pipeline } from './pipeline.ts'
 import { refuseConnection, sendProblem } from './problems.ts'
@@ -51,7 +52,13 @@ export function buildApp(
   const security = securityHeaders()
   app.addHook('onRequest', (request, reply, done) => {
     reply.headers(security).header('x-request-id', request.id)
+    request.client = on.clientOf(request.ip, request.headers)
+    request.facts = {}
     done()
+  })
+  app.addHook('onRequest', async (request) => {
+    // Whoever watches the service is not held up by whoever floods it.
+    if (!request.url.startsWith('/health')) on.limiter.take('IP', networkOf(request.client.ip))
   })
   // A connection that stays open after its last reply would hold up the end of the process.
   let closing = false

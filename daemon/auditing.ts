@@ -56,10 +56,10 @@ export function refusalOf(
   origin: Origin,
   now: string,
 ): Draft | undefined {
-  const { caller = { kind: 'nobody' } as Caller } = request
+  const { caller = { kind: 'nobody' } as Caller, facts } = request
   const { refusal } = problem.extras
   const foreign = problem.status === 404 && caller.kind === 'user' && caller.scope.kind !== 'system'
-  const denied = problem.status === 403 && caller.kind !== 'nobody'
+  const denied = problem.status === 403 && (caller.kind !== 'nobody' || facts.orgId !== undefined)
   if (!refusal && !foreign && !denied) return undefined
   const { audit } = entry
   const named = audit && !('unaudited' in audit) ? audit : { action: 'access.denied', resource: 'route' }
@@ -70,12 +70,18 @@ export function refusalOf(
       : { kind: 'user' as const, id: refusal.actorId ?? '', email: refusal.actorEmail }
   const happening: Happening = {
     ...actorOf(caller, actor),
-    orgId: refusal?.orgId ?? orgOfCaller(caller),
+    orgId: refusal?.orgId ?? facts.orgId ?? orgOfCaller(caller),
     action: refusal?.action ?? named.action,
     resourceType: named.resource,
     resourceId: params.id ?? null,
     resourceName: null,
-    details: { method: entry.method, path: entry.path, code: problem.code, ...refusal?.details },
+    details: {
+      method: entry.method,
+      path: entry.path,
+      code: problem.code,
+      ...facts.details,
+      ...refusal?.details,
+    },
     ipAddress: origin.ip,
     userAgent: origin.userAgent,
     result: problem.status === 401 ? 'failure' : 'denied',

@@ -35,8 +35,13 @@ export function withCookieToken(entry: Endpoint, request: FastifyRequest): unkno
 type WithTokens = { tokens?: { refreshToken?: string } | null }
 
 /** Sets or clears the cookies; gives the reply as this client may have it. */
-export function keepSession<T>(entry: Endpoint, request: FastifyRequest, reply: FastifyReply, result: T): T {
-  const secure = request.protocol === 'https'
+export function keepSession<T>(
+  entry: Endpoint,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  result: T,
+  secure: boolean,
+): T {
   if (entry.session === 'ends') {
     reply.clearCookie(refreshCookie, { path: refreshPath }).clearCookie(csrfCookie, { path: '/' })
     return result

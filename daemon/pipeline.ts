@@ -9,7 +9,7 @@ import type { Clock } from '../src/core/time.ts'
 import type { AuditFacts, Call, Caller, Handler, Preparation, Steps } from '../src/handler.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { type Actors, scopeOfCaller } from './actor.ts'
-import { networkOf } from './address.ts'
+import { type Client, networkOf } from './address.ts'
 import { entryOf, type Origin, refusalOf } from './auditing.ts'
 import { keepSession, withCookieToken } from './browser.ts'
 import { attemptOf, once } from './idempotency.ts'
@@ -21,6 +21,9 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Set once the caller is known, also when they are then refused. */
     caller?: Caller
+    /** What the handler has noted so far; also of use when it then refuses. */
+    facts: AuditFacts
+    client: Client
   }
 }
 
@@ -30,7 +33,7 @@ export type Pipeline = {
   limiter: Limiter
   cipher: Cipher
   clock: Clock
-  addressOf: (peer: string, headers: FastifyRequest['headers']) => string
+  clientOf: (peer: string, headers: FastifyRequest['headers']) => Client
 }
 
 type AnyEndpoint = Endpoint & { params: z.ZodObject; query: z.ZodObject; body: z.ZodType }
@@ -64,16 +67,14 @@ export function addRoute(
   })
 
   async function admit(request: FastifyRequest): Promise<void> {
-    const ip = networkOf(on.addressOf(request.ip, request.headers))
-    on.limiter.take('IP', ip)
-    if (entry.limit) on.limiter.take(entry.limit, ip)
+    if (entry.limit) on.limiter.take(entry.limit, networkOf(request.client.ip))
     request.caller = await on.actors.admit(entry, request, on.clock())
   }
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
     const caller = request.caller as Caller
     const now = on.clock()
-    const facts: AuditFacts = {}
+    const { facts } = request
     const asked = {
       ...parse(entry, request),
       ...originOf(request),
@@ -89,7 +90,7 @@ export function addRoute(
     const run = (db: Db) => steps.run({ ...asked, db } as unknown as AnyCall, ready as never)
 
     if (!changes(entry)) return send(request, reply, await run(on.storage.read))
-    const owner = caller.kind === 'user' ? caller.id : caller.kind
+    const owner = caller.kind === 'user' ? caller.id : `${caller.kind} ${asked.ip}`
     const attempt =
       status === 201 ? attemptOf(owner, request.headers['idempotency-key'], route, asked.body) : undefined
     const work = async (tx: Db): Promise<unknown> => {
@@ -107,7 +108,7 @@ export function addRoute(
   function send(request: FastifyRequest, reply: FastifyReply, result: unknown): unknown {
     reply.code(status)
     if (entry.streams) return reply.type(entry.streams).send(Readable.from(result as AsyncIterable<string>))
-    return keepSession(entry, request, reply, result)
+    return keepSession(entry, request, reply, result, request.client.https)
   }
 
   /** Refusals are audited wherever on the path they happen. */
@@ -123,7 +124,7 @@ export function addRoute(
 
   function originOf(request: FastifyRequest): Origin {
     const { 'user-agent': userAgent } = request.headers
-    return { ip: on.addressOf(request.ip, request.headers), userAgent: userAgent ?? null }
+    return { ip: request.client.ip, userAgent: userAgent ?? null }
   }
 }
 

@@ -23,7 +23,7 @@ import { openStorage, type Storage } from '../src/storage/open.ts'
 import { orgs, partners, sites } from '../src/tenancy/handlers.ts'
 import { version } from '../src/version.ts'
 import { actors } from './actor.ts'
-import { addressReader } from './address.ts'
+import { clientReader } from './address.ts'
 import { buildApp } from './app.ts'
 import type { Config } from './config.ts'
 import { forgetOldAttempts } from './idempotency.ts'
@@ -118,7 +118,7 @@ function appOf(
     limiter,
     cipher,
     clock,
-    addressOf: addressReader(config.proxies),
+    clientOf: clientReader(config.proxies),
   }
   return buildApp(handlers, on, { version, log, readiness: () => readinessOf(storage) })
 }

@@ -120,6 +120,15 @@ onEveryDatabase((_, open) => {
         details: { currentDevices: 2, maxDevices: 2 },
       })
       expect((await client.call(api.enrollmentKeys.show, { params: { id } })).usageCount).toBe(0)
+      const { data } = await client.call(api.auditLogs.list, { query: { action: 'agent.enroll', limit: 2 } })
+      expect(data).toMatchObject([
+        {
+          result: 'denied',
+          orgId: bakery.id,
+          details: { code: 'device_limit_reached', enrollmentKeyId: id },
+        },
+        { result: 'denied', orgId: bakery.id },
+      ])
       await limit('partners', partners.acme, 3)
       expect(await enroll()).toMatchObject({ orgId: bakery.id, siteId: null })
       const device = (await client.call(api.devices.list, { query: { search: 'NEW' } })).data[0]

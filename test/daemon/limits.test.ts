@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { addressReader } from '../../daemon/address.ts'
+import { clientReader, networkOf } from '../../daemon/address.ts'
 import { readConfig } from '../../daemon/config.ts'
 import { Limiter } from '../../daemon/limiter.ts'
 import { api } from '../../src/api.ts'
@@ -127,7 +127,7 @@ describe('a limit', () => {
 
 describe('which address a request comes from', () => {
   const trusted = ['127.0.0.0/8', '10.0.0.0/8', 'fd00::/8']
-  const read = addressReader({ trusted, cloudflare: false })
+  const read = clientReader({ trusted, cloudflare: false })
   const peer = '127.0.0.1'
 
   it.each([
@@ -155,15 +155,29 @@ describe('which address a request comes from', () => {
     ],
     ['cf-connecting-ip unasked', peer, { 'cf-connecting-ip': '6.6.6.6' }, '127.0.0.1'],
   ])('%s', (_, from, headers, expected) => {
-    expect(read(from, headers)).toBe(expected)
+    expect(read(from, headers).ip).toBe(expected)
   })
 
   it('cf-connecting-ip goes before the others once it is trusted, and only from a trusted peer', () => {
-    const cloudflare = addressReader({ trusted, cloudflare: true })
+    const cloudflare = clientReader({ trusted, cloudflare: true })
     const headers = { 'cf-connecting-ip': '203.0.113.9', 'x-forwarded-for': '6.6.6.6' }
-    expect(cloudflare(peer, headers)).toBe('203.0.113.9')
-    expect(cloudflare('192.0.2.1', headers)).toBe('192.0.2.1')
-    expect(cloudflare(peer, { ...headers, 'cf-connecting-ip': 'nonsense' })).toBe('6.6.6.6')
+    expect(cloudflare(peer, headers).ip).toBe('203.0.113.9')
+    expect(cloudflare('192.0.2.1', headers).ip).toBe('192.0.2.1')
+    expect(cloudflare(peer, { ...headers, 'cf-connecting-ip': 'nonsense' }).ip).toBe('6.6.6.6')
+  })
+
+  it('came by TLS when a trusted proxy says so, and only then', () => {
+    const headers = { 'x-forwarded-proto': 'https' }
+    expect(read(peer, headers).https).toBe(true)
+    expect(read(peer, {}).https).toBe(false)
+    expect(read('192.0.2.1', headers).https).toBe(false)
+    expect(clientReader(undefined)(peer, headers).https).toBe(false)
+  })
+
+  it('counts as its network when it is IPv6', () => {
+    expect(networkOf('2001:db8:1:2:3::4')).toBe(networkOf('2001:db8:1:2:ffff::1'))
+    expect(networkOf('2001:db8:1:2::1')).not.toBe(networkOf('2001:db8:1:3::1'))
+    expect(networkOf('192.0.2.1')).toBe('192.0.2.1')
   })
 
   it('a range that is none refuses the start, naming the variable', () => {

@@ -25,7 +25,7 @@ export async function serveContract(
     limiter,
     cipher: cipherOf([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
-    addressOf: (peer: string) => peer,
+    clientOf: (ip: string) => ({ ip, https: false }),
   }
   const readiness = async () => ({ ready: true, checks: {} })
   const about = { version: '0', log: pino({ level: 'silent' }), readiness, contract }
