@@ -2,9 +2,8 @@ import type { FastifyRequest } from 'fastify'
 import { findAgentCaller } from '../src/agents/principal.ts'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
-import { holds, type Permission } from '../src/core/permissions.ts'
 import { everything, only, type Scope } from '../src/core/scope.ts'
-import type { Caller } from '../src/handler.ts'
+import type { Caller, UserCaller } from '../src/handler.ts'
 import { findCaller } from '../src/identity/principal.ts'
 import { checkAccess } from '../src/identity/rules.ts'
 import type { AccessTokens, Verified } from '../src/identity/tokens.ts'
@@ -17,7 +16,7 @@ export type Actors = {
 }
 
 export function actors(storage: Storage, tokens: AccessTokens, limiter: Limiter, mfaOn: boolean): Actors {
-  const verify = remembered(tokens)
+  const recall = remembered(tokens)
   return {
     async admit(entry, request, now) {
       const { access } = entry
@@ -30,17 +29,19 @@ export function actors(storage: Storage, tokens: AccessTokens, limiter: Limiter,
         limiter.take('AGENT', id)
         return caller
       }
-      const claims = await verify(token, now)
-      if (!claims) throw new Problem('invalid_token')
-      limiter.take('BEARER', claims.userId)
-      const caller = await findCaller(storage.read, claims)
-      request.caller = caller
-      checkAccess(
-        access,
-        { ...caller, holds: (pair) => holds(caller.permissions, pair as Permission) },
-        mfaOn,
-      )
-      return caller
+      const session = await recall(token, now)
+      if (!session) throw new Problem('invalid_token')
+      limiter.take('BEARER', session.claims.userId)
+      // Whatever decides about the caller is read again as soon as anything was committed.
+      const version = storage.version()
+      if (!session.caller || version === undefined || session.version !== version) {
+        session.caller = undefined
+        session.caller = await findCaller(storage.read, session.claims)
+        session.version = version
+      }
+      request.caller = session.caller
+      checkAccess(access, session.caller, mfaOn)
+      return session.caller
     },
   }
 }
@@ -58,18 +59,26 @@ function bearer(request: FastifyRequest): string {
   return token
 }
 
-/** A signature that was checked once is not checked again; the claims themselves are, at every request. */
+type Session = {
+  claims: Verified
+  until: number
+  caller?: UserCaller | undefined
+  version?: number | undefined
+}
+
+/** A signature that was checked once is not checked again for a minute. */
 function remembered(tokens: AccessTokens) {
-  const known = new Map<string, { claims: Verified; until: number }>()
+  const known = new Map<string, Session>()
   const keepMs = 60_000
-  return async (token: string, now: string): Promise<Verified | undefined> => {
+  return async (token: string, now: string): Promise<Session | undefined> => {
     const at = Date.parse(now)
     const found = known.get(token)
-    if (found && found.until > at) return found.claims
+    if (found && found.until > at) return found
     const claims = await tokens.verify(token, new Date(now))
     if (!claims) return undefined
     if (known.size >= 10_000) known.clear()
-    known.set(token, { claims, until: Math.min(at + keepMs, claims.expiresAt) })
-    return claims
+    const session = { claims, until: Math.min(at + keepMs, claims.expiresAt) }
+    known.set(token, session)
+    return session
   }
 }

@@ -54,6 +54,7 @@ export function buildApp(
     reply.headers(security).header('x-request-id', request.id)
     request.client = on.clientOf(request.ip, request.headers)
     request.facts = {}
+    request.now = on.clock()
     done()
   })
   app.addHook('onRequest', async (request) => {

@@ -5,7 +5,7 @@ import { record } from '../src/audit/outbox.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import { changes, type Endpoint } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
-import type { Clock } from '../src/core/time.ts'
+import type { Clock, Instant } from '../src/core/time.ts'
 import type { AuditFacts, Call, Caller, Handler, Preparation, Steps } from '../src/handler.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { type Actors, scopeOfCaller } from './actor.ts'
@@ -24,6 +24,8 @@ declare module 'fastify' {
     /** What the handler has noted so far; also of use when it then refuses. */
     facts: AuditFacts
     client: Client
+    /** One instant for the whole request. */
+    now: Instant
   }
 }
 
@@ -68,12 +70,12 @@ export function addRoute(
 
   async function admit(request: FastifyRequest): Promise<void> {
     if (entry.limit) on.limiter.take(entry.limit, networkOf(request.client.ip))
-    request.caller = await on.actors.admit(entry, request, on.clock())
+    request.caller = await on.actors.admit(entry, request, request.now)
   }
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
     const caller = request.caller as Caller
-    const now = on.clock()
+    const { now } = request
     const { facts } = request
     const asked = {
       ...parse(entry, request),
@@ -116,7 +118,7 @@ export function addRoute(
     try {
       return await step()
     } catch (error) {
-      const refused = refusalOf(entry, request, problemOf(error), originOf(request), on.clock())
+      const refused = refusalOf(entry, request, problemOf(error), originOf(request), request.now)
       if (refused) await on.storage.write((tx) => record(tx, refused))
       throw error
     }

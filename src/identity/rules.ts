@@ -1,4 +1,5 @@
 import { Problem } from '../core/errors.ts'
+import { holds, type Permission } from '../core/permissions.ts'
 import { everything, type Scope, type ScopeKind } from '../core/scope.ts'
 import { type Instant, later, secondsBetween } from '../core/time.ts'
 
@@ -91,10 +92,10 @@ export function judgeRefresh(
  * @throws scope_not_allowed, forbidden, mfa_enrollment_required, mfa_required
  */
 export function checkAccess(
-  needs: { scopes: readonly ScopeKind[]; permission?: string; mfa: boolean; whileEnrolling: boolean },
+  needs: { scopes: readonly ScopeKind[]; permission?: Permission; mfa: boolean; whileEnrolling: boolean },
   caller: {
     scope: Scope
-    holds(permission: string): boolean
+    permissions: ReadonlySet<string>
     mfa: boolean
     mfaEnabled: boolean
     mfaDemanded: boolean
@@ -105,7 +106,7 @@ export function checkAccess(
     throw new Problem('mfa_enrollment_required', undefined, { enrollUrl })
   }
   if (!needs.scopes.includes(caller.scope.kind)) throw new Problem('scope_not_allowed')
-  if (needs.permission !== undefined && !caller.holds(needs.permission)) {
+  if (needs.permission !== undefined && !holds(caller.permissions, needs.permission)) {
     throw new Problem('forbidden', 'Permission denied', { details: { required: needs.permission } })
   }
   if (mfaOn && needs.mfa && !caller.mfa) {

@@ -22,6 +22,11 @@ export type Storage = {
   write<T>(work: (tx: Db) => Promise<T>, options?: { telemetry?: boolean }): Promise<T>
   /** Called after commits that were not telemetry, at once, in this process; it must be cheap. */
   onCommit(listener: () => void): void
+  /**
+   * Changes with every commit, whoever made it: what was read under one version still holds while the version
+   * does. undefined on Postgres, where only asking the database again tells.
+   */
+  version(): number | undefined
   /** Readiness: throws when the database does not answer. */
   check(): Promise<void>
   /** Finishes what is queued, then closes. Safe to call twice. */

@@ -43,6 +43,7 @@ export async function openPostgres(databaseUrl: string, poolSize: number): Promi
     heavy: db,
     write,
     onCommit: (listener) => commits.listen(listener),
+    version: () => undefined,
     check: async () => {
       await pool.query({ text: 'select 1', query_timeout: 5000 } as pg.QueryConfig)
     },

@@ -41,8 +41,11 @@ function memo(rename: (name: string) => string): (name: string) => string {
   }
 }
 
-const toField = memo(camel)
 const toColumn = memo(snake)
+
+const unchanged = (cell: unknown) => cell
+const isOne = (cell: unknown) => cell === 1
+const parsed = (cell: unknown) => (cell === null ? null : cell === '{}' ? {} : JSON.parse(cell as string))
 
 /** How rows of a table are read and written, given which columns hold JSON and which are flags. */
 export const rowsOf =
@@ -52,18 +55,19 @@ export const rowsOf =
   ): Shape<Row, Json, Flags> => {
     const json = new Set<PropertyKey>(kinds.json)
     const flags = new Set<PropertyKey>(kinds.flags)
+    const asValue = (column: string) => (json.has(column) ? parsed : flags.has(column) ? isOne : unchanged)
+    const known = new Map<string, { field: string; value: (cell: unknown) => unknown }>()
+    const learn = (column: string) => {
+      const place = { field: camel(column), value: asValue(column) }
+      known.set(column, place)
+      return place
+    }
     return {
       read(row) {
         const value: Record<string, unknown> = {}
         for (const column in row) {
-          const cell = row[column]
-          value[toField(column)] = json.has(column)
-            ? cell === null
-              ? null
-              : JSON.parse(cell as string)
-            : flags.has(column)
-              ? cell === 1
-              : cell
+          const place = known.get(column) ?? learn(column)
+          value[place.field] = place.value(row[column])
         }
         return value as never
       },

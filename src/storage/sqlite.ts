@@ -14,6 +14,8 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
   const commits = new Commits()
   const queue = new GroupCommit(writer, () => commits.announce())
 
+  const version = reader.database.prepare('pragma data_version').pluck()
+
   let closing: Promise<void> | undefined
   async function close(): Promise<void> {
     await queue.close()
@@ -29,6 +31,7 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
     heavy: kyselyOver(readers),
     write: (work, options) => queue.write(work, options?.telemetry ?? false),
     onCommit: (listener) => commits.listen(listener),
+    version: () => version.get() as number,
     check: async () => {
       reader.run('select count(*) from sqlite_schema', [])
       if (!writer.database.open) throw new Error('The database is closed')

