@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 
 /*
@@ -19,6 +20,7 @@ const folders = new Set<string>()
 const endings: (() => Promise<void>)[] = []
 
 export function temporaryFolder(name: string): string {
+  checkGoingOn()
   const folder = mkdtempSync(join(tmpdir(), `svc-bench-${name}-`))
   folders.add(folder)
   return folder
@@ -38,6 +40,7 @@ export function start(
   args: readonly string[],
   options: { env?: Record<string, string>; stderr?: number | 'inherit' | 'ignore'; ipc?: boolean } = {},
 ): ChildProcess {
+  checkGoingOn()
   const { env = bareEnv(), stderr = 'inherit', ipc = false } = options
   const stdio = ['ignore', ipc ? 'inherit' : 'pipe', stderr, ...(ipc ? (['ipc'] as const) : [])] as const
   const child = spawn(process.execPath, args, { cwd: root, env, stdio: [...stdio] })
@@ -79,10 +82,23 @@ export function bareEnv(more: Record<string, string> = {}): Record<string, strin
   return { PATH, ...(TMPDIR && { TMPDIR }), NODE_ENV: 'production', NO_COLOR: '1', ...more }
 }
 
-export async function endAll(): Promise<void> {
+/** Ends and removes everything, once; nothing can be started after that. */
+export function endAll(): Promise<void> {
+  ending ??= end()
+  return ending
+}
+
+let ending: Promise<void> | undefined
+
+async function end(): Promise<void> {
   await Promise.all([...running].map((child) => stop(child)))
-  for (const end of endings.splice(0).reverse()) await end()
+  // Ctrl-C ends Postgres too, and then nobody answers.
+  for (const one of endings.reverse()) await Promise.race([one(), sleep(5000)])
   for (const folder of folders) removeFolder(folder)
+}
+
+function checkGoingOn(): void {
+  if (ending) throw new Error('The benchmark was ended')
 }
 
 // The last resort, when something else ends this process.

