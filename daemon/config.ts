@@ -44,6 +44,9 @@ export function databaseOf(flags: Flags, env: Env = process.env): { dataDir: str
 const dataDirOf = (flags: Flags, env: Env): string =>
   resolve(flags['data-dir'] ?? env.SVC_DATA_DIR ?? './data')
 
+/** How a person calls svc here: `npm start` put it on nobody's path. */
+export const ownName = (): string => (process.env.npm_lifecycle_event ? 'npx svc' : 'svc')
+
 /** SVC_DEBUG: failures show where they came from. Known before the rest is. */
 export const debugging = (): boolean => Boolean(process.env.SVC_DEBUG)
 

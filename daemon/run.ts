@@ -1,4 +1,4 @@
-import { debugging, ownConfig } from './config.ts'
+import { debugging, ownConfig, ownName } from './config.ts'
 import { type Service, serve } from './serve.ts'
 
 type Flags = {
@@ -26,7 +26,7 @@ export async function runService(flags: Flags): Promise<never> {
 
 function welcome(url: string, email: string, dataDir: string, password: string | undefined): string {
   const at = url === 'http://127.0.0.1:3000' ? '' : ` --url ${url}`
-  const signIn = `  svc login --email ${email}${at}\n`
+  const signIn = `  ${ownName()} login --email ${email}${at}\n`
   if (password === undefined) return `\nSign in from another terminal:\n\n${signIn}\nData: ${dataDir}\n\n`
   return (
     '\nA system administrator was created. The password is shown this once:\n\n' +
