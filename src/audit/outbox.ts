@@ -100,17 +100,17 @@ async function link(tx: Db, chain: string, head: Head, draft: Draft): Promise<He
   return { seq, checksum }
 }
 
+const headOf = prepared((db, p: { chain: string }) =>
+  forUpdate(db.selectFrom('audit_heads').select(['seq', 'checksum']).where('chain', '=', p.chain)),
+)
+
 async function lockHead(tx: Db, chain: string): Promise<Head> {
-  const find = () =>
-    forUpdate(
-      tx.selectFrom('audit_heads').select(['seq', 'checksum']).where('chain', '=', chain),
-    ).executeTakeFirst()
-  const head = await find()
+  const [head] = await headOf(tx, { chain })
   if (head) return head
   await tx
     .insertInto('audit_heads')
     .values({ chain, seq: 0, checksum: genesis })
     .onConflict((c) => c.doNothing())
     .execute()
-  return (await find())!
+  return (await headOf(tx, { chain }))[0]!
 }

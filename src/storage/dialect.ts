@@ -3,6 +3,7 @@ import type { Scope } from '../core/scope.ts'
 import { byDialect } from './compilers.ts'
 
 export { type Params, prepared } from './prepared.ts'
+export { preparedInScope } from './prepared-in-scope.ts'
 export { isForeignKeyViolation, isOutage, isUniqueViolation } from './violations.ts'
 
 /**

@@ -2,7 +2,7 @@ import { Problem } from '../core/errors.ts'
 import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
-import { inScope, inSites, isUniqueViolation } from '../storage/dialect.ts'
+import { inScope, inSites, isUniqueViolation, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { OrganizationRow, PartnerRow, SiteRow } from '../storage/tables.ts'
@@ -54,9 +54,15 @@ export async function insertPartner(db: Db, partner: Partner): Promise<void> {
 const liveOrgs = (db: Db, scope: Scope) =>
   db.selectFrom('organizations').where('deleted_at', 'is', null).where(inScope(scope, 'organizations.id'))
 
+const orgsByName = preparedInScope((db, scope) =>
+  liveOrgs(db, scope).selectAll().orderBy('name').orderBy('id'),
+)
+const orgInSight = preparedInScope((db, scope, p: { id: string }) =>
+  liveOrgs(db, scope).select('id').where('id', '=', p.id),
+)
+
 export async function listOrgs(db: Db, scope: Scope): Promise<Organization[]> {
-  const rows = await liveOrgs(db, scope).selectAll().orderBy('name').orderBy('id').execute()
-  return rows.map(readOrg)
+  return (await orgsByName(db, scope, {})).map(readOrg)
 }
 
 export async function pageOrgs(
@@ -95,8 +101,7 @@ export async function getOrg(db: Db, scope: Scope, id: string): Promise<Organiza
  * @throws org_access_denied, or not_found in system scope
  */
 export async function checkOrg(db: Db, scope: Scope, id: string): Promise<void> {
-  const found = await liveOrgs(db, scope).select('id').where('id', '=', id).executeTakeFirst()
-  if (found) return
+  if ((await orgInSight(db, scope, { id })).length > 0) return
   throw scope.kind === 'system'
     ? new Problem('not_found', 'Organization not found')
     : new Problem('org_access_denied')
@@ -137,25 +142,40 @@ export async function grantOrg(db: Db, partnerId: string, userId: string, orgId:
 const sitesIn = (db: Db, scope: Scope) =>
   db.selectFrom('sites').where(inScope(scope, 'sites.org_id')).where(inSites(scope, 'sites.id'))
 
+type Rows = { limit: number; offset: number }
+
+const sitesByName = preparedInScope((db, scope, p: Rows) =>
+  sitesIn(db, scope).selectAll().orderBy('name').orderBy('id').limit(p.limit).offset(p.offset),
+)
+const sitesOfOrgByName = preparedInScope((db, scope, p: Rows & { orgId: string }) =>
+  sitesIn(db, scope)
+    .selectAll()
+    .where('org_id', '=', p.orgId)
+    .orderBy('name')
+    .orderBy('id')
+    .limit(p.limit)
+    .offset(p.offset),
+)
+const siteById = preparedInScope((db, scope, p: { id: string }) =>
+  sitesIn(db, scope).selectAll().where('id', '=', p.id),
+)
+
 export async function listSites(
   db: Db,
   scope: Scope,
   { orgId, ...page }: PageQuery & { orgId?: string | undefined },
 ): Promise<Page<Site>> {
-  const found = sitesIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
-  const rows = await found
-    .selectAll()
-    .orderBy('name')
-    .orderBy('id')
-    .limit(page.limit)
-    .offset(offsetOf(page))
-    .execute()
-  const total = totalFrom(rows.length, page) ?? (await countOf(found))
+  const part = { limit: page.limit, offset: offsetOf(page) }
+  const rows = await (orgId === undefined
+    ? sitesByName(db, scope, part)
+    : sitesOfOrgByName(db, scope, { ...part, orgId }))
+  const found = () => sitesIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
+  const total = totalFrom(rows.length, page) ?? (await countOf(found()))
   return toPage(rows.map(readSite), total, page)
 }
 
 export async function findSite(db: Db, scope: Scope, id: string): Promise<Site | undefined> {
-  const row = await sitesIn(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
+  const [row] = await siteById(db, scope, { id })
   return row && readSite(row)
 }
 
