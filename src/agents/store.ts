@@ -1,6 +1,7 @@
 import type { Kysely } from 'kysely'
 import type { Instant } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
+import { countOf } from '../storage/counts.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
@@ -51,10 +52,7 @@ export async function countDevices(db: Db, of: { orgId: string } | { partnerId: 
       : counted.where('org_id', 'in', (eb) =>
           eb.selectFrom('organizations').select('id').where('partner_id', '=', of.partnerId),
         )
-  const { total } = await scoped
-    .select((eb) => eb.fn.countAll<number>().as('total'))
-    .executeTakeFirstOrThrow()
-  return total
+  return countOf(scoped)
 }
 
 export async function insertDevice(

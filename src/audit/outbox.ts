@@ -1,4 +1,4 @@
-import { forUpdate, prepared } from '../storage/dialect.ts'
+import { forUpdate, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
 import { type ChainEntry, canonicalText, checksumOf, genesis, type Head } from './chain.ts'
@@ -54,9 +54,7 @@ const columns = [
 ] as const
 
 const append = prepared((db, p: AuditLogRow) =>
-  db
-    .insertInto('audit_logs')
-    .values(Object.fromEntries(columns.map((column) => [column, p[column]])) as AuditLogRow),
+  db.insertInto('audit_logs').values(rowOf<AuditLogRow>(p, columns)),
 )
 
 const moveHead = prepared((db, p: { chain: string; seq: number; checksum: string }) =>

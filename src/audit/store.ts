@@ -1,6 +1,7 @@
 import { Problem } from '../core/errors.ts'
 import { offsetOf } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
+import { countOf } from '../storage/counts.ts'
 import { contains, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
@@ -44,9 +45,7 @@ export async function listEntries(
     .limit(query.limit)
     .offset(offsetOf(query))
     .execute()
-  const total = query.skipCount
-    ? -1
-    : (await found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow()).total
+  const total = query.skipCount ? -1 : await countOf(found)
   return { data: await withNames(db, rows), total }
 }
 

@@ -3,7 +3,7 @@ import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { countOf } from '../storage/counts.ts'
-import { forUpdate, inScope, inSites, prepared } from '../storage/dialect.ts'
+import { forUpdate, inScope, inSites, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { EnrollmentKeyRow } from '../storage/tables.ts'
@@ -65,18 +65,9 @@ export async function getEnrollmentKey(db: Db, scope: Scope, id: string): Promis
   return keyRows.read(row)
 }
 
-const insertion = prepared((db, p: EnrollmentKeyInsert) =>
-  db.insertInto('enrollment_keys').values({ ...spread(p) }),
+const insertion = prepared((db, p: { [K in keyof EnrollmentKeyRow]: EnrollmentKeyRow[K] }) =>
+  db.insertInto('enrollment_keys').values(rowOf<EnrollmentKeyRow>(p, [...columns, 'key_hash'])),
 )
-
-type EnrollmentKeyInsert = { [K in keyof EnrollmentKeyRow]: EnrollmentKeyRow[K] }
-
-/** The placeholders of an insert, one for each column. */
-function spread(p: EnrollmentKeyInsert): EnrollmentKeyInsert {
-  return Object.fromEntries(
-    [...columns, 'key_hash' as const].map((column) => [column, p[column]]),
-  ) as EnrollmentKeyInsert
-}
 
 export async function insertEnrollmentKey(db: Db, key: EnrollmentKey, hash: string): Promise<void> {
   await insertion(db, { ...keyRows.write(key), key_hash: hash })

@@ -2,7 +2,7 @@ import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kys
 import type { Scope } from '../core/scope.ts'
 import { byDialect } from './compilers.ts'
 
-export { type Params, prepared } from './prepared.ts'
+export { type Params, prepared, rowOf } from './prepared.ts'
 export { preparedInScope } from './prepared-in-scope.ts'
 export { isForeignKeyViolation, isOutage, isUniqueViolation } from './violations.ts'
 

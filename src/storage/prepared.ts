@@ -32,6 +32,11 @@ export function prepared<P extends { [K in keyof P]: Value }, O>(
   }
 }
 
+/** The placeholders of a whole row, for an insert. */
+export function rowOf<Row>(p: Params<Row>, columns: readonly (keyof Row)[]): Row {
+  return Object.fromEntries(columns.map((column) => [column, p[column]])) as Row
+}
+
 class Placeholder {
   readonly name: string
 

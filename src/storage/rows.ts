@@ -30,14 +30,15 @@ const camel = (column: string): string =>
   column.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase())
 const snake = (field: string): string => field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
-function memo(rename: (name: string) => string): (name: string) => string {
-  const known = new Map<string, string>()
+/** What `make` gave for a name, worked out once. */
+function memo<T>(make: (name: string) => T & {}): (name: string) => T {
+  const known = new Map<string, T>()
   return (name) => {
     const found = known.get(name)
     if (found !== undefined) return found
-    const renamed = rename(name)
-    known.set(name, renamed)
-    return renamed
+    const made = make(name)
+    known.set(name, made)
+    return made
   }
 }
 
@@ -56,17 +57,12 @@ export const rowsOf =
     const json = new Set<PropertyKey>(kinds.json)
     const flags = new Set<PropertyKey>(kinds.flags)
     const asValue = (column: string) => (json.has(column) ? parsed : flags.has(column) ? isOne : unchanged)
-    const known = new Map<string, { field: string; value: (cell: unknown) => unknown }>()
-    const learn = (column: string) => {
-      const place = { field: camel(column), value: asValue(column) }
-      known.set(column, place)
-      return place
-    }
+    const placeOf = memo((column) => ({ field: camel(column), value: asValue(column) }))
     return {
       read(row) {
         const value: Record<string, unknown> = {}
         for (const column in row) {
-          const place = known.get(column) ?? learn(column)
+          const place = placeOf(column)
           value[place.field] = place.value(row[column])
         }
         return value as never

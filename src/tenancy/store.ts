@@ -113,8 +113,7 @@ export async function countOrgs(db: Db, partnerId: string): Promise<number> {
     .selectFrom('organizations')
     .where('partner_id', '=', partnerId)
     .where('deleted_at', 'is', null)
-  const { total } = await live.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow()
-  return total
+  return countOf(live)
 }
 
 /** @throws slug_taken */
