@@ -6,7 +6,7 @@ import { everything, only, type Scope } from '../src/core/scope.ts'
 import type { Caller, UserCaller } from '../src/handler.ts'
 import { findCaller } from '../src/identity/principal.ts'
 import { checkAccess } from '../src/identity/rules.ts'
-import type { AccessTokens, Verified } from '../src/identity/tokens.ts'
+import type { AccessTokens, Verified } from '../src/identity/sessions/tokens.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 

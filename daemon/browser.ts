@@ -2,7 +2,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
-import { refreshSeconds } from '../src/identity/tokens.ts'
+import { refreshSeconds } from '../src/identity/sessions/tokens.ts'
 
 /*
  * Sessions in browsers: the refresh token lives in an HttpOnly cookie and never in a reply's body. Other

@@ -12,11 +12,13 @@ import { newId } from '../src/core/new-id.ts'
 import { type Clock, systemClock } from '../src/core/time.ts'
 import { enrollmentKeyHandlers } from '../src/credentials/handlers.ts'
 import { devices } from '../src/devices/handlers.ts'
+import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers } from '../src/identity/handlers.ts'
 import { hashPassword } from '../src/identity/password.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
-import { hasUsers, insertUser, sweep } from '../src/identity/store.ts'
-import { accessTokens } from '../src/identity/tokens.ts'
+import { sweepSessions } from '../src/identity/sessions/store.ts'
+import { accessTokens } from '../src/identity/sessions/tokens.ts'
+import { hasUsers, insertUser } from '../src/identity/store.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
@@ -141,7 +143,8 @@ function backgroundOf(storage: Storage, limiter: Limiter, clock: Clock, log: pin
     async () => {
       limiter.sweep()
       await storage.write(async (tx) => {
-        await sweep(tx, clock())
+        await sweepSessions(tx, clock())
+        await sweepFactors(tx, clock())
         await forgetOldAttempts(tx, clock())
       })
     },

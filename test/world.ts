@@ -3,8 +3,9 @@ import { newId } from '../src/core/new-id.ts'
 import { joinOrganization, joinPartner } from '../src/identity/memberships.ts'
 import type { Context } from '../src/identity/rules.ts'
 import { builtInRoles } from '../src/identity/seeds.ts'
-import { findUserByEmail, insertSession, insertUser } from '../src/identity/store.ts'
-import { accessTokens } from '../src/identity/tokens.ts'
+import { insertSession } from '../src/identity/sessions/store.ts'
+import { accessTokens } from '../src/identity/sessions/tokens.ts'
+import { findUserByEmail, insertUser } from '../src/identity/store.ts'
 import { adminEmail, type TestService, testSecrets } from './harness.ts'
 
 export type Org = {

@@ -3,8 +3,8 @@ import type { UserCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { findGrants, findMembership } from './memberships.ts'
 import { scopeOf } from './rules.ts'
-import { findBySession } from './store.ts'
-import type { AccessClaims } from './tokens.ts'
+import { findBySession } from './sessions/store.ts'
+import type { AccessClaims } from './sessions/tokens.ts'
 
 const everythingAllowed: ReadonlySet<string> = new Set(['*:*'])
 

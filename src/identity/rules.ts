@@ -1,13 +1,15 @@
 import { Problem } from '../core/errors.ts'
 import { holds, type Permission } from '../core/permissions.ts'
 import { everything, type Scope, type ScopeKind } from '../core/scope.ts'
-import { type Instant, later, secondsBetween } from '../core/time.ts'
 
 /** Which of a person's memberships a session acts through. */
 export type Context =
   | { kind: 'system' }
   | { kind: 'partner'; partnerId: string }
   | { kind: 'organization'; orgId: string }
+
+/** What a person can belong to. */
+export type Tenant = Exclude<Context, { kind: 'system' }>
 
 /** A membership as it stands, with the state of its tenant. */
 export type Membership =
@@ -55,38 +57,6 @@ export function scopeOf(membership: Membership | undefined): Scope {
     : { kind: 'organization', orgId: membership.orgId, siteIds: membership.siteIds }
 }
 
-/** Wrong passwords before an account is locked, and for how long. */
-export const lockout = { failures: 5, seconds: 15 * 60 }
-
-export const isLocked = (user: { lockedUntil: Instant | null }, now: Instant): boolean =>
-  user.lockedUntil !== null && user.lockedUntil > now
-
-export function afterWrongPassword(
-  user: { failedLogins: number },
-  now: Instant,
-): { failedLogins: number; lockedUntil: Instant | null } {
-  const failedLogins = user.failedLogins + 1
-  return failedLogins >= lockout.failures
-    ? { failedLogins: 0, lockedUntil: later(now, lockout.seconds) }
-    : { failedLogins, lockedUntil: null }
-}
-
-/** Seconds in which a spent refresh token is a race between two clients rather than a theft. */
-export const refreshGrace = 15
-
-export type Spent = 'current' | 'raced' | 'reused'
-
-/** What presenting this refresh token to its family means. */
-export function judgeRefresh(
-  session: { tokenHash: string; previousHash: string | null; rotatedAt: Instant },
-  presented: string,
-  now: Instant,
-): Spent {
-  if (presented === session.tokenHash) return 'current'
-  const raced = presented === session.previousHash && secondsBetween(session.rotatedAt, now) <= refreshGrace
-  return raced ? 'raced' : 'reused'
-}
-
 /**
  * Refuses a caller the entry is not for (spec, "Permission and scope rules").
  * @throws scope_not_allowed, forbidden, mfa_enrollment_required, mfa_required
@@ -118,3 +88,13 @@ export function checkAccess(
 export const enrollUrl = '/auth/mfa/setup'
 
 export const foldEmail = (email: string): string => email.normalize('NFKC').trim().toLowerCase()
+
+/** The organization a session acts in; null in the other scopes. */
+export const orgOf = (context: Context): string | null =>
+  context.kind === 'organization' ? context.orgId : null
+
+/** The other way round from `scopeOf`. */
+export function contextIn(scope: Scope): Context {
+  if (scope.kind === 'partner') return { kind: 'partner', partnerId: scope.partnerId }
+  return scope.kind === 'organization' ? { kind: 'organization', orgId: scope.orgId } : { kind: 'system' }
+}

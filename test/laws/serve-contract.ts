@@ -6,7 +6,7 @@ import { cipherOf } from '../../src/core/cipher.ts'
 import type { Contract } from '../../src/core/endpoint.ts'
 import { defaultLimits, type Limits } from '../../src/core/limits.ts'
 import { systemClock } from '../../src/core/time.ts'
-import { accessTokens } from '../../src/identity/tokens.ts'
+import { accessTokens } from '../../src/identity/sessions/tokens.ts'
 import { type TestService, testSecrets } from '../harness.ts'
 
 /** Serves a contract of a test's own on the database of a running service. */

@@ -1,5 +1,5 @@
 import { generateSecret, generateURI, verifySync } from 'otplib'
-import { type Instant, secondsBetween } from '../core/time.ts'
+import { type Instant, secondsBetween } from '../../core/time.ts'
 
 const period = 30
 const beginning = '1970-01-01T00:00:00.000Z'

@@ -1,6 +1,6 @@
 import { hash, randomBytes } from 'node:crypto'
 import { jwtVerify, SignJWT } from 'jose'
-import type { Context } from './rules.ts'
+import type { Context } from '../rules.ts'
 
 export const accessSeconds = 15 * 60
 export const refreshSeconds = 7 * 24 * 3600

@@ -1,0 +1,105 @@
+import { z } from 'zod'
+import { endpoint, publicly, user } from '../../core/endpoint.ts'
+import { idOf, instant, secret, text } from '../../core/schema.ts'
+
+const tag = 'Authentication'
+
+export const Tokens = z
+  .object({
+    accessToken: secret(z.string()).describe('Bearer token'),
+    refreshToken: secret(z.string()).optional().describe('Only for clients that send X-Service-Client: cli'),
+    expiresInSeconds: z.int(),
+  })
+  .meta({ id: 'Tokens' })
+
+export const Identity = z
+  .object({
+    id: idOf('user'),
+    email: z.string(),
+    name: z.string(),
+    avatarUrl: z.string().nullable(),
+    status: z.enum(['active', 'invited', 'disabled']),
+    mfaEnabled: z.boolean(),
+    mfaMethod: z.enum(['totp', 'sms']).nullable(),
+    phoneVerified: z.boolean(),
+    phoneLast4: z.string().nullable(),
+    lastLoginAt: instant.nullable(),
+    createdAt: instant,
+  })
+  .meta({ id: 'Identity' })
+
+export const SignIn = z
+  .object({
+    user: Identity.nullable(),
+    tokens: Tokens.nullable(),
+    mfaRequired: z.boolean().describe('True when a code has to be sent to /auth/mfa/verify with tempToken'),
+    tempToken: secret(z.string()).optional(),
+    mfaMethod: z.enum(['totp', 'sms']).optional(),
+    mfaEnrollmentRequired: z.boolean().optional(),
+    enrollUrl: z.string().optional(),
+  })
+  .meta({ id: 'SignIn' })
+export type SignIn = z.output<typeof SignIn>
+
+export const sessions = {
+  login: endpoint({
+    method: 'POST',
+    path: '/auth/login',
+    summary: 'Sign in with e-mail and password',
+    tag,
+    access: publicly,
+    body: z.strictObject({
+      email: text(255, 1),
+      password: secret(text(1024, 1)),
+      orgId: idOf('organization').optional().describe('Membership to sign in with'),
+      partnerId: idOf('partner').optional().describe('Membership to sign in with'),
+    }),
+    reply: SignIn,
+    session: 'starts',
+    audit: { action: 'user.login', resource: 'user' },
+    limit: 'LOGIN_IP',
+    errors: ['invalid_credentials'],
+    example: { email: 'admin@example.com', password: 'correct horse battery staple' },
+  }),
+  logout: endpoint({
+    method: 'POST',
+    path: '/auth/logout',
+    summary: 'Sign out everywhere: ends every session and token of the caller',
+    tag,
+    access: user({ whileEnrolling: true }),
+    reply: z.object({ success: z.literal(true) }),
+    session: 'ends',
+    audit: { action: 'user.logout', resource: 'user' },
+  }),
+  refresh: endpoint({
+    method: 'POST',
+    path: '/auth/refresh',
+    summary: 'Exchange the refresh token for a new pair',
+    tag,
+    access: publicly,
+    body: z
+      .strictObject({ refreshToken: secret(text(512, 1)).optional().describe('Else taken from the cookie') })
+      .prefault({}),
+    reply: z.object({ tokens: Tokens }),
+    session: 'renews',
+    audit: { unaudited: 'keeps a session going; re-use of a spent token is audited on its own' },
+    errors: ['invalid_refresh_token', 'refresh_raced', 'csrf'],
+    example: { refreshToken: 'from-the-last-sign-in' },
+  }),
+  me: endpoint({
+    method: 'GET',
+    path: '/auth/me',
+    summary: 'Show who is signed in, with which scope and permissions',
+    tag,
+    access: user({ whileEnrolling: true }),
+    reply: z.object({
+      user: Identity,
+      scope: z.enum(['system', 'partner', 'organization']),
+      partnerId: idOf('partner').nullable(),
+      orgId: idOf('organization').nullable(),
+      role: z.object({ id: z.guid(), name: z.string() }).nullable(),
+      permissions: z.array(z.string()),
+      mfaVerified: z.boolean().describe('Whether this session carries a verified factor'),
+    }),
+  }),
+}

@@ -1,0 +1,27 @@
+import type { User } from '../store.ts'
+
+/** Whom the audit entry of a sign-in names. */
+export const signsIn = ({ id, email }: User) => ({
+  actor: { kind: 'user' as const, id, email },
+  resourceId: id,
+  resourceName: email,
+})
+
+export const loginFailed = 'user.login.failed'
+
+/** A person as they see themselves. */
+export function identityOf(user: User) {
+  return {
+    id: user.id,
+    email: user.email,
+    name: user.name,
+    avatarUrl: user.avatarUrl,
+    status: user.status as 'active' | 'invited' | 'disabled',
+    mfaEnabled: user.mfaMethod !== null,
+    mfaMethod: user.mfaMethod as 'totp' | 'sms' | null,
+    phoneVerified: user.phoneVerified,
+    phoneLast4: user.phoneNumber?.slice(-4) ?? null,
+    lastLoginAt: user.lastLoginAt,
+    createdAt: user.createdAt,
+  }
+}

@@ -1,0 +1,155 @@
+import { sql } from 'kysely'
+import type { Instant } from '../../core/time.ts'
+import { prepared } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf, type Value } from '../../storage/rows.ts'
+import type { LoginChallengeRow, SessionRow, UserRow } from '../../storage/tables.ts'
+import type { Context } from '../rules.ts'
+import type { User } from '../store.ts'
+import { lockout } from './rules.ts'
+
+const sessionRows = rowsOf<SessionRow>()({ flags: ['mfa'] })
+const challengeRows = rowsOf<LoginChallengeRow>()()
+const signedInRows = rowsOf<UserRow>()({ flags: ['is_system'] })
+
+/** One row for a login, that is a family of refresh tokens. */
+export type Session = Omit<Value<SessionRow, never, 'mfa'>, 'context'> & { context: Context }
+/** The second step of a sign-in, waited for. */
+export type Challenge = Omit<Value<LoginChallengeRow>, 'context'> & { context: Context }
+
+const bySession = prepared((db, p: { sessionId: string }) =>
+  db
+    .selectFrom('sessions as s')
+    .innerJoin('users as u', 'u.id', 's.user_id')
+    .select([
+      'u.id',
+      'u.email',
+      'u.name',
+      'u.status',
+      'u.is_system',
+      'u.auth_epoch',
+      'u.mfa_epoch',
+      'u.mfa_method',
+    ])
+    .where('s.id', '=', p.sessionId)
+    .where('s.revoked_at', 'is', null),
+)
+
+export type SignedIn = Pick<
+  User,
+  'id' | 'email' | 'name' | 'status' | 'isSystem' | 'authEpoch' | 'mfaEpoch' | 'mfaMethod'
+>
+
+/** The person of a session that was not revoked. */
+export async function findBySession(db: Db, sessionId: string): Promise<SignedIn | undefined> {
+  const [row] = await bySession(db, { sessionId })
+  return row && signedInRows.read(row)
+}
+
+/** Counts a wrong password; the one that fills the count locks the account instead. */
+export async function countWrongPassword(db: Db, userId: string, lockedUntil: Instant): Promise<void> {
+  const full = sql<boolean>`failed_logins + 1 >= ${lockout.failures}`
+  await db
+    .updateTable('users')
+    .set({
+      failed_logins: sql<number>`case when ${full} then 0 else failed_logins + 1 end`,
+      locked_until: sql<string | null>`case when ${full} then ${lockedUntil} else locked_until end`,
+    })
+    .where('id', '=', userId)
+    .execute()
+}
+
+export async function recordLogin(db: Db, userId: string, now: Instant): Promise<void> {
+  await db
+    .updateTable('users')
+    .set({ failed_logins: 0, locked_until: null, last_login_at: now })
+    .where('id', '=', userId)
+    .execute()
+}
+
+export async function insertSession(
+  db: Db,
+  session: {
+    id: string
+    userId: string
+    context: Context
+    mfa: boolean
+    tokenHash: string
+    expiresAt: Instant
+  },
+  now: Instant,
+): Promise<void> {
+  await db
+    .insertInto('sessions')
+    .values({
+      id: session.id,
+      user_id: session.userId,
+      context: JSON.stringify(session.context),
+      mfa: session.mfa ? 1 : 0,
+      token_hash: session.tokenHash,
+      previous_hash: null,
+      rotated_at: now,
+      created_at: now,
+      expires_at: session.expiresAt,
+      revoked_at: null,
+    })
+    .execute()
+}
+
+export async function findSession(db: Db, id: string): Promise<Session | undefined> {
+  const row = await db.selectFrom('sessions').selectAll().where('id', '=', id).executeTakeFirst()
+  return row && { ...sessionRows.read(row), context: JSON.parse(row.context) as Context }
+}
+
+/** Spends the current refresh token for the next; false when another request was first. */
+export async function rotateSession(
+  db: Db,
+  id: string,
+  spent: string,
+  next: string,
+  now: Instant,
+): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('sessions')
+    .set({ token_hash: next, previous_hash: spent, rotated_at: now })
+    .where('id', '=', id)
+    .where('token_hash', '=', spent)
+    .where('revoked_at', 'is', null)
+    .executeTakeFirstOrThrow()
+  return numUpdatedRows === 1n
+}
+
+export async function revokeSession(db: Db, id: string, now: Instant): Promise<void> {
+  await db.updateTable('sessions').set({ revoked_at: now }).where('id', '=', id).execute()
+}
+
+// The second step of a sign-in.
+
+export async function insertChallenge(db: Db, challenge: Challenge): Promise<void> {
+  const row = challengeRows.write({ ...challenge, context: JSON.stringify(challenge.context) })
+  await db.insertInto('login_challenges').values(row).execute()
+}
+
+export async function findChallenge(db: Db, tokenHash: string): Promise<Challenge | undefined> {
+  const row = await db
+    .selectFrom('login_challenges')
+    .selectAll()
+    .where('token_hash', '=', tokenHash)
+    .executeTakeFirst()
+  return row && { ...challengeRows.read(row), context: JSON.parse(row.context) as Context }
+}
+
+/** True for the one request that gets to use it. */
+export async function takeChallenge(db: Db, id: string): Promise<boolean> {
+  const { numDeletedRows } = await db
+    .deleteFrom('login_challenges')
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow()
+  return numDeletedRows === 1n
+}
+
+/** Forgets what has run out. */
+export async function sweepSessions(db: Db, now: Instant): Promise<void> {
+  await db.deleteFrom('login_challenges').where('expires_at', '<', now).execute()
+  await db.deleteFrom('sessions').where('expires_at', '<', now).execute()
+}
