@@ -1,4 +1,3 @@
-import { sql } from 'kysely'
 import type { Instant } from '../../core/time.ts'
 import { prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -46,17 +45,26 @@ export async function findBySession(db: Db, sessionId: string): Promise<SignedIn
   return row && signedInRows.read(row)
 }
 
-/** Counts a wrong password; the one that fills the count locks the account instead. */
-export async function countWrongPassword(db: Db, userId: string, lockedUntil: Instant): Promise<void> {
-  const full = sql<boolean>`failed_logins + 1 >= ${lockout.failures}`
-  await db
+/** Counts a wrong password; the one that fills the count locks the account instead: true. */
+export async function countWrongPassword(db: Db, userId: string, lockedUntil: Instant): Promise<boolean> {
+  const row = await db
     .updateTable('users')
-    .set({
-      failed_logins: sql<number>`case when ${full} then 0 else failed_logins + 1 end`,
-      locked_until: sql<string | null>`case when ${full} then ${lockedUntil} else locked_until end`,
+    .set((eb) => {
+      const isLast = eb('failed_logins', '>=', lockout.failures - 1)
+      return {
+        failed_logins: eb
+          .case()
+          .when(isLast)
+          .then(0)
+          .else(eb('failed_logins', '+', 1))
+          .end(),
+        locked_until: eb.case().when(isLast).then(lockedUntil).else(eb.ref('locked_until')).end(),
+      }
     })
     .where('id', '=', userId)
-    .execute()
+    .returning('failed_logins')
+    .executeTakeFirst()
+  return row?.failed_logins === 0
 }
 
 export async function recordLogin(db: Db, userId: string, now: Instant): Promise<void> {
