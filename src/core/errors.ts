@@ -44,6 +44,12 @@ export const errors = {
   rate_limited: { status: 429, exit: 7, title: 'Rate limit exceeded' },
   headers_too_large: { status: 431, exit: 2, title: 'Request headers too large' },
   internal: { status: 500, exit: 1, title: 'Internal Server Error' },
+  sms_not_configured: { status: 501, exit: 8, title: 'SMS service not configured' },
+  sms_unavailable: {
+    status: 502,
+    exit: 8,
+    title: 'SMS verification service temporarily unavailable. Please try again.',
+  },
   unavailable: { status: 503, exit: 8, title: 'Service temporarily unavailable' },
 } as const satisfies Record<string, { status: number; exit: number; title: string }>
 

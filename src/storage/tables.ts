@@ -30,6 +30,8 @@ export type Tables = {
   audit_heads: { chain: string; seq: number; checksum: string }
   audit_logs: AuditLogRow
   idempotency_keys: IdempotencyKeyRow
+  mails: MailRow
+  phone_codes: PhoneCodeRow
 }
 
 type Stamped = { id: string; created_at: string; updated_at: string }
@@ -278,4 +280,25 @@ export type IdempotencyKeyRow = {
   reply: string
   status: number
   created_at: string
+}
+
+export type MailRow = {
+  id: string
+  kind: string
+  /** The letter, encrypted: it may hold a link that sets a password. */
+  content: string
+  attempts: number
+  /** When it is tried next; while someone sends it, when their claim ends. */
+  due_at: string
+  /** Names the claim of whoever sends it now. */
+  lease: string | null
+  expires_at: string
+  created_at: string
+}
+
+export type PhoneCodeRow = {
+  phone_number: string
+  code_hash: string
+  tries: number
+  expires_at: string
 }

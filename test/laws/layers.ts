@@ -7,6 +7,7 @@ import { cyclesOf, type Import, importsOf, type Source, withoutComments } from '
 export const capabilities = [
   'service',
   'tenancy',
+  'messages',
   'identity',
   'credentials',
   'audit',

@@ -1,0 +1,71 @@
+import type { Instant } from '../core/time.ts'
+import { compose } from './compose.ts'
+import type { Letter } from './ports.ts'
+
+type To = { to: string; name: string }
+
+export function invitation(a: To & { inviter: string; tenant: string; url: string; days: number }): Letter {
+  return compose('invitation', a, `${a.inviter} invites you to ${a.tenant}`, [
+    `${a.inviter} has invited you to work with ${a.tenant}. Choose a password to accept:`,
+    { label: 'Accept the invitation', url: a.url },
+    `The link works once, for ${count(a.days, 'day')}.`,
+    'If you do not know what this is about, you can ignore this message: nothing happens without you.',
+  ])
+}
+
+export function addedToTenant(a: To & { inviter: string; tenant: string; url: string }): Letter {
+  return compose('membership', a, `${a.inviter} invites you to ${a.tenant}`, [
+    `${a.inviter} has invited your account to work with ${a.tenant}. Sign in as you always do to accept:`,
+    { label: 'Sign in', url: a.url },
+    'Your password and your other memberships stay as they are. If you do not know what this is about, ' +
+      'you can ignore this message.',
+  ])
+}
+
+export function passwordReset(a: To & { url: string; minutes: number }): Letter {
+  return compose('password-reset', a, 'Reset your password', [
+    'Someone, most likely you, asked to reset the password of your account. Choose a new one:',
+    { label: 'Choose a new password', url: a.url },
+    `The link works once, for ${count(a.minutes, 'minute')}.`,
+    'If it was not you, you can ignore this message: your password stays as it is.',
+  ])
+}
+
+export function passwordChanged(a: To & { at: Instant }): Letter {
+  return compose('password-changed', a, 'Your password was changed', [
+    `The password of your account was changed on ${dated(a.at)}. You were signed out everywhere else.`,
+    'If it was not you, reset your password at once and tell your administrator.',
+  ])
+}
+
+export function accountLocked(a: To & { url: string; minutes: number }): Letter {
+  return compose('account-locked', a, 'Your account is locked for a while', [
+    `There were too many wrong passwords for your account, so nobody can sign in to it for ${count(a.minutes, 'minute')}. ` +
+      'It unlocks by itself.',
+    'If it was not you, someone may be guessing your password. If you have forgotten it, choose a new one:',
+    { label: 'Reset your password', url: a.url },
+  ])
+}
+
+export function welcome(a: To & { url: string }): Letter {
+  return compose('welcome', a, 'Your account is ready', [
+    'Your account is ready. Sign in with this e-mail address and the password you chose:',
+    { label: 'Sign in', url: a.url },
+    'Set up a second factor when you do: then a password alone does not open your account.',
+  ])
+}
+
+/** `what` is a sentence, such as "An authenticator app was added". */
+export function factorsChanged(a: To & { what: string; at: Instant }): Letter {
+  return compose('factors-changed', a, 'How you sign in has changed', [
+    `${a.what.replace(/\.$/, '')}, on ${dated(a.at)}.`,
+    'If it was not you, change your password at once and tell your administrator.',
+  ])
+}
+
+const count = (n: number, unit: string): string => `${n} ${unit}${n === 1 ? '' : 's'}`
+
+const calendar = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeStyle: 'short', timeZone: 'UTC' })
+
+/** `1 March 2026 at 12:00 UTC`. */
+const dated = (at: Instant): string => `${calendar.format(new Date(at))} UTC`
