@@ -6,6 +6,7 @@ export const groups: Record<string, string> = {
   config: 'Where settings come from',
   context: 'Services, and who is signed in there',
   db: 'Look after the database of this machine',
+  dev: 'For those who try the service out',
   devices: 'Managed machines',
   enroll: 'Enrollment keys, with which machines join',
   mfa: 'Set up a second factor',
