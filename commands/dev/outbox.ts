@@ -9,7 +9,7 @@ export default class DevOutbox extends LocalCommand {
   static override description =
     'Reads the files in outbox/ of the data directory, newest first. They hold links and codes that sign people in.'
   static override examples = [
-    'svc dev outbox\nAT                        TO                KIND            SUBJECT              LINK\n2026-03-01T12:00:00.000Z  alice@acme.test  password-reset  Reset your password  http://127.0.0.1:3000/reset-password?token=…',
+    'svc dev outbox\nAT                        TO               KIND            SUBJECT              LINK\n2026-03-01T12:00:00.000Z  alice@acme.test  password-reset  Reset your password  http://127.0.0.1:3000/reset-password?token=…',
     'svc dev outbox --to alice@acme.test --kind invitation --latest',
     "svc dev outbox --kind password-reset --latest --jq '.link'",
   ]

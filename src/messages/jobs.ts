@@ -29,7 +29,9 @@ export async function sendDue(on: Delivery): Promise<void> {
   const lease = newId()
   const until = later(now, leaseSeconds)
   const mails = await storage.write((tx) => store.claimMails(tx, { lease, now, until, limit: batch }))
-  await Promise.all(mails.map((mail) => deliver(on, mail, lease)))
+  const outcomes = await Promise.allSettled(mails.map((mail) => deliver(on, mail, lease)))
+  const failed = outcomes.find(({ status }) => status === 'rejected')
+  if (failed) throw (failed as PromiseRejectedResult).reason
 }
 
 async function deliver(on: Delivery, mail: store.Mail, lease: string): Promise<void> {

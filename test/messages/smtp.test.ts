@@ -11,6 +11,7 @@ import { queueLetter } from '../../src/messages/queue.ts'
 import { ServeProcess, until } from '../daemon/process.ts'
 import { openMigrated, temporaryFolder } from '../databases.ts'
 import { serviceOn, testClock, testSecrets } from '../harness.ts'
+import { importsOf, productSources } from '../laws/imports.ts'
 import { certificate } from './certificate.ts'
 import { headerOf, startMailServer } from './mail-server.ts'
 
@@ -110,6 +111,13 @@ it('requires STARTTLS of every server but those on this machine, unless told oth
   expect(startTls({ SMTP_HOST: 'mail.example.com', SMTP_STARTTLS: 'off' })).toBe('never')
   for (const host of ['localhost', '127.0.0.1', '[::1]'])
     expect(startTls({ SMTP_URL: `smtp://${host}` })).toBe('when-offered')
+})
+
+it('its library loads with the first letter only, so that an idle service does without', () => {
+  const loading = productSources().flatMap((source) =>
+    importsOf(source).filter(({ target }) => target === 'nodemailer'),
+  )
+  expect(loading).toEqual([expect.objectContaining({ lazy: true })])
 })
 
 it('a mail that found the server down is delivered when it is up again', async () => {
