@@ -14,6 +14,20 @@ export const defaultLimits = {
   LOGIN_ACCOUNT: { count: 5, seconds: 300 },
   /** Codes tried, by user. */
   MFA: { count: 5, seconds: 300 },
+  /** Passwords tried by someone who is signed in, by user. */
+  PASSWORD: { count: 5, seconds: 300 },
+  /** Links asked for, by client address. */
+  FORGOT: { count: 3, seconds: 3600 },
+  REGISTER: { count: 5, seconds: 3600 },
+  REGISTER_PARTNER: { count: 3, seconds: 3600 },
+  /** Links of registrations tried, by client address. */
+  VERIFY_EMAIL: { count: 10, seconds: 300 },
+  /** Codes sent for one sign-in, by its tempToken. */
+  SMS: { count: 3, seconds: 300 },
+  /** Codes sent for sign-ins, by phone number. */
+  SMS_PHONE: { count: 5, seconds: 900 },
+  /** Codes sent to prove a phone number, by that number. */
+  PHONE: { count: 3, seconds: 3600 },
   ENROLL_IP: { count: 10, seconds: 60 },
 } as const satisfies Record<string, Limit>
 

@@ -1,5 +1,8 @@
 import { factors } from './factors/contract.ts'
+import { passwords } from './passwords/contract.ts'
+import { phones } from './phones/contract.ts'
+import { registration } from './registration/contract.ts'
 import { sessions } from './sessions/contract.ts'
 
 /** Everything below /auth. */
-export const auth = { ...sessions, ...factors }
+export const auth = { ...sessions, ...passwords, ...factors, ...phones, ...registration }
