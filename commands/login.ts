@@ -28,12 +28,12 @@ export default class Login extends ApiCommand {
       options: ['keychain', 'file', 'none'],
     }),
     partner: string({
-      description: 'Id of the partner to sign in to, with several memberships',
-      helpValue: 'ID',
+      description: 'Partner to sign in to, with several memberships: id, slug or name',
+      helpValue: 'PARTNER',
     }),
     org: string({
-      description: 'Id of the organization to sign in to, with several memberships',
-      helpValue: 'ID',
+      description: 'Organization to sign in to, with several memberships: id, slug or name',
+      helpValue: 'ORG',
     }),
   }
 

@@ -1,15 +1,13 @@
 import { string } from '@oclif/core/flags'
-import { askText, secretFrom } from '../../src/cli/ask.ts'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { usage } from '../../src/cli/exit.ts'
-import { printRecord, say } from '../../src/cli/print.ts'
-import { keepTokens } from '../../src/cli/session.ts'
+import { codeFrom, goOn } from '../../src/cli/mfa.ts'
+import { printRecord } from '../../src/cli/print.ts'
 import { auth } from '../../src/identity/contract.ts'
 
 export default class MfaEnable extends ApiCommand {
   static override summary = auth.enableMfa.summary
   static override examples = [
-    'svc mfa enable --code 123456\nMFA enabled',
+    'svc mfa enable --code 123456\nMFA enabled successfully',
     'oathtool --totp -b "$SECRET" | svc mfa enable --code -',
   ]
   static override flags = {
@@ -22,12 +20,10 @@ export default class MfaEnable extends ApiCommand {
   async run(): Promise<void> {
     const { flags } = await this.parse(MfaEnable)
     const run = this.open(flags)
-    if (flags.code === undefined && !run.attended) throw usage('Missing --code')
-    const given = flags.code ?? (await askText('Code of your authenticator'))
-    const code = given === '-' ? await secretFrom('-', 'the code') : given
-    const { tokens, ...reply } = await run.client.call(auth.enableMfa, { body: { code: code.trim() } })
-    const kept = await keepTokens(run, tokens)
+    const code = await codeFrom(run, flags.code, 'Code of your authenticator')
+    // The set-up has shown the recovery codes already.
+    const { tokens, recoveryCodes: _, ...reply } = await run.client.call(auth.enableMfa, { body: { code } })
+    await goOn(run, tokens)
     await printRecord(run.output, reply, auth.enableMfa.reply, () => `${reply.message}\n`)
-    if (!kept) say('Every other session has ended, the token in SVC_TOKEN too: sign in again')
   }
 }

@@ -42,12 +42,14 @@ const isNotFound = (error: unknown): boolean =>
   (error instanceof CliError && error.exit === exits.notFound)
 
 async function perform(
-  { client, output }: Session,
+  session: Session,
   entry: Endpoint,
   view: View,
   input: RawInput,
   outFile: string | undefined,
 ): Promise<void> {
+  const { output } = session
+  const client = entry.access.who === 'public' ? session.stranger : session.client
   const send = async () => (await waiting('Waiting for the service', client.request(entry, input))) as Reply
   if (view.secret) {
     const { mint } = await import('./minted.ts')

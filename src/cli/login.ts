@@ -1,4 +1,4 @@
-import { ApiError, connect } from '../core/client.ts'
+import { ApiError, type Client, connect } from '../core/client.ts'
 import type { InputOf, ReplyOf } from '../core/endpoint.ts'
 import { isId } from '../core/ids.ts'
 import { auth } from '../identity/contract.ts'
@@ -7,6 +7,7 @@ import type { Session as Run } from './base.ts'
 import { type ChosenStore, chooseStore } from './choose-store.ts'
 import { CliError, exits, usage } from './exit.ts'
 import { alone } from './lock.ts'
+import { membershipNamed } from './memberships.ts'
 import { say } from './print.ts'
 import { changeProfile, checkContextName, type KnownIdentity, nameFor } from './profile.ts'
 import { clientOptions, sessionOf } from './send.ts'
@@ -29,20 +30,19 @@ type Tokens = NonNullable<ReplyOf<typeof auth.login>['tokens']>
 /** Signs in, keeps the session and says where. */
 export async function login(run: Run, flags: LoginFlags) {
   const email = flags.email ?? (await asked(run, '--email', () => askText('E-mail')))
-  const membership = membershipOf(flags)
   const secrets = await secretsOf(run, flags)
   warnIfOpen(run.settings.url.value)
   const store = await chooseStore(run.settings, flags.store, run.attended)
 
   const first = await run.stranger.call(auth.login, {
-    body: { email, password: secrets.password, ...membership },
+    body: { email, password: secrets.password, ...membershipOf(flags) },
   })
-  const reply = first.mfaRequired ? await withCode(run, first.tempToken ?? '', secrets.otp) : first
+  const reply = first.mfaRequired ? await withCode(run, first, secrets.otp) : first
   if (!reply.tokens)
     throw new CliError('The service gave no session', { hint: 'is its version the same as this one?' })
 
-  const me = await whoIs(run, reply.tokens)
-  const context = await keep(run, store, reply.tokens, me)
+  const { me, tokens } = await inMembership(run, reply.tokens, flags)
+  const context = await keep(run, store, tokens, me)
   const required = reply.mfaEnrollmentRequired === true
   tell(run, me, context, store, required)
   if (store.unkept) {
@@ -75,19 +75,23 @@ async function asked<T>(run: Run, flag: string, ask: () => Promise<T>): Promise<
   return ask()
 }
 
-/** The id of a membership; names cannot be looked up before signing in. */
+/** The membership by id. A name can only be looked up once signed in: `inMembership`. */
 function membershipOf({
   org,
   partner,
 }: LoginFlags): Pick<InputOf<typeof auth.login>['body'], 'orgId' | 'partnerId'> {
-  for (const [flag, value] of [
-    ['--org', org],
-    ['--partner', partner],
-  ]) {
-    if (value && !isId(value))
-      throw usage(`${flag} takes an id when signing in, not "${value}"`, 'svc whoami --json shows ids')
-  }
-  return { ...(org && { orgId: org }), ...(partner && { partnerId: partner }) }
+  return { ...(org && isId(org) && { orgId: org }), ...(partner && isId(partner) && { partnerId: partner }) }
+}
+
+/** Who signed in, gone on to the membership that a flag names. */
+async function inMembership(run: Run, tokens: Tokens, { org, partner }: LoginFlags) {
+  const me = await whoIs(run, tokens)
+  const name = org ?? partner
+  if (name === undefined || isId(name)) return { me, tokens }
+  const body = membershipNamed(me.memberships, name, org === undefined ? 'partner' : 'organization')
+  const switched = await bearerOf(run, tokens).call(auth.switch, { body })
+  const next = switched.tokens ?? tokens
+  return { me: await whoIs(run, next), tokens: next }
 }
 
 async function secretsOf(
@@ -109,10 +113,17 @@ async function secretsOf(
   return { password, otp: flags.otp === '-' ? await secretFrom('-', 'the code') : flags.otp }
 }
 
-async function withCode(run: Run, tempToken: string, given: string | undefined) {
+type Challenge = Pick<ReplyOf<typeof auth.login>, 'tempToken' | 'mfaMethod'>
+
+async function withCode(run: Run, { tempToken = '', mfaMethod }: Challenge, given: string | undefined) {
+  const bySms = mfaMethod === 'sms'
+  if (bySms && given === undefined && run.attended) {
+    await run.stranger.call(auth.sendSms, { body: { tempToken } })
+    say('A code was sent to your phone')
+  }
+  const question = `${bySms ? 'Code of the SMS' : 'Code of your authenticator'}, or a recovery code`
   for (let tries = 3; ; tries -= 1) {
-    const code =
-      given ?? (await asked(run, '--otp', () => askText('Code of your authenticator, or a recovery code')))
+    const code = given ?? (await asked(run, '--otp', () => askText(question)))
     try {
       return await run.stranger.call(auth.verifyMfa, { body: { tempToken, code: code.trim() } })
     } catch (error) {
@@ -124,9 +135,12 @@ async function withCode(run: Run, tempToken: string, given: string | undefined) 
   }
 }
 
-function whoIs(run: Run, { accessToken }: Tokens): Promise<Me> {
+export const whoIs = (run: Run, tokens: Pick<Tokens, 'accessToken'>): Promise<Me> =>
+  bearerOf(run, tokens).call(auth.me)
+
+function bearerOf(run: Run, { accessToken }: Pick<Tokens, 'accessToken'>): Client {
   const headers = async () => ({ authorization: `Bearer ${accessToken}` })
-  return connect({ ...clientOptions(run.send), credentials: { headers } }).call(auth.me)
+  return connect({ ...clientOptions(run.send), credentials: { headers } })
 }
 
 export const identityOf = (me: Me): KnownIdentity => ({

@@ -1,3 +1,8 @@
+import { askText, secretFrom } from './ask.ts'
+import type { Session } from './base.ts'
+import { usage } from './exit.ts'
+import { say } from './print.ts'
+import { keepTokens } from './session.ts'
 import { printable } from './table.ts'
 
 type Setup = { secret: string; otpAuthUrl: string; recoveryCodes: string[] }
@@ -22,4 +27,25 @@ export async function setupPage(reply: Record<string, unknown>): Promise<string>
 async function qrCode(text: string): Promise<string> {
   const { default: qrcode } = await import('qrcode')
   return qrcode.toString(text, { type: 'terminal', small: true })
+}
+
+/** New recovery codes, as they are kept on paper. */
+export const codesPage = (reply: Record<string, unknown>): string =>
+  [
+    'Recovery codes, shown this once; each signs in once, and those of before no longer work:',
+    ...(reply.recoveryCodes as string[]).map((code) => `  ${printable(code)}`),
+    '',
+  ].join('\n')
+
+/** A code from a flag, from standard input, or from the person. */
+export async function codeFrom(run: Session, given: string | undefined, question: string): Promise<string> {
+  if (given === undefined && !run.attended) throw usage('Missing --code')
+  const code = given ?? (await askText(question))
+  return (code === '-' ? await secretFrom('-', 'the code') : code).trim()
+}
+
+/** The session goes on with new tokens where it is kept; every other one has ended. */
+export async function goOn(run: Session, tokens: Parameters<typeof keepTokens>[1]): Promise<void> {
+  if (!(await keepTokens(run, tokens)))
+    say('Every other session has ended, the token in SVC_TOKEN too: sign in again')
 }

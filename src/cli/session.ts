@@ -3,6 +3,9 @@ import { auth } from '../identity/contract.ts'
 import type { Session as Run } from './base.ts'
 import { CliError, exits } from './exit.ts'
 import { alone } from './lock.ts'
+import { identityOf, whoIs } from './login.ts'
+import { membershipNamed } from './memberships.ts'
+import { say } from './print.ts'
 import { changeProfile } from './profile.ts'
 import { clientOptions, placeOf, sessionOf } from './send.ts'
 import { readSession, removeSession, whereabouts, writeSession } from './store.ts'
@@ -82,6 +85,33 @@ async function isRefused(run: Run, token: string): Promise<boolean> {
   } catch (error) {
     return error instanceof ApiError && error.status === 401
   }
+}
+
+/** Goes on in the membership of an id, slug or name; the stored session changes with it. */
+export async function switchMembership(run: Run, name: string | undefined) {
+  const me = await run.client.call(auth.me)
+  const body = name === undefined ? {} : membershipNamed(me.memberships, name)
+  const { tokens } = await run.client.call(auth.switch, { body })
+  if (!tokens) throw new CliError('The service gave no session')
+  const now = await whoIs(run, tokens)
+  const kept = await keepTokens(run, tokens)
+  const place = placeOf(run.settings, run.attended)
+  if (kept && place) {
+    await changeProfile((profile) => {
+      const context = profile.contexts[place.context]
+      if (context) context.identity = identityOf(now)
+    })
+  } else say('The session was not kept: the token in use has ended')
+  const { scope, orgId, partnerId } = now
+  const id = orgId ?? partnerId
+  const of = now.memberships.find((one) => one.id === id)?.name
+  return { scope, orgId, partnerId, of: of === undefined ? '' : ` of ${of}` }
+}
+
+/** Removes the session of the context, which the service has ended. */
+export async function forgetSession({ settings, attended, send }: Run): Promise<void> {
+  const place = placeOf(settings, attended)
+  if (place && !send.token) await alone(place.context, () => removeSession(place))
 }
 
 /** Puts the tokens of an answer in the place of the session's; false when there is no place for them. */

@@ -9,9 +9,10 @@ export const groups: Record<string, string> = {
   dev: 'For those who try the service out',
   devices: 'Managed machines',
   enroll: 'Enrollment keys, with which machines join',
-  mfa: 'Set up a second factor',
+  mfa: 'Second factors: set up, remove, recovery codes',
   orgs: 'Organizations',
   partners: 'Partners',
+  password: 'Change a password, or set a new one',
   sites: 'Sites of organizations',
 }
 

@@ -1,0 +1,24 @@
+import { string } from '@oclif/core/args'
+import { ApiCommand } from '../../src/cli/base.ts'
+import { printRecord } from '../../src/cli/print.ts'
+import { switchMembership } from '../../src/cli/session.ts'
+
+export default class AuthSwitch extends ApiCommand {
+  static override summary = 'Go on in another of your memberships'
+  static override description =
+    'Without a name, in the one a sign-in would choose. svc whoami --json lists your memberships.'
+  static override examples = [
+    'svc auth switch blue-bakery\nNow in organization scope of Blue Bakery',
+    'svc auth switch --json',
+  ]
+  static override args = {
+    membership: string({ description: 'Organization or partner: id, slug or name' }),
+  }
+
+  async run(): Promise<void> {
+    const { args, flags } = await this.parse(AuthSwitch)
+    const run = this.open(flags)
+    const result = await switchMembership(run, args.membership)
+    await printRecord(run.output, result, undefined, () => `Now in ${result.scope} scope${result.of}\n`)
+  }
+}

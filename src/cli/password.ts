@@ -1,0 +1,62 @@
+import { auth } from '../identity/contract.ts'
+import { askSecret, readStdin, secretFrom } from './ask.ts'
+import type { Session as Run } from './base.ts'
+import { usage } from './exit.ts'
+import { say } from './print.ts'
+import { forgetSession } from './session.ts'
+
+type Flags = Record<string, unknown>
+
+/** Two secrets, of which both may come from standard input, a line each. */
+async function twoSecrets(
+  run: Run,
+  flags: Flags,
+  first: { flag: string; question: string },
+  second: string,
+): Promise<[string, string]> {
+  if (flags[first.flag] === '-' && flags[second] === '-') {
+    const [a = '', b = ''] = (await readStdin(`two lines: --${first.flag}, then --${second}`)).split(/\r?\n/)
+    return [a, b]
+  }
+  const one = await secretOr(run, flags, first.flag, () => askSecret(first.question))
+  const two = await secretOr(run, flags, second, newPassword)
+  return [one, two]
+}
+
+async function secretOr(run: Run, flags: Flags, flag: string, ask: () => Promise<string>): Promise<string> {
+  const given = flags[flag] as string | undefined
+  if (given !== undefined) return secretFrom(given, `--${flag}`)
+  if (!run.attended) throw usage(`Missing --${flag}`, `--${flag} - reads standard input`)
+  return ask()
+}
+
+/** Asked twice: what is mistyped here locks its owner out. */
+export async function newPassword(): Promise<string> {
+  for (;;) {
+    const password = await askSecret('New password')
+    if (password === (await askSecret('New password once more'))) return password
+    say('They differ. Once again.')
+  }
+}
+
+export async function changePassword(run: Run, flags: Flags) {
+  const current = { flag: 'current-password', question: 'Current password' }
+  const [currentPassword, wanted] = await twoSecrets(run, flags, current, 'new-password')
+  const body = { currentPassword, newPassword: wanted }
+  const reply = await run.client.call(auth.changePassword, { body })
+  await forgetSession(run)
+  say('Every session has ended, this one too. Next: svc login')
+  return reply
+}
+
+export async function resetPassword(run: Run, flags: Flags) {
+  const mail = { flag: 'link', question: 'Link or token of the mail' }
+  const [link, password] = await twoSecrets(run, flags, mail, 'password')
+  return run.stranger.call(auth.resetPassword, { body: { token: tokenOf(link), password } })
+}
+
+/** The token of a link, or what is one already. */
+export function tokenOf(link: string): string {
+  const text = link.trim()
+  return URL.canParse(text) ? (new URL(text).searchParams.get('token') ?? text) : text
+}
