@@ -15,6 +15,7 @@ import { devices } from '../src/devices/handlers.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers } from '../src/identity/handlers.ts'
 import { hashPassword } from '../src/identity/password.ts'
+import { roles } from '../src/identity/roles/handlers.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
 import { sweepSessions } from '../src/identity/sessions/store.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
@@ -109,6 +110,7 @@ function appOf(
     orgs,
     sites,
     auth: authHandlers({ access, cipher, recoveryPepper: secrets.recoveryPepper, mfaOn }),
+    roles,
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices,
     agents: agentHandlers({ pepper }),

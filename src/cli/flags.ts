@@ -128,6 +128,7 @@ export const argNames: Record<Resource, string> = {
   agent: 'agent',
   audit_log: 'entry',
   user: 'user',
+  role: 'role',
 }
 
 export const nouns: Record<Resource, string> = {
@@ -139,6 +140,7 @@ export const nouns: Record<Resource, string> = {
   agent: 'agent',
   audit_log: 'audit entry',
   user: 'user',
+  role: 'role',
 }
 
 /** oclif would wait on standard input for an argument that is missing. */
@@ -151,6 +153,7 @@ const namedBy: { [R in Resource]?: string } = {
   site: 'id or name',
   enrollment_key: 'id or name',
   device: 'id, hostname or display name',
+  role: 'id or name',
 }
 
 export function argOf(field: Field): Arg<unknown> {

@@ -151,6 +151,17 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     const { tempToken } = await hand.service.client().call(api.auth.login, login)
     return { input: asked('auth.verifyMfa', { tempToken, code: recoveryCodes[0] }), ...about }
   },
+  // A role cannot be its own parent, which is what naming every record by one of its kind would say.
+  async 'roles.update'(hand) {
+    const { id: orgId, roleId } = await hand.fresh()
+    const actor: Play['actor'] = {
+      type: 'user',
+      id: await userIdOf(hand.service, 'admin'),
+      email: adminEmail,
+    }
+    const input = asked('roles.update', {}, { id: roleId })
+    return { input, token: hand.world.tokens.system, actor, orgId, resourceId: () => roleId }
+  },
   async 'agents.enroll'({ service, world, fresh }) {
     const org = await fresh()
     const { key } = await service
