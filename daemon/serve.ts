@@ -4,9 +4,11 @@ import type { FastifyInstance } from 'fastify'
 import type { pino } from 'pino'
 import { migrations } from '../migrations/index.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
+import { api } from '../src/api.ts'
 import { auditLogs } from '../src/audit/handlers.ts'
 import { sealPending } from '../src/audit/outbox.ts'
 import { cipherOf } from '../src/core/cipher.ts'
+import { entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { type Clock, systemClock } from '../src/core/time.ts'
@@ -15,6 +17,7 @@ import { devices } from '../src/devices/handlers.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers } from '../src/identity/handlers.ts'
 import { hashPassword } from '../src/identity/password.ts'
+import { permissionHandlers } from '../src/identity/permissions/handlers.ts'
 import { roles } from '../src/identity/roles/handlers.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
 import { sweepSessions } from '../src/identity/sessions/store.ts'
@@ -111,6 +114,7 @@ function appOf(
     sites,
     auth: authHandlers({ access, cipher, recoveryPepper: secrets.recoveryPepper, mfaOn }),
     roles,
+    permissions: permissionHandlers({ entries: entriesOf(api), mfaOn }),
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices,
     agents: agentHandlers({ pepper }),
