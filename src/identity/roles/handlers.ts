@@ -43,7 +43,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
     const link = rules.changedLink(before[0], body)
     const parent = await parentChain(db, scope, tenant, link.parentRoleId)
     const after = rules.chainUnder(link, parent, below)
-    const changesPower = rules.changesPower(before, after)
+    const changesPower = rules.changesPower(before[0], link)
     if (changesPower) {
       await checkNotOwn(db, caller, below)
       rules.checkMayGrant(caller.permissions, rules.addedBy(before, after))

@@ -125,17 +125,22 @@ export function parentFault(message: string): Problem {
   return invalid([fault], message)
 }
 
-/** What a change adds to a role. A wildcard that was there covers what it covers. */
-export const addedBy = (before: readonly Link[], after: readonly Link[]): string[] => {
+/**
+ * What a change gives to a role: what its holders could not do before, and what it now grants by itself even
+ * where it had that from a parent, since it would keep it when the parent loses it.
+ */
+export function addedBy(before: Chain, after: Chain): string[] {
   const had = grantsOf(before)
-  return [...grantsOf(after)].filter((permission) => !holds(had, permission as Permission))
+  const gained = [...grantsOf(after)].filter((permission) => !holds(had, permission as Permission))
+  const own = after[0].permissions.filter((permission) => !before[0].permissions.includes(permission))
+  return [...new Set([...gained, ...own])]
 }
 
-/** Whether holders of a role may do other things than before. */
-export function changesPower(before: readonly Link[], after: readonly Link[]): boolean {
-  const power = (chain: readonly Link[]) => [...grantsOf(chain)].sort().join()
-  return power(before) !== power(after) || forcesMfa(before) !== forcesMfa(after)
-}
+/** Whether a change is about what a role lets its holders do, and not only about its name. */
+export const changesPower = (before: Link, after: Link): boolean =>
+  before.parentRoleId !== after.parentRoleId ||
+  before.forceMfa !== after.forceMfa ||
+  [...before.permissions].sort().join() !== [...after.permissions].sort().join()
 
 export const changedLink = (link: Link, change: RoleChange): Link => ({
   ...link,
