@@ -8,6 +8,7 @@ import {
   type Chain,
   chainUnder,
   changesPower,
+  clonedFrom,
   effectiveOf,
   grantsOf,
   isFullAdmin,
@@ -54,6 +55,16 @@ describe('a full administrator', () => {
     ['organization', ['users:read', 'users:invite'], false],
   ] as const)('of a %s with %j: %s', (kind, granted, is) => {
     expect(isFullAdmin(kind, new Set(granted))).toBe(is)
+  })
+})
+
+describe('a copy', () => {
+  it('says what it was cloned from, in text that can be stored', () => {
+    expect(clonedFrom({ name: 'A', description: null })).toBe('Cloned from A')
+    for (const name of ['A', 'AB']) {
+      const long = clonedFrom({ name, description: '🐝'.repeat(500) })
+      expect([long.length <= 1000, long.isWellFormed()]).toEqual([true, true])
+    }
   })
 })
 

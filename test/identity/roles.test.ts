@@ -1,59 +1,14 @@
 import { sql } from 'kysely'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import type { ApiError } from '../../src/core/client.ts'
-import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
-import { builtInRoles } from '../../src/identity/seeds.ts'
+import type { ApiError, Client } from '../../src/core/client.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { startService, type TestService } from '../harness.ts'
-import { addOrgUser, addUser, buildWorld, tokenFor } from '../world.ts'
-
-const failing = (status: number, error: string | RegExp, more: object = {}) =>
-  expect.objectContaining({
-    status,
-    message: typeof error === 'string' ? error : expect.stringMatching(error),
-    ...more,
-  })
-const builtIn = (name: string, scope = 'organization') =>
-  builtInRoles.find((one) => one.name === name && one.scope === scope)!.id
-const pairs = (...names: string[]) =>
-  names.map((name) => ({ resource: name.split(':')[0]!, action: name.split(':')[1]! }))
-const named = (list: { resource: string; action: string }[]) =>
-  list.map(({ resource, action }) => `${resource}:${action}`)
-
-async function join(service: TestService, name: string, orgId: string, roleId: string) {
-  const userId = await addUser(service, name)
-  const now = new Date().toISOString()
-  await service.storage.write((tx) => joinOrganization(tx, { orgId, userId, roleId, siteIds: null }, now))
-  return { userId, token: await tokenFor(service, userId, { kind: 'organization', orgId }) }
-}
-
-async function joinAsPartner(service: TestService, name: string, partnerId: string, roleId: string) {
-  const userId = await addUser(service, name)
-  const now = new Date().toISOString()
-  await service.storage.write((tx) => joinPartner(tx, { partnerId, userId, roleId, orgs: 'all' }, now))
-  return { userId, token: await tokenFor(service, userId, { kind: 'partner', partnerId }) }
-}
+import { begin, builtIn, create, failing, join, named, pairs, update } from './role-stage.ts'
 
 onEveryDatabase((kind, open) => {
-  const begin = async () => {
-    const service = await startService(open)
-    const world = await buildWorld(service)
-    const { tokens } = world
-    const [system, acme, bakery] = [tokens.system, tokens.acme, tokens.bakery].map((one) =>
-      service.client(one),
-    )
-    return { service, ...world, system: system!, acme: acme!, admin: bakery! }
-  }
-  type Admin = Awaited<ReturnType<typeof begin>>['admin']
-  const create = (client: Admin, name: string, permissions: string[] = [], more: object = {}) =>
-    client.call(api.roles.create, { body: { name, permissions: pairs(...permissions), ...more } })
-  const update = (client: Admin, id: string, body: object) =>
-    client.call(api.roles.update, { params: { id }, body })
-
   describe('the list of roles', () => {
     it('has the built-in ones of the scope and the own ones, with who holds them in the tenant', async () => {
-      const { admin, acme, system, orgs, partners } = await begin()
+      const { admin, acme, system, orgs, partners } = await begin(open)
       const { data, pagination } = await admin.call(api.roles.list)
       const built = ['Auditor', 'Org Admin', 'Org Technician', 'Org Viewer']
       expect(data.map((one) => one.name)).toEqual([...built, 'bakery role'])
@@ -80,7 +35,7 @@ onEveryDatabase((kind, open) => {
     })
 
     it('comes in pages, and clamps what is out of range', async () => {
-      const { admin } = await begin()
+      const { admin } = await begin(open)
       const page = (query: object) => admin.call(api.roles.list, { query })
       const second = await page({ page: 2, limit: 2 })
       expect(second.data.map((one) => one.name)).toEqual(['Org Technician', 'Org Viewer'])
@@ -89,7 +44,7 @@ onEveryDatabase((kind, open) => {
     })
 
     it('needs a tenant in system scope, and all organizations in partner scope', async () => {
-      const { service, system, tokens, orgs } = await begin()
+      const { service, system, tokens, orgs } = await begin(open)
       await expect(system.call(api.roles.list)).rejects.toEqual(
         failing(403, 'Partner or organization context required', { code: 'tenant_required' }),
       )
@@ -106,7 +61,7 @@ onEveryDatabase((kind, open) => {
     })
 
     it('is for those who hold users:read', async () => {
-      const { service, tokens } = await begin()
+      const { service, tokens } = await begin(open)
       const viewer = service.client(tokens.bakeryViewer)
       await expect(viewer.call(api.roles.list)).rejects.toEqual(failing(403, 'Permission denied'))
       await expect(viewer.call(api.roles.available)).rejects.toEqual(failing(403, 'Permission denied'))
@@ -116,7 +71,7 @@ onEveryDatabase((kind, open) => {
 
   describe('a role', () => {
     it('is made with what it grants, the words of the role builder included', async () => {
-      const { admin, orgs } = await begin()
+      const { admin, orgs } = await begin(open)
       const permissions = ['devices:view', 'devices:execute', 'sites:create', 'sites:update', 'alerts:read']
       const made = await create(admin, 'Night', permissions, { description: 'At night', forceMfa: true })
       expect(made).toMatchObject({
@@ -139,7 +94,7 @@ onEveryDatabase((kind, open) => {
     })
 
     it('grants nothing that is not in the catalogue', async () => {
-      const { admin } = await begin()
+      const { admin } = await begin(open)
       const refused = (await create(admin, 'x', ['devices:read', 'devices:paint', 'remote:read']).catch(
         (error: ApiError) => error,
       )) as ApiError
@@ -152,9 +107,9 @@ onEveryDatabase((kind, open) => {
     })
 
     it('lives where it was made: others do not find it', async () => {
-      const { service, admin, acme, system, tokens, orgs } = await begin()
+      const { service, admin, acme, system, tokens, orgs } = await begin(open)
       const { id } = await create(admin, 'Night', ['devices:read'])
-      const show = (client: Admin, query: object = {}) =>
+      const show = (client: Client, query: object = {}) =>
         client.call(api.roles.show, { params: { id }, query })
       for (const token of [tokens.garage, tokens.globex, tokens.harbor]) {
         await expect(show(service.client(token))).rejects.toEqual(failing(404, 'Role not found'))
@@ -172,7 +127,7 @@ onEveryDatabase((kind, open) => {
     })
 
     it('that is built in is seen by all and changed by nobody', async () => {
-      const { system, admin } = await begin()
+      const { system, admin } = await begin(open)
       const params = { id: builtIn('Org Viewer') }
       expect((await admin.call(api.roles.show, { params })).userCount).toBe(1)
       for (const client of [system, admin]) {
@@ -186,7 +141,7 @@ onEveryDatabase((kind, open) => {
     })
 
     it('is changed field by field, and not by nothing', async () => {
-      const { admin } = await begin()
+      const { admin } = await begin(open)
       const { id } = await create(admin, 'Night', ['devices:read'], { description: 'x' })
       expect(await update(admin, id, { name: 'Day' })).toMatchObject({ name: 'Day', description: 'x' })
       const after = await update(admin, id, { permissions: pairs('alerts:read'), description: null })
@@ -201,7 +156,7 @@ onEveryDatabase((kind, open) => {
     })
 
     it('is deleted when nobody holds it and nothing inherits from it', async () => {
-      const { service, admin, orgs } = await begin()
+      const { service, admin, orgs } = await begin(open)
       const { id } = await create(admin, 'Night', ['devices:read'])
       const remove = () => admin.call(api.roles.remove, { params: { id } })
       const { userId } = await join(service, 'watchman', orgs.bakery.id, id)
@@ -229,110 +184,9 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('inheritance', () => {
-    it('counts on requests, at once, and shows where each permission comes from', async () => {
-      const { service, admin, orgs } = await begin()
-      const top = await create(admin, 'Top', ['devices:read', 'sites:read'])
-      const middle = await create(admin, 'Middle', ['alerts:read', 'devices:read'], { parentRoleId: top.id })
-      const low = await create(admin, 'Low', ['sites:read'], { parentRoleId: middle.id })
-      const client = service.client((await join(service, 'low', orgs.bakery.id, low.id)).token)
-      expect((await client.call(api.devices.list)).data).toHaveLength(1)
-      const effective = await admin.call(api.roles.effective, { params: { id: low.id } })
-      expect(effective).toEqual({
-        roleId: low.id,
-        roleName: 'Low',
-        forceMfa: false,
-        inheritanceChain: [
-          { id: middle.id, name: 'Middle' },
-          { id: top.id, name: 'Top' },
-        ],
-        permissions: [
-          ['alerts', middle],
-          ['devices', middle],
-          ['sites', low],
-        ].map(([resource, source]) => ({
-          resource,
-          action: 'read',
-          inherited: source !== low,
-          sourceRoleId: (source as typeof low).id,
-          sourceRoleName: (source as typeof low).name,
-        })),
-      })
-      await update(admin, top.id, { permissions: [] })
-      await update(admin, middle.id, { permissions: [] })
-      await expect(client.call(api.devices.list)).rejects.toEqual(failing(403, 'Permission denied'))
-      await update(admin, low.id, { parentRoleId: builtIn('Org Viewer') })
-      expect((await client.call(api.devices.list)).data).toHaveLength(1)
-    })
-
-    it('of a Force MFA flag shuts out holders without a factor on their next request', async () => {
-      const { service, admin, orgs } = await begin()
-      const top = await create(admin, 'Top', ['devices:read'])
-      const low = await create(admin, 'Low', [], { parentRoleId: top.id })
-      const { userId, token } = await join(service, 'low', orgs.bakery.id, low.id)
-      await service.storage.write((tx) =>
-        tx.updateTable('users').set({ mfa_method: null }).where('id', '=', userId).execute(),
-      )
-      const client = service.client(token)
-      await client.call(api.devices.list)
-      await update(admin, top.id, { forceMfa: true })
-      await expect(client.call(api.devices.list)).rejects.toMatchObject({
-        status: 428,
-        code: 'mfa_enrollment_required',
-      })
-    })
-
-    it('never goes round in a circle', async () => {
-      const { admin } = await begin()
-      const top = await create(admin, 'Top')
-      const low = await create(admin, 'Low', [], { parentRoleId: top.id })
-      const circular = failing(400, 'Cannot set parent role: would create circular inheritance', {
-        details: [expect.objectContaining({ path: 'body.parentRoleId' })],
-      })
-      for (const parentRoleId of [low.id, top.id]) {
-        await expect(update(admin, top.id, { parentRoleId })).rejects.toEqual(circular)
-      }
-    })
-
-    it('does not go round in a circle either when two changes come at once', async () => {
-      const { admin } = await begin()
-      for (let round = 0; round < 5; round += 1) {
-        const made = await Promise.all(['a', 'b', 'c'].map((name) => create(admin, `${name}${round}`)))
-        const changes = made.map((one, i) =>
-          update(admin, one.id, { parentRoleId: made[(i + 1) % made.length]!.id }),
-        )
-        const results = await Promise.allSettled(changes)
-        expect(results.filter((one) => one.status === 'fulfilled')).toHaveLength(2)
-        expect(results.find((one) => one.status === 'rejected')?.reason).toMatchObject({ status: 400 })
-      }
-    })
-
-    it('stays within the scope and the tenant, and within 20 levels', async () => {
-      const { admin, acme, orgs } = await begin()
-      const attempt = (client: Admin, parentRoleId: string, more: object = {}) =>
-        create(client, 'x', [], { parentRoleId, ...more })
-      await expect(attempt(admin, orgs.garage.roleId)).rejects.toEqual(failing(400, 'Parent role not found'))
-      await expect(attempt(admin, builtIn('Partner Viewer', 'partner'))).rejects.toEqual(
-        failing(400, 'Parent role must be in the same scope'),
-      )
-      await expect(attempt(acme, orgs.garage.roleId, { orgId: orgs.bakery.id })).rejects.toEqual(
-        failing(400, 'Parent role must be of the same tenant'),
-      )
-      let last = await create(admin, 'level 1')
-      for (let level = 2; level <= 20; level += 1) {
-        last = await create(admin, `level ${level}`, [], { parentRoleId: last.id })
-      }
-      await expect(attempt(admin, last.id)).rejects.toMatchObject({ status: 400 })
-      const [top, below] = [await create(admin, 'top'), await create(admin, 'below')]
-      await update(admin, below.id, { parentRoleId: top.id })
-      const under = update(admin, top.id, { parentRoleId: last.id })
-      await expect(under).rejects.toMatchObject({ status: 400 })
-    })
-  })
-
   describe('a clone', () => {
     it('has everything the role grants, inherited or not, and can be changed', async () => {
-      const { admin } = await begin()
+      const { admin } = await begin(open)
       const top = await create(admin, 'Top', ['devices:read'], { forceMfa: true })
       const body = { parentRoleId: top.id, description: 'Low down' }
       const low = await create(admin, 'Low', ['sites:read'], body)
@@ -349,8 +203,8 @@ onEveryDatabase((kind, open) => {
     })
 
     it('of a built-in role goes where it can be held', async () => {
-      const { admin, acme, orgs } = await begin()
-      const clone = (client: Admin, id: string, body: { name: string; orgId?: string }) =>
+      const { admin, acme, orgs } = await begin(open)
+      const clone = (client: Client, id: string, body: { name: string; orgId?: string }) =>
         client.call(api.roles.clone, { params: { id }, body })
       const mine = await clone(admin, builtIn('Org Technician'), { name: 'Tech' })
       expect(mine).toMatchObject({ orgId: orgs.bakery.id, isSystem: false })
@@ -363,113 +217,6 @@ onEveryDatabase((kind, open) => {
       )
     })
   })
-
-  describe('nobody', () => {
-    it('grants what they do not hold: directly, by a parent, by a clone or by a change', async () => {
-      const { service, admin, orgs, partners } = await begin()
-      const hr = await create(admin, 'HR', ['users:read', 'users:write', 'devices:read'])
-      const client = service.client((await join(service, 'hr', orgs.bakery.id, hr.id)).token)
-      const lacking = (...names: string[]) =>
-        failing(403, `Cannot assign permission not held by caller: ${names.join(', ')}`)
-      await expect(create(client, 'x', ['devices:read', 'sites:write', 'alerts:read'])).rejects.toEqual(
-        lacking('alerts:read', 'sites:write'),
-      )
-      await expect(create(client, 'x', ['*:*'])).rejects.toEqual(lacking('*:*'))
-      const auditor = { parentRoleId: builtIn('Auditor') }
-      await expect(create(client, 'x', [], auditor)).rejects.toEqual(lacking('audit:export', 'audit:read'))
-      const clone = client.call(api.roles.clone, {
-        params: { id: builtIn('Auditor') },
-        body: { name: 'x' },
-      })
-      await expect(clone).rejects.toEqual(lacking('audit:export', 'audit:read'))
-      const { id } = await create(client, 'Watch', ['devices:read'])
-      await expect(update(client, id, auditor)).rejects.toEqual(lacking('audit:export', 'audit:read'))
-      const more = { permissions: pairs('devices:read', 'devices:write') }
-      await expect(update(client, id, more)).rejects.toEqual(lacking('devices:write'))
-
-      // What a role has already may stay when something else changes.
-      const high = await create(admin, 'High', ['sites:write', 'devices:read'])
-      expect(await update(client, high.id, { permissions: pairs('sites:write') })).toBeTruthy()
-      await expect(update(client, high.id, { permissions: pairs('sites:delete') })).rejects.toEqual(
-        lacking('sites:delete'),
-      )
-      const chief = service.client(
-        (await joinAsPartner(service, 'p', partners.acme, builtIn('Partner Viewer', 'partner'))).token,
-      )
-      await expect(create(chief, 'x')).rejects.toEqual(failing(403, 'Permission denied'))
-    })
-
-    it('changes what their own role grants, or one it inherits from, up or down', async () => {
-      const { service, admin, orgs } = await begin()
-      const top = await create(admin, 'Top', ['users:read', 'devices:read'])
-      const mine = await create(admin, 'HR', ['users:write'], { parentRoleId: top.id })
-      const client = service.client((await join(service, 'hr', orgs.bakery.id, mine.id)).token)
-      const own = failing(403, 'Nobody changes what their own role grants', { code: 'own_role' })
-      for (const id of [mine.id, top.id]) {
-        await expect(update(client, id, { permissions: pairs('users:write', 'users:read') })).rejects.toEqual(
-          own,
-        )
-        await expect(update(client, id, { forceMfa: true })).rejects.toEqual(own)
-      }
-      await expect(update(client, mine.id, { parentRoleId: null })).rejects.toEqual(own)
-      expect(await update(client, mine.id, { name: 'People' })).toMatchObject({ name: 'People' })
-    })
-
-    it('takes the last administrator of a tenant away, by whichever role of the chain', async () => {
-      const { service, system, acme, partners, orgs } = await begin()
-      const { storage } = service
-      const none = (table: 'partner_memberships' | 'organization_memberships') =>
-        storage.write((tx) => tx.deleteFrom(table).execute())
-      await storage.write((tx) => tx.deleteFrom('partner_membership_orgs').execute())
-      await none('partner_memberships')
-      await none('organization_memberships')
-
-      const place = { partnerId: partners.acme }
-      const top = await create(system, 'Top', ['*:*'], place)
-      const low = await create(system, 'Low', [], { ...place, parentRoleId: top.id })
-      await joinAsPartner(service, 'chief', partners.acme, low.id)
-      const last = failing(409, 'This would leave no administrator', { code: 'last_administrator' })
-      await expect(update(system, top.id, { permissions: [] })).rejects.toEqual(last)
-      await expect(update(system, low.id, { parentRoleId: null })).rejects.toEqual(last)
-      const shown = await system.call(api.roles.effective, { params: { id: low.id } })
-      expect(named(shown.permissions)).toEqual(['*:*'])
-      await update(system, low.id, { permissions: pairs('*:*') })
-      await update(system, top.id, { permissions: [] })
-      await expect(acme.call(api.roles.list)).rejects.toMatchObject({ status: 401 })
-
-      const inOrg = { orgId: orgs.bakery.id }
-      const boss = await create(system, 'Boss', ['users:write', 'devices:read'], inOrg)
-      await joinAndDisable(service, orgs.bakery.id)
-      await join(service, 'boss', orgs.bakery.id, boss.id)
-      await expect(update(system, boss.id, { permissions: pairs('devices:read') })).rejects.toEqual(last)
-      await join(service, 'second', orgs.bakery.id, builtIn('Org Admin'))
-      await update(system, boss.id, { permissions: pairs('devices:read') })
-    })
-
-    it('takes both of two administrators away at once', async () => {
-      const { service, system, orgs } = await begin()
-      const orgId = orgs.garage.id
-      await service.storage.write((tx) =>
-        tx.deleteFrom('organization_memberships').where('org_id', '=', orgId).execute(),
-      )
-      const roles = await Promise.all(
-        ['a', 'b'].map((name) => create(system, name, ['users:write'], { orgId })),
-      )
-      for (const role of roles) await join(service, `holder ${role.name}`, orgId, role.id)
-      const results = await Promise.allSettled(
-        roles.map((role) => update(system, role.id, { permissions: [] })),
-      )
-      expect(results.map((one) => one.status).sort()).toEqual(['fulfilled', 'rejected'])
-    })
-  })
-
-  /** An administrator who cannot sign in counts for nothing. */
-  async function joinAndDisable(service: TestService, orgId: string) {
-    await addOrgUser(service, 'gone', orgId)
-    await service.storage.write((tx) =>
-      tx.updateTable('users').set({ status: 'disabled' }).where('name', '=', 'gone').execute(),
-    )
-  }
 
   it('what is listed is found by an index', async () => {
     if (kind === 'postgres') return

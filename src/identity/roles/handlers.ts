@@ -80,10 +80,9 @@ export const roles: HandlersOf<typeof contract.roles> = {
     const chain = await chainOf(db, source.id)
     const permissions = [...rules.grantsOf(chain)].sort()
     rules.checkMayGrant(caller.permissions, permissions)
-    const about = source.description === null ? '' : `: ${source.description}`
     const wanted = {
       name: body.name,
-      description: body.description ?? `Cloned from ${source.name}${about}`.slice(0, 1000),
+      description: body.description === undefined ? rules.clonedFrom(source) : body.description,
       parentRoleId: null,
       forceMfa: rules.forcesMfa(chain),
     }

@@ -179,6 +179,12 @@ export function checkUnused(userCount: number, childRoleCount: number): void {
   throw new Problem('role_in_use', message, { details: { userCount, childRoleCount } })
 }
 
+/** What a copy says of itself; as long as a description may be, and never cut through a character. */
+export const clonedFrom = (role: { name: string; description: string | null }): string => {
+  const whole = `Cloned from ${role.name}${role.description === null ? '' : `: ${role.description}`}`
+  return whole.slice(0, 1000).toWellFormed()
+}
+
 /** A role is held where its scope says, and a copy of it as well. */
 export function otherKind(scope: string, wanted: string): Problem {
   const path = scope === 'organization' ? 'body.orgId' : 'body.partnerId'
