@@ -52,6 +52,7 @@ function needsOf({ access }: Endpoint): string {
   const needs = [
     access.permission && `permission <code>${access.permission}</code>`,
     access.mfa && 'a verified second factor',
+    access.wholePartner && 'all organizations of their partner',
   ]
   const named = needs.filter(Boolean).join(' and ')
   return `For users in ${access.scopes.join(', ')} scope${named ? `, with ${named}` : ''}.`

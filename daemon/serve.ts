@@ -4,10 +4,12 @@ import type { FastifyInstance } from 'fastify'
 import type { pino } from 'pino'
 import { migrations } from '../migrations/index.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
+import { api } from '../src/api.ts'
 import { auditLogs } from '../src/audit/handlers.ts'
 import { record, sealPending } from '../src/audit/outbox.ts'
 import { draftOf, type Happening } from '../src/audit/rules.ts'
 import { type Cipher, cipherOf } from '../src/core/cipher.ts'
+import { entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { type Clock, systemClock } from '../src/core/time.ts'
@@ -18,7 +20,9 @@ import { authHandlers } from '../src/identity/handlers.ts'
 import { hashPassword } from '../src/identity/password.ts'
 import { issueResets } from '../src/identity/passwords/jobs.ts'
 import { sweepResets } from '../src/identity/passwords/store.ts'
+import { permissionHandlers } from '../src/identity/permissions/handlers.ts'
 import { sweepRegistrations } from '../src/identity/registration/store.ts'
+import { roles } from '../src/identity/roles/handlers.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
 import { sweepSessions } from '../src/identity/sessions/store.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
@@ -132,6 +136,8 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     orgs,
     sites,
     auth: authHandlers({ ...parts, access, recoveryPepper: secrets.recoveryPepper, mfaOn, registrationOn }),
+    roles,
+    permissions: permissionHandlers({ entries: entriesOf(api), mfaOn }),
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices,
     agents: agentHandlers({ pepper }),

@@ -4,6 +4,8 @@ import type { Contract } from './core/endpoint.ts'
 import { enrollmentKeys } from './credentials/contract.ts'
 import { devices } from './devices/contract.ts'
 import { auth } from './identity/contract.ts'
+import { permissions } from './identity/permissions/contract.ts'
+import { roles } from './identity/roles/contract.ts'
 import { service } from './service/contract.ts'
 import { orgs, partners, sites } from './tenancy/contract.ts'
 
@@ -14,6 +16,8 @@ export const api = {
   orgs,
   sites,
   auth,
+  roles,
+  permissions,
   enrollmentKeys,
   devices,
   agents,
@@ -25,6 +29,8 @@ export const sections: Readonly<Record<string, string>> = {
   Service: 'Whether the service is there, and which version.',
   Tenancy: 'Partners, their organizations, and the sites of those.',
   Authentication: 'Signing in and out, sessions and second factors.',
+  Roles: 'What people may do, in roles that inherit from each other.',
+  Permissions: 'Which permissions there are, and why a request is allowed or refused.',
   'Enrollment keys': 'Short-lived keys that let machines into an organization.',
   Devices: 'The machines that were enrolled.',
   Agents: 'What the agent on a machine says; only for agents.',

@@ -16,6 +16,8 @@ export type Org = {
   deviceId: string
   agentId: string
   agentToken: string
+  /** A role of its own that nobody holds. */
+  roleId: string
 }
 
 /** Two partners, three organizations with a record of every kind in each, and users of every reach. */
@@ -128,7 +130,10 @@ export async function addOrg(
     },
   })
   const { deviceId, agentId, authToken: agentToken } = enrolled
-  return { id, name: slug, siteId: site.id, keyId: key.id, deviceId, agentId, agentToken }
+  const permissions = [{ resource: 'devices', action: 'read' }]
+  const role = await client.call(api.roles.create, { body: { orgId: id, name: `${slug} role`, permissions } })
+  const records = { siteId: site.id, keyId: key.id, deviceId, agentId, agentToken, roleId: role.id }
+  return { id, name: slug, ...records }
 }
 
 export async function buildWorld(service: TestService): Promise<World> {

@@ -2,7 +2,7 @@ import { ApiError, pathOf, type RawInput } from '../core/client.ts'
 import { changes, type Endpoint } from '../core/endpoint.ts'
 import { askText } from './ask.ts'
 import type { Session } from './base.ts'
-import { CliError, exits, usage } from './exit.ts'
+import { CliError, exits, Silent, usage } from './exit.ts'
 import { fieldsOf } from './fields.ts'
 import { everyRow } from './pages.ts'
 import { asJson, checkPrintable, printRecord, say, write } from './print.ts'
@@ -32,7 +32,7 @@ export async function act(
     if (flags['if-not-exists']) return await createOnce(session, entry, view, input, outFile)
     await perform(session, entry, view, input, outFile)
   } catch (error) {
-    if (!flags['ignore-not-found'] || !isNotFound(error)) throw error
+    if (!flags['ignore-not-found'] || !isNotFound(error)) throw view.failed?.(error, typed) ?? error
     say(`Nothing to delete: ${(error as Error).message}`)
   }
 }
@@ -59,7 +59,8 @@ async function perform(
   const { human } = view
   const message = changes(entry) && typeof reply.message === 'string' ? reply.message : undefined
   const told = human ? () => human(reply) : message === undefined ? undefined : () => `${message}\n`
-  return printRecord(output, reply, entry.reply, told)
+  await printRecord(output, reply, entry.reply, told)
+  if (view.verdict?.(reply) === false) throw new Silent(exits.failure)
 }
 
 async function createOnce(

@@ -146,6 +146,14 @@ const hints: { [code in ErrorCode]?: string } = {
   mfa_enrollment_required: 'svc mfa setup, then svc mfa enable',
   scope_not_allowed:
     'this needs another membership: svc login --partner P or --org O; svc whoami shows the present one',
+  tenant_required: 'say where: --org ORG or --partner PARTNER',
+  partner_access_limited:
+    'your membership is limited to some organizations: roles and users are for those who have orgAccess all',
+  forbidden: 'svc explain METHOD PATH says why; svc can-i ACTION RESOURCE asks before',
+  own_role: 'someone else who administers this tenant can change it',
+  last_administrator: 'give someone else an administrator role first',
+  system_role: 'svc roles clone makes a copy that can be changed',
+  role_in_use: 'svc roles users ROLE shows who holds it',
   tenant_inactive: 'the organization or its partner is suspended',
   slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',
 }

@@ -4,7 +4,8 @@ import { isSecret, type Resource, unwrap } from '../core/schema.ts'
 
 export type Part = 'params' | 'query' | 'body'
 
-export type Kind = 'text' | 'number' | 'boolean' | 'choice' | 'json'
+/** `pair`: a permission, written devices:read. */
+export type Kind = 'text' | 'number' | 'boolean' | 'choice' | 'pair' | 'json'
 
 /** One thing a caller can say in a request, as the command line sees it. */
 export type Field = {
@@ -57,7 +58,7 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
     {
       part,
       key,
-      flag: flagOf(key, resource),
+      flag: (meta.flag as string | undefined) ?? flagOf(key, resource),
       kind: isFlag ? 'boolean' : choices ? 'choice' : kindOf(inner),
       many,
       required: !schema.safeParse(undefined).success,
@@ -73,6 +74,7 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
 function kindOf(schema: z.ZodType): Kind {
   if (schema instanceof z.ZodNumber) return 'number'
   if (schema instanceof z.ZodBoolean) return 'boolean'
+  if (schema instanceof z.ZodObject && Object.keys(schema.shape).join() === 'resource,action') return 'pair'
   if (schema instanceof z.ZodObject || schema instanceof z.ZodRecord || schema instanceof z.ZodUnion)
     return 'json'
   return 'text'

@@ -4,6 +4,7 @@ import type { Arg, Flag } from '@oclif/core/interfaces'
 import type { Resource } from '../core/schema.ts'
 import { usage } from './exit.ts'
 import type { Field } from './fields.ts'
+import { didYouMean } from './suggest.ts'
 
 type AnyFlag = Flag<unknown>
 export type FlagSet = Record<string, AnyFlag>
@@ -101,6 +102,7 @@ function describe(field: Field): string {
   const notes: string[] = []
   if (field.secret) notes.push('- for standard input, @file for a file')
   else if (field.kind === 'json') notes.push('JSON, - or @file')
+  else if (field.kind === 'pair') notes.push('such as devices:read; may be repeated')
   else if (field.resource && field.key !== 'id') notes.push(namedBy[field.resource] ?? 'id')
   if (field.nullable && field.kind !== 'json') notes.push('or null')
   const told = field.description || sentence(field.key)
@@ -115,7 +117,14 @@ const sentence = (key: string): string => {
 function valueName(field: Field): string {
   if (field.choices) return field.choices.join('|')
   if (field.resource) return argNames[field.resource].toUpperCase()
-  return { text: 'TEXT', number: 'N', boolean: 'BOOLEAN', choice: 'CHOICE', json: 'JSON' }[field.kind]
+  return {
+    text: 'TEXT',
+    number: 'N',
+    boolean: 'BOOLEAN',
+    choice: 'CHOICE',
+    pair: 'PERMISSION',
+    json: 'JSON',
+  }[field.kind]
 }
 
 /** What a record is called as an argument: `svc orgs show ORG`. */
@@ -128,6 +137,7 @@ export const argNames: Record<Resource, string> = {
   agent: 'agent',
   audit_log: 'entry',
   user: 'user',
+  role: 'role',
 }
 
 export const nouns: Record<Resource, string> = {
@@ -139,11 +149,28 @@ export const nouns: Record<Resource, string> = {
   agent: 'agent',
   audit_log: 'audit entry',
   user: 'user',
+  role: 'role',
 }
 
+type Parse = (input: string) => Promise<string>
+
 /** oclif would wait on standard input for an argument that is missing. */
-export const argFor = (description: string, required = true): Arg<unknown> =>
-  customArg<string>({})({ description, required, ignoreStdin: true }) as Arg<unknown>
+export const argFor = (description: string, required = true, parse?: Parse): Arg<unknown> =>
+  customArg<string>({})({
+    description,
+    required,
+    ignoreStdin: true,
+    ...(parse && { parse }),
+  }) as Arg<unknown>
+
+/** One of the words, in any case. */
+function oneOf(name: string, choices: string[]): Parse {
+  return async (input) => {
+    const found = choices.find((choice) => choice.toLowerCase() === input.toLowerCase())
+    if (found !== undefined) return found
+    throw usage(`"${input}" is no ${name}: ${choices.join(', ')}`, didYouMean(input, choices))
+  }
+}
 
 const namedBy: { [R in Resource]?: string } = {
   partner: 'id, slug or name',
@@ -151,11 +178,13 @@ const namedBy: { [R in Resource]?: string } = {
   site: 'id or name',
   enrollment_key: 'id or name',
   device: 'id, hostname or display name',
+  role: 'id or name',
 }
 
 export function argOf(field: Field): Arg<unknown> {
   if (field.resource && field.key === 'id') {
     return argFor(`The ${nouns[field.resource]}: ${namedBy[field.resource] ?? 'id'}`, field.required)
   }
-  return argFor(describe(field), field.required)
+  const { choices, key, required } = field
+  return argFor(describe(field), required, choices && oneOf(key, choices))
 }

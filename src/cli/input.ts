@@ -5,6 +5,7 @@ import { askText, indirect, secretFrom } from './ask.ts'
 import type { Session } from './base.ts'
 import { usage } from './exit.ts'
 import type { Field } from './fields.ts'
+import { didYouMean } from './suggest.ts'
 
 /** What the caller said, by field. */
 export type Said = (field: Field) => unknown
@@ -25,9 +26,11 @@ export async function inputOf(session: Session, fields: Field[], said: Said): Pr
       continue
     }
     const orgId = (input.body.orgId ?? input.query.orgId) as string | undefined
+    const partnerId = (input.body.partnerId ?? input.query.partnerId) as string | undefined
+    const where = { orgId, partnerId }
     input[field.part][field.key] = Array.isArray(raw)
-      ? await Promise.all(raw.map((one) => valueFor(session, field, one, orgId)))
-      : await valueFor(session, field, raw, orgId)
+      ? await Promise.all(raw.map((one) => valueFor(session, field, one, where)))
+      : await valueFor(session, field, raw, where)
   }
   return {
     params: input.params,
@@ -54,13 +57,14 @@ async function valueFor(
   session: Session,
   field: Field,
   raw: unknown,
-  orgId: string | undefined,
+  { orgId, partnerId }: { orgId: string | undefined; partnerId: string | undefined },
 ): Promise<unknown> {
   if (field.nullable && raw === 'null') return null
   if (typeof raw !== 'string') return raw
   const flag = `--${field.flag}`
   if (field.secret) return secretFrom(raw, flag)
   if (field.kind === 'json') return jsonFrom(raw, flag)
+  if (field.kind === 'pair') return pairFrom(raw, flag)
   if (field.kind === 'number') {
     const n = Number(raw)
     if (raw.trim() === '' || Number.isNaN(n))
@@ -74,7 +78,7 @@ async function valueFor(
     const within = orgId
       ? { orgId, insists: true }
       : await withinOrg(session, field, org.value, org.from !== 'context')
-    return resolveId(session.client, field.resource, raw, within)
+    return resolveId(session.client, field.resource, raw, { ...within, partnerId })
   }
   return raw
 }
@@ -84,6 +88,16 @@ async function withinOrg(session: Session, field: Field, org: string | undefined
   if (org === undefined || field.resource === 'organization' || field.resource === 'partner') return {}
   const { resolveId } = await import('./resolve.ts')
   return { orgId: await resolveId(session.client, 'organization', org), insists }
+}
+
+async function pairFrom(raw: string, flag: string): Promise<unknown> {
+  const { pairOf, permissionOf, permissions } = await import('../core/permissions.ts')
+  const pair = pairOf(raw)
+  if (permissionOf(pair)) return pair
+  throw usage(
+    `${flag}: there is no permission "${raw}"`,
+    didYouMean(raw, permissions) ?? 'svc roles permissions shows them all',
+  )
 }
 
 export async function jsonFrom(raw: string, flag: string): Promise<unknown> {

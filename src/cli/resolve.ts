@@ -19,6 +19,8 @@ type Lookup = {
   narrow?: (name: string) => Record<string, unknown>
   /** The list can be narrowed to one organization. */
   byOrg?: true
+  /** Or to one partner's own. */
+  byPartner?: true
 }
 
 const tenancy = () => import('../tenancy/contract.ts')
@@ -38,6 +40,12 @@ const lookups: { [R in Resource]?: Lookup } = {
     narrow: (name) => ({ search: name }),
     byOrg: true,
   },
+  role: {
+    list: async () => (await import('../identity/roles/contract.ts')).roles.list,
+    names: ['name'],
+    byOrg: true,
+    byPartner: true,
+  },
 }
 
 /** The id of the record that `word` names: an id itself, else a slug, name or hostname among those the caller can see. */
@@ -45,15 +53,17 @@ export async function resolveId(
   client: Client,
   resource: Resource,
   word: string,
-  /** The organization to look in, and whether the caller insists on it. */
-  within: { orgId?: string | undefined; insists?: boolean } = {},
+  /** The organization, or partner, to look in, and whether the caller insists on it. */
+  within: { orgId?: string | undefined; partnerId?: string | undefined; insists?: boolean } = {},
 ): Promise<string> {
   if (isId(word)) return word
   const lookup = lookups[resource]
   if (!lookup) throw usage(`"${word}" is not the id of ${article(nouns[resource])}`)
   const entry = await lookup.list()
   const narrow = lookup.narrow?.(word) ?? {}
-  const orgQuery = lookup.byOrg && within.orgId ? { orgId: within.orgId } : undefined
+  const { orgId, partnerId } = within
+  const orgQuery =
+    lookup.byOrg && orgId ? { orgId } : lookup.byPartner && partnerId ? { partnerId } : undefined
 
   const inOrg = orgQuery && (await find(client, entry, { ...narrow, ...orgQuery }, lookup, word))
   if (inOrg?.matches.length === 1) return inOrg.matches[0]!.id

@@ -13,6 +13,7 @@ export const groups: Record<string, string> = {
   orgs: 'Organizations',
   partners: 'Partners',
   password: 'Change a password, or set a new one',
+  roles: 'Roles, and what they let people do',
   sites: 'Sites of organizations',
 }
 
@@ -20,7 +21,7 @@ export const groups: Record<string, string> = {
 export const pages: Record<string, string> = {
   'exit-codes': `EXIT CODES
   0    it worked
-  1    it failed, or the answer is no: audit verify found tampering
+  1    it failed, or the answer is no: can-i, explain; audit verify found tampering
   2    the command line or the input is wrong; a confirmation is missing
   3    not found
   4    sign-in required, or the sign-in was refused

@@ -13,6 +13,10 @@ export type View = {
   narrowed?: Endpoint
   /** What a person reads, instead of the record field by field. */
   human?: (reply: Record<string, unknown>) => string | Promise<string>
+  /** Whether the answer is yes; no ends the command with exit 1. */
+  verdict?: (reply: Record<string, unknown>) => boolean
+  /** The failure as it is told, where this command knows more about it. */
+  failed?: (failure: unknown, typed: Typed) => unknown
   /** Reply field that is shown once. */
   secret?: string
   /** Where a record that is to be created may exist already: the list, and the fields that say in what. */

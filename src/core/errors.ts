@@ -5,6 +5,7 @@
 export const errors = {
   invalid_request: { status: 400, exit: 2, title: 'The request is not valid' },
   malformed_json: { status: 400, exit: 2, title: 'The body is not valid JSON' },
+  role_in_use: { status: 400, exit: 6, title: 'Cannot delete role with assigned users' },
   unauthenticated: { status: 401, exit: 4, title: 'Sign-in required' },
   invalid_credentials: { status: 401, exit: 4, title: 'Invalid email or password' },
   invalid_token: { status: 401, exit: 4, title: 'Invalid or expired token' },
@@ -26,6 +27,10 @@ export const errors = {
   },
   forbidden: { status: 403, exit: 5, title: 'Permission denied' },
   scope_not_allowed: { status: 403, exit: 5, title: 'Insufficient permissions' },
+  partner_access_limited: { status: 403, exit: 5, title: 'Full partner organization access required' },
+  tenant_required: { status: 403, exit: 5, title: 'Partner or organization context required' },
+  system_role: { status: 403, exit: 5, title: 'Cannot modify system roles' },
+  own_role: { status: 403, exit: 5, title: 'Nobody changes what their own role grants' },
   mfa_required: { status: 403, exit: 5, title: 'MFA required' },
   mfa_enforced: {
     status: 403,
@@ -46,6 +51,7 @@ export const errors = {
   method_not_allowed: { status: 405, exit: 2, title: 'Method not allowed' },
   conflict: { status: 409, exit: 6, title: 'Conflict' },
   slug_taken: { status: 409, exit: 6, title: 'That identifier is already in use' },
+  last_administrator: { status: 409, exit: 6, title: 'This would leave no administrator' },
   idempotency_mismatch: { status: 409, exit: 6, title: 'Idempotency-Key was used with another request' },
   request_timeout: { status: 408, exit: 8, title: 'The request took too long to arrive' },
   payload_too_large: { status: 413, exit: 2, title: 'Request body too large' },

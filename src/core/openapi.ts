@@ -13,7 +13,7 @@ export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
     unrepresentable: 'any',
     override: ({ jsonSchema }) => {
       // Our own notes on fields are no part of the schema language.
-      for (const note of ['resource', 'secret', 'hidden', 'id']) delete (jsonSchema as Json)[note]
+      for (const note of ['resource', 'secret', 'hidden', 'flag', 'id']) delete (jsonSchema as Json)[note]
     },
   }) as Json
   delete made.$schema
@@ -56,7 +56,12 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
   const { access } = entry
   const needs =
     access.who === 'user'
-      ? { permission: access.permission, scopes: access.scopes, mfa: access.mfa }
+      ? {
+          permission: access.permission,
+          scopes: access.scopes,
+          mfa: access.mfa,
+          ...(access.wholePartner && { wholePartner: true }),
+        }
       : undefined
   const type = entry.streams ?? 'application/json'
   return {

@@ -18,6 +18,69 @@ export const permissions: readonly Permission[] = Object.entries(catalog).flatMa
   actions.map((action) => `${resource}:${action}` as Permission),
 )
 
+/** What the role builder speaks of (spec, "Role and permission"); the catalogue says what routes ask for. */
+export const builder = {
+  resources: [
+    ...['devices', 'scripts', 'alerts', 'automations', 'reports', 'backup', 'billing', 'users', 'settings'],
+    ...['organizations', 'sites', 'remote'],
+  ],
+  actions: ['view', 'create', 'update', 'delete', 'execute'],
+} as const
+
+/** Actions of the role builder that go by another name in the catalogue. */
+const aliases: Readonly<Record<string, string>> = { view: 'read', create: 'write', update: 'write' }
+
+export type Pair = { resource: string; action: string }
+
+/** The permission that a pair stands for, aliases included; undefined when there is none. */
+export function permissionOf({ resource, action }: Pair): Permission | undefined {
+  const pair = `${resource}:${Object.hasOwn(aliases, action) ? aliases[action] : action}` as Permission
+  return pair === '*:*' || permissions.includes(pair) ? pair : undefined
+}
+
+export function pairOf(permission: string): Pair {
+  const [resource = '', action = ''] = permission.split(':')
+  return { resource, action }
+}
+
+/** Every word that can stand for a resource or an action. */
+export const resourceNames: readonly string[] = [...Object.keys(catalog), '*']
+export const actionNames: readonly string[] = [
+  ...new Set([...Object.values(catalog).flat(), ...Object.keys(aliases), '*']),
+]
+
+export const resourceLabels: Readonly<Record<keyof Catalog, string>> = {
+  devices: 'Devices',
+  scripts: 'Scripts',
+  alerts: 'Alerts',
+  users: 'Users and roles',
+  organizations: 'Organizations and their keys',
+  sites: 'Sites',
+  automations: 'Automations',
+  remote: 'Remote sessions',
+  audit: 'Audit log',
+}
+
+export const actionLabels: Readonly<Record<Catalog[keyof Catalog][number], string>> = {
+  read: 'See',
+  write: 'Create and change',
+  delete: 'Delete',
+  execute: 'Run',
+  acknowledge: 'Acknowledge',
+  invite: 'Invite',
+  access: 'Open',
+  export: 'Export',
+}
+
+/** What holding a permission lets one do, in words. */
+export function describePermission(permission: Permission): string {
+  if (permission === '*:*') return 'Everything'
+  if (permission === 'devices:execute') return 'Run commands on devices'
+  const { resource, action } = pairOf(permission)
+  const label = resourceLabels[resource as keyof Catalog].toLowerCase()
+  return `${actionLabels[action as keyof typeof actionLabels]} ${label}`
+}
+
 /** True when `held` has the pair itself or a wildcard that covers it. */
 export function holds(held: ReadonlySet<string>, wanted: Permission): boolean {
   if (held.has(wanted) || held.has('*:*')) return true

@@ -10,6 +10,7 @@ export type Resource =
   | 'agent'
   | 'audit_log'
   | 'user'
+  | 'role'
 
 /** An id that names a record of that kind; the CLI accepts its slug or name as well. */
 export const idOf = (resource: Resource) =>

@@ -1,6 +1,7 @@
-import { Problem } from '../core/errors.ts'
-import { holds, type Permission } from '../core/permissions.ts'
-import { everything, type Scope, type ScopeKind } from '../core/scope.ts'
+import type { Access } from '../core/endpoint.ts'
+import { type ErrorCode, Problem } from '../core/errors.ts'
+import { holds } from '../core/permissions.ts'
+import { everything, type Scope } from '../core/scope.ts'
 
 /** Which of a person's memberships a session acts through. */
 export type Context =
@@ -60,31 +61,66 @@ export function scopeOf(membership: Membership | undefined): Scope {
     : { kind: 'organization', orgId: membership.orgId, siteIds: membership.siteIds }
 }
 
+/** Who asks to be let in, as far as the decision goes. */
+export type Subject =
+  | { kind: 'nobody' }
+  | { kind: 'agent' }
+  | {
+      kind: 'user'
+      scope: Scope
+      permissions: ReadonlySet<string>
+      /** The session carries a verified factor. */
+      mfa: boolean
+      mfaEnabled: boolean
+      mfaDemanded: boolean
+      /** Why this person cannot act at all; a signed-in caller has none. */
+      barred?: 'account_inactive' | 'tenant_inactive' | undefined
+    }
+
+export type Verdict =
+  | { allowed: true }
+  | { allowed: false; code: ErrorCode; message?: string; details?: unknown; enrollUrl?: string }
+
+const welcome: Verdict = { allowed: true }
+const refused = (code: ErrorCode, more: { message?: string; details?: unknown; enrollUrl?: string } = {}) =>
+  ({ allowed: false, code, ...more }) satisfies Verdict
+
 /**
- * Refuses a caller the entry is not for (spec, "Permission and scope rules").
- * @throws scope_not_allowed, forbidden, mfa_enrollment_required, mfa_required
+ * Whether an entry is open to someone (spec, "Permission and scope rules"). Every request is decided here, and
+ * so is every explanation of a decision. Which records they then reach is the business of their scope.
  */
-export function checkAccess(
-  needs: { scopes: readonly ScopeKind[]; permission?: Permission; mfa: boolean; whileEnrolling: boolean },
-  caller: {
-    scope: Scope
-    permissions: ReadonlySet<string>
-    mfa: boolean
-    mfaEnabled: boolean
-    mfaDemanded: boolean
-  },
-  mfaOn: boolean,
-): void {
-  if (mfaOn && caller.mfaDemanded && !needs.whileEnrolling) {
-    throw new Problem('mfa_enrollment_required', undefined, { enrollUrl })
+export function judge(access: Access, subject: Subject, mfaOn: boolean): Verdict {
+  if (access.who === 'public') return welcome
+  if (subject.kind === 'nobody') return refused('unauthenticated')
+  if (access.who === 'agent') {
+    return subject.kind === 'agent' ? welcome : refused('invalid_agent_credentials')
   }
-  if (!needs.scopes.includes(caller.scope.kind)) throw new Problem('scope_not_allowed')
-  if (needs.permission !== undefined && !holds(caller.permissions, needs.permission)) {
-    throw new Problem('forbidden', 'Permission denied', { details: { required: needs.permission } })
+  if (subject.kind !== 'user') return refused('invalid_token')
+  const { scope, permissions, mfa, mfaEnabled, mfaDemanded, barred } = subject
+  if (barred !== undefined) return refused(barred)
+  if (mfaOn && mfaDemanded && !access.whileEnrolling) {
+    return refused('mfa_enrollment_required', { enrollUrl })
   }
-  if (mfaOn && needs.mfa && !caller.mfa) {
-    throw new Problem('mfa_required', undefined, caller.mfaEnabled ? {} : { enrollUrl })
+  if (!access.scopes.includes(scope.kind)) return refused('scope_not_allowed')
+  if (access.permission !== undefined && !holds(permissions, access.permission)) {
+    return refused('forbidden', { message: 'Permission denied', details: { required: access.permission } })
   }
+  if (access.wholePartner && scope.kind === 'partner' && scope.orgs !== 'all') {
+    return refused('partner_access_limited')
+  }
+  if (mfaOn && access.mfa && !mfa) return refused('mfa_required', mfaEnabled ? {} : { enrollUrl })
+  return welcome
+}
+
+/** Refuses a caller the entry is not for. @throws the code of the verdict */
+export function checkAccess(access: Access, subject: Subject, mfaOn: boolean): void {
+  const verdict = judge(access, subject, mfaOn)
+  if (verdict.allowed) return
+  const { code, message, details, enrollUrl: url } = verdict
+  throw new Problem(code, message, {
+    ...(details !== undefined && { details }),
+    ...(url !== undefined && { enrollUrl: url }),
+  })
 }
 
 /**
@@ -104,6 +140,12 @@ export const foldEmail = (email: string): string => email.normalize('NFKC').trim
 /** The organization a session acts in; null in the other scopes. */
 export const orgOf = (context: Context): string | null =>
   context.kind === 'organization' ? context.orgId : null
+
+/** All of one tenant. */
+export const scopeOfTenant = (tenant: Tenant): Scope =>
+  tenant.kind === 'partner'
+    ? { kind: 'partner', partnerId: tenant.partnerId, orgs: 'all' }
+    : { kind: 'organization', orgId: tenant.orgId, siteIds: null }
 
 /** The other way round from `scopeOf`. */
 export function contextIn(scope: Scope): Context {

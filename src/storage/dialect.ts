@@ -27,6 +27,13 @@ export function inScope(scope: Scope, column: string): Expression<SqlBool> {
   )`
 }
 
+/** The same for a column that holds a partner's id, of rows that are the partner's own and no organization's. */
+export function inPartner(scope: Scope, column: string): Expression<SqlBool> {
+  if (scope.kind === 'system') return sql<SqlBool>`1 = 1`
+  if (scope.kind === 'organization') return sql<SqlBool>`1 = 0`
+  return sql<SqlBool>`${sql.ref(column)} = ${scope.partnerId}`
+}
+
 /** The same for a column that holds a site's id: a membership may be narrowed to some sites. */
 export function inSites(scope: Scope, column: string): Expression<SqlBool> {
   if (scope.kind !== 'organization' || scope.siteIds === null) return sql<SqlBool>`1 = 1`

@@ -20,6 +20,7 @@ export const unknownRecords = (): Records => ({
   agent: randomBytes(32).toString('hex'),
   audit_log: newId(),
   user: newId(),
+  role: newId(),
 })
 
 export type Input = { params: Plain; query: Plain; body: unknown }

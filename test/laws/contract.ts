@@ -9,6 +9,8 @@ import { type Field, fieldsOf, inputsOf, last } from './fields.ts'
 const harmless = new Set([
   'agents.heartbeat reply.manifestTrustKeys',
   'agents.heartbeat reply.manifestTrustKeys.0',
+  'permissions.canI reply.code',
+  'permissions.explain reply.code',
 ])
 
 /** Everything wrong with a contract, each as one line. */

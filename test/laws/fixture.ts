@@ -71,6 +71,7 @@ export async function recordsOf(service: TestService, partner: string, org: Org)
     agent: org.agentId,
     audit_log: (await entries.executeTakeFirstOrThrow()).id,
     user: await userIdOf(service, `${org.name}-admin`),
+    role: org.roleId,
   }
 }
 
@@ -86,7 +87,7 @@ export async function buildStage(service: TestService): Promise<Stage> {
   const sibling = await recordsOf(service, partners.acme, garage)
   const other = await recordsOf(service, partners.globex, harbor)
   const ofSite = ['bakery-pc', 'bakery site', 'bakery key']
-  const ofOrg = [...ofSite, '"bakery"', 'bakery-admin', 'bakery-viewer', 'bakery-auditor']
+  const ofOrg = [...ofSite, '"bakery"', 'bakery role', 'bakery-admin', 'bakery-viewer', 'bakery-auditor']
   const hiddenOf = (kinds: readonly Resource[], names: string[]) => [
     ...kinds.map((kind) => victim[kind]),
     ...names,

@@ -273,6 +273,30 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     const { tempToken } = await hand.service.client().call(api.auth.login, login)
     return { input: asked('auth.verifyMfa', { tempToken, code: recoveryCodes[0] }), ...about }
   },
+  // Any text is a path, but not of a route.
+  async 'permissions.explain'(hand) {
+    const { id: orgId, name, roleId } = await hand.fresh()
+    const userId = await userIdOf(hand.service, `${name}-admin`)
+    const query = { method: 'GET', path: '/devices', userId, roleId, orgId }
+    const input: Input = { params: {}, query, body: undefined }
+    const actor: Play['actor'] = {
+      type: 'user',
+      id: await userIdOf(hand.service, 'admin'),
+      email: adminEmail,
+    }
+    return { input, token: hand.world.tokens.system, actor, orgId, resourceId: () => undefined }
+  },
+  // A role cannot be its own parent, which is what naming every record by one of its kind would say.
+  async 'roles.update'(hand) {
+    const { id: orgId, roleId } = await hand.fresh()
+    const actor: Play['actor'] = {
+      type: 'user',
+      id: await userIdOf(hand.service, 'admin'),
+      email: adminEmail,
+    }
+    const input = asked('roles.update', {}, { id: roleId })
+    return { input, token: hand.world.tokens.system, actor, orgId, resourceId: () => roleId }
+  },
   async 'agents.enroll'({ service, world, fresh }) {
     const org = await fresh()
     const { key } = await service

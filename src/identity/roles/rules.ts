@@ -1,5 +1,19 @@
-import { Problem } from '../../core/errors.ts'
-import { holds, type Permission } from '../../core/permissions.ts'
+import { type Fault, invalid, Problem } from '../../core/errors.ts'
+import { holds, type Pair, type Permission, pairOf, permissionOf } from '../../core/permissions.ts'
+import type { Tenant } from '../rules.ts'
+import type { EffectivePermissions, NewRole, RoleChange } from './contract.ts'
+
+/** A role and what it grants by itself. */
+export type Link = {
+  id: string
+  name: string
+  parentRoleId: string | null
+  forceMfa: boolean
+  permissions: readonly string[]
+}
+
+/** A role and those it inherits from, nearest first. */
+export type Chain = readonly [Link, ...Link[]]
 
 /**
  * Nobody grants what they do not hold (decisions.md, Roles).
@@ -11,4 +25,181 @@ export function checkMayGrant(held: ReadonlySet<string>, granted: Iterable<strin
   throw new Problem('forbidden', `Cannot assign permission not held by caller: ${lacking.join(', ')}`, {
     details: { lacking },
   })
+}
+
+/**
+ * Whether these permissions let one set everything in a tenant right again. A partner's highest role is the
+ * wildcard; an organization's is the one that rules its users and roles.
+ */
+export const isFullAdmin = (kind: Tenant['kind'], permissions: ReadonlySet<string>): boolean =>
+  kind === 'partner' ? permissions.has('*:*') : holds(permissions, 'users:write')
+
+/** @throws system_role */
+export function checkNotBuiltIn(role: { isSystem: boolean }, message: string): void {
+  if (role.isSystem) throw new Problem('system_role', message)
+}
+
+/** Permissions by their names in the catalogue, each once, sorted. */
+export function namesOf(pairs: readonly Pair[]): string[] {
+  const names = pairs.map((pair) => permissionOf(pair))
+  return [...new Set(names.filter((name) => name !== undefined))].sort()
+}
+
+/** Everything a chain grants. */
+export const grantsOf = (chain: readonly Link[]): Set<string> =>
+  new Set(chain.flatMap(({ permissions }) => permissions))
+
+export const forcesMfa = (chain: readonly Link[]): boolean => chain.some(({ forceMfa }) => forceMfa)
+
+/** The first role of the chain that grants this, and the permission by which it does. */
+export function sourceOf(
+  chain: readonly Link[],
+  wanted: Permission,
+): { link: Link; permission: string } | undefined {
+  for (const link of chain) {
+    const own = link.permissions.includes(wanted)
+      ? wanted
+      : link.permissions.find((permission) => holds(new Set([permission]), wanted))
+    if (own !== undefined) return { link, permission: own }
+  }
+  return undefined
+}
+
+/** What a role grants and from where; where several roles grant the same, the nearest counts. */
+export function effectiveOf(chain: Chain): EffectivePermissions {
+  const [role, ...ancestors] = chain
+  const sources = new Map<string, Link>()
+  for (const link of chain) {
+    for (const permission of link.permissions) {
+      if (!sources.has(permission)) sources.set(permission, link)
+    }
+  }
+  return {
+    roleId: role.id,
+    roleName: role.name,
+    forceMfa: forcesMfa(chain),
+    inheritanceChain: ancestors.map(({ id, name }) => ({ id, name })),
+    permissions: [...sources.keys()].sort().map((permission) => {
+      const { id, name } = sources.get(permission)!
+      return {
+        ...pairOf(permission),
+        inherited: id !== role.id,
+        sourceRoleId: id,
+        sourceRoleName: name,
+      }
+    }),
+  }
+}
+
+type Below = readonly { id: string; parentRoleId: string | null }[]
+
+/**
+ * The chain of a role under another one, or alone. `below`: the role and all that inherit from it.
+ * @throws invalid_request when the role would inherit from itself, or the chain would grow too long
+ */
+export function chainUnder(role: Link, parent: Chain | undefined, below: Below): Chain {
+  if (!parent) return [role]
+  if (parent.some(({ id }) => id === role.id)) {
+    throw parentFault('Cannot set parent role: would create circular inheritance')
+  }
+  if (parent.length + levelsOf(below, role.id) > deepest) {
+    throw parentFault(`Cannot set parent role: roles inherit over at most ${deepest} levels`)
+  }
+  return [role, ...parent]
+}
+
+/** The most roles in a chain: all of it is read at every request of a holder. */
+export const deepest = 20
+
+function levelsOf(below: Below, top: string): number {
+  let level = new Set([top])
+  for (let levels = 1; ; levels += 1) {
+    const above = level
+    level = new Set(below.filter(({ parentRoleId }) => above.has(parentRoleId ?? '')).map(({ id }) => id))
+    if (level.size === 0) return levels
+  }
+}
+
+export function parentFault(message: string): Problem {
+  const fault: Fault = { path: 'body.parentRoleId', message }
+  return invalid([fault], message)
+}
+
+/**
+ * What a change gives to a role: what its holders could not do before, and what it now grants by itself even
+ * where it had that from a parent, since it would keep it when the parent loses it.
+ */
+export function addedBy(before: Chain, after: Chain): string[] {
+  const had = grantsOf(before)
+  const gained = [...grantsOf(after)].filter((permission) => !holds(had, permission as Permission))
+  const own = after[0].permissions.filter((permission) => !before[0].permissions.includes(permission))
+  return [...new Set([...gained, ...own])]
+}
+
+/** Whether a change is about what a role lets its holders do, and not only about its name. */
+export const changesPower = (before: Link, after: Link): boolean =>
+  before.parentRoleId !== after.parentRoleId ||
+  before.forceMfa !== after.forceMfa ||
+  [...before.permissions].sort().join() !== [...after.permissions].sort().join()
+
+export const changedLink = (link: Link, change: RoleChange): Link => ({
+  ...link,
+  name: change.name ?? link.name,
+  parentRoleId: change.parentRoleId === undefined ? link.parentRoleId : change.parentRoleId,
+  forceMfa: change.forceMfa ?? link.forceMfa,
+  permissions: change.permissions === undefined ? link.permissions : namesOf(change.permissions),
+})
+
+/** A new role of a tenant. */
+export function makeRole(
+  wanted: Omit<NewRole, 'orgId' | 'partnerId' | 'permissions'>,
+  tenant: Tenant,
+  { id, now }: { id: string; now: string },
+) {
+  const { name, description, parentRoleId, forceMfa } = wanted
+  return {
+    id,
+    partnerId: tenant.kind === 'partner' ? tenant.partnerId : null,
+    orgId: tenant.kind === 'organization' ? tenant.orgId : null,
+    parentRoleId,
+    scope: tenant.kind as string,
+    name,
+    description,
+    isSystem: false,
+    forceMfa,
+    createdAt: now,
+    updatedAt: now,
+  }
+}
+
+/** @throws role_in_use, with how many there are */
+export function checkUnused(userCount: number, childRoleCount: number): void {
+  if (userCount === 0 && childRoleCount === 0) return
+  const message = `Cannot delete role with assigned users${userCount === 0 ? ' or child roles' : ''}`
+  throw new Problem('role_in_use', message, { details: { userCount, childRoleCount } })
+}
+
+/** What a copy says of itself; as long as a description may be, and never cut through a character. */
+export const clonedFrom = (role: { name: string; description: string | null }): string => {
+  const whole = `Cloned from ${role.name}${role.description === null ? '' : `: ${role.description}`}`
+  return whole.slice(0, 1000).toWellFormed()
+}
+
+/** A role is held where its scope says, and a copy of it as well. */
+export function otherKind(scope: string, wanted: string): Problem {
+  const path = scope === 'organization' ? 'body.orgId' : 'body.partnerId'
+  const message = `a role of ${scope} scope cannot be cloned into ${wanted} scope`
+  return invalid([{ path, message }], `Invalid role for this scope: ${message}`)
+}
+
+type Described = Pick<Link, 'name' | 'parentRoleId' | 'forceMfa' | 'permissions'> & {
+  description: string | null
+}
+const described = ['name', 'description', 'parentRoleId', 'forceMfa', 'permissions'] as const
+
+/** The fields that differ, before and after. */
+export function differences(before: Described, after: Described) {
+  const differing = described.filter((key) => String(before[key]) !== String(after[key]))
+  const of = (role: Described) => Object.fromEntries(differing.map((key) => [key, role[key]]))
+  return { before: of(before), after: of(after), details: { changedFields: differing } }
 }

@@ -1,10 +1,20 @@
 import type { Expression, ExpressionBuilder, SqlBool } from 'kysely'
+import { Problem } from '../../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import { countOf } from '../../storage/counts.ts'
+import { forUpdate, inPartner, inScope, isForeignKeyViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf, type Value } from '../../storage/rows.ts'
 import type { RoleRow, Tables } from '../../storage/tables.ts'
-import type { Tenant } from '../rules.ts'
+import { scopeOfTenant, type Tenant } from '../rules.ts'
+import type * as contract from './contract.ts'
+import { countHolders } from './holders.ts'
+
+type SummaryRow = RoleRow & { parent_role_name: string | null; user_count: number }
 
 const roleRows = rowsOf<RoleRow>()({ flags: ['is_system', 'force_mfa'] })
+const summaryRows = rowsOf<SummaryRow>()({ flags: ['is_system', 'force_mfa'] })
 
 export type Role = Value<RoleRow, never, 'is_system' | 'force_mfa'>
 
@@ -12,13 +22,126 @@ export type Role = Value<RoleRow, never, 'is_system' | 'force_mfa'>
 function heldIn(eb: ExpressionBuilder<Tables, 'roles'>, tenant: Tenant): Expression<SqlBool> {
   const own =
     tenant.kind === 'partner'
-      ? eb.and([eb('partner_id', '=', tenant.partnerId), eb('org_id', 'is', null)])
-      : eb('org_id', '=', tenant.orgId)
-  return eb.and([eb('scope', '=', tenant.kind), eb.or([eb('is_system', '=', 1), own])])
+      ? eb.and([eb('roles.partner_id', '=', tenant.partnerId), eb('roles.org_id', 'is', null)])
+      : eb('roles.org_id', '=', tenant.orgId)
+  return eb.and([eb('roles.scope', '=', tenant.kind), eb.or([eb('roles.is_system', '=', 1), own])])
 }
+
+/** Roles one may look at: the built-in ones, and those of the tenants in the scope. */
+const inSight = (db: Db, scope: Scope) =>
+  db
+    .selectFrom('roles')
+    .where((eb) =>
+      eb.or([
+        eb('roles.is_system', '=', 1),
+        inScope(scope, 'roles.org_id'),
+        eb.and([inPartner(scope, 'roles.partner_id'), eb('roles.org_id', 'is', null)]),
+      ]),
+    )
 
 export async function findRole(db: Db, tenant: Tenant, id: string): Promise<Role | undefined> {
   const found = db.selectFrom('roles').selectAll().where('id', '=', id)
   const row = await found.where((eb) => heldIn(eb, tenant)).executeTakeFirst()
   return row && roleRows.read(row)
+}
+
+/** The roles of a tenant by name. */
+export async function listRoles(db: Db, tenant: Tenant, page: PageQuery): Promise<Page<contract.Role>> {
+  const found = db.selectFrom('roles').where((eb) => heldIn(eb, tenant))
+  const rows = await found
+    .leftJoin('roles as parents', 'parents.id', 'roles.parent_role_id')
+    .selectAll('roles')
+    .select('parents.name as parent_role_name')
+    .orderBy('roles.name')
+    .orderBy('roles.id')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  const total = totalFrom(rows.length, page) ?? (await countOf(found))
+  const counts = await countHolders(
+    db,
+    scopeOfTenant(tenant),
+    tenant.kind,
+    rows.map(({ id }) => id),
+  )
+  const data = rows.map((row) => summaryRows.read({ ...row, user_count: counts.get(row.id) ?? 0 }))
+  return toPage(data as contract.Role[], total, page)
+}
+
+export async function findInSight(db: Db, scope: Scope, id: string): Promise<contract.Role | undefined> {
+  const row = await inSight(db, scope)
+    .leftJoin('roles as parents', 'parents.id', 'roles.parent_role_id')
+    .selectAll('roles')
+    .select('parents.name as parent_role_name')
+    .where('roles.id', '=', id)
+    .executeTakeFirst()
+  if (!row) return undefined
+  const counts = await countHolders(db, scope, row.scope, [row.id])
+  return summaryRows.read({ ...row, user_count: counts.get(row.id) ?? 0 }) as contract.Role
+}
+
+/** @throws not_found, also for a role outside the scope */
+export async function getRole(db: Db, scope: Scope, id: string): Promise<contract.Role> {
+  const role = await findInSight(db, scope, id)
+  if (!role) throw new Problem('not_found', 'Role not found')
+  return role
+}
+
+/**
+ * Lets one change at a time decide about the roles and administrators of a tenant: circles of inheritance and
+ * the last administrator are found only by looking at several rows.
+ */
+export async function lockTenant(db: Db, tenant: Tenant): Promise<void> {
+  if (tenant.kind === 'partner') {
+    await forUpdate(db.selectFrom('partners').select('id').where('id', '=', tenant.partnerId)).execute()
+  } else {
+    await forUpdate(db.selectFrom('organizations').select('id').where('id', '=', tenant.orgId)).execute()
+  }
+}
+
+export async function insertRole(db: Db, role: Role, permissions: readonly string[]): Promise<void> {
+  await db.insertInto('roles').values(roleRows.write(role)).execute()
+  await insertPermissions(db, role.id, permissions)
+}
+
+async function insertPermissions(db: Db, roleId: string, permissions: readonly string[]): Promise<void> {
+  if (permissions.length === 0) return
+  const rows = permissions.map((permission) => ({ role_id: roleId, permission }))
+  await db.insertInto('role_permissions').values(rows).execute()
+}
+
+/** Nothing of a built-in role. `permissions` replace what the role grants by itself. */
+export async function changeRole(
+  db: Db,
+  scope: Scope,
+  role: Pick<Role, 'id' | 'name' | 'description' | 'parentRoleId' | 'forceMfa' | 'updatedAt'>,
+  permissions: readonly string[] | undefined,
+): Promise<void> {
+  const { id, name, description, parentRoleId, forceMfa, updatedAt } = role
+  const change = { name, description, parentRoleId, forceMfa, updatedAt }
+  await db
+    .updateTable('roles')
+    .set(roleRows.write(change))
+    .where('id', 'in', inSight(db, scope).select('roles.id').where('roles.id', '=', id))
+    .where('is_system', '=', 0)
+    .execute()
+  if (permissions === undefined) return
+  await db.deleteFrom('role_permissions').where('role_id', '=', id).execute()
+  await insertPermissions(db, id, permissions)
+}
+
+/** @throws role_in_use when it was given to someone meanwhile */
+export async function removeRole(db: Db, scope: Scope, id: string): Promise<void> {
+  await db
+    .deleteFrom('roles')
+    .where('id', 'in', inSight(db, scope).select('roles.id').where('roles.id', '=', id))
+    .where('is_system', '=', 0)
+    .execute()
+    .catch((error: unknown) => {
+      throw isForeignKeyViolation(error) ? new Problem('role_in_use') : error
+    })
+}
+
+export async function countChildren(db: Db, id: string): Promise<number> {
+  return countOf(db.selectFrom('roles').where('parent_role_id', '=', id))
 }

@@ -1,0 +1,17 @@
+import { command } from '../src/cli/command.ts'
+import { isAllowed, verdictText, withRouteHint } from '../src/cli/roles.ts'
+import { permissions } from '../src/identity/permissions/contract.ts'
+
+export default command(permissions.explain, {
+  args: ['method', 'path'],
+  human: verdictText,
+  verdict: isAllowed,
+  failed: withRouteHint,
+  description:
+    'Decided as the request itself would be; which records it then reaches is another matter. Ends with 0 when it is allowed and 1 when not. Asking for others needs users:read.',
+  examples: [
+    'svc explain POST /enrollment-keys\nno: It needs a session with a verified second factor (403 mfa_required)\nhint: sign in again with a code: svc login',
+    'svc explain GET /devices --as 0197c1c3-5e44-7a1b-8c30-2d4e6f8a0b11',
+    'svc explain DELETE /roles/:id --as-role "Org Viewer" --org blue-bakery --json',
+  ],
+})

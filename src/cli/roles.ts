@@ -1,0 +1,71 @@
+import type { z } from 'zod'
+import { api } from '../api.ts'
+import { ApiError } from '../core/client.ts'
+import { entriesOf } from '../core/endpoint.ts'
+import { plainPath } from '../core/routes.ts'
+import type { Explanation, permissions } from '../identity/permissions/contract.ts'
+import type { EffectivePermissions } from '../identity/roles/contract.ts'
+import { CliError, exits } from './exit.ts'
+import { type Output, rowPrinter, writeJson } from './print.ts'
+import { didYouMean } from './suggest.ts'
+import { printable } from './table.ts'
+import type { Typed } from './view.ts'
+
+type Reply = Record<string, unknown>
+
+/** The roles of a chain, each below the one that inherits from it, with what it grants. */
+export function effectiveTree(reply: Reply): string {
+  const { roleId, roleName, forceMfa, inheritanceChain, permissions } = reply as EffectivePermissions
+  const chain = [{ id: roleId, name: roleName }, ...inheritanceChain]
+  const lines = chain.flatMap(({ id, name }, depth) => {
+    const indent = '   '.repeat(Math.max(0, depth - 1))
+    const head = depth === 0 ? printable(name) : `${indent}└─ inherits from ${printable(name)}`
+    const own = permissions.filter(({ sourceRoleId }) => sourceRoleId === id)
+    const below = '   '.repeat(depth)
+    const isLast = depth === chain.length - 1
+    return [
+      head,
+      ...own.map(({ resource, action }, i) => {
+        const turn = isLast && i === own.length - 1 ? '└─' : '├─'
+        return `${below}${turn} ${resource}:${action}`
+      }),
+    ]
+  })
+  return `${lines.join('\n')}\n${forceMfa ? '\nHolders have to enrol an authenticator first\n' : ''}`
+}
+
+/** A verdict as a person reads it. */
+export function verdictText(reply: Reply): string {
+  const { allowed, reason, hint, status, code } = reply as Explanation
+  const refusal = status === null ? '' : ` (${status} ${code})`
+  return `${allowed ? 'yes' : 'no'}: ${printable(reason)}${refusal}\n${hint === null ? '' : `hint: ${hint}\n`}`
+}
+
+export const isAllowed = (reply: Reply): boolean => reply.allowed === true
+
+/** The failure to find a route, with the route that was probably meant. */
+export function withRouteHint(failure: unknown, { args }: Typed): unknown {
+  const [method, path] = [String(args.method), String(args.path)]
+  const lost =
+    failure instanceof ApiError && failure.status === 404 && failure.message.startsWith('There is no route')
+  if (!lost) return failure
+  const routes = entriesOf(api).map(({ entry }) => `${entry.method} ${plainPath(entry.path)}`)
+  const asked = `${method} ${plainPath(path)}`
+  const others = routes.filter((route) => route.split(' ')[1] === asked.split(' ')[1])
+  const hint = others.length > 0 ? `there is ${others.join(', ')}` : didYouMean(asked, routes)
+  return new CliError(failure.message, {
+    exit: exits.notFound,
+    code: 'not_found',
+    ...(hint !== undefined && { hint }),
+  })
+}
+
+type Catalog = z.output<typeof permissions.catalog.reply>
+
+export async function printCatalog(output: Output, reply: Catalog, columns: string[]): Promise<void> {
+  if (output.format === 'json' && output.columns === undefined) return writeJson(output, reply)
+  const rows = reply.permissions.map((one) => ({ ...one, permission: `${one.resource}:${one.action}` }))
+  const printer = rowPrinter(output, columns)
+  await printer.rows(rows)
+  await printer.end((kept) => ({ permissions: kept }))
+}

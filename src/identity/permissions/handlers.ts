@@ -1,0 +1,158 @@
+import { user } from '../../core/endpoint.ts'
+import { invalid, Problem } from '../../core/errors.ts'
+import {
+  actionLabels,
+  describePermission,
+  permissions as every,
+  pairOf,
+  permissionOf,
+  resourceLabels,
+} from '../../core/permissions.ts'
+import { findRoute, type Named } from '../../core/routes.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { HandlersOf, UserCaller } from '../../handler.ts'
+import type { Db } from '../../storage/open.ts'
+import { listMemberships } from '../memberships.ts'
+import { findChain } from '../roles/inheritance.ts'
+import { forcesMfa, grantsOf } from '../roles/rules.ts'
+import { findRole, getRole } from '../roles/store.ts'
+import { checkAccess, chooseContext, type Membership, mustEnrol, scopeOf } from '../rules.ts'
+import { findUser, type User } from '../store.ts'
+import { reachOf } from '../tenant.ts'
+import type * as contract from './contract.ts'
+import { type Actor, explain } from './rules.ts'
+
+/** `entries`: the routes there are, which a capability cannot know. `mfaOn`: ENABLE_2FA. */
+export const permissionHandlers = (on: {
+  entries: readonly Named[]
+  mfaOn: boolean
+}): HandlersOf<typeof contract.permissions> => {
+  const { entries, mfaOn } = on
+
+  return {
+    catalog: async () => ({
+      permissions: every.map((one) => ({ ...pairOf(one), description: describePermission(one) })),
+      resourceLabels,
+      actionLabels,
+    }),
+
+    async canI({ db, scope, caller, query }) {
+      const actor = await actorOf(db, scope, caller, query)
+      const permission = permissionOf(query)
+      if (!permission) {
+        const message = `Unknown permission: ${query.resource}:${query.action}`
+        throw invalid([{ path: 'query.action', message }], message)
+      }
+      return explain(user({ permission }), actor, mfaOn)
+    },
+
+    async explain({ db, scope, caller, query }) {
+      const actor = await actorOf(db, scope, caller, query)
+      const found = findRoute(entries, query.method, query.path)
+      if (!found) throw new Problem('not_found', `There is no route ${query.method} ${query.path}`)
+      const { name, entry } = found
+      const { method, path, summary, access } = entry
+      return { ...explain(access, actor, mfaOn), method, path, operation: name, summary }
+    },
+  }
+
+  /**
+   * Whom a question is about. Looking at others needs what looking at users and roles needs.
+   * @throws forbidden, partner_access_limited, not_found for someone outside the caller's reach
+   */
+  async function actorOf(db: Db, scope: Scope, caller: UserCaller, query: Query): Promise<Actor> {
+    const { userId, roleId, mfa } = query
+    const others = roleId !== undefined || (userId !== undefined && userId !== caller.id)
+    if (others) checkAccess(user({ permission: 'users:read', wholePartner: true }), caller, mfaOn)
+    const reach = await reachOf(db, scope, query)
+    const actor = !others
+      ? await themselves(db, caller)
+      : userId === undefined
+        ? await anyoneWith(db, reach, roleId!)
+        : await another(db, reach, userId, roleId)
+    return mfa === undefined ? actor : { ...actor, subject: { ...actor.subject, mfa } }
+  }
+}
+
+type Query = {
+  userId?: string | undefined
+  roleId?: string | undefined
+  mfa?: boolean | undefined
+  orgId?: string | undefined
+  partnerId?: string | undefined
+}
+
+async function themselves(db: Db, caller: UserCaller): Promise<Actor> {
+  const chain = caller.roleId === null ? undefined : await findChain(db, caller.roleId)
+  return { subject: caller, chain, user: caller }
+}
+
+/** A person who has just this role, with their factor. */
+async function anyoneWith(db: Db, reach: Scope, roleId: string): Promise<Actor> {
+  const role = await getRole(db, reach, roleId)
+  const chain = await findChain(db, role.id)
+  const scope: Scope =
+    role.scope === 'partner'
+      ? { kind: 'partner', partnerId: role.partnerId ?? '', orgs: 'all' }
+      : { kind: 'organization', orgId: role.orgId ?? '', siteIds: null }
+  const permissions = grantsOf(chain ?? [])
+  const factor = { mfa: true, mfaEnabled: true, mfaDemanded: false }
+  const subject = { kind: 'user' as const, scope, permissions, ...factor }
+  return { subject, chain, user: undefined }
+}
+
+/** Someone in reach, as they sign in by default; with another role when one is named. */
+async function another(db: Db, reach: Scope, userId: string, roleId: string | undefined): Promise<Actor> {
+  const person = await findUser(db, userId)
+  const memberships = (await listMemberships(db, userId)).filter((one) => within(reach, one))
+  const system = reach.kind === 'system' && person?.isSystem === true
+  if (!person || (memberships.length === 0 && !system)) throw new Problem('not_found', 'User not found')
+  const context = chooseContext(system, memberships, {})
+  const membership = memberships.find((one) => one.usable && isOf(one, context)) ?? memberships[0]
+  const mfaEnabled = person.mfaMethod !== null
+  const barred = person.status === 'active' ? undefined : ('account_inactive' as const)
+  const factor = { kind: 'user' as const, mfa: mfaEnabled, mfaEnabled }
+  if (context?.kind === 'system' || !membership) {
+    if (roleId !== undefined) throw new Problem('not_found', 'Role not found')
+    const subject = {
+      ...factor,
+      scope: scopeOf(undefined),
+      permissions: everything,
+      mfaDemanded: false,
+      barred,
+    }
+    return { subject, chain: undefined, user: person }
+  }
+  const role = roleId === undefined ? membership.roleId : (await findRole(db, membership, roleId))?.id
+  if (role === undefined) throw new Problem('not_found', 'Role not found')
+  const chain = (await findChain(db, role)) ?? undefined
+  const subject = {
+    ...factor,
+    scope: scopeOf(membership),
+    permissions: grantsOf(chain ?? []),
+    mfaDemanded: mustEnrol(
+      { forceMfa: forcesMfa(chain ?? []), requiresMfa: membership.requiresMfa },
+      person.mfaMethod,
+    ),
+    barred: barred ?? (membership.usable ? undefined : ('tenant_inactive' as const)),
+  }
+  return { subject, chain, user: person satisfies User }
+}
+
+const everything: ReadonlySet<string> = new Set(['*:*'])
+
+const isOf = (membership: Membership, context: ReturnType<typeof chooseContext>): boolean =>
+  context?.kind === 'partner'
+    ? membership.kind === 'partner' && membership.partnerId === context.partnerId
+    : context?.kind === 'organization' &&
+      membership.kind === 'organization' &&
+      membership.orgId === context.orgId
+
+/** Whether someone who sees this much sees the people of that membership. */
+function within(reach: Scope, membership: Membership): boolean {
+  if (reach.kind === 'system') return true
+  if (reach.kind === 'organization')
+    return membership.kind === 'organization' && membership.orgId === reach.orgId
+  if (membership.partnerId !== reach.partnerId) return false
+  return membership.kind === 'partner' || reach.orgs === 'all' || reach.orgs.includes(membership.orgId)
+}

@@ -1,0 +1,109 @@
+import type { Access } from '../../core/endpoint.ts'
+import { errors } from '../../core/errors.ts'
+import { type Chain, type Link, sourceOf } from '../roles/rules.ts'
+import { judge, type Subject, type Verdict } from '../rules.ts'
+import type { Explanation } from './contract.ts'
+
+/** A person or a role, with the roles their permissions come from; none for the system administrator. */
+export type Actor = {
+  subject: Extract<Subject, { kind: 'user' }>
+  chain: Chain | undefined
+  user: { id: string; name: string } | undefined
+}
+
+/** What `judge` says to a request, in words. */
+export function explain(access: Access, actor: Actor, mfaOn: boolean): Explanation {
+  const verdict = judge(access, actor.subject, mfaOn)
+  const permission = (access.who === 'user' && access.permission) || null
+  const { subject, chain, user } = actor
+  const [role] = chain ?? []
+  const source = permission !== null && chain && sourceOf(chain, permission)
+  const grantedBy = source
+    ? {
+        roleId: source.link.id,
+        roleName: source.link.name,
+        permission: source.permission,
+        inherited: source.link !== role,
+      }
+    : null
+  return {
+    allowed: verdict.allowed,
+    status: verdict.allowed ? null : errors[verdict.code].status,
+    code: verdict.allowed ? null : verdict.code,
+    ...wordsFor(verdict, access, actor, grantedBy),
+    permission,
+    grantedBy,
+    subject: {
+      userId: user?.id ?? null,
+      userName: user?.name ?? null,
+      roleId: role?.id ?? null,
+      roleName: role?.name ?? null,
+      scope: subject.scope.kind,
+      mfa: subject.mfa,
+    },
+  }
+}
+
+type Words = { reason: string; hint: string | null }
+
+function wordsFor(
+  verdict: Verdict,
+  access: Access,
+  { subject, chain }: Actor,
+  grantedBy: Explanation['grantedBy'],
+): Words {
+  const say = (reason: string, hint: string | null = null): Words => ({ reason, hint })
+  const [role] = chain ?? []
+  if (verdict.allowed) {
+    if (access.who === 'public') return say('It is open to everyone')
+    if (access.who === 'agent' || access.permission === undefined)
+      return say('It is open to everyone who is signed in')
+    if (!grantedBy) return say('A system administrator holds every permission')
+    const by = grantedBy.permission === access.permission ? '' : ` by ${grantedBy.permission}`
+    const below = grantedBy.inherited ? `, from which ${quoted(role)} inherits` : ''
+    return say(`The role "${grantedBy.roleName}" grants ${access.permission}${by}${below}`)
+  }
+  const needs = access.who === 'user' ? access : undefined
+  switch (verdict.code) {
+    case 'invalid_agent_credentials':
+      return say('It is for the agent of a device alone, with its token')
+    case 'account_inactive':
+      return say('The account is not active')
+    case 'tenant_inactive':
+      return say('The organization or its partner is not active')
+    case 'mfa_enrollment_required':
+      return say(
+        `${demandOf(chain)} demands a second factor, and none is enrolled`,
+        'svc mfa setup, then svc mfa enable',
+      )
+    case 'scope_not_allowed':
+      return say(
+        `It is for ${needs?.scopes.join(' or ')} scope, and this is ${subject.scope.kind} scope`,
+        'sign in with another membership: svc login --partner P or --org O',
+      )
+    case 'forbidden':
+      return say(
+        `Neither the role ${quoted(role)} nor one it inherits from grants ${needs?.permission}`,
+        `someone who holds ${needs?.permission} can add it to the role, or assign another one`,
+      )
+    case 'partner_access_limited':
+      return say(
+        'It is for partner users with access to all organizations, and this one has selected ones or none',
+        'a partner administrator can set orgAccess to all',
+      )
+    case 'mfa_required':
+      return say(
+        'It needs a session with a verified second factor',
+        subject.mfaEnabled ? 'sign in again with a code: svc login' : 'svc mfa setup, then svc mfa enable',
+      )
+    default:
+      return say(verdict.message ?? errors[verdict.code].title)
+  }
+}
+
+const quoted = (role: Link | undefined): string => `"${role?.name ?? ''}"`
+
+function demandOf(chain: Chain | undefined): string {
+  const forcing = chain?.find(({ forceMfa }) => forceMfa)
+  return forcing ? `The role ${quoted(forcing)}` : 'The organization or partner'
+}

@@ -1,0 +1,164 @@
+import { Problem } from '../../core/errors.ts'
+import { newId } from '../../core/new-id.ts'
+import { builder, pairOf } from '../../core/permissions.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { AuditFacts, HandlersOf, UserCaller } from '../../handler.ts'
+import type { Db } from '../../storage/open.ts'
+import type { Tenant } from '../rules.ts'
+import { getTenant, reachOf } from '../tenant.ts'
+import type * as contract from './contract.ts'
+import { hasFullAdmin, listHeldRoles, listHolders } from './holders.ts'
+import { findChain, listBelow } from './inheritance.ts'
+import * as rules from './rules.ts'
+import * as store from './store.ts'
+
+export const roles: HandlersOf<typeof contract.roles> = {
+  async list({ db, scope, query }) {
+    return store.listRoles(db, await getTenant(db, scope, query), query)
+  },
+
+  available: async () => ({ resources: [...builder.resources], actions: [...builder.actions] }),
+
+  async show({ db, scope, params, query }) {
+    return detailsOf(db, await reachOf(db, scope, query), params.id)
+  },
+
+  async create({ db, scope, caller, body, now }) {
+    const { orgId, partnerId, permissions, ...wanted } = body
+    const tenant = await getTenant(db, scope, { orgId, partnerId })
+    await store.lockTenant(db, tenant)
+    const role = rules.makeRole(wanted, tenant, { id: newId(), now })
+    const link = { ...role, permissions: rules.namesOf(permissions) }
+    const parent = await parentChain(db, scope, tenant, role.parentRoleId)
+    rules.checkMayGrant(caller.permissions, rules.grantsOf(rules.chainUnder(link, parent, [role])))
+    await store.insertRole(db, role, link.permissions)
+    return detailsOf(db, scope, role.id)
+  },
+
+  async update({ db, scope, caller, params, query, body, now, note }) {
+    const reach = await reachOf(db, scope, query)
+    const { role: found, tenant } = await lockRole(db, reach, params.id, note, 'Cannot modify system roles')
+    const before = await chainOf(db, found.id)
+    const below = await listBelow(db, found.id)
+    const link = rules.changedLink(before[0], body)
+    const parent = await parentChain(db, scope, tenant, link.parentRoleId)
+    const after = rules.chainUnder(link, parent, below)
+    const changesPower = rules.changesPower(before[0], link)
+    if (changesPower) {
+      await checkNotOwn(db, caller, below)
+      rules.checkMayGrant(caller.permissions, rules.addedBy(before, after))
+    }
+    const governed = changesPower && (await hasFullAdmin(db, tenant))
+    const description = body.description === undefined ? found.description : body.description
+    const change = { ...link, description, updatedAt: now }
+    await store.changeRole(db, reach, change, body.permissions && link.permissions)
+    if (governed && !(await hasFullAdmin(db, tenant))) throw new Problem('last_administrator')
+    const differences = rules.differences({ ...before[0], description: found.description }, change)
+    note({ ...differences, resourceName: link.name })
+    return detailsOf(db, reach, found.id)
+  },
+
+  async remove({ db, scope, params, query, note }) {
+    const reach = await reachOf(db, scope, query)
+    const { role } = await lockRole(db, reach, params.id, note, 'Cannot delete system roles')
+    rules.checkUnused(role.userCount, await store.countChildren(db, role.id))
+    const { permissions } = (await chainOf(db, role.id))[0]
+    await store.removeRole(db, reach, role.id)
+    const { name, description, parentRoleId, forceMfa } = role
+    note({ before: { name, description, parentRoleId, forceMfa, permissions } })
+    return { success: true, message: 'Role deleted' }
+  },
+
+  async clone({ db, scope, caller, params, body, now, note }) {
+    const source = await store.getRole(db, scope, params.id)
+    const { orgId, partnerId } = body
+    const named = orgId !== undefined || partnerId !== undefined
+    const tenant =
+      named || source.isSystem ? await getTenant(db, scope, { orgId, partnerId }) : tenantOf(source)
+    if (tenant.kind !== source.scope) throw rules.otherKind(source.scope, tenant.kind)
+    await store.lockTenant(db, tenant)
+    const chain = await chainOf(db, source.id)
+    const permissions = [...rules.grantsOf(chain)].sort()
+    rules.checkMayGrant(caller.permissions, permissions)
+    const wanted = {
+      name: body.name,
+      description: body.description === undefined ? rules.clonedFrom(source) : body.description,
+      parentRoleId: null,
+      forceMfa: rules.forcesMfa(chain),
+    }
+    const role = rules.makeRole(wanted, tenant, { id: newId(), now })
+    await store.insertRole(db, role, permissions)
+    note({ details: { clonedFrom: { id: source.id, name: source.name } } })
+    return detailsOf(db, scope, role.id)
+  },
+
+  async holders({ db, scope, params, query }) {
+    const reach = await reachOf(db, scope, query)
+    return listHolders(db, reach, await store.getRole(db, reach, params.id), query)
+  },
+
+  async effective({ db, scope, params, query }) {
+    const role = await store.getRole(db, await reachOf(db, scope, query), params.id)
+    return rules.effectiveOf(await chainOf(db, role.id))
+  },
+}
+
+const tenantOf = ({ orgId, partnerId }: Pick<contract.Role, 'orgId' | 'partnerId'>): Tenant =>
+  orgId === null ? { kind: 'partner', partnerId: partnerId! } : { kind: 'organization', orgId }
+
+/** A role that may be changed, as nobody else changes it meanwhile. @throws not_found, system_role */
+async function lockRole(
+  db: Db,
+  reach: Scope,
+  id: string,
+  note: (facts: AuditFacts) => void,
+  refusal: string,
+): Promise<{ role: contract.Role; tenant: Tenant }> {
+  const found = await store.getRole(db, reach, id)
+  note({ orgId: found.orgId, resourceName: found.name })
+  rules.checkNotBuiltIn(found, refusal)
+  const tenant = tenantOf(found)
+  await store.lockTenant(db, tenant)
+  return { role: await store.getRole(db, reach, id), tenant }
+}
+
+async function detailsOf(db: Db, scope: Scope, id: string): Promise<contract.RoleDetails> {
+  const role = await store.getRole(db, scope, id)
+  const [own] = await chainOf(db, id)
+  return { ...role, permissions: own.permissions.map(pairOf) }
+}
+
+async function chainOf(db: Db, id: string): Promise<rules.Chain> {
+  const chain = await findChain(db, id)
+  if (!chain) throw new Problem('not_found', 'Role not found')
+  return chain
+}
+
+/** @throws invalid_request for a role that cannot be a parent in this tenant */
+async function parentChain(
+  db: Db,
+  scope: Scope,
+  tenant: Tenant,
+  id: string | null,
+): Promise<rules.Chain | undefined> {
+  if (id === null) return undefined
+  if (await store.findRole(db, tenant, id)) return chainOf(db, id)
+  const elsewhere = await store.findInSight(db, scope, id)
+  if (!elsewhere) throw rules.parentFault('Parent role not found')
+  throw rules.parentFault(
+    elsewhere.scope === tenant.kind
+      ? 'Parent role must be of the same tenant'
+      : 'Parent role must be in the same scope',
+  )
+}
+
+/**
+ * Nobody changes what they may do themselves, upwards or downwards, here or in another tenant; someone else
+ * has to look. The system administrator holds everything whatever roles say.
+ * @throws own_role
+ */
+async function checkNotOwn(db: Db, caller: UserCaller, below: readonly { id: string }[]): Promise<void> {
+  if (caller.scope.kind === 'system') return
+  const held = new Set(await listHeldRoles(db, caller.id))
+  if (below.some(({ id }) => held.has(id))) throw new Problem('own_role')
+}

@@ -1,0 +1,112 @@
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import { countOf } from '../../storage/counts.ts'
+import { inPartner, inScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import type { Tenant } from '../rules.ts'
+import type { Holder } from './contract.ts'
+import { findChain } from './inheritance.ts'
+import { grantsOf, isFullAdmin } from './rules.ts'
+
+const ofPartners = (db: Db, scope: Scope, roleIds: readonly string[]) =>
+  db
+    .selectFrom('partner_memberships as m')
+    .where('m.role_id', 'in', roleIds)
+    .where(inPartner(scope, 'm.partner_id'))
+
+const ofOrganizations = (db: Db, scope: Scope, roleIds: readonly string[]) =>
+  db
+    .selectFrom('organization_memberships as m')
+    .where('m.role_id', 'in', roleIds)
+    .where(inScope(scope, 'm.org_id'))
+
+/** How many hold each of these roles, which are all of one kind. */
+export async function countHolders(
+  db: Db,
+  scope: Scope,
+  kind: string,
+  roleIds: readonly string[],
+): Promise<Map<string, number>> {
+  if (roleIds.length === 0) return new Map()
+  const rows =
+    kind === 'partner'
+      ? await ofPartners(db, scope, roleIds)
+          .select((eb) => ['m.role_id', eb.fn.countAll<number>().as('total')])
+          .groupBy('m.role_id')
+          .execute()
+      : await ofOrganizations(db, scope, roleIds)
+          .select((eb) => ['m.role_id', eb.fn.countAll<number>().as('total')])
+          .groupBy('m.role_id')
+          .execute()
+  return new Map(rows.map((row) => [row.role_id, row.total]))
+}
+
+const person = ['users.id', 'users.name', 'users.email', 'users.status', 'users.last_login_at'] as const
+
+/** Who holds a role, in the order they came. */
+export async function listHolders(
+  db: Db,
+  scope: Scope,
+  role: { id: string; scope: string },
+  page: PageQuery,
+): Promise<Page<Holder>> {
+  const [partners, organizations] = [ofPartners(db, scope, [role.id]), ofOrganizations(db, scope, [role.id])]
+  const isPartner = role.scope === 'partner'
+  const rows = isPartner
+    ? await partners
+        .innerJoin('users', 'users.id', 'm.user_id')
+        .select([...person, 'm.partner_id as tenant'])
+        .orderBy('m.id')
+        .limit(page.limit)
+        .offset(offsetOf(page))
+        .execute()
+    : await organizations
+        .innerJoin('users', 'users.id', 'm.user_id')
+        .select([...person, 'm.org_id as tenant'])
+        .orderBy('m.id')
+        .limit(page.limit)
+        .offset(offsetOf(page))
+        .execute()
+  const total = totalFrom(rows.length, page) ?? (await countOf(isPartner ? partners : organizations))
+  const data = rows.map(({ tenant, last_login_at: lastLoginAt, status, ...row }) => ({
+    ...row,
+    status: status as Holder['status'],
+    orgId: isPartner ? null : tenant,
+    partnerId: isPartner ? tenant : null,
+    lastLoginAt,
+  }))
+  return toPage(data, total, page)
+}
+
+/** Roles by which a person acts anywhere. */
+export async function listHeldRoles(db: Db, userId: string): Promise<string[]> {
+  const partners = db.selectFrom('partner_memberships').select('role_id').where('user_id', '=', userId)
+  const all = partners.union(
+    db.selectFrom('organization_memberships').select('role_id').where('user_id', '=', userId),
+  )
+  return (await all.execute()).map((row) => row.role_id)
+}
+
+/** Whether someone who can sign in could set everything in the tenant right (`isFullAdmin`). */
+export async function hasFullAdmin(db: Db, tenant: Tenant): Promise<boolean> {
+  const held =
+    tenant.kind === 'partner'
+      ? db
+          .selectFrom('partner_memberships as m')
+          .innerJoin('users', 'users.id', 'm.user_id')
+          .select('m.role_id')
+          .where('m.partner_id', '=', tenant.partnerId)
+          .where('m.org_access', '=', 'all')
+          .where('users.status', '=', 'active')
+      : db
+          .selectFrom('organization_memberships as m')
+          .innerJoin('users', 'users.id', 'm.user_id')
+          .select('m.role_id')
+          .where('m.org_id', '=', tenant.orgId)
+          .where('users.status', '=', 'active')
+  for (const { role_id: roleId } of await held.distinct().execute()) {
+    const chain = await findChain(db, roleId)
+    if (chain && isFullAdmin(tenant.kind, grantsOf(chain))) return true
+  }
+  return false
+}

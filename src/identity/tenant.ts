@@ -1,0 +1,46 @@
+import { Problem } from '../core/errors.ts'
+import type { Scope } from '../core/scope.ts'
+import type { Db } from '../storage/open.ts'
+import { checkOrg, findOrg, getPartner } from '../tenancy/store.ts'
+import { contextIn, scopeOfTenant, type Tenant } from './rules.ts'
+
+type Asked = { orgId?: string | undefined; partnerId?: string | undefined }
+
+/**
+ * The tenant whose people or roles a request is about: the one it names, else the caller's own. undefined when
+ * the system administrator names none.
+ * @throws partner_mismatch, org_access_denied, not_found
+ */
+export async function findTenant(
+  db: Db,
+  scope: Scope,
+  { orgId, partnerId }: Asked,
+): Promise<Tenant | undefined> {
+  if (partnerId !== undefined) {
+    if (scope.kind === 'system') await getPartner(db, partnerId)
+    else if (scope.kind !== 'partner' || scope.partnerId !== partnerId) throw new Problem('partner_mismatch')
+  }
+  if (orgId !== undefined) {
+    await checkOrg(db, scope, orgId)
+    const org = partnerId === undefined ? undefined : await findOrg(db, scope, orgId)
+    if (org?.partnerId !== partnerId) throw new Problem('not_found', 'Organization not found')
+    return { kind: 'organization', orgId }
+  }
+  if (partnerId !== undefined) return { kind: 'partner', partnerId }
+  const context = contextIn(scope)
+  return context.kind === 'system' ? undefined : context
+}
+
+/** @throws tenant_required, and what `findTenant` throws */
+export async function getTenant(db: Db, scope: Scope, asked: Asked): Promise<Tenant> {
+  const tenant = await findTenant(db, scope, asked)
+  if (!tenant) throw new Problem('tenant_required')
+  return tenant
+}
+
+/** What the caller sees of the tenant that is named; everything they see when none is. */
+export async function reachOf(db: Db, scope: Scope, asked: Asked): Promise<Scope> {
+  if (asked.orgId === undefined && asked.partnerId === undefined) return scope
+  const tenant = await findTenant(db, scope, asked)
+  return tenant ? scopeOfTenant(tenant) : scope
+}

@@ -1,0 +1,147 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openMigrated, type TestDatabase } from '../databases.ts'
+import { serviceOn, type TestService } from '../harness.ts'
+import { buildWorld, type World } from '../world.ts'
+import { failureOf, Home } from './run.ts'
+
+const home = new Home()
+let database: TestDatabase
+let service: TestService
+let world: World
+
+beforeAll(async () => {
+  database = await openMigrated('sqlite')
+  service = await serviceOn(database)
+  world = await buildWorld(service)
+})
+afterAll(async () => {
+  await service.close()
+  home.remove()
+})
+
+const as =
+  (token: keyof World['tokens']) =>
+  (...args: string[]) =>
+    home.run(args, { env: { SVC_URL: service.url, SVC_TOKEN: world.tokens[token] } })
+const [admin, viewer, system, acme] = [as('bakery'), as('bakeryViewer'), as('system'), as('acme')]
+const nightShift = ['--name', 'Night Shift', '--permission', 'devices:read', '--permission', 'alerts:view']
+
+describe('svc roles', () => {
+  it('makes, shows, changes, copies and deletes a role by its name', async () => {
+    const made = await admin('roles', 'create', ...nightShift, '--json')
+    expect(made).toMatchObject({ code: 0 })
+    const permissions = [
+      { resource: 'alerts', action: 'read' },
+      { resource: 'devices', action: 'read' },
+    ]
+    expect(JSON.parse(made.stdout)).toMatchObject({ name: 'Night Shift', permissions, forceMfa: false })
+    const again = await admin('roles', 'create', ...nightShift, '--if-not-exists', '-q')
+    expect([again.code, again.stdout.trim()]).toEqual([0, JSON.parse(made.stdout).id])
+
+    const lead = ['--parent', 'Night Shift', '--permission', 'sites:update', '--force-mfa']
+    expect((await admin('roles', 'create', '--name', 'Lead', ...lead)).code).toBe(0)
+    expect((await admin('roles', 'effective', 'lead')).stdout).toBe(
+      [
+        'Lead',
+        '├─ sites:write',
+        '└─ inherits from Night Shift',
+        '   ├─ alerts:read',
+        '   └─ devices:read',
+        '',
+        'Holders have to enrol an authenticator first',
+        '',
+      ].join('\n'),
+    )
+    const listed = await admin('roles', '--columns', 'name,parentRoleName,isSystem', '--csv', '--no-header')
+    expect(listed.stdout).toContain('Lead,Night Shift,false\n')
+    expect(listed.stdout).toContain('Org Admin,,true\n')
+
+    expect((await admin('roles', 'clone', 'Lead', '--name', 'Copy', '-q')).code).toBe(0)
+    expect((await admin('roles', 'update', 'Lead', '--parent', 'null', '--no-force-mfa')).code).toBe(0)
+    const shown = JSON.parse((await admin('roles', 'show', 'Lead', '--json')).stdout)
+    expect(shown).toMatchObject({ parentRoleId: null, forceMfa: false })
+    for (const name of ['Copy', 'Lead', 'Night Shift']) {
+      const removed = await admin('roles', 'delete', name, '--yes')
+      expect([name, removed.code, removed.stdout]).toEqual([name, 0, 'Role deleted\n'])
+    }
+  })
+
+  it('knows the permissions there are, and which one was meant', async () => {
+    const { stdout } = await viewer('roles', 'permissions')
+    expect(stdout).toMatch(/^PERMISSION +DESCRIPTION\n/)
+    expect(stdout).toMatch(/^devices:execute +Run commands on devices$/m)
+    expect(JSON.parse((await viewer('roles', 'permissions', '--json')).stdout).permissions).toHaveLength(27)
+    const wrong = await admin('roles', 'create', '--name', 'x', '--permission', 'device:read', '--json')
+    expect(wrong.code).toBe(2)
+    expect(failureOf(wrong).hint).toBe('did you mean devices:read?')
+    expect((await admin('roles', 'available', '--json')).stdout).toContain('"view"')
+  })
+
+  it('asks where, and tells apart what is of the same name', async () => {
+    const lost = await system('roles', '--json')
+    expect(lost.code).toBe(5)
+    expect(failureOf(lost)).toMatchObject({
+      code: 'tenant_required',
+      hint: 'say where: --org ORG or --partner PARTNER',
+    })
+    expect((await system('roles', '--partner', 'acme')).stdout).toContain('Partner Admin')
+    const there = ['--org', 'garage', '--name', 'Auditor', '--permission', 'audit:read']
+    expect((await acme('roles', 'create', ...there)).code).toBe(0)
+    const both = await acme('roles', 'show', 'Auditor', '--org', 'garage', '--json')
+    expect([both.code, failureOf(both).code]).toEqual([2, 'ambiguous'])
+    expect(failureOf(both).message).toContain('"Auditor" is the name of 2 roles:')
+    const holders = await acme('roles', 'users', 'Org Admin', '--org', 'garage', '--columns', 'name')
+    expect(holders.stdout).toBe('NAME\ngarage-admin\n')
+  })
+
+  it('says why a role cannot go', async () => {
+    const held = await admin('roles', 'delete', 'Org Viewer', '--yes', '--json')
+    expect([held.code, failureOf(held).message]).toEqual([5, 'Cannot delete system roles'])
+  })
+})
+
+describe('svc can-i', () => {
+  it('ends with 0 for yes and 1 for no, and says why', async () => {
+    expect(await viewer('can-i', 'read', 'devices')).toMatchObject({
+      code: 0,
+      stdout: 'yes: The role "Org Viewer" grants devices:read\n',
+      stderr: '',
+    })
+    const no = await viewer('can-i', 'update', 'devices')
+    expect(no.code).toBe(1)
+    expect(no.stdout).toMatch(
+      /^no: Neither the role "Org Viewer" nor one it inherits from grants devices:write/,
+    )
+    const json = await viewer('can-i', 'write', 'devices', '--json')
+    expect([json.code, json.stderr]).toEqual([1, ''])
+    expect(JSON.parse(json.stdout)).toMatchObject({ allowed: false, status: 403, code: 'forbidden' })
+  })
+
+  it('answers for a role, and asks what was meant', async () => {
+    expect((await admin('can-i', 'write', 'devices', '--as-role', 'Org Technician')).code).toBe(0)
+    expect((await admin('can-i', 'delete', 'devices', '--as-role', 'Org Technician')).code).toBe(1)
+    const wrong = await admin('can-i', 'raed', 'devices', '--json')
+    expect([wrong.code, failureOf(wrong).hint]).toEqual([2, 'did you mean read?'])
+    expect((await viewer('can-i', 'read', 'devices', '--as-role', 'Org Admin')).code).toBe(5)
+  })
+})
+
+describe('svc explain', () => {
+  it('says why a request is allowed or refused', async () => {
+    expect((await admin('explain', 'get', '/devices/0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11')).code).toBe(0)
+    const no = await admin('explain', 'GET', '/orgs/partners')
+    expect(no.code).toBe(1)
+    expect(no.stdout).toBe(
+      'no: It is for system scope, and this is organization scope (403 scope_not_allowed)\nhint: sign in with another membership: svc login --partner P or --org O\n',
+    )
+    const role = await admin('explain', 'POST', '/roles', '--as-role', 'Org Viewer', '--json')
+    expect([role.code, JSON.parse(role.stdout).permission]).toEqual([1, 'users:write'])
+  })
+
+  it('knows which route was meant', async () => {
+    const typo = await admin('explain', 'GET', '/devcies', '--json')
+    expect([typo.code, failureOf(typo).hint]).toEqual([3, 'did you mean GET /devices?'])
+    const method = await admin('explain', 'DELETE', '/devices', '--json')
+    expect([method.code, failureOf(method).hint]).toEqual([3, 'there is GET /devices'])
+  })
+})

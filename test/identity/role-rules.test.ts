@@ -1,0 +1,218 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { user } from '../../src/core/endpoint.ts'
+import { holds, type Permission, permissionOf, permissions } from '../../src/core/permissions.ts'
+import { findRoute } from '../../src/core/routes.ts'
+import {
+  addedBy,
+  type Chain,
+  chainUnder,
+  changesPower,
+  clonedFrom,
+  effectiveOf,
+  grantsOf,
+  isFullAdmin,
+  type Link,
+  sourceOf,
+} from '../../src/identity/roles/rules.ts'
+import { judge, type Subject } from '../../src/identity/rules.ts'
+
+const link = (id: string, granted: string[] = [], more: Partial<Link> = {}): Link => ({
+  id,
+  name: id,
+  parentRoleId: null,
+  forceMfa: false,
+  permissions: granted,
+  ...more,
+})
+
+describe('a pair', () => {
+  it.each([
+    ['devices', 'view', 'devices:read'],
+    ['devices', 'create', 'devices:write'],
+    ['sites', 'update', 'sites:write'],
+    ['scripts', 'delete', 'scripts:delete'],
+    ['devices', 'execute', 'devices:execute'],
+    ['alerts', 'acknowledge', 'alerts:acknowledge'],
+    ['*', '*', '*:*'],
+    ['remote', 'view', undefined],
+    ['alerts', 'delete', undefined],
+    ['devices', '*', undefined],
+    ['devices', 'constructor', undefined],
+    ['billing', 'view', undefined],
+  ])('%s %s stands for %s', (resource, action, permission) => {
+    expect(permissionOf({ resource, action })).toBe(permission)
+  })
+})
+
+describe('a full administrator', () => {
+  it.each([
+    ['partner', ['*:*'], true],
+    ['partner', ['users:write', 'users:read'], false],
+    ['organization', ['*:*'], true],
+    ['organization', ['users:write'], true],
+    ['organization', ['users:*'], true],
+    ['organization', ['users:read', 'users:invite'], false],
+  ] as const)('of a %s with %j: %s', (kind, granted, is) => {
+    expect(isFullAdmin(kind, new Set(granted))).toBe(is)
+  })
+})
+
+describe('a copy', () => {
+  it('says what it was cloned from, in text that can be stored', () => {
+    expect(clonedFrom({ name: 'A', description: null })).toBe('Cloned from A')
+    for (const name of ['A', 'AB']) {
+      const long = clonedFrom({ name, description: '🐝'.repeat(500) })
+      expect([long.length <= 1000, long.isWellFormed()]).toEqual([true, true])
+    }
+  })
+})
+
+describe('a chain', () => {
+  const top = link('top', ['devices:read', '*:write'])
+  const chain: Chain = [link('low', ['sites:read', 'devices:read'], { parentRoleId: 'top' }), top]
+
+  it('names the nearest role for what several grant', () => {
+    expect(
+      effectiveOf(chain).permissions.map((one) => `${one.resource}:${one.action} ${one.sourceRoleId}`),
+    ).toEqual(['*:write top', 'devices:read low', 'sites:read low'])
+    expect(sourceOf(chain, 'devices:read')?.link.id).toBe('low')
+    expect(sourceOf(chain, 'sites:write')).toMatchObject({ link: { id: 'top' }, permission: '*:write' })
+    expect(sourceOf(chain, 'alerts:read')).toBeUndefined()
+  })
+
+  it('refuses to come back to where it began', () => {
+    expect(() => chainUnder(top, chain, [])).toThrow('would create circular inheritance')
+    expect(() => chainUnder(top, [top], [])).toThrow('would create circular inheritance')
+    expect(chainUnder(top, undefined, [])).toEqual([top])
+  })
+
+  it('counts what hangs below a role before it goes under another one', () => {
+    const tall = (n: number): Chain => Array.from({ length: n }, (_, i) => link(`t${i}`)) as unknown as Chain
+    const below = Array.from({ length: 5 }, (_, i) => ({
+      id: i === 0 ? 'top' : `b${i}`,
+      parentRoleId: i === 0 ? null : i === 1 ? 'top' : `b${i - 1}`,
+    }))
+    expect(chainUnder(top, tall(15), below)).toHaveLength(16)
+    expect(() => chainUnder(top, tall(16), below)).toThrow('at most 20 levels')
+  })
+})
+
+describe('what a change adds', () => {
+  const before: Chain = [link('low', ['sites:read']), link('top', ['devices:read'])]
+  it.each<[string, Chain, string[]]>([
+    ['nothing, when something goes', [link('low', [])], []],
+    ['what was not there', [link('low', ['sites:read', 'sites:write']), before[1]!], ['sites:write']],
+    ['what a new parent grants', [before[0], link('other', ['users:read'])], ['users:read']],
+    [
+      'what it had from its parent and keeps when the parent loses it',
+      [link('low', ['sites:read', 'devices:read']), before[1]!],
+      ['devices:read'],
+    ],
+  ])('is %s', (_, after, added) => {
+    expect(addedBy(before, after)).toEqual(added)
+  })
+
+  it('is never more than the difference, and all of it, for any two chains', () => {
+    const anyPair = fc.constantFrom<string>(...permissions, '*:*')
+    const anyChain = fc
+      .array(fc.uniqueArray(anyPair, { maxLength: 6 }), { minLength: 1, maxLength: 4 })
+      .map((lists) => lists.map((list, i) => link(`r${i}`, list)) as unknown as Chain)
+    fc.assert(
+      fc.property(anyChain, anyChain, (was, is) => {
+        const added = addedBy(was, is)
+        const [had, has] = [grantsOf(was), grantsOf(is)]
+        for (const one of added) expect(holds(has, one as Permission)).toBe(true)
+        // Whoever holds what was there and what is added holds everything that is there now.
+        const both = new Set([...had, ...added])
+        for (const one of has) expect(holds(both, one as Permission)).toBe(true)
+      }),
+    )
+  })
+
+  it.each<[Partial<Link>, boolean]>([
+    [{ name: 'other' }, false],
+    [{ permissions: ['b', 'a'] }, false],
+    [{ permissions: ['a'] }, true],
+    [{ forceMfa: true }, true],
+    [{ parentRoleId: 'x' }, true],
+  ])('%j is a change of power: %s', (change, is) => {
+    const role = link('r', ['a', 'b'])
+    expect(changesPower(role, { ...role, ...change })).toBe(is)
+  })
+})
+
+describe('a verdict', () => {
+  const admin: Subject & { kind: 'user' } = {
+    kind: 'user',
+    scope: { kind: 'partner', partnerId: 'p', orgs: 'all' },
+    permissions: new Set(['users:read']),
+    mfa: true,
+    mfaEnabled: true,
+    mfaDemanded: true,
+  }
+  const reads = user({ permission: 'users:read', wholePartner: true, mfa: true })
+  const of = (subject: Subject, access = reads, mfaOn = true) => {
+    const verdict = judge(access, subject, mfaOn)
+    return verdict.allowed ? 'allowed' : verdict.code
+  }
+  const withoutFactor = { ...admin, mfa: false, mfaEnabled: false }
+  const some = { kind: 'partner', partnerId: 'p', orgs: ['o'] } as const
+
+  it.each<[string, string, string]>([
+    ['someone who may', of(admin), 'allowed'],
+    ['nobody', of({ kind: 'nobody' }), 'unauthenticated'],
+    ['an agent', of({ kind: 'agent' }), 'invalid_token'],
+    ['an agent, at its own routes', of({ kind: 'agent' }, { who: 'agent' } as never), 'allowed'],
+    ['a user, at the routes of agents', of(admin, { who: 'agent' } as never), 'invalid_agent_credentials'],
+    ['nobody, at a public route', of({ kind: 'nobody' }, { who: 'public' } as never), 'allowed'],
+    [
+      'a disabled account before all else',
+      of({ ...withoutFactor, barred: 'account_inactive' }),
+      'account_inactive',
+    ],
+    [
+      'someone who has to enrol, before their permission',
+      of({ ...withoutFactor, permissions: new Set() }),
+      'mfa_enrollment_required',
+    ],
+    ['the same on the way to enrolment', of(withoutFactor, user({ whileEnrolling: true })), 'allowed'],
+    ['the wrong scope', of(admin, user({ scopes: ['system'] })), 'scope_not_allowed'],
+    ['a permission that lacks', of({ ...admin, permissions: new Set(['users:write']) }), 'forbidden'],
+    ['a wildcard', of({ ...admin, permissions: new Set(['*:read']) }), 'allowed'],
+    ['a part of a partner', of({ ...admin, scope: some }), 'partner_access_limited'],
+    [
+      'a part of a partner that lacks the permission',
+      of({ ...admin, scope: some, permissions: new Set() }),
+      'forbidden',
+    ],
+    ['a session without a factor', of({ ...admin, mfa: false }), 'mfa_required'],
+    ['anyone without a factor, where 2FA is off', of(withoutFactor, reads, false), 'allowed'],
+  ])('on %s', (_, said, expected) => {
+    expect(said).toBe(expected)
+  })
+})
+
+describe('a route', () => {
+  const entries = ['/a/:id', '/a/b', '/a/:id/c', '/a/b/:x', '/'].map((path) => ({
+    name: path,
+    entry: { method: 'GET', path } as never,
+  }))
+  it.each([
+    ['/a/b', '/a/b'],
+    ['/a/x', '/a/:id'],
+    ['/a/:id', '/a/:id'],
+    ['a/x/', '/a/:id'],
+    ['https://svc.example.com/api/v1/a/x?y=1#z', '/a/:id'],
+    ['/a/b/c', '/a/b/:x'],
+    ['/a/x/c', '/a/:id/c'],
+    ['/', '/'],
+    ['/api/v1', '/'],
+    ['/a', undefined],
+    ['/a/x/d', undefined],
+    ['/apiary', undefined],
+  ])('%s is found as %s', (written, found) => {
+    expect(findRoute(entries, 'GET', written)?.name).toBe(found)
+    expect(findRoute(entries, 'POST', written)).toBeUndefined()
+  })
+})
