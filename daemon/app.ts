@@ -74,7 +74,8 @@ export function buildApp(
   const requests = log.child({}, { redact: [] })
   app.addHook('onResponse', (request, reply, done) => {
     const { name } = request.routeOptions.config as { name?: string }
-    const caller = request.caller?.kind === 'user' ? request.caller.id : request.caller?.kind
+    const { caller: who } = request
+    const caller = who?.kind === 'user' || who?.kind === 'api_key' ? who.id : who?.kind
     const ms = Math.round(reply.elapsedTime * 10) / 10
     const line = {
       requestId: request.id,

@@ -10,7 +10,9 @@ import { cipherOf } from '../src/core/cipher.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { type Clock, systemClock } from '../src/core/time.ts'
-import { enrollmentKeyHandlers } from '../src/credentials/handlers.ts'
+import { apiKeys } from '../src/credentials/api-keys/handlers.ts'
+import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
+import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handlers.ts'
 import { devices } from '../src/devices/handlers.ts'
 import { authHandlers } from '../src/identity/handlers.ts'
 import { hashPassword } from '../src/identity/password.ts'
@@ -27,6 +29,8 @@ import { clientReader } from './address.ts'
 import { buildApp } from './app.ts'
 import type { Config } from './config.ts'
 import { forgetOldAttempts } from './idempotency.ts'
+import { keyActors } from './key-actor.ts'
+import { KeyMeter } from './key-meter.ts'
 import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
 import { type Loop, loop } from './loop.ts'
@@ -53,11 +57,13 @@ export async function serve(config: Config, clock: Clock = systemClock): Promise
     const firstPassword = await firstRun(storage, config, clock())
 
     const limiter = new Limiter(config.limits)
-    const app = appOf(storage, limiter, config, clock, log)
+    const meter = new KeyMeter(storage)
+    const app = appOf({ storage, limiter, meter, config, clock, log })
     await app.listen({ host: config.host, port: config.port })
 
-    const loops = backgroundOf(storage, limiter, clock, log)
-    return { url: urlOf(app, config.host), storage, firstPassword, close: () => drain(app, loops, storage) }
+    const loops = backgroundOf({ storage, limiter, meter, clock, log })
+    const close = () => drain(app, loops, meter, storage)
+    return { url: urlOf(app, config.host), storage, firstPassword, close }
   } catch (error) {
     await storage.close()
     throw error
@@ -90,13 +96,9 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
   return admin.password === undefined ? password : undefined
 }
 
-function appOf(
-  storage: Storage,
-  limiter: Limiter,
-  config: Config,
-  clock: Clock,
-  log: pino.Logger,
-): FastifyInstance {
+type Parts = { storage: Storage; limiter: Limiter; meter: KeyMeter; clock: Clock; log: pino.Logger }
+
+function appOf({ storage, limiter, meter, config, clock, log }: Parts & { config: Config }): FastifyInstance {
   const { secrets, mfaOn, enrollmentTtlMinutes: ttlMinutes } = config
   const cipher = cipherOf([secrets.encryption])
   const access = accessTokens(secrets.jwt)
@@ -107,6 +109,7 @@ function appOf(
     orgs,
     sites,
     auth: authHandlers({ access, cipher, recoveryPepper: secrets.recoveryPepper, mfaOn }),
+    apiKeys,
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices,
     agents: agentHandlers({ pepper }),
@@ -114,7 +117,7 @@ function appOf(
   }
   const on = {
     storage,
-    actors: actors(storage, access, limiter, mfaOn),
+    actors: actors(storage, access, limiter, keyActors(storage, meter), mfaOn),
     limiter,
     cipher,
     clock,
@@ -132,7 +135,7 @@ async function readinessOf(storage: Storage): Promise<{ ready: boolean; checks: 
   }
 }
 
-function backgroundOf(storage: Storage, limiter: Limiter, clock: Clock, log: pino.Logger): Loop[] {
+function backgroundOf({ storage, limiter, meter, clock, log }: Parts): Loop[] {
   const sealer = loop('sealer', () => sealPending(storage), 2000, log)
   storage.onCommit(sealer.wake)
   sealer.wake()
@@ -143,23 +146,27 @@ function backgroundOf(storage: Storage, limiter: Limiter, clock: Clock, log: pin
       await storage.write(async (tx) => {
         await sweep(tx, clock())
         await forgetOldAttempts(tx, clock())
+        await sweepBuckets(tx, Date.parse(clock()))
       })
     },
     60_000,
     log,
   )
-  return [sealer, sweeper]
+  const counter = loop('key counter', () => meter.flush(clock()), 2000, log)
+  return [sealer, sweeper, counter]
 }
 
 const drainMs = 10_000
 
-async function drain(app: FastifyInstance, loops: Loop[], storage: Storage): Promise<void> {
+async function drain(app: FastifyInstance, loops: Loop[], meter: KeyMeter, storage: Storage): Promise<void> {
   const late = new Promise<void>((resolve) => setTimeout(resolve, drainMs).unref())
   // Replies that had begun before the end was known leave their connections open.
   const idle = setInterval(() => app.server.closeIdleConnections(), 100)
   await Promise.race([app.close(), late])
   clearInterval(idle)
   await Promise.race([Promise.all(loops.map((one) => one.stop())), late])
+  // What cannot be written down now is lost, and must not keep the process.
+  await Promise.race([meter.close().catch(() => {}), late])
   await storage.close()
 }
 

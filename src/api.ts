@@ -1,7 +1,8 @@
 import { agents } from './agents/contract.ts'
 import { auditLogs } from './audit/contract.ts'
 import type { Contract } from './core/endpoint.ts'
-import { enrollmentKeys } from './credentials/contract.ts'
+import { apiKeys } from './credentials/api-keys/contract.ts'
+import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
 import { devices } from './devices/contract.ts'
 import { auth } from './identity/contract.ts'
 import { service } from './service/contract.ts'
@@ -14,6 +15,7 @@ export const api = {
   orgs,
   sites,
   auth,
+  apiKeys,
   enrollmentKeys,
   devices,
   agents,
@@ -25,6 +27,7 @@ export const sections: Readonly<Record<string, string>> = {
   Service: 'Whether the service is there, and which version.',
   Tenancy: 'Partners, their organizations, and the sites of those.',
   Authentication: 'Signing in and out, sessions and second factors.',
+  'API keys': 'Keys with which programs call the service for one organization.',
   'Enrollment keys': 'Short-lived keys that let machines into an organization.',
   Devices: 'The machines that were enrolled.',
   Agents: 'What the agent on a machine says; only for agents.',

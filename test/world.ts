@@ -12,6 +12,7 @@ export type Org = {
   name: string
   siteId: string
   keyId: string
+  apiKeyId: string
   deviceId: string
   agentId: string
   agentToken: string
@@ -116,6 +117,7 @@ export async function addOrg(
   const site = await client.call(api.sites.create, { body: { orgId: id, name: `${slug} site` } })
   const body = { orgId: id, siteId: site.id, name: `${slug} key`, maxUsage: 1000 }
   const key = await client.call(api.enrollmentKeys.create, { body })
+  const apiKey = await client.call(api.apiKeys.create, { body: { orgId: id, name: `${slug} api key` } })
   const enrolled = await service.client().call(api.agents.enroll, {
     body: {
       enrollmentKey: key.key,
@@ -127,7 +129,16 @@ export async function addOrg(
     },
   })
   const { deviceId, agentId, authToken: agentToken } = enrolled
-  return { id, name: slug, siteId: site.id, keyId: key.id, deviceId, agentId, agentToken }
+  return {
+    id,
+    name: slug,
+    siteId: site.id,
+    keyId: key.id,
+    apiKeyId: apiKey.id,
+    deviceId,
+    agentId,
+    agentToken,
+  }
 }
 
 export async function buildWorld(service: TestService): Promise<World> {

@@ -124,6 +124,7 @@ export const argNames: Record<Resource, string> = {
   organization: 'org',
   site: 'site',
   enrollment_key: 'key',
+  api_key: 'key',
   device: 'device',
   agent: 'agent',
   audit_log: 'entry',
@@ -135,6 +136,7 @@ export const nouns: Record<Resource, string> = {
   organization: 'organization',
   site: 'site',
   enrollment_key: 'enrollment key',
+  api_key: 'API key',
   device: 'device',
   agent: 'agent',
   audit_log: 'audit entry',
@@ -150,6 +152,7 @@ const namedBy: { [R in Resource]?: string } = {
   organization: 'id, slug or name',
   site: 'id or name',
   enrollment_key: 'id or name',
+  api_key: 'id or name',
   device: 'id, hostname or display name',
 }
 

@@ -19,6 +19,8 @@ export type Access =
       mfa: boolean
       /** Open to those who still have to enrol a factor (never 428). */
       whileEnrolling: boolean
+      /** Open to API keys as well: those whose scopes hold the permission. */
+      key: boolean
     }
 
 export const everyScope: readonly ScopeKind[] = ['organization', 'partner', 'system']
@@ -26,16 +28,15 @@ export const everyScope: readonly ScopeKind[] = ['organization', 'partner', 'sys
 export const publicly: Extract<Access, { who: 'public' }> = { who: 'public' }
 export const agent: Extract<Access, { who: 'agent' }> = { who: 'agent' }
 
-export function user(
-  needs: {
-    permission?: Permission
-    scopes?: readonly ScopeKind[]
-    mfa?: boolean
-    whileEnrolling?: boolean
-  } = {},
-): Extract<Access, { who: 'user' }> {
-  const { permission, scopes = everyScope, mfa = false, whileEnrolling = false } = needs
-  return { who: 'user', scopes, mfa, whileEnrolling, ...(permission && { permission }) }
+type UserAccess = Extract<Access, { who: 'user' }>
+type Needs = Partial<Omit<UserAccess, 'who' | 'key'>>
+
+/** Signed-in people; with `key` also programs with an API key. */
+export function user(needs: Needs & { key: true }): UserAccess & { key: true }
+export function user(needs?: Needs): UserAccess & { key: false }
+export function user(needs: Needs & { key?: boolean } = {}): UserAccess {
+  const { permission, scopes = everyScope, mfa = false, whileEnrolling = false, key = false } = needs
+  return { who: 'user', scopes, mfa, whileEnrolling, key, ...(permission && { permission }) }
 }
 
 type Schema = z.ZodType

@@ -13,6 +13,9 @@ export const errors = {
   invalid_mfa_code: { status: 401, exit: 4, title: 'Invalid MFA code' },
   invalid_mfa_session: { status: 401, exit: 4, title: 'Invalid or expired MFA session' },
   invalid_agent_credentials: { status: 401, exit: 4, title: 'Invalid agent credentials' },
+  invalid_api_key: { status: 401, exit: 4, title: 'Invalid API key' },
+  api_key_revoked: { status: 401, exit: 4, title: 'API key is revoked' },
+  api_key_expired: { status: 401, exit: 4, title: 'API key is expired' },
   enrollment_key_not_found: { status: 401, exit: 4, title: 'Enrollment key not recognized' },
   enrollment_key_expired: { status: 401, exit: 4, title: 'Enrollment key has expired' },
   enrollment_key_exhausted: {
@@ -22,6 +25,7 @@ export const errors = {
   },
   forbidden: { status: 403, exit: 5, title: 'Permission denied' },
   scope_not_allowed: { status: 403, exit: 5, title: 'Insufficient permissions' },
+  api_key_scope: { status: 403, exit: 5, title: 'API key does not have required permissions' },
   mfa_required: { status: 403, exit: 5, title: 'MFA required' },
   csrf: { status: 403, exit: 5, title: 'Cross-site request blocked' },
   partner_mismatch: { status: 403, exit: 5, title: 'Access to this partner denied' },

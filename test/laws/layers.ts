@@ -46,7 +46,7 @@ function placeOf(path: string): { zone?: Zone; capability?: string; file: string
 const serverPackages =
   /^(fastify|@fastify\/.*|pino.*|kysely|better-sqlite3|pg|@node-rs\/argon2|jose|otplib|nodemailer|@aws-sdk\/.*)$/
 
-const isContract = (target: string): boolean => /^src\/[^/]+\/(contract|lenient)\.ts$/.test(target)
+const isContract = (target: string): boolean => /^src\/[^/]+\/([^/]+\/)?(contract|lenient)\.ts$/.test(target)
 const isVocabulary = (target: string): boolean => target.startsWith('src/core/')
 
 /** Exceptions, each by name (design.md, The one idea). */
@@ -63,7 +63,8 @@ const inZone =
   (path: string): boolean =>
     zones.some((zone) => placeOf(path).zone === zone)
 const inCapability = (path: string): boolean => placeOf(path).capability !== undefined
-const named = (path: string, file: string): boolean => inCapability(path) && placeOf(path).file === file
+const named = (path: string, file: string): boolean =>
+  inCapability(path) && (placeOf(path).file === file || placeOf(path).file.endsWith(`/${file}`))
 
 /** Itself or a capability to its left. */
 function reachable(path: string, target: string): boolean {
