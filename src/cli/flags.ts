@@ -93,6 +93,7 @@ export function flagFor(field: Field): AnyFlag {
     description,
     helpValue: valueName(field),
     ...(field.many && { multiple: true, multipleNonGreedy: true }),
+    ...(field.many && field.choices && { delimiter: ',' }),
     ...(field.choices && !field.nullable && { options: field.choices }),
   })
 }
@@ -113,7 +114,8 @@ const sentence = (key: string): string => {
 }
 
 function valueName(field: Field): string {
-  if (field.choices) return field.choices.join('|')
+  if (field.choices)
+    return field.choices.length > 12 ? sentence(field.flag).toUpperCase() : field.choices.join('|')
   if (field.resource) return argNames[field.resource].toUpperCase()
   return { text: 'TEXT', number: 'N', boolean: 'BOOLEAN', choice: 'CHOICE', json: 'JSON' }[field.kind]
 }

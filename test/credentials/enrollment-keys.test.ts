@@ -152,28 +152,28 @@ onEveryDatabase((_, open) => {
       await expect(stranger).rejects.toEqual(failing(404, 'not_found'))
     })
 
-    it.each([
-      ['organizations', 'organization'],
-      ['partners', 'partner'],
-    ] as const)('enrolls no more machines than its %s may have', async (table) => {
-      const { service, client, orgs, partners } = await begin()
-      const { key } = await client.call(api.enrollmentKeys.create, { body: { name: 'x', maxUsage: 9 } })
-      const id = table === 'organizations' ? orgs.bakery.id : partners.acme
-      // One machine of the organization, two of the partner are there already.
-      const max_devices = table === 'organizations' ? 3 : 4
-      await service.storage.write((tx) =>
-        tx.updateTable(table).set({ max_devices }).where('id', '=', id).execute(),
-      )
-      const results = await Promise.allSettled(
-        Array.from({ length: 6 }, () =>
-          service.client().call(api.agents.enroll, { body: { enrollmentKey: key, ...machine } }),
-        ),
-      )
-      expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(2)
-      for (const one of results) {
-        if (one.status === 'rejected') expect(one.reason).toEqual(failing(403, 'device_limit_reached'))
-      }
-    })
+    it.each(['organizations', 'partners'] as const)(
+      'enrolls no more machines than the cap of %s',
+      async (table) => {
+        const { service, client, orgs, partners } = await begin()
+        const { key } = await client.call(api.enrollmentKeys.create, { body: { name: 'x', maxUsage: 9 } })
+        const id = table === 'organizations' ? orgs.bakery.id : partners.acme
+        // One machine of the organization, two of the partner are there already.
+        const max_devices = table === 'organizations' ? 3 : 4
+        await service.storage.write((tx) =>
+          tx.updateTable(table).set({ max_devices }).where('id', '=', id).execute(),
+        )
+        const results = await Promise.allSettled(
+          Array.from({ length: 6 }, () =>
+            service.client().call(api.agents.enroll, { body: { enrollmentKey: key, ...machine } }),
+          ),
+        )
+        expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(2)
+        for (const one of results) {
+          if (one.status === 'rejected') expect(one.reason).toEqual(failing(403, 'device_limit_reached'))
+        }
+      },
+    )
 
     it('of a site is out of sight for a member of other sites, who mints for theirs only', async () => {
       const { service, client, orgs } = await begin()

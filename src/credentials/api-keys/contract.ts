@@ -9,7 +9,10 @@ export const keyScopes: readonly string[] = [...permissions, '*']
 
 const scope = z
   .enum(keyScopes as [string, ...string[]], {
-    error: ({ input }) => `"${String(input).slice(0, 100)}" is not a scope: ${keyScopes.join(', ')}`,
+    error: ({ input }) => {
+      const known = `must be one of ${keyScopes.join(', ')}`
+      return typeof input === 'string' ? `"${input.slice(0, 100)}" is not a scope: ${known}` : known
+    },
   })
   .describe('A permission pair, or *')
 
