@@ -24,7 +24,7 @@ export async function list(
   )
   let last: ListReply = {}
   let shown = 0
-  const steps = pages(client, entry, input.query ?? {}, flags)
+  const steps = pages(client, entry, input, flags)
   for (;;) {
     const step = await waiting('Waiting for the service', steps.next())
     if (step.done) break

@@ -1,4 +1,4 @@
-import type { Client } from '../core/client.ts'
+import type { Client, RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import { rowsOf, shapeIn } from './columns.ts'
 
@@ -30,13 +30,13 @@ export const walks = ({ limit, page, all }: PageOptions): boolean =>
 export async function* pages(
   client: Client,
   entry: Endpoint,
-  query: Record<string, unknown>,
+  { params = {}, query = {} }: RawInput,
   options: PageOptions,
 ): AsyncGenerator<{ reply: ListReply; rows: unknown[] }> {
   const { limit, page } = options
   const key = rowsOf(entry.reply)?.key ?? 'data'
   const ask = async (more: Record<string, unknown>) => {
-    const reply = (await client.request(entry, { query: { ...query, ...more } })) as ListReply
+    const reply = (await client.request(entry, { params, query: { ...query, ...more } })) as ListReply
     return { reply, rows: (reply[key] ?? []) as unknown[] }
   }
   if (!isPaged(entry)) {
@@ -60,5 +60,5 @@ export async function* pages(
 
 /** Every row, one after the other. */
 export async function* everyRow(client: Client, entry: Endpoint, query: Record<string, unknown> = {}) {
-  for await (const { rows } of pages(client, entry, query, { all: true })) yield* rows
+  for await (const { rows } of pages(client, entry, { query }, { all: true })) yield* rows
 }
