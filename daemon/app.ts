@@ -59,7 +59,12 @@ export function buildApp(
   })
   app.addHook('onRequest', async (request) => {
     // Whoever watches the service is not held up by whoever floods it.
-    if (!request.url.startsWith('/health')) on.limiter.take('IP', networkOf(request.client.ip))
+    if (request.url.startsWith('/health')) return
+    const { keys } = request.routeOptions.config as { keys?: boolean }
+    const network = networkOf(request.client.ip)
+    // A key has a limit of its own, which is not that of its address; it counts here when it is no good.
+    if (keys && request.headers['x-api-key'] !== undefined) on.limiter.check('IP', network)
+    else on.limiter.take('IP', network)
   })
   // A connection that stays open after its last reply would hold up the end of the process.
   let closing = false

@@ -12,7 +12,9 @@ import { apiKeyHash, checkKeyAccess, isWellFormed } from '../src/credentials/api
 import { type Quota, waitOf } from '../src/credentials/api-keys/window.ts'
 import type { ApiKeyCaller } from '../src/handler.ts'
 import type { Storage } from '../src/storage/open.ts'
+import { networkOf } from './address.ts'
 import type { KeyMeter } from './key-meter.ts'
+import type { Limiter } from './limiter.ts'
 
 type UserAccess = Extract<Access, { who: 'user' }>
 
@@ -27,13 +29,13 @@ export type KeyActors = (
  * The program behind an X-API-Key, in the order of the spec ("API key authentication, in order"): format,
  * record, status, expiry, rate limit, use, permission.
  */
-export function keyActors(storage: Storage, meter: KeyMeter): KeyActors {
+export function keyActors(storage: Storage, meter: KeyMeter, limiter: Limiter): KeyActors {
   const find = remembered(storage)
   return async (access, presented, request, now) => {
-    if (!isWellFormed(presented)) throw new Problem('invalid_api_key', 'Invalid API key format')
-    const key = await find(apiKeyHash(presented))
-    if (!key) throw new Problem('invalid_api_key')
-    await refuseDead(key, now)
+    const key = await authenticated(presented, now).catch((error: unknown) => {
+      limiter.take('IP', networkOf(request.client.ip))
+      throw error
+    })
     request.caller = key.caller
     const taking = meter.take({ id: key.id, hash: key.hash, rateLimit: key.rateLimit }, now)
     const { accepted, quota } = taking instanceof Promise ? await taking : taking
@@ -43,6 +45,14 @@ export function keyActors(storage: Storage, meter: KeyMeter): KeyActors {
     }
     checkKeyAccess(access, key.caller)
     return key.caller
+  }
+
+  async function authenticated(presented: string, now: Instant): Promise<PresentedKey> {
+    if (!isWellFormed(presented)) throw new Problem('invalid_api_key', 'Invalid API key format')
+    const key = await find(apiKeyHash(presented))
+    if (!key) throw new Problem('invalid_api_key')
+    await refuseDead(key, now)
+    return key
   }
 
   async function refuseDead(key: PresentedKey, now: Instant): Promise<void> {

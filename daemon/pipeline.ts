@@ -67,7 +67,7 @@ export function addRoute(
     bodyLimit: entry.maxBody ?? 1024 * 1024,
     exposeHeadRoute: false,
     schema: entry.streams ? {} : { response: { [status]: replySchema(entry.reply) } },
-    config: { name },
+    config: { name, keys: entry.access.who === 'user' && entry.access.key },
     onRequest: (request, reply) => guard(request, () => admit(request, reply)),
     handler: (request, reply) => guard(request, () => answer(request, reply)),
   })

@@ -117,7 +117,7 @@ function appOf({ storage, limiter, meter, config, clock, log }: Parts & { config
   }
   const on = {
     storage,
-    actors: actors(storage, access, limiter, keyActors(storage, meter), mfaOn),
+    actors: actors(storage, access, limiter, keyActors(storage, meter, limiter), mfaOn),
     limiter,
     cipher,
     clock,

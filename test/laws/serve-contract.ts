@@ -23,7 +23,7 @@ export async function serveContract(
   const tokens = accessTokens(testSecrets.JWT_SECRET)
   const on = {
     storage,
-    actors: actors(storage, tokens, limiter, keyActors(storage, new KeyMeter(storage)), true),
+    actors: actors(storage, tokens, limiter, keyActors(storage, new KeyMeter(storage), limiter), true),
     limiter,
     cipher: cipherOf([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
