@@ -8,6 +8,7 @@ import { findCaller } from '../src/identity/principal.ts'
 import { checkAccess } from '../src/identity/rules.ts'
 import type { AccessTokens, Verified } from '../src/identity/sessions/tokens.ts'
 import type { Storage } from '../src/storage/open.ts'
+import type { KeyActors } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 
 export type Actors = {
@@ -15,13 +16,27 @@ export type Actors = {
   admit(entry: Endpoint, request: FastifyRequest, now: string): Promise<Caller>
 }
 
-export function actors(storage: Storage, tokens: AccessTokens, limiter: Limiter, mfaOn: boolean): Actors {
+export function actors(
+  storage: Storage,
+  tokens: AccessTokens,
+  limiter: Limiter,
+  admitKey: KeyActors,
+  mfaOn: boolean,
+): Actors {
   const recall = remembered(tokens)
   return {
     async admit(entry, request, now) {
       const { access } = entry
       if (access.who === 'public' && !(access.session && request.headers.authorization))
         return { kind: 'nobody' }
+      const presented = request.headers['x-api-key']
+      if (access.who === 'user' && access.key) {
+        // The key counts where both are sent (spec, "Dual authentication").
+        if (presented !== undefined) return admitKey(access, String(presented), request, now)
+        if (request.headers.authorization === undefined) {
+          throw new Problem('unauthenticated', 'Missing X-API-Key header')
+        }
+      }
       const token = bearer(request)
       if (access.who === 'agent') {
         const { id } = request.params as { id: string }
@@ -48,7 +63,7 @@ export function actors(storage: Storage, tokens: AccessTokens, limiter: Limiter,
 }
 
 export function scopeOfCaller(caller: Caller): Scope {
-  if (caller.kind === 'user') return caller.scope
+  if (caller.kind === 'user' || caller.kind === 'api_key') return caller.scope
   return caller.kind === 'agent' ? only(caller.orgId) : everything
 }
 

@@ -59,7 +59,12 @@ export function buildApp(
   })
   app.addHook('onRequest', async (request) => {
     // Whoever watches the service is not held up by whoever floods it.
-    if (!request.url.startsWith('/health')) on.limiter.take('IP', networkOf(request.client.ip))
+    if (request.url.startsWith('/health')) return
+    const { keys } = request.routeOptions.config as { keys?: boolean }
+    const network = networkOf(request.client.ip)
+    // A key has a limit of its own, which is not that of its address; it counts here when it is no good.
+    if (keys && request.headers['x-api-key'] !== undefined) on.limiter.check('IP', network)
+    else on.limiter.take('IP', network)
   })
   // A connection that stays open after its last reply would hold up the end of the process.
   let closing = false
@@ -74,7 +79,8 @@ export function buildApp(
   const requests = log.child({}, { redact: [] })
   app.addHook('onResponse', (request, reply, done) => {
     const { name } = request.routeOptions.config as { name?: string }
-    const caller = request.caller?.kind === 'user' ? request.caller.id : request.caller?.kind
+    const { caller: who } = request
+    const caller = who?.kind === 'user' || who?.kind === 'api_key' ? who.id : who?.kind
     const ms = Math.round(reply.elapsedTime * 10) / 10
     const line = {
       requestId: request.id,

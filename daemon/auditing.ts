@@ -58,7 +58,8 @@ export function refusalOf(
 ): Draft | undefined {
   const { caller = { kind: 'nobody' } as Caller, facts } = request
   const { refusal } = problem.extras
-  const foreign = problem.status === 404 && caller.kind === 'user' && caller.scope.kind !== 'system'
+  const tenant = (caller.kind === 'user' && caller.scope.kind !== 'system') || caller.kind === 'api_key'
+  const foreign = problem.status === 404 && tenant
   const denied = problem.status === 403 && (caller.kind !== 'nobody' || facts.orgId !== undefined)
   if (!refusal && !foreign && !denied) return undefined
   const { audit } = entry
@@ -95,13 +96,14 @@ function actorOf(
   known: AuditFacts['actor'],
 ): Pick<Happening, 'actorType' | 'actorId' | 'actorEmail'> {
   if (caller.kind === 'user') return { actorType: 'user', actorId: caller.id, actorEmail: caller.email }
+  if (caller.kind === 'api_key') return { actorType: 'api_key', actorId: caller.id, actorEmail: null }
   if (caller.kind === 'agent') return { actorType: 'agent', actorId: caller.deviceId, actorEmail: null }
   if (known) return { actorType: known.kind, actorId: known.id || null, actorEmail: known.email }
   return { actorType: 'system', actorId: null, actorEmail: null }
 }
 
 function orgOfCaller(caller: Caller): string | null {
-  if (caller.kind === 'agent') return caller.orgId
+  if (caller.kind === 'agent' || caller.kind === 'api_key') return caller.orgId
   return caller.kind === 'user' && caller.scope.kind === 'organization' ? caller.scope.orgId : null
 }
 

@@ -19,7 +19,8 @@ export function docsPage(contract: Contract, version: string): { html: string; c
 <nav aria-label="Contents"><ul>${tags.map((tag) => `<li><a href="#${anchor(tag)}">${asText(tag)}</a></li>`).join('')}</ul></nav>
 <main>
 <h1>svc API <small>${asText(version)}</small></h1>
-<p>Every path is below <code>/api/v1</code>. Send an access token as <code>Authorization: Bearer …</code>. Failures are
+<p>Every path is below <code>/api/v1</code>. Send an access token as <code>Authorization: Bearer …</code>, or an
+API key as <code>X-API-Key</code> where it is taken. Failures are
 <code>{"error", "code", "requestId", "details"?, "retryAfter"?}</code>. For programs: <a href="/api/v1/openapi.json">OpenAPI 3.1</a>.</p>
 ${sections.join('\n')}
 </main>`)
@@ -55,7 +56,8 @@ function needsOf({ access }: Endpoint): string {
     access.wholePartner && 'all organizations of their partner',
   ]
   const named = needs.filter(Boolean).join(' and ')
-  return `For users in ${access.scopes.join(', ')} scope${named ? `, with ${named}` : ''}.`
+  const keys = access.key ? ' Also for API keys whose scopes hold it.' : ''
+  return `For users in ${access.scopes.join(', ')} scope${named ? `, with ${named}` : ''}.${keys}`
 }
 
 function fieldsOf(title: string, schema: z.ZodType | undefined): string {

@@ -16,6 +16,13 @@ export class Limiter {
     this.#limits = limits
   }
 
+  /** Refuses when the window is full, without counting. @throws rate_limited */
+  check(name: LimitName, key: string): void {
+    const window = this.#windows.get(`${name} ${key}`)
+    const wait = window ? fullFor(window, performance.now()) : 0
+    if (wait > 0) throw refusal(name, wait)
+  }
+
   /** Counts one event. @throws rate_limited with the seconds until the next one is accepted */
   take(name: LimitName, key: string): void {
     const limit = this.#limits[name]
@@ -24,7 +31,7 @@ export class Limiter {
     const window = this.#windows.get(place) ?? { limit, times: [], next: 0 }
     this.#windows.set(place, window)
     const wait = waitOf(window, performance.now())
-    if (wait > 0) throw new Problem('rate_limited', messages[name], { retryAfter: Math.ceil(wait) })
+    if (wait > 0) throw refusal(name, wait)
   }
 
   /** Forgets windows that are empty by now. */
@@ -37,21 +44,27 @@ export class Limiter {
   }
 }
 
+/** Seconds until another event is accepted; 0 when that is now. */
+function fullFor({ times, next, limit: { count, seconds } }: Window, now: number): number {
+  return times.length < count ? 0 : Math.max(0, times[next]! + seconds * 1000 - now) / 1000
+}
+
 /** Accepts the event and answers 0, or answers the seconds to wait. */
 function waitOf(window: Window, now: number): number {
   const { times, next, limit } = window
-  const { count, seconds } = limit
-  if (times.length < count) {
+  const wait = fullFor(window, now)
+  if (wait > 0) return wait
+  if (times.length < limit.count) {
     times.push(now)
     return 0
   }
-  const oldest = times[next]!
-  const wait = oldest + seconds * 1000 - now
-  if (wait > 0) return wait / 1000
   times[next] = now
-  window.next = (next + 1) % count
+  window.next = (next + 1) % limit.count
   return 0
 }
+
+const refusal = (name: LimitName, wait: number): Problem =>
+  new Problem('rate_limited', messages[name], { retryAfter: Math.ceil(wait) })
 
 const messages: Partial<Record<LimitName, string>> = {
   IP: 'Too many requests',

@@ -6,6 +6,7 @@ import type { Cipher } from '../src/core/cipher.ts'
 import { changes, type Endpoint } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
+import type { Quota } from '../src/credentials/api-keys/window.ts'
 import type { AuditFacts, Call, Caller, Handler, Preparation, Steps } from '../src/handler.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { type Actors, scopeOfCaller } from './actor.ts'
@@ -13,6 +14,7 @@ import { type Client, networkOf } from './address.ts'
 import { entryOf, type Origin, refusalOf } from './auditing.ts'
 import { keepSession, withCookieToken } from './browser.ts'
 import { attemptOf, once } from './idempotency.ts'
+import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 import { problemOf } from './problems.ts'
 import { replySchema } from './reply-schema.ts'
@@ -24,6 +26,8 @@ declare module 'fastify' {
     /** What the handler has noted so far; also of use when it then refuses. */
     facts: AuditFacts
     client: Client
+    /** Where the API key of the caller stands. */
+    quota?: Quota
     /** One instant for the whole request. */
     now: Instant
   }
@@ -63,14 +67,18 @@ export function addRoute(
     bodyLimit: entry.maxBody ?? 1024 * 1024,
     exposeHeadRoute: false,
     schema: entry.streams ? {} : { response: { [status]: replySchema(entry.reply) } },
-    config: { name },
-    onRequest: (request) => guard(request, () => admit(request)),
+    config: { name, keys: entry.access.who === 'user' && entry.access.key },
+    onRequest: (request, reply) => guard(request, () => admit(request, reply)),
     handler: (request, reply) => guard(request, () => answer(request, reply)),
   })
 
-  async function admit(request: FastifyRequest): Promise<void> {
+  async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     if (entry.limit) on.limiter.take(entry.limit, networkOf(request.client.ip))
-    request.caller = await on.actors.admit(entry, request, request.now)
+    try {
+      request.caller = await on.actors.admit(entry, request, request.now)
+    } finally {
+      if (request.quota) reply.headers(quotaHeaders(request.quota))
+    }
   }
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
@@ -92,7 +100,8 @@ export function addRoute(
     const run = (db: Db) => steps.run({ ...asked, db } as unknown as AnyCall, ready as never)
 
     if (!changes(entry)) return send(request, reply, await run(on.storage.read))
-    const owner = caller.kind === 'user' ? caller.id : `${caller.kind} ${asked.ip}`
+    const known = caller.kind === 'user' || caller.kind === 'api_key'
+    const owner = known ? caller.id : `${caller.kind} ${asked.ip}`
     const attempt =
       status === 201 ? attemptOf(owner, request.headers['idempotency-key'], route, asked.body) : undefined
     const work = async (tx: Db): Promise<unknown> => {

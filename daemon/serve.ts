@@ -13,7 +13,9 @@ import { entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { type Clock, systemClock } from '../src/core/time.ts'
-import { enrollmentKeyHandlers } from '../src/credentials/handlers.ts'
+import { apiKeys } from '../src/credentials/api-keys/handlers.ts'
+import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
+import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handlers.ts'
 import { devices } from '../src/devices/handlers.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers } from '../src/identity/handlers.ts'
@@ -39,6 +41,8 @@ import { clientReader } from './address.ts'
 import { buildApp } from './app.ts'
 import type { Config } from './config.ts'
 import { forgetOldAttempts } from './idempotency.ts'
+import { keyActors } from './key-actor.ts'
+import { KeyMeter } from './key-meter.ts'
 import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
 import { type Loop, loop } from './loop.ts'
@@ -73,15 +77,21 @@ export async function serve(
     const firstPassword = await firstRun(storage, config, clock())
 
     const limiter = new Limiter(config.limits)
+    const meter = new KeyMeter(storage)
     const cipher = cipherOf([config.secrets.encryption])
     const outside = { ...openOutside(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
-    const parts: Parts = { storage, limiter, cipher, clock, log, publicUrl, ...outside }
+    const parts: Parts = { storage, limiter, cipher, clock, log, meter, publicUrl, ...outside }
     const app: FastifyInstance = appOf(parts, config)
     await app.listen({ host: config.host, port: config.port })
 
     const loops = backgroundOf(parts)
-    return { url: urlOf(app, config.host), storage, firstPassword, close: () => drain(app, loops, storage) }
+    return {
+      url: urlOf(app, config.host),
+      storage,
+      firstPassword,
+      close: () => drain(app, loops, meter, storage),
+    }
   } catch (error) {
     await storage.close()
     throw error
@@ -118,6 +128,7 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
 type Parts = Outside & {
   storage: Storage
   limiter: Limiter
+  meter: KeyMeter
   cipher: Cipher
   clock: Clock
   log: pino.Logger
@@ -126,7 +137,7 @@ type Parts = Outside & {
 }
 
 function appOf(parts: Parts, config: Config): FastifyInstance {
-  const { storage, limiter, cipher, clock, log } = parts
+  const { storage, limiter, meter, cipher, clock, log } = parts
   const { secrets, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
   const access = accessTokens(secrets.jwt)
   const pepper = secrets.enrollmentPepper
@@ -138,6 +149,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     auth: authHandlers({ ...parts, access, recoveryPepper: secrets.recoveryPepper, mfaOn, registrationOn }),
     roles,
     permissions: permissionHandlers({ entries: entriesOf(api), mfaOn }),
+    apiKeys,
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices,
     agents: agentHandlers({ pepper }),
@@ -145,7 +157,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   }
   const on = {
     storage,
-    actors: actors(storage, access, limiter, mfaOn),
+    actors: actors(storage, access, limiter, keyActors(storage, meter, limiter), mfaOn),
     limiter,
     cipher,
     clock,
@@ -164,7 +176,7 @@ async function readinessOf(storage: Storage): Promise<{ ready: boolean; checks: 
 }
 
 function backgroundOf(parts: Parts): Loop[] {
-  const { storage, limiter, clock, log } = parts
+  const { storage, limiter, meter, clock, log } = parts
   const onFailure = (failure: Failure) => log.warn(failure, 'a mail could not be sent')
   const onIssued = (tx: Db, user: User, now: string) => record(tx, draftOf(resetRequested(user), now))
   const sealer = loop('sealer', () => sealPending(storage), 2000, log)
@@ -192,12 +204,14 @@ function backgroundOf(parts: Parts): Loop[] {
         await sweepRegistrations(tx, clock())
         await forgetOldAttempts(tx, clock())
         await sweepPhoneCodes(tx, clock())
+        await sweepBuckets(tx, Date.parse(clock()))
       })
     },
     60_000,
     log,
   )
-  return [sealer, postman, sweeper]
+  const counter = loop('key counter', () => meter.flush(clock()), 2000, log)
+  return [sealer, postman, sweeper, counter]
 }
 
 /** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */
@@ -218,13 +232,15 @@ const resetRequested = ({ id, email }: User): Happening => ({
 
 const drainMs = 10_000
 
-async function drain(app: FastifyInstance, loops: Loop[], storage: Storage): Promise<void> {
+async function drain(app: FastifyInstance, loops: Loop[], meter: KeyMeter, storage: Storage): Promise<void> {
   const late = new Promise<void>((resolve) => setTimeout(resolve, drainMs).unref())
   // Replies that had begun before the end was known leave their connections open.
   const idle = setInterval(() => app.server.closeIdleConnections(), 100)
   await Promise.race([app.close(), late])
   clearInterval(idle)
   await Promise.race([Promise.all(loops.map((one) => one.stop())), late])
+  // What cannot be written down now is lost, and must not keep the process.
+  await Promise.race([meter.close().catch(() => {}), late])
   await storage.close()
 }
 

@@ -1,5 +1,6 @@
 import type { Migration } from '../src/storage/migrate.ts'
 import * as foundation from './0001_foundation.ts'
+import * as apiKeys from './0002_api_keys.ts'
 import * as messages from './0003_messages.ts'
 import * as authentication from './0005_authentication.ts'
 import * as roleLists from './0006_role_lists.ts'
@@ -7,6 +8,7 @@ import * as roleLists from './0006_role_lists.ts'
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
   { name: '0001_foundation', up: foundation.up },
+  { name: '0002_api_keys', up: apiKeys.up },
   { name: '0003_messages', up: messages.up },
   { name: '0005_authentication', up: authentication.up },
   { name: '0006_role_lists', up: roleLists.up },

@@ -1,7 +1,8 @@
 import { agents } from './agents/contract.ts'
 import { auditLogs } from './audit/contract.ts'
 import type { Contract } from './core/endpoint.ts'
-import { enrollmentKeys } from './credentials/contract.ts'
+import { apiKeys } from './credentials/api-keys/contract.ts'
+import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
 import { devices } from './devices/contract.ts'
 import { auth } from './identity/contract.ts'
 import { permissions } from './identity/permissions/contract.ts'
@@ -18,6 +19,7 @@ export const api = {
   auth,
   roles,
   permissions,
+  apiKeys,
   enrollmentKeys,
   devices,
   agents,
@@ -31,6 +33,7 @@ export const sections: Readonly<Record<string, string>> = {
   Authentication: 'Signing in and out, sessions and second factors.',
   Roles: 'What people may do, in roles that inherit from each other.',
   Permissions: 'Which permissions there are, and why a request is allowed or refused.',
+  'API keys': 'Keys with which programs call the service for one organization.',
   'Enrollment keys': 'Short-lived keys that let machines into an organization.',
   Devices: 'The machines that were enrolled.',
   Agents: 'What the agent on a machine says; only for agents.',

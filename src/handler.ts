@@ -23,6 +23,17 @@ export type UserCaller = {
   sessionId: string
 }
 
+/** A program with an API key. It sees the key's organization, as far as whoever made the key does. */
+export type ApiKeyCaller = {
+  kind: 'api_key'
+  id: string
+  name: string
+  orgId: string
+  scope: Scope
+  /** The key's scopes, as far as whoever made it still holds them. */
+  permissions: ReadonlySet<string>
+}
+
 /** An enrolled machine. */
 export type AgentCaller = {
   kind: 'agent'
@@ -32,10 +43,12 @@ export type AgentCaller = {
   device: DeviceRow
 }
 
-export type Caller = UserCaller | AgentCaller | { kind: 'nobody' }
+export type Caller = UserCaller | ApiKeyCaller | AgentCaller | { kind: 'nobody' }
 
 type CallerOf<E extends Endpoint> = E['access'] extends { who: 'user' }
-  ? UserCaller
+  ? E['access'] extends { key: false }
+    ? UserCaller
+    : UserCaller | ApiKeyCaller
   : E['access'] extends { who: 'agent' }
     ? AgentCaller
     : Caller

@@ -13,6 +13,7 @@ export type Org = {
   name: string
   siteId: string
   keyId: string
+  apiKeyId: string
   deviceId: string
   agentId: string
   agentToken: string
@@ -119,6 +120,7 @@ export async function addOrg(
   const site = await client.call(api.sites.create, { body: { orgId: id, name: `${slug} site` } })
   const body = { orgId: id, siteId: site.id, name: `${slug} key`, maxUsage: 1000 }
   const key = await client.call(api.enrollmentKeys.create, { body })
+  const apiKey = await client.call(api.apiKeys.create, { body: { orgId: id, name: `${slug} api key` } })
   const enrolled = await service.client().call(api.agents.enroll, {
     body: {
       enrollmentKey: key.key,
@@ -132,7 +134,15 @@ export async function addOrg(
   const { deviceId, agentId, authToken: agentToken } = enrolled
   const permissions = [{ resource: 'devices', action: 'read' }]
   const role = await client.call(api.roles.create, { body: { orgId: id, name: `${slug} role`, permissions } })
-  const records = { siteId: site.id, keyId: key.id, deviceId, agentId, agentToken, roleId: role.id }
+  const records = {
+    siteId: site.id,
+    keyId: key.id,
+    apiKeyId: apiKey.id,
+    deviceId,
+    agentId,
+    agentToken,
+    roleId: role.id,
+  }
   return { id, name: slug, ...records }
 }
 

@@ -1,5 +1,5 @@
 import { command } from '../../src/cli/command.ts'
-import { enrollmentKeys } from '../../src/credentials/contract.ts'
+import { enrollmentKeys } from '../../src/credentials/enrollment-keys/contract.ts'
 
 export default command(enrollmentKeys.rotate, {
   secret: 'key',

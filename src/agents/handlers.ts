@@ -1,7 +1,7 @@
 import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
-import { enrollmentKeyHash, refusalOf } from '../credentials/rules.ts'
-import { findByHash, lockTenant, spendEnrollmentKey } from '../credentials/store.ts'
+import { enrollmentKeyHash, refusalOf } from '../credentials/enrollment-keys/rules.ts'
+import { findByHash, lockTenant, spendEnrollmentKey } from '../credentials/enrollment-keys/store.ts'
 import type { HandlersOf } from '../handler.ts'
 import type * as contract from './contract.ts'
 import {

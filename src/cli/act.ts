@@ -107,7 +107,7 @@ async function findExisting(
   const query = Object.fromEntries(
     parents.filter((one) => known.includes(one)).map((one) => [one, wanted[one]]),
   )
-  for await (const row of everyRow(client, existing.list, query)) {
+  for await (const row of everyRow(client, existing.list, { ...query, ...existing.query })) {
     const record = row as Reply
     if (record[key] === wanted[key] && parents.every((parent) => record[parent] === wanted[parent]))
       return record

@@ -5,7 +5,7 @@ import { exits } from './exit.ts'
 import { connectionFlags, type FlagSet, outputFlags } from './flags.ts'
 import { type Output, type OutputFlags, outputOf } from './print.ts'
 import { clientFor, type SendOptions, strangerClient } from './send.ts'
-import { type FlagSettings, type Settings, settingsOf } from './settings.ts'
+import { apiKeyFrom, type FlagSettings, type Settings, settingsOf } from './settings.ts'
 
 export type Session = {
   settings: Settings
@@ -40,7 +40,8 @@ export abstract class ApiCommand extends LocalCommand {
     const output = outputOf(flags)
     const settings = settingsOf(flags, options)
     const token = tokenFrom(flags.token)
-    const send = { settings, version: this.config.version, attended: attended(settings), token }
+    const apiKey = apiKeyFrom(flags)
+    const send = { settings, version: this.config.version, attended: attended(settings), token, apiKey }
     let client: Client | undefined
     let stranger: Client | undefined
     return {

@@ -109,7 +109,10 @@ function ofApi(failure: ApiError): Report {
       requestId: failure.requestId ?? null,
       hint: hint ?? null,
     },
-    notes: faultsOf(failure).map(({ path, message }) => `${flagOf(path)}: ${message}`),
+    notes: faultsOf(failure).map(({ path, message }) =>
+      // It says everything by itself.
+      message === failure.message ? message : `${flagOf(path)}: ${message}`,
+    ),
   }
 }
 

@@ -2,7 +2,7 @@ import type { Session } from './base.ts'
 import { usage } from './exit.ts'
 import { configDir } from './files.ts'
 import { printRecord, rowPrinter } from './print.ts'
-import type { Setting, Settings } from './settings.ts'
+import { apiKeyFrom, type Setting, type Settings } from './settings.ts'
 import { didYouMean } from './suggest.ts'
 
 const settings = {
@@ -15,7 +15,9 @@ const settings = {
   'ca-file': (s) => s.caFile,
   'credential-store': (s) => s.store,
   'config-dir': () => directory(),
-  token: () => token(),
+  token: () => credential('SVC_TOKEN'),
+  // A token goes before a key.
+  'api-key': () => credential('SVC_API_KEY', apiKeyFrom({}) !== undefined),
 } satisfies Record<string, (s: Settings) => Setting<unknown>>
 
 export const settingKeys = Object.keys(settings)
@@ -31,10 +33,11 @@ function directory(): Setting<string> {
 }
 
 /** Only whether there is one. */
-function token(): Setting<string | undefined> {
-  const value = process.env.SVC_TOKEN ? '********' : undefined
-  const layers = [{ layer: 'env' as const, source: 'SVC_TOKEN', value: value ?? null }]
-  return { value, from: value ? 'env' : 'default', source: value ? 'SVC_TOKEN' : 'the default', layers }
+function credential(name: 'SVC_TOKEN' | 'SVC_API_KEY', counts = true): Setting<string | undefined> {
+  const given = process.env[name] ? '********' : undefined
+  const value = counts ? given : undefined
+  const layers = [{ layer: 'env' as const, source: name, value: given ?? null }]
+  return { value, from: value ? 'env' : 'default', source: value ? name : 'the default', layers }
 }
 
 export async function explain(session: Session, key: string | undefined): Promise<void> {

@@ -58,7 +58,8 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
     {
       part,
       key,
-      flag: (meta.flag as string | undefined) ?? flagOf(key, resource),
+      // A list is said one by one: `scopes` is `--scope`.
+      flag: typeof meta.flag === 'string' ? meta.flag : flagOf(key, resource),
       kind: isFlag ? 'boolean' : choices ? 'choice' : kindOf(inner),
       many,
       required: !schema.safeParse(undefined).success,

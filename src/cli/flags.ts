@@ -94,6 +94,7 @@ export function flagFor(field: Field): AnyFlag {
     description,
     helpValue: valueName(field),
     ...(field.many && { multiple: true, multipleNonGreedy: true }),
+    ...(field.many && field.choices && { delimiter: ',' }),
     ...(field.choices && !field.nullable && { options: field.choices }),
   })
 }
@@ -115,7 +116,8 @@ const sentence = (key: string): string => {
 }
 
 function valueName(field: Field): string {
-  if (field.choices) return field.choices.join('|')
+  if (field.choices)
+    return field.choices.length > 12 ? sentence(field.flag).toUpperCase() : field.choices.join('|')
   if (field.resource) return argNames[field.resource].toUpperCase()
   return {
     text: 'TEXT',
@@ -133,6 +135,7 @@ export const argNames: Record<Resource, string> = {
   organization: 'org',
   site: 'site',
   enrollment_key: 'key',
+  api_key: 'key',
   device: 'device',
   agent: 'agent',
   audit_log: 'entry',
@@ -145,6 +148,7 @@ export const nouns: Record<Resource, string> = {
   organization: 'organization',
   site: 'site',
   enrollment_key: 'enrollment key',
+  api_key: 'API key',
   device: 'device',
   agent: 'agent',
   audit_log: 'audit entry',
@@ -177,6 +181,7 @@ const namedBy: { [R in Resource]?: string } = {
   organization: 'id, slug or name',
   site: 'id or name',
   enrollment_key: 'id or name',
+  api_key: 'id or name',
   device: 'id, hostname or display name',
   role: 'id or name',
 }

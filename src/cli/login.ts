@@ -183,6 +183,7 @@ function tell(
   if (context) say(`Context ${context.name}; the session is in ${whereabouts(context.place)}`)
   else if (!store.unkept) say('The session was not kept, as you asked')
   if (run.send.token) say(`Warning: ${run.send.token.source} is set and goes before this session`)
+  if (run.send.apiKey !== undefined) say('Warning: SVC_API_KEY is set and goes before this session')
   if (required)
     say('This account must set up a second factor before anything else: svc mfa setup, then svc mfa enable')
 }

@@ -30,7 +30,12 @@ const lookups: { [R in Resource]?: Lookup } = {
   organization: { list: async () => (await tenancy()).orgs.list, names: ['slug', 'name'] },
   site: { list: async () => (await tenancy()).sites.list, names: ['name'], byOrg: true },
   enrollment_key: {
-    list: async () => (await import('../credentials/contract.ts')).enrollmentKeys.list,
+    list: async () => (await import('../credentials/enrollment-keys/contract.ts')).enrollmentKeys.list,
+    names: ['name'],
+    byOrg: true,
+  },
+  api_key: {
+    list: async () => (await import('../credentials/api-keys/contract.ts')).apiKeys.list,
     names: ['name'],
     byOrg: true,
   },

@@ -18,17 +18,29 @@ const margin = 30
 /** An access token given by the caller instead of a stored session. */
 export type Token = { source: string; read(): Promise<string> }
 
-export type SendOptions = { settings: Settings; version: string; attended: boolean; token: Token | undefined }
+export type SendOptions = {
+  settings: Settings
+  version: string
+  attended: boolean
+  token: Token | undefined
+  /** Of SVC_API_KEY, where no token goes before it. */
+  apiKey: string | undefined
+}
 
 /** A client without credentials, for signing in. */
 export const strangerClient = (options: SendOptions): Client => connect(clientOptions(options))
 
-/** A client that signs its requests with the given token or the stored session, and keeps the session fresh. */
+/**
+ * A client that signs its requests with the given token, the API key or the stored session, and keeps the
+ * session fresh.
+ */
 export function clientFor(options: SendOptions): Client {
-  const { settings, attended, token } = options
+  const { settings, attended, token, apiKey } = options
   const credentials = token
     ? tokenCredentials(token)
-    : sessionCredentials(settings, attended, strangerClient(options))
+    : apiKey !== undefined
+      ? keyCredentials(apiKey)
+      : sessionCredentials(settings, attended, strangerClient(options))
   return connect({ ...clientOptions(options), credentials })
 }
 
@@ -54,6 +66,25 @@ function tokenCredentials({ source, read }: Token): Credentials {
         exit: exits.authentication,
         code: failure.code,
         hint: `the token of ${source} was refused; without it your own sign-in is used`,
+        cause: failure,
+      })
+    },
+  }
+}
+
+function keyCredentials(apiKey: string): Credentials {
+  return {
+    headers: async () => ({ 'x-api-key': apiKey }),
+    renew: async (failure) => {
+      // The service looked for a person: this is no route for keys.
+      const forUsers = failure.code === 'unauthenticated'
+      const hint = forUsers
+        ? 'SVC_API_KEY is set; without it (env -u SVC_API_KEY svc …) your own sign-in is used'
+        : 'the key of SVC_API_KEY was refused; svc keys shows which there are'
+      throw new CliError(forUsers ? 'This takes a signed-in user, not an API key' : failure.message, {
+        exit: exits.authentication,
+        code: failure.code,
+        hint,
         cause: failure,
       })
     },

@@ -7,7 +7,7 @@ import { identityOf, whoIs } from './login.ts'
 import { membershipNamed } from './memberships.ts'
 import { say } from './print.ts'
 import { changeProfile } from './profile.ts'
-import { clientOptions, placeOf, sessionOf } from './send.ts'
+import { clientFor, clientOptions, placeOf, sessionOf } from './send.ts'
 import { readSession, removeSession, whereabouts, writeSession } from './store.ts'
 
 /** What is known about the sign-in of the context in use. */
@@ -35,15 +35,17 @@ export async function status(run: Run) {
 /** Ends every session of the caller at the service, removes the stored one, and looks whether both are true. */
 export async function logout(run: Run) {
   const { settings, attended } = run
+  // It is about the person's session, also where a key is at hand.
+  const client = run.send.apiKey === undefined ? run.client : clientFor({ ...run.send, apiKey: undefined })
   const { token } = run.send
   if (token) {
-    await run.client.call(auth.logout)
+    await client.call(auth.logout)
     return { signedOut: true, revoked: await isRefused(run, await token.read()), removed: false }
   }
   const place = placeOf(settings, attended)
   const stored = place && (await readSession(place))
   if (!place || !stored) return { signedOut: false, revoked: false, removed: false }
-  const failure = await run.client.call(auth.logout).then(
+  const failure = await client.call(auth.logout).then(
     () => undefined,
     (error: unknown) => error,
   )
@@ -120,7 +122,7 @@ export async function keepTokens(
   tokens: { accessToken: string; refreshToken?: string | undefined; expiresInSeconds: number },
 ): Promise<boolean> {
   const place = placeOf(settings, attended)
-  if (!place || send.token) return false
+  if (!place || send.token || send.apiKey !== undefined) return false
   await alone(place.context, () => writeSession(place, sessionOf(settings.url.value, tokens)))
   return true
 }

@@ -16,6 +16,7 @@ export type FlagSettings = {
   url?: string | undefined
   context?: string | undefined
   org?: string | undefined
+  token?: string | undefined
   timeout?: string | undefined
   'no-input'?: boolean | undefined
 }
@@ -57,6 +58,8 @@ export function settingsOf(
   )
   const address = { ...url, value: checkUrl(url.value, url.source) }
   const active = activeContext(profile, context, address.value)
+  // A key has an organization of its own, whatever the person at this context works in.
+  const ofPerson = apiKeyFrom(flags, env) === undefined
   return {
     profile,
     context,
@@ -65,8 +68,8 @@ export function settingsOf(
     org: first<string | undefined>(
       ['flag', '--org', flags.org],
       ['env', 'SVC_ORG', env.SVC_ORG || undefined],
-      ['context', `context ${active?.name}`, active?.context.org],
-      ['context', `sign-in of ${active?.name}`, active?.context.identity?.orgId ?? undefined],
+      ['context', `context ${active?.name}`, ofPerson ? active?.context.org : undefined],
+      ['context', `sign-in of ${active?.name}`, (ofPerson && active?.context.identity?.orgId) || undefined],
     ),
     timeout: parsed(
       first<string>(
@@ -92,6 +95,15 @@ export function settingsOf(
       ['context', 'the remembered choice', profile.store],
     ),
   }
+}
+
+/** The API key that stands in for a sign-in, unless the caller gave a token. */
+export function apiKeyFrom(
+  flags: { token?: string | undefined },
+  env: NodeJS.ProcessEnv = process.env,
+): string | undefined {
+  const hasToken = flags.token !== undefined || Boolean(env.SVC_TOKEN)
+  return hasToken ? undefined : env.SVC_API_KEY?.trim() || undefined
 }
 
 function first<T>(...layers: [Layer, string, T | undefined][]): Setting<T> {

@@ -27,7 +27,7 @@ const isWhole = (column: Column): boolean =>
 export async function table(rows: unknown[], wanted: Column[], options: TableOptions): Promise<string> {
   const { header, style, width } = options
   const columns = width === undefined ? wanted : roomFor(wanted, width)
-  const cells = rows.map((row) => columns.map((column) => printable(asText(valueAt(row, column))) || '-'))
+  const cells = rows.map((row) => columns.map((column) => printable(cellOf(valueAt(row, column))) || '-'))
   const titles = columns.map(titleOf)
   const widest = columns.map((_, i) =>
     cells.reduce((most, line) => Math.max(most, widthOf(line[i]!)), header ? widthOf(titles[i]!) : 1),
@@ -40,6 +40,12 @@ export async function table(rows: unknown[], wanted: Column[], options: TableOpt
     .map((line, row) => line.map((cell, i) => cell + ' '.repeat(widest[i]! - widthOf(bare[row]![i]!) + gap)))
     .map((line) => `${line.join('').trimEnd()}\n`)
     .join('')
+}
+
+/** For reading: a list of plain values is said with commas. */
+function cellOf(value: unknown): string {
+  const isList = Array.isArray(value) && value.every((one) => one === null || typeof one !== 'object')
+  return isList ? value.map(asText).join(', ') : asText(value)
 }
 
 /** Cells cut to their columns, by what they look like and not by what they are made of. */

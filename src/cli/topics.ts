@@ -9,6 +9,7 @@ export const groups: Record<string, string> = {
   dev: 'For those who try the service out',
   devices: 'Managed machines',
   enroll: 'Enrollment keys, with which machines join',
+  keys: 'API keys, with which programs call the service',
   mfa: 'Second factors: set up, remove, recovery codes',
   orgs: 'Organizations',
   partners: 'Partners',
@@ -41,6 +42,7 @@ export const pages: Record<string, string> = {
 
   SVC_URL               address of the service (http://127.0.0.1:3000)
   SVC_TOKEN             access token to use instead of the stored session
+  SVC_API_KEY           API key to use instead of the stored session, where no token is given
   SVC_CONTEXT           context to use
   SVC_ORG               default organization: id, slug or name
   SVC_CONFIG_DIR        where contexts are kept (XDG_CONFIG_HOME/svc, ~/.config/svc)

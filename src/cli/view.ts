@@ -19,8 +19,11 @@ export type View = {
   failed?: (failure: unknown, typed: Typed) => unknown
   /** Reply field that is shown once. */
   secret?: string
-  /** Where a record that is to be created may exist already: the list, and the fields that say in what. */
-  existing?: { list: Endpoint; within?: string[] }
+  /**
+   * Where a record that is to be created may exist already: the list, the fields that say in what, and the
+   * query that leaves out what no longer counts.
+   */
+  existing?: { list: Endpoint; within?: string[]; query?: Record<string, string> }
 }
 
 /** What the caller typed, after oclif has parsed it. */

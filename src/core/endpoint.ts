@@ -25,6 +25,8 @@ export type Access =
       whileEnrolling: boolean
       /** Of a partner's users only for those who see all its organizations (spec, "Permission and scope rules"). */
       wholePartner: boolean
+      /** Open to API keys as well: those whose scopes hold the permission. */
+      key: boolean
     }
 
 export const everyScope: readonly ScopeKind[] = ['organization', 'partner', 'system']
@@ -32,17 +34,16 @@ export const everyScope: readonly ScopeKind[] = ['organization', 'partner', 'sys
 export const publicly: Extract<Access, { who: 'public' }> = { who: 'public' }
 export const agent: Extract<Access, { who: 'agent' }> = { who: 'agent' }
 
-export function user(
-  needs: {
-    permission?: Permission
-    scopes?: readonly ScopeKind[]
-    mfa?: boolean
-    whileEnrolling?: boolean
-    wholePartner?: boolean
-  } = {},
-): Extract<Access, { who: 'user' }> {
-  const { permission, scopes = everyScope, mfa = false, whileEnrolling = false, wholePartner = false } = needs
-  return { who: 'user', scopes, mfa, whileEnrolling, wholePartner, ...(permission && { permission }) }
+type UserAccess = Extract<Access, { who: 'user' }>
+type Needs = Partial<Omit<UserAccess, 'who' | 'key'>>
+
+/** Signed-in people; with `key` also programs with an API key. */
+export function user(needs: Needs & { key: true }): UserAccess & { key: true }
+export function user(needs?: Needs): UserAccess & { key: false }
+export function user(needs: Needs & { key?: boolean } = {}): UserAccess {
+  const { permission, scopes = everyScope, mfa = false, whileEnrolling = false } = needs
+  const { wholePartner = false, key = false } = needs
+  return { who: 'user', scopes, mfa, whileEnrolling, wholePartner, key, ...(permission && { permission }) }
 }
 
 type Schema = z.ZodType

@@ -18,6 +18,9 @@ export const errors = {
   invalid_verification_link: { status: 400, exit: 2, title: 'Invalid or expired verification link' },
   wrong_password: { status: 401, exit: 4, title: 'Current password is incorrect' },
   invalid_agent_credentials: { status: 401, exit: 4, title: 'Invalid agent credentials' },
+  invalid_api_key: { status: 401, exit: 4, title: 'Invalid API key' },
+  api_key_revoked: { status: 401, exit: 4, title: 'API key is revoked' },
+  api_key_expired: { status: 401, exit: 4, title: 'API key is expired' },
   enrollment_key_not_found: { status: 401, exit: 4, title: 'Enrollment key not recognized' },
   enrollment_key_expired: { status: 401, exit: 4, title: 'Enrollment key has expired' },
   enrollment_key_exhausted: {
@@ -31,6 +34,7 @@ export const errors = {
   tenant_required: { status: 403, exit: 5, title: 'Partner or organization context required' },
   system_role: { status: 403, exit: 5, title: 'Cannot modify system roles' },
   own_role: { status: 403, exit: 5, title: 'Nobody changes what their own role grants' },
+  api_key_scope: { status: 403, exit: 5, title: 'API key does not have required permissions' },
   mfa_required: { status: 403, exit: 5, title: 'MFA required' },
   mfa_enforced: {
     status: 403,

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Contract, type Endpoint, entriesOf } from './endpoint.ts'
+import { type Access, type Contract, type Endpoint, entriesOf } from './endpoint.ts'
 import { errors } from './errors.ts'
 import { unwrap } from './schema.ts'
 
@@ -46,6 +46,12 @@ export function openApiOf(
       schemas,
       securitySchemes: {
         user: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'Access token of a user' },
+        apiKey: {
+          type: 'apiKey',
+          in: 'header',
+          name: 'X-API-Key',
+          description: 'API key of an organization; where it is sent, a bearer token is ignored',
+        },
         agent: { type: 'http', scheme: 'bearer', description: 'Token of an enrolled agent' },
       },
     },
@@ -68,7 +74,7 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
     operationId: name.replaceAll('.', '_'),
     summary: entry.summary,
     tags: [entry.tag],
-    security: access.who === 'public' ? [] : [{ [access.who]: [] }],
+    security: securityOf(access),
     ...(needs && { 'x-needs': needs }),
     ...parametersOf(entry, schemas),
     ...(entry.body && { requestBody: requestOf(entry, schemas) }),
@@ -80,6 +86,11 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
       ...refusalsOf(entry),
     },
   }
+}
+
+function securityOf(access: Access): Record<string, []>[] {
+  if (access.who === 'public') return []
+  return [{ [access.who]: [] }, ...(access.who === 'user' && access.key ? [{ apiKey: [] as [] }] : [])]
 }
 
 function requestOf(entry: Endpoint, schemas: Json): Json {
@@ -138,6 +149,9 @@ function refusalsOf(entry: Endpoint): Json {
     ...(entry.params || entry.query || entry.body ? (['invalid_request'] as const) : []),
     ...(entry.access.who === 'public' ? [] : (['unauthenticated'] as const)),
     ...(entry.access.who === 'user' ? (['forbidden', 'mfa_enrollment_required'] as const) : []),
+    ...(entry.access.who === 'user' && entry.access.key
+      ? (['invalid_api_key', 'api_key_revoked', 'api_key_expired', 'api_key_scope'] as const)
+      : []),
     ...(entry.params ? (['not_found'] as const) : []),
     'rate_limited' as const,
     ...(entry.errors ?? []),

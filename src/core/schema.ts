@@ -6,6 +6,7 @@ export type Resource =
   | 'organization'
   | 'site'
   | 'enrollment_key'
+  | 'api_key'
   | 'device'
   | 'agent'
   | 'audit_log'

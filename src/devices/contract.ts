@@ -137,7 +137,7 @@ export const devices = {
     path: '/devices',
     summary: 'List devices by hostname',
     tag,
-    access: user({ permission: 'devices:read' }),
+    access: user({ permission: 'devices:read', key: true }),
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only devices of this organization'),
       siteId: idOf('site').optional().describe('Only devices of this site'),
@@ -154,7 +154,7 @@ export const devices = {
     path: '/devices/:id',
     summary: 'Show a device with its hardware, network, disks and latest metrics',
     tag,
-    access: user({ permission: 'devices:read' }),
+    access: user({ permission: 'devices:read', key: true }),
     params: z.strictObject({ id: idOf('device') }),
     reply: DeviceDetail,
   }),

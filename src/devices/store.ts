@@ -2,7 +2,7 @@ import { Problem } from '../core/errors.ts'
 import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
-import { contains, inScope, inSites } from '../storage/dialect.ts'
+import { contains, inScope, inSites, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type {
@@ -61,25 +61,38 @@ export type DeviceQuery = PageQuery & {
   search?: string | undefined
 }
 
+const byHostname = preparedInScope((db, scope, p: { limit: number; offset: number }) =>
+  devicesIn(db, scope).select(columns).orderBy('hostname').orderBy('id').limit(p.limit).offset(p.offset),
+)
+const howMany = preparedInScope((db, scope) =>
+  devicesIn(db, scope).select((eb) => eb.fn.countAll<number>().as('total')),
+)
+
 /** By hostname. */
 export async function listDevices(db: Db, scope: Scope, query: DeviceQuery): Promise<Page<Device>> {
   const { orgId, siteId, status, osType, search } = query
-  const found = devicesIn(db, scope)
-    .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
-    .$if(siteId !== undefined, (q) => q.where('site_id', '=', siteId!))
-    .$if(status !== undefined, (q) => q.where('status', '=', status!))
-    .$if(osType !== undefined, (q) => q.where('os_type', '=', osType!))
-    .$if(search !== undefined && search !== '', (q) =>
-      q.where((eb) => eb.or([contains('hostname', search!), contains('display_name', search!)])),
-    )
-  const rows = await found
-    .select(columns)
-    .orderBy('hostname')
-    .orderBy('id')
-    .limit(query.limit)
-    .offset(offsetOf(query))
-    .execute()
-  const total = totalFrom(rows.length, query) ?? (await countOf(found))
+  const isPlain = [orgId, siteId, status, osType, search].every((one) => one === undefined || one === '')
+  const found = () =>
+    devicesIn(db, scope)
+      .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
+      .$if(siteId !== undefined, (q) => q.where('site_id', '=', siteId!))
+      .$if(status !== undefined, (q) => q.where('status', '=', status!))
+      .$if(osType !== undefined, (q) => q.where('os_type', '=', osType!))
+      .$if(search !== undefined && search !== '', (q) =>
+        q.where((eb) => eb.or([contains('hostname', search!), contains('display_name', search!)])),
+      )
+  const part = { limit: query.limit, offset: offsetOf(query) }
+  const rows = await (isPlain
+    ? byHostname(db, scope, part)
+    : found()
+        .select(columns)
+        .orderBy('hostname')
+        .orderBy('id')
+        .limit(part.limit)
+        .offset(part.offset)
+        .execute())
+  const count = async () => (isPlain ? (await howMany(db, scope, {}))[0]!.total : countOf(found()))
+  const total = totalFrom(rows.length, query) ?? (await count())
   return toPage(
     rows.map((row) => deviceRows.read(row) as Device),
     total,

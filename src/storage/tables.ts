@@ -23,6 +23,9 @@ export type Tables = {
   organization_memberships: OrganizationMembershipRow
   organization_membership_sites: { membership_id: string; site_id: string }
   enrollment_keys: EnrollmentKeyRow
+  api_keys: ApiKeyRow
+  /** What a key used of its limit, in 18 s each (src/credentials/api-keys/window.ts). */
+  api_key_buckets: { key_id: string; bucket: number; count: number }
   devices: DeviceRow
   device_hardware: DeviceHardwareRow
   device_interfaces: DeviceInterfaceRow
@@ -170,6 +173,26 @@ export type EnrollmentKeyRow = {
   created_at: string
   last_used_at: string | null
   last_device_id: string | null
+}
+
+export type ApiKeyRow = {
+  id: string
+  org_id: string
+  name: string
+  key_hash: string
+  key_prefix: string
+  /** The key before the last rotation, for as long as both are good. */
+  previous_hash: string | null
+  previous_until: string | null
+  /** JSON list. */
+  scopes: string
+  expires_at: string | null
+  rate_limit: number
+  status: string
+  created_by: string
+  created_at: string
+  last_used_at: string | null
+  usage_count: number
 }
 
 export type DeviceRow = Stamped & {

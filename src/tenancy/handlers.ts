@@ -22,7 +22,8 @@ export const orgs: HandlersOf<typeof contract.orgs> = {
   page: ({ db, scope, query }) => store.pageOrgs(db, scope, query),
 
   async create({ db, scope, body, caller, now, note }) {
-    const partner = await store.getPartner(db, partnerOfNewOrg(scope, body.partnerId))
+    // Locked, so that its cap holds when many are created at once.
+    const partner = await store.lockPartner(db, partnerOfNewOrg(scope, body.partnerId))
     checkOrgCap(partner, await store.countOrgs(db, partner.id))
     const org = makeOrg(body, partner.id, { id: newId(), now })
     await store.insertOrg(db, org)

@@ -2,7 +2,7 @@ import { Problem } from '../core/errors.ts'
 import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
-import { inScope, inSites, isUniqueViolation, preparedInScope } from '../storage/dialect.ts'
+import { forUpdate, inScope, inSites, isUniqueViolation, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { OrganizationRow, PartnerRow, SiteRow } from '../storage/tables.ts'
@@ -42,6 +42,14 @@ export async function getPartner(db: Db, id: string): Promise<Partner> {
   const partner = await findPartner(db, id)
   if (!partner) throw new Problem('not_found', 'Partner not found')
   return partner
+}
+
+/** The same, and holds on to it until the transaction ends. @throws not_found */
+export async function lockPartner(db: Db, id: string): Promise<Partner> {
+  const found = db.selectFrom('partners').selectAll().where('id', '=', id).where('deleted_at', 'is', null)
+  const row = await forUpdate(found).executeTakeFirst()
+  if (!row) throw new Problem('not_found', 'Partner not found')
+  return readPartner(row)
 }
 
 /** @throws slug_taken */

@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { agents } from '../../src/agents/contract.ts'
 import type { Endpoint } from '../../src/core/endpoint.ts'
 import { toJsonSchema } from '../../src/core/openapi.ts'
-import { enrollmentKeys } from '../../src/credentials/contract.ts'
+import { enrollmentKeys } from '../../src/credentials/enrollment-keys/contract.ts'
+import { devices } from '../../src/devices/contract.ts'
 import { service } from '../../src/service/contract.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { orgs, sites } from '../../src/tenancy/contract.ts'
@@ -31,7 +32,7 @@ type Scenario = {
   aim?: number
 }
 
-export function scenariosOf({ tokens, agents: machines, orgId }: World): Scenario[] {
+export function scenariosOf({ tokens, agents: machines, orgId, apiKeys }: World): Scenario[] {
   const as = (token: string) => ({ authorization: `Bearer ${token}` })
   const get = (path: string, headers = {}) => ({ method: 'GET', path, headers })
   return [
@@ -48,6 +49,13 @@ export function scenariosOf({ tokens, agents: machines, orgId }: World): Scenari
       entry: orgs.list,
       path: '/api/v1/orgs/',
       requests: [get('/api/v1/orgs/', as(tokens.partnerAdmin))],
+      aim: 0.5,
+    },
+    {
+      name: 'list devices by key',
+      entry: devices.list,
+      path: '/api/v1/devices',
+      requests: apiKeys.map((key) => get('/api/v1/devices?limit=20', { 'x-api-key': key })),
       aim: 0.5,
     },
     {

@@ -4,8 +4,10 @@ import { insertDevice } from '../../src/agents/store.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { only } from '../../src/core/scope.ts'
 import { later } from '../../src/core/time.ts'
-import { makeEnrollmentKey } from '../../src/credentials/rules.ts'
-import { insertEnrollmentKey } from '../../src/credentials/store.ts'
+import { apiKeyHash, makeApiKey, newApiKey } from '../../src/credentials/api-keys/rules.ts'
+import { insertApiKey } from '../../src/credentials/api-keys/store.ts'
+import { makeEnrollmentKey } from '../../src/credentials/enrollment-keys/rules.ts'
+import { insertEnrollmentKey } from '../../src/credentials/enrollment-keys/store.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import type { Context } from '../../src/identity/rules.ts'
 import { builtInRoles, seedRoles } from '../../src/identity/seeds.ts'
@@ -24,6 +26,8 @@ export type World = {
   /** Access tokens with a verified factor, good for a quarter of an hour. */
   tokens: { orgAdmin: string; partnerAdmin: string }
   agents: { id: string; token: string }[]
+  /** API keys of the organization, each with the highest limit there is. */
+  apiKeys: string[]
 }
 
 export const secrets = {
@@ -35,6 +39,8 @@ export const secrets = {
 
 const rows = 20
 const machines = 200
+/** Enough that their limits outlast the load. */
+const keys = 64
 
 /** A partner of 20 organizations, one of them with 20 sites and 200 machines, and an administrator of each. */
 export async function buildWorld(place: Place): Promise<World> {
@@ -85,6 +91,7 @@ async function fill(tx: Db, now: string): Promise<World> {
       partnerAdmin: await tokenOf(tx, partnerAdmin, { kind: 'partner', partnerId: partner.id }, now),
     },
     agents: await addMachines(tx, { orgId, siteId, by: orgAdmin, now }),
+    apiKeys: await addKeys(tx, { orgId, by: orgAdmin, now }),
   }
 }
 
@@ -120,6 +127,20 @@ async function tokenOf(tx: Db, userId: string, context: Context, now: string): P
   await insertSession(tx, session, now)
   const claims = { userId, sessionId: id, context, authEpoch: 1, mfaEpoch: 1, mfa: true }
   return accessTokens(secrets.JWT_SECRET).sign(claims, new Date())
+}
+
+async function addKeys(
+  tx: Db,
+  { orgId, by, now }: { orgId: string; by: string; now: string },
+): Promise<string[]> {
+  const minted: string[] = []
+  for (let n = 1; n <= keys; n++) {
+    const key = newApiKey()
+    const wanted = { orgId, name: `Key ${n}`, scopes: ['devices:read'], expiresAt: null, rateLimit: 100_000 }
+    await insertApiKey(tx, makeApiKey(wanted, { id: newId(), key, by, now }), apiKeyHash(key))
+    minted.push(key)
+  }
+  return minted
 }
 
 async function addMachines(

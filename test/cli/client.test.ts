@@ -11,7 +11,7 @@ import {
   TimeoutError,
   type Transport,
 } from '../../src/core/client.ts'
-import { enrollmentKeys } from '../../src/credentials/contract.ts'
+import { enrollmentKeys } from '../../src/credentials/enrollment-keys/contract.ts'
 import { orgs, sites } from '../../src/tenancy/contract.ts'
 import { organization, page, problem, StandIn, uuid } from './stand-in.ts'
 

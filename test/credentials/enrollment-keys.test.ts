@@ -124,6 +124,57 @@ onEveryDatabase((_, open) => {
       expect(await names('true')).toEqual(['old', 'bakery key'])
     })
 
+    it('tells which machines came in by it, newest first and within reach', async () => {
+      const { service, client, clock, orgs, tokens } = await begin()
+      const body = { name: 'many', maxUsage: 5 }
+      const { id, key } = await client.call(api.enrollmentKeys.create, { body })
+      for (const hostname of ['one', 'two', 'three']) {
+        clock.forward(1)
+        const enrolling = { enrollmentKey: key, ...machine, hostname }
+        await service.client().call(api.agents.enroll, { body: enrolling })
+      }
+      const list = (query = {}) => client.call(api.enrollmentKeys.devices, { params: { id }, query })
+      const { data, pagination } = await list()
+      expect(data.map(({ hostname }) => hostname)).toEqual(['three', 'two', 'one'])
+      expect(data[0]).toEqual({
+        id: expect.any(String),
+        orgId: orgs.bakery.id,
+        siteId: null,
+        hostname: 'three',
+        osType: 'linux',
+        status: 'online',
+        enrolledAt: clock(),
+        enrollmentIp: '127.0.0.1',
+      })
+      expect(pagination).toEqual({ page: 1, limit: 50, total: 3 })
+      expect((await list({ page: 2, limit: 2 })).data.map(({ hostname }) => hostname)).toEqual(['one'])
+      const stranger = service.client(tokens.garage).call(api.enrollmentKeys.devices, { params: { id } })
+      await expect(stranger).rejects.toEqual(failing(404, 'not_found'))
+    })
+
+    it.each(['organizations', 'partners'] as const)(
+      'enrolls no more machines than the cap of %s',
+      async (table) => {
+        const { service, client, orgs, partners } = await begin()
+        const { key } = await client.call(api.enrollmentKeys.create, { body: { name: 'x', maxUsage: 9 } })
+        const id = table === 'organizations' ? orgs.bakery.id : partners.acme
+        // One machine of the organization, two of the partner are there already.
+        const max_devices = table === 'organizations' ? 3 : 4
+        await service.storage.write((tx) =>
+          tx.updateTable(table).set({ max_devices }).where('id', '=', id).execute(),
+        )
+        const results = await Promise.allSettled(
+          Array.from({ length: 6 }, () =>
+            service.client().call(api.agents.enroll, { body: { enrollmentKey: key, ...machine } }),
+          ),
+        )
+        expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(2)
+        for (const one of results) {
+          if (one.status === 'rejected') expect(one.reason).toEqual(failing(403, 'device_limit_reached'))
+        }
+      },
+    )
+
     it('of a site is out of sight for a member of other sites, who mints for theirs only', async () => {
       const { service, client, orgs } = await begin()
       const other = await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })

@@ -57,6 +57,26 @@ describe('a limit', () => {
     expect((await login(service, 'b@example.com')).status).toBe(401)
   })
 
+  it('IP: is not for API keys, which have their own; one that is no good counts', async () => {
+    const service = await started({ RATE_LIMIT_IP: '12/60' })
+    const system = service.client(await systemToken(service))
+    const partner = await system.call(api.partners.create, { body: { name: 'Acme', slug: 'acme' } })
+    const org = await system.call(api.orgs.create, {
+      body: { partnerId: partner.id, name: 'Bakery', slug: 'bakery' },
+    })
+    const { key } = await system.call(api.apiKeys.create, {
+      body: { orgId: org.id, name: 'ci', scopes: ['devices:read'] },
+    })
+    const get = async (path: string, apiKey: string) =>
+      (await send(service.url, 'GET', `/api/v1${path}`, { headers: { 'x-api-key': apiKey } })).status
+    for (let n = 0; n < 30; n++) expect(await get('/devices', key)).toBe(200)
+    // Three were used to set up. A route without keys and a key that is unknown use up the rest.
+    for (let n = 0; n < 4; n++) expect(await get('/api-keys', key)).toBe(401)
+    for (let n = 0; n < 5; n++) expect(await get('/devices', 'svc_unknown')).toBe(401)
+    expect(await get('/devices', 'svc_unknown')).toBe(429)
+    expect(await get('/devices', key)).toBe(429)
+  })
+
   it('ENROLL_IP and IP: by the address of the connection', async () => {
     const service = await started({ RATE_LIMIT_ENROLL_IP: '2/30', RATE_LIMIT_IP: '5/60' })
     expect([(await enroll(service)).status, (await enroll(service)).status]).toEqual([401, 401])

@@ -16,6 +16,7 @@ export const unknownRecords = (): Records => ({
   organization: newId(),
   site: newId(),
   enrollment_key: newId(),
+  api_key: newId(),
   device: newId(),
   agent: randomBytes(32).toString('hex'),
   audit_log: newId(),

@@ -67,6 +67,7 @@ export async function recordsOf(service: TestService, partner: string, org: Org)
     organization: org.id,
     site: org.siteId,
     enrollment_key: org.keyId,
+    api_key: org.apiKeyId,
     device: org.deviceId,
     agent: org.agentId,
     audit_log: (await entries.executeTakeFirstOrThrow()).id,

@@ -1,6 +1,8 @@
 import { pino } from 'pino'
 import { actors } from '../../daemon/actor.ts'
 import { buildApp } from '../../daemon/app.ts'
+import { keyActors } from '../../daemon/key-actor.ts'
+import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
 import { cipherOf } from '../../src/core/cipher.ts'
 import type { Contract } from '../../src/core/endpoint.ts'
@@ -21,7 +23,7 @@ export async function serveContract(
   const tokens = accessTokens(testSecrets.JWT_SECRET)
   const on = {
     storage,
-    actors: actors(storage, tokens, limiter, true),
+    actors: actors(storage, tokens, limiter, keyActors(storage, new KeyMeter(storage), limiter), true),
     limiter,
     cipher: cipherOf([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,

@@ -184,6 +184,7 @@ function masker(): (text: string) => string {
     text
       .replace(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, numbered('id'))
       .replace(/\b(svc_)?[0-9a-f]{64}\b/g, numbered('hash'))
+      .replace(/\bsvc_[\w-]{8}(?:[\w-]{24})?(?=\\?")/g, '<key>')
       .replace(/"uptime":[\d.]+/g, '"uptime":0')
       // People of the world are made at the real time; everything else keeps to the clock.
       .replace(/"(?!2026-03-01T)\d{4}-\d\d-\d\dT[\d:.]+Z"/g, '"<time>"')

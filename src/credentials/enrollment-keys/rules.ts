@@ -1,6 +1,6 @@
 import { hash, randomBytes } from 'node:crypto'
-import { type ErrorCode, invalid } from '../core/errors.ts'
-import { type Instant, later } from '../core/time.ts'
+import type { ErrorCode } from '../../core/errors.ts'
+import { type Instant, later } from '../../core/time.ts'
 import type { EnrollmentKey, NewEnrollmentKey } from './contract.ts'
 
 /** 64 hex characters of 32 random bytes (spec, "Enrollment key"). */
@@ -47,10 +47,4 @@ export function refusalOf(
   if (key.expiresAt <= now) return 'enrollment_key_expired'
   if (key.maxUsage !== null && key.usageCount >= key.maxUsage) return 'enrollment_key_exhausted'
   return undefined
-}
-
-/** @throws invalid_request when a key would be born expired */
-export function checkExpiry(expiresAt: Instant | undefined, now: Instant): void {
-  if (expiresAt === undefined || expiresAt > now) return
-  throw invalid([{ path: 'body.expiresAt', message: 'must be in the future' }])
 }

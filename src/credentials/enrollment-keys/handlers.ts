@@ -1,11 +1,12 @@
-import { invalid, Problem } from '../core/errors.ts'
-import { newId } from '../core/new-id.ts'
-import type { Scope } from '../core/scope.ts'
-import type { HandlersOf } from '../handler.ts'
-import type { Db } from '../storage/open.ts'
-import { checkOrg, findSite } from '../tenancy/store.ts'
+import { invalid, Problem } from '../../core/errors.ts'
+import { newId } from '../../core/new-id.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { HandlersOf } from '../../handler.ts'
+import type { Db } from '../../storage/open.ts'
+import { checkOrg, findSite } from '../../tenancy/store.ts'
+import { checkExpiry, orgOfNewKey } from '../new-key.ts'
 import type * as contract from './contract.ts'
-import { checkExpiry, enrollmentKeyHash, makeEnrollmentKey, newEnrollmentKey, rotated } from './rules.ts'
+import { enrollmentKeyHash, makeEnrollmentKey, newEnrollmentKey, rotated } from './rules.ts'
 import * as store from './store.ts'
 
 export type EnrollmentSettings = { pepper: string; ttlMinutes: number }
@@ -29,6 +30,11 @@ export const enrollmentKeyHandlers = (
       const minted = makeEnrollmentKey({ ...body, orgId }, made)
       await store.insertEnrollmentKey(db, minted, hashOf(key))
       return { ...minted, key }
+    },
+
+    async devices({ db, scope, params, query }) {
+      const key = await store.getEnrollmentKey(db, scope, params.id)
+      return store.listEnrolled(db, scope, key.id, query)
     },
 
     show: ({ db, scope, params }) => store.getEnrollmentKey(db, scope, params.id),
@@ -57,16 +63,6 @@ const limitsOf = ({ usageCount, maxUsage, expiresAt }: contract.EnrollmentKey) =
   maxUsage,
   expiresAt,
 })
-
-/** The organization a key is minted for: inferred in organization scope, required elsewhere. */
-async function orgOfNewKey(db: Db, scope: Scope, wanted: string | undefined): Promise<string> {
-  const orgId = wanted ?? (scope.kind === 'organization' ? scope.orgId : undefined)
-  if (orgId === undefined) {
-    throw invalid([{ path: 'body.orgId', message: `orgId is required for ${scope.kind} scope` }])
-  }
-  await checkOrg(db, scope, orgId)
-  return orgId
-}
 
 async function checkSite(db: Db, scope: Scope, orgId: string, siteId: string | undefined): Promise<void> {
   // A membership narrowed to some sites mints for those only.

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
-import { flag, pageOf, pageQuery } from '../core/page.ts'
-import { idOf, instant, secret, text } from '../core/schema.ts'
+import { endpoint, user } from '../../core/endpoint.ts'
+import { flag, pageOf, pageQuery } from '../../core/page.ts'
+import { idOf, instant, secret, text } from '../../core/schema.ts'
 
 const maxUsage = z.int().min(1, 'must be at least 1').max(100_000, 'must be at most 100000')
 
@@ -25,6 +25,21 @@ export type EnrollmentKey = z.output<typeof EnrollmentKey>
 export const MintedEnrollmentKey = EnrollmentKey.extend({
   key: secret(z.string()).describe('The key itself, shown this once'),
 }).meta({ id: 'MintedEnrollmentKey' })
+
+/** A machine as far as its enrollment goes. */
+export const EnrolledDevice = z
+  .object({
+    id: idOf('device'),
+    orgId: idOf('organization'),
+    siteId: idOf('site').nullable(),
+    hostname: z.string(),
+    osType: z.string(),
+    status: z.string(),
+    enrolledAt: instant,
+    enrollmentIp: z.string().nullable(),
+  })
+  .meta({ id: 'EnrolledDevice' })
+export type EnrolledDevice = z.output<typeof EnrolledDevice>
 
 export const NewEnrollmentKey = z.strictObject({
   orgId: idOf('organization')
@@ -78,6 +93,16 @@ export const enrollmentKeys = {
     access: reads,
     params,
     reply: EnrollmentKey,
+  }),
+  devices: endpoint({
+    method: 'GET',
+    path: '/enrollment-keys/:id/devices',
+    summary: 'List the machines that enrolled with a key, newest first',
+    tag,
+    access: reads,
+    params,
+    query: z.strictObject(pageQuery()),
+    reply: pageOf(EnrolledDevice),
   }),
   rotate: endpoint({
     method: 'POST',

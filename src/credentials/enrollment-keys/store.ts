@@ -1,15 +1,16 @@
-import { Problem } from '../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
-import type { Scope } from '../core/scope.ts'
-import type { Instant } from '../core/time.ts'
-import { countOf } from '../storage/counts.ts'
-import { forUpdate, inScope, inSites, prepared, rowOf } from '../storage/dialect.ts'
-import type { Db } from '../storage/open.ts'
-import { rowsOf } from '../storage/rows.ts'
-import type { EnrollmentKeyRow } from '../storage/tables.ts'
-import type { EnrollmentKey } from './contract.ts'
+import { Problem } from '../../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { countOf } from '../../storage/counts.ts'
+import { forUpdate, inScope, inSites, prepared, rowOf } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf } from '../../storage/rows.ts'
+import type { DeviceRow, EnrollmentKeyRow } from '../../storage/tables.ts'
+import type { EnrolledDevice, EnrollmentKey } from './contract.ts'
 
 const keyRows = rowsOf<Omit<EnrollmentKeyRow, 'key_hash'>>()()
+const deviceRows = rowsOf<DeviceRow>()()
 
 /** Everything but the hash. */
 const columns = [
@@ -63,6 +64,33 @@ export async function getEnrollmentKey(db: Db, scope: Scope, id: string): Promis
   const row = await keysIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst()
   if (!row) throw new Problem('not_found', 'Enrollment key not found')
   return keyRows.read(row)
+}
+
+/** Machines that came in by a key the caller was found to see, newest first. */
+export async function listEnrolled(
+  db: Db,
+  scope: Scope,
+  keyId: string,
+  page: PageQuery,
+): Promise<Page<EnrolledDevice>> {
+  const found = db
+    .selectFrom('devices')
+    .where('enrollment_key_id', '=', keyId)
+    .where(inScope(scope, 'devices.org_id'))
+    .where(inSites(scope, 'devices.site_id'))
+  const rows = await found
+    .select(['id', 'org_id', 'site_id', 'hostname', 'os_type', 'status', 'enrolled_at', 'enrollment_ip'])
+    .orderBy('enrolled_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  const total = totalFrom(rows.length, page) ?? (await countOf(found))
+  return toPage(
+    rows.map((row) => deviceRows.read(row)),
+    total,
+    page,
+  )
 }
 
 const insertion = prepared((db, p: { [K in keyof EnrollmentKeyRow]: EnrollmentKeyRow[K] }) =>

@@ -1,0 +1,14 @@
+import { command } from '../../src/cli/command.ts'
+import { apiKeys } from '../../src/credentials/api-keys/contract.ts'
+
+export default command(apiKeys.create, {
+  secret: 'key',
+  existing: { list: apiKeys.list, within: ['orgId'], query: { status: 'active' } },
+  description:
+    'The key is shown once: alone on standard output, so that it can be piped to where it is kept. SVC_API_KEY hands it to svc itself.',
+  examples: [
+    'svc keys create --org blue-bakery --name ci --scope devices:read 2>/dev/null\nsvc_Hq3vT9xAq0Zr5mW1uYc7dEfGhJkLnPpS',
+    'svc keys create --name ci --scope devices:read,alerts:read --rate-limit 5000 --out-file ci.key',
+    'svc keys create --name report --scope devices:read --expires-at 2026-12-31T00:00:00Z --json',
+  ],
+})

@@ -1,0 +1,160 @@
+import {
+  type Leftover,
+  leaseRequests,
+  recordUses,
+  returnRequests,
+  type Uses,
+} from '../src/credentials/api-keys/usage.ts'
+import { bucketAt, leaseFor, type Quota } from '../src/credentials/api-keys/window.ts'
+import type { Storage } from '../src/storage/open.ts'
+
+type Metered = { id: string; hash: string; rateLimit: number }
+
+/** What this process knows of one key's window. */
+type Lease = {
+  bucket: number
+  /** Leased and not used. */
+  left: number
+  /** As the database said when it was leased. */
+  quota: Quota
+  waiting: number
+  leasing: Promise<void> | undefined
+  /** A window that was just found full is not asked about again before. */
+  fullUntil: number
+}
+
+export type Taken = { accepted: boolean; quota: Quota }
+
+/** Keys written down in one transaction, which has to be short. */
+const batch = 200
+
+/**
+ * Counts what API keys use. Each request takes one from a lease on its key's window
+ * (src/credentials/api-keys/window.ts); the counts for people are written in batches.
+ */
+export class KeyMeter {
+  readonly #storage: Storage
+  readonly #leases = new Map<string, Lease>()
+  #uses = new Map<string, Uses>()
+
+  constructor(storage: Storage) {
+    this.#storage = storage
+  }
+
+  /** Counts one request of a key, if its window has room. */
+  take(key: Metered, now: string): Taken | Promise<Taken> {
+    const nowMs = Date.parse(now)
+    const lease = this.#leaseOf(key.id)
+    return this.#taken(key, lease, now, nowMs) ?? this.#wait(key, lease, now, nowMs)
+  }
+
+  /** Writes down what was used, and gives back what is left of leases whose bucket is closed. */
+  async flush(now: string): Promise<void> {
+    const open = bucketAt(Date.parse(now))
+    await this.#write((lease) => lease.bucket < open)
+  }
+
+  /** The same with every lease: nothing will be used any more. */
+  async close(): Promise<void> {
+    await this.#write(() => true)
+  }
+
+  #leaseOf(keyId: string): Lease {
+    const known = this.#leases.get(keyId)
+    if (known) return known
+    const quota = { limit: 0, remaining: 0, reset: 0 }
+    const lease = { bucket: 0, left: 0, quota, waiting: 0, leasing: undefined, fullUntil: 0 }
+    this.#leases.set(keyId, lease)
+    return lease
+  }
+
+  /** The answer, where it is known without asking the database. */
+  #taken(key: Metered, lease: Lease, now: string, nowMs: number): Taken | undefined {
+    const { quota } = lease
+    if (lease.left > 0 && lease.bucket >= bucketAt(nowMs)) {
+      lease.left -= 1
+      this.#use(key, now)
+      return { accepted: true, quota: { ...quota, remaining: quota.remaining + lease.left } }
+    }
+    const full = nowMs < lease.fullUntil && quota.limit === key.rateLimit
+    return full ? { accepted: false, quota } : undefined
+  }
+
+  async #wait(key: Metered, lease: Lease, now: string, nowMs: number): Promise<Taken> {
+    for (;;) {
+      lease.waiting += 1
+      lease.leasing ??= this.#lease(key, lease, nowMs)
+      try {
+        await lease.leasing
+      } finally {
+        lease.waiting -= 1
+      }
+      const taken = this.#taken(key, lease, now, nowMs)
+      if (taken) return taken
+    }
+  }
+
+  async #lease(key: Metered, lease: Lease, nowMs: number): Promise<void> {
+    const left: Leftover = { keyId: key.id, bucket: lease.bucket, count: lease.left }
+    lease.left = 0
+    try {
+      const { granted, quota } = await this.#storage.write(async (tx) => {
+        if (left.count > 0) await returnRequests(tx, [left])
+        return leaseRequests(tx, key.id, leaseFor(key.rateLimit, lease.waiting), nowMs)
+      })
+      Object.assign(lease, { bucket: bucketAt(nowMs), left: granted, quota })
+      // Other processes may give some back, so it is not for long.
+      lease.fullUntil = granted > 0 ? 0 : Math.min(nowMs + 1000, quota.reset * 1000)
+    } finally {
+      lease.leasing = undefined
+    }
+  }
+
+  #use({ id: keyId, hash }: Metered, now: string): void {
+    const place = `${keyId} ${hash}`
+    const known = this.#uses.get(place)
+    if (known) {
+      known.count += 1
+      known.lastUsedAt = now
+    } else {
+      this.#uses.set(place, { keyId, hash, count: 1, lastUsedAt: now })
+    }
+  }
+
+  async #write(isOver: (lease: Lease) => boolean): Promise<void> {
+    const leftovers: Leftover[] = []
+    for (const [keyId, lease] of this.#leases) {
+      if (lease.leasing || lease.waiting > 0 || !isOver(lease)) continue
+      this.#leases.delete(keyId)
+      if (lease.left > 0) leftovers.push({ keyId, bucket: lease.bucket, count: lease.left })
+    }
+    // In one order in every process, so that they do not wait for each other in a circle.
+    const uses = [...this.#uses.values()].sort((a, b) => (a.keyId < b.keyId ? -1 : 1))
+    this.#uses = new Map()
+    for (let at = 0; at < Math.max(uses.length, leftovers.length); at += batch) {
+      const some = uses.slice(at, at + batch)
+      try {
+        await this.#storage.write(
+          async (tx) => {
+            await recordUses(tx, some)
+            await returnRequests(tx, leftovers.slice(at, at + batch))
+          },
+          { telemetry: true },
+        )
+      } catch (error) {
+        this.#keep(uses.slice(at))
+        throw error
+      }
+    }
+  }
+
+  /** Uses that could not be written down wait for the next time. */
+  #keep(uses: readonly Uses[]): void {
+    for (const one of uses) {
+      const place = `${one.keyId} ${one.hash}`
+      const newer = this.#uses.get(place)
+      if (newer) newer.count += one.count
+      else this.#uses.set(place, one)
+    }
+  }
+}

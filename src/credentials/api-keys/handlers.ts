@@ -1,0 +1,79 @@
+import { newId } from '../../core/new-id.ts'
+import type { HandlersOf } from '../../handler.ts'
+import { checkOrg } from '../../tenancy/store.ts'
+import { checkExpiry, orgOfNewKey } from '../new-key.ts'
+import type * as contract from './contract.ts'
+import {
+  apiKeyHash,
+  applied,
+  checkChangeable,
+  checkDelegation,
+  checkMayHold,
+  checkRevocable,
+  difference,
+  makeApiKey,
+  newApiKey,
+  overlapEnd,
+  rotated,
+} from './rules.ts'
+import * as store from './store.ts'
+
+export const apiKeys: HandlersOf<typeof contract.apiKeys> = {
+  async list({ db, scope, query }) {
+    if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
+    return store.listApiKeys(db, scope, query)
+  },
+
+  async create({ db, scope, body, caller, now }) {
+    checkExpiry(body.expiresAt, now)
+    const orgId = await orgOfNewKey(db, scope, body.orgId)
+    checkDelegation(body.scopes, caller.permissions)
+    const key = newApiKey()
+    const minted = makeApiKey({ ...body, orgId }, { id: newId(), key, by: caller.id, now })
+    await store.insertApiKey(db, minted, apiKeyHash(key))
+    return { ...minted, key, warning: 'Store this API key securely. It will not be shown again.' }
+  },
+
+  show: ({ db, scope, params }) => store.getApiKey(db, scope, params.id),
+
+  async update({ db, scope, params, body, caller, now, note }) {
+    const before = await store.getApiKey(db, scope, params.id)
+    checkChangeable(before, now)
+    if (body.scopes !== undefined) checkDelegation(body.scopes, caller.permissions)
+    const after = applied(before, body)
+    await store.changeApiKey(db, scope, after)
+    note({ orgId: after.orgId, ...difference(before, after) })
+    return after
+  },
+
+  async revoke({ db, scope, params, note }) {
+    const before = await store.getApiKey(db, scope, params.id)
+    checkRevocable(before)
+    await store.revokeApiKey(db, scope, before.id)
+    const { id, name, keyPrefix } = before
+    const change = { before: { status: before.status }, after: { status: 'revoked' } }
+    note({ orgId: before.orgId, resourceName: name, ...change })
+    const apiKey = { id, name, keyPrefix, status: 'revoked' as const }
+    return { success: true, message: 'API key revoked successfully', apiKey }
+  },
+
+  async rotate({ db, scope, params, body, caller, now, note }) {
+    const before = await store.getApiKey(db, scope, params.id)
+    checkChangeable(before, now)
+    checkDelegation(before.scopes, caller.permissions)
+    checkMayHold(before, caller)
+    const key = newApiKey()
+    const after = rotated(before, key)
+    const previousUntil = overlapEnd(before, body.overlapSeconds, now)
+    await store.replaceApiKey(db, scope, after, { hash: apiKeyHash(key), previousUntil })
+    note({
+      before: { keyPrefix: before.keyPrefix, usageCount: before.usageCount },
+      after: { keyPrefix: after.keyPrefix, usageCount: 0 },
+      details: { overlapSeconds: body.overlapSeconds },
+    })
+    const old =
+      previousUntil === null ? 'The old key has been invalidated' : `The old key works until ${previousUntil}`
+    const warning = `Store this API key securely. ${old} and this new key will not be shown again.`
+    return { ...after, key, warning }
+  },
+}

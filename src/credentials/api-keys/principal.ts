@@ -1,0 +1,106 @@
+import { Problem } from '../../core/errors.ts'
+import type { Instant } from '../../core/time.ts'
+import type { ApiKeyCaller } from '../../handler.ts'
+import { findReach } from '../../identity/reach.ts'
+import { prepared } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import type { ApiKey } from './contract.ts'
+import { effectivePermissions } from './rules.ts'
+
+/* The key itself is the credential, so its hash stands in for a scope. */
+
+const columns = [
+  'api_keys.id',
+  'api_keys.org_id',
+  'api_keys.name',
+  'api_keys.key_hash',
+  'api_keys.previous_until',
+  'api_keys.scopes',
+  'api_keys.expires_at',
+  'api_keys.rate_limit',
+  'api_keys.status',
+  'api_keys.created_by',
+  'o.partner_id',
+  'o.status as org_status',
+  'o.deleted_at as org_deleted_at',
+  'p.status as partner_status',
+  'p.deleted_at as partner_deleted_at',
+] as const
+
+const keysWithTenant = (db: Db) =>
+  db
+    .selectFrom('api_keys')
+    .innerJoin('organizations as o', 'o.id', 'api_keys.org_id')
+    .innerJoin('partners as p', 'p.id', 'o.partner_id')
+    .select(columns)
+
+const byHash = prepared((db, p: { hash: string }) => keysWithTenant(db).where('key_hash', '=', p.hash))
+const byPreviousHash = prepared((db, p: { hash: string }) =>
+  keysWithTenant(db).where('previous_hash', '=', p.hash),
+)
+
+/** A key that was presented, with all that decides about it but the time and its use. */
+export type PresentedKey = {
+  id: string
+  /** Of the key as it is now, which tells uses before a rotation from those after it. */
+  hash: string
+  status: ApiKey['status']
+  expiresAt: Instant | null
+  /** The presented key was rotated away and works until then. */
+  until: Instant | null
+  rateLimit: number
+  caller: ApiKeyCaller
+}
+
+/** undefined when no key has this hash, or had it and ran out. */
+export async function findPresentedKey(db: Db, hash: string): Promise<PresentedKey | undefined> {
+  const [current] = await byHash(db, { hash })
+  const row = current ?? (await byPreviousHash(db, { hash }))[0]
+  if (!row) return undefined
+  const { id, name, org_id: orgId } = row
+  const inUse =
+    row.org_deleted_at === null &&
+    row.partner_deleted_at === null &&
+    (row.org_status === 'active' || row.org_status === 'trial') &&
+    row.partner_status === 'active'
+  const { permissions: held, siteIds } = await findReach(db, row.created_by, {
+    id: orgId,
+    partnerId: row.partner_id,
+  })
+  const permissions = effectivePermissions(JSON.parse(row.scopes) as string[], held)
+  return {
+    id,
+    hash: row.key_hash,
+    // A tenant that is not in use takes its keys with it.
+    status: inUse ? (row.status as ApiKey['status']) : 'revoked',
+    expiresAt: row.expires_at,
+    until: current ? null : row.previous_until,
+    rateLimit: row.rate_limit,
+    caller: {
+      kind: 'api_key',
+      id,
+      name,
+      orgId,
+      scope: { kind: 'organization', orgId, siteIds },
+      permissions,
+    },
+  }
+}
+
+const expiry = prepared((db, p: { id: string }) =>
+  db.updateTable('api_keys').set({ status: 'expired' }).where('id', '=', p.id).where('status', '=', 'active'),
+)
+
+/** Writes down that a key has expired; an authentication attempt found it so. */
+export async function expireApiKey(db: Db, id: string): Promise<void> {
+  await expiry(db, { id })
+}
+
+/** Refuses what does not work any more. @throws invalid_api_key, api_key_revoked, api_key_expired */
+export function checkPresented(key: PresentedKey, now: Instant): void {
+  if (key.until !== null && key.until <= now) throw new Problem('invalid_api_key')
+  if (key.status === 'revoked') throw new Problem('api_key_revoked')
+  if (key.status === 'expired' || (key.expiresAt !== null && key.expiresAt <= now)) {
+    throw new Problem('api_key_expired')
+  }
+}

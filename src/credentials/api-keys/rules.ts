@@ -1,0 +1,138 @@
+import { hash, randomBytes } from 'node:crypto'
+import { invalid, Problem } from '../../core/errors.ts'
+import { holds, type Permission } from '../../core/permissions.ts'
+import type { Scope } from '../../core/scope.ts'
+import { type Instant, later } from '../../core/time.ts'
+import type { ApiKey, ApiKeyChange, NewApiKey } from './contract.ts'
+
+const prefix = 'svc_'
+
+/** `svc_` and 32 characters of base64url randomness (spec, "API key"): 192 bits. */
+export const newApiKey = (): string => prefix + randomBytes(24).toString('base64url')
+
+export const isWellFormed = (key: string): boolean => key.startsWith(prefix)
+
+/** Stored form: SHA-256 of the full key. Its randomness needs no salt. */
+export const apiKeyHash = (key: string): string => hash('sha256', key, 'hex')
+
+export const prefixOf = (key: string): string => key.slice(0, 12)
+
+export function makeApiKey(
+  wanted: NewApiKey & { orgId: string },
+  made: { id: string; key: string; by: string; now: Instant },
+): ApiKey {
+  const { orgId, name, scopes, expiresAt, rateLimit } = wanted
+  return {
+    id: made.id,
+    orgId,
+    name,
+    keyPrefix: prefixOf(made.key),
+    scopes,
+    expiresAt,
+    rateLimit,
+    status: 'active',
+    createdBy: made.by,
+    createdAt: made.now,
+    lastUsedAt: null,
+    usageCount: 0,
+  }
+}
+
+/** What a key is at this moment: its expiry is only written down when it is used (spec, "States"). */
+export function statusAt(key: Pick<ApiKey, 'status' | 'expiresAt'>, now: Instant): ApiKey['status'] {
+  const isOver = key.status === 'active' && key.expiresAt !== null && key.expiresAt <= now
+  return isOver ? 'expired' : key.status
+}
+
+/** @throws invalid_request: only active keys can be updated or rotated */
+export function checkChangeable(key: ApiKey, now: Instant): void {
+  const status = statusAt(key, now)
+  if (status === 'active') return
+  const message = `Cannot update ${status} API key`
+  throw invalid([{ path: 'params.id', message }], message)
+}
+
+/** @throws invalid_request: revoking is for good, and once */
+export function checkRevocable(key: ApiKey): void {
+  if (key.status !== 'revoked') return
+  const message = 'API key is already revoked'
+  throw invalid([{ path: 'params.id', message }], message)
+}
+
+/**
+ * Nobody hands out what they do not hold; `*` takes a caller who may do everything.
+ * @throws forbidden, naming the scope
+ */
+export function checkDelegation(scopes: readonly string[], held: ReadonlySet<string>): void {
+  const missing = scopes.find((scope) => !holds(held, scope === '*' ? '*:*' : (scope as Permission)))
+  if (missing === undefined) return
+  throw new Problem('forbidden', `You cannot give the scope "${missing}" to an API key: you do not hold it`, {
+    details: { scope: missing },
+  })
+}
+
+/**
+ * A rotation hands out the key: who sees some sites only must not get one that sees more.
+ * @throws site_access_denied
+ */
+export function checkMayHold(key: ApiKey, caller: { id: string; scope: Scope }): void {
+  const { scope } = caller
+  if (scope.kind !== 'organization' || scope.siteIds === null || key.createdBy === caller.id) return
+  throw new Problem('site_access_denied', 'Your access is limited to some sites')
+}
+
+/** The permissions a key has: its scopes, as far as its creator holds them now. */
+export function effectivePermissions(
+  scopes: readonly string[],
+  creator: ReadonlySet<string>,
+): ReadonlySet<string> {
+  if (scopes.includes('*')) return creator
+  return new Set(scopes.filter((scope) => holds(creator, scope as Permission)))
+}
+
+export const applied = (key: ApiKey, change: ApiKeyChange): ApiKey => ({
+  ...key,
+  ...(change.name !== undefined && { name: change.name }),
+  ...(change.scopes !== undefined && { scopes: change.scopes }),
+  ...(change.rateLimit !== undefined && { rateLimit: change.rateLimit }),
+})
+
+/** The fields that a change alters, as they were and as they are. */
+export function difference(before: ApiKey, after: ApiKey): { before: object; after: object } {
+  const fields = (['name', 'scopes', 'rateLimit'] as const).filter(
+    (field) => JSON.stringify(before[field]) !== JSON.stringify(after[field]),
+  )
+  const of = (key: ApiKey) => Object.fromEntries(fields.map((field) => [field, key[field]]))
+  return { before: of(before), after: of(after) }
+}
+
+export const rotated = (key: ApiKey, fresh: string): ApiKey => ({
+  ...key,
+  keyPrefix: prefixOf(fresh),
+  usageCount: 0,
+  lastUsedAt: null,
+})
+
+/** Until when the key before a rotation works; never longer than the key itself. null: it dies at once. */
+export function overlapEnd(
+  key: Pick<ApiKey, 'expiresAt'>,
+  overlapSeconds: number,
+  now: Instant,
+): Instant | null {
+  if (overlapSeconds === 0) return null
+  const end = later(now, overlapSeconds)
+  return key.expiresAt !== null && key.expiresAt < end ? key.expiresAt : end
+}
+
+/**
+ * Whether an authenticated key may call an entry.
+ * @throws api_key_scope, scope_not_allowed
+ */
+export function checkKeyAccess(
+  needs: { scopes: readonly string[]; permission?: Permission },
+  caller: { scope: Scope; permissions: ReadonlySet<string> },
+): void {
+  if (!needs.scopes.includes(caller.scope.kind)) throw new Problem('scope_not_allowed')
+  if (needs.permission === undefined || holds(caller.permissions, needs.permission)) return
+  throw new Problem('api_key_scope', undefined, { details: { required: needs.permission } })
+}

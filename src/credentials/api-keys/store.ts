@@ -1,0 +1,125 @@
+import { Problem } from '../../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { countOf } from '../../storage/counts.ts'
+import { inScope, prepared, rowOf } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf } from '../../storage/rows.ts'
+import type { ApiKeyRow } from '../../storage/tables.ts'
+import type { ApiKey } from './contract.ts'
+
+const keyRows = rowsOf<ApiKeyRow>()({ json: ['scopes'] })
+
+/** Everything but the hashes. */
+const columns = [
+  'id',
+  'org_id',
+  'name',
+  'key_prefix',
+  'scopes',
+  'expires_at',
+  'rate_limit',
+  'status',
+  'created_by',
+  'created_at',
+  'last_used_at',
+  'usage_count',
+] as const
+
+type PublicRow = Pick<ApiKeyRow, (typeof columns)[number]>
+
+const read = (row: PublicRow): ApiKey => keyRows.read(row) as unknown as ApiKey
+
+const keysIn = (db: Db, scope: Scope) => db.selectFrom('api_keys').where(inScope(scope, 'api_keys.org_id'))
+
+/** Newest first. */
+export async function listApiKeys(
+  db: Db,
+  scope: Scope,
+  query: PageQuery & { orgId?: string | undefined; status?: ApiKey['status'] | undefined },
+): Promise<Page<ApiKey>> {
+  const found = keysIn(db, scope)
+    .$if(query.orgId !== undefined, (q) => q.where('org_id', '=', query.orgId!))
+    .$if(query.status !== undefined, (q) => q.where('status', '=', query.status!))
+  const rows = await found
+    .select(columns)
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(query.limit)
+    .offset(offsetOf(query))
+    .execute()
+  const total = totalFrom(rows.length, query) ?? (await countOf(found))
+  return toPage(rows.map(read), total, query)
+}
+
+/** @throws not_found, also for a key outside the scope */
+export async function getApiKey(db: Db, scope: Scope, id: string): Promise<ApiKey> {
+  const row = await keysIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst()
+  if (!row) throw new Problem('not_found', 'API key not found')
+  return read(row)
+}
+
+const insertion = prepared((db, p: { [K in keyof ApiKeyRow]: ApiKeyRow[K] }) =>
+  db
+    .insertInto('api_keys')
+    .values(rowOf<ApiKeyRow>(p, [...columns, 'key_hash', 'previous_hash', 'previous_until'])),
+)
+
+export async function insertApiKey(db: Db, key: ApiKey, hash: string): Promise<void> {
+  const hashes = { key_hash: hash, previous_hash: null, previous_until: null }
+  await insertion(db, { ...(keyRows.write(key as never) as PublicRow), ...hashes })
+}
+
+export async function changeApiKey(db: Db, scope: Scope, key: ApiKey): Promise<void> {
+  await db
+    .updateTable('api_keys')
+    .set({ name: key.name, scopes: JSON.stringify(key.scopes), rate_limit: key.rateLimit })
+    .where('id', '=', key.id)
+    .where(inScope(scope, 'api_keys.org_id'))
+    .execute()
+}
+
+/** New key material; the one before it works until `previousUntil`, or not at all. */
+export async function replaceApiKey(
+  db: Db,
+  scope: Scope,
+  key: ApiKey,
+  { hash, previousUntil }: { hash: string; previousUntil: Instant | null },
+): Promise<void> {
+  await db
+    .updateTable('api_keys')
+    .set((eb) => ({
+      key_hash: hash,
+      key_prefix: key.keyPrefix,
+      previous_hash: previousUntil === null ? null : eb.ref('key_hash'),
+      previous_until: previousUntil,
+      usage_count: 0,
+      last_used_at: null,
+    }))
+    .where('id', '=', key.id)
+    .where(inScope(scope, 'api_keys.org_id'))
+    .execute()
+}
+
+export async function revokeApiKey(db: Db, scope: Scope, id: string): Promise<void> {
+  await db
+    .updateTable('api_keys')
+    .set({ status: 'revoked', previous_hash: null, previous_until: null })
+    .where('id', '=', id)
+    .where(inScope(scope, 'api_keys.org_id'))
+    .execute()
+}
+
+/**
+ * Revokes every key in a scope: what becomes of them when a tenant is suspended, churned or deleted. They do
+ * not come back with the tenant (decisions.md, Tenancy).
+ */
+export async function revokeApiKeys(db: Db, scope: Scope): Promise<void> {
+  await db
+    .updateTable('api_keys')
+    .set({ status: 'revoked', previous_hash: null, previous_until: null })
+    .where('status', '!=', 'revoked')
+    .where(inScope(scope, 'api_keys.org_id'))
+    .execute()
+}

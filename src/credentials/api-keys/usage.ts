@@ -1,0 +1,92 @@
+import type { Instant } from '../../core/time.ts'
+import { forUpdate, prepared } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { bucketAt, freeAt, grantOf, oldestAt, type Quota } from './window.ts'
+
+/* Use of keys that have been authenticated: each query is by the id of the key. */
+
+/** What was leased of one bucket of a key and is not used. */
+export type Leftover = { keyId: string; bucket: number; count: number }
+
+const lockedKey = prepared((db, p: { id: string }) =>
+  forUpdate(db.selectFrom('api_keys').select('rate_limit').where('id', '=', p.id)),
+)
+const used = prepared((db, p: { id: string; oldest: number }) =>
+  db
+    .selectFrom('api_key_buckets')
+    .select(({ fn }) => [fn.sum<number | null>('count').as('count'), fn.min('bucket').as('oldest')])
+    .where('key_id', '=', p.id)
+    .where('bucket', '>=', p.oldest)
+    .where('count', '>', 0),
+)
+const addition = prepared((db, p: { key_id: string; bucket: number; count: number }) =>
+  db
+    .insertInto('api_key_buckets')
+    .values({ key_id: p.key_id, bucket: p.bucket, count: p.count })
+    .onConflict((c) =>
+      c.columns(['key_id', 'bucket']).doUpdateSet((eb) => ({
+        count: eb('api_key_buckets.count', '+', eb.ref('excluded.count')),
+      })),
+    ),
+)
+const subtraction = prepared((db, p: Leftover) =>
+  db
+    .updateTable('api_key_buckets')
+    .set((eb) => ({ count: eb('count', '-', p.count) }))
+    .where('key_id', '=', p.keyId)
+    .where('bucket', '=', p.bucket),
+)
+
+/** Counts requests in the bucket that is open before they happen: as many as wanted, or as there is room for. */
+export async function leaseRequests(
+  db: Db,
+  keyId: string,
+  wanted: number,
+  nowMs: number,
+): Promise<{ granted: number; quota: Quota }> {
+  const [key] = await lockedKey(db, { id: keyId })
+  const limit = key?.rate_limit ?? 0
+  const [window] = await used(db, { id: keyId, oldest: oldestAt(nowMs) })
+  const count = Number(window?.count ?? 0)
+  const granted = grantOf(limit, count, wanted)
+  const bucket = bucketAt(nowMs)
+  if (granted > 0) await addition(db, { key_id: keyId, bucket, count: granted })
+  const reset = Math.ceil(freeAt(window?.oldest ?? bucket) / 1000)
+  return { granted, quota: { limit, remaining: Math.max(0, limit - count - granted), reset } }
+}
+
+/** Takes back what was leased and not used. */
+export async function returnRequests(db: Db, leftovers: readonly Leftover[]): Promise<void> {
+  for (const one of leftovers) await subtraction(db, one)
+}
+
+/** Forgets what is more than an hour old. */
+export async function sweepBuckets(db: Db, nowMs: number): Promise<void> {
+  await db.deleteFrom('api_key_buckets').where('bucket', '<', oldestAt(nowMs)).execute()
+}
+
+/** Uses of a key since they were last written down. `hash`: of the key as it was then. */
+export type Uses = { keyId: string; hash: string; count: number; lastUsedAt: Instant }
+
+const increment = prepared((db, p: { id: string; hash: string; count: number; at: string }) =>
+  db
+    .updateTable('api_keys')
+    .set((eb) => ({
+      usage_count: eb('usage_count', '+', p.count),
+      last_used_at: eb
+        .case()
+        .when(eb.or([eb('last_used_at', 'is', null), eb('last_used_at', '<', p.at)]))
+        .then(p.at)
+        .else(eb.ref('last_used_at'))
+        .end(),
+    }))
+    .where('id', '=', p.id)
+    .where('key_hash', '=', p.hash),
+)
+
+/** Uses from before a rotation are no longer counted: it began anew. */
+export async function recordUses(db: Db, uses: readonly Uses[]): Promise<void> {
+  for (const { keyId, hash, count, lastUsedAt } of uses) {
+    await increment(db, { id: keyId, hash, count, at: lastUsedAt })
+  }
+}

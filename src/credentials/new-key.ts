@@ -1,0 +1,24 @@
+import { invalid } from '../core/errors.ts'
+import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import type { Db } from '../storage/open.ts'
+import { checkOrg } from '../tenancy/store.ts'
+
+/**
+ * The organization a key is minted for: inferred in organization scope, required elsewhere.
+ * @throws invalid_request, org_access_denied, not_found
+ */
+export async function orgOfNewKey(db: Db, scope: Scope, wanted: string | undefined): Promise<string> {
+  const orgId = wanted ?? (scope.kind === 'organization' ? scope.orgId : undefined)
+  if (orgId === undefined) {
+    throw invalid([{ path: 'body.orgId', message: `orgId is required for ${scope.kind} scope` }])
+  }
+  await checkOrg(db, scope, orgId)
+  return orgId
+}
+
+/** @throws invalid_request when a key would be born expired */
+export function checkExpiry(expiresAt: Instant | null | undefined, now: Instant): void {
+  if (expiresAt === undefined || expiresAt === null || expiresAt > now) return
+  throw invalid([{ path: 'body.expiresAt', message: 'must be in the future' }])
+}

@@ -1,0 +1,155 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { failureOf, Home } from './run.ts'
+import { organization, page, problem, StandIn, uuid } from './stand-in.ts'
+
+const home = new Home()
+const service = new StandIn()
+const key = `svc_${'k'.repeat(32)}`
+const ci = {
+  id: uuid(50),
+  orgId: uuid(10),
+  name: 'ci',
+  keyPrefix: 'svc_kkkkkkkk',
+  scopes: ['devices:read'],
+  expiresAt: null,
+  rateLimit: 1000,
+  status: 'active',
+  createdBy: uuid(1),
+  createdAt: '2026-01-31T12:00:00.000Z',
+  lastUsedAt: null,
+  usageCount: 0,
+}
+const minted = { ...ci, key, warning: 'Store this API key securely. It will not be shown again.' }
+
+beforeAll(async () => {
+  await service.start()
+  home.signIn(service.url, {}, { org: 'blue-bakery' })
+})
+
+beforeEach(() => {
+  service.seen.length = 0
+  service.answers['GET /orgs/'] = { body: { data: [organization(10, 'blue-bakery', 'Blue Bakery')] } }
+  service.answers['GET /api-keys'] = page([ci])
+  service.answers['POST /api-keys'] = { status: 201, body: minted }
+  service.answers[`PATCH /api-keys/${ci.id}`] = { body: ci }
+  service.answers[`POST /api-keys/${ci.id}/rotate`] = { body: minted }
+  service.answers[`DELETE /api-keys/${ci.id}`] = {
+    body: { success: true, message: 'API key revoked successfully', apiKey: ci },
+  }
+  service.answers['GET /devices'] = page([])
+  service.answers['GET /auth/me'] = problem(401, 'unauthenticated', 'Missing or invalid authorization header')
+})
+
+afterAll(async () => {
+  await service.stop()
+  home.remove()
+})
+
+const svc = (...args: string[]) => home.run(args)
+const withKey = (args: string[], env: Record<string, string> = {}) =>
+  home.run(args, { env: { SVC_API_KEY: key, SVC_URL: service.url, ...env } })
+
+describe('svc keys', () => {
+  it('mints a key and prints it alone, with scopes said one by one or with commas', async () => {
+    const scopes = ['--scope', 'devices:read,alerts:read', '--scope', 'sites:read']
+    const { code, stdout, stderr } = await svc('keys', 'create', '--name', 'ci', ...scopes)
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `${key}\n` })
+    expect(stderr).toContain('not shown again')
+    expect(stderr).not.toContain(key)
+    expect(service.calls('POST /api-keys')[0]?.body).toEqual({
+      orgId: uuid(10),
+      name: 'ci',
+      scopes: ['devices:read', 'alerts:read', 'sites:read'],
+    })
+  })
+
+  it('keeps a new key in a file that nobody else can read', async () => {
+    const file = `${home.path}/ci.key`
+    const { code, stdout } = await svc('keys', 'create', '--name', 'ci', '--out-file', file)
+    expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
+    expect(home.read('ci.key')).toBe(`${key}\n`)
+    expect(home.mode('ci.key')).toBe('600')
+  })
+
+  it('refuses a scope there is none of, and says which was meant', async () => {
+    const result = await svc('keys', 'create', '--name', 'ci', '--scope', 'device:read', '--json')
+    expect(result.code).toBe(2)
+    expect(failureOf(result).hint).toContain('devices:read')
+    expect(service.calls('POST /api-keys')).toEqual([])
+  })
+
+  it('does not take a revoked key for the one that was wanted', async () => {
+    service.answers['GET /api-keys'] = ({ path }) => page(path.includes('status=active') ? [] : [ci])
+    const { stdout } = await svc('keys', 'create', '--name', 'ci', '--if-not-exists')
+    expect(stdout).toBe(`${key}\n`)
+  })
+
+  it('changes, rotates and revokes the key of a name', async () => {
+    expect((await svc('keys', 'update', 'ci', '--scope', 'alerts:read', '--rate-limit', '5')).code).toBe(0)
+    expect(service.calls(`PATCH /api-keys/${ci.id}`)[0]?.body).toEqual({
+      scopes: ['alerts:read'],
+      rateLimit: 5,
+    })
+    const rotated = await svc('keys', 'rotate', 'ci', '--overlap-seconds', '60')
+    expect(rotated.stdout).toBe(`${key}\n`)
+    expect(service.calls(`POST /api-keys/${ci.id}/rotate`)[0]?.body).toEqual({ overlapSeconds: 60 })
+    expect((await svc('keys', 'revoke', 'ci')).code).toBe(2)
+    expect(service.calls(`DELETE /api-keys/${ci.id}`)).toEqual([])
+    const revoked = await svc('keys', 'revoke', 'ci', '--yes')
+    expect(revoked).toMatchObject({ code: 0, stdout: 'API key revoked successfully\n' })
+  })
+})
+
+describe('SVC_API_KEY', () => {
+  it('is sent in place of the session, without the organization of the person', async () => {
+    expect((await withKey(['devices', 'list'])).code).toBe(0)
+    const [sent] = service.calls('GET /devices')
+    expect(sent?.headers).toMatchObject({ 'x-api-key': key })
+    expect(sent?.headers.authorization).toBeUndefined()
+    expect(sent?.path).not.toContain('orgId')
+    expect(service.calls('GET /orgs/')).toEqual([])
+  })
+
+  it('gives way to a token', async () => {
+    await withKey(['devices', 'list'], { SVC_TOKEN: 'a-token' })
+    const [sent] = service.calls('GET /devices')
+    expect(sent?.headers.authorization).toBe('Bearer a-token')
+    expect(sent?.headers['x-api-key']).toBeUndefined()
+  })
+
+  it('that meets a route for people says so, and what to do', async () => {
+    const result = await withKey(['whoami', '--json'])
+    expect(result).toMatchObject({ code: 4, stdout: '' })
+    expect(failureOf(result)).toMatchObject({
+      code: 'unauthenticated',
+      message: 'This takes a signed-in user, not an API key',
+      hint: expect.stringContaining('env -u SVC_API_KEY'),
+    })
+  })
+
+  it('that is refused says which key it was, and never shows it', async () => {
+    service.answers['GET /devices'] = problem(401, 'api_key_revoked', 'API key is revoked')
+    const result = await withKey(['devices', 'list', '--json'], { SVC_DEBUG: '1' })
+    expect(result.code).toBe(4)
+    expect(failureOf(result)).toMatchObject({
+      code: 'api_key_revoked',
+      hint: expect.stringContaining('SVC_API_KEY'),
+    })
+    expect(result.stdout + result.stderr).not.toContain(key)
+  })
+
+  it('is explained without being shown', async () => {
+    const explain = async (env: Record<string, string> = {}) =>
+      JSON.parse((await withKey(['config', 'explain', 'api-key', '--json'], env)).stdout) as object
+    expect(await explain()).toMatchObject({ value: '********', from: 'env', source: 'SVC_API_KEY' })
+    expect(await explain({ SVC_TOKEN: 'a-token' })).toMatchObject({ value: null })
+  })
+
+  it('does not keep a person from signing out', async () => {
+    home.signIn(service.url)
+    service.answers['POST /auth/logout'] = { body: { success: true } }
+    const { code } = await withKey(['logout'])
+    expect(code).toBe(0)
+    expect(service.calls('POST /auth/logout')[0]?.headers.authorization).toBe('Bearer access-1')
+  })
+})

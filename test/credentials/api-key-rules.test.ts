@@ -1,0 +1,168 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { permissions } from '../../src/core/permissions.ts'
+import type { ApiKey } from '../../src/credentials/api-keys/contract.ts'
+import {
+  checkDelegation,
+  checkKeyAccess,
+  effectivePermissions,
+  newApiKey,
+  overlapEnd,
+  statusAt,
+} from '../../src/credentials/api-keys/rules.ts'
+import {
+  bucketAt,
+  bucketMs,
+  freeAt,
+  grantOf,
+  leaseFor,
+  oldestAt,
+  waitOf,
+} from '../../src/credentials/api-keys/window.ts'
+
+const now = '2026-03-01T12:00:00.000Z'
+const before = '2026-03-01T11:59:59.999Z'
+const after = '2026-03-01T12:00:00.001Z'
+
+describe('the status of an API key', () => {
+  it.each<[ApiKey['status'], string | null, ApiKey['status']]>([
+    ['active', null, 'active'],
+    ['active', after, 'active'],
+    ['active', now, 'expired'],
+    ['active', before, 'expired'],
+    ['expired', null, 'expired'],
+    ['revoked', before, 'revoked'],
+    ['revoked', null, 'revoked'],
+  ])('stored %s, expiring at %s: %s', (status, expiresAt, expected) => {
+    expect(statusAt({ status, expiresAt }, now)).toBe(expected)
+  })
+})
+
+describe('what a key may do', () => {
+  const some = new Set(['devices:read', 'devices:write', 'alerts:read'])
+  const all = new Set(['*:*'])
+
+  it.each<[string[], ReadonlySet<string>, string[]]>([
+    [[], all, []],
+    [['devices:read'], some, ['devices:read']],
+    [['devices:read', 'scripts:read'], some, ['devices:read']],
+    [['devices:read'], new Set(), []],
+    [['devices:read', 'scripts:read'], all, ['devices:read', 'scripts:read']],
+    [['*'], some, [...some]],
+    [['*'], all, ['*:*']],
+    [['devices:read'], new Set(['devices:*']), ['devices:read']],
+  ])('scopes %j of someone who holds %j are %j', (scopes, held, expected) => {
+    expect([...effectivePermissions(scopes, held)]).toEqual(expected)
+  })
+
+  it('is never more than its creator holds, whatever the scopes', () => {
+    for (const scope of [...permissions, '*']) {
+      for (const needed of permissions) {
+        const mine = new Set<string>([needed])
+        const has = effectivePermissions([scope], mine)
+        for (const permission of has) expect(mine.has(permission)).toBe(true)
+      }
+    }
+  })
+
+  it('is handed out by nobody who does not hold it', () => {
+    expect(() => checkDelegation(['devices:read', 'alerts:read'], some)).not.toThrow()
+    expect(() => checkDelegation(['devices:read', 'users:read'], some)).toThrow('"users:read"')
+    expect(() => checkDelegation(['*'], new Set(permissions))).toThrow('"*"')
+    expect(() => checkDelegation(['*', 'users:read'], all)).not.toThrow()
+  })
+
+  it('is asked where a route is protected, and nothing is where it is not', () => {
+    const scope = { kind: 'organization', orgId: 'o', siteIds: null } as const
+    const open = { scopes: ['organization', 'partner', 'system'] }
+    const caller = { scope, permissions: new Set<string>() }
+    expect(() => checkKeyAccess(open, caller)).not.toThrow()
+    expect(() => checkKeyAccess({ ...open, permission: 'devices:read' }, caller)).toThrow(
+      'API key does not have required permissions',
+    )
+    expect(() => checkKeyAccess({ scopes: ['system'] }, caller)).toThrow('Insufficient permissions')
+  })
+})
+
+describe('an overlap', () => {
+  it.each<[string | null, number, string | null]>([
+    [null, 0, null],
+    [null, 60, '2026-03-01T12:01:00.000Z'],
+    ['2026-03-01T12:00:30.000Z', 60, '2026-03-01T12:00:30.000Z'],
+    ['2026-03-01T12:02:00.000Z', 60, '2026-03-01T12:01:00.000Z'],
+    ['2026-03-01T12:00:30.000Z', 0, null],
+  ])('of a key that expires at %s by %i s ends at %s', (expiresAt, seconds, expected) => {
+    expect(overlapEnd({ expiresAt }, seconds, now)).toBe(expected)
+  })
+})
+
+it('new keys are never alike, and fit their form', () => {
+  const keys = Array.from({ length: 1000 }, newApiKey)
+  expect(new Set(keys).size).toBe(1000)
+  for (const key of keys) expect(key).toMatch(/^svc_[A-Za-z0-9_-]{32}$/)
+})
+
+describe('the window', () => {
+  const hour = 3_600_000
+
+  it('leases at most half a percent, unless more are waiting', () => {
+    for (const limit of [1, 7, 199, 200, 1000, 99_999, 100_000]) {
+      expect(leaseFor(limit, 1)).toBeLessThanOrEqual(Math.max(1, limit / 200))
+      expect(leaseFor(limit, 1)).toBeGreaterThanOrEqual(1)
+    }
+    expect(leaseFor(1000, 40)).toBe(40)
+  })
+
+  it.each([
+    [10, 0, 3, 3],
+    [10, 8, 3, 2],
+    [10, 10, 3, 0],
+    [10, 12, 3, 0],
+  ])('of %i with %i used gives %i wanted %i', (limit, used, wanted, granted) => {
+    expect(grantOf(limit, used, wanted)).toBe(granted)
+  })
+
+  it('says to wait until there is something to be had', () => {
+    expect(waitOf({ limit: 1, remaining: 0, reset: 100 }, 40_500)).toBe(60)
+    expect(waitOf({ limit: 1, remaining: 0, reset: 100 }, 200_000)).toBe(1)
+  })
+
+  /** A limit, and the milliseconds from each request to the next. */
+  const load = fc.integer({ min: 1, max: 400_000 }).chain((longest) =>
+    fc.record({
+      limit: fc.integer({ min: 1, max: 60 }),
+      gaps: fc.array(fc.integer({ min: 0, max: longest }), { minLength: 1, maxLength: 400, size: 'max' }),
+    }),
+  )
+
+  it('never lets more than the limit into any hour, and is at most one bucket late', () => {
+    fc.assert(
+      fc.property(load, ({ limit, gaps }) => {
+        const buckets = new Map<number, number>()
+        const passed: number[] = []
+        const since = (ms: number) => passed.filter((one) => one > ms).length
+        let ms = Date.parse(now)
+        for (const gap of gaps) {
+          ms += gap
+          const counted = [...buckets].filter(([bucket]) => bucket >= oldestAt(ms))
+          const used = counted.reduce((sum, [, count]) => sum + count, 0)
+          if (grantOf(limit, used, 1) === 1) {
+            buckets.set(bucketAt(ms), (buckets.get(bucketAt(ms)) ?? 0) + 1)
+            passed.push(ms)
+            expect(since(ms - hour)).toBeLessThanOrEqual(limit)
+          } else {
+            // Little more than an hour holds the limit in full: nothing was refused without cause.
+            expect(since(ms - hour - bucketMs)).toBeGreaterThanOrEqual(limit)
+            const oldest = Math.min(...counted.map(([bucket]) => bucket))
+            expect(freeAt(oldest)).toBeGreaterThan(ms)
+            expect(oldestAt(freeAt(oldest))).toBe(oldest + 1)
+          }
+        }
+      }),
+    )
+  })
+
+  it('is within one percent of an hour', () => {
+    expect(bucketMs / hour).toBeLessThanOrEqual(0.01)
+  })
+})

@@ -1,0 +1,419 @@
+import { hash } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import type { NewApiKey } from '../../src/credentials/api-keys/contract.ts'
+import { revokeApiKeys } from '../../src/credentials/api-keys/store.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService, testClock } from '../harness.ts'
+import { userIdOf } from '../laws/fixture.ts'
+import { addOrgUser, addPartnerUser, buildWorld, systemToken } from '../world.ts'
+
+const failing = (status: number, code: string, message?: string) =>
+  expect.objectContaining({ status, code, ...(message !== undefined && { message }) })
+
+const reading = { name: 'reader', scopes: ['devices:read'] }
+
+onEveryDatabase((_, open) => {
+  const begin = async () => {
+    const clock = testClock(new Date().toISOString())
+    const service = await startService(open, { clock })
+    const world = await buildWorld(service)
+    const client = service.client(world.tokens.bakery)
+    const mint = (body: Partial<NewApiKey> & { name: string }, by = client) =>
+      by.call(api.apiKeys.create, { body })
+    const using = (key: string) => service.client(undefined, { 'x-api-key': key })
+    const look = (key: string) => using(key).call(api.devices.list)
+    const change = (id: string, set: Record<string, unknown>) =>
+      service.storage.write((tx) => tx.updateTable('api_keys').set(set).where('id', '=', id).execute())
+    return { service, clock, ...world, client, mint, using, look, change }
+  }
+
+  describe('an API key', () => {
+    it('is svc_ and 32 characters, shown once, and kept only as a SHA-256 hash', async () => {
+      const { service, client, orgs, mint } = await begin()
+      const { key, warning, ...minted } = await mint(reading)
+      expect(key).toMatch(/^svc_[A-Za-z0-9_-]{32}$/)
+      expect(warning).toContain('not be shown again')
+      const { id } = minted
+      expect(minted).toEqual({
+        id,
+        orgId: orgs.bakery.id,
+        name: 'reader',
+        keyPrefix: key.slice(0, 12),
+        scopes: ['devices:read'],
+        expiresAt: null,
+        rateLimit: 1000,
+        status: 'active',
+        createdBy: await userIdOf(service, 'bakery-admin'),
+        createdAt: expect.any(String),
+      })
+      const shown = await client.call(api.apiKeys.show, { params: { id } })
+      expect(shown).toEqual({ ...minted, lastUsedAt: null, usageCount: 0 })
+      const { data } = await client.call(api.apiKeys.list)
+      expect(data.find((one) => one.id === id)).toEqual(shown)
+      const stored = await service.storage.read
+        .selectFrom('api_keys')
+        .selectAll()
+        .where('id', '=', id)
+        .executeTakeFirstOrThrow()
+      expect(stored.key_hash).toBe(hash('sha256', key, 'hex'))
+      expect(JSON.stringify(stored)).not.toContain(key)
+    })
+
+    it('reads what its scopes name, of its organization alone', async () => {
+      const { mint, using, look, orgs } = await begin()
+      const { key } = await mint(reading)
+      const { data } = await look(key)
+      expect(data.map(({ hostname }) => hostname)).toEqual(['bakery-pc'])
+      const show = (id: string) => using(key).call(api.devices.show, { params: { id } })
+      expect((await show(orgs.bakery.deviceId)).hostname).toBe('bakery-pc')
+      await expect(show(orgs.garage.deviceId)).rejects.toEqual(failing(404, 'not_found'))
+      const foreign = using(key).call(api.devices.list, { query: { orgId: orgs.garage.id } })
+      await expect(foreign).rejects.toEqual(failing(403, 'org_access_denied'))
+    })
+
+    it('without the scope is refused, and the refusal is audited as its own', async () => {
+      const { mint, look, client, orgs } = await begin()
+      const { id, key } = await mint({ name: 'nothing' })
+      const message = 'API key does not have required permissions'
+      await expect(look(key)).rejects.toEqual(failing(403, 'api_key_scope', message))
+      const logs = await client.call(api.auditLogs.list, { query: { action: 'access.denied' } })
+      expect(logs.data[0]).toMatchObject({ result: 'denied', user: { id } })
+      const other = await mint({ name: 'other', scopes: ['alerts:read'] })
+      await expect(look(other.key)).rejects.toEqual(failing(403, 'api_key_scope', message))
+      expect(orgs.bakery.id).toBe(other.orgId)
+    })
+
+    it('with * may do everything, and takes a creator who may', async () => {
+      const { service, mint, look, tokens, orgs } = await begin()
+      await expect(mint({ name: 'all', scopes: ['*'] })).rejects.toEqual(
+        failing(403, 'forbidden', 'You cannot give the scope "*" to an API key: you do not hold it'),
+      )
+      const admin = service.client(tokens.acme)
+      const { key } = await mint({ name: 'all', scopes: ['*'], orgId: orgs.bakery.id }, admin)
+      expect((await look(key)).data).toHaveLength(1)
+    })
+
+    it('is refused in the order and the words of the spec', async () => {
+      const { service, mint, look, using, clock, client } = await begin()
+      const none = service.client().call(api.devices.list)
+      await expect(none).rejects.toEqual(failing(401, 'unauthenticated', 'Missing X-API-Key header'))
+      await expect(look('key_of_another_kind')).rejects.toEqual(
+        failing(401, 'invalid_api_key', 'Invalid API key format'),
+      )
+      await expect(look(`svc_${'x'.repeat(32)}`)).rejects.toEqual(
+        failing(401, 'invalid_api_key', 'Invalid API key'),
+      )
+      const revoked = await mint({ name: 'revoked' })
+      await client.call(api.apiKeys.revoke, { params: { id: revoked.id } })
+      await expect(look(revoked.key)).rejects.toEqual(failing(401, 'api_key_revoked', 'API key is revoked'))
+      const expiresAt = new Date(Date.parse(clock()) + 60_000).toISOString()
+      const expiring = await mint({ ...reading, expiresAt })
+      await look(expiring.key)
+      clock.forward(60)
+      const shown = () => client.call(api.apiKeys.show, { params: { id: expiring.id } })
+      expect((await shown()).status).toBe('active')
+      for (const _ of [1, 2]) {
+        await expect(look(expiring.key)).rejects.toEqual(
+          failing(401, 'api_key_expired', 'API key is expired'),
+        )
+        expect((await shown()).status).toBe('expired')
+      }
+      await expect(using(revoked.key).call(api.apiKeys.list)).rejects.toEqual(failing(401, 'unauthenticated'))
+    })
+
+    it('counts where a bearer token is sent as well, and is ignored where only users may', async () => {
+      const { service, mint, look, tokens } = await begin()
+      const { key } = await mint(reading)
+      const both = service.client(tokens.system, { 'x-api-key': key })
+      expect((await both.call(api.devices.list)).data.map(({ hostname }) => hostname)).toEqual(['bakery-pc'])
+      const wrong = service.client(tokens.system, { 'x-api-key': 'svc_wrong' })
+      await expect(wrong.call(api.devices.list)).rejects.toEqual(failing(401, 'invalid_api_key'))
+      expect((await wrong.call(api.apiKeys.list)).data.length).toBeGreaterThan(0)
+      await look(key)
+    })
+
+    it('is minted with known scopes, a future expiry and a limit within bounds', async () => {
+      const { mint, clock } = await begin()
+      await expect(mint({ name: 'x', scopes: ['devices:paint'] })).rejects.toMatchObject({
+        status: 400,
+        details: [
+          { path: 'body.scopes.0', message: expect.stringContaining('"devices:paint" is not a scope') },
+        ],
+      })
+      await expect(mint({ name: 'x', expiresAt: clock() })).rejects.toMatchObject({
+        status: 400,
+        details: [{ path: 'body.expiresAt', message: 'must be in the future' }],
+      })
+      for (const rateLimit of [0, 100_001, 1.5]) {
+        await expect(mint({ name: 'x', rateLimit })).rejects.toMatchObject({ status: 400 })
+      }
+      await expect(mint({ name: '' })).rejects.toMatchObject({ status: 400 })
+      await expect(mint({ name: 'x'.repeat(256) })).rejects.toMatchObject({ status: 400 })
+    })
+
+    it('is minted for an organization that is named outside organization scope, and in reach', async () => {
+      const { service, mint, tokens, orgs } = await begin()
+      const acme = service.client(tokens.acme)
+      await expect(mint(reading, acme)).rejects.toMatchObject({
+        status: 400,
+        details: [{ path: 'body.orgId' }],
+      })
+      const foreign = mint({ ...reading, orgId: orgs.harbor.id }, acme)
+      await expect(foreign).rejects.toEqual(failing(403, 'org_access_denied'))
+      expect((await mint({ ...reading, orgId: orgs.garage.id }, acme)).orgId).toBe(orgs.garage.id)
+    })
+
+    it('changes its name, scopes and limit without rotating, and the log says which', async () => {
+      const { client, mint, look } = await begin()
+      const { id, key, warning: _, ...minted } = await mint({ name: 'before' })
+      const body = { name: 'after', scopes: ['devices:read', 'devices:read'], rateLimit: 10 }
+      const changed = await client.call(api.apiKeys.update, { params: { id }, body })
+      expect(changed).toEqual({
+        ...minted,
+        id,
+        name: 'after',
+        scopes: ['devices:read'],
+        rateLimit: 10,
+        lastUsedAt: null,
+        usageCount: 0,
+      })
+      await look(key)
+      const { data } = await client.call(api.auditLogs.list, { query: { action: 'api_key.update' } })
+      expect(data[0]).toMatchObject({
+        resource: { type: 'api_key', id, name: 'after' },
+        details: {
+          before: { name: 'before', scopes: [], rateLimit: 1000 },
+          after: { name: 'after', scopes: ['devices:read'], rateLimit: 10 },
+        },
+      })
+      const update = (change: object) =>
+        client.call(api.apiKeys.update, { params: { id }, body: change as never })
+      await expect(update({})).rejects.toMatchObject({ status: 400 })
+      await expect(update({ rateLimitt: 1 })).rejects.toMatchObject({ status: 400 })
+      await expect(update({ scopes: ['*'] })).rejects.toEqual(failing(403, 'forbidden'))
+    })
+
+    it('dies at once when it is revoked, for good', async () => {
+      const { client, mint, look } = await begin()
+      const { id, key } = await mint(reading)
+      await look(key)
+      expect(await client.call(api.apiKeys.revoke, { params: { id } })).toMatchObject({
+        success: true,
+        message: 'API key revoked successfully',
+        apiKey: { id, status: 'revoked' },
+      })
+      await expect(look(key)).rejects.toEqual(failing(401, 'api_key_revoked'))
+      const again = client.call(api.apiKeys.revoke, { params: { id } })
+      await expect(again).rejects.toMatchObject({ status: 400, message: 'API key is already revoked' })
+      const message = 'Cannot update revoked API key'
+      const update = client.call(api.apiKeys.update, { params: { id }, body: { name: 'x' } })
+      await expect(update).rejects.toEqual(failing(400, 'invalid_request', message))
+      const rotate = client.call(api.apiKeys.rotate, { params: { id } })
+      await expect(rotate).rejects.toEqual(failing(400, 'invalid_request', message))
+      const { data } = await client.call(api.apiKeys.list, { query: { status: 'revoked' } })
+      expect(data.map((one) => one.id)).toEqual([id])
+    })
+
+    it('past its time is neither updated nor rotated, also while it is still marked active', async () => {
+      const { client, mint, clock } = await begin()
+      const { id } = await mint({ name: 'x', expiresAt: new Date(Date.parse(clock()) + 1000).toISOString() })
+      clock.forward(1)
+      const message = 'Cannot update expired API key'
+      const update = client.call(api.apiKeys.update, { params: { id }, body: { name: 'y' } })
+      await expect(update).rejects.toEqual(failing(400, 'invalid_request', message))
+      const rotate = client.call(api.apiKeys.rotate, { params: { id } })
+      await expect(rotate).rejects.toEqual(failing(400, 'invalid_request', message))
+    })
+
+    it('is replaced by rotation, at once, and keeps all but its count', async () => {
+      const { client, mint, look, change } = await begin()
+      const { key: old, warning: _, keyPrefix, ...kept } = await mint({ ...reading, rateLimit: 50 })
+      const { id } = kept
+      await look(old)
+      await change(id, { usage_count: 7, last_used_at: '2026-01-01T00:00:00.000Z' })
+      const { key, warning, ...fresh } = await client.call(api.apiKeys.rotate, { params: { id } })
+      expect(fresh).toEqual({ ...kept, keyPrefix: key.slice(0, 12) })
+      expect(keyPrefix).not.toBe(fresh.keyPrefix)
+      expect(warning).toContain('invalidated')
+      await expect(look(old)).rejects.toEqual(failing(401, 'invalid_api_key'))
+      await look(key)
+      const shown = await client.call(api.apiKeys.show, { params: { id } })
+      expect(shown).toMatchObject({ usageCount: 0, lastUsedAt: null })
+    })
+
+    it('may overlap with the one before it, never beyond its own expiry', async () => {
+      const { client, mint, look, clock } = await begin()
+      const expiresAt = new Date(Date.parse(clock()) + 100_000).toISOString()
+      const first = await mint({ ...reading, expiresAt })
+      const rotate = (overlapSeconds: number) =>
+        client.call(api.apiKeys.rotate, { params: { id: first.id }, body: { overlapSeconds } })
+      const second = await rotate(50)
+      await look(first.key)
+      clock.forward(49)
+      await look(first.key)
+      clock.forward(1)
+      await expect(look(first.key)).rejects.toEqual(failing(401, 'invalid_api_key'))
+      const third = await rotate(3600)
+      expect(third.warning).toContain(expiresAt)
+      await look(second.key)
+      clock.forward(50)
+      await expect(look(second.key)).rejects.toEqual(failing(401, 'invalid_api_key'))
+      await expect(look(third.key)).rejects.toEqual(failing(401, 'api_key_expired'))
+    })
+
+    it('is handed by rotation to nobody who holds less', async () => {
+      const { service, tokens, orgs, mint, client } = await begin()
+      const all = await mint(
+        { name: 'all', scopes: ['*'], orgId: orgs.bakery.id },
+        service.client(tokens.system),
+      )
+      const rotate = client.call(api.apiKeys.rotate, { params: { id: all.id } })
+      await expect(rotate).rejects.toEqual(failing(403, 'forbidden'))
+      const token = await addOrgUser(service, 'narrow', orgs.bakery.id, { siteIds: [] })
+      const wide = await mint(reading)
+      const narrow = service.client(token).call(api.apiKeys.rotate, { params: { id: wide.id } })
+      await expect(narrow).rejects.toEqual(failing(403, 'site_access_denied'))
+    })
+
+    it('sees no more sites than whoever made it', async () => {
+      const { service, orgs, mint, look, client } = await begin()
+      const annex = await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
+      const token = await addOrgUser(service, 'narrow', orgs.bakery.id, { siteIds: [annex.id] })
+      const { key } = await mint(reading, service.client(token))
+      expect((await look(key)).data).toEqual([])
+    })
+
+    it('holds what its creator holds now: less when they lose a role, nothing when they are out', async () => {
+      const { service, orgs, partners, mint, look } = await begin()
+      const admin = await addPartnerUser(service, 'leaver', partners.acme, 'all')
+      const { key } = await mint({ ...reading, orgId: orgs.bakery.id }, service.client(admin))
+      const id = await userIdOf(service, 'leaver')
+      await look(key)
+      const { storage } = service
+      const refused = failing(403, 'api_key_scope')
+      const set = (org_access: string) =>
+        storage.write((tx) =>
+          tx.updateTable('partner_memberships').set({ org_access }).where('user_id', '=', id).execute(),
+        )
+      await set('none')
+      await expect(look(key)).rejects.toEqual(refused)
+      await set('all')
+      await look(key)
+      const setStatus = (status: string) =>
+        storage.write((tx) => tx.updateTable('users').set({ status }).where('id', '=', id).execute())
+      await setStatus('disabled')
+      await expect(look(key)).rejects.toEqual(refused)
+      await setStatus('active')
+      await look(key)
+      await storage.write((tx) => tx.deleteFrom('partner_memberships').where('user_id', '=', id).execute())
+      await expect(look(key)).rejects.toEqual(refused)
+    })
+
+    it.each([
+      ['organizations', 'suspended'],
+      ['organizations', 'churned'],
+      ['partners', 'suspended'],
+      ['partners', 'churned'],
+      ['partners', 'pending'],
+    ] as const)('is cut when %s are %s', async (table, status) => {
+      const { service, orgs, partners, look, mint } = await begin()
+      const system = service.client(await systemToken(service))
+      const { key } = await mint({ ...reading, orgId: orgs.bakery.id }, system)
+      await look(key)
+      const id = table === 'organizations' ? orgs.bakery.id : partners.acme
+      await service.storage.write((tx) =>
+        tx.updateTable(table).set({ status }).where('id', '=', id).execute(),
+      )
+      await expect(look(key)).rejects.toEqual(failing(401, 'api_key_revoked'))
+    })
+
+    it('is cut when its organization is deleted', async () => {
+      const { service, orgs, look, mint, clock } = await begin()
+      const { key } = await mint(reading)
+      await service.storage.write((tx) =>
+        tx
+          .updateTable('organizations')
+          .set({ deleted_at: clock() })
+          .where('id', '=', orgs.bakery.id)
+          .execute(),
+      )
+      await expect(look(key)).rejects.toEqual(failing(401, 'api_key_revoked'))
+    })
+
+    it('can be revoked with all others of a tenant', async () => {
+      const { service, partners, look, mint, orgs, tokens } = await begin()
+      const ours = await mint(reading)
+      const theirs = await mint({ ...reading, orgId: orgs.harbor.id }, service.client(tokens.globex))
+      const scope = { kind: 'partner', partnerId: partners.acme, orgs: 'all' } as const
+      await service.storage.write((tx) => revokeApiKeys(tx, scope))
+      await expect(look(ours.key)).rejects.toEqual(failing(401, 'api_key_revoked'))
+      await look(theirs.key)
+    })
+  })
+
+  describe('the hourly limit of an API key', () => {
+    it('lets so many through in an hour, says where it stands, and slides', async () => {
+      const { mint, change, service, clock } = await begin()
+      const { id, key } = await mint({ ...reading, rateLimit: 20 })
+      const get = async () => {
+        const reply = await fetch(`${service.url}/api/v1/devices`, { headers: { 'x-api-key': key } })
+        await reply.text()
+        const header = (name: string) => Number(reply.headers.get(name))
+        return {
+          status: reply.status,
+          limit: header('x-ratelimit-limit'),
+          remaining: header('x-ratelimit-remaining'),
+          reset: header('x-ratelimit-reset'),
+          retryAfter: header('retry-after'),
+        }
+      }
+      const seconds = () => Date.parse(clock()) / 1000
+      for (let n = 1; n <= 10; n++) {
+        expect(await get()).toMatchObject({ status: 200, limit: 20, remaining: 20 - n })
+      }
+      const first = seconds()
+      clock.forward(1800)
+      for (let n = 11; n <= 20; n++) expect(await get()).toMatchObject({ status: 200, remaining: 20 - n })
+      const refused = await get()
+      expect(refused).toMatchObject({ status: 429, limit: 20, remaining: 0 })
+      expect(refused.retryAfter).toBe(Math.ceil(refused.reset - seconds()))
+      expect(refused.reset - first).toBeGreaterThan(3599)
+      expect(refused.reset - first).toBeLessThan(3600 * 1.006)
+      clock.forward(refused.retryAfter - 1)
+      expect((await get()).status).toBe(429)
+      clock.forward(1)
+      // Only the ten of the first bucket have come free.
+      for (let n = 1; n <= 10; n++) expect(await get()).toMatchObject({ status: 200 })
+      expect((await get()).status).toBe(429)
+      await change(id, { rate_limit: 25 })
+      expect((await get()).status).toBe(200)
+    })
+
+    it('holds when many come at once, and counts those that passed', async () => {
+      const { mint, look, service, client } = await begin()
+      const { id, key } = await mint({ ...reading, rateLimit: 300 })
+      const results = await Promise.allSettled(Array.from({ length: 500 }, () => look(key)))
+      const passed = results.filter(({ status }) => status === 'fulfilled')
+      expect(passed).toHaveLength(300)
+      for (const one of results) {
+        if (one.status === 'rejected') {
+          expect(one.reason).toEqual(failing(429, 'rate_limited', 'Rate limit exceeded'))
+        }
+      }
+      await expect
+        .poll(async () => (await client.call(api.apiKeys.show, { params: { id } })).usageCount, {
+          timeout: 5000,
+        })
+        .toBe(300)
+      await service.close()
+    })
+
+    it('is asked before the scopes, and not at all for a key that is no good', async () => {
+      const { mint, look } = await begin()
+      const { key } = await mint({ name: 'poor', rateLimit: 1 })
+      await expect(look(key)).rejects.toEqual(failing(403, 'api_key_scope'))
+      await expect(look(key)).rejects.toEqual(failing(429, 'rate_limited'))
+    })
+  })
+})

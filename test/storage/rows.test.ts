@@ -1,0 +1,27 @@
+import { expect, it } from 'vitest'
+import { rowsOf } from '../../src/storage/rows.ts'
+
+type Row = { id: string; org_id: string; is_on: number; settings: string; extra: string | null }
+const rows = rowsOf<Row>()({ json: ['settings', 'extra'], flags: ['is_on'] })
+const row: Row = { id: '1', org_id: '2', is_on: 1, settings: '{"a":[1]}', extra: null }
+const value = { id: '1', orgId: '2', isOn: true, settings: { a: [1] }, extra: null }
+
+it('a row becomes a value and back', () => {
+  expect(rows.read(row)).toEqual(value)
+  expect(rows.write(value)).toEqual(row)
+})
+
+it('rows with fewer columns, or in another order, are read as they are', () => {
+  expect(rows.read({ org_id: '2' })).toEqual({ orgId: '2' })
+  expect(rows.read({ is_on: 0, id: '1' })).toEqual({ isOn: false, id: '1' })
+  expect(rows.read({ id: '1', is_on: 0 })).toEqual({ id: '1', isOn: false })
+  expect(rows.read({})).toEqual({})
+  expect(rows.read(row)).toEqual(value)
+})
+
+it('values read from one row are no part of another', () => {
+  const empty = { ...row, settings: '{}' }
+  const [a, b] = [rows.read(empty), rows.read(empty)]
+  a.settings.mine = true
+  expect(b.settings).toEqual({})
+})
