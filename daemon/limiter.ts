@@ -59,6 +59,8 @@ const messages: Partial<Record<LimitName, string>> = {
   LOGIN_IP: 'Too many login attempts. Please try again later.',
   LOGIN_ACCOUNT: 'Too many login attempts. Please try again later.',
   MFA: 'Too many MFA attempts',
+  INVITE_PREVIEW: 'Too many attempts. Please try again later.',
+  INVITE_ACCEPT: 'Too many attempts. Please try again later.',
   ENROLL_IP: 'Enrollment rate limit exceeded',
   AGENT: 'Agent rate limit exceeded',
 }

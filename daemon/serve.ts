@@ -13,7 +13,8 @@ import { type Clock, systemClock } from '../src/core/time.ts'
 import { enrollmentKeyHandlers } from '../src/credentials/handlers.ts'
 import { devices } from '../src/devices/handlers.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
-import { authHandlers } from '../src/identity/handlers.ts'
+import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
+import { sweepInvitations } from '../src/identity/invitations/store.ts'
 import { hashPassword } from '../src/identity/password.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
 import { sweepSessions } from '../src/identity/sessions/store.ts'
@@ -55,7 +56,9 @@ export async function serve(config: Config, clock: Clock = systemClock): Promise
     const firstPassword = await firstRun(storage, config, clock())
 
     const limiter = new Limiter(config.limits)
-    const app = appOf(storage, limiter, config, clock, log)
+    // Only asked once requests are served, when the port is known.
+    const publicUrl = (): string => urlOf(app, config.host)
+    const app = appOf(storage, limiter, config, clock, log, publicUrl)
     await app.listen({ host: config.host, port: config.port })
 
     const loops = backgroundOf(storage, limiter, clock, log)
@@ -98,6 +101,7 @@ function appOf(
   config: Config,
   clock: Clock,
   log: pino.Logger,
+  publicUrl: () => string,
 ): FastifyInstance {
   const { secrets, mfaOn, enrollmentTtlMinutes: ttlMinutes } = config
   const cipher = cipherOf([secrets.encryption])
@@ -109,6 +113,7 @@ function appOf(
     orgs,
     sites,
     auth: authHandlers({ access, cipher, recoveryPepper: secrets.recoveryPepper, mfaOn }),
+    users: userHandlers({ cipher, mailer: { real: false }, publicUrl }),
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices,
     agents: agentHandlers({ pepper }),
@@ -145,6 +150,7 @@ function backgroundOf(storage: Storage, limiter: Limiter, clock: Clock, log: pin
       await storage.write(async (tx) => {
         await sweepSessions(tx, clock())
         await sweepFactors(tx, clock())
+        await sweepInvitations(tx, clock())
         await forgetOldAttempts(tx, clock())
       })
     },

@@ -3,7 +3,7 @@ import { auditLogs } from './audit/contract.ts'
 import type { Contract } from './core/endpoint.ts'
 import { enrollmentKeys } from './credentials/contract.ts'
 import { devices } from './devices/contract.ts'
-import { auth } from './identity/contract.ts'
+import { auth, users } from './identity/contract.ts'
 import { service } from './service/contract.ts'
 import { orgs, partners, sites } from './tenancy/contract.ts'
 
@@ -14,6 +14,7 @@ export const api = {
   orgs,
   sites,
   auth,
+  users,
   enrollmentKeys,
   devices,
   agents,
@@ -25,6 +26,7 @@ export const sections: Readonly<Record<string, string>> = {
   Service: 'Whether the service is there, and which version.',
   Tenancy: 'Partners, their organizations, and the sites of those.',
   Authentication: 'Signing in and out, sessions and second factors.',
+  Users: 'The people of a tenant: memberships, roles, reach and invitations.',
   'Enrollment keys': 'Short-lived keys that let machines into an organization.',
   Devices: 'The machines that were enrolled.',
   Agents: 'What the agent on a machine says; only for agents.',

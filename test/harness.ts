@@ -22,10 +22,17 @@ export const adminPassword = 'correct horse battery staple'
 
 /** Limits would get in the way of tests that are not about them. */
 export const noLimits = Object.fromEntries(
-  ['IP', 'BEARER', 'AGENT', 'LOGIN_IP', 'LOGIN_ACCOUNT', 'MFA', 'ENROLL_IP'].map((name) => [
-    `RATE_LIMIT_${name}`,
-    'off',
-  ]),
+  [
+    'IP',
+    'BEARER',
+    'AGENT',
+    'LOGIN_IP',
+    'LOGIN_ACCOUNT',
+    'MFA',
+    'ENROLL_IP',
+    'INVITE_PREVIEW',
+    'INVITE_ACCEPT',
+  ].map((name) => [`RATE_LIMIT_${name}`, 'off']),
 )
 
 /** Same in every process that works on one database. */

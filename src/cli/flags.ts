@@ -125,9 +125,11 @@ export const argNames: Record<Resource, string> = {
   site: 'site',
   enrollment_key: 'key',
   device: 'device',
+  device_group: 'group',
   agent: 'agent',
   audit_log: 'entry',
   user: 'user',
+  role: 'role',
 }
 
 export const nouns: Record<Resource, string> = {
@@ -136,9 +138,11 @@ export const nouns: Record<Resource, string> = {
   site: 'site',
   enrollment_key: 'enrollment key',
   device: 'device',
+  device_group: 'device group',
   agent: 'agent',
   audit_log: 'audit entry',
   user: 'user',
+  role: 'role',
 }
 
 /** oclif would wait on standard input for an argument that is missing. */
@@ -151,6 +155,8 @@ const namedBy: { [R in Resource]?: string } = {
   site: 'id or name',
   enrollment_key: 'id or name',
   device: 'id, hostname or display name',
+  user: 'id, e-mail or name',
+  role: 'id or name',
 }
 
 export function argOf(field: Field): Arg<unknown> {

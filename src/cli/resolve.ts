@@ -23,6 +23,8 @@ type Lookup = {
 
 const tenancy = () => import('../tenancy/contract.ts')
 
+const identity = () => import('../identity/contract.ts')
+
 const lookups: { [R in Resource]?: Lookup } = {
   partner: { list: async () => (await tenancy()).partners.list, names: ['slug', 'name'] },
   organization: { list: async () => (await tenancy()).orgs.list, names: ['slug', 'name'] },
@@ -38,6 +40,13 @@ const lookups: { [R in Resource]?: Lookup } = {
     narrow: (name) => ({ search: name }),
     byOrg: true,
   },
+  user: {
+    list: async () => (await identity()).users.list,
+    names: ['email', 'name'],
+    narrow: (name) => ({ q: name }),
+    byOrg: true,
+  },
+  role: { list: async () => (await identity()).users.roles, names: ['name'], byOrg: true },
 }
 
 /** The id of the record that `word` names: an id itself, else a slug, name or hostname among those the caller can see. */

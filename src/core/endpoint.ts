@@ -19,6 +19,8 @@ export type Access =
       mfa: boolean
       /** Open to those who still have to enrol a factor (never 428). */
       whileEnrolling: boolean
+      /** Of a partner's users only for those who see all its organizations (spec, "Permission and scope rules"). */
+      wholePartner: boolean
     }
 
 export const everyScope: readonly ScopeKind[] = ['organization', 'partner', 'system']
@@ -32,10 +34,11 @@ export function user(
     scopes?: readonly ScopeKind[]
     mfa?: boolean
     whileEnrolling?: boolean
+    wholePartner?: boolean
   } = {},
 ): Extract<Access, { who: 'user' }> {
-  const { permission, scopes = everyScope, mfa = false, whileEnrolling = false } = needs
-  return { who: 'user', scopes, mfa, whileEnrolling, ...(permission && { permission }) }
+  const { permission, scopes = everyScope, mfa = false, whileEnrolling = false, wholePartner = false } = needs
+  return { who: 'user', scopes, mfa, whileEnrolling, wholePartner, ...(permission && { permission }) }
 }
 
 type Schema = z.ZodType

@@ -56,7 +56,12 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
   const { access } = entry
   const needs =
     access.who === 'user'
-      ? { permission: access.permission, scopes: access.scopes, mfa: access.mfa }
+      ? {
+          permission: access.permission,
+          scopes: access.scopes,
+          mfa: access.mfa,
+          ...(access.wholePartner && { wholePartner: true }),
+        }
       : undefined
   const type = entry.streams ?? 'application/json'
   return {

@@ -7,9 +7,11 @@ export type Resource =
   | 'site'
   | 'enrollment_key'
   | 'device'
+  | 'device_group'
   | 'agent'
   | 'audit_log'
   | 'user'
+  | 'role'
 
 /** An id that names a record of that kind; the CLI accepts its slug or name as well. */
 export const idOf = (resource: Resource) =>

@@ -11,16 +11,25 @@ export type Context =
 /** What a person can belong to. */
 export type Tenant = Exclude<Context, { kind: 'system' }>
 
-/** A membership as it stands, with the state of its tenant. */
+/** A membership as it stands. `usable`: it is not disabled, and its tenant may be worked in. */
 export type Membership =
-  | { kind: 'partner'; partnerId: string; roleId: string; orgs: 'all' | string[]; usable: boolean }
+  | {
+      kind: 'partner'
+      partnerId: string
+      roleId: string
+      orgs: 'all' | string[]
+      usable: boolean
+      disabled: boolean
+    }
   | {
       kind: 'organization'
       orgId: string
       partnerId: string
       roleId: string
       siteIds: string[] | null
+      groupIds: string[] | null
       usable: boolean
+      disabled: boolean
     }
 
 /**
@@ -54,7 +63,12 @@ export function scopeOf(membership: Membership | undefined): Scope {
   if (!membership) return everything
   return membership.kind === 'partner'
     ? { kind: 'partner', partnerId: membership.partnerId, orgs: membership.orgs }
-    : { kind: 'organization', orgId: membership.orgId, siteIds: membership.siteIds }
+    : {
+        kind: 'organization',
+        orgId: membership.orgId,
+        siteIds: membership.siteIds,
+        groupIds: membership.groupIds,
+      }
 }
 
 /**
@@ -62,7 +76,13 @@ export function scopeOf(membership: Membership | undefined): Scope {
  * @throws scope_not_allowed, forbidden, mfa_enrollment_required, mfa_required
  */
 export function checkAccess(
-  needs: { scopes: readonly ScopeKind[]; permission?: Permission; mfa: boolean; whileEnrolling: boolean },
+  needs: {
+    scopes: readonly ScopeKind[]
+    permission?: Permission
+    mfa: boolean
+    whileEnrolling: boolean
+    wholePartner: boolean
+  },
   caller: {
     scope: Scope
     permissions: ReadonlySet<string>
@@ -78,6 +98,9 @@ export function checkAccess(
   if (!needs.scopes.includes(caller.scope.kind)) throw new Problem('scope_not_allowed')
   if (needs.permission !== undefined && !holds(caller.permissions, needs.permission)) {
     throw new Problem('forbidden', 'Permission denied', { details: { required: needs.permission } })
+  }
+  if (needs.wholePartner && caller.scope.kind === 'partner' && caller.scope.orgs !== 'all') {
+    throw new Problem('partner_access_limited')
   }
   if (mfaOn && needs.mfa && !caller.mfa) {
     throw new Problem('mfa_required', undefined, caller.mfaEnabled ? {} : { enrollUrl })

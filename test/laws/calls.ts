@@ -17,9 +17,11 @@ export const unknownRecords = (): Records => ({
   site: newId(),
   enrollment_key: newId(),
   device: newId(),
+  device_group: newId(),
   agent: randomBytes(32).toString('hex'),
   audit_log: newId(),
   user: newId(),
+  role: newId(),
 })
 
 export type Input = { params: Plain; query: Plain; body: unknown }

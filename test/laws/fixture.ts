@@ -68,6 +68,8 @@ export async function recordsOf(service: TestService, partner: string, org: Org)
     site: org.siteId,
     enrollment_key: org.keyId,
     device: org.deviceId,
+    device_group: org.groupId,
+    role: org.roleId,
     agent: org.agentId,
     audit_log: (await entries.executeTakeFirstOrThrow()).id,
     user: await userIdOf(service, `${org.name}-admin`),

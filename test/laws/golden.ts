@@ -30,12 +30,13 @@ export function routeTable(contract: Contract): string {
 
 function accessOf({ access }: Endpoint): string {
   if (access.who !== 'user') return access.who
-  const { permission, scopes, mfa, whileEnrolling } = access
+  const { permission, scopes, mfa, whileEnrolling, wholePartner } = access
   const notes = [
     permission ?? 'any user',
     scopes.length === 3 ? 'every scope' : scopes.join('+'),
     mfa && 'factor',
     whileEnrolling && 'while enrolling',
+    wholePartner && 'whole partner',
   ]
   return notes.filter(Boolean).join(', ')
 }
