@@ -8,7 +8,7 @@ const tag = 'Users'
 const status = z.enum(['active', 'invited', 'disabled'])
 const name = text(255, 1).describe('Name people see')
 const isWebAddress = (value: string): boolean => /^https?:$/.test(URL.parse(value)?.protocol ?? '')
-const avatarUrl = text(2048, 1).refine(isWebAddress, 'must be an http or https URL').nullable()
+const avatarUrl = text(2048).refine(isWebAddress, 'must be an http or https URL').nullable()
 
 /** Which tenant is meant, for those who reach more than one. */
 export const tenant = {
