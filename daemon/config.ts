@@ -4,6 +4,8 @@ import { dirname, join, resolve } from 'node:path'
 import ipaddr from 'ipaddr.js'
 import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
+import { type OutsideSettings, readOutside } from './outside/settings.ts'
+import { type Env, secretOf, wholeNumber, yesNo } from './variables.ts'
 
 /** Everything `svc serve` is told from outside. This file is the only reader of the environment. */
 export type Config = {
@@ -24,11 +26,10 @@ export type Config = {
   /** The first system administrator; generated when absent. */
   admin: { email: string; password: string | undefined }
   proxies: { trusted: readonly string[]; cloudflare: boolean } | undefined
+  outside: OutsideSettings
 }
 
 export type Secrets = { jwt: string; encryption: string; enrollmentPepper: string; recoveryPepper: string }
-
-type Env = Readonly<Record<string, string | undefined>>
 
 type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?: string | undefined }
 
@@ -41,7 +42,8 @@ export function databaseOf(flags: Flags, env: Env = process.env): { dataDir: str
   return { dataDir: dataDirOf(flags, env), ...(databaseUrl !== undefined && { databaseUrl }) }
 }
 
-const dataDirOf = (flags: Flags, env: Env): string =>
+/** Where data lives, for tools that need nothing else. */
+export const dataDirOf = (flags: Flags, env: Env = process.env): string =>
   resolve(flags['data-dir'] ?? env.SVC_DATA_DIR ?? './data')
 
 /** How a person calls svc here: `npm start` put it on nobody's path. */
@@ -75,6 +77,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     proxies: yesNo(env, 'TRUST_PROXY_HEADERS', false)
       ? { trusted: trustedRanges(env), cloudflare: yesNo(env, 'TRUST_CF_CONNECTING_IP', false) }
       : undefined,
+    outside: readOutside(env),
   }
 }
 
@@ -94,18 +97,6 @@ function databaseUrlOf(env: Env): string | undefined {
     throw new SetupError('DATABASE_URL is not a valid URL; in its password write @ / # % as %40 %2F %23 %25')
   }
   return url
-}
-
-/** The variable itself, or the text of the file that its `_FILE` form names. */
-function secretOf(env: Env, name: string): string | undefined {
-  if (env[name]) return env[name]
-  const file = env[`${name}_FILE`]
-  if (!file) return undefined
-  try {
-    return readFileSync(file, 'utf8').trim()
-  } catch (error) {
-    throw new SetupError(`${name}_FILE cannot be read: ${(error as Error).message}`)
-  }
 }
 
 /**
@@ -199,20 +190,4 @@ function trustedRanges(env: Env): string[] {
   throw new SetupError(
     `TRUSTED_PROXY_CIDRS must be ranges such as 10.0.0.0/8, with commas between them: "${wrong}" is none`,
   )
-}
-
-function yesNo(env: Env, name: string, otherwise: boolean): boolean {
-  const text = env[name]
-  if (!text) return otherwise
-  if (text === 'true' || text === '1' || text === 'on') return true
-  if (text === 'false' || text === '0' || text === 'off') return false
-  throw new SetupError(`${name} must be true or false`)
-}
-
-function wholeNumber(env: Env, name: string, otherwise: number, min: number, max: number): number {
-  const text = env[name]
-  if (!text) return otherwise
-  const value = Number(text)
-  if (Number.isInteger(value) && value >= min && value <= max) return value
-  throw new SetupError(`${name} must be a whole number from ${min} to ${max}`)
 }

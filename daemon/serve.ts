@@ -6,7 +6,7 @@ import { migrations } from '../migrations/index.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
 import { auditLogs } from '../src/audit/handlers.ts'
 import { sealPending } from '../src/audit/outbox.ts'
-import { cipherOf } from '../src/core/cipher.ts'
+import { type Cipher, cipherOf } from '../src/core/cipher.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { type Clock, systemClock } from '../src/core/time.ts'
@@ -20,6 +20,8 @@ import { seedRoles } from '../src/identity/seeds.ts'
 import { sweepSessions } from '../src/identity/sessions/store.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { hasUsers, insertUser } from '../src/identity/store.ts'
+import { type Failure, sendDue } from '../src/messages/jobs.ts'
+import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
@@ -33,6 +35,7 @@ import { forgetOldAttempts } from './idempotency.ts'
 import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
 import { type Loop, loop } from './loop.ts'
+import { type Outside, openOutside } from './outside/open.ts'
 
 export type Service = {
   url: string
@@ -43,8 +46,15 @@ export type Service = {
   close(): Promise<void>
 }
 
-/** config → storage → app → loops; what it returns drains them in the other order. */
-export async function serve(config: Config, clock: Clock = systemClock): Promise<Service> {
+/**
+ * config → storage → app → loops; what it returns drains them in the other order. `replaced` stands in for ports
+ * to the outside.
+ */
+export async function serve(
+  config: Config,
+  clock: Clock = systemClock,
+  replaced: Partial<Outside> = {},
+): Promise<Service> {
   const log = logTo(process.stderr, { level: config.logLevel, color: config.color })
   mkdirSync(config.dataDir, { recursive: true, mode: 0o700 })
   const storage = await openStorage({
@@ -56,12 +66,15 @@ export async function serve(config: Config, clock: Clock = systemClock): Promise
     const firstPassword = await firstRun(storage, config, clock())
 
     const limiter = new Limiter(config.limits)
-    // Only asked once requests are served, when the port is known.
-    const publicUrl = (): string => urlOf(app, config.host)
-    const app = appOf(storage, limiter, config, clock, log, publicUrl)
+    const cipher = cipherOf([config.secrets.encryption])
+    const outside = { ...openOutside(config, storage, clock, log), ...replaced }
+    const app: FastifyInstance = appOf(storage, limiter, cipher, config, clock, log, {
+      ...outside,
+      publicUrl: () => config.outside.publicUrl ?? urlOf(app, config.host),
+    })
     await app.listen({ host: config.host, port: config.port })
 
-    const loops = backgroundOf(storage, limiter, clock, log)
+    const loops = backgroundOf(storage, limiter, cipher, outside, clock, log)
     return { url: urlOf(app, config.host), storage, firstPassword, close: () => drain(app, loops, storage) }
   } catch (error) {
     await storage.close()
@@ -98,13 +111,13 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
 function appOf(
   storage: Storage,
   limiter: Limiter,
+  cipher: Cipher,
   config: Config,
   clock: Clock,
   log: pino.Logger,
-  publicUrl: () => string,
+  outside: Outside & { publicUrl: () => string },
 ): FastifyInstance {
   const { secrets, mfaOn, enrollmentTtlMinutes: ttlMinutes } = config
-  const cipher = cipherOf([secrets.encryption])
   const access = accessTokens(secrets.jwt)
   const pepper = secrets.enrollmentPepper
   const handlers = {
@@ -112,8 +125,8 @@ function appOf(
     partners,
     orgs,
     sites,
-    auth: authHandlers({ access, cipher, recoveryPepper: secrets.recoveryPepper, mfaOn }),
-    users: userHandlers({ cipher, mailer: { real: false }, publicUrl }),
+    auth: authHandlers({ access, cipher, recoveryPepper: secrets.recoveryPepper, mfaOn, ...outside }),
+    users: userHandlers({ cipher, ...outside }),
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices,
     agents: agentHandlers({ pepper }),
@@ -139,10 +152,27 @@ async function readinessOf(storage: Storage): Promise<{ ready: boolean; checks: 
   }
 }
 
-function backgroundOf(storage: Storage, limiter: Limiter, clock: Clock, log: pino.Logger): Loop[] {
+function backgroundOf(
+  storage: Storage,
+  limiter: Limiter,
+  cipher: Cipher,
+  { mailer }: Outside,
+  clock: Clock,
+  log: pino.Logger,
+): Loop[] {
   const sealer = loop('sealer', () => sealPending(storage), 2000, log)
   storage.onCommit(sealer.wake)
   sealer.wake()
+  const delivery = {
+    storage,
+    cipher,
+    mailer,
+    clock,
+    onFailure: (failure: Failure) => log.warn(failure, 'a mail could not be sent'),
+  }
+  const postman = loop('postman', () => sendDue(delivery), 5000, log)
+  storage.onCommit(postman.wake)
+  postman.wake()
   const sweeper = loop(
     'sweeper',
     async () => {
@@ -152,12 +182,13 @@ function backgroundOf(storage: Storage, limiter: Limiter, clock: Clock, log: pin
         await sweepFactors(tx, clock())
         await sweepInvitations(tx, clock())
         await forgetOldAttempts(tx, clock())
+        await sweepPhoneCodes(tx, clock())
       })
     },
     60_000,
     log,
   )
-  return [sealer, sweeper]
+  return [sealer, postman, sweeper]
 }
 
 const drainMs = 10_000

@@ -1,5 +1,6 @@
 import { onTestFinished } from 'vitest'
 import { readConfig } from '../daemon/config.ts'
+import type { Outside } from '../daemon/outside/open.ts'
 import { type Service, serve } from '../daemon/serve.ts'
 import { type Client, connect } from '../src/core/client.ts'
 import type { Clock } from '../src/core/time.ts'
@@ -50,7 +51,12 @@ export type TestService = Service & {
   client(token?: string, headers?: Record<string, string>): Client
 }
 
-export type ServiceOptions = { env?: Record<string, string>; clock?: Clock }
+export type ServiceOptions = {
+  env?: Record<string, string>
+  clock?: Clock
+  /** Stand-ins for ports to the outside. */
+  outside?: Partial<Outside>
+}
 
 /** The real service on a fresh database and a free port, in this process; closed when the test ends. */
 export async function startService(open: Open, options: ServiceOptions = {}): Promise<TestService> {
@@ -61,7 +67,7 @@ export async function startService(open: Open, options: ServiceOptions = {}): Pr
 /** The same on a database that is there already: a second replica, or a restart. */
 export async function serviceOn(
   { dataDir, databaseUrl }: { dataDir: string; databaseUrl?: string | undefined },
-  { env = {}, clock }: ServiceOptions = {},
+  { env = {}, clock, outside }: ServiceOptions = {},
 ): Promise<TestService> {
   const config = readConfig({
     ...noLimits,
@@ -74,7 +80,7 @@ export async function serviceOn(
     LOG_LEVEL: 'silent',
     ...env,
   })
-  const service = await serve(config, clock)
+  const service = await serve(config, clock, outside)
   try {
     onTestFinished(service.close)
   } catch {

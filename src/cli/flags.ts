@@ -30,7 +30,7 @@ export const outputFlags: FlagSet = {
 
 export const dataDirFlag = {
   'data-dir': custom<string>({
-    description: 'Where the SQLite database lives [env: SVC_DATA_DIR]',
+    description: 'Where the SQLite database and the outbox live [env: SVC_DATA_DIR]',
     helpValue: 'DIR',
   })(),
 }

@@ -6,6 +6,7 @@ export const groups: Record<string, string> = {
   config: 'Where settings come from',
   context: 'Services, and who is signed in there',
   db: 'Look after the database of this machine',
+  dev: 'For those who try the service out',
   devices: 'Managed machines',
   enroll: 'Enrollment keys, with which machines join',
   mfa: 'Set up a second factor',
@@ -48,6 +49,27 @@ export const pages: Record<string, string> = {
   SVC_DEBUG             show requests on standard error, without secrets
   HTTPS_PROXY, HTTP_PROXY, NO_PROXY   never used for a service on this machine
   NO_COLOR, FORCE_COLOR, TERM=dumb    colour
+
+  svc serve. Secrets also as NAME_FILE, the name of a file that holds them.
+
+  HOST, PORT            where it listens (127.0.0.1, 3000)
+  SVC_DATA_DIR          the SQLite database, generated secrets, the outbox (./data)
+  DATABASE_URL          postgres://… instead of SQLite
+  AUTO_MIGRATE          false: start only when svc db migrate was run
+  LOG_LEVEL             info; debug, warn, error, silent
+  SVC_ADMIN_EMAIL, SVC_ADMIN_PASSWORD   the first administrator
+  JWT_SECRET, APP_ENCRYPTION_KEY, ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER
+                        secrets; needed in production, else generated once
+  PUBLIC_URL            where people find the service, for links in mail (PUBLIC_APP_URL, DASHBOARD_URL)
+  SMTP_URL, MAIL_FROM   smtp://user:password@host:587 or smtps://, and svc <noreply@example.com>;
+                        without them mail goes to svc dev outbox only
+  SMTP_HOST, SMTP_PORT, SMTP_USER, SMTP_PASSWORD, SMTP_SECURE   instead of SMTP_URL
+  SMTP_STARTTLS         off: send in the clear; required by default, but not of a server on this machine
+  SMTP_CA_FILE          certificates to trust besides the usual ones, PEM
+  TWILIO_ACCOUNT_SID, TWILIO_AUTH_TOKEN, TWILIO_VERIFY_SERVICE_SID   codes by SMS
+  ENABLE_2FA            false: no second factors
+  RATE_LIMIT_<NAME>     <count>/<seconds>, or off
+  TRUST_PROXY_HEADERS, TRUSTED_PROXY_CIDRS, TRUST_CF_CONNECTING_IP   behind a proxy
 `,
   formatting: `FORMATTING
   Data goes to standard output, everything else to standard error. At a terminal lists are tables cut to its

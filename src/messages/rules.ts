@@ -16,3 +16,6 @@ export const phoneCode = { seconds: 600, tries: 5 } as const
 /** Six digits are soon tried out, so without the pepper the stored form tells nothing. */
 export const phoneCodeHash = (pepper: string, phoneNumber: string, code: string): string =>
   createHmac('sha256', pepper).update(`phone code\n${phoneNumber}\n${code}`).digest('hex')
+
+/** Mails claimed, and sent side by side, at a time. */
+export const batch = 10

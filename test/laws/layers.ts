@@ -50,8 +50,9 @@ const serverPackages =
 const isContract = (target: string): boolean => /^src\/[^/]+\/([^/]+\/)?(contract|lenient)\.ts$/.test(target)
 const isVocabulary = (target: string): boolean => target.startsWith('src/core/')
 
-/** Exceptions, each by name (design.md, The one idea). */
-const lazyServer = (path: string): boolean => path === 'commands/serve.ts' || path.startsWith('commands/db/')
+/** Exceptions, each by name (design.md, The one idea): the service itself, and what works on its data directory. */
+const lazyServer = (path: string): boolean =>
+  path === 'commands/serve.ts' || /^commands\/(db|dev)\//.test(path)
 const chainReader = 'commands/audit/verify.ts'
 const chain = 'src/audit/chain.ts'
 /** Loads the one command that was named, from the list in the manifest. */

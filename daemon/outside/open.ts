@@ -1,0 +1,28 @@
+import type { Logger } from 'pino'
+import type { Clock } from '../../src/core/time.ts'
+import type { Mailer, PhoneCodes } from '../../src/messages/ports.ts'
+import type { Storage } from '../../src/storage/open.ts'
+import type { Config } from '../config.ts'
+import { noPhoneCodes, outboxMailer, outboxPhoneCodes } from './development.ts'
+import { smtpMailer } from './smtp.ts'
+import { twilioCodes } from './twilio.ts'
+
+/** The ports to the outside. */
+export type Outside = { mailer: Mailer; phoneCodes: PhoneCodes }
+
+/** What is configured, else the development outbox. */
+export function openOutside(config: Config, storage: Storage, clock: Clock, log: Logger): Outside {
+  const { dataDir, production, secrets } = config
+  const { smtp, twilio } = config.outside
+  if (production && !smtp) {
+    log.warn('mail is not configured (SMTP_URL): it goes to outbox/ in the data directory only')
+  }
+  return {
+    mailer: smtp ? smtpMailer(smtp) : outboxMailer(dataDir, clock),
+    phoneCodes: twilio
+      ? twilioCodes(twilio, log)
+      : production
+        ? noPhoneCodes
+        : outboxPhoneCodes(dataDir, storage, secrets.recoveryPepper, clock),
+  }
+}

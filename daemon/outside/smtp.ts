@@ -1,0 +1,52 @@
+import type { Mailer } from '../../src/messages/ports.ts'
+import type { SmtpSettings } from './settings.ts'
+
+/** Shorter than a mail is claimed for, so that no other process sends it meanwhile. */
+const longest = 60_000
+
+/** Sends by SMTP, each letter in a connection of its own. */
+export function smtpMailer(settings: SmtpSettings): Mailer {
+  let transport: ReturnType<typeof open> | undefined
+  const domain = /@([^>]+)>?$/.exec(settings.from)![1]
+  return {
+    real: true,
+    async send({ to, subject, text, html }, id) {
+      transport ??= open(settings)
+      await (await transport).sendMail({
+        // Not as text, where a comma would make two recipients of it.
+        to: { name: '', address: to },
+        subject,
+        text,
+        html,
+        headers: { 'Auto-Submitted': 'auto-generated' },
+        ...(id !== undefined && { messageId: `<${id}@${domain}>` }),
+        signal: AbortSignal.timeout(longest),
+      })
+    },
+  }
+}
+
+/** The library loads with the first letter: most processes never send one. */
+async function open({ host, port, secure, startTls, auth, from, ca }: SmtpSettings) {
+  const { createTransport } = await import('nodemailer')
+  const { getCACertificates } = await import('node:tls')
+  const options = {
+    host,
+    port,
+    secure,
+    requireTLS: startTls === 'required',
+    ignoreTLS: startTls === 'never',
+    ...(auth && { auth }),
+    tls: {
+      ...(ca !== undefined && { ca: [...getCACertificates('default'), ca] }),
+      ...(startTls === 'when-offered' && !secure && { rejectUnauthorized: false }),
+    },
+    connectionTimeout: 10_000,
+    greetingTimeout: 10_000,
+    dnsTimeout: 10_000,
+    socketTimeout: 30_000,
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  }
+  return createTransport(options, { from })
+}

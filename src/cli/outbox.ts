@@ -1,0 +1,53 @@
+import { columnsAmong } from './columns.ts'
+import { CliError, exits } from './exit.ts'
+import { type Output, printRecord, rowPrinter } from './print.ts'
+
+/** A file of the development outbox. */
+export type Message = {
+  id: string
+  at: string
+  to: string
+  kind: string
+  subject: string
+  text: string
+  html: string
+  links: string[]
+}
+
+export type Wanted = { to?: string | undefined; kind?: string | undefined }
+
+const fields = ['id', 'at', 'to', 'kind', 'subject', 'link', 'links', 'text', 'html']
+const usual = ['at', 'to', 'kind', 'subject', 'link']
+
+/** Newest first, as they come. */
+export async function printMessages(output: Output, all: readonly Message[], wanted: Wanted): Promise<void> {
+  const columns = columnsAmong(output, fields, output.format === 'csv' ? fields : usual)
+  const printer = rowPrinter(output, columns)
+  await printer.rows(matching(all, wanted).map(withLink))
+  await printer.end()
+}
+
+/** The newest, as its reader sees it. */
+export async function printLatest(output: Output, all: readonly Message[], wanted: Wanted): Promise<void> {
+  const [latest] = matching(all, wanted)
+  if (!latest) {
+    const none = 'There is no such message in the outbox'
+    throw new CliError(none, { exit: exits.notFound, code: 'not_found' })
+  }
+  await printRecord(output, withLink(latest), undefined, async () => {
+    const { printable } = await import('./table.ts')
+    const { at, to, subject, text } = latest
+    const head = [`To: ${to}`, `At: ${at}`, `Subject: ${subject}`].map(printable)
+    return `${[...head, '', ...text.trimEnd().split('\n').map(printable)].join('\n')}\n`
+  })
+}
+
+const matching = (all: readonly Message[], { to, kind }: Wanted): Message[] =>
+  all.filter(
+    (one) =>
+      (to === undefined || one.to.toLowerCase() === to.toLowerCase()) &&
+      (kind === undefined || one.kind === kind),
+  )
+
+/** The link is what a script is after. */
+const withLink = (message: Message) => ({ ...message, link: message.links[0] ?? null })

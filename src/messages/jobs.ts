@@ -1,0 +1,70 @@
+import type { Cipher } from '../core/cipher.ts'
+import { newId } from '../core/new-id.ts'
+import { type Clock, later } from '../core/time.ts'
+import type { Storage } from '../storage/open.ts'
+import type { Letter, Mailer } from './ports.ts'
+import { batch, leaseSeconds, nextAttempt, placeOf } from './rules.ts'
+import * as store from './store.ts'
+
+/** What is told of a mail that could not be sent: nothing of its content, nor to whom it goes. */
+export type Failure = { mail: string; kind: string; attempt: number; reason: string; givenUp: boolean }
+
+export type Delivery = {
+  storage: Storage
+  cipher: Cipher
+  mailer: Mailer
+  clock: Clock
+  onFailure(failure: Failure): void
+}
+
+/**
+ * Sends some of the mails that are due; committing the claim wakes the loop for the rest. Several processes may
+ * do so at once. A mail whose sender dies is sent again when its claim ends, so it may arrive twice, with the
+ * same id.
+ */
+export async function sendDue(on: Delivery): Promise<void> {
+  const { storage, clock } = on
+  const now = clock()
+  if (!(await store.isMailDue(storage.read, now))) return
+  const lease = newId()
+  const until = later(now, leaseSeconds)
+  const mails = await storage.write((tx) => store.claimMails(tx, { lease, now, until, limit: batch }))
+  const outcomes = await Promise.allSettled(mails.map((mail) => deliver(on, mail, lease)))
+  const failed = outcomes.find(({ status }) => status === 'rejected')
+  if (failed) throw (failed as PromiseRejectedResult).reason
+}
+
+async function deliver(on: Delivery, mail: store.Mail, lease: string): Promise<void> {
+  const { storage, clock } = on
+  const { id, kind, attempts: attempt, expiresAt } = mail
+  const outcome = expiresAt > clock() ? await attempted(on, mail) : 'expired'
+  if (outcome === 'sent') return storage.write((tx) => store.removeMail(tx, { id, lease }))
+  const dueAt = nextAttempt(clock(), attempt)
+  const givenUp = outcome === 'expired' || dueAt >= expiresAt
+  await storage.write((tx) =>
+    givenUp ? store.removeMail(tx, { id, lease }) : store.postponeMail(tx, { id, lease, dueAt }),
+  )
+  on.onFailure({ mail: id, kind, attempt, reason: outcome, givenUp })
+}
+
+/** `sent`, or why not. */
+async function attempted({ cipher, mailer }: Delivery, { id, content }: store.Mail): Promise<string> {
+  let letter: Letter
+  try {
+    letter = JSON.parse(cipher.open(content, placeOf(id))) as Letter
+  } catch {
+    return 'sealed with another key'
+  }
+  try {
+    await mailer.send(letter, id)
+    return 'sent'
+  } catch (error) {
+    return reasonOf(error)
+  }
+}
+
+/** Codes alone: what a mail server says often repeats the address. */
+function reasonOf(error: unknown): string {
+  const { code, responseCode, name } = error as { code?: string; responseCode?: number; name?: string }
+  return [code ?? name ?? 'unknown', responseCode].filter(Boolean).join(' ')
+}

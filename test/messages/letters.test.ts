@@ -1,0 +1,82 @@
+import { describe, expect, it } from 'vitest'
+import * as letters from '../../src/messages/letters.ts'
+import { inviteLink, resetLink } from '../../src/messages/links.ts'
+import type { Letter } from '../../src/messages/ports.ts'
+
+const base = { to: 'alice@acme.test', name: 'Alice' }
+const url = 'https://svc.example.com/go?token=a&b=c'
+const at = '2026-03-01T12:00:00.000Z'
+
+const everyLetter: Record<string, Letter> = {
+  invitation: letters.invitation({ ...base, inviter: 'Bob', tenant: 'Acme', url, days: 7 }),
+  membership: letters.addedToTenant({ ...base, inviter: 'Bob', tenant: 'Acme', url }),
+  'password-reset': letters.passwordReset({ ...base, url, minutes: 60 }),
+  'password-changed': letters.passwordChanged({ ...base, at }),
+  'account-locked': letters.accountLocked({ ...base, url, minutes: 15 }),
+  welcome: letters.welcome({ ...base, url }),
+  'factors-changed': letters.factorsChanged({ ...base, what: 'An authenticator app was added.', at }),
+}
+
+/** What a person reads of the HTML. */
+const words = (html: string): string =>
+  html
+    .replace(/<[^>]+>/g, ' ')
+    .replaceAll('&#39;', "'")
+    .replaceAll('&lt;', '<')
+    .replaceAll('&gt;', '>')
+    .replaceAll('&quot;', '"')
+    .replaceAll('&amp;', '&')
+    .replace(/\s+/g, ' ')
+    .trim()
+
+describe.each(Object.entries(everyLetter))('the letter %s', (kind, letter) => {
+  it('says who it is for and what it is', () => {
+    expect(letter).toMatchObject({ to: 'alice@acme.test', kind })
+    expect(letter.subject).toMatch(/^[A-Z][^\n]{5,70}$/)
+    expect(letter.text).toMatch(/^Hello Alice,\n\n/)
+  })
+
+  it('says the same in HTML', () => {
+    const plain = letter.text.replace(/\s+/g, ' ').replaceAll(':', '').trim()
+    expect(words(letter.html).replaceAll(':', '')).toBe(plain)
+  })
+
+  it('lists the links that its text holds', () => {
+    expect(letter.links).toEqual(letter.text.match(/https:\S+/g) ?? [])
+    for (const link of letter.links) expect(letter.html).toContain(`href="${link.replaceAll('&', '&amp;')}"`)
+  })
+})
+
+it('letters tell times as people write them, and count in singular and plural', () => {
+  expect(everyLetter['password-changed']!.text).toContain('on 1 March 2026 at 12:00 UTC.')
+  expect(everyLetter['factors-changed']!.text).toContain('An authenticator app was added, on 1 March 2026')
+  expect(everyLetter.invitation!.text).toContain('for 7 days.')
+  expect(letters.invitation({ ...base, inviter: 'B', tenant: 'A', url, days: 1 }).text).toContain(
+    'for 1 day.',
+  )
+})
+
+it('a name is text in a letter: no markup, no lines or headers of its own, no turned direction', () => {
+  const evil = '<b>Mallory</b>\r\nBcc: all@acme.test\u202e\n\nhello'
+  const { subject, text, html } = letters.invitation({
+    ...base,
+    name: '',
+    inviter: evil,
+    tenant: '"A" & B',
+    url,
+    days: 7,
+  })
+  expect(subject).toBe('<b>Mallory</b> Bcc: all@acme.test hello invites you to "A" & B')
+  expect(text).toMatch(/^Hello,\n\n<b>Mallory<\/b> Bcc: all@acme.test hello has invited you/)
+  expect(html).toContain('&lt;b&gt;Mallory&lt;/b&gt; Bcc: all@acme.test hello has invited')
+  expect(html).not.toContain('<b>')
+})
+
+it('links carry their token below the public address, whatever its path', () => {
+  expect(resetLink('https://svc.example.com', 'a+b/c')).toBe(
+    'https://svc.example.com/reset-password?token=a%2Bb%2Fc',
+  )
+  expect(inviteLink('https://example.com/svc/', 'abc')).toBe(
+    'https://example.com/svc/accept-invite?token=abc',
+  )
+})

@@ -1,0 +1,270 @@
+import { describe, expect, it } from 'vitest'
+import { cipherOf } from '../../src/core/cipher.ts'
+import { later } from '../../src/core/time.ts'
+import { type Delivery, type Failure, sendDue } from '../../src/messages/jobs.ts'
+import { passwordReset } from '../../src/messages/letters.ts'
+import type { Letter, Mailer } from '../../src/messages/ports.ts'
+import { queueLetter } from '../../src/messages/queue.ts'
+import type { Storage } from '../../src/storage/open.ts'
+import { until } from '../daemon/process.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { serviceOn, startService, type TestClock, testClock, testSecrets } from '../harness.ts'
+
+const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+const url = 'https://svc.example.com/reset-password?token=very-secret-token'
+const letterTo = (to: string): Letter => passwordReset({ to, name: 'Alice', url, minutes: 60 })
+
+/** A mailer that keeps what it is given, or fails as often as it is told. */
+class Postbox implements Mailer {
+  readonly real = true
+  readonly sent: { letter: Letter; id: string | undefined }[] = []
+  failures = 0
+
+  async send(letter: Letter, id?: string): Promise<void> {
+    if (this.failures > 0) {
+      this.failures -= 1
+      throw Object.assign(new Error(`550 no such user ${letter.to} ${url}`), {
+        code: 'EENVELOPE',
+        responseCode: 550,
+      })
+    }
+    this.sent.push({ letter, id })
+  }
+}
+
+type Bench = {
+  storage: Storage
+  clock: TestClock
+  postbox: Postbox
+  failures: Failure[]
+  delivery: Delivery
+  queue(to: string, seconds?: number): Promise<void>
+  run(): Promise<void>
+}
+
+function benchOn(storage: Storage): Bench {
+  const [clock, postbox, failures] = [testClock(), new Postbox(), [] as Failure[]]
+  const delivery = {
+    storage,
+    cipher,
+    mailer: postbox,
+    clock,
+    onFailure: (one: Failure) => void failures.push(one),
+  }
+  return {
+    storage,
+    clock,
+    postbox,
+    failures,
+    delivery,
+    queue: (to, seconds = 3600) =>
+      storage.write((tx) => queueLetter(tx, cipher, letterTo(to), clock(), later(clock(), seconds))),
+    run: () => sendDue(delivery),
+  }
+}
+
+const queued = (storage: Storage) => storage.read.selectFrom('mails').selectAll().orderBy('id').execute()
+
+onEveryDatabase((_, open) => {
+  describe('a queued letter', () => {
+    const bench = async () => benchOn((await open()).storage)
+
+    it('is sent as it was written, once, and leaves no trace', async () => {
+      const { queue, run, postbox, storage } = await bench()
+      await queue('alice@acme.test')
+      const [row] = await queued(storage)
+      await run()
+      await run()
+      expect(postbox.sent).toEqual([{ letter: letterTo('alice@acme.test'), id: row!.id }])
+      expect(await queued(storage)).toEqual([])
+    })
+
+    it('is sealed: neither its link nor whom it is for can be read in the database', async () => {
+      const { queue, storage } = await bench()
+      await queue('alice@acme.test')
+      const text = JSON.stringify(await queued(storage))
+      expect(text).not.toMatch(/alice|very-secret-token/)
+      expect(text).toContain('password-reset')
+    })
+
+    it('is not there when what caused it was rolled back', async () => {
+      const { storage, clock, run, postbox } = await bench()
+      const change = storage.write(async (tx) => {
+        await queueLetter(tx, cipher, letterTo('alice@acme.test'), clock(), later(clock(), 60))
+        throw new Error('changed my mind')
+      })
+      await expect(change).rejects.toThrow('changed my mind')
+      await run()
+      expect(await queued(storage)).toEqual([])
+      expect(postbox.sent).toEqual([])
+    })
+
+    it('is tried again after 1, 2, 4 … minutes, at most an hour', async () => {
+      const { queue, run, postbox, clock, failures, storage } = await bench()
+      postbox.failures = 8
+      await queue('alice@acme.test', 86_400)
+      const [row] = await queued(storage)
+      const waits: number[] = []
+      for (let n = 0; n < 8; n += 1) {
+        await run()
+        const [waiting] = await queued(storage)
+        const wait = (Date.parse(waiting!.due_at) - Date.parse(clock())) / 1000
+        waits.push(wait)
+        clock.forward(wait - 1)
+        await run()
+        expect(failures).toHaveLength(n + 1)
+        clock.forward(1)
+      }
+      expect(waits).toEqual([60, 120, 240, 480, 960, 1920, 3600, 3600])
+      await run()
+      expect(postbox.sent.map(({ id }) => id)).toEqual([row!.id])
+      expect(await queued(storage)).toEqual([])
+    })
+
+    it('is given up when its time is over, before an attempt or after one', async () => {
+      const { queue, run, postbox, clock, failures, storage } = await bench()
+      postbox.failures = 1
+      await queue('alice@acme.test', 30)
+      await run()
+      await queue('bob@acme.test', 30)
+      clock.forward(31)
+      await run()
+      expect(await queued(storage)).toEqual([])
+      expect(postbox.sent).toEqual([])
+      expect(failures.map(({ reason, givenUp }) => [reason, givenUp])).toEqual([
+        ['EENVELOPE 550', true],
+        ['expired', true],
+      ])
+    })
+
+    it('that fails is told of without its content and without its recipient', async () => {
+      const { queue, run, postbox, failures } = await bench()
+      postbox.failures = 1
+      await queue('alice@acme.test')
+      await run()
+      expect(failures).toEqual([
+        {
+          mail: expect.any(String),
+          kind: 'password-reset',
+          attempt: 1,
+          reason: 'EENVELOPE 550',
+          givenUp: false,
+        },
+      ])
+      expect(JSON.stringify(failures)).not.toMatch(/alice|token/)
+    })
+
+    it('that cannot be opened holds up no other', async () => {
+      const { queue, run, postbox, storage, failures, clock } = await bench()
+      const other = cipherOf(['a key that is gone'])
+      await storage.write((tx) =>
+        queueLetter(tx, other, letterTo('bob@acme.test'), clock(), later(clock(), 60)),
+      )
+      await queue('alice@acme.test')
+      await run()
+      expect(postbox.sent.map(({ letter }) => letter.to)).toEqual(['alice@acme.test'])
+      expect(failures).toMatchObject([{ reason: 'sealed with another key' }])
+    })
+
+    it('moved into another row does not open', async () => {
+      const { queue, run, postbox, storage, failures } = await bench()
+      await queue('alice@acme.test')
+      await queue('bob@acme.test')
+      const [alice, bob] = await queued(storage)
+      await storage.write((tx) =>
+        tx.updateTable('mails').set({ content: alice!.content }).where('id', '=', bob!.id).execute(),
+      )
+      await run()
+      expect(postbox.sent.map(({ letter }) => letter.to)).toEqual(['alice@acme.test'])
+      expect(failures).toMatchObject([{ mail: bob!.id, reason: 'sealed with another key' }])
+    })
+
+    it('belongs to one sender at a time, and to the next when that one died', async () => {
+      const { queue, run, postbox, clock, storage, delivery } = await bench()
+      await queue('alice@acme.test')
+      const dead: Mailer = { real: true, send: () => new Promise(() => {}) }
+      void sendDue({ ...delivery, mailer: dead })
+      await until(async () => (await queued(storage))[0]!.lease !== null)
+      clock.forward(119)
+      await run()
+      expect(postbox.sent).toEqual([])
+      clock.forward(1)
+      await run()
+      expect(postbox.sent).toHaveLength(1)
+      expect(await queued(storage)).toEqual([])
+    })
+
+    it('that was lost to another sender is not taken from them', async () => {
+      const { queue, run, postbox, clock, storage, delivery } = await bench()
+      await queue('alice@acme.test')
+      let fail = (_: Error): void => {}
+      const slow: Mailer = { real: true, send: () => new Promise((_, reject) => (fail = reject)) }
+      const late = sendDue({ ...delivery, mailer: slow })
+      await until(async () => (await queued(storage))[0]!.lease !== null)
+      clock.forward(120)
+      postbox.failures = 1
+      await run()
+      const [before] = await queued(storage)
+      fail(new Error('too late'))
+      await late
+      expect(await queued(storage)).toEqual([before])
+    })
+
+    it('is sent once by senders that work side by side', async () => {
+      const { queue, run, postbox } = await bench()
+      const names = Array.from({ length: 40 }, (_, n) => `user${n}@acme.test`)
+      for (const name of names) await queue(name)
+      for (let n = 0; n < 4; n += 1) await Promise.all([run(), run(), run()])
+      expect(postbox.sent.map(({ letter }) => letter.to).sort()).toEqual([...names].sort())
+    })
+  })
+
+  describe('the service', () => {
+    const queueOn = (storage: Storage, to: string) => {
+      const now = new Date().toISOString()
+      return storage.write((tx) => queueLetter(tx, cipher, letterTo(to), now, later(now, 3600)))
+    }
+
+    it('sends what is committed at once, and what was queued before it started', async () => {
+      const database = await open()
+      const postbox = new Postbox()
+      await queueOn(database.storage, 'before@acme.test')
+      const service = await serviceOn(database, { outside: { mailer: postbox } })
+      await until(() => postbox.sent.length === 1)
+      for (let n = 0; n < 25; n += 1) await queueOn(service.storage, `user${n}@acme.test`)
+      await until(() => postbox.sent.length === 26, 3000)
+      await until(async () => (await queued(service.storage)).length === 0)
+      expect(new Set(postbox.sent.map(({ letter }) => letter.to)).size).toBe(26)
+    })
+
+    it('finishes the mails it has begun when it stops, and begins no other', async () => {
+      const database = await open()
+      const started: string[] = []
+      const slow: Mailer = {
+        real: true,
+        send: async ({ to }) => {
+          started.push(to)
+          await new Promise((resolve) => setTimeout(resolve, 500))
+        },
+      }
+      const service = await serviceOn(database, { outside: { mailer: slow } })
+      await queueOn(service.storage, 'alice@acme.test')
+      await until(() => started.length === 1)
+      await queueOn(service.storage, 'bob@acme.test')
+      await service.close()
+      expect(started).toEqual(['alice@acme.test'])
+      const left = await queued(database.storage)
+      expect(left.map(({ lease, attempts }) => ({ lease, attempts }))).toEqual([{ lease: null, attempts: 0 }])
+    })
+
+    it('sends each mail once, also with another service on the same database', async () => {
+      const postbox = new Postbox()
+      const first = await startService(open, { outside: { mailer: postbox } })
+      await serviceOn(first, { outside: { mailer: postbox } })
+      const names = Array.from({ length: 60 }, (_, n) => `user${n}@acme.test`)
+      await Promise.all(names.map((name) => queueOn(first.storage, name)))
+      await until(async () => (await queued(first.storage)).length === 0, 10_000)
+      expect(postbox.sent.map(({ letter }) => letter.to).sort()).toEqual([...names].sort())
+    })
+  })
+})

@@ -1,0 +1,108 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { readOutside } from '../../daemon/outside/settings.ts'
+import { temporaryFolder } from '../databases.ts'
+
+const MAIL_FROM = 'noreply@example.com'
+const twilio = { TWILIO_ACCOUNT_SID: 'AC1', TWILIO_AUTH_TOKEN: 'token', TWILIO_VERIFY_SERVICE_SID: 'VA1' }
+
+describe('the settings of mail and SMS', () => {
+  it('without any, nothing leaves the data directory', () => {
+    expect(readOutside({})).toEqual({ smtp: undefined, twilio: undefined, publicUrl: undefined })
+  })
+
+  it('a mail server is one address, or its parts', () => {
+    const parts = { SMTP_HOST: 'mail.example.com', SMTP_USER: 'svc', SMTP_PASSWORD: 'p@ss' }
+    const whole = { SMTP_URL: 'smtp://svc:p%40ss@mail.example.com' }
+    const smtp = {
+      host: 'mail.example.com',
+      port: 587,
+      secure: false,
+      startTls: 'required',
+      auth: { user: 'svc', pass: 'p@ss' },
+      from: MAIL_FROM,
+      ca: undefined,
+    }
+    expect(readOutside({ ...parts, MAIL_FROM }).smtp).toEqual(smtp)
+    expect(readOutside({ ...whole, MAIL_FROM }).smtp).toEqual(smtp)
+    const secure = { port: 465, secure: true }
+    expect(readOutside({ MAIL_FROM, SMTP_URL: 'smtps://mail.example.com' }).smtp).toMatchObject(secure)
+    expect(readOutside({ MAIL_FROM, SMTP_HOST: 'a.example', SMTP_PORT: '465' }).smtp).toMatchObject(secure)
+    expect(readOutside({ MAIL_FROM, SMTP_HOST: 'a.example', SMTP_SECURE: 'true' }).smtp).toMatchObject(secure)
+  })
+
+  it('secrets may be in files', async () => {
+    const folder = await temporaryFolder()
+    const file = async (name: string, text: string) => {
+      await writeFile(join(folder, name), `${text}\n`)
+      return join(folder, name)
+    }
+    const env = {
+      MAIL_FROM,
+      SMTP_HOST: 'mail.example.com',
+      SMTP_USER: 'svc',
+      SMTP_PASSWORD_FILE: await file('smtp', 'from a file'),
+      ...twilio,
+      TWILIO_AUTH_TOKEN: undefined,
+      TWILIO_AUTH_TOKEN_FILE: await file('twilio', 'also from a file'),
+    }
+    const { smtp, twilio: sms } = readOutside(env)
+    expect(smtp!.auth).toEqual({ user: 'svc', pass: 'from a file' })
+    expect(sms).toEqual({
+      accountSid: 'AC1',
+      authToken: 'also from a file',
+      serviceSid: 'VA1',
+      apiUrl: 'https://verify.twilio.com',
+    })
+    expect(
+      readOutside({ MAIL_FROM, SMTP_URL_FILE: await file('url', 'smtp://a.example:25') }).smtp,
+    ).toMatchObject({ host: 'a.example', port: 25 })
+  })
+
+  it('the public address is the first that is set, without a slash at its end', () => {
+    const DASHBOARD_URL = 'https://dash.example.com'
+    const PUBLIC_APP_URL = 'https://app.example.com/svc/'
+    expect(readOutside({ DASHBOARD_URL }).publicUrl).toBe('https://dash.example.com')
+    expect(readOutside({ DASHBOARD_URL, PUBLIC_APP_URL }).publicUrl).toBe('https://app.example.com/svc')
+    const PUBLIC_URL = 'http://svc.example.com:8080'
+    expect(readOutside({ DASHBOARD_URL, PUBLIC_APP_URL, PUBLIC_URL }).publicUrl).toBe(PUBLIC_URL)
+  })
+
+  const wrongs: [Record<string, string>, RegExp][] = [
+    [{ SMTP_HOST: 'a.example' }, /^MAIL_FROM must be set/],
+    [{ SMTP_HOST: 'a.example', MAIL_FROM: 'not an address' }, /^MAIL_FROM must be one address/],
+    [{ SMTP_HOST: 'a.example', MAIL_FROM: 'a@b.example, c@d.example' }, /^MAIL_FROM /],
+    [{ MAIL_FROM }, /^MAIL_FROM is set, but neither SMTP_HOST nor SMTP_URL/],
+    [{ SMTP_PASSWORD: 'hunter2' }, /^SMTP_PASSWORD is set, but neither/],
+    [{ SMTP_HOST: 'a.example', SMTP_USER: 'svc', MAIL_FROM }, /^SMTP_USER is set, but not SMTP_PASSWORD/],
+    [{ SMTP_HOST: 'a.example', SMTP_PASSWORD: 'hunter2', MAIL_FROM }, /but not SMTP_USER/],
+    [{ SMTP_HOST: 'a.example', SMTP_PORT: '0', MAIL_FROM }, /^SMTP_PORT /],
+    [{ SMTP_HOST: 'a.example', SMTP_SECURE: 'maybe', MAIL_FROM }, /^SMTP_SECURE /],
+    [{ SMTP_HOST: 'a.example', SMTP_STARTTLS: 'maybe', MAIL_FROM }, /^SMTP_STARTTLS /],
+    [{ SMTP_HOST: 'a.example', SMTP_CA_FILE: '/nowhere/ca.pem', MAIL_FROM }, /^SMTP_CA_FILE cannot be read/],
+    [{ SMTP_HOST: 'a.example', SMTP_URL: 'smtp://a.example', MAIL_FROM }, /^Set SMTP_URL or SMTP_HOST/],
+    [{ SMTP_URL: 'http://svc:hunter2@a.example', MAIL_FROM }, /^SMTP_URL /],
+    [{ SMTP_URL: 'smtp://svc:hunter2%@a.example', MAIL_FROM }, /^SMTP_URL /],
+    [{ SMTP_URL: 'smtp://svc:hunter2#x@a.example', MAIL_FROM }, /^SMTP_URL /],
+    [{ SMTP_URL: 'smtp://hunter2@a.example', MAIL_FROM }, /^SMTP_URL /],
+    [{ SMTP_URL: 'smtp://a.example?pool=true', MAIL_FROM }, /^SMTP_URL /],
+    [{ TWILIO_ACCOUNT_SID: 'AC1' }, /also set TWILIO_AUTH_TOKEN and TWILIO_VERIFY_SERVICE_SID/],
+    [{ ...twilio, TWILIO_AUTH_TOKEN: '' }, /also set TWILIO_AUTH_TOKEN$/],
+    [{ ...twilio, TWILIO_API_URL: 'ftp://a.example' }, /^TWILIO_API_URL /],
+    [{ PUBLIC_URL: 'svc.example.com' }, /^PUBLIC_URL /],
+    [{ PUBLIC_APP_URL: 'https://svc.example.com/?a=b' }, /^PUBLIC_APP_URL /],
+    [{ DASHBOARD_URL: 'javascript:alert(1)' }, /^DASHBOARD_URL /],
+  ]
+
+  it.each(wrongs)('%j is refused, naming the variable and without a secret', (env, message) => {
+    let failure = ''
+    try {
+      readOutside(env)
+    } catch (error) {
+      failure = (error as Error).message
+    }
+    expect(failure).toMatch(message)
+    expect(failure).not.toContain('hunter2')
+  })
+})
