@@ -13,6 +13,7 @@ import {
   tokenFor,
   type World,
 } from '../world.ts'
+import { lettersOf, unsent } from './mail.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
@@ -29,7 +30,7 @@ onEveryDatabase((_, open) => {
   let world: World
 
   beforeEach(async () => {
-    service = await startService(open)
+    service = await startService(open, { outside: { mailer: unsent(false) } })
     world = await buildWorld(service)
   })
 
@@ -316,8 +317,9 @@ onEveryDatabase((_, open) => {
       await expect(alive(token)).rejects.toEqual(failing(401, 'invalid_token'))
       const fresh = await tokenFor(service, params.id, { kind: 'organization', orgId })
       expect(await alive(fresh)).toMatchObject({ mfaEnabled: false, mfaMethod: null })
-      const mails = await service.storage.read.selectFrom('mails').select('kind').execute()
-      expect(mails).toEqual([{ kind: 'factors-changed' }])
+      expect(await lettersOf(service)).toMatchObject([
+        { kind: 'factors-changed', to: 'bakery-viewer@example.com' },
+      ])
     })
   })
 
