@@ -186,6 +186,9 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     const token = await tokenFor(hand.service, id, context, { now: new Date(hand.clock()) })
     return { input: asked('users.changeMe', {}), token, ...about }
   },
+  'users.roles': (hand) => administered(hand, 'users.roles'),
+  'users.list': (hand) => administered(hand, 'users.list'),
+  'users.show': (hand) => administered(hand, 'users.show'),
   'users.change': (hand) => administered(hand, 'users.change'),
   'users.remove': (hand) => administered(hand, 'users.remove'),
   'users.assignRole': (hand) => administered(hand, 'users.assignRole', ({ roleId }) => ({ roleId })),
@@ -220,7 +223,8 @@ async function administered(
   inTenant = true,
 ): Promise<Play> {
   const { org, userId, about } = await administering(hand)
-  const input = asked(name, body(org), { id: userId })
+  const ofUser = entryNamed(name).params !== undefined
+  const input = asked(name, body(org), ofUser ? { id: userId } : {})
   const query = inTenant ? { orgId: org.id } : {}
   return { input: { ...input, query, ...(!entryNamed(name).body && { body: undefined }) }, ...about }
 }

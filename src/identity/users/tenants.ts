@@ -20,17 +20,16 @@ export async function tenantAsked(
   { orgId, partnerId }: Asked,
   part: 'query' | 'body',
 ): Promise<Tenant | undefined> {
+  if (orgId !== undefined) await checkOrg(db, scope, orgId)
+  if (partnerId !== undefined) {
+    if (scope.kind === 'system') await getPartner(db, partnerId)
+    else if (scope.kind !== 'partner' || scope.partnerId !== partnerId) throw new Problem('partner_mismatch')
+  }
   if (orgId !== undefined && partnerId !== undefined) {
     throw invalid([{ path: `${part}.partnerId`, message: 'cannot be given together with orgId' }])
   }
-  if (orgId !== undefined) {
-    await checkOrg(db, scope, orgId)
-    return { kind: 'organization', orgId }
-  }
-  if (partnerId === undefined) return undefined
-  if (scope.kind === 'system') await getPartner(db, partnerId)
-  else if (scope.kind !== 'partner' || scope.partnerId !== partnerId) throw new Problem('partner_mismatch')
-  return { kind: 'partner', partnerId }
+  if (orgId !== undefined) return { kind: 'organization', orgId }
+  return partnerId === undefined ? undefined : { kind: 'partner', partnerId }
 }
 
 /** The caller's own tenant; the system has none. */
