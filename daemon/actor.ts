@@ -20,7 +20,8 @@ export function actors(storage: Storage, tokens: AccessTokens, limiter: Limiter,
   return {
     async admit(entry, request, now) {
       const { access } = entry
-      if (access.who === 'public') return { kind: 'nobody' }
+      if (access.who === 'public' && !(access.session && request.headers.authorization))
+        return { kind: 'nobody' }
       const token = bearer(request)
       if (access.who === 'agent') {
         const { id } = request.params as { id: string }
@@ -40,7 +41,7 @@ export function actors(storage: Storage, tokens: AccessTokens, limiter: Limiter,
         session.version = version
       }
       request.caller = session.caller
-      checkAccess(access, session.caller, mfaOn)
+      if (access.who === 'user') checkAccess(access, session.caller, mfaOn)
       return session.caller
     },
   }

@@ -21,6 +21,8 @@ export type Config = {
   secrets: Secrets
   /** ENABLE_2FA */
   mfaOn: boolean
+  /** ENABLE_REGISTRATION */
+  registrationOn: boolean
   enrollmentTtlMinutes: number
   limits: Limits
   /** The first system administrator; generated when absent. */
@@ -71,6 +73,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     color: !env.NO_COLOR,
     secrets: readSecrets(env, dataDir, production),
     mfaOn: yesNo(env, 'ENABLE_2FA', true),
+    registrationOn: yesNo(env, 'ENABLE_REGISTRATION', false),
     enrollmentTtlMinutes: wholeNumber(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),
     limits: readLimits(env),
     admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },

@@ -5,7 +5,8 @@ import type { pino } from 'pino'
 import { migrations } from '../migrations/index.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
 import { auditLogs } from '../src/audit/handlers.ts'
-import { sealPending } from '../src/audit/outbox.ts'
+import { record, sealPending } from '../src/audit/outbox.ts'
+import { draftOf, type Happening } from '../src/audit/rules.ts'
 import { type Cipher, cipherOf } from '../src/core/cipher.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
@@ -16,15 +17,18 @@ import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { sweepInvitations } from '../src/identity/invitations/store.ts'
 import { hashPassword } from '../src/identity/password.ts'
+import { issueResets } from '../src/identity/passwords/jobs.ts'
+import { sweepResets } from '../src/identity/passwords/store.ts'
+import { sweepRegistrations } from '../src/identity/registration/store.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
 import { sweepSessions } from '../src/identity/sessions/store.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
-import { hasUsers, insertUser } from '../src/identity/store.ts'
+import { hasUsers, insertUser, type User } from '../src/identity/store.ts'
 import { type Failure, sendDue } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
-import { openStorage, type Storage } from '../src/storage/open.ts'
+import { type Db, openStorage, type Storage } from '../src/storage/open.ts'
 import { orgs, partners, sites } from '../src/tenancy/handlers.ts'
 import { version } from '../src/version.ts'
 import { actors } from './actor.ts'
@@ -68,13 +72,12 @@ export async function serve(
     const limiter = new Limiter(config.limits)
     const cipher = cipherOf([config.secrets.encryption])
     const outside = { ...openOutside(config, storage, clock, log), ...replaced }
-    const app: FastifyInstance = appOf(storage, limiter, cipher, config, clock, log, {
-      ...outside,
-      publicUrl: () => config.outside.publicUrl ?? urlOf(app, config.host),
-    })
+    const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
+    const parts: Parts = { storage, limiter, cipher, clock, log, publicUrl, ...outside }
+    const app: FastifyInstance = appOf(parts, config)
     await app.listen({ host: config.host, port: config.port })
 
-    const loops = backgroundOf(storage, limiter, cipher, outside, clock, log)
+    const loops = backgroundOf(parts)
     return { url: urlOf(app, config.host), storage, firstPassword, close: () => drain(app, loops, storage) }
   } catch (error) {
     await storage.close()
@@ -108,16 +111,20 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
   return admin.password === undefined ? password : undefined
 }
 
-function appOf(
-  storage: Storage,
-  limiter: Limiter,
-  cipher: Cipher,
-  config: Config,
-  clock: Clock,
-  log: pino.Logger,
-  outside: Outside & { publicUrl: () => string },
-): FastifyInstance {
-  const { secrets, mfaOn, enrollmentTtlMinutes: ttlMinutes } = config
+/** What a running service is made of. */
+type Parts = Outside & {
+  storage: Storage
+  limiter: Limiter
+  cipher: Cipher
+  clock: Clock
+  log: pino.Logger
+  /** Where people reach the service; known once it listens. */
+  publicUrl: () => string
+}
+
+function appOf(parts: Parts, config: Config): FastifyInstance {
+  const { storage, limiter, cipher, clock, log } = parts
+  const { secrets, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
   const access = accessTokens(secrets.jwt)
   const pepper = secrets.enrollmentPepper
   const handlers = {
@@ -125,8 +132,8 @@ function appOf(
     partners,
     orgs,
     sites,
-    auth: authHandlers({ access, cipher, recoveryPepper: secrets.recoveryPepper, mfaOn, ...outside }),
-    users: userHandlers({ cipher, ...outside }),
+    auth: authHandlers({ ...parts, access, recoveryPepper: secrets.recoveryPepper, mfaOn, registrationOn }),
+    users: userHandlers(parts),
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices,
     agents: agentHandlers({ pepper }),
@@ -152,26 +159,23 @@ async function readinessOf(storage: Storage): Promise<{ ready: boolean; checks: 
   }
 }
 
-function backgroundOf(
-  storage: Storage,
-  limiter: Limiter,
-  cipher: Cipher,
-  { mailer }: Outside,
-  clock: Clock,
-  log: pino.Logger,
-): Loop[] {
+function backgroundOf(parts: Parts): Loop[] {
+  const { storage, limiter, clock, log } = parts
+  const onFailure = (failure: Failure) => log.warn(failure, 'a mail could not be sent')
+  const onIssued = (tx: Db, user: User, now: string) => record(tx, draftOf(resetRequested(user), now))
   const sealer = loop('sealer', () => sealPending(storage), 2000, log)
   storage.onCommit(sealer.wake)
+  // Letters are rare: they wait a second rather than have every commit look for them.
+  const postman = loop(
+    'postman',
+    async () => {
+      await issueResets({ ...parts, onIssued })
+      await sendDue({ ...parts, onFailure })
+    },
+    1000,
+    log,
+  )
   sealer.wake()
-  const delivery = {
-    storage,
-    cipher,
-    mailer,
-    clock,
-    onFailure: (failure: Failure) => log.warn(failure, 'a mail could not be sent'),
-  }
-  const postman = loop('postman', () => sendDue(delivery), 5000, log)
-  storage.onCommit(postman.wake)
   postman.wake()
   const sweeper = loop(
     'sweeper',
@@ -181,6 +185,8 @@ function backgroundOf(
         await sweepSessions(tx, clock())
         await sweepFactors(tx, clock())
         await sweepInvitations(tx, clock())
+        await sweepResets(tx, clock())
+        await sweepRegistrations(tx, clock())
         await forgetOldAttempts(tx, clock())
         await sweepPhoneCodes(tx, clock())
       })
@@ -190,6 +196,22 @@ function backgroundOf(
   )
   return [sealer, postman, sweeper]
 }
+
+/** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */
+const resetRequested = ({ id, email }: User): Happening => ({
+  orgId: null,
+  actorType: 'user',
+  actorId: id,
+  actorEmail: email,
+  action: 'user.password.reset.requested',
+  resourceType: 'user',
+  resourceId: id,
+  resourceName: email,
+  details: {},
+  ipAddress: null,
+  userAgent: null,
+  result: 'success',
+})
 
 const drainMs = 10_000
 

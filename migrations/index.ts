@@ -2,10 +2,12 @@ import type { Migration } from '../src/storage/migrate.ts'
 import * as foundation from './0001_foundation.ts'
 import * as messages from './0003_messages.ts'
 import * as people from './0004_people.ts'
+import * as authentication from './0005_authentication.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
   { name: '0001_foundation', up: foundation.up },
   { name: '0003_messages', up: messages.up },
   { name: '0004_people', up: people.up },
+  { name: '0005_authentication', up: authentication.up },
 ]

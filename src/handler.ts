@@ -18,7 +18,7 @@ export type UserCaller = {
   mfa: boolean
   /** A factor is enrolled. */
   mfaEnabled: boolean
-  /** A role or a setting demands a factor. */
+  /** A role or a setting demands a factor that is not enrolled. */
   mfaDemanded: boolean
   sessionId: string
 }

@@ -3,6 +3,7 @@ import { readConfig } from '../daemon/config.ts'
 import type { Outside } from '../daemon/outside/open.ts'
 import { type Service, serve } from '../daemon/serve.ts'
 import { type Client, connect } from '../src/core/client.ts'
+import { defaultLimits } from '../src/core/limits.ts'
 import type { Clock } from '../src/core/time.ts'
 import type { Open } from './databases.ts'
 
@@ -23,17 +24,7 @@ export const adminPassword = 'correct horse battery staple'
 
 /** Limits would get in the way of tests that are not about them. */
 export const noLimits = Object.fromEntries(
-  [
-    'IP',
-    'BEARER',
-    'AGENT',
-    'LOGIN_IP',
-    'LOGIN_ACCOUNT',
-    'MFA',
-    'ENROLL_IP',
-    'INVITE_PREVIEW',
-    'INVITE_ACCEPT',
-  ].map((name) => [`RATE_LIMIT_${name}`, 'off']),
+  Object.keys(defaultLimits).map((name) => [`RATE_LIMIT_${name}`, 'off']),
 )
 
 /** Same in every process that works on one database. */
@@ -78,6 +69,7 @@ export async function serviceOn(
     SVC_ADMIN_PASSWORD: adminPassword,
     PORT: '0',
     LOG_LEVEL: 'silent',
+    ENABLE_REGISTRATION: 'true',
     ...env,
   })
   const service = await serve(config, clock, outside)

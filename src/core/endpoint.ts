@@ -9,7 +9,11 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /** Who may call an endpoint. */
 export type Access =
-  | { who: 'public' }
+  | {
+      who: 'public'
+      /** A bearer token is looked at when there is one. */
+      session?: true
+    }
   | { who: 'agent' }
   | {
       who: 'user'

@@ -17,6 +17,20 @@ export const defaultLimits = {
   /** Invitations looked at, and accepted, by client address. */
   INVITE_PREVIEW: { count: 30, seconds: 600 },
   INVITE_ACCEPT: { count: 10, seconds: 3600 },
+  /** Passwords tried by someone who is signed in, by user. */
+  PASSWORD: { count: 5, seconds: 300 },
+  /** Links asked for, by client address. */
+  FORGOT: { count: 3, seconds: 3600 },
+  REGISTER: { count: 5, seconds: 3600 },
+  REGISTER_PARTNER: { count: 3, seconds: 3600 },
+  /** Links of registrations tried, by client address. */
+  VERIFY_EMAIL: { count: 10, seconds: 300 },
+  /** Codes sent for one sign-in, by its tempToken. */
+  SMS: { count: 3, seconds: 300 },
+  /** Codes sent for sign-ins, by phone number. */
+  SMS_PHONE: { count: 5, seconds: 900 },
+  /** Codes sent to prove a phone number, by that number. */
+  PHONE: { count: 3, seconds: 3600 },
   ENROLL_IP: { count: 10, seconds: 60 },
 } as const satisfies Record<string, Limit>
 

@@ -2,7 +2,7 @@ import { Problem } from '../core/errors.ts'
 import type { UserCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { findGrants, findMembership } from './memberships.ts'
-import { scopeOf } from './rules.ts'
+import { type Context, mustEnrol, scopeOf } from './rules.ts'
 import { findBySession } from './sessions/store.ts'
 import type { AccessClaims } from './sessions/tokens.ts'
 
@@ -51,6 +51,18 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
   if (membership.disabled) throw new Problem('account_inactive')
   if (!membership.usable) throw new Problem('tenant_inactive')
   const { permissions, forceMfa } = await findGrants(db, membership.roleId)
-  const mfaDemanded = forceMfa || membership.requiresMfa
+  const mfaDemanded = mustEnrol({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)
   return { ...person, scope: scopeOf(membership), roleId: membership.roleId, permissions, mfaDemanded }
+}
+
+/** Whether a person who signs in there has to enrol a factor first. */
+export async function isFactorDemanded(
+  db: Db,
+  user: { id: string; mfaMethod: string | null },
+  context: Context,
+): Promise<boolean> {
+  const membership = await findMembership(db, user.id, context)
+  if (!membership) return false
+  const { forceMfa } = await findGrants(db, membership.roleId)
+  return mustEnrol({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)
 }

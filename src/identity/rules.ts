@@ -42,11 +42,14 @@ export function chooseContext(
   asked: { orgId?: string | undefined; partnerId?: string | undefined },
 ): Context | undefined {
   const usable = memberships.filter((one) => one.usable)
-  if (asked.partnerId !== undefined) {
-    return contextOf(usable.find((one) => one.kind === 'partner' && one.partnerId === asked.partnerId))
-  }
-  if (asked.orgId !== undefined) {
-    return contextOf(usable.find((one) => one.kind === 'organization' && one.orgId === asked.orgId))
+  const { orgId, partnerId } = asked
+  if (orgId !== undefined || partnerId !== undefined) {
+    const kind = orgId === undefined ? 'partner' : 'organization'
+    const fits = (one: Membership) =>
+      one.kind === kind &&
+      (partnerId === undefined || one.partnerId === partnerId) &&
+      (one.kind === 'partner' || one.orgId === orgId)
+    return contextOf(usable.find(fits))
   }
   if (isSystem) return { kind: 'system' }
   return contextOf(usable.find((one) => one.kind === 'partner') ?? usable[0])
@@ -92,7 +95,7 @@ export function checkAccess(
   },
   mfaOn: boolean,
 ): void {
-  if (mfaOn && caller.mfaDemanded && !caller.mfaEnabled && !needs.whileEnrolling) {
+  if (mfaOn && caller.mfaDemanded && !needs.whileEnrolling) {
     throw new Problem('mfa_enrollment_required', undefined, { enrollUrl })
   }
   if (!needs.scopes.includes(caller.scope.kind)) throw new Problem('scope_not_allowed')
@@ -106,6 +109,15 @@ export function checkAccess(
     throw new Problem('mfa_required', undefined, caller.mfaEnabled ? {} : { enrollUrl })
   }
 }
+
+/**
+ * Whether a person has to enrol a factor before anything else: a role with Force MFA takes an authenticator
+ * app alone (spec, "Permission and scope rules" 8), the setting of a tenant any factor.
+ */
+export const mustEnrol = (
+  demands: { forceMfa: boolean; requiresMfa: boolean },
+  mfaMethod: string | null,
+): boolean => (demands.forceMfa && mfaMethod !== 'totp') || (demands.requiresMfa && mfaMethod === null)
 
 /** Where a person enrols a factor. */
 export const enrollUrl = '/auth/mfa/setup'

@@ -16,10 +16,13 @@ const of = (resource: string) => every.filter((pair) => pair.startsWith(`${resou
 const read = (...resources: string[]) => resources.map((resource) => `${resource}:read`)
 const builtIn = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, '0')}`
 
+/** The role of a partner's first administrator; it demands a second factor. */
+export const partnerAdmin = builtIn(1)
+
 /** Roles that come with the product, for every partner and organization; nobody can change them. */
 export const builtInRoles: readonly BuiltIn[] = [
   {
-    id: builtIn(1),
+    id: partnerAdmin,
     name: 'Partner Admin',
     scope: 'partner',
     description: 'Everything in the partner and its organizations',

@@ -1,3 +1,4 @@
+import { Problem } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
@@ -26,8 +27,20 @@ export async function findUser(db: Db, id: string): Promise<User | undefined> {
   return row && userRows.read(row)
 }
 
-export async function findUserByEmail(db: Db, email: string): Promise<User | undefined> {
-  const [row] = await userByEmail(db, { key: foldEmail(email) })
+/** The person behind a session that was just looked at. @throws invalid_token when they are gone */
+export async function getUser(db: Db, id: string): Promise<User> {
+  const user = await findUser(db, id)
+  if (!user) throw new Problem('invalid_token')
+  return user
+}
+
+export function findUserByEmail(db: Db, email: string): Promise<User | undefined> {
+  return findUserByKey(db, foldEmail(email))
+}
+
+/** `key`: an address as `foldEmail` makes it. */
+export async function findUserByKey(db: Db, key: string): Promise<User | undefined> {
+  const [row] = await userByEmail(db, { key })
   return row && userRows.read(row)
 }
 

@@ -55,6 +55,22 @@ export function welcome(a: To & { url: string }): Letter {
   ])
 }
 
+export function verifyEmail(a: To & { url: string; hours: number }): Letter {
+  return compose('verify-email', a, 'Confirm your e-mail address', [
+    'Someone, we hope you, registered with this e-mail address. Confirm it to open the account:',
+    { label: 'Confirm the address', url: a.url },
+    `The link works for ${count(a.hours, 'hour')}. If it was not you, do nothing: no account is made.`,
+  ])
+}
+
+export function alreadyRegistered(a: To & { url: string }): Letter {
+  return compose('already-registered', a, 'You already have an account', [
+    'Someone, perhaps you, tried to register with this e-mail address. It already has an account:',
+    { label: 'Sign in', url: a.url },
+    'If it was not you, there is nothing to do: nothing was changed.',
+  ])
+}
+
 /** `what` is a sentence, such as "An authenticator app was added". */
 export function factorsChanged(a: To & { what: string; at: Instant }): Letter {
   return compose('factors-changed', a, 'How you sign in has changed', [

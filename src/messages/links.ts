@@ -4,6 +4,12 @@ export const resetLink = (base: string, token: string): string => link(base, 're
 /** Where an invited person sets their first password. */
 export const inviteLink = (base: string, token: string): string => link(base, 'accept-invite', token)
 
+/** Where a registration proves its address. */
+export const verifyLink = (base: string, token: string): string => link(base, 'verify-email', token)
+
+/** Where a person asks for a link to set a new password. */
+export const forgotLink = (base: string): string => `${base.replace(/\/+$/, '')}/forgot-password`
+
 function link(base: string, page: string, token: string): string {
   return `${base.replace(/\/+$/, '')}/${page}?token=${encodeURIComponent(token)}`
 }

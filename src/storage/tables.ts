@@ -10,7 +10,10 @@ export type Tables = {
   sites: SiteRow
   users: UserRow
   recovery_codes: { id: string; user_id: string; hash: string; used_at: string | null }
-  mfa_setups: { user_id: string; secret: string; recovery_hashes: string; expires_at: string }
+  mfa_setups: { user_id: string; content: string; expires_at: string }
+  password_reset_requests: { id: string; email_key: string; created_at: string }
+  password_resets: { user_id: string; token_hash: string; expires_at: string }
+  registrations: { token_hash: string; content: string; expires_at: string }
   login_challenges: LoginChallengeRow
   sessions: SessionRow
   roles: RoleRow

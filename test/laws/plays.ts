@@ -1,10 +1,16 @@
 import { generateSync } from 'otplib'
+import { expect } from 'vitest'
+import { messagesIn } from '../../daemon/outside/outbox.ts'
 import { api } from '../../src/api.ts'
+import { cipherOf } from '../../src/core/cipher.ts'
 import { changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
-import type { Clock } from '../../src/core/time.ts'
+import { type Clock, later } from '../../src/core/time.ts'
 import { hashPassword } from '../../src/identity/password.ts'
+import { saveReset } from '../../src/identity/passwords/store.ts'
+import { insertRegistration } from '../../src/identity/registration/store.ts'
 import type { Context } from '../../src/identity/rules.ts'
-import { adminEmail, adminPassword, type TestService } from '../harness.ts'
+import { newToken, tokenHash } from '../../src/identity/sessions/tokens.ts'
+import { adminEmail, adminPassword, type TestService, testSecrets } from '../harness.ts'
 import { addOrg, addOrgUser, type Org, tokenFor, type World } from '../world.ts'
 import { callOf, type Input, type Records } from './calls.ts'
 import { idsOf } from './fields.ts'
@@ -116,6 +122,35 @@ export async function addPersonWithFactor(hand: Hand) {
   return { ...person, token, secret, recoveryCodes, enable }
 }
 
+/** Someone without a factor who has asked for a code on their phone. */
+async function addPersonWithPhone(hand: Hand) {
+  const person = await addPerson(hand)
+  const { service, clock, serial } = hand
+  const token = await tokenFor(service, person.id, person.context, { mfa: false, now: new Date(clock()) })
+  const client = service.client(token)
+  const phoneNumber = `+4915${String(serial()).padStart(8, '0')}`
+  /** The code that was sent to it. */
+  const sent = async (): Promise<string> => {
+    await client.call(api.auth.verifyPhone, { body: { phoneNumber } })
+    const message = (await messagesIn(service.dataDir)).find(({ to }) => to === phoneNumber)
+    return /\d{6}/.exec(message?.text ?? '')?.[0] ?? ''
+  }
+  const confirm = async () =>
+    client.call(api.auth.confirmPhone, { body: { phoneNumber, code: await sent() } })
+  return { ...person, token, phoneNumber, sent, confirm }
+}
+
+/** Somebody nobody knows yet. */
+function newcomer({ serial }: Hand, name: string, body: Record<string, unknown>): Play {
+  const email = `newcomer-${serial()}@example.com`
+  return {
+    input: asked(name, { ...body, email }),
+    actor: { type: 'user', id: () => expect.any(String), email },
+    orgId: null,
+    resourceId: () => expect.any(String),
+  }
+}
+
 export const codeAt = (secret: string, now: string): string =>
   generateSync({ secret, epoch: Math.floor(Date.parse(now) / 1000) })
 
@@ -143,6 +178,93 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
   async 'auth.enableMfa'(hand) {
     const { token, secret, about } = await addPersonWithFactor(hand)
     return { input: asked('auth.enableMfa', { code: codeAt(secret, hand.clock()) }), token, ...about }
+  },
+  async 'auth.switch'(hand) {
+    const { id, context, about } = await addPerson(hand)
+    const token = await tokenFor(hand.service, id, context, { mfa: false, now: new Date(hand.clock()) })
+    return { input: asked('auth.switch', {}), token, ...about }
+  },
+  async 'auth.forgotPassword'(hand) {
+    // Of nobody: for somebody there is a letter, and an entry, a moment later.
+    const { about } = await addPerson(hand)
+    return { input: asked('auth.forgotPassword', { email: `nobody-${hand.serial()}@example.com` }), ...about }
+  },
+  async 'auth.resetPassword'(hand) {
+    const { id, about } = await addPerson(hand)
+    const token = newToken()
+    const expiresAt = later(hand.clock(), 60)
+    await hand.service.storage.write((tx) =>
+      saveReset(tx, { userId: id, tokenHash: tokenHash(token), expiresAt }),
+    )
+    const password = 'seven purple elephants'
+    return { input: asked('auth.resetPassword', { token, password }), ...about, orgId: null }
+  },
+  async 'auth.changePassword'(hand) {
+    const { id, context, about } = await addPerson(hand)
+    const token = await tokenFor(hand.service, id, context, { mfa: false, now: new Date(hand.clock()) })
+    const newPassword = 'seven purple elephants'
+    const body = { currentPassword: adminPassword, newPassword }
+    return { input: asked('auth.changePassword', body), token, ...about }
+  },
+  async 'auth.disableMfa'(hand) {
+    const { enable, recoveryCodes, about } = await addPersonWithFactor(hand)
+    const { tokens } = await enable()
+    return {
+      input: asked('auth.disableMfa', { code: recoveryCodes[0] }),
+      token: tokens.accessToken,
+      ...about,
+    }
+  },
+  async 'auth.newRecoveryCodes'(hand) {
+    const { enable, about } = await addPersonWithFactor(hand)
+    const { tokens } = await enable()
+    return { input: asked('auth.newRecoveryCodes', {}), token: tokens.accessToken, ...about }
+  },
+  async 'auth.verifyPhone'(hand) {
+    const { token, phoneNumber, about } = await addPersonWithPhone(hand)
+    return { input: asked('auth.verifyPhone', { phoneNumber }), token, ...about }
+  },
+  async 'auth.confirmPhone'(hand) {
+    const { token, phoneNumber, sent, about } = await addPersonWithPhone(hand)
+    const code = await sent()
+    return { input: asked('auth.confirmPhone', { phoneNumber, code }), token, ...about }
+  },
+  async 'auth.enableSms'(hand) {
+    const { token, confirm, about } = await addPersonWithPhone(hand)
+    await confirm()
+    return { input: asked('auth.enableSms', {}), token, ...about }
+  },
+  async 'auth.sendSms'(hand) {
+    const { email, token, confirm, about } = await addPersonWithPhone(hand)
+    await confirm()
+    await hand.service.client(token).call(api.auth.enableSms)
+    const login = { body: { email, password: adminPassword } }
+    const { tempToken } = await hand.service.client().call(api.auth.login, login)
+    return { input: asked('auth.sendSms', { tempToken }), ...about }
+  },
+  'auth.register': async (hand) => newcomer(hand, 'auth.register', {}),
+  'auth.registerPartner': async (hand) =>
+    newcomer(hand, 'auth.registerPartner', { companyName: `Company ${hand.serial()}` }),
+  async 'auth.verifyEmail'(hand) {
+    const token = newToken()
+    const hash = tokenHash(token)
+    const { service, clock, serial } = hand
+    const wanted = {
+      email: `waiting-${serial()}@example.com`,
+      name: 'Waiting',
+      passwordHash: 'x',
+      companyName: null,
+    }
+    const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+    const content = cipher.seal(JSON.stringify(wanted), `registrations.content.${hash}`)
+    await service.storage.write((tx) =>
+      insertRegistration(tx, { tokenHash: hash, content, expiresAt: later(clock(), 60) }),
+    )
+    return {
+      ...newcomer(hand, 'auth.register', {}),
+      input: asked('auth.verifyEmail', { token }),
+      actor: { type: 'user', id: () => expect.any(String), email: wanted.email },
+    }
   },
   async 'auth.verifyMfa'(hand) {
     const { email, enable, recoveryCodes, about } = await addPersonWithFactor(hand)

@@ -4,8 +4,9 @@ import type { Storage } from '../../src/storage/open.ts'
 /** The rows of every table as JSON, sorted. */
 export type Dump = Map<string, string[]>
 
-/** What happens beside the requests: sealing, sending, and the sessions of the callers themselves. */
-const apart = ['svc_migrations', 'mails', 'outbox', 'audit_heads', 'audit_logs', 'sessions']
+/** What happens beside the requests: sealing, letters going out, and the sessions of the callers themselves. */
+const beside = ['outbox', 'audit_heads', 'audit_logs', 'mails', 'password_reset_requests', 'sessions']
+const apart = ['svc_migrations', ...beside]
 
 const questions = new WeakMap<Storage, Promise<string>>()
 

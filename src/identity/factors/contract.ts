@@ -4,8 +4,15 @@ import { secret, text } from '../../core/schema.ts'
 import { SignIn, Tokens } from '../sessions/contract.ts'
 
 const tag = 'Authentication'
+export const mine = user({ whileEnrolling: true })
 
-const code = secret(text(20, 1)).describe('Six digits from the authenticator, or a recovery code')
+export const code = secret(text(20, 1)).describe('Six digits, or a recovery code')
+/** Asked for by clients that want the person to prove themselves again; checked whenever it is there. */
+export const currentPassword = secret(text(1024, 1)).optional().describe('Checked when it is given')
+
+export const recoveryCodes = secret(z.array(z.string())).describe('Shown once; each signs in once')
+export const done = { success: z.literal(true), message: z.string() }
+export const newTokens = Tokens.describe('This session goes on with these; every other one ended')
 
 export const factors = {
   setupMfa: endpoint({
@@ -13,44 +20,71 @@ export const factors = {
     path: '/auth/mfa/setup',
     summary: 'Begin to enrol an authenticator app',
     tag,
-    access: user({ whileEnrolling: true }),
+    access: mine,
+    body: z.strictObject({ currentPassword }).prefault({}),
     reply: z.object({
       secret: secret(z.string()).describe('Base32, to type by hand'),
       otpAuthUrl: secret(z.string()),
       qrCodeDataUrl: secret(z.string()),
-      recoveryCodes: secret(z.array(z.string())).describe('Shown once; each signs in once'),
+      recoveryCodes,
     }),
     audit: { action: 'auth.mfa.setup', resource: 'user' },
-    errors: ['conflict'],
+    errors: ['conflict', 'wrong_password'],
+    example: {},
   }),
   enableMfa: endpoint({
     method: 'POST',
     path: '/auth/mfa/enable',
     summary: 'Confirm the authenticator with a first code; other sessions end',
     tag,
-    access: user({ whileEnrolling: true }),
-    body: z.strictObject({ code }),
-    reply: z.object({
-      success: z.literal(true),
-      message: z.string(),
-      tokens: Tokens.describe('This session, now with a verified factor'),
-    }),
+    access: mine,
+    body: z.strictObject({ code, currentPassword }),
+    reply: z.object({ ...done, recoveryCodes, tokens: newTokens }),
     session: 'starts',
     audit: { action: 'auth.mfa.enable', resource: 'user' },
-    errors: ['invalid_mfa_code'],
+    errors: ['invalid_mfa_code', 'wrong_password'],
     example: { code: '123456' },
   }),
   verifyMfa: endpoint({
     method: 'POST',
     path: '/auth/mfa/verify',
-    summary: 'Finish a sign-in with a code',
+    summary: 'Finish a sign-in with a code; when signed in already, confirm a set-up or prove a factor',
     tag,
-    access: publicly,
-    body: z.strictObject({ tempToken: secret(text(128, 1)), code }),
-    reply: SignIn,
+    access: { ...publicly, session: true },
+    body: z.strictObject({ tempToken: secret(text(128, 1)).optional(), code }),
+    reply: SignIn.extend({
+      success: z.literal(true).optional(),
+      message: z.string().optional(),
+      recoveryCodes: recoveryCodes.optional(),
+    }),
     session: 'starts',
     audit: { action: 'user.login', resource: 'user' },
-    errors: ['invalid_mfa_code', 'invalid_mfa_session'],
+    errors: ['invalid_mfa_code', 'invalid_mfa_session', 'unauthenticated'],
     example: { tempToken: 'from-the-login-answer', code: '123456' },
+  }),
+  disableMfa: endpoint({
+    method: 'POST',
+    path: '/auth/mfa/disable',
+    summary: 'Remove the second factor, its phone number and recovery codes; other sessions end',
+    tag,
+    access: mine,
+    body: z.strictObject({ code, currentPassword }),
+    reply: z.object({ ...done, tokens: newTokens }),
+    session: 'starts',
+    audit: { action: 'auth.mfa.disable', resource: 'user' },
+    errors: ['invalid_mfa_code', 'mfa_enforced', 'wrong_password'],
+    example: { code: '123456' },
+  }),
+  newRecoveryCodes: endpoint({
+    method: 'POST',
+    path: '/auth/mfa/recovery-codes',
+    summary: 'Replace all recovery codes',
+    tag,
+    access: user({ whileEnrolling: true, mfa: true }),
+    body: z.strictObject({ currentPassword }).prefault({}),
+    reply: z.object({ ...done, recoveryCodes }),
+    audit: { action: 'auth.mfa.recovery_codes.rotate', resource: 'user' },
+    errors: ['wrong_password'],
+    example: {},
   }),
 }

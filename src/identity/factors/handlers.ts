@@ -1,157 +1,231 @@
-import type { Cipher } from '../../core/cipher.ts'
 import { invalid, Problem } from '../../core/errors.ts'
 import { type Instant, later } from '../../core/time.ts'
-import { type HandlersOf, inSteps } from '../../handler.ts'
+import { type Caller, type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
+import { factorsChanged } from '../../messages/letters.ts'
+import { queueLetter } from '../../messages/queue.ts'
+import type { Db, Storage } from '../../storage/open.ts'
 import { contextIn, orgOf } from '../rules.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
-import { identityOf, loginFailed, signsIn } from '../sessions/identity.ts'
+import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
 import {
   type Challenge,
   findChallenge,
   insertSession,
   recordLogin,
+  revokeSession,
   takeChallenge,
 } from '../sessions/store.ts'
 import { type AccessTokens, tokenHash } from '../sessions/tokens.ts'
-import { findUser, type User } from '../store.ts'
+import { findUser, getUser, type User } from '../store.ts'
 import type { factors } from './contract.ts'
-import { looksLikeRecoveryCode, newRecoveryCodes, recoveryHash } from './recovery.ts'
+import {
+  confirmPassword,
+  type Proof,
+  type ProofKeys,
+  readProof,
+  spendProof,
+  totpPlace,
+  wrongCode,
+} from './proof.ts'
+import { newRecoveryCodes, recoveryHash } from './recovery.ts'
 import * as store from './store.ts'
 import { newTotpSecret, totpStep, totpUrl } from './totp.ts'
 
 type Factors = typeof factors
 
-export type FactorKeys = {
+export type FactorKeys = ProofKeys & {
   access: AccessTokens
-  cipher: Cipher
-  recoveryPepper: string
   /** ENABLE_2FA: without it there are no factors, and the routes for them answer 404. */
   mfaOn: boolean
 }
 
+type Setup = { secret: string; recoveryCodes: string[] }
+type Confirmed = { user: User; factor: store.Factor; recoveryCodes: string[]; granted: Granted }
+
 const setupSeconds = 10 * 60
-const totpPlace = (userId: string) => `users.totp_secret.${userId}`
-const setupPlace = (userId: string) => `mfa_setups.secret.${userId}`
+const lettersLive = 24 * 3600
+const setupPlace = (userId: string) => `mfa_setups.content.${userId}`
 
 export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
   const { access, cipher, mfaOn } = keys
 
-  /** The step of a right authenticator code, the hash of a possible recovery code, or neither. */
-  function readCode(user: User, code: string, now: Instant): { step?: number; recovery?: string } {
-    const text = code.trim()
-    if (looksLikeRecoveryCode(text)) return { recovery: recoveryHash(keys.recoveryPepper, text) }
-    if (user.totpSecret === null) return {}
-    const step = totpStep(cipher.open(user.totpSecret, totpPlace(user.id)), text, now, user.totpStep)
-    return step === undefined ? {} : { step }
+  type Confirming = {
+    storage: Storage
+    caller: UserCaller
+    now: Instant
+    limit: (name: 'MFA' | 'PASSWORD', key: string) => void
   }
 
+  /** The first code of the authenticator that is being enrolled, and a session that has proved it. */
+  async function confirm(
+    { storage, caller, now, limit }: Confirming,
+    body: { code: string; currentPassword?: string | undefined },
+  ): Promise<Confirmed> {
+    limit('MFA', caller.id)
+    const setup = await store.findMfaSetup(storage.read, caller.id)
+    const user = await getUser(storage.read, caller.id)
+    if (!setup || setup.expiresAt <= now) throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
+    await confirmPassword(user, body.currentPassword, limit)
+    const { secret, recoveryCodes } = JSON.parse(cipher.open(setup.content, setupPlace(user.id))) as Setup
+    const step = totpStep(secret, body.code.trim(), now, 0)
+    if (step === undefined) throw wrongCode(caller)
+    const factor = { method: 'totp' as const, secret: cipher.seal(secret, totpPlace(user.id)), step }
+    const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
+    const session = { context: contextIn(caller.scope), mfa: true }
+    return { user, factor, recoveryCodes, granted: await grantSession(access, renewed, session, now) }
+  }
+
+  async function enable(db: Db, { user, factor, recoveryCodes, granted }: Confirmed, now: Instant) {
+    const hashes = recoveryCodes.map((code) => recoveryHash(keys.recoveryPepper, code))
+    if (!(await store.enableFactor(db, user, factor, hashes, now))) throw changedMeanwhile()
+    await insertSession(db, granted.session, now)
+    await tell(db, user, 'An authenticator app was added', now)
+    return {
+      success: true as const,
+      message: 'MFA enabled successfully',
+      recoveryCodes,
+      tokens: granted.tokens,
+    }
+  }
+
+  const tell = (db: Db, user: User, what: string, now: Instant): Promise<void> =>
+    queueLetter(
+      db,
+      cipher,
+      factorsChanged({ to: user.email, name: user.name, what, at: now }),
+      now,
+      later(now, lettersLive),
+    )
+
+  type Verified =
+    | { kind: 'sign-in'; user: User; challenge: Challenge; proof: Proof; granted: Granted }
+    | { kind: 'step-up'; user: User; proof: Proof; granted: Granted; replaces: string }
+    | { kind: 'enrolment'; confirmed: Confirmed }
+
   return {
-    setupMfa: inSteps<Factors['setupMfa'], { secret: string; otpAuthUrl: string; qrCodeDataUrl: string }>({
-      async prepare({ caller }) {
+    setupMfa: inSteps<Factors['setupMfa'], Setup & { otpAuthUrl: string; qrCodeDataUrl: string }>({
+      async prepare({ caller, body, storage, limit }) {
         requireMfaOn(mfaOn)
-        if (caller.mfaEnabled) throw new Problem('conflict', 'MFA is already enabled')
+        const user = await getUser(storage.read, caller.id)
+        // Someone with a phone as factor may move on to an app, when this session has proved the phone.
+        if (user.mfaMethod === 'totp') throw new Problem('conflict', 'MFA is already enabled')
+        if (user.mfaMethod !== null && !caller.mfa) throw new Problem('mfa_required')
+        await confirmPassword(user, body.currentPassword, limit)
         const secret = newTotpSecret()
         const otpAuthUrl = totpUrl(secret, caller.email)
         const { toDataURL } = await import('qrcode')
-        return { secret, otpAuthUrl, qrCodeDataUrl: await toDataURL(otpAuthUrl, { width: 256 }) }
+        const qrCodeDataUrl = await toDataURL(otpAuthUrl, { width: 256 })
+        return { secret, recoveryCodes: newRecoveryCodes(), otpAuthUrl, qrCodeDataUrl }
       },
-      async run({ db, caller, now, note }, { secret, otpAuthUrl, qrCodeDataUrl }) {
-        const recoveryCodes = newRecoveryCodes()
-        await store.saveMfaSetup(db, caller.id, {
-          secret: cipher.seal(secret, setupPlace(caller.id)),
-          recoveryHashes: recoveryCodes.map((code) => recoveryHash(keys.recoveryPepper, code)),
-          expiresAt: later(now, setupSeconds),
-        })
+      async run({ db, caller, now, note }, { secret, recoveryCodes, ...urls }) {
+        const content = cipher.seal(JSON.stringify({ secret, recoveryCodes }), setupPlace(caller.id))
+        await store.saveMfaSetup(db, caller.id, { content, expiresAt: later(now, setupSeconds) })
         note({ resourceId: caller.id, resourceName: caller.email })
-        return { secret, otpAuthUrl, qrCodeDataUrl, recoveryCodes }
+        return { secret, ...urls, recoveryCodes }
       },
     }),
 
-    enableMfa: inSteps<
-      Factors['enableMfa'],
-      {
-        user: User
-        totp: Parameters<typeof store.enableTotp>[2]
-        granted: Granted
-      }
-    >({
+    enableMfa: inSteps<Factors['enableMfa'], Confirmed>({
+      async prepare(call) {
+        requireMfaOn(mfaOn)
+        return confirm(call, call.body)
+      },
+      async run({ db, caller, now, note }, confirmed) {
+        note({ resourceId: caller.id, resourceName: caller.email, details: { method: 'totp' } })
+        return enable(db, confirmed, now)
+      },
+    }),
+
+    verifyMfa: inSteps<Factors['verifyMfa'], Verified>({
       async prepare({ storage, caller, body, now, limit }) {
         requireMfaOn(mfaOn)
-        limit('MFA', caller.id)
-        const setup = await store.findMfaSetup(storage.read, caller.id)
-        const user = await findUser(storage.read, caller.id)
-        if (!user || !setup || setup.expiresAt <= now)
-          throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
-        const secret = cipher.open(setup.secret, setupPlace(user.id))
-        const step = totpStep(secret, body.code.trim(), now, 0)
-        if (step === undefined) throw new Problem('invalid_mfa_code', undefined, refusedCode(caller))
-        const totp = {
-          secret: cipher.seal(secret, totpPlace(user.id)),
-          step,
-          recoveryHashes: setup.recoveryHashes,
+        if (body.tempToken === undefined) {
+          const signedIn = whoIs(caller)
+          const user = await getUser(storage.read, signedIn.id)
+          if (user.mfaMethod === null) {
+            const confirming = { storage, caller: signedIn, now, limit }
+            return { kind: 'enrolment', confirmed: await confirm(confirming, body) }
+          }
+          limit('MFA', user.id)
+          const context = contextIn(signedIn.scope)
+          const proof = await readProof(keys, user, body.code, now)
+          const granted = await grantSession(access, user, { context, mfa: true }, now)
+          return { kind: 'step-up', user, proof, granted, replaces: signedIn.sessionId }
         }
-        const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
-        return {
-          user,
-          totp,
-          granted: await grantSession(access, renewed, { context: contextIn(caller.scope), mfa: true }, now),
-        }
-      },
-      async run({ db, caller, now, note }, { user, totp, granted }) {
-        if (!(await store.enableTotp(db, user, totp, now)))
-          throw new Problem('conflict', 'MFA was changed meanwhile')
-        await insertSession(db, granted.session, now)
-        note({ resourceId: caller.id, resourceName: caller.email })
-        return { success: true, message: 'MFA enabled successfully', tokens: granted.tokens }
-      },
-    }),
-
-    verifyMfa: inSteps<
-      Factors['verifyMfa'],
-      {
-        user: User
-        challenge: Challenge
-        code: { step?: number; recovery?: string }
-        granted: Granted
-      }
-    >({
-      async prepare({ storage, body, now, limit }) {
-        requireMfaOn(mfaOn)
         const challenge = await findChallenge(storage.read, tokenHash(body.tempToken))
         const user = challenge && (await findUser(storage.read, challenge.userId))
         const live = challenge && challenge.expiresAt > now && user?.mfaEpoch === challenge.mfaEpoch
         if (!live || !user || user.status !== 'active') throw new Problem('invalid_mfa_session')
         limit('MFA', user.id)
-        const code = readCode(user, body.code, now)
-        if (code.step === undefined && code.recovery === undefined) {
-          throw new Problem('invalid_mfa_code', undefined, refusedCode(user, orgOf(challenge.context)))
-        }
-        return {
-          user,
-          challenge,
-          code,
-          granted: await grantSession(access, user, { context: challenge.context, mfa: true }, now),
-        }
+        const { context } = challenge
+        const proof = await readProof(keys, user, body.code, now, context)
+        const granted = await grantSession(access, user, { context, mfa: true }, now)
+        return { kind: 'sign-in', user, challenge, proof, granted }
       },
-      async run({ db, now, note }, { user, challenge, code, granted }) {
-        if (!(await takeChallenge(db, challenge.id))) throw new Problem('invalid_mfa_session')
-        const right =
-          code.step !== undefined
-            ? await store.spendTotpStep(db, user.id, code.step)
-            : await store.spendRecoveryCode(db, user.id, code.recovery ?? '', now)
-        if (!right)
-          throw new Problem('invalid_mfa_code', undefined, refusedCode(user, orgOf(challenge.context)))
-        await insertSession(db, granted.session, now)
-        await recordLogin(db, user.id, now)
-        const method = code.step !== undefined ? 'totp' : 'recovery_code'
-        note({ orgId: orgOf(challenge.context), ...signsIn(user) })
-        note({ details: { method, mfa: true } })
-        return {
-          user: identityOf(user),
-          tokens: granted.tokens,
-          mfaRequired: false,
-          mfaEnrollmentRequired: false,
+      async run({ db, now, note }, verified) {
+        if (verified.kind === 'enrolment') {
+          const { user } = verified.confirmed
+          note({ action: 'auth.mfa.enable', resourceId: user.id, resourceName: user.email })
+          const enabled = await enable(db, verified.confirmed, now)
+          return { ...enabled, user: identityOf({ ...user, mfaMethod: 'totp' }), mfaRequired: false }
         }
+        const { user, proof, granted } = verified
+        if (verified.kind === 'sign-in') {
+          const { challenge } = verified
+          if (!(await takeChallenge(db, challenge.id))) throw new Problem('invalid_mfa_session')
+          await spendProof(db, user, proof, now, challenge.context)
+          await recordLogin(db, user.id, now)
+          note({ orgId: orgOf(challenge.context), ...signsIn(user) })
+        } else {
+          await spendProof(db, user, proof, now)
+          await revokeSession(db, verified.replaces, now)
+          note({ action: 'auth.mfa.verify', resourceId: user.id, resourceName: user.email })
+        }
+        await insertSession(db, granted.session, now)
+        note({ details: { method: proof.method, mfa: true } })
+        return signedIn(user, granted, false)
+      },
+    }),
+
+    disableMfa: inSteps<Factors['disableMfa'], { user: User; proof: Proof; granted: Granted }>({
+      async prepare({ storage, caller, body, now, limit }) {
+        requireMfaOn(mfaOn)
+        const user = await getUser(storage.read, caller.id)
+        if (user.mfaMethod === null) throw notEnabled('MFA is not enabled')
+        const policy = await store.findMfaPolicy(storage.read, user.id)
+        if (policy.required || !policy.smsAllowed) throw new Problem('mfa_enforced')
+        limit('MFA', user.id)
+        await confirmPassword(user, body.currentPassword, limit)
+        const proof = await readProof(keys, user, body.code, now)
+        const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
+        const session = { context: contextIn(caller.scope), mfa: false }
+        return { user, proof, granted: await grantSession(access, renewed, session, now) }
+      },
+      async run({ db, now, note }, { user, proof, granted }) {
+        await spendProof(db, user, proof, now)
+        if (!(await store.disableFactors(db, user, now))) throw changedMeanwhile()
+        await insertSession(db, granted.session, now)
+        await tell(db, user, 'The second factor was removed', now)
+        note({ resourceId: user.id, resourceName: user.email, details: { method: user.mfaMethod } })
+        return { success: true, message: 'MFA disabled successfully', tokens: granted.tokens }
+      },
+    }),
+
+    newRecoveryCodes: inSteps<Factors['newRecoveryCodes'], User>({
+      async prepare({ storage, caller, body, limit }) {
+        requireMfaOn(mfaOn)
+        const user = await getUser(storage.read, caller.id)
+        if (user.mfaMethod === null) throw notEnabled('MFA must be enabled before generating recovery codes')
+        await confirmPassword(user, body.currentPassword, limit)
+        return user
+      },
+      async run({ db, now, note }, user) {
+        const recoveryCodes = newRecoveryCodes()
+        const hashes = recoveryCodes.map((code) => recoveryHash(keys.recoveryPepper, code))
+        await store.replaceRecoveryCodes(db, user.id, hashes)
+        await tell(db, user, 'The recovery codes were replaced', now)
+        note({ resourceId: user.id, resourceName: user.email })
+        return { success: true, message: 'Recovery codes generated successfully', recoveryCodes }
       },
     }),
   }
@@ -159,16 +233,15 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
 
 const noSetup = 'No pending MFA setup'
 
-function requireMfaOn(mfaOn: boolean): void {
+export function requireMfaOn(mfaOn: boolean): void {
   if (!mfaOn) throw new Problem('not_found')
 }
 
-const refusedCode = (user: { id: string; email: string }, orgId?: string | null) => ({
-  refusal: {
-    action: loginFailed,
-    actorId: user.id,
-    actorEmail: user.email,
-    details: { reason: 'mfa_invalid_code' },
-    ...(orgId !== undefined && { orgId }),
-  },
-})
+export const changedMeanwhile = () => new Problem('conflict', 'MFA was changed meanwhile')
+
+export const notEnabled = (message: string) => new Problem('invalid_request', message)
+
+function whoIs(caller: Caller): UserCaller {
+  if (caller.kind !== 'user') throw new Problem('unauthenticated', 'Missing or invalid authorization header')
+  return caller
+}

@@ -1,7 +1,9 @@
 import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { revokeSessions } from '../store.ts'
+import type { UserRow } from '../../storage/tables.ts'
+import { revokeSessions, type User } from '../store.ts'
+import { type MfaPolicy, policyOf } from './rules.ts'
 
 /** True when no code of this step or a later one was used before. */
 export async function spendTotpStep(db: Db, userId: string, step: number): Promise<boolean> {
@@ -31,16 +33,13 @@ export async function spendRecoveryCode(
   return numUpdatedRows === 1n
 }
 
-// Enrolling an authenticator.
+// Enrolling a factor.
 
-export type MfaSetup = { secret: string; recoveryHashes: string[]; expiresAt: Instant }
+/** `content`: sealed. */
+export type MfaSetup = { content: string; expiresAt: Instant }
 
 export async function saveMfaSetup(db: Db, userId: string, setup: MfaSetup): Promise<void> {
-  const row = {
-    secret: setup.secret,
-    recovery_hashes: JSON.stringify(setup.recoveryHashes),
-    expires_at: setup.expiresAt,
-  }
+  const row = { content: setup.content, expires_at: setup.expiresAt }
   await db
     .insertInto('mfa_setups')
     .values({ user_id: userId, ...row })
@@ -50,40 +49,97 @@ export async function saveMfaSetup(db: Db, userId: string, setup: MfaSetup): Pro
 
 export async function findMfaSetup(db: Db, userId: string): Promise<MfaSetup | undefined> {
   const row = await db.selectFrom('mfa_setups').selectAll().where('user_id', '=', userId).executeTakeFirst()
-  return (
-    row && { secret: row.secret, recoveryHashes: JSON.parse(row.recovery_hashes), expiresAt: row.expires_at }
-  )
+  return row && { content: row.content, expiresAt: row.expires_at }
 }
 
-/**
- * Turns the authenticator on and ends every session made before; false when the factors changed
- * meanwhile.
- */
-export async function enableTotp(
+export type Factor = { method: 'totp'; secret: string; step: number } | { method: 'sms' }
+
+/** Turns a factor on and ends every session made before; false when the factors changed meanwhile. */
+export async function enableFactor(
   db: Db,
-  user: { id: string; mfaEpoch: number },
-  totp: { secret: string; step: number; recoveryHashes: string[] },
+  user: Pick<User, 'id' | 'mfaEpoch'>,
+  factor: Factor,
+  recoveryHashes: readonly string[],
+  now: Instant,
+): Promise<boolean> {
+  const { method } = factor
+  const totp = factor.method === 'totp' ? { totp_secret: factor.secret, totp_step: factor.step } : {}
+  if (!(await changeFactors(db, user, { mfa_method: method, ...totp }, now))) return false
+  await db.deleteFrom('mfa_setups').where('user_id', '=', user.id).execute()
+  await replaceRecoveryCodes(db, user.id, recoveryHashes)
+  return true
+}
+
+/** Removes every factor and ends every session made before; false when the factors changed meanwhile. */
+export async function disableFactors(
+  db: Db,
+  user: Pick<User, 'id' | 'mfaEpoch'>,
+  now: Instant,
+): Promise<boolean> {
+  const none = { mfa_method: null, totp_secret: null, phone_number: null, phone_verified: 0 }
+  if (!(await changeFactors(db, user, none, now))) return false
+  await replaceRecoveryCodes(db, user.id, [])
+  return true
+}
+
+/** Records a proven phone number; false when the factors changed meanwhile. */
+export async function setPhone(
+  db: Db,
+  user: Pick<User, 'id' | 'mfaEpoch'>,
+  phoneNumber: string,
   now: Instant,
 ): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('users')
-    .set({
-      mfa_method: 'totp',
-      totp_secret: totp.secret,
-      totp_step: totp.step,
-      mfa_epoch: user.mfaEpoch + 1,
-      updated_at: now,
-    })
+    .set({ phone_number: phoneNumber, phone_verified: 1, updated_at: now })
+    .where('id', '=', user.id)
+    .where('mfa_epoch', '=', user.mfaEpoch)
+    .executeTakeFirstOrThrow()
+  return numUpdatedRows === 1n
+}
+
+async function changeFactors(
+  db: Db,
+  user: Pick<User, 'id' | 'mfaEpoch'>,
+  change: Partial<
+    Pick<UserRow, 'mfa_method' | 'totp_secret' | 'totp_step' | 'phone_number' | 'phone_verified'>
+  >,
+  now: Instant,
+): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('users')
+    .set({ ...change, mfa_epoch: user.mfaEpoch + 1, updated_at: now })
     .where('id', '=', user.id)
     .where('mfa_epoch', '=', user.mfaEpoch)
     .executeTakeFirstOrThrow()
   if (numUpdatedRows !== 1n) return false
-  await db.deleteFrom('mfa_setups').where('user_id', '=', user.id).execute()
-  await db.deleteFrom('recovery_codes').where('user_id', '=', user.id).execute()
-  const codes = totp.recoveryHashes.map((hash) => ({ id: newId(), user_id: user.id, hash, used_at: null }))
-  await db.insertInto('recovery_codes').values(codes).execute()
   await revokeSessions(db, user.id, now)
   return true
+}
+
+export async function replaceRecoveryCodes(db: Db, userId: string, hashes: readonly string[]): Promise<void> {
+  await db.deleteFrom('recovery_codes').where('user_id', '=', userId).execute()
+  if (hashes.length === 0) return
+  const codes = hashes.map((hash) => ({ id: newId(), user_id: userId, hash, used_at: null }))
+  await db.insertInto('recovery_codes').values(codes).execute()
+}
+
+/** What the live partners and organizations of a person say about factors. */
+export async function findMfaPolicy(db: Db, userId: string): Promise<MfaPolicy> {
+  const partners = db
+    .selectFrom('partner_memberships as m')
+    .innerJoin('partners as p', 'p.id', 'm.partner_id')
+    .select('p.settings')
+    .where('m.user_id', '=', userId)
+    .where('p.deleted_at', 'is', null)
+  const orgs = db
+    .selectFrom('organization_memberships as m')
+    .innerJoin('organizations as o', 'o.id', 'm.org_id')
+    .select('o.settings')
+    .where('m.user_id', '=', userId)
+    .where('o.deleted_at', 'is', null)
+  const rows = await partners.unionAll(orgs).execute()
+  return policyOf(rows.map((row) => row.settings))
 }
 
 /** Forgets what has run out. */

@@ -14,9 +14,9 @@ import { hashPassword } from '../password.ts'
 import { checkStrength } from '../passwords/strength.ts'
 import { checkMayGrant } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
-import { enrollUrl, type Tenant } from '../rules.ts'
+import type { Tenant } from '../rules.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
-import { identityOf, signsIn } from '../sessions/identity.ts'
+import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
 import { insertSession, recordLogin } from '../sessions/store.ts'
 import { type AccessTokens, newToken, tokenHash } from '../sessions/tokens.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../store.ts'
@@ -191,13 +191,7 @@ export const acceptanceHandlers = (keys: {
       }
       await insertSession(db, granted.session, now)
       await recordLogin(db, user.id, now)
-      return {
-        user: identityOf({ ...active, lastLoginAt: now }),
-        tokens: granted.tokens,
-        mfaRequired: false,
-        mfaEnrollmentRequired: demanded,
-        ...(demanded && { enrollUrl }),
-      }
+      return signedIn({ ...active, lastLoginAt: now }, granted, demanded)
     },
   }),
 })

@@ -1,18 +1,50 @@
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
 import { invalid } from '../../core/errors.ts'
+import type { StrengthAnswer, StrengthQuestion } from './strength-thread.ts'
+
+const script = new URL(
+  import.meta.url.endsWith('.ts') ? './strength-thread.ts' : './strength-thread.js',
+  import.meta.url,
+)
 
 export const passwordLength = { min: 8, max: 128 }
 
+/** Of 4; below it a password falls to an offline guess within hours. */
+const leastScore = 3
+
 /**
- * Refuses a password that is too short or too long; `about` are words an attacker would try first.
+ * Refuses a password that is too short, too long or easily guessed (zxcvbn); `about` are words an attacker
+ * would try first, such as the person's name and e-mail.
  * @throws invalid_request, saying what to change
  */
 export async function checkStrength(password: string, path: string, about: readonly string[]): Promise<void> {
-  const { length } = [...password]
+  const length = [...password].length
   const { min, max } = passwordLength
   if (length < min) throw tooWeak(path, `Password must be at least ${min} characters`)
   if (length > max) throw tooWeak(path, `Password must be at most ${max} characters`)
-  const known = about.some((word) => word.toLowerCase() === password.toLowerCase())
-  if (known) throw tooWeak(path, 'Password is too easy to guess.')
+  const words = about
+    .flatMap((text) => [text, ...text.split(/[^\p{L}\p{N}]+/u)])
+    .filter((word) => word.length > 2)
+  const { score, advice } = await estimate({ password, about: words })
+  if (score >= leastScore) return
+  throw tooWeak(path, ['Password is too easy to guess.', ...advice].join(' '))
 }
 
 const tooWeak = (path: string, message: string) => invalid([{ path, message }], message)
+
+let before: Promise<unknown> = Promise.resolve()
+
+/**
+ * The estimator loads some 60 MB of dictionaries and can think for long: it gets a thread of its own that
+ * ends with the answer. One at a time, so that many questions cannot fill the memory.
+ */
+function estimate(question: StrengthQuestion): Promise<StrengthAnswer> {
+  const answer = before.then(async () => {
+    const worker = new Worker(script, { workerData: question })
+    const [reply] = (await once(worker, 'message')) as [StrengthAnswer]
+    return reply
+  })
+  before = answer.catch(() => {})
+  return answer
+}

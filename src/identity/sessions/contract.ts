@@ -99,7 +99,34 @@ export const sessions = {
       orgId: idOf('organization').nullable(),
       role: z.object({ id: z.guid(), name: z.string() }).nullable(),
       permissions: z.array(z.string()),
+      memberships: z.array(
+        z.object({
+          scope: z.enum(['partner', 'organization']),
+          id: z.guid(),
+          name: z.string(),
+          slug: z.string(),
+          role: z.string(),
+        }),
+      ),
       mfaVerified: z.boolean().describe('Whether this session carries a verified factor'),
     }),
+  }),
+  switch: endpoint({
+    method: 'POST',
+    path: '/auth/switch',
+    summary: 'Go on in another membership; without one, in the one a sign-in would choose',
+    tag,
+    access: user({ whileEnrolling: true }),
+    body: z
+      .strictObject({
+        orgId: idOf('organization').optional().describe('Membership to go on with'),
+        partnerId: idOf('partner').optional().describe('Membership to go on with'),
+      })
+      .prefault({}),
+    reply: SignIn,
+    session: 'starts',
+    audit: { action: 'auth.switch', resource: 'user' },
+    errors: ['forbidden'],
+    example: {},
   }),
 }

@@ -1,15 +1,21 @@
+import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import { zeroId } from '../../core/ids.ts'
 import { newId } from '../../core/new-id.ts'
-import { later } from '../../core/time.ts'
+import { type Instant, later } from '../../core/time.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
-import { findGrants, findMembership, findRoleName, listMemberships } from '../memberships.ts'
+import { accountLocked } from '../../messages/letters.ts'
+import { forgotLink } from '../../messages/links.ts'
+import { queueLetter } from '../../messages/queue.ts'
+import type { Db } from '../../storage/open.ts'
+import { findRoleName, listMemberships } from '../memberships.ts'
 import { checkPassword } from '../password.ts'
-import { chooseContext, enrollUrl, foldEmail, orgOf } from '../rules.ts'
-import { endSessions, findUser, findUserByEmail } from '../store.ts'
+import { isFactorDemanded } from '../principal.ts'
+import { type Context, chooseContext, foldEmail, orgOf } from '../rules.ts'
+import { endSessions, findUser, findUserByEmail, getUser, type User } from '../store.ts'
 import type { sessions } from './contract.ts'
 import { type Granted, grantSession } from './grant.ts'
-import { identityOf, loginFailed, signsIn } from './identity.ts'
+import { identityOf, loginFailed, signedIn, signsIn } from './identity.ts'
 import { isLocked, judgeRefresh, lockout } from './rules.ts'
 import * as store from './store.ts'
 import { type AccessTokens, newToken, refreshSeconds, sessionOfRefreshToken, tokenHash } from './tokens.ts'
@@ -18,9 +24,16 @@ type Sessions = typeof sessions
 
 const challengeSeconds = 5 * 60
 
-/** `mfaOn`: ENABLE_2FA. */
-export const sessionHandlers = (keys: { access: AccessTokens; mfaOn: boolean }): HandlersOf<Sessions> => {
-  const { access, mfaOn } = keys
+export type SessionKeys = {
+  access: AccessTokens
+  cipher: Cipher
+  /** ENABLE_2FA */
+  mfaOn: boolean
+  publicUrl: () => string
+}
+
+export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
+  const { access, cipher, mfaOn, publicUrl } = keys
 
   const login = inSteps<Sessions['login'], Awaited<ReturnType<typeof passTheDoor>>>({
     prepare: (call) => passTheDoor(call),
@@ -36,16 +49,18 @@ export const sessionHandlers = (keys: { access: AccessTokens; mfaOn: boolean }):
       await store.insertSession(db, granted.session, now)
       await store.recordLogin(db, user.id, now)
       note({ details: { method: 'password', mfa: false } })
-      const enrol = demanded ? { enrollUrl } : {}
-      return {
-        user: identityOf(user),
-        tokens: granted.tokens,
-        mfaRequired: false,
-        mfaEnrollmentRequired: demanded,
-        ...enrol,
-      }
+      return signedIn(user, granted, demanded)
     },
   })
+
+  /** The one that locks the account sends its owner a letter; without an account the same work is done. */
+  async function countWrongPassword(tx: Db, user: User | undefined, now: Instant): Promise<void> {
+    const locked = await store.countWrongPassword(tx, user?.id ?? zeroId, later(now, lockout.seconds))
+    if (!user || !locked) return
+    const { email: to, name } = user
+    const letter = accountLocked({ to, name, url: forgotLink(publicUrl()), minutes: lockout.seconds / 60 })
+    await queueLetter(tx, cipher, letter, now, later(now, lockout.seconds))
+  }
 
   type LoginCall = Parameters<Extract<HandlersOf<Sessions>['login'], { prepare: unknown }>['prepare']>[0]
 
@@ -70,8 +85,8 @@ export const sessionHandlers = (keys: { access: AccessTokens; mfaOn: boolean }):
               ? undefined
               : 'tenant_inactive'
     if (!user || !context || reason !== undefined) {
-      const counted = reason === 'invalid_password' ? user!.id : zeroId
-      await storage.write((tx) => store.countWrongPassword(tx, counted, later(now, lockout.seconds)))
+      const counted = reason === 'invalid_password' ? user : undefined
+      await storage.write((tx) => countWrongPassword(tx, counted, now))
       const refusal = {
         action: loginFailed,
         orgId,
@@ -82,9 +97,7 @@ export const sessionHandlers = (keys: { access: AccessTokens; mfaOn: boolean }):
       throw new Problem('invalid_credentials', undefined, { refusal })
     }
 
-    const membership = await findMembership(storage.read, user.id, context)
-    const forced = membership && (await findGrants(storage.read, membership.roleId)).forceMfa
-    const demanded = mfaOn && user.mfaMethod === null && Boolean(forced || membership?.requiresMfa)
+    const demanded = mfaOn && (await isFactorDemanded(storage.read, user, context))
     const tempToken = newToken()
     const challenge =
       mfaOn && user.mfaMethod !== null
@@ -148,8 +161,7 @@ export const sessionHandlers = (keys: { access: AccessTokens; mfaOn: boolean }):
     }),
 
     async me({ db, caller, scope }) {
-      const user = await findUser(db, caller.id)
-      if (!user) throw new Problem('invalid_token')
+      const user = await getUser(db, caller.id)
       const name = caller.roleId === null ? undefined : await findRoleName(db, caller.roleId)
       return {
         user: identityOf(user),
@@ -158,8 +170,40 @@ export const sessionHandlers = (keys: { access: AccessTokens; mfaOn: boolean }):
         orgId: scope.kind === 'organization' ? scope.orgId : null,
         role: caller.roleId !== null && name !== undefined ? { id: caller.roleId, name } : null,
         permissions: [...caller.permissions].sort(),
+        memberships: await store.listTenants(db, user.id),
         mfaVerified: caller.mfa,
       }
     },
+
+    switch: inSteps<
+      Sessions['switch'],
+      { user: User; context: Context; demanded: boolean; granted: Granted }
+    >({
+      async prepare({ storage, caller, body, now }) {
+        const user = await getUser(storage.read, caller.id)
+        const memberships = await listMemberships(storage.read, user.id)
+        const context = chooseContext(user.isSystem, memberships, body)
+        if (!context) {
+          throw user.isSystem
+            ? new Problem('not_found')
+            : new Problem('forbidden', 'You have no membership there')
+        }
+        const demanded = mfaOn && (await isFactorDemanded(storage.read, user, context))
+        // The factor is the person's, not the membership's: what was proved stays proved.
+        const granted = await grantSession(access, user, { context, mfa: caller.mfa }, now)
+        return { user, context, demanded, granted }
+      },
+      async run({ db, caller, now, note }, { user, context, demanded, granted }) {
+        await store.revokeSession(db, caller.sessionId, now)
+        await store.insertSession(db, granted.session, now)
+        note({
+          orgId: orgOf(context),
+          resourceId: user.id,
+          resourceName: user.email,
+          details: { to: context },
+        })
+        return signedIn(user, granted, demanded)
+      },
+    }),
   }
 }

@@ -1,4 +1,6 @@
+import { enrollUrl } from '../rules.ts'
 import type { User } from '../store.ts'
+import type { Granted } from './grant.ts'
 
 /** Whom the audit entry of a sign-in names. */
 export const signsIn = ({ id, email }: User) => ({
@@ -25,3 +27,12 @@ export function identityOf(user: User) {
     createdAt: user.createdAt,
   }
 }
+
+/** The answer to a sign-in that is finished. `demanded`: a factor has to be enrolled first. */
+export const signedIn = (user: User, { tokens }: Granted, demanded: boolean) => ({
+  user: identityOf(user),
+  tokens,
+  mfaRequired: false,
+  mfaEnrollmentRequired: demanded,
+  ...(demanded && { enrollUrl }),
+})

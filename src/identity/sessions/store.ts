@@ -156,6 +156,32 @@ export async function takeChallenge(db: Db, id: string): Promise<boolean> {
   return numDeletedRows === 1n
 }
 
+/** Where a person belongs, by name. */
+export async function listTenants(db: Db, userId: string) {
+  const partners = await db
+    .selectFrom('partner_memberships as m')
+    .innerJoin('partners as t', 't.id', 'm.partner_id')
+    .innerJoin('roles as r', 'r.id', 'm.role_id')
+    .select(['t.id', 't.name', 't.slug', 'r.name as role'])
+    .where('m.user_id', '=', userId)
+    .where('t.deleted_at', 'is', null)
+    .orderBy('t.name')
+    .execute()
+  const orgs = await db
+    .selectFrom('organization_memberships as m')
+    .innerJoin('organizations as t', 't.id', 'm.org_id')
+    .innerJoin('roles as r', 'r.id', 'm.role_id')
+    .select(['t.id', 't.name', 't.slug', 'r.name as role'])
+    .where('m.user_id', '=', userId)
+    .where('t.deleted_at', 'is', null)
+    .orderBy('t.name')
+    .execute()
+  return [
+    ...partners.map((one) => ({ scope: 'partner' as const, ...one })),
+    ...orgs.map((one) => ({ scope: 'organization' as const, ...one })),
+  ]
+}
+
 /** Forgets what has run out. */
 export async function sweepSessions(db: Db, now: Instant): Promise<void> {
   await db.deleteFrom('login_challenges').where('expires_at', '<', now).execute()

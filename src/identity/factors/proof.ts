@@ -1,0 +1,87 @@
+import type { Cipher } from '../../core/cipher.ts'
+import { Problem } from '../../core/errors.ts'
+import type { Instant } from '../../core/time.ts'
+import type { PhoneCodes } from '../../messages/ports.ts'
+import type { Db } from '../../storage/open.ts'
+import { checkPassword } from '../password.ts'
+import { type Context, orgOf } from '../rules.ts'
+import { loginFailed } from '../sessions/identity.ts'
+import type { User } from '../store.ts'
+import { looksLikeRecoveryCode, recoveryHash } from './recovery.ts'
+import { spendRecoveryCode, spendTotpStep } from './store.ts'
+import { totpStep } from './totp.ts'
+
+export type ProofKeys = { cipher: Cipher; recoveryPepper: string; phoneCodes: PhoneCodes }
+
+/** A code that fits one of the person's factors; a code of an app or a recovery code has still to be spent. */
+export type Proof =
+  | { method: 'totp'; step: number }
+  | { method: 'recovery_code'; hash: string }
+  | { method: 'sms' }
+
+export const totpPlace = (userId: string) => `users.totp_secret.${userId}`
+
+/** @throws invalid_mfa_code, sms_not_configured, sms_unavailable */
+export async function readProof(
+  keys: ProofKeys,
+  user: User,
+  code: string,
+  now: Instant,
+  context?: Context,
+): Promise<Proof> {
+  const text = code.trim()
+  if (looksLikeRecoveryCode(text)) {
+    return { method: 'recovery_code', hash: recoveryHash(keys.recoveryPepper, text) }
+  }
+  if (user.mfaMethod === 'sms' && user.phoneNumber !== null) {
+    if (/^\d{4,10}$/.test(text) && (await keys.phoneCodes.check(user.phoneNumber, text)))
+      return { method: 'sms' }
+  } else if (user.totpSecret !== null) {
+    const step = totpStep(keys.cipher.open(user.totpSecret, totpPlace(user.id)), text, now, user.totpStep)
+    if (step !== undefined) return { method: 'totp', step }
+  }
+  throw wrongCode(user, context)
+}
+
+/**
+ * In the transaction that acts on the proof, so that it serves once.
+ * @throws invalid_mfa_code when it was used already
+ */
+export async function spendProof(
+  db: Db,
+  user: User,
+  proof: Proof,
+  now: Instant,
+  context?: Context,
+): Promise<void> {
+  const spent =
+    proof.method === 'totp'
+      ? await spendTotpStep(db, user.id, proof.step)
+      : proof.method === 'sms' || (await spendRecoveryCode(db, user.id, proof.hash, now))
+  if (!spent) throw wrongCode(user, context)
+}
+
+/** `context`: of the sign-in that was tried, when it was one. */
+export const wrongCode = (user: { id: string; email: string }, context?: Context): Problem =>
+  new Problem('invalid_mfa_code', undefined, {
+    refusal: {
+      actorId: user.id,
+      actorEmail: user.email,
+      details: { reason: 'mfa_invalid_code' },
+      ...(context && { action: loginFailed, orgId: orgOf(context) }),
+    },
+  })
+
+/**
+ * A password that came along is checked, so that a client can ask for it before a change.
+ * @throws wrong_password, rate_limited
+ */
+export async function confirmPassword(
+  user: Pick<User, 'id' | 'passwordHash'>,
+  password: string | undefined,
+  limit: (name: 'PASSWORD', key: string) => void,
+): Promise<void> {
+  if (password === undefined) return
+  limit('PASSWORD', user.id)
+  if (!(await checkPassword(user.passwordHash, password))) throw new Problem('wrong_password')
+}

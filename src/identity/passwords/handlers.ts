@@ -1,0 +1,75 @@
+import type { Cipher } from '../../core/cipher.ts'
+import { invalid, Problem } from '../../core/errors.ts'
+import { type Instant, later } from '../../core/time.ts'
+import { type HandlersOf, inSteps } from '../../handler.ts'
+import { passwordChanged } from '../../messages/letters.ts'
+import { queueLetter } from '../../messages/queue.ts'
+import type { Db } from '../../storage/open.ts'
+import { checkPassword, hashPassword } from '../password.ts'
+import { signsIn } from '../sessions/identity.ts'
+import { tokenHash } from '../sessions/tokens.ts'
+import { findUser, getUser, type User } from '../store.ts'
+import type { passwords } from './contract.ts'
+import * as store from './store.ts'
+import { checkStrength } from './strength.ts'
+
+type Passwords = typeof passwords
+type Renewal = { user: User; passwordHash: string }
+
+const lettersLive = 24 * 3600
+
+export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Passwords> => {
+  /** The new password in, every session out, a letter to the owner. */
+  async function renew(db: Db, { user, passwordHash }: Renewal, now: Instant): Promise<void> {
+    await store.setPassword(db, user.id, passwordHash, now)
+    const letter = passwordChanged({ to: user.email, name: user.name, at: now })
+    await queueLetter(db, cipher, letter, now, later(now, lettersLive))
+  }
+
+  return {
+    async forgotPassword({ db, body, now }) {
+      await store.insertResetRequest(db, body.email, now)
+      return { success: true, message: 'If this email exists, a reset link will be sent.' }
+    },
+
+    resetPassword: inSteps<Passwords['resetPassword'], Renewal>({
+      async prepare({ storage, body, now }) {
+        const reset = await store.findReset(storage.read, tokenHash(body.token), now)
+        const user = reset && (await findUser(storage.read, reset.userId))
+        if (user?.status !== 'active') throw new Problem('invalid_reset_token')
+        await checkStrength(body.password, 'body.password', [user.email, user.name])
+        return { user, passwordHash: await hashPassword(body.password) }
+      },
+      async run({ db, body, now, note }, renewal) {
+        if (!(await store.takeReset(db, tokenHash(body.token)))) throw new Problem('invalid_reset_token')
+        await renew(db, renewal, now)
+        note(signsIn(renewal.user))
+        return { success: true, message: 'Password reset successfully' }
+      },
+    }),
+
+    changePassword: inSteps<Passwords['changePassword'], Renewal>({
+      async prepare({ storage, caller, body, limit }) {
+        limit('PASSWORD', caller.id)
+        const user = await getUser(storage.read, caller.id)
+        if (user.passwordHash === null)
+          throw new Problem('invalid_request', 'Password authentication is not available for this account')
+        if (!(await checkPassword(user.passwordHash, body.currentPassword))) {
+          const refusal = { actorId: user.id, actorEmail: user.email, details: { reason: 'wrong_password' } }
+          throw new Problem('wrong_password', undefined, { refusal })
+        }
+        if (body.newPassword === body.currentPassword) {
+          const message = 'must not be the current password'
+          throw invalid([{ path: 'body.newPassword', message }])
+        }
+        await checkStrength(body.newPassword, 'body.newPassword', [user.email, user.name])
+        return { user, passwordHash: await hashPassword(body.newPassword) }
+      },
+      async run({ db, now, note }, renewal) {
+        await renew(db, renewal, now)
+        note({ resourceId: renewal.user.id, resourceName: renewal.user.email })
+        return { success: true, message: 'Password changed successfully' }
+      },
+    }),
+  }
+}

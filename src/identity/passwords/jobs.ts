@@ -1,0 +1,46 @@
+import type { Cipher } from '../../core/cipher.ts'
+import { type Clock, later } from '../../core/time.ts'
+import { passwordReset } from '../../messages/letters.ts'
+import { resetLink } from '../../messages/links.ts'
+import { queueLetter } from '../../messages/queue.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import { newToken, tokenHash } from '../sessions/tokens.ts'
+import { findUserByKey, type User } from '../store.ts'
+import { resetMinutes } from './rules.ts'
+import { hasResetRequest, saveReset, takeResetRequest } from './store.ts'
+
+export type Resets = {
+  storage: Storage
+  cipher: Cipher
+  clock: Clock
+  publicUrl: () => string
+  /** Records, in the transaction, that a link was made. */
+  onIssued(tx: Db, user: User, now: string): Promise<void>
+}
+
+/**
+ * Makes the links that were asked for. It runs after the answer, so that nobody learns from it whether an
+ * address has an account.
+ */
+export async function issueResets(on: Resets): Promise<void> {
+  while (await hasResetRequest(on.storage.read)) {
+    if (!(await on.storage.write((tx) => issueNext(tx, on)))) return
+  }
+}
+
+async function issueNext(tx: Db, on: Resets): Promise<boolean> {
+  const request = await takeResetRequest(tx)
+  if (!request) return false
+  const user = await findUserByKey(tx, request.emailKey)
+  // An account of single sign-on has no password, and an invited person has a link of their own.
+  if (user?.status !== 'active' || user.passwordHash === null) return true
+  const now = on.clock()
+  const expiresAt = later(now, resetMinutes * 60)
+  const token = newToken()
+  await saveReset(tx, { userId: user.id, tokenHash: tokenHash(token), expiresAt })
+  const { email: to, name } = user
+  const url = resetLink(on.publicUrl(), token)
+  await queueLetter(tx, on.cipher, passwordReset({ to, name, url, minutes: resetMinutes }), now, expiresAt)
+  await on.onIssued(tx, user, now)
+  return true
+}

@@ -1,0 +1,19 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { ZxcvbnFactory } from '@zxcvbn-ts/core'
+import { adjacencyGraphs, dictionary as common } from '@zxcvbn-ts/language-common'
+import { dictionary as english, translations } from '@zxcvbn-ts/language-en'
+
+export type StrengthQuestion = { password: string; about: readonly string[] }
+
+/** `score`: 0 (guessed at once) to 4. */
+export type StrengthAnswer = { score: number; advice: string[] }
+
+/** The work grows with the square of the length; what is beyond this can only make it stronger. */
+const looksAt = 64
+
+const { password, about } = workerData as StrengthQuestion
+const dictionary = { ...common, ...english }
+const estimator = new ZxcvbnFactory({ translations, graphs: adjacencyGraphs, dictionary })
+const { score, feedback } = estimator.check(password.slice(0, looksAt), [...about, 'svc', 'service'])
+const advice = [feedback.warning, ...feedback.suggestions].filter((text) => text !== null)
+parentPort?.postMessage({ score, advice } satisfies StrengthAnswer)

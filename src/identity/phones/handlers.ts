@@ -1,0 +1,132 @@
+import { invalid, Problem } from '../../core/errors.ts'
+import { later } from '../../core/time.ts'
+import { type HandlersOf, inSteps } from '../../handler.ts'
+import { factorsChanged } from '../../messages/letters.ts'
+import { queueLetter } from '../../messages/queue.ts'
+import { changedMeanwhile, type FactorKeys, notEnabled, requireMfaOn } from '../factors/handlers.ts'
+import { confirmPassword } from '../factors/proof.ts'
+import { newRecoveryCodes, recoveryHash } from '../factors/recovery.ts'
+import { enableFactor, findMfaPolicy, setPhone } from '../factors/store.ts'
+import { contextIn, orgOf } from '../rules.ts'
+import { type Granted, grantSession } from '../sessions/grant.ts'
+import { signsIn } from '../sessions/identity.ts'
+import { type Challenge, findChallenge, insertSession } from '../sessions/store.ts'
+import { tokenHash } from '../sessions/tokens.ts'
+import { findUser, getUser, type User } from '../store.ts'
+import type { phones } from './contract.ts'
+
+type Phones = typeof phones
+
+const lettersLive = 24 * 3600
+
+/** Phone numbers: proving one, and using it as second factor. */
+export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
+  const { access, cipher, phoneCodes, mfaOn } = keys
+
+  return {
+    verifyPhone: inSteps<Phones['verifyPhone'], void>({
+      async prepare({ storage, caller, body, limit }) {
+        requireMfaOn(mfaOn)
+        const user = await getUser(storage.read, caller.id)
+        mayChange(user, caller)
+        await confirmPassword(user, body.currentPassword, limit)
+        limit('PHONE', body.phoneNumber)
+        limit('PHONE', user.id)
+        await phoneCodes.send(body.phoneNumber)
+      },
+      async run({ caller, note }) {
+        note({ resourceId: caller.id, resourceName: caller.email })
+        return { success: true, message: 'Verification code sent' }
+      },
+    }),
+
+    confirmPhone: inSteps<Phones['confirmPhone'], User>({
+      async prepare({ storage, caller, body, limit }) {
+        requireMfaOn(mfaOn)
+        const user = await getUser(storage.read, caller.id)
+        mayChange(user, caller)
+        limit('MFA', user.id)
+        await confirmPassword(user, body.currentPassword, limit)
+        const code = body.code.trim()
+        if (!/^\d{4,10}$/.test(code) || !(await phoneCodes.check(body.phoneNumber, code))) {
+          const refusal = { action: 'auth.phone.verify.failed', actorId: user.id, actorEmail: user.email }
+          throw new Problem('invalid_verification_code', undefined, { refusal })
+        }
+        return user
+      },
+      async run({ db, body, now, note }, user) {
+        if (!(await setPhone(db, user, body.phoneNumber, now))) throw changedMeanwhile()
+        note({ resourceId: user.id, resourceName: user.email })
+        return { success: true, message: 'Phone number verified' }
+      },
+    }),
+
+    enableSms: inSteps<Phones['enableSms'], { user: User; granted: Granted }>({
+      async prepare({ storage, caller, body, now, limit }) {
+        requireMfaOn(mfaOn)
+        const user = await getUser(storage.read, caller.id)
+        if (user.mfaMethod !== null)
+          throw new Problem('conflict', 'MFA is already enabled. Disable it first to switch methods.')
+        if (user.phoneNumber === null || !user.phoneVerified)
+          throw notEnabled('Phone number must be verified before enabling SMS MFA')
+        const policy = await findMfaPolicy(storage.read, user.id)
+        if (!policy.smsAllowed) throw new Problem('sms_not_allowed')
+        await confirmPassword(user, body.currentPassword, limit)
+        const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
+        const session = { context: contextIn(caller.scope), mfa: false }
+        return { user, granted: await grantSession(access, renewed, session, now) }
+      },
+      async run({ db, now, note }, { user, granted }) {
+        const recoveryCodes = newRecoveryCodes()
+        const hashes = recoveryCodes.map((code) => recoveryHash(keys.recoveryPepper, code))
+        if (!(await enableFactor(db, user, { method: 'sms' }, hashes, now))) throw changedMeanwhile()
+        await insertSession(db, granted.session, now)
+        const { email: to, name } = user
+        const what = 'Codes by SMS were turned on'
+        await queueLetter(
+          db,
+          cipher,
+          factorsChanged({ to, name, what, at: now }),
+          now,
+          later(now, lettersLive),
+        )
+        note({ resourceId: user.id, resourceName: user.email, details: { method: 'sms' } })
+        return {
+          success: true,
+          message: 'SMS MFA enabled successfully',
+          recoveryCodes,
+          tokens: granted.tokens,
+        }
+      },
+    }),
+
+    sendSms: inSteps<Phones['sendSms'], { user: User; challenge: Challenge }>({
+      async prepare({ storage, body, now, limit }) {
+        requireMfaOn(mfaOn)
+        const hash = tokenHash(body.tempToken)
+        const challenge = await findChallenge(storage.read, hash)
+        const user = challenge && (await findUser(storage.read, challenge.userId))
+        const live = challenge && challenge.expiresAt > now && user?.mfaEpoch === challenge.mfaEpoch
+        if (!live || !user || user.status !== 'active') throw new Problem('invalid_mfa_session')
+        const { phoneNumber } = user
+        if (user.mfaMethod !== 'sms' || phoneNumber === null) {
+          const message = 'No phone number configured for SMS MFA'
+          throw invalid([{ path: 'body.tempToken', message }], message)
+        }
+        limit('SMS', hash)
+        limit('SMS_PHONE', phoneNumber)
+        await phoneCodes.send(phoneNumber)
+        return { user, challenge }
+      },
+      async run({ note }, { user, challenge }) {
+        note({ orgId: orgOf(challenge.context), ...signsIn(user) })
+        return { success: true, message: 'SMS code sent' }
+      },
+    }),
+  }
+}
+
+/** Whoever has a factor proves it before its phone number is changed. @throws mfa_required */
+function mayChange(user: User, caller: { mfa: boolean }): void {
+  if (user.mfaMethod !== null && !caller.mfa) throw new Problem('mfa_required')
+}

@@ -1,0 +1,120 @@
+import type { Cipher } from '../../core/cipher.ts'
+import { Problem } from '../../core/errors.ts'
+import { newId } from '../../core/new-id.ts'
+import { type Instant, later } from '../../core/time.ts'
+import { type AuditFacts, type HandlersOf, inSteps, type Preparation } from '../../handler.ts'
+import { alreadyRegistered, verifyEmail, welcome } from '../../messages/letters.ts'
+import { verifyLink } from '../../messages/links.ts'
+import type { Letter } from '../../messages/ports.ts'
+import { queueLetter } from '../../messages/queue.ts'
+import type { Db } from '../../storage/open.ts'
+import { NewOrganization, NewPartner, NewSite } from '../../tenancy/contract.ts'
+import { makeOrg, makePartner, makeSite } from '../../tenancy/rules.ts'
+import { insertOrg, insertPartner, insertSite } from '../../tenancy/store.ts'
+import { joinPartner } from '../memberships.ts'
+import { hashPassword } from '../password.ts'
+import { checkStrength } from '../passwords/strength.ts'
+import { partnerAdmin } from '../seeds.ts'
+import { newToken, tokenHash } from '../sessions/tokens.ts'
+import { findUserByEmail, insertUser } from '../store.ts'
+import type { registration } from './contract.ts'
+import { freeSlug, proofHours, type Registration, slugOf } from './rules.ts'
+import * as store from './store.ts'
+
+type Entries = typeof registration
+
+export type RegistrationKeys = {
+  cipher: Cipher
+  /** ENABLE_REGISTRATION: without it the routes answer 404. */
+  registrationOn: boolean
+  /** Whether mail really goes out. Without it nobody could follow a link, so accounts are made at once. */
+  mailer: { real: boolean }
+  publicUrl: () => string
+}
+
+const place = (hash: string) => `registrations.content.${hash}`
+
+export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries> => {
+  const { cipher, registrationOn, mailer, publicUrl } = keys
+
+  async function prepare({ body }: Preparation<Entries['register']>): Promise<Registration> {
+    if (!registrationOn) throw new Problem('not_found')
+    const { email, name, password } = body
+    await checkStrength(password, 'body.password', [email, name])
+    return { email, name, passwordHash: await hashPassword(password), companyName: null }
+  }
+
+  /** The same answer, and the same work, whether or not the address has an account. */
+  async function begin(db: Db, wanted: Registration, now: Instant, note: (facts: AuditFacts) => void) {
+    const known = (await findUserByEmail(db, wanted.email)) !== undefined
+    const expiresAt = later(now, proofHours * 3600)
+    const { email: to, name } = wanted
+    const send = (letter: Letter) => queueLetter(db, cipher, letter, now, expiresAt)
+    if (!mailer.real && !known) {
+      note(await open(db, wanted, now))
+      await send(welcome({ to, name, url: publicUrl() }))
+      return answer
+    }
+    const token = newToken()
+    const hash = tokenHash(token)
+    const content = cipher.seal(JSON.stringify(wanted), place(hash))
+    await store.insertRegistration(db, { tokenHash: hash, content, expiresAt: known ? now : expiresAt })
+    const proof = verifyEmail({ to, name, url: verifyLink(publicUrl(), token), hours: proofHours })
+    await send(known ? alreadyRegistered({ to, name, url: publicUrl() }) : proof)
+    note({ resourceName: to, details: { state: known ? 'already registered' : 'address to be proved' } })
+    return answer
+  }
+
+  return {
+    register: inSteps<Entries['register'], Registration>({
+      prepare,
+      run: ({ db, now, note }, wanted) => begin(db, wanted, now, note),
+    }),
+
+    registerPartner: inSteps<Entries['registerPartner'], Registration>({
+      prepare: async (call) => ({ ...(await prepare(call)), companyName: call.body.companyName }),
+      run: ({ db, now, note }, wanted) => begin(db, wanted, now, note),
+    }),
+
+    async verifyEmail({ db, body, now, note }) {
+      if (!registrationOn) throw new Problem('not_found')
+      const hash = tokenHash(body.token)
+      const waiting = await store.takeRegistration(db, hash, now)
+      if (!waiting) throw new Problem('invalid_verification_link')
+      const wanted = JSON.parse(cipher.open(waiting.content, place(hash))) as Registration
+      if (await findUserByEmail(db, wanted.email)) throw new Problem('invalid_verification_link')
+      note(await open(db, wanted, now))
+      return { success: true, message: 'The address is confirmed. You can sign in now.' }
+    },
+  }
+}
+
+const answer = {
+  success: true as const,
+  message: 'If registration can proceed, you will receive next steps shortly.',
+}
+
+/** The account; for a partner, in the same transaction, everything its administrator needs. */
+async function open(db: Db, wanted: Registration, now: Instant): Promise<AuditFacts> {
+  const { email, name, passwordHash, companyName } = wanted
+  const userId = newId()
+  await insertUser(db, { id: userId, email, name, passwordHash }, now)
+  const actor = { kind: 'user' as const, id: userId, email }
+  if (companyName === null) return { actor, resourceId: userId, resourceName: email }
+
+  const root = slugOf(companyName)
+  const slug = freeSlug(root, await store.takenSlugs(db, root))
+  const made = () => ({ id: newId(), now })
+  const partner = makePartner(NewPartner.parse({ name: companyName, slug }), made())
+  await insertPartner(db, { ...partner, status: 'pending' })
+  const org = makeOrg(NewOrganization.parse({ name: companyName, slug: `${slug}-org` }), partner.id, made())
+  await insertOrg(db, org)
+  await insertSite(db, makeSite(NewSite.parse({ orgId: org.id, name: 'Main Office' }), made()))
+  await joinPartner(db, { partnerId: partner.id, userId, roleId: partnerAdmin, orgs: 'all' }, now)
+  return {
+    actor,
+    resourceId: partner.id,
+    resourceName: companyName,
+    details: { userId, orgId: org.id, status: 'pending' },
+  }
+}

@@ -1,0 +1,24 @@
+/** How long a registration waits for its address to be proved. */
+export const proofHours = 24
+
+/** What somebody registered, sealed until the address is proved. */
+export type Registration = {
+  email: string
+  name: string
+  passwordHash: string
+  /** null: an account that belongs to nobody yet. */
+  companyName: string | null
+}
+
+/** An identifier from a company's name: `Müller & Söhne` → `muller-sohne`. */
+export function slugOf(name: string): string {
+  const plain = name.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase()
+  const slug = plain.replace(/[^a-z0-9]+/g, '-').replace(/^-+|-+$/g, '')
+  return slug.slice(0, 80).replace(/-+$/, '') || 'partner'
+}
+
+/** The slug itself, else the first of `slug-2`, `slug-3` … that is free. */
+export function freeSlug(slug: string, taken: ReadonlySet<string>): string {
+  if (!taken.has(slug)) return slug
+  for (let n = 2; ; n++) if (!taken.has(`${slug}-${n}`)) return `${slug}-${n}`
+}

@@ -1,0 +1,40 @@
+import type { Instant } from '../../core/time.ts'
+import type { Db } from '../../storage/open.ts'
+
+/** `content`: sealed. */
+type Waiting = { tokenHash: string; content: string; expiresAt: Instant }
+
+export async function insertRegistration(db: Db, { tokenHash, content, expiresAt }: Waiting): Promise<void> {
+  const row = { token_hash: tokenHash, content, expires_at: expiresAt }
+  await db.insertInto('registrations').values(row).execute()
+}
+
+/** The content, for the one request that gets it; undefined for a wrong, used or old token. */
+export async function takeRegistration(
+  db: Db,
+  tokenHash: string,
+  now: Instant,
+): Promise<{ content: string } | undefined> {
+  return db
+    .deleteFrom('registrations')
+    .where('token_hash', '=', tokenHash)
+    .where('expires_at', '>', now)
+    .returning('content')
+    .executeTakeFirst()
+}
+
+/** Live partners' slugs that a new one could clash with. */
+export async function takenSlugs(db: Db, slug: string): Promise<Set<string>> {
+  const rows = await db
+    .selectFrom('partners')
+    .select('slug')
+    .where('deleted_at', 'is', null)
+    .where((eb) => eb.or([eb('slug', '=', slug), eb('slug', 'like', `${slug}-%`)]))
+    .execute()
+  return new Set(rows.map((row) => row.slug))
+}
+
+/** Forgets what has run out. */
+export async function sweepRegistrations(db: Db, now: Instant): Promise<void> {
+  await db.deleteFrom('registrations').where('expires_at', '<', now).execute()
+}
