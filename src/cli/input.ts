@@ -25,9 +25,12 @@ export async function inputOf(session: Session, fields: Field[], said: Said): Pr
       continue
     }
     const orgId = (input.body.orgId ?? input.query.orgId) as string | undefined
-    input[field.part][field.key] = Array.isArray(raw)
-      ? await Promise.all(raw.map((one) => valueFor(session, field, one, orgId)))
-      : await valueFor(session, field, raw, orgId)
+    const nothing = field.nullable && Array.isArray(raw) && raw.length === 1 && raw[0] === 'null'
+    input[field.part][field.key] = nothing
+      ? null
+      : Array.isArray(raw)
+        ? await Promise.all(raw.map((one) => valueFor(session, field, one, orgId)))
+        : await valueFor(session, field, raw, orgId)
   }
   return {
     params: input.params,

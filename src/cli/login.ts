@@ -38,6 +38,15 @@ export async function login(run: Run, flags: LoginFlags) {
     body: { email, password: secrets.password, ...membership },
   })
   const reply = first.mfaRequired ? await withCode(run, first.tempToken ?? '', secrets.otp) : first
+  return settle(run, store, reply)
+}
+
+/** Keeps the session that was just begun, and says where. */
+export async function settle(
+  run: Run,
+  store: ChosenStore,
+  reply: { tokens: Tokens | null; mfaEnrollmentRequired?: boolean | undefined },
+) {
   if (!reply.tokens)
     throw new CliError('The service gave no session', { hint: 'is its version the same as this one?' })
 
@@ -65,7 +74,7 @@ export async function login(run: Run, flags: LoginFlags) {
 }
 
 /** A password over plain HTTP can be read on the way. */
-function warnIfOpen(address: string): void {
+export function warnIfOpen(address: string): void {
   const { protocol, hostname } = new URL(address)
   if (protocol === 'http:' && !isLocal(hostname)) say(`Warning: ${address} is not encrypted: use https`)
 }
@@ -90,7 +99,7 @@ function membershipOf({
   return { ...(org && { orgId: org }), ...(partner && { partnerId: partner }) }
 }
 
-async function secretsOf(
+export async function secretsOf(
   run: Run,
   flags: LoginFlags,
 ): Promise<{ password: string; otp: string | undefined }> {

@@ -9,10 +9,13 @@ export const groups: Record<string, string> = {
   dev: 'For those who try the service out',
   devices: 'Managed machines',
   enroll: 'Enrollment keys, with which machines join',
+  invite: 'Accept an invitation',
   mfa: 'Set up a second factor',
   orgs: 'Organizations',
   partners: 'Partners',
+  profile: 'Your own name and picture',
   sites: 'Sites of organizations',
+  users: 'People: invitations, roles and reach',
 }
 
 /** Pages of `svc help` that are about no single command. */

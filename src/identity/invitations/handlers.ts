@@ -12,6 +12,7 @@ import type { Db } from '../../storage/open.ts'
 import { findGrants, findMembership, joinOrganization, joinPartner } from '../memberships.ts'
 import { hashPassword } from '../password.ts'
 import { checkStrength } from '../passwords/strength.ts'
+import { isFactorDemanded } from '../principal.ts'
 import { checkMayGrant } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
 import type { Tenant } from '../rules.ts'
@@ -169,7 +170,7 @@ export const acceptanceHandlers = (keys: {
       await checkStrength(body.password, 'body.password', [found.email, found.name])
       const user = (await findUser(storage.read, found.userId))!
       const membership = await findMembership(storage.read, user.id, found.tenant)
-      const forced = membership && (await findGrants(storage.read, membership.roleId)).forceMfa
+      const demanded = keys.mfaOn && (await isFactorDemanded(storage.read, user, found.tenant))
       return {
         found,
         hash,
@@ -177,7 +178,7 @@ export const acceptanceHandlers = (keys: {
         user,
         granted: await grantSession(keys.access, user, { context: found.tenant, mfa: false }, now),
         enters: membership?.usable === true,
-        demanded: keys.mfaOn && user.mfaMethod === null && Boolean(forced || membership?.requiresMfa),
+        demanded,
       }
     },
     async run({ db, now, note }, { found, hash, passwordHash, user, granted, enters, demanded }) {
