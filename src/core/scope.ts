@@ -22,3 +22,7 @@ export const everything: Scope = { kind: 'system' }
 export function only(orgId: string): Scope {
   return { kind: 'organization', orgId, siteIds: null, groupIds: null }
 }
+
+/** Whether the caller sees only a part of their organization. */
+export const isNarrowed = (scope: Scope): boolean =>
+  scope.kind === 'organization' && (scope.siteIds !== null || scope.groupIds !== null)

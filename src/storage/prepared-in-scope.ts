@@ -1,5 +1,5 @@
 import type { Compilable } from 'kysely'
-import { everything, only, type Scope } from '../core/scope.ts'
+import { everything, isNarrowed, only, type Scope } from '../core/scope.ts'
 import type { Db } from './db.ts'
 import { type Params, prepared } from './prepared.ts'
 
@@ -23,7 +23,7 @@ export function preparedInScope<P extends { [K in keyof P]: Value }, O>(
     if (scope.kind === 'partner' && scope.orgs === 'all') {
       return inPartner(db, { ...values, ofScope: scope.partnerId })
     }
-    if (scope.kind === 'organization' && scope.siteIds === null && scope.groupIds === null) {
+    if (scope.kind === 'organization' && !isNarrowed(scope)) {
       return inOrganization(db, { ...values, ofScope: scope.orgId })
     }
     const { rows } = await db.executeQuery<O>(build(db, scope, values).compile())
