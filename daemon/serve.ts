@@ -166,11 +166,11 @@ function backgroundOf(parts: Parts): Loop[] {
   const sealer = loop('sealer', () => sealPending(storage), 2000, log)
   storage.onCommit(sealer.wake)
   // Letters are rare: they wait a second rather than have every commit look for them.
-  const postman = loop(
+  const postman: Loop = loop(
     'postman',
     async () => {
       await issueResets({ ...parts, onIssued })
-      await sendDue({ ...parts, onFailure })
+      if (await sendDue({ ...parts, onFailure })) postman.wake()
     },
     1000,
     log,

@@ -18,20 +18,20 @@ export type Delivery = {
 }
 
 /**
- * Sends some of the mails that are due; committing the claim wakes the loop for the rest. Several processes may
- * do so at once. A mail whose sender dies is sent again when its claim ends, so it may arrive twice, with the
+ * Sends some of the mails that are due; false when there were none. Several processes may do so at once. A mail whose sender dies is sent again when its claim ends, so it may arrive twice, with the
  * same id.
  */
-export async function sendDue(on: Delivery): Promise<void> {
+export async function sendDue(on: Delivery): Promise<boolean> {
   const { storage, clock } = on
   const now = clock()
-  if (!(await store.isMailDue(storage.read, now))) return
+  if (!(await store.isMailDue(storage.read, now))) return false
   const lease = newId()
   const until = later(now, leaseSeconds)
   const mails = await storage.write((tx) => store.claimMails(tx, { lease, now, until, limit: batch }))
   const outcomes = await Promise.allSettled(mails.map((mail) => deliver(on, mail, lease)))
   const failed = outcomes.find(({ status }) => status === 'rejected')
   if (failed) throw (failed as PromiseRejectedResult).reason
+  return mails.length > 0
 }
 
 async function deliver(on: Delivery, mail: store.Mail, lease: string): Promise<void> {

@@ -39,7 +39,7 @@ type Bench = {
   failures: Failure[]
   delivery: Delivery
   queue(to: string, seconds?: number): Promise<void>
-  run(): Promise<void>
+  run(): Promise<boolean>
 }
 
 function benchOn(storage: Storage): Bench {
@@ -225,7 +225,7 @@ onEveryDatabase((_, open) => {
       return storage.write((tx) => queueLetter(tx, cipher, letterTo(to), now, later(now, 3600)))
     }
 
-    it('sends what is committed at once, and what was queued before it started', async () => {
+    it('sends what is committed within a moment, and what was queued before it started', async () => {
       const database = await open()
       const postbox = new Postbox()
       await queueOn(database.storage, 'before@acme.test')

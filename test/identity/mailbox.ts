@@ -1,0 +1,18 @@
+import { messagesIn, type OutboxMessage } from '../../daemon/outside/outbox.ts'
+import { until } from '../daemon/process.ts'
+import type { TestService } from '../harness.ts'
+
+/** The newest message of a kind to somebody, once it is there. */
+export async function received(service: TestService, to: string, kind: string): Promise<OutboxMessage> {
+  let found: OutboxMessage | undefined
+  await until(async () => {
+    const all = await messagesIn(service.dataDir)
+    found = all.filter((one) => one.to === to && one.kind === kind).sort((a, b) => (a.at < b.at ? 1 : -1))[0]
+    return found !== undefined
+  })
+  return found!
+}
+
+/** The token in the link of a message. */
+export const tokenIn = ({ links }: OutboxMessage): string =>
+  new URL(links[0]!).searchParams.get('token') ?? ''
