@@ -144,6 +144,10 @@ const hints: { [code in ErrorCode]?: string } = {
   invalid_mfa_session: 'the sign-in took too long: svc login',
   invalid_mfa_code: 'use the code shown now, once; a recovery code works too',
   mfa_enrollment_required: 'svc mfa setup, then svc mfa enable',
+  partner_access_limited:
+    'users and roles are for partner users whose orgAccess is all: svc profile shows who you are',
+  last_administrator: 'svc users role USER --role … makes someone else an administrator first',
+  user_exists: 'svc users show EMAIL shows them; svc users resend EMAIL sends the invitation again',
   scope_not_allowed:
     'this needs another membership: svc login --partner P or --org O; svc whoami shows the present one',
   tenant_inactive: 'the organization or its partner is suspended',

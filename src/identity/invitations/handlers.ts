@@ -119,7 +119,7 @@ export const invitationHandlers = (post: Post): HandlersOf<typeof invitations> =
 
   async resendInvite({ db, scope, body, caller, now, note }) {
     const asked = await tenantAsked(db, scope, body, 'body')
-    const target = await findTarget(db, scope, body.userId, asked)
+    const target = await findTarget(db, scope, body.userId, asked, 'body')
     const { tenant } = membershipOf(target)
     const user = (await findUser(db, body.userId))!
     const message = 'User is not in invited status'

@@ -118,13 +118,17 @@ export const sameTenant = (a: Tenant, b: Tenant): boolean =>
  * The membership that is meant: the only one, the partner's, or the one that was asked for.
  * @throws invalid_request when it could be any of several
  */
-export function theOne(held: readonly Held[], asked: Tenant | undefined): Held | undefined {
+export function theOne(
+  held: readonly Held[],
+  asked: Tenant | undefined,
+  part: 'query' | 'body' = 'query',
+): Held | undefined {
   if (asked) return held.find(({ tenant }) => sameTenant(tenant, asked))
   const partner = held.filter(({ tenant }) => tenant.kind === 'partner')
   const likely = partner.length > 0 ? partner : held
   if (likely.length <= 1) return likely[0]
   const message = 'The user is a member of several tenants: name one'
-  throw invalid([{ path: 'query.orgId', message }], message)
+  throw invalid([{ path: `${part}.orgId`, message }], message)
 }
 
 const none = {

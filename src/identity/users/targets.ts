@@ -19,11 +19,12 @@ export async function findTarget(
   scope: Scope,
   id: string,
   asked: Tenant | undefined,
+  part: 'query' | 'body' = 'query',
 ): Promise<Target> {
   const account = await findAccount(db, id)
   const held = account ? await heldBy(db, scope, [id]) : []
   if (!account || (held.length === 0 && scope.kind !== 'system')) throw notFound()
-  const one = rules.theOne(held, asked)
+  const one = rules.theOne(held, asked, part)
   if (asked && !one) throw notFound()
   return { account, held, one }
 }
