@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { adminPassword, startService, type TestService } from '../harness.ts'
+import { adminPassword, serviceOn, startService, type TestService } from '../harness.ts'
 import {
   addOrgUser,
   addPartnerUser,
@@ -25,7 +25,7 @@ async function expectRefused(tries: Promise<unknown>[], why: object): Promise<vo
   expect(reasons).toEqual(reasons.map(() => expect.objectContaining(why)))
 }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
   let service: TestService
   let world: World
 
@@ -192,6 +192,19 @@ onEveryDatabase((_, open) => {
       const again = await tokenFor(service, params.id, { kind: 'organization', orgId })
       await expect(alive(again)).resolves.toMatchObject({ name: 'Viv' })
       await expect(bakery.call(api.users.change, { params, body: {} })).rejects.toMatchObject({ status: 400 })
+    })
+
+    it('who is disabled or removed is refused by every replica', async () => {
+      const replica = kind === 'postgres' ? await serviceOn(service) : service
+      const there = (token: string) => replica.client(token).call(api.users.me)
+      const { bakeryViewer, bakeryAuditor, bakery } = world.tokens
+      for (const token of [bakeryViewer, bakeryAuditor]) await there(token)
+      const viewer = { params: { id: await idOf('bakery-viewer') } }
+      await as(bakery).call(api.users.change, { ...viewer, body: { status: 'disabled' } })
+      await as(bakery).call(api.users.remove, { params: { id: await idOf('bakery-auditor') } })
+      for (const token of [bakeryViewer, bakeryAuditor]) {
+        await expect(there(token)).rejects.toEqual(failing(401, 'invalid_token'))
+      }
     })
 
     it('leaves who changed what in the audit log of the organization', async () => {
