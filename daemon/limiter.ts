@@ -72,6 +72,8 @@ const messages: Partial<Record<LimitName, string>> = {
   LOGIN_IP: 'Too many login attempts. Please try again later.',
   LOGIN_ACCOUNT: 'Too many login attempts. Please try again later.',
   MFA: 'Too many MFA attempts',
+  INVITE_PREVIEW: 'Too many attempts. Please try again later.',
+  INVITE_ACCEPT: 'Too many attempts. Please try again later.',
   PASSWORD: 'Too many attempts. Please try again later.',
   FORGOT: 'Too many requests. Please try again later.',
   REGISTER: 'Too many registration attempts. Try again later.',

@@ -18,7 +18,8 @@ import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handlers.ts'
 import { devices } from '../src/devices/handlers.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
-import { authHandlers } from '../src/identity/handlers.ts'
+import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
+import { sweepInvitations } from '../src/identity/invitations/store.ts'
 import { hashPassword } from '../src/identity/password.ts'
 import { issueResets } from '../src/identity/passwords/jobs.ts'
 import { sweepResets } from '../src/identity/passwords/store.ts'
@@ -147,6 +148,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     orgs,
     sites,
     auth: authHandlers({ ...parts, access, recoveryPepper: secrets.recoveryPepper, mfaOn, registrationOn }),
+    users: userHandlers(parts),
     roles,
     permissions: permissionHandlers({ entries: entriesOf(api), mfaOn }),
     apiKeys,
@@ -200,6 +202,7 @@ function backgroundOf(parts: Parts): Loop[] {
       await storage.write(async (tx) => {
         await sweepSessions(tx, clock())
         await sweepFactors(tx, clock())
+        await sweepInvitations(tx, clock())
         await sweepResets(tx, clock())
         await sweepRegistrations(tx, clock())
         await forgetOldAttempts(tx, clock())

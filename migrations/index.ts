@@ -2,6 +2,7 @@ import type { Migration } from '../src/storage/migrate.ts'
 import * as foundation from './0001_foundation.ts'
 import * as apiKeys from './0002_api_keys.ts'
 import * as messages from './0003_messages.ts'
+import * as people from './0004_people.ts'
 import * as authentication from './0005_authentication.ts'
 import * as roleLists from './0006_role_lists.ts'
 
@@ -10,6 +11,7 @@ export const migrations: readonly Migration[] = [
   { name: '0001_foundation', up: foundation.up },
   { name: '0002_api_keys', up: apiKeys.up },
   { name: '0003_messages', up: messages.up },
+  { name: '0004_people', up: people.up },
   { name: '0005_authentication', up: authentication.up },
   { name: '0006_role_lists', up: roleLists.up },
 ]

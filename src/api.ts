@@ -4,7 +4,7 @@ import type { Contract } from './core/endpoint.ts'
 import { apiKeys } from './credentials/api-keys/contract.ts'
 import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
 import { devices } from './devices/contract.ts'
-import { auth } from './identity/contract.ts'
+import { auth, users } from './identity/contract.ts'
 import { permissions } from './identity/permissions/contract.ts'
 import { roles } from './identity/roles/contract.ts'
 import { service } from './service/contract.ts'
@@ -17,6 +17,7 @@ export const api = {
   orgs,
   sites,
   auth,
+  users,
   roles,
   permissions,
   apiKeys,
@@ -31,6 +32,7 @@ export const sections: Readonly<Record<string, string>> = {
   Service: 'Whether the service is there, and which version.',
   Tenancy: 'Partners, their organizations, and the sites of those.',
   Authentication: 'Signing in and out, sessions and second factors.',
+  Users: 'The people of a tenant: memberships, roles, reach and invitations.',
   Roles: 'What people may do, in roles that inherit from each other.',
   Permissions: 'Which permissions there are, and why a request is allowed or refused.',
   'API keys': 'Keys with which programs call the service for one organization.',

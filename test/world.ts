@@ -12,13 +12,14 @@ export type Org = {
   id: string
   name: string
   siteId: string
+  groupId: string
+  roleId: string
   keyId: string
   apiKeyId: string
   deviceId: string
   agentId: string
   agentToken: string
   /** A role of its own that nobody holds. */
-  roleId: string
 }
 
 /** Two partners, three organizations with a record of every kind in each, and users of every reach. */
@@ -43,8 +44,9 @@ export type World = {
   }
 }
 
-const roleOf = (name: string, scope: string) =>
-  builtInRoles.find((role) => role.name === name && role.scope === scope)!.id
+/** A built-in role by its name; any other by its id. */
+export const roleOf = (name: string, scope: string) =>
+  builtInRoles.find((role) => role.name === name && role.scope === scope)?.id ?? name
 
 /** A token for any user, as signing in with a factor would give (or without). */
 export async function tokenFor(
@@ -95,10 +97,14 @@ export async function addOrgUser(
   service: TestService,
   name: string,
   orgId: string,
-  { role = 'Org Admin', siteIds = null }: { role?: string; siteIds?: string[] | null } = {},
+  {
+    role = 'Org Admin',
+    siteIds = null,
+    groupIds = null,
+  }: { role?: string; siteIds?: string[] | null; groupIds?: string[] | null } = {},
 ): Promise<string> {
   const userId = await addUser(service, name)
-  const membership = { orgId, userId, roleId: roleOf(role, 'organization'), siteIds }
+  const membership = { orgId, userId, roleId: roleOf(role, 'organization'), siteIds, groupIds }
   await service.storage.write((tx) => joinOrganization(tx, membership, new Date().toISOString()))
   return tokenFor(service, userId, { kind: 'organization', orgId })
 }
@@ -132,18 +138,72 @@ export async function addOrg(
     },
   })
   const { deviceId, agentId, authToken: agentToken } = enrolled
-  const permissions = [{ resource: 'devices', action: 'read' }]
-  const role = await client.call(api.roles.create, { body: { orgId: id, name: `${slug} role`, permissions } })
-  const records = {
+  const groupId = await addGroup(service, id, `${slug} group`, [deviceId])
+  const roleId = await addRole(service, id, `${slug} role`, ['devices:read'])
+  return {
+    id,
+    name: slug,
     siteId: site.id,
+    groupId,
+    roleId,
     keyId: key.id,
     apiKeyId: apiKey.id,
     deviceId,
     agentId,
     agentToken,
-    roleId: role.id,
   }
-  return { id, name: slug, ...records }
+}
+
+/** A group of devices of an organization. */
+export async function addGroup(
+  service: TestService,
+  orgId: string,
+  name: string,
+  deviceIds: readonly string[],
+): Promise<string> {
+  const id = newId()
+  const now = new Date().toISOString()
+  await service.storage.write(async (tx) => {
+    const group = { id, org_id: orgId, site_id: null, name, created_at: now, updated_at: now }
+    await tx.insertInto('device_groups').values(group).execute()
+    const rows = deviceIds.map((deviceId) => ({ group_id: id, device_id: deviceId }))
+    if (rows.length > 0) await tx.insertInto('device_group_devices').values(rows).execute()
+  })
+  return id
+}
+
+/** A role of an organization's own, or of a partner's. */
+export async function addRole(
+  service: TestService,
+  owner: string | { partnerId: string },
+  name: string,
+  permissions: readonly string[],
+  parentRoleId: string | null = null,
+): Promise<string> {
+  const id = newId()
+  const now = new Date().toISOString()
+  const ofOrg = typeof owner === 'string'
+  await service.storage.write(async (tx) => {
+    await tx
+      .insertInto('roles')
+      .values({
+        id,
+        partner_id: ofOrg ? null : owner.partnerId,
+        org_id: ofOrg ? owner : null,
+        parent_role_id: parentRoleId,
+        scope: ofOrg ? 'organization' : 'partner',
+        name,
+        description: null,
+        is_system: 0,
+        force_mfa: 0,
+        created_at: now,
+        updated_at: now,
+      })
+      .execute()
+    const rows = permissions.map((permission) => ({ role_id: id, permission }))
+    if (rows.length > 0) await tx.insertInto('role_permissions').values(rows).execute()
+  })
+  return id
 }
 
 export async function buildWorld(service: TestService): Promise<World> {

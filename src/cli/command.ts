@@ -24,6 +24,8 @@ import type { Typed, View } from './view.ts'
 export function command(entry: Endpoint, view: View): Command.Class {
   const listed = rowsOf(entry.reply)
   const isPage = ({ key }: Field) => listed !== undefined && (key === 'page' || key === 'limit')
+  const { preset = {} } = view
+  const isPreset = ({ key }: Field) => Object.hasOwn(preset, key)
   const own = fieldsOf(entry).filter((field) => !isPage(field))
   const more = fieldsOf(view.narrowed ?? entry).filter(
     (field) => !isPage(field) && !own.some(({ flag }) => flag === field.flag),
@@ -34,7 +36,7 @@ export function command(entry: Endpoint, view: View): Command.Class {
     ...fields.filter(({ part }) => part === 'params'),
     ...(view.args ?? []).map((key) => fields.find((field) => field.key === key)!),
   ]
-  const flagFields = fields.filter((field) => !isArg(field))
+  const flagFields = fields.filter((field) => !isArg(field) && !isPreset(field))
 
   return class extends ApiCommand {
     static override summary = entry.summary
@@ -50,6 +52,7 @@ export function command(entry: Endpoint, view: View): Command.Class {
       const session = this.open(typed.flags)
       const input = () =>
         inputOf(session, fields, (field) => {
+          if (isPreset(field)) return preset[field.key]
           if (isArg(field)) return typed.args[argName(field)]
           return field.key === 'orgId' ? session.settings.org.value || undefined : typed.flags[field.flag]
         })
@@ -65,7 +68,7 @@ export function command(entry: Endpoint, view: View): Command.Class {
 }
 
 const argName = (field: Field): string =>
-  field.key === 'id' && field.resource ? argNames[field.resource] : field.key
+  field.key === 'id' && field.resource ? argNames[field.resource] : field.resource ? field.flag : field.key
 
 function flagsOf(entry: Endpoint, view: View, fields: Field[]): FlagSet {
   const flags: FlagSet = {}

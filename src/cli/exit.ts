@@ -147,6 +147,8 @@ const hints: { [code in ErrorCode]?: string } = {
   invalid_mfa_session: 'the sign-in took too long: svc login',
   invalid_mfa_code: 'use the code shown now, once; a recovery code works too',
   mfa_enrollment_required: 'svc mfa setup, then svc mfa enable',
+  last_administrator: 'svc users role USER --role … makes someone else an administrator first',
+  user_exists: 'svc users show EMAIL shows them; svc users resend EMAIL sends the invitation again',
   scope_not_allowed:
     'this needs another membership: svc login --partner P or --org O; svc whoami shows the present one',
   tenant_required: 'say where: --org ORG or --partner PARTNER',
@@ -154,7 +156,6 @@ const hints: { [code in ErrorCode]?: string } = {
     'your membership is limited to some organizations: roles and users are for those who have orgAccess all',
   forbidden: 'svc explain METHOD PATH says why; svc can-i ACTION RESOURCE asks before',
   own_role: 'someone else who administers this tenant can change it',
-  last_administrator: 'give someone else an administrator role first',
   system_role: 'svc roles clone makes a copy that can be changed',
   role_in_use: 'svc roles users ROLE shows who holds it',
   tenant_inactive: 'the organization or its partner is suspended',

@@ -137,6 +137,7 @@ export const argNames: Record<Resource, string> = {
   enrollment_key: 'key',
   api_key: 'key',
   device: 'device',
+  device_group: 'group',
   agent: 'agent',
   audit_log: 'entry',
   user: 'user',
@@ -150,6 +151,7 @@ export const nouns: Record<Resource, string> = {
   enrollment_key: 'enrollment key',
   api_key: 'API key',
   device: 'device',
+  device_group: 'device group',
   agent: 'agent',
   audit_log: 'audit entry',
   user: 'user',
@@ -183,6 +185,7 @@ const namedBy: { [R in Resource]?: string } = {
   enrollment_key: 'id or name',
   api_key: 'id or name',
   device: 'id, hostname or display name',
+  user: 'id, e-mail or name',
   role: 'id or name',
 }
 

@@ -28,9 +28,12 @@ export async function inputOf(session: Session, fields: Field[], said: Said): Pr
     const orgId = (input.body.orgId ?? input.query.orgId) as string | undefined
     const partnerId = (input.body.partnerId ?? input.query.partnerId) as string | undefined
     const where = { orgId, partnerId }
-    input[field.part][field.key] = Array.isArray(raw)
-      ? await Promise.all(raw.map((one) => valueFor(session, field, one, where)))
-      : await valueFor(session, field, raw, where)
+    const nothing = field.nullable && Array.isArray(raw) && raw.length === 1 && raw[0] === 'null'
+    input[field.part][field.key] = nothing
+      ? null
+      : Array.isArray(raw)
+        ? await Promise.all(raw.map((one) => valueFor(session, field, one, where)))
+        : await valueFor(session, field, raw, where)
   }
   return {
     params: input.params,

@@ -38,10 +38,20 @@ export async function login(run: Run, flags: LoginFlags) {
     body: { email, password: secrets.password, ...membershipOf(flags) },
   })
   const reply = first.mfaRequired ? await withCode(run, first, secrets.otp) : first
+  return settle(run, store, reply, flags)
+}
+
+/** Keeps the session that was just begun, and says where. */
+export async function settle(
+  run: Run,
+  store: ChosenStore,
+  reply: { tokens: Tokens | null; mfaEnrollmentRequired?: boolean | undefined },
+  wanted: Pick<LoginFlags, 'org' | 'partner'> = {},
+) {
   if (!reply.tokens)
     throw new CliError('The service gave no session', { hint: 'is its version the same as this one?' })
 
-  const { me, tokens } = await inMembership(run, reply.tokens, flags)
+  const { me, tokens } = await inMembership(run, reply.tokens, wanted)
   const context = await keep(run, store, tokens, me)
   const required = reply.mfaEnrollmentRequired === true
   tell(run, me, context, store, required)
@@ -65,7 +75,7 @@ export async function login(run: Run, flags: LoginFlags) {
 }
 
 /** A password over plain HTTP can be read on the way. */
-function warnIfOpen(address: string): void {
+export function warnIfOpen(address: string): void {
   const { protocol, hostname } = new URL(address)
   if (protocol === 'http:' && !isLocal(hostname)) say(`Warning: ${address} is not encrypted: use https`)
 }
@@ -94,7 +104,7 @@ async function inMembership(run: Run, tokens: Tokens, { org, partner }: LoginFla
   return { me: await whoIs(run, next), tokens: next }
 }
 
-async function secretsOf(
+export async function secretsOf(
   run: Run,
   flags: LoginFlags,
 ): Promise<{ password: string; otp: string | undefined }> {

@@ -25,6 +25,8 @@ type Lookup = {
 
 const tenancy = () => import('../tenancy/contract.ts')
 
+const identity = () => import('../identity/contract.ts')
+
 const lookups: { [R in Resource]?: Lookup } = {
   partner: { list: async () => (await tenancy()).partners.list, names: ['slug', 'name'] },
   organization: { list: async () => (await tenancy()).orgs.list, names: ['slug', 'name'] },
@@ -50,6 +52,12 @@ const lookups: { [R in Resource]?: Lookup } = {
     names: ['name'],
     byOrg: true,
     byPartner: true,
+  },
+  user: {
+    list: async () => (await identity()).users.list,
+    names: ['email', 'name'],
+    narrow: (name) => ({ q: name }),
+    byOrg: true,
   },
 }
 

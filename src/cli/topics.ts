@@ -9,13 +9,16 @@ export const groups: Record<string, string> = {
   dev: 'For those who try the service out',
   devices: 'Managed machines',
   enroll: 'Enrollment keys, with which machines join',
+  invite: 'Accept an invitation',
   keys: 'API keys, with which programs call the service',
   mfa: 'Second factors: set up, remove, recovery codes',
   orgs: 'Organizations',
   partners: 'Partners',
   password: 'Change a password, or set a new one',
+  profile: 'Your own name and picture',
   roles: 'Roles, and what they let people do',
   sites: 'Sites of organizations',
+  users: 'People: invitations, roles and reach',
 }
 
 /** Pages of `svc help` that are about no single command. */

@@ -9,6 +9,8 @@ export type View = {
   columns?: Column[]
   /** Fields of the query or body that are arguments, in order. */
   args?: string[]
+  /** Fields that the command itself decides: no flags. What is undefined is not sent. */
+  preset?: Record<string, unknown>
   /** An entry with the same rows that takes more filters; it is called when one of them is used. */
   narrowed?: Endpoint
   /** What a person reads, instead of the record field by field. */

@@ -14,6 +14,9 @@ export const defaultLimits = {
   LOGIN_ACCOUNT: { count: 5, seconds: 300 },
   /** Codes tried, by user. */
   MFA: { count: 5, seconds: 300 },
+  /** Invitations looked at, and accepted, by client address. */
+  INVITE_PREVIEW: { count: 30, seconds: 600 },
+  INVITE_ACCEPT: { count: 10, seconds: 3600 },
   /** Passwords tried by someone who is signed in, by user. */
   PASSWORD: { count: 5, seconds: 300 },
   /** Links asked for, by client address. */

@@ -8,6 +8,7 @@ export type Resource =
   | 'enrollment_key'
   | 'api_key'
   | 'device'
+  | 'device_group'
   | 'agent'
   | 'audit_log'
   | 'user'

@@ -6,8 +6,13 @@ export type Scope =
   | { kind: 'system' }
   /** `orgs`: 'all' of the partner, or the granted ids (an empty list sees nothing). */
   | { kind: 'partner'; partnerId: string; orgs: 'all' | readonly string[] }
-  /** `siteIds`: a membership narrowed to some sites; null means all of them. */
-  | { kind: 'organization'; orgId: string; siteIds: readonly string[] | null }
+  /** `siteIds`, `groupIds`: narrowed to some sites, to some groups of devices; null means all of them. */
+  | {
+      kind: 'organization'
+      orgId: string
+      siteIds: readonly string[] | null
+      groupIds: readonly string[] | null
+    }
 
 export type ScopeKind = Scope['kind']
 
@@ -15,5 +20,9 @@ export const everything: Scope = { kind: 'system' }
 
 /** Just one organization, whole. */
 export function only(orgId: string): Scope {
-  return { kind: 'organization', orgId, siteIds: null }
+  return { kind: 'organization', orgId, siteIds: null, groupIds: null }
 }
+
+/** Whether the caller sees only a part of their organization. */
+export const isNarrowed = (scope: Scope): boolean =>
+  scope.kind === 'organization' && (scope.siteIds !== null || scope.groupIds !== null)

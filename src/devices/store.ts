@@ -2,7 +2,7 @@ import { Problem } from '../core/errors.ts'
 import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
-import { contains, inScope, inSites, preparedInScope } from '../storage/dialect.ts'
+import { contains, inGroups, inScope, inSites, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type {
@@ -51,7 +51,11 @@ const columns = [
 ] as const
 
 const devicesIn = (db: Db, scope: Scope) =>
-  db.selectFrom('devices').where(inScope(scope, 'devices.org_id')).where(inSites(scope, 'devices.site_id'))
+  db
+    .selectFrom('devices')
+    .where(inScope(scope, 'devices.org_id'))
+    .where(inSites(scope, 'devices.site_id'))
+    .where(inGroups(scope, 'devices.id'))
 
 export type DeviceQuery = PageQuery & {
   orgId?: string | undefined

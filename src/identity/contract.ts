@@ -1,8 +1,20 @@
 import { factors } from './factors/contract.ts'
+import { acceptance, invitations } from './invitations/contract.ts'
 import { passwords } from './passwords/contract.ts'
 import { phones } from './phones/contract.ts'
 import { registration } from './registration/contract.ts'
 import { sessions } from './sessions/contract.ts'
+import { people } from './users/contract.ts'
 
 /** Everything below /auth. */
-export const auth = { ...sessions, ...passwords, ...factors, ...phones, ...registration }
+export const auth = {
+  ...sessions,
+  ...passwords,
+  ...factors,
+  ...phones,
+  ...registration,
+  ...acceptance,
+}
+
+/** Everything below /users. */
+export const users = { ...people, ...invitations }

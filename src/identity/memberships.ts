@@ -13,6 +13,7 @@ const partnerMemberships = prepared((db, p: { userId: string }) =>
     .selectFrom('partner_memberships as m')
     .innerJoin('partners as p', 'p.id', 'm.partner_id')
     .select(['m.id', 'm.partner_id', 'm.role_id', 'm.org_access', 'p.status', 'p.deleted_at', 'p.settings'])
+    .select('m.disabled_at')
     .where('m.user_id', '=', p.userId)
     .orderBy('m.created_at')
     .orderBy('m.id'),
@@ -28,6 +29,8 @@ const orgMemberships = prepared((db, p: { userId: string }) =>
       'm.org_id',
       'm.role_id',
       'm.narrowed',
+      'm.grouped',
+      'm.disabled_at',
       'o.partner_id',
       'o.status',
       'o.deleted_at',
@@ -67,7 +70,8 @@ async function inPartner(db: Db, row: RowOf<typeof partnerMemberships>): Promise
     partnerId: row.partner_id,
     roleId: row.role_id,
     orgs: row.org_access === 'all' ? 'all' : row.org_access === 'none' ? [] : await grantedOrgs(db, row.id),
-    usable: row.deleted_at === null && row.status === 'active',
+    usable: row.disabled_at === null && row.deleted_at === null && row.status === 'active',
+    disabled: row.disabled_at !== null,
     requiresMfa: requiresMfa(row.settings),
   }
 }
@@ -79,7 +83,10 @@ async function inOrg(db: Db, row: RowOf<typeof orgMemberships>): Promise<Found> 
     partnerId: row.partner_id,
     roleId: row.role_id,
     siteIds: row.narrowed ? await narrowedSites(db, row.id) : null,
+    groupIds: row.grouped ? await narrowedGroups(db, row.id) : null,
+    disabled: row.disabled_at !== null,
     usable:
+      row.disabled_at === null &&
       usableOrg(row.status, row.deleted_at) &&
       row.partner_deleted_at === null &&
       row.partner_status === 'active',
@@ -103,6 +110,15 @@ async function narrowedSites(db: Db, membershipId: string): Promise<string[]> {
     .where('membership_id', '=', membershipId)
     .execute()
   return rows.map((row) => row.site_id)
+}
+
+async function narrowedGroups(db: Db, membershipId: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('organization_membership_groups')
+    .select('group_id')
+    .where('membership_id', '=', membershipId)
+    .execute()
+  return rows.map((row) => row.group_id)
 }
 
 function requiresMfa(settings: string): boolean {
@@ -147,6 +163,10 @@ export async function findRoleName(db: Db, roleId: string): Promise<string | und
   return row?.name
 }
 
+/** What a membership lets one see in its tenant. */
+export type PartnerReach = { orgAccess: 'all' | 'selected' | 'none'; orgIds: readonly string[] }
+export type OrgReach = { siteIds: readonly string[] | null; groupIds: readonly string[] | null }
+
 export async function joinPartner(
   db: Db,
   membership: { partnerId: string; userId: string; roleId: string; orgs: 'all' | readonly string[] },
@@ -155,35 +175,67 @@ export async function joinPartner(
   const { partnerId, userId, roleId, orgs } = membership
   const id = newId()
   const orgAccess = orgs === 'all' ? 'all' : orgs.length === 0 ? 'none' : 'selected'
+  const columns = { id, partner_id: partnerId, user_id: userId, role_id: roleId, created_at: now }
   await db
     .insertInto('partner_memberships')
-    .values({
-      id,
-      partner_id: partnerId,
-      user_id: userId,
-      role_id: roleId,
-      org_access: orgAccess,
-      created_at: now,
-    })
+    .values({ ...columns, org_access: orgAccess, disabled_at: null })
     .execute()
-  if (orgAccess !== 'selected') return
-  const granted = (orgs as readonly string[]).map((orgId) => ({ membership_id: id, org_id: orgId }))
-  await db.insertInto('partner_membership_orgs').values(granted).execute()
+  await insertOrgs(db, id, orgs === 'all' ? [] : orgs)
 }
 
 export async function joinOrganization(
   db: Db,
-  membership: { orgId: string; userId: string; roleId: string; siteIds: readonly string[] | null },
+  membership: {
+    orgId: string
+    userId: string
+    roleId: string
+    siteIds: readonly string[] | null
+    groupIds?: readonly string[] | null
+  },
   now: Instant,
 ): Promise<void> {
-  const { orgId, userId, roleId, siteIds } = membership
+  const { orgId, userId, roleId, siteIds, groupIds = null } = membership
   const id = newId()
-  const narrowed = siteIds === null ? 0 : 1
+  const columns = { id, org_id: orgId, user_id: userId, role_id: roleId, created_at: now, disabled_at: null }
   await db
     .insertInto('organization_memberships')
-    .values({ id, org_id: orgId, user_id: userId, role_id: roleId, narrowed, created_at: now })
+    .values({ ...columns, narrowed: siteIds === null ? 0 : 1, grouped: groupIds === null ? 0 : 1 })
     .execute()
-  if (siteIds === null || siteIds.length === 0) return
-  const sites = siteIds.map((siteId) => ({ membership_id: id, site_id: siteId }))
-  await db.insertInto('organization_membership_sites').values(sites).execute()
+  await insertSites(db, id, siteIds ?? [])
+  await insertGroups(db, id, groupIds ?? [])
+}
+
+/** Gives a partner membership another reach. */
+export async function reachOrgs(db: Db, id: string, { orgAccess, orgIds }: PartnerReach): Promise<void> {
+  await db.updateTable('partner_memberships').set({ org_access: orgAccess }).where('id', '=', id).execute()
+  await db.deleteFrom('partner_membership_orgs').where('membership_id', '=', id).execute()
+  await insertOrgs(db, id, orgIds)
+}
+
+/** Gives an organization membership another reach. */
+export async function reachDevices(db: Db, id: string, { siteIds, groupIds }: OrgReach): Promise<void> {
+  await db
+    .updateTable('organization_memberships')
+    .set({ narrowed: siteIds === null ? 0 : 1, grouped: groupIds === null ? 0 : 1 })
+    .where('id', '=', id)
+    .execute()
+  await db.deleteFrom('organization_membership_sites').where('membership_id', '=', id).execute()
+  await db.deleteFrom('organization_membership_groups').where('membership_id', '=', id).execute()
+  await insertSites(db, id, siteIds ?? [])
+  await insertGroups(db, id, groupIds ?? [])
+}
+
+async function insertOrgs(db: Db, id: string, orgIds: readonly string[]): Promise<void> {
+  const rows = [...new Set(orgIds)].map((orgId) => ({ membership_id: id, org_id: orgId }))
+  if (rows.length > 0) await db.insertInto('partner_membership_orgs').values(rows).execute()
+}
+
+async function insertSites(db: Db, id: string, siteIds: readonly string[]): Promise<void> {
+  const rows = [...new Set(siteIds)].map((siteId) => ({ membership_id: id, site_id: siteId }))
+  if (rows.length > 0) await db.insertInto('organization_membership_sites').values(rows).execute()
+}
+
+async function insertGroups(db: Db, id: string, groupIds: readonly string[]): Promise<void> {
+  const rows = [...new Set(groupIds)].map((groupId) => ({ membership_id: id, group_id: groupId }))
+  if (rows.length > 0) await db.insertInto('organization_membership_groups').values(rows).execute()
 }

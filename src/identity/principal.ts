@@ -48,6 +48,7 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
   }
   const membership = await findMembership(db, id, claims.context)
   if (!membership) throw new Problem('invalid_token')
+  if (membership.disabled) throw new Problem('account_inactive')
   if (!membership.usable) throw new Problem('tenant_inactive')
   const { permissions, forceMfa } = await findGrants(db, membership.roleId)
   const mfaDemanded = mustEnrol({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)

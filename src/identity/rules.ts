@@ -1,7 +1,7 @@
 import type { Access } from '../core/endpoint.ts'
 import { type ErrorCode, Problem } from '../core/errors.ts'
 import { holds } from '../core/permissions.ts'
-import { everything, type Scope } from '../core/scope.ts'
+import { everything, only, type Scope } from '../core/scope.ts'
 
 /** Which of a person's memberships a session acts through. */
 export type Context =
@@ -12,16 +12,25 @@ export type Context =
 /** What a person can belong to. */
 export type Tenant = Exclude<Context, { kind: 'system' }>
 
-/** A membership as it stands, with the state of its tenant. */
+/** A membership as it stands. `usable`: it is not disabled, and its tenant may be worked in. */
 export type Membership =
-  | { kind: 'partner'; partnerId: string; roleId: string; orgs: 'all' | string[]; usable: boolean }
+  | {
+      kind: 'partner'
+      partnerId: string
+      roleId: string
+      orgs: 'all' | string[]
+      usable: boolean
+      disabled: boolean
+    }
   | {
       kind: 'organization'
       orgId: string
       partnerId: string
       roleId: string
       siteIds: string[] | null
+      groupIds: string[] | null
       usable: boolean
+      disabled: boolean
     }
 
 /**
@@ -58,7 +67,12 @@ export function scopeOf(membership: Membership | undefined): Scope {
   if (!membership) return everything
   return membership.kind === 'partner'
     ? { kind: 'partner', partnerId: membership.partnerId, orgs: membership.orgs }
-    : { kind: 'organization', orgId: membership.orgId, siteIds: membership.siteIds }
+    : {
+        kind: 'organization',
+        orgId: membership.orgId,
+        siteIds: membership.siteIds,
+        groupIds: membership.groupIds,
+      }
 }
 
 /** Who asks to be let in, as far as the decision goes. */
@@ -145,7 +159,7 @@ export const orgOf = (context: Context): string | null =>
 export const scopeOfTenant = (tenant: Tenant): Scope =>
   tenant.kind === 'partner'
     ? { kind: 'partner', partnerId: tenant.partnerId, orgs: 'all' }
-    : { kind: 'organization', orgId: tenant.orgId, siteIds: null }
+    : only(tenant.orgId)
 
 /** The other way round from `scopeOf`. */
 export function contextIn(scope: Scope): Context {

@@ -48,45 +48,53 @@ export async function hasUsers(db: Db): Promise<boolean> {
   return (await db.selectFrom('users').select('id').limit(1).executeTakeFirst()) !== undefined
 }
 
-export async function insertUser(
-  db: Db,
-  user: {
-    id: string
-    email: string
-    name: string
-    passwordHash: string | null
-    isSystem?: boolean
-    status?: string
-  },
-  now: Instant,
-): Promise<void> {
-  const { id, email, name, passwordHash, isSystem = false, status = 'active' } = user
+type NewUser = {
+  id: string
+  email: string
+  name: string
+  passwordHash: string | null
+  isSystem?: boolean
+  status?: string
+}
+
+export async function insertUser(db: Db, user: NewUser, now: Instant): Promise<void> {
+  await db.insertInto('users').values(newRow(user, now)).execute()
+}
+
+/** Does nothing when there is an account with this e-mail, also one that is made at the same time. */
+export async function insertUserOnce(db: Db, user: NewUser, now: Instant): Promise<void> {
   await db
     .insertInto('users')
-    .values({
-      id,
-      email,
-      email_key: foldEmail(email),
-      name,
-      status,
-      avatar_url: null,
-      is_system: isSystem ? 1 : 0,
-      password_hash: passwordHash,
-      password_changed_at: passwordHash === null ? null : now,
-      failed_logins: 0,
-      locked_until: null,
-      auth_epoch: 1,
-      mfa_epoch: 1,
-      mfa_method: null,
-      totp_secret: null,
-      totp_step: 0,
-      phone_number: null,
-      phone_verified: 0,
-      last_login_at: null,
-      created_at: now,
-      updated_at: now,
-    })
+    .values(newRow(user, now))
+    .onConflict((c) => c.column('email_key').doNothing())
     .execute()
+}
+
+function newRow(user: NewUser, now: Instant): UserRow {
+  const { id, email, name, passwordHash, isSystem = false, status = 'active' } = user
+  return {
+    id,
+    email,
+    email_key: foldEmail(email),
+    name,
+    status,
+    avatar_url: null,
+    is_system: isSystem ? 1 : 0,
+    password_hash: passwordHash,
+    password_changed_at: passwordHash === null ? null : now,
+    failed_logins: 0,
+    locked_until: null,
+    auth_epoch: 1,
+    mfa_epoch: 1,
+    mfa_method: null,
+    totp_secret: null,
+    totp_step: 0,
+    phone_number: null,
+    phone_verified: 0,
+    last_login_at: null,
+    created_at: now,
+    updated_at: now,
+  }
 }
 
 /** Ends every session of a person at once: tokens carry the epoch they were made in. */

@@ -41,6 +41,15 @@ export function inSites(scope: Scope, column: string): Expression<SqlBool> {
   return sql<SqlBool>`${sql.ref(column)} in (${sql.join(scope.siteIds)})`
 }
 
+/** The same for a column that holds a device's id: a membership may be narrowed to some device groups. */
+export function inGroups(scope: Scope, column: string): Expression<SqlBool> {
+  if (scope.kind !== 'organization' || scope.groupIds === null) return sql<SqlBool>`1 = 1`
+  if (scope.groupIds.length === 0) return sql<SqlBool>`1 = 0`
+  return sql<SqlBool>`${sql.ref(column)} in (
+    select device_id from device_group_devices where group_id in (${sql.join(scope.groupIds)})
+  )`
+}
+
 /**
  * Does the text hold `needle`, letter case aside? Both are compared as `folded` makes them; no character
  * is special. An empty needle is in every text; null holds nothing.

@@ -1,5 +1,5 @@
 import type { Compilable } from 'kysely'
-import { everything, type Scope } from '../core/scope.ts'
+import { everything, isNarrowed, only, type Scope } from '../core/scope.ts'
 import type { Db } from './db.ts'
 import { type Params, prepared } from './prepared.ts'
 
@@ -7,7 +7,7 @@ type Value = string | number | null
 
 /**
  * `prepared` for queries that start from a scope: compiled once for each kind of scope. Where a scope is a
- * list (some organizations, some sites) its length is part of the query, which is then built each time.
+ * list (some organizations, sites or device groups) its length is part of the query, which is then built each time.
  */
 export function preparedInScope<P extends { [K in keyof P]: Value }, O>(
   build: (db: Db, scope: Scope, p: Params<P>) => Compilable<O>,
@@ -17,15 +17,13 @@ export function preparedInScope<P extends { [K in keyof P]: Value }, O>(
   const inPartner = prepared<Scoped, O>((db, p) =>
     build(db, { kind: 'partner', partnerId: p.ofScope, orgs: 'all' }, p as Params<P>),
   )
-  const inOrganization = prepared<Scoped, O>((db, p) =>
-    build(db, { kind: 'organization', orgId: p.ofScope, siteIds: null }, p as Params<P>),
-  )
+  const inOrganization = prepared<Scoped, O>((db, p) => build(db, only(p.ofScope), p as Params<P>))
   return async (db, scope, values) => {
     if (scope.kind === 'system') return inSystem(db, values)
     if (scope.kind === 'partner' && scope.orgs === 'all') {
       return inPartner(db, { ...values, ofScope: scope.partnerId })
     }
-    if (scope.kind === 'organization' && scope.siteIds === null) {
+    if (scope.kind === 'organization' && !isNarrowed(scope)) {
       return inOrganization(db, { ...values, ofScope: scope.orgId })
     }
     const { rows } = await db.executeQuery<O>(build(db, scope, values).compile())

@@ -22,11 +22,15 @@ export type Tables = {
   partner_membership_orgs: { membership_id: string; org_id: string }
   organization_memberships: OrganizationMembershipRow
   organization_membership_sites: { membership_id: string; site_id: string }
+  organization_membership_groups: { membership_id: string; group_id: string }
+  invitations: InvitationRow
   enrollment_keys: EnrollmentKeyRow
   api_keys: ApiKeyRow
   /** What a key used of its limit, in 18 s each (src/credentials/api-keys/window.ts). */
   api_key_buckets: { key_id: string; bucket: number; count: number }
   devices: DeviceRow
+  device_groups: DeviceGroupRow
+  device_group_devices: { group_id: string; device_id: string }
   device_hardware: DeviceHardwareRow
   device_interfaces: DeviceInterfaceRow
   device_disks: DeviceDiskRow
@@ -148,6 +152,7 @@ export type PartnerMembershipRow = {
   role_id: string
   org_access: string
   created_at: string
+  disabled_at: string | null
 }
 
 export type OrganizationMembershipRow = {
@@ -158,6 +163,26 @@ export type OrganizationMembershipRow = {
   /** 1 when the membership is narrowed to the sites listed beside it. */
   narrowed: number
   created_at: string
+  disabled_at: string | null
+  /** 1 when the membership is narrowed to the device groups listed beside it. */
+  grouped: Generated<number>
+}
+
+export type InvitationRow = {
+  id: string
+  user_id: string
+  tenant_kind: string
+  tenant_id: string
+  token_hash: string
+  expires_at: string
+  accepted_at: string | null
+  created_at: string
+}
+
+export type DeviceGroupRow = Stamped & {
+  org_id: string
+  site_id: string | null
+  name: string
 }
 
 export type EnrollmentKeyRow = {

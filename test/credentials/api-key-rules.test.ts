@@ -73,7 +73,7 @@ describe('what a key may do', () => {
   })
 
   it('is asked where a route is protected, and nothing is where it is not', () => {
-    const scope = { kind: 'organization', orgId: 'o', siteIds: null } as const
+    const scope = { kind: 'organization', orgId: 'o', siteIds: null, groupIds: null } as const
     const open = { scopes: ['organization', 'partner', 'system'] }
     const caller = { scope, permissions: new Set<string>() }
     expect(() => checkKeyAccess(open, caller)).not.toThrow()

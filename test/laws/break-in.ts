@@ -129,7 +129,14 @@ class Attempt {
 
   async ask(input: Input): Promise<Answer> {
     this.calls += 1
-    const answer = await this.#line.send(toWire(this.entry, input, await this.stranger.token()))
+    let answer = await this.#line.send(toWire(this.entry, input, await this.stranger.token()))
+    if (answer.status === 401 && this.entry.access.who === 'user') {
+      // An administrator among the strangers may have ended the session of another one.
+      const last = await this.stranger.token()
+      this.stranger.renew()
+      const token = await this.stranger.token()
+      if (token !== last) answer = await this.#line.send(toWire(this.entry, input, token))
+    }
     // Such as signing out.
     if (changes(this.entry) && answer.status < 300) this.stranger.renew()
     const leaked = this.stranger.hidden.filter((text) => answer.text.includes(text))

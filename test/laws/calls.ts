@@ -18,6 +18,7 @@ export const unknownRecords = (): Records => ({
   enrollment_key: newId(),
   api_key: newId(),
   device: newId(),
+  device_group: newId(),
   agent: randomBytes(32).toString('hex'),
   audit_log: newId(),
   user: newId(),

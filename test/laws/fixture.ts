@@ -7,7 +7,7 @@ import type { Context } from '../../src/identity/rules.ts'
 import { builtInRoles } from '../../src/identity/seeds.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
 import type { TestService } from '../harness.ts'
-import { addPartnerUser, addUser, buildWorld, type Org, tokenFor, type World } from '../world.ts'
+import { addGroup, addPartnerUser, addUser, buildWorld, type Org, tokenFor, type World } from '../world.ts'
 import { type Records, unknownRecords } from './calls.ts'
 
 /** Somebody who has no business with the victim's records. */
@@ -40,6 +40,7 @@ function kept(make: () => Promise<string>): Pick<Stranger, 'token' | 'renew'> {
 
 const everyKind = Object.keys(unknownRecords()) as Resource[]
 const withinTenant = everyKind.filter((kind) => kind !== 'partner')
+const withinGroup: readonly Resource[] = ['device', 'agent']
 const withinSite: readonly Resource[] = ['site', 'enrollment_key', 'device', 'agent']
 
 export const userToken = async (
@@ -69,10 +70,11 @@ export async function recordsOf(service: TestService, partner: string, org: Org)
     enrollment_key: org.keyId,
     api_key: org.apiKeyId,
     device: org.deviceId,
+    device_group: org.groupId,
+    role: org.roleId,
     agent: org.agentId,
     audit_log: (await entries.executeTakeFirstOrThrow()).id,
     user: await userIdOf(service, `${org.name}-admin`),
-    role: org.roleId,
   }
 }
 
@@ -138,6 +140,13 @@ export async function buildStage(service: TestService): Promise<Stage> {
       foreign: withinSite,
       hidden: hiddenOf(withinSite, ofSite),
     },
+    {
+      name: 'a user of the same organization narrowed to another device group',
+      ...user('bakery-grouped', { kind: 'organization', orgId: bakery.id }),
+      own: { ...victim, ...elsewhere },
+      foreign: withinGroup,
+      hidden: hiddenOf(withinGroup, ['bakery-pc']),
+    },
     { name: "another organization's agent", ...fixed(garage.agentToken), own: sibling, ...apart },
     { name: 'nobody', ...fixed(undefined), own: none, ...apart },
   ]
@@ -145,8 +154,8 @@ export async function buildStage(service: TestService): Promise<Stage> {
 }
 
 /**
- * A second site of the bakery with records of its own, and an administrator who may see that site only. The
- * audit log belongs to the organization as a whole, so their role leaves it out.
+ * A second site and group of the bakery with records of their own, an administrator who may see that site only,
+ * and one who may see that group only. The audit log belongs to the organization as a whole, so their role leaves it out.
  */
 async function addNarrowedUser(
   service: TestService,
@@ -167,8 +176,11 @@ async function addNarrowedUser(
     body: { enrollmentKey: key.key, hostname: 'elsewhere-pc', ...machine },
   })
 
+  const groupId = await addGroup(service, bakery.id, 'Elsewhere', [enrolled.deviceId])
+
   const now = new Date().toISOString()
   const userId = await addUser(service, 'bakery-narrow')
+  const groupedId = await addUser(service, 'bakery-grouped')
   const roleId = newId()
   const admin = builtInRoles.find(({ name }) => name === 'Org Admin')!
   const permissions = admin.permissions.filter((pair) => !pair.startsWith('audit:'))
@@ -187,7 +199,10 @@ async function addNarrowedUser(
       .execute()
     const pairs = permissions.map((permission) => ({ role_id: roleId, permission }))
     await tx.insertInto('role_permissions').values(pairs).execute()
-    await joinOrganization(tx, { orgId: bakery.id, userId, roleId, siteIds: [site.id] }, now)
+    const membership = { orgId: bakery.id, roleId }
+    await joinOrganization(tx, { ...membership, userId, siteIds: [site.id] }, now)
+    const grouped = { userId: groupedId, siteIds: null, groupIds: [groupId] }
+    await joinOrganization(tx, { ...membership, ...grouped }, now)
   })
   return { site: site.id, enrollment_key: key.id, device: enrolled.deviceId, agent: enrolled.agentId }
 }

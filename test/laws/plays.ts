@@ -309,11 +309,89 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
       resourceId: ({ deviceId }) => deviceId,
     }
   },
+  'auth.previewInvite': (hand) => invited(hand, 'auth.previewInvite'),
+  'auth.acceptInvite': (hand) => invited(hand, 'auth.acceptInvite'),
+  'users.invite': async (hand) => {
+    const { about, org } = await administering(hand)
+    const email = `invited-${hand.serial()}@example.com`
+    const body = {
+      ...{ email, orgId: org.id, roleId: org.roleId },
+      ...{ siteIds: [org.siteId], deviceGroupIds: [org.groupId] },
+    }
+    return { input: asked('users.invite', body), ...about, resourceId: ({ id }) => id }
+  },
+  'users.resendInvite': async (hand) => {
+    const { about, org, userId } = await administering(hand)
+    await hand.service.storage.write((tx) =>
+      tx.updateTable('users').set({ status: 'invited' }).where('id', '=', userId).execute(),
+    )
+    return { input: asked('users.resendInvite', { userId, orgId: org.id }), ...about }
+  },
+  'users.changeMe': async (hand) => {
+    const { id, context, about } = await addPerson(hand)
+    const token = await tokenFor(hand.service, id, context, { now: new Date(hand.clock()) })
+    return { input: asked('users.changeMe', {}), token, ...about }
+  },
+  'users.roles': (hand) => administered(hand, 'users.roles'),
+  'users.list': (hand) => administered(hand, 'users.list'),
+  'users.show': (hand) => administered(hand, 'users.show'),
+  'users.change': (hand) => administered(hand, 'users.change'),
+  'users.remove': (hand) => administered(hand, 'users.remove'),
+  'users.assignRole': (hand) => administered(hand, 'users.assignRole', ({ roleId }) => ({ roleId })),
+  'users.changeAccess': (hand) =>
+    administered(hand, 'users.changeAccess', ({ siteId, groupId }) => ({
+      siteIds: [siteId],
+      deviceGroupIds: [groupId],
+    })),
+  'users.resetMfa': (hand) => administered(hand, 'users.resetMfa', () => ({}), false),
+  'users.signOut': (hand) => administered(hand, 'users.signOut', () => ({}), false),
   'agents.heartbeat': (hand) => byAgent(hand, 'agents.heartbeat'),
   'agents.inventory': (hand) => byAgent(hand, 'agents.inventory'),
 }
 
 export const playsOfTheirOwn: readonly string[] = [...Object.keys(plays), ...Object.keys(orgOf)]
+
+/** The system administrator, and somebody to administer. */
+async function administering({ service, world, fresh, serial }: Hand) {
+  const org = await fresh()
+  const name = `managed-${serial()}`
+  await addOrgUser(service, name, org.id, { role: 'Org Viewer' })
+  const userId = await userIdOf(service, name)
+  const actor: Play['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }
+  const about = { token: world.tokens.system, actor, orgId: org.id, resourceId: () => userId }
+  return { org, userId, about }
+}
+
+async function administered(
+  hand: Hand,
+  name: string,
+  body: (org: Org) => Record<string, unknown> = () => ({}),
+  inTenant = true,
+): Promise<Play> {
+  const { org, userId, about } = await administering(hand)
+  const ofUser = entryNamed(name).params !== undefined
+  const input = asked(name, body(org), ofUser ? { id: userId } : {})
+  const query = inTenant ? { orgId: org.id } : {}
+  return { input: { ...input, query, ...(!entryNamed(name).body && { body: undefined }) }, ...about }
+}
+
+/** Somebody who was invited, with the link in hand. */
+async function invited(hand: Hand, name: string): Promise<Play> {
+  const { service, world, fresh, serial } = hand
+  const org = await fresh()
+  const email = `invited-${serial()}@example.com`
+  const sent = await service.client(world.tokens.system).call(api.users.invite, {
+    body: { email, name: 'Invited', orgId: org.id, roleId: org.roleId },
+  })
+  const token = new URL(sent.inviteUrl!).searchParams.get('token')
+  const body = name === 'auth.acceptInvite' ? { token, password: `${adminPassword} ${email}` } : { token }
+  return {
+    input: { ...asked(name, {}), body },
+    actor: { type: 'user', id: sent.id, email },
+    orgId: org.id,
+    resourceId: () => sent.id,
+  }
+}
 
 async function byAgent({ fresh }: Hand, name: string): Promise<Play> {
   const { id: orgId, agentId, agentToken: token, deviceId } = await fresh()

@@ -62,7 +62,7 @@ onEveryEmptyDatabase((kind, open) => {
 
     test('a member of some sites sees those sites', async () => {
       const sites = async (siteIds: string[]) => {
-        const scope: Scope = { kind: 'organization', orgId: 'a1', siteIds }
+        const scope: Scope = { kind: 'organization', orgId: 'a1', siteIds, groupIds: null }
         const { rows } = await sql<{ site_id: string }>`select site_id from things
           where ${inScope(scope, 'org_id')} and ${inSites(scope, 'site_id')}`.execute(storage.read)
         return rows.map((row) => row.site_id)

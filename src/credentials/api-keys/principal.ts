@@ -63,7 +63,11 @@ export async function findPresentedKey(db: Db, hash: string): Promise<PresentedK
     row.partner_deleted_at === null &&
     (row.org_status === 'active' || row.org_status === 'trial') &&
     row.partner_status === 'active'
-  const { permissions: held, siteIds } = await findReach(db, row.created_by, {
+  const {
+    permissions: held,
+    siteIds,
+    groupIds,
+  } = await findReach(db, row.created_by, {
     id: orgId,
     partnerId: row.partner_id,
   })
@@ -81,7 +85,7 @@ export async function findPresentedKey(db: Db, hash: string): Promise<PresentedK
       id,
       name,
       orgId,
-      scope: { kind: 'organization', orgId, siteIds },
+      scope: { kind: 'organization', orgId, siteIds, groupIds },
       permissions,
     },
   }

@@ -1,7 +1,7 @@
 import { hash, randomBytes } from 'node:crypto'
 import { invalid, Problem } from '../../core/errors.ts'
 import { holds, type Permission } from '../../core/permissions.ts'
-import type { Scope } from '../../core/scope.ts'
+import { isNarrowed, type Scope } from '../../core/scope.ts'
 import { type Instant, later } from '../../core/time.ts'
 import type { ApiKey, ApiKeyChange, NewApiKey } from './contract.ts'
 
@@ -76,9 +76,8 @@ export function checkDelegation(scopes: readonly string[], held: ReadonlySet<str
  * @throws site_access_denied
  */
 export function checkMayHold(key: ApiKey, caller: { id: string; scope: Scope }): void {
-  const { scope } = caller
-  if (scope.kind !== 'organization' || scope.siteIds === null || key.createdBy === caller.id) return
-  throw new Problem('site_access_denied', 'Your access is limited to some sites')
+  if (!isNarrowed(caller.scope) || key.createdBy === caller.id) return
+  throw new Problem('site_access_denied', 'Your access is limited to some sites or device groups')
 }
 
 /** The permissions a key has: its scopes, as far as its creator holds them now. */

@@ -1,12 +1,13 @@
+import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../../core/errors.ts'
 import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
-import type { Scope } from '../../core/scope.ts'
+import { isNarrowed, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { countOf } from '../../storage/counts.ts'
-import { forUpdate, inScope, inSites, prepared, rowOf } from '../../storage/dialect.ts'
+import { forUpdate, inGroups, inScope, inSites, prepared, rowOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf } from '../../storage/rows.ts'
-import type { DeviceRow, EnrollmentKeyRow } from '../../storage/tables.ts'
+import type { DeviceRow, EnrollmentKeyRow, Tables } from '../../storage/tables.ts'
 import type { EnrolledDevice, EnrollmentKey } from './contract.ts'
 
 const keyRows = rowsOf<Omit<EnrollmentKeyRow, 'key_hash'>>()()
@@ -27,6 +28,21 @@ const columns = [
   'last_device_id',
 ] as const
 
+/** The same, for a caller who may be out of sight of the device that came in last. */
+const columnsIn = (scope: Scope) => (eb: ExpressionBuilder<Tables, 'enrollment_keys'>) => {
+  const inSight = eb
+    .selectFrom('devices')
+    .select('devices.id')
+    .whereRef('devices.id', '=', 'enrollment_keys.last_device_id')
+    .where(inSites(scope, 'devices.site_id'))
+    .where(inGroups(scope, 'devices.id'))
+  return [...columns.filter(isNotLast), (isNarrowed(scope) ? inSight : eb.ref(last)).as(last)] as const
+}
+
+const last = 'last_device_id'
+type NotLast = Exclude<(typeof columns)[number], typeof last>
+const isNotLast = (column: (typeof columns)[number]): column is NotLast => column !== last
+
 const keysIn = (db: Db, scope: Scope) =>
   db
     .selectFrom('enrollment_keys')
@@ -45,7 +61,7 @@ export async function listEnrollmentKeys(
     .$if(query.expired === true, (q) => q.where('expires_at', '<=', now))
     .$if(query.expired === false, (q) => q.where('expires_at', '>', now))
   const rows = await found
-    .select(columns)
+    .select(columnsIn(scope))
     .orderBy('created_at', 'desc')
     .orderBy('id', 'desc')
     .limit(query.limit)
@@ -61,7 +77,7 @@ export async function listEnrollmentKeys(
 
 /** @throws not_found, also for a key outside the scope */
 export async function getEnrollmentKey(db: Db, scope: Scope, id: string): Promise<EnrollmentKey> {
-  const row = await keysIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst()
+  const row = await keysIn(db, scope).select(columnsIn(scope)).where('id', '=', id).executeTakeFirst()
   if (!row) throw new Problem('not_found', 'Enrollment key not found')
   return keyRows.read(row)
 }

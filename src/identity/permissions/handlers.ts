@@ -9,7 +9,7 @@ import {
   resourceLabels,
 } from '../../core/permissions.ts'
 import { findRoute, type Named } from '../../core/routes.ts'
-import type { Scope } from '../../core/scope.ts'
+import { only, type Scope } from '../../core/scope.ts'
 import type { HandlersOf, UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { listMemberships } from '../memberships.ts'
@@ -94,7 +94,7 @@ async function anyoneWith(db: Db, reach: Scope, roleId: string): Promise<Actor> 
   const scope: Scope =
     role.scope === 'partner'
       ? { kind: 'partner', partnerId: role.partnerId ?? '', orgs: 'all' }
-      : { kind: 'organization', orgId: role.orgId ?? '', siteIds: null }
+      : only(role.orgId ?? '')
   const permissions = grantsOf(chain ?? [])
   const factor = { mfa: true, mfaEnabled: true, mfaDemanded: false }
   const subject = { kind: 'user' as const, scope, permissions, ...factor }

@@ -1,0 +1,35 @@
+import { boolean, string } from '@oclif/core/flags'
+import { ApiCommand } from '../../src/cli/base.ts'
+import { acceptInvitation } from '../../src/cli/people.ts'
+import { printRecord } from '../../src/cli/print.ts'
+import { auth } from '../../src/identity/contract.ts'
+
+export default class InviteAccept extends ApiCommand {
+  static override summary = auth.acceptInvite.summary
+  static override description =
+    'The link is asked for, or read from a file: it is never an argument, where others can read it.'
+  static override examples = [
+    'svc invite accept --url https://svc.example.com\nLink or token ********\nPassword ********\nSigned in to https://svc.example.com as ada@example.com, organization scope of 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11',
+    'In a script\nsvc invite accept --invitation @link.txt --password-stdin --store file < password.txt',
+  ]
+  static override flags = {
+    invitation: string({ description: 'The link or its token: - for standard input, @file for a file' }),
+    'password-stdin': boolean({ description: 'Read the new password from standard input' }),
+    password: string({
+      description: 'New password: - for standard input, @file for a file',
+      exclusive: ['password-stdin'],
+    }),
+    store: string({
+      description: 'Where to keep the session [env: SVC_CREDENTIAL_STORE]',
+      options: ['keychain', 'file', 'none'],
+    }),
+  }
+
+  async run(): Promise<void> {
+    const { flags } = await this.parse(InviteAccept)
+    const run = this.open(flags, { mayBeNew: true })
+    const given = { ...flags, token: flags.invitation }
+    const result = await acceptInvitation(run, auth.acceptInvite, given)
+    if (run.output.format !== 'plain') await printRecord(run.output, result, undefined)
+  }
+}

@@ -1,0 +1,49 @@
+import type { ReplyOf } from '../core/endpoint.ts'
+import type { auth, users } from '../identity/contract.ts'
+import { askSecret, secretFrom } from './ask.ts'
+import type { Session as Run } from './base.ts'
+import { chooseStore } from './choose-store.ts'
+import { usage } from './exit.ts'
+import { type LoginFlags, secretsOf, settle, warnIfOpen } from './login.ts'
+import { say } from './print.ts'
+import { printable } from './table.ts'
+
+type Sent = Pick<ReplyOf<typeof users.invite>, 'inviteEmailSent' | 'inviteUrl'>
+
+/** What became of an invitation: the mail, or the link to hand over. */
+export function invited(reply: Record<string, unknown>): string {
+  const { inviteEmailSent, inviteUrl } = reply as Sent
+  const { email, status } = reply as { email?: string; status?: string }
+  const who = email === undefined ? 'The invitation' : printable(email)
+  if (inviteUrl !== undefined) {
+    return `${who} is invited. No mail server is configured: hand this link over yourself.\n${printable(inviteUrl)}\n`
+  }
+  const sent = inviteEmailSent
+    ? 'A mail is on its way'
+    : 'No mail server is configured: svc dev outbox shows the mail'
+  if (email === undefined) return `${sent}\n`
+  const how = status === undefined || status === 'invited' ? 'is invited' : 'has an account and was added'
+  return `${who} ${how}. ${sent}\n`
+}
+
+type AcceptFlags = Pick<LoginFlags, 'password' | 'password-stdin' | 'store'> & { token?: string | undefined }
+
+/** Accepts an invitation, keeps the session and says where. */
+export async function acceptInvitation(run: Run, entry: typeof auth.acceptInvite, flags: AcceptFlags) {
+  const token = await linkToken(run, flags.token)
+  const { password } = await secretsOf(run, flags)
+  warnIfOpen(run.settings.url.value)
+  const store = await chooseStore(run.settings, flags.store, run.attended)
+  const reply = await run.stranger.call(entry, { body: { token, password } })
+  if (reply.tokens) return settle(run, store, reply)
+  say(reply.message ?? 'Sign in: svc login')
+  return { url: run.settings.url.value, context: null, user: reply.user }
+}
+
+/** The token, also when the whole link was pasted. */
+async function linkToken(run: Run, flag: string | undefined): Promise<string> {
+  if (flag === undefined && !run.attended)
+    throw usage('Missing --invitation', '--invitation @file, or - for standard input')
+  const given = flag === undefined ? await askSecret('Link or token') : await secretFrom(flag, '--invitation')
+  return URL.parse(given.trim())?.searchParams.get('token') ?? given.trim()
+}

@@ -1,0 +1,119 @@
+import { newId } from '../../core/new-id.ts'
+import type { Instant } from '../../core/time.ts'
+import type { Db } from '../../storage/open.ts'
+import type { Tenant } from '../rules.ts'
+import { idOfTenant } from '../users/rules.ts'
+import type { Invitation } from './rules.ts'
+
+/* The token itself is the credential, so its hash stands in for a scope. */
+
+/** One link lives for a person and a tenant: a new one ends the one before. */
+export async function saveInvitation(
+  db: Db,
+  { userId, tenant, ...link }: { userId: string; tenant: Tenant; tokenHash: string; expiresAt: Instant },
+  now: Instant,
+): Promise<void> {
+  const fresh = {
+    token_hash: link.tokenHash,
+    expires_at: link.expiresAt,
+    accepted_at: null,
+    created_at: now,
+  }
+  const place = { user_id: userId, tenant_kind: tenant.kind, tenant_id: idOfTenant(tenant) }
+  await db
+    .insertInto('invitations')
+    .values({ id: newId(), ...place, ...fresh })
+    .onConflict((c) => c.columns(['user_id', 'tenant_id']).doUpdateSet(fresh))
+    .execute()
+}
+
+export async function findInvitation(db: Db, tokenHash: string): Promise<Invitation | undefined> {
+  const row = await db
+    .selectFrom('invitations as i')
+    .innerJoin('users as u', 'u.id', 'i.user_id')
+    .select(['i.id', 'i.user_id', 'i.tenant_kind', 'i.tenant_id', 'i.expires_at', 'i.accepted_at'])
+    .select(['u.email', 'u.name', 'u.status', 'u.password_hash'])
+    .where('i.token_hash', '=', tokenHash)
+    .executeTakeFirst()
+  return (
+    row && {
+      id: row.id,
+      userId: row.user_id,
+      tenant:
+        row.tenant_kind === 'partner'
+          ? { kind: 'partner', partnerId: row.tenant_id }
+          : { kind: 'organization', orgId: row.tenant_id },
+      expiresAt: row.expires_at,
+      acceptedAt: row.accepted_at,
+      email: row.email,
+      name: row.name,
+      status: row.status,
+      hasPassword: row.password_hash !== null,
+    }
+  )
+}
+
+/** True for the one request that gets to use the link; the person's other links end with it. */
+export async function takeInvitation(
+  db: Db,
+  { id, userId }: Pick<Invitation, 'id' | 'userId'>,
+  tokenHash: string,
+  now: Instant,
+): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('invitations')
+    .set({ accepted_at: now })
+    .where('id', '=', id)
+    .where('token_hash', '=', tokenHash)
+    .where('accepted_at', 'is', null)
+    .executeTakeFirstOrThrow()
+  if (numUpdatedRows !== 1n) return false
+  await db
+    .updateTable('invitations')
+    .set({ accepted_at: now })
+    .where('user_id', '=', userId)
+    .where('accepted_at', 'is', null)
+    .execute()
+  return true
+}
+
+/** invited → active; false when the account is not waiting for its first password. */
+export async function activate(db: Db, userId: string, passwordHash: string, now: Instant): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('users')
+    .set({
+      status: 'active',
+      password_hash: passwordHash,
+      password_changed_at: now,
+      failed_logins: 0,
+      locked_until: null,
+      updated_at: now,
+    })
+    .where('id', '=', userId)
+    .where('status', '=', 'invited')
+    .where('password_hash', 'is', null)
+    .executeTakeFirstOrThrow()
+  return numUpdatedRows === 1n
+}
+
+export async function voidInvitation(db: Db, userId: string, tenant: Tenant): Promise<void> {
+  await db
+    .deleteFrom('invitations')
+    .where('user_id', '=', userId)
+    .where('tenant_id', '=', idOfTenant(tenant))
+    .execute()
+}
+
+/** What a tenant calls itself. */
+export async function nameOfTenant(db: Db, tenant: Tenant): Promise<string> {
+  const row =
+    tenant.kind === 'partner'
+      ? await db.selectFrom('partners').select('name').where('id', '=', tenant.partnerId).executeTakeFirst()
+      : await db.selectFrom('organizations').select('name').where('id', '=', tenant.orgId).executeTakeFirst()
+  return row?.name ?? ''
+}
+
+/** Forgets what has run out. */
+export async function sweepInvitations(db: Db, now: Instant): Promise<void> {
+  await db.deleteFrom('invitations').where('expires_at', '<', now).execute()
+}

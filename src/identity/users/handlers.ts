@@ -1,0 +1,237 @@
+import type { Cipher } from '../../core/cipher.ts'
+import { invalid, Problem } from '../../core/errors.ts'
+import type { Scope } from '../../core/scope.ts'
+import { type Instant, later } from '../../core/time.ts'
+import type { HandlersOf, UserCaller } from '../../handler.ts'
+import { factorsChanged } from '../../messages/letters.ts'
+import { queueLetter } from '../../messages/queue.ts'
+import type { Db } from '../../storage/open.ts'
+import { voidInvitation } from '../invitations/store.ts'
+import { findGrants, reachDevices, reachOrgs } from '../memberships.ts'
+import { checkMayGrant } from '../roles/rules.ts'
+import { findRole } from '../roles/store.ts'
+import { contextIn, orgOf } from '../rules.ts'
+import { endSessions } from '../store.ts'
+import type { people } from './contract.ts'
+import { disableMembership, giveRole, heldBy, isWithin, removeMembership } from './memberships.ts'
+import * as rules from './rules.ts'
+import * as store from './store.ts'
+import {
+  checkMayTouch,
+  checkNotLast,
+  findTarget,
+  findTargetAnywhere,
+  lockTarget,
+  membershipOf,
+  notFound,
+  type Target,
+} from './targets.ts'
+import { homeOf, orgReach, partnerReach, tenantAsked } from './tenants.ts'
+
+const about = ({ account }: Target, one: rules.Held | undefined) => ({
+  orgId: rules.orgOfTenant(one?.tenant),
+  resourceId: account.id,
+  resourceName: account.email,
+})
+
+async function profile(db: Db, caller: UserCaller) {
+  const account = await store.findAccount(db, caller.id)
+  if (!account) throw new Problem('invalid_token')
+  const { isSystem, ...own } = account
+  const { scope } = caller
+  return {
+    ...own,
+    status: own.status as 'active',
+    mfaEnabled: own.mfaMethod !== null,
+    mfaMethod: own.mfaMethod as 'totp' | 'sms' | null,
+    isPlatformAdmin: isSystem,
+    scope: scope.kind,
+    partnerId: scope.kind === 'partner' ? scope.partnerId : null,
+    orgId: orgOf(contextIn(scope)),
+    roleId: caller.roleId,
+    permissions: [...caller.permissions].sort().map((pair) => {
+      const [resource = '', action = ''] = pair.split(':')
+      return { resource, action }
+    }),
+  }
+}
+
+export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeof people> => ({
+  me: ({ db, caller }) => profile(db, caller),
+
+  async changeMe({ db, caller, body, now, note }) {
+    rules.checkSomeChange(body)
+    const before = await profile(db, caller)
+    await store.changeAccount(db, caller.id, body, now)
+    const after = await profile(db, caller)
+    const seen = ({ name, avatarUrl }: typeof before) => ({ name, avatarUrl })
+    note({ resourceId: caller.id, resourceName: caller.email, before: seen(before), after: seen(after) })
+    return after
+  },
+
+  async roles({ db, scope, query }) {
+    const asked = await tenantAsked(db, scope, query, 'query')
+    const data = await store.listRoleChoices(db, asked ?? homeOf(scope))
+    return { data: data.map((role) => ({ ...role, scope: role.scope as 'partner' })) }
+  },
+
+  async list({ db, storage, scope, query: { orgId, partnerId, ...query } }) {
+    const tenant = (await tenantAsked(db, scope, { orgId, partnerId }, 'query')) ?? homeOf(scope)
+    // Looking for a part of a name reads every account in sight.
+    const { accounts, total } = await store.listAccounts(query.q ? storage.heavy : db, scope, tenant, query)
+    const held = await heldBy(
+      db,
+      scope,
+      accounts.map(({ id }) => id),
+    )
+    const { page, limit } = query
+    return {
+      data: accounts.map((account) => {
+        const own = held.filter(({ userId }) => userId === account.id)
+        // Among all the users of the service a person stands once, by their first membership.
+        return rules.presented(account, tenant ? rules.theOne(own, tenant) : own[0])
+      }),
+      pagination: { page, limit, total },
+    }
+  },
+
+  async show({ db, scope, params, query }) {
+    const account = await store.findAccount(db, params.id)
+    const asked = await tenantAsked(db, scope, query, 'query')
+    const held = account ? await heldBy(db, scope, [params.id]) : []
+    const one = asked ? rules.theOne(held, asked) : held[0]
+    if (!account || (!one && (asked || scope.kind !== 'system'))) throw notFound()
+    const { phoneNumber, phoneVerified, passwordChangedAt } = account
+    return {
+      ...rules.presented(account, one),
+      ...{ phoneNumber, phoneVerified, passwordChangedAt },
+      memberships: held.map(rules.presentedMembership),
+    }
+  },
+
+  async change({ db, scope, params, query, body, caller, now, note }) {
+    rules.checkSomeChange(body)
+    const asked = await tenantAsked(db, scope, query, 'query')
+    const target = await lockTarget(db, scope, params.id, asked)
+    const { account, held, one } = target
+    const whole = await isWithin(db, scope, account)
+    const before = rules.presented(account, one)
+    const status = body.status === before.status ? undefined : body.status
+    if (status !== undefined) rules.checkNotSelf(caller, account.id, 'You cannot change your own status')
+    await checkMayTouch(db, caller, account, whole ? held : [membershipOf(target)])
+    rules.checkMayChangeAccount({ ...body, status }, whole)
+
+    if (status !== undefined && status !== 'active') {
+      for (const each of whole ? held : [membershipOf(target)]) await checkNotLast(db, account, each)
+      const lastOfAll = account.isSystem && (await store.otherSystemAdmins(db, account.id)) === 0
+      if (lastOfAll) throw new Problem('last_administrator')
+    }
+    const ofAccount = { name: body.name, status: whole ? status : undefined }
+    if (ofAccount.name !== undefined || ofAccount.status !== undefined) {
+      await store.changeAccount(db, account.id, ofAccount, now)
+    }
+    if (one && status !== undefined && (status === 'active' || !whole)) {
+      await disableMembership(db, one, status === 'active' ? null : now)
+      if (status !== 'active') await store.endSessionsIn(db, account.id, one.tenant, now)
+    }
+    const changed = await findTarget(db, scope, params.id, one?.tenant)
+    const after = rules.presented(changed.account, changed.one)
+    const seen = ({ name, status }: typeof after) => ({ name, status })
+    note({ ...about(target, one), before: seen(before), after: seen(after) })
+    return after
+  },
+
+  async remove({ db, scope, params, query, caller, now, note }) {
+    const asked = await tenantAsked(db, scope, query, 'query')
+    const target = await lockTarget(db, scope, params.id, asked)
+    const one = membershipOf(target)
+    rules.checkNotSelf(caller, params.id, 'You cannot remove yourself')
+    await checkMayTouch(db, caller, target.account, [one])
+    await checkNotLast(db, target.account, one)
+    await removeMembership(db, one)
+    await voidInvitation(db, params.id, one.tenant)
+    await store.endSessionsIn(db, params.id, one.tenant, now)
+    const { roleId, roleName } = one
+    note({ ...about(target, one), before: { roleId, roleName, tenant: one.tenant } })
+    return { success: true }
+  },
+
+  async assignRole({ db, scope, params, query, body, caller, note }) {
+    const asked = await tenantAsked(db, scope, query, 'query')
+    const target = await lockTarget(db, scope, params.id, asked)
+    const one = membershipOf(target)
+    rules.checkNotSelf(caller, params.id, 'Self role assignment is not allowed')
+    const role = await findRole(db, one.tenant, body.roleId)
+    const message = 'Invalid role for this scope'
+    if (!role) throw invalid([{ path: 'body.roleId', message }], message)
+    await checkMayTouch(db, caller, target.account, [one])
+    const { permissions } = await findGrants(db, role.id)
+    checkMayGrant(caller.permissions, permissions)
+    if (!rules.administers(one, permissions)) await checkNotLast(db, target.account, one)
+    await giveRole(db, one, role.id)
+    const before = { roleId: one.roleId, roleName: one.roleName }
+    note({ ...about(target, one), before, after: { roleId: role.id, roleName: role.name } })
+    return { success: true }
+  },
+
+  async changeAccess({ db, scope, params, query, body, caller, note }) {
+    rules.checkSomeChange(body)
+    const asked = await tenantAsked(db, scope, query, 'query')
+    const target = await lockTarget(db, scope, params.id, asked)
+    const one = membershipOf(target)
+    rules.checkNotSelf(caller, params.id, 'You cannot change your own access')
+    await checkMayTouch(db, caller, target.account, [one])
+    const { tenant } = one
+    const reach = { ...one }
+    if (tenant.kind === 'partner') {
+      Object.assign(reach, await partnerReach(db, scope, tenant.partnerId, body, one))
+    } else {
+      const { siteIds, groupIds } = await orgReach(db, scope, tenant.orgId, body, one)
+      Object.assign(reach, { siteIds, deviceGroupIds: groupIds })
+    }
+    rules.checkWithinReach(scope, reach)
+    const { permissions } = await findGrants(db, one.roleId)
+    if (!rules.administers(reach, permissions)) await checkNotLast(db, target.account, one)
+    if (tenant.kind === 'partner') {
+      await reachOrgs(db, one.id, { orgAccess: reach.orgAccess ?? 'none', orgIds: reach.orgIds ?? [] })
+    } else {
+      await reachDevices(db, one.id, { siteIds: reach.siteIds, groupIds: reach.deviceGroupIds })
+    }
+    const changed = await findTarget(db, scope, params.id, tenant)
+    const seen = ({ orgAccess, orgIds, siteIds, deviceGroupIds }: rules.Held) =>
+      tenant.kind === 'partner' ? { orgAccess, orgIds } : { siteIds, deviceGroupIds }
+    note({ ...about(target, one), before: seen(one), after: seen(membershipOf(changed)) })
+    return rules.presented(changed.account, changed.one)
+  },
+
+  async resetMfa({ db, scope, params, caller, now, note }) {
+    const target = await findTargetAnywhere(db, scope, params.id)
+    const { account, held } = target
+    rules.checkNotSelf(caller, params.id, 'Change your own factors with /auth/mfa')
+    await checkMayTouch(db, caller, account, held)
+    if (!(await isWithin(db, scope, account))) {
+      throw new Problem('forbidden', 'This account belongs to other tenants as well')
+    }
+    await store.clearFactors(db, account.id, now)
+    const what = 'An administrator removed the second factors of your account'
+    const letter = factorsChanged({ to: account.email, name: account.name, what, at: now })
+    await queueLetter(db, cipher, letter, now, later(now, dayOfSeconds))
+    note({ ...about(target, held[0]), before: { mfaMethod: account.mfaMethod } })
+    return { success: true }
+  },
+
+  async signOut({ db, scope, params, caller, now, note }) {
+    const target = await findTargetAnywhere(db, scope, params.id)
+    await checkMayTouch(db, caller, target.account, target.held)
+    await signOutOf(db, scope, target, now)
+    note(about(target, target.held[0]))
+    return { success: true }
+  },
+})
+
+const dayOfSeconds = 24 * 3600
+
+async function signOutOf(db: Db, scope: Scope, { account, held }: Target, now: Instant): Promise<void> {
+  if (await isWithin(db, scope, account)) return endSessions(db, account.id, now)
+  for (const { tenant } of held) await store.endSessionsIn(db, account.id, tenant, now)
+}

@@ -1,0 +1,174 @@
+import { everything, type Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { forUpdate, inScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { findGrants } from '../memberships.ts'
+import type { Tenant } from '../rules.ts'
+import { administers, type Held } from './rules.ts'
+
+/** The memberships of some people that are within the scope, in tenants that live; oldest first. */
+export async function heldBy(db: Db, scope: Scope, userIds: readonly string[]): Promise<Held[]> {
+  if (userIds.length === 0) return []
+  const partners = await inPartners(db, scope, userIds)
+  const orgs = await inOrgs(db, scope, userIds)
+  return [...partners, ...orgs].sort((a, b) => (`${a.createdAt} ${a.id}` < `${b.createdAt} ${b.id}` ? -1 : 1))
+}
+
+async function inPartners(db: Db, scope: Scope, userIds: readonly string[]): Promise<Held[]> {
+  if (scope.kind === 'organization') return []
+  const rows = await db
+    .selectFrom('partner_memberships as m')
+    .innerJoin('partners as p', 'p.id', 'm.partner_id')
+    .innerJoin('roles as r', 'r.id', 'm.role_id')
+    .selectAll('m')
+    .select('r.name as role_name')
+    .where('m.user_id', 'in', userIds)
+    .where('p.deleted_at', 'is', null)
+    .$if(scope.kind === 'partner', (q) =>
+      q.where('m.partner_id', '=', (scope as { partnerId: string }).partnerId),
+    )
+    .execute()
+  const selected = rows.filter((row) => row.org_access === 'selected').map(({ id }) => id)
+  const granted = await db
+    .selectFrom('partner_membership_orgs')
+    .selectAll()
+    .where('membership_id', 'in', selected.length > 0 ? selected : [''])
+    .orderBy('org_id')
+    .execute()
+  return rows.map((row) => ({
+    id: row.id,
+    userId: row.user_id,
+    tenant: { kind: 'partner', partnerId: row.partner_id },
+    roleId: row.role_id,
+    roleName: row.role_name,
+    orgAccess: row.org_access as Held['orgAccess'],
+    orgIds:
+      row.org_access === 'selected'
+        ? granted.filter((one) => one.membership_id === row.id).map((one) => one.org_id)
+        : null,
+    siteIds: null,
+    deviceGroupIds: null,
+    disabledAt: row.disabled_at,
+    createdAt: row.created_at,
+  }))
+}
+
+async function inOrgs(db: Db, scope: Scope, userIds: readonly string[]): Promise<Held[]> {
+  const rows = await db
+    .selectFrom('organization_memberships as m')
+    .innerJoin('organizations as o', 'o.id', 'm.org_id')
+    .innerJoin('roles as r', 'r.id', 'm.role_id')
+    .selectAll('m')
+    .select('r.name as role_name')
+    .where('m.user_id', 'in', userIds)
+    .where('o.deleted_at', 'is', null)
+    .where(inScope(scope, 'm.org_id'))
+    .execute()
+  const narrowed = rows.filter((row) => row.narrowed === 1 || row.grouped === 1).map(({ id }) => id)
+  const ids = narrowed.length > 0 ? narrowed : ['']
+  const sites = await db
+    .selectFrom('organization_membership_sites')
+    .selectAll()
+    .where('membership_id', 'in', ids)
+    .orderBy('site_id')
+    .execute()
+  const groups = await db
+    .selectFrom('organization_membership_groups')
+    .selectAll()
+    .where('membership_id', 'in', ids)
+    .orderBy('group_id')
+    .execute()
+  return rows.map((row) => ({
+    id: row.id,
+    userId: row.user_id,
+    tenant: { kind: 'organization', orgId: row.org_id },
+    roleId: row.role_id,
+    roleName: row.role_name,
+    orgAccess: null,
+    orgIds: null,
+    siteIds: row.narrowed
+      ? sites.filter((one) => one.membership_id === row.id).map((one) => one.site_id)
+      : null,
+    deviceGroupIds: row.grouped
+      ? groups.filter((one) => one.membership_id === row.id).map((one) => one.group_id)
+      : null,
+    disabledAt: row.disabled_at,
+    createdAt: row.created_at,
+  }))
+}
+
+/** Whether a person belongs to nothing but what is within the scope. */
+export async function isWithin(
+  db: Db,
+  scope: Scope,
+  account: { id: string; isSystem: boolean },
+): Promise<boolean> {
+  if (scope.kind === 'system') return true
+  if (account.isSystem) return false
+  const mine = await heldBy(db, scope, [account.id])
+  const all = await heldBy(db, everything, [account.id])
+  return mine.length === all.length
+}
+
+/** Nobody else changes who administers these tenants until the transaction ends. */
+export async function lockTenants(db: Db, tenants: readonly Tenant[]): Promise<void> {
+  for (const tenant of tenants) {
+    const row =
+      tenant.kind === 'partner'
+        ? db.selectFrom('partners').select('id').where('id', '=', tenant.partnerId)
+        : db.selectFrom('organizations').select('id').where('id', '=', tenant.orgId)
+    await forUpdate(row as ReturnType<typeof partnerRow>).execute()
+  }
+}
+
+const partnerRow = (db: Db) => db.selectFrom('partners').select('id')
+
+/** Whether anyone but this person administers the tenant: active, not disabled, with full reach. */
+export async function hasOtherAdmin(db: Db, tenant: Tenant, userId: string): Promise<boolean> {
+  const reach =
+    tenant.kind === 'partner'
+      ? await db
+          .selectFrom('partner_memberships as m')
+          .innerJoin('users as u', 'u.id', 'm.user_id')
+          .select('m.role_id')
+          .distinct()
+          .where('m.partner_id', '=', tenant.partnerId)
+          .where('m.org_access', '=', 'all')
+          .where('u.status', '=', 'active')
+          .where('m.disabled_at', 'is', null)
+          .where('m.user_id', '!=', userId)
+          .execute()
+      : await db
+          .selectFrom('organization_memberships as m')
+          .innerJoin('users as u', 'u.id', 'm.user_id')
+          .select('m.role_id')
+          .distinct()
+          .where('m.org_id', '=', tenant.orgId)
+          .where('m.narrowed', '=', 0)
+          .where('m.grouped', '=', 0)
+          .where('u.status', '=', 'active')
+          .where('m.disabled_at', 'is', null)
+          .where('m.user_id', '!=', userId)
+          .execute()
+  const whole = { tenant, orgAccess: 'all' as const, siteIds: null, deviceGroupIds: null }
+  for (const { role_id } of reach) {
+    if (administers(whole, (await findGrants(db, role_id)).permissions)) return true
+  }
+  return false
+}
+
+const tableOf = ({ tenant }: Held) =>
+  (tenant.kind === 'partner' ? 'partner_memberships' : 'organization_memberships') as 'partner_memberships'
+
+export async function giveRole(db: Db, held: Held, roleId: string): Promise<void> {
+  await db.updateTable(tableOf(held)).set({ role_id: roleId }).where('id', '=', held.id).execute()
+}
+
+/** `at`: since when it is disabled; null enables it again. */
+export async function disableMembership(db: Db, held: Held, at: Instant | null): Promise<void> {
+  await db.updateTable(tableOf(held)).set({ disabled_at: at }).where('id', '=', held.id).execute()
+}
+
+export async function removeMembership(db: Db, held: Held): Promise<void> {
+  await db.deleteFrom(tableOf(held)).where('id', '=', held.id).execute()
+}

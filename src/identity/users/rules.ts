@@ -1,0 +1,172 @@
+import { invalid, Problem } from '../../core/errors.ts'
+import { holds, type Permission } from '../../core/permissions.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Tenant } from '../rules.ts'
+import type { Membership, User, UserChange } from './contract.ts'
+
+/** A membership with everything that is said of it. */
+export type Held = {
+  id: string
+  userId: string
+  tenant: Tenant
+  roleId: string
+  roleName: string
+  orgAccess: 'all' | 'selected' | 'none' | null
+  orgIds: string[] | null
+  siteIds: string[] | null
+  deviceGroupIds: string[] | null
+  disabledAt: string | null
+  createdAt: string
+}
+
+/** An account without what it signs in with. */
+export type Account = {
+  id: string
+  email: string
+  name: string
+  status: string
+  avatarUrl: string | null
+  isSystem: boolean
+  mfaMethod: string | null
+  phoneNumber: string | null
+  phoneVerified: boolean
+  lastLoginAt: string | null
+  passwordChangedAt: string | null
+  createdAt: string
+  updatedAt: string
+}
+
+/**
+ * Whether these permissions let one set everything in a tenant right again. A partner's highest role is the
+ * wildcard; an organization's is one that rules its users and so every role in it.
+ */
+export const isFullAdmin = (kind: Tenant['kind'], permissions: ReadonlySet<string>): boolean =>
+  kind === 'partner' ? permissions.has('*:*') : holds(permissions, 'users:write')
+
+/** Whether a membership with these permissions administers its tenant: nothing in it is out of its reach. */
+export const administers = (
+  one: Pick<Held, 'tenant' | 'orgAccess' | 'siteIds' | 'deviceGroupIds'>,
+  permissions: ReadonlySet<string>,
+): boolean =>
+  isFullAdmin(one.tenant.kind, permissions) &&
+  (one.tenant.kind === 'partner'
+    ? one.orgAccess === 'all'
+    : one.siteIds === null && one.deviceGroupIds === null)
+
+/**
+ * Nobody changes, removes, disables or resets someone who holds more than they do.
+ * @throws forbidden
+ */
+export function checkMayManage(held: ReadonlySet<string>, theirs: Iterable<string>): void {
+  const lacking = [...theirs].filter((pair) => !holds(held, pair as Permission)).sort()
+  if (lacking.length === 0) return
+  throw new Problem('forbidden', 'This user holds permissions that you do not', { details: { lacking } })
+}
+
+/** @throws forbidden */
+export function checkNotSelf(caller: { id: string }, userId: string, message: string): void {
+  if (caller.id === userId) throw new Problem('forbidden', message)
+}
+
+/**
+ * A member who sees only some sites or groups neither gives nor touches more than that.
+ * @throws site_access_denied
+ */
+export function checkWithinReach(
+  scope: Scope,
+  one: { siteIds: readonly string[] | null; deviceGroupIds: readonly string[] | null },
+): void {
+  if (scope.kind !== 'organization') return
+  const within = (mine: readonly string[] | null, theirs: readonly string[] | null) =>
+    mine === null || theirs?.every((id) => mine.includes(id)) === true
+  if (within(scope.siteIds, one.siteIds) && within(scope.groupIds, one.deviceGroupIds)) return
+  throw new Problem('site_access_denied', 'Your access is limited to some sites or device groups')
+}
+
+/** @throws invalid_request when nothing is to be changed */
+export function checkSomeChange(change: object): void {
+  const message = 'No updates provided'
+  if (Object.keys(change).length === 0) throw invalid([{ path: 'body', message }], message)
+}
+
+/** @throws forbidden when an account that others administer as well would change for them too */
+export function checkMayChangeAccount(change: UserChange, whole: boolean): void {
+  if (whole) return
+  const own = change.name !== undefined || change.status === 'invited'
+  if (own) throw new Problem('forbidden', 'This account belongs to other tenants as well')
+}
+
+/** The tenants of some memberships, in the order in which they are locked. */
+export const tenantsOf = (held: readonly Held[]): Tenant[] =>
+  held
+    .map(({ tenant }) => tenant)
+    .sort((a, b) =>
+      b.kind === a.kind ? (idOfTenant(a) < idOfTenant(b) ? -1 : 1) : a.kind === 'organization' ? -1 : 1,
+    )
+
+export const idOfTenant = (tenant: Tenant): string =>
+  tenant.kind === 'partner' ? tenant.partnerId : tenant.orgId
+
+/** The entry of a change goes to the organization it is about; what is about a partner has none. */
+export const orgOfTenant = (tenant: Tenant | undefined): string | null =>
+  tenant?.kind === 'organization' ? tenant.orgId : null
+
+export const sameTenant = (a: Tenant, b: Tenant): boolean =>
+  a.kind === b.kind && idOfTenant(a) === idOfTenant(b)
+
+/**
+ * The membership that is meant: the only one, the partner's, or the one that was asked for.
+ * @throws invalid_request when it could be any of several
+ */
+export function theOne(
+  held: readonly Held[],
+  asked: Tenant | undefined,
+  part: 'query' | 'body' = 'query',
+): Held | undefined {
+  if (asked) return held.find(({ tenant }) => sameTenant(tenant, asked))
+  const partner = held.filter(({ tenant }) => tenant.kind === 'partner')
+  const likely = partner.length > 0 ? partner : held
+  if (likely.length <= 1) return likely[0]
+  const message = 'The user is a member of several tenants: name one'
+  throw invalid([{ path: `${part}.orgId`, message }], message)
+}
+
+const none = {
+  partnerId: null,
+  orgId: null,
+  roleId: null,
+  roleName: null,
+  orgAccess: null,
+  orgIds: null,
+  siteIds: null,
+  deviceGroupIds: null,
+}
+
+function reachOf(held: Held | undefined): Pick<User, keyof typeof none> {
+  if (!held) return none
+  const { tenant, roleId, roleName, orgAccess, orgIds, siteIds, deviceGroupIds } = held
+  return {
+    partnerId: tenant.kind === 'partner' ? tenant.partnerId : null,
+    orgId: orgOfTenant(tenant),
+    ...{ roleId, roleName, orgAccess, orgIds, siteIds, deviceGroupIds },
+  }
+}
+
+/** A person as they appear in a tenant. */
+export function presented(account: Account, held: Held | undefined): User {
+  const { id, email, name, avatarUrl, lastLoginAt, createdAt, updatedAt } = account
+  const mfaMethod = account.mfaMethod as User['mfaMethod']
+  return {
+    ...{ id, email, name, avatarUrl, lastLoginAt, createdAt, updatedAt },
+    status: held && held.disabledAt !== null ? 'disabled' : (account.status as User['status']),
+    mfaEnabled: mfaMethod !== null,
+    mfaMethod,
+    ...reachOf(held),
+  }
+}
+
+export const presentedMembership = (held: Held): Membership => ({
+  ...reachOf(held),
+  status: held.disabledAt === null ? 'active' : 'disabled',
+  createdAt: held.createdAt,
+})

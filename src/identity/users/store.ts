@@ -1,0 +1,183 @@
+import type { ExpressionBuilder } from 'kysely'
+import { offsetOf, type PageQuery, totalFrom } from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { countOf } from '../../storage/counts.ts'
+import { contains, forUpdate, inScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf } from '../../storage/rows.ts'
+import type { RoleRow, Tables, UserRow } from '../../storage/tables.ts'
+import type { Tenant } from '../rules.ts'
+import { endSessions, revokeSessions } from '../store.ts'
+import type { Account } from './rules.ts'
+
+type AccountRow = Pick<UserRow, (typeof columns)[number]>
+
+const accountRows = rowsOf<AccountRow>()({ flags: ['is_system', 'phone_verified'] })
+
+/** Everything but what the account signs in with. */
+const columns = [
+  'id',
+  'email',
+  'name',
+  'status',
+  'avatar_url',
+  'is_system',
+  'mfa_method',
+  'phone_number',
+  'phone_verified',
+  'last_login_at',
+  'password_changed_at',
+  'created_at',
+  'updated_at',
+] as const
+
+/** Memberships of a tenant, as far as it is in sight. */
+export const membersOf = (db: Db, scope: Scope, tenant: Tenant) =>
+  tenant.kind === 'partner'
+    ? db
+        .selectFrom('partner_memberships as m')
+        // A partner is in sight of its own users, and of the system.
+        .where('m.partner_id', '=', scope.kind === 'partner' ? scope.partnerId : tenant.partnerId)
+        .$if(scope.kind === 'organization', (q) => q.where('m.id', '=', ''))
+    : db
+        .selectFrom('organization_memberships as m')
+        .where('m.org_id', '=', tenant.orgId)
+        .where(inScope(scope, 'm.org_id'))
+
+type Query = PageQuery & { q?: string | undefined; status?: string | undefined }
+
+/** By name; without a tenant every account there is, which only the system sees. */
+export async function listAccounts(
+  db: Db,
+  scope: Scope,
+  tenant: Tenant | undefined,
+  { q, status, ...page }: Query,
+): Promise<{ accounts: Account[]; total: number }> {
+  const members = (disabled?: boolean) => {
+    const all = membersOf(db, scope, tenant!) as ReturnType<typeof membersOfOrg>
+    const some = disabled === undefined ? all : all.where('m.disabled_at', disabled ? 'is not' : 'is', null)
+    return some.select('m.user_id')
+  }
+  const isAccount = (eb: ExpressionBuilder<Tables, 'users'>) => eb('users.status', '=', status!)
+  const found = db
+    .selectFrom('users')
+    .$if(tenant !== undefined, (it) => it.where('users.id', 'in', members()))
+    .$if(tenant === undefined && scope.kind !== 'system', (it) => it.where('users.id', '=', ''))
+    .$if(status !== undefined && tenant === undefined, (it) => it.where(isAccount))
+    .$if(status !== undefined && status !== 'disabled' && tenant !== undefined, (it) =>
+      it.where(isAccount).where('users.id', 'in', members(false)),
+    )
+    .$if(status === 'disabled' && tenant !== undefined, (it) =>
+      it.where((eb) => eb.or([isAccount(eb), eb('users.id', 'in', members(true))])),
+    )
+    .$if(q !== undefined && q !== '', (it) =>
+      it.where((eb) => eb.or([contains('users.name', q!), contains('users.email', q!)])),
+    )
+  const rows = await found
+    .select(columns.map((column) => `users.${column}` as const))
+    .orderBy('users.name')
+    .orderBy('users.id')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  const total = totalFrom(rows.length, page) ?? (await countOf(found))
+  return { accounts: rows.map((row) => accountRows.read(row)), total }
+}
+
+const membersOfOrg = (db: Db) => db.selectFrom('organization_memberships as m')
+
+export async function findAccount(db: Db, id: string): Promise<Account | undefined> {
+  const row = await db.selectFrom('users').select(columns).where('id', '=', id).executeTakeFirst()
+  return row && accountRows.read(row)
+}
+
+export async function changeAccount(
+  db: Db,
+  id: string,
+  change: { name?: string | undefined; status?: string | undefined; avatarUrl?: string | null | undefined },
+  now: Instant,
+): Promise<void> {
+  const { name, status, avatarUrl } = change
+  const set = {
+    ...(name !== undefined && { name }),
+    ...(status !== undefined && { status }),
+    ...(avatarUrl !== undefined && { avatar_url: avatarUrl }),
+  }
+  await db
+    .updateTable('users')
+    .set({ ...set, updated_at: now })
+    .where('id', '=', id)
+    .execute()
+  if (status !== undefined) await endSessions(db, id, now)
+}
+
+/** Takes every second factor away and ends every session. */
+export async function clearFactors(db: Db, id: string, now: Instant): Promise<void> {
+  await db
+    .updateTable('users')
+    .set((eb) => ({
+      mfa_method: null,
+      totp_secret: null,
+      phone_number: null,
+      phone_verified: 0,
+      mfa_epoch: eb('mfa_epoch', '+', 1),
+      updated_at: now,
+    }))
+    .where('id', '=', id)
+    .execute()
+  for (const table of ['recovery_codes', 'mfa_setups', 'login_challenges'] as const) {
+    await db.deleteFrom(table).where('user_id', '=', id).execute()
+  }
+  await revokeSessions(db, id, now)
+}
+
+/** Ends the sessions of a person in one tenant; what they do elsewhere goes on. */
+export async function endSessionsIn(db: Db, userId: string, tenant: Tenant, now: Instant): Promise<void> {
+  const context = JSON.stringify(
+    tenant.kind === 'partner'
+      ? { kind: tenant.kind, partnerId: tenant.partnerId }
+      : { kind: tenant.kind, orgId: tenant.orgId },
+  )
+  await db
+    .updateTable('sessions')
+    .set({ revoked_at: now })
+    .where('user_id', '=', userId)
+    .where('context', '=', context)
+    .where('revoked_at', 'is', null)
+    .execute()
+  await db
+    .deleteFrom('login_challenges')
+    .where('user_id', '=', userId)
+    .where('context', '=', context)
+    .execute()
+}
+
+/** Locks what administers the service, so that the last one stays also when two go at once. */
+export async function otherSystemAdmins(db: Db, id: string): Promise<number> {
+  const admins = await forUpdate(
+    db.selectFrom('users').select(['id', 'status']).where('is_system', '=', 1).orderBy('id'),
+  ).execute()
+  return admins.filter((one) => one.id !== id && one.status === 'active').length
+}
+
+const roleRows = rowsOf<RoleRow>()({ flags: ['is_system', 'force_mfa'] })
+
+/** Roles that can be held in a tenant, or the built-in ones. */
+export async function listRoleChoices(db: Db, tenant: Tenant | undefined) {
+  const rows = await db
+    .selectFrom('roles')
+    .selectAll()
+    .where((eb) => {
+      if (!tenant) return eb('is_system', '=', 1)
+      const own =
+        tenant.kind === 'partner'
+          ? eb.and([eb('partner_id', '=', tenant.partnerId), eb('org_id', 'is', null)])
+          : eb('org_id', '=', tenant.orgId)
+      return eb.and([eb('scope', '=', tenant.kind), eb.or([eb('is_system', '=', 1), own])])
+    })
+    .orderBy('name')
+    .orderBy('id')
+    .execute()
+  return rows.map((row) => roleRows.read(row))
+}

@@ -1,0 +1,81 @@
+import { Problem } from '../../core/errors.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { UserCaller } from '../../handler.ts'
+import type { Db } from '../../storage/open.ts'
+import { findGrants } from '../memberships.ts'
+import type { Tenant } from '../rules.ts'
+import { hasOtherAdmin, heldBy, lockTenants } from './memberships.ts'
+import * as rules from './rules.ts'
+import { findAccount } from './store.ts'
+
+/** Whom a change is about. `held`: their memberships in the caller's reach; `one`: the one that is meant. */
+export type Target = { account: rules.Account; held: rules.Held[]; one: rules.Held | undefined }
+
+export const notFound = () => new Problem('not_found', 'User not found')
+
+/** A person within the caller's reach. @throws not_found, also for everybody else */
+export async function findTarget(
+  db: Db,
+  scope: Scope,
+  id: string,
+  asked: Tenant | undefined,
+  part: 'query' | 'body' = 'query',
+): Promise<Target> {
+  const account = await findAccount(db, id)
+  const held = account ? await heldBy(db, scope, [id]) : []
+  if (!account || (held.length === 0 && scope.kind !== 'system')) throw notFound()
+  const one = rules.theOne(held, asked, part)
+  if (asked && !one) throw notFound()
+  return { account, held, one }
+}
+
+/** The same, with its tenants locked: who administers them stays as it is until the end. */
+export async function lockTarget(
+  db: Db,
+  scope: Scope,
+  id: string,
+  asked: Tenant | undefined,
+): Promise<Target> {
+  const { held } = await findTarget(db, scope, id, asked)
+  await lockTenants(db, rules.tenantsOf(held))
+  return findTarget(db, scope, id, asked)
+}
+
+/** @throws not_found */
+export function membershipOf({ one }: Target): rules.Held {
+  if (!one) throw new Problem('not_found', 'Membership not found')
+  return one
+}
+
+/** Refuses to touch someone who holds or sees more than the caller. @throws forbidden, site_access_denied */
+export async function checkMayTouch(
+  db: Db,
+  caller: UserCaller,
+  account: rules.Account,
+  held: readonly rules.Held[],
+): Promise<void> {
+  if (account.isSystem) rules.checkMayManage(caller.permissions, ['*:*'])
+  if (account.isSystem && caller.scope.kind !== 'system') {
+    throw new Problem('forbidden', 'This user administers the service')
+  }
+  for (const one of held) {
+    rules.checkMayManage(caller.permissions, (await findGrants(db, one.roleId)).permissions)
+    rules.checkWithinReach(caller.scope, one)
+  }
+}
+
+/** Refuses to take the last administrator from a tenant, which is locked. @throws last_administrator */
+export async function checkNotLast(db: Db, account: rules.Account, one: rules.Held): Promise<void> {
+  if (account.status !== 'active' || one.disabledAt !== null) return
+  if (!rules.administers(one, (await findGrants(db, one.roleId)).permissions)) return
+  if (await hasOtherAdmin(db, one.tenant, account.id)) return
+  throw new Problem('last_administrator', 'This is the last full administrator: make another one first')
+}
+
+/** For what concerns the person as a whole. */
+export async function findTargetAnywhere(db: Db, scope: Scope, id: string): Promise<Target> {
+  const account = await findAccount(db, id)
+  const held = account ? await heldBy(db, scope, [id]) : []
+  if (!account || (held.length === 0 && scope.kind !== 'system')) throw notFound()
+  return { account, held, one: held[0] }
+}

@@ -1,0 +1,115 @@
+import { invalid, Problem } from '../../core/errors.ts'
+import type { Scope } from '../../core/scope.ts'
+import { inScope, inSites } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { checkOrg, getPartner } from '../../tenancy/store.ts'
+import type { OrgReach, PartnerReach } from '../memberships.ts'
+import { contextIn, type Tenant } from '../rules.ts'
+import type { AccessChange } from './contract.ts'
+import type { Held } from './rules.ts'
+
+type Asked = { orgId?: string | undefined; partnerId?: string | undefined }
+
+/**
+ * The tenant a request names, if it names one.
+ * @throws invalid_request, org_access_denied, partner_mismatch, or not_found in system scope
+ */
+export async function tenantAsked(
+  db: Db,
+  scope: Scope,
+  { orgId, partnerId }: Asked,
+  part: 'query' | 'body',
+): Promise<Tenant | undefined> {
+  if (orgId !== undefined) await checkOrg(db, scope, orgId)
+  if (partnerId !== undefined) {
+    if (scope.kind === 'system') await getPartner(db, partnerId)
+    else if (scope.kind !== 'partner' || scope.partnerId !== partnerId) throw new Problem('partner_mismatch')
+  }
+  if (orgId !== undefined && partnerId !== undefined) {
+    throw invalid([{ path: `${part}.partnerId`, message: 'cannot be given together with orgId' }])
+  }
+  if (orgId !== undefined) return { kind: 'organization', orgId }
+  return partnerId === undefined ? undefined : { kind: 'partner', partnerId }
+}
+
+/** The caller's own tenant; the system has none. */
+export function homeOf(scope: Scope): Tenant | undefined {
+  const context = contextIn(scope)
+  return context.kind === 'system' ? undefined : context
+}
+
+/** What a membership of a partner may be given. @throws invalid_request */
+export async function partnerReach(
+  db: Db,
+  scope: Scope,
+  partnerId: string,
+  wanted: AccessChange,
+  before: Pick<Held, 'orgAccess' | 'orgIds'>,
+): Promise<PartnerReach> {
+  refuse(wanted, ['siteIds', 'deviceGroupIds'], 'organization')
+  const orgAccess = wanted.orgAccess ?? before.orgAccess ?? 'none'
+  if (orgAccess !== 'selected') {
+    const message = 'orgIds can only be provided when orgAccess is selected'
+    if (wanted.orgIds !== undefined) throw invalid([{ path: 'body.orgIds', message }], message)
+    return { orgAccess, orgIds: [] }
+  }
+  const orgIds = wanted.orgIds ?? before.orgIds ?? []
+  const message = 'orgIds required when orgAccess is selected'
+  if (orgIds.length === 0) throw invalid([{ path: 'body.orgIds', message }], message)
+  const found = await db
+    .selectFrom('organizations')
+    .select('id')
+    .where('partner_id', '=', partnerId)
+    .where('deleted_at', 'is', null)
+    .where(inScope(scope, 'organizations.id'))
+    .execute()
+  checkAll(wanted.orgIds ?? [], found, 'orgIds', 'is not an organization of this partner')
+  return { orgAccess, orgIds }
+}
+
+/** What a membership of an organization may be given. @throws invalid_request */
+export async function orgReach(
+  db: Db,
+  scope: Scope,
+  orgId: string,
+  wanted: AccessChange,
+  before: Pick<Held, 'siteIds' | 'deviceGroupIds'>,
+): Promise<OrgReach> {
+  refuse(wanted, ['orgAccess', 'orgIds'], 'partner')
+  if (wanted.siteIds) {
+    const found = await db
+      .selectFrom('sites')
+      .select('id')
+      .where('org_id', '=', orgId)
+      .where(inScope(scope, 'sites.org_id'))
+      .where(inSites(scope, 'sites.id'))
+      .execute()
+    checkAll(wanted.siteIds, found, 'siteIds', 'is not a site of this organization')
+  }
+  if (wanted.deviceGroupIds) {
+    const found = await db
+      .selectFrom('device_groups')
+      .select('id')
+      .where('org_id', '=', orgId)
+      .where(inScope(scope, 'device_groups.org_id'))
+      .execute()
+    const mine = scope.kind === 'organization' ? scope.groupIds : null
+    const seen = found.filter(({ id }) => mine === null || mine.includes(id))
+    checkAll(wanted.deviceGroupIds, seen, 'deviceGroupIds', 'is not a device group of this organization')
+  }
+  const { siteIds = before.siteIds, deviceGroupIds: groupIds = before.deviceGroupIds } = wanted
+  return { siteIds, groupIds }
+}
+
+function refuse(wanted: AccessChange, fields: (keyof AccessChange)[], kind: Tenant['kind']): void {
+  const faults = fields
+    .filter((field) => wanted[field] !== undefined)
+    .map((field) => ({ path: `body.${field}`, message: `${field} is only valid for ${kind} scope` }))
+  if (faults.length > 0) throw invalid(faults, faults[0]!.message)
+}
+
+function checkAll(ids: readonly string[], found: { id: string }[], field: string, message: string): void {
+  const known = new Set(found.map(({ id }) => id))
+  const faults = ids.flatMap((id, at) => (known.has(id) ? [] : [{ path: `body.${field}.${at}`, message }]))
+  if (faults.length > 0) throw invalid(faults)
+}

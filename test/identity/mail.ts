@@ -1,0 +1,17 @@
+import { cipherOf } from '../../src/core/cipher.ts'
+import type { Letter, Mailer } from '../../src/messages/ports.ts'
+import { placeOf } from '../../src/messages/rules.ts'
+import { type TestService, testSecrets } from '../harness.ts'
+
+/** Mail that stays where it is, as with a server that is down. */
+export const unsent = (real: boolean): Mailer => ({
+  real,
+  send: () => Promise.reject(Object.assign(new Error('later'), { responseCode: 450 })),
+})
+
+/** What waits to be sent, oldest first. */
+export async function lettersOf({ storage }: TestService): Promise<Letter[]> {
+  const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+  const rows = await storage.read.selectFrom('mails').selectAll().orderBy('id').execute()
+  return rows.map((row) => JSON.parse(cipher.open(row.content, placeOf(row.id))) as Letter)
+}
