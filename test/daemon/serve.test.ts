@@ -77,7 +77,7 @@ describe('what svc serve prints', () => {
       { args, env: { ...told, PORT: '1', HOST: '127.0.0.3' } },
     )
     expect(new URL(await service.listening()).hostname).toBe('127.0.0.2')
-    expect(service.stderr).toContain(`Data: ${dataDir}\n`)
+    await until(() => service.stderr.includes(`Data: ${dataDir}\n`))
   })
 })
 
