@@ -1,6 +1,8 @@
 import { api } from '../src/api.ts'
 import { newId } from '../src/core/new-id.ts'
 import { joinOrganization, joinPartner } from '../src/identity/memberships.ts'
+import { makeRole } from '../src/identity/roles/rules.ts'
+import { insertRole } from '../src/identity/roles/store.ts'
 import type { Context } from '../src/identity/rules.ts'
 import { builtInRoles } from '../src/identity/seeds.ts'
 import { insertSession } from '../src/identity/sessions/store.ts'
@@ -130,9 +132,13 @@ export async function addOrg(
     },
   })
   const { deviceId, agentId, authToken: agentToken } = enrolled
-  const permissions = [{ resource: 'devices', action: 'read' }]
-  const role = await client.call(api.roles.create, { body: { orgId: id, name: `${slug} role`, permissions } })
-  const records = { siteId: site.id, keyId: key.id, deviceId, agentId, agentToken, roleId: role.id }
+  const roleId = newId()
+  const now = new Date().toISOString()
+  const tenant = { kind: 'organization', orgId: id } as const
+  const wanted = { name: `${slug} role`, description: null, parentRoleId: null, forceMfa: false }
+  const role = makeRole(wanted, tenant, { id: roleId, now })
+  await service.storage.write((tx) => insertRole(tx, role, ['devices:read']))
+  const records = { siteId: site.id, keyId: key.id, deviceId, agentId, agentToken, roleId }
   return { id, name: slug, ...records }
 }
 
