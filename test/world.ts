@@ -1,7 +1,9 @@
 import { api } from '../src/api.ts'
 import { newId } from '../src/core/new-id.ts'
 import { joinOrganization, joinPartner } from '../src/identity/memberships.ts'
-import type { Context } from '../src/identity/rules.ts'
+import { makeRole } from '../src/identity/roles/rules.ts'
+import { insertRole } from '../src/identity/roles/store.ts'
+import type { Context, Tenant } from '../src/identity/rules.ts'
 import { builtInRoles } from '../src/identity/seeds.ts'
 import { insertSession } from '../src/identity/sessions/store.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
@@ -182,27 +184,10 @@ export async function addRole(
 ): Promise<string> {
   const id = newId()
   const now = new Date().toISOString()
-  const ofOrg = typeof owner === 'string'
-  await service.storage.write(async (tx) => {
-    await tx
-      .insertInto('roles')
-      .values({
-        id,
-        partner_id: ofOrg ? null : owner.partnerId,
-        org_id: ofOrg ? owner : null,
-        parent_role_id: parentRoleId,
-        scope: ofOrg ? 'organization' : 'partner',
-        name,
-        description: null,
-        is_system: 0,
-        force_mfa: 0,
-        created_at: now,
-        updated_at: now,
-      })
-      .execute()
-    const rows = permissions.map((permission) => ({ role_id: id, permission }))
-    if (rows.length > 0) await tx.insertInto('role_permissions').values(rows).execute()
-  })
+  const tenant: Tenant =
+    typeof owner === 'string' ? { kind: 'organization', orgId: owner } : { kind: 'partner', ...owner }
+  const role = makeRole({ name, description: null, parentRoleId, forceMfa: false }, tenant, { id, now })
+  await service.storage.write((tx) => insertRole(tx, role, permissions))
   return id
 }
 

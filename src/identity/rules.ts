@@ -146,6 +146,13 @@ export const mustEnrol = (
   mfaMethod: string | null,
 ): boolean => (demands.forceMfa && mfaMethod !== 'totp') || (demands.requiresMfa && mfaMethod === null)
 
+/**
+ * Whether these permissions let one set everything in a tenant right again. A partner's highest role is the
+ * wildcard; an organization's is one that rules its users and so every role in it.
+ */
+export const isFullAdmin = (kind: Tenant['kind'], permissions: ReadonlySet<string>): boolean =>
+  kind === 'partner' ? permissions.has('*:*') : holds(permissions, 'users:write')
+
 /** Where a person enrols a factor. */
 export const enrollUrl = '/auth/mfa/setup'
 

@@ -11,11 +11,10 @@ import {
   clonedFrom,
   effectiveOf,
   grantsOf,
-  isFullAdmin,
   type Link,
   sourceOf,
 } from '../../src/identity/roles/rules.ts'
-import { judge, type Subject } from '../../src/identity/rules.ts'
+import { isFullAdmin, judge, type Subject } from '../../src/identity/rules.ts'
 
 const link = (id: string, granted: string[] = [], more: Partial<Link> = {}): Link => ({
   id,

@@ -4,10 +4,11 @@ import { builder, pairOf } from '../../core/permissions.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { AuditFacts, HandlersOf, UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
+import { hasFullAdmin, lockTenant } from '../administrators.ts'
 import type { Tenant } from '../rules.ts'
 import { getTenant, reachOf } from '../tenant.ts'
 import type * as contract from './contract.ts'
-import { hasFullAdmin, listHeldRoles, listHolders } from './holders.ts'
+import { listHeldRoles, listHolders } from './holders.ts'
 import { findChain, listBelow } from './inheritance.ts'
 import * as rules from './rules.ts'
 import * as store from './store.ts'
@@ -26,7 +27,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
   async create({ db, scope, caller, body, now }) {
     const { orgId, partnerId, permissions, ...wanted } = body
     const tenant = await getTenant(db, scope, { orgId, partnerId })
-    await store.lockTenant(db, tenant)
+    await lockTenant(db, tenant)
     const role = rules.makeRole(wanted, tenant, { id: newId(), now })
     const link = { ...role, permissions: rules.namesOf(permissions) }
     const parent = await parentChain(db, scope, tenant, role.parentRoleId)
@@ -76,7 +77,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
     const tenant =
       named || source.isSystem ? await getTenant(db, scope, { orgId, partnerId }) : tenantOf(source)
     if (tenant.kind !== source.scope) throw rules.otherKind(source.scope, tenant.kind)
-    await store.lockTenant(db, tenant)
+    await lockTenant(db, tenant)
     const chain = await chainOf(db, source.id)
     const permissions = [...rules.grantsOf(chain)].sort()
     rules.checkMayGrant(caller.permissions, permissions)
@@ -118,7 +119,7 @@ async function lockRole(
   note({ orgId: found.orgId, resourceName: found.name })
   rules.checkNotBuiltIn(found, refusal)
   const tenant = tenantOf(found)
-  await store.lockTenant(db, tenant)
+  await lockTenant(db, tenant)
   return { role: await store.getRole(db, reach, id), tenant }
 }
 

@@ -3,10 +3,7 @@ import type { Scope } from '../../core/scope.ts'
 import { countOf } from '../../storage/counts.ts'
 import { inPartner, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import type { Tenant } from '../rules.ts'
 import type { Holder } from './contract.ts'
-import { findChain } from './inheritance.ts'
-import { grantsOf, isFullAdmin } from './rules.ts'
 
 const ofPartners = (db: Db, scope: Scope, roleIds: readonly string[]) =>
   db
@@ -85,28 +82,4 @@ export async function listHeldRoles(db: Db, userId: string): Promise<string[]> {
     db.selectFrom('organization_memberships').select('role_id').where('user_id', '=', userId),
   )
   return (await all.execute()).map((row) => row.role_id)
-}
-
-/** Whether someone who can sign in could set everything in the tenant right (`isFullAdmin`). */
-export async function hasFullAdmin(db: Db, tenant: Tenant): Promise<boolean> {
-  const held =
-    tenant.kind === 'partner'
-      ? db
-          .selectFrom('partner_memberships as m')
-          .innerJoin('users', 'users.id', 'm.user_id')
-          .select('m.role_id')
-          .where('m.partner_id', '=', tenant.partnerId)
-          .where('m.org_access', '=', 'all')
-          .where('users.status', '=', 'active')
-      : db
-          .selectFrom('organization_memberships as m')
-          .innerJoin('users', 'users.id', 'm.user_id')
-          .select('m.role_id')
-          .where('m.org_id', '=', tenant.orgId)
-          .where('users.status', '=', 'active')
-  for (const { role_id: roleId } of await held.distinct().execute()) {
-    const chain = await findChain(db, roleId)
-    if (chain && isFullAdmin(tenant.kind, grantsOf(chain))) return true
-  }
-  return false
 }

@@ -27,13 +27,6 @@ export function checkMayGrant(held: ReadonlySet<string>, granted: Iterable<strin
   })
 }
 
-/**
- * Whether these permissions let one set everything in a tenant right again. A partner's highest role is the
- * wildcard; an organization's is the one that rules its users and roles.
- */
-export const isFullAdmin = (kind: Tenant['kind'], permissions: ReadonlySet<string>): boolean =>
-  kind === 'partner' ? permissions.has('*:*') : holds(permissions, 'users:write')
-
 /** @throws system_role */
 export function checkNotBuiltIn(role: { isSystem: boolean }, message: string): void {
   if (role.isSystem) throw new Problem('system_role', message)

@@ -3,7 +3,7 @@ import { Problem } from '../../core/errors.ts'
 import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import { countOf } from '../../storage/counts.ts'
-import { forUpdate, inPartner, inScope, isForeignKeyViolation } from '../../storage/dialect.ts'
+import { inPartner, inScope, isForeignKeyViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf, type Value } from '../../storage/rows.ts'
 import type { RoleRow, Tables } from '../../storage/tables.ts'
@@ -85,18 +85,6 @@ export async function getRole(db: Db, scope: Scope, id: string): Promise<contrac
   const role = await findInSight(db, scope, id)
   if (!role) throw new Problem('not_found', 'Role not found')
   return role
-}
-
-/**
- * Lets one change at a time decide about the roles and administrators of a tenant: circles of inheritance and
- * the last administrator are found only by looking at several rows.
- */
-export async function lockTenant(db: Db, tenant: Tenant): Promise<void> {
-  if (tenant.kind === 'partner') {
-    await forUpdate(db.selectFrom('partners').select('id').where('id', '=', tenant.partnerId)).execute()
-  } else {
-    await forUpdate(db.selectFrom('organizations').select('id').where('id', '=', tenant.orgId)).execute()
-  }
 }
 
 export async function insertRole(db: Db, role: Role, permissions: readonly string[]): Promise<void> {

@@ -1,10 +1,8 @@
 import { everything, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { forUpdate, inScope } from '../../storage/dialect.ts'
+import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { findGrants } from '../memberships.ts'
-import type { Tenant } from '../rules.ts'
-import { administers, type Held } from './rules.ts'
+import type { Held } from './rules.ts'
 
 /** The memberships of some people that are within the scope, in tenants that live; oldest first. */
 export async function heldBy(db: Db, scope: Scope, userIds: readonly string[]): Promise<Held[]> {
@@ -108,53 +106,6 @@ export async function isWithin(
   const mine = await heldBy(db, scope, [account.id])
   const all = await heldBy(db, everything, [account.id])
   return mine.length === all.length
-}
-
-/** Nobody else changes who administers these tenants until the transaction ends. */
-export async function lockTenants(db: Db, tenants: readonly Tenant[]): Promise<void> {
-  for (const tenant of tenants) {
-    const row =
-      tenant.kind === 'partner'
-        ? db.selectFrom('partners').select('id').where('id', '=', tenant.partnerId)
-        : db.selectFrom('organizations').select('id').where('id', '=', tenant.orgId)
-    await forUpdate(row as ReturnType<typeof partnerRow>).execute()
-  }
-}
-
-const partnerRow = (db: Db) => db.selectFrom('partners').select('id')
-
-/** Whether anyone but this person administers the tenant: active, not disabled, with full reach. */
-export async function hasOtherAdmin(db: Db, tenant: Tenant, userId: string): Promise<boolean> {
-  const reach =
-    tenant.kind === 'partner'
-      ? await db
-          .selectFrom('partner_memberships as m')
-          .innerJoin('users as u', 'u.id', 'm.user_id')
-          .select('m.role_id')
-          .distinct()
-          .where('m.partner_id', '=', tenant.partnerId)
-          .where('m.org_access', '=', 'all')
-          .where('u.status', '=', 'active')
-          .where('m.disabled_at', 'is', null)
-          .where('m.user_id', '!=', userId)
-          .execute()
-      : await db
-          .selectFrom('organization_memberships as m')
-          .innerJoin('users as u', 'u.id', 'm.user_id')
-          .select('m.role_id')
-          .distinct()
-          .where('m.org_id', '=', tenant.orgId)
-          .where('m.narrowed', '=', 0)
-          .where('m.grouped', '=', 0)
-          .where('u.status', '=', 'active')
-          .where('m.disabled_at', 'is', null)
-          .where('m.user_id', '!=', userId)
-          .execute()
-  const whole = { tenant, orgAccess: 'all' as const, siteIds: null, deviceGroupIds: null }
-  for (const { role_id } of reach) {
-    if (administers(whole, (await findGrants(db, role_id)).permissions)) return true
-  }
-  return false
 }
 
 const tableOf = ({ tenant }: Held) =>

@@ -1,7 +1,7 @@
 import { invalid, Problem } from '../../core/errors.ts'
 import { holds, type Permission } from '../../core/permissions.ts'
 import type { Scope } from '../../core/scope.ts'
-import type { Tenant } from '../rules.ts'
+import { isFullAdmin, type Tenant } from '../rules.ts'
 import type { Membership, User, UserChange } from './contract.ts'
 
 /** A membership with everything that is said of it. */
@@ -35,13 +35,6 @@ export type Account = {
   createdAt: string
   updatedAt: string
 }
-
-/**
- * Whether these permissions let one set everything in a tenant right again. A partner's highest role is the
- * wildcard; an organization's is one that rules its users and so every role in it.
- */
-export const isFullAdmin = (kind: Tenant['kind'], permissions: ReadonlySet<string>): boolean =>
-  kind === 'partner' ? permissions.has('*:*') : holds(permissions, 'users:write')
 
 /** Whether a membership with these permissions administers its tenant: nothing in it is out of its reach. */
 export const administers = (

@@ -2,9 +2,10 @@ import { Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
+import { hasFullAdmin, lockTenant } from '../administrators.ts'
 import { findGrants } from '../memberships.ts'
 import type { Tenant } from '../rules.ts'
-import { hasOtherAdmin, heldBy, lockTenants } from './memberships.ts'
+import { heldBy } from './memberships.ts'
 import * as rules from './rules.ts'
 import { findAccount } from './store.ts'
 
@@ -37,7 +38,7 @@ export async function lockTarget(
   asked: Tenant | undefined,
 ): Promise<Target> {
   const { held } = await findTarget(db, scope, id, asked)
-  await lockTenants(db, rules.tenantsOf(held))
+  for (const tenant of rules.tenantsOf(held)) await lockTenant(db, tenant)
   return findTarget(db, scope, id, asked)
 }
 
@@ -68,7 +69,7 @@ export async function checkMayTouch(
 export async function checkNotLast(db: Db, account: rules.Account, one: rules.Held): Promise<void> {
   if (account.status !== 'active' || one.disabledAt !== null) return
   if (!rules.administers(one, (await findGrants(db, one.roleId)).permissions)) return
-  if (await hasOtherAdmin(db, one.tenant, account.id)) return
+  if (await hasFullAdmin(db, one.tenant, account.id)) return
   throw new Problem('last_administrator', 'This is the last full administrator: make another one first')
 }
 

@@ -1,0 +1,45 @@
+import { forUpdate } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { findGrants } from './memberships.ts'
+import { isFullAdmin, type Tenant } from './rules.ts'
+
+/**
+ * Lets one change at a time decide about the roles and administrators of a tenant: circles of inheritance and
+ * the last administrator are found only by looking at several rows.
+ */
+export async function lockTenant(db: Db, tenant: Tenant): Promise<void> {
+  if (tenant.kind === 'partner') {
+    await forUpdate(db.selectFrom('partners').select('id').where('id', '=', tenant.partnerId)).execute()
+  } else {
+    await forUpdate(db.selectFrom('organizations').select('id').where('id', '=', tenant.orgId)).execute()
+  }
+}
+
+/** Whether someone administers the tenant: active, not disabled, with full reach. `besides`: anyone but them. */
+export async function hasFullAdmin(db: Db, tenant: Tenant, besides?: string): Promise<boolean> {
+  const roles =
+    tenant.kind === 'partner'
+      ? db
+          .selectFrom('partner_memberships as m')
+          .innerJoin('users as u', 'u.id', 'm.user_id')
+          .select('m.role_id')
+          .where('m.partner_id', '=', tenant.partnerId)
+          .where('m.org_access', '=', 'all')
+          .where('u.status', '=', 'active')
+          .where('m.disabled_at', 'is', null)
+          .$if(besides !== undefined, (q) => q.where('m.user_id', '!=', besides!))
+      : db
+          .selectFrom('organization_memberships as m')
+          .innerJoin('users as u', 'u.id', 'm.user_id')
+          .select('m.role_id')
+          .where('m.org_id', '=', tenant.orgId)
+          .where('m.narrowed', '=', 0)
+          .where('m.grouped', '=', 0)
+          .where('u.status', '=', 'active')
+          .where('m.disabled_at', 'is', null)
+          .$if(besides !== undefined, (q) => q.where('m.user_id', '!=', besides!))
+  for (const { role_id: roleId } of await roles.distinct().execute()) {
+    if (isFullAdmin(tenant.kind, (await findGrants(db, roleId)).permissions)) return true
+  }
+  return false
+}
