@@ -8,9 +8,10 @@ import {
   findPresentedKey,
   type PresentedKey,
 } from '../src/credentials/api-keys/principal.ts'
-import { apiKeyHash, checkKeyAccess, isWellFormed } from '../src/credentials/api-keys/rules.ts'
+import { apiKeyHash, isWellFormed } from '../src/credentials/api-keys/rules.ts'
 import { type Quota, waitOf } from '../src/credentials/api-keys/window.ts'
 import type { ApiKeyCaller } from '../src/handler.ts'
+import { checkAccess } from '../src/identity/rules.ts'
 import type { Storage } from '../src/storage/open.ts'
 import { networkOf } from './address.ts'
 import type { KeyMeter } from './key-meter.ts'
@@ -43,7 +44,7 @@ export function keyActors(storage: Storage, meter: KeyMeter, limiter: Limiter): 
     if (!accepted) {
       throw new Problem('rate_limited', undefined, { retryAfter: waitOf(quota, Date.parse(now)) })
     }
-    checkKeyAccess(access, key.caller)
+    checkAccess(access, key.caller, true)
     return key.caller
   }
 

@@ -21,6 +21,8 @@ export type UserCaller = {
   /** A role or a setting demands a factor that is not enrolled. */
   mfaDemanded: boolean
   sessionId: string
+  /** The partner waits for approval: only what is open while enrolling may be done. */
+  barred?: 'tenant_pending' | undefined
 }
 
 /** A program with an API key. It sees the key's organization, as far as whoever made the key does. */

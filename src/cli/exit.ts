@@ -158,6 +158,7 @@ const hints: { [code in ErrorCode]?: string } = {
   own_role: 'someone else who administers this tenant can change it',
   system_role: 'svc roles clone makes a copy that can be changed',
   role_in_use: 'svc roles users ROLE shows who holds it',
+  tenant_pending: 'a system administrator approves it; meanwhile svc mfa setup can be done',
   tenant_inactive: 'the organization or its partner is suspended',
   slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',
 }

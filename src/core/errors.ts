@@ -47,6 +47,7 @@ export const errors = {
   org_access_denied: { status: 403, exit: 5, title: 'Access to this organization denied' },
   site_access_denied: { status: 403, exit: 5, title: 'Access to this site denied' },
   account_inactive: { status: 403, exit: 5, title: 'Account is not active' },
+  tenant_pending: { status: 403, exit: 5, title: 'Your registration waits for approval' },
   tenant_inactive: { status: 403, exit: 5, title: 'Tenant is not active' },
   device_decommissioned: { status: 403, exit: 5, title: 'Device has been decommissioned' },
   device_limit_reached: { status: 403, exit: 5, title: 'Device limit reached' },

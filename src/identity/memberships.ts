@@ -71,6 +71,7 @@ async function inPartner(db: Db, row: RowOf<typeof partnerMemberships>): Promise
     roleId: row.role_id,
     orgs: row.org_access === 'all' ? 'all' : row.org_access === 'none' ? [] : await grantedOrgs(db, row.id),
     usable: row.disabled_at === null && row.deleted_at === null && row.status === 'active',
+    pending: row.disabled_at === null && row.deleted_at === null && row.status === 'pending',
     disabled: row.disabled_at !== null,
     requiresMfa: requiresMfa(row.settings),
   }

@@ -49,10 +49,12 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
   const membership = await findMembership(db, id, claims.context)
   if (!membership) throw new Problem('invalid_token')
   if (membership.disabled) throw new Problem('account_inactive')
-  if (!membership.usable) throw new Problem('tenant_inactive')
+  const barred = membership.kind === 'partner' && membership.pending ? ('tenant_pending' as const) : undefined
+  if (!membership.usable && !barred) throw new Problem('tenant_inactive')
   const { permissions, forceMfa } = await findGrants(db, membership.roleId)
   const mfaDemanded = mustEnrol({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)
-  return { ...person, scope: scopeOf(membership), roleId: membership.roleId, permissions, mfaDemanded }
+  const { roleId } = membership
+  return { ...person, scope: scopeOf(membership), roleId, permissions, mfaDemanded, barred }
 }
 
 /** Whether a person who signs in there has to enrol a factor first. */

@@ -20,6 +20,8 @@ export type Membership =
       roleId: string
       orgs: 'all' | string[]
       usable: boolean
+      /** The partner waits for approval: its people may sign in, and do what is open while enrolling. */
+      pending: boolean
       disabled: boolean
     }
   | {
@@ -42,7 +44,8 @@ export function chooseContext(
   memberships: readonly Membership[],
   asked: { orgId?: string | undefined; partnerId?: string | undefined },
 ): Context | undefined {
-  const usable = memberships.filter((one) => one.usable)
+  const open = memberships.filter((one) => one.usable)
+  const usable = open.length > 0 ? open : memberships.filter((one) => one.kind === 'partner' && one.pending)
   const { orgId, partnerId } = asked
   if (orgId !== undefined || partnerId !== undefined) {
     const kind = orgId === undefined ? 'partner' : 'organization'
@@ -79,6 +82,8 @@ export function scopeOf(membership: Membership | undefined): Scope {
 export type Subject =
   | { kind: 'nobody' }
   | { kind: 'agent' }
+  /** A program; `permissions`: its scopes, as far as they count. */
+  | { kind: 'api_key'; scope: Scope; permissions: ReadonlySet<string> }
   | {
       kind: 'user'
       scope: Scope
@@ -88,7 +93,7 @@ export type Subject =
       mfaEnabled: boolean
       mfaDemanded: boolean
       /** Why this person cannot act at all; a signed-in caller has none. */
-      barred?: 'account_inactive' | 'tenant_inactive' | undefined
+      barred?: 'account_inactive' | 'tenant_inactive' | 'tenant_pending' | undefined
     }
 
 export type Verdict =
@@ -104,14 +109,20 @@ const refused = (code: ErrorCode, more: { message?: string; details?: unknown; e
  * so is every explanation of a decision. Which records they then reach is the business of their scope.
  */
 export function judge(access: Access, subject: Subject, mfaOn: boolean): Verdict {
-  if (access.who === 'public') return welcome
+  if (access.who === 'public') {
+    const known = access.session && subject.kind === 'user'
+    const barred = known && subject.barred !== 'tenant_pending' ? subject.barred : undefined
+    return barred ? refused(barred) : welcome
+  }
   if (subject.kind === 'nobody') return refused('unauthenticated')
   if (access.who === 'agent') {
     return subject.kind === 'agent' ? welcome : refused('invalid_agent_credentials')
   }
+  if (subject.kind === 'api_key') return judgeKey(access, subject)
   if (subject.kind !== 'user') return refused('invalid_token')
   const { scope, permissions, mfa, mfaEnabled, mfaDemanded, barred } = subject
-  if (barred !== undefined) return refused(barred)
+  const waits = barred === 'tenant_pending' && access.whileEnrolling
+  if (barred !== undefined && !waits) return refused(barred)
   if (mfaOn && mfaDemanded && !access.whileEnrolling) {
     return refused('mfa_enrollment_required', { enrollUrl })
   }
@@ -124,6 +135,16 @@ export function judge(access: Access, subject: Subject, mfaOn: boolean): Verdict
   }
   if (mfaOn && access.mfa && !mfa) return refused('mfa_required', mfaEnabled ? {} : { enrollUrl })
   return welcome
+}
+
+type UserAccess = Extract<Access, { who: 'user' }>
+
+function judgeKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key' }>): Verdict {
+  if (!access.key) return refused('unauthenticated', { message: 'Missing or invalid authorization header' })
+  if (!access.scopes.includes(key.scope.kind)) return refused('scope_not_allowed')
+  const { permission } = access
+  if (permission === undefined || holds(key.permissions, permission)) return welcome
+  return refused('api_key_scope', { details: { required: permission } })
 }
 
 /** Refuses a caller the entry is not for. @throws the code of the verdict */

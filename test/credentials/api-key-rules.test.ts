@@ -4,7 +4,6 @@ import { permissions } from '../../src/core/permissions.ts'
 import type { ApiKey } from '../../src/credentials/api-keys/contract.ts'
 import {
   checkDelegation,
-  checkKeyAccess,
   effectivePermissions,
   newApiKey,
   overlapEnd,
@@ -70,17 +69,6 @@ describe('what a key may do', () => {
     expect(() => checkDelegation(['devices:read', 'users:read'], some)).toThrow('"users:read"')
     expect(() => checkDelegation(['*'], new Set(permissions))).toThrow('"*"')
     expect(() => checkDelegation(['*', 'users:read'], all)).not.toThrow()
-  })
-
-  it('is asked where a route is protected, and nothing is where it is not', () => {
-    const scope = { kind: 'organization', orgId: 'o', siteIds: null, groupIds: null } as const
-    const open = { scopes: ['organization', 'partner', 'system'] }
-    const caller = { scope, permissions: new Set<string>() }
-    expect(() => checkKeyAccess(open, caller)).not.toThrow()
-    expect(() => checkKeyAccess({ ...open, permission: 'devices:read' }, caller)).toThrow(
-      'API key does not have required permissions',
-    )
-    expect(() => checkKeyAccess({ scopes: ['system'] }, caller)).toThrow('Insufficient permissions')
   })
 })
 

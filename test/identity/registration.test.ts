@@ -46,6 +46,12 @@ onEveryDatabase((_, open) => {
         resource: { id: data[0]!.id, name: 'Müller & Söhne' },
       })
 
+      const waiting = await login(service, { email: ada.email, password })
+      const early = service.client(waiting.body.tokens!.accessToken)
+      expect(await early.call(api.auth.me)).toMatchObject({ scope: 'partner' })
+      expect(await early.call(api.auth.setupMfa)).toHaveProperty('secret')
+      await expect(early.call(api.orgs.list)).rejects.toMatchObject({ status: 403, code: 'tenant_pending' })
+
       await service.storage.write((tx) => tx.updateTable('partners').set({ status: 'active' }).execute())
       const signedIn = await login(service, { email: ada.email, password })
       expect(signedIn).toMatchObject({ status: 200, body: { mfaEnrollmentRequired: true } })

@@ -1,8 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { user } from '../../src/core/endpoint.ts'
+import { type Access, user } from '../../src/core/endpoint.ts'
 import { holds, type Permission, permissionOf, permissions } from '../../src/core/permissions.ts'
 import { findRoute } from '../../src/core/routes.ts'
+import { only } from '../../src/core/scope.ts'
 import {
   addedBy,
   type Chain,
@@ -148,14 +149,20 @@ describe('a verdict', () => {
     permissions: new Set(['users:read']),
     mfa: true,
     mfaEnabled: true,
-    mfaDemanded: true,
+    mfaDemanded: false,
   }
   const reads = user({ permission: 'users:read', wholePartner: true, mfa: true })
-  const of = (subject: Subject, access = reads, mfaOn = true) => {
+  const takesKeys = user({ permission: 'users:read', key: true })
+  const key = (...scopes: string[]): Subject => ({
+    kind: 'api_key',
+    scope: only('o'),
+    permissions: new Set(scopes),
+  })
+  const of = (subject: Subject, access: Access = reads, mfaOn = true) => {
     const verdict = judge(access, subject, mfaOn)
     return verdict.allowed ? 'allowed' : verdict.code
   }
-  const withoutFactor = { ...admin, mfa: false, mfaEnabled: false }
+  const withoutFactor = { ...admin, mfa: false, mfaEnabled: false, mfaDemanded: true }
   const some = { kind: 'partner', partnerId: 'p', orgs: ['o'] } as const
 
   it.each<[string, string, string]>([
@@ -186,6 +193,16 @@ describe('a verdict', () => {
       'forbidden',
     ],
     ['a session without a factor', of({ ...admin, mfa: false }), 'mfa_required'],
+    ['a key, where keys are not taken', of(key()), 'unauthenticated'],
+    ['a key without the scope', of(key('devices:read'), takesKeys), 'api_key_scope'],
+    ['a key with the scope', of(key('users:read'), takesKeys), 'allowed'],
+    ['a key with the wildcard', of(key('*:*'), takesKeys), 'allowed'],
+    ['a key, where nothing is asked', of(key(), user({ key: true })), 'allowed'],
+    [
+      'a key, beyond its organization',
+      of(key(), user({ key: true, scopes: ['system'] })),
+      'scope_not_allowed',
+    ],
     ['anyone without a factor, where 2FA is off', of(withoutFactor, reads, false), 'allowed'],
   ])('on %s', (_, said, expected) => {
     expect(said).toBe(expected)

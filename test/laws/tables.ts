@@ -5,7 +5,8 @@ import type { Storage } from '../../src/storage/open.ts'
 export type Dump = Map<string, string[]>
 
 /** What happens beside the requests: sealing, letters going out, and the sessions of the callers themselves. */
-const beside = ['outbox', 'audit_heads', 'audit_logs', 'mails', 'password_reset_requests', 'sessions']
+const letters = ['mails', 'password_reset_requests', 'password_resets']
+const beside = ['outbox', 'audit_heads', 'audit_logs', ...letters, 'sessions']
 const apart = ['svc_migrations', ...beside]
 
 const questions = new WeakMap<Storage, Promise<string>>()

@@ -122,16 +122,3 @@ export function overlapEnd(
   const end = later(now, overlapSeconds)
   return key.expiresAt !== null && key.expiresAt < end ? key.expiresAt : end
 }
-
-/**
- * Whether an authenticated key may call an entry.
- * @throws api_key_scope, scope_not_allowed
- */
-export function checkKeyAccess(
-  needs: { scopes: readonly string[]; permission?: Permission },
-  caller: { scope: Scope; permissions: ReadonlySet<string> },
-): void {
-  if (!needs.scopes.includes(caller.scope.kind)) throw new Problem('scope_not_allowed')
-  if (needs.permission === undefined || holds(caller.permissions, needs.permission)) return
-  throw new Problem('api_key_scope', undefined, { details: { required: needs.permission } })
-}

@@ -41,6 +41,10 @@ const subject = {
     .optional()
     .describe('For someone with this role; with a user: as if they had it')
     .meta({ flag: 'as-role' }),
+  keyScopes: text(2000)
+    .optional()
+    .describe('For an API key with these scopes, separated by commas')
+    .meta({ flag: 'as-key' }),
   mfa: flag
     .optional()
     .describe('Whether their session carries a verified factor; it does where one is enrolled'),

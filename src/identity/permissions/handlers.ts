@@ -61,7 +61,8 @@ export const permissionHandlers = (on: {
    * @throws forbidden, partner_access_limited, not_found for someone outside the caller's reach
    */
   async function actorOf(db: Db, scope: Scope, caller: UserCaller, query: Query): Promise<Actor> {
-    const { userId, roleId, mfa } = query
+    const { userId, roleId, keyScopes, mfa } = query
+    if (keyScopes !== undefined) return aKeyWith(keyScopes)
     const others = roleId !== undefined || (userId !== undefined && userId !== caller.id)
     if (others) checkAccess(user({ permission: 'users:read', wholePartner: true }), caller, mfaOn)
     const reach = await reachOf(db, scope, query)
@@ -70,13 +71,16 @@ export const permissionHandlers = (on: {
       : userId === undefined
         ? await anyoneWith(db, reach, roleId!)
         : await another(db, reach, userId, roleId)
-    return mfa === undefined ? actor : { ...actor, subject: { ...actor.subject, mfa } }
+    return mfa === undefined || actor.subject.kind !== 'user'
+      ? actor
+      : { ...actor, subject: { ...actor.subject, mfa } }
   }
 }
 
 type Query = {
   userId?: string | undefined
   roleId?: string | undefined
+  keyScopes?: string | undefined
   mfa?: boolean | undefined
   orgId?: string | undefined
   partnerId?: string | undefined
@@ -85,6 +89,13 @@ type Query = {
 async function themselves(db: Db, caller: UserCaller): Promise<Actor> {
   const chain = caller.roleId === null ? undefined : await findChain(db, caller.roleId)
   return { subject: caller, chain, user: caller }
+}
+
+/** A key of some organization with these scopes; `*` is every permission. */
+function aKeyWith(scopes: string): Actor {
+  const held = scopes.split(',').map((one) => one.trim())
+  const permissions = new Set(held.map((one) => (one === '*' ? '*:*' : one)))
+  return { subject: { kind: 'api_key', scope: only(''), permissions }, chain: undefined, user: undefined }
 }
 
 /** A person who has just this role, with their factor. */
@@ -134,9 +145,14 @@ async function another(db: Db, reach: Scope, userId: string, roleId: string | un
       { forceMfa: forcesMfa(chain ?? []), requiresMfa: membership.requiresMfa },
       person.mfaMethod,
     ),
-    barred: barred ?? (membership.usable ? undefined : ('tenant_inactive' as const)),
+    barred: barred ?? tenantBar(membership),
   }
   return { subject, chain, user: person satisfies User }
+}
+
+function tenantBar(membership: Membership): 'tenant_pending' | 'tenant_inactive' | undefined {
+  if (membership.usable) return undefined
+  return membership.kind === 'partner' && membership.pending ? 'tenant_pending' : 'tenant_inactive'
 }
 
 const everything: ReadonlySet<string> = new Set(['*:*'])

@@ -4,9 +4,9 @@ import { type Chain, type Link, sourceOf } from '../roles/rules.ts'
 import { judge, type Subject, type Verdict } from '../rules.ts'
 import type { Explanation } from './contract.ts'
 
-/** A person or a role, with the roles their permissions come from; none for the system administrator. */
+/** A person, a role or a key, with the roles their permissions come from; none for system administrators and keys. */
 export type Actor = {
-  subject: Extract<Subject, { kind: 'user' }>
+  subject: Extract<Subject, { kind: 'user' | 'api_key' }>
   chain: Chain | undefined
   user: { id: string; name: string } | undefined
 }
@@ -39,7 +39,7 @@ export function explain(access: Access, actor: Actor, mfaOn: boolean): Explanati
       roleId: role?.id ?? null,
       roleName: role?.name ?? null,
       scope: subject.scope.kind,
-      mfa: subject.mfa,
+      mfa: subject.kind === 'user' && subject.mfa,
     },
   }
 }
@@ -58,6 +58,7 @@ function wordsFor(
     if (access.who === 'public') return say('It is open to everyone')
     if (access.who === 'agent' || access.permission === undefined)
       return say('It is open to everyone who is signed in')
+    if (subject.kind === 'api_key') return say(`The scopes of the key hold ${access.permission}`)
     if (!grantedBy) return say('A system administrator holds every permission')
     const by = grantedBy.permission === access.permission ? '' : ` by ${grantedBy.permission}`
     const below = grantedBy.inherited ? `, from which ${quoted(role)} inherits` : ''
@@ -86,6 +87,13 @@ function wordsFor(
         `Neither the role ${quoted(role)} nor one it inherits from grants ${needs?.permission}`,
         `someone who holds ${needs?.permission} can add it to the role, or assign another one`,
       )
+    case 'api_key_scope':
+      return say(
+        `The scopes of the key do not hold ${needs?.permission}`,
+        'svc keys update KEY --scope … gives it other scopes',
+      )
+    case 'unauthenticated':
+      return say('It is for people who are signed in, not for API keys', 'svc login')
     case 'partner_access_limited':
       return say(
         'It is for partner users with access to all organizations, and this one has selected ones or none',
@@ -94,7 +102,9 @@ function wordsFor(
     case 'mfa_required':
       return say(
         'It needs a session with a verified second factor',
-        subject.mfaEnabled ? 'sign in again with a code: svc login' : 'svc mfa setup, then svc mfa enable',
+        subject.kind === 'user' && subject.mfaEnabled
+          ? 'sign in again with a code: svc login'
+          : 'svc mfa setup, then svc mfa enable',
       )
     default:
       return say(verdict.message ?? errors[verdict.code].title)
