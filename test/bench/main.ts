@@ -10,8 +10,9 @@ import { type Row, tableOf } from './figures.ts'
 import { http } from './http.ts'
 import { serve } from './serve.ts'
 import { build, notBuilt } from './servers.ts'
+import { sessions } from './sessions.ts'
 
-const names = ['http', 'chain', 'cli', 'serve'] as const
+const names = ['http', 'sessions', 'chain', 'cli', 'serve'] as const
 type Name = (typeof names)[number]
 
 type Options = {
@@ -67,6 +68,10 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       const pace = quick ? { rounds: 3, milliseconds: 400 } : { rounds: 5, milliseconds: 900 }
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       rows.push(...(await http({ connections, ...pace, ...databases }, say)))
+    }
+    if (name === 'sessions') {
+      const pace = quick ? { rounds: 3, milliseconds: 700 } : { rounds: 5, milliseconds: 1500 }
+      rows.push(...(await sessions(pace, say)))
     }
     if (name === 'chain')
       rows.push(

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawnSync } from 'node:child_process'
 import { existsSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { defaultLimits } from '../../src/core/limits.ts'
 import type { BareRoute } from './bare.ts'
 import { bareEnv, firstLine, fromHere, root, start, temporaryFolder } from './children.ts'
 import { type Place, secrets } from './world.ts'
@@ -35,12 +36,7 @@ export function svcEnv(more: Record<string, string> = {}): Record<string, string
   return bareEnv({ HOME: home, ...at, ...more })
 }
 
-const noLimits = Object.fromEntries(
-  ['IP', 'BEARER', 'AGENT', 'LOGIN_IP', 'LOGIN_ACCOUNT', 'MFA', 'ENROLL_IP'].map((name) => [
-    `RATE_LIMIT_${name}`,
-    'off',
-  ]),
-)
+const noLimits = Object.fromEntries(Object.keys(defaultLimits).map((name) => [`RATE_LIMIT_${name}`, 'off']))
 
 /** `svc serve` as it is run, without rate limits; its log goes to a file, as on a server. */
 export function spawnService(

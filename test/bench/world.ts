@@ -9,6 +9,7 @@ import { insertApiKey } from '../../src/credentials/api-keys/store.ts'
 import { makeEnrollmentKey } from '../../src/credentials/enrollment-keys/rules.ts'
 import { insertEnrollmentKey } from '../../src/credentials/enrollment-keys/store.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
+import { hashPassword } from '../../src/identity/password.ts'
 import type { Context } from '../../src/identity/rules.ts'
 import { builtInRoles, seedRoles } from '../../src/identity/seeds.ts'
 import { insertSession } from '../../src/identity/sessions/store.ts'
@@ -26,9 +27,13 @@ export type World = {
   /** Access tokens with a verified factor, good for a quarter of an hour. */
   tokens: { orgAdmin: string; partnerAdmin: string }
   agents: { id: string; token: string }[]
+  /** Someone who signs in with `password` and no factor. */
+  email: string
   /** API keys of the organization, each with the highest limit there is. */
   apiKeys: string[]
 }
+
+export const password = 'correct horse battery staple'
 
 export const secrets = {
   JWT_SECRET: 'a secret for benchmarks, of more than 32 characters',
@@ -90,6 +95,7 @@ async function fill(tx: Db, now: string): Promise<World> {
       orgAdmin: await tokenOf(tx, orgAdmin, { kind: 'organization', orgId }, now),
       partnerAdmin: await tokenOf(tx, partnerAdmin, { kind: 'partner', partnerId: partner.id }, now),
     },
+    email: await addViewer(tx, orgId, now),
     agents: await addMachines(tx, { orgId, siteId, by: orgAdmin, now }),
     apiKeys: await addKeys(tx, { orgId, by: orgAdmin, now }),
   }
@@ -119,6 +125,14 @@ async function addUser(tx: Db, name: string, now: string): Promise<string> {
   // Enrolled, so that a Force MFA role lets them in.
   await tx.updateTable('users').set({ mfa_method: 'totp' }).where('id', '=', id).execute()
   return id
+}
+
+async function addViewer(tx: Db, orgId: string, now: string): Promise<string> {
+  const id = newId()
+  const email = 'viewer@example.com'
+  await insertUser(tx, { id, email, name: 'Viewer', passwordHash: await hashPassword(password) }, now)
+  await joinOrganization(tx, { orgId, userId: id, roleId: role('Org Viewer'), siteIds: null }, now)
+  return email
 }
 
 async function tokenOf(tx: Db, userId: string, context: Context, now: string): Promise<string> {
