@@ -19,6 +19,8 @@ export type Config = {
   /** Colours in the log, where it goes to a terminal. */
   color: boolean
   secrets: Secrets
+  /** APP_ENCRYPTION_KEY_PREVIOUS: opens what was sealed before the key was changed. */
+  previousEncryption: string | undefined
   /** ENABLE_2FA */
   mfaOn: boolean
   /** ENABLE_REGISTRATION */
@@ -72,6 +74,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     logLevel: env.LOG_LEVEL ?? 'info',
     color: !env.NO_COLOR,
     secrets: readSecrets(env, dataDir, production),
+    previousEncryption: secretOf(env, 'APP_ENCRYPTION_KEY_PREVIOUS'),
     mfaOn: yesNo(env, 'ENABLE_2FA', true),
     registrationOn: yesNo(env, 'ENABLE_REGISTRATION', false),
     enrollmentTtlMinutes: wholeNumber(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),

@@ -79,7 +79,8 @@ export async function serve(
 
     const limiter = new Limiter(config.limits)
     const meter = new KeyMeter(storage)
-    const cipher = cipherOf([config.secrets.encryption])
+    const { secrets, previousEncryption } = config
+    const cipher = cipherOf([secrets.encryption, ...(previousEncryption ? [previousEncryption] : [])])
     const outside = { ...openOutside(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
     const parts: Parts = { storage, limiter, cipher, clock, log, meter, publicUrl, ...outside }

@@ -67,6 +67,7 @@ export const pages: Record<string, string> = {
   SVC_ADMIN_EMAIL, SVC_ADMIN_PASSWORD   the first administrator
   JWT_SECRET, APP_ENCRYPTION_KEY, ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER
                         secrets; needed in production, else generated once
+  APP_ENCRYPTION_KEY_PREVIOUS   the key before, after a change of APP_ENCRYPTION_KEY
   PUBLIC_URL            where people find the service, for links in mail (PUBLIC_APP_URL, DASHBOARD_URL)
   SMTP_URL, MAIL_FROM   smtp://user:password@host:587 or smtps://, and svc <noreply@example.com>;
                         without them mail goes to svc dev outbox only

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { adminEmail, startService, type TestService, testClock } from '../harness.ts'
+import { adminEmail, serviceOn, startService, type TestService, testClock, testSecrets } from '../harness.ts'
 import { audited, codeAt, enrolFactor, login, post, signIn } from './people.ts'
 
 const wrongCode = { status: 401, body: { code: 'invalid_mfa_code', error: 'Invalid MFA code' } }
@@ -15,6 +15,20 @@ const challenge = async (service: TestService, who?: { email: string; password: 
   (await login(service, who)).body.tempToken
 
 onEveryDatabase((_, open) => {
+  it('a changed encryption key still opens what the one before has sealed', async () => {
+    const clock = testClock()
+    const service = await startService(open, { clock })
+    const { accessToken } = await signIn(service)
+    const { secret } = await enrolFactor(service.client(accessToken), clock)
+    clock.forward(60)
+    const { APP_ENCRYPTION_KEY: before } = testSecrets
+    const env = { APP_ENCRYPTION_KEY: 'a new secret, of more than 32 characters' }
+    const changed = await serviceOn(service, { clock, env: { ...env, APP_ENCRYPTION_KEY_PREVIOUS: before } })
+    const { body } = await login(changed)
+    const code = { tempToken: body.tempToken, code: codeAt(secret, clock) }
+    expect((await post(changed, '/auth/mfa/verify', undefined, code)).status).toBe(200)
+  })
+
   const clock = testClock()
   const start = (env = {}) => startService(open, { clock, env })
 
