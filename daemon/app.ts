@@ -23,6 +23,9 @@ export type Readiness = () => Promise<{ ready: boolean; checks: Record<string, s
 
 type Handlers = Record<string, Record<string, unknown>>
 
+/** Compiles nothing; a route without a schema never asks for it. */
+const nothing = () => () => () => ''
+
 /** The HTTP service: every entry of the contract through the pipeline, health, and the OpenAPI document. */
 export function buildApp(
   handlers: Handlers,
@@ -39,6 +42,10 @@ export function buildApp(
     forceCloseConnections: 'idle',
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
     requestTimeout: 60_000,
+    // Requests go through zod and replies through their own writers: no other compiler is loaded.
+    schemaController: {
+      compilersFactory: { buildValidator: nothing as never, buildSerializer: nothing as never },
+    },
     clientErrorHandler: refuseConnection,
     // A path that cannot be read comes here before any hook.
     frameworkErrors: (error, request, reply) => {

@@ -139,7 +139,7 @@ export class KeyMeter {
             await recordUses(tx, some)
             await returnRequests(tx, leftovers.slice(at, at + batch))
           },
-          { telemetry: true },
+          { unsynced: true },
         )
       } catch (error) {
         this.#keep(uses.slice(at))

@@ -17,7 +17,7 @@ import { attemptOf, once } from './idempotency.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 import { problemOf } from './problems.ts'
-import { replySchema } from './reply-schema.ts'
+import { replyWriter } from './reply-writer.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -58,6 +58,7 @@ export function addRoute(
 ): void {
   const steps = stepsOf(handler as unknown as Handler<AnyEndpoint>)
   const status = entry.status ?? 200
+  const write = replyWriter(entry.reply)
   const route = `${entry.method} ${entry.path}`
   const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
 
@@ -66,7 +67,6 @@ export function addRoute(
     url: `/api/v1${entry.path}`,
     bodyLimit: entry.maxBody ?? 1024 * 1024,
     exposeHeadRoute: false,
-    schema: entry.streams ? {} : { response: { [status]: replySchema(entry.reply) } },
     config: { name, keys: entry.access.who === 'user' && entry.access.key },
     onRequest: (request, reply) => guard(request, () => admit(request, reply)),
     handler: (request, reply) => guard(request, () => answer(request, reply)),
@@ -113,13 +113,14 @@ export function addRoute(
       }
       return attempt ? once(tx, on.cipher, attempt, now, change) : change()
     }
-    return send(request, reply, await on.storage.write(work, { telemetry: isTelemetry }))
+    return send(request, reply, await on.storage.write(work, { unsynced: isTelemetry }))
   }
 
   function send(request: FastifyRequest, reply: FastifyReply, result: unknown): unknown {
     reply.code(status)
     if (entry.streams) return reply.type(entry.streams).send(Readable.from(result as AsyncIterable<string>))
-    return keepSession(entry, request, reply, result, request.client.https)
+    const shown = keepSession(entry, request, reply, result, request.client.https)
+    return reply.type('application/json; charset=utf-8').send(write(shown))
   }
 
   /** Refusals are audited wherever on the path they happen. */

@@ -17,14 +17,16 @@ export type Storage = {
    * A failing `work` changes nothing. It must be short, must wait for nothing but the queries of its `tx`,
    * may not call `write` itself, and may run again after a deadlock, so it has no effects of its own.
    * After a failed statement it may not go on: Postgres has given up its transaction by then.
-   * `telemetry` may be lost with the power (not with the process) and wakes nobody.
+   * `unsynced` may be lost with the power (not with the process) and wakes nobody: telemetry, and what can be
+   * done again from what is kept.
    */
-  write<T>(work: (tx: Db) => Promise<T>, options?: { telemetry?: boolean }): Promise<T>
-  /** Called after commits that were not telemetry, at once, in this process; it must be cheap. */
+  write<T>(work: (tx: Db) => Promise<T>, options?: { unsynced?: boolean }): Promise<T>
+  /** Called after synced commits, at once, in this process; it must be cheap. */
   onCommit(listener: () => void): void
   /**
-   * Changes with every commit, whoever made it: what was read under one version still holds while the version
-   * does. undefined on Postgres, where only asking the database again tells.
+   * Changes with every commit of this process at once, and with those of others on the same file within 20 ms:
+   * what was read under one version still holds while the version does. Unsynced ones do not count. undefined on
+   * Postgres, where only asking the database again tells.
    */
   version(): number | undefined
   /** Readiness: throws when the database does not answer. */

@@ -7,7 +7,7 @@ type Work = (tx: Db) => Promise<unknown>
 
 type Job = {
   work: Work
-  telemetry: boolean
+  unsynced: boolean
   resolve: (value: never) => void
   reject: (error: unknown) => void
 }
@@ -41,11 +41,11 @@ export class GroupCommit {
     this.#limits = { jobs: 128, milliseconds: 5, patience: 10_000, ...limits }
   }
 
-  async write<T>(work: (tx: Db) => Promise<T>, telemetry: boolean): Promise<T> {
+  async write<T>(work: (tx: Db) => Promise<T>, unsynced: boolean): Promise<T> {
     this.#nesting.check()
     if (this.#closed) throw new Error('The storage is closed')
     return new Promise<T>((resolve, reject) => {
-      this.#queue.push({ work, telemetry, resolve, reject })
+      this.#queue.push({ work, unsynced, resolve, reject })
       this.#pump ??= this.#run()
     })
   }
@@ -65,7 +65,7 @@ export class GroupCommit {
   }
 
   async #batch(): Promise<void> {
-    const durable = this.#queue.some((job) => !job.telemetry)
+    const durable = this.#queue.some((job) => !job.unsynced)
     try {
       this.#begin(durable)
     } catch (error) {
@@ -82,7 +82,7 @@ export class GroupCommit {
       return
     }
     for (const { job, value } of finished) job.resolve(value as never)
-    if (finished.some(({ job }) => !job.telemetry)) this.#committed()
+    if (finished.some(({ job }) => !job.unsynced)) this.#committed()
   }
 
   /** Telemetry alone may be lost with the power, never with the process: it skips the fsync. */
@@ -100,7 +100,7 @@ export class GroupCommit {
     try {
       for (; taken < this.#limits.jobs && (taken === 0 || performance.now() < end); taken++) {
         const job = this.#queue[taken]
-        if (!job || (!durable && !job.telemetry)) break
+        if (!job || (!durable && !job.unsynced)) break
         const outcome = await this.#attempt(job.work)
         if ('value' in outcome) finished.push({ job, value: outcome.value })
         else job.reject(outcome.error)

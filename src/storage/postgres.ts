@@ -17,14 +17,14 @@ export async function openPostgres(databaseUrl: string, poolSize: number): Promi
   const running = new Set<Promise<unknown>>()
   let closing: Promise<void> | undefined
 
-  async function write<T>(work: (tx: Db) => Promise<T>, options?: { telemetry?: boolean }): Promise<T> {
+  async function write<T>(work: (tx: Db) => Promise<T>, options?: { unsynced?: boolean }): Promise<T> {
     nesting.check()
     if (closing) throw new Error('The storage is closed')
     const result = transaction(db, (tx) => nesting.run(() => work(tx)))
     running.add(result)
     try {
       const value = await result
-      if (!options?.telemetry) commits.announce()
+      if (!options?.unsynced) commits.announce()
       return value
     } finally {
       running.delete(result)

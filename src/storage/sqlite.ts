@@ -1,3 +1,4 @@
+import type { Database } from 'better-sqlite3'
 import { Commits } from './commits.ts'
 import type { Storage } from './db.ts'
 import { GroupCommit } from './group-commit.ts'
@@ -14,7 +15,7 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
   const commits = new Commits()
   const queue = new GroupCommit(writer, () => commits.announce())
 
-  const version = reader.database.prepare('pragma data_version').pluck()
+  const foreign = foreignCommits(reader.database)
 
   let closing: Promise<void> | undefined
   async function close(): Promise<void> {
@@ -29,9 +30,9 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
     dialect: 'sqlite',
     read: kyselyOver(reader),
     heavy: kyselyOver(readers),
-    write: (work, options) => queue.write(work, options?.telemetry ?? false),
+    write: (work, options) => queue.write(work, options?.unsynced ?? false),
     onCommit: (listener) => commits.listen(listener),
-    version: () => version.get() as number,
+    version: () => commits.count + foreign(),
     check: async () => {
       reader.run('select count(*) from sqlite_schema', [])
       if (!writer.database.open) throw new Error('The database is closed')
@@ -40,5 +41,26 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
       closing ??= close()
       return closing
     },
+  }
+}
+
+/** How stale the answer about other processes may be, in milliseconds. */
+const foreignPatience = 20
+
+/**
+ * A number that grows when another process has written. To ask takes a lock of the file, a tenth of a small
+ * request, so it is asked now and then: our own commits are counted as they happen.
+ */
+function foreignCommits(database: Database): () => number {
+  const question = database.prepare('pragma data_version').pluck()
+  let asked = Number.NEGATIVE_INFINITY
+  let answer = 0
+  return () => {
+    const now = performance.now()
+    if (now - asked > foreignPatience) {
+      asked = now
+      answer = question.get() as number
+    }
+    return answer
   }
 }

@@ -99,7 +99,7 @@ describe('durability', () => {
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }])
   })
 
-  test('only telemetry gives up the fsync', async () => {
+  test('only an unsynced write gives up the fsync', async () => {
     const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
     onTestFinished(() => void connection.database.close())
     const queue = new GroupCommit(connection, () => undefined)

@@ -92,14 +92,14 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await noteIds(storage.read)).toEqual([])
   })
 
-  test('commits wake the listeners, telemetry and failures do not', async () => {
+  test('commits wake the listeners, unsynced ones and failures do not', async () => {
     const { storage } = await open()
     await createNotes(storage)
     let woken = 0
     storage.onCommit(() => {
       woken++
     })
-    await storage.write((tx) => addNote(tx, 1), { telemetry: true })
+    await storage.write((tx) => addNote(tx, 1), { unsynced: true })
     await storage.write(() => Promise.reject(new Error('no'))).catch(() => undefined)
     expect(woken).toBe(0)
     await storage.write((tx) => addNote(tx, 2))
@@ -123,11 +123,11 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await warned).toMatchObject({ message: 'deaf' })
   })
 
-  test('telemetry mixed with other writes is all there', async () => {
+  test('unsynced writes mixed with others are all there', async () => {
     const { storage } = await open()
     await createNotes(storage)
     await Promise.all(
-      ids(300).map((id) => storage.write((tx) => addNote(tx, id), { telemetry: id % 3 !== 0 })),
+      ids(300).map((id) => storage.write((tx) => addNote(tx, id), { unsynced: id % 3 !== 0 })),
     )
     expect(await noteIds(storage.read)).toEqual(ids(300))
   })
