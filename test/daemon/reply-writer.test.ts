@@ -1,0 +1,71 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { replyWriter } from '../../daemon/reply-writer.ts'
+
+const Inner = z.object({ id: z.string(), note: z.string().optional() }).meta({ id: 'Inner' })
+const Outer = z.object({
+  name: z.string(),
+  inner: Inner,
+  maybe: Inner.nullable(),
+  list: z.array(Inner),
+  texts: z.array(z.string()),
+  free: z.record(z.string(), z.unknown()),
+  gone: z.int().nullable().optional(),
+})
+
+const inner = { id: 'a' }
+const whole = { name: 'n', inner, maybe: null, list: [inner], texts: ['x'], free: { any: { thing: [1] } } }
+
+describe('a reply', () => {
+  const write = replyWriter(Outer)
+
+  it('is written as it was declared', () => {
+    expect(JSON.parse(write({ ...whole, gone: null }))).toEqual({ ...whole, gone: null })
+    expect(JSON.parse(write({ ...whole, maybe: inner }))).toEqual({ ...whole, maybe: inner })
+  })
+
+  it('never holds what was not declared, at any depth', () => {
+    const secret = { passwordHash: 'x' }
+    const leaking = {
+      ...whole,
+      ...secret,
+      inner: { ...inner, ...secret },
+      maybe: { ...inner, ...secret },
+      list: [{ ...inner, ...secret }],
+    }
+    expect(write(leaking)).not.toContain('passwordHash')
+  })
+
+  it.each(['name', 'inner', 'list', 'free'])('is not sent without %s', (field) => {
+    const { [field as keyof typeof whole]: _, ...rest } = whole
+    expect(() => write(rest)).toThrow(`The reply lacks ${field}`)
+  })
+
+  it('is refused where a part is missing deep inside', () => {
+    expect(() => write({ ...whole, list: [inner, {}] })).toThrow('The reply lacks id')
+    expect(() => write({ ...whole, inner: null })).toThrow()
+  })
+
+  it('says what JSON.stringify says, for any text', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), fc.jsonValue(), (name, any) => {
+        const reply = { ...whole, name, free: { any } }
+        expect(write(reply)).toBe(
+          JSON.stringify({
+            name,
+            inner,
+            maybe: null,
+            list: [inner],
+            texts: ['x'],
+            free: { any },
+          }),
+        )
+      }),
+    )
+  })
+
+  it('may be one shape or null, and not one of several', () => {
+    expect(() => replyWriter(z.union([Inner, Outer]))).toThrow('one shape')
+  })
+})
