@@ -149,10 +149,13 @@ export class ChainVerifier {
     const framed = text.startsWith(entryMiddle, from + checksumAt + 64) && text[end - 1] === '}'
     if (!framed || checksumOf(canonical) !== stated) return this.#altered(canonical)
 
-    // Past `details` every field is a plain value, so the last match can only be the entry's own field.
-    const seqAt = text.lastIndexOf(seqField, end)
-    const linkAt = text.lastIndexOf(linkField, seqAt)
+    // Past `details` every field is a plain value, so the last match can only be the entry's own field; what a
+    // string holds has its quotes escaped. Forward, because that is several times faster than backward.
+    let linkAt = text.indexOf(linkField, canonicalFrom)
+    for (let next = linkAt; next !== -1 && next < end; next = text.indexOf(linkField, next + 1)) linkAt = next
+    const seqAt = text.indexOf(seqField, linkAt)
     const fits =
+      seqAt < end &&
       linkAt - this.#before.length > canonicalFrom &&
       text.startsWith(this.#before, linkAt - this.#before.length) &&
       text.startsWith(this.#link, linkAt + linkField.length) &&
