@@ -3,17 +3,10 @@ import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminEmail, startService, type TestService, testClock, testSecrets } from '../harness.ts'
-import { addPerson, addTenant, admin, audited, login, password, signIn } from './people.ts'
+import { addPerson, addTenant, admin, audited, login, password, sameFor, signIn } from './people.ts'
 import { send } from './request.ts'
 
 const me = (service: TestService, token?: string) => send(service.url, 'GET', '/api/v1/auth/me', { token })
-
-/** A reply without what differs from one request to the next. */
-const sameFor = ({ status, headers, cookies, body }: Awaited<ReturnType<typeof login>>) => {
-  const { requestId: _, ...rest } = body as { requestId?: string }
-  const { date: __, 'x-request-id': ___, ...others } = headers
-  return { status, cookies, body: rest, headers: others }
-}
 
 onEveryDatabase((_, open) => {
   const clock = testClock()

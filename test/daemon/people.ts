@@ -83,3 +83,10 @@ export async function audited(service: TestService, action: string) {
   const client = service.client(await systemToken(service))
   return (await client.call(api.auditLogs.list, { query: { action, limit: 100 } })).data
 }
+
+/** A reply without what differs from one request to the next. */
+export const sameFor = ({ status, headers, cookies, body }: Reply<unknown>) => {
+  const { requestId: _, ...rest } = body as { requestId?: string }
+  const { date: __, 'x-request-id': ___, ...others } = headers
+  return { status, cookies, body: rest, headers: others }
+}

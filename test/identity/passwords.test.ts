@@ -121,6 +121,20 @@ onEveryDatabase((_, open) => {
       expect((await login(service)).status).toBe(200)
     })
 
+    it('is refused to those who have none, naming the field', async () => {
+      const { service, email, who } = await withPerson()
+      const { accessToken } = await signIn(service, who)
+      await service.storage.write((tx) =>
+        tx.updateTable('users').set({ password_hash: null }).where('email', '=', email).execute(),
+      )
+      const body = { currentPassword: password, newPassword: better }
+      const message = 'Password authentication is not available for this account'
+      expect(await post(service, '/auth/change-password', accessToken, body)).toMatchObject({
+        status: 400,
+        body: { error: message, details: [{ path: 'body.currentPassword', message }] },
+      })
+    })
+
     it('cannot be used to guess the password', async () => {
       const { service, who } = await withPerson({ env: { RATE_LIMIT_PASSWORD: '5/300' } })
       const { accessToken } = await signIn(service, who)

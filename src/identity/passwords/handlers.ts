@@ -52,8 +52,10 @@ export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Pas
       async prepare({ storage, caller, body, limit }) {
         limit('PASSWORD', caller.id)
         const user = await getUser(storage.read, caller.id)
-        if (user.passwordHash === null)
-          throw new Problem('invalid_request', 'Password authentication is not available for this account')
+        if (user.passwordHash === null) {
+          const message = 'Password authentication is not available for this account'
+          throw invalid([{ path: 'body.currentPassword', message }], message)
+        }
         if (!(await checkPassword(user.passwordHash, body.currentPassword))) {
           const refusal = { actorId: user.id, actorEmail: user.email, details: { reason: 'wrong_password' } }
           throw new Problem('wrong_password', undefined, { refusal })

@@ -1,0 +1,183 @@
+import * as argon2 from '@node-rs/argon2'
+import type { CompiledQuery } from 'kysely'
+import { beforeEach, describe, expect, it, type Mock, vi } from 'vitest'
+import { api } from '../../src/api.ts'
+import { later } from '../../src/core/time.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { adminEmail, startService, type TestService, testClock } from '../harness.ts'
+import { unsent } from '../identity/mail.ts'
+import { roleOf, systemToken } from '../world.ts'
+import { addPerson, addTenant, login, password, post, sameFor } from './people.ts'
+import type { Reply } from './request.ts'
+
+/** Nothing happens but what a request does itself. */
+vi.mock('../../daemon/loop.ts', () => ({ loop: () => ({ wake: () => {}, stop: async () => {} }) }))
+vi.mock('@node-rs/argon2', async (original) => {
+  const { hash, verify } = await original<typeof argon2>()
+  return { hash: vi.fn(hash), verify: vi.fn(verify) }
+})
+
+/** What can be seen of a request from outside, and what it cost. */
+type Seen = { reply: ReturnType<typeof sameFor>; statements: string[]; hashed: number; verified: number }
+
+/** A request with the statements it runs, as they are written. */
+async function watch({ storage }: TestService, ask: () => Promise<Reply<unknown>>): Promise<Seen> {
+  let owner = storage.read.getExecutor() as object
+  while (!Object.hasOwn(owner, 'executeQuery')) owner = Object.getPrototypeOf(owner)
+  const run = vi.spyOn(owner as { executeQuery(query: CompiledQuery): Promise<unknown> }, 'executeQuery')
+  const [hash, verify] = [argon2.hash as Mock, argon2.verify as Mock]
+  hash.mockClear()
+  verify.mockClear()
+  try {
+    const reply = sameFor(await ask())
+    const statements = run.mock.calls.map(([query]) => query.sql)
+    return { reply, statements, hashed: hash.mock.calls.length, verified: verify.mock.calls.length }
+  } finally {
+    run.mockRestore()
+  }
+}
+
+onEveryDatabase((_, open) => {
+  let service: TestService
+  let clock: ReturnType<typeof testClock>
+  let people: Record<string, string>
+
+  /** One account of every kind, and an address without any. */
+  async function begin(options: { real?: boolean } = {}) {
+    clock = testClock()
+    service = await startService(open, { clock, outside: { mailer: unsent(options.real ?? false) } })
+    const { orgId } = await addTenant(service)
+    const person = (name: string, row: Record<string, string | null> = {}) => made(orgId, name, row)
+    const invited = await service.client(await systemToken(service)).call(api.users.invite, {
+      body: { email: 'invited@example.com', name: 'I', roleId: roleOf('Org Viewer', 'organization'), orgId },
+    })
+    people = {
+      unknown: 'unknown@example.com',
+      known: await person('known'),
+      disabled: await person('disabled', { status: 'disabled' }),
+      invited: invited.email,
+      locked: await person('locked', { locked_until: later(clock(), 600) }),
+      'without a password': await person('nopassword', { password_hash: null }),
+      'with a factor': await person('factor', { mfa_method: 'totp' }),
+      'without a tenant': await person('nowhere'),
+      'the first administrator': adminEmail,
+    }
+    await service.storage.write(async (tx) => {
+      const who = tx.selectFrom('users').select('id').where('email', '=', people['without a tenant']!)
+      await tx.deleteFrom('organization_memberships').where('user_id', 'in', who).execute()
+    })
+    // The stand-in for those without a password is made once, at the first sign-in.
+    await login(service, { email: 'warm-up@example.com', password })
+    return { orgId, inviteUrl: invited.inviteUrl }
+  }
+
+  async function made(orgId: string, name: string, row: Record<string, string | null>): Promise<string> {
+    const email = await addPerson(service, name, { orgId }, 'Org Viewer')
+    if (Object.keys(row).length > 0)
+      await service.storage.write((tx) =>
+        tx.updateTable('users').set(row).where('email', '=', email).execute(),
+      )
+    return email
+  }
+
+  /** Everyone's as the unknown address's. */
+  async function alike(ask: (email: string) => Promise<Reply<unknown>>, who = Object.keys(people)) {
+    const all: [string, Seen][] = []
+    for (const name of who) all.push([name, await watch(service, () => ask(people[name]!))])
+    const [, first] = all[0]!
+    expect(first.statements.length).toBeGreaterThan(0)
+    for (const [name, seen] of all) expect([name, seen]).toEqual([name, first])
+    return first
+  }
+
+  describe('nobody can tell which addresses have an account', () => {
+    it('by signing in with a wrong password', async () => {
+      await begin()
+      const seen = await alike((email) => login(service, { email, password: 'a wrong password' }))
+      expect(seen).toMatchObject({ reply: { status: 401 }, verified: 1, hashed: 0 })
+    })
+
+    it('by signing in with the right one, when it opens nothing', async () => {
+      await begin()
+      const who = ['unknown', 'disabled', 'locked', 'without a tenant', 'invited', 'without a password']
+      const seen = await alike((email) => login(service, { email, password }), who)
+      expect(seen).toMatchObject({ reply: { status: 401 }, verified: 1, hashed: 0 })
+    })
+
+    it('by signing in as a browser, and by how the address is written', async () => {
+      await begin()
+      await alike((email) => login(service, { email: ` ${email.toUpperCase()}`, password: 'wrong' }, {}))
+    })
+
+    it('by asking for a new password', async () => {
+      await begin()
+      const seen = await alike((email) => post(service, '/auth/forgot-password', undefined, { email }))
+      expect(seen).toMatchObject({ reply: { status: 200 }, verified: 0, hashed: 0 })
+    })
+
+    it.each(['/auth/register', '/auth/register-partner'])('by %s', async (path) => {
+      await begin({ real: true })
+      const strong = 'seven purple elephants on a roof'
+      const company = path.endsWith('partner') ? { companyName: 'Acme' } : {}
+      const register = (secret: string) => (email: string) =>
+        post(service, path, undefined, { ...company, email, name: 'Ada', password: secret })
+      const seen = await alike(register(strong))
+      expect(seen).toMatchObject({ reply: { status: 200 }, verified: 0, hashed: 1 })
+      const replies = []
+      for (const email of Object.values(people)) replies.push(sameFor(await register('short')(email)))
+      for (const reply of replies) expect(reply).toEqual(replies[0])
+      expect(replies[0]!.status).toBe(400)
+    })
+
+    it.each(['/auth/register', '/auth/register-partner'])(
+      'by the answer of %s while no mail goes out',
+      async (path) => {
+        await begin()
+        const company = path.endsWith('partner') ? { companyName: 'Acme' } : {}
+        const body = { ...company, name: 'Ada', password: 'seven purple elephants on a roof' }
+        const replies = []
+        for (const email of Object.values(people))
+          replies.push(sameFor(await post(service, path, undefined, { ...body, email })))
+        for (const reply of replies) expect(reply).toEqual(replies[0])
+        expect(replies[0]!.status).toBe(200)
+      },
+    )
+  })
+
+  describe('nobody can tell by a link that does not work', () => {
+    let links: string[]
+
+    /** Links that were never made, that are too old, replaced, or of someone who was disabled. */
+    beforeEach(async () => {
+      const { orgId } = await begin()
+      const client = service.client(await systemToken(service))
+      const roleId = roleOf('Org Viewer', 'organization')
+      const invite = (name: string) =>
+        client.call(api.users.invite, { body: { email: `${name}@example.com`, name, roleId, orgId } })
+      const tokenIn = (url: string | undefined) => new URL(url!).searchParams.get('token')!
+      const [late, twice, gone] = [await invite('late'), await invite('twice'), await invite('gone')]
+      await client.call(api.users.resendInvite, { body: { userId: twice.id, orgId } })
+      await service.storage.write((tx) =>
+        tx.updateTable('users').set({ status: 'disabled' }).where('id', '=', gone.id).execute(),
+      )
+      await service.storage.write((tx) =>
+        tx.updateTable('invitations').set({ expires_at: clock() }).where('user_id', '=', late.id).execute(),
+      )
+      const made = [late, twice, gone].map(({ inviteUrl }) => tokenIn(inviteUrl))
+      links = ['x', 'x'.repeat(43), `${made[0]!.slice(0, -1)}!`, ...made]
+    })
+
+    it.each([
+      ['/auth/invite/preview', {}, 404],
+      ['/auth/accept-invite', { password: 'seven purple elephants on a roof' }, 400],
+      ['/auth/reset-password', { password: 'seven purple elephants on a roof' }, 400],
+      ['/auth/verify-email', {}, 400],
+    ])('at %s what once was behind it', async (path, more, status) => {
+      const all: Seen[] = []
+      for (const token of links)
+        all.push(await watch(service, () => post(service, path, undefined, { token, ...more })))
+      expect(all[0]).toMatchObject({ reply: { status }, verified: 0, hashed: 0 })
+      for (const seen of all) expect(seen).toEqual(all[0])
+    })
+  })
+})

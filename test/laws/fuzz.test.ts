@@ -1,0 +1,100 @@
+import fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { changes, entriesOf } from '../../src/core/endpoint.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService, type TestService } from '../harness.ts'
+import { buildWorld, type World } from '../world.ts'
+import { requestTo } from './arbitrary.ts'
+import { recordsOf, userToken } from './fixture.ts'
+import { faultOf } from './refusal.ts'
+import { changed, type Dump, dump } from './tables.ts'
+import { sendBytes } from './wire.ts'
+
+/** Said with each run; with the same seed come the same requests. */
+const seed = Number(process.env.FUZZ_SEED ?? Date.now() % 2 ** 31)
+const rooms = ['/auth', '/users', '/roles', '/permissions', '/api-keys', '/enrollment-keys']
+const entries = entriesOf(api).filter(({ entry }) =>
+  rooms.some((room) => entry.path === room || entry.path.startsWith(`${room}/`)),
+)
+/** Of each entry, by each kind of caller; at least 300 by each. */
+const runs = 16
+
+onEveryDatabase((kind, open) => {
+  let service: TestService
+  let world: World
+  let ids: string[]
+  let key: string
+
+  beforeAll(async () => {
+    process.stdout.write(`fuzz on ${kind}: FUZZ_SEED=${seed}\n`)
+    service = await startService(open)
+    world = await buildWorld(service)
+    const { bakery } = world.orgs
+    ids = Object.values(await recordsOf(service, world.partners.acme, bakery))
+    const client = service.client(world.tokens.system)
+    key = (await client.call(api.apiKeys.create, { body: { orgId: bakery.id, name: 'fuzz', scopes: ['*'] } }))
+      .key
+  })
+  afterAll(() => service.close())
+
+  /** A new session each time: what a request ends must not decide how the next is answered. */
+  const session = async (name: string): Promise<Record<string, string>> => {
+    const token = await userToken(service, name, { kind: 'organization', orgId: world.orgs.bakery.id })
+    return { authorization: `Bearer ${token}` }
+  }
+  const callers: [string, () => Promise<Record<string, string>>][] = [
+    ['nobody', async () => ({})],
+    ["a Viewer's token", () => session('bakery-viewer')],
+    ['an API key', async () => ({ 'x-api-key': key })],
+    ["an administrator's token", () => session('bakery-admin')],
+  ]
+
+  describe.each(callers)('whatever is sent with the credentials of %s', (_, credentials) => {
+    it.each(entries)('$name answers as it should, and a refusal changes nothing', async ({ name, entry }) => {
+      let who = await credentials()
+      let before = await stored()
+      const property = fc.asyncProperty(
+        requestTo(entry, ids, () => who),
+        async ({ bytes, what }) => {
+          const answer = await sendBytes(service.url, bytes)
+          if (answer.status < 300) {
+            if (!changes(entry)) return
+            who = await credentials()
+            before = await stored()
+            return
+          }
+          expect([faultOf(answer), what]).toEqual([undefined, what])
+          expect([changed(before, await stored()), what]).toEqual([[], what])
+        },
+      )
+      const own = seed + entries.findIndex((one) => one.name === name)
+      await fc.assert(property, { seed: own, numRuns: runs })
+    })
+  })
+
+  it('and the service is as well as before', async () => {
+    const client = service.client(world.tokens.system)
+    expect(await client.call(api.auth.me)).toMatchObject({ scope: 'system' })
+  })
+
+  /** Uses of keys and wrong passwords are counted on purpose. */
+  async function stored(): Promise<Dump> {
+    const all = await dump(service.storage)
+    all.delete('api_key_buckets')
+    const counts = /"(last_used_at|usage_count|failed_logins|locked_until)":("[^"]*"|\w+),?/g
+    for (const table of ['api_keys', 'users'])
+      all.set(
+        table,
+        (all.get(table) ?? []).map((row) => row.replace(counts, '')),
+      )
+    return all
+  }
+})
+
+describe('what is fuzzed', () => {
+  it('is every entry of people and of keys, and enough of each', () => {
+    expect(entries.length).toBeGreaterThan(40)
+    expect(entries.length * runs).toBeGreaterThanOrEqual(300)
+  })
+})
