@@ -83,6 +83,7 @@ export type Verdict =
   | { verdict: 'tampered'; orgId: string | null; entries: number; fault: ChainFault }
   | { verdict: 'unverifiable'; orgId: string | null; entries: number; fault: ChainFault }
 
+const newline = 0x0a
 const checksumAt = entryStart.length
 // Without their first quote: a rarer letter is found faster.
 const linkField = 'prevChecksum":"'
@@ -107,17 +108,29 @@ export class ChainVerifier {
   /** The verdict when a fault was met, else undefined: go on. */
   push(chunk: Buffer): Verdict | undefined {
     if (this.#stop) return this.#stop
-    const bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk])
-    // One character for each byte: searching a string is several times faster than searching many buffers.
-    const text = bytes.toString('latin1')
     let from = 0
-    for (let end = text.indexOf('\n'); end !== -1; end = text.indexOf('\n', from)) {
-      this.#stop = this.#line(bytes, text, from, end)
-      if (this.#stop) return this.#stop
+    if (this.#rest.length > 0) {
+      // Only the line that goes from one chunk to the next is put together.
+      const end = chunk.indexOf(newline)
+      const joined = Buffer.concat([this.#rest, end === -1 ? chunk : chunk.subarray(0, end)])
+      if (end === -1) {
+        this.#rest = joined
+        return undefined
+      }
+      this.#stop = this.#line(joined, joined.toString('latin1'), 0, joined.length)
       from = end + 1
     }
-    this.#rest = bytes.subarray(from)
-    return undefined
+    // One character for each byte: searching a string is several times faster than searching many buffers.
+    const text = chunk.toString('latin1')
+    while (!this.#stop) {
+      const end = text.indexOf('\n', from)
+      if (end === -1) break
+      this.#stop = this.#line(chunk, text, from, end)
+      from = end + 1
+    }
+    // A copy: whoever reads may use the memory again.
+    this.#rest = Buffer.from(chunk.subarray(from))
+    return this.#stop
   }
 
   end(): Verdict {
