@@ -84,6 +84,7 @@ export type Verdict =
   | { verdict: 'unverifiable'; orgId: string | null; entries: number; fault: ChainFault }
 
 const newline = 0x0a
+const quote = 0x22
 const checksumAt = entryStart.length
 // Without their first quote: a rarer letter is found faster.
 const linkField = 'prevChecksum":"'
@@ -101,6 +102,7 @@ export class ChainVerifier {
   /** What stands before the link in every entry. */
   #before = ''
   #link = genesis
+  #nextLink = -1
   #rest: Buffer = Buffer.alloc(0)
   #trailer: Head | undefined
   #stop: Verdict | undefined
@@ -117,9 +119,11 @@ export class ChainVerifier {
         this.#rest = joined
         return undefined
       }
+      this.#nextLink = -1
       this.#stop = this.#line(joined, joined.toString('latin1'), 0, joined.length)
       from = end + 1
     }
+    this.#nextLink = -1
     // One character for each byte: searching a string is several times faster than searching many buffers.
     const text = chunk.toString('latin1')
     while (!this.#stop) {
@@ -136,6 +140,7 @@ export class ChainVerifier {
   end(): Verdict {
     // Only a trailer may miss its line end; half a line says that the file was cut there.
     if (!this.#stop && parse(this.#rest)?.head !== undefined) {
+      this.#nextLink = -1
       this.#stop = this.#line(this.#rest, this.#rest.toString('latin1'), 0, this.#rest.length)
     }
     if (this.#stop) return this.#stop
@@ -164,20 +169,34 @@ export class ChainVerifier {
 
     // Past `details` every field is a plain value, so the last match can only be the entry's own field; what a
     // string holds has its quotes escaped. Forward, because that is several times faster than backward.
-    let linkAt = text.indexOf(linkField, canonicalFrom)
-    for (let next = linkAt; next !== -1 && next < end; next = text.indexOf(linkField, next + 1)) linkAt = next
+    const linkAt = this.#lastLink(text, canonicalFrom, end)
     const seqAt = text.indexOf(seqField, linkAt)
+    const seq = String(this.entries + 1)
     const fits =
       seqAt < end &&
       linkAt - this.#before.length > canonicalFrom &&
       text.startsWith(this.#before, linkAt - this.#before.length) &&
       text.startsWith(this.#link, linkAt + linkField.length) &&
-      text.startsWith('",', linkAt + linkField.length + 64) &&
-      text.startsWith(`,"seq":${this.entries + 1},"timestamp":"`, seqAt - 2)
+      text.charCodeAt(linkAt + linkField.length + 64) === quote &&
+      text.charCodeAt(seqAt - 1) === quote &&
+      text.startsWith(seq, seqAt + seqField.length) &&
+      text.startsWith(',"timestamp":"', seqAt + seqField.length + seq.length)
     if (!fits) return this.#misplaced(canonical)
     this.#link = stated
     this.entries += 1
     return undefined
+  }
+
+  /** Where the last link of a line stands; where the next one begins is kept, so that a text is searched once. */
+  #lastLink(text: string, from: number, end: number): number {
+    let last = -1
+    let next = this.#nextLink < from ? text.indexOf(linkField, from) : this.#nextLink
+    while (next !== -1 && next < end) {
+      last = next
+      next = text.indexOf(linkField, next + 1)
+    }
+    this.#nextLink = next
+    return last
   }
 
   #header(line: Buffer): Verdict | undefined {
