@@ -81,7 +81,11 @@ export function factorsChanged(a: To & { what: string; at: Instant }): Letter {
 
 const count = (n: number, unit: string): string => `${n} ${unit}${n === 1 ? '' : 's'}`
 
-const calendar = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeStyle: 'short', timeZone: 'UTC' })
+let calendar: Intl.DateTimeFormat | undefined
 
 /** `1 March 2026 at 12:00 UTC`. */
-const dated = (at: Instant): string => `${calendar.format(new Date(at))} UTC`
+function dated(at: Instant): string {
+  // Made when it is needed: it takes a megabyte.
+  calendar ??= new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeStyle: 'short', timeZone: 'UTC' })
+  return `${calendar.format(new Date(at))} UTC`
+}
