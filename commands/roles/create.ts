@@ -5,7 +5,7 @@ export default command(roles.create, {
   existing: { list: roles.list, within: ['orgId', 'partnerId'] },
   description: 'Nobody grants what they do not hold; what is inherited counts as well.',
   examples: [
-    'svc roles create --org blue-bakery --name "Night Shift" --permission devices:read --permission devices:execute -q\n0197c1c8-2b44-7d11-a3c0-5e6f7a8b9c0d',
+    'svc roles create --org blue-bakery --name "Night Shift" --permission devices:read,devices:execute -q\n0197c1c8-2b44-7d11-a3c0-5e6f7a8b9c0d',
     'svc roles create --name "Night Shift Lead" --parent "Night Shift" --permission alerts:write --force-mfa',
   ],
 })

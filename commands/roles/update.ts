@@ -5,7 +5,7 @@ export default command(roles.update, {
   description:
     '--permission replaces what the role grants by itself. It takes effect on the next request of everyone who holds the role. Nobody changes what their own role grants.',
   examples: [
-    'svc roles update "Night Shift" --permission devices:read --permission alerts:read',
+    'svc roles update "Night Shift" --permission devices:read,alerts:read',
     'Inherit from nothing any more\nsvc roles update "Night Shift Lead" --parent null',
     'svc roles update "Night Shift" --name "Night Watch" --force-mfa --dry-run',
   ],

@@ -2,8 +2,9 @@ import { command } from '../../src/cli/command.ts'
 import { users } from '../../src/identity/contract.ts'
 
 export default command(users.change, {
+  summary: 'Disable a user, who is signed out at once',
   preset: { status: 'disabled', name: undefined },
   description:
-    'They are signed out at once. Who belongs to other tenants as well is disabled in this one only.',
+    'Who belongs to other tenants as well is disabled in this one only. svc users enable lets them in again.',
   examples: ['svc users disable ada@example.com -q\n0197c1d0-2b11-7a44-9f10-5d3c7e8a9b22'],
 })

@@ -39,7 +39,7 @@ export function command(entry: Endpoint, view: View): Command.Class {
   const flagFields = fields.filter((field) => !isArg(field) && !isPreset(field))
 
   return class extends ApiCommand {
-    static override summary = entry.summary
+    static override summary = view.summary ?? entry.summary
     static override description = view.description ?? ''
     static override examples = view.examples
     static override args: ArgSet = Object.fromEntries(

@@ -155,6 +155,7 @@ const hints: { [code in ErrorCode]?: string } = {
   partner_access_limited:
     'your membership is limited to some organizations: roles and users are for those who have orgAccess all',
   forbidden: 'svc explain METHOD PATH says why; svc can-i ACTION RESOURCE asks before',
+  api_key_scope: 'svc keys show KEY says what it may do; svc keys update KEY --scope … changes that',
   own_role: 'someone else who administers this tenant can change it',
   system_role: 'svc roles clone makes a copy that can be changed',
   role_in_use: 'svc roles users ROLE shows who holds it',
@@ -174,5 +175,7 @@ function hintFor(failure: ApiError): string | undefined {
   }
   if (failure.code === 'invalid_request' && failure.message.includes('orgId'))
     return 'add --org, or set SVC_ORG'
+  if (failure.code === 'forbidden' && failure.request !== undefined)
+    return `svc explain ${failure.request} says why`
   return hints[failure.code as ErrorCode]
 }

@@ -45,6 +45,7 @@ function ofOclif(error: OclifError, argv: string[]): Report | undefined {
   if (error.oclif === undefined) return undefined
   const message = error.message
     .replace(/^The following errors? occurred:\s*/, '')
+    .replace(/^Missing \d+ required args?:\n(.*)$/s, (_, args: string) => missingArgs(args))
     .replace(/Missing required flag (\S+)/g, 'Missing --$1')
     .replace(/^Nonexistent flag(s?): /, 'Unknown flag$1: ')
     .trim()
@@ -54,6 +55,10 @@ function ofOclif(error: OclifError, argv: string[]): Report | undefined {
     error: { ...nothing, code: 'usage', message, hint: hintFor(error, argv) },
   }
 }
+
+/** The parser lists them with what they mean, a line each. */
+const missingArgs = (lines: string): string =>
+  `Missing ${[...lines.matchAll(/^\w+/gm)].map(([name]) => name.toUpperCase()).join(' and ')}`
 
 const nothing = { status: null, requestId: null, hint: null }
 

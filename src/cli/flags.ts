@@ -94,7 +94,7 @@ export function flagFor(field: Field): AnyFlag {
     description,
     helpValue: valueName(field),
     ...(field.many && { multiple: true, multipleNonGreedy: true }),
-    ...(field.many && field.choices && { delimiter: ',' }),
+    ...(field.many && (field.choices || field.kind === 'pair') && { delimiter: ',' }),
     ...(field.choices && !field.nullable && { options: field.choices }),
   })
 }
@@ -103,7 +103,7 @@ function describe(field: Field): string {
   const notes: string[] = []
   if (field.secret) notes.push('- for standard input, @file for a file')
   else if (field.kind === 'json') notes.push('JSON, - or @file')
-  else if (field.kind === 'pair') notes.push('such as devices:read; may be repeated')
+  else if (field.kind === 'pair') notes.push('such as devices:read,alerts:read')
   else if (field.resource && field.key !== 'id') notes.push(namedBy[field.resource] ?? 'id')
   if (field.nullable && field.kind !== 'json') notes.push('or null')
   const told = field.description || sentence(field.key)

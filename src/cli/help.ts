@@ -1,4 +1,8 @@
+import type { Command } from '@oclif/core/command'
 import { CommandHelp, Help } from '@oclif/core/help'
+
+const isCommand = (line: string): boolean =>
+  /^(?:[A-Z_]+=\S+ )*(?:svc|<%= config\.bin %>)(?: |$)/.test(line) || /\| svc /.test(line)
 
 /** Examples first, then how it is called; the flags everything has come last. */
 class ExamplesFirst extends CommandHelp {
@@ -6,6 +10,24 @@ class ExamplesFirst extends CommandHelp {
     const sections = super.sections()
     const examples = sections.filter(({ header }) => header === 'EXAMPLES')
     return [...examples, ...sections.filter(({ header }) => header !== 'EXAMPLES')]
+  }
+
+  /** The summary stands at the top already. */
+  protected override description(): string | undefined {
+    const { description } = this.command
+    return description ? this.wrap(description) : undefined
+  }
+
+  /** Every command on one line, as it can be pasted: broken within quotes it would mean something else. */
+  protected override examples(examples: Command.Example[] | string | undefined): string | undefined {
+    const shown = [examples ?? []].flat().map((example) => {
+      const lines = (typeof example === 'string' ? example : `${example.description}\n${example.command}`)
+        .split('\n')
+        .map((line) => (isCommand(line) ? `$ ${line}` : line))
+      const isTitled = lines[1]?.startsWith('$ ') && !lines[0]!.startsWith('$ ')
+      return isTitled ? `${lines[0]}\n\n${this.indent(lines.slice(1).join('\n'))}` : lines.join('\n')
+    })
+    return shown.join('\n\n') || undefined
   }
 
   protected override defaultUsage(): string {

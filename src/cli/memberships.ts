@@ -34,10 +34,13 @@ export function membershipNamed(
   }
   const slugs = eligible.map(({ slug }) => slug)
   const hint =
-    didYouMean(name, slugs) ?? (slugs.length > 0 ? `there are: ${slugs.slice(0, 10).join(', ')}` : undefined)
+    didYouMean(name, slugs) ??
+    (slugs.length > 0
+      ? `there are: ${slugs.slice(0, 10).join(', ')}`
+      : 'you have none: svc whoami shows where you are')
   throw new CliError(`You have no membership "${name}"`, {
     exit: exits.notFound,
     code: 'not_found',
-    ...(hint && { hint }),
+    hint,
   })
 }

@@ -39,7 +39,8 @@ export const codesPage = (reply: Record<string, unknown>): string =>
 
 /** A code from a flag, from standard input, or from the person. */
 export async function codeFrom(run: Session, given: string | undefined, question: string): Promise<string> {
-  if (given === undefined && !run.attended) throw usage('Missing --code')
+  if (given === undefined && !run.attended)
+    throw usage('Missing --code', '--code CODE, or --code - reads standard input')
   const code = given ?? (await askText(question))
   return (code === '-' ? await secretFrom('-', 'the code') : code).trim()
 }

@@ -45,6 +45,7 @@ export async function table(rows: unknown[], wanted: Column[], options: TableOpt
 /** For reading: a list of plain values is said with commas. */
 function cellOf(value: unknown): string {
   const isList = Array.isArray(value) && value.every((one) => one === null || typeof one !== 'object')
+  if (typeof value === 'boolean') return value ? 'yes' : 'no'
   return isList ? value.map(asText).join(', ') : asText(value)
 }
 

@@ -4,6 +4,8 @@ import type { Column } from './columns.ts'
 /** How an endpoint looks as a command; everything else comes from its contract entry. */
 export type View = {
   examples: string[]
+  /** What it does, where that is less than what the endpoint does. */
+  summary?: string
   description?: string
   /** Columns of the table a person sees. */
   columns?: Column[]

@@ -154,6 +154,7 @@ export function connect(options: ClientOptions): Client {
           note({ status: reply.status })
           if (reply.status < 400) return { reply, end, alive, broken }
           failure = errorOf(reply, await textOf(reply.body))
+          failure.request = `${draft.method} ${draft.path.replace(/\?.*/s, '')}`
         } catch (error) {
           if (signal.aborted) throw signal.reason
           if (!(error instanceof NetworkError)) throw error

@@ -76,6 +76,7 @@ export const actionLabels: Readonly<Record<Catalog[keyof Catalog][number], strin
 export function describePermission(permission: Permission): string {
   if (permission === '*:*') return 'Everything'
   if (permission === 'devices:execute') return 'Run commands on devices'
+  if (permission === 'users:invite') return 'Invite users'
   const { resource, action } = pairOf(permission)
   const label = resourceLabels[resource as keyof Catalog].toLowerCase()
   return `${actionLabels[action as keyof typeof actionLabels]} ${label}`

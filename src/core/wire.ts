@@ -28,6 +28,8 @@ export class ApiError extends Error {
   /** Seconds. */
   readonly retryAfter: number | undefined
   readonly enrollUrl: string | undefined
+  /** What was asked, such as `POST /orgs/sites`. */
+  request: string | undefined
 
   constructor(status: number, body: Partial<ErrorBody> & { error: string }) {
     super(body.error)
