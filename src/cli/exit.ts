@@ -155,7 +155,8 @@ const hints: { [code in ErrorCode]?: string } = {
   partner_access_limited:
     'your membership is limited to some organizations: roles and users are for those who have orgAccess all',
   forbidden: 'svc explain METHOD PATH says why; svc can-i ACTION RESOURCE asks before',
-  api_key_scope: 'svc keys show KEY says what it may do; svc keys update KEY --scope … changes that',
+  api_key_scope:
+    'svc keys show KEY says what it may do, never more than whoever made it may now; svc keys update KEY --scope … changes that',
   own_role: 'someone else who administers this tenant can change it',
   system_role: 'svc roles clone makes a copy that can be changed',
   role_in_use: 'svc roles users ROLE shows who holds it',

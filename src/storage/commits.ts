@@ -1,8 +1,6 @@
 /** Who wants to know that something was committed. */
 export class Commits {
   readonly #listeners: (() => void)[] = []
-  /** How many there were since the start. */
-  count = 0
 
   listen(listener: () => void): void {
     this.#listeners.push(listener)
@@ -10,7 +8,6 @@ export class Commits {
 
   /** What was committed stays committed: a listener's failure is only warned about. */
   announce(): void {
-    this.count++
     for (const listener of this.#listeners) {
       try {
         listener()

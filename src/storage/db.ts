@@ -24,9 +24,8 @@ export type Storage = {
   /** Called after synced commits, at once, in this process; it must be cheap. */
   onCommit(listener: () => void): void
   /**
-   * Changes with every commit of this process at once, and with those of others on the same file within 20 ms:
-   * what was read under one version still holds while the version does. Unsynced ones do not count. undefined on
-   * Postgres, where only asking the database again tells.
+   * Changes with every commit, whoever made it: what was read under one version still holds while the version
+   * does. undefined on Postgres, where only asking the database again tells.
    */
   version(): number | undefined
   /** Readiness: throws when the database does not answer. */

@@ -1,4 +1,3 @@
-import type { Database } from 'better-sqlite3'
 import { Commits } from './commits.ts'
 import type { Storage } from './db.ts'
 import { GroupCommit } from './group-commit.ts'
@@ -15,7 +14,7 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
   const commits = new Commits()
   const queue = new GroupCommit(writer, () => commits.announce())
 
-  const foreign = foreignCommits(reader.database)
+  const version = reader.database.prepare('pragma data_version').pluck()
 
   let closing: Promise<void> | undefined
   async function close(): Promise<void> {
@@ -32,7 +31,7 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
     heavy: kyselyOver(readers),
     write: (work, options) => queue.write(work, options?.unsynced ?? false),
     onCommit: (listener) => commits.listen(listener),
-    version: () => commits.count + foreign(),
+    version: () => version.get() as number,
     check: async () => {
       reader.run('select count(*) from sqlite_schema', [])
       if (!writer.database.open) throw new Error('The database is closed')
@@ -41,26 +40,5 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
       closing ??= close()
       return closing
     },
-  }
-}
-
-/** How stale the answer about other processes may be, in milliseconds. */
-const foreignPatience = 20
-
-/**
- * A number that grows when another process has written. To ask takes a lock of the file, a tenth of a small
- * request, so it is asked now and then: our own commits are counted as they happen.
- */
-function foreignCommits(database: Database): () => number {
-  const question = database.prepare('pragma data_version').pluck()
-  let asked = Number.NEGATIVE_INFINITY
-  let answer = 0
-  return () => {
-    const now = performance.now()
-    if (now - asked > foreignPatience) {
-      asked = now
-      answer = question.get() as number
-    }
-    return answer
   }
 }
