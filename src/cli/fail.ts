@@ -56,9 +56,11 @@ function ofOclif(error: OclifError, argv: string[]): Report | undefined {
   }
 }
 
-/** The parser lists them with what they mean, a line each. */
-const missingArgs = (lines: string): string =>
-  `Missing ${[...lines.matchAll(/^\w+/gm)].map(([name]) => name.toUpperCase()).join(' and ')}`
+/** The parser lists them with what they mean, a line each, and may add advice after an empty line. */
+function missingArgs(text: string): string {
+  const [list = ''] = text.split('\n\n')
+  return `Missing ${[...list.matchAll(/^\w+/gm)].map(([name]) => name.toUpperCase()).join(' and ')}`
+}
 
 const nothing = { status: null, requestId: null, hint: null }
 

@@ -8,7 +8,7 @@ export function invitation(a: To & { inviter: string; tenant: string; url: strin
   return compose('invitation', a, `${a.inviter} invites you to ${a.tenant}`, [
     `${a.inviter} has invited you to work with ${a.tenant}. Choose a password to accept:`,
     { label: 'Accept the invitation', url: a.url },
-    `The link works once, for ${count(a.days, 'day')}.`,
+    `The link works once, for ${count(a.days, 'day')}. In a terminal, svc invite accept asks for it.`,
     'If you do not know what this is about, you can ignore this message: nothing happens without you.',
   ])
 }
@@ -26,7 +26,7 @@ export function passwordReset(a: To & { url: string; minutes: number }): Letter 
   return compose('password-reset', a, 'Reset your password', [
     'Someone, most likely you, asked to reset the password of your account. Choose a new one:',
     { label: 'Choose a new password', url: a.url },
-    `The link works once, for ${count(a.minutes, 'minute')}.`,
+    `The link works once, for ${count(a.minutes, 'minute')}. In a terminal, svc password reset asks for it.`,
     'If it was not you, you can ignore this message: your password stays as it is.',
   ])
 }

@@ -40,6 +40,11 @@ describe('svc users', () => {
     })
   })
 
+  it('says which argument is missing, and no more', async () => {
+    const { code, stderr } = await svc('users', 'invite')
+    expect([code, stderr]).toEqual([2, 'Error: Missing EMAIL\nHint: svc users invite --help\n'])
+  })
+
   it('invites, sends again, and a link is accepted without being an argument', async () => {
     const printed = await invite('ada@example.com')
     expect(printed).toContain('ada@example.com is invited')
