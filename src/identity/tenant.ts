@@ -7,11 +7,10 @@ import { contextIn, scopeOfTenant, type Tenant } from './rules.ts'
 type Asked = { orgId?: string | undefined; partnerId?: string | undefined }
 
 /**
- * The tenant whose people or roles a request is about: the one it names, else the caller's own. undefined when
- * the system administrator names none.
+ * The tenant a request names: an organization, which must be of the partner when both are named, or a partner.
  * @throws partner_mismatch, org_access_denied, not_found
  */
-export async function findTenant(
+export async function tenantNamed(
   db: Db,
   scope: Scope,
   { orgId, partnerId }: Asked,
@@ -26,9 +25,13 @@ export async function findTenant(
     if (org?.partnerId !== partnerId) throw new Problem('not_found', 'Organization not found')
     return { kind: 'organization', orgId }
   }
-  if (partnerId !== undefined) return { kind: 'partner', partnerId }
+  return partnerId === undefined ? undefined : { kind: 'partner', partnerId }
+}
+
+/** The tenant a request names, else the caller's own; undefined when the system administrator names none. */
+export async function findTenant(db: Db, scope: Scope, asked: Asked): Promise<Tenant | undefined> {
   const context = contextIn(scope)
-  return context.kind === 'system' ? undefined : context
+  return (await tenantNamed(db, scope, asked)) ?? (context.kind === 'system' ? undefined : context)
 }
 
 /** @throws tenant_required, and what `findTenant` throws */
@@ -40,7 +43,6 @@ export async function getTenant(db: Db, scope: Scope, asked: Asked): Promise<Ten
 
 /** What the caller sees of the tenant that is named; everything they see when none is. */
 export async function reachOf(db: Db, scope: Scope, asked: Asked): Promise<Scope> {
-  if (asked.orgId === undefined && asked.partnerId === undefined) return scope
-  const tenant = await findTenant(db, scope, asked)
+  const tenant = await tenantNamed(db, scope, asked)
   return tenant ? scopeOfTenant(tenant) : scope
 }

@@ -21,10 +21,11 @@ import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
 import { insertSession, recordLogin } from '../sessions/store.ts'
 import { type AccessTokens, newToken, tokenHash } from '../sessions/tokens.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../store.ts'
+import { getTenant, tenantNamed } from '../tenant.ts'
 import { heldBy, isWithin } from '../users/memberships.ts'
 import { checkWithinReach, orgOfTenant } from '../users/rules.ts'
 import { checkMayTouch, findTarget, membershipOf } from '../users/targets.ts'
-import { homeOf, orgReach, partnerReach, tenantAsked } from '../users/tenants.ts'
+import { orgReach, partnerReach } from '../users/tenants.ts'
 import type { acceptance, invitations, NewInvitation } from './contract.ts'
 import { type Invitation, invitationDays, invitationSeconds, refused, stateOf } from './rules.ts'
 import * as store from './store.ts'
@@ -33,13 +34,6 @@ import * as store from './store.ts'
 export type Post = { cipher: Cipher; mailer: { readonly real: boolean }; publicUrl: () => string }
 
 type Accept = (typeof acceptance)['acceptInvite']
-
-/** The tenant to invite into. @throws tenant_required */
-async function destination(db: Db, scope: Scope, body: NewInvitation): Promise<Tenant> {
-  const tenant = (await tenantAsked(db, scope, body, 'body')) ?? homeOf(scope)
-  if (!tenant) throw new Problem('tenant_required')
-  return tenant
-}
 
 /** Adds the membership. @throws user_exists, invalid_request */
 async function join(
@@ -95,7 +89,7 @@ async function send(
 
 export const invitationHandlers = (post: Post): HandlersOf<typeof invitations> => ({
   async invite({ db, scope, body, caller, now, note }) {
-    const tenant = await destination(db, scope, body)
+    const tenant = await getTenant(db, scope, body)
     const role = await findRole(db, tenant, body.roleId)
     const message = 'Invalid role for this scope'
     if (!role) throw invalid([{ path: 'body.roleId', message }], message)
@@ -118,7 +112,7 @@ export const invitationHandlers = (post: Post): HandlersOf<typeof invitations> =
   },
 
   async resendInvite({ db, scope, body, caller, now, note }) {
-    const asked = await tenantAsked(db, scope, body, 'body')
+    const asked = await tenantNamed(db, scope, body)
     const target = await findTarget(db, scope, body.userId, asked, 'body')
     const { tenant } = membershipOf(target)
     const user = (await findUser(db, body.userId))!

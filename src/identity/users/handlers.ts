@@ -12,6 +12,7 @@ import { checkMayGrant } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
 import { contextIn, orgOf } from '../rules.ts'
 import { endSessions } from '../store.ts'
+import { findTenant, tenantNamed } from '../tenant.ts'
 import type { people } from './contract.ts'
 import { disableMembership, giveRole, heldBy, isWithin, removeMembership } from './memberships.ts'
 import * as rules from './rules.ts'
@@ -26,7 +27,7 @@ import {
   notFound,
   type Target,
 } from './targets.ts'
-import { homeOf, orgReach, partnerReach, tenantAsked } from './tenants.ts'
+import { orgReach, partnerReach } from './tenants.ts'
 
 const about = ({ account }: Target, one: rules.Held | undefined) => ({
   orgId: rules.orgOfTenant(one?.tenant),
@@ -70,13 +71,12 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   },
 
   async roles({ db, scope, query }) {
-    const asked = await tenantAsked(db, scope, query, 'query')
-    const data = await store.listRoleChoices(db, asked ?? homeOf(scope))
+    const data = await store.listRoleChoices(db, await findTenant(db, scope, query))
     return { data: data.map((role) => ({ ...role, scope: role.scope as 'partner' })) }
   },
 
   async list({ db, storage, scope, query: { orgId, partnerId, ...query } }) {
-    const tenant = (await tenantAsked(db, scope, { orgId, partnerId }, 'query')) ?? homeOf(scope)
+    const tenant = await findTenant(db, scope, { orgId, partnerId })
     // Looking for a part of a name reads every account in sight.
     const { accounts, total } = await store.listAccounts(query.q ? storage.heavy : db, scope, tenant, query)
     const held = await heldBy(
@@ -97,7 +97,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
 
   async show({ db, scope, params, query }) {
     const account = await store.findAccount(db, params.id)
-    const asked = await tenantAsked(db, scope, query, 'query')
+    const asked = await tenantNamed(db, scope, query)
     const held = account ? await heldBy(db, scope, [params.id]) : []
     const one = asked ? rules.theOne(held, asked) : held[0]
     if (!account || (!one && (asked || scope.kind !== 'system'))) throw notFound()
@@ -111,7 +111,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
 
   async change({ db, scope, params, query, body, caller, now, note }) {
     rules.checkSomeChange(body)
-    const asked = await tenantAsked(db, scope, query, 'query')
+    const asked = await tenantNamed(db, scope, query)
     const target = await lockTarget(db, scope, params.id, asked)
     const { account, held, one } = target
     const whole = await isWithin(db, scope, account)
@@ -142,7 +142,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   },
 
   async remove({ db, scope, params, query, caller, now, note }) {
-    const asked = await tenantAsked(db, scope, query, 'query')
+    const asked = await tenantNamed(db, scope, query)
     const target = await lockTarget(db, scope, params.id, asked)
     const one = membershipOf(target)
     rules.checkNotSelf(caller, params.id, 'You cannot remove yourself')
@@ -157,7 +157,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   },
 
   async assignRole({ db, scope, params, query, body, caller, note }) {
-    const asked = await tenantAsked(db, scope, query, 'query')
+    const asked = await tenantNamed(db, scope, query)
     const target = await lockTarget(db, scope, params.id, asked)
     const one = membershipOf(target)
     rules.checkNotSelf(caller, params.id, 'Self role assignment is not allowed')
@@ -176,7 +176,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
 
   async changeAccess({ db, scope, params, query, body, caller, note }) {
     rules.checkSomeChange(body)
-    const asked = await tenantAsked(db, scope, query, 'query')
+    const asked = await tenantNamed(db, scope, query)
     const target = await lockTarget(db, scope, params.id, asked)
     const one = membershipOf(target)
     rules.checkNotSelf(caller, params.id, 'You cannot change your own access')

@@ -1,42 +1,11 @@
-import { invalid, Problem } from '../../core/errors.ts'
+import { invalid } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import { inScope, inSites } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { checkOrg, getPartner } from '../../tenancy/store.ts'
 import type { OrgReach, PartnerReach } from '../memberships.ts'
-import { contextIn, type Tenant } from '../rules.ts'
+import type { Tenant } from '../rules.ts'
 import type { AccessChange } from './contract.ts'
 import type { Held } from './rules.ts'
-
-type Asked = { orgId?: string | undefined; partnerId?: string | undefined }
-
-/**
- * The tenant a request names, if it names one.
- * @throws invalid_request, org_access_denied, partner_mismatch, or not_found in system scope
- */
-export async function tenantAsked(
-  db: Db,
-  scope: Scope,
-  { orgId, partnerId }: Asked,
-  part: 'query' | 'body',
-): Promise<Tenant | undefined> {
-  if (orgId !== undefined) await checkOrg(db, scope, orgId)
-  if (partnerId !== undefined) {
-    if (scope.kind === 'system') await getPartner(db, partnerId)
-    else if (scope.kind !== 'partner' || scope.partnerId !== partnerId) throw new Problem('partner_mismatch')
-  }
-  if (orgId !== undefined && partnerId !== undefined) {
-    throw invalid([{ path: `${part}.partnerId`, message: 'cannot be given together with orgId' }])
-  }
-  if (orgId !== undefined) return { kind: 'organization', orgId }
-  return partnerId === undefined ? undefined : { kind: 'partner', partnerId }
-}
-
-/** The caller's own tenant; the system has none. */
-export function homeOf(scope: Scope): Tenant | undefined {
-  const context = contextIn(scope)
-  return context.kind === 'system' ? undefined : context
-}
 
 /** What a membership of a partner may be given. @throws invalid_request */
 export async function partnerReach(
