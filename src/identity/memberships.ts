@@ -2,6 +2,7 @@ import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { policyOf } from './factors/rules.ts'
 import type { Context, Membership } from './rules.ts'
 
 /** Organizations that may be worked in: active or on trial, of an active partner. */
@@ -73,7 +74,7 @@ async function inPartner(db: Db, row: RowOf<typeof partnerMemberships>): Promise
     usable: row.disabled_at === null && row.deleted_at === null && row.status === 'active',
     pending: row.disabled_at === null && row.deleted_at === null && row.status === 'pending',
     disabled: row.disabled_at !== null,
-    requiresMfa: requiresMfa(row.settings),
+    requiresMfa: policyOf([row.settings]).required,
   }
 }
 
@@ -91,7 +92,7 @@ async function inOrg(db: Db, row: RowOf<typeof orgMemberships>): Promise<Found> 
       usableOrg(row.status, row.deleted_at) &&
       row.partner_deleted_at === null &&
       row.partner_status === 'active',
-    requiresMfa: requiresMfa(row.settings),
+    requiresMfa: policyOf([row.settings]).required,
   }
 }
 
@@ -120,12 +121,6 @@ async function narrowedGroups(db: Db, membershipId: string): Promise<string[]> {
     .where('membership_id', '=', membershipId)
     .execute()
   return rows.map((row) => row.group_id)
-}
-
-function requiresMfa(settings: string): boolean {
-  if (!settings.includes('requireMfa')) return false
-  const { security } = JSON.parse(settings) as { security?: { requireMfa?: unknown } }
-  return security?.requireMfa === true
 }
 
 const roleChain = prepared((db, p: { roleId: string }) =>

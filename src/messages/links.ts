@@ -8,8 +8,15 @@ export const inviteLink = (base: string, token: string): string => link(base, 'a
 export const verifyLink = (base: string, token: string): string => link(base, 'verify-email', token)
 
 /** Where a person asks for a link to set a new password. */
-export const forgotLink = (base: string): string => `${base.replace(/\/+$/, '')}/forgot-password`
+export const forgotLink = (base: string): string => pageAt(base, 'forgot-password')
+
+/** Where a person signs in. */
+export const loginLink = (base: string): string => pageAt(base, 'login')
 
 function link(base: string, page: string, token: string): string {
-  return `${base.replace(/\/+$/, '')}/${page}?token=${encodeURIComponent(token)}`
+  return `${pageAt(base, page)}?token=${encodeURIComponent(token)}`
+}
+
+function pageAt(base: string, page: string): string {
+  return `${base.replace(/\/+$/, '')}/${page}`
 }

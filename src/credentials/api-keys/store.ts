@@ -102,10 +102,13 @@ export async function replaceApiKey(
     .execute()
 }
 
+/** A key that was rotated away ends with the one in its place. */
+const revoked = { status: 'revoked', previous_hash: null, previous_until: null }
+
 export async function revokeApiKey(db: Db, scope: Scope, id: string): Promise<void> {
   await db
     .updateTable('api_keys')
-    .set({ status: 'revoked', previous_hash: null, previous_until: null })
+    .set(revoked)
     .where('id', '=', id)
     .where(inScope(scope, 'api_keys.org_id'))
     .execute()
@@ -118,7 +121,7 @@ export async function revokeApiKey(db: Db, scope: Scope, id: string): Promise<vo
 export async function revokeApiKeys(db: Db, scope: Scope): Promise<void> {
   await db
     .updateTable('api_keys')
-    .set({ status: 'revoked', previous_hash: null, previous_until: null })
+    .set(revoked)
     .where('status', '!=', 'revoked')
     .where(inScope(scope, 'api_keys.org_id'))
     .execute()

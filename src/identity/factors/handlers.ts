@@ -1,22 +1,21 @@
 import { invalid, Problem } from '../../core/errors.ts'
 import { type Instant, later } from '../../core/time.ts'
 import { type Caller, type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
-import { factorsChanged } from '../../messages/letters.ts'
-import { queueLetter } from '../../messages/queue.ts'
 import type { Db, Storage } from '../../storage/open.ts'
+import { tellFactors } from '../notices.ts'
 import { contextIn, orgOf } from '../rules.ts'
+import { getChallenged } from '../sessions/challenge.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
 import {
   type Challenge,
-  findChallenge,
   insertSession,
   recordLogin,
   revokeSession,
   takeChallenge,
 } from '../sessions/store.ts'
-import { type AccessTokens, tokenHash } from '../sessions/tokens.ts'
-import { findUser, getUser, type User } from '../store.ts'
+import type { AccessTokens } from '../sessions/tokens.ts'
+import { getUser, type User } from '../store.ts'
 import type { factors } from './contract.ts'
 import {
   confirmPassword,
@@ -43,7 +42,6 @@ type Setup = { secret: string; recoveryCodes: string[] }
 type Confirmed = { user: User; factor: store.Factor; recoveryCodes: string[]; granted: Granted }
 
 const setupSeconds = 10 * 60
-const lettersLive = 24 * 3600
 const setupPlace = (userId: string) => `mfa_setups.content.${userId}`
 
 export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
@@ -88,14 +86,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     }
   }
 
-  const tell = (db: Db, user: User, what: string, now: Instant): Promise<void> =>
-    queueLetter(
-      db,
-      cipher,
-      factorsChanged({ to: user.email, name: user.name, what, at: now }),
-      now,
-      later(now, lettersLive),
-    )
+  const tell = (db: Db, user: User, what: string, now: Instant) => tellFactors(db, cipher, user, what, now)
 
   type Verified =
     | { kind: 'sign-in'; user: User; challenge: Challenge; proof: Proof; granted: Granted }
@@ -152,10 +143,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
           const granted = await grantSession(access, user, { context, mfa: true }, now)
           return { kind: 'step-up', user, proof, granted, replaces: signedIn.sessionId }
         }
-        const challenge = await findChallenge(storage.read, tokenHash(body.tempToken))
-        const user = challenge && (await findUser(storage.read, challenge.userId))
-        const live = challenge && challenge.expiresAt > now && user?.mfaEpoch === challenge.mfaEpoch
-        if (!live || !user || user.status !== 'active') throw new Problem('invalid_mfa_session')
+        const { challenge, user } = await getChallenged(storage.read, body.tempToken, now)
         limit('MFA', user.id)
         const { context } = challenge
         const proof = await readProof(keys, user, body.code, now, context)

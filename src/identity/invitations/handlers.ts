@@ -5,7 +5,7 @@ import type { Scope } from '../../core/scope.ts'
 import { type Instant, later } from '../../core/time.ts'
 import { type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
 import { addedToTenant, invitation } from '../../messages/letters.ts'
-import { inviteLink } from '../../messages/links.ts'
+import { inviteLink, loginLink } from '../../messages/links.ts'
 import { queueLetter } from '../../messages/queue.ts'
 import { isUniqueViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -75,7 +75,7 @@ async function send(
   const letter = { to, name, inviter: caller.name, tenant: await store.nameOfTenant(db, tenant) }
   const inviteEmailSent = post.mailer.real
   if (user.status !== 'invited' || user.passwordHash !== null) {
-    const url = `${base.replace(/\/+$/, '')}/login`
+    const url = loginLink(base)
     await queueLetter(db, post.cipher, addedToTenant({ ...letter, url }), now, expiresAt)
     return { inviteEmailSent }
   }

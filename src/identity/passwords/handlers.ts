@@ -1,10 +1,9 @@
 import type { Cipher } from '../../core/cipher.ts'
 import { invalid, Problem } from '../../core/errors.ts'
-import { type Instant, later } from '../../core/time.ts'
+import type { Instant } from '../../core/time.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
-import { passwordChanged } from '../../messages/letters.ts'
-import { queueLetter } from '../../messages/queue.ts'
 import type { Db } from '../../storage/open.ts'
+import { tellPassword } from '../notices.ts'
 import { checkPassword, hashPassword } from '../password.ts'
 import { signsIn } from '../sessions/identity.ts'
 import { tokenHash } from '../sessions/tokens.ts'
@@ -16,14 +15,11 @@ import { checkStrength } from './strength.ts'
 type Passwords = typeof passwords
 type Renewal = { user: User; passwordHash: string }
 
-const lettersLive = 24 * 3600
-
 export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Passwords> => {
   /** The new password in, every session out, a letter to the owner. */
   async function renew(db: Db, { user, passwordHash }: Renewal, now: Instant): Promise<void> {
     await store.setPassword(db, user.id, passwordHash, now)
-    const letter = passwordChanged({ to: user.email, name: user.name, at: now })
-    await queueLetter(db, cipher, letter, now, later(now, lettersLive))
+    await tellPassword(db, cipher, user, now)
   }
 
   return {

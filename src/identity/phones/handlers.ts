@@ -1,23 +1,19 @@
 import { invalid, Problem } from '../../core/errors.ts'
-import { later } from '../../core/time.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
-import { factorsChanged } from '../../messages/letters.ts'
-import { queueLetter } from '../../messages/queue.ts'
 import { changedMeanwhile, type FactorKeys, notEnabled, requireMfaOn } from '../factors/handlers.ts'
 import { confirmPassword } from '../factors/proof.ts'
 import { newRecoveryCodes, recoveryHash } from '../factors/recovery.ts'
 import { enableFactor, findMfaPolicy, setPhone } from '../factors/store.ts'
+import { tellFactors } from '../notices.ts'
 import { contextIn, orgOf } from '../rules.ts'
+import { getChallenged } from '../sessions/challenge.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { signsIn } from '../sessions/identity.ts'
-import { type Challenge, findChallenge, insertSession } from '../sessions/store.ts'
-import { tokenHash } from '../sessions/tokens.ts'
-import { findUser, getUser, type User } from '../store.ts'
+import { type Challenge, insertSession } from '../sessions/store.ts'
+import { getUser, type User } from '../store.ts'
 import type { phones } from './contract.ts'
 
 type Phones = typeof phones
-
-const lettersLive = 24 * 3600
 
 /** Phone numbers: proving one, and using it as second factor. */
 export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
@@ -81,15 +77,7 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
         const hashes = recoveryCodes.map((code) => recoveryHash(keys.recoveryPepper, code))
         if (!(await enableFactor(db, user, { method: 'sms' }, hashes, now))) throw changedMeanwhile()
         await insertSession(db, granted.session, now)
-        const { email: to, name } = user
-        const what = 'Codes by SMS were turned on'
-        await queueLetter(
-          db,
-          cipher,
-          factorsChanged({ to, name, what, at: now }),
-          now,
-          later(now, lettersLive),
-        )
+        await tellFactors(db, cipher, user, 'Codes by SMS were turned on', now)
         note({ resourceId: user.id, resourceName: user.email, details: { method: 'sms' } })
         return {
           success: true,
@@ -103,17 +91,13 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
     sendSms: inSteps<Phones['sendSms'], { user: User; challenge: Challenge }>({
       async prepare({ storage, body, now, limit }) {
         requireMfaOn(mfaOn)
-        const hash = tokenHash(body.tempToken)
-        const challenge = await findChallenge(storage.read, hash)
-        const user = challenge && (await findUser(storage.read, challenge.userId))
-        const live = challenge && challenge.expiresAt > now && user?.mfaEpoch === challenge.mfaEpoch
-        if (!live || !user || user.status !== 'active') throw new Problem('invalid_mfa_session')
+        const { challenge, user } = await getChallenged(storage.read, body.tempToken, now)
         const { phoneNumber } = user
         if (user.mfaMethod !== 'sms' || phoneNumber === null) {
           const message = 'No phone number configured for SMS MFA'
           throw invalid([{ path: 'body.tempToken', message }], message)
         }
-        limit('SMS', hash)
+        limit('SMS', challenge.tokenHash)
         limit('SMS_PHONE', phoneNumber)
         await phoneCodes.send(phoneNumber)
         return { user, challenge }

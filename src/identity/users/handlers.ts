@@ -1,13 +1,12 @@
 import type { Cipher } from '../../core/cipher.ts'
 import { invalid, Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
-import { type Instant, later } from '../../core/time.ts'
+import type { Instant } from '../../core/time.ts'
 import type { HandlersOf, UserCaller } from '../../handler.ts'
-import { factorsChanged } from '../../messages/letters.ts'
-import { queueLetter } from '../../messages/queue.ts'
 import type { Db } from '../../storage/open.ts'
 import { voidInvitation } from '../invitations/store.ts'
 import { findGrants, reachDevices, reachOrgs } from '../memberships.ts'
+import { tellFactors } from '../notices.ts'
 import { checkMayGrant } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
 import { contextIn, orgOf } from '../rules.ts'
@@ -214,8 +213,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     }
     await store.clearFactors(db, account.id, now)
     const what = 'An administrator removed the second factors of your account'
-    const letter = factorsChanged({ to: account.email, name: account.name, what, at: now })
-    await queueLetter(db, cipher, letter, now, later(now, dayOfSeconds))
+    await tellFactors(db, cipher, account, what, now)
     note({ ...about(target, held[0]), before: { mfaMethod: account.mfaMethod } })
     return { success: true }
   },
@@ -228,8 +226,6 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     return { success: true }
   },
 })
-
-const dayOfSeconds = 24 * 3600
 
 async function signOutOf(db: Db, scope: Scope, { account, held }: Target, now: Instant): Promise<void> {
   if (await isWithin(db, scope, account)) return endSessions(db, account.id, now)

@@ -1,0 +1,22 @@
+import type { Cipher } from '../core/cipher.ts'
+import { type Instant, later } from '../core/time.ts'
+import { factorsChanged, passwordChanged } from '../messages/letters.ts'
+import { queueLetter } from '../messages/queue.ts'
+import type { Db } from '../storage/open.ts'
+
+type Owner = { email: string; name: string }
+
+/** A letter about a change is of no use a day later. */
+const liveSeconds = 24 * 3600
+
+/** Tells the owner of an account that their factors changed; `what` is a sentence. */
+export function tellFactors(db: Db, cipher: Cipher, owner: Owner, what: string, now: Instant): Promise<void> {
+  const letter = factorsChanged({ to: owner.email, name: owner.name, what, at: now })
+  return queueLetter(db, cipher, letter, now, later(now, liveSeconds))
+}
+
+/** Tells the owner of an account that its password changed. */
+export function tellPassword(db: Db, cipher: Cipher, owner: Owner, now: Instant): Promise<void> {
+  const letter = passwordChanged({ to: owner.email, name: owner.name, at: now })
+  return queueLetter(db, cipher, letter, now, later(now, liveSeconds))
+}
