@@ -47,6 +47,7 @@ const InterfaceReport = lenient({
   ip: text(64),
   ipType: text(10),
   isPrimary: z.boolean(),
+  publicIp: text(64),
 })
 export type InterfaceReport = z.output<typeof InterfaceReport>
 
@@ -58,10 +59,17 @@ const DiskReport = lenient({
   usedGb: amount,
   freeGb: amount,
   usedPercent: z.number().min(0).max(100),
+  health: text(50),
 })
 export type DiskReport = z.output<typeof DiskReport>
 
-const SoftwareReport = lenient({ name: text(500, 1), version: text(255), publisher: short })
+const SoftwareReport = lenient({
+  name: text(500, 1),
+  version: text(255),
+  publisher: short,
+  installDate: text(50),
+  installLocation: text(1024),
+})
 export type SoftwareReport = z.output<typeof SoftwareReport>
 
 const MetricsReport = lenient({

@@ -1,5 +1,6 @@
 import { hash, randomBytes } from 'node:crypto'
 import { Problem } from '../core/errors.ts'
+import { fold } from '../core/fold.ts'
 import type { Instant } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
 import type { DeviceRow } from '../storage/tables.ts'
@@ -74,7 +75,7 @@ export const statusAfterHeartbeat = (status: string): string => (kept.has(status
 export function changesOf(body: Heartbeat, device: DeviceRow): Partial<DeviceRow> {
   const said: Partial<DeviceRow> = {
     agent_version: body.agentVersion,
-    ...(body.hostname !== undefined && { hostname: body.hostname }),
+    ...(body.hostname !== undefined && { hostname: body.hostname, hostname_key: fold(body.hostname) }),
     ...(body.osVersion !== undefined && { os_version: body.osVersion }),
     ...(body.osBuild !== undefined && { os_build: body.osBuild }),
     ...(body.lastUser !== undefined && { last_user: body.lastUser }),

@@ -1,15 +1,17 @@
 import type { Kysely } from 'kysely'
+import { fold } from '../core/fold.ts'
 import type { Instant } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
+import { nameKeys } from '../devices/rules.ts'
 import { countOf } from '../storage/counts.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type {
   DeviceDiskRow,
-  DeviceHardwareRow,
+  DeviceHardwareColumns,
   DeviceInterfaceRow,
-  DeviceMetricsRow,
+  DeviceMetricsColumns,
   DeviceRow,
   DeviceSoftwareRow,
 } from '../storage/tables.ts'
@@ -62,7 +64,11 @@ export async function insertDevice(
 ): Promise<void> {
   await db
     .insertInto('devices')
-    .values(deviceRows.write({ ...device, ...credentials }))
+    .values({
+      ...deviceRows.write({ ...device, ...credentials }),
+      ...nameKeys(device),
+      device_role_source: 'auto',
+    })
     .execute()
 }
 
@@ -88,21 +94,20 @@ export async function recordHeartbeat(
     .execute()
 }
 
-const latest = prepared((db, p: { [K in keyof DeviceMetricsRow]: DeviceMetricsRow[K] }) => {
-  const sample = {
-    recorded_at: p.recorded_at,
-    cpu_percent: p.cpu_percent,
-    ram_percent: p.ram_percent,
-    ram_used_mb: p.ram_used_mb,
-    disk_percent: p.disk_percent,
-    disk_used_gb: p.disk_used_gb,
-    process_count: p.process_count,
-  }
-  return db
-    .insertInto('device_metrics')
-    .values({ device_id: p.device_id, ...sample })
-    .onConflict((c) => c.column('device_id').doUpdateSet(sample))
-})
+const sampled = prepared((db, p: DeviceMetricsColumns & { id: string }) =>
+  db
+    .updateTable('devices')
+    .set({
+      metrics_at: p.metrics_at,
+      cpu_percent: p.cpu_percent,
+      ram_percent: p.ram_percent,
+      ram_used_mb: p.ram_used_mb,
+      disk_percent: p.disk_percent,
+      disk_used_gb: p.disk_used_gb,
+      process_count: p.process_count,
+    })
+    .where('id', '=', p.id),
+)
 
 export async function saveMetrics(
   db: Db,
@@ -110,9 +115,9 @@ export async function saveMetrics(
   metrics: MetricsReport,
   now: Instant,
 ): Promise<void> {
-  await latest(db, {
-    device_id: deviceId,
-    recorded_at: now,
+  await sampled(db, {
+    id: deviceId,
+    metrics_at: now,
     cpu_percent: metrics.cpuPercent ?? null,
     ram_percent: metrics.ramPercent ?? null,
     ram_used_mb: metrics.ramUsedMb ?? null,
@@ -125,7 +130,9 @@ export async function saveMetrics(
 /** Each part that is given replaces what was there. */
 export async function saveInventory(db: Db, deviceId: string, inventory: Inventory): Promise<void> {
   const { hardware, network, disks, software } = inventory
-  if (hardware) await replace(db, 'device_hardware', deviceId, [hardwareRow(deviceId, hardware)])
+  if (hardware) {
+    await db.updateTable('devices').set(hardwareColumns(hardware)).where('id', '=', deviceId).execute()
+  }
   if (network) {
     const rows = network.map((one, position) => interfaceRow(deviceId, position, one))
     await replace(
@@ -150,8 +157,11 @@ export async function saveInventory(db: Db, deviceId: string, inventory: Invento
         device_id: deviceId,
         position,
         name: one.name ?? '',
+        name_key: fold(one.name ?? ''),
         version: one.version ?? null,
         publisher: one.publisher ?? null,
+        install_date: one.installDate ?? null,
+        install_location: one.installLocation ?? null,
       }),
     )
     await replace(
@@ -164,7 +174,6 @@ export async function saveInventory(db: Db, deviceId: string, inventory: Invento
 }
 
 type Parts = {
-  device_hardware: DeviceHardwareRow
   device_interfaces: DeviceInterfaceRow
   device_disks: DeviceDiskRow
   device_software: DeviceSoftwareRow
@@ -176,7 +185,7 @@ async function replace<T extends keyof Parts>(
   deviceId: string,
   rows: Parts[T][],
 ): Promise<void> {
-  // The four tables are alike in what is said of them here.
+  // The three tables are alike in what is said of them here.
   const parts = db as unknown as Kysely<{ device_disks: { device_id: string } }>
   const name = table as 'device_disks'
   await parts.deleteFrom(name).where('device_id', '=', deviceId).execute()
@@ -188,9 +197,8 @@ async function replace<T extends keyof Parts>(
   }
 }
 
-function hardwareRow(deviceId: string, report: HardwareReport): DeviceHardwareRow {
+function hardwareColumns(report: HardwareReport): DeviceHardwareColumns {
   return {
-    device_id: deviceId,
     manufacturer: report.manufacturer ?? null,
     model: report.model ?? null,
     serial_number: report.serialNumber ?? null,
@@ -215,6 +223,7 @@ function interfaceRow(deviceId: string, position: number, report: InterfaceRepor
     ip_address: report.ipAddress ?? report.ip ?? null,
     ip_type: report.ipType ?? null,
     is_primary: report.isPrimary ? 1 : 0,
+    public_ip: report.publicIp ?? null,
   }
 }
 
@@ -229,5 +238,6 @@ function diskRow(deviceId: string, position: number, report: DiskReport): Device
     used_gb: report.usedGb ?? null,
     free_gb: report.freeGb ?? null,
     used_percent: report.usedPercent ?? null,
+    health: report.health ?? null,
   }
 }

@@ -39,7 +39,7 @@ export async function list(
     [key]: rows,
     ...(pagination && walked && { pagination: { ...pagination, page: 1, limit: rows.length } }),
   }))
-  if (pagination && pagination.total > shown && !walked && !['json', 'yaml'].includes(output.format)) {
-    say(`${shown} of ${pagination.total} shown, page ${pagination.page}: --all shows every row`)
+  if ((pagination?.total ?? 0) > shown && !walked && !['json', 'yaml'].includes(output.format)) {
+    say(`${shown} of ${pagination?.total} shown, page ${pagination?.page}: --all shows every row`)
   }
 }

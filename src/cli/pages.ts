@@ -13,7 +13,7 @@ export type PageOptions = {
 }
 
 export type ListReply = Record<string, unknown> & {
-  pagination?: { page: number; limit: number; total: number }
+  pagination?: { page?: number; limit: number; total?: number; nextCursor?: string | null }
 }
 
 /** Whether an entry answers in pages. */
@@ -50,11 +50,15 @@ export async function* pages(
     return
   }
   let left = limit ?? Number.POSITIVE_INFINITY
-  for (let number = 1; left > 0; number += 1) {
-    const { reply, rows } = await ask({ page: number, limit: pageSize })
+  let next: Record<string, unknown> = { page: 1 }
+  while (left > 0) {
+    const { reply, rows } = await ask({ ...next, limit: pageSize })
     yield { reply, rows: rows.slice(0, left) }
     left -= rows.length
-    if (rows.length < (reply.pagination?.limit ?? pageSize)) return
+    const { limit = pageSize, nextCursor } = reply.pagination ?? {}
+    // A list that gives cursors costs the same at every page; the others are counted through.
+    if (nextCursor === null || (nextCursor === undefined && rows.length < limit)) return
+    next = nextCursor === undefined ? { page: Number(next.page) + 1 } : { cursor: nextCursor }
   }
 }
 

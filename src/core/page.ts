@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { invalid } from './errors.ts'
 
 const whole = z.coerce.number({ error: 'must be a number' }).int('must be a whole number')
 
@@ -14,6 +15,12 @@ export const pageQuery = (limits: { default: number; max: number } = { default: 
     .describe(`Rows on a page, at most ${limits.max}`),
 })
 
+/** The same for a list that may be long: `cursor` goes on where a page ended, at the cost of the first page. */
+export const longPageQuery = (limits?: { default: number; max: number }) => ({
+  ...pageQuery(limits),
+  cursor: z.string().max(1024).optional().describe('Where a page ended (its nextCursor); instead of page'),
+})
+
 /** `true` or `false` in a query string. */
 export const flag = z
   .enum(['true', 'false'], { error: 'must be true or false' })
@@ -27,6 +34,67 @@ export const pageOf = <S extends z.ZodType>(item: S) =>
     data: z.array(item),
     pagination: z.object({ page: z.int(), limit: z.int(), total: z.int() }),
   })
+
+/** A page reached by `cursor` has no number, and what there is in all is not counted again. */
+export const longPageOf = <S extends z.ZodType>(item: S) =>
+  z.object({
+    data: z.array(item),
+    pagination: z.object({
+      page: z.int().optional(),
+      limit: z.int(),
+      total: z.int().optional(),
+      nextCursor: z.string().nullable().describe('null at the end of the list'),
+    }),
+  })
+
+export type LongPageQuery = PageQuery & { cursor?: string | undefined }
+export type LongPage<T> = {
+  data: T[]
+  pagination: { page?: number; limit: number; total?: number; nextCursor: string | null }
+}
+
+type Key = readonly (string | number)[]
+
+/**
+ * The key of the row a page ended with; undefined without a cursor. A cursor is no secret and no proof: what
+ * it leads to is still narrowed to what the caller may see.
+ * @throws invalid_request when it is not one that this list gave
+ */
+export function keyAfter(query: LongPageQuery, width: number): Key | undefined {
+  if (query.cursor === undefined) return undefined
+  const key = parsedKey(query.cursor)
+  if (key?.length === width) return key
+  throw invalid([{ path: 'query.cursor', message: 'is not a cursor that this list gave' }])
+}
+
+function parsedKey(cursor: string): Key | undefined {
+  try {
+    const key: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString())
+    const isPlain = (part: unknown) => typeof part === 'string' || typeof part === 'number'
+    return Array.isArray(key) && key.every(isPlain) ? key : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Rows to ask for: one more than fit, which tells whether there are more. */
+export const rowsAsked = ({ limit }: PageQuery): number => limit + 1
+
+/** A page of what `rowsAsked` gave; `keyOf` tells the values the list is ordered by. */
+export function toLongPage<T>(
+  rows: T[],
+  query: LongPageQuery,
+  keyOf: (row: T) => Key,
+  total: number | undefined,
+): LongPage<T> {
+  const { page, limit, cursor } = query
+  const data = rows.slice(0, limit)
+  const last = data.at(-1)
+  const more = rows.length > limit && last !== undefined
+  const nextCursor = more ? Buffer.from(JSON.stringify(keyOf(last))).toString('base64url') : null
+  if (cursor !== undefined) return { data, pagination: { limit, nextCursor } }
+  return { data, pagination: { page, limit, ...(total !== undefined && { total }), nextCursor } }
+}
 
 export const offsetOf = ({ page, limit }: PageQuery): number => (page - 1) * limit
 

@@ -87,6 +87,7 @@ export const NetworkInterface = z
     ipAddress: maybeText,
     ipType: maybeText.describe('ipv4 or ipv6'),
     isPrimary: z.boolean().describe('An address of the interface with the default route'),
+    publicIp: maybeText,
   })
   .meta({ id: 'NetworkInterface' })
 export type NetworkInterface = z.output<typeof NetworkInterface>
@@ -100,12 +101,19 @@ export const Disk = z
     usedGb: maybeNumber.describe('GiB'),
     freeGb: maybeNumber.describe('GiB'),
     usedPercent: maybeNumber,
+    health: maybeText,
   })
   .meta({ id: 'Disk' })
 export type Disk = z.output<typeof Disk>
 
 export const Software = z
-  .object({ name: z.string(), version: maybeText, publisher: maybeText })
+  .object({
+    name: z.string(),
+    version: maybeText,
+    publisher: maybeText,
+    installDate: maybeText,
+    installLocation: maybeText,
+  })
   .meta({ id: 'Software' })
 export type Software = z.output<typeof Software>
 

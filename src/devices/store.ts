@@ -7,9 +7,9 @@ import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type {
   DeviceDiskRow,
-  DeviceHardwareRow,
+  DeviceHardwareColumns,
   DeviceInterfaceRow,
-  DeviceMetricsRow,
+  DeviceMetricsColumns,
   DeviceRow,
 } from '../storage/tables.ts'
 import type { Device, Disk, Hardware, Metrics, NetworkInterface } from './contract.ts'
@@ -17,10 +17,10 @@ import type { Device, Disk, Hardware, Metrics, NetworkInterface } from './contra
 type PublicDeviceRow = Omit<DeviceRow, 'token_hash' | 'enrollment_key_id' | 'enrollment_ip'>
 
 const deviceRows = rowsOf<PublicDeviceRow>()({ flags: ['is_virtual', 'is_headless', 'pending_reboot'] })
-const hardwareRows = rowsOf<DeviceHardwareRow>()()
+const hardwareRows = rowsOf<DeviceHardwareColumns>()()
 const interfaceRows = rowsOf<DeviceInterfaceRow>()({ flags: ['is_primary'] })
 const diskRows = rowsOf<DeviceDiskRow>()()
-const metricsRows = rowsOf<DeviceMetricsRow>()()
+const metricsRows = rowsOf<DeviceMetricsColumns>()()
 
 /** Everything but the credentials. */
 const columns = [
@@ -48,6 +48,31 @@ const columns = [
   'pending_reboot',
   'created_at',
   'updated_at',
+] as const
+
+const hardwareColumns = [
+  'manufacturer',
+  'model',
+  'serial_number',
+  'cpu_model',
+  'cpu_cores',
+  'cpu_threads',
+  'ram_total_mb',
+  'disk_total_gb',
+  'gpu_model',
+  'motherboard_manufacturer',
+  'motherboard_model',
+  'bios_version',
+] as const
+
+const metricsColumns = [
+  'metrics_at',
+  'cpu_percent',
+  'ram_percent',
+  'ram_used_mb',
+  'disk_percent',
+  'disk_used_gb',
+  'process_count',
 ] as const
 
 const devicesIn = (db: Db, scope: Scope) =>
@@ -122,10 +147,15 @@ export async function getInventory(
   metrics: Metrics | null
 }> {
   const hardware = await db
-    .selectFrom('device_hardware')
-    .selectAll()
-    .where('device_id', '=', device.id)
-    .executeTakeFirst()
+    .selectFrom('devices')
+    .select(hardwareColumns)
+    .where('id', '=', device.id)
+    .executeTakeFirstOrThrow()
+  const sample = await db
+    .selectFrom('devices')
+    .select(metricsColumns)
+    .where('id', '=', device.id)
+    .executeTakeFirstOrThrow()
   const interfaces = await db
     .selectFrom('device_interfaces')
     .selectAll()
@@ -138,15 +168,14 @@ export async function getInventory(
     .where('device_id', '=', device.id)
     .orderBy('position')
     .execute()
-  const metrics = await db
-    .selectFrom('device_metrics')
-    .selectAll()
-    .where('device_id', '=', device.id)
-    .executeTakeFirst()
   return {
-    hardware: hardware ? hardwareRows.read(hardware) : null,
+    hardware: Object.values(hardware).some((value) => value !== null) ? hardwareRows.read(hardware) : null,
     network: interfaces.map((row) => interfaceRows.read(row)),
     disks: disks.map((row) => diskRows.read(row)),
-    metrics: metrics ? metricsRows.read(metrics) : null,
+    metrics: toMetrics(metricsRows.read(sample)),
   }
+}
+
+function toMetrics({ metricsAt, ...sample }: ReturnType<typeof metricsRows.read>): Metrics | null {
+  return metricsAt === null ? null : ({ recordedAt: metricsAt, ...sample } as Metrics)
 }

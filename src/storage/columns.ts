@@ -6,6 +6,7 @@ import {
   type RawBuilder,
   sql,
 } from 'kysely'
+import { fold } from '../core/fold.ts'
 import type { Dialect } from './db.ts'
 
 type ColumnType = ColumnDataType | RawBuilder<unknown>
@@ -25,6 +26,8 @@ export type Schema = {
   /** Exact up to 2^53. */
   bigint: ColumnType
   real: ColumnType
+  /** What columns ending in `_key` hold of a text. */
+  fold(text: string): string
   /** Adds a primary key that the database counts up. Numbers are never used twice but may have gaps. */
   counter<B extends CreateTableBuilder<string, string>>(table: B, name: string): B
   /**
@@ -48,6 +51,7 @@ function sqliteSchema(db: AnyDb): Schema {
     integer: 'integer',
     bigint: 'integer',
     real: 'real',
+    fold,
     counter: (table, name) =>
       table.addColumn(name, 'integer', (c) => c.primaryKey().autoIncrement()) as typeof table,
     appendOnly: async (table, { message = defaultMessage, deletable } = {}) => {
@@ -68,6 +72,7 @@ function postgresSchema(db: AnyDb): Schema {
     integer: 'integer',
     bigint: 'bigint',
     real: 'double precision',
+    fold,
     counter: (table, name) =>
       table.addColumn(name, 'bigint', (c) => c.primaryKey().generatedByDefaultAsIdentity()) as typeof table,
     appendOnly: async (table, { message = defaultMessage, deletable } = {}) => {

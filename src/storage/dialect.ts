@@ -51,6 +51,20 @@ export function inGroups(scope: Scope, column: string): Expression<SqlBool> {
 }
 
 /**
+ * Rows that come after a key in a list ordered by these columns: what a keyset cursor asks for. Both
+ * databases walk an index over the columns straight to it.
+ */
+export function after(
+  columns: readonly string[],
+  key: readonly (string | number)[],
+  order: 'asc' | 'desc' = 'asc',
+): Expression<SqlBool> {
+  const row = sql.join(columns.map((column) => sql.ref(column)))
+  const compared = order === 'asc' ? sql`>` : sql`<`
+  return sql<SqlBool>`(${row}) ${compared} (${sql.join(key)})`
+}
+
+/**
  * Does the text hold `needle`, letter case aside? Both are compared as `folded` makes them; no character
  * is special. An empty needle is in every text; null holds nothing.
  */

@@ -2,7 +2,7 @@ import { chmodSync, closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { SetupError } from '../core/errors.ts'
-import { fold } from './fold.ts'
+import { fold } from '../core/fold.ts'
 
 export function sqliteFile(dataDir: string): string {
   return join(dataDir, 'svc.sqlite')

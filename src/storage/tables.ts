@@ -29,13 +29,17 @@ export type Tables = {
   /** What a key used of its limit, in 18 s each (src/credentials/api-keys/window.ts). */
   api_key_buckets: { key_id: string; bucket: number; count: number }
   devices: DeviceRow
+  device_tags: { device_id: string; tag: string }
+  device_custom_fields: { device_id: string; key: string; value: string }
   device_groups: DeviceGroupRow
-  device_group_devices: { group_id: string; device_id: string }
-  device_hardware: DeviceHardwareRow
+  device_group_devices: DeviceGroupDeviceRow
+  device_group_changes: DeviceGroupChangeRow
   device_interfaces: DeviceInterfaceRow
   device_disks: DeviceDiskRow
   device_software: DeviceSoftwareRow
-  device_metrics: DeviceMetricsRow
+  saved_filters: SavedFilterRow
+  scripts: ScriptRow
+  alerts: AlertRow
   outbox: { id: Generated<number>; chain: string; entry: string }
   audit_heads: { chain: string; seq: number; checksum: string }
   audit_logs: AuditLogRow
@@ -183,6 +187,38 @@ export type DeviceGroupRow = Stamped & {
   org_id: string
   site_id: string | null
   name: string
+  type: Generated<string>
+  /** The saved filter that decides who is in a dynamic group. */
+  filter_id: string | null
+  parent_id: string | null
+  /** When the filter was last asked. */
+  evaluated_at: string | null
+}
+
+export type DeviceGroupDeviceRow = {
+  group_id: string
+  device_id: string
+  is_pinned: Generated<number>
+  added_by: Generated<string>
+  added_at: Generated<string>
+}
+
+export type DeviceGroupChangeRow = {
+  id: string
+  group_id: string
+  device_id: string
+  action: string
+  reason: string
+  created_at: string
+}
+
+export type SavedFilterRow = Stamped & {
+  org_id: string
+  name: string
+  description: string | null
+  /** JSON. */
+  conditions: string
+  created_by: string
 }
 
 export type EnrollmentKeyRow = {
@@ -220,35 +256,47 @@ export type ApiKeyRow = {
   usage_count: number
 }
 
-export type DeviceRow = Stamped & {
-  org_id: string
-  site_id: string | null
-  agent_id: string
-  token_hash: string
-  enrollment_key_id: string | null
-  hostname: string
-  display_name: string | null
-  os_type: string
-  os_version: string
-  os_build: string | null
-  architecture: string
-  agent_version: string
-  status: string
-  last_seen_at: string | null
-  last_seen_ip: string | null
-  enrollment_ip: string | null
-  enrolled_at: string
-  device_role: string
-  is_virtual: number
-  virtualization_platform: string | null
-  is_headless: number
-  last_user: string | null
-  uptime_seconds: number | null
-  pending_reboot: number
-}
+export type DeviceRow = Stamped &
+  DeviceHardwareColumns &
+  DeviceMetricsColumns & {
+    org_id: string
+    site_id: string | null
+    agent_id: string
+    token_hash: string
+    enrollment_key_id: string | null
+    hostname: string
+    /** Folded, as are all columns of this name (src/core/fold.ts). */
+    hostname_key: string
+    display_name: string | null
+    display_name_key: string | null
+    os_type: string
+    os_version: string
+    os_build: string | null
+    architecture: string
+    agent_version: string
+    status: string
+    last_seen_at: string | null
+    last_seen_ip: string | null
+    enrollment_ip: string | null
+    enrolled_at: string
+    device_role: string
+    /** auto as the agent says it, or manual. */
+    device_role_source: string
+    is_virtual: number
+    virtualization_platform: string | null
+    is_headless: number
+    last_user: string | null
+    uptime_seconds: number | null
+    pending_reboot: number
+    pending_patches: number | null
+    maintenance_until: string | null
+    quarantined_at: string | null
+    quarantined_reason: string | null
+    watchdog_status: string | null
+  }
 
-export type DeviceHardwareRow = {
-  device_id: string
+/** As the agent last reported it; all null before it did. */
+export type DeviceHardwareColumns = {
   manufacturer: string | null
   model: string | null
   serial_number: string | null
@@ -263,6 +311,17 @@ export type DeviceHardwareRow = {
   bios_version: string | null
 }
 
+/** The latest sample; `metrics_at` is null before there is one. */
+export type DeviceMetricsColumns = {
+  metrics_at: string | null
+  cpu_percent: number | null
+  ram_percent: number | null
+  ram_used_mb: number | null
+  disk_percent: number | null
+  disk_used_gb: number | null
+  process_count: number | null
+}
+
 export type DeviceInterfaceRow = {
   device_id: string
   position: number
@@ -271,6 +330,7 @@ export type DeviceInterfaceRow = {
   ip_address: string | null
   ip_type: string | null
   is_primary: number
+  public_ip: string | null
 }
 
 export type DeviceDiskRow = {
@@ -283,25 +343,63 @@ export type DeviceDiskRow = {
   used_gb: number | null
   free_gb: number | null
   used_percent: number | null
+  health: string | null
 }
 
 export type DeviceSoftwareRow = {
   device_id: string
   position: number
   name: string
+  name_key: string
   version: string | null
   publisher: string | null
+  install_date: string | null
+  install_location: string | null
 }
 
-export type DeviceMetricsRow = {
-  device_id: string
-  recorded_at: string
-  cpu_percent: number | null
-  ram_percent: number | null
-  ram_used_mb: number | null
-  disk_percent: number | null
-  disk_used_gb: number | null
-  process_count: number | null
+export type ScriptRow = Stamped & {
+  org_id: string | null
+  partner_id: string | null
+  name: string
+  name_key: string
+  description: string | null
+  description_key: string | null
+  category: string | null
+  /** JSON list. */
+  os_types: string
+  language: string
+  content: string
+  /** JSON. */
+  parameters: string | null
+  timeout_seconds: number
+  run_as: string
+  is_system: number
+  /** Counts up when the content changes. */
+  version: number
+  created_by: string | null
+  deleted_at: string | null
+}
+
+export type AlertRow = Stamped & {
+  org_id: string
+  device_id: string | null
+  rule_id: string | null
+  status: string
+  severity: string
+  title: string
+  title_key: string
+  message: string | null
+  message_key: string | null
+  /** JSON. */
+  context: string | null
+  triggered_at: string
+  acknowledged_at: string | null
+  acknowledged_by: string | null
+  escalated_at: string | null
+  escalated_by: string | null
+  resolved_at: string | null
+  resolved_by: string | null
+  resolution_note: string | null
 }
 
 export type AuditLogRow = {

@@ -1,5 +1,6 @@
 import { sql } from 'kysely'
 import { beforeAll, describe, expect, test } from 'vitest'
+import { fold } from '../../src/core/fold.ts'
 import { everything, only, type Scope } from '../../src/core/scope.ts'
 import {
   contains,
@@ -10,7 +11,6 @@ import {
   isForeignKeyViolation,
   isUniqueViolation,
 } from '../../src/storage/dialect.ts'
-import { fold } from '../../src/storage/fold.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryEmptyDatabase } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
