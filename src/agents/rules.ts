@@ -1,6 +1,7 @@
-import { hash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
+import { randomBytes } from '../core/random.ts'
 import type { Instant } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
 import type { DeviceRow } from '../storage/tables.ts'

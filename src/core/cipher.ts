@@ -1,4 +1,5 @@
-import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from 'node:crypto'
+import { createCipheriv, createDecipheriv, hash, hkdfSync } from 'node:crypto'
+import { randomBytes } from './random.ts'
 
 /**
  * Encryption at rest: AES-256-GCM. Stored as `v1.<key id>.<nonce>.<tag>.<ciphertext>`, base64url. `place`

@@ -35,7 +35,23 @@ export type Schema = {
    * `old` that lets some rows go after all (a retention limit kept in another table).
    */
   appendOnly(table: string, options?: { message?: string; deletable?: string }): Promise<void>
+  /**
+   * A trigger that refuses a row which does not name the checksum of the row before it in its chain. With
+   * a unique (chain, seq) no chain can fork, without an index over checksums, whose pages a random value
+   * each would touch.
+   */
+  linked(table: string, columns: ChainColumns): Promise<void>
 }
+
+type ChainColumns = { chain: string; seq: string; checksum: string; previous: string }
+
+/** Whether the row before the new one exists and is not the one that the new one names. */
+const isUnlinked = (table: string, { chain, seq, checksum, previous }: ChainColumns) => sql`exists (
+  select 1 from ${sql.table(table)} as before
+  where before.${sql.id(chain)} = new.${sql.id(chain)} and before.${sql.id(seq)} = new.${sql.id(seq)} - 1
+  and before.${sql.id(checksum)} <> new.${sql.id(previous)}
+)`
+const unlinked = 'the entry does not follow the one before it'
 
 export function schemaFor(db: AnyDb, dialect: Dialect): Schema {
   return dialect === 'sqlite' ? sqliteSchema(db) : postgresSchema(db)
@@ -60,6 +76,10 @@ function sqliteSchema(db: AnyDb): Schema {
         await sql`create trigger ${sql.id(`${table}_no_${change}`)} before ${sql.raw(change)}
           on ${sql.table(table)} ${when} begin select raise(abort, ${sql.lit(message)}); end`.execute(db)
       }
+    },
+    linked: async (table, columns) => {
+      await sql`create trigger ${sql.id(`${table}_linked`)} before insert on ${sql.table(table)}
+        when ${isUnlinked(table, columns)} begin select raise(abort, ${sql.lit(unlinked)}); end`.execute(db)
     },
   }
 }
@@ -87,6 +107,14 @@ function postgresSchema(db: AnyDb): Schema {
         on ${sql.table(table)} for each row execute function ${sql.id(refusal)}()`.execute(db)
       await sql`create trigger ${sql.id(`${table}_no_truncate`)} before truncate
         on ${sql.table(table)} for each statement execute function ${sql.id(refusal)}()`.execute(db)
+    },
+    linked: async (table, columns) => {
+      const check = `${table}_check_link`
+      await sql`create function ${sql.id(check)}() returns trigger language plpgsql as ${dollarQuoted(
+        sql`begin if ${isUnlinked(table, columns)} then raise exception ${sql.lit(unlinked)}; end if; return new; end`,
+      )}`.execute(db)
+      await sql`create trigger ${sql.id(`${table}_linked`)} before insert
+        on ${sql.table(table)} for each row execute function ${sql.id(check)}()`.execute(db)
     },
   }
 }

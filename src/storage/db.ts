@@ -25,7 +25,7 @@ export type Storage = {
   onCommit(listener: () => void): void
   /**
    * Changes with every commit, whoever made it: what was read under one version still holds while the version
-   * does. undefined on Postgres, where only asking the database again tells.
+   * does. As of this turn of the event loop. undefined on Postgres, where only asking the database again tells.
    */
   version(): number | undefined
   /** Readiness: throws when the database does not answer. */

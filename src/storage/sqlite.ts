@@ -1,3 +1,4 @@
+import type { Database } from 'better-sqlite3'
 import { Commits } from './commits.ts'
 import type { Storage } from './db.ts'
 import { GroupCommit } from './group-commit.ts'
@@ -12,9 +13,11 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
   const reader = new SqliteConnection(openReader(file))
   const readers = new Readers(file, readerThreads)
   const commits = new Commits()
-  const queue = new GroupCommit(writer, () => commits.announce())
-
-  const version = reader.database.prepare('pragma data_version').pluck()
+  const version = versionOf(reader.database)
+  const queue = new GroupCommit(writer, () => {
+    version.forget()
+    commits.announce()
+  })
 
   let closing: Promise<void> | undefined
   async function close(): Promise<void> {
@@ -31,7 +34,7 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
     heavy: kyselyOver(readers),
     write: (work, options) => queue.write(work, options?.unsynced ?? false),
     onCommit: (listener) => commits.listen(listener),
-    version: () => version.get() as number,
+    version: version.ask,
     check: async () => {
       reader.run('select count(*) from sqlite_schema', [])
       if (!writer.database.open) throw new Error('The database is closed')
@@ -41,4 +44,24 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
       return closing
     },
   }
+}
+
+/**
+ * Asked once a turn of the event loop and after each commit of this process: all requests that a turn takes
+ * in were sent before it began.
+ */
+function versionOf(database: Database) {
+  const statement = database.prepare('pragma data_version').pluck()
+  let known: number | undefined
+  const forget = () => {
+    known = undefined
+  }
+  const ask = (): number => {
+    if (known === undefined) {
+      known = statement.get() as number
+      setImmediate(forget)
+    }
+    return known
+  }
+  return { ask, forget }
 }

@@ -53,6 +53,26 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await lines()).toEqual(['two'])
   })
 
+  test('a linked table refuses an entry that does not follow the one before it', async () => {
+    const { storage } = await open()
+    await storage.write(async (tx) => {
+      const { db, integer, text, linked } = schemaFor(tx as AnyDb, kind)
+      const table = db.schema.createTable('links').addColumn('chain', text).addColumn('seq', integer)
+      await table.addColumn('checksum', text).addColumn('previous', text).execute()
+      await linked('links', { chain: 'chain', seq: 'seq', checksum: 'checksum', previous: 'previous' })
+    })
+    const add = (...[chain, seq, checksum, previous]: [string, number, string, string]) =>
+      storage.write((tx) =>
+        sql`insert into links values (${chain}, ${seq}, ${checksum}, ${previous})`.execute(tx),
+      )
+    await add('a', 1, 'one', 'zero')
+    await add('b', 1, 'uno', 'zero')
+    await expect(add('a', 2, 'two', 'uno')).rejects.toThrow('does not follow the one before it')
+    await add('a', 2, 'two', 'one')
+    await expect(add('a', 3, 'three', 'one')).rejects.toThrow('does not follow the one before it')
+    await add('a', 3, 'three', 'two')
+  })
+
   test('every column type hands back the same value', async () => {
     const { storage } = await open()
     await storage.write(async (tx) => {

@@ -1,6 +1,7 @@
-import { hash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { invalid, Problem } from '../../core/errors.ts'
 import { holds, type Permission } from '../../core/permissions.ts'
+import { randomBytes } from '../../core/random.ts'
 import { isNarrowed, type Scope } from '../../core/scope.ts'
 import { type Instant, later } from '../../core/time.ts'
 import type { ApiKey, ApiKeyChange, NewApiKey } from './contract.ts'

@@ -1,5 +1,6 @@
-import { hash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { ErrorCode } from '../../core/errors.ts'
+import { randomBytes } from '../../core/random.ts'
 import { type Instant, later } from '../../core/time.ts'
 import type { EnrollmentKey, NewEnrollmentKey } from './contract.ts'
 

@@ -49,7 +49,7 @@ const keysIn = (db: Db, scope: Scope) =>
     .where(inScope(scope, 'enrollment_keys.org_id'))
     .where((eb) => eb.or([eb('site_id', 'is', null), inSites(scope, 'enrollment_keys.site_id')]))
 
-/** Newest first. */
+/** Newest first: ids grow with time. */
 export async function listEnrollmentKeys(
   db: Db,
   scope: Scope,
@@ -62,7 +62,6 @@ export async function listEnrollmentKeys(
     .$if(query.expired === false, (q) => q.where('expires_at', '>', now))
   const rows = await found
     .select(columnsIn(scope))
-    .orderBy('created_at', 'desc')
     .orderBy('id', 'desc')
     .limit(query.limit)
     .offset(offsetOf(query))

@@ -1,5 +1,6 @@
-import { hash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { jwtVerify, SignJWT } from 'jose'
+import { randomBytes } from '../../core/random.ts'
 import type { Context } from '../rules.ts'
 
 export const accessSeconds = 15 * 60

@@ -1,0 +1,16 @@
+import { randomFillSync } from 'node:crypto'
+
+/** Random bytes for keys and ids. Drawn by the page, which is what makes them cheap; none is given twice or kept. */
+export function randomBytes(size: number): Buffer {
+  if (unused + size > pool.length) {
+    randomFillSync(pool)
+    unused = 0
+  }
+  const bytes = Buffer.from(pool.subarray(unused, unused + size))
+  pool.fill(0, unused, unused + size)
+  unused += size
+  return bytes
+}
+
+const pool = Buffer.alloc(4096)
+let unused = pool.length
