@@ -49,12 +49,10 @@ async function belongings(service: TestService, { tokens }: World, org: Org) {
             .call(api.agents.enroll, { body: { enrollmentKey, ...machine, agentVersion: '0.1.0' } }),
         ),
         agent: await code(
-          service
-            .client(org.agentToken)
-            .call(api.agents.heartbeat, {
-              params: { id: org.agentId },
-              body: { status: 'ok', agentVersion: '0.1.0' },
-            }),
+          service.client(org.agentToken).call(api.agents.heartbeat, {
+            params: { id: org.agentId },
+            body: { status: 'ok', agentVersion: '0.1.0' },
+          }),
         ),
       }
     },

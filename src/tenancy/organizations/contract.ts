@@ -82,7 +82,8 @@ export const OrganizationOrder = z
   .strictObject({
     organizationOrder: organizationOrder
       .optional()
-      .describe('Organizations in their new order; those left out follow as they were registered'),
+      .describe('Organizations in their new order; those left out follow as they were registered')
+      .meta({ flag: 'orgs' }),
     orderedIds: organizationOrder.optional().describe('Same as organizationOrder').meta({ hidden: true }),
   })
   .refine((body) => body.organizationOrder ?? body.orderedIds, {
