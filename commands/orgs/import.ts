@@ -1,6 +1,6 @@
-import { string } from '@oclif/core/flags'
+import { boolean, string } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { argFor, createFlags, mutationFlags } from '../../src/cli/flags.ts'
+import { argFor } from '../../src/cli/flags.ts'
 
 export default class OrgsImport extends ApiCommand {
   static override summary = 'Create organizations from a CSV, JSON or NDJSON file'
@@ -18,18 +18,17 @@ export default class OrgsImport extends ApiCommand {
       description: 'Parent partner of rows that name none (id, slug or name)',
       helpValue: 'PARTNER',
     }),
-    ...mutationFlags,
-    ...createFlags,
+    'dry-run': boolean({ description: 'Check every row and say what would be created; send nothing' }),
+    'if-not-exists': boolean({ description: 'Organizations that are there already are no failure' }),
   }
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(OrgsImport)
     const { importOrgs } = await import('../../src/cli/import.ts')
-    const given = flags as Record<string, unknown>
     await importOrgs(this.open(flags), String(args.file), {
       partner: flags.partner,
-      existing: given['if-not-exists'] === true,
-      dry: given['dry-run'] === true,
+      existing: flags['if-not-exists'],
+      dry: flags['dry-run'],
     })
   }
 }

@@ -153,7 +153,7 @@ const hints: { [code in ErrorCode]?: string } = {
     'this needs another membership: svc login --partner P or --org O; svc whoami shows the present one',
   tenant_required: 'say where: --org ORG or --partner PARTNER',
   partner_access_limited:
-    'your membership is limited to some organizations: roles and users are for those who have orgAccess all',
+    'your membership is limited to some organizations: this is for those who have orgAccess all',
   forbidden: 'svc explain METHOD PATH says why; svc can-i ACTION RESOURCE asks before',
   api_key_scope:
     'svc keys show KEY says what it may do, never more than whoever made it may now; svc keys update KEY --scope … changes that',

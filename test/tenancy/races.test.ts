@@ -66,6 +66,26 @@ onEveryDatabase((_, open) => {
     expect(alive).toEqual([])
   })
 
+  it('a site is deleted, or something refers to it: never both, and never an error of the inside', async () => {
+    const service = await startService(open)
+    const { orgs, tokens } = await buildWorld(service)
+    const bakery = service.client(tokens.bakery)
+    for (let round = 0; round < 8; round += 1) {
+      const { id } = await bakery.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
+      const body = { orgId: orgs.bakery.id, siteId: id, name: 'desk' }
+      const results = await Promise.allSettled([
+        bakery.call(api.enrollmentKeys.create, { body }),
+        bakery.call(api.sites.remove, { params: { id } }),
+      ])
+      const [created, removed] = results.map(outcome)
+      expect([
+        [200, 'site_in_use'],
+        ['conflict', 200],
+        ['invalid_request', 200],
+      ]).toContainEqual([created, removed])
+    }
+  })
+
   it('settings that are changed by many at once are all kept', async () => {
     const service = await startService(open)
     const { orgs, tokens } = await buildWorld(service)
