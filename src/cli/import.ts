@@ -104,14 +104,13 @@ function refuse(faults: string[]): void {
 type Known = Map<string, string>
 const keyOf = ({ partnerId, slug }: Record<string, unknown>): string => `${String(partnerId)} ${String(slug)}`
 
-/** Ids by slug, within a partner and, for those who see only one, without. */
+/** Ids by slug, within a partner and, where there is only one, without. */
 async function idsBySlug({ client }: Session): Promise<Known> {
-  const known: Known = new Map()
-  for await (const row of everyRow(client, orgs.list)) {
-    const org = row as { id: string; partnerId: string; slug: string }
-    known.set(keyOf(org), org.id)
-    known.set(keyOf({ slug: org.slug }), org.id)
-  }
+  const rows: { id: string; partnerId: string; slug: string }[] = []
+  for await (const row of everyRow(client, orgs.list)) rows.push(row as (typeof rows)[number])
+  const known: Known = new Map(rows.map((org) => [keyOf(org), org.id]))
+  if (new Set(rows.map(({ partnerId }) => partnerId)).size > 1) return known
+  for (const { id, slug } of rows) known.set(keyOf({ slug }), id)
   return known
 }
 

@@ -60,7 +60,7 @@ async function belongings(service: TestService, { tokens }: World, org: Org) {
 }
 
 const all = { session: 200, apiKey: 200, login: 200, enrollment: 200, agent: 200 }
-const reporting = { session: 401, apiKey: 401, login: 401, enrollment: 401, agent: 200 }
+const reporting = { session: 401, apiKey: 401, login: 401, enrollment: 403, agent: 200 }
 const nothing = { ...reporting, agent: 401 }
 /** In use again: people may sign in anew, machines report; what was cut stays cut. */
 const again = { session: 401, apiKey: 401, login: 200, enrollment: 401, agent: 200 }
@@ -82,6 +82,13 @@ onEveryDatabase((_, open) => {
       expect(await bakery.works()).toEqual(reporting)
       const { data } = await acme.call(api.orgs.list)
       expect(data.find(({ id }) => id === orgs.bakery.id)?.status).toBe('suspended')
+      // Nor are keys made ahead for when it comes back.
+      const orgId = orgs.bakery.id
+      const ahead = [
+        () => acme.call(api.apiKeys.create, { body: { orgId, name: 'ahead' } }),
+        () => acme.call(api.enrollmentKeys.create, { body: { orgId, name: 'ahead' } }),
+      ]
+      for (const mint of ahead) await expect(mint()).rejects.toEqual(refused(403, 'tenant_inactive'))
       await turn('trial')
       expect(await bakery.works()).toEqual(again)
       await turn('churned')

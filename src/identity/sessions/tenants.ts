@@ -1,45 +1,20 @@
 import type { ExpressionBuilder } from 'kysely'
-import { Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { forShare, inScope } from '../../storage/dialect.ts'
+import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Tables } from '../../storage/tables.ts'
-import { type Context, contextIn } from '../rules.ts'
+import { holdInUse } from '../../tenancy/hold.ts'
+import { contextIn } from '../rules.ts'
 import { contextText, insertSession, type NewSession } from './store.ts'
 
 /**
- * Stores the session of a sign-in. Its tenant is held meanwhile: one that is being suspended or deleted would
- * otherwise miss this session, and let it come to life when the tenant is in use again.
+ * Stores the session of a sign-in, unless its tenant has just gone out of use.
  * @throws tenant_inactive
  */
 export async function beginSession(db: Db, session: NewSession, now: Instant): Promise<void> {
-  await holdTenant(db, session.context)
+  if (session.context.kind !== 'system') await holdInUse(db, session.context)
   await insertSession(db, session, now)
-}
-
-async function holdTenant(db: Db, context: Context): Promise<void> {
-  if (context.kind === 'system') return
-  const org =
-    context.kind === 'organization'
-      ? db
-          .selectFrom('organizations')
-          .select(['partner_id', 'status', 'deleted_at'])
-          .where('id', '=', context.orgId)
-      : undefined
-  // The partner first, as deleting it does.
-  const partnerId =
-    context.kind === 'partner' ? context.partnerId : (await org?.executeTakeFirst())?.partner_id
-  const partner = db
-    .selectFrom('partners')
-    .select(['status', 'deleted_at'])
-    .where('id', '=', partnerId ?? '')
-  const held = [await forShare(partner).executeTakeFirst()]
-  if (org) held.push(await forShare(org).executeTakeFirst())
-  for (const tenant of held) {
-    const cut = !tenant || tenant.deleted_at !== null || ['suspended', 'churned'].includes(tenant.status)
-    if (cut) throw new Problem('tenant_inactive')
-  }
 }
 
 /** Ends every session that acts in a tenant, or in an organization of it, and every sign-in on its way there. */

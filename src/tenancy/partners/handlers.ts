@@ -48,9 +48,9 @@ export const partnerHandlers = ({ cut }: { cut: Cut }): HandlersOf<typeof contra
   async changeMe({ db, scope, body, now, note }) {
     const { before, after } = await change(db, ownOf(scope), body, now)
     const changes = difference(before, after)
-    const settings = body.settings !== undefined
+    const settings = 'settings' in changes.after || 'settings' in changes.before
     note({ ...changes, action: settings ? 'partner.settings.update' : 'partner.update' })
-    return after
+    return rules.seenBy(after, await listOrgIds(db, scope))
   },
 
   show: ({ db, params }) => store.getPartner(db, params.id),
