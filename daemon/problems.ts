@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { type ErrorBody, type ErrorCode, type Fault, invalid, Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
-import { isOutage } from '../src/storage/dialect.ts'
+import { isForeignKeyViolation, isOutage } from '../src/storage/dialect.ts'
 
 /** What Fastify itself refuses, in the product's own codes. */
 const ofFramework: Readonly<Record<string, ErrorCode>> = {
@@ -32,6 +32,9 @@ export function problemOf(error: unknown): Problem {
   if (known) return new Problem(known)
   if (error instanceof SyntaxError && statusCode === 400) return new Problem('malformed_json')
   if (isOutage(error)) return new Problem('unavailable')
+  // What a record refers to is looked at before it is stored; between the two it can be deleted.
+  if (isForeignKeyViolation(error))
+    return new Problem('conflict', 'What this refers to was deleted meanwhile')
   if (statusCode === undefined || statusCode < 400 || statusCode >= 500) return new Problem('internal')
   return invalid([faultsOfFramework[code ?? ''] ?? someFault])
 }

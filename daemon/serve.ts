@@ -14,8 +14,10 @@ import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { type Clock, systemClock } from '../src/core/time.ts'
 import { apiKeys } from '../src/credentials/api-keys/handlers.ts'
+import { revokeApiKeys } from '../src/credentials/api-keys/store.ts'
 import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handlers.ts'
+import { expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.ts'
 import { devices } from '../src/devices/handlers.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
@@ -28,6 +30,7 @@ import { sweepRegistrations } from '../src/identity/registration/store.ts'
 import { roles } from '../src/identity/roles/handlers.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
 import { sweepSessions } from '../src/identity/sessions/store.ts'
+import { endSessionsIn } from '../src/identity/sessions/tenants.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { hasUsers, insertUser, type User } from '../src/identity/store.ts'
 import { type Failure, sendDue } from '../src/messages/jobs.ts'
@@ -35,7 +38,8 @@ import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
 import { type Db, openStorage, type Storage } from '../src/storage/open.ts'
-import { orgs, partners, sites } from '../src/tenancy/handlers.ts'
+import type { Cut } from '../src/tenancy/cut.ts'
+import { tenancyHandlers } from '../src/tenancy/handlers.ts'
 import { version } from '../src/version.ts'
 import { actors } from './actor.ts'
 import { clientReader } from './address.ts'
@@ -145,9 +149,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   const pepper = secrets.enrollmentPepper
   const handlers = {
     service: { health: async () => ({ status: 'ok', version, uptime: process.uptime() }) },
-    partners,
-    orgs,
-    sites,
+    ...tenancyHandlers({ cut }),
     auth: authHandlers({ ...parts, access, recoveryPepper: secrets.recoveryPepper, mfaOn, registrationOn }),
     users: userHandlers(parts),
     roles,
@@ -167,6 +169,12 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     clientOf: clientReader(config.proxies),
   }
   return buildApp(handlers, on, { version, log, readiness: () => readinessOf(storage) })
+}
+
+const cut: Cut = async (db, scope, now) => {
+  await revokeApiKeys(db, scope)
+  await expireEnrollmentKeys(db, scope, now)
+  await endSessionsIn(db, scope, now)
 }
 
 async function readinessOf(storage: Storage): Promise<{ ready: boolean; checks: Record<string, string> }> {

@@ -21,18 +21,17 @@ export const agentHandlers = (settings: { pepper: string }): HandlersOf<typeof c
   async enroll({ db, body, now, ip, note }) {
     const hash = enrollmentKeyHash(settings.pepper, body.enrollmentKey)
     const key = await findByHash(db, hash)
+    if (key) note({ orgId: key.orgId, details: { enrollmentKeyId: key.id, enrollmentKeyName: key.name } })
+    // Before the key: keys end with their tenant, and that is what whoever has one should hear.
+    const tenant = key && (await lockTenant(db, key.orgId))
+    if (tenant) checkEnrollable(tenant)
     const refusal = refusalOf(key, now)
-    if (!key || refusal) {
+    if (!key || !tenant || refusal) {
       const details = { hostname: body.hostname, reason: refusal, ...(key && { enrollmentKeyId: key.id }) }
       throw new Problem(refusal ?? 'enrollment_key_not_found', undefined, {
         refusal: { orgId: key?.orgId ?? null, details },
       })
     }
-    note({ orgId: key.orgId, details: { enrollmentKeyId: key.id, enrollmentKeyName: key.name } })
-
-    const tenant = await lockTenant(db, key.orgId)
-    if (!tenant) throw new Problem('enrollment_key_not_found')
-    checkEnrollable(tenant)
     checkDeviceCap(tenant.org.max_devices, await store.countDevices(db, { orgId: key.orgId }))
     const { partner_id: partnerId } = tenant.org
     checkDeviceCap(tenant.partner.max_devices, await store.countDevices(db, { partnerId }))

@@ -25,13 +25,14 @@ export function command(entry: Endpoint, view: View): Command.Class {
   const listed = rowsOf(entry.reply)
   const isPage = ({ key }: Field) => listed !== undefined && (key === 'page' || key === 'limit')
   const { preset = {} } = view
-  const isPreset = ({ key }: Field) => Object.hasOwn(preset, key)
+  const isPreset = ({ key, within }: Field) => !within && Object.hasOwn(preset, key)
   const own = fieldsOf(entry).filter((field) => !isPage(field))
   const more = fieldsOf(view.narrowed ?? entry).filter(
     (field) => !isPage(field) && !own.some(({ flag }) => flag === field.flag),
   )
   const fields = [...own, ...more]
-  const isArg = (field: Field) => field.part === 'params' || view.args?.includes(field.key) === true
+  const isArg = (field: Field) =>
+    field.part === 'params' || (!field.within && view.args?.includes(field.key) === true)
   const argFields = [
     ...fields.filter(({ part }) => part === 'params'),
     ...(view.args ?? []).map((key) => fields.find((field) => field.key === key)!),

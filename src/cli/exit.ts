@@ -118,10 +118,10 @@ function ofApi(failure: ApiError): Report {
 
 /** `body.maxUsage` is what a person typed as --max-usage. */
 function flagOf(path: string): string {
-  const match = /^(?:body|query)\.(\w+)/.exec(path)
+  const match = /^(?:body|query)\.(\w+)(?:\.([a-z].*))?/i.exec(path)
   if (!match) return path
   const name = match[1]!.replace(/(?<=.)Id$/, '').replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
-  return `--${name}`
+  return `--${name}${match[2] === undefined ? '' : ` (${match[2]})`}`
 }
 
 function faultsOf(failure: ApiError): Fault[] {
@@ -153,7 +153,7 @@ const hints: { [code in ErrorCode]?: string } = {
     'this needs another membership: svc login --partner P or --org O; svc whoami shows the present one',
   tenant_required: 'say where: --org ORG or --partner PARTNER',
   partner_access_limited:
-    'your membership is limited to some organizations: roles and users are for those who have orgAccess all',
+    'your membership is limited to some organizations: this is for those who have orgAccess all',
   forbidden: 'svc explain METHOD PATH says why; svc can-i ACTION RESOURCE asks before',
   api_key_scope:
     'svc keys show KEY says what it may do, never more than whoever made it may now; svc keys update KEY --scope … changes that',
@@ -162,6 +162,7 @@ const hints: { [code in ErrorCode]?: string } = {
   role_in_use: 'svc roles users ROLE shows who holds it',
   tenant_pending: 'a system administrator approves it; meanwhile svc mfa setup can be done',
   tenant_inactive: 'the organization or its partner is suspended',
+  site_in_use: 'svc devices --site SITE and svc enroll show what still belongs to it',
   slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',
 }
 

@@ -11,6 +11,8 @@ export type Kind = 'text' | 'number' | 'boolean' | 'choice' | 'pair' | 'json'
 export type Field = {
   part: Part
   key: string
+  /** The objects it lies in: `settings`, `contact`. */
+  within?: string[]
   /** Its name as a flag: `maxUsage` is `max-usage`, `orgId` is `org`. */
   flag: string
   kind: Kind
@@ -54,6 +56,7 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
   const resource = (many ? metaOf(inner) : meta).resource as Resource | undefined
   const choices = inner instanceof z.ZodEnum ? inner.options.map(String) : undefined
   const isFlag = choices?.length === 2 && choices.includes('true') && choices.includes('false')
+  const spread = meta.spread === true ? spreadOf(part, [key], inner, '') : []
   return [
     {
       part,
@@ -69,7 +72,20 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
       ...(choices && !isFlag && { choices }),
       ...(resource && { resource }),
     },
+    ...spread,
   ]
+}
+
+/** The plain values in an object, as fields of their own: `settings.contact.email` is `--contact-email`. */
+function spreadOf(part: Part, within: string[], schema: z.ZodType, prefix: string): Field[] {
+  return Object.entries(shapeOf(schema) ?? {}).flatMap(([key, one]) => {
+    const [field] = fieldOf(part, key, one)
+    if (!field || field.many) return []
+    const flag = prefix + field.flag
+    if (field.kind !== 'json') return [{ ...field, flag, within }]
+    // A level more would be a page of flags: days have hours.
+    return within.length < 2 ? spreadOf(part, [...within, key], one, `${flag}-`) : []
+  })
 }
 
 function kindOf(schema: z.ZodType): Kind {

@@ -193,6 +193,7 @@ export function argOf(field: Field): Arg<unknown> {
   if (field.resource && field.key === 'id') {
     return argFor(`The ${nouns[field.resource]}: ${namedBy[field.resource] ?? 'id'}`, field.required)
   }
-  const { choices, key, required } = field
-  return argFor(describe(field), required, choices && oneOf(key, choices))
+  const { choices, key, required, many } = field
+  const arg = argFor(describe(field), required, choices && oneOf(key, choices))
+  return many ? { ...arg, multiple: true } : arg
 }

@@ -29,7 +29,7 @@ export async function inputOf(session: Session, fields: Field[], said: Said): Pr
     const partnerId = (input.body.partnerId ?? input.query.partnerId) as string | undefined
     const where = { orgId, partnerId }
     const nothing = field.nullable && Array.isArray(raw) && raw.length === 1 && raw[0] === 'null'
-    input[field.part][field.key] = nothing
+    placeOf(input[field.part], field.within)[field.key] = nothing
       ? null
       : Array.isArray(raw)
         ? await Promise.all(raw.map((one) => valueFor(session, field, one, where)))
@@ -40,6 +40,17 @@ export async function inputOf(session: Session, fields: Field[], said: Said): Pr
     query: input.query,
     ...(fields.some(({ part }) => part === 'body') && { body: input.body }),
   }
+}
+
+/** The object a field goes into, made when it is not there. */
+function placeOf(part: Record<string, unknown>, within: string[] = []): Record<string, unknown> {
+  let at = part
+  for (const step of within) {
+    const next = at[step]
+    if (next === null || typeof next !== 'object') at[step] = {}
+    at = at[step] as Record<string, unknown>
+  }
+  return at
 }
 
 const rank = (field: Field): number =>

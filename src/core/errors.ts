@@ -57,6 +57,7 @@ export const errors = {
   method_not_allowed: { status: 405, exit: 2, title: 'Method not allowed' },
   conflict: { status: 409, exit: 6, title: 'Conflict' },
   slug_taken: { status: 409, exit: 6, title: 'That identifier is already in use' },
+  site_in_use: { status: 409, exit: 6, title: 'Site is still in use' },
   user_exists: { status: 409, exit: 6, title: 'User already exists in this scope' },
   last_administrator: { status: 409, exit: 6, title: 'This would leave no administrator' },
   idempotency_mismatch: { status: 409, exit: 6, title: 'Idempotency-Key was used with another request' },
@@ -124,6 +125,12 @@ export class Problem extends Error {
 export function invalid(faults: Fault[], message?: string): Problem {
   const text = faults.map((f) => `${f.path}: ${f.message}`).join('; ')
   return new Problem('invalid_request', message ?? text, { details: faults })
+}
+
+/** @throws invalid_request when a change says nothing (spec, "Errors": PATCH with empty body) */
+export function checkSomeChange(change: object): void {
+  const message = 'No updates provided'
+  if (Object.keys(change).length === 0) throw invalid([{ path: 'body', message }], message)
 }
 
 /** What whoever runs the service has to mend before it can start; the message is one line that says how. */

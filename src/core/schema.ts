@@ -55,19 +55,33 @@ export const email = text(255, 3)
   .regex(/^[^\s@]+@[^\s@]+$/, 'must be an e-mail address')
   .meta({ format: 'email' })
 
+export const timezone = text(50, 1).refine((name) => {
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: name })
+    return /^[A-Za-z]/.test(name)
+  } catch {
+    return false
+  }
+}, 'must be an IANA time zone, such as Europe/Paris')
+
 const deepest = 32
 
-/** A free JSON object of at most 16 KiB (decisions.md, Tenancy). */
-export const freeObject = z
-  .record(z.string(), z.unknown())
-  // First, because everything that handles it later goes down into it by calling itself.
-  .refine((value) => isWithin(value, deepest), {
-    error: `must not be nested more than ${deepest} levels deep`,
-    abort: true,
-  })
-  .refine((value) => JSON.stringify(value).length <= 16_384, 'must be at most 16 KiB of JSON')
-  .refine((value) => everyText(value, hasNoNul), noNul)
-  .refine((value) => everyText(value, isUnicode), unicode)
+/** Most characters of JSON in a free object. */
+export const freeSize = 16_384
+
+/** A JSON object that may hold anything besides what its schema knows, at most 16 KiB (decisions.md, Tenancy). */
+export const free = <S extends z.ZodType<Record<string, unknown>>>(schema: S): S =>
+  schema
+    // First, because everything that handles it later goes down into it by calling itself.
+    .refine((value) => isWithin(value, deepest), {
+      error: `must not be nested more than ${deepest} levels deep`,
+      abort: true,
+    })
+    .refine((value) => JSON.stringify(value).length <= freeSize, 'must be at most 16 KiB of JSON')
+    .refine((value) => everyText(value, hasNoNul), noNul)
+    .refine((value) => everyText(value, isUnicode), unicode)
+
+export const freeObject = free(z.record(z.string(), z.unknown()))
 
 function isWithin(value: unknown, levels: number): boolean {
   if (value === null || typeof value !== 'object') return true

@@ -2,11 +2,12 @@ import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
+import { holdInUse } from '../tenancy/hold.ts'
 import { checkOrg } from '../tenancy/store.ts'
 
 /**
  * The organization a key is minted for: inferred in organization scope, required elsewhere.
- * @throws invalid_request, org_access_denied, not_found
+ * @throws invalid_request, org_access_denied, not_found, tenant_inactive
  */
 export async function orgOfNewKey(db: Db, scope: Scope, wanted: string | undefined): Promise<string> {
   const orgId = wanted ?? (scope.kind === 'organization' ? scope.orgId : undefined)
@@ -14,6 +15,7 @@ export async function orgOfNewKey(db: Db, scope: Scope, wanted: string | undefin
     throw invalid([{ path: 'body.orgId', message: `orgId is required for ${scope.kind} scope` }])
   }
   await checkOrg(db, scope, orgId)
+  await holdInUse(db, { orgId })
   return orgId
 }
 

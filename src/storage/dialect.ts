@@ -107,3 +107,8 @@ export function forUpdate<DB, TB extends keyof DB, O>(
   const locked = query.forUpdate()
   return options.skipLocked ? locked.skipLocked() : locked
 }
+
+/** The same against changes only: those who add something to the row's record do not wait for each other. */
+export const forShare = <DB, TB extends keyof DB, O>(
+  query: SelectQueryBuilder<DB, TB, O>,
+): SelectQueryBuilder<DB, TB, O> => query.forShare()

@@ -1,54 +1,70 @@
-import { invalid, Problem } from '../core/errors.ts'
-import type { Scope } from '../core/scope.ts'
-import type { Instant } from '../core/time.ts'
-import type { NewOrganization, NewPartner, NewSite, Organization, Partner, Site } from './contract.ts'
+import { invalid } from '../core/errors.ts'
+import { freeSize } from '../core/schema.ts'
 
-type Made = { id: string; now: Instant }
+type Plain = Record<string, unknown>
 
-export function makePartner(wanted: NewPartner, { id, now }: Made): Partner {
-  const stamps = { createdAt: now, updatedAt: now, deletedAt: null }
-  return { id, ...wanted, status: 'active', settings: {}, ssoConfig: null, ...stamps }
-}
+const isPlain = (value: unknown): value is Plain =>
+  value !== null && typeof value === 'object' && !Array.isArray(value)
 
-export function makeOrg(wanted: NewOrganization, partnerId: string, { id, now }: Made): Organization {
-  const stamps = { createdAt: now, updatedAt: now, deletedAt: null }
-  return { id, ...wanted, partnerId, ssoConfig: null, billingContact: null, ...stamps }
-}
-
-export function makeSite(wanted: NewSite, { id, now }: Made): Site {
-  return { id, ...wanted, createdAt: now, updatedAt: now }
-}
-
-/**
- * The partner a new organization belongs to (spec, "Errors").
- * @throws invalid_request, partner_mismatch
- */
-export function partnerOfNewOrg(scope: Scope, wanted: string | undefined): string {
-  if (scope.kind === 'system') {
-    if (wanted === undefined) throw noPartner('partnerId is required for system scope')
-    return wanted
+/** What there is with what was said laid over it: objects key by key, null takes a key out (RFC 7396). */
+export function merged(present: Plain, said: Plain): Plain {
+  const result = new Map(Object.entries(present))
+  for (const [key, value] of Object.entries(said)) {
+    const before = result.get(key)
+    if (value === null || value === undefined) result.delete(key)
+    else result.set(key, isPlain(value) ? merged(isPlain(before) ? before : {}, value) : value)
   }
-  if (scope.kind !== 'partner') throw noPartner('Partner context required to create organizations')
-  if (wanted !== undefined && wanted !== scope.partnerId) throw new Problem('partner_mismatch')
-  return scope.partnerId
+  return Object.fromEntries(result)
 }
-
-const noPartner = (message: string): Problem => invalid([{ path: 'body.partnerId', message }], message)
 
 /**
- * Refuses what concerns all sites of an organization to a member who sees only some of them.
- * @throws site_access_denied
+ * The same for free settings, which are no larger for being said in parts.
+ * @throws invalid_request
  */
-export function checkMaySeeAll(scope: Scope): void {
-  if (scope.kind !== 'organization' || scope.siteIds === null) return
-  throw new Problem('site_access_denied', 'Your access is limited to some sites')
+export function mergedFree(present: Plain, said: Plain): Plain {
+  const settings = merged(present, said)
+  if (JSON.stringify(settings).length <= freeSize) return settings
+  throw invalid([{ path: 'body.settings', message: 'would be more than 16 KiB of JSON' }])
 }
 
-/** @throws organization_limit_reached */
-export function checkOrgCap(partner: Partner, organizations: number): void {
-  const { maxOrganizations } = partner
-  if (maxOrganizations === null || organizations < maxOrganizations) return
-  throw new Problem('organization_limit_reached', 'Organization limit reached', {
-    details: { currentOrganizations: organizations, maxOrganizations },
-  })
+/** Names that secrets go by in objects that may hold anything. */
+const secretName = /pass(word|phrase)|secret|token|credential|private_?key|api_?key/i
+/** Fields that are kept out of the audit log whole. */
+const sealed = new Set(['ssoConfig'])
+const stamps = new Set(['updatedAt'])
+
+/**
+ * What differs, for the audit log: objects key by key, only the keys that changed. That a secret changed is
+ * told, but not from what to what.
+ */
+export function difference(before: object, after: object): { before: Plain; after: Plain } {
+  const was: Plain = {}
+  const is: Plain = {}
+  const [old, fresh] = [before as Plain, after as Plain]
+  for (const key of new Set([...Object.keys(old), ...Object.keys(fresh)])) {
+    if (stamps.has(key) || JSON.stringify(old[key]) === JSON.stringify(fresh[key])) continue
+    const within = isPlain(old[key]) && isPlain(fresh[key]) ? difference(old[key], fresh[key]) : undefined
+    const shown = (value: unknown) =>
+      value === null || !(sealed.has(key) || secretName.test(key)) ? value : '********'
+    const [one, other] = [within?.before ?? old[key], within?.after ?? fresh[key]]
+    if (one !== undefined) was[key] = shown(redacted(one))
+    if (other !== undefined) is[key] = shown(redacted(other))
+  }
+  return { before: was, after: is }
 }
+
+function redacted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(redacted)
+  if (!isPlain(value)) return value
+  const entries = Object.entries(value).map(([key, item]) => [
+    key,
+    item !== null && secretName.test(key) ? '********' : redacted(item),
+  ])
+  return Object.fromEntries(entries) as Plain
+}
+
+type Statused = { status: string }
+
+/** Whether a tenant has just gone out of use: its people, programs and new machines are cut off for good. */
+export const isCut = (before: Statused, after: Statused): boolean =>
+  after.status !== before.status && (after.status === 'suspended' || after.status === 'churned')

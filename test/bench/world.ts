@@ -17,7 +17,9 @@ import { accessTokens } from '../../src/identity/sessions/tokens.ts'
 import { insertUser } from '../../src/identity/store.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { type Db, openStorage } from '../../src/storage/open.ts'
-import { makeOrg, makePartner, makeSite } from '../../src/tenancy/rules.ts'
+import { makeOrg } from '../../src/tenancy/organizations/rules.ts'
+import { makePartner } from '../../src/tenancy/partners/rules.ts'
+import { makeSite } from '../../src/tenancy/sites/rules.ts'
 import { insertOrg, insertPartner, insertSite, listSites } from '../../src/tenancy/store.ts'
 
 export type Place = { dataDir: string; databaseUrl?: string }

@@ -11,7 +11,7 @@ import { insertRegistration } from '../../src/identity/registration/store.ts'
 import type { Context } from '../../src/identity/rules.ts'
 import { newToken, tokenHash } from '../../src/identity/sessions/tokens.ts'
 import { adminEmail, adminPassword, type TestService, testSecrets } from '../harness.ts'
-import { addOrg, addOrgUser, type Org, tokenFor, type World } from '../world.ts'
+import { addOrg, addOrgUser, addPartnerUser, type Org, tokenFor, type World } from '../world.ts'
 import { callOf, type Input, type Records } from './calls.ts'
 import { idsOf } from './fields.ts'
 import { recordsOf, userIdOf } from './fixture.ts'
@@ -77,6 +77,23 @@ export async function playOf(name: string, entry: Endpoint, hand: Hand): Promise
 /** Where the entry goes when it goes elsewhere than to the organization of the records named. */
 const orgOf: Record<string, Play['orgId']> = {
   'orgs.create': ({ id }) => id,
+}
+
+/** A partner that nobody else plays with, and its administrator. */
+async function ownPartner({ service, world, serial }: Hand) {
+  const slug = `partner-${serial()}`
+  const system = service.client(world.tokens.system)
+  const { id } = await system.call(api.partners.create, { body: { name: slug, slug } })
+  const name = `${slug}-admin`
+  const token = await addPartnerUser(service, name, id, 'all')
+  const own: Play['actor'] = { type: 'user', id: await userIdOf(service, name), email: `${name}@example.com` }
+  const admin: Play['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }
+  const about = { orgId: null, resourceId: () => id }
+  return {
+    id,
+    byItself: { ...about, token, actor: own },
+    bySystem: { ...about, token: world.tokens.system, actor: admin },
+  }
 }
 
 const entryNamed = (name: string): Endpoint => entriesOf(api).find((one) => one.name === name)!.entry
@@ -296,6 +313,36 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     }
     const input = asked('roles.update', {}, { id: roleId })
     return { input, token: hand.world.tokens.system, actor, orgId, resourceId: () => roleId }
+  },
+  async 'partners.me'(hand) {
+    const { byItself } = await ownPartner(hand)
+    return { input: { ...asked('partners.me', {}), body: undefined }, ...byItself }
+  },
+  async 'partners.changeMe'(hand) {
+    const { byItself } = await ownPartner(hand)
+    return { input: asked('partners.changeMe', {}), ...byItself }
+  },
+  async 'partners.update'(hand) {
+    const { id, bySystem } = await ownPartner(hand)
+    return { input: asked('partners.update', {}, { id }), ...bySystem }
+  },
+  async 'partners.remove'(hand) {
+    const { id, bySystem } = await ownPartner(hand)
+    return { input: { ...asked('partners.remove', {}, { id }), body: undefined }, ...bySystem }
+  },
+  async 'orgs.order'(hand) {
+    const { byItself } = await ownPartner(hand)
+    return { input: asked('orgs.order', {}), ...byItself }
+  },
+  // The one a world is made with has a machine in it.
+  async 'sites.remove'(hand) {
+    const { service, world, fresh } = hand
+    const { id: orgId } = await fresh()
+    const { bySystem } = await ownPartner(hand)
+    const body = { orgId, name: 'Empty' }
+    const { id } = await service.client(world.tokens.system).call(api.sites.create, { body })
+    const input = { ...asked('sites.remove', {}, { id }), body: undefined }
+    return { input, ...bySystem, orgId, resourceId: () => id }
   },
   async 'agents.enroll'({ service, world, fresh }) {
     const org = await fresh()

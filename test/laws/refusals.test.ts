@@ -9,9 +9,9 @@ import { adminPassword, startService, type TestService } from '../harness.ts'
 import { buildWorld, tokenFor, type World } from '../world.ts'
 import { newEntries } from './audited.ts'
 import { callOf, type Records, toWire, unknownRecords } from './calls.ts'
-import { idsOf } from './fields.ts'
 import { recordsOf, userIdOf } from './fixture.ts'
 import { addPerson, addPersonWithFactor, type Hand, handOf } from './plays.ts'
+import { refusesIds } from './sieves.ts'
 import { type Answer, Line } from './wire.ts'
 
 const entries = entriesOf(api)
@@ -19,7 +19,7 @@ const guarded = entries.filter(
   ({ entry: { access } }) =>
     access.who === 'user' && (access.permission !== undefined || access.scopes.length < 3 || access.mfa),
 )
-const withIds = entries.filter(({ entry }) => entry.access.who === 'user' && idsOf(entry).length > 0)
+const withIds = entries.filter(({ entry }) => entry.access.who === 'user' && refusesIds(entry))
 
 /** What a refusal is called: the change that was refused, or a look that was. */
 const actionOf = ({ audit }: Endpoint): string =>

@@ -138,6 +138,16 @@ export async function removeEnrollmentKey(db: Db, scope: Scope, id: string): Pro
     .execute()
 }
 
+/** Ends every key in a scope, with its tenant: no machine joins by it when the tenant is in use again. */
+export async function expireEnrollmentKeys(db: Db, scope: Scope, now: Instant): Promise<void> {
+  await db
+    .updateTable('enrollment_keys')
+    .set({ expires_at: now })
+    .where('expires_at', '>', now)
+    .where(inScope(scope, 'enrollment_keys.org_id'))
+    .execute()
+}
+
 // Enrolling: the key itself is the credential, so its hash stands in for a scope.
 
 export async function findByHash(db: Db, hash: string): Promise<EnrollmentKey | undefined> {

@@ -7,13 +7,8 @@ import { contextIn, orgOf } from '../rules.ts'
 import { getChallenged } from '../sessions/challenge.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
-import {
-  type Challenge,
-  insertSession,
-  recordLogin,
-  revokeSession,
-  takeChallenge,
-} from '../sessions/store.ts'
+import { type Challenge, recordLogin, revokeSession, takeChallenge } from '../sessions/store.ts'
+import { beginSession } from '../sessions/tenants.ts'
 import type { AccessTokens } from '../sessions/tokens.ts'
 import { getUser, type User } from '../store.ts'
 import type { factors } from './contract.ts'
@@ -76,7 +71,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
   async function enable(db: Db, { user, factor, recoveryCodes, granted }: Confirmed, now: Instant) {
     const hashes = recoveryCodes.map((code) => recoveryHash(keys.recoveryPepper, code))
     if (!(await store.enableFactor(db, user, factor, hashes, now))) throw changedMeanwhile()
-    await insertSession(db, granted.session, now)
+    await beginSession(db, granted.session, now)
     await tell(db, user, 'An authenticator app was added', now)
     return {
       success: true as const,
@@ -169,7 +164,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
           await revokeSession(db, verified.replaces, now)
           note({ action: 'auth.mfa.verify', resourceId: user.id, resourceName: user.email })
         }
-        await insertSession(db, granted.session, now)
+        await beginSession(db, granted.session, now)
         note({ details: { method: proof.method, mfa: true } })
         return signedIn(user, granted, false)
       },
@@ -192,7 +187,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
       async run({ db, now, note }, { user, proof, granted }) {
         await spendProof(db, user, proof, now)
         if (!(await store.disableFactors(db, user, now))) throw changedMeanwhile()
-        await insertSession(db, granted.session, now)
+        await beginSession(db, granted.session, now)
         await tell(db, user, 'The second factor was removed', now)
         note({ resourceId: user.id, resourceName: user.email, details: { method: user.mfaMethod } })
         return { success: true, message: 'MFA disabled successfully', tokens: granted.tokens }

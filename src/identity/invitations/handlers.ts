@@ -18,7 +18,8 @@ import { findRole } from '../roles/store.ts'
 import type { Tenant } from '../rules.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
-import { insertSession, recordLogin } from '../sessions/store.ts'
+import { recordLogin } from '../sessions/store.ts'
+import { beginSession } from '../sessions/tenants.ts'
 import { type AccessTokens, newToken, tokenHash } from '../sessions/tokens.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../store.ts'
 import { getTenant, tenantNamed } from '../tenant.ts'
@@ -184,7 +185,7 @@ export const acceptanceHandlers = (keys: {
         const message = 'Account activated. Please sign in manually.'
         return { user: identityOf(active), tokens: null, mfaRequired: false, message }
       }
-      await insertSession(db, granted.session, now)
+      await beginSession(db, granted.session, now)
       await recordLogin(db, user.id, now)
       return signedIn({ ...active, lastLoginAt: now }, granted, demanded)
     },

@@ -9,7 +9,8 @@ import { contextIn, orgOf } from '../rules.ts'
 import { getChallenged } from '../sessions/challenge.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { signsIn } from '../sessions/identity.ts'
-import { type Challenge, insertSession } from '../sessions/store.ts'
+import type { Challenge } from '../sessions/store.ts'
+import { beginSession } from '../sessions/tenants.ts'
 import { getUser, type User } from '../store.ts'
 import type { phones } from './contract.ts'
 
@@ -76,7 +77,7 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
         const recoveryCodes = newRecoveryCodes()
         const hashes = recoveryCodes.map((code) => recoveryHash(keys.recoveryPepper, code))
         if (!(await enableFactor(db, user, { method: 'sms' }, hashes, now))) throw changedMeanwhile()
-        await insertSession(db, granted.session, now)
+        await beginSession(db, granted.session, now)
         await tellFactors(db, cipher, user, 'Codes by SMS were turned on', now)
         note({ resourceId: user.id, resourceName: user.email, details: { method: 'sms' } })
         return {

@@ -18,6 +18,7 @@ import { type Granted, grantSession } from './grant.ts'
 import { identityOf, loginFailed, signedIn, signsIn } from './identity.ts'
 import { isLocked, judgeRefresh, lockout } from './rules.ts'
 import * as store from './store.ts'
+import { beginSession } from './tenants.ts'
 import { type AccessTokens, newToken, refreshSeconds, sessionOfRefreshToken, tokenHash } from './tokens.ts'
 
 type Sessions = typeof sessions
@@ -46,7 +47,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
         const mfaMethod = user.mfaMethod as 'totp' | 'sms'
         return { user: null, tokens: null, mfaRequired: true, tempToken: challenge.tempToken, mfaMethod }
       }
-      await store.insertSession(db, granted.session, now)
+      await beginSession(db, granted.session, now)
       await store.recordLogin(db, user.id, now)
       note({ details: { method: 'password', mfa: false } })
       return signedIn(user, granted, demanded)
@@ -195,7 +196,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
       },
       async run({ db, caller, now, note }, { user, context, demanded, granted }) {
         await store.revokeSession(db, caller.sessionId, now)
-        await store.insertSession(db, granted.session, now)
+        await beginSession(db, granted.session, now)
         note({
           orgId: orgOf(context),
           resourceId: user.id,

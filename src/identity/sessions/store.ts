@@ -75,24 +75,31 @@ export async function recordLogin(db: Db, userId: string, now: Instant): Promise
     .execute()
 }
 
-export async function insertSession(
-  db: Db,
-  session: {
-    id: string
-    userId: string
-    context: Context
-    mfa: boolean
-    tokenHash: string
-    expiresAt: Instant
-  },
-  now: Instant,
-): Promise<void> {
+export type NewSession = {
+  id: string
+  userId: string
+  context: Context
+  mfa: boolean
+  tokenHash: string
+  expiresAt: Instant
+}
+
+/** One text for a context, which its sessions are found by. */
+export function contextText(context: Context): string {
+  if (context.kind === 'partner') return JSON.stringify({ kind: 'partner', partnerId: context.partnerId })
+  return JSON.stringify(
+    context.kind === 'organization' ? { kind: 'organization', orgId: context.orgId } : { kind: 'system' },
+  )
+}
+
+/** Signing in goes through `beginSession`. */
+export async function insertSession(db: Db, session: NewSession, now: Instant): Promise<void> {
   await db
     .insertInto('sessions')
     .values({
       id: session.id,
       user_id: session.userId,
-      context: JSON.stringify(session.context),
+      context: contextText(session.context),
       mfa: session.mfa ? 1 : 0,
       token_hash: session.tokenHash,
       previous_hash: null,
@@ -134,7 +141,7 @@ export async function revokeSession(db: Db, id: string, now: Instant): Promise<v
 // The second step of a sign-in.
 
 export async function insertChallenge(db: Db, challenge: Challenge): Promise<void> {
-  const row = challengeRows.write({ ...challenge, context: JSON.stringify(challenge.context) })
+  const row = challengeRows.write({ ...challenge, context: contextText(challenge.context) })
   await db.insertInto('login_challenges').values(row).execute()
 }
 

@@ -1,5 +1,5 @@
 import type { Cipher } from '../../core/cipher.ts'
-import { invalid, Problem } from '../../core/errors.ts'
+import { checkSomeChange, invalid, Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { HandlersOf, UserCaller } from '../../handler.ts'
@@ -60,7 +60,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   me: ({ db, caller }) => profile(db, caller),
 
   async changeMe({ db, caller, body, now, note }) {
-    rules.checkSomeChange(body)
+    checkSomeChange(body)
     const before = await profile(db, caller)
     await store.changeAccount(db, caller.id, body, now)
     const after = await profile(db, caller)
@@ -109,7 +109,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   },
 
   async change({ db, scope, params, query, body, caller, now, note }) {
-    rules.checkSomeChange(body)
+    checkSomeChange(body)
     const asked = await tenantNamed(db, scope, query)
     const target = await lockTarget(db, scope, params.id, asked)
     const { account, held, one } = target
@@ -174,7 +174,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   },
 
   async changeAccess({ db, scope, params, query, body, caller, note }) {
-    rules.checkSomeChange(body)
+    checkSomeChange(body)
     const asked = await tenantNamed(db, scope, query)
     const target = await lockTarget(db, scope, params.id, asked)
     const one = membershipOf(target)

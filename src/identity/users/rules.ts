@@ -76,12 +76,6 @@ export function checkWithinReach(
   throw new Problem('site_access_denied', 'Your access is limited to some sites or device groups')
 }
 
-/** @throws invalid_request when nothing is to be changed */
-export function checkSomeChange(change: object): void {
-  const message = 'No updates provided'
-  if (Object.keys(change).length === 0) throw invalid([{ path: 'body', message }], message)
-}
-
 /** @throws forbidden when an account that others administer as well would change for them too */
 export function checkMayChangeAccount(change: UserChange, whole: boolean): void {
   if (whole) return

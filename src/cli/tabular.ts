@@ -1,0 +1,76 @@
+import { usage } from './exit.ts'
+
+type Plain = Record<string, unknown>
+
+/** The records of a text: a JSON array, NDJSON, or else CSV with a line of column names. @throws usage */
+export async function recordsIn(text: string): Promise<Plain[]> {
+  const start = text.replace(/^\uFEFF/, '').trimStart()
+  if (start.startsWith('[')) return listIn(start)
+  if (start.startsWith('{'))
+    return start.split(/\r?\n/).flatMap((line, at) => (line.trim() === '' ? [] : objectIn(line, at)))
+  return fromCsv(text)
+}
+
+function listIn(text: string): Plain[] {
+  const list = json(text, 'the file')
+  return (list as unknown[]).map((one, at) => object(one, `row ${at + 1}`))
+}
+
+const objectIn = (line: string, at: number): Plain[] => [
+  object(json(line, `line ${at + 1}`), `line ${at + 1}`),
+]
+
+function object(value: unknown, where: string): Plain {
+  if (value !== null && typeof value === 'object' && !Array.isArray(value)) return value as Plain
+  throw usage(`${where} is not a JSON object`)
+}
+
+function json(text: string, where: string): unknown {
+  try {
+    return JSON.parse(text) as unknown
+  } catch (error) {
+    throw usage(`${where} is not JSON: ${(error as Error).message}`)
+  }
+}
+
+/** `max-devices`, `Max devices` and `maxDevices` are one column. */
+const fieldOf = (header: string): string =>
+  header
+    .trim()
+    .replace(/^[A-Z]+(?![a-z])|^[A-Z]/, (start) => start.toLowerCase())
+    .replace(/[\s_-]+(\w)/g, (_, letter: string) => letter.toUpperCase())
+
+/** Empty cells are left out; whole numbers and JSON objects are what they look like. */
+async function fromCsv(text: string): Promise<Plain[]> {
+  const { parse } = await import('csv-parse/sync')
+  const options = { bom: true, trim: true, skip_empty_lines: true }
+  try {
+    const rows = parse(text, { ...options, columns: (names: string[]) => names.map(fieldOf) }) as Plain[]
+    return rows.map((row, at) =>
+      Object.fromEntries(
+        Object.entries(row)
+          .filter(([, cell]) => cell !== '')
+          .map(([key, cell]) => [key, cellOf(key, String(cell), at)]),
+      ),
+    )
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && String(error.code).startsWith('CSV_'))
+      throw usage(`The file is not CSV: ${error.message}`)
+    throw error
+  }
+}
+
+function cellOf(key: string, cell: string, at: number): unknown {
+  if (cell.startsWith('{')) return json(cell, `row ${at + 1}: ${key}`)
+  return key.startsWith('max') && /^\d+$/.test(cell) ? Number(cell) : cell
+}
+
+/** What a name is in an address: `Blüe Bakery & Sons` is `blue-bakery-sons`. */
+export const slugFrom = (name: string): string =>
+  name
+    .normalize('NFKD')
+    .replace(/\p{M}/gu, '')
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '-')
+    .slice(0, 100)
+    .replace(/^-+|-+$/g, '')

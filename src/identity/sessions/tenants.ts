@@ -1,0 +1,44 @@
+import type { ExpressionBuilder } from 'kysely'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { inScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import type { Tables } from '../../storage/tables.ts'
+import { holdInUse } from '../../tenancy/hold.ts'
+import { contextIn } from '../rules.ts'
+import { contextText, insertSession, type NewSession } from './store.ts'
+
+/**
+ * Stores the session of a sign-in, unless its tenant has just gone out of use.
+ * @throws tenant_inactive
+ */
+export async function beginSession(db: Db, session: NewSession, now: Instant): Promise<void> {
+  if (session.context.kind !== 'system') await holdInUse(db, session.context)
+  await insertSession(db, session, now)
+}
+
+/** Ends every session that acts in a tenant, or in an organization of it, and every sign-in on its way there. */
+export async function endSessionsIn(db: Db, scope: Scope, now: Instant): Promise<void> {
+  const [head = '', tail = ''] = contextText({ kind: 'organization', orgId: '?' }).split('?')
+  const own = contextText(contextIn(scope))
+  const below = db
+    .selectFrom('organizations')
+    .select((eb) =>
+      eb(eb(eb.val(head), '||', eb.ref('organizations.id')), '||', eb.val(tail))
+        .$castTo<string>()
+        .as('context'),
+    )
+    .where(inScope(scope, 'organizations.id'))
+  const inTenant = (eb: ExpressionBuilder<Tables, 'sessions' | 'login_challenges'>) =>
+    eb.or([eb('context', '=', own), eb('context', 'in', below)])
+  await db
+    .updateTable('sessions')
+    .set({ revoked_at: now })
+    .where('revoked_at', 'is', null)
+    .where((eb) => inTenant(eb as never))
+    .execute()
+  await db
+    .deleteFrom('login_challenges')
+    .where((eb) => inTenant(eb as never))
+    .execute()
+}

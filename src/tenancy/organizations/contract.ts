@@ -1,0 +1,176 @@
+import { z } from 'zod'
+import { endpoint, user } from '../../core/endpoint.ts'
+import { pageOf, pageQuery } from '../../core/page.ts'
+import { free, freeObject, idOf, instant, slug, text } from '../../core/schema.ts'
+import { cap, organizationOrder } from '../partners/contract.ts'
+
+const type = z.enum(['customer', 'internal'])
+const status = z.enum(['active', 'suspended', 'trial', 'churned'])
+
+export const Organization = z
+  .object({
+    id: idOf('organization'),
+    partnerId: idOf('partner'),
+    name: z.string(),
+    slug: z.string(),
+    type,
+    status,
+    maxDevices: z.int().nullable(),
+    settings: z.record(z.string(), z.unknown()),
+    ssoConfig: z.record(z.string(), z.unknown()).nullable(),
+    contractStart: instant.nullable(),
+    contractEnd: instant.nullable(),
+    billingContact: z.record(z.string(), z.unknown()).nullable(),
+    createdAt: instant,
+    updatedAt: instant,
+    deletedAt: instant.nullable(),
+  })
+  .meta({ id: 'Organization' })
+export type Organization = z.output<typeof Organization>
+
+const flag = z.boolean().nullable().optional()
+
+/** What the service reads is checked, the rest is free; merged into what there is, null takes out. */
+export const OrganizationSettings = free(
+  z.looseObject({
+    security: z
+      .looseObject({
+        requireMfa: flag.describe('Members have to use a second factor'),
+        allowedMfaMethods: z
+          .looseObject({ sms: flag.describe('Codes by SMS are allowed') })
+          .nullable()
+          .optional(),
+      })
+      .nullable()
+      .optional(),
+  }),
+)
+
+const fields = {
+  name: text(255, 1).describe('Name people see'),
+  slug: slug.describe('Short name, unique within the partner'),
+  maxDevices: cap.nullable().describe('Most devices the organization may enroll'),
+  contractStart: instant.nullable().describe('When the contract begins'),
+  contractEnd: instant.nullable().describe('When the contract ends'),
+}
+
+export const NewOrganization = z.strictObject({
+  ...fields,
+  partnerId: idOf('partner').optional().describe('Parent partner; required in system scope'),
+  type: type.default('customer'),
+  status: status.default('active'),
+  maxDevices: fields.maxDevices.default(null),
+  contractStart: fields.contractStart.default(null),
+  contractEnd: fields.contractEnd.default(null),
+  settings: OrganizationSettings.default({}),
+})
+export type NewOrganization = z.output<typeof NewOrganization>
+
+export const OrganizationChange = z
+  .strictObject({
+    ...fields,
+    type,
+    status: status.describe('suspended and churned end sessions and API keys for good'),
+    settings: OrganizationSettings.describe('Merged into the settings there are; null takes one out'),
+    ssoConfig: freeObject.nullable().describe('In place of what there is'),
+    billingContact: freeObject.nullable().describe('In place of what there is'),
+  })
+  .partial()
+export type OrganizationChange = z.output<typeof OrganizationChange>
+
+export const OrganizationOrder = z
+  .strictObject({
+    organizationOrder: organizationOrder
+      .optional()
+      .describe('Organizations in their new order; those left out follow as they were registered')
+      .meta({ flag: 'orgs' }),
+    orderedIds: organizationOrder.optional().describe('Same as organizationOrder').meta({ hidden: true }),
+  })
+  .refine((body) => body.organizationOrder ?? body.orderedIds, {
+    path: ['organizationOrder'],
+    error: 'is required',
+  })
+
+const tag = 'Tenancy'
+const reads = user({ scopes: ['partner', 'system'], permission: 'organizations:read' })
+const writes = user({ scopes: ['partner', 'system'], permission: 'organizations:write' })
+const params = z.strictObject({ id: idOf('organization') })
+
+export const orgs = {
+  list: endpoint({
+    method: 'GET',
+    path: '/orgs/',
+    summary: 'List every organization you can see, by name',
+    tag,
+    access: user({ permission: 'organizations:read' }),
+    reply: z.object({ data: z.array(Organization) }),
+  }),
+  page: endpoint({
+    method: 'GET',
+    path: '/orgs/organizations',
+    summary: 'List organizations page by page',
+    tag,
+    access: reads,
+    query: z.strictObject({
+      partnerId: idOf('partner').optional().describe('Only organizations of this partner'),
+      ...pageQuery(),
+    }),
+    reply: pageOf(Organization),
+  }),
+  create: endpoint({
+    method: 'POST',
+    path: '/orgs/organizations',
+    summary: 'Create an organization',
+    tag,
+    access: writes,
+    body: NewOrganization,
+    status: 201,
+    reply: Organization,
+    audit: { action: 'organization.create', resource: 'organization' },
+    errors: ['slug_taken', 'partner_mismatch', 'organization_limit_reached'],
+    example: { name: 'Blue Bakery', slug: 'blue-bakery' },
+  }),
+  order: endpoint({
+    method: 'PATCH',
+    path: '/orgs/organizations/order',
+    summary: 'Put the organizations of your partner in order',
+    tag,
+    access: user({ scopes: ['partner'], permission: 'organizations:write', wholePartner: true }),
+    body: OrganizationOrder,
+    reply: z.object({ organizationOrder: z.array(idOf('organization')) }),
+    audit: { action: 'partner.organizationOrder.update', resource: 'partner' },
+    example: { organizationOrder: ['0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11'] },
+  }),
+  show: endpoint({
+    method: 'GET',
+    path: '/orgs/organizations/:id',
+    summary: 'Show an organization',
+    tag,
+    access: reads,
+    params,
+    reply: Organization,
+  }),
+  update: endpoint({
+    method: 'PATCH',
+    path: '/orgs/organizations/:id',
+    summary: 'Change an organization',
+    tag,
+    access: writes,
+    params,
+    body: OrganizationChange,
+    reply: Organization,
+    audit: { action: 'organization.update', resource: 'organization' },
+    errors: ['slug_taken'],
+    example: { name: 'Blue Bakery & Sons', settings: { security: { requireMfa: true } } },
+  }),
+  remove: endpoint({
+    method: 'DELETE',
+    path: '/orgs/organizations/:id',
+    summary: 'Delete an organization; its sites stay',
+    tag,
+    access: user({ scopes: ['partner', 'system'], permission: 'organizations:delete' }),
+    params,
+    reply: z.object({ success: z.literal(true), message: z.string() }),
+    audit: { action: 'organization.delete', resource: 'organization' },
+  }),
+}

@@ -1,0 +1,142 @@
+import { Problem } from '../../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { countOf } from '../../storage/counts.ts'
+import { forShare, forUpdate, inScope, preparedInScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf } from '../../storage/rows.ts'
+import type { OrganizationRow } from '../../storage/tables.ts'
+import { slugTaken } from '../partners/store.ts'
+import type { Organization } from './contract.ts'
+
+const orgRows = rowsOf<OrganizationRow>()({ json: ['settings', 'sso_config', 'billing_contact'] })
+
+const readOrg = (row: OrganizationRow) => orgRows.read(row) as Organization
+
+const liveOrgs = (db: Db, scope: Scope) =>
+  db.selectFrom('organizations').where('deleted_at', 'is', null).where(inScope(scope, 'organizations.id'))
+
+const orgsByName = preparedInScope((db, scope) =>
+  liveOrgs(db, scope).selectAll().orderBy('name').orderBy('id'),
+)
+const orgInSight = preparedInScope((db, scope, p: { id: string }) =>
+  liveOrgs(db, scope).select('id').where('id', '=', p.id),
+)
+
+export async function listOrgs(db: Db, scope: Scope): Promise<Organization[]> {
+  return (await orgsByName(db, scope, {})).map(readOrg)
+}
+
+export async function pageOrgs(
+  db: Db,
+  scope: Scope,
+  { partnerId, ...page }: PageQuery & { partnerId?: string | undefined },
+): Promise<Page<Organization>> {
+  const found = liveOrgs(db, scope).$if(partnerId !== undefined, (q) =>
+    q.where('partner_id', '=', partnerId!),
+  )
+  const rows = await found
+    .selectAll()
+    .orderBy('name')
+    .orderBy('id')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  const total = totalFrom(rows.length, page) ?? (await countOf(found))
+  return toPage(rows.map(readOrg), total, page)
+}
+
+export async function findOrg(db: Db, scope: Scope, id: string): Promise<Organization | undefined> {
+  const row = await liveOrgs(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
+  return row && readOrg(row)
+}
+
+/** @throws not_found, also for an organization outside the scope */
+export async function getOrg(db: Db, scope: Scope, id: string): Promise<Organization> {
+  const org = await findOrg(db, scope, id)
+  if (!org) throw new Problem('not_found', 'Organization not found')
+  return org
+}
+
+/**
+ * Refuses an organization named in a request that the caller cannot reach, whether or not it exists.
+ * @throws org_access_denied, or not_found in system scope
+ */
+export async function checkOrg(db: Db, scope: Scope, id: string): Promise<void> {
+  if ((await orgInSight(db, scope, { id })).length > 0) return
+  throw scope.kind === 'system'
+    ? new Problem('not_found', 'Organization not found')
+    : new Problem('org_access_denied')
+}
+
+/**
+ * The same, and keeps it from being deleted until the transaction ends.
+ * @throws org_access_denied, or not_found in system scope
+ */
+export async function holdOrg(db: Db, scope: Scope, id: string): Promise<void> {
+  await checkOrg(db, scope, id)
+  // Deleted meanwhile: as if it had not been there.
+  const held = await forShare(liveOrgs(db, scope).select('id').where('id', '=', id)).executeTakeFirst()
+  if (!held) await checkOrg(db, scope, id)
+}
+
+/** An organization that is about to change. @throws not_found, also for one outside the scope */
+export async function lockOrg(db: Db, scope: Scope, id: string): Promise<Organization> {
+  const row = await forUpdate(liveOrgs(db, scope).selectAll().where('id', '=', id)).executeTakeFirst()
+  if (!row) throw new Problem('not_found', 'Organization not found')
+  return readOrg(row)
+}
+
+/** Ids in the order of registration. */
+export async function listOrgIds(db: Db, scope: Scope): Promise<string[]> {
+  const rows = await liveOrgs(db, scope).select('id').orderBy('created_at').orderBy('id').execute()
+  return rows.map(({ id }) => id)
+}
+
+/** Live organizations of a partner, for its cap. */
+export async function countOrgs(db: Db, partnerId: string): Promise<number> {
+  const live = db
+    .selectFrom('organizations')
+    .where('partner_id', '=', partnerId)
+    .where('deleted_at', 'is', null)
+  return countOf(live)
+}
+
+/** @throws slug_taken */
+export async function insertOrg(db: Db, org: Organization): Promise<void> {
+  await db.insertInto('organizations').values(orgRows.write(org)).execute().catch(slugTaken)
+}
+
+/** @throws slug_taken */
+export async function changeOrg(db: Db, scope: Scope, org: Organization): Promise<void> {
+  const { id, ...rest } = orgRows.write(org)
+  const changed = db.updateTable('organizations').set(rest).where('id', '=', id)
+  await changed.where(inScope(scope, 'organizations.id')).execute().catch(slugTaken)
+}
+
+/** Deletes every organization in a scope softly; gives how many. */
+export async function removeOrgs(db: Db, scope: Scope, now: Instant): Promise<number> {
+  const { numUpdatedRows } = await db
+    .updateTable('organizations')
+    .set({ status: 'churned', updated_at: now, deleted_at: now })
+    .where('deleted_at', 'is', null)
+    .where(inScope(scope, 'organizations.id'))
+    .executeTakeFirstOrThrow()
+  return Number(numUpdatedRows)
+}
+
+/** Adds a new organization to the memberships of a partner user who only sees selected ones. */
+export async function grantOrg(db: Db, partnerId: string, userId: string, orgId: string): Promise<void> {
+  const selected = db
+    .selectFrom('partner_memberships')
+    .select((eb) => ['id', eb.val(orgId).as('org_id')])
+    .where('partner_id', '=', partnerId)
+    .where('user_id', '=', userId)
+    .where('org_access', '=', 'selected')
+  await db
+    .insertInto('partner_membership_orgs')
+    .columns(['membership_id', 'org_id'])
+    .expression(selected)
+    .execute()
+}

@@ -1,0 +1,75 @@
+import { checkSomeChange } from '../../core/errors.ts'
+import { newId } from '../../core/new-id.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import type { HandlersOf } from '../../handler.ts'
+import type { Db } from '../../storage/open.ts'
+import type { Cut } from '../cut.ts'
+import { listOrgIds, removeOrgs } from '../organizations/store.ts'
+import { difference, isCut } from '../rules.ts'
+import type * as contract from './contract.ts'
+import * as rules from './rules.ts'
+import * as store from './store.ts'
+
+const wholeOf = (partnerId: string): Scope => ({ kind: 'partner', partnerId, orgs: 'all' })
+
+/** The caller's own partner; the contract lets nobody else in. */
+const ownOf = (scope: Scope): string => (scope.kind === 'partner' ? scope.partnerId : '')
+
+async function change(
+  db: Db,
+  id: string,
+  body: contract.PartnerChange,
+  now: Instant,
+): Promise<{ before: contract.Partner; after: contract.Partner }> {
+  checkSomeChange(body)
+  const before = await store.lockPartner(db, id)
+  const known = body.settings?.organizationOrder ? await listOrgIds(db, wholeOf(id)) : []
+  const said = body.settings ? { ...body, settings: rules.withOrder(body.settings, known) } : body
+  const after = rules.changedPartner(before, said, now)
+  await store.changePartner(db, after)
+  return { before, after }
+}
+
+export const partnerHandlers = ({ cut }: { cut: Cut }): HandlersOf<typeof contract.partners> => ({
+  list: ({ db, query }) => store.listPartners(db, query),
+
+  async create({ db, body, now }) {
+    const partner = rules.makePartner(body, { id: newId(), now })
+    await store.insertPartner(db, partner)
+    return partner
+  },
+
+  async me({ db, scope }) {
+    const partner = await store.getPartner(db, ownOf(scope))
+    return rules.seenBy(partner, await listOrgIds(db, scope))
+  },
+
+  async changeMe({ db, scope, body, now, note }) {
+    const { before, after } = await change(db, ownOf(scope), body, now)
+    const changes = difference(before, after)
+    const settings = 'settings' in changes.after || 'settings' in changes.before
+    note({ ...changes, action: settings ? 'partner.settings.update' : 'partner.update' })
+    return rules.seenBy(after, await listOrgIds(db, scope))
+  },
+
+  show: ({ db, params }) => store.getPartner(db, params.id),
+
+  async update({ db, params, body, now, note }) {
+    const { before, after } = await change(db, params.id, body, now)
+    if (isCut(before, after)) await cut(db, wholeOf(after.id), now)
+    note(difference(before, after))
+    return after
+  },
+
+  async remove({ db, params, now, note }) {
+    const before = await store.lockPartner(db, params.id)
+    const scope = wholeOf(before.id)
+    await cut(db, scope, now)
+    const organizations = await removeOrgs(db, scope, now)
+    const after = rules.deletedPartner(before, now)
+    await store.changePartner(db, after)
+    note({ resourceName: before.name, details: { organizations }, ...difference(before, after) })
+    return { success: true, message: 'Partner deleted successfully' }
+  },
+})

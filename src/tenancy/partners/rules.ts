@@ -1,0 +1,58 @@
+import { Problem } from '../../core/errors.ts'
+import type { Instant } from '../../core/time.ts'
+import { merged } from '../rules.ts'
+import type { NewPartner, Partner, PartnerChange, PartnerSettings } from './contract.ts'
+
+export function makePartner(wanted: NewPartner, { id, now }: { id: string; now: Instant }): Partner {
+  const stamps = { createdAt: now, updatedAt: now, deletedAt: null }
+  return { id, ...wanted, status: 'active', settings: {}, ssoConfig: null, ...stamps }
+}
+
+export function changedPartner(partner: Partner, change: PartnerChange, now: Instant): Partner {
+  const { settings, ...rest } = change
+  return {
+    ...partner,
+    ...(rest as Partial<Partner>),
+    settings: settings ? merged(partner.settings, settings) : partner.settings,
+    updatedAt: now,
+  }
+}
+
+export const deletedPartner = (partner: Partner, now: Instant): Partner => ({
+  ...partner,
+  status: 'churned',
+  updatedAt: now,
+  deletedAt: now,
+})
+
+/**
+ * An order of organizations as it is kept: what is not among `known` is dropped, the rest of them follow as
+ * they were registered.
+ */
+export function ordered(wanted: readonly string[], known: readonly string[]): string[] {
+  const live = new Set(known)
+  const named = new Set(wanted.map((id) => id.toLowerCase()).filter((id) => live.has(id)))
+  return [...named, ...known.filter((id) => !named.has(id))]
+}
+
+/** Settings with their order of organizations as it is kept. */
+export const withOrder = (said: PartnerSettings, known: readonly string[]): PartnerSettings =>
+  said.organizationOrder ? { ...said, organizationOrder: ordered(said.organizationOrder, known) } : said
+
+/** The partner as someone sees it who may not see all of its organizations. */
+export function seenBy(partner: Partner, orgs: readonly string[]): Partner {
+  const { organizationOrder } = partner.settings
+  if (!Array.isArray(organizationOrder)) return partner
+  const inSight = new Set(orgs)
+  const order = organizationOrder.filter((id) => inSight.has(id))
+  return { ...partner, settings: { ...partner.settings, organizationOrder: order } }
+}
+
+/** @throws organization_limit_reached */
+export function checkOrgCap(partner: Partner, organizations: number): void {
+  const { maxOrganizations } = partner
+  if (maxOrganizations === null || organizations < maxOrganizations) return
+  throw new Problem('organization_limit_reached', 'Organization limit reached', {
+    details: { currentOrganizations: organizations, maxOrganizations },
+  })
+}

@@ -1,0 +1,64 @@
+import { Problem } from '../../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import { countOf } from '../../storage/counts.ts'
+import { forUpdate, isUniqueViolation } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf } from '../../storage/rows.ts'
+import type { PartnerRow } from '../../storage/tables.ts'
+import type { Partner } from './contract.ts'
+
+/* Partners are seen in system scope, and each by its own people: their id is the scope. */
+
+const partnerRows = rowsOf<PartnerRow>()({ json: ['settings', 'sso_config'] })
+
+const readPartner = (row: PartnerRow) => partnerRows.read(row) as Partner
+
+const live = (db: Db) => db.selectFrom('partners').where('deleted_at', 'is', null)
+
+export async function listPartners(db: Db, page: PageQuery): Promise<Page<Partner>> {
+  const rows = await live(db)
+    .selectAll()
+    .orderBy('name')
+    .orderBy('id')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  const total = totalFrom(rows.length, page) ?? (await countOf(live(db)))
+  return toPage(rows.map(readPartner), total, page)
+}
+
+export async function findPartner(db: Db, id: string): Promise<Partner | undefined> {
+  const row = await live(db).selectAll().where('id', '=', id).executeTakeFirst()
+  return row && readPartner(row)
+}
+
+/** @throws not_found */
+export async function getPartner(db: Db, id: string): Promise<Partner> {
+  const partner = await findPartner(db, id)
+  if (!partner) throw new Problem('not_found', 'Partner not found')
+  return partner
+}
+
+/** The same, and holds on to it until the transaction ends. @throws not_found */
+export async function lockPartner(db: Db, id: string): Promise<Partner> {
+  const row = await forUpdate(live(db).selectAll().where('id', '=', id)).executeTakeFirst()
+  if (!row) throw new Problem('not_found', 'Partner not found')
+  return readPartner(row)
+}
+
+/** @throws slug_taken */
+export async function insertPartner(db: Db, partner: Partner): Promise<void> {
+  await db.insertInto('partners').values(partnerRows.write(partner)).execute().catch(slugTaken)
+}
+
+/** @throws slug_taken */
+export async function changePartner(db: Db, partner: Partner): Promise<void> {
+  const { id, ...rest } = partnerRows.write(partner)
+  await db.updateTable('partners').set(rest).where('id', '=', id).execute().catch(slugTaken)
+}
+
+/** A slug is unique among what is not deleted. @throws slug_taken, and anything else as it is */
+export function slugTaken(error: unknown): never {
+  if (isUniqueViolation(error)) throw new Problem('slug_taken')
+  throw error
+}

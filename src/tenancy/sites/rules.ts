@@ -1,0 +1,45 @@
+import { Problem } from '../../core/errors.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { mergedFree } from '../rules.ts'
+import type { NewSite, Site, SiteChange } from './contract.ts'
+
+export function makeSite(wanted: NewSite, { id, now }: { id: string; now: Instant }): Site {
+  return { id, ...wanted, createdAt: now, updatedAt: now }
+}
+
+export function changedSite(site: Site, change: SiteChange, now: Instant): Site {
+  const { settings, ...rest } = change
+  return {
+    ...site,
+    ...(rest as Partial<Site>),
+    settings: settings ? mergedFree(site.settings, settings) : site.settings,
+    updatedAt: now,
+  }
+}
+
+/**
+ * Refuses what concerns all sites of an organization to a member who sees only some of them.
+ * @throws site_access_denied
+ */
+export function checkMaySeeAll(scope: Scope): void {
+  if (scope.kind !== 'organization' || scope.siteIds === null) return
+  throw new Problem('site_access_denied', 'Your access is limited to some sites')
+}
+
+/** How many records still say that they belong to a site. */
+export type SiteUse = { devices: number; enrollmentKeys: number; deviceGroups: number }
+
+const nouns: Record<keyof SiteUse, string> = {
+  devices: 'device',
+  enrollmentKeys: 'enrollment key',
+  deviceGroups: 'device group',
+}
+
+/** @throws site_in_use */
+export function checkUnused(use: SiteUse): void {
+  const counted = (Object.keys(nouns) as (keyof SiteUse)[]).filter((kind) => use[kind] > 0)
+  if (counted.length === 0) return
+  const parts = counted.map((kind) => `${use[kind]} ${nouns[kind]}${use[kind] === 1 ? '' : 's'}`)
+  throw new Problem('site_in_use', `Site is still used by ${parts.join(', ')}`, { details: use })
+}

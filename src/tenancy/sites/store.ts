@@ -1,0 +1,104 @@
+import { Problem } from '../../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import { countOf } from '../../storage/counts.ts'
+import { forUpdate, inScope, inSites, isForeignKeyViolation, preparedInScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf } from '../../storage/rows.ts'
+import type { SiteRow } from '../../storage/tables.ts'
+import type { Site } from './contract.ts'
+import type { SiteUse } from './rules.ts'
+
+const siteRows = rowsOf<SiteRow>()({ json: ['address', 'contact', 'settings'] })
+
+const readSite = (row: SiteRow) => siteRows.read(row) as Site
+
+const sitesIn = (db: Db, scope: Scope) =>
+  db.selectFrom('sites').where(inScope(scope, 'sites.org_id')).where(inSites(scope, 'sites.id'))
+
+type Rows = { limit: number; offset: number }
+
+const sitesByName = preparedInScope((db, scope, p: Rows) =>
+  sitesIn(db, scope).selectAll().orderBy('name').orderBy('id').limit(p.limit).offset(p.offset),
+)
+const sitesOfOrgByName = preparedInScope((db, scope, p: Rows & { orgId: string }) =>
+  sitesIn(db, scope)
+    .selectAll()
+    .where('org_id', '=', p.orgId)
+    .orderBy('name')
+    .orderBy('id')
+    .limit(p.limit)
+    .offset(p.offset),
+)
+const siteById = preparedInScope((db, scope, p: { id: string }) =>
+  sitesIn(db, scope).selectAll().where('id', '=', p.id),
+)
+
+export async function listSites(
+  db: Db,
+  scope: Scope,
+  { orgId, ...page }: PageQuery & { orgId?: string | undefined },
+): Promise<Page<Site>> {
+  const part = { limit: page.limit, offset: offsetOf(page) }
+  const rows = await (orgId === undefined
+    ? sitesByName(db, scope, part)
+    : sitesOfOrgByName(db, scope, { ...part, orgId }))
+  const found = () => sitesIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
+  const total = totalFrom(rows.length, page) ?? (await countOf(found()))
+  return toPage(rows.map(readSite), total, page)
+}
+
+export async function findSite(db: Db, scope: Scope, id: string): Promise<Site | undefined> {
+  const [row] = await siteById(db, scope, { id })
+  return row && readSite(row)
+}
+
+/**
+ * A site outside the scope is refused like one that does not exist.
+ * @throws site_access_denied, or not_found in system scope
+ */
+export async function getSite(db: Db, scope: Scope, id: string): Promise<Site> {
+  const site = await findSite(db, scope, id)
+  if (site) return site
+  throw scope.kind === 'system'
+    ? new Problem('not_found', 'Site not found')
+    : new Problem('site_access_denied')
+}
+
+export async function insertSite(db: Db, site: Site): Promise<void> {
+  await db.insertInto('sites').values(siteRows.write(site)).execute()
+}
+
+/** A site that is about to change. @throws what `getSite` throws */
+export async function lockSite(db: Db, scope: Scope, id: string): Promise<Site> {
+  const row = await forUpdate(sitesIn(db, scope).selectAll().where('id', '=', id)).executeTakeFirst()
+  return row ? readSite(row) : getSite(db, scope, id)
+}
+
+export async function changeSite(db: Db, scope: Scope, site: Site): Promise<void> {
+  const { id, ...rest } = siteRows.write(site)
+  await db.updateTable('sites').set(rest).where('id', '=', id).where(inScope(scope, 'sites.org_id')).execute()
+}
+
+/** What refers to a site that the caller was found to see, whether they see that as well or not. */
+export async function countUse(db: Db, siteId: string): Promise<SiteUse> {
+  const using = (table: 'devices' | 'enrollment_keys' | 'device_groups') =>
+    countOf(db.selectFrom(table).where('site_id', '=', siteId))
+  return {
+    devices: await using('devices'),
+    enrollmentKeys: await using('enrollment_keys'),
+    deviceGroups: await using('device_groups'),
+  }
+}
+
+/** @throws site_in_use when something still refers to it */
+export async function removeSite(db: Db, scope: Scope, id: string): Promise<void> {
+  await db
+    .deleteFrom('sites')
+    .where('id', '=', id)
+    .where(inScope(scope, 'sites.org_id'))
+    .execute()
+    .catch((error: unknown) => {
+      throw isForeignKeyViolation(error) ? new Problem('site_in_use') : error
+    })
+}

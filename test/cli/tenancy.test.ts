@@ -1,0 +1,194 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { openMigrated } from '../databases.ts'
+import { startService, type TestService } from '../harness.ts'
+import { addPartnerUser, buildWorld, type World } from '../world.ts'
+import { failureOf, Home } from './run.ts'
+
+const home = new Home()
+let service: TestService
+let world: World
+
+beforeAll(async () => {
+  service = await startService(() => openMigrated('sqlite'))
+  world = await buildWorld(service)
+})
+beforeEach(() => home.signIn(service.url, { accessToken: world.tokens.acme }))
+afterAll(async () => {
+  await service.close()
+  home.remove()
+})
+
+const svc = (...args: string[]) => home.run(args)
+const said = async (...args: string[]) => {
+  const { code, stdout, stderr } = await svc(...args)
+  expect([code, stderr]).toEqual([0, expect.any(String)])
+  return stdout.trim()
+}
+const asSystem = () => home.signIn(service.url, { accessToken: world.tokens.system })
+
+describe('svc partners', () => {
+  it('creates, changes and deletes by slug, and again without failing', async () => {
+    asSystem()
+    const id = await said('partners', 'create', '--name', 'Initech', '--slug', 'initech', '-q')
+    const again = ['partners', 'create', '--name', 'Initech', '--slug', 'initech', '--if-not-exists', '-q']
+    expect(await said(...again)).toBe(id)
+    const update = (...flags: string[]) => said('partners', 'update', 'initech', ...flags)
+    expect(await update('--plan', 'pro', '--max-devices', '5', '--jq', '.maxDevices')).toBe('5')
+    expect(await update('--max-devices', 'null', '--timezone', 'Asia/Tokyo', '--jq', '.maxDevices')).toBe(
+      'null',
+    )
+    expect(await said('partners', 'show', 'initech', '--jq', '.settings.timezone')).toBe('Asia/Tokyo')
+    const nothing = await svc('partners', 'update', 'initech', '--json')
+    expect([nothing.code, failureOf(nothing).message]).toEqual([2, 'No updates provided'])
+    expect(failureOf(await svc('partners', 'delete', 'initech', '--json')).message).toContain('--yes')
+    expect(await said('partners', 'delete', 'initech', '--yes')).toBe('Partner deleted successfully')
+    expect((await svc('partners', 'delete', 'initech', '--yes')).code).toBe(3)
+    expect(await said('partners', 'delete', 'initech', '--yes', '--ignore-not-found')).toBe('')
+    expect(await said('partners', 'delete', id, '--yes', '--ignore-not-found')).toBe('')
+  })
+
+  it('sets one setting at a time, or many from a file', async () => {
+    const set = (...flags: string[]) => said('partners', 'settings', ...flags, '--jq', '.settings|tojson')
+    await set(
+      '--timezone',
+      'Europe/Paris',
+      '--date-format',
+      'DD/MM/YYYY',
+      '--contact-email',
+      'it@acme.example',
+    )
+    const monday = { start: '08:00', end: '17:30', closed: false }
+    const file = home.write('settings.json', JSON.stringify({ businessHours: { custom: { monday } } }))
+    const all = await set(
+      '--settings',
+      `@${file}`,
+      '--business-hours-preset',
+      'custom',
+      '--date-format',
+      'null',
+    )
+    const settings = {
+      timezone: 'Europe/Paris',
+      contact: { email: 'it@acme.example' },
+      businessHours: { preset: 'custom', custom: { monday } },
+    }
+    expect(JSON.parse(all)).toEqual(settings)
+    expect(JSON.parse(await said('partners', 'me', '--json'))).toMatchObject({ slug: 'acme', settings })
+    const wrong = await svc('partners', 'settings', '--timezone', 'Mars/Olympus')
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('--settings (timezone): must be')])
+  })
+})
+
+describe('svc orgs and svc sites', () => {
+  it('change, order and delete by slug and name', async () => {
+    const slugs = async (...args: string[]) => {
+      const ids = (await said(...args)).split('\n')
+      const { data } = await service.client(world.tokens.acme).call(api.orgs.list)
+      return ids.map((id) => data.find((org) => org.id === id)?.slug)
+    }
+    expect(await slugs('orgs', 'order', 'garage', 'bakery')).toEqual(['garage', 'bakery'])
+    expect(await slugs('orgs', 'order', 'bakery')).toEqual(['bakery', 'garage'])
+    const status = await said('orgs', 'update', 'garage', '--status', 'suspended', '--jq', '.status')
+    expect([status, await said('orgs', 'show', 'garage', '--jq', '.status')]).toEqual([
+      'suspended',
+      'suspended',
+    ])
+    await said('orgs', 'update', 'garage', '--status', 'active')
+    const id = await said('sites', 'create', '--org', 'garage', '--name', 'Annex', '-q')
+    expect(await said('sites', 'update', 'Annex', '--org', 'garage', '--timezone', 'UTC', '-q')).toBe(id)
+    const used = await svc('sites', 'delete', 'garage site', '--yes', '--json')
+    expect([used.code, failureOf(used)]).toEqual([6, expect.objectContaining({ code: 'site_in_use' })])
+    const dry = await said('sites', 'delete', 'Annex', '--dry-run')
+    expect(dry).toBe(`DELETE ${service.url}/api/v1/orgs/sites/${id}`)
+    expect(await said('sites', 'delete', 'Annex', '--yes')).toBe('Site deleted successfully')
+    expect(await said('sites', 'delete', 'Annex', '--yes', '--ignore-not-found')).toBe('')
+    await said('orgs', 'create', '--name', 'Short', '--slug', 'short')
+    expect(await said('orgs', 'delete', 'short', '--yes')).toBe('Organization deleted successfully')
+  })
+
+  it('list the candidates of a name that is not one record’s', async () => {
+    for (const org of ['bakery', 'garage']) await said('sites', 'create', '--org', org, '--name', 'Twin')
+    const { code, stderr } = await svc('sites', 'update', 'Twin', '--name', 'Other')
+    expect([code, stderr.match(/in [0-9a-f-]{36}/g)]).toEqual([2, [expect.any(String), expect.any(String)]])
+    expect(stderr).toContain(world.orgs.garage.id)
+  })
+})
+
+describe('svc orgs import', () => {
+  const csv = 'Name,slug,max-devices,settings\n"Flowers, Ltd.",flowers,5,"{""a"": 1}"\nGrün & Söhne,,,\n'
+
+  it('creates what a file says, once', async () => {
+    const file = home.write('orgs.csv', csv)
+    const dry = await svc('orgs', 'import', file, '--dry-run')
+    expect([dry.code, dry.stderr]).toEqual([0, expect.stringContaining('Dry run: nothing was sent')])
+    const first = await svc('orgs', 'import', file, '--json')
+    expect(first.code).toBe(0)
+    expect(first.stderr).toBe('1/2 created flowers\n2/2 created grun-sohne\n2 created\n')
+    const rows = (JSON.parse(first.stdout) as { data: Record<string, unknown>[] }).data
+    expect(rows).toMatchObject([
+      { row: 1, result: 'created', name: 'Flowers, Ltd.', slug: 'flowers', error: null },
+      { row: 2, result: 'created', name: 'Grün & Söhne', slug: 'grun-sohne', error: null },
+    ])
+    const org = await service
+      .client(world.tokens.acme)
+      .call(api.orgs.show, { params: { id: String(rows[0]!.id) } })
+    expect(org).toMatchObject({ name: 'Flowers, Ltd.', maxDevices: 5, settings: { a: 1 } })
+
+    const failed = await svc('orgs', 'import', file, '--csv', '--no-header', '--columns', 'row,result')
+    expect([failed.code, failed.stdout]).toEqual([1, '1,failed\n2,failed\n'])
+    const again = await home.run(['orgs', 'import', '-', '--if-not-exists', '-q'], { input: csv })
+    expect([again.code, again.stdout]).toEqual([0, `${rows.map(({ id }) => id).join('\n')}\n`])
+    expect(again.stderr).toContain('2 exists')
+  })
+
+  it('sends nothing while a row is wrong, and names every one', async () => {
+    const lines = [
+      { name: 'Fine', slug: 'fine' },
+      { slug: 'nameless' },
+      { name: 'Twice', slug: 'fine' },
+      { name: 'Odd', slug: 'odd', type: 'shop', colour: 'red' },
+    ]
+    const input = lines.map((line) => `${JSON.stringify(line)}\n`).join('')
+    const { code, stdout, stderr } = await home.run(['orgs', 'import', '-'], { input })
+    expect([code, stdout]).toEqual([2, ''])
+    for (const fault of [
+      'row 2: name',
+      'row 3: slug fine is that of row 1',
+      'row 4: type',
+      'row 4: colour',
+    ]) {
+      expect(stderr).toContain(fault)
+    }
+    expect((await svc('orgs', 'show', 'fine')).code).toBe(3)
+    const broken = await home.run(['orgs', 'import', '-'], { input: 'a,b\n"1' })
+    expect([broken.code, broken.stderr]).toEqual([2, expect.stringContaining('not CSV')])
+  })
+
+  it('goes on after a row that fails, and says so in the end', async () => {
+    asSystem()
+    const rows = [
+      { name: 'Anchor', partner: 'globex' },
+      { name: 'Harbor', partner: 'globex' },
+      { name: 'Lost' },
+      { name: 'Buoy', partnerId: world.partners.globex },
+    ]
+    const file = home.write('orgs.json', JSON.stringify(rows))
+    const { code, stdout, stderr } = await svc('orgs', 'import', file, '--columns', 'result,slug', '--csv')
+    expect([code, stdout]).toEqual([
+      1,
+      'result,slug\ncreated,anchor\nfailed,harbor\nfailed,lost\ncreated,buoy\n',
+    ])
+    expect(stderr).toContain('3/4 failed lost: partnerId is required for system scope')
+    const rest = await svc('orgs', 'import', file, '--partner', 'globex', '--if-not-exists')
+    expect([rest.code, rest.stderr]).toEqual([0, expect.stringContaining('3 exists, 1 created')])
+  })
+
+  it('stops at once when the sign-in is over', async () => {
+    const token = await addPartnerUser(service, 'leaver', world.partners.acme, 'all')
+    await service.client(token).call(api.auth.logout)
+    home.signIn(service.url, { accessToken: token, refreshToken: undefined })
+    const { code, stdout } = await svc('orgs', 'import', home.write('orgs.csv', csv), '--json')
+    expect([code, stdout]).toEqual([4, ''])
+  })
+})

@@ -1,0 +1,111 @@
+import { expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+
+const many = <T>(count: number, call: (n: number) => Promise<T>) =>
+  Promise.allSettled(Array.from({ length: count }, (_, n) => call(n)))
+
+/** 200, or the code of the refusal. */
+const outcome = (one: PromiseSettledResult<unknown>): unknown =>
+  one.status === 'fulfilled' ? 200 : (one.reason as { code: string }).code
+
+onEveryDatabase((_, open) => {
+  it('one of many who take a slug at once gets it', async () => {
+    const service = await startService(open)
+    const { partners, orgs, tokens } = await buildWorld(service)
+    const system = service.client(tokens.system)
+    const created = await many(8, (n) =>
+      system.call(api.orgs.create, { body: { partnerId: partners.acme, name: `Org ${n}`, slug: 'same' } }),
+    )
+    expect(created.map(outcome).sort()).toEqual([200, ...Array(7).fill('slug_taken')])
+    const renamed = await many(2, (n) =>
+      system.call(api.orgs.update, {
+        params: { id: [orgs.bakery, orgs.garage][n]!.id },
+        body: { slug: 'other' },
+      }),
+    )
+    expect(renamed.map(outcome).sort()).toEqual([200, 'slug_taken'])
+    const partnersMade = await many(6, () =>
+      system.call(api.partners.create, { body: { name: 'New', slug: 'new' } }),
+    )
+    expect(partnersMade.map(outcome).sort()).toEqual([200, ...Array(5).fill('slug_taken')])
+  })
+
+  it('no organization comes into being in a partner that is deleted meanwhile, no site in an organization', async () => {
+    const service = await startService(open)
+    const { partners, orgs, tokens } = await buildWorld(service)
+    const system = service.client(tokens.system)
+    const sites = many(12, (n) =>
+      system.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: `Site ${n}` } }),
+    )
+    await system.call(api.orgs.remove, { params: { id: orgs.bakery.id } })
+    const made = (await sites).map(outcome)
+    expect(made.filter((one) => one !== 200 && one !== 'not_found')).toEqual([])
+    const kept = await service.storage.read
+      .selectFrom('sites')
+      .select('id')
+      .where('org_id', '=', orgs.bakery.id)
+      .execute()
+    expect(kept).toHaveLength(1 + made.filter((one) => one === 200).length)
+
+    const organizations = many(12, (n) =>
+      system.call(api.orgs.create, {
+        body: { partnerId: partners.globex, name: `Org ${n}`, slug: `o-${n}` },
+      }),
+    )
+    await system.call(api.partners.remove, { params: { id: partners.globex } })
+    expect((await organizations).map(outcome).filter((one) => one !== 200 && one !== 'not_found')).toEqual([])
+    const alive = await service.storage.read
+      .selectFrom('organizations')
+      .select('id')
+      .where('partner_id', '=', partners.globex)
+      .where('deleted_at', 'is', null)
+      .execute()
+    expect(alive).toEqual([])
+  })
+
+  it('a site is deleted, or something refers to it: never both, and never an error of the inside', async () => {
+    const service = await startService(open)
+    const { orgs, tokens } = await buildWorld(service)
+    const bakery = service.client(tokens.bakery)
+    for (let round = 0; round < 8; round += 1) {
+      const { id } = await bakery.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
+      const body = { orgId: orgs.bakery.id, siteId: id, name: 'desk' }
+      const results = await Promise.allSettled([
+        bakery.call(api.enrollmentKeys.create, { body }),
+        bakery.call(api.sites.remove, { params: { id } }),
+      ])
+      const [created, removed] = results.map(outcome)
+      expect([
+        [200, 'site_in_use'],
+        ['conflict', 200],
+        ['invalid_request', 200],
+      ]).toContainEqual([created, removed])
+    }
+  })
+
+  it('settings that are changed by many at once are all kept', async () => {
+    const service = await startService(open)
+    const { orgs, tokens } = await buildWorld(service)
+    const params = { id: orgs.bakery.id }
+    const results = await many(10, (n) =>
+      service.client(tokens.acme).call(api.orgs.update, { params, body: { settings: { [`key${n}`]: n } } }),
+    )
+    expect(results.map(outcome)).toEqual(Array(10).fill(200))
+    const { settings } = await service.client(tokens.acme).call(api.orgs.show, { params })
+    expect(Object.keys(settings)).toHaveLength(10)
+  })
+
+  it('one of many who delete an organization, or a site, does', async () => {
+    const service = await startService(open)
+    const { orgs, tokens } = await buildWorld(service)
+    const acme = service.client(tokens.acme)
+    const { id } = await acme.call(api.sites.create, { body: { orgId: orgs.garage.id, name: 'Annex' } })
+    const sites = await many(5, () => acme.call(api.sites.remove, { params: { id } }))
+    expect(sites.map(outcome).sort()).toEqual([200, ...Array(4).fill('site_access_denied')])
+    const organizations = await many(5, () => acme.call(api.orgs.remove, { params: { id: orgs.bakery.id } }))
+    expect(organizations.map(outcome).sort()).toEqual([200, ...Array(4).fill('not_found')])
+  })
+})
