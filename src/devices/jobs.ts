@@ -1,9 +1,9 @@
 import { type Instant, later } from '../core/time.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { endMaintenance, findMaintained, findSilent, type Moved, markOffline } from './liveness.ts'
+import { type Due, endMaintenance, findDue, type Moved, markOffline } from './liveness.ts'
 
 /** Ids held at a time, and rows of one write: heartbeats wait for no longer than that. */
-const found = 20_000
+const found = 5000
 const written = 500
 
 /**
@@ -15,33 +15,26 @@ export async function checkLiveness(
   { offlineAfterSeconds }: { offlineAfterSeconds: number },
   now: Instant,
 ): Promise<Moved[]> {
-  const before = later(now, -offlineAfterSeconds)
-  const offline = await move(
-    storage,
-    (db) => findSilent(db, before, found),
-    (tx, ids) => markOffline(tx, ids, before),
-  )
-  const ended = await move(
-    storage,
-    (db) => findMaintained(db, now, found),
-    (tx, ids) => endMaintenance(tx, ids, { now, before }),
-  )
-  return [...offline, ...ended]
+  const due: Due = { now, before: later(now, -offlineAfterSeconds) }
+  const moved: Moved[] = []
+  for (;;) {
+    const { silent, maintained } = await findDue(storage.heavy, due, found)
+    moved.push(...(await inParts(storage, silent, (tx, ids) => markOffline(tx, ids, due))))
+    moved.push(...(await inParts(storage, maintained, (tx, ids) => endMaintenance(tx, ids, due))))
+    if (silent.length + maintained.length < found) return moved
+  }
 }
 
-async function move(
+async function inParts(
   storage: Storage,
-  find: (db: Db) => Promise<string[]>,
+  ids: string[],
   change: (tx: Db, ids: string[]) => Promise<Moved[]>,
 ): Promise<Moved[]> {
   const moved: Moved[] = []
-  for (;;) {
-    const ids = await find(storage.heavy)
-    for (let at = 0; at < ids.length; at += written) {
-      const part = ids.slice(at, at + written)
-      // What a crash undoes is found again.
-      moved.push(...(await storage.write((tx) => change(tx, part), { unsynced: true })))
-    }
-    if (ids.length < found) return moved
+  for (let at = 0; at < ids.length; at += written) {
+    // What a crash undoes is found again.
+    const part = await storage.write((tx) => change(tx, ids.slice(at, at + written)), { unsynced: true })
+    moved.push(...part)
   }
+  return moved
 }
