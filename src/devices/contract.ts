@@ -174,7 +174,8 @@ export const TagChange = z.strictObject({
     .array(idOf('device'))
     .min(1, 'must name a device')
     .max(1000, 'must be at most 1000 devices')
-    .describe('Devices of one organization'),
+    .describe('Devices of one organization')
+    .meta({ flag: 'device' }),
   add: tags.max(20, 'must be at most 20 tags').default([]).describe('Tag to add'),
   remove: tags.max(20, 'must be at most 20 tags').default([]).describe('Tag to take off'),
 })
