@@ -94,9 +94,12 @@ export const Enrollment = z.strictObject({
   virtualizationPlatform: text(100).nullable().default(null),
   hardwareInfo: HardwareReport.optional(),
   networkInfo: lenientList(InterfaceReport, 100).optional(),
-  reenrollmentToken: secret(text(255, 1))
+  // Of any shape: whatever bearer token comes along is no reason to refuse, only no proof.
+  reenrollmentToken: secret(text(8192, 1))
     .optional()
-    .describe('The bearer token the machine had before; proves that it is the one on record'),
+    .describe(
+      'The bearer token the machine had before; proves that it is the one on record. Also as header X-Agent-Reenrollment-Token, or as bearer token',
+    ),
 })
 export type Enrollment = z.output<typeof Enrollment>
 
