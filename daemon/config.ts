@@ -26,6 +26,8 @@ export type Config = {
   /** ENABLE_REGISTRATION */
   registrationOn: boolean
   enrollmentTtlMinutes: number
+  /** OFFLINE_AFTER_SECONDS: how long a device may be silent. */
+  offlineAfterSeconds: number
   limits: Limits
   /** The first system administrator; generated when absent. */
   admin: { email: string; password: string | undefined }
@@ -78,6 +80,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     mfaOn: yesNo(env, 'ENABLE_2FA', true),
     registrationOn: yesNo(env, 'ENABLE_REGISTRATION', false),
     enrollmentTtlMinutes: wholeNumber(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),
+    offlineAfterSeconds: wholeNumber(env, 'OFFLINE_AFTER_SECONDS', 300, 1, 86_400),
     limits: readLimits(env),
     admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },
     proxies: yesNo(env, 'TRUST_PROXY_HEADERS', false)

@@ -162,10 +162,25 @@ function parse(entry: Endpoint, request: FastifyRequest): { params: unknown; que
   const parsed = {
     params: through('params', entry.params ?? nothing, request.params),
     query: through('query', entry.query ?? nothing, request.query),
-    body: through('body', entry.body ?? noBody, withCookieToken(entry, request) ?? undefined),
+    body: through(
+      'body',
+      entry.body ?? noBody,
+      withHeaders(entry, request, withCookieToken(entry, request)) ?? undefined,
+    ),
   }
   if (faults.length > 0) throw invalid(faults)
   return parsed
+}
+
+/** What a body leaves out and a header says. */
+function withHeaders({ headers = {} }: Endpoint, request: FastifyRequest, body: unknown): unknown {
+  if (body === null || typeof body !== 'object' || Array.isArray(body)) return body
+  const whole: Record<string, unknown> = { ...body }
+  for (const [header, field] of Object.entries(headers)) {
+    const said = request.headers[header]
+    if (typeof said === 'string' && said !== '') whole[field] ??= said.replace(/^bearer +/i, '')
+  }
+  return whole
 }
 
 function faultsOf(part: string, issue: z.core.$ZodIssue): Fault[] {

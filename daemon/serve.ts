@@ -12,13 +12,14 @@ import { type Cipher, cipherOf } from '../src/core/cipher.ts'
 import { entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
-import { type Clock, systemClock } from '../src/core/time.ts'
+import { type Clock, secondsBetween, systemClock } from '../src/core/time.ts'
 import { apiKeys } from '../src/credentials/api-keys/handlers.ts'
 import { revokeApiKeys } from '../src/credentials/api-keys/store.ts'
 import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handlers.ts'
 import { expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.ts'
-import { devices } from '../src/devices/handlers.ts'
+import { deviceHandlers } from '../src/devices/handlers.ts'
+import { checkLiveness } from '../src/devices/jobs.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { sweepInvitations } from '../src/identity/invitations/store.ts'
@@ -91,7 +92,7 @@ export async function serve(
     const app: FastifyInstance = appOf(parts, config)
     await app.listen({ host: config.host, port: config.port })
 
-    const loops = backgroundOf(parts)
+    const loops = backgroundOf(parts, config)
     return {
       url: urlOf(app, config.host),
       storage,
@@ -156,7 +157,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     permissions: permissionHandlers({ entries: entriesOf(api), mfaOn }),
     apiKeys,
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
-    devices,
+    devices: deviceHandlers(config),
     agents: agentHandlers({ pepper }),
     auditLogs,
   }
@@ -186,7 +187,10 @@ async function readinessOf(storage: Storage): Promise<{ ready: boolean; checks: 
   }
 }
 
-function backgroundOf(parts: Parts): Loop[] {
+/** While the service was down nobody could report: agents get time to, before they count as silent. */
+const startSeconds = 90
+
+function backgroundOf(parts: Parts, config: Config): Loop[] {
   const { storage, limiter, meter, clock, log } = parts
   const onFailure = (failure: Failure) => log.warn(failure, 'a mail could not be sent')
   const onIssued = (tx: Db, user: User, now: string) => record(tx, draftOf(resetRequested(user), now))
@@ -223,7 +227,17 @@ function backgroundOf(parts: Parts): Loop[] {
     log,
   )
   const counter = loop('key counter', () => meter.flush(clock()), 2000, log)
-  return [sealer, postman, sweeper, counter]
+  const since = clock()
+  const grace = Math.min(config.offlineAfterSeconds, startSeconds)
+  const watch = loop(
+    'device watch',
+    async () => {
+      if (secondsBetween(since, clock()) >= grace) await checkLiveness(storage, config, clock())
+    },
+    10_000,
+    log,
+  )
+  return [sealer, postman, sweeper, counter, watch]
 }
 
 /** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */

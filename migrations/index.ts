@@ -7,6 +7,7 @@ import * as authentication from './0005_authentication.ts'
 import * as roleLists from './0006_role_lists.ts'
 import * as fleet from './0007_fleet.ts'
 import * as writePath from './0008_write_path.ts'
+import * as devices from './0009_devices.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -18,4 +19,5 @@ export const migrations: readonly Migration[] = [
   { name: '0006_role_lists', up: roleLists.up },
   { name: '0007_fleet', up: fleet.up },
   { name: '0008_write_path', up: writePath.up },
+  { name: '0009_devices', up: devices.up },
 ]

@@ -3,7 +3,7 @@ import type { LimitName } from './core/limits.ts'
 import type { Scope } from './core/scope.ts'
 import type { Instant } from './core/time.ts'
 import type { Db, Storage } from './storage/open.ts'
-import type { DeviceRow } from './storage/tables.ts'
+import type { AgentDeviceRow } from './storage/tables.ts'
 
 /** A signed-in person, as their token and the database say at this moment. */
 export type UserCaller = {
@@ -42,7 +42,7 @@ export type AgentCaller = {
   deviceId: string
   orgId: string
   agentId: string
-  device: DeviceRow
+  device: AgentDeviceRow
 }
 
 export type Caller = UserCaller | ApiKeyCaller | AgentCaller | { kind: 'nobody' }

@@ -94,6 +94,12 @@ export const Enrollment = z.strictObject({
   virtualizationPlatform: text(100).nullable().default(null),
   hardwareInfo: HardwareReport.optional(),
   networkInfo: lenientList(InterfaceReport, 100).optional(),
+  // Of any shape: whatever bearer token comes along is no reason to refuse, only no proof.
+  reenrollmentToken: secret(text(8192, 1))
+    .optional()
+    .describe(
+      'The bearer token the machine had before; proves that it is the one on record. Also as header X-Agent-Reenrollment-Token, or as bearer token',
+    ),
 })
 export type Enrollment = z.output<typeof Enrollment>
 
@@ -153,6 +159,7 @@ export const agents = {
     tag,
     access: publicly,
     body: Enrollment,
+    headers: { 'x-agent-reenrollment-token': 'reenrollmentToken', authorization: 'reenrollmentToken' },
     status: 201,
     reply: Enrolled,
     audit: { action: 'agent.enroll', resource: 'device' },
@@ -163,6 +170,7 @@ export const agents = {
       'enrollment_key_exhausted',
       'tenant_inactive',
       'device_limit_reached',
+      'device_quarantined',
     ],
     example: {
       enrollmentKey: '<the key, 64 hex characters>',

@@ -2,18 +2,19 @@ import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import { enrollmentKeyHash, refusalOf } from '../credentials/enrollment-keys/rules.ts'
 import { findByHash, lockTenant, spendEnrollmentKey } from '../credentials/enrollment-keys/store.ts'
+import { checkDeviceCap } from '../devices/rules.ts'
+import { countDevices } from '../devices/store.ts'
 import type { HandlersOf } from '../handler.ts'
 import type * as contract from './contract.ts'
 import {
   agentConfig,
   agentTokenHash,
   changesOf,
-  checkDeviceCap,
   checkEnrollable,
   makeDevice,
   newAgentId,
   newAgentToken,
-  statusAfterHeartbeat,
+  reenrolled,
 } from './rules.ts'
 import * as store from './store.ts'
 
@@ -32,15 +33,33 @@ export const agentHandlers = (settings: { pepper: string }): HandlersOf<typeof c
         refusal: { orgId: key?.orgId ?? null, details },
       })
     }
-    checkDeviceCap(tenant.org.max_devices, await store.countDevices(db, { orgId: key.orgId }))
-    const { partner_id: partnerId } = tenant.org
-    checkDeviceCap(tenant.partner.max_devices, await store.countDevices(db, { partnerId }))
+    const { orgId, siteId } = key
+    const known =
+      body.reenrollmentToken === undefined
+        ? undefined
+        : await store.findEnrolled(
+            db,
+            { orgId, siteId, hostname: body.hostname },
+            agentTokenHash(body.reenrollmentToken),
+          )
+    if (known?.status === 'quarantined') throw new Problem('device_quarantined')
+    // Decommissioning is the end of a record for its agent: the machine starts anew, and counts.
+    const again = known?.status === 'decommissioned' ? undefined : known
+    if (!again) {
+      checkDeviceCap(tenant.org.max_devices, await countDevices(db, { orgId }))
+      const { partner_id: partnerId } = tenant.org
+      checkDeviceCap(tenant.partner.max_devices, await countDevices(db, { partnerId }))
+    }
 
     const authToken = newAgentToken()
-    const made = { id: newId(), agentId: newAgentId(), orgId: key.orgId, siteId: key.siteId, ip, now }
-    const device = makeDevice(body, made)
-    const tokenHash = agentTokenHash(authToken)
-    await store.insertDevice(db, device, { tokenHash, enrollmentKeyId: key.id, enrollmentIp: ip })
+    const made = makeDevice(body, { id: newId(), agentId: newAgentId(), orgId, siteId, ip, now })
+    const device = again ? reenrolled(again, made) : made
+    const credentials = {
+      token_hash: agentTokenHash(authToken),
+      enrollment_key_id: key.id,
+      enrollment_ip: ip,
+    }
+    await (again ? store.replaceDevice : store.insertDevice)(db, device, credentials)
     await store.saveInventory(db, device.id, { hardware: body.hardwareInfo, network: body.networkInfo })
 
     if (!(await spendEnrollmentKey(db, hash, device.id, now))) {
@@ -56,16 +75,16 @@ export const agentHandlers = (settings: { pepper: string }): HandlersOf<typeof c
       resourceId: device.id,
       resourceName: device.hostname,
       after: summaryOf(device),
+      ...(again && { details: { reenrolled: true } }),
     })
-    const { agentId, id: deviceId, orgId, siteId } = device
+    const { agentId, id: deviceId } = device
     return { agentId, deviceId, authToken, orgId, siteId, config: agentConfig }
   },
 
   async heartbeat({ db, caller: { device }, body, now, ip }) {
-    const status = statusAfterHeartbeat(device.status)
     const uptime = body.uptime === undefined ? device.uptime_seconds : Math.round(body.uptime)
-    await store.recordHeartbeat(db, { id: device.id, status, uptime }, changesOf(body, device), { now, ip })
-    if (body.metrics) await store.saveMetrics(db, device.id, body.metrics, now)
+    const said = { changed: changesOf(body, device), metrics: body.metrics }
+    await store.recordHeartbeat(db, { id: device.id, uptime }, said, { now, ip })
     return { commands: [], configUpdate: null, upgradeTo: null, rotateToken: false, manifestTrustKeys: [] }
   },
 

@@ -9,7 +9,7 @@ import { findAgent } from './store.ts'
 /**
  * The agent behind a bearer token, for the agent id in the path. An organization that is suspended still
  * lets its agents report; a churned or deleted one does not (decisions.md, Tenancy).
- * @throws invalid_agent_credentials, device_decommissioned
+ * @throws invalid_agent_credentials, device_decommissioned, device_quarantined
  */
 export async function findAgentCaller(db: Db, agentId: string, token: string): Promise<AgentCaller> {
   // The path was not looked at yet: who calls comes first.
@@ -22,5 +22,6 @@ export async function findAgentCaller(db: Db, agentId: string, token: string): P
     throw new Problem('invalid_agent_credentials')
   }
   if (row.status === 'decommissioned') throw new Problem('device_decommissioned')
+  if (row.status === 'quarantined') throw new Problem('device_quarantined')
   return { kind: 'agent', deviceId: row.id, orgId: row.org_id, agentId, device: row }
 }

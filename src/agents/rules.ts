@@ -4,7 +4,7 @@ import { fold } from '../core/fold.ts'
 import { randomBytes } from '../core/random.ts'
 import type { Instant } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
-import type { DeviceRow } from '../storage/tables.ts'
+import type { AgentDeviceRow, DeviceRow } from '../storage/tables.ts'
 import type { Enrollment, Heartbeat } from './contract.ts'
 
 export const agentConfig = { heartbeatIntervalSeconds: 60, metricsCollectionIntervalSeconds: 30 }
@@ -29,12 +29,6 @@ export function checkEnrollable({ org, partner }: Tenant): void {
   throw new Problem('tenant_inactive', 'Enrollment tenant is not active')
 }
 
-/** @throws device_limit_reached */
-export function checkDeviceCap(maxDevices: number | null, currentDevices: number): void {
-  if (maxDevices === null || currentDevices < maxDevices) return
-  throw new Problem('device_limit_reached', undefined, { details: { currentDevices, maxDevices } })
-}
-
 export function makeDevice(
   body: Enrollment,
   made: { id: string; agentId: string; orgId: string; siteId: string | null; ip: string; now: Instant },
@@ -55,32 +49,35 @@ export function makeDevice(
     lastSeenAt: made.now,
     lastSeenIp: made.ip,
     enrolledAt: made.now,
+    tags: [],
+    customFields: {},
     deviceRole: body.deviceRole,
+    deviceRoleSource: 'auto',
     isVirtual: body.isVirtual,
     virtualizationPlatform: body.virtualizationPlatform,
     isHeadless: false,
     lastUser: null,
     uptimeSeconds: null,
     pendingReboot: false,
+    maintenanceUntil: null,
+    quarantinedAt: null,
+    quarantinedReason: null,
+    watchdogStatus: null,
     createdAt: made.now,
     updatedAt: made.now,
   }
 }
 
-/** States that a heartbeat does not end: someone decided on them. */
-const kept = new Set(['maintenance', 'decommissioned', 'quarantined'])
-
-export const statusAfterHeartbeat = (status: string): string => (kept.has(status) ? status : 'online')
-
-/** The columns a heartbeat changes: what it carries and what differs. */
-export function changesOf(body: Heartbeat, device: DeviceRow): Partial<DeviceRow> {
-  const said: Partial<DeviceRow> = {
+/** The columns a heartbeat changes: what it carries and what differs. A role that somebody set stays. */
+export function changesOf(body: Heartbeat, device: AgentDeviceRow): Partial<DeviceRow> {
+  const isAuto = device.device_role_source === 'auto'
+  const said: Partial<AgentDeviceRow> = {
     agent_version: body.agentVersion,
-    ...(body.hostname !== undefined && { hostname: body.hostname, hostname_key: fold(body.hostname) }),
+    ...(body.hostname !== undefined && { hostname: body.hostname }),
     ...(body.osVersion !== undefined && { os_version: body.osVersion }),
     ...(body.osBuild !== undefined && { os_build: body.osBuild }),
     ...(body.lastUser !== undefined && { last_user: body.lastUser }),
-    ...(body.deviceRole !== undefined && { device_role: body.deviceRole }),
+    ...(body.deviceRole !== undefined && isAuto && { device_role: body.deviceRole }),
     ...(body.virtualizationPlatform !== undefined && {
       virtualization_platform: body.virtualizationPlatform,
     }),
@@ -88,7 +85,21 @@ export function changesOf(body: Heartbeat, device: DeviceRow): Partial<DeviceRow
     ...(body.isHeadless !== undefined && { is_headless: body.isHeadless ? 1 : 0 }),
     ...(body.pendingReboot !== undefined && { pending_reboot: body.pendingReboot ? 1 : 0 }),
   }
-  return Object.fromEntries(
-    Object.entries(said).filter(([column, value]) => value !== device[column as keyof DeviceRow]),
+  const changed: Partial<DeviceRow> = Object.fromEntries(
+    Object.entries(said).filter(([column, value]) => value !== device[column as keyof AgentDeviceRow]),
   )
+  return changed.hostname === undefined ? changed : { ...changed, hostname_key: fold(changed.hostname) }
+}
+
+/** What a machine says of itself when it enrolls again; what people made of its record stays. */
+export function reenrolled(device: Device, made: Device): Device {
+  const { id, orgId, siteId, displayName, tags, customFields, createdAt } = device
+  const kept = { id, orgId, siteId, displayName, tags, customFields, createdAt }
+  const { status, maintenanceUntil, deviceRole, deviceRoleSource } = device
+  return {
+    ...made,
+    ...kept,
+    ...(status === 'maintenance' && { status, maintenanceUntil }),
+    ...(deviceRoleSource === 'manual' && { deviceRole, deviceRoleSource }),
+  }
 }

@@ -1,39 +1,60 @@
-import type { Kysely } from 'kysely'
+import type { ExpressionBuilder, Kysely } from 'kysely'
 import { fold } from '../core/fold.ts'
+import { only } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
+import { rowOf } from '../devices/rows.ts'
 import { nameKeys } from '../devices/rules.ts'
-import { countOf } from '../storage/counts.ts'
-import { prepared } from '../storage/dialect.ts'
+import { getDevice } from '../devices/store.ts'
+import { forUpdate, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import { rowsOf } from '../storage/rows.ts'
 import type {
+  AgentDeviceRow,
   DeviceDiskRow,
   DeviceHardwareColumns,
   DeviceInterfaceRow,
   DeviceMetricsColumns,
   DeviceRow,
   DeviceSoftwareRow,
+  Tables,
 } from '../storage/tables.ts'
 import type { DiskReport, HardwareReport, InterfaceReport, Inventory, MetricsReport } from './contract.ts'
 
 /* An agent is its device: each query below is by the id of the device that authenticated. */
 
-const deviceRows = rowsOf<DeviceRow>()({ flags: ['is_virtual', 'is_headless', 'pending_reboot'] })
-
-export type AgentRow = DeviceRow & {
+export type AgentRow = AgentDeviceRow & {
+  token_hash: string
   org_status: string
   org_deleted_at: string | null
   partner_status: string
   partner_deleted_at: string | null
 }
 
+const agentColumns = [
+  'devices.id',
+  'devices.org_id',
+  'devices.hostname',
+  'devices.os_version',
+  'devices.os_build',
+  'devices.agent_version',
+  'devices.status',
+  'devices.device_role',
+  'devices.device_role_source',
+  'devices.is_virtual',
+  'devices.virtualization_platform',
+  'devices.is_headless',
+  'devices.last_user',
+  'devices.uptime_seconds',
+  'devices.pending_reboot',
+  'devices.token_hash',
+] as const
+
 const agentByAgentId = prepared((db, p: { agentId: string }) =>
   db
     .selectFrom('devices')
     .innerJoin('organizations as o', 'o.id', 'devices.org_id')
     .innerJoin('partners as p', 'p.id', 'o.partner_id')
-    .selectAll('devices')
+    .select(agentColumns)
     .select(['o.status as org_status', 'o.deleted_at as org_deleted_at'])
     .select(['p.status as partner_status', 'p.deleted_at as partner_deleted_at'])
     .where('devices.agent_id', '=', p.agentId),
@@ -45,87 +66,100 @@ export async function findAgent(db: Db, agentId: string): Promise<AgentRow | und
   return row as AgentRow | undefined
 }
 
-/** Devices that count towards a cap: all but the decommissioned. */
-export async function countDevices(db: Db, of: { orgId: string } | { partnerId: string }): Promise<number> {
-  const counted = db.selectFrom('devices').where('status', '!=', 'decommissioned')
-  const scoped =
-    'orgId' in of
-      ? counted.where('org_id', '=', of.orgId)
-      : counted.where('org_id', 'in', (eb) =>
-          eb.selectFrom('organizations').select('id').where('partner_id', '=', of.partnerId),
-        )
-  return countOf(scoped)
-}
+type Credentials = { token_hash: string; enrollment_key_id: string; enrollment_ip: string }
 
-export async function insertDevice(
-  db: Db,
-  device: Device,
-  credentials: { tokenHash: string; enrollmentKeyId: string; enrollmentIp: string },
-): Promise<void> {
+export async function insertDevice(db: Db, device: Device, credentials: Credentials): Promise<void> {
   await db
     .insertInto('devices')
-    .values({
-      ...deviceRows.write({ ...device, ...credentials }),
-      ...nameKeys(device),
-      device_role_source: 'auto',
-    })
+    .values({ ...rowOf(device), ...nameKeys(device), ...credentials })
     .execute()
 }
 
-const seen = prepared((db, p: { id: string; now: string; ip: string; status: string; uptime: number }) =>
-  db
-    .updateTable('devices')
-    .set({ last_seen_at: p.now, last_seen_ip: p.ip, status: p.status, uptime_seconds: p.uptime })
-    .where('id', '=', p.id),
-)
-
-export async function recordHeartbeat(
-  db: Db,
-  device: { id: string; status: string; uptime: number | null },
-  changed: Partial<DeviceRow>,
-  { now, ip }: { now: Instant; ip: string },
-): Promise<void> {
-  await seen(db, { id: device.id, now, ip, status: device.status, uptime: device.uptime as number })
-  if (Object.keys(changed).length === 0) return
+/** The machine enrolls again: its record goes on with other credentials. */
+export async function replaceDevice(db: Db, device: Device, credentials: Credentials): Promise<void> {
   await db
     .updateTable('devices')
-    .set({ ...changed, updated_at: now })
+    .set({ ...rowOf(device), ...nameKeys(device), ...credentials })
     .where('id', '=', device.id)
     .execute()
 }
 
-const sampled = prepared((db, p: DeviceMetricsColumns & { id: string }) =>
+/** The device of this name in this place whose agent has that token. It is held until the transaction ends. */
+export async function findEnrolled(
+  db: Db,
+  where: { orgId: string; siteId: string | null; hostname: string },
+  tokenHash: string,
+): Promise<Device | undefined> {
+  const { orgId, siteId, hostname } = where
+  const found = db
+    .selectFrom('devices')
+    .select('devices.id')
+    .where('org_id', '=', orgId)
+    .where('hostname', '=', hostname)
+    .where('token_hash', '=', tokenHash)
+    .where('site_id', siteId === null ? 'is' : '=', siteId)
+  const row = await forUpdate(found).executeTakeFirst()
+  return row && getDevice(db, only(orgId), row.id)
+}
+
+type Seen = { id: string; now: Instant; ip: string; uptime: number | null }
+
+/** Someone decided on the other states: a heartbeat does not end them. */
+const revived = (eb: ExpressionBuilder<Tables, 'devices'>) =>
+  eb
+    .case()
+    .when('status', 'in', ['offline', 'updating', 'pending'])
+    .then('online')
+    .else(eb.ref('status'))
+    .end()
+
+const seeing = (db: Db, p: Seen) =>
   db
     .updateTable('devices')
-    .set({
-      metrics_at: p.metrics_at,
-      cpu_percent: p.cpu_percent,
-      ram_percent: p.ram_percent,
-      ram_used_mb: p.ram_used_mb,
-      disk_percent: p.disk_percent,
-      disk_used_gb: p.disk_used_gb,
-      process_count: p.process_count,
-    })
-    .where('id', '=', p.id),
-)
+    .set({ last_seen_at: p.now, last_seen_ip: p.ip, uptime_seconds: p.uptime })
+    .set((eb) => ({ status: revived(eb) }))
+    .where('id', '=', p.id)
 
-export async function saveMetrics(
+const sample = (p: DeviceMetricsColumns): DeviceMetricsColumns => ({
+  metrics_at: p.metrics_at,
+  cpu_percent: p.cpu_percent,
+  ram_percent: p.ram_percent,
+  ram_used_mb: p.ram_used_mb,
+  disk_percent: p.disk_percent,
+  disk_used_gb: p.disk_used_gb,
+  process_count: p.process_count,
+})
+
+const seen = prepared((db, p: Seen) => seeing(db, p))
+const sampled = prepared((db, p: Seen & DeviceMetricsColumns) => seeing(db, p).set(sample(p)))
+
+/** One statement, whatever the heartbeat carries; the two that nearly all are, ready-made. */
+export async function recordHeartbeat(
   db: Db,
-  deviceId: string,
-  metrics: MetricsReport,
-  now: Instant,
+  device: { id: string; uptime: number | null },
+  { changed, metrics }: { changed: Partial<DeviceRow>; metrics: MetricsReport | undefined },
+  { now, ip }: { now: Instant; ip: string },
 ): Promise<void> {
-  await sampled(db, {
-    id: deviceId,
-    metrics_at: now,
-    cpu_percent: metrics.cpuPercent ?? null,
-    ram_percent: metrics.ramPercent ?? null,
-    ram_used_mb: metrics.ramUsedMb ?? null,
-    disk_percent: metrics.diskPercent ?? null,
-    disk_used_gb: metrics.diskUsedGb ?? null,
-    process_count: metrics.processCount ?? null,
-  })
+  const values = { ...device, now, ip }
+  const measured = metrics && metricsColumns(metrics, now)
+  if (Object.keys(changed).length === 0) {
+    await (measured ? sampled(db, { ...values, ...measured }) : seen(db, values))
+    return
+  }
+  await seeing(db, values)
+    .set({ ...changed, ...measured, updated_at: now })
+    .execute()
 }
+
+const metricsColumns = (metrics: MetricsReport, now: Instant): DeviceMetricsColumns => ({
+  metrics_at: now,
+  cpu_percent: metrics.cpuPercent ?? null,
+  ram_percent: metrics.ramPercent ?? null,
+  ram_used_mb: metrics.ramUsedMb ?? null,
+  disk_percent: metrics.diskPercent ?? null,
+  disk_used_gb: metrics.diskUsedGb ?? null,
+  process_count: metrics.processCount ?? null,
+})
 
 /** Each part that is given replaces what was there. */
 export async function saveInventory(db: Db, deviceId: string, inventory: Inventory): Promise<void> {

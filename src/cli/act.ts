@@ -28,7 +28,7 @@ export async function act(
   try {
     const input = await build()
     if (dry) return await dryRun(session, entry, input)
-    if (entry.method === 'DELETE') await confirm(session, typed)
+    if (entry.method === 'DELETE') await confirm(session, typed, view.warning)
     if (flags['if-not-exists']) return await createOnce(session, entry, view, input, outFile)
     await perform(session, entry, view, input, outFile)
   } catch (error) {
@@ -132,6 +132,7 @@ async function dryRun({ client, output }: Session, entry: Endpoint, input: RawIn
 async function confirm(
   { settings, attended }: Session,
   { flags, args, id }: Typed & { id: string },
+  warning: string | undefined,
 ): Promise<void> {
   const { active, url } = settings
   say(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
@@ -140,11 +141,14 @@ async function confirm(
   if (!attended) {
     throw usage(
       'Missing --yes',
-      `svc ${id.replaceAll(':', ' ')} ${quoted(name)} --yes deletes without asking`,
+      `svc ${id.replaceAll(':', ' ')} ${quoted(name)} --yes ${warning ? 'goes on' : 'deletes'} without asking`,
     )
   }
-  const typed = await askText(`This cannot be undone. Type ${name} to delete it:`)
-  if (typed !== name) throw new CliError('Nothing was deleted', { code: 'not_confirmed' })
+  const typed = await askText(
+    warning ? `${warning}. Type ${name} to go on:` : `This cannot be undone. Type ${name} to delete it:`,
+  )
+  if (typed === name) return
+  throw new CliError(`Nothing was ${warning ? 'changed' : 'deleted'}`, { code: 'not_confirmed' })
 }
 
 const quoted = (word: string): string =>

@@ -16,6 +16,7 @@ import {
   mutationFlags,
   outputFlags,
   secretFlags,
+  yes,
 } from './flags.ts'
 import { inputOf } from './input.ts'
 import type { Typed, View } from './view.ts'
@@ -23,9 +24,10 @@ import type { Typed, View } from './view.ts'
 /** A command derived from a contract entry. */
 export function command(entry: Endpoint, view: View): Command.Class {
   const listed = rowsOf(entry.reply)
-  const isPage = ({ key }: Field) => listed !== undefined && (key === 'page' || key === 'limit')
+  const isPage = ({ key }: Field) => listed !== undefined && ['page', 'limit', 'cursor'].includes(key)
   const { preset = {} } = view
-  const isPreset = ({ key, within }: Field) => !within && Object.hasOwn(preset, key)
+  const isPreset = ({ key, within }: Field) =>
+    (!within && Object.hasOwn(preset, key)) || key === view.opposite?.field
   const own = fieldsOf(entry).filter((field) => !isPage(field))
   const more = fieldsOf(view.narrowed ?? entry).filter(
     (field) => !isPage(field) && !own.some(({ flag }) => flag === field.flag),
@@ -53,6 +55,7 @@ export function command(entry: Endpoint, view: View): Command.Class {
       const session = this.open(typed.flags)
       const input = () =>
         inputOf(session, fields, (field) => {
+          if (field.key === view.opposite?.field) return typed.flags[view.opposite.flag] !== true
           if (isPreset(field)) return preset[field.key]
           if (isArg(field)) return typed.args[argName(field)]
           return field.key === 'orgId' ? session.settings.org.value || undefined : typed.flags[field.flag]
@@ -87,5 +90,6 @@ function flagsOf(entry: Endpoint, view: View, fields: Field[]): FlagSet {
     ...(entry.method === 'DELETE' && deleteFlags),
     ...(view.existing && createFlags),
     ...(view.secret && secretFlags),
+    ...(view.opposite && { [view.opposite.flag]: yes({ description: view.opposite.description }) }),
   }
 }

@@ -14,7 +14,7 @@ export const formats = ['table', 'json', 'yaml', 'ndjson', 'csv', 'id'] as const
 export type Format = (typeof formats)[number]
 
 const text = (options: Record<string, unknown>): AnyFlag => custom<string>({})(options) as AnyFlag
-const yes = (options: Record<string, unknown>): AnyFlag => boolean(options) as AnyFlag
+export const yes = (options: Record<string, unknown>): AnyFlag => boolean(options) as AnyFlag
 
 const output = { helpGroup: 'output' }
 
@@ -161,13 +161,14 @@ export const nouns: Record<Resource, string> = {
 type Parse = (input: string) => Promise<string>
 
 /** oclif would wait on standard input for an argument that is missing. */
-export const argFor = (description: string, required = true, parse?: Parse): Arg<unknown> =>
+export const argFor = (description: string, required = true, parse?: Parse, multiple = false): Arg<unknown> =>
   customArg<string>({})({
     description,
     required,
     ignoreStdin: true,
+    ...(multiple && { multiple }),
     ...(parse && { parse }),
-  }) as Arg<unknown>
+  } as Record<string, unknown>) as Arg<unknown>
 
 /** One of the words, in any case. */
 function oneOf(name: string, choices: string[]): Parse {
@@ -194,6 +195,5 @@ export function argOf(field: Field): Arg<unknown> {
     return argFor(`The ${nouns[field.resource]}: ${namedBy[field.resource] ?? 'id'}`, field.required)
   }
   const { choices, key, required, many } = field
-  const arg = argFor(describe(field), required, choices && oneOf(key, choices))
-  return many ? { ...arg, multiple: true } : arg
+  return argFor(describe(field), required, choices && oneOf(key, choices), many)
 }

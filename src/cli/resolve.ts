@@ -44,7 +44,7 @@ const lookups: { [R in Resource]?: Lookup } = {
   device: {
     list: async () => (await import('../devices/contract.ts')).devices.list,
     names: ['hostname', 'displayName'],
-    narrow: (name) => ({ search: name }),
+    narrow: (name) => ({ search: name.slice(0, 100) }),
     byOrg: true,
   },
   role: {

@@ -77,6 +77,7 @@ export const pages: Record<string, string> = {
   TWILIO_ACCOUNT_SID, TWILIO_AUTH_TOKEN, TWILIO_VERIFY_SERVICE_SID   codes by SMS
   ENABLE_2FA            false: no second factors
   ENABLE_REGISTRATION   true: people and partners may register themselves; set up mail first
+  OFFLINE_AFTER_SECONDS  after how long without a heartbeat a device is offline; 300
   RATE_LIMIT_<NAME>     <count>/<seconds>, or off
   TRUST_PROXY_HEADERS, TRUSTED_PROXY_CIDRS, TRUST_CF_CONNECTING_IP   behind a proxy
 `,

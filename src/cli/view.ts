@@ -13,6 +13,10 @@ export type View = {
   args?: string[]
   /** Fields that the command itself decides: no flags. What is undefined is not sent. */
   preset?: Record<string, unknown>
+  /** A yes-or-no field that is yes, unless this flag is given. */
+  opposite?: { field: string; flag: string; description: string }
+  /** What deleting does where it can be undone, for those who are asked first. */
+  warning?: string
   /** An entry with the same rows that takes more filters; it is called when one of them is used. */
   narrowed?: Endpoint
   /** What a person reads, instead of the record field by field. */

@@ -68,6 +68,8 @@ export type Endpoint = {
   params?: ObjectSchema
   query?: ObjectSchema
   body?: Schema
+  /** Fields of the body that may come as a header instead, a bearer token without its scheme. */
+  headers?: Readonly<Record<string, string>>
   /** Success status; 200 unless something is created or queued. */
   status?: 200 | 201 | 202
   reply: Schema

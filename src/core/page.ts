@@ -70,7 +70,9 @@ export function keyAfter(query: LongPageQuery, width: number): Key | undefined {
 function parsedKey(cursor: string): Key | undefined {
   try {
     const key: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString())
-    const isPlain = (part: unknown) => typeof part === 'string' || typeof part === 'number'
+    const isText = (part: unknown) =>
+      typeof part === 'string' && !part.includes('\u0000') && part.isWellFormed()
+    const isPlain = (part: unknown) => isText(part) || typeof part === 'number'
     return Array.isArray(key) && key.every(isPlain) ? key : undefined
   } catch {
     return undefined

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { endpoint, user } from '../core/endpoint.ts'
-import { pageOf, pageQuery } from '../core/page.ts'
+import { longPageOf, longPageQuery, pageOf, pageQuery } from '../core/page.ts'
 import { idOf, instant, text } from '../core/schema.ts'
 
 export const osType = z.enum(['windows', 'macos', 'linux'])
@@ -46,13 +46,22 @@ export const Device = z
     lastSeenAt: instant.nullable(),
     lastSeenIp: z.string().nullable(),
     enrolledAt: instant,
+    tags: z.array(z.string()).describe('In order'),
+    customFields: z.record(z.string(), z.string()),
     deviceRole,
+    deviceRoleSource: z
+      .enum(['auto', 'manual'])
+      .describe('Whether the agent says the role, or somebody set it'),
     isVirtual: z.boolean(),
     virtualizationPlatform: z.string().nullable(),
     isHeadless: z.boolean(),
     lastUser: z.string().nullable(),
     uptimeSeconds: z.number().nullable(),
     pendingReboot: z.boolean(),
+    maintenanceUntil: instant.nullable().describe('null while in maintenance: until somebody ends it'),
+    quarantinedAt: instant.nullable(),
+    quarantinedReason: z.string().nullable(),
+    watchdogStatus: z.enum(['connected', 'failover', 'offline']).nullable(),
     createdAt: instant,
     updatedAt: instant,
   })
@@ -137,33 +146,170 @@ export const DeviceDetail = Device.extend({
   metrics: Metrics.nullable(),
 }).meta({ id: 'DeviceDetail' })
 
-const tag = 'Devices'
+/** What may be put on a device as a tag. */
+export const tag = text(100, 1).regex(/^\S(.*\S)?$/s, 'must not begin or end with white space')
+
+const tags = z.array(tag).max(100, 'must be at most 100 tags')
+
+const customFields = z.record(
+  text(100, 1).regex(/^[a-z][a-z0-9_]*$/, 'must be lower-case letters, digits and _, a letter first'),
+  text(1000).nullable(),
+)
+
+export const DeviceChange = z
+  .strictObject({
+    displayName: text(255, 1).nullable().describe('Name people see instead of the hostname'),
+    siteId: idOf('site').nullable().describe('Site of the same organization to move to'),
+    tags: tags.describe('Tags in place of those there are').meta({ flag: 'tag' }),
+    addTags: tags.describe('Tag to add').meta({ flag: 'add-tag' }),
+    removeTags: tags.describe('Tag to take off').meta({ flag: 'remove-tag' }),
+    customFields: customFields.describe('Custom fields to set; null takes one away'),
+    deviceRole: deviceRole.nullable().describe('Role from now on; null leaves it to the agent again'),
+  })
+  .partial()
+export type DeviceChange = z.output<typeof DeviceChange>
+
+export const TagChange = z.strictObject({
+  deviceIds: z
+    .array(idOf('device'))
+    .min(1, 'must name a device')
+    .max(1000, 'must be at most 1000 devices')
+    .describe('Devices of one organization')
+    .meta({ flag: 'device' }),
+  add: tags.max(20, 'must be at most 20 tags').default([]).describe('Tag to add'),
+  remove: tags.max(20, 'must be at most 20 tags').default([]).describe('Tag to take off'),
+})
+export type TagChange = z.output<typeof TagChange>
+
+export const Maintenance = z.strictObject({
+  enable: z.boolean().describe('Begin, or end'),
+  durationHours: z
+    .int()
+    .min(1, 'must be at least 1')
+    .max(168, 'must be at most 168')
+    .optional()
+    .describe('Hours until it ends by itself, 1 to 168; without them it lasts until it is ended')
+    .meta({ flag: 'hours' }),
+})
+export type Maintenance = z.output<typeof Maintenance>
+
+const section = 'Devices'
+const reads = user({ permission: 'devices:read', key: true })
+const writes = user({ permission: 'devices:write', key: true })
+const deletes = user({ permission: 'devices:delete', key: true })
+const params = z.strictObject({ id: idOf('device') })
 
 export const devices = {
   list: endpoint({
     method: 'GET',
     path: '/devices',
     summary: 'List devices by hostname',
-    tag,
-    access: user({ permission: 'devices:read', key: true }),
+    tag: section,
+    access: reads,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only devices of this organization'),
       siteId: idOf('site').optional().describe('Only devices of this site'),
+      groupId: idOf('device_group').optional().describe('Only devices of this group'),
       status: deviceStatus.optional(),
       osType: osType.optional(),
+      role: deviceRole.optional(),
+      tag: text(100).optional().describe('Only devices with this tag'),
       search: text(100).optional().describe('Part of the hostname or display name'),
-      ...pageQuery(),
+      ...longPageQuery(),
     }),
-    reply: pageOf(Device),
+    reply: longPageOf(Device),
     errors: ['org_access_denied'],
   }),
   show: endpoint({
     method: 'GET',
     path: '/devices/:id',
     summary: 'Show a device with its hardware, network, disks and latest metrics',
-    tag,
-    access: user({ permission: 'devices:read', key: true }),
-    params: z.strictObject({ id: idOf('device') }),
+    tag: section,
+    access: reads,
+    params,
     reply: DeviceDetail,
+  }),
+  software: endpoint({
+    method: 'GET',
+    path: '/devices/:id/software',
+    summary: 'List what is installed on a device, by name',
+    tag: section,
+    access: reads,
+    params,
+    query: z.strictObject({
+      name: text(100).optional().describe('Part of the name'),
+      ...pageQuery(),
+    }),
+    reply: pageOf(Software),
+  }),
+  update: endpoint({
+    method: 'PATCH',
+    path: '/devices/:id',
+    summary: 'Change the name, site, tags, custom fields or role of a device',
+    tag: section,
+    access: writes,
+    params,
+    body: DeviceChange,
+    reply: Device,
+    audit: { action: 'device.update', resource: 'device' },
+    errors: ['site_access_denied'],
+    example: { displayName: 'Reception', addTags: ['front-desk'] },
+  }),
+  tag: endpoint({
+    method: 'POST',
+    path: '/devices/tags',
+    summary: 'Put tags on devices, or take them off',
+    tag: section,
+    access: writes,
+    body: TagChange,
+    reply: z.object({ success: z.literal(true), devices: z.int().describe('How many devices were named') }),
+    audit: { action: 'device.tag', resource: 'device' },
+    example: { add: ['production'] },
+  }),
+  maintenance: endpoint({
+    method: 'POST',
+    path: '/devices/:id/maintenance',
+    summary: 'Begin or end the maintenance of a device',
+    tag: section,
+    access: writes,
+    params,
+    body: Maintenance,
+    reply: Device,
+    audit: { action: 'device.maintenance', resource: 'device' },
+    errors: ['conflict'],
+    example: { enable: true, durationHours: 4 },
+  }),
+  decommission: endpoint({
+    method: 'DELETE',
+    path: '/devices/:id',
+    summary: 'Decommission a device: its agent is refused, its record stays',
+    tag: section,
+    access: deletes,
+    params,
+    reply: Device,
+    audit: { action: 'device.decommission', resource: 'device' },
+    errors: ['already_decommissioned'],
+  }),
+  restore: endpoint({
+    method: 'POST',
+    path: '/devices/:id/restore',
+    summary: 'Take a decommissioned device back',
+    tag: section,
+    access: writes,
+    params,
+    reply: Device,
+    audit: { action: 'device.restore', resource: 'device' },
+    errors: ['not_decommissioned', 'device_limit_reached'],
+  }),
+  remove: endpoint({
+    method: 'DELETE',
+    path: '/devices/:id/permanent',
+    summary: 'Delete a decommissioned device for good, with all that is known of it',
+    tag: section,
+    access: deletes,
+    params,
+    reply: z.object({ success: z.literal(true), message: z.string() }),
+    audit: { action: 'device.delete', resource: 'device' },
+    errors: ['not_decommissioned'],
   }),
 }

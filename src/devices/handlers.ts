@@ -1,17 +1,105 @@
+import { invalid } from '../core/errors.ts'
+import { lockTenant } from '../credentials/enrollment-keys/store.ts'
 import type { HandlersOf } from '../handler.ts'
-import { checkOrg } from '../tenancy/store.ts'
+import { checkOrg, getSite } from '../tenancy/store.ts'
+import { changeTags, lockDevice, lockDevices, removeDevice, saveDevice } from './changes.ts'
 import type * as contract from './contract.ts'
+import {
+  changed,
+  checkDecommissioned,
+  checkDeviceCap,
+  checkMayMove,
+  decommissioned,
+  differences,
+  maintained,
+  restored,
+  tooManyTags,
+} from './rules.ts'
 import * as store from './store.ts'
 
-export const devices: HandlersOf<typeof contract.devices> = {
+export const deviceHandlers = (settings: {
+  offlineAfterSeconds: number
+}): HandlersOf<typeof contract.devices> => ({
   async list({ db, storage, scope, query }) {
-    if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-    // Looking for a part of a name reads every device in sight.
-    return store.listDevices(query.search ? storage.heavy : db, scope, query)
+    const { orgId, siteId, page: _, limit: __, cursor: ___, ...looked } = query
+    if (orgId !== undefined) await checkOrg(db, scope, orgId)
+    // What no index is ordered by may read every device in sight.
+    const isLong = Object.values(looked).some((one) => one !== undefined && one !== '')
+    return store.listDevices(isLong ? storage.heavy : db, scope, query)
   },
 
-  async show({ db, scope, params }) {
-    const device = await store.getDevice(db, scope, params.id)
-    return { ...device, ...(await store.getInventory(db, device)) }
+  show: ({ db, scope, params }) => store.getDeviceRecord(db, scope, params.id),
+
+  software: ({ db, scope, params, query }) => store.listSoftware(db, scope, params.id, query),
+
+  async update({ db, scope, params, body, now, note }) {
+    const device = await lockDevice(db, scope, params.id)
+    const after = changed(device, body, now)
+    if (body.siteId !== undefined) {
+      const site = body.siteId === null ? null : await getSite(db, scope, body.siteId)
+      checkMayMove(device, site, scope)
+    }
+    await saveDevice(db, device, after)
+    note(differences(device, after))
+    return after
   },
-}
+
+  async tag({ db, scope, body, now, note }) {
+    const rows = await lockDevices(db, scope, body.deviceIds)
+    const [first] = rows
+    if (rows.some((row) => row.org_id !== first!.org_id)) {
+      throw invalid([{ path: 'body.deviceIds', message: 'must be devices of one organization' }])
+    }
+    if (body.add.length + body.remove.length === 0) {
+      throw invalid([{ path: 'body', message: 'names nothing to change' }], 'No updates provided')
+    }
+    const ids = rows.map(({ id }) => id)
+    if (!(await changeTags(db, ids, body, now))) throw tooManyTags('body.add')
+    note({ orgId: first!.org_id })
+    if (rows.length === 1) note({ resourceId: first!.id, resourceName: first!.hostname })
+    return { success: true, devices: rows.length }
+  },
+
+  async maintenance({ db, scope, params, body, now, note }) {
+    const device = await lockDevice(db, scope, params.id)
+    const after = maintained(device, body, { now, ...settings })
+    await saveDevice(db, device, after)
+    note(differences(device, after))
+    return after
+  },
+
+  async decommission({ db, scope, params, now, note }) {
+    const device = await lockDevice(db, scope, params.id)
+    const after = decommissioned(device, now)
+    await saveDevice(db, device, after)
+    note(differences(device, after))
+    return after
+  },
+
+  async restore({ db, scope, params, now, note }) {
+    const { orgId } = await store.getDevice(db, scope, params.id)
+    // The tenant first, as enrolling does: its caps hold however many come back or in at once.
+    const tenant = await lockTenant(db, orgId)
+    const device = await lockDevice(db, scope, params.id)
+    const after = restored(device, now)
+    checkDeviceCap(tenant!.org.max_devices, await store.countDevices(db, { orgId }))
+    const { partner_id: partnerId } = tenant!.org
+    checkDeviceCap(tenant!.partner.max_devices, await store.countDevices(db, { partnerId }))
+    await saveDevice(db, device, after)
+    note(differences(device, after))
+    return after
+  },
+
+  async remove({ db, scope, params, note }) {
+    const device = await lockDevice(db, scope, params.id)
+    checkDecommissioned(device)
+    await removeDevice(db, device.id)
+    const { hostname, displayName, siteId, agentId, tags, customFields } = device
+    note({
+      orgId: device.orgId,
+      resourceName: hostname,
+      before: { hostname, displayName, siteId, agentId, tags, customFields },
+    })
+    return { success: true, message: `Device ${hostname} deleted` }
+  },
+})

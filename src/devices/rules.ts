@@ -1,7 +1,136 @@
+import { invalid, Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
+import type { Scope } from '../core/scope.ts'
+import { type Instant, later } from '../core/time.ts'
+import type { Device, DeviceChange, Maintenance } from './contract.ts'
 
 /** The folded copies of a device's names, for whoever writes one of them. */
 export function nameKeys(names: { hostname: string; displayName: string | null }) {
   const { hostname, displayName } = names
   return { hostname_key: fold(hostname), display_name_key: displayName === null ? null : fold(displayName) }
+}
+
+/** @throws device_limit_reached */
+export function checkDeviceCap(maxDevices: number | null, currentDevices: number): void {
+  if (maxDevices === null || currentDevices < maxDevices) return
+  throw new Problem('device_limit_reached', undefined, { details: { currentDevices, maxDevices } })
+}
+
+export const most = { tags: 100, customFields: 100 }
+
+/** The device as it is after a change. @throws invalid_request */
+export function changed(device: Device, change: DeviceChange, now: Instant): Device {
+  if (Object.keys(change).length === 0) {
+    throw invalid([{ path: 'body', message: 'names nothing to change' }], 'No updates provided')
+  }
+  const { displayName, siteId, deviceRole } = change
+  return {
+    ...device,
+    ...(displayName !== undefined && { displayName }),
+    ...(siteId !== undefined && { siteId }),
+    ...(deviceRole === null && { deviceRoleSource: 'auto' as const }),
+    ...(deviceRole != null && { deviceRole, deviceRoleSource: 'manual' as const }),
+    tags: tagsAfter(device.tags, change),
+    customFields: fieldsAfter(device.customFields, change.customFields),
+    updatedAt: now,
+  }
+}
+
+function tagsAfter(
+  tags: string[],
+  { tags: replaced, addTags = [], removeTags = [] }: DeviceChange,
+): string[] {
+  if (replaced !== undefined && addTags.length + removeTags.length > 0) {
+    throw invalid([
+      { path: 'body.tags', message: 'takes the place of all tags: leave out addTags and removeTags' },
+    ])
+  }
+  const off = new Set(removeTags)
+  const kept = [...(replaced ?? tags), ...addTags].filter((tag) => !off.has(tag))
+  const after = [...new Set(kept)].sort(byCodePoint)
+  if (after.length > most.tags) throw tooManyTags(replaced === undefined ? 'body.addTags' : 'body.tags')
+  return after
+}
+
+/** As both databases sort text: by its bytes in UTF-8. */
+const byCodePoint = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b))
+
+export const tooManyTags = (path: string): Problem =>
+  invalid([{ path, message: `a device has at most ${most.tags} tags` }])
+
+function fieldsAfter(
+  fields: Device['customFields'],
+  change: DeviceChange['customFields'] = {},
+): Device['customFields'] {
+  const merged = Object.entries({ ...fields, ...change })
+  const after = merged.filter((entry): entry is [string, string] => entry[1] !== null)
+  if (after.length > most.customFields) {
+    throw invalid([
+      { path: 'body.customFields', message: `a device has at most ${most.customFields} custom fields` },
+    ])
+  }
+  return Object.fromEntries(after)
+}
+
+/**
+ * A device moves within its organization; who sees only some sites moves it between those.
+ * @throws site_access_denied
+ */
+export function checkMayMove(device: Device, site: { orgId: string } | null, scope: Scope): void {
+  if (site === null && scope.kind === 'organization' && scope.siteIds !== null) {
+    throw new Problem('site_access_denied')
+  }
+  if (site === null || site.orgId === device.orgId) return
+  throw invalid([{ path: 'body.siteId', message: "must be a site of the device's organization" }])
+}
+
+/** What differs between two states of a device, for the audit log. */
+export function differences(
+  before: Device,
+  after: Device,
+): { before: Partial<Device>; after: Partial<Device> } {
+  const keys = (Object.keys(after) as (keyof Device)[]).filter(
+    (key) => key !== 'updatedAt' && JSON.stringify(before[key]) !== JSON.stringify(after[key]),
+  )
+  const of = (device: Device) => Object.fromEntries(keys.map((key) => [key, device[key]]))
+  return { before: of(before), after: of(after) }
+}
+
+/** @throws conflict for a device that is out of use */
+export function maintained(
+  device: Device,
+  { enable, durationHours }: Maintenance,
+  { now, offlineAfterSeconds }: { now: Instant; offlineAfterSeconds: number },
+): Device {
+  if (!enable && durationHours !== undefined) {
+    throw invalid([
+      { path: 'body.durationHours', message: 'says how long maintenance lasts: leave it out to end it' },
+    ])
+  }
+  if (device.status === 'decommissioned' || device.status === 'quarantined') {
+    throw new Problem('conflict', `Device is ${device.status}`)
+  }
+  if (enable) {
+    const maintenanceUntil = durationHours === undefined ? null : later(now, durationHours * 3600)
+    return { ...device, status: 'maintenance', maintenanceUntil, updatedAt: now }
+  }
+  if (device.status !== 'maintenance') return device
+  const isSeen = device.lastSeenAt !== null && device.lastSeenAt >= later(now, -offlineAfterSeconds)
+  return { ...device, status: isSeen ? 'online' : 'offline', maintenanceUntil: null, updatedAt: now }
+}
+
+/** @throws already_decommissioned */
+export function decommissioned(device: Device, now: Instant): Device {
+  if (device.status === 'decommissioned') throw new Problem('already_decommissioned')
+  return { ...device, status: 'decommissioned', maintenanceUntil: null, updatedAt: now }
+}
+
+/** @throws not_decommissioned */
+export function checkDecommissioned(device: Device): void {
+  if (device.status !== 'decommissioned') throw new Problem('not_decommissioned')
+}
+
+export function restored(device: Device, now: Instant): Device {
+  checkDecommissioned(device)
+  return { ...device, status: 'offline', updatedAt: now }
 }

@@ -1,8 +1,28 @@
 import { Problem } from '../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import { fold } from '../core/fold.ts'
+import {
+  keyAfter,
+  type LongPage,
+  type LongPageQuery,
+  offsetOf,
+  type Page,
+  type PageQuery,
+  rowsAsked,
+  toLongPage,
+  toPage,
+  totalFrom,
+} from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
-import { contains, inGroups, inScope, inSites, preparedInScope } from '../storage/dialect.ts'
+import {
+  after,
+  containsKey,
+  inGroups,
+  inScope,
+  inSites,
+  prepared,
+  preparedInScope,
+} from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type {
@@ -10,45 +30,16 @@ import type {
   DeviceHardwareColumns,
   DeviceInterfaceRow,
   DeviceMetricsColumns,
-  DeviceRow,
+  DeviceSoftwareRow,
 } from '../storage/tables.ts'
-import type { Device, Disk, Hardware, Metrics, NetworkInterface } from './contract.ts'
+import type { Device, Disk, Hardware, Metrics, NetworkInterface, Software } from './contract.ts'
+import { columns, readDevice, sideColumns } from './rows.ts'
 
-type PublicDeviceRow = Omit<DeviceRow, 'token_hash' | 'enrollment_key_id' | 'enrollment_ip'>
-
-const deviceRows = rowsOf<PublicDeviceRow>()({ flags: ['is_virtual', 'is_headless', 'pending_reboot'] })
 const hardwareRows = rowsOf<DeviceHardwareColumns>()()
 const interfaceRows = rowsOf<DeviceInterfaceRow>()({ flags: ['is_primary'] })
 const diskRows = rowsOf<DeviceDiskRow>()()
 const metricsRows = rowsOf<DeviceMetricsColumns>()()
-
-/** Everything but the credentials. */
-const columns = [
-  'id',
-  'org_id',
-  'site_id',
-  'agent_id',
-  'hostname',
-  'display_name',
-  'os_type',
-  'os_version',
-  'os_build',
-  'architecture',
-  'agent_version',
-  'status',
-  'last_seen_at',
-  'last_seen_ip',
-  'enrolled_at',
-  'device_role',
-  'is_virtual',
-  'virtualization_platform',
-  'is_headless',
-  'last_user',
-  'uptime_seconds',
-  'pending_reboot',
-  'created_at',
-  'updated_at',
-] as const
+const softwareRows = rowsOf<DeviceSoftwareRow>()()
 
 const hardwareColumns = [
   'manufacturer',
@@ -75,107 +66,201 @@ const metricsColumns = [
   'process_count',
 ] as const
 
-const devicesIn = (db: Db, scope: Scope) =>
+const [tags, customFields] = sideColumns
+const whole = [...columns, tags.as('tags'), customFields.as('custom_fields')] as const
+
+export const devicesIn = (db: Db, scope: Scope) =>
   db
     .selectFrom('devices')
     .where(inScope(scope, 'devices.org_id'))
     .where(inSites(scope, 'devices.site_id'))
     .where(inGroups(scope, 'devices.id'))
 
-export type DeviceQuery = PageQuery & {
+export type DeviceFilter = {
   orgId?: string | undefined
   siteId?: string | undefined
+  groupId?: string | undefined
   status?: string | undefined
   osType?: string | undefined
+  role?: string | undefined
+  tag?: string | undefined
   search?: string | undefined
 }
 
-const byHostname = preparedInScope((db, scope, p: { limit: number; offset: number }) =>
-  devicesIn(db, scope).select(columns).orderBy('hostname').orderBy('id').limit(p.limit).offset(p.offset),
+function filtered(db: Db, scope: Scope, filter: DeviceFilter) {
+  const { orgId, siteId, groupId, status, osType, role, tag, search } = filter
+  const needle = fold(search ?? '')
+  return devicesIn(db, scope)
+    .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
+    .$if(siteId !== undefined, (q) => q.where('site_id', '=', siteId!))
+    .$if(groupId !== undefined, (q) => q.where(inGroups(groupAlone(scope, groupId!), 'devices.id')))
+    .$if(status !== undefined, (q) => q.where('status', '=', status!))
+    .$if(osType !== undefined, (q) => q.where('os_type', '=', osType!))
+    .$if(role !== undefined, (q) => q.where('device_role', '=', role!))
+    .$if(tag !== undefined, (q) =>
+      q.where('devices.id', 'in', (eb) =>
+        eb.selectFrom('device_tags').select('device_id').where('tag', '=', tag!),
+      ),
+    )
+    .$if(needle !== '', (q) =>
+      q.where((eb) => eb.or([containsKey('hostname_key', needle), containsKey('display_name_key', needle)])),
+    )
+}
+
+/** Who sees only some groups is not told who is in another. */
+function groupAlone(scope: Scope, groupId: string): Scope {
+  const seen = scope.kind !== 'organization' || (scope.groupIds?.includes(groupId) ?? true)
+  return { kind: 'organization', orgId: '', siteIds: null, groupIds: seen ? [groupId] : [] }
+}
+
+type Filtered = ReturnType<typeof devicesIn>
+
+/** Which devices come first is decided on an index alone; only those of the page are read. */
+const pageOf = (db: Db, found: Filtered) =>
+  db
+    .selectFrom('devices')
+    .select(whole)
+    .where('devices.id', 'in', found.select('devices.id').orderBy('hostname').orderBy('devices.id'))
+    .orderBy('hostname')
+    .orderBy('devices.id')
+
+const order = ['devices.hostname', 'devices.id'] as const
+
+const firstPage = preparedInScope((db, scope, p: { limit: number; offset: number }) =>
+  pageOf(db, devicesIn(db, scope).limit(p.limit).offset(p.offset)),
+)
+const nextPage = preparedInScope((db, scope, p: { limit: number; hostname: string; id: string }) =>
+  pageOf(
+    db,
+    devicesIn(db, scope)
+      .where(after(order, [p.hostname, p.id]))
+      .limit(p.limit),
+  ),
 )
 const howMany = preparedInScope((db, scope) =>
   devicesIn(db, scope).select((eb) => eb.fn.countAll<number>().as('total')),
 )
 
 /** By hostname. */
-export async function listDevices(db: Db, scope: Scope, query: DeviceQuery): Promise<Page<Device>> {
-  const { orgId, siteId, status, osType, search } = query
-  const isPlain = [orgId, siteId, status, osType, search].every((one) => one === undefined || one === '')
-  const found = () =>
-    devicesIn(db, scope)
-      .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
-      .$if(siteId !== undefined, (q) => q.where('site_id', '=', siteId!))
-      .$if(status !== undefined, (q) => q.where('status', '=', status!))
-      .$if(osType !== undefined, (q) => q.where('os_type', '=', osType!))
-      .$if(search !== undefined && search !== '', (q) =>
-        q.where((eb) => eb.or([contains('hostname', search!), contains('display_name', search!)])),
-      )
-  const part = { limit: query.limit, offset: offsetOf(query) }
-  const rows = await (isPlain
-    ? byHostname(db, scope, part)
-    : found()
-        .select(columns)
-        .orderBy('hostname')
-        .orderBy('id')
-        .limit(part.limit)
-        .offset(part.offset)
-        .execute())
-  const count = async () => (isPlain ? (await howMany(db, scope, {}))[0]!.total : countOf(found()))
-  const total = totalFrom(rows.length, query) ?? (await count())
-  return toPage(
-    rows.map((row) => deviceRows.read(row) as Device),
-    total,
-    query,
-  )
+export async function listDevices(
+  db: Db,
+  scope: Scope,
+  { page, limit, cursor, ...filter }: LongPageQuery & DeviceFilter,
+): Promise<LongPage<Device>> {
+  const query = { page, limit, cursor }
+  const key = keyAfter(query, order.length)
+  const isPlain = Object.values(filter).every((one) => one === undefined || one === '')
+  const asked = rowsAsked(query)
+  const offset = offsetOf(query)
+  const [hostname = '', id = ''] = (key ?? []).map(String)
+  const page1 = () => filtered(db, scope, filter).limit(asked)
+  const rows = isPlain
+    ? await (key
+        ? nextPage(db, scope, { limit: asked, hostname, id })
+        : firstPage(db, scope, { limit: asked, offset }))
+    : await pageOf(db, key ? page1().where(after(order, key)) : page1().offset(offset)).execute()
+  const count = async () =>
+    isPlain ? (await howMany(db, scope, {}))[0]!.total : countOf(filtered(db, scope, filter))
+  const total = key ? undefined : (totalFrom(Math.min(rows.length, limit), query) ?? (await count()))
+  return toLongPage(rows.map(readDevice), query, (device) => [device.hostname, device.id], total)
 }
+
+const byId = preparedInScope((db, scope, p: { id: string }) =>
+  devicesIn(db, scope).select(whole).where('devices.id', '=', p.id),
+)
+const recordById = preparedInScope((db, scope, p: { id: string }) =>
+  devicesIn(db, scope)
+    .select([...whole, ...hardwareColumns, ...metricsColumns])
+    .where('devices.id', '=', p.id),
+)
+const idInSight = preparedInScope((db, scope, p: { id: string }) =>
+  devicesIn(db, scope).select('devices.id').where('devices.id', '=', p.id),
+)
+const interfacesOf = prepared((db, p: { id: string }) =>
+  db.selectFrom('device_interfaces').selectAll().where('device_id', '=', p.id).orderBy('position'),
+)
+const disksOf = prepared((db, p: { id: string }) =>
+  db.selectFrom('device_disks').selectAll().where('device_id', '=', p.id).orderBy('position'),
+)
+
+const notFound = () => new Problem('not_found', 'Device not found')
 
 /** @throws not_found, also for a device outside the scope */
 export async function getDevice(db: Db, scope: Scope, id: string): Promise<Device> {
-  const row = await devicesIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst()
-  if (!row) throw new Problem('not_found', 'Device not found')
-  return deviceRows.read(row) as Device
+  const [row] = await byId(db, scope, { id })
+  if (!row) throw notFound()
+  return readDevice(row)
 }
 
-/** The parts of a device's record, once the device itself was found within the caller's scope. */
-export async function getInventory(
-  db: Db,
-  device: Device,
-): Promise<{
+export type DeviceRecord = Device & {
   hardware: Hardware | null
   network: NetworkInterface[]
   disks: Disk[]
   metrics: Metrics | null
-}> {
-  const hardware = await db
-    .selectFrom('devices')
-    .select(hardwareColumns)
-    .where('id', '=', device.id)
-    .executeTakeFirstOrThrow()
-  const sample = await db
-    .selectFrom('devices')
-    .select(metricsColumns)
-    .where('id', '=', device.id)
-    .executeTakeFirstOrThrow()
-  const interfaces = await db
-    .selectFrom('device_interfaces')
-    .selectAll()
-    .where('device_id', '=', device.id)
-    .orderBy('position')
-    .execute()
-  const disks = await db
-    .selectFrom('device_disks')
-    .selectAll()
-    .where('device_id', '=', device.id)
-    .orderBy('position')
-    .execute()
+}
+
+/** A device with its parts. @throws not_found, also for a device outside the scope */
+export async function getDeviceRecord(db: Db, scope: Scope, id: string): Promise<DeviceRecord> {
+  const [row] = await recordById(db, scope, { id })
+  if (!row) throw notFound()
+  const [interfaces, disks] = await Promise.all([interfacesOf(db, { id }), disksOf(db, { id })])
   return {
-    hardware: Object.values(hardware).some((value) => value !== null) ? hardwareRows.read(hardware) : null,
-    network: interfaces.map((row) => interfaceRows.read(row)),
-    disks: disks.map((row) => diskRows.read(row)),
-    metrics: toMetrics(metricsRows.read(sample)),
+    ...readDevice(row),
+    hardware: hardwareOf(row),
+    network: interfaces.map((one) => interfaceRows.read(one)),
+    disks: disks.map((one) => diskRows.read(one)),
+    metrics: metricsOf(row),
   }
 }
 
-function toMetrics({ metricsAt, ...sample }: ReturnType<typeof metricsRows.read>): Metrics | null {
-  return metricsAt === null ? null : ({ recordedAt: metricsAt, ...sample } as Metrics)
+function hardwareOf(row: DeviceHardwareColumns): Hardware | null {
+  const known = hardwareColumns.some((column) => row[column] !== null)
+  return known ? hardwareRows.read(pick(row, hardwareColumns)) : null
+}
+
+function metricsOf(row: DeviceMetricsColumns): Metrics | null {
+  const { metricsAt: recordedAt, ...sample } = metricsRows.read(pick(row, metricsColumns))
+  return recordedAt === null ? null : { recordedAt, ...sample }
+}
+
+const pick = <Row, Column extends keyof Row>(row: Row, of: readonly Column[]) =>
+  Object.fromEntries(of.map((column) => [column, row[column]])) as Pick<Row, Column>
+
+/** By name. @throws not_found, also for a device outside the scope */
+export async function listSoftware(
+  db: Db,
+  scope: Scope,
+  deviceId: string,
+  { name, ...page }: PageQuery & { name?: string | undefined },
+): Promise<Page<Software>> {
+  if ((await idInSight(db, scope, { id: deviceId })).length === 0) throw notFound()
+  const found = db
+    .selectFrom('device_software')
+    .where('device_id', '=', deviceId)
+    .$if(name !== undefined, (q) => q.where(containsKey('name_key', fold(name!))))
+  const rows = await found
+    .selectAll()
+    .orderBy('name_key')
+    .orderBy('position')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  const total = totalFrom(rows.length, page) ?? (await countOf(found))
+  return toPage(
+    rows.map((row) => softwareRows.read(row)),
+    total,
+    page,
+  )
+}
+
+/** Devices that count towards a cap: all but the decommissioned. */
+export async function countDevices(db: Db, of: { orgId: string } | { partnerId: string }): Promise<number> {
+  const counted = db.selectFrom('devices').where('status', '!=', 'decommissioned')
+  const scoped =
+    'orgId' in of
+      ? counted.where('org_id', '=', of.orgId)
+      : counted.where('org_id', 'in', (eb) =>
+          eb.selectFrom('organizations').select('id').where('partner_id', '=', of.partnerId),
+        )
+  return countOf(scoped)
 }

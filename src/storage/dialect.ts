@@ -77,6 +77,41 @@ export function contains(column: string | Expression<string | null>, needle: str
 }
 
 /**
+ * The same for a column that already holds folded text (`_key`), and a needle that `fold` made. In Postgres a
+ * trigram index may answer it.
+ */
+export function containsKey(column: string, needle: string): Expression<SqlBool> {
+  const pattern = `%${needle.replace(/[\\%_]/g, '\\$&')}%`
+  return byDialect<SqlBool>({
+    sqlite: sql`instr(${sql.ref(column)}, ${needle}) > 0`,
+    postgres: sql`${sql.ref(column)} like ${pattern}`,
+  })
+}
+
+type Owned = { table: string; by: string; of: string }
+
+/** The texts of a column in the rows that belong to one, sorted, as a JSON list. */
+export function textsOf({ table, by, of }: Owned, column: string) {
+  const [value, from] = [sql.ref(column), ownedRows({ table, by, of })]
+  return byDialect<string>({
+    sqlite: sql`(select json_group_array(${value} order by ${value}) ${from})`,
+    postgres: sql`(select coalesce(json_agg(${value} order by ${value}), '[]')::text ${from})`,
+  })
+}
+
+/** Two columns of the rows that belong to one, as a JSON object of texts. */
+export function pairsOf(owned: Owned, key: string, value: string) {
+  const [name, text, from] = [sql.ref(key), sql.ref(value), ownedRows(owned)]
+  return byDialect<string>({
+    sqlite: sql`(select json_group_object(${name}, ${text} order by ${name}) ${from})`,
+    postgres: sql`(select coalesce(json_object_agg(${name}, ${text} order by ${name}), '{}')::text ${from})`,
+  })
+}
+
+const ownedRows = ({ table, by, of }: Owned) =>
+  sql`from ${sql.table(table)} where ${sql.ref(`${table}.${by}`)} = ${sql.ref(of)}`
+
+/**
  * A column as case-insensitive search sees it (`fold` in fold.ts), for ranking and equality. The two
  * databases differ only where their Unicode versions do, that is for letters a few years old.
  */

@@ -44,7 +44,8 @@ function memo<T>(make: (name: string) => T & {}): (name: string) => T {
 
 const toColumn = memo(snake)
 
-const parsed = (cell: unknown) => (cell === null ? null : cell === '{}' ? {} : JSON.parse(cell as string))
+const parsed = (cell: unknown) =>
+  cell === null ? null : cell === '{}' ? {} : cell === '[]' ? [] : JSON.parse(cell as string)
 
 type Kind = 'plain' | 'json' | 'flag'
 

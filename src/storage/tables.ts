@@ -295,6 +295,26 @@ export type DeviceRow = Stamped &
     watchdog_status: string | null
   }
 
+/** What a heartbeat is compared with: the row of a device is wide, and this is read with each of them. */
+export type AgentDeviceRow = Pick<
+  DeviceRow,
+  | 'id'
+  | 'org_id'
+  | 'hostname'
+  | 'os_version'
+  | 'os_build'
+  | 'agent_version'
+  | 'status'
+  | 'device_role'
+  | 'device_role_source'
+  | 'is_virtual'
+  | 'virtualization_platform'
+  | 'is_headless'
+  | 'last_user'
+  | 'uptime_seconds'
+  | 'pending_reboot'
+>
+
 /** As the agent last reported it; all null before it did. */
 export type DeviceHardwareColumns = {
   manufacturer: string | null

@@ -183,8 +183,8 @@ async function addMachines(
       },
       { id: newId(), agentId, orgId, siteId, ip: '127.0.0.1', now },
     )
-    const tokenHash = agentTokenHash(token)
-    await insertDevice(tx, device, { tokenHash, enrollmentKeyId: key.id, enrollmentIp: '127.0.0.1' })
+    const origin = { enrollment_key_id: key.id, enrollment_ip: '127.0.0.1' }
+    await insertDevice(tx, device, { token_hash: agentTokenHash(token), ...origin })
     agents.push({ id: agentId, token })
   }
   return agents

@@ -392,6 +392,12 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     })),
   'users.resetMfa': (hand) => administered(hand, 'users.resetMfa', () => ({}), false),
   'users.signOut': (hand) => administered(hand, 'users.signOut', () => ({}), false),
+  'devices.tag': async (hand) => {
+    const { deviceId, about } = await ofDevice(hand)
+    return { input: asked('devices.tag', { deviceIds: [deviceId] }), ...about }
+  },
+  'devices.restore': (hand) => decommissioned(hand, 'devices.restore'),
+  'devices.remove': (hand) => decommissioned(hand, 'devices.remove'),
   'agents.heartbeat': (hand) => byAgent(hand, 'agents.heartbeat'),
   'agents.inventory': (hand) => byAgent(hand, 'agents.inventory'),
 }
@@ -438,6 +444,20 @@ async function invited(hand: Hand, name: string): Promise<Play> {
     orgId: org.id,
     resourceId: () => sent.id,
   }
+}
+
+/** The system administrator, and a device. */
+async function ofDevice({ service, world, fresh }: Hand) {
+  const { id: orgId, deviceId } = await fresh()
+  const actor: Play['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }
+  const about = { token: world.tokens.system, actor, orgId, resourceId: () => deviceId }
+  return { deviceId, about }
+}
+
+async function decommissioned(hand: Hand, name: string): Promise<Play> {
+  const { deviceId: id, about } = await ofDevice(hand)
+  await hand.service.client(about.token).call(api.devices.decommission, { params: { id } })
+  return { input: { ...asked(name, {}, { id }), body: undefined }, ...about }
 }
 
 async function byAgent({ fresh }: Hand, name: string): Promise<Play> {

@@ -1,0 +1,12 @@
+import { command } from '../../src/cli/command.ts'
+import { devices } from '../../src/devices/contract.ts'
+
+export default command(devices.tag, {
+  args: ['deviceIds'],
+  human: ({ devices }) => `Tagged ${devices === 1 ? '1 device' : `${devices} devices`}\n`,
+  description: 'All of them in one change, or none.',
+  examples: [
+    'svc devices tag web-1 web-2 --add prod --remove old\nTagged 2 devices',
+    'All that are offline\nsvc devices --status offline --all -q | xargs -n 1000 svc devices tag --add stale',
+  ],
+})

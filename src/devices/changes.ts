@@ -1,0 +1,118 @@
+import { Problem } from '../core/errors.ts'
+import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { forUpdate } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import type { Device } from './contract.ts'
+import { rowOf } from './rows.ts'
+import { most, nameKeys } from './rules.ts'
+import { devicesIn, getDevice } from './store.ts'
+
+/* What people change of devices. */
+
+/** Holds on to the device until the transaction ends. @throws not_found, also for a device outside the scope */
+export async function lockDevice(db: Db, scope: Scope, id: string): Promise<Device> {
+  await forUpdate(devicesIn(db, scope).select('devices.id').where('devices.id', '=', id)).execute()
+  return getDevice(db, scope, id)
+}
+
+/** Writes what differs between two states of a device that is held. */
+export async function saveDevice(db: Db, before: Device, after: Device): Promise<void> {
+  const { display_name, display_name_key, site_id, status, device_role, device_role_source } = {
+    ...rowOf(after),
+    ...nameKeys(after),
+  }
+  await db
+    .updateTable('devices')
+    .set({ display_name, display_name_key, site_id, status, device_role, device_role_source })
+    .set({ maintenance_until: after.maintenanceUntil, updated_at: after.updatedAt })
+    .where('id', '=', after.id)
+    .execute()
+  await saveTags(db, before, after)
+  await saveCustomFields(db, before, after)
+}
+
+async function saveTags(db: Db, { id, tags: before }: Device, { tags: after }: Device): Promise<void> {
+  const gone = before.filter((tag) => !after.includes(tag))
+  const added = after.filter((tag) => !before.includes(tag))
+  if (gone.length > 0) {
+    await db.deleteFrom('device_tags').where('device_id', '=', id).where('tag', 'in', gone).execute()
+  }
+  if (added.length > 0) {
+    const rows = added.map((tag) => ({ device_id: id, tag }))
+    await db.insertInto('device_tags').values(rows).execute()
+  }
+}
+
+async function saveCustomFields(
+  db: Db,
+  { id, customFields: before }: Device,
+  { customFields: after }: Device,
+): Promise<void> {
+  const gone = Object.keys(before).filter((key) => !Object.hasOwn(after, key))
+  const rows = Object.entries(after)
+    .filter(([key, value]) => before[key] !== value)
+    .map(([key, value]) => ({ device_id: id, key, value }))
+  if (gone.length > 0) {
+    await db.deleteFrom('device_custom_fields').where('device_id', '=', id).where('key', 'in', gone).execute()
+  }
+  if (rows.length > 0) {
+    await db
+      .insertInto('device_custom_fields')
+      .values(rows)
+      .onConflict((oc) =>
+        oc.columns(['device_id', 'key']).doUpdateSet((eb) => ({ value: eb.ref('excluded.value') })),
+      )
+      .execute()
+  }
+}
+
+/** Holds on to the devices. @throws not_found when one of them is not in the scope */
+export async function lockDevices(
+  db: Db,
+  scope: Scope,
+  ids: readonly string[],
+): Promise<{ id: string; org_id: string; hostname: string }[]> {
+  const wanted = [...new Set(ids)]
+  const found = devicesIn(db, scope)
+    .select(['devices.id', 'org_id', 'hostname'])
+    .where('devices.id', 'in', wanted)
+    .orderBy('devices.id')
+  const rows = await forUpdate(found).execute()
+  if (rows.length < wanted.length) throw new Problem('not_found', 'Device not found')
+  return rows
+}
+
+/** Tags of devices that are held; false when one of them would have too many. */
+export async function changeTags(
+  db: Db,
+  ids: readonly string[],
+  { add, remove }: { add: readonly string[]; remove: readonly string[] },
+  now: Instant,
+): Promise<boolean> {
+  if (remove.length > 0) {
+    await db.deleteFrom('device_tags').where('device_id', 'in', ids).where('tag', 'in', remove).execute()
+  }
+  for (const tag of new Set(add)) {
+    const rows = ids.map((id) => ({ device_id: id, tag }))
+    await db
+      .insertInto('device_tags')
+      .values(rows)
+      .onConflict((oc) => oc.doNothing())
+      .execute()
+  }
+  await db.updateTable('devices').set({ updated_at: now }).where('id', 'in', ids).execute()
+  const full = db
+    .selectFrom('device_tags')
+    .select('device_id')
+    .where('device_id', 'in', ids)
+    .groupBy('device_id')
+    .having((eb) => eb.fn.countAll(), '>', most.tags)
+    .limit(1)
+  return (await full.execute()).length === 0
+}
+
+/** For good, with everything that belongs to it. The device was found within the scope and is held. */
+export async function removeDevice(db: Db, id: string): Promise<void> {
+  await db.deleteFrom('devices').where('id', '=', id).execute()
+}

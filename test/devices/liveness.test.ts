@@ -1,0 +1,144 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { checkLiveness } from '../../src/devices/jobs.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { testClock } from '../harness.ts'
+import { begin } from './stage.ts'
+
+const settings = { offlineAfterSeconds: 300 }
+
+onEveryDatabase((_, open) => {
+  const staged = async () => {
+    const clock = testClock()
+    const stage = await begin(open, { clock })
+    const { service, bakery, client, show } = stage
+    const state = async () => (await show(bakery.deviceId)).status
+    const check = () => checkLiveness(service.storage, settings, clock())
+    const beat = () =>
+      service.client(bakery.agentToken).call(api.agents.heartbeat, {
+        params: { id: bakery.agentId },
+        body: { status: 'ok', agentVersion: '0.1.0' },
+      })
+    const put = (status: string) =>
+      service.storage.write((tx) =>
+        tx.updateTable('devices').set({ status }).where('id', '=', bakery.deviceId).execute(),
+      )
+    const maintain = (body: { enable: boolean; durationHours?: number }) =>
+      client.call(api.devices.maintenance, { params: { id: bakery.deviceId }, body })
+    return { ...stage, clock, state, check, beat, put, maintain }
+  }
+
+  describe('a device', () => {
+    it('is offline after five minutes of silence, and online with the next heartbeat', async () => {
+      const { clock, state, check, beat } = await staged()
+      clock.forward(300)
+      expect(await check()).toEqual([])
+      expect(await state()).toBe('online')
+      clock.forward(1)
+      expect(await check()).toHaveLength(3)
+      expect(await state()).toBe('offline')
+      expect(await check()).toEqual([])
+      await beat()
+      expect(await state()).toBe('online')
+    })
+
+    it('that was updating or awaited comes online; an update that never ends is offline', async () => {
+      const { clock, state, check, beat, put } = await staged()
+      for (const status of ['updating', 'pending']) {
+        await put(status)
+        await beat()
+        expect(await state()).toBe('online')
+      }
+      await put('updating')
+      clock.forward(301)
+      await check()
+      expect(await state()).toBe('offline')
+    })
+
+    it('in quarantine stays there, and its agent is told', async () => {
+      const { clock, state, check, beat, put, maintain } = await staged()
+      await put('quarantined')
+      await expect(beat()).rejects.toMatchObject({
+        ...{ status: 403, code: 'device_quarantined' },
+        message: 'Device is quarantined pending admin approval',
+      })
+      await expect(maintain({ enable: true })).rejects.toMatchObject({ status: 409, code: 'conflict' })
+      clock.forward(1000)
+      await check()
+      expect(await state()).toBe('quarantined')
+    })
+  })
+
+  describe('maintenance', () => {
+    it('survives heartbeats and silence, and ends when it was to', async () => {
+      const { clock, state, check, beat, maintain, show, bakery } = await staged()
+      const made = await maintain({ enable: true, durationHours: 2 })
+      expect(made).toMatchObject({ status: 'maintenance', maintenanceUntil: '2026-03-01T14:00:00.000Z' })
+      clock.forward(3600)
+      await beat()
+      await check()
+      expect(await state()).toBe('maintenance')
+      expect((await show(bakery.deviceId)).lastSeenAt).toBe(clock())
+      clock.forward(3599)
+      await check()
+      expect(await state()).toBe('maintenance')
+      await beat()
+      clock.forward(1)
+      await check()
+      expect(await show(bakery.deviceId)).toMatchObject({ status: 'online', maintenanceUntil: null })
+    })
+
+    it('of a device that fell silent ends offline', async () => {
+      const { clock, state, check, maintain } = await staged()
+      await maintain({ enable: true, durationHours: 1 })
+      clock.forward(3600)
+      await check()
+      expect(await state()).toBe('offline')
+    })
+
+    it('without an end lasts until it is ended, in the state its last heartbeat says', async () => {
+      const { clock, state, check, beat, maintain } = await staged()
+      expect(await maintain({ enable: true })).toMatchObject({ maintenanceUntil: null })
+      clock.forward(400 * 3600)
+      await check()
+      expect(await state()).toBe('maintenance')
+      expect(await maintain({ enable: false })).toMatchObject({ status: 'offline' })
+      await beat()
+      await maintain({ enable: true, durationHours: 168 })
+      expect(await maintain({ enable: false })).toMatchObject({ status: 'online', maintenanceUntil: null })
+      expect(await maintain({ enable: false })).toMatchObject({ status: 'online' })
+    })
+
+    it('lasts an hour to a week, of a device in use', async () => {
+      const { client, bakery, maintain } = await staged()
+      for (const durationHours of [0, 169, 1.5]) {
+        await expect(maintain({ enable: true, durationHours })).rejects.toMatchObject({ status: 400 })
+      }
+      await expect(maintain({ enable: false, durationHours: 1 })).rejects.toMatchObject({ status: 400 })
+      await client.call(api.devices.decommission, { params: { id: bakery.deviceId } })
+      await expect(maintain({ enable: true })).rejects.toMatchObject({ status: 409, code: 'conflict' })
+    })
+  })
+
+  it('processes that look at once move each device once', async () => {
+    const { clock, check, enroll } = await staged()
+    for (let n = 0; n < 20; n++) await enroll(`pc-${n}`)
+    clock.forward(301)
+    const moved = (await Promise.all([check(), check(), check(), check()])).flat()
+    expect(moved).toHaveLength(23)
+    expect(new Set(moved.map(({ id }) => id)).size).toBe(23)
+  })
+
+  it('what came back between the look and the change stays', async () => {
+    const { service, clock, bakery, state, beat } = await staged()
+    const { findDue, markOffline } = await import('../../src/devices/liveness.ts')
+    clock.forward(301)
+    const due = { now: clock(), before: new Date(Date.parse(clock()) - 300_000).toISOString() }
+    const { silent } = await findDue(service.storage.heavy, due, 100)
+    expect(silent).toContain(bakery.deviceId)
+    await beat()
+    const moved = await service.storage.write((tx) => markOffline(tx, silent, due))
+    expect(moved).toHaveLength(silent.length - 1)
+    expect(await state()).toBe('online')
+  })
+})
