@@ -14,7 +14,7 @@ export function re2(pattern: string): RE2JS {
 const ready = new Map<string, RE2JS>()
 
 /** One step of a compiled pattern; `runes` are the ends of the ranges of characters it takes. */
-type Step = { op: number; runes: ArrayLike<number> }
+type Step = { op: number; arg: number; runes: ArrayLike<number> }
 
 /** @throws when it is not a pattern */
 export const stepsOf = (pattern: string): readonly Step[] =>
