@@ -20,6 +20,7 @@ import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handle
 import { expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.ts'
 import { deviceHandlers } from '../src/devices/handlers.ts'
 import { checkLiveness } from '../src/devices/jobs.ts'
+import { filters } from '../src/filters/handlers.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { sweepInvitations } from '../src/identity/invitations/store.ts'
@@ -158,6 +159,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     apiKeys,
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices: deviceHandlers(config),
+    filters,
     agents: agentHandlers({ pepper }),
     auditLogs,
   }
