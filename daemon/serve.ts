@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import type { pino } from 'pino'
 import { migrations } from '../migrations/index.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
+import { alerts } from '../src/alerts/handlers.ts'
 import { api } from '../src/api.ts'
 import { auditLogs } from '../src/audit/handlers.ts'
 import { record, sealPending } from '../src/audit/outbox.ts'
@@ -32,6 +33,7 @@ import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { hasUsers, insertUser, type User } from '../src/identity/store.ts'
 import { type Failure, sendDue } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
+import { scripts } from '../src/scripts/handlers.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
 import { type Db, openStorage, type Storage } from '../src/storage/open.ts'
@@ -155,6 +157,8 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     apiKeys,
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices,
+    scripts,
+    alerts,
     agents: agentHandlers({ pepper }),
     auditLogs,
   }

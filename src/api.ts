@@ -1,4 +1,5 @@
 import { agents } from './agents/contract.ts'
+import { alerts } from './alerts/contract.ts'
 import { auditLogs } from './audit/contract.ts'
 import type { Contract } from './core/endpoint.ts'
 import { apiKeys } from './credentials/api-keys/contract.ts'
@@ -7,6 +8,7 @@ import { devices } from './devices/contract.ts'
 import { auth, users } from './identity/contract.ts'
 import { permissions } from './identity/permissions/contract.ts'
 import { roles } from './identity/roles/contract.ts'
+import { scripts } from './scripts/contract.ts'
 import { service } from './service/contract.ts'
 import { orgs, partners, sites } from './tenancy/contract.ts'
 
@@ -23,6 +25,8 @@ export const api = {
   apiKeys,
   enrollmentKeys,
   devices,
+  scripts,
+  alerts,
   agents,
   auditLogs,
 } satisfies Contract
@@ -38,6 +42,8 @@ export const sections: Readonly<Record<string, string>> = {
   'API keys': 'Keys with which programs call the service for one organization.',
   'Enrollment keys': 'Short-lived keys that let machines into an organization.',
   Devices: 'The machines that were enrolled.',
+  Scripts: 'What can be run on devices: of an organization, of a partner for all of its, or of the service.',
+  Alerts: 'What needs someone to look after it.',
   Agents: 'What the agent on a machine says; only for agents.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

@@ -16,6 +16,8 @@ export type Org = {
   siteId: string
   groupId: string
   roleId: string
+  scriptId: string
+  alertId: string
   keyId: string
   apiKeyId: string
   deviceId: string
@@ -142,12 +144,20 @@ export async function addOrg(
   const { deviceId, agentId, authToken: agentToken } = enrolled
   const groupId = await addGroup(service, id, `${slug} group`, [deviceId])
   const roleId = await addRole(service, id, `${slug} role`, ['devices:read'])
+  const script = await client.call(api.scripts.create, {
+    body: { orgId: id, name: `${slug} script`, osTypes: ['linux'], language: 'bash', content: 'true\n' },
+  })
+  const alert = await client.call(api.alerts.create, {
+    body: { orgId: id, deviceId, severity: 'high', title: `${slug} alert` },
+  })
   return {
     id,
     name: slug,
     siteId: site.id,
     groupId,
     roleId,
+    scriptId: script.id,
+    alertId: alert.id,
     keyId: key.id,
     apiKeyId: apiKey.id,
     deviceId,

@@ -53,6 +53,18 @@ const lookups: { [R in Resource]?: Lookup } = {
     byOrg: true,
     byPartner: true,
   },
+  script: {
+    list: async () => (await import('../scripts/contract.ts')).scripts.list,
+    names: ['name'],
+    narrow: (name) => ({ search: name.slice(0, 100) }),
+    byOrg: true,
+  },
+  alert: {
+    list: async () => (await import('../alerts/contract.ts')).alerts.list,
+    names: ['title'],
+    narrow: (title) => ({ search: title.slice(0, 100) }),
+    byOrg: true,
+  },
   user: {
     list: async () => (await identity()).users.list,
     names: ['email', 'name'],

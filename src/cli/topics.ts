@@ -1,6 +1,7 @@
 /** What the groups of commands are for, in the list of `svc --help`. */
 export const groups: Record<string, string> = {
   agent: 'Run the reference agent on this machine',
+  alerts: 'What needs someone to look after it',
   audit: 'Read, export and verify the audit log',
   auth: 'Who is signed in',
   config: 'Where settings come from',
@@ -17,6 +18,7 @@ export const groups: Record<string, string> = {
   password: 'Change a password, or set a new one',
   profile: 'Your own name and picture',
   roles: 'Roles, and what they let people do',
+  scripts: 'What can be run on devices',
   sites: 'Sites of organizations',
   users: 'People: invitations, roles and reach',
 }

@@ -13,7 +13,8 @@ export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
     unrepresentable: 'any',
     override: ({ jsonSchema }) => {
       // Our own notes on fields are no part of the schema language.
-      for (const note of ['resource', 'secret', 'hidden', 'flag', 'id']) delete (jsonSchema as Json)[note]
+      for (const note of ['resource', 'secret', 'hidden', 'flag', 'file', 'id'])
+        delete (jsonSchema as Json)[note]
     },
   }) as Json
   delete made.$schema
