@@ -15,6 +15,7 @@ export type Org = {
   name: string
   siteId: string
   groupId: string
+  filterId: string
   roleId: string
   scriptId: string
   alertId: string
@@ -144,6 +145,9 @@ export async function addOrg(
   const { deviceId, agentId, authToken: agentToken } = enrolled
   const groupId = await addGroup(service, id, `${slug} group`, [deviceId])
   const roleId = await addRole(service, id, `${slug} role`, ['devices:read'])
+  const filter = await client.call(api.filters.create, {
+    body: { ...api.filters.create.example, orgId: id, name: `${slug} filter` },
+  })
   const script = await client.call(api.scripts.create, {
     body: { orgId: id, name: `${slug} script`, osTypes: ['linux'], language: 'bash', content: 'true\n' },
   })
@@ -155,6 +159,7 @@ export async function addOrg(
     name: slug,
     siteId: site.id,
     groupId,
+    filterId: filter.id,
     roleId,
     scriptId: script.id,
     alertId: alert.id,

@@ -19,6 +19,7 @@ export const unknownRecords = (): Records => ({
   api_key: newId(),
   device: newId(),
   device_group: newId(),
+  filter: newId(),
   agent: randomBytes(32).toString('hex'),
   audit_log: newId(),
   user: newId(),
