@@ -18,7 +18,11 @@ import { apiKeys } from '../src/credentials/api-keys/handlers.ts'
 import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handlers.ts'
 import { devices } from '../src/devices/handlers.ts'
-import { filters } from '../src/filters/handlers.ts'
+import { filterHandlers } from '../src/filters/handlers.ts'
+import { filterUse } from '../src/groups/filter-use.ts'
+import { deviceGroups } from '../src/groups/handlers.ts'
+import { refreshDue } from '../src/groups/jobs.ts'
+import { sweepChanges } from '../src/groups/members.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { sweepInvitations } from '../src/identity/invitations/store.ts'
@@ -158,7 +162,8 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     apiKeys,
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices,
-    filters,
+    filters: filterHandlers(filterUse),
+    deviceGroups,
     scripts,
     alerts,
     agents: agentHandlers({ pepper }),
@@ -214,6 +219,7 @@ function backgroundOf(parts: Parts): Loop[] {
         await sweepRegistrations(tx, clock())
         await forgetOldAttempts(tx, clock())
         await sweepPhoneCodes(tx, clock())
+        await sweepChanges(tx, clock())
         await sweepBuckets(tx, Date.parse(clock()))
       })
     },
@@ -221,7 +227,15 @@ function backgroundOf(parts: Parts): Loop[] {
     log,
   )
   const counter = loop('key counter', () => meter.flush(clock()), 2000, log)
-  return [sealer, postman, sweeper, counter]
+  const grouper: Loop = loop(
+    'device groups',
+    async () => {
+      if (await refreshDue(parts)) grouper.wake()
+    },
+    15_000,
+    log,
+  )
+  return [sealer, postman, sweeper, counter, grouper]
 }
 
 /** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */

@@ -6,6 +6,7 @@ import { apiKeys } from './credentials/api-keys/contract.ts'
 import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
 import { devices } from './devices/contract.ts'
 import { filters } from './filters/contract.ts'
+import { deviceGroups } from './groups/contract.ts'
 import { auth, users } from './identity/contract.ts'
 import { permissions } from './identity/permissions/contract.ts'
 import { roles } from './identity/roles/contract.ts'
@@ -27,6 +28,7 @@ export const api = {
   enrollmentKeys,
   devices,
   filters,
+  deviceGroups,
   scripts,
   alerts,
   agents,
@@ -45,6 +47,7 @@ export const sections: Readonly<Record<string, string>> = {
   'Enrollment keys': 'Short-lived keys that let machines into an organization.',
   Devices: 'The machines that were enrolled.',
   Filters: 'Saved questions about devices: nested conditions, and which devices match them.',
+  'Device groups': 'Devices that belong together: put in by people, or found by a saved filter.',
   Scripts: 'What can be run on devices: of an organization, of a partner for all of its, or of the service.',
   Alerts: 'What needs someone to look after it.',
   Agents: 'What the agent on a machine says; only for agents.',

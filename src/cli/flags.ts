@@ -195,6 +195,7 @@ const namedBy: { [R in Resource]?: string } = {
   device: 'id, hostname or display name',
   user: 'id, e-mail or name',
   role: 'id or name',
+  device_group: 'id or name',
   script: 'id or name',
   alert: 'id or title',
 }

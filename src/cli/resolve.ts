@@ -58,6 +58,12 @@ const lookups: { [R in Resource]?: Lookup } = {
     byOrg: true,
     byPartner: true,
   },
+  device_group: {
+    list: async () => (await import('../groups/contract.ts')).deviceGroups.list,
+    names: ['name'],
+    narrow: (name) => ({ search: name.slice(0, 100) }),
+    byOrg: true,
+  },
   script: {
     list: async () => (await import('../scripts/contract.ts')).scripts.list,
     names: ['name'],

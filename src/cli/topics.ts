@@ -10,6 +10,7 @@ export const groups: Record<string, string> = {
   dev: 'For those who try the service out',
   devices: 'Managed machines',
   enroll: 'Enrollment keys, with which machines join',
+  groups: 'Device groups: put together by hand or found by a filter',
   invite: 'Accept an invitation',
   keys: 'API keys, with which programs call the service',
   mfa: 'Second factors: set up, remove, recovery codes',

@@ -40,8 +40,8 @@ function kept(make: () => Promise<string>): Pick<Stranger, 'token' | 'renew'> {
 
 const everyKind = Object.keys(unknownRecords()) as Resource[]
 const withinTenant = everyKind.filter((kind) => kind !== 'partner')
-const withinGroup: readonly Resource[] = ['device', 'agent', 'alert']
-const withinSite: readonly Resource[] = ['site', 'enrollment_key', 'device', 'agent', 'alert']
+const withinGroup: readonly Resource[] = ['device', 'device_group', 'agent', 'alert']
+const withinSite: readonly Resource[] = ['site', 'enrollment_key', 'device', 'device_group', 'agent', 'alert']
 
 export const userToken = async (
   service: TestService,
@@ -92,7 +92,7 @@ export async function buildStage(service: TestService): Promise<Stage> {
   const victim = await recordsOf(service, partners.acme, bakery)
   const sibling = await recordsOf(service, partners.acme, garage)
   const other = await recordsOf(service, partners.globex, harbor)
-  const ofGroup = ['bakery-pc', 'bakery alert']
+  const ofGroup = ['bakery-pc', 'bakery group', 'bakery alert']
   const ofSite = [...ofGroup, 'bakery site', 'bakery key']
   const ofOrg = [
     ...ofSite,
