@@ -21,7 +21,7 @@ import { devices } from '../src/devices/handlers.ts'
 import { filterHandlers } from '../src/filters/handlers.ts'
 import { filterUse } from '../src/groups/filter-use.ts'
 import { deviceGroups } from '../src/groups/handlers.ts'
-import { refreshDue } from '../src/groups/jobs.ts'
+import { dropStrays, refreshDue } from '../src/groups/jobs.ts'
 import { sweepChanges } from '../src/groups/members.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
@@ -211,6 +211,7 @@ function backgroundOf(parts: Parts): Loop[] {
     'sweeper',
     async () => {
       limiter.sweep()
+      await dropStrays(parts)
       await storage.write(async (tx) => {
         await sweepSessions(tx, clock())
         await sweepFactors(tx, clock())

@@ -5,33 +5,43 @@ import { operators } from '../fields/contract.ts'
 /** Levels of groups, the outermost included, and conditions and groups in all (decisions.md, "Filters and search"). */
 export const deepest = 10
 export const mostNodes = 200
-/** Values in one list: both databases limit what a statement can carry. */
-export const longestList = 100
-const Text = text(1000)
+/** Values in one list, and in all: both databases limit what a statement can carry. */
+export const longestList = 500
+export const mostValues = 5000
+/** How far a window reaches back, in whatever unit. */
+const longestWindow = 1_000_000
 
 export const timeUnits = ['minutes', 'hours', 'days', 'weeks', 'months'] as const
 export type TimeUnit = (typeof timeUnits)[number]
 
-const scalar = z.union([z.string(), z.number()])
+const Text = text(1000)
+const limit = { error: 'must be text or a number' }
+const Range = z.strictObject({
+  from: z.union([Text, z.number()], limit),
+  to: z.union([Text, z.number()], limit),
+})
+const Window = z.strictObject({
+  amount: z
+    .number({ error: 'must be a number' })
+    .positive('must be more than 0')
+    .max(longestWindow, `must be at most ${longestWindow}`),
+  unit: z.enum(timeUnits, { error: `must be one of ${timeUnits.join(', ')}` }),
+})
 
 export const ConditionValue = z
-  .union([
-    z.string(),
-    z.number(),
-    z.boolean(),
-    z.array(z.string()),
-    z.strictObject({ from: scalar, to: scalar }),
-    z.strictObject({ amount: z.number(), unit: z.enum(timeUnits) }),
-  ])
+  .union([Text, z.number(), z.boolean(), z.array(Text).max(longestList), Range, Window])
   .describe(
     'Text, a number or a boolean; a list of text (in, notIn, hasAny, hasAll); from and to (between); amount and unit (withinLast, notWithinLast); omitted for isNull, isNotNull, isEmpty and isNotEmpty',
   )
 export type ConditionValue = z.output<typeof ConditionValue>
 
+/** A name of a field or an operator. */
+const Key = text(200)
+
 export const Condition = z
   .strictObject({
-    field: z.string().describe('A key of GET /filters/fields'),
-    operator: z.string().describe(`One of ${operators.join(', ')}, as the field allows`),
+    field: Key.describe('A key of GET /filters/fields'),
+    operator: Key.describe(`One of ${operators.join(', ')}, as the field allows`),
     value: ConditionValue.optional(),
   })
   .meta({ id: 'Condition' })
@@ -70,11 +80,16 @@ type ShapeFault = { path: Way; message: string }
 function shapeFaults(root: unknown): ShapeFault[] {
   const faults: ShapeFault[] = []
   const waiting: { node: unknown; path: Way; depth: number }[] = [{ node: root, path: [], depth: 1 }]
+  let values = 0
   for (let nodes = 1; waiting.length > 0; ) {
     const { node, path, depth } = waiting.pop()!
     const within = ({ path: rest, message }: ShapeFault) => ({ path: [...path, ...rest], message })
     if (!isObject(node) || (path.length > 0 && !('conditions' in node))) {
       faults.push(...conditionFaults(node, path.length === 0).map(within))
+      values += isObject(node) && Array.isArray(node.value) ? node.value.length : 0
+      if (values > mostValues) {
+        return [{ path: [], message: `must not list more than ${mostValues} values in all` }]
+      }
       continue
     }
     faults.push(...groupFaults(node, depth).map(within))
@@ -113,30 +128,40 @@ function conditionFaults(node: unknown, isRoot: boolean): ShapeFault[] {
   }
   const faults = unknownKeys(node, ['field', 'operator', 'value'])
   for (const key of ['field', 'operator']) {
-    if (node[key] === undefined) faults.push({ path: [key], message: 'is required' })
-    else if (typeof node[key] !== 'string') faults.push({ path: [key], message: 'must be text' })
+    const found = node[key] === undefined ? [{ path: [], message: 'is required' }] : issuesOf(Key, node[key])
+    faults.push(...found.map(({ message }) => ({ path: [key], message })))
   }
   return [...faults, ...valueFaults(node.value)]
 }
 
 function valueFaults(value: unknown): ShapeFault[] {
-  const { success, data } = ConditionValue.optional().safeParse(value)
-  if (!success) {
-    const message =
-      'must be text, a number, a boolean, a list of text, from and to, or amount and unit (minutes, hours, days, weeks or months)'
-    return [{ path: ['value'], message }]
+  const at = (path: Way, faults: ShapeFault[]) =>
+    faults.map((one) => ({ ...one, path: [...path, ...one.path] }))
+  if (value === undefined || typeof value === 'boolean') return []
+  if (typeof value === 'number') return at(['value'], issuesOf(z.number(), value, 'must be a number'))
+  if (Array.isArray(value)) {
+    if (value.length > longestList) {
+      return [{ path: ['value'], message: `must not list more than ${longestList} values` }]
+    }
+    return value.flatMap((one, i) => at(['value', i], issuesOf(Text, one)))
   }
-  if (Array.isArray(data) && data.length > longestList) {
-    return [{ path: ['value'], message: `must not list more than ${longestList} values` }]
-  }
-  const texts: [Way, unknown][] = Array.isArray(data)
-    ? data.map((text, i) => [['value', i], text])
-    : isObject(data)
-      ? Object.entries(data).map(([key, text]) => [['value', key], text])
-      : [[['value'], data]]
-  return texts.flatMap(([path, one]) => {
-    const fault = typeof one === 'string' ? Text.safeParse(one).error?.issues[0] : undefined
-    return fault ? [{ path, message: fault.message }] : []
+  if (!isObject(value))
+    return at(['value'], issuesOf(Text, value, 'must be text, a number, a boolean, a list or an object'))
+  if ('from' in value || 'to' in value) return at(['value'], issuesOf(Range, value))
+  if ('amount' in value || 'unit' in value) return at(['value'], issuesOf(Window, value))
+  return [{ path: ['value'], message: 'must be from and to, or amount and unit' }]
+}
+
+/** What a schema has to say; `wrongKind` where the value is not even of its kind. */
+function issuesOf(schema: z.ZodType, value: unknown, wrongKind = 'must be text'): ShapeFault[] {
+  const issues = schema.safeParse(value).error?.issues ?? []
+  return issues.flatMap((issue): ShapeFault[] => {
+    const path = issue.path as Way
+    if (issue.code === 'unrecognized_keys') {
+      return issue.keys.map((key) => ({ path: [...path, key], message: 'is not a known field' }))
+    }
+    const isBare = path.length === 0 && issue.code === 'invalid_type'
+    return [{ path, message: isBare ? wrongKind : issue.message }]
   })
 }
 
