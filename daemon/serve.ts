@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import type { pino } from 'pino'
 import { migrations } from '../migrations/index.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
+import { alerts } from '../src/alerts/handlers.ts'
 import { api } from '../src/api.ts'
 import { auditLogs } from '../src/audit/handlers.ts'
 import { record, sealPending } from '../src/audit/outbox.ts'
@@ -20,7 +21,11 @@ import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handle
 import { expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.ts'
 import { deviceHandlers } from '../src/devices/handlers.ts'
 import { checkLiveness } from '../src/devices/jobs.ts'
-import { filters } from '../src/filters/handlers.ts'
+import { filterHandlers } from '../src/filters/handlers.ts'
+import { filterUse } from '../src/groups/filter-use.ts'
+import { deviceGroups } from '../src/groups/handlers.ts'
+import { dropStrays, refreshDue } from '../src/groups/jobs.ts'
+import { sweepChanges } from '../src/groups/members.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { sweepInvitations } from '../src/identity/invitations/store.ts'
@@ -37,6 +42,7 @@ import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { hasUsers, insertUser, type User } from '../src/identity/store.ts'
 import { type Failure, sendDue } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
+import { scripts } from '../src/scripts/handlers.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
 import { type Db, openStorage, type Storage } from '../src/storage/open.ts'
@@ -159,7 +165,10 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     apiKeys,
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices: deviceHandlers(config),
-    filters,
+    filters: filterHandlers(filterUse),
+    deviceGroups,
+    scripts,
+    alerts,
     agents: agentHandlers({ pepper }),
     auditLogs,
   }
@@ -214,6 +223,7 @@ function backgroundOf(parts: Parts, config: Config): Loop[] {
     'sweeper',
     async () => {
       limiter.sweep()
+      await dropStrays(parts)
       await storage.write(async (tx) => {
         await sweepSessions(tx, clock())
         await sweepFactors(tx, clock())
@@ -222,6 +232,7 @@ function backgroundOf(parts: Parts, config: Config): Loop[] {
         await sweepRegistrations(tx, clock())
         await forgetOldAttempts(tx, clock())
         await sweepPhoneCodes(tx, clock())
+        await sweepChanges(tx, clock())
         await sweepBuckets(tx, Date.parse(clock()))
       })
     },
@@ -239,7 +250,15 @@ function backgroundOf(parts: Parts, config: Config): Loop[] {
     10_000,
     log,
   )
-  return [sealer, postman, sweeper, counter, watch]
+  const grouper: Loop = loop(
+    'device groups',
+    async () => {
+      if (await refreshDue(parts)) grouper.wake()
+    },
+    15_000,
+    log,
+  )
+  return [sealer, postman, sweeper, counter, watch, grouper]
 }
 
 /** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */

@@ -8,6 +8,7 @@ import * as roleLists from './0006_role_lists.ts'
 import * as fleet from './0007_fleet.ts'
 import * as writePath from './0008_write_path.ts'
 import * as devices from './0009_devices.ts'
+import * as groups from './0010_groups.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -20,4 +21,5 @@ export const migrations: readonly Migration[] = [
   { name: '0007_fleet', up: fleet.up },
   { name: '0008_write_path', up: writePath.up },
   { name: '0009_devices', up: devices.up },
+  { name: '0010_groups', up: groups.up },
 ]

@@ -1,13 +1,16 @@
 import { agents } from './agents/contract.ts'
+import { alerts } from './alerts/contract.ts'
 import { auditLogs } from './audit/contract.ts'
 import type { Contract } from './core/endpoint.ts'
 import { apiKeys } from './credentials/api-keys/contract.ts'
 import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
 import { devices } from './devices/contract.ts'
 import { filters } from './filters/contract.ts'
+import { deviceGroups } from './groups/contract.ts'
 import { auth, users } from './identity/contract.ts'
 import { permissions } from './identity/permissions/contract.ts'
 import { roles } from './identity/roles/contract.ts'
+import { scripts } from './scripts/contract.ts'
 import { service } from './service/contract.ts'
 import { orgs, partners, sites } from './tenancy/contract.ts'
 
@@ -25,6 +28,9 @@ export const api = {
   enrollmentKeys,
   devices,
   filters,
+  deviceGroups,
+  scripts,
+  alerts,
   agents,
   auditLogs,
 } satisfies Contract
@@ -41,6 +47,9 @@ export const sections: Readonly<Record<string, string>> = {
   'Enrollment keys': 'Short-lived keys that let machines into an organization.',
   Devices: 'The machines that were enrolled.',
   Filters: 'Saved questions about devices: nested conditions, and which devices match them.',
+  'Device groups': 'Devices that belong together: put in by people, or found by a saved filter.',
+  Scripts: 'What can be run on devices: of an organization, of a partner for all of its, or of the service.',
+  Alerts: 'What needs someone to look after it.',
   Agents: 'What the agent on a machine says; only for agents.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

@@ -17,6 +17,8 @@ export type Org = {
   groupId: string
   filterId: string
   roleId: string
+  scriptId: string
+  alertId: string
   keyId: string
   apiKeyId: string
   deviceId: string
@@ -146,6 +148,12 @@ export async function addOrg(
   const filter = await client.call(api.filters.create, {
     body: { ...api.filters.create.example, orgId: id, name: `${slug} filter` },
   })
+  const script = await client.call(api.scripts.create, {
+    body: { orgId: id, name: `${slug} script`, osTypes: ['linux'], language: 'bash', content: 'true\n' },
+  })
+  const alert = await client.call(api.alerts.create, {
+    body: { orgId: id, deviceId, severity: 'high', title: `${slug} alert` },
+  })
   return {
     id,
     name: slug,
@@ -153,6 +161,8 @@ export async function addOrg(
     groupId,
     filterId: filter.id,
     roleId,
+    scriptId: script.id,
+    alertId: alert.id,
     keyId: key.id,
     apiKeyId: apiKey.id,
     deviceId,

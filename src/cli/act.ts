@@ -93,7 +93,7 @@ async function printFound({ output }: Session, entry: Endpoint, view: View, reco
   return printRecord(output, record, entry.reply)
 }
 
-/** The record that has the slug, else the name, within the same parent. */
+/** The record that has the slug, else the name or title, within the same parent. */
 async function findExisting(
   { client }: Session,
   { existing }: View,
@@ -101,7 +101,8 @@ async function findExisting(
 ): Promise<Reply | undefined> {
   if (!existing) return undefined
   const wanted = body as Reply
-  const key = typeof wanted.slug === 'string' ? 'slug' : 'name'
+  const key = ['slug', 'name', 'title'].find((one) => typeof wanted[one] === 'string')
+  if (key === undefined) return undefined
   const parents = (existing.within ?? []).filter((parent) => wanted[parent] !== undefined)
   const known = fieldsOf(existing.list).map((field) => field.key)
   const query = Object.fromEntries(

@@ -4,8 +4,8 @@ import { isSecret, type Resource, unwrap } from '../core/schema.ts'
 
 export type Part = 'params' | 'query' | 'body'
 
-/** `pair`: a permission, written devices:read. */
-export type Kind = 'text' | 'number' | 'boolean' | 'choice' | 'pair' | 'json'
+/** `pair`: a permission, written devices:read. `file`: a text long enough to be in one, which is named. */
+export type Kind = 'text' | 'file' | 'number' | 'boolean' | 'choice' | 'pair' | 'json'
 
 /** One thing a caller can say in a request, as the command line sees it. */
 export type Field = {
@@ -63,7 +63,7 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
       key,
       // A list is said one by one: `scopes` is `--scope`.
       flag: typeof meta.flag === 'string' ? meta.flag : flagOf(key, resource),
-      kind: isFlag ? 'boolean' : choices ? 'choice' : kindOf(inner),
+      kind: meta.file ? 'file' : isFlag ? 'boolean' : choices ? 'choice' : kindOf(inner),
       many,
       required: !schema.safeParse(undefined).success,
       nullable: schema.safeParse(null).success,

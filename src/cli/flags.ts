@@ -102,6 +102,7 @@ export function flagFor(field: Field): AnyFlag {
 function describe(field: Field): string {
   const notes: string[] = []
   if (field.secret) notes.push('- for standard input, @file for a file')
+  else if (field.kind === 'file') notes.push('a file, or - for standard input')
   else if (field.kind === 'json') notes.push('JSON, - or @file')
   else if (field.kind === 'pair') notes.push('such as devices:read,alerts:read')
   else if (field.resource && field.key !== 'id') notes.push(namedBy[field.resource] ?? 'id')
@@ -121,6 +122,7 @@ function valueName(field: Field): string {
   if (field.resource) return argNames[field.resource].toUpperCase()
   return {
     text: 'TEXT',
+    file: 'FILE',
     number: 'N',
     boolean: 'BOOLEAN',
     choice: 'CHOICE',
@@ -143,6 +145,8 @@ export const argNames: Record<Resource, string> = {
   audit_log: 'entry',
   user: 'user',
   role: 'role',
+  script: 'script',
+  alert: 'alert',
 }
 
 export const nouns: Record<Resource, string> = {
@@ -158,6 +162,8 @@ export const nouns: Record<Resource, string> = {
   audit_log: 'audit entry',
   user: 'user',
   role: 'role',
+  script: 'script',
+  alert: 'alert',
 }
 
 type Parse = (input: string) => Promise<string>
@@ -190,6 +196,9 @@ const namedBy: { [R in Resource]?: string } = {
   device: 'id, hostname or display name',
   user: 'id, e-mail or name',
   role: 'id or name',
+  device_group: 'id or name',
+  script: 'id or name',
+  alert: 'id or title',
 }
 
 export function argOf(field: Field): Arg<unknown> {

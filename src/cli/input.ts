@@ -1,7 +1,7 @@
 import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import { withoutSecrets } from '../core/schema.ts'
-import { askText, indirect, secretFrom } from './ask.ts'
+import { askText, indirect, readStdin, readTextFile, secretFrom } from './ask.ts'
 import type { Session } from './base.ts'
 import { usage } from './exit.ts'
 import type { Field } from './fields.ts'
@@ -57,7 +57,8 @@ const rank = (field: Field): number =>
   field.resource === 'partner' ? 0 : field.resource === 'organization' ? 1 : 2
 
 async function ask(session: Session, field: Field): Promise<string | undefined> {
-  if (!field.required || !session.attended || field.kind === 'json' || field.secret) return undefined
+  if (!field.required || !session.attended || field.secret) return undefined
+  if (field.kind === 'json' || field.kind === 'file') return undefined
   return askText(field.description || field.flag)
 }
 
@@ -77,6 +78,7 @@ async function valueFor(
   if (typeof raw !== 'string') return raw
   const flag = `--${field.flag}`
   if (field.secret) return secretFrom(raw, flag)
+  if (field.kind === 'file') return raw === '-' ? readStdin(flag) : readTextFile(raw, flag)
   if (field.kind === 'json') return jsonFrom(raw, flag)
   if (field.kind === 'pair') return pairFrom(raw, flag)
   if (field.kind === 'number') {

@@ -58,6 +58,24 @@ const lookups: { [R in Resource]?: Lookup } = {
     byOrg: true,
     byPartner: true,
   },
+  device_group: {
+    list: async () => (await import('../groups/contract.ts')).deviceGroups.list,
+    names: ['name'],
+    narrow: (name) => ({ search: name.slice(0, 100) }),
+    byOrg: true,
+  },
+  script: {
+    list: async () => (await import('../scripts/contract.ts')).scripts.list,
+    names: ['name'],
+    narrow: (name) => ({ search: name.slice(0, 100) }),
+    byOrg: true,
+  },
+  alert: {
+    list: async () => (await import('../alerts/contract.ts')).alerts.list,
+    names: ['title'],
+    narrow: (title) => ({ search: title.slice(0, 100) }),
+    byOrg: true,
+  },
   user: {
     list: async () => (await identity()).users.list,
     names: ['email', 'name'],

@@ -1,6 +1,7 @@
 /** What the groups of commands are for, in the list of `svc --help`. */
 export const groups: Record<string, string> = {
   agent: 'Run the reference agent on this machine',
+  alerts: 'What needs someone to look after it',
   audit: 'Read, export and verify the audit log',
   auth: 'Who is signed in',
   config: 'Where settings come from',
@@ -9,6 +10,7 @@ export const groups: Record<string, string> = {
   dev: 'For those who try the service out',
   devices: 'Managed machines',
   enroll: 'Enrollment keys, with which machines join',
+  groups: 'Device groups: put together by hand or found by a filter',
   invite: 'Accept an invitation',
   keys: 'API keys, with which programs call the service',
   mfa: 'Second factors: set up, remove, recovery codes',
@@ -17,6 +19,7 @@ export const groups: Record<string, string> = {
   password: 'Change a password, or set a new one',
   profile: 'Your own name and picture',
   roles: 'Roles, and what they let people do',
+  scripts: 'What can be run on devices',
   sites: 'Sites of organizations',
   users: 'People: invitations, roles and reach',
 }

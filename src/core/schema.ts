@@ -14,6 +14,8 @@ export type Resource =
   | 'audit_log'
   | 'user'
   | 'role'
+  | 'script'
+  | 'alert'
 
 /** An id that names a record of that kind; the CLI accepts its slug or name as well. */
 export const idOf = (resource: Resource) =>

@@ -1,6 +1,7 @@
 import { invalid } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
 import { type HandlersOf, inSteps } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { checkOrg } from '../tenancy/store.ts'
@@ -11,7 +12,15 @@ import { changedFields, makeFilter, saidIn } from './saved/rules.ts'
 import * as saved from './saved/store.ts'
 import { previewFilter } from './store.ts'
 
-export const filters: HandlersOf<typeof contract.filters> = {
+/** What depends on saved filters, within the transaction of a change; it may refuse. */
+export type FilterUse = {
+  /** After its conditions were saved. */
+  changed(db: Db, scope: Scope, filter: contract.SavedFilter, now: Instant): Promise<void>
+  /** Before it is deleted. @throws conflict while it is needed */
+  removing(db: Db, scope: Scope, filter: contract.SavedFilter): Promise<void>
+}
+
+export const filterHandlers = (use: FilterUse): HandlersOf<typeof contract.filters> => ({
   async list({ db, scope, query }) {
     const data = await saved.listFilters(db, scope, query.search)
     return { data, total: data.length }
@@ -35,12 +44,14 @@ export const filters: HandlersOf<typeof contract.filters> = {
     const change = { ...saidIn(body), updatedAt: now }
     await saved.changeFilter(db, scope, before.id, change)
     const after = { ...before, ...change }
+    if (body.conditions) await use.changed(db, scope, after, now)
     note({ details: { changedFields: changedFields(before, after) } })
     return after
   },
 
   async remove({ db, scope, params }) {
     const filter = await saved.getFilter(db, scope, params.id)
+    await use.removing(db, scope, filter)
     await saved.removeFilter(db, scope, filter.id)
     return filter
   },
@@ -73,7 +84,7 @@ export const filters: HandlersOf<typeof contract.filters> = {
       return preview
     },
   }),
-}
+})
 
 /** @throws invalid_request, org_access_denied, not_found */
 async function orgOfNewFilter(db: Db, scope: Scope, wanted: string | undefined): Promise<string> {

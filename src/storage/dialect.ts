@@ -50,6 +50,13 @@ export function inGroups(scope: Scope, column: string): Expression<SqlBool> {
   )`
 }
 
+/** The same for a column that holds a device group's id: those a membership is narrowed to. */
+export function ownGroups(scope: Scope, column: string): Expression<SqlBool> {
+  if (scope.kind !== 'organization' || scope.groupIds === null) return sql<SqlBool>`1 = 1`
+  if (scope.groupIds.length === 0) return sql<SqlBool>`1 = 0`
+  return sql<SqlBool>`${sql.ref(column)} in (${sql.join(scope.groupIds)})`
+}
+
 /**
  * Rows that come after a key in a list ordered by these columns: what a keyset cursor asks for. Both
  * databases walk an index over the columns straight to it.

@@ -30,6 +30,8 @@ export const unknownRecords = (): Records => ({
   audit_log: newId(),
   user: newId(),
   role: newId(),
+  script: newId(),
+  alert: newId(),
 })
 
 export type Input = { params: Plain; query: Plain; body: unknown }

@@ -40,8 +40,8 @@ function kept(make: () => Promise<string>): Pick<Stranger, 'token' | 'renew'> {
 
 const everyKind = Object.keys(unknownRecords()) as Resource[]
 const withinTenant = everyKind.filter((kind) => kind !== 'partner')
-const withinGroup: readonly Resource[] = ['device', 'agent']
-const withinSite: readonly Resource[] = ['site', 'enrollment_key', 'device', 'agent']
+const withinGroup: readonly Resource[] = ['device', 'device_group', 'agent', 'alert']
+const withinSite: readonly Resource[] = ['site', 'enrollment_key', 'device', 'device_group', 'agent', 'alert']
 
 export const userToken = async (
   service: TestService,
@@ -73,6 +73,8 @@ export async function recordsOf(service: TestService, partner: string, org: Org)
     device_group: org.groupId,
     filter: org.filterId,
     role: org.roleId,
+    script: org.scriptId,
+    alert: org.alertId,
     agent: org.agentId,
     audit_log: (await entries.executeTakeFirstOrThrow()).id,
     user: await userIdOf(service, `${org.name}-admin`),
@@ -90,8 +92,17 @@ export async function buildStage(service: TestService): Promise<Stage> {
   const victim = await recordsOf(service, partners.acme, bakery)
   const sibling = await recordsOf(service, partners.acme, garage)
   const other = await recordsOf(service, partners.globex, harbor)
-  const ofSite = ['bakery-pc', 'bakery site', 'bakery key']
-  const ofOrg = [...ofSite, '"bakery"', 'bakery role', 'bakery-admin', 'bakery-viewer', 'bakery-auditor']
+  const ofGroup = ['bakery-pc', 'bakery group', 'bakery alert']
+  const ofSite = [...ofGroup, 'bakery site', 'bakery key']
+  const ofOrg = [
+    ...ofSite,
+    '"bakery"',
+    'bakery role',
+    'bakery script',
+    'bakery-admin',
+    'bakery-viewer',
+    'bakery-auditor',
+  ]
   const hiddenOf = (kinds: readonly Resource[], names: string[]) => [
     ...kinds.map((kind) => victim[kind]),
     ...names,
@@ -146,7 +157,7 @@ export async function buildStage(service: TestService): Promise<Stage> {
       ...user('bakery-grouped', { kind: 'organization', orgId: bakery.id }),
       own: { ...victim, ...elsewhere },
       foreign: withinGroup,
-      hidden: hiddenOf(withinGroup, ['bakery-pc']),
+      hidden: hiddenOf(withinGroup, ofGroup),
     },
     { name: "another organization's agent", ...fixed(garage.agentToken), own: sibling, ...apart },
     { name: 'nobody', ...fixed(undefined), own: none, ...apart },
@@ -161,7 +172,7 @@ export async function buildStage(service: TestService): Promise<Stage> {
 async function addNarrowedUser(
   service: TestService,
   { orgs: { bakery }, tokens }: World,
-): Promise<Pick<Records, 'site' | 'enrollment_key' | 'device' | 'agent'>> {
+): Promise<Pick<Records, 'site' | 'enrollment_key' | 'device' | 'device_group' | 'agent' | 'alert'>> {
   const client = service.client(tokens.system)
   const site = await client.call(api.sites.create, { body: { orgId: bakery.id, name: 'Elsewhere' } })
   const key = await client.call(api.enrollmentKeys.create, {
@@ -177,6 +188,9 @@ async function addNarrowedUser(
     body: { enrollmentKey: key.key, hostname: 'elsewhere-pc', ...machine },
   })
 
+  const alert = await client.call(api.alerts.create, {
+    body: { orgId: bakery.id, deviceId: enrolled.deviceId, severity: 'low', title: 'Elsewhere' },
+  })
   const groupId = await addGroup(service, bakery.id, 'Elsewhere', [enrolled.deviceId])
 
   const now = new Date().toISOString()
@@ -205,5 +219,12 @@ async function addNarrowedUser(
     const grouped = { userId: groupedId, siteIds: null, groupIds: [groupId] }
     await joinOrganization(tx, { ...membership, ...grouped }, now)
   })
-  return { site: site.id, enrollment_key: key.id, device: enrolled.deviceId, agent: enrolled.agentId }
+  return {
+    site: site.id,
+    enrollment_key: key.id,
+    device: enrolled.deviceId,
+    device_group: groupId,
+    agent: enrolled.agentId,
+    alert: alert.id,
+  }
 }

@@ -398,6 +398,18 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
   },
   'devices.restore': (hand) => decommissioned(hand, 'devices.restore'),
   'devices.remove': (hand) => decommissioned(hand, 'devices.remove'),
+  'deviceGroups.create': async (hand) => {
+    const { org, about } = await inFreshOrg(hand)
+    const body = { orgId: org.id, siteId: org.siteId, parentId: org.groupId }
+    return { input: asked('deviceGroups.create', body), ...about, resourceId: ({ id }) => id }
+  },
+  'deviceGroups.update': async (hand) => {
+    const { org, about } = await inFreshOrg(hand)
+    const input = asked('deviceGroups.update', {}, { id: org.groupId })
+    return { input, ...about, resourceId: () => org.groupId }
+  },
+  'deviceGroups.pin': (hand) => pinned(hand),
+  'deviceGroups.unpin': (hand) => pinned(hand),
   'agents.heartbeat': (hand) => byAgent(hand, 'agents.heartbeat'),
   'agents.inventory': (hand) => byAgent(hand, 'agents.inventory'),
 }
@@ -447,17 +459,34 @@ async function invited(hand: Hand, name: string): Promise<Play> {
 }
 
 /** The system administrator, and a device. */
-async function ofDevice({ service, world, fresh }: Hand) {
-  const { id: orgId, deviceId } = await fresh()
-  const actor: Play['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }
-  const about = { token: world.tokens.system, actor, orgId, resourceId: () => deviceId }
-  return { deviceId, about }
+async function ofDevice(hand: Hand) {
+  const { org, about } = await inFreshOrg(hand)
+  return { deviceId: org.deviceId, about: { ...about, resourceId: () => org.deviceId } }
 }
 
 async function decommissioned(hand: Hand, name: string): Promise<Play> {
   const { deviceId: id, about } = await ofDevice(hand)
   await hand.service.client(about.token).call(api.devices.decommission, { params: { id } })
   return { input: { ...asked(name, {}, { id }), body: undefined }, ...about }
+}
+
+/** The system administrator, in an organization that nobody else looks at. */
+async function inFreshOrg({ service, world, fresh }: Hand) {
+  const org = await fresh()
+  const actor: Play['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }
+  return { org, about: { token: world.tokens.system, actor, orgId: org.id } }
+}
+
+/** A dynamic group with a device that is pinned to it. */
+async function pinned(hand: Hand): Promise<Play> {
+  const { org, about } = await inFreshOrg(hand)
+  const client = hand.service.client(about.token)
+  const { id } = await client.call(api.deviceGroups.create, {
+    body: { orgId: org.id, name: 'Found', type: 'dynamic', filterId: org.filterId },
+  })
+  const params = { id, deviceId: org.deviceId }
+  await client.call(api.deviceGroups.pin, { params })
+  return { input: { params, query: {}, body: undefined }, ...about, resourceId: () => id }
 }
 
 async function byAgent({ fresh }: Hand, name: string): Promise<Play> {

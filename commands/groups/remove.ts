@@ -1,0 +1,9 @@
+import { command } from '../../src/cli/command.ts'
+import { deviceGroups } from '../../src/groups/contract.ts'
+
+export default command(deviceGroups.take, {
+  examples: [
+    'svc groups remove Reception --device reception-1 --yes\nRemoved 1 device from Reception',
+    'svc groups remove Reception --device reception-1 --dry-run',
+  ],
+})

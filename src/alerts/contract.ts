@@ -1,0 +1,139 @@
+import { z } from 'zod'
+import { endpoint, user } from '../core/endpoint.ts'
+import { longPageOf, longPageQuery } from '../core/page.ts'
+import { freeObject, idOf, instant, text } from '../core/schema.ts'
+
+export const alertStatus = z.enum(['active', 'acknowledged', 'resolved', 'suppressed', 'dismissed'])
+export const alertSeverity = z.enum(['critical', 'high', 'medium', 'low', 'info'])
+
+export const Alert = z
+  .object({
+    id: idOf('alert'),
+    orgId: idOf('organization'),
+    deviceId: idOf('device').nullable().describe('null: it is about the organization as a whole'),
+    ruleId: z.string().nullable().describe('The rule that raised it, as whoever raised it calls it'),
+    status: alertStatus,
+    severity: alertSeverity,
+    title: z.string(),
+    message: z.string().nullable(),
+    context: z.record(z.string(), z.unknown()).nullable(),
+    triggeredAt: instant,
+    acknowledgedAt: instant.nullable(),
+    acknowledgedBy: z.guid().nullable(),
+    escalatedAt: instant.nullable().describe('When it was last escalated'),
+    escalatedBy: z.guid().nullable(),
+    resolvedAt: instant.nullable(),
+    resolvedBy: z.guid().nullable(),
+    resolutionNote: z.string().nullable(),
+    createdAt: instant,
+    updatedAt: instant,
+  })
+  .meta({ id: 'Alert' })
+export type Alert = z.output<typeof Alert>
+
+export const NewAlert = z.strictObject({
+  orgId: idOf('organization')
+    .optional()
+    .describe('Organization it is raised in; inferred in organization scope'),
+  deviceId: idOf('device').nullable().default(null).describe('The device it is about'),
+  severity: alertSeverity,
+  title: text(500, 1).describe('What happened, in a line'),
+  message: text(10_000).nullable().default(null).describe('What there is to know about it'),
+  context: freeObject
+    .nullable()
+    .default(null)
+    .meta({ flag: 'details' })
+    .describe('Anything that helps to understand it'),
+  ruleId: text(255, 1).nullable().default(null).describe('The rule that raised it, by your name for it'),
+})
+export type NewAlert = z.output<typeof NewAlert>
+
+const tag = 'Alerts'
+const reads = user({ permission: 'alerts:read', key: true })
+const writes = user({ permission: 'alerts:write', key: true })
+const acknowledges = user({ permission: 'alerts:acknowledge', key: true })
+const params = z.strictObject({ id: idOf('alert') })
+
+export const alerts = {
+  list: endpoint({
+    method: 'GET',
+    path: '/alerts',
+    summary: 'List alerts, newest first',
+    tag,
+    access: reads,
+    query: z.strictObject({
+      orgId: idOf('organization').optional().describe('Only alerts of this organization'),
+      deviceId: idOf('device').optional().describe('Only alerts about this device'),
+      status: alertStatus.optional(),
+      severity: alertSeverity.optional(),
+      since: instant.optional().describe('Only those triggered at this time or later'),
+      until: instant.optional().describe('Only those triggered before this time'),
+      search: text(100).optional().describe('Part of the title or message'),
+      ...longPageQuery(),
+    }),
+    reply: longPageOf(Alert),
+    errors: ['org_access_denied'],
+  }),
+  create: endpoint({
+    method: 'POST',
+    path: '/alerts',
+    summary: 'Raise an alert',
+    tag,
+    access: writes,
+    body: NewAlert,
+    status: 201,
+    reply: Alert,
+    audit: { action: 'alert.create', resource: 'alert' },
+    errors: ['org_access_denied', 'site_access_denied'],
+    example: { severity: 'high', title: 'Backup failed', message: 'No backup for two days' },
+  }),
+  show: endpoint({
+    method: 'GET',
+    path: '/alerts/:id',
+    summary: 'Show an alert',
+    tag,
+    access: reads,
+    params,
+    reply: Alert,
+  }),
+  acknowledge: endpoint({
+    method: 'POST',
+    path: '/alerts/:id/acknowledge',
+    summary: 'Say that you look after an active alert',
+    tag,
+    access: acknowledges,
+    params,
+    reply: Alert,
+    audit: { action: 'alert.acknowledge', resource: 'alert' },
+  }),
+  resolve: endpoint({
+    method: 'POST',
+    path: '/alerts/:id/resolve',
+    summary: 'Close an alert',
+    tag,
+    access: writes,
+    params,
+    body: z
+      .strictObject({
+        resolutionNote: text(5000)
+          .nullable()
+          .default(null)
+          .meta({ flag: 'note' })
+          .describe('What was done about it'),
+      })
+      .prefault({}),
+    reply: Alert,
+    audit: { action: 'alert.resolve', resource: 'alert' },
+    example: { resolutionNote: 'Disk replaced' },
+  }),
+  escalate: endpoint({
+    method: 'POST',
+    path: '/alerts/:id/escalate',
+    summary: 'Call for more attention to an alert that is not resolved; as often as needed',
+    tag,
+    access: acknowledges,
+    params,
+    reply: Alert,
+    audit: { action: 'alert.escalate', resource: 'alert' },
+  }),
+}

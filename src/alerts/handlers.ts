@@ -1,0 +1,62 @@
+import { newId } from '../core/new-id.ts'
+import { orgOfNewKey } from '../credentials/new-key.ts'
+import { getDevice } from '../devices/store.ts'
+import type { AuditFacts, HandlersOf } from '../handler.ts'
+import { checkOrg } from '../tenancy/store.ts'
+import type * as contract from './contract.ts'
+import { acknowledged, checkMayRaise, checkSameOrg, escalated, makeAlert, resolved } from './rules.ts'
+import * as store from './store.ts'
+
+export const alerts: HandlersOf<typeof contract.alerts> = {
+  async list({ db, storage, scope, query }) {
+    if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
+    // Looking for a part of a text reads every alert in sight.
+    return store.listAlerts(query.search ? storage.heavy : db, scope, query)
+  },
+
+  async create({ db, scope, body, now, note }) {
+    const orgId = await orgOfNewKey(db, scope, body.orgId)
+    checkMayRaise(scope, body.deviceId)
+    if (body.deviceId !== null) checkSameOrg(await getDevice(db, scope, body.deviceId), orgId)
+    const alert = makeAlert({ ...body, orgId }, { id: newId(), now })
+    await store.insertAlert(db, alert)
+    note({ resourceName: alert.title })
+    return alert
+  },
+
+  show: ({ db, scope, params }) => store.getAlert(db, scope, params.id),
+
+  async acknowledge({ db, scope, params, caller, now, note }) {
+    const before = await store.lockAlert(db, scope, params.id)
+    const after = acknowledged(before, { by: caller.id, now })
+    await store.changeAlert(db, scope, after)
+    note(stepOf(before, after))
+    return after
+  },
+
+  async resolve({ db, scope, params, body, caller, now, note }) {
+    const before = await store.lockAlert(db, scope, params.id)
+    const after = resolved(before, body.resolutionNote, { by: caller.id, now })
+    await store.changeAlert(db, scope, after)
+    note(stepOf(before, after))
+    return after
+  },
+
+  async escalate({ db, scope, params, caller, now, note }) {
+    const before = await store.lockAlert(db, scope, params.id)
+    const after = escalated(before, { by: caller.id, now })
+    await store.changeAlert(db, scope, after)
+    note(stepOf(before, after))
+    return after
+  },
+}
+
+/** What the audit log says of a step. */
+function stepOf(before: contract.Alert, after: contract.Alert): AuditFacts {
+  const of = ({ status, escalatedAt, resolutionNote }: contract.Alert) => ({
+    status,
+    escalatedAt,
+    resolutionNote,
+  })
+  return { resourceName: after.title, before: of(before), after: of(after) }
+}

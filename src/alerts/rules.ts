@@ -1,0 +1,66 @@
+import { invalid, Problem } from '../core/errors.ts'
+import { isNarrowed, type Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import type { Alert, NewAlert } from './contract.ts'
+
+export function makeAlert(
+  wanted: NewAlert & { orgId: string },
+  { id, now }: { id: string; now: Instant },
+): Alert {
+  const { orgId, deviceId, ruleId, severity, title, message, context } = wanted
+  return {
+    ...{ id, orgId, deviceId, ruleId, status: 'active', severity, title, message, context },
+    triggeredAt: now,
+    acknowledgedAt: null,
+    acknowledgedBy: null,
+    escalatedAt: null,
+    escalatedBy: null,
+    resolvedAt: null,
+    resolvedBy: null,
+    resolutionNote: null,
+    createdAt: now,
+    updatedAt: now,
+  }
+}
+
+/**
+ * An alert without a device is the whole organization's: not for those who see a part of it.
+ * @throws site_access_denied
+ */
+export function checkMayRaise(scope: Scope, deviceId: string | null): void {
+  if (deviceId !== null || !isNarrowed(scope)) return
+  throw new Problem('site_access_denied', 'Your access is limited to some devices: name one')
+}
+
+/** @throws invalid_request for a device of another organization */
+export function checkSameOrg(device: { orgId: string }, orgId: string): void {
+  if (device.orgId === orgId) return
+  throw invalid([{ path: 'body.deviceId', message: 'does not belong to the specified organization' }])
+}
+
+type Act = { by: string; now: Instant }
+
+/** @throws invalid_request unless it is active */
+export function acknowledged(alert: Alert, { by, now }: Act): Alert {
+  if (alert.status !== 'active') throw refused('acknowledge', alert)
+  return { ...alert, status: 'acknowledged', acknowledgedAt: now, acknowledgedBy: by, updatedAt: now }
+}
+
+/** @throws invalid_request when it was resolved before */
+export function resolved(alert: Alert, resolutionNote: string | null, { by, now }: Act): Alert {
+  if (alert.status === 'resolved') throw new Problem('invalid_request', 'Alert is already resolved')
+  return { ...alert, status: 'resolved', resolvedAt: now, resolvedBy: by, resolutionNote, updatedAt: now }
+}
+
+/**
+ * The status stays: nobody has begun, or ended, to look after it. It may be escalated again; the record keeps
+ * the last time, the audit log all of them.
+ * @throws invalid_request unless it is active or acknowledged
+ */
+export function escalated(alert: Alert, { by, now }: Act): Alert {
+  if (alert.status !== 'active' && alert.status !== 'acknowledged') throw refused('escalate', alert)
+  return { ...alert, escalatedAt: now, escalatedBy: by, updatedAt: now }
+}
+
+const refused = (act: string, { status }: Alert): Problem =>
+  new Problem('invalid_request', `Cannot ${act} alert with status: ${status}`)

@@ -1,0 +1,125 @@
+import { Problem } from '../core/errors.ts'
+import { fold } from '../core/fold.ts'
+import { keyAfter, type LongPage, type LongPageQuery, offsetOf, rowsAsked, toLongPage } from '../core/page.ts'
+import { isNarrowed, type Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { countOf } from '../storage/counts.ts'
+import { after, contains, forUpdate, inGroups, inScope, inSites } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { rowsOf } from '../storage/rows.ts'
+import type { AlertRow } from '../storage/tables.ts'
+import type { Alert } from './contract.ts'
+
+type PublicRow = Omit<AlertRow, 'title_key' | 'message_key'>
+
+const alertRows = rowsOf<PublicRow>()({ json: ['context'] })
+
+/** Everything but the folded copies. */
+const columns = [
+  'id',
+  'org_id',
+  'device_id',
+  'rule_id',
+  'status',
+  'severity',
+  'title',
+  'message',
+  'context',
+  'triggered_at',
+  'acknowledged_at',
+  'acknowledged_by',
+  'escalated_at',
+  'escalated_by',
+  'resolved_at',
+  'resolved_by',
+  'resolution_note',
+  'created_at',
+  'updated_at',
+] as const
+
+const read = (row: PublicRow): Alert => alertRows.read(row) as Alert
+
+/** An alert about a device belongs where the device does; one about none is for those who see everything. */
+export const alertsIn = (db: Db, scope: Scope) =>
+  db
+    .selectFrom('alerts')
+    .where(inScope(scope, 'alerts.org_id'))
+    .$if(isNarrowed(scope), (q) =>
+      q.where('alerts.device_id', 'in', (eb) =>
+        eb
+          .selectFrom('devices')
+          .select('devices.id')
+          .where(inSites(scope, 'devices.site_id'))
+          .where(inGroups(scope, 'devices.id')),
+      ),
+    )
+
+export type AlertQuery = LongPageQuery & {
+  orgId?: string | undefined
+  deviceId?: string | undefined
+  status?: string | undefined
+  severity?: string | undefined
+  since?: Instant | undefined
+  until?: Instant | undefined
+  search?: string | undefined
+}
+
+/** Newest first. */
+export async function listAlerts(db: Db, scope: Scope, query: AlertQuery): Promise<LongPage<Alert>> {
+  const { orgId, deviceId, status, severity, since, until, search } = query
+  const found = alertsIn(db, scope)
+    .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
+    .$if(deviceId !== undefined, (q) => q.where('device_id', '=', deviceId!))
+    .$if(status !== undefined, (q) => q.where('status', '=', status!))
+    .$if(severity !== undefined, (q) => q.where('severity', '=', severity!))
+    .$if(since !== undefined, (q) => q.where('triggered_at', '>=', since!))
+    .$if(until !== undefined, (q) => q.where('triggered_at', '<', until!))
+    .$if(!!search, (q) => q.where((eb) => eb.or([contains('title', search!), contains('message', search!)])))
+  const key = keyAfter(query, 2)
+  const rows = await found
+    .select(columns)
+    .$if(key !== undefined, (q) => q.where(after(['triggered_at', 'id'], key!, 'desc')))
+    .orderBy('triggered_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(rowsAsked(query))
+    .offset(key === undefined ? offsetOf(query) : 0)
+    .execute()
+  const total = key === undefined ? await countOf(found) : undefined
+  return toLongPage(rows.map(read), query, ({ triggeredAt, id }) => [triggeredAt, id], total)
+}
+
+/** @throws not_found, also for an alert outside the scope */
+export async function getAlert(db: Db, scope: Scope, id: string): Promise<Alert> {
+  return found(await alertsIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst())
+}
+
+/** The same, and nobody else changes it until the transaction ends. @throws not_found */
+export async function lockAlert(db: Db, scope: Scope, id: string): Promise<Alert> {
+  const query = alertsIn(db, scope).select(columns).where('id', '=', id)
+  return found(await forUpdate(query).executeTakeFirst())
+}
+
+function found(row: PublicRow | undefined): Alert {
+  if (!row) throw new Problem('not_found', 'Alert not found')
+  return read(row)
+}
+
+export async function insertAlert(db: Db, alert: Alert): Promise<void> {
+  const { title, message } = alert
+  const keys = { title_key: fold(title), message_key: message === null ? null : fold(message) }
+  await db
+    .insertInto('alerts')
+    .values({ ...alertRows.write(alert), ...keys })
+    .execute()
+}
+
+/** What happens to an alert after it was raised. */
+export async function changeAlert(db: Db, scope: Scope, alert: Alert): Promise<void> {
+  const { id, orgId, deviceId, ruleId, severity, title, message, context, ...state } = alert
+  await db
+    .updateTable('alerts')
+    .set(alertRows.write(state))
+    .where('id', '=', id)
+    .where(inScope(scope, 'alerts.org_id'))
+    .execute()
+}

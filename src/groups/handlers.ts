@@ -1,0 +1,198 @@
+import { invalid, Problem } from '../core/errors.ts'
+import { newId } from '../core/new-id.ts'
+import type { Scope } from '../core/scope.ts'
+import { orgOfNewKey } from '../credentials/new-key.ts'
+import { getFilter } from '../filters/saved/store.ts'
+import type { HandlersOf } from '../handler.ts'
+import { lockTenant } from '../identity/administrators.ts'
+import type { Db } from '../storage/open.ts'
+import { checkOrg, findSite } from '../tenancy/store.ts'
+import type * as contract from './contract.ts'
+import { type Dynamic, isFound, refresh } from './dynamic.ts'
+import * as members from './members.ts'
+import {
+  changed,
+  checkAsksNoGroup,
+  checkDynamic,
+  checkFilterGiven,
+  checkMayChange,
+  checkStatic,
+  checkUnused,
+  devicesInWords,
+  difference,
+  makeGroup,
+} from './rules.ts'
+import * as store from './store.ts'
+
+export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
+  async list({ db, scope, query }) {
+    if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
+    return store.listGroups(db, scope, query)
+  },
+
+  async create({ db, scope, body, now }) {
+    const orgId = await orgOfNewKey(db, scope, body.orgId)
+    checkMayChange(scope, body.siteId)
+    checkFilterGiven(body.type, body.filterId)
+    await checkSite(db, scope, orgId, body.siteId)
+    await checkParent(db, scope, orgId, body.parentId)
+    const group = makeGroup({ ...body, orgId }, { id: newId(), now })
+    const dynamic = await dynamicOf(db, scope, group)
+    await store.insertGroup(db, group)
+    if (dynamic) await refresh(db, dynamic, now)
+    return store.getGroup(db, scope, group.id)
+  },
+
+  show: ({ db, scope, params }) => store.getGroup(db, scope, params.id),
+
+  async update({ db, scope, params, body, now, note }) {
+    const { orgId } = await store.getGroup(db, scope, params.id)
+    // A circle of parents shows only in several rows at once.
+    if (body.parentId) await lockTenant(db, { kind: 'organization', orgId })
+    const before = await lockGroup(db, scope, params.id)
+    checkFilterGiven(before.type, body.filterId)
+    const after = changed(before, body, now)
+    if (body.parentId) {
+      await checkParent(db, scope, orgId, after.parentId)
+      if (await store.isAbove(db, scope, before.id, body.parentId)) throw circle
+    }
+    const dynamic = body.filterId === undefined ? undefined : await dynamicOf(db, scope, after)
+    await store.changeGroup(db, scope, after)
+    if (dynamic) await refresh(db, dynamic, now)
+    note(difference(before, after))
+    return store.getGroup(db, scope, after.id)
+  },
+
+  async remove({ db, scope, params, note }) {
+    const group = await lockGroup(db, scope, params.id)
+    checkUnused(await store.usesOf(db, scope, group.id))
+    await store.removeGroup(db, scope, group.id)
+    const { orgId, name, type, siteId, filterId, parentId, deviceCount } = group
+    note({ orgId, resourceName: name, before: { name, type, siteId, filterId, parentId, deviceCount } })
+    return { success: true, message: 'Device group deleted' }
+  },
+
+  async devices({ db, scope, params, query }) {
+    const group = await store.getGroup(db, scope, params.id)
+    return members.listMembers(db, scope, group.id, query)
+  },
+
+  async add({ db, scope, params, body, now, note }) {
+    const group = await lockGroup(db, scope, params.id)
+    checkStatic(group)
+    const devices = await members.getDevices(db, scope, group, body.deviceIds)
+    checkOnSite(group, devices, 'body.deviceIds')
+    const ids = devices.map(({ id }) => id)
+    const added = await members.addMembers(db, group.id, ids, { reason: 'manual', now })
+    note({ ...namesOf(group), after: { added } })
+    const { deviceCount } = await store.getGroup(db, scope, group.id)
+    const message = `Added ${devicesInWords(added.length)} to ${group.name}`
+    return { added: added.length, deviceCount, message }
+  },
+
+  async take({ db, scope, params, body, now, note }) {
+    const group = await lockGroup(db, scope, params.id)
+    checkStatic(group)
+    const devices = await members.getDevices(db, scope, group, body.deviceIds)
+    const ids = devices.map(({ id }) => id)
+    const removed = await members.takeMembers(db, group.id, ids, { reason: 'manual', now })
+    note({ ...namesOf(group), before: { removed } })
+    const { deviceCount } = await store.getGroup(db, scope, group.id)
+    const message = `Removed ${devicesInWords(removed.length)} from ${group.name}`
+    return { removed: removed.length, deviceCount, message }
+  },
+
+  async pin({ db, scope, params, now, note }) {
+    const group = await lockGroup(db, scope, params.id)
+    const devices = await members.getDevices(db, scope, group, [params.deviceId])
+    checkDynamic(group)
+    checkOnSite(group, devices, 'params.deviceId')
+    const added = await members.addMembers(db, group.id, [params.deviceId], { reason: 'pinned', now })
+    await members.pinMember(db, group.id, params.deviceId, true)
+    note({
+      ...namesOf(group),
+      after: { deviceId: params.deviceId, isPinned: true, added: added.length === 1 },
+    })
+    return memberOf(db, scope, group, params.deviceId)
+  },
+
+  async unpin({ db, scope, params, now, note }) {
+    const group = await lockGroup(db, scope, params.id)
+    await members.getDevices(db, scope, group, [params.deviceId])
+    checkDynamic(group)
+    const { hostname } = await memberOf(db, scope, group, params.deviceId)
+    await members.pinMember(db, group.id, params.deviceId, false)
+    const dynamic = await dynamicOf(db, scope, group)
+    const isMember = dynamic !== undefined && (await isFound(db, dynamic, params.deviceId, now))
+    if (!isMember) await members.takeMembers(db, group.id, [params.deviceId], { reason: 'unpinned', now })
+    const facts = { before: { deviceId: params.deviceId, isPinned: true }, details: { isMember } }
+    note({ ...namesOf(group), ...facts })
+    const message = isMember
+      ? `${hostname} is not pinned any more; the filter finds it`
+      : `${hostname} left ${group.name}: the filter does not find it`
+    return { isMember, message }
+  },
+
+  async log({ db, scope, params, query }) {
+    const group = await store.getGroup(db, scope, params.id)
+    return members.listChanges(db, scope, group.id, query)
+  },
+}
+
+const namesOf = ({ id, orgId, name }: contract.DeviceGroup) => ({ resourceId: id, orgId, resourceName: name })
+
+const circle = invalid([{ path: 'body.parentId', message: 'is the group itself or a group under it' }])
+
+/** A group that the caller may change, as nobody else changes it meanwhile. @throws not_found, site_access_denied */
+async function lockGroup(db: Db, scope: Scope, id: string): Promise<contract.DeviceGroup> {
+  const group = await store.lockGroup(db, scope, id)
+  checkMayChange(scope, group.siteId)
+  return group
+}
+
+async function memberOf(
+  db: Db,
+  scope: Scope,
+  group: contract.DeviceGroup,
+  deviceId: string,
+): Promise<contract.GroupMember> {
+  const member = await members.findMember(db, scope, group.id, deviceId)
+  if (!member) throw new Problem('not_found', 'Device not found in this group')
+  return member
+}
+
+async function checkSite(db: Db, scope: Scope, orgId: string, siteId: string | null): Promise<void> {
+  if (siteId === null || (await findSite(db, scope, siteId))?.orgId === orgId) return
+  throw invalid([{ path: 'body.siteId', message: 'is not a site of this organization' }])
+}
+
+async function checkParent(db: Db, scope: Scope, orgId: string, parentId: string | null): Promise<void> {
+  if (parentId === null || (await store.findGroup(db, scope, parentId))?.orgId === orgId) return
+  throw invalid([{ path: 'body.parentId', message: 'is not a device group of this organization' }])
+}
+
+function checkOnSite(
+  { siteId }: contract.DeviceGroup,
+  devices: readonly { id: string; siteId: string | null }[],
+  path: string,
+): void {
+  const elsewhere = siteId === null ? [] : devices.filter((device) => device.siteId !== siteId)
+  if (elsewhere.length === 0) return
+  const ids = elsewhere.map(({ id }) => id).join(', ')
+  throw invalid([{ path, message: `the group takes devices of its site only, and not ${ids}` }])
+}
+
+/** A dynamic group with what its filter asks. @throws not_found, invalid_request for a filter it cannot have */
+async function dynamicOf(
+  db: Db,
+  scope: Scope,
+  { id, orgId, siteId, filterId }: contract.DeviceGroup,
+): Promise<Dynamic | undefined> {
+  if (filterId === null) return undefined
+  const filter = await getFilter(db, scope, filterId)
+  if (filter.orgId !== orgId) {
+    throw invalid([{ path: 'body.filterId', message: 'is not a saved filter of this organization' }])
+  }
+  checkAsksNoGroup(filter.conditions, 'body.filterId')
+  return { id, orgId, siteId, conditions: filter.conditions }
+}

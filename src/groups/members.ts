@@ -1,0 +1,218 @@
+import { Problem } from '../core/errors.ts'
+import { newId } from '../core/new-id.ts'
+import { keyAfter, type LongPage, type LongPageQuery, offsetOf, rowsAsked, toLongPage } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import { type Instant, later } from '../core/time.ts'
+import { countOf } from '../storage/counts.ts'
+import { after, inGroups, inScope, inSites } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { rowsOf } from '../storage/rows.ts'
+import type { DeviceGroupChangeRow, DeviceRow } from '../storage/tables.ts'
+import type { DeviceGroup, GroupChange, GroupMember } from './contract.ts'
+
+// Queries on the devices of a group that the caller was found to see; of the devices they see their own part.
+
+type MemberRow = Pick<
+  DeviceRow,
+  'id' | 'org_id' | 'site_id' | 'hostname' | 'display_name' | 'os_type' | 'status'
+> & { is_pinned: number; added_by: string; added_at: string }
+
+const memberRows = rowsOf<MemberRow>()({ flags: ['is_pinned'] })
+const changeRows = rowsOf<Omit<DeviceGroupChangeRow, 'group_id'> & { hostname: string }>()()
+
+const columns = [
+  'devices.id',
+  'devices.org_id',
+  'devices.site_id',
+  'devices.hostname',
+  'devices.display_name',
+  'devices.os_type',
+  'devices.status',
+  'm.is_pinned',
+  'm.added_by',
+  'm.added_at',
+] as const
+
+const membersIn = (db: Db, scope: Scope, groupId: string) =>
+  db
+    .selectFrom('devices')
+    .innerJoin('device_group_devices as m', 'm.device_id', 'devices.id')
+    .where('m.group_id', '=', groupId)
+    .where(inScope(scope, 'devices.org_id'))
+    .where(inSites(scope, 'devices.site_id'))
+    .where(inGroups(scope, 'devices.id'))
+
+/** By hostname. */
+export async function listMembers(
+  db: Db,
+  scope: Scope,
+  groupId: string,
+  query: LongPageQuery,
+): Promise<LongPage<GroupMember>> {
+  const found = membersIn(db, scope, groupId)
+  const key = keyAfter(query, 2)
+  const rows = await found
+    .select(columns)
+    .$if(key !== undefined, (q) => q.where(after(['devices.hostname', 'devices.id'], key!)))
+    .orderBy('devices.hostname')
+    .orderBy('devices.id')
+    .limit(rowsAsked(query))
+    .offset(key === undefined ? offsetOf(query) : 0)
+    .execute()
+  const total = key === undefined ? await countOf(found) : undefined
+  const members = rows.map((row) => memberRows.read(row) as GroupMember)
+  return toLongPage(members, query, ({ hostname, id }) => [hostname, id], total)
+}
+
+export async function findMember(
+  db: Db,
+  scope: Scope,
+  groupId: string,
+  deviceId: string,
+): Promise<GroupMember | undefined> {
+  const found = membersIn(db, scope, groupId).select(columns).where('devices.id', '=', deviceId)
+  const row = await found.executeTakeFirst()
+  return row && (memberRows.read(row) as GroupMember)
+}
+
+/** Newest first. */
+export async function listChanges(
+  db: Db,
+  scope: Scope,
+  groupId: string,
+  query: LongPageQuery,
+): Promise<LongPage<GroupChange>> {
+  const found = db
+    .selectFrom('device_group_changes as c')
+    .innerJoin('devices', 'devices.id', 'c.device_id')
+    .where('c.group_id', '=', groupId)
+    .where(inScope(scope, 'devices.org_id'))
+    .where(inSites(scope, 'devices.site_id'))
+    .where(inGroups(scope, 'devices.id'))
+  const key = keyAfter(query, 2)
+  const rows = await found
+    .select(['c.id', 'c.device_id', 'devices.hostname', 'c.action', 'c.reason', 'c.created_at'])
+    .$if(key !== undefined, (q) => q.where(after(['c.created_at', 'c.id'], key!, 'desc')))
+    .orderBy('c.created_at', 'desc')
+    .orderBy('c.id', 'desc')
+    .limit(rowsAsked(query))
+    .offset(key === undefined ? offsetOf(query) : 0)
+    .execute()
+  const total = key === undefined ? await countOf(found) : undefined
+  const changes = rows.map((row) => changeRows.read(row) as GroupChange)
+  return toLongPage(changes, query, ({ createdAt, id }) => [createdAt, id], total)
+}
+
+/**
+ * The devices that are named, all of the group's organization.
+ * @throws not_found for those the caller cannot see or that are elsewhere, whether or not they exist
+ */
+export async function getDevices(
+  db: Db,
+  scope: Scope,
+  { orgId }: DeviceGroup,
+  ids: readonly string[],
+): Promise<{ id: string; siteId: string | null }[]> {
+  const rows = await db
+    .selectFrom('devices')
+    .select(['id', 'site_id as siteId'])
+    .where('org_id', '=', orgId)
+    .where(inScope(scope, 'devices.org_id'))
+    .where(inSites(scope, 'devices.site_id'))
+    .where(inGroups(scope, 'devices.id'))
+    .where('id', 'in', ids)
+    .execute()
+  const seen = new Set(rows.map(({ id }) => id))
+  const missing = ids.flatMap((id, i) => (seen.has(id) ? [] : [i]))
+  if (missing.length === 0) return rows
+  throw new Problem('not_found', 'Device not found', {
+    details: missing.map((i) => ({ path: `body.deviceIds.${i}`, message: 'Device not found' })),
+  })
+}
+
+type Reason = GroupChange['reason']
+
+/** Puts devices in; gives those that were not in yet. */
+export async function addMembers(
+  db: Db,
+  groupId: string,
+  deviceIds: readonly string[],
+  { reason, now }: { reason: Reason; now: Instant },
+): Promise<string[]> {
+  const rest = {
+    group_id: groupId,
+    is_pinned: reason === 'pinned' ? 1 : 0,
+    added_by: reason === 'filter_match' ? 'dynamic_rule' : 'manual',
+    added_at: now,
+  }
+  const added: string[] = []
+  for (const part of parts(deviceIds)) {
+    const rows = await db
+      .insertInto('device_group_devices')
+      .values(part.map((deviceId) => ({ ...rest, device_id: deviceId })))
+      .onConflict((c) => c.doNothing())
+      .returning('device_id')
+      .execute()
+    added.push(...rows.map((row) => row.device_id))
+  }
+  await recordChanges(db, groupId, added, { action: 'added', reason, now })
+  return added
+}
+
+/** Takes devices out; gives those that were in. What a filter no longer finds stays while it is pinned. */
+export async function takeMembers(
+  db: Db,
+  groupId: string,
+  deviceIds: readonly string[],
+  { reason, now }: { reason: Reason; now: Instant },
+): Promise<string[]> {
+  const taken: string[] = []
+  for (const part of parts(deviceIds)) {
+    const rows = await db
+      .deleteFrom('device_group_devices')
+      .where('group_id', '=', groupId)
+      .where('device_id', 'in', part)
+      .$if(reason === 'filter_unmatch', (q) => q.where('is_pinned', '=', 0))
+      .returning('device_id')
+      .execute()
+    taken.push(...rows.map((row) => row.device_id))
+  }
+  await recordChanges(db, groupId, taken, { action: 'removed', reason, now })
+  return taken
+}
+
+export async function pinMember(db: Db, groupId: string, deviceId: string, isPinned: boolean): Promise<void> {
+  await db
+    .updateTable('device_group_devices')
+    .set({ is_pinned: isPinned ? 1 : 0, ...(!isPinned && { added_by: 'dynamic_rule' }) })
+    .where('group_id', '=', groupId)
+    .where('device_id', '=', deviceId)
+    .execute()
+}
+
+async function recordChanges(
+  db: Db,
+  groupId: string,
+  deviceIds: readonly string[],
+  { action, reason, now }: { action: GroupChange['action']; reason: Reason; now: Instant },
+): Promise<void> {
+  const rest = { group_id: groupId, action, reason, created_at: now }
+  for (const part of parts(deviceIds)) {
+    const rows = part.map((deviceId) => ({ id: newId(), device_id: deviceId, ...rest }))
+    await db.insertInto('device_group_changes').values(rows).execute()
+  }
+}
+
+/** What fits into one statement. */
+function* parts(ids: readonly string[], size = 1000): Generator<string[]> {
+  for (let at = 0; at < ids.length; at += size) yield ids.slice(at, at + size)
+}
+
+const keptDays = 90
+
+export async function sweepChanges(db: Db, now: Instant): Promise<void> {
+  await db
+    .deleteFrom('device_group_changes')
+    .where('created_at', '<', later(now, -keptDays * 24 * 3600))
+    .execute()
+}

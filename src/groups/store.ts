@@ -1,0 +1,182 @@
+import type { ExpressionBuilder } from 'kysely'
+import { Problem } from '../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import { isNarrowed, type Scope } from '../core/scope.ts'
+import { countOf } from '../storage/counts.ts'
+import {
+  contains,
+  forUpdate,
+  inGroups,
+  inScope,
+  inSites,
+  isForeignKeyViolation,
+  ownGroups,
+} from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { rowsOf } from '../storage/rows.ts'
+import type { DeviceGroupRow, Tables } from '../storage/tables.ts'
+import type { DeviceGroup } from './contract.ts'
+
+type Row = { [K in keyof DeviceGroupRow]: K extends 'type' ? string : DeviceGroupRow[K] }
+
+const groupRows = rowsOf<Row & { device_count: number }>()()
+
+const read = (row: Row & { device_count: number }): DeviceGroup => groupRows.read(row) as DeviceGroup
+
+const columns = [
+  'id',
+  'org_id',
+  'site_id',
+  'name',
+  'type',
+  'filter_id',
+  'parent_id',
+  'evaluated_at',
+  'created_at',
+  'updated_at',
+] as const
+
+/**
+ * Whoever is narrowed to groups sees these; whoever is narrowed to sites, the groups of these sites. Groups
+ * without a site are the whole organization's.
+ */
+export const groupsIn = (db: Db, scope: Scope) => {
+  const byGroup = scope.kind === 'organization' && scope.groupIds !== null
+  return db
+    .selectFrom('device_groups')
+    .where(inScope(scope, 'device_groups.org_id'))
+    .where(byGroup ? ownGroups(scope, 'device_groups.id') : inSites(scope, 'device_groups.site_id'))
+}
+
+/** With the number of devices that the caller can see in it. */
+const columnsIn = (scope: Scope) => (eb: ExpressionBuilder<Tables, 'device_groups'>) => {
+  const members = eb
+    .selectFrom('device_group_devices')
+    .whereRef('device_group_devices.group_id', '=', 'device_groups.id')
+    .$if(isNarrowed(scope), (q) =>
+      q
+        .innerJoin('devices', 'devices.id', 'device_group_devices.device_id')
+        .where(inSites(scope, 'devices.site_id'))
+        .where(inGroups(scope, 'devices.id')),
+    )
+  const count = members.select((m) => m.fn.countAll<number>().as('n'))
+  return [...columns.map((column) => eb.ref(column).as(column)), count.as('device_count')] as const
+}
+
+export type GroupQuery = PageQuery & {
+  orgId?: string | undefined
+  siteId?: string | undefined
+  type?: string | undefined
+  parentId?: string | undefined
+  search?: string | undefined
+}
+
+/** By name. */
+export async function listGroups(db: Db, scope: Scope, query: GroupQuery): Promise<Page<DeviceGroup>> {
+  const { orgId, siteId, type, parentId, search } = query
+  const found = groupsIn(db, scope)
+    .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
+    .$if(siteId !== undefined, (q) => q.where('site_id', '=', siteId!))
+    .$if(type !== undefined, (q) => q.where('type', '=', type!))
+    .$if(parentId !== undefined, (q) => q.where('parent_id', '=', parentId!))
+    .$if(!!search, (q) => q.where(contains('name', search!)))
+  const rows = await found
+    .select(columnsIn(scope))
+    .orderBy('name')
+    .orderBy('id')
+    .limit(query.limit)
+    .offset(offsetOf(query))
+    .execute()
+  const total = totalFrom(rows.length, query) ?? (await countOf(found))
+  return toPage(
+    rows.map((row) => read(row as never)),
+    total,
+    query,
+  )
+}
+
+export async function findGroup(db: Db, scope: Scope, id: string): Promise<DeviceGroup | undefined> {
+  const row = await groupsIn(db, scope).select(columnsIn(scope)).where('id', '=', id).executeTakeFirst()
+  return row && read(row as never)
+}
+
+/** @throws not_found, also for a group outside the scope */
+export async function getGroup(db: Db, scope: Scope, id: string): Promise<DeviceGroup> {
+  const group = await findGroup(db, scope, id)
+  if (!group) throw new Problem('not_found', 'Device group not found')
+  return group
+}
+
+/** The same, and nobody else changes it, or puts anything into it, until the transaction ends. @throws not_found */
+export async function lockGroup(db: Db, scope: Scope, id: string): Promise<DeviceGroup> {
+  await forUpdate(groupsIn(db, scope).select('id').where('id', '=', id)).execute()
+  return getGroup(db, scope, id)
+}
+
+export async function insertGroup(db: Db, { deviceCount, ...group }: DeviceGroup): Promise<void> {
+  await db.insertInto('device_groups').values(groupRows.write(group)).execute()
+}
+
+export async function changeGroup(db: Db, scope: Scope, group: DeviceGroup): Promise<void> {
+  const { id, name, filterId, parentId, updatedAt } = group
+  await db
+    .updateTable('device_groups')
+    .set({ name, filter_id: filterId, parent_id: parentId, updated_at: updatedAt })
+    .where('id', '=', id)
+    .where(inScope(scope, 'device_groups.org_id'))
+    .execute()
+}
+
+/** @throws conflict when a group was put under it meanwhile */
+export async function removeGroup(db: Db, scope: Scope, id: string): Promise<void> {
+  await db
+    .deleteFrom('device_groups')
+    .where('id', '=', id)
+    .where(inScope(scope, 'device_groups.org_id'))
+    .execute()
+    .catch((error: unknown) => {
+      if (isForeignKeyViolation(error)) throw new Problem('conflict', 'The group is in use')
+      throw error
+    })
+}
+
+/** The members who are limited to a group, and the groups under it: a group the caller was found to see. */
+export async function usesOf(
+  db: Db,
+  scope: Scope,
+  id: string,
+): Promise<{ memberships: number; groups: number }> {
+  const members = db
+    .selectFrom('organization_membership_groups')
+    .innerJoin('organization_memberships as m', 'm.id', 'organization_membership_groups.membership_id')
+    .where(inScope(scope, 'm.org_id'))
+    .where('group_id', '=', id)
+  const groups = db
+    .selectFrom('device_groups')
+    .where(inScope(scope, 'device_groups.org_id'))
+    .where('parent_id', '=', id)
+  return { memberships: await countOf(members), groups: await countOf(groups) }
+}
+
+/** Whether one group is the other, or somewhere above it. */
+export async function isAbove(db: Db, scope: Scope, id: string, below: string): Promise<boolean> {
+  const rows = await db
+    .withRecursive('above(id, parent_id)', (cte) =>
+      cte
+        .selectFrom('device_groups')
+        .select(['id', 'parent_id'])
+        .where(inScope(scope, 'device_groups.org_id'))
+        .where('id', '=', below)
+        .union(
+          cte
+            .selectFrom('device_groups')
+            .innerJoin('above', 'above.parent_id', 'device_groups.id')
+            .select(['device_groups.id', 'device_groups.parent_id']),
+        ),
+    )
+    .selectFrom('above')
+    .select('above.id')
+    .where('above.id', '=', id)
+    .execute()
+  return rows.length > 0
+}

@@ -1,0 +1,48 @@
+import { newId } from '../core/new-id.ts'
+import { only } from '../core/scope.ts'
+import type { HandlersOf } from '../handler.ts'
+import { getTenant } from '../identity/tenant.ts'
+import { checkOrg } from '../tenancy/store.ts'
+import type * as contract from './contract.ts'
+import { audited, changed, checkMayWrite, checkSystemScript, difference, makeScript } from './rules.ts'
+import * as store from './store.ts'
+
+export const scripts: HandlersOf<typeof contract.scripts> = {
+  async list({ db, storage, scope, query: { orgId, ...query } }) {
+    if (orgId !== undefined) await checkOrg(db, scope, orgId)
+    const seen = orgId === undefined ? scope : only(orgId)
+    // Looking for a part of a text reads every script in sight.
+    return store.listScripts(query.search ? storage.heavy : db, seen, query)
+  },
+
+  async create({ db, scope, body, caller, now, note }) {
+    if (body.isSystem) checkSystemScript(scope, body)
+    const owner = body.isSystem ? undefined : await getTenant(db, scope, body)
+    const script = makeScript(body, owner, { id: newId(), by: caller.id, now })
+    checkMayWrite(scope, script)
+    await store.insertScript(db, script)
+    note({ after: audited(script) })
+    return script
+  },
+
+  show: ({ db, scope, params }) => store.getScript(db, scope, params.id),
+
+  async update({ db, scope, params, body, now, note }) {
+    const before = await store.lockScript(db, scope, params.id)
+    note({ orgId: before.orgId, resourceName: before.name })
+    checkMayWrite(scope, before)
+    const after = changed(before, body, now)
+    await store.changeScript(db, scope, after)
+    note({ resourceName: after.name, ...difference(before, after) })
+    return after
+  },
+
+  async remove({ db, scope, params, now, note }) {
+    const script = await store.lockScript(db, scope, params.id)
+    note({ orgId: script.orgId, resourceName: script.name })
+    checkMayWrite(scope, script)
+    await store.removeScript(db, scope, script.id, now)
+    note({ before: audited(script) })
+    return { success: true, message: 'Script deleted' }
+  },
+}

@@ -1,0 +1,70 @@
+import { hash } from 'node:crypto'
+import { invalid, Problem } from '../core/errors.ts'
+import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import type { Tenant } from '../identity/rules.ts'
+import type { NewScript, Script, ScriptChange } from './contract.ts'
+
+export function makeScript(
+  { orgId, partnerId, isSystem, ...wanted }: NewScript,
+  /** undefined: it is the service's own. */
+  owner: Tenant | undefined,
+  { id, by, now }: { id: string; by: string; now: Instant },
+): Script {
+  return {
+    id,
+    orgId: owner?.kind === 'organization' ? owner.orgId : null,
+    partnerId: owner?.kind === 'partner' ? owner.partnerId : null,
+    ...wanted,
+    isSystem: owner === undefined,
+    version: 1,
+    createdBy: by,
+    createdAt: now,
+    updatedAt: now,
+  }
+}
+
+/**
+ * A script for every organization is nobody's in particular.
+ * @throws invalid_request, forbidden
+ */
+export function checkSystemScript(scope: Scope, { orgId, partnerId }: NewScript): void {
+  if (scope.kind !== 'system') throw notYours('Scripts of the service are made by its administrators')
+  if (orgId === undefined && partnerId === undefined) return
+  throw invalid([{ path: 'body.isSystem', message: 'cannot go with orgId or partnerId' }])
+}
+
+/**
+ * Seeing a script is not owning it: an organization uses those of its partner and of the service.
+ * @throws forbidden, partner_access_limited
+ */
+export function checkMayWrite(scope: Scope, script: Pick<Script, 'orgId' | 'partnerId' | 'isSystem'>): void {
+  if (scope.kind === 'system' || script.orgId !== null) return
+  if (script.isSystem) throw notYours('Scripts of the service are changed by its administrators')
+  if (scope.kind !== 'partner') throw notYours('The script belongs to the partner')
+  if (scope.orgs !== 'all') throw new Problem('partner_access_limited')
+}
+
+const notYours = (message: string): Problem => new Problem('forbidden', message)
+
+/** The version tells one content from another. */
+export function changed(script: Script, change: ScriptChange, now: Instant): Script {
+  const given = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
+  const after: Script = { ...script, ...given, updatedAt: now }
+  return { ...after, version: script.version + (after.content === script.content ? 0 : 1) }
+}
+
+/** What the audit log keeps of a script: its content by length and SHA-256, which is enough to prove which it was. */
+export function audited({ content, createdAt, updatedAt, createdBy, id, ...rest }: Script) {
+  return { ...rest, contentLength: content.length, contentSha256: hash('sha256', content, 'hex') }
+}
+
+/** The fields in which two records differ, as they were and as they are. */
+export function difference(before: Script, after: Script) {
+  const [was, is] = [audited(before), audited(after)]
+  const keys = (Object.keys(is) as (keyof typeof is)[]).filter(
+    (key) => JSON.stringify(was[key]) !== JSON.stringify(is[key]),
+  )
+  const only = (one: typeof is) => Object.fromEntries(keys.map((key) => [key, one[key]]))
+  return { before: only(was), after: only(is) }
+}

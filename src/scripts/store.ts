@@ -1,0 +1,139 @@
+import type { ExpressionBuilder } from 'kysely'
+import { Problem } from '../core/errors.ts'
+import { fold } from '../core/fold.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { countOf } from '../storage/counts.ts'
+import { contains, forUpdate, inScope } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { rowsOf } from '../storage/rows.ts'
+import type { ScriptRow, Tables } from '../storage/tables.ts'
+import type { Script, ScriptSummary } from './contract.ts'
+
+type PublicRow = Omit<ScriptRow, 'name_key' | 'description_key' | 'deleted_at'>
+
+const scriptRows = rowsOf<PublicRow>()({ json: ['os_types', 'parameters'], flags: ['is_system'] })
+
+const summaryColumns = [
+  'id',
+  'org_id',
+  'partner_id',
+  'name',
+  'description',
+  'category',
+  'os_types',
+  'language',
+  'timeout_seconds',
+  'run_as',
+  'is_system',
+  'version',
+  'created_by',
+  'created_at',
+  'updated_at',
+] as const
+const columns = [...summaryColumns, 'content', 'parameters'] as const
+
+const read = (row: PublicRow): Script => scriptRows.read(row) as unknown as Script
+
+/** An organization sees its own scripts, its partner's and the service's; a partner its organizations' as well. */
+export const scriptsIn = (db: Db, scope: Scope) =>
+  db
+    .selectFrom('scripts')
+    .where('scripts.deleted_at', 'is', null)
+    .where((eb) =>
+      scope.kind === 'system'
+        ? inScope(scope, 'scripts.org_id')
+        : eb.or([
+            inScope(scope, 'scripts.org_id'),
+            scope.kind === 'partner'
+              ? eb('scripts.partner_id', '=', scope.partnerId)
+              : eb('scripts.partner_id', 'in', partnerOf(eb, scope.orgId)),
+            eb('scripts.is_system', '=', 1),
+          ]),
+    )
+
+const partnerOf = (eb: ExpressionBuilder<Tables, 'scripts'>, orgId: string) =>
+  eb.selectFrom('organizations').select('organizations.partner_id').where('organizations.id', '=', orgId)
+
+export type ScriptQuery = PageQuery & {
+  language?: string | undefined
+  osType?: string | undefined
+  category?: string | undefined
+  isSystem?: boolean | undefined
+  search?: string | undefined
+}
+
+/** By name. */
+export async function listScripts(db: Db, scope: Scope, query: ScriptQuery): Promise<Page<ScriptSummary>> {
+  const { language, osType, category, isSystem, search } = query
+  const found = scriptsIn(db, scope)
+    .$if(language !== undefined, (q) => q.where('language', '=', language!))
+    .$if(osType !== undefined, (q) => q.where(contains('os_types', JSON.stringify(osType))))
+    .$if(category !== undefined, (q) => q.where('category', '=', category!))
+    .$if(isSystem !== undefined, (q) => q.where('is_system', '=', isSystem ? 1 : 0))
+    .$if(!!search, (q) =>
+      q.where((eb) => eb.or([contains('name', search!), contains('description', search!)])),
+    )
+  const rows = await found
+    .select(summaryColumns)
+    .orderBy('name')
+    .orderBy('id')
+    .limit(query.limit)
+    .offset(offsetOf(query))
+    .execute()
+  const total = totalFrom(rows.length, query) ?? (await countOf(found))
+  return toPage(
+    rows.map((row) => scriptRows.read(row) as unknown as ScriptSummary),
+    total,
+    query,
+  )
+}
+
+/** @throws not_found, also for a script outside the scope */
+export async function getScript(db: Db, scope: Scope, id: string): Promise<Script> {
+  return found(await scriptsIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst())
+}
+
+/** The same, and nobody else changes it until the transaction ends. @throws not_found */
+export async function lockScript(db: Db, scope: Scope, id: string): Promise<Script> {
+  const query = scriptsIn(db, scope).select(columns).where('id', '=', id)
+  return found(await forUpdate(query).executeTakeFirst())
+}
+
+function found(row: PublicRow | undefined): Script {
+  if (!row) throw new Problem('not_found', 'Script not found')
+  return read(row)
+}
+
+const keysOf = ({ name, description }: Script) => ({
+  name_key: fold(name),
+  description_key: description === null ? null : fold(description),
+})
+
+const write = (script: Script): PublicRow => scriptRows.write(script as never) as PublicRow
+
+export async function insertScript(db: Db, script: Script): Promise<void> {
+  await db
+    .insertInto('scripts')
+    .values({ ...write(script), ...keysOf(script), deleted_at: null })
+    .execute()
+}
+
+export async function changeScript(db: Db, scope: Scope, script: Script): Promise<void> {
+  await db
+    .updateTable('scripts')
+    .set({ ...write(script), ...keysOf(script) })
+    .where('id', 'in', scriptsIn(db, scope).select('id'))
+    .where('id', '=', script.id)
+    .execute()
+}
+
+export async function removeScript(db: Db, scope: Scope, id: string, now: Instant): Promise<void> {
+  await db
+    .updateTable('scripts')
+    .set({ deleted_at: now, updated_at: now })
+    .where('id', 'in', scriptsIn(db, scope).select('id'))
+    .where('id', '=', id)
+    .execute()
+}

@@ -1,0 +1,295 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { refreshDue } from '../../src/groups/jobs.ts'
+import { sweepChanges } from '../../src/groups/members.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { serviceOn, startService, type TestService, testClock } from '../harness.ts'
+import { addOrgUser, buildWorld } from '../world.ts'
+import { addDevice } from './fleet.ts'
+
+const refused = (status: number, code: string) => expect.objectContaining({ status, code })
+
+const hostnameHas = (value: string) => ({
+  operator: 'AND' as const,
+  conditions: [{ field: 'hostname', operator: 'contains', value }],
+})
+
+onEveryDatabase((kind, open) => {
+  const start = async () => {
+    const clock = testClock()
+    const service = await startService(open, { clock })
+    const world = await buildWorld(service)
+    const { bakery } = world.orgs
+    const admin = service.client(world.tokens.bakery)
+    const filter = await admin.call(api.filters.create, {
+      body: { name: 'kitchen machines', conditions: hostnameHas('kitchen') },
+    })
+    const create = (more: Record<string, unknown> = {}) =>
+      admin.call(api.deviceGroups.create, {
+        body: { name: 'Kitchen', type: 'dynamic', filterId: filter.id, ...more },
+      })
+    const enroll = (hostname: string, siteId?: string) =>
+      addDevice(service, world, bakery, hostname, siteId === undefined ? {} : { siteId })
+    const members = async (id: string) =>
+      (await admin.call(api.deviceGroups.devices, { params: { id } })).data.map((one) => one.hostname)
+    const log = async (id: string) =>
+      (await admin.call(api.deviceGroups.log, { params: { id } })).data.map((one) =>
+        [one.hostname, one.action, one.reason].join(' '),
+      )
+    const rename = (deviceId: string, hostname: string) =>
+      service.storage.write((tx) =>
+        tx
+          .updateTable('devices')
+          .set({ hostname, hostname_key: hostname })
+          .where('id', '=', deviceId)
+          .execute(),
+      )
+    const refresh = async (on: TestService = service) => {
+      clock.forward(60)
+      while (await refreshDue({ storage: on.storage, clock })) {
+        // Until nobody's turn is left.
+      }
+    }
+    return { clock, service, world, bakery, admin, filter, create, enroll, members, log, rename, refresh }
+  }
+
+  describe('a dynamic group', () => {
+    it('has what its filter finds as soon as it is made', async () => {
+      const { clock, enroll, create, members, log } = await start()
+      await enroll('kitchen-1')
+      await enroll('office-1')
+      const group = await create()
+      expect(group).toMatchObject({ type: 'dynamic', deviceCount: 1, evaluatedAt: clock() })
+      expect(await members(group.id)).toEqual(['kitchen-1'])
+      expect(await log(group.id)).toEqual(['kitchen-1 added filter_match'])
+    })
+
+    it('finds devices of its organization, and of its site when it has one', async () => {
+      const { service, world, bakery, admin, enroll, create, members } = await start()
+      await enroll('kitchen-1', bakery.siteId)
+      await enroll('kitchen-2')
+      await addDevice(service, world, world.orgs.garage, 'kitchen-of-the-garage')
+      expect(await members((await create()).id)).toEqual(['kitchen-1', 'kitchen-2'])
+      const ofSite = await admin.call(api.deviceGroups.create, {
+        body: {
+          name: 'Here',
+          type: 'dynamic',
+          siteId: bakery.siteId,
+          filterId: (await create()).filterId,
+        },
+      })
+      expect(await members(ofSite.id)).toEqual(['kitchen-1'])
+    })
+
+    it('follows its filter at once, and another filter as well', async () => {
+      const { admin, filter, enroll, create, members, log } = await start()
+      await enroll('kitchen-1')
+      await enroll('office-1')
+      const { id } = await create()
+      const change = { params: { id: filter.id }, body: { conditions: hostnameHas('office') } }
+      await admin.call(api.filters.update, change)
+      expect(await members(id)).toEqual(['office-1'])
+      const both = await admin.call(api.filters.create, {
+        body: { name: 'both', conditions: hostnameHas('-1') },
+      })
+      const after = await admin.call(api.deviceGroups.update, { params: { id }, body: { filterId: both.id } })
+      expect(after).toMatchObject({ filterId: both.id, deviceCount: 2 })
+      expect(await members(id)).toEqual(['kitchen-1', 'office-1'])
+      expect([...(await log(id))].sort()).toEqual([
+        'kitchen-1 added filter_match',
+        'kitchen-1 added filter_match',
+        'kitchen-1 removed filter_unmatch',
+        'office-1 added filter_match',
+      ])
+    })
+
+    it('follows its devices within a minute', async () => {
+      const { clock, admin, enroll, create, members, rename, refresh, log } = await start()
+      const first = await enroll('kitchen-1')
+      const { id } = await create()
+      await enroll('kitchen-2')
+      await rename(first, 'office-1')
+      expect(await members(id)).toEqual(['office-1'])
+      await refresh()
+      expect(await members(id)).toEqual(['kitchen-2'])
+      expect([...(await log(id))].sort()).toEqual([
+        'kitchen-2 added filter_match',
+        'office-1 added filter_match',
+        'office-1 removed filter_unmatch',
+      ])
+      const { evaluatedAt } = await admin.call(api.deviceGroups.show, { params: { id } })
+      expect(evaluatedAt).toBe(clock())
+    })
+
+    it('is asked once a minute, whichever process comes first, and written to only when it changed', async () => {
+      const { clock, service, enroll, create, members } = await start()
+      const { id } = await create()
+      const replicas = [service]
+      if (kind === 'postgres') replicas.push(await serviceOn(service, { clock }))
+      await enroll('kitchen-1')
+      const ask = async () =>
+        (
+          await Promise.all(
+            replicas.flatMap(({ storage }) => [1, 2].map(() => refreshDue({ storage, clock }))),
+          )
+        ).filter((worked) => worked).length
+      clock.forward(59)
+      expect(await ask()).toBe(0)
+      expect(await members(id)).toEqual([])
+      clock.forward(1)
+      expect(await ask()).toBe(1)
+      expect(await members(id)).toEqual(['kitchen-1'])
+      expect(await ask()).toBe(0)
+
+      const changes = async () =>
+        (await service.storage.read.selectFrom('device_group_changes').select('id').execute()).length
+      expect(await changes()).toBe(1)
+      clock.forward(60)
+      expect(await ask()).toBe(1)
+      expect(await changes()).toBe(1)
+    })
+
+    it('that cannot be asked does not keep the others from their turn', async () => {
+      const { clock, service, filter, enroll, create, members } = await start()
+      const good = await create()
+      const broken = { ...filter, id: '00000000-0000-7000-8000-000000000001' }
+      await service.storage.write(async (tx) => {
+        const { orgId, createdBy, createdAt } = broken
+        const conditions = JSON.stringify({
+          operator: 'AND',
+          conditions: [{ field: 'no.such', operator: 'equals' }],
+        })
+        const stamps = { created_at: createdAt, updated_at: createdAt }
+        const row = {
+          id: broken.id,
+          org_id: orgId,
+          name: 'x',
+          description: null,
+          conditions,
+          created_by: createdBy,
+        }
+        await tx
+          .insertInto('saved_filters')
+          .values({ ...row, ...stamps })
+          .execute()
+        const group = {
+          id: '00000000-0000-7000-8000-000000000002',
+          org_id: orgId,
+          name: 'broken',
+          type: 'dynamic',
+        }
+        await tx
+          .insertInto('device_groups')
+          .values({
+            ...group,
+            site_id: null,
+            parent_id: null,
+            evaluated_at: null,
+            filter_id: broken.id,
+            ...stamps,
+          })
+          .execute()
+      })
+      await enroll('kitchen-1')
+      clock.forward(60)
+      await expect(refreshDue({ storage: service.storage, clock })).rejects.toThrow('no.such')
+      expect(await members(good.id)).toEqual(['kitchen-1'])
+    })
+
+    it('takes nobody by hand, but keeps whom it is told to', async () => {
+      const { admin, enroll, create, members, rename, refresh, log } = await start()
+      const found = await enroll('kitchen-1')
+      const other = await enroll('office-1')
+      const { id } = await create()
+      const body = { deviceIds: [other] }
+      for (const entry of [api.deviceGroups.add, api.deviceGroups.take]) {
+        await expect(admin.request(entry, { params: { id }, body })).rejects.toMatchObject({
+          ...{ status: 409, code: 'conflict' },
+          message: expect.stringContaining('pin'),
+        })
+      }
+      const pin = (deviceId: string) => admin.call(api.deviceGroups.pin, { params: { id, deviceId } })
+      const unpin = (deviceId: string) => admin.call(api.deviceGroups.unpin, { params: { id, deviceId } })
+      expect(await pin(other)).toMatchObject({ hostname: 'office-1', isPinned: true, addedBy: 'manual' })
+      expect(await pin(found)).toMatchObject({ isPinned: true, addedBy: 'dynamic_rule' })
+      await rename(found, 'cellar-1')
+      await refresh()
+      expect(await members(id)).toEqual(['cellar-1', 'office-1'])
+
+      await rename(found, 'kitchen-1')
+      expect(await unpin(found)).toMatchObject({ isMember: true })
+      expect(await unpin(other)).toMatchObject({ isMember: false })
+      expect(await members(id)).toEqual(['kitchen-1'])
+      await expect(unpin(other)).rejects.toEqual(refused(404, 'not_found'))
+      expect([...(await log(id))].sort()).toEqual([
+        'kitchen-1 added filter_match',
+        'office-1 added pinned',
+        'office-1 removed unpinned',
+      ])
+    })
+
+    it('does not depend on groups, which could chase each other for ever', async () => {
+      const { admin, bakery, filter, create } = await start()
+      const conditions = {
+        operator: 'AND' as const,
+        conditions: [
+          {
+            operator: 'OR' as const,
+            conditions: [{ field: 'groupId', operator: 'equals', value: bakery.groupId }],
+          },
+        ],
+      }
+      const ofGroups = await admin.call(api.filters.create, { body: { name: 'of groups', conditions } })
+      const asks = { status: 400, details: [{ path: 'body.filterId' }] }
+      await expect(create({ filterId: ofGroups.id })).rejects.toMatchObject(asks)
+      const { id } = await create()
+      const other = admin.call(api.deviceGroups.update, { params: { id }, body: { filterId: ofGroups.id } })
+      await expect(other).rejects.toMatchObject(asks)
+      const change = admin.call(api.filters.update, { params: { id: filter.id }, body: { conditions } })
+      await expect(change).rejects.toMatchObject({ status: 400, details: [{ path: 'body.conditions' }] })
+    })
+
+    it('needs a filter, and keeps it from being deleted', async () => {
+      const { admin, filter, create } = await start()
+      await expect(create({ filterId: null })).rejects.toMatchObject({
+        status: 400,
+        details: [{ path: 'body.filterId' }],
+      })
+      const { id } = await create()
+      const params = { id: filter.id }
+      await expect(admin.call(api.filters.remove, { params })).rejects.toMatchObject({
+        ...{ status: 409, code: 'conflict', details: { deviceGroups: 1 } },
+        message: '1 device group takes its devices from this filter',
+      })
+      await admin.call(api.deviceGroups.remove, { params: { id } })
+      await admin.call(api.filters.remove, { params })
+    })
+
+    it('lets members who are narrowed to it see what it has at that moment', async () => {
+      const { service, bakery, admin, filter, enroll, create } = await start()
+      await enroll('kitchen-1')
+      await enroll('office-1')
+      const { id } = await create()
+      const token = await addOrgUser(service, 'cook', bakery.id, { groupIds: [id] })
+      const seen = async () =>
+        (await service.client(token).call(api.devices.list)).data.map(({ hostname }) => hostname)
+      expect(await seen()).toEqual(['kitchen-1'])
+      const change = { params: { id: filter.id }, body: { conditions: hostnameHas('office') } }
+      await admin.call(api.filters.update, change)
+      expect(await seen()).toEqual(['office-1'])
+    })
+  })
+
+  it('who came and went is kept for 90 days', async () => {
+    const { clock, service, enroll, create, log } = await start()
+    await enroll('kitchen-1')
+    const { id } = await create()
+    clock.forward(90 * 24 * 3600)
+    await service.storage.write((tx) => sweepChanges(tx, clock()))
+    expect(await log(id)).toHaveLength(1)
+    clock.forward(1)
+    await service.storage.write((tx) => sweepChanges(tx, clock()))
+    const rows = service.storage.read.selectFrom('device_group_changes').select('id')
+    expect(await rows.execute()).toEqual([])
+  })
+})
