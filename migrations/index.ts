@@ -6,6 +6,7 @@ import * as people from './0004_people.ts'
 import * as authentication from './0005_authentication.ts'
 import * as roleLists from './0006_role_lists.ts'
 import * as fleet from './0007_fleet.ts'
+import * as search from './0012_search.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -16,4 +17,5 @@ export const migrations: readonly Migration[] = [
   { name: '0005_authentication', up: authentication.up },
   { name: '0006_role_lists', up: roleLists.up },
   { name: '0007_fleet', up: fleet.up },
+  { name: '0012_search', up: search.up },
 ]

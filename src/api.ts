@@ -7,6 +7,7 @@ import { devices } from './devices/contract.ts'
 import { auth, users } from './identity/contract.ts'
 import { permissions } from './identity/permissions/contract.ts'
 import { roles } from './identity/roles/contract.ts'
+import { search } from './search/contract.ts'
 import { service } from './service/contract.ts'
 import { orgs, partners, sites } from './tenancy/contract.ts'
 
@@ -23,6 +24,7 @@ export const api = {
   apiKeys,
   enrollmentKeys,
   devices,
+  search,
   agents,
   auditLogs,
 } satisfies Contract
@@ -38,6 +40,7 @@ export const sections: Readonly<Record<string, string>> = {
   'API keys': 'Keys with which programs call the service for one organization.',
   'Enrollment keys': 'Short-lived keys that let machines into an organization.',
   Devices: 'The machines that were enrolled.',
+  Search: 'One search over devices, scripts, alerts and settings.',
   Agents: 'What the agent on a machine says; only for agents.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

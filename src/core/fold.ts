@@ -8,3 +8,6 @@ export function fold(text: string): string {
 }
 
 const ascii = /^\p{ASCII}*$/u
+
+/** What ends a word, in folded text: most other forms of these have become one of them. */
+export const wordBreaks = ' \t\n!"#$%&\'()*+,-./:;<=>?@[\\]^_`{|}~¡¦§«¬»¿–—‘’“”„‹›•·×÷'

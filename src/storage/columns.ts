@@ -8,6 +8,7 @@ import {
 } from 'kysely'
 import { fold } from '../core/fold.ts'
 import type { Dialect } from './db.ts'
+import { postgresTrigrams, sqliteTrigrams } from './trigrams.ts'
 
 type ColumnType = ColumnDataType | RawBuilder<unknown>
 
@@ -35,6 +36,8 @@ export type Schema = {
    * `old` that lets some rows go after all (a retention limit kept in another table).
    */
   appendOnly(table: string, options?: { message?: string; deletable?: string }): Promise<void>
+  /** Keeps an index of which rows hold which three letters in a row in these folded columns (trigrams.ts). */
+  trigrams(table: string, columns: readonly string[]): Promise<void>
 }
 
 export function schemaFor(db: AnyDb, dialect: Dialect): Schema {
@@ -61,6 +64,7 @@ function sqliteSchema(db: AnyDb): Schema {
           on ${sql.table(table)} ${when} begin select raise(abort, ${sql.lit(message)}); end`.execute(db)
       }
     },
+    trigrams: (table, columns) => sqliteTrigrams(db, table, columns),
   }
 }
 
@@ -88,6 +92,7 @@ function postgresSchema(db: AnyDb): Schema {
       await sql`create trigger ${sql.id(`${table}_no_truncate`)} before truncate
         on ${sql.table(table)} for each statement execute function ${sql.id(refusal)}()`.execute(db)
     },
+    trigrams: (table, columns) => postgresTrigrams(db, table, columns),
   }
 }
 

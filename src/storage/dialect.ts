@@ -2,8 +2,10 @@ import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kys
 import type { Scope } from '../core/scope.ts'
 import { byDialect } from './compilers.ts'
 
+export { containsKey, startsWithKey } from './matching.ts'
 export { type Params, prepared, rowOf } from './prepared.ts'
 export { preparedInScope } from './prepared-in-scope.ts'
+export { type Ranked, rankedIds } from './ranked.ts'
 export { isForeignKeyViolation, isOutage, isUniqueViolation } from './violations.ts'
 
 /**
