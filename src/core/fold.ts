@@ -9,5 +9,8 @@ export function fold(text: string): string {
 
 const ascii = /^\p{ASCII}*$/u
 
-/** What ends a word, in folded text: most other forms of these have become one of them. */
-export const wordBreaks = ' \t\n!"#$%&\'()*+,-./:;<=>?@[\\]^_`{|}~¡¦§«¬»¿–—‘’“”„‹›•·×÷'
+/**
+ * The characters that words stand between in folded text, as ranges: what is in them besides punctuation has
+ * become something else by then.
+ */
+export const wordBreaks = ['\t\r', ' /', ':@', '[`', '{¿', '‐›'] as const

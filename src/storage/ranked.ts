@@ -52,6 +52,7 @@ export async function rankedIds(
   return [...found].slice(0, limit)
 }
 
+type Test = (key: Expression<string>) => Expression<SqlBool>
 type Query = RawBuilder<{ id: string }>
 
 const columnsOf = ({ title, besides }: Ranked): string[] => [...title, ...(besides ? [besides] : [])]
@@ -64,11 +65,10 @@ function queriesFor(rows: Ranked, needle: string) {
   const other = title[1] ?? rows.besides!
   /** Not null where `other` is not the title. */
   const apart = title.length === 1 ? other : title[0]
-  const texts = [titleKey, sql.ref<string>(other)]
   const headOf = (key: Expression<unknown>) => sql`substr(${key}, 1, ${sql.lit(headLength)})`
   const order = sql`${headOf(titleKey)}, id`
-  const any = (test: (key: Expression<string>) => Expression<SqlBool>) =>
-    sql<SqlBool>`(${sql.join(texts.map(test), sql` or `)})`
+  const any = (test: Test) =>
+    sql<SqlBool>`(${test(titleKey)} or ${sql.ref(apart)} is not null and ${test(sql.ref(other))})`
 
   const equals = (key: Expression<string>) => sql<SqlBool>`${key} = ${needle}`
   const begins = (key: Expression<string>) => startsWithKey(key, needle)
@@ -81,7 +81,7 @@ function queriesFor(rows: Ranked, needle: string) {
     sql`${headOf(key)} >= ${head} and ${headOf(key)} < ${`${head}${last}`}`
   /** Straight from the indexes of both texts. */
   const atStart =
-    (test: (key: Expression<string>) => Expression<SqlBool>) =>
+    (test: Test) =>
     (limit: number): Query => {
       const first = (key: Expression<string>, also: Expression<unknown>) =>
         sql`select * from (select id, ${headOf(titleKey)} as head from ${from}
