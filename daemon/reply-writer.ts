@@ -21,7 +21,9 @@ const asIs: Pick = (value) => value
 
 function pickerOf(schema: Json, parts: Record<string, Json>): Pick {
   if (typeof schema.$ref === 'string') {
-    return pickerOf(parts[schema.$ref.slice('#/$defs/'.length)]!, parts)
+    // A shape that holds itself has no end to be written out; what is stored went in through the same shape.
+    if (holdsItself(schema.$ref, parts)) return asIs
+    return pickerOf(partOf(schema.$ref, parts), parts)
   }
   if (Array.isArray(schema.anyOf)) {
     const shapes = (schema.anyOf as Json[]).filter((one) => one.type !== 'null')
@@ -33,6 +35,21 @@ function pickerOf(schema: Json, parts: Record<string, Json>): Pick {
     return item === asIs ? asIs : (values: never[]) => values.map((value) => item(value))
   }
   return schema.properties === undefined ? asIs : objectPicker(schema, parts)
+}
+
+const partOf = (ref: string, parts: Record<string, Json>): Json => parts[ref.slice('#/$defs/'.length)]!
+
+function holdsItself(ref: string, parts: Record<string, Json>): boolean {
+  const below = new Set<string>()
+  const follow = (from: string): void => {
+    for (const [, to] of JSON.stringify(partOf(from, parts)).matchAll(/"\$ref":"([^"]+)"/g)) {
+      if (below.has(to!)) continue
+      below.add(to!)
+      follow(to!)
+    }
+  }
+  follow(ref)
+  return below.has(ref)
 }
 
 const orNull = (pick: Pick): Pick => (pick === asIs ? asIs : (value) => (value === null ? null : pick(value)))

@@ -17,6 +17,7 @@ import { apiKeys } from '../src/credentials/api-keys/handlers.ts'
 import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handlers.ts'
 import { devices } from '../src/devices/handlers.ts'
+import { filters } from '../src/filters/handlers.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { sweepInvitations } from '../src/identity/invitations/store.ts'
@@ -156,6 +157,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     apiKeys,
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices,
+    filters,
     search,
     agents: agentHandlers({ pepper }),
     auditLogs,

@@ -4,6 +4,7 @@ import type { Contract } from './core/endpoint.ts'
 import { apiKeys } from './credentials/api-keys/contract.ts'
 import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
 import { devices } from './devices/contract.ts'
+import { filters } from './filters/contract.ts'
 import { auth, users } from './identity/contract.ts'
 import { permissions } from './identity/permissions/contract.ts'
 import { roles } from './identity/roles/contract.ts'
@@ -24,6 +25,7 @@ export const api = {
   apiKeys,
   enrollmentKeys,
   devices,
+  filters,
   search,
   agents,
   auditLogs,
@@ -40,6 +42,7 @@ export const sections: Readonly<Record<string, string>> = {
   'API keys': 'Keys with which programs call the service for one organization.',
   'Enrollment keys': 'Short-lived keys that let machines into an organization.',
   Devices: 'The machines that were enrolled.',
+  Filters: 'Saved questions about devices: nested conditions, and which devices match them.',
   Search: 'One search over devices, scripts, alerts and settings.',
   Agents: 'What the agent on a machine says; only for agents.',
   Audit: 'Who did what, in chains that show when something was altered.',

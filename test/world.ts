@@ -15,6 +15,7 @@ export type Org = {
   name: string
   siteId: string
   groupId: string
+  filterId: string
   roleId: string
   keyId: string
   apiKeyId: string
@@ -142,11 +143,15 @@ export async function addOrg(
   const { deviceId, agentId, authToken: agentToken } = enrolled
   const groupId = await addGroup(service, id, `${slug} group`, [deviceId])
   const roleId = await addRole(service, id, `${slug} role`, ['devices:read'])
+  const filter = await client.call(api.filters.create, {
+    body: { ...api.filters.create.example, orgId: id, name: `${slug} filter` },
+  })
   return {
     id,
     name: slug,
     siteId: site.id,
     groupId,
+    filterId: filter.id,
     roleId,
     keyId: key.id,
     apiKeyId: apiKey.id,

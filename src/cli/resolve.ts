@@ -47,6 +47,11 @@ const lookups: { [R in Resource]?: Lookup } = {
     narrow: (name) => ({ search: name }),
     byOrg: true,
   },
+  filter: {
+    list: async () => (await import('../filters/contract.ts')).filters.list,
+    names: ['name'],
+    narrow: (name) => ({ search: name }),
+  },
   role: {
     list: async () => (await import('../identity/roles/contract.ts')).roles.list,
     names: ['name'],

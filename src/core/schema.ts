@@ -9,6 +9,7 @@ export type Resource =
   | 'api_key'
   | 'device'
   | 'device_group'
+  | 'filter'
   | 'agent'
   | 'audit_log'
   | 'user'
@@ -128,6 +129,9 @@ function layerBelow(schema: z.ZodType): z.ZodType | undefined {
   ) {
     return schema.unwrap() as z.ZodType
   }
-  if (schema instanceof z.ZodPipe) return schema.in as z.ZodType
+  if (schema instanceof z.ZodPipe) {
+    // What `z.preprocess` makes takes what its second half takes.
+    return (schema.in instanceof z.ZodTransform ? schema.out : schema.in) as z.ZodType
+  }
   return undefined
 }

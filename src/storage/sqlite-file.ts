@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { SetupError } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
+import { re2 } from '../core/re2.ts'
 
 export function sqliteFile(dataDir: string): string {
   return join(dataDir, 'svc.sqlite')
@@ -40,6 +41,9 @@ function open(file: string, readonly: boolean, prepare: (database: Database.Data
     database.pragma('cache_size = -32768')
     database.function('fold', { deterministic: true }, (text: unknown) =>
       text === null ? null : fold(String(text)),
+    )
+    database.function('re2', { deterministic: true }, (pattern: unknown, text: unknown) =>
+      text === null ? null : re2(String(pattern)).test(String(text)) ? 1 : 0,
     )
     database.prepare('select count(*) from sqlite_schema').get()
     return database

@@ -7,6 +7,7 @@ import { type Field, fieldsOf, inputsOf, last } from './fields.ts'
 
 /** Fields that carry the name of a secret and are none. */
 const harmless = new Set([
+  'filters.fields reply.data.0.key',
   'agents.heartbeat reply.manifestTrustKeys',
   'agents.heartbeat reply.manifestTrustKeys.0',
   'permissions.canI reply.code',

@@ -71,6 +71,7 @@ export async function recordsOf(service: TestService, partner: string, org: Org)
     api_key: org.apiKeyId,
     device: org.deviceId,
     device_group: org.groupId,
+    filter: org.filterId,
     role: org.roleId,
     agent: org.agentId,
     audit_log: (await entries.executeTakeFirstOrThrow()).id,

@@ -70,7 +70,7 @@ export async function playOf(name: string, entry: Endpoint, hand: Hand): Promise
     token: world.tokens.system,
     actor: { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail },
     orgId: name in orgOf ? orgOf[name]! : bound ? org.id : null,
-    resourceId: (reply) => reply.id ?? id,
+    resourceId: (reply) => reply.id ?? id ?? null,
   }
 }
 

@@ -1,0 +1,35 @@
+import { RE2JS } from 're2js'
+
+/** A pattern in RE2 syntax, ready to be asked. @throws when it is not one */
+export function re2(pattern: string): RE2JS {
+  const known = ready.get(pattern)
+  if (known) return known
+  const made = RE2JS.compile(pattern)
+  // The oldest goes: a statement asks for few patterns, each for every row.
+  if (ready.size >= 100) ready.delete(ready.keys().next().value!)
+  ready.set(pattern, made)
+  return made
+}
+
+const ready = new Map<string, RE2JS>()
+
+/** One step of a compiled pattern; `runes` are the ends of the ranges of characters it takes. */
+type Step = { op: number; runes: ArrayLike<number> }
+
+/** @throws when it is not a pattern */
+export const stepsOf = (pattern: string): readonly Step[] =>
+  (RE2JS.compile(pattern).re2() as unknown as { prog: { inst: Step[] } }).prog.inst
+
+/** Steps and ranges of characters in a pattern whose repetitions are written out. */
+const mostSteps = 4000
+
+/** Why a text is no pattern that can be asked, or undefined when it is. */
+export function patternFault(pattern: string): string | undefined {
+  try {
+    const steps = stepsOf(pattern)
+    const size = steps.reduce((sum, { runes }) => sum + 1 + runes.length / 2, 0)
+    return size > mostSteps ? 'is too large: repeat less, or use smaller classes of characters' : undefined
+  } catch (error) {
+    return `is not an RE2 pattern: ${(error as Error).message}`
+  }
+}

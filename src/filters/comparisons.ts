@@ -1,0 +1,148 @@
+import { type Expression, expressionBuilder, type SqlBool, sql } from 'kysely'
+import type { Instant } from '../core/time.ts'
+import type { Tables } from '../storage/tables.ts'
+import {
+  beginsWith,
+  endsWith,
+  holds,
+  matchesPattern,
+  number,
+  type TextColumn,
+} from '../storage/text-comparisons.ts'
+import type { ConditionValue, TimeUnit } from './conditions/contract.ts'
+import { comparable, day, parsedDate, windowStart } from './instants.ts'
+
+export type Test = Expression<SqlBool>
+export type Asked = { operator: string; value?: ConditionValue | undefined }
+
+export const eb = expressionBuilder<Tables, never>()
+
+export const always: Test = eb.and([])
+export const never: Test = eb.or([])
+
+/** `rules.ts` lets nothing else through. */
+const unknown = ({ operator }: Asked): never => {
+  throw new Error(`No such comparison: ${operator}`)
+}
+
+export const ref = (column: string) => sql.ref<string | number | null>(column)
+const isKnown = (column: string): Test => eb(ref(column), 'is not', null)
+const isNull = (column: string): Test => eb(ref(column), 'is', null)
+
+/** The list may be empty, which nothing is in. */
+export const isIn = (column: string, list: readonly string[]): Test =>
+  list.length === 0 ? never : eb(ref(column), 'in', list)
+
+/** Negative operators and what they deny: on many values they mean that there are some and none is. */
+export const denied: Readonly<Record<string, string>> = {
+  notEquals: 'equals',
+  notContains: 'contains',
+  notIn: 'in',
+}
+
+const not = (column: string, test: Test): Test => eb.and([isKnown(column), eb.not(test)])
+
+export function comparedText(text: TextColumn, asked: Asked): Test {
+  const { operator, value } = asked
+  const { column } = text
+  const opposite = denied[operator]
+  if (opposite !== undefined) return not(column, comparedText(text, { operator: opposite, value }))
+  switch (operator) {
+    case 'equals':
+      return eb(ref(column), '=', value as string)
+    case 'in':
+      return isIn(column, value as string[])
+    case 'contains':
+      return holds(text, value as string)
+    case 'startsWith':
+      return beginsWith(text, value as string)
+    case 'endsWith':
+      return endsWith(text, value as string)
+    case 'matches':
+      return matchesPattern(column, value as string)
+    case 'isNull':
+      return isNull(column)
+    case 'isNotNull':
+      return isKnown(column)
+    default:
+      return unknown(asked)
+  }
+}
+
+const signs = {
+  equals: '=',
+  notEquals: '<>',
+  greaterThan: '>',
+  greaterThanOrEquals: '>=',
+  lessThan: '<',
+  lessThanOrEquals: '<=',
+  after: '>',
+  before: '<',
+} as const
+
+const isSign = (operator: string): operator is keyof typeof signs => operator in signs
+
+export function comparedNumber(column: string, asked: Asked): Test {
+  const { operator, value } = asked
+  if (isSign(operator)) return eb(ref(column), signs[operator], number(value as number))
+  if (operator === 'between') {
+    const { from, to } = value as { from: number; to: number }
+    return eb.and([eb(ref(column), '>=', number(from)), eb(ref(column), '<=', number(to))])
+  }
+  if (operator === 'isNull') return isNull(column)
+  return operator === 'isNotNull' ? isKnown(column) : unknown(asked)
+}
+
+export function comparedDate(column: string, asked: Asked, now: Instant): Test {
+  const { operator, value } = asked
+  const at = (date: unknown) => comparable(parsedDate(date as string))
+  if (isSign(operator)) return eb(ref(column), signs[operator], at(value))
+  if (operator === 'between') {
+    const { from, to } = value as { from: string; to: string }
+    return eb.and([eb(ref(column), '>=', at(from)), eb(ref(column), '<=', at(to))])
+  }
+  if (operator === 'withinLast' || operator === 'notWithinLast') {
+    const { amount, unit } = value as { amount: number; unit: TimeUnit }
+    const start = comparable(Math.ceil(windowStart(now, amount, unit)))
+    return eb(ref(column), operator === 'withinLast' ? '>=' : '<', start)
+  }
+  if (operator === 'isNull') return isNull(column)
+  return operator === 'isNotNull' ? isKnown(column) : unknown(asked)
+}
+
+/**
+ * Days from the column's instant until now, fractions included. It is the instant that is compared, with whole
+ * milliseconds, so that an index serves and both databases agree.
+ */
+export function comparedDays(column: string, asked: Asked, now: Instant): Test {
+  const { operator, value } = asked
+  const instantOf = (days: number) => Date.parse(now) - days * day
+  const older = (days: number) => eb(ref(column), '<', comparable(Math.ceil(instantOf(days))))
+  const atLeast = (days: number) => eb(ref(column), '<=', comparable(Math.floor(instantOf(days))))
+  const younger = (days: number) => eb(ref(column), '>', comparable(Math.floor(instantOf(days))))
+  const atMost = (days: number) => eb(ref(column), '>=', comparable(Math.ceil(instantOf(days))))
+  switch (operator) {
+    case 'equals':
+      return eb.and([atLeast(value as number), atMost(value as number)])
+    case 'notEquals':
+      return eb.or([older(value as number), younger(value as number)])
+    case 'greaterThan':
+      return older(value as number)
+    case 'greaterThanOrEquals':
+      return atLeast(value as number)
+    case 'lessThan':
+      return younger(value as number)
+    case 'lessThanOrEquals':
+      return atMost(value as number)
+    case 'between': {
+      const { from, to } = value as { from: number; to: number }
+      return eb.and([atLeast(from), atMost(to)])
+    }
+    case 'isNull':
+      return isNull(column)
+    case 'isNotNull':
+      return isKnown(column)
+    default:
+      return unknown(asked)
+  }
+}

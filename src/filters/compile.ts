@@ -1,0 +1,219 @@
+import { fold } from '../core/fold.ts'
+import type { Instant } from '../core/time.ts'
+import type { TextColumn } from '../storage/text-comparisons.ts'
+import {
+  type Asked,
+  always,
+  comparedDate,
+  comparedDays,
+  comparedNumber,
+  comparedText,
+  denied,
+  eb,
+  isIn,
+  ref,
+  type Test,
+} from './comparisons.ts'
+import { type Condition, type ConditionGroup, isGroup } from './conditions/contract.ts'
+import { customPrefix, fieldNamed } from './fields/contract.ts'
+import { spelled } from './rules.ts'
+
+/**
+ * Which devices match: a predicate over the table `devices`, for `.where(...)`. `conditions` went through
+ * rules.ts.
+ *
+ * - What is not known (null) satisfies isNull and nothing else: not notEquals, notContains or notIn either.
+ * - Of several values (network.*, software.installed, tags) any may satisfy a condition; a negative one means
+ *   that there are some and none of them does. software.notInstalled is also true of a device without software.
+ * - equals, in, hasAny and hasAll are exact; contains, startsWith and endsWith fold letter case and take every
+ *   character as it is; matches is RE2 syntax, found anywhere in the text.
+ * - Dates are instants; before, after and the windows look at milliseconds, months are those of the calendar.
+ * - In an empty list is nothing, and everything known is not in it.
+ */
+export function deviceMatches(conditions: ConditionGroup, at: { now: Instant }): Test {
+  const parts = conditions.conditions.map((node) =>
+    isGroup(node) ? deviceMatches(node, at) : conditionHolds(node, at.now),
+  )
+  return conditions.operator === 'AND' ? eb.and(parts) : eb.or(parts)
+}
+
+function conditionHolds({ field: key, operator, value }: Condition, now: Instant): Test {
+  const field = fieldNamed(key)
+  if (!field) throw new Error(`No such field: ${key}`)
+  const asked: Asked = { operator, value: spelled(field, value) }
+  const answer = key.startsWith(customPrefix) ? customField(key) : answers[key]
+  if (answer) return answer(asked)
+  const column = columns[key]!
+  if (key.startsWith('daysSince')) return comparedDays(column.column, asked, now)
+  if (field.type === 'datetime') return comparedDate(column.column, asked, now)
+  if (field.type === 'number') return comparedNumber(column.column, asked)
+  return comparedText(column, asked)
+}
+
+const own = (name: string, key?: string): TextColumn => ({
+  column: `devices.${name}`,
+  ...(key !== undefined && { key: `devices.${key}` }),
+})
+
+/** Fields that are a column of the device's own row. */
+const columns: Readonly<Record<string, TextColumn>> = {
+  hostname: own('hostname', 'hostname_key'),
+  displayName: own('display_name', 'display_name_key'),
+  agentVersion: own('agent_version'),
+  lastUser: own('last_user'),
+  status: own('status'),
+  enrolledAt: own('enrolled_at'),
+  lastSeenAt: own('last_seen_at'),
+  quarantinedAt: own('quarantined_at'),
+  daysSinceEnrolled: own('enrolled_at'),
+  daysSinceLastSeen: own('last_seen_at'),
+  deviceRole: own('device_role'),
+  uptimeSeconds: own('uptime_seconds'),
+  watchdogStatus: own('watchdog_status'),
+  lastSeenIp: own('last_seen_ip'),
+  osType: own('os_type'),
+  osVersion: own('os_version'),
+  osBuild: own('os_build'),
+  architecture: own('architecture'),
+  orgId: own('org_id'),
+  siteId: own('site_id'),
+  'hardware.manufacturer': own('manufacturer'),
+  'hardware.model': own('model'),
+  'hardware.serialNumber': own('serial_number'),
+  'hardware.cpuModel': own('cpu_model'),
+  'hardware.cpuCores': own('cpu_cores'),
+  'hardware.gpuModel': own('gpu_model'),
+  'hardware.ramTotalMb': own('ram_total_mb'),
+  'hardware.diskTotalGb': own('disk_total_gb'),
+  'metrics.cpuPercent': own('cpu_percent'),
+  'metrics.ramPercent': own('ram_percent'),
+  'metrics.diskPercent': own('disk_percent'),
+}
+
+type SideTable =
+  | 'device_tags'
+  | 'device_custom_fields'
+  | 'device_interfaces'
+  | 'device_software'
+  | 'device_group_devices'
+  | 'alerts'
+
+/**
+ * Whether some row beside the device satisfies this. Always by `exists`: with an ordered limit it stops at the last
+ * row that is shown, which `in (select …)` cannot.
+ */
+function has(table: SideTable, test: Test = always): Test {
+  const rows = eb.selectFrom(table).where(eb(ref(`${table}.device_id`), '=', ref('devices.id')))
+  return eb.exists(rows.where(test).select(eb.lit(1).as('found')))
+}
+
+/** Whether every one of a list is among the values of the rows beside the device. */
+function hasAll(table: SideTable, column: string, list: readonly string[], test: Test): Test {
+  const wanted = new Set(list).size
+  if (wanted === 0) return always
+  const found = eb
+    .selectFrom(table)
+    .where(eb(ref(`${table}.device_id`), '=', ref('devices.id')))
+    .where(test)
+    .select(eb.fn.count<number>(ref(column)).distinct().as('found'))
+  return eb(found, '=', wanted)
+}
+
+type Answer = (asked: Asked) => Test
+
+/** A field with a value in each row beside the device: any of them may satisfy a condition. */
+const anyOf = (table: SideTable, text: TextColumn): Answer => {
+  const known = has(table, comparedText(text, { operator: 'isNotNull' }))
+  return (asked) => {
+    const opposite = denied[asked.operator]
+    if (opposite !== undefined) {
+      const one = has(table, comparedText(text, { ...asked, operator: opposite }))
+      return eb.and([known, eb.not(one)])
+    }
+    if (asked.operator === 'isNull') return eb.not(known)
+    return has(table, comparedText(text, asked))
+  }
+}
+
+const customField = (key: string): Answer => {
+  const named = isIn('device_custom_fields.key', [key.slice(customPrefix.length)])
+  const value = { column: 'device_custom_fields.value' }
+  return (asked) =>
+    asked.operator === 'isNull'
+      ? eb.not(has('device_custom_fields', named))
+      : has('device_custom_fields', eb.and([named, comparedText(value, asked)]))
+}
+
+const tags: Answer = ({ operator, value }) => {
+  const column = 'device_tags.tag'
+  switch (operator) {
+    case 'hasAny':
+      return has('device_tags', isIn(column, value as string[]))
+    case 'hasAll':
+      return hasAll('device_tags', column, value as string[], isIn(column, value as string[]))
+    case 'isEmpty':
+      return eb.not(has('device_tags'))
+    case 'isNotEmpty':
+      return has('device_tags')
+    default:
+      return has('device_tags', comparedText({ column }, { operator, value }))
+  }
+}
+
+const softwareName = { column: 'device_software.name', key: 'device_software.name_key' }
+
+/** Exact names, found by the folded ones, which have an index. */
+const isInstalled = (names: readonly string[]): Test =>
+  eb.and([isIn(softwareName.key, names.map(fold)), isIn(softwareName.column, names)])
+
+const software: Answer = ({ operator, value }) => {
+  switch (operator) {
+    case 'equals':
+      return has('device_software', isInstalled([value as string]))
+    case 'in':
+    case 'hasAny':
+      return has('device_software', isInstalled(value as string[]))
+    case 'hasAll': {
+      const names = value as string[]
+      return hasAll('device_software', softwareName.column, names, isInstalled(names))
+    }
+    default:
+      return anyOf('device_software', softwareName)({ operator, value })
+  }
+}
+
+const criticalAlert = has(
+  'alerts',
+  eb.and([isIn('alerts.severity', ['critical']), isIn('alerts.status', ['active', 'acknowledged'])]),
+)
+
+const flag =
+  (yes: Test, no: Test): Answer =>
+  ({ operator, value }) =>
+    (operator === 'equals') === value ? yes : no
+
+const numberIs = (column: string, operator: string, value: number) =>
+  comparedNumber(column, { operator, value })
+const columnFlag = (column: string): Answer => {
+  const known = flag(numberIs(column, 'equals', 1), numberIs(column, 'equals', 0))
+  return (asked) => (/null$/i.test(asked.operator) ? comparedNumber(column, asked) : known(asked))
+}
+
+/** Fields that are more than a comparison with one column. */
+const answers: Readonly<Record<string, Answer>> = {
+  tags,
+  groupId: (asked) =>
+    has('device_group_devices', comparedText({ column: 'device_group_devices.group_id' }, asked)),
+  'network.ipAddress': anyOf('device_interfaces', { column: 'device_interfaces.ip_address' }),
+  'network.publicIp': anyOf('device_interfaces', { column: 'device_interfaces.public_ip' }),
+  'network.macAddress': anyOf('device_interfaces', { column: 'device_interfaces.mac_address' }),
+  'software.installed': software,
+  'software.notInstalled': (asked) => eb.not(software(asked)),
+  isHeadless: columnFlag('devices.is_headless'),
+  'system.rebootRequired': columnFlag('devices.pending_reboot'),
+  'patches.pending': flag(
+    numberIs('devices.pending_patches', 'greaterThan', 0),
+    numberIs('devices.pending_patches', 'equals', 0),
+  ),
+  'alerts.critical': flag(criticalAlert, eb.not(criticalAlert)),
+}

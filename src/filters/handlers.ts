@@ -1,0 +1,85 @@
+import { invalid } from '../core/errors.ts'
+import { newId } from '../core/new-id.ts'
+import type { Scope } from '../core/scope.ts'
+import { type HandlersOf, inSteps } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
+import { checkOrg } from '../tenancy/store.ts'
+import type * as contract from './contract.ts'
+import { fields } from './fields/contract.ts'
+import { checkConditions } from './rules.ts'
+import { changedFields, makeFilter, saidIn } from './saved/rules.ts'
+import * as saved from './saved/store.ts'
+import { previewFilter } from './store.ts'
+
+export const filters: HandlersOf<typeof contract.filters> = {
+  async list({ db, scope, query }) {
+    const data = await saved.listFilters(db, scope, query.search)
+    return { data, total: data.length }
+  },
+
+  async create({ db, scope, body, caller, now }) {
+    checkConditions(body.conditions)
+    const orgId = await orgOfNewFilter(db, scope, body.orgId)
+    const filter = makeFilter(body, { id: newId(), orgId, by: caller.id, now })
+    await saved.insertFilter(db, filter)
+    return filter
+  },
+
+  fields: async () => ({ data: fields.map(({ aliases, ...field }) => field) as contract.FilterField[] }),
+
+  show: ({ db, scope, params }) => saved.getFilter(db, scope, params.id),
+
+  async update({ db, scope, params, body, now, note }) {
+    if (body.conditions) checkConditions(body.conditions)
+    const before = await saved.getFilter(db, scope, params.id)
+    const change = { ...saidIn(body), updatedAt: now }
+    await saved.changeFilter(db, scope, before.id, change)
+    const after = { ...before, ...change }
+    note({ details: { changedFields: changedFields(before, after) } })
+    return after
+  },
+
+  async remove({ db, scope, params }) {
+    const filter = await saved.getFilter(db, scope, params.id)
+    await saved.removeFilter(db, scope, filter.id)
+    return filter
+  },
+
+  // Devices are read before the transaction of the audit entry: a whole fleet takes a while.
+  preview: inSteps({
+    async prepare({ storage, scope, body, now }) {
+      checkConditions(body.conditions)
+      return previewFilter(storage.heavy, scope, body.conditions, { limit: body.limit, now })
+    },
+    async run({ note }, preview) {
+      note({ details: { totalCount: preview.data.totalCount } })
+      return preview
+    },
+  }),
+
+  savedPreview: inSteps({
+    async prepare({ storage, scope, params, query, now }) {
+      const filter = await saved.getFilter(storage.read, scope, params.id)
+      checkConditions(filter.conditions, 'conditions')
+      const preview = await previewFilter(storage.heavy, scope, filter.conditions, {
+        limit: query.limit,
+        now,
+      })
+      return { filter, preview }
+    },
+    async run({ note }, { filter, preview }) {
+      const { totalCount } = preview.data
+      note({ orgId: filter.orgId, resourceName: filter.name, details: { totalCount } })
+      return preview
+    },
+  }),
+}
+
+/** @throws invalid_request, org_access_denied, not_found */
+async function orgOfNewFilter(db: Db, scope: Scope, wanted: string | undefined): Promise<string> {
+  if (scope.kind === 'organization') return scope.orgId
+  const message = `orgId is required for ${scope.kind} scope`
+  if (wanted === undefined) throw invalid([{ path: 'body.orgId', message }], message)
+  await checkOrg(db, scope, wanted)
+  return wanted
+}

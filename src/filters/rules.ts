@@ -1,0 +1,140 @@
+import { z } from 'zod'
+import { type Fault, invalid } from '../core/errors.ts'
+import { patternFault } from '../core/re2.ts'
+import { didYouMean } from '../core/suggest.ts'
+import {
+  type Condition,
+  type ConditionGroup,
+  type ConditionValue,
+  isGroup,
+  timeUnits,
+} from './conditions/contract.ts'
+import { customPrefix, type Field, fieldNamed, fields, type Operator } from './fields/contract.ts'
+
+/** @throws invalid_request naming every fault with its place below `path` */
+export function checkConditions(conditions: ConditionGroup, path = 'body.conditions'): void {
+  const faults = faultsOf(conditions, path)
+  if (faults.length > 0) throw invalid(faults)
+}
+
+/** What fields, operators and values do not mean; the shape is the contract's. */
+export function faultsOf(group: ConditionGroup, path: string): Fault[] {
+  return group.conditions.flatMap((node, i) => {
+    const at = `${path}.conditions.${i}`
+    return isGroup(node) ? faultsOf(node, at) : conditionFaults(node, at)
+  })
+}
+
+function conditionFaults({ field: key, operator, value }: Condition, at: string): Fault[] {
+  const field = fieldNamed(key)
+  if (!field) return [{ path: `${at}.field`, message: fieldFault(key) }]
+  if (!isOperator(field, operator))
+    return [{ path: `${at}.operator`, message: operatorFault(field, operator) }]
+  return valueFaults(field, operator, value).map(({ path, message }) => ({
+    path: `${at}.value${path}`,
+    message,
+  }))
+}
+
+function fieldFault(key: string): string {
+  if (key.startsWith(customPrefix)) {
+    return `Invalid custom field key: ${key}: after custom. comes a lower-case letter, then such letters, digits and _`
+  }
+  const known = fields.map((one) => one.key)
+  const meant = didYouMean(key, known)
+  return `Unknown field: ${key}${meant === undefined ? '' : `: ${meant}`}`
+}
+
+const isOperator = (field: Field, operator: string): operator is Operator =>
+  (field.operators as readonly string[]).includes(operator)
+
+function operatorFault({ key, operators }: Field, operator: string): string {
+  return `Operator ${operator} not valid for field ${key}: it takes ${operators.join(', ')}`
+}
+
+const date = z.union([z.iso.date(), z.iso.datetime({ offset: true })])
+const aDate = 'must be an ISO 8601 date, or date and time with Z or an offset, such as 2026-01-31T12:00:00Z'
+
+const longestPattern = 250
+
+/** `path` goes on from the value. */
+function valueFaults(field: Field, operator: Operator, value: ConditionValue | undefined): Fault[] {
+  const wrong = (message: string, path = ''): Fault[] => [{ path, message }]
+  switch (operator) {
+    case 'isNull':
+    case 'isNotNull':
+    case 'isEmpty':
+    case 'isNotEmpty':
+      return value === undefined ? [] : wrong(`must be left out with ${operator}`)
+    case 'in':
+    case 'notIn':
+    case 'hasAny':
+    case 'hasAll':
+      if (!Array.isArray(value)) return wrong(`must be a list of text with ${operator}`)
+      return value.flatMap((one, i) => scalarFault(field, one).map((message) => ({ path: `.${i}`, message })))
+    case 'between':
+      return rangeFaults(field, value)
+    case 'withinLast':
+    case 'notWithinLast':
+      return windowFaults(operator, value)
+    case 'matches':
+      if (typeof value !== 'string') return wrong('must be text')
+      if (value.length > longestPattern) {
+        return wrong(`Regex pattern too long for field ${field.key} (max ${longestPattern} characters)`)
+      }
+      return [patternFault(value)].flatMap((fault) => (fault === undefined ? [] : wrong(fault)))
+    default:
+      return scalarFault(field, value).flatMap((message) => wrong(message))
+  }
+}
+
+/** Of one value, be it alone or in a list. */
+function scalarFault({ type, values, aliases = {} }: Field, value: unknown): string[] {
+  if (value === undefined) return ['is required']
+  switch (type) {
+    case 'number':
+      return typeof value === 'number' ? [] : ['must be a number']
+    case 'boolean':
+      return typeof value === 'boolean' ? [] : ['must be true or false']
+    case 'datetime':
+      return date.safeParse(value).success ? [] : [aDate]
+    case 'enum': {
+      if (typeof value === 'string' && (values?.includes(value) || Object.hasOwn(aliases, value))) return []
+      const meant = typeof value === 'string' ? didYouMean(value, values ?? []) : undefined
+      return [`must be one of ${values?.join(', ')}${meant === undefined ? '' : `: ${meant}`}`]
+    }
+    default:
+      return typeof value === 'string' ? [] : ['must be text']
+  }
+}
+
+function rangeFaults(field: Field, value: ConditionValue | undefined): Fault[] {
+  if (typeof value !== 'object' || !('from' in value)) return [{ path: '', message: 'must be from and to' }]
+  const { from, to } = value
+  const faults = Object.entries({ from, to }).flatMap(([end, one]) =>
+    scalarFault(field, one).map((message) => ({ path: `.${end}`, message })),
+  )
+  if (faults.length > 0) return faults
+  const isBackwards =
+    field.type === 'number' ? from > to : Date.parse(from as string) > Date.parse(to as string)
+  return isBackwards ? [{ path: '', message: 'from must not be after to' }] : []
+}
+
+function windowFaults(operator: Operator, value: ConditionValue | undefined): Fault[] {
+  if (typeof value !== 'object' || !('amount' in value)) {
+    const units = timeUnits.join(', ')
+    return [{ path: '', message: `must be amount and unit (one of ${units}) with ${operator}` }]
+  }
+  const { amount, unit } = value
+  // Half a month has no length of its own.
+  if (unit !== 'months' || Number.isInteger(amount)) return []
+  return [{ path: '.amount', message: 'must be a whole number of months' }]
+}
+
+/** A value with the words for enums that the column holds. */
+export function spelled({ aliases }: Field, value: ConditionValue | undefined): ConditionValue | undefined {
+  if (!aliases) return value
+  const one = (text: string) => aliases[text] ?? text
+  if (typeof value === 'string') return one(value)
+  return Array.isArray(value) ? value.map(one) : value
+}

@@ -1,0 +1,90 @@
+import { Problem } from '../../core/errors.ts'
+import type { Scope } from '../../core/scope.ts'
+import { contains, inScope, isForeignKeyViolation, preparedInScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf } from '../../storage/rows.ts'
+import type { SavedFilterRow } from '../../storage/tables.ts'
+import type { SavedFilter } from '../contract.ts'
+
+const filterRows = rowsOf<SavedFilterRow>()({ json: ['conditions'] })
+
+const columns = [
+  'id',
+  'org_id',
+  'name',
+  'description',
+  'conditions',
+  'created_by',
+  'created_at',
+  'updated_at',
+] as const
+
+const toFilter = (row: SavedFilterRow): SavedFilter => filterRows.read(row) as unknown as SavedFilter
+
+const filtersIn = (db: Db, scope: Scope) =>
+  db.selectFrom('saved_filters').where(inScope(scope, 'saved_filters.org_id'))
+
+/** Newest first; `search` is part of the name or description, letter case aside. */
+export async function listFilters(db: Db, scope: Scope, search: string | undefined): Promise<SavedFilter[]> {
+  const rows = await filtersIn(db, scope)
+    .$if(search !== undefined && search !== '', (q) =>
+      q.where((eb) => eb.or([contains('name', search!), contains('description', search!)])),
+    )
+    .select(columns)
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+    .execute()
+  return rows.map(toFilter)
+}
+
+const byId = preparedInScope((db, scope, p: { id: string }) =>
+  filtersIn(db, scope).select(columns).where('id', '=', p.id),
+)
+
+/** @throws not_found, also for a filter outside the scope */
+export async function getFilter(db: Db, scope: Scope, id: string): Promise<SavedFilter> {
+  const [row] = await byId(db, scope, { id })
+  if (!row) throw new Problem('not_found', 'Saved filter not found')
+  return toFilter(row)
+}
+
+export async function insertFilter(db: Db, filter: SavedFilter): Promise<void> {
+  const { conditions, ...rest } = filter
+  await db
+    .insertInto('saved_filters')
+    .values({ ...filterRows.write(rest), conditions: JSON.stringify(conditions) })
+    .execute()
+}
+
+/** Sets what is named and leaves the rest as it is. */
+export async function changeFilter(
+  db: Db,
+  scope: Scope,
+  id: string,
+  change: Partial<Pick<SavedFilter, 'name' | 'description' | 'conditions'>> & { updatedAt: string },
+): Promise<void> {
+  const { conditions, ...rest } = change
+  await db
+    .updateTable('saved_filters')
+    .set({
+      ...filterRows.write(rest),
+      ...(conditions !== undefined && { conditions: JSON.stringify(conditions) }),
+    })
+    .where('id', '=', id)
+    .where(inScope(scope, 'saved_filters.org_id'))
+    .execute()
+}
+
+/** @throws conflict while a device group takes its members from it */
+export async function removeFilter(db: Db, scope: Scope, id: string): Promise<void> {
+  const removal = db
+    .deleteFrom('saved_filters')
+    .where('id', '=', id)
+    .where(inScope(scope, 'saved_filters.org_id'))
+  await removal.execute().catch((error) => {
+    if (isForeignKeyViolation(error)) throw new Problem('conflict', inUse)
+    throw error
+  })
+}
+
+const inUse = 'Device groups take their members from this filter: change or delete them first'

@@ -1,0 +1,37 @@
+import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { countOf } from '../storage/counts.ts'
+import { inGroups, inScope, inSites } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { rowsOf } from '../storage/rows.ts'
+import type { DeviceRow } from '../storage/tables.ts'
+import { deviceMatches } from './compile.ts'
+import type { ConditionGroup } from './conditions/contract.ts'
+import type { FilterPreview, PreviewedDevice } from './contract.ts'
+
+const deviceRows = rowsOf<DeviceRow>()()
+
+/** The devices that a caller can see and that match, by hostname, and how many there are in all. */
+export async function previewFilter(
+  db: Db,
+  scope: Scope,
+  conditions: ConditionGroup,
+  { limit, now }: { limit: number; now: Instant },
+): Promise<FilterPreview> {
+  const found = db
+    .selectFrom('devices')
+    .where(inScope(scope, 'devices.org_id'))
+    .where(inSites(scope, 'devices.site_id'))
+    .where(inGroups(scope, 'devices.id'))
+    .where(deviceMatches(conditions, { now }))
+  const rows = await found
+    .select(['id', 'hostname', 'display_name', 'os_type', 'status', 'last_seen_at'])
+    .orderBy('hostname')
+    .orderBy('id')
+    .limit(limit)
+    .execute()
+  // A page that is not full has them all.
+  const totalCount = rows.length < limit ? rows.length : await countOf(found)
+  const devices = rows.map((row) => deviceRows.read(row) as PreviewedDevice)
+  return { data: { totalCount, devices, evaluatedAt: now } }
+}

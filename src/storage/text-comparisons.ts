@@ -1,0 +1,46 @@
+import { type Expression, type SqlBool, sql } from 'kysely'
+import { fold } from '../core/fold.ts'
+import { byDialect } from './compilers.ts'
+import { folded } from './dialect.ts'
+import { translated } from './re2-for-postgres.ts'
+
+/** A column of text, and the one that holds it folded, if there is one. */
+export type TextColumn = { column: string; key?: string | undefined }
+
+/** What a needle is compared with, and the needle, both folded; no character is special. */
+function sides({ column, key }: TextColumn, needle: string) {
+  if (key !== undefined) return { text: sql.ref(key), wanted: sql<string>`cast(${fold(needle)} as text)` }
+  return { text: folded(column), wanted: folded(sql<string>`cast(${needle} as text)`) }
+}
+
+/** Does the text hold `needle`, letter case aside? */
+export function holds(column: TextColumn, needle: string): Expression<SqlBool> {
+  const { text, wanted } = sides(column, needle)
+  return byDialect<SqlBool>({
+    sqlite: sql`instr(${text}, ${wanted}) > 0`,
+    postgres: sql`strpos(${text}, ${wanted}) > 0`,
+  })
+}
+
+/** Does it begin with `needle`, letter case aside? */
+export function beginsWith(column: TextColumn, needle: string): Expression<SqlBool> {
+  const { text, wanted } = sides(column, needle)
+  return sql<SqlBool>`substr(${text}, 1, length(${wanted})) = ${wanted}`
+}
+
+/** Does it end with `needle`, letter case aside? A start before the text gives less than the needle. */
+export function endsWith(column: TextColumn, needle: string): Expression<SqlBool> {
+  const { text, wanted } = sides(column, needle)
+  return sql<SqlBool>`substr(${text}, length(${text}) - length(${wanted}) + 1) = ${wanted}`
+}
+
+/** Is there a match of the pattern, in RE2 syntax, anywhere in the text? In time linear in its length on SQLite. */
+export function matchesPattern(column: string, pattern: string): Expression<SqlBool> {
+  return byDialect<SqlBool>({
+    sqlite: sql`re2(${pattern}, ${sql.ref(column)}) = 1`,
+    postgres: sql`${sql.ref(column)} ~ cast(${translated(pattern)} as text)`,
+  })
+}
+
+/** A number that Postgres does not take for the type of the column it is compared with. */
+export const number = (value: number): Expression<number> => sql<number>`cast(${value} as double precision)`
