@@ -31,7 +31,7 @@ export const shapeIn = (schema: z.ZodType | undefined): Record<string, z.ZodType
 export function rowsOf(reply: z.ZodType): { key: string; row: z.ZodType } | undefined {
   for (const [key, one] of Object.entries(shapeOf(reply) ?? {})) {
     const inner = unwrap(one)
-    if (['data', 'entries', 'results'].includes(key) && inner instanceof z.ZodArray)
+    if (['data', 'entries'].includes(key) && inner instanceof z.ZodArray)
       return { key, row: inner.element as z.ZodType }
   }
   return undefined

@@ -236,9 +236,13 @@ function shaped(field: string, shape: Shape, value: ConditionValue | undefined):
   if (value === undefined || Array.isArray(value)) return undefined
   if (shape === 'scalar') return typeof value === 'object' ? undefined : asValue(field, value)
   if (typeof value !== 'object') return undefined
-  if (shape === 'window') return 'amount' in value ? `${value.amount} ${value.unit}` : undefined
+  if (shape === 'window') return 'amount' in value ? windowText(value) : undefined
   return 'from' in value ? `${asValue(field, value.from)} and ${asValue(field, value.to)}` : undefined
 }
+
+/** `1 day`, `7 days`. */
+export const windowText = ({ amount, unit }: { amount: number; unit: TimeUnit }): string =>
+  `${amount} ${amount === 1 ? unit.slice(0, -1) : unit}`
 
 const asWord = (text: string): string => (isWord(text) && !isReserved(text) ? text : quoted(text))
 

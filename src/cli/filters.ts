@@ -14,7 +14,7 @@ import { indirect } from './ask.ts'
 import type { Session } from './base.ts'
 import { columnsAmong, leavesOf } from './columns.ts'
 import { CliError, usage } from './exit.ts'
-import { parseFilter, printFilter } from './filter-expression.ts'
+import { parseFilter, printFilter, windowText } from './filter-expression.ts'
 import type { FlagSet } from './flags.ts'
 import { jsonFrom } from './input.ts'
 import { printRecord, rowPrinter, say } from './print.ts'
@@ -190,5 +190,5 @@ function meantBy(value: ConditionValue | undefined): string {
   if (Array.isArray(value)) return value.length === 0 ? 'nothing' : value.join(', ')
   if (typeof value !== 'object') return value === '' ? 'empty text' : String(value)
   if ('from' in value) return `${value.from} to ${value.to}`
-  return `${value.amount} ${value.amount === 1 ? value.unit.slice(0, -1) : value.unit}`
+  return windowText(value)
 }
