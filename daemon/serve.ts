@@ -43,6 +43,7 @@ import { hasUsers, insertUser, type User } from '../src/identity/store.ts'
 import { type Failure, sendDue } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { scripts } from '../src/scripts/handlers.ts'
+import { search } from '../src/search/handlers.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
 import { type Db, openStorage, type Storage } from '../src/storage/open.ts'
@@ -169,6 +170,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     deviceGroups,
     scripts,
     alerts,
+    search,
     agents: agentHandlers({ pepper }),
     auditLogs,
   }

@@ -9,6 +9,7 @@ import * as fleet from './0007_fleet.ts'
 import * as writePath from './0008_write_path.ts'
 import * as devices from './0009_devices.ts'
 import * as groups from './0010_groups.ts'
+import * as search from './0012_search.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -22,4 +23,5 @@ export const migrations: readonly Migration[] = [
   { name: '0008_write_path', up: writePath.up },
   { name: '0009_devices', up: devices.up },
   { name: '0010_groups', up: groups.up },
+  { name: '0012_search', up: search.up },
 ]

@@ -11,6 +11,7 @@ import { auth, users } from './identity/contract.ts'
 import { permissions } from './identity/permissions/contract.ts'
 import { roles } from './identity/roles/contract.ts'
 import { scripts } from './scripts/contract.ts'
+import { search } from './search/contract.ts'
 import { service } from './service/contract.ts'
 import { orgs, partners, sites } from './tenancy/contract.ts'
 
@@ -31,6 +32,7 @@ export const api = {
   deviceGroups,
   scripts,
   alerts,
+  search,
   agents,
   auditLogs,
 } satisfies Contract
@@ -50,6 +52,7 @@ export const sections: Readonly<Record<string, string>> = {
   'Device groups': 'Devices that belong together: put in by people, or found by a saved filter.',
   Scripts: 'What can be run on devices: of an organization, of a partner for all of its, or of the service.',
   Alerts: 'What needs someone to look after it.',
+  Search: 'One search over devices, scripts, alerts and settings.',
   Agents: 'What the agent on a machine says; only for agents.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

@@ -39,7 +39,9 @@ export function command(entry: Endpoint, view: View): Command.Class {
     ...fields.filter(({ part }) => part === 'params'),
     ...(view.args ?? []).map((key) => fields.find((field) => field.key === key)!),
   ]
-  const flagFields = fields.filter((field) => !isArg(field) && !isPreset(field))
+  const { instead } = view
+  const isInstead = ({ key }: Field) => instead?.fields.includes(key) === true
+  const flagFields = fields.filter((field) => !isArg(field) && !isPreset(field) && !isInstead(field))
 
   return class extends ApiCommand {
     static override summary = view.summary ?? entry.summary
@@ -48,18 +50,21 @@ export function command(entry: Endpoint, view: View): Command.Class {
     static override args: ArgSet = Object.fromEntries(
       argFields.map((field) => [argName(field), argOf(field)]),
     )
-    static override flags: FlagSet = flagsOf(entry, view, flagFields)
+    static override flags: FlagSet = { ...instead?.flags, ...flagsOf(entry, view, flagFields) }
 
     async run(): Promise<void> {
       const typed = (await this.parse(this.ctor)) as unknown as Typed
       const session = this.open(typed.flags)
-      const input = () =>
-        inputOf(session, fields, (field) => {
+      const input = async () => {
+        const values = (await instead?.values(typed.flags)) ?? {}
+        return inputOf(session, fields, (field) => {
           if (field.key === view.opposite?.field) return typed.flags[view.opposite.flag] !== true
+          if (isInstead(field)) return values[field.key]
           if (isPreset(field)) return preset[field.key]
           if (isArg(field)) return typed.args[argName(field)]
           return field.key === 'orgId' ? session.settings.org.value || undefined : typed.flags[field.flag]
         })
+      }
       if (listed) {
         const { list } = await import('./list.ts')
         const narrowed = more.some(({ flag }) => typed.flags[flag] !== undefined)

@@ -11,6 +11,7 @@ export const groups: Record<string, string> = {
   devices: 'Managed machines',
   enroll: 'Enrollment keys, with which machines join',
   groups: 'Device groups: put together by hand or found by a filter',
+  filters: 'Saved questions about devices, and which devices match',
   invite: 'Accept an invitation',
   keys: 'API keys, with which programs call the service',
   mfa: 'Second factors: set up, remove, recovery codes',
@@ -83,6 +84,33 @@ export const pages: Record<string, string> = {
   OFFLINE_AFTER_SECONDS  after how long without a heartbeat a device is offline; 300
   RATE_LIMIT_<NAME>     <count>/<seconds>, or off
   TRUST_PROXY_HEADERS, TRUSTED_PROXY_CIDRS, TRUST_CF_CONNECTING_IP   behind a proxy
+`,
+  filters: `FILTERS
+  A filter says which devices are meant: conditions joined by and, or and brackets; and binds tighter than or.
+
+    status = online and hardware.cpuCores >= 8
+    (tags has any (prod, web) or hostname contains sql) and lastSeenAt within 7 days
+
+  A condition is a field, an operator and mostly a value. svc filters fields lists the fields.
+
+  = != > >= < <=               a value; for dates as well
+  contains, not contains, starts with, ends with   text, letter case aside
+  matches or ~                 a regular expression (RE2), found anywhere in the text
+  in (a, b), not in (a, b)     one of these
+  has any (a, b), has all (a, b), is empty, is not empty   lists, such as tags
+  is null, is not null         whether the device has said anything about it
+  before, after                a date, such as 2026-01-31 or 2026-01-31T12:00:00Z
+  between A and B              both included
+  within 7 days, not within 2 weeks   minutes, hours, days, weeks, months back from now
+
+  A value is a word, or text in quotes: "to do" or 'to do'. Within quotes a backslash stands before a quote or another
+  backslash, \\n and \\t are a new line and a tab, and any other backslash is itself: hostname ~ "^web\\d+$"
+  Numbers, true and false are what the field wants them to be; in quotes they are always text.
+
+  svc filters preview --where 'status = offline and lastSeenAt not within 30 days'
+  svc filters create --name Stale --where 'lastSeenAt not within 30 days' --org blue-bakery
+  svc filters explain --where 'osType = windows or tags is empty'
+  svc filters show Stale --json --jq .conditions | svc filters create --name Copy --file -
 `,
   formatting: `FORMATTING
   Data goes to standard output, everything else to standard error. At a terminal lists are tables cut to its

@@ -1,5 +1,6 @@
 import type { Endpoint } from '../core/endpoint.ts'
 import type { Column } from './columns.ts'
+import type { FlagSet } from './flags.ts'
 
 /** How an endpoint looks as a command; everything else comes from its contract entry. */
 export type View = {
@@ -11,6 +12,12 @@ export type View = {
   columns?: Column[]
   /** Fields of the query or body that are arguments, in order. */
   args?: string[]
+  /** Fields that are said by flags of the command's own instead: `values` gives what those flags mean. */
+  instead?: {
+    fields: string[]
+    flags: FlagSet
+    values(flags: Typed['flags']): Promise<Record<string, unknown>>
+  }
   /** Fields that the command itself decides: no flags. What is undefined is not sent. */
   preset?: Record<string, unknown>
   /** A yes-or-no field that is yes, unless this flag is given. */

@@ -8,3 +8,9 @@ export function fold(text: string): string {
 }
 
 const ascii = /^\p{ASCII}*$/u
+
+/**
+ * The characters that words stand between in folded text, as ranges: what is in them besides punctuation has
+ * become something else by then.
+ */
+export const wordBreaks = ['\t\r', ' /', ':@', '[`', '{¿', '‐›'] as const

@@ -38,9 +38,13 @@ const unicode = 'must be Unicode text without halves of surrogate pairs'
 const noNul = 'must not contain a NUL character'
 
 /** Text a person typed: no NUL, which Postgres cannot store. */
-export const text = (max: number, min = 0) => {
-  const base = z
-    .string()
+export const text = (max: number, min = 0) => limited(z.string(), max, min)
+
+/** The same without the space around it. */
+export const trimmed = (max: number, min = 0) => limited(z.string().trim(), max, min)
+
+function limited(string: z.ZodString, max: number, min: number) {
+  const base = string
     .max(max, `must be at most ${max} characters`)
     .refine(hasNoNul, noNul)
     .refine(isUnicode, unicode)

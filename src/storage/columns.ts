@@ -8,6 +8,7 @@ import {
 } from 'kysely'
 import { fold } from '../core/fold.ts'
 import type { Dialect } from './db.ts'
+import { postgresTrigrams, sqliteTrigrams } from './trigrams.ts'
 
 type ColumnType = ColumnDataType | RawBuilder<unknown>
 
@@ -41,6 +42,8 @@ export type Schema = {
    * each would touch.
    */
   linked(table: string, columns: ChainColumns): Promise<void>
+  /** Keeps an index of which rows hold which three letters in a row in these folded columns (trigrams.ts). */
+  trigrams(table: string, columns: readonly string[]): Promise<void>
 }
 
 type ChainColumns = { chain: string; seq: string; checksum: string; previous: string }
@@ -81,6 +84,7 @@ function sqliteSchema(db: AnyDb): Schema {
       await sql`create trigger ${sql.id(`${table}_linked`)} before insert on ${sql.table(table)}
         when ${isUnlinked(table, columns)} begin select raise(abort, ${sql.lit(unlinked)}); end`.execute(db)
     },
+    trigrams: (table, columns) => sqliteTrigrams(db, table, columns),
   }
 }
 
@@ -116,6 +120,7 @@ function postgresSchema(db: AnyDb): Schema {
       await sql`create trigger ${sql.id(`${table}_linked`)} before insert
         on ${sql.table(table)} for each row execute function ${sql.id(check)}()`.execute(db)
     },
+    trigrams: (table, columns) => postgresTrigrams(db, table, columns),
   }
 }
 

@@ -2,8 +2,10 @@ import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kys
 import type { Scope } from '../core/scope.ts'
 import { byDialect } from './compilers.ts'
 
+export { containsKey, startsWithKey } from './matching.ts'
 export { type Params, prepared, rowOf } from './prepared.ts'
 export { preparedInScope } from './prepared-in-scope.ts'
+export { type Ranked, rankedIds } from './ranked.ts'
 export { isForeignKeyViolation, isOutage, isUniqueViolation } from './violations.ts'
 
 /**
@@ -80,18 +82,6 @@ export function contains(column: string | Expression<string | null>, needle: str
   return byDialect<SqlBool>({
     sqlite: sql`instr(${foldedInSqlite(textOf(column))}, ${foldedInSqlite(value)}) > 0`,
     postgres: sql`strpos(${foldedInPostgres(textOf(column))}, ${foldedInPostgres(value)}) > 0`,
-  })
-}
-
-/**
- * The same for a column that already holds folded text (`_key`), and a needle that `fold` made. In Postgres a
- * trigram index may answer it.
- */
-export function containsKey(column: string, needle: string): Expression<SqlBool> {
-  const pattern = `%${needle.replace(/[\\%_]/g, '\\$&')}%`
-  return byDialect<SqlBool>({
-    sqlite: sql`instr(${sql.ref(column)}, ${needle}) > 0`,
-    postgres: sql`${sql.ref(column)} like ${pattern}`,
   })
 }
 

@@ -19,6 +19,7 @@ export async function schemaOf(storage: Storage): Promise<Record<string, Table>>
   const tables = await (storage.dialect === 'sqlite' ? ofSqlite(storage) : ofPostgres(storage))
   return Object.fromEntries(
     Object.entries(tables)
+      .filter(([name]) => !ofSearch.test(name))
       .sort(([a], [b]) => (a < b ? -1 : 1))
       .map(([name, table]) => [
         name,
@@ -26,12 +27,15 @@ export async function schemaOf(storage: Storage): Promise<Record<string, Table>>
           columns: [...table.columns].sort((a, b) => (a.name < b.name ? -1 : 1)),
           primaryKey: table.primaryKey,
           unique: [...table.unique].sort(),
-          indexes: [...table.indexes].sort(),
+          indexes: table.indexes.filter((index) => !ofSearch.test(index)).sort(),
           foreignKeys: [...table.foreignKeys].sort(),
         },
       ]),
   )
 }
+
+/** What makes searches fast is each database's own way. */
+const ofSearch = /_trigrams(_|:|$)|_search:/
 
 const rowsOf = async <T>(storage: Storage, text: string): Promise<T[]> =>
   (await sql.raw<T>(text).execute(storage.read)).rows

@@ -27,7 +27,9 @@ export async function dump(storage: Storage): Promise<Dump> {
 
 /** One statement that reads every table, since it is asked very often. */
 async function questionOf({ dialect, read }: Storage): Promise<string> {
-  const tables = (await read.introspection.getTables()).filter(({ name }) => !apart.includes(name))
+  const tables = (await read.introspection.getTables()).filter(
+    ({ name }) => !apart.includes(name) && !/_trigrams/.test(name),
+  )
   const parts = tables.map(({ name, columns }) => {
     const fields = columns.map((column) => `'${column.name}', "${column.name}"`).join(', ')
     const row = dialect === 'sqlite' ? `json_object(${fields})` : `row_to_json("${name}")::text`

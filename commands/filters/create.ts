@@ -1,0 +1,15 @@
+import { command } from '../../src/cli/command.ts'
+import { filterText, saidByConditions } from '../../src/cli/filters.ts'
+import { filters } from '../../src/filters/contract.ts'
+
+export default command(filters.create, {
+  instead: saidByConditions(true),
+  existing: { list: filters.list, within: ['orgId'] },
+  human: filterText,
+  description:
+    'svc help filters says how a filter is written, svc filters preview which devices it would find.',
+  examples: [
+    "svc filters create --name 'Stale machines' --where 'lastSeenAt not within 30 days' --org blue-bakery -q\n0197c1c9-51d2-7a40-9e13-6b7c8d9e0f11",
+    'svc filters create --name Servers --file servers.json',
+  ],
+})

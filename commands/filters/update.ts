@@ -1,0 +1,12 @@
+import { command } from '../../src/cli/command.ts'
+import { filterText, saidByConditions } from '../../src/cli/filters.ts'
+import { filters } from '../../src/filters/contract.ts'
+
+export default command(filters.update, {
+  instead: saidByConditions(false),
+  human: filterText,
+  examples: [
+    "svc filters update 'Stale machines' --where 'lastSeenAt not within 60 days'",
+    "svc filters update 'Stale machines' --name Stale --description null",
+  ],
+})

@@ -1,0 +1,256 @@
+import { deepest, isGroup, type TimeUnit, timeUnits } from '../filters/conditions/contract.ts'
+import {
+  type Condition,
+  type ConditionGroup,
+  type ConditionValue,
+  fieldNamed,
+  type Operator,
+} from '../filters/contract.ts'
+import { usage } from './exit.ts'
+import { isWord, quoted, type Token, tokensOf, wrong } from './filter-tokens.ts'
+import { didYouMean } from './suggest.ts'
+
+type Shape = 'scalar' | 'text' | 'list' | 'range' | 'window' | 'none'
+
+/** How each operator is written, and what follows it. Where there are two ways, the first one is printed. */
+const spellings: readonly [words: string, operator: Operator, shape: Shape][] = [
+  ['=', 'equals', 'scalar'],
+  ['!=', 'notEquals', 'scalar'],
+  ['>', 'greaterThan', 'scalar'],
+  ['>=', 'greaterThanOrEquals', 'scalar'],
+  ['<', 'lessThan', 'scalar'],
+  ['<=', 'lessThanOrEquals', 'scalar'],
+  ['contains', 'contains', 'text'],
+  ['not contains', 'notContains', 'text'],
+  ['starts with', 'startsWith', 'text'],
+  ['ends with', 'endsWith', 'text'],
+  ['matches', 'matches', 'text'],
+  ['~', 'matches', 'text'],
+  ['in', 'in', 'list'],
+  ['not in', 'notIn', 'list'],
+  ['has any', 'hasAny', 'list'],
+  ['has all', 'hasAll', 'list'],
+  ['is empty', 'isEmpty', 'none'],
+  ['is not empty', 'isNotEmpty', 'none'],
+  ['is null', 'isNull', 'none'],
+  ['is not null', 'isNotNull', 'none'],
+  ['before', 'before', 'text'],
+  ['after', 'after', 'text'],
+  ['between', 'between', 'range'],
+  ['within', 'withinLast', 'window'],
+  ['not within', 'notWithinLast', 'window'],
+]
+const firstWords = [...new Set(spellings.map(([words]) => words.split(' ')[0]!))]
+
+/**
+ * The wire tree of an expression such as `status = online and (tags has any (prod, web) or hostname contains sql)`.
+ * A group of one is what is in it, but for the outermost. @throws usage, with the place
+ */
+export function parseFilter(source: string): ConditionGroup {
+  const parser = new Parser(source)
+  const tree = parser.either(0)
+  parser.finish()
+  return isGroup(tree) ? tree : { operator: 'AND', conditions: [tree] }
+}
+
+type Node = Condition | ConditionGroup
+
+class Parser {
+  readonly #source: string
+  readonly #tokens: Token[]
+  #next = 0
+
+  constructor(source: string) {
+    this.#source = source
+    this.#tokens = tokensOf(source)
+  }
+
+  either(depth: number): Node {
+    return this.#joined('or', 'OR', () => this.#joined('and', 'AND', () => this.#term(depth)))
+  }
+
+  finish(): void {
+    if (this.#token.kind !== 'end') this.#expected('and, or, or the end')
+  }
+
+  get #token(): Token {
+    return this.#tokens[this.#next]!
+  }
+
+  /** Takes the token when it is this word or mark. */
+  #take(text: string): boolean {
+    const { kind, text: found } = this.#token
+    if ((kind !== 'word' && kind !== 'mark') || found.toLowerCase() !== text) return false
+    this.#next += 1
+    return true
+  }
+
+  #expected(what: string, hint?: string): never {
+    const { kind, text, at } = this.#token
+    const found = kind === 'end' ? 'the end' : `"${text}"`
+    throw wrong(this.#source, at, `expected ${what}, found ${found}`, hint)
+  }
+
+  #joined(word: string, operator: 'AND' | 'OR', part: () => Node): Node {
+    const conditions = [part()]
+    while (this.#take(word)) conditions.push(part())
+    return conditions.length === 1 ? conditions[0]! : { operator, conditions }
+  }
+
+  #term(depth: number): Node {
+    const { at } = this.#token
+    if (!this.#take('(')) return this.#condition()
+    if (depth === deepest) {
+      throw wrong(this.#source, at, `brackets are not nested more than ${deepest} levels deep`)
+    }
+    const inner = this.either(depth + 1)
+    if (!this.#take(')')) this.#expected('and, or, or )')
+    return inner
+  }
+
+  #condition(): Condition {
+    const { kind, text: field } = this.#token
+    if ((kind !== 'word' && kind !== 'quoted') || (kind === 'word' && isReserved(field))) {
+      this.#expected('a field or (')
+    }
+    this.#next += 1
+    const [, operator, shape] = this.#operator()
+    if (shape === 'none') return { field, operator }
+    return { field, operator, value: this.#value(field, shape) }
+  }
+
+  /** The longest spelling that fits, since some begin like others. */
+  #operator(): (typeof spellings)[number] {
+    const fits = spellings.filter(([words]) =>
+      words.split(' ').every((word, i) => {
+        const { kind, text } = this.#tokens[this.#next + i] ?? this.#token
+        return kind !== 'quoted' && text.toLowerCase() === word
+      }),
+    )
+    const best = fits.sort(([a], [b]) => b.length - a.length)[0]
+    if (!best) {
+      const begun = this.#token.text.toLowerCase()
+      const more = spellings.flatMap(([words]) => (words.startsWith(`${begun} `) ? [words] : []))
+      if (more.length > 0) this.#expected(more.join(', '))
+      this.#expected('an operator such as =, contains or in', didYouMean(begun, firstWords))
+    }
+    this.#next += best[0].split(' ').length
+    return best
+  }
+
+  #value(field: string, shape: Shape): ConditionValue {
+    if (shape === 'list') return this.#list()
+    if (shape === 'window') return this.#window()
+    if (shape === 'text') return this.#scalar('a value').text
+    if (shape === 'scalar') return this.#typed(field)
+    const from = this.#typed(field)
+    if (!this.#take('and')) this.#expected('and')
+    const to = this.#typed(field)
+    const plain = (value: string | number | boolean) => (typeof value === 'boolean' ? String(value) : value)
+    return { from: plain(from), to: plain(to) }
+  }
+
+  #scalar(what: string): Token {
+    const token = this.#token
+    const { kind, text } = token
+    if (kind === 'word' && isReserved(text)) this.#expected(`${what}; as text it is written "${text}"`)
+    if (kind !== 'word' && kind !== 'quoted') this.#expected(what)
+    this.#next += 1
+    return token
+  }
+
+  /** As the field's type wants it, where that is known. Quotes always make text. */
+  #typed(field: string): string | number | boolean {
+    const type = fieldNamed(field)?.type
+    const what = type === 'number' ? 'a number' : type === 'boolean' ? 'true or false' : 'a value'
+    const { kind, text, at } = this.#scalar(what)
+    if (kind === 'quoted') return text
+    if ((type === 'boolean' || type === undefined) && isTruth(text)) return text.toLowerCase() === 'true'
+    if ((type === 'number' || type === undefined) && isNumber(text)) return Number(text)
+    if (type === 'number' || type === 'boolean') {
+      throw wrong(this.#source, at, `expected ${what} for ${field}, found "${text}"`)
+    }
+    return text
+  }
+
+  #list(): string[] {
+    if (!this.#take('(')) this.#expected('( and values, such as (a, b)')
+    const values: string[] = []
+    if (this.#take(')')) return values
+    do values.push(this.#scalar('a value').text)
+    while (this.#take(','))
+    if (!this.#take(')')) this.#expected(', or )')
+    return values
+  }
+
+  #window(): { amount: number; unit: TimeUnit } {
+    this.#take('last')
+    const { text } = this.#token
+    if (this.#token.kind !== 'word' || !isNumber(text)) this.#expected('a number, such as 7 days')
+    this.#next += 1
+    const unit = timeUnits.find((one) => [one, one.slice(0, -1)].includes(this.#token.text.toLowerCase()))
+    if (unit === undefined) {
+      this.#expected(timeUnits.join(', '), didYouMean(this.#token.text, timeUnits))
+    }
+    this.#next += 1
+    return { amount: Number(text), unit }
+  }
+}
+
+const isReserved = (word: string): boolean => ['and', 'or', 'not'].includes(word.toLowerCase())
+const isTruth = (word: string): boolean => ['true', 'false'].includes(word.toLowerCase())
+const isNumber = (word: string): boolean => /^-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(word)
+
+/** A tree as an expression that reads back as the same tree. @throws usage when it has no expression */
+export function printFilter(tree: ConditionGroup): string {
+  return printed(simplified(tree), undefined)
+}
+
+function printed(node: Node, within: 'AND' | 'OR' | undefined): string {
+  if (!isGroup(node)) return printedCondition(node)
+  const { operator, conditions } = node
+  const text = conditions.map((one) => printed(one, operator)).join(operator === 'AND' ? ' and ' : ' or ')
+  return within === undefined || (within === 'OR' && operator === 'AND') ? text : `(${text})`
+}
+
+/** Without groups of one. */
+export function simplified(tree: ConditionGroup): Node {
+  const conditions = tree.conditions.map((one) => (isGroup(one) ? simplified(one) : one))
+  return conditions.length === 1 ? conditions[0]! : { operator: tree.operator, conditions }
+}
+
+function printedCondition({ field, operator, value }: Condition): string {
+  const spelling = spellings.find(([, name]) => name === operator)
+  const what = spelling && shaped(field, spelling[2], value)
+  if (!spelling || what === undefined) {
+    throw usage(`${operator} of ${field} cannot be written as an expression`, 'use --json')
+  }
+  const name = isWord(field) && !isReserved(field) ? field : quoted(field)
+  return [name, spelling[0], what].filter((part) => part !== '').join(' ')
+}
+
+function shaped(field: string, shape: Shape, value: ConditionValue | undefined): string | undefined {
+  if (shape === 'none') return value === undefined ? '' : undefined
+  if (shape === 'list') return Array.isArray(value) ? `(${value.map(asWord).join(', ')})` : undefined
+  if (shape === 'text') return typeof value === 'string' ? asWord(value) : undefined
+  if (value === undefined || Array.isArray(value)) return undefined
+  if (shape === 'scalar') return typeof value === 'object' ? undefined : asValue(field, value)
+  if (typeof value !== 'object') return undefined
+  if (shape === 'window') return 'amount' in value ? windowText(value) : undefined
+  return 'from' in value ? `${asValue(field, value.from)} and ${asValue(field, value.to)}` : undefined
+}
+
+/** `1 day`, `7 days`. */
+export const windowText = ({ amount, unit }: { amount: number; unit: TimeUnit }): string =>
+  `${amount} ${amount === 1 ? unit.slice(0, -1) : unit}`
+
+const asWord = (text: string): string => (isWord(text) && !isReserved(text) ? text : quoted(text))
+
+/** Text that would read back as something else is quoted. */
+function asValue(field: string, value: string | number | boolean): string {
+  if (typeof value !== 'string') return String(value)
+  const type = fieldNamed(field)?.type
+  const isOther =
+    type === undefined ? isTruth(value) || isNumber(value) : type === 'number' || type === 'boolean'
+  return isOther ? quoted(value) : asWord(value)
+}

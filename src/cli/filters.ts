@@ -1,0 +1,194 @@
+import { string } from '@oclif/core/flags'
+import type { Client } from '../core/client.ts'
+import { isGroup } from '../filters/conditions/contract.ts'
+import {
+  type Condition,
+  ConditionGroup,
+  type ConditionValue,
+  type FilterPreview,
+  fieldNamed,
+  filters,
+  type SavedFilter,
+} from '../filters/contract.ts'
+import { indirect } from './ask.ts'
+import type { Session } from './base.ts'
+import { columnsAmong, leavesOf } from './columns.ts'
+import { CliError, usage } from './exit.ts'
+import { parseFilter, printFilter, windowText } from './filter-expression.ts'
+import type { FlagSet } from './flags.ts'
+import { jsonFrom } from './input.ts'
+import { printRecord, rowPrinter, say } from './print.ts'
+import { waiting } from './progress.ts'
+import { resolveId } from './resolve.ts'
+import { printable, sections } from './table.ts'
+import type { View } from './view.ts'
+
+export const conditionFlags = {
+  where: string({
+    description: "Which devices, such as 'status = online'; - or @file (svc help filters)",
+    helpValue: 'EXPR',
+    exclusive: ['file'],
+  }),
+  file: string({
+    description: 'The same as a JSON tree: a file, or - for standard input',
+    helpValue: 'FILE',
+  }),
+}
+
+type ConditionFlags = { where?: string | undefined; file?: string | undefined }
+
+/** The conditions that the flags say; undefined when they say none. */
+export async function conditionsFrom({ where, file }: ConditionFlags): Promise<ConditionGroup | undefined> {
+  if (where !== undefined) return parseFilter((await indirect(where, '--where')) ?? where)
+  if (file === undefined) return undefined
+  const parsed = ConditionGroup.safeParse(await jsonFrom(file === '-' ? '-' : `@${file}`, '--file'))
+  if (parsed.success) return parsed.data
+  const faults = parsed.error.issues.map(
+    ({ path, message }) => `  ${path.join('.') || 'the tree'} ${message}`,
+  )
+  throw usage(`--file is not a filter:\n${faults.slice(0, 10).join('\n')}`, 'svc help filters')
+}
+
+/** `--where` and `--file` in place of the field that holds the tree. */
+export const saidByConditions = (required: boolean): NonNullable<View['instead']> => ({
+  fields: ['conditions'],
+  flags: conditionFlags as unknown as FlagSet,
+  values: async (flags) => {
+    const conditions = await conditionsFrom(flags as ConditionFlags)
+    if (required && conditions === undefined)
+      throw usage('Missing --where', "--where 'status = online', or --file")
+    return { conditions }
+  },
+})
+
+/** A saved filter as a person reads it: its conditions as they are written. */
+export async function filterText(reply: Record<string, unknown>): Promise<string> {
+  const { conditions, ...rest } = reply
+  return sections({ ...rest, where: expressionOf(conditions as ConditionGroup) })
+}
+
+/** A tree that has no expression was made by another version: it is shown as it is. */
+function expressionOf(tree: ConditionGroup): string {
+  try {
+    return printFilter(tree)
+  } catch (error) {
+    if (error instanceof CliError) return JSON.stringify(tree)
+    throw error
+  }
+}
+
+type Said = { conditions: ConditionGroup } | { saved: string }
+type Asked = ConditionFlags & { filter: string | undefined }
+
+/** Exactly one of: a saved filter, --where, --file. */
+async function said({ filter, ...flags }: Asked): Promise<Said> {
+  const conditions = await conditionsFrom(flags)
+  if (filter !== undefined && conditions)
+    throw usage('A saved filter and --where or --file cannot be used together')
+  if (conditions) return { conditions }
+  if (filter !== undefined) return { saved: filter }
+  throw usage('Missing FILTER or --where', "name a saved filter, or --where 'status = online'")
+}
+
+export async function preview(session: Session, asked: Asked, limit: number | undefined): Promise<void> {
+  const { client, output } = session
+  const what = await said(asked)
+  const shown = limit === undefined ? {} : { limit }
+  const columns = columnsAmong(
+    output,
+    leavesOf(filters.preview.reply.shape.data.shape.devices.element),
+    output.format === 'csv' ? undefined : ['hostname', 'displayName', 'osType', 'status', 'lastSeenAt', 'id'],
+  )
+  const request =
+    'conditions' in what
+      ? client.request(filters.preview, { body: { ...what, ...shown } })
+      : client.request(filters.savedPreview, {
+          params: { id: await resolveId(client, 'filter', what.saved) },
+          query: shown,
+        })
+  const { data } = (await waiting('Waiting for the service', request)) as FilterPreview
+  const printer = rowPrinter(output, columns)
+  await printer.rows(data.devices)
+  await printer.end((devices) => ({ data: { ...data, devices } }))
+  if (['json', 'yaml'].includes(output.format)) return
+  const { totalCount: total } = data
+  const more = total > data.devices.length ? `, ${data.devices.length} shown` : ''
+  say(`${total} ${total === 1 ? 'device matches' : 'devices match'}${more}`)
+}
+
+/** What a filter means, without asking the service unless it is saved there. */
+export async function explainFilter(session: () => Session, asked: Asked): Promise<void> {
+  const what = await said(asked)
+  const { output, client } = session()
+  const tree = 'conditions' in what ? what.conditions : await conditionsOf(client, what.saved)
+  const text = () => `${[headOf(tree), ...linesOf(tree)].join('\n')}\n`
+  await printRecord(output, { expression: expressionOf(tree), conditions: tree }, undefined, text)
+}
+
+async function conditionsOf(client: Client, filter: string): Promise<ConditionGroup> {
+  const id = await resolveId(client, 'filter', filter)
+  return ((await client.request(filters.show, { params: { id } })) as SavedFilter).conditions
+}
+
+const headOf = ({ operator, conditions }: ConditionGroup): string =>
+  conditions.length === 1
+    ? 'Devices of which this is true'
+    : `Devices of which ${operator === 'AND' ? 'all of this' : 'at least one of these'} is true`
+
+function linesOf({ conditions }: ConditionGroup): string[] {
+  return conditions.flatMap((node, i) => {
+    const isLast = i === conditions.length - 1
+    const [turn, below] = isLast ? ['└─ ', '   '] : ['├─ ', '│  ']
+    if (!isGroup(node)) return [`${turn}${meaningOf(node)}`]
+    const head = node.operator === 'AND' ? 'all of' : 'at least one of'
+    return [`${turn}${head}`, ...linesOf(node).map((line) => `${below}${line}`)]
+  })
+}
+
+const verbs: Record<string, string> = {
+  equals: 'is',
+  notEquals: 'is not',
+  greaterThan: 'is more than',
+  greaterThanOrEquals: 'is at least',
+  lessThan: 'is less than',
+  lessThanOrEquals: 'is at most',
+  contains: 'contains',
+  notContains: 'does not contain',
+  startsWith: 'starts with',
+  endsWith: 'ends with',
+  matches: 'matches the pattern',
+  in: 'is one of',
+  notIn: 'is none of',
+  hasAny: 'has at least one of',
+  hasAll: 'has all of',
+  isEmpty: 'has nothing',
+  isNotEmpty: 'has something',
+  isNull: 'is not known',
+  isNotNull: 'is known',
+  before: 'is before',
+  after: 'is after',
+  between: 'is from',
+  withinLast: 'is within the last',
+  notWithinLast: 'is not within the last',
+}
+
+function meaningOf({ field, operator, value }: Condition): string {
+  const known = fieldNamed(field)
+  const label = known
+    ? field.startsWith('custom.')
+      ? `${known.label} ${field.slice(7)}`
+      : known.label
+    : field
+  const isDate = known?.type === 'datetime'
+  const dated: Record<string, string> = { greaterThan: 'is after', lessThan: 'is before' }
+  const verb = (isDate && dated[operator]) || verbs[operator] || operator
+  return printable([label, verb, meantBy(value)].filter((part) => part !== '').join(' '))
+}
+
+function meantBy(value: ConditionValue | undefined): string {
+  if (value === undefined) return ''
+  if (Array.isArray(value)) return value.length === 0 ? 'nothing' : value.join(', ')
+  if (typeof value !== 'object') return value === '' ? 'empty text' : String(value)
+  if ('from' in value) return `${value.from} to ${value.to}`
+  return windowText(value)
+}

@@ -1,0 +1,31 @@
+import { z } from 'zod'
+import { endpoint, user } from '../core/endpoint.ts'
+import { pageQuery } from '../core/page.ts'
+import { trimmed } from '../core/schema.ts'
+
+export const SearchResult = z
+  .object({
+    id: z.string(),
+    type: z.enum(['devices', 'scripts', 'alerts', 'settings']),
+    title: z.string(),
+    description: z.string().optional(),
+    href: z.string().optional().describe('Where a page of settings is'),
+  })
+  .meta({ id: 'SearchResult' })
+export type SearchResult = z.output<typeof SearchResult>
+
+export const search = {
+  everything: endpoint({
+    method: 'GET',
+    path: '/search',
+    summary: 'Search devices, scripts, alerts and settings',
+    tag: 'Search',
+    // Each kind of record is searched only for those who may read it.
+    access: user({ key: true }),
+    query: z.strictObject({
+      q: trimmed(100, 1).describe('Part of a name, title or description, letter case aside'),
+      limit: pageQuery({ default: 20, max: 50 }).limit.describe('Results in all, at most 50'),
+    }),
+    reply: z.object({ results: z.array(SearchResult) }),
+  }),
+}

@@ -1,0 +1,20 @@
+import { fold } from '../core/fold.ts'
+import { holds } from '../core/permissions.ts'
+import type { HandlersOf } from '../handler.ts'
+import type * as contract from './contract.ts'
+import { mostOfAKind, settingsWith } from './rules.ts'
+import * as store from './store.ts'
+
+export const search: HandlersOf<typeof contract.search> = {
+  async everything({ storage, scope, caller, query }) {
+    const { permissions } = caller
+    const [needle, most] = [fold(query.q), mostOfAKind(query.limit)]
+    const [devices, scripts, alerts] = await Promise.all([
+      holds(permissions, 'devices:read') ? store.findDevices(storage.heavy, scope, needle, most) : [],
+      holds(permissions, 'scripts:read') ? store.findScripts(storage.heavy, scope, needle, most) : [],
+      holds(permissions, 'alerts:read') ? store.findAlerts(storage.heavy, scope, needle, most) : [],
+    ])
+    const settings = settingsWith(needle, permissions).slice(0, most)
+    return { results: [...devices, ...scripts, ...alerts, ...settings].slice(0, query.limit) }
+  },
+}

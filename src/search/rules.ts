@@ -1,0 +1,66 @@
+import { fold, wordBreaks } from '../core/fold.ts'
+import { holds } from '../core/permissions.ts'
+import type { SearchResult } from './contract.ts'
+
+/** So that no kind of record crowds out the others (reference.md 5.4). */
+export const mostOfAKind = (limit: number): number => Math.min(Math.max(1, Math.ceil(limit / 4)), 8)
+
+/** How well a folded text fits: 0 equal, 1 begins with it, 2 a word of it does, 3 holds it; undefined not at all. */
+export function rankOf(text: string, needle: string): 0 | 1 | 2 | 3 | undefined {
+  if (text === needle) return 0
+  if (text.startsWith(needle)) return 1
+  let at = text.indexOf(needle)
+  if (at === -1) return undefined
+  for (; at !== -1; at = text.indexOf(needle, at + 1)) if (isBreak(text[at - 1]!)) return 2
+  return 3
+}
+
+const isBreak = (letter: string) => wordBreaks.some(([first, last]) => letter >= first! && letter <= last!)
+
+const pages: readonly SearchResult[] = [
+  {
+    id: 'settings-profile',
+    type: 'settings',
+    title: 'Profile settings',
+    description: 'Manage your profile',
+    href: '/settings/profile',
+  },
+  {
+    id: 'settings-security',
+    type: 'settings',
+    title: 'Security settings',
+    description: 'Manage MFA and account security',
+    href: '/settings/security',
+  },
+  {
+    id: 'settings-users',
+    type: 'settings',
+    title: 'User management',
+    description: 'Manage users and roles',
+    href: '/settings/users',
+  },
+]
+
+/** Pages of settings that hold `needle` (folded), the best first; they stand in the order of their titles. */
+export function settingsWith(needle: string, permissions: ReadonlySet<string>): SearchResult[] {
+  const ranked = pages.flatMap((page) => {
+    if (page.id === 'settings-users' && !holds(permissions, 'users:read')) return []
+    const ranks = [page.title, page.description!].map((text) => rankOf(fold(text), needle) ?? 4)
+    return ranks.some((rank) => rank < 4) ? [{ page, rank: Math.min(...ranks) }] : []
+  })
+  return ranked.sort((a, b) => a.rank - b.rank).map(({ page }) => page)
+}
+
+/** What a device goes by. */
+export function deviceResult(device: {
+  id: string
+  hostname: string
+  display_name: string | null
+  status: string
+  last_user: string | null
+}): SearchResult {
+  const { id, hostname, display_name: displayName, status, last_user: lastUser } = device
+  const title = displayName || hostname || 'Unknown device'
+  const facts = [hostname === title ? '' : hostname, status, lastUser ?? '']
+  return { id, type: 'devices', title, description: facts.filter((fact) => fact !== '').join(' · ') }
+}

@@ -1,0 +1,120 @@
+import { expressionBuilder } from 'kysely'
+import { isNarrowed, type Scope } from '../core/scope.ts'
+import { inGroups, inScope, inSites, type Ranked, rankedIds } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import type { Tables } from '../storage/tables.ts'
+import type { SearchResult } from './contract.ts'
+import { deviceResult } from './rules.ts'
+
+// A needle is folded (src/core/fold.ts). What cannot be seen neither is found nor makes a search slower.
+
+export async function findDevices(db: Db, scope: Scope, needle: string, most: number) {
+  const eb = expressionBuilder<Tables, 'devices'>()
+  const where = eb.and([
+    inScope(scope, 'devices.org_id'),
+    inSites(scope, 'devices.site_id'),
+    inGroups(scope, 'devices.id'),
+  ])
+  const ranked: Ranked = {
+    table: 'devices',
+    title: ['display_name_key', 'hostname_key'],
+    where,
+    ...spanOf(scope),
+  }
+  return inOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
+    const rows = await db
+      .selectFrom('devices')
+      .select(['id', 'hostname', 'display_name', 'status', 'last_user'])
+      .where(where)
+      .where('id', 'in', ids)
+      .execute()
+    return rows.map(deviceResult)
+  })
+}
+
+/** An organization sees its own scripts, its partner's and the service's. */
+export async function findScripts(db: Db, scope: Scope, needle: string, most: number) {
+  const eb = expressionBuilder<Tables, 'scripts'>()
+  const partners =
+    scope.kind === 'partner'
+      ? eb('scripts.partner_id', '=', scope.partnerId)
+      : eb(
+          'scripts.partner_id',
+          'in',
+          eb
+            .selectFrom('organizations')
+            .select('organizations.partner_id')
+            .where(inScope(scope, 'organizations.id')),
+        )
+  const where = eb.and([
+    eb('scripts.deleted_at', 'is', null),
+    eb.or([
+      inScope(scope, 'scripts.org_id'),
+      eb.and([eb('scripts.org_id', 'is', null), partners]),
+      eb.and([eb('scripts.org_id', 'is', null), eb('scripts.partner_id', 'is', null)]),
+    ]),
+  ])
+  const ranked: Ranked = {
+    table: 'scripts',
+    title: ['name_key'],
+    besides: 'description_key',
+    where,
+    ...spanOf(scope),
+  }
+  return inOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
+    const rows = await db
+      .selectFrom('scripts')
+      .select(['id', 'name', 'description'])
+      .where(where)
+      .where('id', 'in', ids)
+      .execute()
+    return rows.map(({ id, name, description }): SearchResult => {
+      return { id, type: 'scripts', title: name, ...(description && { description }) }
+    })
+  })
+}
+
+/** An alert about a device is seen where the device is; one about none is not for narrowed members. */
+export async function findAlerts(db: Db, scope: Scope, needle: string, most: number) {
+  const eb = expressionBuilder<Tables, 'alerts'>()
+  const devices = eb
+    .selectFrom('devices')
+    .select('devices.id')
+    .where(inScope(scope, 'devices.org_id'))
+    .where(inSites(scope, 'devices.site_id'))
+    .where(inGroups(scope, 'devices.id'))
+  const where = eb.and([
+    inScope(scope, 'alerts.org_id'),
+    ...(isNarrowed(scope) ? [eb('alerts.device_id', 'in', devices)] : []),
+  ])
+  const ranked: Ranked = {
+    table: 'alerts',
+    title: ['title_key'],
+    besides: 'message_key',
+    where,
+    ...spanOf(scope),
+  }
+  return inOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
+    const rows = await db
+      .selectFrom('alerts')
+      .select(['id', 'title', 'severity'])
+      .where(where)
+      .where('id', 'in', ids)
+      .execute()
+    return rows.map(({ id, title, severity }): SearchResult => {
+      return { id, type: 'alerts', title, description: severity }
+    })
+  })
+}
+
+const spanOf = (scope: Scope) => ({ whole: scope.kind === 'system' })
+
+/** The records of these ids, in the order of the ids; one that has gone meanwhile is left out. */
+async function inOrder(
+  ids: string[],
+  load: (ids: string[]) => Promise<SearchResult[]>,
+): Promise<SearchResult[]> {
+  if (ids.length === 0) return []
+  const found = new Map((await load(ids)).map((one) => [one.id, one]))
+  return ids.flatMap((id) => found.get(id) ?? [])
+}

@@ -1,0 +1,115 @@
+import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely'
+import type { Db } from './db.ts'
+import { containsKey, hasWordKey, startsWithKey } from './matching.ts'
+import { holdingTrigramsOf } from './trigrams.ts'
+
+/** Where `rankedIds` looks. Columns hold folded text (src/core/fold.ts). */
+export type Ranked = {
+  table: string
+  /** The title is the first of these that is not null; with two of them the second is searched as well. */
+  title: readonly [string] | readonly [string, string]
+  /** Searched besides the title. */
+  besides?: string
+  /** Which rows there are for the caller. */
+  where: Expression<SqlBool>
+  /** Whether that is about all of them. */
+  whole: boolean
+}
+
+/** A title is ordered and indexed by its first letters: Postgres cannot index a text of any length. */
+const headLength = 64
+const bounds = {
+  /** So many rows of the caller's are read one by one: a search then takes as long whatever others have. */
+  few: 20_000,
+  /** A text that more rows hold is not rare: in the order of titles one of them soon comes. */
+  rare: 2000,
+}
+const last = '\u{10ffff}'
+
+/**
+ * The ids of the best `limit` rows that hold `needle` (folded, not empty): texts that equal it first, then those
+ * that begin with it, then those with a word that does, then the rest; among equals by title, then by id.
+ */
+export async function rankedIds(
+  db: Db,
+  rows: Ranked,
+  needle: string,
+  limit: number,
+  { few, rare } = bounds,
+): Promise<string[]> {
+  const { ids, count, within, tiers } = queriesFor(rows, needle)
+  if (!rows.whole && (await count(db, rows.where, few)) <= few) return ids(db, within(sql`1 = 1`, limit))
+  const candidates = holdingTrigramsOf(rows.table, columnsOf(rows), needle, rare + 1)
+  if (candidates && (await count(db, undefined, rare, candidates)) <= rare) {
+    return ids(db, within(sql`id in ${candidates}`, limit))
+  }
+  const found = new Set<string>()
+  for (const tier of tiers) {
+    // All of what is better was found: there was too little of it. So this many more are enough.
+    for (const id of await ids(db, tier(limit + found.size))) found.add(id)
+    if (found.size >= limit) break
+  }
+  return [...found].slice(0, limit)
+}
+
+type Test = (key: Expression<string>) => Expression<SqlBool>
+type Query = RawBuilder<{ id: string }>
+
+const columnsOf = ({ title, besides }: Ranked): string[] => [...title, ...(besides ? [besides] : [])]
+
+function queriesFor(rows: Ranked, needle: string) {
+  const { table, title, where } = rows
+  const from = sql.table(table)
+  const titleKey: Expression<string> =
+    title.length === 1 ? sql.ref(title[0]) : sql`coalesce(${sql.ref(title[0])}, ${sql.ref(title[1])})`
+  const other = title[1] ?? rows.besides!
+  /** Not null where `other` is not the title. */
+  const apart = title.length === 1 ? other : title[0]
+  const headOf = (key: Expression<unknown>) => sql`substr(${key}, 1, ${sql.lit(headLength)})`
+  const order = sql`${headOf(titleKey)}, id`
+  const any = (test: Test) =>
+    sql<SqlBool>`(${test(titleKey)} or ${sql.ref(apart)} is not null and ${test(sql.ref(other))})`
+
+  const equals = (key: Expression<string>) => sql<SqlBool>`${key} = ${needle}`
+  const begins = (key: Expression<string>) => startsWithKey(key, needle)
+  const hasWord = any((key) => hasWordKey(key, needle))
+  const holds = any((key) => containsKey(key, needle))
+  const rank = sql`case when ${any(equals)} then 0 when ${any(begins)} then 1 when ${hasWord} then 2 else 3 end`
+
+  const head = [...needle].slice(0, headLength).join('')
+  const inRange = (key: Expression<string>) =>
+    sql`${headOf(key)} >= ${head} and ${headOf(key)} < ${`${head}${last}`}`
+  /** Straight from the indexes of both texts. */
+  const atStart =
+    (test: Test) =>
+    (limit: number): Query => {
+      const first = (key: Expression<string>, also: Expression<unknown>) =>
+        sql`select * from (select id, ${headOf(titleKey)} as head from ${from}
+          where ${inRange(key)} and ${test(key)} and ${where}${also} order by ${order} limit ${limit}) as part`
+      return sql`select id from (
+        ${first(titleKey, sql``)} union ${first(sql.ref(other), sql` and ${sql.ref(apart)} is not null`)}
+      ) as parts order by head, id limit ${limit}`
+    }
+  const walk =
+    (test: Expression<SqlBool>) =>
+    (limit: number): Query =>
+      sql`select id from ${from} where ${test} and ${where} order by ${order} limit ${limit}`
+
+  return {
+    within: (narrowed: Expression<SqlBool>, limit: number): Query =>
+      sql`select id from ${from} where ${narrowed} and ${where} and ${holds}
+        order by ${rank}, ${order} limit ${limit}`,
+    tiers: [atStart(equals), atStart(begins), walk(hasWord), walk(holds)],
+    ids: async (db: Db, query: Query) => (await query.execute(db)).rows.map(({ id }) => id),
+    /** Counted no further than one beyond `most`. */
+    count: async (
+      db: Db,
+      within: Expression<SqlBool> | undefined,
+      most: number,
+      candidates: Expression<string> = sql`(select id from ${from} where ${within ?? sql`1 = 1`} limit ${most + 1})`,
+    ): Promise<number> => {
+      const counted = sql<{ total: number }>`select count(*) as total from ${candidates} as counted`
+      return (await counted.execute(db)).rows[0]!.total
+    },
+  }
+}

@@ -1,0 +1,129 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openMigrated, type TestDatabase } from '../databases.ts'
+import { serviceOn, type TestService } from '../harness.ts'
+import { buildWorld, type World } from '../world.ts'
+import { failureOf, Home } from './run.ts'
+
+const home = new Home()
+let database: TestDatabase
+let service: TestService
+let world: World
+
+beforeAll(async () => {
+  database = await openMigrated('sqlite')
+  service = await serviceOn(database)
+  world = await buildWorld(service)
+})
+afterAll(async () => {
+  await service.close()
+  home.remove()
+})
+
+const as = (token: keyof World['tokens']) => (args: string[], input?: string) =>
+  home.run(args, {
+    env: { SVC_URL: service.url, SVC_TOKEN: world.tokens[token] },
+    ...(input !== undefined && { input }),
+  })
+const [admin, acme] = [as('bakery'), as('acme')]
+const where = 'osType = linux and (hostname contains PC or tags is not empty)'
+
+describe('svc filters', () => {
+  it('saves what is written, shows it the same way, changes and deletes it by its name', async () => {
+    const made = await admin(['filters', 'create', '--name', 'Linux', '--where', where, '--json'])
+    expect([made.code, made.stderr]).toEqual([0, ''])
+    const { id, conditions } = JSON.parse(made.stdout)
+    expect(conditions.conditions[0]).toEqual({ field: 'osType', operator: 'equals', value: 'linux' })
+    const shown = await admin(['filters', 'show', 'linux'])
+    expect(shown.stdout).toContain(`Where:       ${where}\n`)
+
+    const again = ['filters', 'create', '--name', 'Linux', '--where', where, '--if-not-exists', '-q']
+    expect((await admin(again)).stdout.trim()).toBe(id)
+    const tree = await admin(['filters', 'show', 'Linux', '--json', '--jq', '.conditions'])
+    const copied = await admin(['filters', 'create', '--name', 'Copy', '--file', '-', '--json'], tree.stdout)
+    expect(JSON.parse(copied.stdout).conditions).toEqual(conditions)
+
+    const changed = await admin(['filters', 'update', 'Copy', '--where', '@-nothing'])
+    expect(changed.code).toBe(2)
+    expect((await admin(['filters', 'update', 'Copy', '--where', '-'], 'status=online\n')).stdout).toContain(
+      'Where:       status = online\n',
+    )
+    expect((await admin(['filters', '--columns', 'name', '--no-header'])).stdout).toBe(
+      'Copy\nLinux\nbakery filter\n',
+    )
+    for (const name of ['Copy', 'Linux']) {
+      expect((await admin(['filters', 'delete', name, '--yes'])).code).toBe(0)
+    }
+    expect((await admin(['filters', '--columns', 'name', '--no-header'])).stdout).toBe('bakery filter\n')
+  })
+
+  it('previews what is written, saved or in a file, and counts on standard error', async () => {
+    expect((await admin(['filters', 'create', '--name', 'Mine', '--where', where])).code).toBe(0)
+    home.write(
+      'tree.json',
+      JSON.stringify({
+        operator: 'AND',
+        conditions: [{ field: 'osType', operator: 'equals', value: 'linux' }],
+      }),
+    )
+    const columns = ['--columns', 'hostname', '--no-header']
+    for (const what of [['Mine'], ['--where', where], ['--file', `${home.path}/tree.json`]]) {
+      const { code, stdout, stderr } = await admin(['filters', 'preview', ...what, ...columns])
+      expect([code, stdout, stderr]).toEqual([0, 'bakery-pc\n', '1 device matches\n'])
+    }
+    const cut = await acme(['filters', 'preview', '--where', where, '--limit', '1', ...columns])
+    expect([cut.stdout, cut.stderr]).toEqual(['bakery-pc\n', '2 devices match, 1 shown\n'])
+    const json = await acme(['filters', 'preview', '--where', where, '--json', '--jq', '.data.totalCount'])
+    expect([json.stdout, json.stderr]).toEqual(['2\n', ''])
+  })
+
+  it('explains what is written without a service', async () => {
+    const offline = (...args: string[]) =>
+      home.run(['filters', 'explain', ...args], { env: { SVC_URL: 'http://127.0.0.1:1' } })
+    const text =
+      'status in (online, updating) and (lastSeenAt not within 1 day or hardware.cpuCores < 8 and custom.rack is null)'
+    expect((await offline('--where', text)).stdout).toBe(
+      [
+        'Devices of which all of this is true',
+        '├─ Status is one of online, updating',
+        '└─ at least one of',
+        '   ├─ Last seen is not within the last 1 day',
+        '   └─ all of',
+        '      ├─ Processor cores is less than 8',
+        '      └─ Custom field rack is not known',
+        '',
+      ].join('\n'),
+    )
+    const json = JSON.parse((await offline('--where', text, '--json')).stdout)
+    expect(json.expression).toBe(text)
+  })
+
+  it('points at what is wrong, and leaves what it cannot know to the service', async () => {
+    const wrong = await admin(['filters', 'preview', '--where', 'hostname lik x', '--json'])
+    expect(wrong.code).toBe(2)
+    expect(failureOf(wrong).message).toBe(
+      'The filter is wrong at column 10: expected an operator such as =, contains or in, found "lik"\n  hostname lik x\n           ^',
+    )
+    const unknown = await admin(['filters', 'preview', '--where', 'hostnam = x'])
+    expect([unknown.code, unknown.stderr]).toEqual([2, expect.stringContaining('hostname')])
+    for (const args of [[], ['Mine', '--where', 'status = online'], ['--where', 'a=1', '--file', 'x']]) {
+      expect([args, (await admin(['filters', 'preview', ...args])).code]).toEqual([args, 2])
+    }
+    expect((await admin(['filters', 'create', '--name', 'X'])).stderr).toContain('Missing --where')
+    home.write('bad.json', '{"operator":"XOR","conditions":[]}')
+    const bad = await admin(['filters', 'preview', '--file', `${home.path}/bad.json`])
+    expect([bad.code, bad.stderr]).toEqual([2, expect.stringContaining('operator must be AND or OR')])
+  })
+})
+
+describe('svc search', () => {
+  it('finds by a part of a name, of one kind when asked', async () => {
+    const found = await admin(['search', 'PROFILE', '--columns', 'type,title', '--no-header'])
+    expect(found.stdout).toBe('settings  Profile settings\n')
+    const devices = await acme(['search', 'pc', '--type', 'devices', '--json', '--jq', '.results[].title'])
+    expect(devices.stdout).toBe('bakery-pc\ngarage-pc\n')
+    expect((await acme(['search', 'pc', '--limit', '1', '-q'])).stdout.trim()).toBe(
+      world.orgs.bakery.deviceId,
+    )
+    expect((await acme(['search', 'manage', '--type', 'devices'])).stdout).not.toContain('settings')
+  })
+})
