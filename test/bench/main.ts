@@ -7,12 +7,15 @@ import { chain } from './chain.ts'
 import { atEnd, endAll } from './children.ts'
 import { cli } from './cli.ts'
 import { type Row, tableOf } from './figures.ts'
+import { fleet } from './fleet.ts'
 import { http } from './http.ts'
 import { serve } from './serve.ts'
 import { build, notBuilt } from './servers.ts'
 import { sessions } from './sessions.ts'
 
-const names = ['http', 'sessions', 'chain', 'cli', 'serve'] as const
+const names = ['http', 'sessions', 'chain', 'cli', 'serve', 'fleet'] as const
+/** Filling in a fleet takes minutes, so it is measured when it is named. */
+const unnamed = names.filter((name) => name !== 'fleet')
 type Name = (typeof names)[number]
 
 type Options = {
@@ -21,6 +24,7 @@ type Options = {
   postgres?: boolean
   install: boolean
   connections: number
+  devices: number[]
 }
 
 const signals = ['SIGINT', 'SIGTERM'] as const
@@ -29,16 +33,23 @@ const program = new Command('npm run bench --')
   .description(
     'Measures the service as ratios against bare servers in the same run, which carry over between machines',
   )
-  .addArgument(new Argument('[name...]', 'what to measure').choices(names).default([...names], 'all'))
+  .addArgument(new Argument('[name...]', 'what to measure').choices(names).default(unnamed, 'all but fleet'))
   .option('--quick', 'fewer and shorter rounds, no installation')
   .option('--json', 'print the result as JSON')
-  .option('--postgres', 'the http part on Postgres; its fsync is off')
+  .option('--postgres', 'http and fleet on Postgres; its fsync is off')
   .option('--no-install', 'leave out the size of an installation')
   .addOption(
     new Option('--connections <count>', 'connections of the load').default(32).argParser((text) => {
       const count = Number(text)
       if (Number.isInteger(count) && count > 0 && count <= 1000) return count
       throw new InvalidArgumentError('It must be a whole number from 1 to 1000.')
+    }),
+  )
+  .addOption(
+    new Option('--devices <counts>', 'sizes of the fleet').default([10_000, 100_000]).argParser((text) => {
+      const counts = text.split(',').map(Number)
+      if (counts.every((count) => Number.isInteger(count) && count > 0 && count <= 5_000_000)) return counts
+      throw new InvalidArgumentError('They must be whole numbers, such as 10000,100000.')
     }),
   )
   .action((wanted: Name[], options: Options) => bench(wanted, options))
@@ -69,6 +80,11 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       rows.push(...(await http({ connections, ...pace, ...databases }, say)))
     }
+    if (name === 'fleet') {
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      const pace = { sizes: quick ? [10_000] : options.devices, milliseconds: quick ? 600 : 3000 }
+      rows.push(...(await fleet({ ...pace, ...databases }, say)))
+    }
     if (name === 'sessions') {
       const pace = quick ? { rounds: 3, milliseconds: 700 } : { rounds: 5, milliseconds: 1500 }
       rows.push(...(await sessions(pace, say)))
@@ -92,7 +108,9 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
 function notes(connections: number, { postgres = false }: Options): string {
   const load = `The load comes over ${connections} connections, one request at a time on each; "load busy" is the part of a core it took (from 0.9 on it holds the server back). "cpu ratio" compares processor time per request, which suffers less from a busy machine.`
   const sealing = 'Minting is charged with the time until its audit entries are sealed.'
-  return [load, sealing, postgres ? 'http ran on Postgres.' : 'http ran on SQLite.'].join('\n')
+  return [load, sealing, postgres ? 'http and fleet ran on Postgres.' : 'http and fleet ran on SQLite.'].join(
+    '\n',
+  )
 }
 
 /** One server for the run; each call makes a database. */

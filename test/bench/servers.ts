@@ -38,10 +38,12 @@ export function svcEnv(more: Record<string, string> = {}): Record<string, string
 
 const noLimits = Object.fromEntries(Object.keys(defaultLimits).map((name) => [`RATE_LIMIT_${name}`, 'off']))
 
+type ServiceOptions = { logLevel?: string; nodeFlags?: readonly string[]; env?: Record<string, string> }
+
 /** `svc serve` as it is run, without rate limits; its log goes to a file, as on a server. */
 export function spawnService(
   place: Place,
-  { logLevel = 'warn', nodeFlags = [] }: { logLevel?: string; nodeFlags?: readonly string[] } = {},
+  { logLevel = 'warn', nodeFlags = [], env: more = {} }: ServiceOptions = {},
 ): ChildProcess {
   const { dataDir, databaseUrl } = place
   const env = svcEnv({
@@ -50,16 +52,13 @@ export function spawnService(
     ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
     LOG_LEVEL: logLevel,
     SVC_ADMIN_PASSWORD: 'correct horse battery staple',
+    ...more,
   })
   const stderr = openSync(logOf(place), 'a')
   return start([...nodeFlags, svc, 'serve', '--port', '0', '--json', '--data-dir', dataDir], { env, stderr })
 }
 
-export async function startService(
-  name: string,
-  place: Place,
-  options?: Parameters<typeof spawnService>[1],
-): Promise<Server> {
+export async function startService(name: string, place: Place, options?: ServiceOptions): Promise<Server> {
   const child = spawnService(place, options)
   try {
     return { name, url: await listening(child), child }

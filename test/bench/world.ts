@@ -119,9 +119,9 @@ const siteDefaults = {
   settings: {},
 }
 
-const role = (name: string): string => builtInRoles.find((one) => one.name === name)!.id
+export const role = (name: string): string => builtInRoles.find((one) => one.name === name)!.id
 
-async function addUser(tx: Db, name: string, now: string): Promise<string> {
+export async function addUser(tx: Db, name: string, now: string): Promise<string> {
   const id = newId()
   await insertUser(tx, { id, email: `${name}@example.com`, name, passwordHash: null }, now)
   // Enrolled, so that a Force MFA role lets them in.
@@ -137,7 +137,7 @@ async function addViewer(tx: Db, orgId: string, now: string): Promise<string> {
   return email
 }
 
-async function tokenOf(tx: Db, userId: string, context: Context, now: string): Promise<string> {
+export async function tokenOf(tx: Db, userId: string, context: Context, now: string): Promise<string> {
   const id = newId()
   const session = { id, userId, context, mfa: true, tokenHash: id, expiresAt: later(now, 3600) }
   await insertSession(tx, session, now)
