@@ -213,7 +213,7 @@ export const devices = {
       status: deviceStatus.optional(),
       osType: osType.optional(),
       role: deviceRole.optional(),
-      tag: text(100).optional().describe('Only devices with this tag'),
+      tag: text(100, 1).optional().describe('Only devices with this tag'),
       search: text(100).optional().describe('Part of the hostname or display name'),
       ...longPageQuery(),
     }),

@@ -4,6 +4,7 @@ import type { HandlersOf } from '../handler.ts'
 import { checkOrg, getSite } from '../tenancy/store.ts'
 import { changeTags, lockDevice, lockDevices, removeDevice, saveDevice } from './changes.ts'
 import type * as contract from './contract.ts'
+import { getDeviceRecord, listSoftware } from './records.ts'
 import {
   changed,
   checkDecommissioned,
@@ -28,9 +29,9 @@ export const deviceHandlers = (settings: {
     return store.listDevices(isLong ? storage.heavy : db, scope, query)
   },
 
-  show: ({ db, scope, params }) => store.getDeviceRecord(db, scope, params.id),
+  show: ({ db, scope, params }) => getDeviceRecord(db, scope, params.id),
 
-  software: ({ db, scope, params, query }) => store.listSoftware(db, scope, params.id, query),
+  software: ({ db, scope, params, query }) => listSoftware(db, scope, params.id, query),
 
   async update({ db, scope, params, body, now, note }) {
     const device = await lockDevice(db, scope, params.id)

@@ -1,13 +1,14 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { api } from '../../src/api.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
+import { findDue, markOffline } from '../../src/devices/liveness.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { begin } from './stage.ts'
 
 const settings = { offlineAfterSeconds: 300 }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
   const staged = async () => {
     const clock = testClock()
     const stage = await begin(open, { clock })
@@ -129,9 +130,27 @@ onEveryDatabase((_, open) => {
     expect(new Set(moved.map(({ id }) => id)).size).toBe(23)
   })
 
+  it.runIf(kind === 'sqlite')(
+    'the service looks by itself, but gives agents time to report after its start',
+    async () => {
+      const { clock, state, bakery, service } = await staged()
+      await service.storage.write((tx) =>
+        tx
+          .updateTable('devices')
+          .set({ last_seen_at: '2026-01-01T00:00:00.000Z' })
+          .where('id', '=', bakery.deviceId)
+          .execute(),
+      )
+      await new Promise((resolve) => setTimeout(resolve, 10_500))
+      expect(await state()).toBe('online')
+      clock.forward(90)
+      await vi.waitFor(async () => expect(await state()).toBe('offline'), { timeout: 15_000, interval: 200 })
+    },
+    40_000,
+  )
+
   it('what came back between the look and the change stays', async () => {
     const { service, clock, bakery, state, beat } = await staged()
-    const { findDue, markOffline } = await import('../../src/devices/liveness.ts')
     clock.forward(301)
     const due = { now: clock(), before: new Date(Date.parse(clock()) - 300_000).toISOString() }
     const { silent } = await findDue(service.storage.heavy, due, 100)

@@ -1,0 +1,126 @@
+import { fold } from '../core/fold.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import { countOf } from '../storage/counts.ts'
+import { containsKey, prepared, preparedInScope } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { rowsOf } from '../storage/rows.ts'
+import type {
+  DeviceDiskRow,
+  DeviceHardwareColumns,
+  DeviceInterfaceRow,
+  DeviceMetricsColumns,
+  DeviceSoftwareRow,
+} from '../storage/tables.ts'
+import type { Device, Disk, Hardware, Metrics, NetworkInterface, Software } from './contract.ts'
+import { readDevice } from './rows.ts'
+import { devicesIn, notFound, whole } from './store.ts'
+
+/* What agents report of a device. */
+
+const hardwareRows = rowsOf<DeviceHardwareColumns>()()
+const interfaceRows = rowsOf<DeviceInterfaceRow>()({ flags: ['is_primary'] })
+const diskRows = rowsOf<DeviceDiskRow>()()
+const metricsRows = rowsOf<DeviceMetricsColumns>()()
+const softwareRows = rowsOf<DeviceSoftwareRow>()()
+
+const hardwareColumns = [
+  'manufacturer',
+  'model',
+  'serial_number',
+  'cpu_model',
+  'cpu_cores',
+  'cpu_threads',
+  'ram_total_mb',
+  'disk_total_gb',
+  'gpu_model',
+  'motherboard_manufacturer',
+  'motherboard_model',
+  'bios_version',
+] as const
+
+const metricsColumns = [
+  'metrics_at',
+  'cpu_percent',
+  'ram_percent',
+  'ram_used_mb',
+  'disk_percent',
+  'disk_used_gb',
+  'process_count',
+] as const
+
+const recordById = preparedInScope((db, scope, p: { id: string }) =>
+  devicesIn(db, scope)
+    .select([...whole, ...hardwareColumns, ...metricsColumns])
+    .where('devices.id', '=', p.id),
+)
+const idInSight = preparedInScope((db, scope, p: { id: string }) =>
+  devicesIn(db, scope).select('devices.id').where('devices.id', '=', p.id),
+)
+const interfacesOf = prepared((db, p: { id: string }) =>
+  db.selectFrom('device_interfaces').selectAll().where('device_id', '=', p.id).orderBy('position'),
+)
+const disksOf = prepared((db, p: { id: string }) =>
+  db.selectFrom('device_disks').selectAll().where('device_id', '=', p.id).orderBy('position'),
+)
+
+export type DeviceRecord = Device & {
+  hardware: Hardware | null
+  network: NetworkInterface[]
+  disks: Disk[]
+  metrics: Metrics | null
+}
+
+/** A device with its parts. @throws not_found, also for a device outside the scope */
+export async function getDeviceRecord(db: Db, scope: Scope, id: string): Promise<DeviceRecord> {
+  const [row] = await recordById(db, scope, { id })
+  if (!row) throw notFound()
+  const [interfaces, disks] = await Promise.all([interfacesOf(db, { id }), disksOf(db, { id })])
+  return {
+    ...readDevice(row),
+    hardware: hardwareOf(row),
+    network: interfaces.map((one) => interfaceRows.read(one)),
+    disks: disks.map((one) => diskRows.read(one)),
+    metrics: metricsOf(row),
+  }
+}
+
+function hardwareOf(row: DeviceHardwareColumns): Hardware | null {
+  const known = hardwareColumns.some((column) => row[column] !== null)
+  return known ? hardwareRows.read(pick(row, hardwareColumns)) : null
+}
+
+function metricsOf(row: DeviceMetricsColumns): Metrics | null {
+  const { metricsAt: recordedAt, ...sample } = metricsRows.read(pick(row, metricsColumns))
+  return recordedAt === null ? null : { recordedAt, ...sample }
+}
+
+const pick = <Row, Column extends keyof Row>(row: Row, of: readonly Column[]) =>
+  Object.fromEntries(of.map((column) => [column, row[column]])) as Pick<Row, Column>
+
+/** By name. @throws not_found, also for a device outside the scope */
+export async function listSoftware(
+  db: Db,
+  scope: Scope,
+  deviceId: string,
+  { name, ...page }: PageQuery & { name?: string | undefined },
+): Promise<Page<Software>> {
+  if ((await idInSight(db, scope, { id: deviceId })).length === 0) throw notFound()
+  const found = db
+    .selectFrom('device_software')
+    .where('device_id', '=', deviceId)
+    .$if(name !== undefined, (q) => q.where(containsKey('name_key', fold(name!))))
+  const rows = await found
+    .selectAll()
+    .orderBy('name_key')
+    .orderBy('position')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  const total = totalFrom(rows.length, page) ?? (await countOf(found))
+  return toPage(
+    rows.map((row) => softwareRows.read(row)),
+    total,
+    page,
+  )
+}
