@@ -107,10 +107,14 @@ export function exampleOf({ body, example = {} }: Endpoint): Json {
   const inner = body && unwrap(body)
   if (!(inner instanceof z.ZodObject)) return example
   const missing = Object.entries(inner.shape as Record<string, z.ZodType>).filter(
-    ([key, field]) => !(key in example) && field.meta()?.resource && !field.safeParse(undefined).success,
+    ([key, field]) => !(key in example) && namesRecords(field) && !field.safeParse(undefined).success,
   )
-  return { ...Object.fromEntries(missing.map(([key]) => [key, someId])), ...example }
+  const ids = missing.map(([key, field]) => [key, field instanceof z.ZodArray ? [someId] : someId])
+  return { ...Object.fromEntries(ids), ...example }
 }
+
+const namesRecords = (field: z.ZodType): boolean =>
+  (field instanceof z.ZodArray ? (field.element as z.ZodType) : field).meta()?.resource !== undefined
 
 function parametersOf(entry: Endpoint, schemas: Json): Json {
   const places = { path: entry.params, query: entry.query }

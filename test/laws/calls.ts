@@ -79,7 +79,8 @@ export function put(input: Input, part: Part, path: string[], value: unknown): v
 }
 
 function valuesOf(schema: z.ZodObject | undefined, all: boolean): Plain {
-  const fields = fieldsOf(schema).filter(({ path }) => path.length === 1)
+  // A cursor is what the list itself gave, and takes the place of the page that is said here.
+  const fields = fieldsOf(schema).filter(({ path }) => path.length === 1 && path[0] !== 'cursor')
   return Object.fromEntries(
     fields
       .filter(({ schema: one, resource }) => resource === undefined && (all || !optional(one)))

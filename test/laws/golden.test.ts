@@ -73,7 +73,7 @@ describe('the routes', () => {
 const binary = join(root, 'bin/svc.js')
 
 describe.runIf(existsSync(binary))('the help', () => {
-  it('of every command reads as it did', async () => {
+  it('of every command reads as it did', { timeout: 120_000 }, async () => {
     const manifest = JSON.parse(readFileSync(join(root, 'oclif.manifest.json'), 'utf8')) as {
       commands: Record<string, { hidden?: boolean }>
     }

@@ -182,6 +182,10 @@ function masker(): (text: string) => string {
   }
   return (text) =>
     text
+      // What a cursor holds differs by its ids alone.
+      .replace(/(?<="nextCursor":")[\w-]+/g, (cursor) =>
+        JSON.stringify(Buffer.from(cursor, 'base64url').toString()).slice(1, -1),
+      )
       .replace(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, numbered('id'))
       .replace(/\b(svc_)?[0-9a-f]{64}\b/g, numbered('hash'))
       .replace(/\bsvc_[\w-]{8}(?:[\w-]{24})?(?=\\?")/g, '<key>')
