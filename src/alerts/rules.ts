@@ -48,7 +48,7 @@ export function acknowledged(alert: Alert, { by, now }: Act): Alert {
 
 /** @throws invalid_request when it was resolved before */
 export function resolved(alert: Alert, resolutionNote: string | null, { by, now }: Act): Alert {
-  if (alert.status === 'resolved') throw new Problem('invalid_request', 'Alert is already resolved')
+  if (alert.status === 'resolved') throw stateFault('Alert is already resolved')
   return { ...alert, status: 'resolved', resolvedAt: now, resolvedBy: by, resolutionNote, updatedAt: now }
 }
 
@@ -63,4 +63,6 @@ export function escalated(alert: Alert, { by, now }: Act): Alert {
 }
 
 const refused = (act: string, { status }: Alert): Problem =>
-  new Problem('invalid_request', `Cannot ${act} alert with status: ${status}`)
+  stateFault(`Cannot ${act} alert with status: ${status}`)
+
+const stateFault = (message: string): Problem => invalid([{ path: 'params.id', message }], message)

@@ -55,7 +55,7 @@ onEveryDatabase((_, open) => {
       },
     )
 
-    it('leaves the service as it was', async () => {
+    it('leaves the service as it was', { timeout: 120_000 }, async () => {
       for (const { name, entry } of entries) {
         const play = await playOf(name, entry, hand)
         const { status, text } = await line.send(toWire(entry, play.input, play.token))

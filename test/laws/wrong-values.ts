@@ -13,6 +13,8 @@ export const endless = 20_000
 /** Objects in objects. */
 export const deep = (levels: number): string => `${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`
 const long = 'x'.repeat(100_000)
+/** For what may be as long as a whole script. */
+const longer = 'x'.repeat(1_000_001)
 
 /** Values that a field of this kind never takes, found from its kind alone and not from its limits. */
 export function wrongFor({ schema, resource }: Field): [what: string, value: unknown][] {
@@ -38,10 +40,15 @@ export function wrongFor({ schema, resource }: Field): [what: string, value: unk
   if (inner instanceof z.ZodUnion) return nothing
   const choice = inner instanceof z.ZodEnum || inner instanceof z.ZodLiteral ? [['is no choice', 'nope']] : []
   const texts = of('text').filter(([what]) => what !== 'is a text')
-  return [...texts, ...nothing, ...wrongTexts, ...(resource ? wrongIds : []), ...choice] as [
-    string,
-    unknown,
-  ][]
+  const tooLong = [long, longer].find((one) => !schema.safeParse(one).success) ?? long
+  return [
+    ...texts,
+    ...nothing,
+    ['is too long', tooLong],
+    ...wrongTexts,
+    ...(resource ? wrongIds : []),
+    ...choice,
+  ] as [string, unknown][]
 }
 
 const wrongNumbers: [string, unknown][] = [
@@ -51,7 +58,6 @@ const wrongNumbers: [string, unknown][] = [
 ]
 
 const wrongTexts: [string, unknown][] = [
-  ['is too long', long],
   ['has a NUL', 'a\u0000b'],
   ['is half a surrogate pair', 'a\ud800'],
   ['is the other half', '\udc00a'],
