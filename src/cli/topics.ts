@@ -80,6 +80,30 @@ export const pages: Record<string, string> = {
   RATE_LIMIT_<NAME>     <count>/<seconds>, or off
   TRUST_PROXY_HEADERS, TRUSTED_PROXY_CIDRS, TRUST_CF_CONNECTING_IP   behind a proxy
 `,
+  filters: `FILTERS
+  A filter is a group: an operator, AND or OR, and conditions or further groups, 10 levels deep and 200 in all.
+  A condition is a field, an operator and mostly a value. Fields, their operators and words: GET /filters/fields
+
+    {"operator":"AND","conditions":[
+      {"field":"osType","operator":"equals","value":"windows"},
+      {"field":"lastSeenAt","operator":"notWithinLast","value":{"amount":7,"unit":"days"}},
+      {"operator":"OR","conditions":[
+        {"field":"tags","operator":"hasAny","value":["kiosk","till"]},
+        {"field":"hostname","operator":"matches","value":"^pos-[0-9]+$"}]}]}
+
+  equals, in, hasAny, hasAll               exact, letter case included
+  contains, startsWith, endsWith           letter case aside; % _ * and the like are plain characters
+  matches                                  RE2 pattern of at most 250 characters, anywhere in the text
+  between                                  {"from":…,"to":…}, both ends included
+  withinLast, notWithinLast                {"amount":…,"unit":"minutes|hours|days|weeks|months"} back from now;
+                                           months are those of the calendar: from 31 March one is back to 28 February
+  dates                                    2026-01-31 (midnight UTC) or 2026-01-31T12:00:00+01:00
+
+  What is not known satisfies isNull and nothing else, so notEquals does not find it.
+  Of several values (tags, network.*, software.installed) any may satisfy a condition; notEquals, notContains and notIn
+  mean that there are some and none of them does. software.notInstalled also finds a device that reported no software.
+  In an empty list is nothing; everything known is notIn it.
+`,
   formatting: `FORMATTING
   Data goes to standard output, everything else to standard error. At a terminal lists are tables cut to its
   width; in a pipe they are aligned plain text, whole and without colour.
