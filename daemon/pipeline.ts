@@ -156,7 +156,7 @@ function parse(entry: Endpoint, request: FastifyRequest): { params: unknown; que
   const through = (part: string, schema: z.ZodType, value: unknown) => {
     const result = schema.safeParse(value)
     if (result.success) return result.data
-    for (const issue of result.error.issues) faults.push(...faultsOf(part, issue))
+    for (const issue of result.error.issues) faults.push(...faultsOf(part, issue, value))
     return undefined
   }
   const parsed = {
@@ -183,11 +183,15 @@ function withHeaders({ headers = {} }: Endpoint, request: FastifyRequest, body: 
   return whole
 }
 
-function faultsOf(part: string, issue: z.core.$ZodIssue): Fault[] {
+function faultsOf(part: string, issue: z.core.$ZodIssue, value: unknown): Fault[] {
   const path = [part, ...issue.path.map(String)].join('.')
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.map((key) => ({ path: `${path}.${key}`, message: 'is not a known field' }))
   }
-  if (issue.code === 'invalid_type' && issue.input === undefined) return [{ path, message: 'is required' }]
+  if (issue.code === 'invalid_type' && isMissing(value, issue.path)) return [{ path, message: 'is required' }]
   return [{ path, message: issue.message }]
 }
+
+const isMissing = (value: unknown, path: readonly PropertyKey[]): boolean =>
+  path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | undefined)?.[key], value) ===
+  undefined

@@ -107,6 +107,21 @@ export const pages: Record<string, string> = {
   backslash, \\n and \\t are a new line and a tab, and any other backslash is itself: hostname ~ "^web\\d+$"
   Numbers, true and false are what the field wants them to be; in quotes they are always text.
 
+  Meaning. = in, has any and has all are exact, letter case included. A pattern is at most 250 characters. Dates without a
+  time are midnight UTC; months are those of the calendar: from 31 March one is back to 28 February.
+  What is not known satisfies "is null" and nothing else, so != does not find it. Of several values (tags, network.*,
+  software.installed) any may satisfy a condition; !=, not contains and not in mean that there are some and none of them
+  does. software.notInstalled also finds a device that reported no software. Nothing is in an empty list; everything
+  known is not in it. A filter is at most 10 levels deep and has at most 200 conditions and groups.
+
+  As JSON, for --file and the API:
+    {"operator":"AND","conditions":[
+      {"field":"osType","operator":"equals","value":"windows"},
+      {"field":"lastSeenAt","operator":"notWithinLast","value":{"amount":7,"unit":"days"}},
+      {"operator":"OR","conditions":[
+        {"field":"tags","operator":"hasAny","value":["kiosk","till"]},
+        {"field":"hostname","operator":"matches","value":"^pos-[0-9]+$"}]}]}
+
   svc filters preview --where 'status = offline and lastSeenAt not within 30 days'
   svc filters create --name Stale --where 'lastSeenAt not within 30 days' --org blue-bakery
   svc filters explain --where 'osType = windows or tags is empty'

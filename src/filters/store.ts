@@ -1,7 +1,8 @@
+import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { countOf } from '../storage/counts.ts'
-import { inGroups, inScope, inSites } from '../storage/dialect.ts'
+import { inGroups, inScope, inSites, isPatternTooComplex } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { DeviceRow } from '../storage/tables.ts'
@@ -11,7 +12,10 @@ import type { FilterPreview, PreviewedDevice } from './contract.ts'
 
 const deviceRows = rowsOf<DeviceRow>()()
 
-/** The devices that a caller can see and that match, by hostname, and how many there are in all. */
+/**
+ * The devices that a caller can see and that match, by hostname, and how many there are in all.
+ * @throws invalid_request where Postgres gives up on a pattern
+ */
 export async function previewFilter(
   db: Db,
   scope: Scope,
@@ -30,8 +34,14 @@ export async function previewFilter(
     .orderBy('id')
     .limit(limit)
     .execute()
+    .catch(refused)
   // A page that is not full has them all.
   const totalCount = rows.length < limit ? rows.length : await countOf(found)
   const devices = rows.map((row) => deviceRows.read(row) as PreviewedDevice)
   return { data: { totalCount, devices, evaluatedAt: now } }
+}
+
+function refused(error: unknown): never {
+  if (!isPatternTooComplex(error)) throw error
+  throw invalid([{ path: 'conditions', message: 'a pattern is too complex for this database' }])
 }

@@ -6,7 +6,7 @@ export { containsKey, startsWithKey } from './matching.ts'
 export { type Params, prepared, rowOf } from './prepared.ts'
 export { preparedInScope } from './prepared-in-scope.ts'
 export { type Ranked, rankedIds } from './ranked.ts'
-export { isForeignKeyViolation, isOutage, isUniqueViolation } from './violations.ts'
+export { isForeignKeyViolation, isOutage, isPatternTooComplex, isUniqueViolation } from './violations.ts'
 
 /**
  * What a caller may see, for `.where(...)`; `column` holds an organization's id (`devices.org_id`).

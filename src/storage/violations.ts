@@ -37,6 +37,11 @@ export function isForeignKeyViolation(error: unknown): boolean {
   )
 }
 
+/** Did Postgres give up compiling a pattern? The few that ask for so much are refused as too complex. */
+export function isPatternTooComplex(error: unknown): boolean {
+  return databaseError(error).code === '2201B'
+}
+
 const outages = new Set([
   // Postgres: starting, stopping, full, or the database itself is gone.
   ...['57P01', '57P02', '57P03', '53300', '3D000'],
