@@ -77,15 +77,16 @@ function queriesFor(rows: Ranked, needle: string) {
   const rank = sql`case when ${any(equals)} then 0 when ${any(begins)} then 1 when ${hasWord} then 2 else 3 end`
 
   const head = [...needle].slice(0, headLength).join('')
-  const inRange = (key: Expression<string>) =>
-    sql`${headOf(key)} >= ${head} and ${headOf(key)} < ${`${head}${last}`}`
+  const isHead: Test = (key) => sql<SqlBool>`${headOf(key)} = ${head} and ${equals(key)}`
+  const inRange: Test = (key) =>
+    sql<SqlBool>`${headOf(key)} >= ${head} and ${headOf(key)} < ${`${head}${last}`} and ${begins(key)}`
   /** Straight from the indexes of both texts. */
   const atStart =
     (test: Test) =>
     (limit: number): Query => {
       const first = (key: Expression<string>, also: Expression<unknown>) =>
         sql`select * from (select id, ${headOf(titleKey)} as head from ${from}
-          where ${inRange(key)} and ${test(key)} and ${where}${also} order by ${order} limit ${limit}) as part`
+          where ${test(key)} and ${where}${also} order by ${order} limit ${limit}) as part`
       return sql`select id from (
         ${first(titleKey, sql``)} union ${first(sql.ref(other), sql` and ${sql.ref(apart)} is not null`)}
       ) as parts order by head, id limit ${limit}`
@@ -99,7 +100,7 @@ function queriesFor(rows: Ranked, needle: string) {
     within: (narrowed: Expression<SqlBool>, limit: number): Query =>
       sql`select id from ${from} where ${narrowed} and ${where} and ${holds}
         order by ${rank}, ${order} limit ${limit}`,
-    tiers: [atStart(equals), atStart(begins), walk(hasWord), walk(holds)],
+    tiers: [atStart(isHead), atStart(inRange), walk(hasWord), walk(holds)],
     ids: async (db: Db, query: Query) => (await query.execute(db)).rows.map(({ id }) => id),
     /** Counted no further than one beyond `most`. */
     count: async (
