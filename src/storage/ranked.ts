@@ -91,8 +91,13 @@ function queriesFor(rows: Ranked, needle: string) {
       const first = (key: Expression<string>, also: Expression<unknown>) =>
         sql`select * from (select id, ${headOf(titleKey)} as head from ${from}
           where ${test(key)} and ${where}${also} order by ${order} limit ${limit}) as part`
+      // Titles that stand behind enough others that fit cannot be among the first.
+      const enough = sql`(select ${headOf(titleKey)} from ${from} where ${test(titleKey)} and ${where}
+        order by ${order} limit 1 offset ${limit - 1})`
+      const inTime = sql`${headOf(titleKey)} <= coalesce(${enough}, ${last.repeat(headLength)})`
       return sql`select id from (
-        ${first(titleKey, sql``)} union ${first(sql.ref(other), sql` and ${sql.ref(apart)} is not null`)}
+        ${first(titleKey, sql``)} union
+        ${first(sql.ref(other), sql` and ${sql.ref(apart)} is not null and ${inTime}`)}
       ) as parts order by head, id limit ${limit}`
     }
   const walk =
