@@ -77,17 +77,27 @@ function queriesFor(rows: Ranked, needle: string) {
   const rank = sql`case when ${any(equals)} then 0 when ${any(begins)} then 1 when ${hasWord} then 2 else 3 end`
 
   const head = [...needle].slice(0, headLength).join('')
-  const inRange = (key: Expression<string>) =>
-    sql`${headOf(key)} >= ${head} and ${headOf(key)} < ${`${head}${last}`}`
+  // A needle that is shorter than a head is told from the head alone. The text itself is kept out of it then:
+  // Postgres would rather ask its trigrams, and go through all rows that hold the needle somewhere.
+  const isLong = [...needle].length >= headLength
+  const also = (test: Test, key: Expression<string>) => (isLong ? sql` and ${test(key)}` : sql``)
+  const isHead: Test = (key) => sql<SqlBool>`${headOf(key)} = ${head}${also(equals, key)}`
+  const inRange: Test = (key) =>
+    sql<SqlBool>`${headOf(key)} >= ${head} and ${headOf(key)} < ${`${head}${last}`}${also(begins, key)}`
   /** Straight from the indexes of both texts. */
   const atStart =
     (test: Test) =>
     (limit: number): Query => {
       const first = (key: Expression<string>, also: Expression<unknown>) =>
         sql`select * from (select id, ${headOf(titleKey)} as head from ${from}
-          where ${inRange(key)} and ${test(key)} and ${where}${also} order by ${order} limit ${limit}) as part`
+          where ${test(key)} and ${where}${also} order by ${order} limit ${limit}) as part`
+      // Titles that stand behind enough others that fit cannot be among the first.
+      const enough = sql`(select ${headOf(titleKey)} from ${from} where ${test(titleKey)} and ${where}
+        order by ${order} limit 1 offset ${limit - 1})`
+      const inTime = sql`${headOf(titleKey)} <= coalesce(${enough}, ${last.repeat(headLength)})`
       return sql`select id from (
-        ${first(titleKey, sql``)} union ${first(sql.ref(other), sql` and ${sql.ref(apart)} is not null`)}
+        ${first(titleKey, sql``)} union
+        ${first(sql.ref(other), sql` and ${sql.ref(apart)} is not null and ${inTime}`)}
       ) as parts order by head, id limit ${limit}`
     }
   const walk =
@@ -99,7 +109,7 @@ function queriesFor(rows: Ranked, needle: string) {
     within: (narrowed: Expression<SqlBool>, limit: number): Query =>
       sql`select id from ${from} where ${narrowed} and ${where} and ${holds}
         order by ${rank}, ${order} limit ${limit}`,
-    tiers: [atStart(equals), atStart(begins), walk(hasWord), walk(holds)],
+    tiers: [atStart(isHead), atStart(inRange), walk(hasWord), walk(holds)],
     ids: async (db: Db, query: Query) => (await query.execute(db)).rows.map(({ id }) => id),
     /** Counted no further than one beyond `most`. */
     count: async (
