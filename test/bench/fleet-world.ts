@@ -21,7 +21,8 @@ export type Fleet = {
   tokens: { system: string; partner: string; organization: string }
 }
 
-const begin = Date.parse('2026-01-01T00:00:00.000Z')
+/** From now on, so that nobody is found silent. */
+const begin = Date.now()
 const at = (seconds: number): string => new Date(begin + seconds * 1000).toISOString()
 const stamps = { created_at: at(0), updated_at: at(0) }
 

@@ -15,6 +15,8 @@ export type FleetOptions = {
   /** How many devices, one after the other. */
   sizes: readonly number[]
   milliseconds: number
+  /** Also says how the database goes about it. */
+  plans: boolean
   newDatabase?: () => Promise<string>
 }
 
@@ -102,7 +104,7 @@ export async function fleet(options: FleetOptions, say: (line: string) => void):
     say(`fleet: filled in ${Math.round((performance.now() - begin) / 1000)} s; asking`)
     const medians = new Map<string, number>()
     rows.push(...(await ask(place, world, load, { ...options, smaller, medians })))
-    for (const line of await plansOf(place, conditions)) say(`plan: ${line}`)
+    if (options.plans) process.stderr.write(`${(await plansOf(place, conditions)).join('\n')}\n`)
     smaller = medians
     removeFolder(dataDir)
   }
@@ -121,7 +123,7 @@ async function ask(place: Place, world: Fleet, load: Loader, asking: Asking): Pr
   const server = await startService('svc', place, {
     nodeFlags: ['--import', fromHere('./stalls.ts')],
     // Nobody reports here: without this all of them would go offline, one batch after the other.
-    env: { STALLS_FILE: stalls, OFFLINE_AFTER_SECONDS: '1000000000' },
+    env: { STALLS_FILE: stalls, OFFLINE_AFTER_SECONDS: '86400' },
   })
   const size = world.devices.toLocaleString('en-US')
   const rows: Row[] = []

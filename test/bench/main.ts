@@ -25,6 +25,7 @@ type Options = {
   install: boolean
   connections: number
   devices: number[]
+  plans?: boolean
 }
 
 const signals = ['SIGINT', 'SIGTERM'] as const
@@ -52,6 +53,7 @@ const program = new Command('npm run bench --')
       throw new InvalidArgumentError('They must be whole numbers, such as 10000,100000.')
     }),
   )
+  .option('--plans', 'how the database goes about the questions on a fleet')
   .action((wanted: Name[], options: Options) => bench(wanted, options))
 
 for (const signal of signals) process.on(signal, () => void endAll().finally(() => process.exit(1)))
@@ -82,7 +84,8 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
     }
     if (name === 'fleet') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
-      const pace = { sizes: quick ? [10_000] : options.devices, milliseconds: quick ? 600 : 3000 }
+      const { plans = false, devices } = options
+      const pace = { sizes: quick ? [10_000] : devices, milliseconds: quick ? 600 : 3000, plans }
       rows.push(...(await fleet({ ...pace, ...databases }, say)))
     }
     if (name === 'sessions') {
@@ -108,9 +111,14 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
 function notes(connections: number, { postgres = false }: Options): string {
   const load = `The load comes over ${connections} connections, one request at a time on each; "load busy" is the part of a core it took (from 0.9 on it holds the server back). "cpu ratio" compares processor time per request, which suffers less from a busy machine.`
   const sealing = 'Minting is charged with the time until its audit entries are sealed.'
-  return [load, sealing, postgres ? 'http and fleet ran on Postgres.' : 'http and fleet ran on SQLite.'].join(
-    '\n',
-  )
+  const fleet =
+    'A fleet is asked by one person at a time; an aim counts the slowest hundredth and the longest stall of the event loop.'
+  return [
+    load,
+    sealing,
+    fleet,
+    postgres ? 'http and fleet ran on Postgres.' : 'http and fleet ran on SQLite.',
+  ].join('\n')
 }
 
 /** One server for the run; each call makes a database. */
