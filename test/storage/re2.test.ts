@@ -123,7 +123,7 @@ test('a pattern matches the same texts in Postgres as in RE2', { timeout: 120_00
   })
   await fc.assert(
     fc.asyncProperty(cases, async (some) => {
-      const good = some.filter(([one]) => one.length <= 60 && patternFault(one) === undefined)
+      const good = some.filter(([one]) => one.length <= 100 && patternFault(one) === undefined)
       const questions = good.flatMap(([one, list]) =>
         list.map((text) => ({ one, text, wanted: re2(one).test(text) })),
       )
