@@ -24,8 +24,9 @@ import { checkLiveness } from '../src/devices/jobs.ts'
 import { filterHandlers } from '../src/filters/handlers.ts'
 import { filterUse } from '../src/groups/filter-use.ts'
 import { deviceGroups } from '../src/groups/handlers.ts'
-import { dropStrays, refreshDue } from '../src/groups/jobs.ts'
+import { refreshDue } from '../src/groups/jobs.ts'
 import { sweepChanges } from '../src/groups/members.ts'
+import { leaveGroupsOfOtherSites } from '../src/groups/moves.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { sweepInvitations } from '../src/identity/invitations/store.ts'
@@ -165,7 +166,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     permissions: permissionHandlers({ entries: entriesOf(api), mfaOn }),
     apiKeys,
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
-    devices: deviceHandlers(config),
+    devices: deviceHandlers({ ...config, moved: leaveGroupsOfOtherSites }),
     filters: filterHandlers(filterUse),
     deviceGroups,
     scripts,
@@ -225,7 +226,6 @@ function backgroundOf(parts: Parts, config: Config): Loop[] {
     'sweeper',
     async () => {
       limiter.sweep()
-      await dropStrays(parts)
       await storage.write(async (tx) => {
         await sweepSessions(tx, clock())
         await sweepFactors(tx, clock())

@@ -1,7 +1,7 @@
 import { newId } from '../core/new-id.ts'
-import { orgOfNewKey } from '../credentials/new-key.ts'
 import { getDevice } from '../devices/store.ts'
 import type { AuditFacts, HandlersOf } from '../handler.ts'
+import { orgOfNew } from '../tenancy/org-of-new.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import { acknowledged, checkMayRaise, checkSameOrg, escalated, makeAlert, resolved } from './rules.ts'
@@ -15,7 +15,7 @@ export const alerts: HandlersOf<typeof contract.alerts> = {
   },
 
   async create({ db, scope, body, now, note }) {
-    const orgId = await orgOfNewKey(db, scope, body.orgId)
+    const orgId = await orgOfNew(db, scope, body.orgId)
     checkMayRaise(scope, body.deviceId)
     if (body.deviceId !== null) checkSameOrg(await getDevice(db, scope, body.deviceId), orgId)
     const alert = makeAlert({ ...body, orgId }, { id: newId(), now })

@@ -3,18 +3,14 @@ import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
 import { holdInUse } from '../tenancy/hold.ts'
-import { checkOrg } from '../tenancy/store.ts'
+import { orgOfNew } from '../tenancy/org-of-new.ts'
 
 /**
- * The organization a key is minted for: inferred in organization scope, required elsewhere.
+ * The organization a key is minted for; it stays in use until the transaction ends.
  * @throws invalid_request, org_access_denied, not_found, tenant_inactive
  */
 export async function orgOfNewKey(db: Db, scope: Scope, wanted: string | undefined): Promise<string> {
-  const orgId = wanted ?? (scope.kind === 'organization' ? scope.orgId : undefined)
-  if (orgId === undefined) {
-    throw invalid([{ path: 'body.orgId', message: `orgId is required for ${scope.kind} scope` }])
-  }
-  await checkOrg(db, scope, orgId)
+  const orgId = await orgOfNew(db, scope, wanted)
   await holdInUse(db, { orgId })
   return orgId
 }

@@ -1,6 +1,8 @@
 import { invalid } from '../core/errors.ts'
+import type { Instant } from '../core/time.ts'
 import { lockTenant } from '../credentials/enrollment-keys/store.ts'
 import type { HandlersOf } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
 import { checkOrg, getSite } from '../tenancy/store.ts'
 import { changeTags, lockDevice, lockDevices, removeDevice, saveDevice } from './changes.ts'
 import type * as contract from './contract.ts'
@@ -18,9 +20,13 @@ import {
 } from './rules.ts'
 import * as store from './store.ts'
 
-export const deviceHandlers = (settings: {
+type Settings = {
   offlineAfterSeconds: number
-}): HandlersOf<typeof contract.devices> => ({
+  /** A device is at another site now, in the same transaction. */
+  moved(db: Db, now: Instant, deviceId: string): Promise<void>
+}
+
+export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.devices> => ({
   async list({ db, storage, scope, query }) {
     const { orgId, siteId, page: _, limit: __, cursor: ___, ...looked } = query
     if (orgId !== undefined) await checkOrg(db, scope, orgId)
@@ -41,6 +47,7 @@ export const deviceHandlers = (settings: {
       checkMayMove(device, site, scope)
     }
     await saveDevice(db, device, after)
+    if (after.siteId !== device.siteId) await settings.moved(db, now, device.id)
     note(differences(device, after))
     return after
   },

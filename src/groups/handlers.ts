@@ -1,11 +1,11 @@
 import { invalid, Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Scope } from '../core/scope.ts'
-import { orgOfNewKey } from '../credentials/new-key.ts'
 import { getFilter } from '../filters/saved/store.ts'
 import type { HandlersOf } from '../handler.ts'
 import { lockTenant } from '../identity/administrators.ts'
 import type { Db } from '../storage/open.ts'
+import { orgOfNew } from '../tenancy/org-of-new.ts'
 import { checkOrg, findSite } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import { type Dynamic, isFound, refresh } from './dynamic.ts'
@@ -31,7 +31,7 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
   },
 
   async create({ db, scope, body, now }) {
-    const orgId = await orgOfNewKey(db, scope, body.orgId)
+    const orgId = await orgOfNew(db, scope, body.orgId)
     checkMayChange(scope, body.siteId)
     checkFilterGiven(body.type, body.filterId)
     await checkSite(db, scope, orgId, body.siteId)

@@ -1,7 +1,6 @@
 import type { Clock } from '../core/time.ts'
 import type { Storage } from '../storage/open.ts'
 import { claimDue, type Dynamic, findDifference, isGroupDue, settleClaimed } from './dynamic.ts'
-import { findStrays, removeStrays } from './moves.ts'
 
 const batch = 50
 
@@ -30,13 +29,4 @@ async function refreshOne(storage: Storage, group: Dynamic, claimedAt: string, c
   const difference = await findDifference(storage.heavy, group, claimedAt)
   if (difference.missing.length + difference.surplus.length === 0) return
   await storage.write((tx) => settleClaimed(tx, group.id, difference, { claimedAt, now: clock() }))
-}
-
-/**
- * A device that moved to another site, or to none, leaves the groups of the site it was in; also those it was
- * pinned to.
- */
-export async function dropStrays({ storage, clock }: { storage: Storage; clock: Clock }): Promise<void> {
-  if ((await findStrays(storage.heavy)).length === 0) return
-  await storage.write((tx) => removeStrays(tx, clock()))
 }

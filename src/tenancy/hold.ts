@@ -1,6 +1,21 @@
 import { Problem } from '../core/errors.ts'
-import { forShare } from '../storage/dialect.ts'
+import { forShare, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+
+const partnerHeld = prepared((db, p: { id: string }) =>
+  forShare(db.selectFrom('partners as p').select(['p.status', 'p.deleted_at']).where('p.id', '=', p.id)),
+)
+
+/** The partner is named, and so locked, first: as deleting it does. */
+const orgHeld = prepared((db, p: { id: string }) =>
+  forShare(
+    db
+      .selectFrom('partners as p')
+      .innerJoin('organizations as o', 'o.partner_id', 'p.id')
+      .select(['p.status', 'p.deleted_at', 'o.status as org_status', 'o.deleted_at as org_deleted_at'])
+      .where('o.id', '=', p.id),
+  ),
+)
 
 /**
  * Keeps a tenant from going out of use until the transaction ends, for whoever adds what going out of use would
@@ -8,23 +23,16 @@ import type { Db } from '../storage/open.ts'
  * @throws tenant_inactive when it is suspended, churned or deleted already
  */
 export async function holdInUse(db: Db, tenant: { partnerId: string } | { orgId: string }): Promise<void> {
-  const org =
-    'orgId' in tenant
-      ? db
-          .selectFrom('organizations')
-          .select(['partner_id', 'status', 'deleted_at'])
-          .where('id', '=', tenant.orgId)
-      : undefined
-  // The partner first, as deleting it does.
-  const partnerId = 'orgId' in tenant ? (await org?.executeTakeFirst())?.partner_id : tenant.partnerId
-  const partner = db
-    .selectFrom('partners')
-    .select(['status', 'deleted_at'])
-    .where('id', '=', partnerId ?? '')
-  const held = [await forShare(partner).executeTakeFirst()]
-  if (org) held.push(await forShare(org).executeTakeFirst())
-  for (const one of held) {
-    const cut = !one || one.deleted_at !== null || one.status === 'suspended' || one.status === 'churned'
-    if (cut) throw new Problem('tenant_inactive')
+  if ('partnerId' in tenant) {
+    const [partner] = await partnerHeld(db, { id: tenant.partnerId })
+    if (!partner || isCut(partner.status, partner.deleted_at)) throw new Problem('tenant_inactive')
+    return
+  }
+  const [held] = await orgHeld(db, { id: tenant.orgId })
+  if (!held || isCut(held.status, held.deleted_at) || isCut(held.org_status, held.org_deleted_at)) {
+    throw new Problem('tenant_inactive')
   }
 }
+
+const isCut = (status: string, deletedAt: string | null): boolean =>
+  deletedAt !== null || status === 'suspended' || status === 'churned'

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { dropStrays } from '../../src/groups/jobs.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -192,29 +191,23 @@ onEveryDatabase((_, open) => {
       expect(await members(id)).toEqual(['bakery-pc'])
     })
 
-    it('of a site lets devices go that move to another', async () => {
-      const { clock, service, bakery, admin, create, add, members } = await start()
+    it('of a site lets a device go as it moves to another', async () => {
+      const { bakery, admin, create, add, members } = await start()
       const ofSite = await create('Site machines', { siteId: bakery.siteId })
       const ofAll = await create('All machines')
-      await add(ofSite.id, bakery.deviceId)
       await add(ofAll.id, bakery.deviceId)
-      await dropStrays({ storage: service.storage, clock })
-      expect(await members(ofSite.id)).toEqual(['bakery-pc'])
       const other = await admin.call(api.sites.create, { body: { orgId: bakery.id, name: 'Depot' } })
-      const { storage } = service
+      const move = (siteId: string | null) =>
+        admin.call(api.devices.update, { params: { id: bakery.deviceId }, body: { siteId } })
       for (const siteId of [other.id, null]) {
-        await storage.write((tx) =>
-          tx
-            .updateTable('devices')
-            .set({ site_id: bakery.siteId })
-            .where('id', '=', bakery.deviceId)
-            .execute(),
-        )
+        await move(bakery.siteId)
         await add(ofSite.id, bakery.deviceId)
-        await storage.write((tx) =>
-          tx.updateTable('devices').set({ site_id: siteId }).where('id', '=', bakery.deviceId).execute(),
-        )
-        await dropStrays({ storage, clock })
+        await admin.call(api.devices.update, {
+          params: { id: bakery.deviceId },
+          body: { displayName: `On its way to ${siteId}` },
+        })
+        expect(await members(ofSite.id)).toEqual(['bakery-pc'])
+        await move(siteId)
         expect(await members(ofSite.id)).toEqual([])
       }
       expect(await members(ofAll.id)).toEqual(['bakery-pc'])

@@ -275,7 +275,7 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
     const content = cipher.seal(JSON.stringify(wanted), `registrations.content.${hash}`)
     await service.storage.write((tx) =>
-      insertRegistration(tx, { tokenHash: hash, content, expiresAt: later(clock(), 60) }),
+      insertRegistration(tx, { tokenHash: hash, content, expiresAt: later(clock(), 3600) }),
     )
     return {
       ...newcomer(hand, 'auth.register', {}),
