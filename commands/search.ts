@@ -12,7 +12,7 @@ export default class Search extends ApiCommand {
     'svc search desk\nTYPE     TITLE           DESCRIPTION     ID\ndevices  Desk of Ada     pc-17 · online  0197c1c4-9e21-7d10-b6a4-3c2f1e0d9b8a\nalerts   Desk unplugged  high            0197c1c9-64a1-7e22-8f05-7a8b9c0d1e2f',
     'svc search desk --type devices -q\n0197c1c4-9e21-7d10-b6a4-3c2f1e0d9b8a',
   ]
-  static override args = { q: argFor('Part of a name, title or description') }
+  static override args = { text: argFor('Part of a name, title or description') }
   static override flags = {
     type: custom<string>({ description: 'Only this kind', options: [...kinds] })(),
     limit: integer({ description: 'Results in all, at most 50', helpValue: 'N', min: 1, max: 50 }),
@@ -20,6 +20,6 @@ export default class Search extends ApiCommand {
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(Search)
-    await searchFor(this.open(flags), args.q as string, flags)
+    await searchFor(this.open(flags), args.text as string, flags)
   }
 }

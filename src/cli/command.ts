@@ -77,7 +77,7 @@ export function command(entry: Endpoint, view: View): Command.Class {
 }
 
 const argName = (field: Field): string =>
-  field.key === 'id' && field.resource ? argNames[field.resource] : field.resource ? field.flag : field.key
+  field.key === 'id' && field.resource ? argNames[field.resource] : field.flag
 
 function flagsOf(entry: Endpoint, view: View, fields: Field[]): FlagSet {
   const flags: FlagSet = {}

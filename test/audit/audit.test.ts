@@ -44,7 +44,7 @@ onEveryDatabase((kind, open) => {
       await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Größe' } })
       const count = async (query: Record<string, string>) =>
         (await client.call(api.auditLogs.list, { query })).pagination.total
-      expect(await count({})).toBe(6)
+      expect(await count({})).toBe(9)
       expect(await count({ action: 'ENROLL' })).toBe(2)
       expect(await count({ user: 'Bakery-Admin' })).toBe(1)
       expect(await count({ resource: 'GRÖSSE' })).toBe(0)
@@ -62,8 +62,8 @@ onEveryDatabase((kind, open) => {
       const { client } = await begin()
       const { entries } = await client.call(api.auditLogs.flat)
       expect(entries[0]).toMatchObject({
-        action: 'agent.enroll',
-        resource: 'bakery-pc',
+        action: 'alert.create',
+        resource: 'bakery alert',
         user: { department: '' },
       })
       const { data } = await client.call(api.auditLogs.list)
@@ -77,7 +77,7 @@ onEveryDatabase((kind, open) => {
       expect(data.map((head) => head.name)).toEqual(['System', 'bakery', 'garage', 'harbor'])
       expect(await verify(system)).toMatchObject({ verdict: 'sound', orgId: null, entries: data[0]!.seq })
       for (const { id } of Object.values(orgs)) {
-        expect(await verify(system, { orgId: id })).toMatchObject({ verdict: 'sound', orgId: id, entries: 5 })
+        expect(await verify(system, { orgId: id })).toMatchObject({ verdict: 'sound', orgId: id, entries: 8 })
       }
       expect(await verify(service.client(tokens.bakeryAuditor))).toMatchObject({
         verdict: 'sound',

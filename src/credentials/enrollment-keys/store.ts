@@ -158,20 +158,26 @@ export async function findByHash(db: Db, hash: string): Promise<EnrollmentKey | 
 
 /** Locks the tenant of an enrolling key, so that its device caps hold under parallel enrollments. */
 export async function lockTenant(db: Db, orgId: string) {
+  const named = await db
+    .selectFrom('organizations')
+    .select('partner_id')
+    .where('id', '=', orgId)
+    .executeTakeFirst()
+  if (!named) return undefined
+  // The partner first, as everything does that locks both: in turn they would wait for each other.
+  const partner = await forUpdate(
+    db
+      .selectFrom('partners')
+      .select(['status', 'deleted_at', 'max_devices'])
+      .where('id', '=', named.partner_id),
+  ).executeTakeFirst()
   const org = await forUpdate(
     db
       .selectFrom('organizations')
       .select(['id', 'partner_id', 'status', 'deleted_at', 'max_devices'])
       .where('id', '=', orgId),
   ).executeTakeFirst()
-  if (!org) return undefined
-  const partner = await forUpdate(
-    db
-      .selectFrom('partners')
-      .select(['status', 'deleted_at', 'max_devices'])
-      .where('id', '=', org.partner_id),
-  ).executeTakeFirst()
-  return partner && { org, partner }
+  return partner && org && { org, partner }
 }
 
 /**
