@@ -120,7 +120,9 @@ function ofApi(failure: ApiError): Report {
 function flagOf(path: string): string {
   const match = /^(?:body|query)\.(\w+)(?:\.([a-z].*))?/i.exec(path)
   if (!match) return path
-  const name = match[1]!.replace(/(?<=.)Id$/, '').replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+  // The conditions of a filter are typed as --where (src/cli/filters.ts).
+  const field = match[1] === 'conditions' ? 'where' : match[1]!
+  const name = field.replace(/(?<=.)Id$/, '').replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
   return `--${name}${match[2] === undefined ? '' : ` (${match[2]})`}`
 }
 

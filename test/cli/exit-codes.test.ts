@@ -164,7 +164,11 @@ describe('a wrong command line exits 2 and says what was meant', () => {
   it.each<[string, string[], string]>([
     ['unknown command', ['orgz'], 'did you mean svc orgs?'],
     ['unknown subcommand', ['enroll', 'crate'], 'did you mean svc enroll create?'],
-    ['subcommand unlike any', ['orgs', 'zzzzzz'], 'svc orgs has: create, delete, import, list, order, show, update'],
+    [
+      'subcommand unlike any',
+      ['orgs', 'zzzzzz'],
+      'svc orgs has: create, delete, import, list, order, show, update',
+    ],
     ['unknown flag', ['orgs', '--jsn'], 'did you mean --json?'],
     [
       'unknown choice',
