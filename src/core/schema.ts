@@ -109,6 +109,7 @@ export const secret = <S extends z.ZodType>(schema: S): S =>
 /** `value` without the fields its schema marks as secret, at any depth. */
 export function withoutSecrets(schema: z.ZodType | undefined, value: unknown): unknown {
   if (schema === undefined || value === null || typeof value !== 'object') return value
+  if (!holdsSecrets(schema)) return value
   const inner = unwrap(schema)
   if (inner instanceof z.ZodArray && Array.isArray(value)) {
     return value.map((item) => withoutSecrets(inner.element as z.ZodType, item))
@@ -120,6 +121,32 @@ export function withoutSecrets(schema: z.ZodType | undefined, value: unknown): u
       .filter(([key]) => !isSecret(shape[key]))
       .map(([key, item]) => [key, withoutSecrets(shape[key], item)]),
   )
+}
+
+/** Whether a field is marked as secret, at any depth; found out once for each schema. */
+function holdsSecrets(schema: z.ZodType): boolean {
+  let known = secretive.get(schema)
+  if (known === undefined) {
+    known = findsSecret(schema, new Set())
+    secretive.set(schema, known)
+  }
+  return known
+}
+
+const secretive = new WeakMap<z.ZodType, boolean>()
+
+function findsSecret(schema: z.ZodType, seen: Set<z.ZodType>): boolean {
+  const inner = unwrap(schema)
+  // A schema may hold itself.
+  if (seen.has(inner)) return false
+  seen.add(inner)
+  const parts =
+    inner instanceof z.ZodArray
+      ? [inner.element as z.ZodType]
+      : inner instanceof z.ZodObject
+        ? Object.values(inner.shape as Record<string, z.ZodType>)
+        : []
+  return parts.some((part) => isSecret(part) || findsSecret(part, seen))
 }
 
 export function isSecret(schema: z.ZodType | undefined): boolean {

@@ -13,6 +13,7 @@ export async function orgOfNew(db: Db, scope: Scope, wanted: string | undefined)
     const message = `orgId is required for ${scope.kind} scope`
     throw invalid([{ path: 'body.orgId', message }], message)
   }
-  await checkOrg(db, scope, orgId)
+  // Whoever acts within an organization is of that organization.
+  if (scope.kind !== 'organization' || orgId !== scope.orgId) await checkOrg(db, scope, orgId)
   return orgId
 }
