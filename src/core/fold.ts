@@ -14,3 +14,7 @@ const ascii = /^\p{ASCII}*$/u
  * become something else by then.
  */
 export const wordBreaks = ['\t\r', ' /', ':@', '[`', '{¿', '‐›'] as const
+
+/** A word of a text begins behind such a character, and never with one. */
+export const isWordBreak = (letter: string): boolean =>
+  wordBreaks.some(([first, last]) => letter >= first! && letter <= last!)

@@ -1,7 +1,7 @@
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely'
 import type { Db } from './db.ts'
 import { containsKey, hasWordKey, startsWithKey } from './matching.ts'
-import { holdingTrigramsOf } from './trigrams.ts'
+import { rowsHolding, rowsWithWord } from './trigrams.ts'
 
 /** Where `rankedIds` looks. Columns hold folded text (src/core/fold.ts). */
 export type Ranked = {
@@ -37,16 +37,28 @@ export async function rankedIds(
   limit: number,
   { few, rare } = bounds,
 ): Promise<string[]> {
-  const { ids, count, within, tiers } = queriesFor(rows, needle)
-  if (!rows.whole && (await count(db, rows.where, few)) <= few) return ids(db, within(sql`1 = 1`, limit))
-  const candidates = holdingTrigramsOf(rows.table, columnsOf(rows), needle, rare + 1)
-  if (candidates && (await count(db, undefined, rare, candidates)) <= rare) {
-    return ids(db, within(sql`id in ${candidates}`, limit))
+  const { ids, count, within, hasWord, atStart, walk } = queriesFor(rows, needle)
+  const isRare = async (candidates: Expression<string>) => (await count(db, candidates)) <= rare
+  if (!rows.whole && (await count(db, ownRows(rows, few + 1))) <= few) {
+    return ids(db, within(sql`1 = 1`)(limit))
   }
+  const candidates = rowsHolding(rows.table, columnsOf(rows), needle, rare + 1)
+  if (await isRare(candidates)) return ids(db, within(sql`id in ${candidates}`)(limit))
   const found = new Set<string>()
-  for (const tier of tiers) {
+  const add = async (tier: Tier) => {
     // All of what is better was found: there was too little of it. So this many more are enough.
     for (const id of await ids(db, tier(limit + found.size))) found.add(id)
+  }
+  const words = rowsWithWord(rows.table, columnsOf(rows), needle, rare + 1)
+  const tiers: (() => Promise<void>)[] = [
+    () => add(atStart.equals),
+    () => add(atStart.begins),
+    async () =>
+      add(words && (await isRare(words)) ? within(sql`id in ${words} and ${hasWord}`) : walk.hasWord),
+    () => add(walk.holds),
+  ]
+  for (const tier of tiers) {
+    await tier()
     if (found.size >= limit) break
   }
   return [...found].slice(0, limit)
@@ -54,6 +66,10 @@ export async function rankedIds(
 
 type Test = (key: Expression<string>) => Expression<SqlBool>
 type Query = RawBuilder<{ id: string }>
+type Tier = (limit: number) => Query
+
+const ownRows = ({ table, where }: Ranked, limit: number) =>
+  sql<string>`(select id from ${sql.table(table)} where ${where} limit ${limit})`
 
 const columnsOf = ({ title, besides }: Ranked): string[] => [...title, ...(besides ? [besides] : [])]
 
@@ -86,8 +102,8 @@ function queriesFor(rows: Ranked, needle: string) {
     sql<SqlBool>`${headOf(key)} >= ${head} and ${headOf(key)} < ${`${head}${last}`}${also(begins, key)}`
   /** Straight from the indexes of both texts. */
   const atStart =
-    (test: Test) =>
-    (limit: number): Query => {
+    (test: Test): Tier =>
+    (limit) => {
       const first = (key: Expression<string>, also: Expression<unknown>) =>
         sql`select * from (select id, ${headOf(titleKey)} as head from ${from}
           where ${test(key)} and ${where}${also} order by ${order} limit ${limit}) as part`
@@ -101,23 +117,21 @@ function queriesFor(rows: Ranked, needle: string) {
       ) as parts order by head, id limit ${limit}`
     }
   const walk =
-    (test: Expression<SqlBool>) =>
-    (limit: number): Query =>
+    (test: Expression<SqlBool>): Tier =>
+    (limit) =>
       sql`select id from ${from} where ${test} and ${where} order by ${order} limit ${limit}`
 
   return {
-    within: (narrowed: Expression<SqlBool>, limit: number): Query =>
-      sql`select id from ${from} where ${narrowed} and ${where} and ${holds}
-        order by ${rank}, ${order} limit ${limit}`,
-    tiers: [atStart(isHead), atStart(inRange), walk(hasWord), walk(holds)],
+    hasWord,
+    within:
+      (narrowed: Expression<SqlBool>): Tier =>
+      (limit) =>
+        sql`select id from ${from} where ${narrowed} and ${where} and ${holds}
+          order by ${rank}, ${order} limit ${limit}`,
+    atStart: { equals: atStart(isHead), begins: atStart(inRange) },
+    walk: { hasWord: walk(hasWord), holds: walk(holds) },
     ids: async (db: Db, query: Query) => (await query.execute(db)).rows.map(({ id }) => id),
-    /** Counted no further than one beyond `most`. */
-    count: async (
-      db: Db,
-      within: Expression<SqlBool> | undefined,
-      most: number,
-      candidates: Expression<string> = sql`(select id from ${from} where ${within ?? sql`1 = 1`} limit ${most + 1})`,
-    ): Promise<number> => {
+    count: async (db: Db, candidates: Expression<string>): Promise<number> => {
       const counted = sql<{ total: number }>`select count(*) as total from ${candidates} as counted`
       return (await counted.execute(db)).rows[0]!.total
     },
