@@ -6,6 +6,13 @@ type Key = string | Expression<string | null>
 
 const textOf = (key: Key): Expression<unknown> => (typeof key === 'string' ? sql.ref(key) : key)
 
+/** Texts are ordered and indexed by their first letters: Postgres cannot index a text of any length. */
+export const headLength = 64
+export const headOf = (key: Key): Expression<string> =>
+  sql<string>`substr(${textOf(key)}, 1, ${sql.lit(headLength)})`
+/** The same of a text that is not in the database. */
+export const headOfText = (text: string): string => [...text].slice(0, headLength).join('')
+
 /** Does a column of folded text hold `needle`, which is folded as well? No character is special. */
 export function containsKey(key: Key, needle: string): Expression<SqlBool> {
   return byDialect<SqlBool>({

@@ -1,6 +1,6 @@
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely'
 import type { Db } from './db.ts'
-import { containsKey, hasWordKey, startsWithKey } from './matching.ts'
+import { containsKey, hasWordKey, headLength, headOf, headOfText, startsWithKey } from './matching.ts'
 import { rowsHolding, rowsWithWord } from './trigrams.ts'
 
 /** Where `rankedIds` looks. Columns hold folded text (src/core/fold.ts). */
@@ -16,8 +16,6 @@ export type Ranked = {
   whole: boolean
 }
 
-/** A title is ordered and indexed by its first letters: Postgres cannot index a text of any length. */
-const headLength = 64
 const bounds = {
   /** So many rows of the caller's are read one by one: a search then takes as long whatever others have. */
   few: 20_000,
@@ -81,7 +79,6 @@ function queriesFor(rows: Ranked, needle: string) {
   const other = title[1] ?? rows.besides!
   /** Not null where `other` is not the title. */
   const apart = title.length === 1 ? other : title[0]
-  const headOf = (key: Expression<unknown>) => sql`substr(${key}, 1, ${sql.lit(headLength)})`
   const order = sql`${headOf(titleKey)}, id`
   const any = (test: Test) =>
     sql<SqlBool>`(${test(titleKey)} or ${sql.ref(apart)} is not null and ${test(sql.ref(other))})`
@@ -92,7 +89,7 @@ function queriesFor(rows: Ranked, needle: string) {
   const holds = any((key) => containsKey(key, needle))
   const rank = sql`case when ${any(equals)} then 0 when ${any(begins)} then 1 when ${hasWord} then 2 else 3 end`
 
-  const head = [...needle].slice(0, headLength).join('')
+  const head = headOfText(needle)
   // A needle that is shorter than a head is told from the head alone. The text itself is kept out of it then:
   // Postgres would rather ask its trigrams, and go through all rows that hold the needle somewhere.
   const isLong = [...needle].length >= headLength
