@@ -8,7 +8,7 @@ import type { Schema } from '../src/storage/columns.ts'
 export async function up({ db }: Schema): Promise<void> {
   await db.schema.dropIndex('device_custom_fields_value').execute()
   await db.schema.dropIndex('device_software_name').execute()
-  await sql`create index device_software_name on device_software (substr(name_key, 1, 64), device_id)`.execute(
+  await sql`create index device_software_search on device_software (substr(name_key, 1, 64), device_id)`.execute(
     db,
   )
 }

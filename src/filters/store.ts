@@ -1,7 +1,7 @@
 import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { countOf } from '../storage/counts.ts'
+import { countOf, countOfAll } from '../storage/counts.ts'
 import { inGroups, inScope, inSites, isPatternTooComplex } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
@@ -52,7 +52,7 @@ export async function previewFilter(
     ? [some, some[0]?.total ?? 0]
     : await Promise.all([
         found.select(page).orderBy('hostname').orderBy('id').limit(limit).execute(),
-        countOf(found),
+        scope.kind === 'system' ? countOfAll(found, 'devices') : countOf(found),
       ]).catch(refused)
   const devices = rows.map((row) => deviceRows.read(row) as PreviewedDevice)
   return { data: { totalCount, devices, evaluatedAt: now } }

@@ -13,6 +13,10 @@ export const headOf = (key: Key): Expression<string> =>
 /** The same of a text that is not in the database. */
 export const headOfText = (text: string): string => [...text].slice(0, headLength).join('')
 
+/** For Postgres to compare row by row: of what its trigrams do not tell apart it reads the whole index and all rows. */
+export const besideTrigrams = (key: Key): Expression<string> =>
+  byDialect<string>({ sqlite: sql`${textOf(key)}`, postgres: sql`(${textOf(key)} || '')` })
+
 /** Does a column of folded text hold `needle`, which is folded as well? No character is special. */
 export function containsKey(key: Key, needle: string): Expression<SqlBool> {
   return byDialect<SqlBool>({

@@ -1,6 +1,15 @@
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely'
+import { byDialect } from './compilers.ts'
 import type { Db } from './db.ts'
-import { containsKey, hasWordKey, headLength, headOf, headOfText, startsWithKey } from './matching.ts'
+import {
+  besideTrigrams,
+  containsKey,
+  hasWordKey,
+  headLength,
+  headOf,
+  headOfText,
+  startsWithKey,
+} from './matching.ts'
 import { rowsHolding, rowsWithWord } from './trigrams.ts'
 
 /** Where `rankedIds` looks. Columns hold folded text (src/core/fold.ts). */
@@ -36,25 +45,24 @@ export async function rankedIds(
   { few, rare } = bounds,
 ): Promise<string[]> {
   const { ids, count, within, hasWord, atStart, walk } = queriesFor(rows, needle)
-  const isRare = async (candidates: Expression<string>) => (await count(db, candidates)) <= rare
-  if (!rows.whole && (await count(db, ownRows(rows, few + 1))) <= few) {
+  const columns = columnsOf(rows)
+  if (!rows.whole && (await count(db, few + 1)) <= few) {
     return ids(db, within(sql`1 = 1`)(limit))
   }
-  const candidates = rowsHolding(rows.table, columnsOf(rows), needle, rare + 1)
-  if (await isRare(candidates)) return ids(db, within(sql`id in ${candidates}`)(limit))
+  const holding = await ids(db, rowsHolding(rows.table, columns, needle, rare + 1))
+  if (holding.length === 0) return []
+  if (holding.length <= rare) return ids(db, within(isAmong(holding))(limit))
   const found = new Set<string>()
   const add = async (tier: Tier) => {
     // All of what is better was found: there was too little of it. So this many more are enough.
     for (const id of await ids(db, tier(limit + found.size))) found.add(id)
   }
-  const words = rowsWithWord(rows.table, columnsOf(rows), needle, rare + 1)
-  const tiers: (() => Promise<void>)[] = [
-    () => add(atStart.equals),
-    () => add(atStart.begins),
-    async () =>
-      add(words && (await isRare(words)) ? within(sql`id in ${words} and ${hasWord}`) : walk.hasWord),
-    () => add(walk.holds),
-  ]
+  const addWords = async () => {
+    const begun = await ids(db, rowsWithWord(rows.table, columns, needle, rare + 1))
+    if (begun.length > rare) await add(walk.hasWord)
+    else if (begun.length > 0) await add(within(sql`${isAmong(begun)} and ${hasWord}`))
+  }
+  const tiers = [() => add(atStart.equals), () => add(atStart.begins), addWords, () => add(walk.holds)]
   for (const tier of tiers) {
     await tier()
     if (found.size >= limit) break
@@ -66,8 +74,12 @@ type Test = (key: Expression<string>) => Expression<SqlBool>
 type Query = RawBuilder<{ id: string }>
 type Tier = (limit: number) => Query
 
-const ownRows = ({ table, where }: Ranked, limit: number) =>
-  sql<string>`(select id from ${sql.table(table)} where ${where} limit ${limit})`
+/** In one parameter, so that the statement is the same for any number of them. */
+const isAmong = (ids: readonly string[]) =>
+  byDialect<SqlBool>({
+    sqlite: sql`id in (select value from json_each(${JSON.stringify(ids)}))`,
+    postgres: sql`id = any(${ids})`,
+  })
 
 const columnsOf = ({ title, besides }: Ranked): string[] => [...title, ...(besides ? [besides] : [])]
 
@@ -85,8 +97,8 @@ function queriesFor(rows: Ranked, needle: string) {
 
   const equals = (key: Expression<string>) => sql<SqlBool>`${key} = ${needle}`
   const begins = (key: Expression<string>) => startsWithKey(key, needle)
-  const hasWord = any((key) => hasWordKey(key, needle))
-  const holds = any((key) => containsKey(key, needle))
+  const hasWord = any((key) => hasWordKey(besideTrigrams(key), needle))
+  const holds = any((key) => containsKey(besideTrigrams(key), needle))
   const rank = sql`case when ${any(equals)} then 0 when ${any(begins)} then 1 when ${hasWord} then 2 else 3 end`
 
   const head = headOfText(needle)
@@ -127,9 +139,12 @@ function queriesFor(rows: Ranked, needle: string) {
           order by ${rank}, ${order} limit ${limit}`,
     atStart: { equals: atStart(isHead), begins: atStart(inRange) },
     walk: { hasWord: walk(hasWord), holds: walk(holds) },
-    ids: async (db: Db, query: Query) => (await query.execute(db)).rows.map(({ id }) => id),
-    count: async (db: Db, candidates: Expression<string>): Promise<number> => {
-      const counted = sql<{ total: number }>`select count(*) as total from ${candidates} as counted`
+    ids: async (db: Db, query: Expression<unknown>) =>
+      (await sql<{ id: string }>`${query}`.execute(db)).rows.map(({ id }) => id),
+    /** Of the caller's rows, but no further than this. */
+    count: async (db: Db, most: number): Promise<number> => {
+      const counted = sql<{ total: number }>`select count(*) as total
+        from (select id from ${from} where ${where} limit ${most}) as own`
       return (await counted.execute(db)).rows[0]!.total
     },
   }

@@ -1,7 +1,7 @@
 import { type Expression, type Kysely, type RawBuilder, type SqlBool, sql } from 'kysely'
 import { isWordBreak, wordBreaks } from '../core/fold.ts'
 import { byDialect } from './compilers.ts'
-import { containsKey, hasWordKey } from './matching.ts'
+import { besideTrigrams, containsKey, hasWordKey } from './matching.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: a migration does not know the tables of its future
 type AnyDb = Kysely<any>
@@ -63,29 +63,40 @@ const mostAsked = 24
 
 /**
  * The ids of at most `limit` rows that may hold `needle`, which is folded, in one of these columns; every row
- * that does is among them when there are fewer. Of one or two letters no index knows.
+ * that does is among them when there are fewer. Of one or two letters the index does not know.
  */
 export function rowsHolding(table: string, columns: readonly string[], needle: string, limit: number) {
-  const holds = columns.map((column) => containsKey(column, needle))
-  const among = rowsWhere(table, holds, limit)
-  if ([...needle].length < 3) return among
-  return byDialect<string>({ sqlite: rowsMatching(table, trigramsOf(needle), limit), postgres: among })
+  const holding = (key: (column: string) => Expression<string>) =>
+    rowsWhere(
+      table,
+      columns.map((column) => containsKey(key(column), needle)),
+      limit,
+    )
+  if ([...needle].length < 3) return holding(besideTrigrams)
+  return byDialect<string>({
+    sqlite: rowsMatching(table, trigramsOf(needle), limit),
+    postgres: holding((column) => sql.ref<string>(column)),
+  })
 }
 
-/** The same for a word that begins with `needle`, behind another; undefined where no index tells. */
+/** The same for a word that begins with `needle`, behind another. Of one letter SQLite's index does not know. */
 export function rowsWithWord(
   table: string,
   columns: readonly string[],
   needle: string,
   limit: number,
-): Expression<string> | undefined {
+): Expression<string> {
   const [first, second] = needle
-  if (second === undefined || isWordBreak(first!)) return undefined
+  const words = rowsWhere(
+    table,
+    columns.map((column) => hasWordKey(column, needle)),
+    limit,
+  )
+  if (second === undefined || isWordBreak(first!)) return words
   const begun = breaks.map((it) => quoted(`${it}${first}${second}`)).join(' OR ')
-  const words = columns.map((column) => hasWordKey(column, needle))
   return byDialect<string>({
     sqlite: rowsMatching(table, [`(${begun})`, ...trigramsOf(needle)], limit),
-    postgres: rowsWhere(table, words, limit),
+    postgres: words,
   })
 }
 
@@ -105,9 +116,9 @@ function trigramsOf(needle: string): string[] {
 
 function rowsMatching(table: string, terms: readonly string[], limit: number) {
   const { index, rows } = namesOf(table)
-  return sql<string>`(select held.id from ${sql.id(index)} join ${sql.id(rows)} as held on held.row = ${sql.id(index)}.rowid
-    where ${sql.id(index)} match ${terms.join(' AND ')} limit ${limit})`
+  return sql<string>`select held.id from ${sql.id(index)} join ${sql.id(rows)} as held on held.row = ${sql.id(index)}.rowid
+    where ${sql.id(index)} match ${terms.join(' AND ')} limit ${limit}`
 }
 
 const rowsWhere = (table: string, any: readonly Expression<SqlBool>[], limit: number) =>
-  sql<string>`(select held.id from ${sql.table(table)} as held where ${sql.join(any, sql` or `)} limit ${limit})`
+  sql<string>`select held.id from ${sql.table(table)} as held where ${sql.join(any, sql` or `)} limit ${limit}`
