@@ -2,7 +2,7 @@ import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { countOf, countOfAll } from '../storage/counts.ts'
-import { inGroups, inScope, inSites, isPatternTooComplex } from '../storage/dialect.ts'
+import { inGroups, inScope, inSites, isAmong, isPatternTooComplex } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { DeviceRow } from '../storage/tables.ts'
@@ -31,29 +31,26 @@ export async function previewFilter(
     .where(inSites(scope, 'devices.site_id'))
     .where(inGroups(scope, 'devices.id'))
     .where(deviceMatches(conditions, { now }))
-  const page = ['id', 'hostname', 'display_name', 'os_type', 'status', 'last_seen_at'] as const
-  // Of few, one look at the rows finds all of them; of many, the first few in the order of the index are enough.
-  const some = await db
-    .selectFrom(
-      found
-        .select(page)
-        .limit(few + 1)
-        .as('some'),
-    )
-    .selectAll()
-    .select((eb) => eb.fn.countAll<number>().over().as('total'))
-    .orderBy('hostname')
-    .orderBy('id')
-    .limit(limit)
-    .execute()
-    .catch(refused)
-  const isAll = (some[0]?.total ?? 0) <= few
-  const [rows, totalCount] = isAll
-    ? [some, some[0]?.total ?? 0]
-    : await Promise.all([
-        found.select(page).orderBy('hostname').orderBy('id').limit(limit).execute(),
-        scope.kind === 'system' ? countOfAll(found, 'devices') : countOf(found),
-      ]).catch(refused)
+  const pageOf = (matching: typeof found) =>
+    matching
+      .select(['id', 'hostname', 'display_name', 'os_type', 'status', 'last_seen_at'])
+      .orderBy('hostname')
+      .orderBy('id')
+      .limit(limit)
+      .execute()
+  // Of few, one look at the fleet finds all of them; of many, the first are soon found in the order of the index.
+  const some = (
+    await found
+      .select('id')
+      .limit(few + 1)
+      .execute()
+      .catch(refused)
+  ).map(({ id }) => id)
+  const [rows, totalCount] = await Promise.all(
+    some.length <= few
+      ? [pageOf(db.selectFrom('devices').where(isAmong(some))), some.length]
+      : [pageOf(found), scope.kind === 'system' ? countOfAll(found, 'devices') : countOf(found)],
+  ).catch(refused)
   const devices = rows.map((row) => deviceRows.read(row) as PreviewedDevice)
   return { data: { totalCount, devices, evaluatedAt: now } }
 }

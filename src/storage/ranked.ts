@@ -75,7 +75,7 @@ type Query = RawBuilder<{ id: string }>
 type Tier = (limit: number) => Query
 
 /** In one parameter, so that the statement is the same for any number of them. */
-const isAmong = (ids: readonly string[]) =>
+export const isAmong = (ids: readonly string[]) =>
   byDialect<SqlBool>({
     sqlite: sql`id in (select value from json_each(${JSON.stringify(ids)}))`,
     postgres: sql`id = any(${ids})`,
