@@ -1,7 +1,7 @@
 import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { countOf, countOfAll } from '../storage/counts.ts'
+import { countOf } from '../storage/counts.ts'
 import { inGroups, inScope, inSites, isAmong, isPatternTooComplex } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
@@ -49,7 +49,7 @@ export async function previewFilter(
   const [rows, totalCount] = await Promise.all(
     some.length <= few
       ? [pageOf(db.selectFrom('devices').where(isAmong(some))), some.length]
-      : [pageOf(found), scope.kind === 'system' ? countOfAll(found, 'devices') : countOf(found)],
+      : [pageOf(found), countOf(found)],
   ).catch(refused)
   const devices = rows.map((row) => deviceRows.read(row) as PreviewedDevice)
   return { data: { totalCount, devices, evaluatedAt: now } }
