@@ -11,6 +11,10 @@ const ascii = /^\p{ASCII}*$/u
 
 /**
  * The characters that words stand between in folded text, as ranges: what is in them besides punctuation has
- * become something else by then.
+ * become something else by then. Higher ones (U+2010 …) Postgres cannot look up in an index of trigrams.
  */
-export const wordBreaks = ['\t\r', ' /', ':@', '[`', '{¿', '‐›'] as const
+export const wordBreaks = ['\t\r', ' /', ':@', '[`', '{¿'] as const
+
+/** A word of a text begins behind such a character, and never with one. */
+export const isWordBreak = (letter: string): boolean =>
+  wordBreaks.some(([first, last]) => letter >= first! && letter <= last!)

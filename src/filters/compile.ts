@@ -1,6 +1,5 @@
-import { fold } from '../core/fold.ts'
 import type { Instant } from '../core/time.ts'
-import type { TextColumn } from '../storage/text-comparisons.ts'
+import { isOneOf, type TextColumn } from '../storage/text-comparisons.ts'
 import {
   type Asked,
   always,
@@ -11,6 +10,7 @@ import {
   denied,
   eb,
   isIn,
+  never,
   ref,
   type Test,
 } from './comparisons.ts'
@@ -162,9 +162,8 @@ const tags: Answer = ({ operator, value }) => {
 
 const softwareName = { column: 'device_software.name', key: 'device_software.name_key' }
 
-/** Exact names, found by the folded ones, which have an index. */
 const isInstalled = (names: readonly string[]): Test =>
-  eb.and([isIn(softwareName.key, names.map(fold)), isIn(softwareName.column, names)])
+  names.length === 0 ? never : isOneOf(softwareName, names)
 
 const software: Answer = ({ operator, value }) => {
   switch (operator) {

@@ -1,4 +1,4 @@
-import { fold, wordBreaks } from '../core/fold.ts'
+import { fold, isWordBreak } from '../core/fold.ts'
 import { holds } from '../core/permissions.ts'
 import type { SearchResult } from './contract.ts'
 
@@ -11,11 +11,10 @@ export function rankOf(text: string, needle: string): 0 | 1 | 2 | 3 | undefined 
   if (text.startsWith(needle)) return 1
   let at = text.indexOf(needle)
   if (at === -1) return undefined
-  for (; at !== -1; at = text.indexOf(needle, at + 1)) if (isBreak(text[at - 1]!)) return 2
+  if (isWordBreak(needle[0]!)) return 3
+  for (; at !== -1; at = text.indexOf(needle, at + 1)) if (isWordBreak(text[at - 1]!)) return 2
   return 3
 }
-
-const isBreak = (letter: string) => wordBreaks.some(([first, last]) => letter >= first! && letter <= last!)
 
 const pages: readonly SearchResult[] = [
   {

@@ -5,7 +5,7 @@ import { byDialect } from './compilers.ts'
 export { containsKey, startsWithKey } from './matching.ts'
 export { type Params, prepared, rowOf } from './prepared.ts'
 export { preparedInScope } from './prepared-in-scope.ts'
-export { type Ranked, rankedIds } from './ranked.ts'
+export { isAmong, type Ranked, rankedIds } from './ranked.ts'
 export { isForeignKeyViolation, isOutage, isPatternTooComplex, isUniqueViolation } from './violations.ts'
 
 /**

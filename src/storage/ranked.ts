@@ -1,7 +1,16 @@
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely'
+import { byDialect } from './compilers.ts'
 import type { Db } from './db.ts'
-import { containsKey, hasWordKey, startsWithKey } from './matching.ts'
-import { holdingTrigramsOf } from './trigrams.ts'
+import {
+  besideTrigrams,
+  containsKey,
+  hasWordKey,
+  headLength,
+  headOf,
+  headOfText,
+  startsWithKey,
+} from './matching.ts'
+import { rowsHolding, rowsWithWord } from './trigrams.ts'
 
 /** Where `rankedIds` looks. Columns hold folded text (src/core/fold.ts). */
 export type Ranked = {
@@ -16,8 +25,6 @@ export type Ranked = {
   whole: boolean
 }
 
-/** A title is ordered and indexed by its first letters: Postgres cannot index a text of any length. */
-const headLength = 64
 const bounds = {
   /** So many rows of the caller's are read one by one: a search then takes as long whatever others have. */
   few: 20_000,
@@ -37,16 +44,27 @@ export async function rankedIds(
   limit: number,
   { few, rare } = bounds,
 ): Promise<string[]> {
-  const { ids, count, within, tiers } = queriesFor(rows, needle)
-  if (!rows.whole && (await count(db, rows.where, few)) <= few) return ids(db, within(sql`1 = 1`, limit))
-  const candidates = holdingTrigramsOf(rows.table, columnsOf(rows), needle, rare + 1)
-  if (candidates && (await count(db, undefined, rare, candidates)) <= rare) {
-    return ids(db, within(sql`id in ${candidates}`, limit))
+  const { ids, count, within, hasWord, atStart, walk } = queriesFor(rows, needle)
+  const columns = columnsOf(rows)
+  if (!rows.whole && (await count(db, few + 1)) <= few) {
+    return ids(db, within(sql`1 = 1`)(limit))
   }
+  const holding = await ids(db, rowsHolding(rows.table, columns, needle, rare + 1))
+  if (holding.length === 0) return []
+  if (holding.length <= rare) return ids(db, within(isAmong(holding))(limit))
   const found = new Set<string>()
-  for (const tier of tiers) {
+  const add = async (tier: Tier) => {
     // All of what is better was found: there was too little of it. So this many more are enough.
     for (const id of await ids(db, tier(limit + found.size))) found.add(id)
+  }
+  const addWords = async () => {
+    const begun = await ids(db, rowsWithWord(rows.table, columns, needle, rare + 1))
+    if (begun.length > rare) await add(walk.hasWord)
+    else if (begun.length > 0) await add(within(sql`${isAmong(begun)} and ${hasWord}`))
+  }
+  const tiers = [() => add(atStart.equals), () => add(atStart.begins), addWords, () => add(walk.holds)]
+  for (const tier of tiers) {
+    await tier()
     if (found.size >= limit) break
   }
   return [...found].slice(0, limit)
@@ -54,6 +72,14 @@ export async function rankedIds(
 
 type Test = (key: Expression<string>) => Expression<SqlBool>
 type Query = RawBuilder<{ id: string }>
+type Tier = (limit: number) => Query
+
+/** In one parameter, so that the statement is the same for any number of them. */
+export const isAmong = (ids: readonly string[]) =>
+  byDialect<SqlBool>({
+    sqlite: sql`id in (select value from json_each(${JSON.stringify(ids)}))`,
+    postgres: sql`id = any(${ids})`,
+  })
 
 const columnsOf = ({ title, besides }: Ranked): string[] => [...title, ...(besides ? [besides] : [])]
 
@@ -65,18 +91,17 @@ function queriesFor(rows: Ranked, needle: string) {
   const other = title[1] ?? rows.besides!
   /** Not null where `other` is not the title. */
   const apart = title.length === 1 ? other : title[0]
-  const headOf = (key: Expression<unknown>) => sql`substr(${key}, 1, ${sql.lit(headLength)})`
   const order = sql`${headOf(titleKey)}, id`
   const any = (test: Test) =>
     sql<SqlBool>`(${test(titleKey)} or ${sql.ref(apart)} is not null and ${test(sql.ref(other))})`
 
   const equals = (key: Expression<string>) => sql<SqlBool>`${key} = ${needle}`
   const begins = (key: Expression<string>) => startsWithKey(key, needle)
-  const hasWord = any((key) => hasWordKey(key, needle))
-  const holds = any((key) => containsKey(key, needle))
+  const hasWord = any((key) => hasWordKey(besideTrigrams(key), needle))
+  const holds = any((key) => containsKey(besideTrigrams(key), needle))
   const rank = sql`case when ${any(equals)} then 0 when ${any(begins)} then 1 when ${hasWord} then 2 else 3 end`
 
-  const head = [...needle].slice(0, headLength).join('')
+  const head = headOfText(needle)
   // A needle that is shorter than a head is told from the head alone. The text itself is kept out of it then:
   // Postgres would rather ask its trigrams, and go through all rows that hold the needle somewhere.
   const isLong = [...needle].length >= headLength
@@ -86,8 +111,8 @@ function queriesFor(rows: Ranked, needle: string) {
     sql<SqlBool>`${headOf(key)} >= ${head} and ${headOf(key)} < ${`${head}${last}`}${also(begins, key)}`
   /** Straight from the indexes of both texts. */
   const atStart =
-    (test: Test) =>
-    (limit: number): Query => {
+    (test: Test): Tier =>
+    (limit) => {
       const first = (key: Expression<string>, also: Expression<unknown>) =>
         sql`select * from (select id, ${headOf(titleKey)} as head from ${from}
           where ${test(key)} and ${where}${also} order by ${order} limit ${limit}) as part`
@@ -101,24 +126,25 @@ function queriesFor(rows: Ranked, needle: string) {
       ) as parts order by head, id limit ${limit}`
     }
   const walk =
-    (test: Expression<SqlBool>) =>
-    (limit: number): Query =>
+    (test: Expression<SqlBool>): Tier =>
+    (limit) =>
       sql`select id from ${from} where ${test} and ${where} order by ${order} limit ${limit}`
 
   return {
-    within: (narrowed: Expression<SqlBool>, limit: number): Query =>
-      sql`select id from ${from} where ${narrowed} and ${where} and ${holds}
-        order by ${rank}, ${order} limit ${limit}`,
-    tiers: [atStart(isHead), atStart(inRange), walk(hasWord), walk(holds)],
-    ids: async (db: Db, query: Query) => (await query.execute(db)).rows.map(({ id }) => id),
-    /** Counted no further than one beyond `most`. */
-    count: async (
-      db: Db,
-      within: Expression<SqlBool> | undefined,
-      most: number,
-      candidates: Expression<string> = sql`(select id from ${from} where ${within ?? sql`1 = 1`} limit ${most + 1})`,
-    ): Promise<number> => {
-      const counted = sql<{ total: number }>`select count(*) as total from ${candidates} as counted`
+    hasWord,
+    within:
+      (narrowed: Expression<SqlBool>): Tier =>
+      (limit) =>
+        sql`select id from ${from} where ${narrowed} and ${where} and ${holds}
+          order by ${rank}, ${order} limit ${limit}`,
+    atStart: { equals: atStart(isHead), begins: atStart(inRange) },
+    walk: { hasWord: walk(hasWord), holds: walk(holds) },
+    ids: async (db: Db, query: Expression<unknown>) =>
+      (await sql<{ id: string }>`${query}`.execute(db)).rows.map(({ id }) => id),
+    /** Of the caller's rows, but no further than this. */
+    count: async (db: Db, most: number): Promise<number> => {
+      const counted = sql<{ total: number }>`select count(*) as total
+        from (select id from ${from} where ${where} limit ${most}) as own`
       return (await counted.execute(db)).rows[0]!.total
     },
   }

@@ -2,6 +2,7 @@ import { type Expression, type SqlBool, sql } from 'kysely'
 import { fold } from '../core/fold.ts'
 import { byDialect } from './compilers.ts'
 import { folded } from './dialect.ts'
+import { containsKey, headOf, headOfText } from './matching.ts'
 import { translated } from './re2-for-postgres.ts'
 
 /** A column of text, and the one that holds it folded, if there is one. */
@@ -15,6 +16,8 @@ function sides({ column, key }: TextColumn, needle: string) {
 
 /** Does the text hold `needle`, letter case aside? */
 export function holds(column: TextColumn, needle: string): Expression<SqlBool> {
+  // A column that holds folded text may have an index of trigrams.
+  if (column.key !== undefined) return containsKey(column.key, fold(needle))
   const { text, wanted } = sides(column, needle)
   return byDialect<SqlBool>({
     sqlite: sql`instr(${text}, ${wanted}) > 0`,
@@ -40,6 +43,15 @@ export function matchesPattern(column: string, pattern: string): Expression<SqlB
     sqlite: sql`re2(${pattern}, ${sql.ref(column)}) = 1`,
     postgres: sql`${sql.ref(column)} ~ cast(${translated(pattern)} as text)`,
   })
+}
+
+/** Is the text one of these, exactly? By the heads of the folded texts, which have an index. */
+export function isOneOf(
+  { column, key }: { column: string; key: string },
+  texts: readonly string[],
+): Expression<SqlBool> {
+  const heads = texts.map((text) => headOfText(fold(text)))
+  return sql<SqlBool>`(${headOf(key)} in (${sql.join(heads)}) and ${sql.ref(column)} in (${sql.join(texts)}))`
 }
 
 /** A number that Postgres does not take for the type of the column it is compared with. */

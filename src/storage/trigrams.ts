@@ -1,6 +1,7 @@
-import { type Expression, type Kysely, type RawBuilder, sql } from 'kysely'
+import { type Expression, type Kysely, type RawBuilder, type SqlBool, sql } from 'kysely'
+import { isWordBreak, wordBreaks } from '../core/fold.ts'
 import { byDialect } from './compilers.ts'
-import { containsKey } from './matching.ts'
+import { besideTrigrams, containsKey, hasWordKey } from './matching.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: a migration does not know the tables of its future
 type AnyDb = Kysely<any>
@@ -62,24 +63,62 @@ const mostAsked = 24
 
 /**
  * The ids of at most `limit` rows that may hold `needle`, which is folded, in one of these columns; every row
- * that does is among them when there are fewer. undefined when the needle is too short to tell.
+ * that does is among them when there are fewer. Of one or two letters the index does not know.
  */
-export function holdingTrigramsOf(
+export function rowsHolding(table: string, columns: readonly string[], needle: string, limit: number) {
+  const holding = (key: (column: string) => Expression<string>) =>
+    rowsWhere(
+      table,
+      columns.map((column) => containsKey(key(column), needle)),
+      limit,
+    )
+  if ([...needle].length < 3) return holding(besideTrigrams)
+  return byDialect<string>({
+    sqlite: rowsMatching(table, trigramsOf(needle), limit),
+    postgres: holding((column) => sql.ref<string>(column)),
+  })
+}
+
+/** The same for a word that begins with `needle`, behind another. Of one letter SQLite's index does not know. */
+export function rowsWithWord(
   table: string,
   columns: readonly string[],
   needle: string,
   limit: number,
-): Expression<string> | undefined {
-  const letters = [...needle]
-  if (letters.length < 3) return undefined
-  const trigrams = new Set(letters.slice(2).map((_, i) => letters.slice(i, i + 3).join('')))
-  const asked = [...trigrams].slice(0, mostAsked).map((it) => `"${it.replaceAll('"', '""')}"`)
-  const { index, rows } = namesOf(table)
-  const holds = columns.map((column) => containsKey(column, needle))
+): Expression<string> {
+  const [first, second] = needle
+  const words = rowsWhere(
+    table,
+    columns.map((column) => hasWordKey(column, needle)),
+    limit,
+  )
+  if (second === undefined || isWordBreak(first!)) return words
+  const begun = breaks.map((it) => quoted(`${it}${first}${second}`)).join(' OR ')
   return byDialect<string>({
-    sqlite: sql`(select held.id from ${sql.id(index)} join ${sql.id(rows)} as held on held.row = ${sql.id(index)}.rowid
-      where ${sql.id(index)} match ${asked.join(' ')} limit ${limit})`,
-    postgres: sql`(select held.id from ${sql.table(table)} as held
-      where ${sql.join(holds, sql` or `)} limit ${limit})`,
+    sqlite: rowsMatching(table, [`(${begun})`, ...trigramsOf(needle)], limit),
+    postgres: words,
   })
 }
+
+/** Each of them and the two letters behind it are a trigram: so the index knows where words begin. */
+const breaks = wordBreaks.flatMap(([first, last]) => {
+  const [from, to] = [first!.charCodeAt(0), last!.charCodeAt(0)]
+  return Array.from({ length: to - from + 1 }, (_, n) => String.fromCharCode(from + n))
+})
+
+const quoted = (text: string) => `"${text.replaceAll('"', '""')}"`
+
+function trigramsOf(needle: string): string[] {
+  const letters = [...needle]
+  const trigrams = new Set(letters.slice(2).map((_, i) => letters.slice(i, i + 3).join('')))
+  return [...trigrams].slice(0, mostAsked).map(quoted)
+}
+
+function rowsMatching(table: string, terms: readonly string[], limit: number) {
+  const { index, rows } = namesOf(table)
+  return sql<string>`select held.id from ${sql.id(index)} join ${sql.id(rows)} as held on held.row = ${sql.id(index)}.rowid
+    where ${sql.id(index)} match ${terms.join(' AND ')} limit ${limit}`
+}
+
+const rowsWhere = (table: string, any: readonly Expression<SqlBool>[], limit: number) =>
+  sql<string>`select held.id from ${sql.table(table)} as held where ${sql.join(any, sql` or `)} limit ${limit}`

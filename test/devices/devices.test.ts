@@ -147,6 +147,34 @@ onEveryDatabase((_, open) => {
     })
   })
 
+  it('has names of software and custom fields of any script, however long, and is found by them', async () => {
+    const { service, client, bakery } = await begin(open)
+    const names = ['\ufdfa'.repeat(500), `${'\ufdfa'.repeat(499)}x`]
+    await service.client(bakery.agentToken).call(api.agents.inventory, {
+      params: { id: bakery.agentId },
+      body: { software: names.map((name) => ({ name })) },
+    })
+    const value = '😀'.repeat(1000)
+    const params = { id: bakery.deviceId }
+    await client.call(api.devices.update, { params, body: { customFields: { faces: value } } })
+    const found = async (
+      field: string,
+      operator: 'equals' | 'contains' | 'hasAll',
+      value: string | string[],
+    ) =>
+      (
+        await client.call(api.filters.preview, {
+          body: { conditions: { operator: 'AND', conditions: [{ field, operator, value }] } },
+        })
+      ).data.totalCount
+    expect(await found('software.installed', 'equals', names[1]!)).toBe(1)
+    expect(await found('software.installed', 'hasAll', names)).toBe(1)
+    expect(await found('software.installed', 'contains', '\ufdfax')).toBe(1)
+    expect(await found('software.installed', 'equals', names[0]!.slice(1))).toBe(0)
+    expect(await found('custom.faces', 'equals', value)).toBe(1)
+    expect(await found('custom.faces', 'equals', value.slice(2))).toBe(0)
+  })
+
   describe('tags', () => {
     it('go on and off many devices at once, in one change with one entry', async () => {
       const { client, bakery, enroll, show } = await begin(open)

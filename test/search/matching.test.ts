@@ -120,6 +120,7 @@ onEveryDatabase((kind, open) => {
               // As if the fleet were large, and as if the text were in many of its names.
               for (const bounds of [
                 { few: 0, rare: 2000 },
+                { few: 0, rare: 2 },
                 { few: 0, rare: 0 },
               ]) {
                 expect([q, await rankedIds(storage.read, allOf(scope), q, most, bounds)]).toEqual(wanted)
