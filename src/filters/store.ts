@@ -38,19 +38,16 @@ export async function previewFilter(
       .orderBy('id')
       .limit(limit)
       .execute()
-  // Of few, one look at the fleet finds all of them; of many, the first are soon found in the order of the index.
-  const some = (
-    await found
-      .select('id')
-      .limit(few + 1)
-      .execute()
-      .catch(refused)
-  ).map(({ id }) => id)
-  const [rows, totalCount] = await Promise.all(
-    some.length <= few
-      ? [pageOf(db.selectFrom('devices').where(isAmong(some))), some.length]
-      : [pageOf(found), countOf(found)],
-  ).catch(refused)
+  // Of few, a look at the fleet finds all of them; of many, the first are soon found in the order of the index.
+  // Whether they are few or many, counting goes on beside it.
+  const ids = found
+    .select('id')
+    .limit(few + 1)
+    .execute()
+  const [some, counted] = await Promise.all([ids, countOf(found)]).catch(refused)
+  const isFew = some.length <= few
+  const rows = await pageOf(isFew ? db.selectFrom('devices').where(isAmong(some.map(({ id }) => id))) : found)
+  const totalCount = isFew ? some.length : counted
   const devices = rows.map((row) => deviceRows.read(row) as PreviewedDevice)
   return { data: { totalCount, devices, evaluatedAt: now } }
 }
