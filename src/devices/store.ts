@@ -9,7 +9,7 @@ import {
   toLongPage,
   totalFrom,
 } from '../core/page.ts'
-import type { Scope } from '../core/scope.ts'
+import { isNarrowed, type Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
 import { after, containsKey, inGroups, inScope, inSites, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
@@ -75,14 +75,21 @@ const pageOf = (db: Db, found: Filtered) =>
     .orderBy('hostname')
     .orderBy('devices.id')
 
+/** The same where the scope is one organization: its devices stand in an index one after the other. */
+const plainPageOf = (db: Db, scope: Scope, found: Filtered) =>
+  scope.kind === 'organization' && !isNarrowed(scope)
+    ? found.select(whole).orderBy('hostname').orderBy('devices.id')
+    : pageOf(db, found)
+
 const order = ['devices.hostname', 'devices.id'] as const
 
 const firstPage = preparedInScope((db, scope, p: { limit: number; offset: number }) =>
-  pageOf(db, devicesIn(db, scope).limit(p.limit).offset(p.offset)),
+  plainPageOf(db, scope, devicesIn(db, scope).limit(p.limit).offset(p.offset)),
 )
 const nextPage = preparedInScope((db, scope, p: { limit: number; hostname: string; id: string }) =>
-  pageOf(
+  plainPageOf(
     db,
+    scope,
     devicesIn(db, scope)
       .where(after(order, [p.hostname, p.id]))
       .limit(p.limit),

@@ -89,9 +89,11 @@ type Owned = { table: string; by: string; of: string }
 
 /** The texts of a column in the rows that belong to one, sorted, as a JSON list. */
 export function textsOf({ table, by, of }: Owned, column: string) {
-  const [value, from] = [sql.ref(column), ownedRows({ table, by, of })]
+  const value = sql.ref(column)
+  const from = ownedRows({ table, by, of })
   return byDialect<string>({
-    sqlite: sql`(select json_group_array(${value} order by ${value}) ${from})`,
+    // Ordered inside, where an index has them in order: an order of the aggregate's own is a sort for each row.
+    sqlite: sql`(select json_group_array(${value}) from (select ${value} ${from} order by ${value}))`,
     postgres: sql`(select coalesce(json_agg(${value} order by ${value}), '[]')::text ${from})`,
   })
 }
@@ -100,7 +102,7 @@ export function textsOf({ table, by, of }: Owned, column: string) {
 export function pairsOf(owned: Owned, key: string, value: string) {
   const [name, text, from] = [sql.ref(key), sql.ref(value), ownedRows(owned)]
   return byDialect<string>({
-    sqlite: sql`(select json_group_object(${name}, ${text} order by ${name}) ${from})`,
+    sqlite: sql`(select json_group_object(${name}, ${text}) from (select ${name}, ${text} ${from} order by ${name}))`,
     postgres: sql`(select coalesce(json_object_agg(${name}, ${text} order by ${name}), '{}')::text ${from})`,
   })
 }
