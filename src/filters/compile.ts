@@ -1,5 +1,5 @@
 import type { Instant } from '../core/time.ts'
-import { isOneOf, type TextColumn } from '../storage/text-comparisons.ts'
+import { isAnyOf, isOneOf, type TextColumn } from '../storage/text-comparisons.ts'
 import {
   type Asked,
   always,
@@ -148,7 +148,7 @@ const tags: Answer = ({ operator, value }) => {
   const column = 'device_tags.tag'
   switch (operator) {
     case 'hasAny':
-      return has('device_tags', isIn(column, value as string[]))
+      return has('device_tags', isAnyOf(column, value as string[]))
     case 'hasAll':
       return hasAll('device_tags', column, value as string[], isIn(column, value as string[]))
     case 'isEmpty':

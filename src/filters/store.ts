@@ -1,7 +1,7 @@
 import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { countOf } from '../storage/counts.ts'
+import { countInHalves } from '../storage/counts.ts'
 import { inGroups, inScope, inSites, isAmong, isPatternTooComplex } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
@@ -44,7 +44,7 @@ export async function previewFilter(
     .select('id')
     .limit(few + 1)
     .execute()
-  const [some, counted] = await Promise.all([ids, countOf(found)]).catch(refused)
+  const [some, counted] = await Promise.all([ids, countInHalves(found, 'devices')]).catch(refused)
   const isFew = some.length <= few
   const rows = await pageOf(isFew ? db.selectFrom('devices').where(isAmong(some.map(({ id }) => id))) : found)
   const totalCount = isFew ? some.length : counted

@@ -45,6 +45,19 @@ export function matchesPattern(column: string, pattern: string): Expression<SqlB
   })
 }
 
+/**
+ * Is the text one of these, exactly? Compared row by row: where a device has a few rows SQLite would look up each of
+ * the texts in their index, one after the other.
+ */
+export function isAnyOf(column: string, texts: readonly string[]): Expression<SqlBool> {
+  if (texts.length === 0) return sql<SqlBool>`1 = 0`
+  const list = sql.join(texts)
+  return byDialect<SqlBool>({
+    sqlite: sql`+${sql.ref(column)} in (${list})`,
+    postgres: sql`${sql.ref(column)} in (${list})`,
+  })
+}
+
 /** Is the text one of these, exactly? By the heads of the folded texts, which have an index. */
 export function isOneOf(
   { column, key }: { column: string; key: string },
