@@ -1,6 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { SqliteConnection } from './sqlite-connection.ts'
-import { openReader } from './sqlite-file.ts'
+import { openHeavyReader } from './sqlite-file.ts'
 
 export type ReaderRequest = { id: number; sql: string; parameters: readonly unknown[] }
 
@@ -8,7 +8,7 @@ export type ReaderReply =
   | { id: number; rows: unknown[] }
   | { id: number; error: { name: string; message: string; code?: string } }
 
-const connection = new SqliteConnection(openReader(workerData.file))
+const connection = new SqliteConnection(openHeavyReader(workerData.file))
 
 parentPort?.on('message', ({ id, sql, parameters }: ReaderRequest) => {
   parentPort?.postMessage(reply(id, sql, parameters))

@@ -34,6 +34,16 @@ export function openReader(file: string): Database.Database {
   return open(file, true, (database) => database.pragma('query_only = on'))
 }
 
+/**
+ * For a thread that reads a lot at once. Each commit of another connection empties its page cache: to fill a small
+ * one again, page after page in the same memory, takes two thirds of the time of a large one.
+ */
+export function openHeavyReader(file: string): Database.Database {
+  const database = openReader(file)
+  database.pragma('cache_size = -8192')
+  return database
+}
+
 function open(file: string, readonly: boolean, prepare: (database: Database.Database) => void) {
   let database: Database.Database | undefined
   try {
