@@ -19,9 +19,9 @@ export async function findAgentCaller(
 ): Promise<AgentCaller> {
   // The path was not looked at yet: who calls comes first.
   const row = wellFormed.test(agentId) ? await findAgent(db, agentId) : undefined
-  if (!row && unknown) throw new Problem(unknown, 'Device not found')
   const stated = Buffer.from(agentTokenHash(token))
   const right = row !== undefined && timingSafeEqual(Buffer.from(row.token_hash), stated)
+  if (!right && unknown) throw new Problem(unknown, 'No device has this agent id and token')
   if (!right) throw new Problem('invalid_agent_credentials')
   const gone = row.org_deleted_at !== null || row.partner_deleted_at !== null
   if (gone || row.org_status === 'churned' || row.partner_status === 'churned') {

@@ -16,7 +16,10 @@ export type Access =
     }
   | {
       who: 'agent'
-      /** An agent id that no device has is answered like any other record that does not exist. */
+      /**
+       * An agent id that no device has is a record that does not exist (spec, "Errors"). So is one with the token
+       * of another, or the answer would tell which ids there are.
+       */
       unknown?: 'not_found'
     }
   | {
