@@ -22,6 +22,8 @@ function inflated(
   payload: Parameters<preParsingHookHandler>[2],
 ) {
   const gunzip = createGunzip()
+  // Whoever hangs up halfway must not leave it waiting for the rest.
+  payload.once('error', (error) => gunzip.destroy(error))
   const count = (chunk: Buffer) => {
     body.receivedEncodedLength += chunk.length
   }

@@ -9,8 +9,9 @@ import {
 } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
+import { checkDevice } from '../../devices/records.ts'
 import { countOf } from '../../storage/counts.ts'
-import { after, contains, inScope } from '../../storage/dialect.ts'
+import { after, contains } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { AgentLogRow } from '../../storage/tables.ts'
@@ -26,7 +27,7 @@ export type DiagnosticQuery = LongPageQuery & {
   search?: string | undefined
 }
 
-/** Newest first. That the device is in sight has been checked. */
+/** Newest first. @throws not_found, also for a device outside the scope */
 export async function listDiagnosticLogs(
   db: Db,
   scope: Scope,
@@ -34,9 +35,9 @@ export async function listDiagnosticLogs(
   query: DiagnosticQuery,
 ): Promise<LongPage<DiagnosticLog>> {
   const { level, component, since, until, search } = query
+  await checkDevice(db, scope, deviceId)
   const found = db
     .selectFrom('agent_logs')
-    .where(inScope(scope, 'agent_logs.org_id'))
     .where('device_id', '=', deviceId)
     .$if(level !== undefined, (q) => q.where('level', 'in', level!))
     .$if(component !== undefined, (q) => q.where('component', '=', component!))

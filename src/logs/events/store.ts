@@ -9,8 +9,9 @@ import {
 } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
+import { checkDevice } from '../../devices/records.ts'
 import { countOf } from '../../storage/counts.ts'
-import { after, inScope } from '../../storage/dialect.ts'
+import { after } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { DeviceEventLogRow } from '../../storage/tables.ts'
@@ -26,7 +27,7 @@ export type EventQuery = LongPageQuery & {
   endDate?: Instant | undefined
 }
 
-/** Newest first. That the device is in sight has been checked. */
+/** Newest first. @throws not_found, also for a device outside the scope */
 export async function listEventLogs(
   db: Db,
   scope: Scope,
@@ -34,9 +35,9 @@ export async function listEventLogs(
   query: EventQuery,
 ): Promise<LongPage<EventLog>> {
   const { category, level, source, startDate, endDate } = query
+  await checkDevice(db, scope, deviceId)
   const found = db
     .selectFrom('device_event_logs')
-    .where(inScope(scope, 'device_event_logs.org_id'))
     .where('device_id', '=', deviceId)
     .$if(category !== undefined, (q) => q.where('category', '=', category!))
     .$if(level !== undefined, (q) => q.where('level', '=', level!))
