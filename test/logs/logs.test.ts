@@ -238,8 +238,7 @@ onEveryDatabase((_, open) => {
 
     it('leave one audit entry for each handing in, without what they say', async () => {
       const { service, handEvents, bakery } = await start()
-      const entriesSince = newEntries(service)
-      await entriesSince()
+      const entriesSince = await newEntries(service)
       await handEvents(event({ message: 'private', eventId: '1' }), event({ eventId: '1' }))
       const entries = await entriesSince()
       expect(entries).toMatchObject([
