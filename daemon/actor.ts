@@ -40,7 +40,7 @@ export function actors(
       const token = bearer(request)
       if (access.who === 'agent') {
         const { id } = request.params as { id: string }
-        const caller = await findAgentCaller(storage.read, id, token)
+        const caller = await findAgentCaller(storage.read, id, token, access.unknown)
         // After its token was checked: nobody else can use up its share.
         limiter.take('AGENT', id)
         return caller

@@ -28,6 +28,9 @@ export type Config = {
   enrollmentTtlMinutes: number
   /** OFFLINE_AFTER_SECONDS: how long a device may be silent. */
   offlineAfterSeconds: number
+  /** AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS */
+  agentLogRetentionDays: number
+  eventLogRetentionDays: number
   limits: Limits
   /** The first system administrator; generated when absent. */
   admin: { email: string; password: string | undefined }
@@ -81,6 +84,8 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     registrationOn: yesNo(env, 'ENABLE_REGISTRATION', false),
     enrollmentTtlMinutes: wholeNumber(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),
     offlineAfterSeconds: wholeNumber(env, 'OFFLINE_AFTER_SECONDS', 300, 1, 86_400),
+    agentLogRetentionDays: wholeNumber(env, 'AGENT_LOG_RETENTION_DAYS', 7, 1, 3650),
+    eventLogRetentionDays: wholeNumber(env, 'EVENT_LOG_RETENTION_DAYS', 30, 1, 3650),
     limits: readLimits(env),
     admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },
     proxies: yesNo(env, 'TRUST_PROXY_HEADERS', false)

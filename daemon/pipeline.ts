@@ -14,6 +14,7 @@ import { type Client, networkOf } from './address.ts'
 import { entryOf, type Origin, refusalOf } from './auditing.ts'
 import { keepSession, withCookieToken } from './browser.ts'
 import { attemptOf, once } from './idempotency.ts'
+import { inflate } from './inflate.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 import { problemOf } from './problems.ts'
@@ -67,6 +68,7 @@ export function addRoute(
     url: `/api/v1${entry.path}`,
     bodyLimit: entry.maxBody ?? 1024 * 1024,
     exposeHeadRoute: false,
+    ...(entry.gzip && { preParsing: inflate }),
     config: { name, keys: entry.access.who === 'user' && entry.access.key },
     onRequest: (request, reply) => guard(request, () => admit(request, reply)),
     handler: (request, reply) => guard(request, () => answer(request, reply)),

@@ -41,6 +41,9 @@ import { sweepSessions } from '../src/identity/sessions/store.ts'
 import { endSessionsIn } from '../src/identity/sessions/tenants.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { hasUsers, insertUser, type User } from '../src/identity/store.ts'
+import { diagnosticLogs } from '../src/logs/diagnostic/handlers.ts'
+import { eventLogs } from '../src/logs/events/handlers.ts'
+import { forgetOldLogs } from '../src/logs/jobs.ts'
 import { type Failure, sendDue } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { scripts } from '../src/scripts/handlers.ts'
@@ -172,6 +175,8 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     scripts,
     alerts,
     search,
+    diagnosticLogs,
+    eventLogs,
     agents: agentHandlers({ pepper }),
     auditLogs,
   }
@@ -260,7 +265,8 @@ function backgroundOf(parts: Parts, config: Config): Loop[] {
     15_000,
     log,
   )
-  return [sealer, postman, sweeper, counter, watch, grouper]
+  const forgetter = loop('old logs', () => forgetOldLogs(storage, config, clock()), 600_000, log)
+  return [sealer, postman, sweeper, counter, watch, grouper, forgetter]
 }
 
 /** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */

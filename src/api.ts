@@ -10,6 +10,8 @@ import { deviceGroups } from './groups/contract.ts'
 import { auth, users } from './identity/contract.ts'
 import { permissions } from './identity/permissions/contract.ts'
 import { roles } from './identity/roles/contract.ts'
+import { diagnosticLogs } from './logs/diagnostic/contract.ts'
+import { eventLogs } from './logs/events/contract.ts'
 import { scripts } from './scripts/contract.ts'
 import { search } from './search/contract.ts'
 import { service } from './service/contract.ts'
@@ -33,6 +35,8 @@ export const api = {
   scripts,
   alerts,
   search,
+  diagnosticLogs,
+  eventLogs,
   agents,
   auditLogs,
 } satisfies Contract
@@ -53,6 +57,7 @@ export const sections: Readonly<Record<string, string>> = {
   Scripts: 'What can be run on devices: of an organization, of a partner for all of its, or of the service.',
   Alerts: 'What needs someone to look after it.',
   Search: 'One search over devices, scripts, alerts and settings.',
+  Logs: 'What agents say of themselves, and what the machines they run on wrote down.',
   Agents: 'What the agent on a machine says; only for agents.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

@@ -3,7 +3,7 @@ import { Command, Flags } from '@oclif/core'
 export default class AgentRun extends Command {
   static override summary = 'Run the agent on this machine'
   static override description =
-    'Enrolls this machine when it is not enrolled yet, then reports its inventory, its metrics and that it is alive, ' +
+    'Enrolls this machine when it is not enrolled yet, then reports its inventory, its metrics, that it is alive and what it logs, ' +
     'until SIGTERM or Ctrl-C. The enrollment key is needed once; afterwards the identity in the state directory is used.'
   static override examples = [
     'svc agent run --url https://svc.example.com --enrollment-key @key.txt',
@@ -33,7 +33,7 @@ export default class AgentRun extends Command {
       min: 1,
       max: 86_400,
     }),
-    once: Flags.boolean({ description: 'Send one inventory and one heartbeat, and end' }),
+    once: Flags.boolean({ description: 'Send inventory, heartbeat and logs once, and end' }),
     json: Flags.boolean({ description: 'Print what happens as NDJSON on stdout' }),
     'no-input': Flags.boolean({ description: 'Never ask; fail instead [env: SVC_NO_INPUT]' }),
   }

@@ -1,6 +1,7 @@
 import type { Client } from '../core/client.ts'
 import type { Clock } from './clock.ts'
 import type { Report } from './events.ts'
+import type { LogPositionStore } from './log-position.ts'
 import type { Machine } from './machine.ts'
 import type { IdentityStore } from './state.ts'
 
@@ -8,6 +9,7 @@ import type { IdentityStore } from './state.ts'
 export type Agent = {
   machine: Machine
   identity: IdentityStore
+  logPosition: LogPositionStore
   /** A client of the service, with the agent's own token once it has one. */
   connect: (authToken?: string) => Client
   /** Asked for only when this machine is not enrolled yet. */

@@ -8,17 +8,19 @@ export const clientAs = ({ version, transport, ...options }: Connection, authTok
   connect({
     ...options,
     retries: 0,
-    transport: sameKeyEveryTime(transport),
+    transport: sameKeyAgain(transport),
     headers: { 'user-agent': `svc-agent/${version}` },
     ...(authToken && { credentials: { headers: async () => ({ authorization: `Bearer ${authToken}` }) } }),
   })
 
-/** One idempotency key for all creates of a client, since an agent creates one thing only, again and again. */
-function sameKeyEveryTime(transport: Transport): Transport {
-  const key = randomUUID()
-  return ({ headers, ...request }) =>
-    transport({
-      ...request,
-      headers: { ...headers, ...('idempotency-key' in headers && { 'idempotency-key': key }) },
-    })
+/** One idempotency key for as long as the same thing is said: after an answer that was lost it is the same request. */
+function sameKeyAgain(transport: Transport): Transport {
+  let said: string | undefined
+  let key = randomUUID()
+  return ({ headers, ...request }) => {
+    if (!('idempotency-key' in headers)) return transport({ ...request, headers })
+    if (request.body !== said) key = randomUUID()
+    said = request.body
+    return transport({ ...request, headers: { ...headers, 'idempotency-key': key } })
+  }
 }

@@ -12,12 +12,19 @@ export type AgentEvent =
     }
   | { event: 'inventory'; deviceId: string; disks: number; network: number; software: number }
   | { event: 'heartbeat'; deviceId: string; metrics: Heartbeat['metrics'] }
+  | { event: 'eventlogs'; deviceId: string; sent: number; new: number }
+  | { event: 'diagnostics'; deviceId: string; sent: number }
   | { event: 'failed'; step: Step; code: string; message: string; failures: number; retryInSeconds: number }
   | { event: 'stopped' }
 
-export type Step = 'enrollment' | 'inventory' | 'heartbeat'
+export type Step = 'enrollment' | 'inventory' | 'heartbeat' | 'eventlogs' | 'diagnostics'
 
 export type Report = (event: AgentEvent) => void
+
+const taskOf: { [S in Step]?: string } = {
+  eventlogs: 'handing in of event logs',
+  diagnostics: 'handing in of diagnostics',
+}
 
 /** The event as a short line for a person. */
 export function lineOf(event: AgentEvent): string {
@@ -36,8 +43,12 @@ export function lineOf(event: AgentEvent): string {
       )
       return ['Heartbeat sent', known.join(', ')].filter(Boolean).join(': ')
     }
+    case 'eventlogs':
+      return `Event logs sent: ${event.sent}, new ${event.new}`
+    case 'diagnostics':
+      return `Diagnostics sent: ${event.sent}`
     case 'failed':
-      return `The ${event.step} failed (${event.message}); trying again in ${Math.ceil(event.retryInSeconds)} s`
+      return `The ${taskOf[event.step] ?? event.step} failed (${event.message}); trying again in ${Math.ceil(event.retryInSeconds)} s`
     case 'stopped':
       return 'Stopped'
   }

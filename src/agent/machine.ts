@@ -1,6 +1,7 @@
 import { readActivity } from './activity.ts'
 import { inventorySignature } from './changes.ts'
 import { describe } from './description.ts'
+import { readHostLogs } from './host-logs.ts'
 import { readInventory } from './inventory.ts'
 import { startMetrics } from './metrics.ts'
 
@@ -10,6 +11,7 @@ export const thisMachine = () => ({
   readInventory,
   inventorySignature,
   readActivity,
+  readHostLogs,
   readMetrics: startMetrics(),
 })
 export type Machine = ReturnType<typeof thisMachine>

@@ -8,12 +8,13 @@ const inventoryEvery = 6 * hour
 const inventoryGap = 300_000
 
 /**
- * Reports until the signal aborts. The heartbeat goes first: whatever keeps the inventory from arriving
- * must not take the device offline.
+ * Reports until the signal aborts. The heartbeat goes first: whatever keeps the inventory or the logs
+ * from arriving must not take the device offline.
  */
 export async function keepReporting(
   agent: Agent,
   reporter: Reporter,
+  logs: { sendWhenDue(): Promise<void> },
   intervalSeconds?: number,
 ): Promise<never> {
   const { clock, random, signal } = agent
@@ -21,6 +22,7 @@ export async function keepReporting(
   for (;;) {
     await keepTrying(agent, 'heartbeat', reporter.heartbeat, refusesAgent)
     await inventory.sendWhenDue()
+    await logs.sendWhenDue()
     const interval = 1000 * (intervalSeconds ?? reporter.heartbeatIntervalSeconds)
     await clock.sleep(interval * (0.9 + 0.2 * random()), signal)
   }

@@ -1,4 +1,6 @@
 import { agents } from '../agents/contract.ts'
+import { diagnosticLogs, type NewDiagnosticLog } from '../logs/diagnostic/contract.ts'
+import { eventLogs, type NewEventLog } from '../logs/events/contract.ts'
 import type { Agent } from './agent.ts'
 import type { Identity } from './state.ts'
 
@@ -42,6 +44,16 @@ export async function startReporter(agent: Agent, enrolled: Identity) {
         network: network.length,
         software: software.length,
       })
+    },
+
+    async eventLogs(events: NewEventLog[]): Promise<void> {
+      const { count } = await client.call(eventLogs.submit, { params, body: { events } })
+      report({ event: 'eventlogs', deviceId, sent: events.length, new: count })
+    },
+
+    async diagnostics(logs: NewDiagnosticLog[]): Promise<void> {
+      await client.call(diagnosticLogs.submit, { params, body: { logs } })
+      report({ event: 'diagnostics', deviceId, sent: logs.length })
     },
   }
 }

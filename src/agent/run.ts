@@ -1,13 +1,15 @@
 import { ApiError } from '../core/client.ts'
 import type { Agent } from './agent.ts'
+import { keepDiagnostics } from './diagnostics.ts'
 import { enroll } from './enrollment.ts'
 import { keepReporting } from './pulse.ts'
 import { startReporter } from './reporter.ts'
 import { refusesAgent } from './retry.ts'
+import { scheduleLogs } from './shipping.ts'
 import type { Identity } from './state.ts'
 
 export type Pace = {
-  /** One inventory and one heartbeat, nothing tried twice. */
+  /** One inventory, one heartbeat and what the machine logged; nothing is tried twice. */
   once?: boolean | undefined
   /** Instead of the interval the service gives. */
   intervalSeconds?: number | undefined
@@ -15,11 +17,15 @@ export type Pace = {
 
 /** Enrolls this machine if need be and reports until the signal aborts or the service refuses the agent. */
 export async function runAgent(agent: Agent, { once = false, intervalSeconds }: Pace = {}): Promise<void> {
+  const diagnostics = keepDiagnostics()
+  const watched = { ...agent, report: diagnostics.watch(agent.report) }
   try {
-    const reporter = await startReporter(agent, await identify(agent, once))
-    if (!once) await keepReporting(agent, reporter, intervalSeconds)
+    const reporter = await startReporter(watched, await identify(watched, once))
+    const logs = scheduleLogs(watched, reporter, diagnostics)
+    if (!once) await keepReporting(watched, reporter, logs, intervalSeconds)
     await reporter.inventory()
     await reporter.heartbeat()
+    await logs.sendEvents()
   } catch (error) {
     throw refusesAgent(error) ? farewell(error, agent.identity.file) : error
   }

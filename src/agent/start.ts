@@ -4,6 +4,7 @@ import { systemClock } from './clock.ts'
 import { clientAs } from './connection.ts'
 import type { Report } from './events.ts'
 import { lockStateDir } from './lock.ts'
+import { logPositionIn } from './log-position.ts'
 import { thisMachine } from './machine.ts'
 import { type Pace, runAgent } from './run.ts'
 import { identityIn, prepareStateDir } from './state.ts'
@@ -56,6 +57,7 @@ async function runAlone(
         ...start,
         signal,
         identity,
+        logPosition: logPositionIn(stateDir),
         machine: thisMachine(),
         connect: (authToken) => clientAs({ url, signal, transport, version: start.version }, authToken),
         clock: systemClock,

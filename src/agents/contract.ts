@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { agent, endpoint, publicly } from '../core/endpoint.ts'
 import { idOf, secret, text } from '../core/schema.ts'
-import { type architecture, deviceRole, osType } from '../devices/contract.ts'
+import { agentParams, type architecture, deviceRole, osType } from '../devices/contract.ts'
 import { lenient, lenientList } from './lenient.ts'
 
 const tag = 'Agents'
@@ -144,13 +144,6 @@ export const Inventory = z.looseObject({
 })
 export type Inventory = z.output<typeof Inventory>
 
-/** What an agent is addressed by. */
-export const agentId = /^[0-9a-f]{64}$/
-
-const params = z.strictObject({
-  id: text(64, 1).regex(agentId, 'must be an agent id').meta({ resource: 'agent' }),
-})
-
 export const agents = {
   enroll: endpoint({
     method: 'POST',
@@ -187,7 +180,7 @@ export const agents = {
     summary: 'Report that the machine is alive, with its latest metrics',
     tag,
     access: agent,
-    params,
+    params: agentParams,
     body: Heartbeat,
     reply: z.object({
       commands: z.array(
@@ -208,7 +201,7 @@ export const agents = {
     summary: 'Report hardware, network, disks and software; each part given replaces what was there',
     tag,
     access: agent,
-    params,
+    params: agentParams,
     body: Inventory,
     reply: z.object({ success: z.literal(true) }),
     audit: { unaudited: 'telemetry' },

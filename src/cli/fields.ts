@@ -4,8 +4,8 @@ import { isSecret, type Resource, unwrap } from '../core/schema.ts'
 
 export type Part = 'params' | 'query' | 'body'
 
-/** `pair`: a permission, written devices:read. `file`: a text long enough to be in one, which is named. */
-export type Kind = 'text' | 'file' | 'number' | 'boolean' | 'choice' | 'pair' | 'json'
+/** `time`: a moment to look from or up to, which may be said as an age. `pair`: a permission, written devices:read. `file`: a text long enough to be in one, which is named. */
+export type Kind = 'text' | 'file' | 'number' | 'boolean' | 'choice' | 'pair' | 'time' | 'json'
 
 /** One thing a caller can say in a request, as the command line sees it. */
 export type Field = {
@@ -56,6 +56,7 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
   const resource = (many ? metaOf(inner) : meta).resource as Resource | undefined
   const choices = inner instanceof z.ZodEnum ? inner.options.map(String) : undefined
   const isFlag = choices?.length === 2 && choices.includes('true') && choices.includes('false')
+  const isTime = part === 'query' && meta.format === 'date-time'
   const spread = meta.spread === true ? spreadOf(part, [key], inner, '') : []
   return [
     {
@@ -63,7 +64,7 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
       key,
       // A list is said one by one: `scopes` is `--scope`.
       flag: typeof meta.flag === 'string' ? meta.flag : flagOf(key, resource),
-      kind: meta.file ? 'file' : isFlag ? 'boolean' : choices ? 'choice' : kindOf(inner),
+      kind: meta.file ? 'file' : isTime ? 'time' : isFlag ? 'boolean' : choices ? 'choice' : kindOf(inner),
       many,
       required: !schema.safeParse(undefined).success,
       nullable: schema.safeParse(null).success,

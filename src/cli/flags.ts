@@ -104,6 +104,7 @@ function describe(field: Field): string {
   if (field.secret) notes.push('- for standard input, @file for a file')
   else if (field.kind === 'file') notes.push('a file, or - for standard input')
   else if (field.kind === 'json') notes.push('JSON, - or @file')
+  else if (field.kind === 'time') notes.push('such as 10m or 7d ago, or 2026-01-31')
   else if (field.kind === 'pair') notes.push('such as devices:read,alerts:read')
   else if (field.resource && field.key !== 'id') notes.push(namedBy[field.resource] ?? 'id')
   if (field.nullable && field.kind !== 'json') notes.push('or null')
@@ -127,6 +128,7 @@ function valueName(field: Field): string {
     boolean: 'BOOLEAN',
     choice: 'CHOICE',
     pair: 'PERMISSION',
+    time: 'TIME',
     json: 'JSON',
   }[field.kind]
 }

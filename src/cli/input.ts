@@ -6,6 +6,7 @@ import type { Session } from './base.ts'
 import { usage } from './exit.ts'
 import type { Field } from './fields.ts'
 import { didYouMean } from './suggest.ts'
+import { momentOf } from './times.ts'
 
 /** What the caller said, by field. */
 export type Said = (field: Field) => unknown
@@ -80,6 +81,7 @@ async function valueFor(
   if (field.secret) return secretFrom(raw, flag)
   if (field.kind === 'file') return raw === '-' ? readStdin(flag) : readTextFile(raw, flag)
   if (field.kind === 'json') return jsonFrom(raw, flag)
+  if (field.kind === 'time') return momentOf(raw)
   if (field.kind === 'pair') return pairFrom(raw, flag)
   if (field.kind === 'number') {
     const n = Number(raw)

@@ -14,6 +14,7 @@ export const groups: Record<string, string> = {
   filters: 'Saved questions about devices, and which devices match',
   invite: 'Accept an invitation',
   keys: 'API keys, with which programs call the service',
+  logs: 'What agents say of themselves, and what devices wrote down',
   mfa: 'Second factors: set up, remove, recovery codes',
   orgs: 'Organizations',
   partners: 'Partners',
@@ -82,6 +83,7 @@ export const pages: Record<string, string> = {
   ENABLE_2FA            false: no second factors
   ENABLE_REGISTRATION   true: people and partners may register themselves; set up mail first
   OFFLINE_AFTER_SECONDS  after how long without a heartbeat a device is offline; 300
+  AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS   how long logs of agents and of devices are kept; 7, 30
   RATE_LIMIT_<NAME>     <count>/<seconds>, or off
   TRUST_PROXY_HEADERS, TRUSTED_PROXY_CIDRS, TRUST_CF_CONNECTING_IP   behind a proxy
 `,

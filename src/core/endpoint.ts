@@ -14,7 +14,14 @@ export type Access =
       /** A bearer token is looked at when there is one. */
       session?: true
     }
-  | { who: 'agent' }
+  | {
+      who: 'agent'
+      /**
+       * An agent id that no device has is a record that does not exist (spec, "Errors"). So is one with the token
+       * of another, or the answer would tell which ids there are.
+       */
+      unknown?: 'not_found'
+    }
   | {
       who: 'user'
       scopes: readonly ScopeKind[]
@@ -33,6 +40,7 @@ export const everyScope: readonly ScopeKind[] = ['organization', 'partner', 'sys
 
 export const publicly: Extract<Access, { who: 'public' }> = { who: 'public' }
 export const agent: Extract<Access, { who: 'agent' }> = { who: 'agent' }
+export const knownAgent: Extract<Access, { who: 'agent' }> = { who: 'agent', unknown: 'not_found' }
 
 type UserAccess = Extract<Access, { who: 'user' }>
 type Needs = Partial<Omit<UserAccess, 'who' | 'key'>>
@@ -87,6 +95,8 @@ export type Endpoint = {
   example?: Record<string, unknown>
   /** Most bytes of body accepted; 1 MiB unless told. */
   maxBody?: number
+  /** The body may come with Content-Encoding: gzip; `maxBody` is what it may inflate to. */
+  gzip?: true
 }
 
 /** Keeps the literal type of an entry, so that client and handler know their shapes. */

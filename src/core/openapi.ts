@@ -97,7 +97,11 @@ function securityOf(access: Access): Record<string, []>[] {
 function requestOf(entry: Endpoint, schemas: Json): Json {
   const schema = hoisted(entry.body!, 'input', schemas)
   const content = { schema, ...(entry.example && { example: exampleOf(entry) }) }
-  return { required: !entry.body!.safeParse(undefined).success, content: { 'application/json': content } }
+  return {
+    required: !entry.body!.safeParse(undefined).success,
+    ...(entry.gzip && { description: 'May come with Content-Encoding: gzip' }),
+    content: { 'application/json': content },
+  }
 }
 
 const someId = '0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11'

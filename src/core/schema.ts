@@ -76,15 +76,15 @@ const deepest = 32
 /** Most characters of JSON in a free object. */
 export const freeSize = 16_384
 
-/** A JSON object that may hold anything besides what its schema knows, at most 16 KiB (decisions.md, Tenancy). */
-export const free = <S extends z.ZodType<Record<string, unknown>>>(schema: S): S =>
+/** A JSON object that may hold anything besides what its schema knows, 16 KiB unless told (decisions.md, Tenancy). */
+export const free = <S extends z.ZodType<Record<string, unknown>>>(schema: S, size = freeSize): S =>
   schema
     // First, because everything that handles it later goes down into it by calling itself.
     .refine((value) => isWithin(value, deepest), {
       error: `must not be nested more than ${deepest} levels deep`,
       abort: true,
     })
-    .refine((value) => JSON.stringify(value).length <= freeSize, 'must be at most 16 KiB of JSON')
+    .refine((value) => JSON.stringify(value).length <= size, `must be at most ${size / 1024} KiB of JSON`)
     .refine((value) => everyText(value, hasNoNul), noNul)
     .refine((value) => everyText(value, isUnicode), unicode)
 

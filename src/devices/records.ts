@@ -98,6 +98,11 @@ function metricsOf(row: DeviceMetricsColumns): Metrics | null {
 const pick = <Row, Column extends keyof Row>(row: Row, of: readonly Column[]) =>
   Object.fromEntries(of.map((column) => [column, row[column]])) as Pick<Row, Column>
 
+/** @throws not_found, also for a device outside the scope */
+export async function checkDevice(db: Db, scope: Scope, id: string): Promise<void> {
+  if ((await idInSight(db, scope, { id })).length === 0) throw notFound()
+}
+
 /** By name. @throws not_found, also for a device outside the scope */
 export async function listSoftware(
   db: Db,
@@ -105,7 +110,7 @@ export async function listSoftware(
   deviceId: string,
   { name, ...page }: PageQuery & { name?: string | undefined },
 ): Promise<Page<Software>> {
-  if ((await idInSight(db, scope, { id: deviceId })).length === 0) throw notFound()
+  await checkDevice(db, scope, deviceId)
   const found = db
     .selectFrom('device_software')
     .where('device_id', '=', deviceId)

@@ -40,6 +40,8 @@ export type Tables = {
   saved_filters: SavedFilterRow
   scripts: ScriptRow
   alerts: AlertRow
+  agent_logs: AgentLogRow
+  device_event_logs: DeviceEventLogRow
   outbox: { id: Generated<number>; chain: string; entry: string }
   audit_heads: { chain: string; seq: number; checksum: string }
   audit_logs: AuditLogRow
@@ -470,4 +472,29 @@ export type PhoneCodeRow = {
   code_hash: string
   tries: number
   expires_at: string
+}
+
+type LogRow = {
+  id: string
+  device_id: string
+  org_id: string
+  timestamp: string
+  level: string
+  message: string
+  created_at: string
+}
+
+export type AgentLogRow = LogRow & {
+  component: string
+  /** JSON */
+  fields: string | null
+  agent_version: string | null
+}
+
+export type DeviceEventLogRow = LogRow & {
+  category: string
+  source: string
+  event_id: string | null
+  /** JSON */
+  details: string | null
 }

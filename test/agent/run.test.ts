@@ -1,78 +1,11 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import type { Agent } from '../../src/agent/agent.ts'
-import { clientAs } from '../../src/agent/connection.ts'
-import type { AgentEvent } from '../../src/agent/events.ts'
-import { type Machine, thisMachine } from '../../src/agent/machine.ts'
-import { type Pace, runAgent } from '../../src/agent/run.ts'
+import { describe, expect, test } from 'vitest'
 import { identityIn } from '../../src/agent/state.ts'
-import { fetchTransport } from '../../src/core/client.ts'
+import { livingAgents } from './live.ts'
 import { type Answer, agentId, agreeable, authToken, beat, deviceId, refusal, standIn } from './stand-in.ts'
 
-const real = thisMachine()
-const [description, inventory, metrics, activity] = await Promise.all([
-  real.describe(),
-  real.readInventory(),
-  real.readMetrics(),
-  real.readActivity(),
-])
-/** This machine as it was a moment ago: asking it anew for every test would take minutes. */
-const snapshot: Machine = {
-  describe: async () => description,
-  readInventory: async () => inventory,
-  readMetrics: async () => metrics,
-  readActivity: async () => activity,
-  inventorySignature: () => 'unchanged',
-}
-
-let stateDir: string
-beforeEach(() => {
-  stateDir = mkdtempSync(join(tmpdir(), 'svc-agent-'))
-})
-afterEach(() => rmSync(stateDir, { recursive: true, force: true }))
-
-type Setting = {
-  seconds?: number
-  pace?: Pace
-  machine?: Partial<Machine>
-  key?: () => Promise<string>
-  random?: number
-}
-
-/** Runs the agent on a clock that jumps from pause to pause, until so many seconds have gone by on it. */
-async function live(url: string, { seconds = 0, pace, machine, key, random = 0.5 }: Setting = {}) {
-  const stop = new AbortController()
-  const pauses: number[] = []
-  const events: AgentEvent[] = []
-  let now = 0
-  const agent: Agent = {
-    machine: { ...snapshot, ...machine },
-    identity: identityIn(stateDir),
-    connect: (token) =>
-      clientAs({ url, version: '1.2.3', transport: fetchTransport, signal: stop.signal }, token),
-    enrollmentKey: key ?? (async () => 'the-key'),
-    version: '1.2.3',
-    random: () => random,
-    report: (event) => events.push(event),
-    signal: stop.signal,
-    clock: {
-      now: () => now,
-      async sleep(ms) {
-        pauses.push(ms / 1000)
-        now += ms
-        if (now > seconds * 1000) stop.abort()
-        stop.signal.throwIfAborted()
-      },
-    },
-  }
-  const failure = await runAgent(agent, pace).then(
-    () => undefined,
-    (error) => error,
-  )
-  return { pauses, events, failure, names: events.map(({ event }) => event), stopped: stop.signal.aborted }
-}
+const { live, stateDir } = livingAgents()
 
 describe('the first run', () => {
   test('enrols with what the machine is, then sends heartbeat and inventory with the token it got', async () => {
@@ -100,7 +33,7 @@ describe('the first run', () => {
     const { events } = await live(service.url)
     expect(JSON.stringify(events)).not.toContain('the-key')
     expect(JSON.stringify(events)).not.toContain(authToken)
-    expect(readFileSync(join(stateDir, 'identity.json'), 'utf8')).not.toContain('the-key')
+    expect(readFileSync(join(stateDir(), 'identity.json'), 'utf8')).not.toContain('the-key')
   })
 
   test.each([
@@ -116,7 +49,7 @@ describe('the first run', () => {
     expect(failure).toMatchObject({ code: (answer as { body: { code: string } }).body.code })
     expect(pauses).toEqual([])
     expect(service.received).toHaveLength(1)
-    expect(identityIn(stateDir).load()).toBeUndefined()
+    expect(identityIn(stateDir()).load()).toBeUndefined()
   })
 
   test('asks a service that does not answer the same thing again, under one idempotency key', async () => {
@@ -251,7 +184,7 @@ describe('heartbeats', () => {
       requestId: 'r-1',
       message: expect.stringContaining(advice),
     })
-    expect(failure.message).toContain(join(stateDir, 'identity.json'))
+    expect(failure.message).toContain(join(stateDir(), 'identity.json'))
     expect(service.received.length).toBe(6)
   })
 })

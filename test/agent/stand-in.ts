@@ -41,6 +41,8 @@ export const refusal = (status: number, code: string, headers: Record<string, st
 /** What a service that has no complaints says. */
 export function agreeable({ path }: Pick<Received, 'path'>): Answer {
   if (path.endsWith('/enroll')) return enrolled
+  if (path.endsWith('/eventlogs')) return { status: 200, body: { success: true, count: 1 } }
+  if (path.endsWith('/logs')) return { status: 201, body: { received: 1 } }
   return path.endsWith('/inventory') ? stored : beat
 }
 

@@ -412,6 +412,8 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
   'deviceGroups.unpin': (hand) => pinned(hand),
   'agents.heartbeat': (hand) => byAgent(hand, 'agents.heartbeat'),
   'agents.inventory': (hand) => byAgent(hand, 'agents.inventory'),
+  'diagnosticLogs.submit': (hand) => byAgent(hand, 'diagnosticLogs.submit'),
+  'eventLogs.submit': (hand) => byAgent(hand, 'eventLogs.submit'),
 }
 
 export const playsOfTheirOwn: readonly string[] = [...Object.keys(plays), ...Object.keys(orgOf)]

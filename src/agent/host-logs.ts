@@ -1,0 +1,27 @@
+import type { NewEventLog } from '../logs/events/contract.ts'
+import { readJournal } from './journal.ts'
+import { readLogFiles } from './log-files.ts'
+import type { LogPosition } from './log-position.ts'
+
+const day = 86_400_000
+
+export type HostLogs = { events: NewEventLog[]; position: LogPosition }
+
+type Places = { journal?: string; folder?: string; now?: Date }
+
+/** At most so many entries that this machine logged since then: from its journal, or from files without one. */
+export async function readHostLogs(
+  { cursor, files }: LogPosition,
+  most: number,
+  { journal = 'journalctl', folder = '/var/log', now = new Date() }: Places = {},
+): Promise<HostLogs> {
+  let read = await readJournal(cursor, most, journal)
+  // It logs more than may be handed in: rather today's entries than all of last week's.
+  const last = read?.events.at(-1)
+  if (cursor !== undefined && last && Date.parse(last.timestamp) < now.getTime() - day) {
+    read = (await readJournal(undefined, most, journal)) ?? read
+  }
+  if (read) return { events: read.events, position: { cursor: read.cursor } }
+  const { events, positions } = await readLogFiles(folder, files, most, now)
+  return { events, position: { files: positions } }
+}

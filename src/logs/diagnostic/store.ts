@@ -1,0 +1,69 @@
+import {
+  keyAfter,
+  type LongPage,
+  type LongPageQuery,
+  offsetOf,
+  rowsAsked,
+  toLongPage,
+  totalFrom,
+} from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { checkDevice } from '../../devices/records.ts'
+import { countOf } from '../../storage/counts.ts'
+import { after, contains } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf } from '../../storage/rows.ts'
+import type { AgentLogRow } from '../../storage/tables.ts'
+import type { DiagnosticLog } from './contract.ts'
+
+const logRows = rowsOf<AgentLogRow>()({ json: ['fields'] })
+
+export type DiagnosticQuery = LongPageQuery & {
+  level?: string[] | undefined
+  component?: string | undefined
+  since?: Instant | undefined
+  until?: Instant | undefined
+  search?: string | undefined
+}
+
+/** Newest first. @throws not_found, also for a device outside the scope */
+export async function listDiagnosticLogs(
+  db: Db,
+  scope: Scope,
+  deviceId: string,
+  query: DiagnosticQuery,
+): Promise<LongPage<DiagnosticLog>> {
+  const { level, component, since, until, search } = query
+  await checkDevice(db, scope, deviceId)
+  const found = db
+    .selectFrom('agent_logs')
+    .where('device_id', '=', deviceId)
+    .$if(level !== undefined, (q) => q.where('level', 'in', level!))
+    .$if(component !== undefined, (q) => q.where('component', '=', component!))
+    .$if(since !== undefined, (q) => q.where('timestamp', '>=', since!))
+    .$if(until !== undefined, (q) => q.where('timestamp', '<', until!))
+    .$if(!!search, (q) => q.where(contains('message', search!)))
+  const key = keyAfter(query, 2)
+  const rows = await found
+    .selectAll()
+    .$if(key !== undefined, (q) => q.where(after(['timestamp', 'id'], key!, 'desc')))
+    .orderBy('timestamp', 'desc')
+    .orderBy('id', 'desc')
+    .limit(rowsAsked(query))
+    .offset(key === undefined ? offsetOf(query) : 0)
+    .execute()
+  const shown = Math.min(rows.length, query.limit)
+  const total = key ? undefined : (totalFrom(shown, query) ?? (await countOf(found)))
+  const logs = rows.map((row) => logRows.read(row) as DiagnosticLog)
+  return toLongPage(logs, query, ({ timestamp, id }) => [timestamp, id], total)
+}
+
+const group = 100
+
+export async function insertDiagnosticLogs(db: Db, logs: readonly DiagnosticLog[]): Promise<void> {
+  for (let at = 0; at < logs.length; at += group) {
+    const rows = logs.slice(at, at + group).map((log) => logRows.write(log))
+    await db.insertInto('agent_logs').values(rows).execute()
+  }
+}

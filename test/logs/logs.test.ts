@@ -1,0 +1,442 @@
+import { gzipSync } from 'node:zlib'
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import type { NewDiagnosticLog } from '../../src/logs/diagnostic/contract.ts'
+import type { NewEventLog } from '../../src/logs/events/contract.ts'
+import { forgetOldLogs } from '../../src/logs/jobs.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService, type TestService, testClock } from '../harness.ts'
+import { newEntries } from '../laws/audited.ts'
+import { addGroup, addOrgUser, buildWorld } from '../world.ts'
+
+const refused = (status: number, code: string) => expect.objectContaining({ status, code })
+const naming = (path: string) =>
+  expect.objectContaining({
+    status: 400,
+    details: expect.arrayContaining([expect.objectContaining({ path })]),
+  })
+
+const log = (more: Partial<NewDiagnosticLog> = {}): NewDiagnosticLog => ({
+  timestamp: '2026-03-01T11:00:00.000Z',
+  level: 'warn',
+  component: 'heartbeat',
+  message: 'no answer',
+  ...more,
+})
+const event = (more: Partial<NewEventLog> = {}): NewEventLog => ({
+  timestamp: '2026-03-01T11:00:00.000Z',
+  level: 'error',
+  category: 'system',
+  source: 'kernel',
+  message: 'I/O error',
+  ...more,
+})
+const at = (minute: number): string => `2026-03-01T11:${String(minute).padStart(2, '0')}:00.000Z`
+const some = <T>(count: number, make: (n: number) => T): T[] =>
+  Array.from({ length: count }, (_, n) => make(n))
+
+onEveryDatabase((_, open) => {
+  const start = async () => {
+    const clock = testClock()
+    const service = await startService(open, { clock })
+    const world = await buildWorld(service)
+    const { bakery } = world.orgs
+    const agent = service.client(bakery.agentToken)
+    const admin = service.client(world.tokens.bakery)
+    const params = { id: bakery.agentId }
+    const device = { id: bakery.deviceId }
+    return {
+      ...{ clock, service, world, bakery, agent, admin, params, device },
+      hand: (...logs: NewDiagnosticLog[]) =>
+        agent.call(api.diagnosticLogs.submit, { params, body: { logs } }),
+      handEvents: (...events: NewEventLog[]) =>
+        agent.call(api.eventLogs.submit, { params, body: { events } }),
+      logs: async (query: Record<string, unknown> = {}) =>
+        admin.call(api.diagnosticLogs.list, { params: device, query: query as never }),
+      events: async (query: Record<string, unknown> = {}) =>
+        admin.call(api.eventLogs.list, { params: device, query: query as never }),
+    }
+  }
+  const post = (
+    service: TestService,
+    path: string,
+    token: string,
+    body: string | Uint8Array<ArrayBuffer>,
+    encoding?: string,
+  ) =>
+    fetch(`${service.url}/api/v1${path}`, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        authorization: `Bearer ${token}`,
+        ...(encoding !== undefined && { 'content-encoding': encoding }),
+      },
+      body,
+    })
+
+  describe('what an agent says of itself', () => {
+    it('is kept as it was said, with what is known about it', async () => {
+      const { hand, logs, bakery, clock } = await start()
+      const fields = { failures: 3, deep: { of: ['any', 'shape'] } }
+      expect(await hand(log({ fields, agentVersion: '9.9.9' }), log({ timestamp: at(1) }))).toEqual({
+        received: 2,
+      })
+      const { data, pagination } = await logs()
+      expect(pagination).toMatchObject({ page: 1, limit: 100, total: 2, nextCursor: null })
+      const own = { orgId: bakery.id, deviceId: bakery.deviceId, createdAt: clock() }
+      expect(data).toEqual([
+        { ...log({ timestamp: at(1) }), ...own, id: expect.any(String), fields: null, agentVersion: '0.1.0' },
+        { ...log(), ...own, id: expect.any(String), fields, agentVersion: '9.9.9' },
+      ])
+    })
+
+    it('may be nothing', async () => {
+      const { hand, logs } = await start()
+      expect(await hand()).toEqual({ received: 0 })
+      expect((await logs()).pagination.total).toBe(0)
+    })
+
+    it('comes 500 at a time, all or nothing', async () => {
+      const { hand, logs } = await start()
+      await expect(hand(...some(501, () => log()))).rejects.toEqual(naming('body.logs'))
+      expect((await logs()).pagination.total).toBe(0)
+      expect(await hand(...some(500, (n) => log({ message: `${n}` })))).toEqual({ received: 500 })
+      const { data, pagination } = await logs({ limit: '1000' })
+      expect(pagination.total).toBe(500)
+      expect(new Set(data.map(({ message }) => message)).size).toBe(500)
+    })
+
+    it.each([
+      [{ message: 'x'.repeat(10_000) }, { message: 'x'.repeat(10_001) }, 'message'],
+      [{ component: 'x'.repeat(100) }, { component: 'x'.repeat(101) }, 'component'],
+      [{ component: 'x' }, { component: '' }, 'component'],
+      [{ agentVersion: 'x'.repeat(50) }, { agentVersion: 'x'.repeat(51) }, 'agentVersion'],
+      [{ fields: { a: 'x'.repeat(32_760) } }, { fields: { a: 'x'.repeat(32_761) } }, 'fields'],
+      [{ level: 'debug' }, { level: 'warning' }, 'level'],
+      [{ timestamp: '2026-03-01T13:00:00.123456+02:00' }, { timestamp: 'yesterday' }, 'timestamp'],
+    ] as [object, object, string][])('has limits: case %#', async (good, bad, field) => {
+      const { hand } = await start()
+      await expect(hand(log(), log(bad))).rejects.toEqual(naming(`body.logs.1.${field}`))
+      expect(await hand(log(good))).toEqual({ received: 1 })
+    })
+
+    it('may hold fields of a newer agent, which are dropped', async () => {
+      const { hand, logs } = await start()
+      await hand({ ...log(), fromTheFuture: { yes: true } } as never)
+      expect((await logs()).data[0]).not.toHaveProperty('fromTheFuture')
+    })
+
+    it('is dated now when it lies more than ten minutes ahead, and what the machine said is kept', async () => {
+      const { hand, logs, clock } = await start()
+      const [near, far] = ['2026-03-01T12:10:00.000Z', '2026-03-01T12:10:00.001Z']
+      await hand(log({ timestamp: near }), log({ timestamp: far, fields: { a: 1 } }))
+      expect((await logs()).data).toMatchObject([
+        { timestamp: near, fields: null },
+        { timestamp: clock(), fields: { a: 1, originalTimestamp: far, timestampClamped: true } },
+      ])
+    })
+
+    it('arrives gzipped as well', async () => {
+      const { service, bakery, logs } = await start()
+      const body = gzipSync(JSON.stringify({ logs: some(500, () => log()) }))
+      const reply = await post(service, `/agents/${bakery.agentId}/logs`, bakery.agentToken, body, 'gzip')
+      expect([reply.status, await reply.json()]).toEqual([201, { received: 500 }])
+      expect((await logs()).pagination.total).toBe(500)
+    })
+
+    it('is refused when it inflates to more than 10 MiB, is broken, or is packed in another way', async () => {
+      const { service, bakery, logs, hand } = await start()
+      const send = async (body: string | Uint8Array<ArrayBuffer>, encoding: string) => {
+        const reply = await post(service, `/agents/${bakery.agentId}/logs`, bakery.agentToken, body, encoding)
+        return [reply.status, ((await reply.json()) as { code: string }).code]
+      }
+      const large = (bytes: number) => {
+        const text = JSON.stringify({ logs: [log()], more: '' })
+        return gzipSync(text.replace('""', `"${'x'.repeat(bytes - text.length)}"`))
+      }
+      const bomb = gzipSync(Buffer.alloc(300 * 1024 * 1024, ' '))
+      expect(bomb.length).toBeLessThan(1024 * 1024)
+      const before = process.memoryUsage().rss
+      expect(await send(bomb, 'gzip')).toEqual([413, 'payload_too_large'])
+      expect(process.memoryUsage().rss - before).toBeLessThan(100 * 1024 * 1024)
+      const limit = 10 * 1024 * 1024
+      expect(await send(large(limit + 1), 'gzip')).toEqual([413, 'payload_too_large'])
+      expect(await send(large(limit), 'gzip')).toEqual([201, undefined])
+      expect(await send('{"logs":[]}', 'gzip')).toEqual([400, 'invalid_request'])
+      expect(await send(gzipSync('{"logs":[]}').subarray(0, 20), 'gzip')).toEqual([400, 'invalid_request'])
+      expect(await send('{"logs":[]}', 'br')).toEqual([415, 'unsupported_media_type'])
+      expect(await hand(log())).toEqual({ received: 1 })
+      expect((await logs()).pagination.total).toBe(2)
+    })
+
+    it('handed in twice under one idempotency key is there once', async () => {
+      const { service, bakery, params, logs } = await start()
+      const client = service.client(bakery.agentToken)
+      const path = `/agents/${params.id}/logs`
+      const options = { body: JSON.stringify({ logs: [log()] }), headers: { 'idempotency-key': 'one-key' } }
+      const json = { ...options, headers: { ...options.headers, 'content-type': 'application/json' } }
+      for (const _ of [1, 2]) expect((await client.raw('POST', path, json)).status).toBe(201)
+      expect((await logs()).pagination.total).toBe(1)
+    })
+  })
+
+  describe('the logs of a machine', () => {
+    it('are kept once each: what has the same source and eventId is ignored and not counted', async () => {
+      const { handEvents, events } = await start()
+      const first = event({ eventId: '7', message: 'first' })
+      expect(await handEvents(first, event({ eventId: '8' }), first)).toEqual({ success: true, count: 2 })
+      const more = [{ ...first, message: 'again' }, event({ eventId: '7', source: 'disk' }), event(), event()]
+      expect(await handEvents(...more)).toEqual({ success: true, count: 3 })
+      const { data, pagination } = await events()
+      expect(pagination.total).toBe(5)
+      expect(data.filter(({ eventId, source }) => eventId === '7' && source === 'kernel')).toMatchObject([
+        { message: 'first' },
+      ])
+    })
+
+    it('of two machines do not stand in the way of each other', async () => {
+      const { service, world, handEvents } = await start()
+      const { garage } = world.orgs
+      await handEvents(event({ eventId: '7' }))
+      const other = service.client(garage.agentToken)
+      const body = { events: [event({ eventId: '7' })] }
+      expect(await other.call(api.eventLogs.submit, { params: { id: garage.agentId }, body })).toEqual({
+        success: true,
+        count: 1,
+      })
+    })
+
+    it('are kept once each also when they are handed in at once', async () => {
+      const { handEvents, events } = await start()
+      const batch = some(250, (n) => event({ eventId: `${n}` }))
+      const replies = await Promise.all([handEvents(...batch), handEvents(...batch.toReversed())])
+      expect(replies.map(({ count }) => count).reduce((a, b) => a + b)).toBe(250)
+      expect((await events()).pagination.total).toBe(250)
+    })
+
+    it.each([
+      [{ message: 'x'.repeat(2000) }, { message: 'x'.repeat(2001) }, 'message'],
+      [{ source: 'x'.repeat(255) }, { source: 'x'.repeat(256) }, 'source'],
+      [{ eventId: 'x'.repeat(100) }, { eventId: 'x'.repeat(101) }, 'eventId'],
+      [{ details: { a: 'x'.repeat(32_760) } }, { details: { a: 'x'.repeat(32_761) } }, 'details'],
+      [{ level: 'critical' }, { level: 'verbose' }, 'level'],
+      [{ category: 'security' }, { category: 'other' }, 'category'],
+    ] as [object, object, string][])('have limits: case %#', async (good, bad, field) => {
+      const { handEvents } = await start()
+      await expect(handEvents(event(), event(bad))).rejects.toEqual(naming(`body.events.1.${field}`))
+      expect(await handEvents(event(good))).toEqual({ success: true, count: 1 })
+    })
+
+    it('are dated now when they lie more than ten minutes ahead', async () => {
+      const { handEvents, events, clock } = await start()
+      const timestamp = '2027-01-01T00:00:00.000Z'
+      await handEvents(event({ timestamp }))
+      expect((await events()).data).toMatchObject([
+        { timestamp: clock(), details: { originalTimestamp: timestamp, timestampClamped: true } },
+      ])
+    })
+
+    it('leave one audit entry for each handing in, without what they say', async () => {
+      const { service, handEvents, bakery } = await start()
+      const entriesSince = await newEntries(service)
+      await handEvents(event({ message: 'private', eventId: '1' }), event({ eventId: '1' }))
+      const entries = await entriesSince()
+      expect(entries).toMatchObject([
+        {
+          action: 'agent.eventlogs.submit',
+          actorType: 'agent',
+          resourceType: 'device',
+          resourceId: bakery.deviceId,
+          orgId: bakery.id,
+          result: 'success',
+          details: { after: { received: 2, count: 1 } },
+        },
+      ])
+      expect(JSON.stringify(entries)).not.toContain('private')
+    })
+  })
+
+  describe('handing in', () => {
+    it('answers 404 to an agent id that no device has, and to the token of another device the same', async () => {
+      const { service, world, bakery, hand } = await start()
+      const { garage } = world.orgs
+      for (const [entry, body] of [
+        [api.diagnosticLogs.submit, { logs: [log()] }],
+        [api.eventLogs.submit, { events: [event()] }],
+      ] as const) {
+        const say = (token: string | undefined, id: string) =>
+          service.client(token).request(entry, { params: { id }, body })
+        await expect(say(bakery.agentToken, 'f'.repeat(64))).rejects.toEqual(refused(404, 'not_found'))
+        await expect(say(bakery.agentToken, 'nobody')).rejects.toEqual(refused(404, 'not_found'))
+        await expect(say(garage.agentToken, bakery.agentId)).rejects.toEqual(refused(404, 'not_found'))
+        await expect(say(undefined, bakery.agentId)).rejects.toEqual(refused(401, 'unauthenticated'))
+      }
+      expect(await hand(log())).toEqual({ received: 1 })
+    })
+
+    it('is over for a device that was decommissioned', async () => {
+      const { service, world, device, hand, handEvents } = await start()
+      await service.client(world.tokens.system).call(api.devices.decommission, { params: device })
+      await expect(hand(log())).rejects.toEqual(refused(403, 'device_decommissioned'))
+      await expect(handEvents(event())).rejects.toEqual(refused(403, 'device_decommissioned'))
+    })
+  })
+
+  describe('a list of logs', () => {
+    const messages = ({ data }: { data: { message: string }[] }) => data.map(({ message }) => message)
+
+    it('is narrowed by level, component, time and text', async () => {
+      const { hand, logs } = await start()
+      await hand(
+        log({ message: 'a Timeout', level: 'warn', timestamp: at(1) }),
+        log({ message: 'b 100%', level: 'error', component: 'ws', timestamp: at(2) }),
+        log({ message: 'c TIMEOUT', level: 'info', timestamp: at(3) }),
+        log({ message: 'd', level: 'debug', component: 'WS', timestamp: at(4) }),
+      )
+      const found = async (query: Record<string, unknown>) => messages(await logs(query)).map((one) => one[0])
+      expect(await found({})).toEqual(['d', 'c', 'b', 'a'])
+      expect(await found({ level: 'warn, error' })).toEqual(['b', 'a'])
+      expect(await found({ level: 'debug' })).toEqual(['d'])
+      expect(await found({ component: 'ws' })).toEqual(['b'])
+      expect(await found({ since: at(2), until: at(4) })).toEqual(['c', 'b'])
+      expect(await found({ search: 'timeout' })).toEqual(['c', 'a'])
+      expect(await found({ search: '0%' })).toEqual(['b'])
+      expect(await found({ search: '%' })).toEqual(['b'])
+      expect((await logs({ search: 'timeout', level: 'warn' })).pagination.total).toBe(1)
+      await expect(logs({ level: 'warn,loud' })).rejects.toEqual(naming('query.level'))
+      await expect(logs({ level: '' })).rejects.toEqual(naming('query.level'))
+      await expect(logs({ since: 'soon' })).rejects.toEqual(naming('query.since'))
+    })
+
+    it('of events is narrowed by category, level, source and time', async () => {
+      const { handEvents, events } = await start()
+      await handEvents(
+        event({ message: 'a', category: 'security', source: 'sshd', timestamp: at(1) }),
+        event({ message: 'b', level: 'critical', timestamp: at(2) }),
+        event({ message: 'c', category: 'hardware', level: 'info', timestamp: at(3) }),
+      )
+      const found = async (query: Record<string, unknown>) => messages(await events(query))
+      expect(await found({})).toEqual(['c', 'b', 'a'])
+      expect(await found({ category: 'security' })).toEqual(['a'])
+      expect(await found({ level: 'critical' })).toEqual(['b'])
+      expect(await found({ source: 'kernel' })).toEqual(['c', 'b'])
+      expect(await found({ source: 'KERNEL' })).toEqual([])
+      expect(await found({ startDate: at(1), endDate: at(3) })).toEqual(['b', 'a'])
+      await expect(events({ startDate: 'soon' })).rejects.toEqual(naming('query.startDate'))
+      await expect(events({ level: 'loud' })).rejects.toEqual(naming('query.level'))
+    })
+
+    it('has pages of at most 1000, of events of at most 500', async () => {
+      const { hand, handEvents, logs, events } = await start()
+      for (const _ of [1, 2, 3]) await hand(...some(400, (n) => log({ message: `${n}` })))
+      await handEvents(...some(600, () => event()))
+      expect((await logs({ limit: '5000' })).data).toHaveLength(1000)
+      expect((await events({ limit: '5000' })).data).toHaveLength(500)
+      expect((await logs({ limit: '1000', page: '2' })).data).toHaveLength(200)
+    })
+
+    it('is walked by cursor without missing or repeating any, also where times are equal', async () => {
+      const { hand, handEvents, logs, events } = await start()
+      await hand(...some(25, (n) => log({ timestamp: at(n % 3), message: `${n}` })))
+      await handEvents(...some(25, (n) => event({ timestamp: at(n % 3), message: `${n}` })))
+      for (const list of [logs, events]) {
+        const whole = messages(await list())
+        const seen: string[] = []
+        let cursor: string | null | undefined
+        do {
+          const page = await list({ limit: '10', ...(cursor && { cursor }) })
+          expect(page.pagination.total).toBe(cursor ? undefined : 25)
+          seen.push(...messages(page))
+          cursor = page.pagination.nextCursor
+        } while (cursor)
+        expect(seen).toEqual(whole)
+        expect(messages(await list({ limit: '10', page: '3' }))).toEqual(whole.slice(20))
+      }
+    })
+
+    it('is for those who see the device', async () => {
+      const { service, world, bakery, device, hand, handEvents } = await start()
+      await hand(log())
+      await handEvents(event())
+      const lists = [api.diagnosticLogs.list, api.eventLogs.list] as const
+      const total = async (token: string, entry: (typeof lists)[number]) =>
+        (await service.client(token).call(entry, { params: device })).pagination.total
+      const site = await service
+        .client(world.tokens.bakery)
+        .call(api.sites.create, { body: { orgId: bakery.id, name: 'Elsewhere' } })
+      const empty = await addGroup(service, bakery.id, 'Empty', [])
+      const inside = {
+        site: await addOrgUser(service, 'in-site', bakery.id, { siteIds: [bakery.siteId] }),
+        group: await addOrgUser(service, 'in-group', bakery.id, { groupIds: [bakery.groupId] }),
+      }
+      const outside = {
+        site: await addOrgUser(service, 'off-site', bakery.id, { siteIds: [site.id] }),
+        group: await addOrgUser(service, 'off-group', bakery.id, { groupIds: [empty] }),
+      }
+      const { garage, acme, globex, harbor, bakeryViewer, system, acmeNone } = world.tokens
+      for (const entry of lists) {
+        for (const token of [inside.site, inside.group, acme, bakeryViewer, system]) {
+          expect(await total(token, entry)).toBe(1)
+        }
+        for (const token of [outside.site, outside.group, garage, globex, harbor, acmeNone]) {
+          await expect(total(token, entry)).rejects.toEqual(refused(404, 'not_found'))
+        }
+      }
+    })
+
+    it('is open to API keys with devices:read, and to no others', async () => {
+      const { service, bakery, world, device, hand } = await start()
+      await hand(log())
+      const admin = service.client(world.tokens.bakery)
+      const keyed = async (scopes: string[]) => {
+        const body = { orgId: bakery.id, name: scopes.join(), scopes }
+        const { key } = await admin.call(api.apiKeys.create, { body: body as never })
+        return service.client(undefined, { 'x-api-key': key })
+      }
+      const reader = await keyed(['devices:read'])
+      expect((await reader.call(api.diagnosticLogs.list, { params: device })).pagination.total).toBe(1)
+      expect((await reader.call(api.eventLogs.list, { params: device })).pagination.total).toBe(0)
+      const other = await keyed(['alerts:read'])
+      for (const entry of [api.diagnosticLogs.list, api.eventLogs.list]) {
+        await expect(other.request(entry, { params: device })).rejects.toEqual(refused(403, 'api_key_scope'))
+      }
+    })
+  })
+
+  describe('old logs', () => {
+    it('are forgotten after so many days since they came in, however many they are', async () => {
+      const { service, clock, hand, handEvents, logs, events } = await start()
+      const days = (count: number) => clock.forward(count * 86_400)
+      const retention = { agentLogRetentionDays: 7, eventLogRetentionDays: 30 }
+      const forget = () => forgetOldLogs(service.storage, retention, clock())
+      for (const _ of [1, 2, 3]) await hand(...some(500, () => log()))
+      await handEvents(...some(1200, () => event()))
+      days(6)
+      // Old by the clock of the machine, but just handed in.
+      await hand(log({ timestamp: '2001-01-01T00:00:00.000Z', message: 'late' }))
+      days(1)
+      await forget()
+      expect((await logs()).pagination.total).toBe(1501)
+      clock.forward(1)
+      await forget()
+      expect((await logs()).data).toMatchObject([{ message: 'late' }])
+      expect((await events()).pagination.total).toBe(1200)
+      days(23)
+      await forget()
+      expect((await events()).pagination.total).toBe(0)
+      expect((await logs()).pagination.total).toBe(0)
+    })
+
+    it('go with their device', async () => {
+      const { service, world, device, hand, handEvents } = await start()
+      await hand(log())
+      await handEvents(event())
+      const client = service.client(world.tokens.system)
+      await client.call(api.devices.decommission, { params: device })
+      await client.call(api.devices.remove, { params: device })
+      for (const table of ['agent_logs', 'device_event_logs'] as const) {
+        expect(await service.storage.read.selectFrom(table).selectAll().execute()).toEqual([])
+      }
+    })
+  })
+})
