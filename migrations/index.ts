@@ -10,6 +10,7 @@ import * as writePath from './0008_write_path.ts'
 import * as devices from './0009_devices.ts'
 import * as groups from './0010_groups.ts'
 import * as search from './0012_search.ts'
+import * as auditReading from './0015_audit_reading.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -24,4 +25,5 @@ export const migrations: readonly Migration[] = [
   { name: '0009_devices', up: devices.up },
   { name: '0010_groups', up: groups.up },
   { name: '0012_search', up: search.up },
+  { name: '0015_audit_reading', up: auditReading.up },
 ]

@@ -1,6 +1,8 @@
 import { agents } from './agents/contract.ts'
 import { alerts } from './alerts/contract.ts'
 import { auditLogs } from './audit/contract.ts'
+import { auditExports } from './audit/export-contract.ts'
+import { auditReports } from './audit/report-contract.ts'
 import type { Contract } from './core/endpoint.ts'
 import { apiKeys } from './credentials/api-keys/contract.ts'
 import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
@@ -35,6 +37,8 @@ export const api = {
   search,
   agents,
   auditLogs,
+  auditExports,
+  auditReports,
 } satisfies Contract
 
 /** The sections of the reference: what the tags of the entries are about. */

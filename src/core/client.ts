@@ -101,7 +101,7 @@ export function connect(options: ClientOptions): Client {
     path: string
     body?: string
     headers?: Record<string, string>
-    streams?: true
+    accept?: string
   }
 
   /** An answer that begins. `broken` says what a failure to read the rest of it means. */
@@ -126,7 +126,7 @@ export function connect(options: ClientOptions): Client {
     try {
       for (let attempt = 1; ; attempt += 1) {
         const headers = {
-          accept: draft.streams ? 'application/x-ndjson' : 'application/json',
+          accept: draft.accept ?? 'application/json',
           ...(draft.body !== undefined && { 'content-type': 'application/json' }),
           ...options.headers,
           ...(await options.credentials?.headers()),
@@ -209,7 +209,10 @@ export function connect(options: ClientOptions): Client {
   }
 
   async function* stream(entry: Endpoint, input?: RawInput): AsyncGenerator<Buffer> {
-    const { reply, end, alive, broken } = await exchange({ ...draftOf(entry, input), streams: true })
+    const { reply, end, alive, broken } = await exchange({
+      ...draftOf(entry, input),
+      accept: entry.streams?.join(', ') ?? '*/*',
+    })
     try {
       for await (const chunk of reply.body) {
         alive()

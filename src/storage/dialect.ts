@@ -2,6 +2,7 @@ import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kys
 import type { Scope } from '../core/scope.ts'
 import { byDialect } from './compilers.ts'
 
+export { byDialect } from './compilers.ts'
 export { containsKey, startsWithKey } from './matching.ts'
 export { type Params, prepared, rowOf } from './prepared.ts'
 export { preparedInScope } from './prepared-in-scope.ts'

@@ -1,0 +1,167 @@
+import { sql } from 'kysely'
+import { keyAfter, type LongPageQuery, offsetOf, rowsAsked, toLongPage, totalFrom } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import { countOf } from '../storage/counts.ts'
+import { after, byDialect, contains, inScope } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import type { AuditEntry } from './contract.ts'
+import { chainOf } from './rules.ts'
+import { entriesIn, findHead, withNames } from './store.ts'
+
+export type Filter = {
+  orgId?: string | undefined
+  user?: string | undefined
+  action?: string | undefined
+  resource?: string | undefined
+  excludeActions?: string | undefined
+  from?: string | undefined
+  to?: string | undefined
+  q?: string | undefined
+}
+
+type Span = Pick<Filter, 'orgId' | 'from' | 'to'>
+
+/** The entries of a time, in a scope or in one organization of it. */
+export const during = (db: Db, scope: Scope, { orgId, from, to }: Span) =>
+  entriesIn(db, scope)
+    .$if(orgId !== undefined, (it) => it.where('chain', '=', chainOf(orgId!)))
+    .$if(from !== undefined, (it) => it.where('timestamp', '>=', from!))
+    .$if(to !== undefined, (it) => it.where('timestamp', '<=', to!))
+
+function filtered(db: Db, scope: Scope, filter: Filter) {
+  const { user, action, resource, excludeActions, q } = filter
+  const named = (part: string) =>
+    db.selectFrom('users').select('users.id').where(contains('users.name', part))
+  const excluded = (excludeActions ?? '').split(',').flatMap((one) => one.trim() || [])
+  return during(db, scope, filter)
+    .$if(excluded.length > 0, (it) => it.where('action', 'not in', excluded))
+    .$if(Boolean(action), (it) => it.where(contains('action', action!)))
+    .$if(Boolean(user), (it) =>
+      it.where((eb) => eb.or([contains('actor_email', user!), eb('actor_id', 'in', named(user!))])),
+    )
+    .$if(Boolean(resource), (it) =>
+      it.where((eb) => eb.or([contains('resource_type', resource!), contains('resource_name', resource!)])),
+    )
+    .$if(Boolean(q), (it) => it.where((eb) => eb.and([contains('canonical', asJson(q!)), saysSo(q!)])))
+}
+
+/** A text as it stands within JSON. */
+const asJson = (text: string): string => JSON.stringify(text).slice(1, -1)
+
+const searched = ['action', 'actor_email', 'resource_type', 'resource_name'] as const
+
+/** The canonical text holds more than what is searched: checksums, addresses, ids. */
+const saysSo = (q: string) =>
+  sql<boolean>`(${sql.join(
+    [...searched.map((column) => contains(column, q)), contains(details, asJson(q))],
+    sql` or `,
+  )})`
+
+const details = byDialect<string>({
+  sqlite: sql`(canonical -> '$.details')`,
+  // As text: jsonb takes no NUL, which details may hold.
+  postgres: sql`(canonical::json -> 'details')::text`,
+})
+
+const isPlain = ({ orgId: _, ...filter }: Filter): boolean =>
+  Object.values(filter).every((one) => one === undefined || one === '')
+
+/** The chain a list is all of, which has a number for every place in it. */
+function wholeChain(scope: Scope, filter: Filter): string | undefined {
+  if (!isPlain(filter)) return undefined
+  if (filter.orgId !== undefined) return chainOf(filter.orgId)
+  return scope.kind === 'organization' ? chainOf(scope.orgId) : undefined
+}
+
+const newest = ['audit_logs.timestamp', 'audit_logs.id'] as const
+
+export type ListQuery = Filter & LongPageQuery & { skipCount?: boolean | undefined }
+
+/**
+ * Newest first. A whole chain is listed in its own order, where any page costs what the first one costs; else
+ * time decides, and a cursor spares the rows before it. `total` is -1 when it was not counted.
+ */
+export async function listEntries(db: Db, scope: Scope, query: ListQuery) {
+  const { page, limit, cursor, skipCount, ...filter } = query
+  const at = { page, limit, cursor }
+  const chain = wholeChain(scope, filter)
+  const found = chain === undefined ? await byTime(db, scope, at, filter) : await bySeq(db, scope, at, chain)
+  const counted = async () => totalFrom(Math.min(found.length, limit), at) ?? countAll(db, scope, filter)
+  const total = skipCount || cursor !== undefined ? -1 : await counted()
+  const keyOf = (row: Found) => (chain === undefined ? [row.timestamp, row.id] : [row.seq])
+  const { data, pagination } = toLongPage(found, at, keyOf, total)
+  const totalPages = total < 0 ? -1 : Math.ceil(total / limit)
+  return { data: await withNames(db, data), pagination: { ...pagination, total, totalPages } }
+}
+
+const shown = ['canonical', 'checksum', 'timestamp', 'id', 'seq'] as const
+type Found = { canonical: string; checksum: string; timestamp: string; id: string; seq: number }
+
+async function bySeq(db: Db, scope: Scope, query: LongPageQuery, chain: string): Promise<Found[]> {
+  const key = keyAfter(query, 1)
+  const last = async () => ((await findHead(db, scope, chain))?.seq ?? 0) - offsetOf(query) + 1
+  return entriesIn(db, scope)
+    .select(shown)
+    .where('chain', '=', chain)
+    .where('seq', '<', key ? Number(key[0]) : await last())
+    .orderBy('seq', 'desc')
+    .limit(rowsAsked(query))
+    .execute()
+}
+
+/** Which entries come first is decided on an index where it can be; only those of the page are read. */
+async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter): Promise<Found[]> {
+  const key = keyAfter(query, newest.length)
+  const places = filtered(db, scope, filter)
+    .select('audit_logs.id')
+    .$if(key !== undefined, (it) => it.where(after(newest, key!, 'desc')))
+    .orderBy('audit_logs.timestamp', 'desc')
+    .orderBy('audit_logs.id', 'desc')
+    .limit(rowsAsked(query))
+    .$if(key === undefined, (it) => it.offset(offsetOf(query)))
+  return entriesIn(db, scope)
+    .select(shown)
+    .where('audit_logs.id', 'in', places)
+    .orderBy('audit_logs.timestamp', 'desc')
+    .orderBy('audit_logs.id', 'desc')
+    .execute()
+}
+
+/** Whole chains say themselves how long they are. */
+async function countAll(db: Db, scope: Scope, filter: Filter): Promise<number> {
+  if (!isPlain(filter)) return countOf(filtered(db, scope, filter))
+  const first = sql<number>`(select min(seq) from audit_logs where audit_logs.chain = audit_heads.chain)`
+  const { total } = await db
+    .selectFrom('audit_heads')
+    .select(sql<number>`cast(coalesce(sum(seq - ${first} + 1), 0) as bigint)`.as('total'))
+    .where(inScope(scope, 'audit_heads.chain'))
+    .$if(filter.orgId !== undefined, (it) => it.where('audit_heads.chain', '=', chainOf(filter.orgId!)))
+    .executeTakeFirstOrThrow()
+  return total
+}
+
+/** The newest entries of a filter, by their keys: which they are is settled at once, however slowly they are read. */
+export async function newestKeys(
+  db: Db,
+  scope: Scope,
+  { cursor, ...filter }: Filter & { cursor?: string | undefined },
+  limit: number,
+): Promise<[timestamp: string, id: string][]> {
+  const key = keyAfter({ page: 1, limit, cursor }, newest.length)
+  const rows = await filtered(db, scope, filter)
+    .select(['audit_logs.timestamp', 'audit_logs.id'])
+    .$if(key !== undefined, (it) => it.where(after(newest, key!, 'desc')))
+    .orderBy('audit_logs.timestamp', 'desc')
+    .orderBy('audit_logs.id', 'desc')
+    .limit(limit)
+    .execute()
+  return rows.map(({ timestamp, id }) => [timestamp, id])
+}
+
+/** These entries, in the order their ids are given. */
+export async function entriesOf(db: Db, scope: Scope, ids: string[]): Promise<AuditEntry[]> {
+  if (ids.length === 0) return []
+  const rows = await entriesIn(db, scope).select(['canonical', 'checksum']).where('id', 'in', ids).execute()
+  const byId = new Map((await withNames(db, rows)).map((entry) => [entry.id, entry]))
+  return ids.flatMap((id) => byId.get(id) ?? [])
+}
