@@ -88,7 +88,16 @@ function valuesOf(schema: z.ZodObject | undefined, all: boolean): Plain {
   )
 }
 
-const candidates = ['1', 'a', 'true', '2026-03-01T12:00:00Z', 'a@example.com', 'https://example.com', newId()]
+const candidates = [
+  '1',
+  'a',
+  'true',
+  'id',
+  '2026-03-01T12:00:00Z',
+  'a@example.com',
+  'https://example.com',
+  newId(),
+]
 
 /** Some text a query or path parameter of this schema takes. */
 function plausible(schema: z.ZodType): string {

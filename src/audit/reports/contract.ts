@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { endpoint } from '../core/endpoint.ts'
-import { idOf, instant } from '../core/schema.ts'
-import { AuditEntry, looked, orgId, reads, span, tag } from './contract.ts'
+import { endpoint } from '../../core/endpoint.ts'
+import { idOf, instant } from '../../core/schema.ts'
+import { AuditEntry, looked, orgId, reads, span, tag } from '../contract.ts'
 
 const query = z.strictObject({ orgId, ...span })
 

@@ -1,8 +1,8 @@
-import type { HandlersOf } from '../handler.ts'
-import { checked, sealed } from './handlers.ts'
-import { type auditReports as contract, mostUsers } from './report-contract.ts'
-import { activityOf, countActions, countUsers, recentOf } from './reports.ts'
-import { complianceEvents, complianceOf, securityEvents, securityOf, statsOf } from './rules.ts'
+import type { HandlersOf } from '../../handler.ts'
+import { checked, sealed } from '../handlers.ts'
+import { complianceEvents, complianceOf, securityEvents, securityOf, statsOf } from '../rules.ts'
+import { type auditReports as contract, mostUsers } from './contract.ts'
+import { activityOf, countActions, countUsers, recentOf } from './store.ts'
 
 type Reports = typeof contract
 

@@ -1,8 +1,8 @@
-import type { Scope } from '../core/scope.ts'
-import type { Db } from '../storage/open.ts'
-import type { AuditEntry } from './contract.ts'
-import { during, entriesOf } from './entries.ts'
-import type { ActionCount } from './rules.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Db } from '../../storage/open.ts'
+import type { AuditEntry } from '../contract.ts'
+import { during, entriesOf } from '../entries.ts'
+import type { ActionCount } from '../rules.ts'
 
 export type ReportQuery = { orgId?: string | undefined; from?: string | undefined; to?: string | undefined }
 

@@ -1,9 +1,37 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
-import { flag } from '../core/page.ts'
-import { text } from '../core/schema.ts'
-import { exported, orgId, span, tag, texts } from './contract.ts'
-import { ExportedEntry, exportCap, exportColumns, exportFormats } from './export.ts'
+import { endpoint, user } from '../../core/endpoint.ts'
+import { flag } from '../../core/page.ts'
+import { text } from '../../core/schema.ts'
+import { exported, orgId, span, tag, texts } from '../contract.ts'
+
+/** Most entries in one export (spec, "Limits"). */
+export const exportCap = 10_000
+
+export const exportFormats = ['csv', 'json', 'ndjson'] as const
+export type ExportFormat = (typeof exportFormats)[number]
+
+export const ExportedEntry = z
+  .object({
+    id: z.string(),
+    timestamp: z.string(),
+    actorId: z.string(),
+    actorName: z.string(),
+    actorEmail: z.string().nullable(),
+    action: z.string(),
+    resourceType: z.string(),
+    resourceId: z.string().nullable(),
+    resourceName: z.string().nullable(),
+    category: z.string(),
+    result: z.string(),
+    ipAddress: z.string().nullable(),
+    userAgent: z.string().nullable(),
+    details: z.record(z.string(), z.unknown()),
+  })
+  .partial()
+  .meta({ id: 'ExportedAuditEntry' })
+
+export const exportColumns = ExportedEntry.keyof().options
+export type ExportColumn = (typeof exportColumns)[number]
 
 const exports = user({ permission: 'audit:export' })
 

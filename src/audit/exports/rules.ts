@@ -1,51 +1,22 @@
-import { z } from 'zod'
-import type { AuditEntry } from './contract.ts'
+import type { AuditEntry } from '../contract.ts'
+import { type ExportColumn, type ExportFormat, exportColumns } from './contract.ts'
 
-/** Most entries in one export (spec, "Limits"). */
-export const exportCap = 10_000
-
-export const exportFormats = ['csv', 'json', 'ndjson'] as const
-export type ExportFormat = (typeof exportFormats)[number]
-
-const cells = {
-  id: (it: AuditEntry) => it.id,
-  timestamp: (it: AuditEntry) => it.timestamp,
-  actorId: (it: AuditEntry) => it.user.id,
-  actorName: (it: AuditEntry) => it.user.name,
-  actorEmail: (it: AuditEntry) => it.user.email,
-  action: (it: AuditEntry) => it.action,
-  resourceType: (it: AuditEntry) => it.resource.type,
-  resourceId: (it: AuditEntry) => it.resource.id,
-  resourceName: (it: AuditEntry) => it.resource.name,
-  category: (it: AuditEntry) => it.category,
-  result: (it: AuditEntry) => it.result,
-  ipAddress: (it: AuditEntry) => it.ipAddress,
-  userAgent: (it: AuditEntry) => it.userAgent,
-  details: (it: AuditEntry) => it.details,
+const cells: Record<ExportColumn, (entry: AuditEntry) => unknown> = {
+  id: (it) => it.id,
+  timestamp: (it) => it.timestamp,
+  actorId: (it) => it.user.id,
+  actorName: (it) => it.user.name,
+  actorEmail: (it) => it.user.email,
+  action: (it) => it.action,
+  resourceType: (it) => it.resource.type,
+  resourceId: (it) => it.resource.id,
+  resourceName: (it) => it.resource.name,
+  category: (it) => it.category,
+  result: (it) => it.result,
+  ipAddress: (it) => it.ipAddress,
+  userAgent: (it) => it.userAgent,
+  details: (it) => it.details,
 }
-
-export type ExportColumn = keyof typeof cells
-export const exportColumns = Object.keys(cells) as [ExportColumn, ...ExportColumn[]]
-
-export const ExportedEntry = z
-  .object({
-    id: z.string(),
-    timestamp: z.string(),
-    actorId: z.string(),
-    actorName: z.string(),
-    actorEmail: z.string().nullable(),
-    action: z.string(),
-    resourceType: z.string(),
-    resourceId: z.string().nullable(),
-    resourceName: z.string().nullable(),
-    category: z.string(),
-    result: z.string(),
-    ipAddress: z.string().nullable(),
-    userAgent: z.string().nullable(),
-    details: z.record(z.string(), z.unknown()),
-  })
-  .partial()
-  .meta({ id: 'ExportedAuditEntry' })
 
 export function columnsAsked(columns: readonly ExportColumn[] | undefined, details: boolean): ExportColumn[] {
   const asked = columns === undefined || columns.length === 0 ? exportColumns : columns

@@ -1,12 +1,12 @@
-import { toLongPage } from '../core/page.ts'
-import type { Scope } from '../core/scope.ts'
-import { type HandlersOf, inSteps, type Preparation, type Streamed } from '../handler.ts'
-import type { Storage } from '../storage/open.ts'
-import { checkOrg } from '../tenancy/store.ts'
-import { entriesOf, type Filter, newestKeys } from './entries.ts'
-import { columnsAsked, type ExportColumn, type ExportFormat, exportCap, frameOf } from './export.ts'
-import type { auditExports as contract } from './export-contract.ts'
-import { sealPending } from './outbox.ts'
+import { toLongPage } from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import { type HandlersOf, inSteps, type Preparation, type Streamed } from '../../handler.ts'
+import type { Storage } from '../../storage/open.ts'
+import { checkOrg } from '../../tenancy/store.ts'
+import { entriesOf, type Filter, newestKeys } from '../entries.ts'
+import { sealPending } from '../outbox.ts'
+import { type auditExports as contract, type ExportColumn, type ExportFormat, exportCap } from './contract.ts'
+import { columnsAsked, frameOf } from './rules.ts'
 
 type Exports = typeof contract
 
