@@ -1,8 +1,8 @@
-import { sql } from 'kysely'
+import { invalid } from '../core/errors.ts'
 import { keyAfter, type LongPageQuery, offsetOf, rowsAsked, toLongPage, totalFrom } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
-import { after, byDialect, contains, inScope } from '../storage/dialect.ts'
+import { after, contains, inScope, jsonField } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditEntry } from './contract.ts'
 import { chainOf } from './rules.ts'
@@ -42,26 +42,24 @@ function filtered(db: Db, scope: Scope, filter: Filter) {
     .$if(Boolean(resource), (it) =>
       it.where((eb) => eb.or([contains('resource_type', resource!), contains('resource_name', resource!)])),
     )
-    .$if(Boolean(q), (it) => it.where((eb) => eb.and([contains('canonical', asJson(q!)), saysSo(q!)])))
+    .$if(Boolean(q), (it) =>
+      it.where((eb) =>
+        eb.and([
+          // What is searched is all in this text, which is looked through faster; it holds other things as well.
+          contains('canonical', asJson(q!)),
+          eb.or([
+            ...searched.map((column) => contains(column, q!)),
+            contains(jsonField('canonical', 'details'), asJson(q!)),
+          ]),
+        ]),
+      ),
+    )
 }
-
-/** A text as it stands within JSON. */
-const asJson = (text: string): string => JSON.stringify(text).slice(1, -1)
 
 const searched = ['action', 'actor_email', 'resource_type', 'resource_name'] as const
 
-/** The canonical text holds more than what is searched: checksums, addresses, ids. */
-const saysSo = (q: string) =>
-  sql<boolean>`(${sql.join(
-    [...searched.map((column) => contains(column, q)), contains(details, asJson(q))],
-    sql` or `,
-  )})`
-
-const details = byDialect<string>({
-  sqlite: sql`(canonical -> '$.details')`,
-  // As text: jsonb takes no NUL, which details may hold.
-  postgres: sql`(canonical::json -> 'details')::text`,
-})
+/** A text as it stands within JSON. */
+const asJson = (text: string): string => JSON.stringify(text).slice(1, -1)
 
 const isPlain = ({ orgId: _, ...filter }: Filter): boolean =>
   Object.values(filter).every((one) => one === undefined || one === '')
@@ -94,11 +92,15 @@ export async function listEntries(db: Db, scope: Scope, query: ListQuery) {
   return { data: await withNames(db, data), pagination: { ...pagination, total, totalPages } }
 }
 
+const notOurs = () =>
+  invalid([{ path: 'query.cursor', message: 'is not a cursor that this list gave' }])
+
 const shown = ['canonical', 'checksum', 'timestamp', 'id', 'seq'] as const
 type Found = { canonical: string; checksum: string; timestamp: string; id: string; seq: number }
 
 async function bySeq(db: Db, scope: Scope, query: LongPageQuery, chain: string): Promise<Found[]> {
   const key = keyAfter(query, 1)
+  if (key && !Number.isSafeInteger(key[0])) throw notOurs()
   const last = async () => ((await findHead(db, scope, chain))?.seq ?? 0) - offsetOf(query) + 1
   return entriesIn(db, scope)
     .select(shown)
@@ -130,27 +132,36 @@ async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter
 /** Whole chains say themselves how long they are. */
 async function countAll(db: Db, scope: Scope, filter: Filter): Promise<number> {
   if (!isPlain(filter)) return countOf(filtered(db, scope, filter))
-  const first = sql<number>`(select min(seq) from audit_logs where audit_logs.chain = audit_heads.chain)`
   const { total } = await db
     .selectFrom('audit_heads')
-    .select(sql<number>`cast(coalesce(sum(seq - ${first} + 1), 0) as bigint)`.as('total'))
+    .select((eb) => {
+      const first = eb
+        .selectFrom('audit_logs')
+        .select((log) => log.fn.min('seq').as('first'))
+        .whereRef('audit_logs.chain', '=', 'audit_heads.chain')
+      return eb.fn.sum<number | string | null>(eb(eb('seq', '-', first), '+', 1)).as('total')
+    })
     .where(inScope(scope, 'audit_heads.chain'))
     .$if(filter.orgId !== undefined, (it) => it.where('audit_heads.chain', '=', chainOf(filter.orgId!)))
     .executeTakeFirstOrThrow()
-  return total
+  // Postgres adds numbers up to one of any size, which it gives as text.
+  return Number(total ?? 0)
 }
+
+/** Where an entry stands in time. */
+export type EntryKey = [timestamp: string, id: string]
 
 /** The newest entries of a filter, by their keys: which they are is settled at once, however slowly they are read. */
 export async function newestKeys(
   db: Db,
   scope: Scope,
-  { cursor, ...filter }: Filter & { cursor?: string | undefined },
+  filter: Filter,
+  beyond: EntryKey | undefined,
   limit: number,
-): Promise<[timestamp: string, id: string][]> {
-  const key = keyAfter({ page: 1, limit, cursor }, newest.length)
+): Promise<EntryKey[]> {
   const rows = await filtered(db, scope, filter)
     .select(['audit_logs.timestamp', 'audit_logs.id'])
-    .$if(key !== undefined, (it) => it.where(after(newest, key!, 'desc')))
+    .$if(beyond !== undefined, (it) => it.where(after(newest, beyond!, 'desc')))
     .orderBy('audit_logs.timestamp', 'desc')
     .orderBy('audit_logs.id', 'desc')
     .limit(limit)

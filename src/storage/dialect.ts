@@ -2,7 +2,6 @@ import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kys
 import type { Scope } from '../core/scope.ts'
 import { byDialect } from './compilers.ts'
 
-export { byDialect } from './compilers.ts'
 export { containsKey, startsWithKey } from './matching.ts'
 export { type Params, prepared, rowOf } from './prepared.ts'
 export { preparedInScope } from './prepared-in-scope.ts'
@@ -108,6 +107,15 @@ export function pairsOf(owned: Owned, key: string, value: string) {
 
 const ownedRows = ({ table, by, of }: Owned) =>
   sql`from ${sql.table(table)} where ${sql.ref(`${table}.${by}`)} = ${sql.ref(of)}`
+
+/** A field of the JSON object in a column, as JSON text. */
+export function jsonField(column: string, field: string): Expression<string | null> {
+  return byDialect<string | null>({
+    sqlite: sql`(${sql.ref(column)} -> ${`$.${field}`})`,
+    // As json and not jsonb, which takes no NUL.
+    postgres: sql`(cast(${sql.ref(column)} as json) -> cast(${field} as text))::text`,
+  })
+}
 
 /**
  * A column as case-insensitive search sees it (`fold` in fold.ts), for ranking and equality. The two

@@ -87,7 +87,7 @@ export const auditExports = {
       columns: z.array(z.enum(exportColumns)).max(exportColumns.length).optional(),
       includeDetails: z.boolean().default(true),
       cursor,
-    }),
+    }).prefault({}),
     example: { format: 'json', filters: { action: 'user.login' }, columns: ['timestamp', 'actorEmail'] },
     reply,
     streams: ['application/json', 'text/csv; charset=utf-8', 'application/x-ndjson'],

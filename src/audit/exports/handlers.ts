@@ -1,4 +1,4 @@
-import { toLongPage } from '../../core/page.ts'
+import { keyAfter, toLongPage } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import { type HandlersOf, inSteps, type Preparation, type Streamed } from '../../handler.ts'
 import type { Storage } from '../../storage/open.ts'
@@ -12,8 +12,11 @@ type Exports = typeof contract
 
 type Asked = {
   format: ExportFormat
-  filter: Filter & { cursor?: string | undefined }
+  filter: Filter
   columns: ExportColumn[]
+  cursor: string | undefined
+  /** Where in the request it stands. */
+  cursorAt: string
 }
 
 const types = {
@@ -28,12 +31,19 @@ const batch = 500
 /** Before the transaction of the audit entry: looking through a whole log takes its time. */
 async function prepare(
   { storage, scope, note }: Pick<Preparation<Exports['create']>, 'storage' | 'scope' | 'note'>,
-  { format, filter, columns }: Asked,
+  { format, filter, columns, cursor, cursorAt }: Asked,
 ): Promise<Streamed> {
+  const [timestamp, id] = (keyAfter({ cursor }, 2, cursorAt) ?? []).map(String)
   await sealPending(storage)
   const { orgId } = filter
   if (orgId !== undefined) await checkOrg(storage.read, scope, orgId)
-  const found = await newestKeys(storage.heavy, scope, filter, exportCap + 1)
+  const found = await newestKeys(
+    storage.heavy,
+    scope,
+    filter,
+    timestamp === undefined || id === undefined ? undefined : [timestamp, id],
+    exportCap + 1,
+  )
   const { data: keys, pagination } = toLongPage(found, { page: 1, limit: exportCap }, (key) => key, undefined)
   const { nextCursor } = pagination
   const cut = { total: keys.length, truncated: nextCursor !== null, nextCursor }
@@ -47,6 +57,7 @@ async function prepare(
     type: types[format],
     headers: {
       'content-disposition': `attachment; filename="audit-logs.${format}"`,
+      'x-total-count': String(cut.total),
       'x-truncated': String(cut.truncated),
       ...(nextCursor !== null && { 'x-next-cursor': nextCursor }),
     },
@@ -57,16 +68,28 @@ async function prepare(
 export const auditExports: HandlersOf<Exports> = {
   download: inSteps<Exports['download'], Streamed>({
     prepare: ({ query, ...call }) => {
-      const { format, columns, includeDetails = true, ...filter } = query
-      return prepare(call, { format, filter, columns: columnsAsked(columns, includeDetails) })
+      const { format, columns, includeDetails = true, cursor, ...filter } = query
+      return prepare(call, {
+        format,
+        filter,
+        columns: columnsAsked(columns, includeDetails),
+        cursor,
+        cursorAt: 'query.cursor',
+      })
     },
     run: async (_, streamed) => streamed,
   }),
   create: inSteps<Exports['create'], Streamed>({
     prepare: ({ query, body, ...call }) => {
       const { format, filters, dateRange, columns, includeDetails, cursor } = body
-      const filter = { ...query, ...filters, ...dateRange, cursor }
-      return prepare(call, { format, filter, columns: columnsAsked(columns, includeDetails) })
+      const filter = { ...query, ...filters, ...dateRange }
+      return prepare(call, {
+        format,
+        filter,
+        columns: columnsAsked(columns, includeDetails),
+        cursor,
+        cursorAt: 'body.cursor',
+      })
     },
     run: async (_, streamed) => streamed,
   }),
