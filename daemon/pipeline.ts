@@ -106,7 +106,7 @@ export function addRoute(
       const result = await run(on.storage.read)
       const who = `${caller.kind} ${'id' in caller ? caller.id : asked.ip}`
       if (readings.isNew(who, asked, Date.parse(now))) {
-        const about = { ...facts, details: facts.details ?? readingOf(entry, asked.query) }
+        const about = { ...facts, details: { ...readingOf(entry, asked.query), ...facts.details } }
         const read = entryOf(entry, asked, result, about, caller, asked, now)
         if (read) await on.storage.write((tx) => record(tx, read))
       }

@@ -92,8 +92,7 @@ export async function listEntries(db: Db, scope: Scope, query: ListQuery) {
   return { data: await withNames(db, data), pagination: { ...pagination, total, totalPages } }
 }
 
-const notOurs = () =>
-  invalid([{ path: 'query.cursor', message: 'is not a cursor that this list gave' }])
+const notOurs = () => invalid([{ path: 'query.cursor', message: 'is not a cursor that this list gave' }])
 
 const shown = ['canonical', 'checksum', 'timestamp', 'id', 'seq'] as const
 type Found = { canonical: string; checksum: string; timestamp: string; id: string; seq: number }

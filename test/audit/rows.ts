@@ -35,7 +35,11 @@ export async function piled({ storage }: TestService, chain: string, count: numb
   let prevChecksum = top
   const start = Date.parse('2031-01-01T00:00:00Z')
   const rows = Array.from({ length: count }, (_, n) => {
-    const { actorId: _id, resourceId: _of, ...draft } = draftOf(
+    const {
+      actorId: _id,
+      resourceId: _of,
+      ...draft
+    } = draftOf(
       happening(chain, { action: 'pile.up', resourceName: `number ${n}` }),
       new Date(start + n * 1000).toISOString(),
     )

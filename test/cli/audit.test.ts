@@ -236,7 +236,17 @@ describe('a report', () => {
   it('is asked for by its name, of a time', async () => {
     service.answers['GET /audit-logs/reports/security-events'] = { body: { totalEvents: 2, byAction: [] } }
     const from = '2026-01-01T00:00:00Z'
-    const args = ['audit', 'report', 'security', '--org', 'blue-bakery', '--from', from, '--jq', '.totalEvents']
+    const args = [
+      'audit',
+      'report',
+      'security',
+      '--org',
+      'blue-bakery',
+      '--from',
+      from,
+      '--jq',
+      '.totalEvents',
+    ]
     expect(await home.run(args)).toMatchObject({ code: 0, stdout: '2\n' })
     const [sent] = service.calls('GET /audit-logs/reports/security-events')
     expect(Object.fromEntries(new URL(sent!.path, 'http://x').searchParams)).toEqual({ orgId: org, from })

@@ -80,14 +80,16 @@ export const auditExports = {
     access: exports,
     audit: { action: exported.action, resource: exported.resource },
     query: z.strictObject({ orgId }),
-    body: z.strictObject({
-      format: z.enum(exportFormats).default('json'),
-      filters: z.strictObject(texts).optional(),
-      dateRange: z.strictObject(span).optional(),
-      columns: z.array(z.enum(exportColumns)).max(exportColumns.length).optional(),
-      includeDetails: z.boolean().default(true),
-      cursor,
-    }).prefault({}),
+    body: z
+      .strictObject({
+        format: z.enum(exportFormats).default('json'),
+        filters: z.strictObject(texts).optional(),
+        dateRange: z.strictObject(span).optional(),
+        columns: z.array(z.enum(exportColumns)).max(exportColumns.length).optional(),
+        includeDetails: z.boolean().default(true),
+        cursor,
+      })
+      .prefault({}),
     example: { format: 'json', filters: { action: 'user.login' }, columns: ['timestamp', 'actorEmail'] },
     reply,
     streams: ['application/json', 'text/csv; charset=utf-8', 'application/x-ndjson'],
