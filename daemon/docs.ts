@@ -43,7 +43,7 @@ function articleOf(name: string, entry: Endpoint): string {
 <p>${asText(summary)}. ${needsOf(entry)}</p>
 ${fieldsOf('Path', params)}${fieldsOf('Query', query)}${fieldsOf('Body', body)}
 ${example ? `<pre><code>${asText(JSON.stringify(exampleOf(entry), null, 2))}</code></pre>` : ''}
-${entry.streams ? `<p>Answers ${status} with a stream of <code>${entry.streams}</code>.</p>` : fieldsOf(`Answer ${status}`, reply)}
+${entry.streams ? `<p>Answers ${status} with a stream of <code>${entry.streams.join('</code>, <code>')}</code>.</p>` : fieldsOf(`Answer ${status}`, reply)}
 </article>`
 }
 

@@ -3,11 +3,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { record } from '../src/audit/outbox.ts'
 import type { Cipher } from '../src/core/cipher.ts'
-import { changes, type Endpoint } from '../src/core/endpoint.ts'
+import { changes, type Endpoint, type StreamType } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
 import type { Quota } from '../src/credentials/api-keys/window.ts'
-import type { AuditFacts, Call, Caller, Handler, Preparation, Steps } from '../src/handler.ts'
+import type { AuditFacts, Call, Caller, Handler, Preparation, Steps, Streamed } from '../src/handler.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { type Actors, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
@@ -18,6 +18,7 @@ import { inflate } from './inflate.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 import { problemOf } from './problems.ts'
+import { Readings, readingOf } from './readings.ts'
 import { replyWriter } from './reply-writer.ts'
 
 declare module 'fastify' {
@@ -63,6 +64,8 @@ export function addRoute(
   const route = `${entry.method} ${entry.path}`
   const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
 
+  const readings = new Readings(entry)
+
   app.route({
     method: entry.method,
     url: `/api/v1${entry.path}`,
@@ -101,7 +104,16 @@ export function addRoute(
     const ready = await steps.prepare?.({ ...asked, limit } as unknown as Preparation<AnyEndpoint>)
     const run = (db: Db) => steps.run({ ...asked, db } as unknown as AnyCall, ready as never)
 
-    if (!changes(entry)) return send(request, reply, await run(on.storage.read))
+    if (!changes(entry)) {
+      const result = await run(on.storage.read)
+      const who = `${caller.kind} ${'id' in caller ? caller.id : asked.ip}`
+      if (readings.isNew(who, asked, Date.parse(now))) {
+        const about = { ...facts, details: { ...readingOf(entry, asked.query), ...facts.details } }
+        const read = entryOf(entry, asked, result, about, caller, asked, now)
+        if (read) await on.storage.write((tx) => record(tx, read))
+      }
+      return send(request, reply, result)
+    }
     const known = caller.kind === 'user' || caller.kind === 'api_key'
     const owner = known ? caller.id : `${caller.kind} ${asked.ip}`
     const attempt =
@@ -120,7 +132,10 @@ export function addRoute(
 
   function send(request: FastifyRequest, reply: FastifyReply, result: unknown): unknown {
     reply.code(status)
-    if (entry.streams) return reply.type(entry.streams).send(Readable.from(result as AsyncIterable<string>))
+    if (entry.streams) {
+      const { type, headers, pieces } = streamed(entry.streams[0], result as AsyncIterable<string> | Streamed)
+      return reply.type(type).headers(headers).send(Readable.from(pieces))
+    }
     const shown = keepSession(entry, request, reply, result, request.client.https)
     return reply.type('application/json; charset=utf-8').send(write(shown))
   }
@@ -141,6 +156,9 @@ export function addRoute(
     return { ip: request.client.ip, userAgent: userAgent ?? null }
   }
 }
+
+const streamed = (type: StreamType, result: AsyncIterable<string> | Streamed): Streamed =>
+  'pieces' in result ? result : { type, headers: {}, pieces: result }
 
 function stepsOf(handler: Handler<AnyEndpoint>): {
   prepare?: Steps<AnyEndpoint, never>['prepare']

@@ -6,8 +6,10 @@ import { migrations } from '../migrations/index.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
 import { alerts } from '../src/alerts/handlers.ts'
 import { api } from '../src/api.ts'
+import { auditExports } from '../src/audit/exports/handlers.ts'
 import { auditLogs } from '../src/audit/handlers.ts'
 import { record, sealPending } from '../src/audit/outbox.ts'
+import { auditReports } from '../src/audit/reports/handlers.ts'
 import { draftOf, type Happening } from '../src/audit/rules.ts'
 import { type Cipher, cipherOf } from '../src/core/cipher.ts'
 import { entriesOf } from '../src/core/endpoint.ts'
@@ -179,6 +181,8 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     eventLogs,
     agents: agentHandlers({ pepper }),
     auditLogs,
+    auditExports,
+    auditReports,
   }
   const on = {
     storage,

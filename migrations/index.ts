@@ -12,6 +12,7 @@ import * as groups from './0010_groups.ts'
 import * as search from './0012_search.ts'
 import * as speed from './0013_speed.ts'
 import * as logs from './0014_logs.ts'
+import * as auditReading from './0015_audit_reading.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -28,4 +29,5 @@ export const migrations: readonly Migration[] = [
   { name: '0012_search', up: search.up },
   { name: '0013_speed', up: speed.up },
   { name: '0014_logs', up: logs.up },
+  { name: '0015_audit_reading', up: auditReading.up },
 ]

@@ -1,6 +1,8 @@
 import { agents } from './agents/contract.ts'
 import { alerts } from './alerts/contract.ts'
 import { auditLogs } from './audit/contract.ts'
+import { auditExports } from './audit/exports/contract.ts'
+import { auditReports } from './audit/reports/contract.ts'
 import type { Contract } from './core/endpoint.ts'
 import { apiKeys } from './credentials/api-keys/contract.ts'
 import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
@@ -39,6 +41,8 @@ export const api = {
   eventLogs,
   agents,
   auditLogs,
+  auditExports,
+  auditReports,
 } satisfies Contract
 
 /** The sections of the reference: what the tags of the entries are about. */

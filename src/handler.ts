@@ -1,4 +1,4 @@
-import type { BodyOf, Endpoint, ParamsOf, QueryOf, ReplyOf } from './core/endpoint.ts'
+import type { BodyOf, Endpoint, ParamsOf, QueryOf, ReplyOf, StreamType } from './core/endpoint.ts'
 import type { LimitName } from './core/limits.ts'
 import type { Scope } from './core/scope.ts'
 import type { Instant } from './core/time.ts'
@@ -91,7 +91,12 @@ export type Preparation<E extends Endpoint> = Asked<E> & {
   limit(name: LimitName, key: string): void
 }
 
-type Answer<E extends Endpoint> = E extends { streams: string } ? AsyncIterable<string> : ReplyOf<E>
+/** A stream that says of which type it is, and what goes before it. */
+export type Streamed = { type: StreamType; headers: Record<string, string>; pieces: AsyncIterable<string> }
+
+type Answer<E extends Endpoint> = E extends { streams: readonly string[] }
+  ? AsyncIterable<string> | Streamed
+  : ReplyOf<E>
 
 export type Handler<E extends Endpoint> = ((call: Call<E>) => Promise<Answer<E>>) | Steps<E, never>
 

@@ -1,30 +1,43 @@
 import { z } from 'zod'
 import { endpoint, user } from '../core/endpoint.ts'
-import { flag, pageQuery } from '../core/page.ts'
+import { flag, longPageQuery } from '../core/page.ts'
 import { idOf, instant, text } from '../core/schema.ts'
 
-const tag = 'Audit'
-const reads = user({ permission: 'audit:read' })
+export const tag = 'Audit'
+export const reads = user({ permission: 'audit:read' })
 const result = z.enum(['success', 'failure', 'denied'])
 
-const filters = {
-  orgId: idOf('organization').optional().describe('Only entries of this organization'),
+/** A look at the log leaves an entry itself; the same look by the same person some minutes later leaves no other. */
+export const looked = { action: 'data.access', resource: 'audit_log', quietFor: 10 } as const
+
+export const exported = { action: 'data.export', resource: 'audit_log', quietFor: 0 } as const
+
+export const orgId = idOf('organization').optional().describe('Only entries of this organization')
+export const span = {
+  from: instant.optional().describe('Not before this time'),
+  to: instant.optional().describe('Not after this time'),
+}
+export const texts = {
   user: text(255).optional().describe('Part of the e-mail address or name of who did it'),
   action: text(100).optional().describe('Part of the action, such as enrollment_key'),
   resource: text(255).optional().describe("Part of the resource's type or name"),
-  from: instant.optional().describe('Not before this time'),
-  to: instant.optional().describe('Not after this time'),
-  skipCount: flag.optional().describe('Leave the total out, which is faster'),
-  ...pageQuery(),
+  excludeActions: text(1000).optional().describe('Not these actions, such as data.access,user.login'),
 }
-export const AuditQuery = z.strictObject(filters)
+export const AuditQuery = z.strictObject({
+  orgId,
+  ...texts,
+  ...span,
+  skipCount: flag.optional().describe('Leave the total out, which is faster'),
+  ...longPageQuery(),
+})
 export type AuditQuery = z.output<typeof AuditQuery>
 
 const pagination = z.object({
-  page: z.int(),
+  page: z.int().optional().describe('Left out on a page reached by cursor'),
   limit: z.int(),
-  total: z.int().describe('-1 when it was not counted'),
+  total: z.int().describe('-1 when it was not counted, as on a page reached by cursor'),
   totalPages: z.int().describe('-1 when it was not counted'),
+  nextCursor: z.string().nullable().describe('null at the end of the list'),
 })
 
 export const AuditEntry = z
@@ -74,6 +87,7 @@ export const auditLogs = {
     summary: 'List audit entries, flat, newest first',
     tag,
     access: reads,
+    audit: looked,
     query: AuditQuery,
     reply: z.object({ entries: z.array(FlatAuditEntry), pagination }),
     errors: ['org_access_denied'],
@@ -84,6 +98,7 @@ export const auditLogs = {
     summary: 'List audit entries, newest first',
     tag,
     access: reads,
+    audit: looked,
     query: AuditQuery,
     reply: z.object({ data: z.array(AuditEntry), pagination }),
     errors: ['org_access_denied'],
@@ -94,6 +109,7 @@ export const auditLogs = {
     summary: 'Show an audit entry',
     tag,
     access: reads,
+    audit: looked,
     params: z.strictObject({ id: idOf('audit_log') }),
     reply: AuditEntry,
   }),
@@ -103,6 +119,7 @@ export const auditLogs = {
     summary: 'Search audit entries by any of their texts',
     tag,
     access: reads,
+    audit: looked,
     query: AuditQuery.extend({ q: text(255, 1).describe('What to look for').meta({ flag: 'text' }) }),
     reply: z.object({ data: z.array(AuditEntry), query: z.string(), pagination }),
     errors: ['org_access_denied'],
@@ -130,13 +147,14 @@ export const auditLogs = {
     summary: 'Stream the chain of an organization, oldest first, to verify it',
     tag,
     access: reads,
+    audit: exported,
     query: z.strictObject({
       orgId: idOf('organization')
         .optional()
         .describe('Without it: your organization, or the system chain in system scope'),
     }),
     reply: z.string(),
-    streams: 'application/x-ndjson',
+    streams: ['application/x-ndjson'],
     errors: ['org_access_denied'],
   }),
 }

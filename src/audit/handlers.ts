@@ -2,10 +2,11 @@ import type { Endpoint } from '../core/endpoint.ts'
 import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import { type Call, type Handler, type HandlersOf, inSteps } from '../handler.ts'
-import type { Db, Storage } from '../storage/open.ts'
+import type { Storage } from '../storage/open.ts'
 import { checkOrg } from '../tenancy/store.ts'
-import { genesis, headerLine, trailerLine } from './chain.ts'
+import { genesis, type Head, headerLine, trailerLine } from './chain.ts'
 import type * as contract from './contract.ts'
+import { type ListQuery, listEntries } from './entries.ts'
 import { sealPending } from './outbox.ts'
 import { chainOf, orgOf, systemChain, toFlatEntry } from './rules.ts'
 import * as store from './store.ts'
@@ -13,37 +14,47 @@ import * as store from './store.ts'
 type Logs = typeof contract.auditLogs
 
 /** Seals what is pending first, so that a person always sees what they just did. */
-const sealed = <E extends Endpoint>(
+export const sealed = <E extends Endpoint>(
   run: (call: Call<E>) => ReturnType<Extract<Handler<E>, (...args: never[]) => unknown>>,
 ) => inSteps<E, void>({ prepare: ({ storage }) => sealPending(storage), run: run as never })
 
-async function read(db: Db, scope: Scope, query: Parameters<typeof store.listEntries>[2]) {
-  if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-  const { data, total } = await store.listEntries(db, scope, query)
-  const totalPages = total < 0 ? -1 : Math.ceil(total / query.limit)
-  return { data, pagination: { page: query.page, limit: query.limit, total, totalPages } }
+type Reading = { storage: Storage; scope: Scope; note: Call<Logs['list']>['note'] }
+
+/** A look into one organization is told in its own log. */
+export async function checked({ storage, scope, note }: Reading, orgId: string | undefined): Promise<void> {
+  if (orgId === undefined) return
+  await checkOrg(storage.read, scope, orgId)
+  note({ orgId })
+}
+
+async function read(call: Reading, query: ListQuery) {
+  await checked(call, query.orgId)
+  return listEntries(call.storage.heavy, call.scope, query)
 }
 
 export const auditLogs: HandlersOf<Logs> = {
-  flat: sealed<Logs['flat']>(async ({ storage, scope, query }) => {
-    const { data, pagination } = await read(storage.heavy, scope, query)
+  flat: sealed<Logs['flat']>(async ({ query, ...call }) => {
+    const { data, pagination } = await read(call, query)
     return { entries: data.map(toFlatEntry), pagination }
   }),
 
-  list: sealed<Logs['list']>(({ storage, scope, query }) => read(storage.heavy, scope, query)),
+  list: sealed<Logs['list']>(({ query, ...call }) => read(call, query)),
 
   show: sealed<Logs['show']>(({ db, scope, params }) => store.getEntry(db, scope, params.id)),
 
-  search: sealed<Logs['search']>(async ({ storage, scope, query }) => ({
-    ...(await read(storage.heavy, scope, query)),
+  search: sealed<Logs['search']>(async ({ query, ...call }) => ({
+    ...(await read(call, query)),
     query: query.q,
   })),
 
   heads: sealed<Logs['heads']>(async ({ db, scope }) => ({ data: await store.listHeads(db, scope) })),
 
-  chain: sealed<Logs['chain']>(async ({ db, storage, scope, query }) => {
-    if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-    return chainFile(storage, scope, chainAsked(scope, query.orgId))
+  chain: sealed<Logs['chain']>(async ({ query, ...call }) => {
+    const { storage, scope } = call
+    await checked(call, query.orgId)
+    const chain = chainAsked(scope, query.orgId)
+    const head = (await store.findHead(storage.read, scope, chain)) ?? { seq: 0, checksum: genesis }
+    return chainFile(storage, scope, chain, head)
   }),
 }
 
@@ -55,8 +66,7 @@ function chainAsked(scope: Scope, orgId: string | undefined): string {
   throw invalid([{ path: 'query.orgId', message: 'orgId is required for partner scope' }])
 }
 
-async function* chainFile(storage: Storage, scope: Scope, chain: string): AsyncGenerator<string> {
-  const head = (await store.findHead(storage.read, scope, chain)) ?? { seq: 0, checksum: genesis }
+async function* chainFile(storage: Storage, scope: Scope, chain: string, head: Head): AsyncGenerator<string> {
   yield headerLine(orgOf(chain))
   yield* store.chainLines(storage.heavy, scope, chain, head.seq)
   yield trailerLine(head)

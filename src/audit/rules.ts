@@ -86,6 +86,77 @@ const categories: readonly [prefix: string, category: string][] = [
 export const categoryOf = (action: string): string =>
   categories.find(([prefix]) => action.startsWith(prefix))?.[1] ?? 'system'
 
+/** What the report of security events is about (spec, "Audit events"). */
+export const securityEvents: readonly string[] = [
+  'user.login',
+  'user.login.failed',
+  'user.permission.change',
+  'policy.update',
+  'policy.create',
+  'policy.evaluate',
+  'automation.policy.evaluate',
+  'agent.source.ip.changed',
+]
+
+/** What the report of compliance events is about (spec, "Audit events"). */
+export const complianceEvents: readonly string[] = [
+  'data.access',
+  'data.export',
+  'device.create',
+  'device.delete',
+  'policy.update',
+  'policy.evaluate',
+  'automation.policy.evaluate',
+  'script.execute',
+  'organization.update',
+]
+
+const loginEvents = ['user.login', 'user.login.failed']
+/** A role given to someone is a change of what they may, by the name the operation has. */
+const permissionEvents = ['user.permission.change', 'user.role.assign']
+const dataChanges = ['device.create', 'device.delete', 'policy.update', 'organization.update']
+
+export type ActionCount = { action: string; count: number }
+
+/** How many of these actions there are; of all without a list. */
+const sumOf = (counts: ActionCount[], actions?: readonly string[]): number =>
+  counts.reduce((sum, one) => sum + (actions?.includes(one.action) === false ? 0 : one.count), 0)
+
+const among = (counts: ActionCount[], actions: readonly string[]) =>
+  counts.filter(({ action }) => actions.includes(action))
+
+export function securityOf(counts: ActionCount[]) {
+  const byAction = among(counts, securityEvents)
+  return {
+    totalEvents: sumOf(byAction),
+    loginAttempts: sumOf(counts, loginEvents),
+    failedLogins: sumOf(counts, ['user.login.failed']),
+    permissionChanges: sumOf(counts, permissionEvents),
+    byAction,
+  }
+}
+
+export function complianceOf(counts: ActionCount[]) {
+  const byAction = among(counts, complianceEvents)
+  return {
+    totalEvents: sumOf(byAction),
+    dataAccess: sumOf(counts, ['data.access']),
+    dataChanges: sumOf(counts, dataChanges),
+    exports: sumOf(counts, ['data.export']),
+    byAction,
+  }
+}
+
+export function statsOf(counts: ActionCount[]) {
+  const sums = new Map<string, number>()
+  for (const { action, count } of counts) {
+    const category = categoryOf(action)
+    sums.set(category, (sums.get(category) ?? 0) + count)
+  }
+  const byCategory = [...sums].map(([category, count]) => ({ category, count }))
+  return { totalEvents: sumOf(counts), byCategory: byCategory.sort((a, b) => b.count - a.count) }
+}
+
 const nameOf = (entry: ChainEntry, userName: string | undefined): string => {
   if (userName !== undefined) return userName
   if (entry.actorEmail !== null) return entry.actorEmail

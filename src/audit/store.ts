@@ -1,53 +1,14 @@
 import { Problem } from '../core/errors.ts'
-import { offsetOf } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
-import { countOf } from '../storage/counts.ts'
-import { contains, inScope } from '../storage/dialect.ts'
+import { inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
 import { type ChainEntry, canonicalText, checksumOf, entryLine, type Head } from './chain.ts'
-import type { AuditEntry, AuditQuery } from './contract.ts'
-import { chainOf, orgOf, toEntry } from './rules.ts'
+import type { AuditEntry } from './contract.ts'
+import { orgOf, toEntry } from './rules.ts'
 
-const entriesIn = (db: Db, scope: Scope) =>
+export const entriesIn = (db: Db, scope: Scope) =>
   db.selectFrom('audit_logs').where(inScope(scope, 'audit_logs.chain'))
-
-type Filter = AuditQuery & { q?: string }
-
-function filtered(db: Db, scope: Scope, { orgId, user, action, resource, from, to, q }: Filter) {
-  const named = (part: string) =>
-    db.selectFrom('users').select('users.id').where(contains('users.name', part))
-  return entriesIn(db, scope)
-    .$if(orgId !== undefined, (it) => it.where('chain', '=', chainOf(orgId!)))
-    .$if(from !== undefined, (it) => it.where('timestamp', '>=', from!))
-    .$if(to !== undefined, (it) => it.where('timestamp', '<=', to!))
-    .$if(Boolean(action), (it) => it.where(contains('action', action!)))
-    .$if(Boolean(user), (it) =>
-      it.where((eb) => eb.or([contains('actor_email', user!), eb('actor_id', 'in', named(user!))])),
-    )
-    .$if(Boolean(resource), (it) =>
-      it.where((eb) => eb.or([contains('resource_type', resource!), contains('resource_name', resource!)])),
-    )
-    .$if(Boolean(q), (it) => it.where(contains('canonical', q!)))
-}
-
-/** Newest first; `total` is -1 when the query says not to count. */
-export async function listEntries(
-  db: Db,
-  scope: Scope,
-  query: Filter,
-): Promise<{ data: AuditEntry[]; total: number }> {
-  const found = filtered(db, scope, query)
-  const rows = await found
-    .select(['canonical', 'checksum'])
-    .orderBy('timestamp', 'desc')
-    .orderBy('id', 'desc')
-    .limit(query.limit)
-    .offset(offsetOf(query))
-    .execute()
-  const total = query.skipCount ? -1 : await countOf(found)
-  return { data: await withNames(db, rows), total }
-}
 
 /** @throws not_found, also for an entry outside the scope */
 export async function getEntry(db: Db, scope: Scope, id: string): Promise<AuditEntry> {
@@ -58,7 +19,10 @@ export async function getEntry(db: Db, scope: Scope, id: string): Promise<AuditE
 }
 
 /** What readers see is the canonical text itself; only names of people are looked up. */
-async function withNames(db: Db, rows: { canonical: string; checksum: string }[]): Promise<AuditEntry[]> {
+export async function withNames(
+  db: Db,
+  rows: { canonical: string; checksum: string }[],
+): Promise<AuditEntry[]> {
   const entries = rows.map((row) => ({
     entry: JSON.parse(row.canonical) as ChainEntry,
     checksum: row.checksum,

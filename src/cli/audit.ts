@@ -1,8 +1,8 @@
-import { closeSync, createReadStream, openSync, rmSync, writeSync } from 'node:fs'
+import { createReadStream } from 'node:fs'
 import type { Verdict } from '../audit/chain.ts'
 import type { auditLogs } from '../audit/contract.ts'
 import type { Session } from './base.ts'
-import { exits, Silent, usage } from './exit.ts'
+import { exits, Silent } from './exit.ts'
 import { printRecord, say, write } from './print.ts'
 import { bar, grouped } from './progress.ts'
 import { resolveId } from './resolve.ts'
@@ -14,54 +14,8 @@ type Verifier = { readonly entries: number; push(chunk: Buffer): Verdict | undef
 
 export type NamedVerdict = Verdict & { name: string }
 
-const orgOf = async ({ client, settings }: Session): Promise<string | undefined> =>
+export const orgOf = async ({ client, settings }: Session): Promise<string | undefined> =>
   settings.org.value ? resolveId(client, 'organization', settings.org.value) : undefined
-
-const lineBreak = 0x0a
-
-/** Header and trailer are lines too. */
-const framing = 2
-
-export async function exportChain(
-  run: Session,
-  { chain }: Contract,
-  outFile: string | undefined,
-): Promise<void> {
-  const orgId = await orgOf(run)
-  const target = outFile === undefined ? undefined : newFile(outFile)
-  const progress = bar('Exporting', 'entries')
-  let lines = 0
-  let whole = false
-  try {
-    for await (const chunk of run.client.stream(chain, { query: { orgId } })) {
-      for (let at = chunk.indexOf(lineBreak); at !== -1; at = chunk.indexOf(lineBreak, at + 1)) lines += 1
-      progress.done(Math.max(0, lines - framing))
-      if (target === undefined) await write(chunk)
-      else for (let from = 0; from < chunk.length; ) from += writeSync(target, chunk, from)
-    }
-    whole = true
-  } finally {
-    progress.end()
-    if (target !== undefined) {
-      closeSync(target)
-      if (!whole) rmSync(outFile!, { force: true })
-    }
-  }
-  say(
-    `${grouped(Math.max(0, lines - framing))} entries written${outFile === undefined ? '' : ` to ${outFile}`}`,
-  )
-}
-
-function newFile(path: string): number {
-  try {
-    return openSync(path, 'wx', 0o600)
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    throw usage(
-      code === 'EEXIST' ? `${path} exists and is not overwritten` : `Cannot create ${path}: ${message}`,
-    )
-  }
-}
 
 export async function verifyFile(run: Session, path: string, begin: () => Verifier): Promise<void> {
   const source = path === '-' ? process.stdin : createReadStream(path, { highWaterMark: 1024 * 1024 })

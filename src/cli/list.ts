@@ -22,6 +22,7 @@ export async function list(
     output,
     output.columns === undefined ? usual() : checkColumns(output.columns, row),
   )
+  let first: ListReply | undefined
   let last: ListReply = {}
   let shown = 0
   const steps = pages(client, entry, input, flags)
@@ -29,6 +30,7 @@ export async function list(
     const step = await waiting('Waiting for the service', steps.next())
     if (step.done) break
     last = step.value.reply
+    first ??= last
     shown += step.value.rows.length
     await printer.rows(step.value.rows)
   }
@@ -37,9 +39,16 @@ export async function list(
   await printer.end((rows) => ({
     ...last,
     [key]: rows,
-    ...(pagination && walked && { pagination: { ...pagination, page: 1, limit: rows.length } }),
+    // Only the first page says how many there are.
+    ...(pagination &&
+      walked && { pagination: { ...pagination, ...counted(first), page: 1, limit: rows.length } }),
   }))
   if ((pagination?.total ?? 0) > shown && !walked && !['json', 'yaml'].includes(output.format)) {
     say(`${shown} of ${pagination?.total} shown, page ${pagination?.page}: --all shows every row`)
   }
+}
+
+function counted(first: ListReply | undefined): object {
+  const { nextCursor: _, ...numbers } = first?.pagination ?? {}
+  return numbers
 }

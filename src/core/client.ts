@@ -62,8 +62,12 @@ export type Client = {
   ): Promise<ReplyOf<E>>
   /** Same, for an entry that is only known at run time. */
   request(entry: Endpoint, input?: RawInput): Promise<unknown>
-  /** The bytes of an entry that streams. */
-  stream(entry: Endpoint, input?: RawInput): AsyncIterable<Buffer>
+  /** The bytes of an entry that streams; `begun` is told the headers before them. */
+  stream(
+    entry: Endpoint,
+    input?: RawInput,
+    begun?: (headers: RawReply['headers']) => void,
+  ): AsyncIterable<Buffer>
   /** A request outside the contract. `path` is below /api/v1. Fails on statuses from 400. */
   raw(
     method: string,
@@ -101,7 +105,7 @@ export function connect(options: ClientOptions): Client {
     path: string
     body?: string
     headers?: Record<string, string>
-    streams?: true
+    accept?: string
   }
 
   /** An answer that begins. `broken` says what a failure to read the rest of it means. */
@@ -126,7 +130,7 @@ export function connect(options: ClientOptions): Client {
     try {
       for (let attempt = 1; ; attempt += 1) {
         const headers = {
-          accept: draft.streams ? 'application/x-ndjson' : 'application/json',
+          accept: draft.accept ?? 'application/json',
           ...(draft.body !== undefined && { 'content-type': 'application/json' }),
           ...options.headers,
           ...(await options.credentials?.headers()),
@@ -208,9 +212,17 @@ export function connect(options: ClientOptions): Client {
     }
   }
 
-  async function* stream(entry: Endpoint, input?: RawInput): AsyncGenerator<Buffer> {
-    const { reply, end, alive, broken } = await exchange({ ...draftOf(entry, input), streams: true })
+  async function* stream(
+    entry: Endpoint,
+    input?: RawInput,
+    begun?: (headers: RawReply['headers']) => void,
+  ): AsyncGenerator<Buffer> {
+    const { reply, end, alive, broken } = await exchange({
+      ...draftOf(entry, input),
+      accept: entry.streams?.join(', ') ?? '*/*',
+    })
     try {
+      begun?.(reply.headers)
       for await (const chunk of reply.body) {
         alive()
         yield Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk)

@@ -57,8 +57,13 @@ export function user(needs: Needs & { key?: boolean } = {}): UserAccess {
 type Schema = z.ZodType
 type ObjectSchema = z.ZodObject
 
-/** What a change leaves in the audit log, or why it leaves nothing. */
-export type Audit = { action: string; resource: Resource } | { unaudited: string }
+/**
+ * What a change leaves in the audit log, or why it leaves nothing. A reading that is audited says for how many
+ * minutes the same caller's same reading leaves no second entry: `quietFor`.
+ */
+export type Audit = { action: string; resource: Resource; quietFor?: number } | { unaudited: string }
+
+export type StreamType = 'application/x-ndjson' | 'application/json' | 'text/csv; charset=utf-8'
 
 /**
  * The one description of an endpoint. The route, validation, permission check, transaction, audit entry,
@@ -81,9 +86,9 @@ export type Endpoint = {
   /** Success status; 200 unless something is created or queued. */
   status?: 200 | 201 | 202
   reply: Schema
-  /** The reply is a stream of this type instead of JSON. */
-  streams?: 'application/x-ndjson'
-  /** Required on everything that is not a GET. */
+  /** The reply is a stream of one of these types; of the first, unless the handler says. */
+  streams?: readonly [StreamType, ...StreamType[]]
+  /** Required on everything that is not a GET; a GET needs none. */
   audit?: Audit
   /** What the reply does to the session cookies (daemon/browser.ts). */
   session?: 'starts' | 'renews' | 'ends'

@@ -70,7 +70,8 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
           ...(access.wholePartner && { wholePartner: true }),
         }
       : undefined
-  const type = entry.streams ?? 'application/json'
+  const types = entry.streams ?? ['application/json']
+  const schema = hoisted(entry.reply, 'output', schemas)
   return {
     operationId: name.replaceAll('.', '_'),
     summary: entry.summary,
@@ -82,7 +83,7 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
     responses: {
       [entry.status ?? 200]: {
         description: 'Success',
-        content: { [type]: { schema: hoisted(entry.reply, 'output', schemas) } },
+        content: Object.fromEntries(types.map((type) => [type.replace(/;.*/, ''), { schema }])),
       },
       ...refusalsOf(entry),
     },

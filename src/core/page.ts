@@ -60,11 +60,15 @@ type Key = readonly (string | number)[]
  * it leads to is still narrowed to what the caller may see.
  * @throws invalid_request when it is not one that this list gave
  */
-export function keyAfter(query: LongPageQuery, width: number): Key | undefined {
+export function keyAfter(
+  query: Pick<LongPageQuery, 'cursor'>,
+  width: number,
+  path = 'query.cursor',
+): Key | undefined {
   if (query.cursor === undefined) return undefined
   const key = parsedKey(query.cursor)
   if (key?.length === width) return key
-  throw invalid([{ path: 'query.cursor', message: 'is not a cursor that this list gave' }])
+  throw invalid([{ path, message: 'is not a cursor that this list gave' }])
 }
 
 function parsedKey(cursor: string): Key | undefined {

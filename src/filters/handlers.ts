@@ -4,6 +4,7 @@ import type { Instant } from '../core/time.ts'
 import { type HandlersOf, inSteps } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { orgOfNew } from '../tenancy/org-of-new.ts'
+import { difference } from '../tenancy/rules.ts'
 import type * as contract from './contract.ts'
 import { fields } from './fields/contract.ts'
 import { checkConditions } from './rules.ts'
@@ -45,7 +46,7 @@ export const filterHandlers = (use: FilterUse): HandlersOf<typeof contract.filte
     await saved.changeFilter(db, scope, before.id, change)
     const after = { ...before, ...change }
     if (body.conditions) await use.changed(db, scope, after, now)
-    note({ details: { changedFields: changedFields(before, after) } })
+    note({ ...difference(before, after), details: { changedFields: changedFields(before, after) } })
     return after
   },
 

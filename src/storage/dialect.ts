@@ -110,6 +110,15 @@ export function pairsOf(owned: Owned, key: string, value: string) {
 const ownedRows = ({ table, by, of }: Owned) =>
   sql`from ${sql.table(table)} where ${sql.ref(`${table}.${by}`)} = ${sql.ref(of)}`
 
+/** A field of the JSON object in a column, as JSON text. */
+export function jsonField(column: string, field: string): Expression<string | null> {
+  return byDialect<string | null>({
+    sqlite: sql`(${sql.ref(column)} -> ${`$.${field}`})`,
+    // As json and not jsonb, which takes no NUL.
+    postgres: sql`(cast(${sql.ref(column)} as json) -> cast(${field} as text))::text`,
+  })
+}
+
 /**
  * A column as case-insensitive search sees it (`fold` in fold.ts), for ranking and equality. The two
  * databases differ only where their Unicode versions do, that is for letters a few years old.

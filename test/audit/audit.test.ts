@@ -46,7 +46,7 @@ onEveryDatabase((kind, open) => {
         (await client.call(api.auditLogs.list, { query })).pagination.total
       expect(await count({})).toBe(9)
       expect(await count({ action: 'ENROLL' })).toBe(2)
-      expect(await count({ user: 'Bakery-Admin' })).toBe(1)
+      expect(await count({ user: 'Bakery-Admin', excludeActions: 'data.access, x' })).toBe(1)
       expect(await count({ resource: 'GRÖSSE' })).toBe(0)
       expect(await count({ resource: 'GRÖß' })).toBe(1)
       expect(await count({ resource: '%' })).toBe(0)

@@ -199,6 +199,63 @@ describe('an export', () => {
   })
 })
 
+describe('an export to read', () => {
+  const told = 'action\r\nuser.login\r\n'
+
+  it('asks for what was filtered, in a new private file, and says how to go on', async () => {
+    service.answers['GET /audit-logs/export'] = {
+      headers: { 'content-type': 'text/csv', 'x-total-count': '10000', 'x-next-cursor': 'abc' },
+      body: told,
+    }
+    const args = ['audit', 'export', '--org', 'blue-bakery', '--format', 'csv', '--action', 'user.login']
+    const more = ['--columns', 'action', '--no-include-details', '--out-file', 'logins.csv']
+    const { code, stdout, stderr } = await home.run([...args, ...more])
+    expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
+    expect(stderr).toContain('10 000 entries written to logins.csv')
+    expect(stderr).toContain('--cursor abc')
+    expect(home.read('logins.csv')).toBe(told)
+    expect(home.mode('logins.csv')).toBe('600')
+    const [sent] = service.calls('GET /audit-logs/export')
+    expect(Object.fromEntries(new URL(sent!.path, 'http://x').searchParams)).toEqual({
+      orgId: org,
+      format: 'csv',
+      action: 'user.login',
+      columns: 'action',
+      includeDetails: 'false',
+    })
+    expect((await home.run([...args, ...more])).code).toBe(2)
+    expect(service.calls('GET /audit-logs/export')).toHaveLength(1)
+  })
+
+  it('takes filters only with a format: a chain is whole', async () => {
+    expect((await home.run(['audit', 'export', '--org', org, '--action', 'user.login'])).code).toBe(2)
+  })
+})
+
+describe('a report', () => {
+  it('is asked for by its name, of a time', async () => {
+    service.answers['GET /audit-logs/reports/security-events'] = { body: { totalEvents: 2, byAction: [] } }
+    const from = '2026-01-01T00:00:00Z'
+    const args = [
+      'audit',
+      'report',
+      'security',
+      '--org',
+      'blue-bakery',
+      '--from',
+      from,
+      '--jq',
+      '.totalEvents',
+    ]
+    expect(await home.run(args)).toMatchObject({ code: 0, stdout: '2\n' })
+    const [sent] = service.calls('GET /audit-logs/reports/security-events')
+    expect(Object.fromEntries(new URL(sent!.path, 'http://x').searchParams)).toEqual({ orgId: org, from })
+    const unknown = await home.run(['audit', 'report', 'securty'])
+    expect(unknown.code).toBe(2)
+    expect(unknown.stderr).toContain('security')
+  })
+})
+
 it('audit entries are searched by words', async () => {
   service.answers['GET /audit-logs/search'] = {
     body: { data: [], query: 'Front desk', pagination: { page: 1, limit: 50, total: 0, totalPages: 0 } },

@@ -129,6 +129,12 @@ it('every endpoint a person can call has a command', () => {
     'auditLogs.search': 'audit search',
     'auditLogs.heads': 'audit verify',
     'auditLogs.chain': 'audit export',
+    'auditExports.download': 'audit export',
+    'auditExports.create': 'audit export',
+    'auditReports.users': 'audit report',
+    'auditReports.security': 'audit report',
+    'auditReports.compliance': 'audit report',
+    'auditReports.stats': 'audit stats',
   }
   const callable = entriesOf(api).filter(
     ({ name, entry }) => entry.access.who !== 'agent' && !/^(service|agents)\./.test(name),

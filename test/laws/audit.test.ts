@@ -63,6 +63,9 @@ onEveryDatabase((_, open) => {
         errorMessage: null,
         ipAddress: '127.0.0.1',
       })
+      if (entry.method === 'PATCH' || entry.method === 'PUT') {
+        expect(left[0]!.details).toMatchObject({ before: expect.anything(), after: expect.anything() })
+      }
       const said = JSON.stringify(left[0])
       const secrets = [...secretsOf(entry.body, play.input.body), ...secretsOf(entry.reply, reply)]
       expect(secrets.filter((secret) => said.includes(secret))).toEqual([])

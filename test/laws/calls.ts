@@ -93,6 +93,7 @@ const candidates = [
   'a',
   'true',
   'error',
+  'id',
   '2026-03-01T12:00:00Z',
   'a@example.com',
   'https://example.com',

@@ -95,6 +95,11 @@ const wrong: [what: string, contract: Contract, fault: string][] = [
     { a: { x: entry({ audit: { unaudited: '' } }) } },
     'says neither what it audits nor why not',
   ],
+  [
+    'a reading audited without end',
+    { a: { x: { ...without('body'), method: 'GET' } } },
+    'audits a read, but not how often',
+  ],
   ['a body without an example', { a: { x: without('example') } }, 'body without an example'],
   [
     'an example that is not valid',

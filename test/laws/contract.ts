@@ -42,7 +42,9 @@ function ofMeaning(entry: Endpoint): string[] {
   const { audit, access, path, params } = entry
   const said = audit && ('unaudited' in audit ? audit.unaudited.length > 0 : audit.action.includes('.'))
   if (changes(entry) && !said) faults.push('says neither what it audits nor why not')
-  if (!changes(entry) && audit) faults.push('audits a read')
+  const quiet = audit && 'action' in audit ? audit.quietFor : undefined
+  if (!changes(entry) && audit && quiet === undefined) faults.push('audits a read, but not how often')
+  if (changes(entry) && quiet !== undefined) faults.push('audits a change only now and then')
   if (access.who === 'user' && access.permission !== undefined) {
     const known = access.permission === '*:*' || permissions.includes(access.permission)
     if (!known) faults.push(`needs ${access.permission}, which is not in the catalogue`)

@@ -1,0 +1,177 @@
+import { invalid } from '../core/errors.ts'
+import { keyAfter, type LongPageQuery, offsetOf, rowsAsked, toLongPage, totalFrom } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import { countOf } from '../storage/counts.ts'
+import { after, contains, inScope, jsonField } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import type { AuditEntry } from './contract.ts'
+import { chainOf } from './rules.ts'
+import { entriesIn, findHead, withNames } from './store.ts'
+
+export type Filter = {
+  orgId?: string | undefined
+  user?: string | undefined
+  action?: string | undefined
+  resource?: string | undefined
+  excludeActions?: string | undefined
+  from?: string | undefined
+  to?: string | undefined
+  q?: string | undefined
+}
+
+type Span = Pick<Filter, 'orgId' | 'from' | 'to'>
+
+/** The entries of a time, in a scope or in one organization of it. */
+export const during = (db: Db, scope: Scope, { orgId, from, to }: Span) =>
+  entriesIn(db, scope)
+    .$if(orgId !== undefined, (it) => it.where('chain', '=', chainOf(orgId!)))
+    .$if(from !== undefined, (it) => it.where('timestamp', '>=', from!))
+    .$if(to !== undefined, (it) => it.where('timestamp', '<=', to!))
+
+function filtered(db: Db, scope: Scope, filter: Filter) {
+  const { user, action, resource, excludeActions, q } = filter
+  const named = (part: string) =>
+    db.selectFrom('users').select('users.id').where(contains('users.name', part))
+  const excluded = (excludeActions ?? '').split(',').flatMap((one) => one.trim() || [])
+  return during(db, scope, filter)
+    .$if(excluded.length > 0, (it) => it.where('action', 'not in', excluded))
+    .$if(Boolean(action), (it) => it.where(contains('action', action!)))
+    .$if(Boolean(user), (it) =>
+      it.where((eb) => eb.or([contains('actor_email', user!), eb('actor_id', 'in', named(user!))])),
+    )
+    .$if(Boolean(resource), (it) =>
+      it.where((eb) => eb.or([contains('resource_type', resource!), contains('resource_name', resource!)])),
+    )
+    .$if(Boolean(q), (it) =>
+      it.where((eb) =>
+        eb.and([
+          // What is searched is all in this text, which is looked through faster; it holds other things as well.
+          contains('canonical', asJson(q!)),
+          eb.or([
+            ...searched.map((column) => contains(column, q!)),
+            contains(jsonField('canonical', 'details'), asJson(q!)),
+          ]),
+        ]),
+      ),
+    )
+}
+
+const searched = ['action', 'actor_email', 'resource_type', 'resource_name'] as const
+
+/** A text as it stands within JSON. */
+const asJson = (text: string): string => JSON.stringify(text).slice(1, -1)
+
+const isPlain = ({ orgId: _, ...filter }: Filter): boolean =>
+  Object.values(filter).every((one) => one === undefined || one === '')
+
+/** The chain a list is all of, which has a number for every place in it. */
+function wholeChain(scope: Scope, filter: Filter): string | undefined {
+  if (!isPlain(filter)) return undefined
+  if (filter.orgId !== undefined) return chainOf(filter.orgId)
+  return scope.kind === 'organization' ? chainOf(scope.orgId) : undefined
+}
+
+const newest = ['audit_logs.timestamp', 'audit_logs.id'] as const
+
+export type ListQuery = Filter & LongPageQuery & { skipCount?: boolean | undefined }
+
+/**
+ * Newest first. A whole chain is listed in its own order, where any page costs what the first one costs; else
+ * time decides, and a cursor spares the rows before it. `total` is -1 when it was not counted.
+ */
+export async function listEntries(db: Db, scope: Scope, query: ListQuery) {
+  const { page, limit, cursor, skipCount, ...filter } = query
+  const at = { page, limit, cursor }
+  const chain = wholeChain(scope, filter)
+  const found = chain === undefined ? await byTime(db, scope, at, filter) : await bySeq(db, scope, at, chain)
+  const counted = async () => totalFrom(Math.min(found.length, limit), at) ?? countAll(db, scope, filter)
+  const total = skipCount || cursor !== undefined ? -1 : await counted()
+  const keyOf = (row: Found) => (chain === undefined ? [row.timestamp, row.id] : [row.seq])
+  const { data, pagination } = toLongPage(found, at, keyOf, total)
+  const totalPages = total < 0 ? -1 : Math.ceil(total / limit)
+  return { data: await withNames(db, data), pagination: { ...pagination, total, totalPages } }
+}
+
+const notOurs = () => invalid([{ path: 'query.cursor', message: 'is not a cursor that this list gave' }])
+
+const shown = ['canonical', 'checksum', 'timestamp', 'id', 'seq'] as const
+type Found = { canonical: string; checksum: string; timestamp: string; id: string; seq: number }
+
+async function bySeq(db: Db, scope: Scope, query: LongPageQuery, chain: string): Promise<Found[]> {
+  const key = keyAfter(query, 1)
+  if (key && !Number.isSafeInteger(key[0])) throw notOurs()
+  const last = async () => ((await findHead(db, scope, chain))?.seq ?? 0) - offsetOf(query) + 1
+  return entriesIn(db, scope)
+    .select(shown)
+    .where('chain', '=', chain)
+    .where('seq', '<', key ? Number(key[0]) : await last())
+    .orderBy('seq', 'desc')
+    .limit(rowsAsked(query))
+    .execute()
+}
+
+/** Which entries come first is decided on an index where it can be; only those of the page are read. */
+async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter): Promise<Found[]> {
+  const key = keyAfter(query, newest.length)
+  const places = filtered(db, scope, filter)
+    .select('audit_logs.id')
+    .$if(key !== undefined, (it) => it.where(after(newest, key!, 'desc')))
+    .orderBy('audit_logs.timestamp', 'desc')
+    .orderBy('audit_logs.id', 'desc')
+    .limit(rowsAsked(query))
+    .$if(key === undefined, (it) => it.offset(offsetOf(query)))
+  return entriesIn(db, scope)
+    .select(shown)
+    .where('audit_logs.id', 'in', places)
+    .orderBy('audit_logs.timestamp', 'desc')
+    .orderBy('audit_logs.id', 'desc')
+    .execute()
+}
+
+/** Whole chains say themselves how long they are. */
+async function countAll(db: Db, scope: Scope, filter: Filter): Promise<number> {
+  if (!isPlain(filter)) return countOf(filtered(db, scope, filter))
+  const { total } = await db
+    .selectFrom('audit_heads')
+    .select((eb) => {
+      const first = eb
+        .selectFrom('audit_logs')
+        .select((log) => log.fn.min('seq').as('first'))
+        .whereRef('audit_logs.chain', '=', 'audit_heads.chain')
+      return eb.fn.sum<number | string | null>(eb(eb('seq', '-', first), '+', 1)).as('total')
+    })
+    .where(inScope(scope, 'audit_heads.chain'))
+    .$if(filter.orgId !== undefined, (it) => it.where('audit_heads.chain', '=', chainOf(filter.orgId!)))
+    .executeTakeFirstOrThrow()
+  // Postgres adds numbers up to one of any size, which it gives as text.
+  return Number(total ?? 0)
+}
+
+/** Where an entry stands in time. */
+export type EntryKey = [timestamp: string, id: string]
+
+/** The newest entries of a filter, by their keys: which they are is settled at once, however slowly they are read. */
+export async function newestKeys(
+  db: Db,
+  scope: Scope,
+  filter: Filter,
+  beyond: EntryKey | undefined,
+  limit: number,
+): Promise<EntryKey[]> {
+  const rows = await filtered(db, scope, filter)
+    .select(['audit_logs.timestamp', 'audit_logs.id'])
+    .$if(beyond !== undefined, (it) => it.where(after(newest, beyond!, 'desc')))
+    .orderBy('audit_logs.timestamp', 'desc')
+    .orderBy('audit_logs.id', 'desc')
+    .limit(limit)
+    .execute()
+  return rows.map(({ timestamp, id }) => [timestamp, id])
+}
+
+/** These entries, in the order their ids are given. */
+export async function entriesOf(db: Db, scope: Scope, ids: string[]): Promise<AuditEntry[]> {
+  if (ids.length === 0) return []
+  const rows = await entriesIn(db, scope).select(['canonical', 'checksum']).where('id', 'in', ids).execute()
+  const byId = new Map((await withNames(db, rows)).map((entry) => [entry.id, entry]))
+  return ids.flatMap((id) => byId.get(id) ?? [])
+}

@@ -1,0 +1,98 @@
+import { z } from 'zod'
+import { endpoint, user } from '../../core/endpoint.ts'
+import { flag } from '../../core/page.ts'
+import { text } from '../../core/schema.ts'
+import { exported, orgId, span, tag, texts } from '../contract.ts'
+
+/** Most entries in one export (spec, "Limits"). */
+export const exportCap = 10_000
+
+export const exportFormats = ['csv', 'json', 'ndjson'] as const
+export type ExportFormat = (typeof exportFormats)[number]
+
+export const ExportedEntry = z
+  .object({
+    id: z.string(),
+    timestamp: z.string(),
+    actorId: z.string(),
+    actorName: z.string(),
+    actorEmail: z.string().nullable(),
+    action: z.string(),
+    resourceType: z.string(),
+    resourceId: z.string().nullable(),
+    resourceName: z.string().nullable(),
+    category: z.string(),
+    result: z.string(),
+    ipAddress: z.string().nullable(),
+    userAgent: z.string().nullable(),
+    details: z.record(z.string(), z.unknown()),
+  })
+  .partial()
+  .meta({ id: 'ExportedAuditEntry' })
+
+export const exportColumns = ExportedEntry.keyof().options
+export type ExportColumn = (typeof exportColumns)[number]
+
+const exports = user({ permission: 'audit:export' })
+
+const cursor = z.string().max(1024).optional().describe('Where the export before ended (its nextCursor)')
+
+const reply = z.object({
+  data: z.array(ExportedEntry),
+  total: z.int().describe('Entries in this export'),
+  truncated: z.boolean().describe(`There are more than the ${exportCap} an export holds`),
+  nextCursor: z.string().nullable().describe('Where the next export begins; null when there is none'),
+})
+
+/** `id,action`, each a column there is. */
+const columnList = text(1000)
+  .transform((names) => names.split(',').flatMap((name) => name.trim() || []))
+  .pipe(z.array(z.enum(exportColumns)))
+  .optional()
+  .describe(`Columns, of ${exportColumns.join(',')}`)
+
+export const auditExports = {
+  download: endpoint({
+    method: 'GET',
+    path: '/audit-logs/export',
+    summary: 'Export audit entries, newest first, as CSV unless told; at most 10,000 at a time',
+    tag,
+    access: exports,
+    audit: exported,
+    query: z.strictObject({
+      format: z.enum(exportFormats).default('csv'),
+      orgId,
+      ...texts,
+      ...span,
+      columns: columnList,
+      includeDetails: flag.optional().describe('false leaves the details out'),
+      cursor,
+    }),
+    reply,
+    streams: ['text/csv; charset=utf-8', 'application/json', 'application/x-ndjson'],
+    errors: ['org_access_denied'],
+  }),
+  create: endpoint({
+    method: 'POST',
+    path: '/audit-logs/export',
+    summary: 'Export audit entries, newest first, as JSON unless told; at most 10,000 at a time',
+    tag,
+    access: exports,
+    audit: { action: exported.action, resource: exported.resource },
+    query: z.strictObject({ orgId }),
+    body: z
+      .strictObject({
+        format: z.enum(exportFormats).default('json'),
+        filters: z.strictObject(texts).optional(),
+        dateRange: z.strictObject(span).optional(),
+        columns: z.array(z.enum(exportColumns)).max(exportColumns.length).optional(),
+        includeDetails: z.boolean().default(true),
+        cursor,
+      })
+      .prefault({}),
+    example: { format: 'json', filters: { action: 'user.login' }, columns: ['timestamp', 'actorEmail'] },
+    reply,
+    streams: ['application/json', 'text/csv; charset=utf-8', 'application/x-ndjson'],
+    errors: ['org_access_denied'],
+  }),
+}

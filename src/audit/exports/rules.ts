@@ -1,0 +1,56 @@
+import type { AuditEntry } from '../contract.ts'
+import { type ExportColumn, type ExportFormat, exportColumns } from './contract.ts'
+
+const cells: Record<ExportColumn, (entry: AuditEntry) => unknown> = {
+  id: (it) => it.id,
+  timestamp: (it) => it.timestamp,
+  actorId: (it) => it.user.id,
+  actorName: (it) => it.user.name,
+  actorEmail: (it) => it.user.email,
+  action: (it) => it.action,
+  resourceType: (it) => it.resource.type,
+  resourceId: (it) => it.resource.id,
+  resourceName: (it) => it.resource.name,
+  category: (it) => it.category,
+  result: (it) => it.result,
+  ipAddress: (it) => it.ipAddress,
+  userAgent: (it) => it.userAgent,
+  details: (it) => it.details,
+}
+
+export function columnsAsked(columns: readonly ExportColumn[] | undefined, details: boolean): ExportColumn[] {
+  const asked = columns === undefined || columns.length === 0 ? exportColumns : columns
+  return [...new Set(asked)].filter((column) => details || column !== 'details')
+}
+
+type Frame = {
+  begin: string
+  line(entry: AuditEntry, at: number): string
+  end: string
+}
+
+type Cut = { total: number; truncated: boolean; nextCursor: string | null }
+
+const recordOf = (entry: AuditEntry, columns: ExportColumn[]): string =>
+  JSON.stringify(Object.fromEntries(columns.map((column) => [column, cells[column](entry)])))
+
+/** How an export is written: what comes first, each entry, what comes last. */
+export function frameOf(format: ExportFormat, columns: ExportColumn[], cut: Cut): Frame {
+  if (format === 'ndjson') return { begin: '', line: (entry) => `${recordOf(entry, columns)}\n`, end: '' }
+  if (format === 'csv') {
+    const line = (entry: AuditEntry) => csvLine(columns.map((column) => cells[column](entry)))
+    return { begin: csvLine(columns), line, end: '' }
+  }
+  const line = (entry: AuditEntry, at: number) => (at === 0 ? '' : ',') + recordOf(entry, columns)
+  return { begin: '{"data":[', line, end: `],${JSON.stringify(cut).slice(1)}\n` }
+}
+
+const csvLine = (values: unknown[]): string => `${values.map(csvCell).join(',')}\r\n`
+
+/** RFC 4180; what a spreadsheet would run as a formula begins with an apostrophe instead. */
+export function csvCell(value: unknown): string {
+  if (value === null || value === undefined) return ''
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  const harmless = /^[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20]/.test(text) ? `'${text}` : text
+  return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless
+}

@@ -1,0 +1,79 @@
+import type { ChainEntry } from '../../src/audit/chain.ts'
+import { record, sealPending } from '../../src/audit/outbox.ts'
+import { draftOf, type Happening } from '../../src/audit/rules.ts'
+import { newId } from '../../src/core/new-id.ts'
+import type { TestService } from '../harness.ts'
+
+export const happening = (orgId: string | null, more: Partial<Happening> = {}): Happening => ({
+  orgId,
+  actorType: 'system',
+  actorId: null,
+  actorEmail: null,
+  action: 'thing.happen',
+  resourceType: 'thing',
+  resourceId: null,
+  resourceName: null,
+  details: {},
+  ipAddress: null,
+  userAgent: null,
+  result: 'success',
+  ...more,
+})
+
+/** Happenings as the service records them, each with its time. */
+export async function recorded({ storage }: TestService, all: [Happening, string][]): Promise<void> {
+  await storage.write(async (tx) => {
+    for (const [one, at] of all) await record(tx, draftOf(one, at))
+  })
+}
+
+/** So many entries behind those of a chain, without the work of sealing them. */
+export async function piled({ storage }: TestService, chain: string, count: number): Promise<void> {
+  await sealPending(storage)
+  const head = storage.read.selectFrom('audit_heads').select(['seq', 'checksum']).where('chain', '=', chain)
+  const { seq: last, checksum: top } = await head.executeTakeFirstOrThrow()
+  let prevChecksum = top
+  const start = Date.parse('2031-01-01T00:00:00Z')
+  const rows = Array.from({ length: count }, (_, n) => {
+    const {
+      actorId: _id,
+      resourceId: _of,
+      ...draft
+    } = draftOf(
+      happening(chain, { action: 'pile.up', resourceName: `number ${n}` }),
+      new Date(start + n * 1000).toISOString(),
+    )
+    const seq = last + 1 + n
+    const entry: ChainEntry = { ...draft, seq, prevChecksum, actorId: newId(), resourceId: null }
+    prevChecksum = newId()
+    return {
+      chain,
+      seq,
+      id: entry.id,
+      checksum: prevChecksum,
+      prev_checksum: entry.prevChecksum,
+      canonical: JSON.stringify(entry),
+      timestamp: entry.timestamp,
+      actor_id: entry.actorId,
+      actor_email: null,
+      action: entry.action,
+      resource_type: entry.resourceType,
+      resource_id: null,
+      resource_name: entry.resourceName,
+      result: entry.result,
+    }
+  })
+  await storage.write(async (tx) => {
+    for (let from = 0; from < rows.length; from += 500) {
+      await tx
+        .insertInto('audit_logs')
+        .values(rows.slice(from, from + 500))
+        .execute()
+    }
+    await tx
+      .updateTable('audit_heads')
+      .set({ seq: last + count, checksum: prevChecksum })
+      .where('chain', '=', chain)
+      .execute()
+  })
+}
