@@ -114,7 +114,8 @@ function postgresSchema(db: AnyDb): Schema {
     },
     linked: async (table, columns) => {
       const check = `${table}_check_link`
-      await sql`create function ${sql.id(check)}() returns trigger language plpgsql as ${dollarQuoted(
+      // Its plan is kept for as long as the connection, also when it was made for a table that was still small.
+      await sql`create function ${sql.id(check)}() returns trigger language plpgsql set enable_seqscan = off as ${dollarQuoted(
         sql`begin if ${isUnlinked(table, columns)} then raise exception ${sql.lit(unlinked)}; end if; return new; end`,
       )}`.execute(db)
       await sql`create trigger ${sql.id(`${table}_linked`)} before insert

@@ -63,17 +63,10 @@ export async function piled({ storage }: TestService, chain: string, count: numb
       result: entry.result,
     }
   })
-  await storage.write(async (tx) => {
-    for (let from = 0; from < rows.length; from += 500) {
-      await tx
-        .insertInto('audit_logs')
-        .values(rows.slice(from, from + 500))
-        .execute()
-    }
-    await tx
-      .updateTable('audit_heads')
-      .set({ seq: last + count, checksum: prevChecksum })
-      .where('chain', '=', chain)
-      .execute()
-  })
+  for (let from = 0; from < rows.length; from += 500) {
+    const some = rows.slice(from, from + 500)
+    await storage.write((tx) => tx.insertInto('audit_logs').values(some).execute())
+  }
+  const moved = { seq: last + count, checksum: prevChecksum }
+  await storage.write((tx) => tx.updateTable('audit_heads').set(moved).where('chain', '=', chain).execute())
 }
