@@ -67,6 +67,7 @@ function wordsFor(
   const needs = access.who === 'user' ? access : undefined
   switch (verdict.code) {
     case 'invalid_agent_credentials':
+    case 'not_found':
       return say('It is for the agent of a device alone, with its token')
     case 'account_inactive':
       return say('The account is not active')
