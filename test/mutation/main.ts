@@ -1,4 +1,4 @@
-// npm run mutate [-- part of a path]: opens each tenancy predicate in turn and sees that a test fails.
+// npm run mutate [-- parts of paths]: opens each tenancy predicate in turn and sees that a test fails.
 import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
@@ -7,8 +7,8 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Mutant, mutants, root } from './mutants.ts'
 
-const part = process.argv[2] ?? ''
-const waiting = mutants().filter(({ file }) => file.includes(part))
+const parts = process.argv.slice(2)
+const waiting = mutants().filter(({ file }) => parts.length === 0 || parts.some((part) => file.includes(part)))
 const all = waiting.length
 const alive: Mutant[] = []
 const folder = mkdtempSync(join(tmpdir(), 'svc-mutate-'))
@@ -36,11 +36,11 @@ function nameOf({ file, line, predicate }: Mutant): string {
   return `${file}:${line} ${predicate}`
 }
 
-/** The first test that fails: those of the capability, then the isolation law, then those of everything. */
+/** The first test that fails: of the isolation law, then of the capability, then of whatever else is near. */
 async function killerOf(mutant: Mutant): Promise<string | undefined> {
   const [, capability = ''] = mutant.file.split('/')
   const own = existsSync(join(root, 'test', capability)) ? [`test/${capability}/`] : []
-  const stages = [own, ['test/laws/tenancy.test.ts'], ['test/identity/', 'test/credentials/', 'test/daemon/']]
+  const stages = [['test/laws/tenancy.test.ts'], own, ['test/identity/', 'test/credentials/', 'test/daemon/']]
   for (const files of stages) {
     const failed = files.length === 0 ? undefined : await firstFailure(mutant, files)
     if (failed !== undefined) return failed
