@@ -18,7 +18,7 @@ import { inflate } from './inflate.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 import { problemOf } from './problems.ts'
-import { Readings, readingOf } from './readings.ts'
+import { readingOf, readingsOf } from './readings.ts'
 import { replyWriter } from './reply-writer.ts'
 
 declare module 'fastify' {
@@ -64,7 +64,7 @@ export function addRoute(
   const route = `${entry.method} ${entry.path}`
   const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
 
-  const readings = new Readings(entry)
+  const readings = readingsOf(entry)
 
   app.route({
     method: entry.method,
@@ -106,8 +106,9 @@ export function addRoute(
 
     if (!changes(entry)) {
       const result = await run(on.storage.read)
-      const who = `${caller.kind} ${'id' in caller ? caller.id : asked.ip}`
-      if (readings.isNew(who, asked, Date.parse(now))) {
+      if (
+        readings?.isNew(`${caller.kind} ${'id' in caller ? caller.id : asked.ip}`, asked, Date.parse(now))
+      ) {
         const about = { ...facts, details: { ...readingOf(entry, asked.query), ...facts.details } }
         const read = entryOf(entry, asked, result, about, caller, asked, now)
         if (read) await on.storage.write((tx) => record(tx, read))
@@ -193,8 +194,8 @@ function parse(entry: Endpoint, request: FastifyRequest): { params: unknown; que
 }
 
 /** What a body leaves out and a header says. */
-function withHeaders({ headers = {} }: Endpoint, request: FastifyRequest, body: unknown): unknown {
-  if (body === null || typeof body !== 'object' || Array.isArray(body)) return body
+function withHeaders({ headers }: Endpoint, request: FastifyRequest, body: unknown): unknown {
+  if (headers === undefined || body === null || typeof body !== 'object' || Array.isArray(body)) return body
   const whole: Record<string, unknown> = { ...body }
   for (const [header, field] of Object.entries(headers)) {
     const said = request.headers[header]

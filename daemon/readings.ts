@@ -13,25 +13,29 @@ export function readingOf(entry: Endpoint, query: unknown): Record<string, unkno
   return { path: entry.path, ...(filters.length > 0 && { query: Object.fromEntries(filters) }) }
 }
 
+/** Undefined for an entry whose readings leave nothing in the audit log. */
+export function readingsOf(entry: Endpoint): Readings | undefined {
+  const { audit } = entry
+  const minutes = audit && 'action' in audit ? audit.quietFor : undefined
+  return minutes === undefined ? undefined : new Readings(entry, minutes * 60_000)
+}
+
 /**
  * Which readings of an entry were audited a short while ago. A page that refreshes itself would otherwise fill
  * the log it shows. Kept in this process only: another one, or the next, leaves an entry of its own.
  */
-export class Readings {
+class Readings {
   readonly #entry: Endpoint
-  readonly #quietMs: number | undefined
+  readonly #quietMs: number
   readonly #seen = new Map<string, number>()
 
-  constructor(entry: Endpoint) {
+  constructor(entry: Endpoint, quietMs: number) {
     this.#entry = entry
-    const { audit } = entry
-    const minutes = audit && 'action' in audit ? audit.quietFor : undefined
-    this.#quietMs = minutes === undefined ? undefined : minutes * 60_000
+    this.#quietMs = quietMs
   }
 
   /** Whether this reading has to leave an audit entry; then it counts as audited. */
   isNew(caller: string, { params, query }: { params: unknown; query: unknown }, now: number): boolean {
-    if (this.#quietMs === undefined) return false
     if (this.#quietMs === 0) return true
     const asked = readingOf(this.#entry, query)
     // A page that shows the last hours says another time whenever it asks.

@@ -5,7 +5,7 @@ import { ApiCommand } from '../../src/cli/base.ts'
 import { usage } from '../../src/cli/exit.ts'
 import { fieldsOf } from '../../src/cli/fields.ts'
 import { argFor, type FlagSet, flagFor } from '../../src/cli/flags.ts'
-import { didYouMean } from '../../src/cli/suggest.ts'
+import { didYouMean } from '../../src/core/suggest.ts'
 
 const { stats: _, ...reports } = auditReports
 const kinds = Object.keys(reports) as (keyof typeof reports)[]

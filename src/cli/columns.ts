@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { unwrap } from '../core/schema.ts'
+import { didYouMean } from '../core/suggest.ts'
 import { usage } from './exit.ts'
 import { shapeOf } from './fields.ts'
-import { didYouMean } from './suggest.ts'
 
 /** A place in a record: `name`, or `user.email`. */
 export type Column = string

@@ -1,9 +1,9 @@
+import { didYouMean } from '../core/suggest.ts'
 import type { Session } from './base.ts'
 import { usage } from './exit.ts'
 import { configDir } from './files.ts'
 import { printRecord, rowPrinter } from './print.ts'
 import { apiKeyFrom, type Setting, type Settings } from './settings.ts'
-import { didYouMean } from './suggest.ts'
 
 const settings = {
   url: (s: Settings) => s.url,

@@ -1,6 +1,6 @@
+import { didYouMean } from '../core/suggest.ts'
 import { type CliError, exits, type Report, reportOf, Silent, usage } from './exit.ts'
 import { wantsJson } from './notes.ts'
-import { didYouMean } from './suggest.ts'
 
 /** What oclif's errors carry, as far as it is used here. */
 type OclifError = Error & {

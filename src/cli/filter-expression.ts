@@ -1,3 +1,4 @@
+import { didYouMean } from '../core/suggest.ts'
 import { deepest, isGroup, type TimeUnit, timeUnits } from '../filters/conditions/contract.ts'
 import {
   type Condition,
@@ -8,7 +9,6 @@ import {
 } from '../filters/contract.ts'
 import { usage } from './exit.ts'
 import { isWord, quoted, type Token, tokensOf, wrong } from './filter-tokens.ts'
-import { didYouMean } from './suggest.ts'
 
 type Shape = 'scalar' | 'text' | 'list' | 'range' | 'window' | 'none'
 

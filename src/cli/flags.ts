@@ -2,9 +2,9 @@ import { custom as customArg } from '@oclif/core/args'
 import { boolean, custom } from '@oclif/core/flags'
 import type { Arg, Flag } from '@oclif/core/interfaces'
 import type { Resource } from '../core/schema.ts'
+import { didYouMean } from '../core/suggest.ts'
 import { usage } from './exit.ts'
 import type { Field } from './fields.ts'
-import { didYouMean } from './suggest.ts'
 
 type AnyFlag = Flag<unknown>
 export type FlagSet = Record<string, AnyFlag>

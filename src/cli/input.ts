@@ -1,11 +1,11 @@
 import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import { withoutSecrets } from '../core/schema.ts'
+import { didYouMean } from '../core/suggest.ts'
 import { askText, indirect, readStdin, readTextFile, secretFrom } from './ask.ts'
 import type { Session } from './base.ts'
 import { usage } from './exit.ts'
 import type { Field } from './fields.ts'
-import { didYouMean } from './suggest.ts'
 import { momentOf } from './times.ts'
 
 /** What the caller said, by field. */

@@ -1,7 +1,7 @@
 import type { ReplyOf } from '../core/endpoint.ts'
+import { didYouMean } from '../core/suggest.ts'
 import type { auth } from '../identity/contract.ts'
 import { CliError, exits } from './exit.ts'
-import { didYouMean } from './suggest.ts'
 
 type Membership = ReplyOf<typeof auth.me>['memberships'][number]
 

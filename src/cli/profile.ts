@@ -1,8 +1,8 @@
 import { join } from 'node:path'
+import { didYouMean } from '../core/suggest.ts'
 import { CliError, exits, usage } from './exit.ts'
 import { configDir, readIfThere, writePrivately } from './files.ts'
 import { alone } from './lock.ts'
-import { didYouMean } from './suggest.ts'
 
 /** Who signed in, as far as it is worth remembering between calls. No secrets. */
 export type KnownIdentity = {

@@ -1,9 +1,9 @@
+import { didYouMean } from '../core/suggest.ts'
 import type { Session } from './base.ts'
 import { usage } from './exit.ts'
 import { jsonFrom } from './input.ts'
 import { asJson, say, write } from './print.ts'
 import { waiting } from './progress.ts'
-import { didYouMean } from './suggest.ts'
 
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
 

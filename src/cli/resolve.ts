@@ -2,10 +2,10 @@ import type { Client } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import { isId } from '../core/ids.ts'
 import type { Resource } from '../core/schema.ts'
+import { didYouMean } from '../core/suggest.ts'
 import { CliError, exits, usage } from './exit.ts'
 import { nouns } from './flags.ts'
 import { everyRow } from './pages.ts'
-import { didYouMean } from './suggest.ts'
 
 export { isId }
 

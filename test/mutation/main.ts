@@ -8,7 +8,9 @@ import { join } from 'node:path'
 import { type Mutant, mutants, root } from './mutants.ts'
 
 const parts = process.argv.slice(2)
-const waiting = mutants().filter(({ file }) => parts.length === 0 || parts.some((part) => file.includes(part)))
+const waiting = mutants().filter(
+  ({ file }) => parts.length === 0 || parts.some((part) => file.includes(part)),
+)
 const all = waiting.length
 const alive: Mutant[] = []
 const folder = mkdtempSync(join(tmpdir(), 'svc-mutate-'))

@@ -1,20 +1,12 @@
-import {
-  keyAfter,
-  type LongPage,
-  type LongPageQuery,
-  offsetOf,
-  rowsAsked,
-  toLongPage,
-  totalFrom,
-} from '../../core/page.ts'
+import type { LongPage, LongPageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { checkDevice } from '../../devices/records.ts'
-import { countOf } from '../../storage/counts.ts'
-import { after, contains } from '../../storage/dialect.ts'
+import { contains } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { AgentLogRow } from '../../storage/tables.ts'
+import { newestFirst } from '../list.ts'
 import type { DiagnosticLog } from './contract.ts'
 
 const logRows = rowsOf<AgentLogRow>()({ json: ['fields'] })
@@ -44,19 +36,7 @@ export async function listDiagnosticLogs(
     .$if(since !== undefined, (q) => q.where('timestamp', '>=', since!))
     .$if(until !== undefined, (q) => q.where('timestamp', '<', until!))
     .$if(!!search, (q) => q.where(contains('message', search!)))
-  const key = keyAfter(query, 2)
-  const rows = await found
-    .selectAll()
-    .$if(key !== undefined, (q) => q.where(after(['timestamp', 'id'], key!, 'desc')))
-    .orderBy('timestamp', 'desc')
-    .orderBy('id', 'desc')
-    .limit(rowsAsked(query))
-    .offset(key === undefined ? offsetOf(query) : 0)
-    .execute()
-  const shown = Math.min(rows.length, query.limit)
-  const total = key ? undefined : (totalFrom(shown, query) ?? (await countOf(found)))
-  const logs = rows.map((row) => logRows.read(row) as DiagnosticLog)
-  return toLongPage(logs, query, ({ timestamp, id }) => [timestamp, id], total)
+  return newestFirst(found, query, (row) => logRows.read(row) as DiagnosticLog)
 }
 
 const group = 100

@@ -1,20 +1,11 @@
-import {
-  keyAfter,
-  type LongPage,
-  type LongPageQuery,
-  offsetOf,
-  rowsAsked,
-  toLongPage,
-  totalFrom,
-} from '../../core/page.ts'
+import type { LongPage, LongPageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { checkDevice } from '../../devices/records.ts'
-import { countOf } from '../../storage/counts.ts'
-import { after } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { DeviceEventLogRow } from '../../storage/tables.ts'
+import { newestFirst } from '../list.ts'
 import type { EventLog } from './contract.ts'
 
 const eventRows = rowsOf<DeviceEventLogRow>()({ json: ['details'] })
@@ -44,19 +35,7 @@ export async function listEventLogs(
     .$if(source !== undefined, (q) => q.where('source', '=', source!))
     .$if(startDate !== undefined, (q) => q.where('timestamp', '>=', startDate!))
     .$if(endDate !== undefined, (q) => q.where('timestamp', '<', endDate!))
-  const key = keyAfter(query, 2)
-  const rows = await found
-    .selectAll()
-    .$if(key !== undefined, (q) => q.where(after(['timestamp', 'id'], key!, 'desc')))
-    .orderBy('timestamp', 'desc')
-    .orderBy('id', 'desc')
-    .limit(rowsAsked(query))
-    .offset(key === undefined ? offsetOf(query) : 0)
-    .execute()
-  const shown = Math.min(rows.length, query.limit)
-  const total = key ? undefined : (totalFrom(shown, query) ?? (await countOf(found)))
-  const events = rows.map((row) => eventRows.read(row) as EventLog)
-  return toLongPage(events, query, ({ timestamp, id }) => [timestamp, id], total)
+  return newestFirst(found, query, (row) => eventRows.read(row) as EventLog)
 }
 
 const group = 100
