@@ -1,0 +1,84 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { everything, only, type Scope } from '../../src/core/scope.ts'
+import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
+import { findUserByEmail } from '../../src/identity/store.ts'
+import { heldBy, isWithin } from '../../src/identity/users/memberships.ts'
+import { membersOf } from '../../src/identity/users/store.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService, type TestService } from '../harness.ts'
+import { addOrgUser, buildWorld, roleOf, type World } from '../world.ts'
+
+/** What the stores of people answer by themselves, whatever a handler has checked before it asks them. */
+onEveryDatabase((_kind, open) => {
+  let service: TestService
+  let world: World
+  let wanda: string
+  let ofBakery: Scope
+  let ofAcme: Scope
+
+  beforeEach(async () => {
+    service = await startService(open)
+    world = await buildWorld(service)
+    const { bakery, harbor } = world.orgs
+    await addOrgUser(service, 'wanda', bakery.id)
+    wanda = (await findUserByEmail(service.storage.read, 'wanda@example.com'))!.id
+    const now = new Date().toISOString()
+    await service.storage.write(async (tx) => {
+      const none = { siteIds: null, groupIds: null }
+      await joinOrganization(
+        tx,
+        { orgId: harbor.id, userId: wanda, roleId: roleOf('Org Viewer', 'organization'), ...none },
+        now,
+      )
+      const roleId = roleOf('Partner Viewer', 'partner')
+      await joinPartner(tx, { partnerId: world.partners.globex, userId: wanda, roleId, orgs: 'all' }, now)
+    })
+    ofBakery = only(bakery.id)
+    ofAcme = { kind: 'partner', partnerId: world.partners.acme, orgs: 'all' }
+  })
+
+  describe('a person of several tenants', () => {
+    it('is seen with the memberships within the scope alone', async () => {
+      const held = async (scope: Scope) =>
+        (await heldBy(service.storage.read, scope, [wanda])).map(({ tenant }) => tenant)
+      const bakery = { kind: 'organization', orgId: world.orgs.bakery.id }
+      expect(await held(ofBakery)).toEqual([bakery])
+      expect(await held(ofAcme)).toEqual([bakery])
+      expect(await held(everything)).toHaveLength(3)
+    })
+
+    it('is not within either of them', async () => {
+      const within = (scope: Scope) => isWithin(service.storage.read, scope, { id: wanda, isSystem: false })
+      expect(await within(ofBakery)).toBe(false)
+      expect(await within(ofAcme)).toBe(false)
+      expect(await within(everything)).toBe(true)
+    })
+
+    it('is listed and shown by each administrator as a user of theirs only', async () => {
+      const seenBy = (token: string) => {
+        const client = service.client(token)
+        return Promise.all([
+          client.call(api.users.show, { params: { id: wanda } }),
+          client.call(api.users.list, { query: { q: 'wanda' } }),
+        ])
+      }
+      const foreign = (reply: unknown, ...ids: string[]) =>
+        ids.filter((id) => JSON.stringify(reply).includes(id))
+      const { bakery, harbor } = world.orgs
+      expect(foreign(await seenBy(world.tokens.bakery), harbor.id, world.partners.globex)).toEqual([])
+      expect(foreign(await seenBy(world.tokens.harbor), bakery.id, world.partners.acme)).toEqual([])
+    })
+  })
+
+  it('members of a tenant out of sight are none', async () => {
+    const members = async (scope: Scope, orgId: string) =>
+      (await membersOf(service.storage.read, scope, { kind: 'organization', orgId }).selectAll().execute())
+        .length
+    const { bakery, harbor } = world.orgs
+    expect(await members(ofBakery, bakery.id)).toBeGreaterThan(0)
+    expect(await members(ofBakery, harbor.id)).toBe(0)
+    expect(await members(ofAcme, harbor.id)).toBe(0)
+    expect(await members(everything, harbor.id)).toBeGreaterThan(0)
+  })
+})
