@@ -5,6 +5,7 @@ import module from 'node:module'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import v8 from 'node:v8'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const entry = new URL('../dist/src/cli/main.js', import.meta.url)
@@ -18,6 +19,8 @@ if (!supported(process.versions.node, pjson.engines.node)) {
   stop('svc is not built; run: npm run build')
 } else {
   cacheCode()
+  // Most of what a start allocates is garbage at its end: the room for it need not grow (until runService).
+  if (process.argv[2] === 'serve') v8.setFlagsFromString('--semi-space-growth-factor=1')
   // oclif looks for TypeScript sources in development otherwise.
   globalThis.oclif = { enableAutoTranspile: false }
   import(entry.href).then((cli) => cli.main(process.argv.slice(2)))

@@ -1,4 +1,3 @@
-import { setFlagsFromString } from 'node:v8'
 import { Command, Flags } from '@oclif/core'
 
 export default class Serve extends Command {
@@ -26,8 +25,6 @@ export default class Serve extends Command {
 
   async run(): Promise<void> {
     const { flags } = await this.parse(Serve)
-    // Most of what a start allocates is garbage at its end: the room for it need not grow (until runService).
-    setFlagsFromString('--semi-space-growth-factor=1')
     // The server's libraries load only here, so that client commands never wait for them.
     const { runService } = await import('../daemon/run.ts')
     await runService(flags)

@@ -1,9 +1,11 @@
-import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { type ErrorBody, type ErrorCode, type Fault, invalid, Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { isForeignKeyViolation, isOutage } from '../src/storage/dialect.ts'
+
+// An import would load all that node:http can give, WebSockets of browsers among it: 2 MB.
+const { STATUS_CODES } = process.getBuiltinModule('node:http')
 
 /** What Fastify itself refuses, in the product's own codes. */
 const ofFramework: Readonly<Record<string, ErrorCode>> = {
