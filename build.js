@@ -130,7 +130,7 @@ async function writeManifest() {
   await plugin.load()
   const draft = `${manifestFile}.${process.pid}`
   // Held in memory as text as well: without white space, and in ASCII, which takes one byte a character.
-  const text = JSON.stringify(plugin.manifest).replace(/[^\x00-\x7f]/g, escaped)
+  const text = JSON.stringify(plugin.manifest).replace(/[\u0080-\uffff]/g, escaped)
   writeFileSync(draft, `${text}\n`)
   renameSync(draft, manifestFile)
 }

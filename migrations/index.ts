@@ -13,6 +13,7 @@ import * as search from './0012_search.ts'
 import * as speed from './0013_speed.ts'
 import * as logs from './0014_logs.ts'
 import * as auditReading from './0015_audit_reading.ts'
+import * as oneAuditIndex from './0016_one_audit_index.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -30,4 +31,5 @@ export const migrations: readonly Migration[] = [
   { name: '0013_speed', up: speed.up },
   { name: '0014_logs', up: logs.up },
   { name: '0015_audit_reading', up: auditReading.up },
+  { name: '0016_one_audit_index', up: oneAuditIndex.up },
 ]
