@@ -1,14 +1,24 @@
 import { defineConfig } from 'vitest/config'
 
+/** Stand-ins for modules would stay for the files that come after. */
+const alone = ['test/daemon/enumeration.test.ts']
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
     globalSetup: ['test/postgres.ts'],
-    // Processes, not threads: a native module that crashes takes one test file with it and no more.
+    // Processes, not threads: a native module that crashes takes one process with it and no more.
     pool: 'forks',
     maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 30_000,
     teardownTimeout: 10_000,
+    projects: [
+      // One process after another would load and warm up the same modules for every file.
+      {
+        extends: true,
+        test: { name: 'all', include: ['test/**/*.test.ts'], exclude: alone, isolate: false },
+      },
+      { extends: true, test: { name: 'alone', include: alone } },
+    ],
   },
 })

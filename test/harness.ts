@@ -4,7 +4,9 @@ import type { Outside } from '../daemon/outside/open.ts'
 import { type Service, serve } from '../daemon/serve.ts'
 import { type Client, connect } from '../src/core/client.ts'
 import { defaultLimits } from '../src/core/limits.ts'
-import type { Clock } from '../src/core/time.ts'
+import { newId } from '../src/core/new-id.ts'
+import { type Clock, systemClock } from '../src/core/time.ts'
+import { insertUser } from '../src/identity/store.ts'
 import type { Open } from './databases.ts'
 
 /** A clock that stands still until it is moved. */
@@ -22,6 +24,16 @@ export function testClock(start = '2026-03-01T12:00:00.000Z'): TestClock {
 export const adminEmail = 'admin@example.com'
 export const adminPassword = 'correct horse battery staple'
 
+/** Of services on a fresh database. To hash the password for each of them would take a tenth of the tests' time. */
+const administrator = {
+  id: newId(),
+  email: adminEmail,
+  name: 'System administrator',
+  passwordHash:
+    '$argon2id$v=19$m=19456,t=2,p=1$0g8iMtDOzMWIIiJu2e304w$8tEpW+rVi5XTrFQPNSh7b0OvyYPYGngpkM+nRgMCua8',
+  isSystem: true,
+}
+
 /** Limits would get in the way of tests that are not about them. */
 export const noLimits = Object.fromEntries(
   Object.keys(defaultLimits).map((name) => [`RATE_LIMIT_${name}`, 'off']),
@@ -38,6 +50,8 @@ export const testSecrets = {
 export type TestService = Service & {
   dataDir: string
   databaseUrl: string | undefined
+  /** What decides what is made in it: its environment, and its time where that stands still. */
+  setting: { env: Record<string, string>; now: string | undefined }
   /** A client of it, with a bearer token or none. */
   client(token?: string, headers?: Record<string, string>): Client
 }
@@ -51,7 +65,9 @@ export type ServiceOptions = {
 
 /** The real service on a fresh database and a free port, in this process; closed when the test ends. */
 export async function startService(open: Open, options: ServiceOptions = {}): Promise<TestService> {
-  const { dataDir, databaseUrl } = await open()
+  const { dataDir, databaseUrl, storage } = await open()
+  const { clock = systemClock } = options
+  await storage.write((tx) => insertUser(tx, administrator, clock()))
   return serviceOn({ dataDir, databaseUrl }, options)
 }
 
@@ -82,6 +98,7 @@ export async function serviceOn(
     ...service,
     dataDir,
     databaseUrl,
+    setting: { env, now: clock?.() },
     client: (token, headers) => clientOf(service.url, token, headers),
   }
 }
