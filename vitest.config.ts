@@ -5,7 +5,7 @@ const alone = ['test/daemon/enumeration.test.ts']
 
 export default defineConfig({
   test: {
-    globalSetup: ['test/postgres.ts'],
+    globalSetup: ['test/build.ts', 'test/postgres.ts'],
     // Processes, not threads: a native module that crashes takes one process with it and no more.
     pool: 'forks',
     maxWorkers: 2,

@@ -50,8 +50,8 @@ export const testSecrets = {
 export type TestService = Service & {
   dataDir: string
   databaseUrl: string | undefined
-  /** What decides what is made in it: its environment, and its time where that stands still. */
-  setting: { env: Record<string, string>; now: string | undefined }
+  /** On fresh databases, what decides which rows its calls make: environment, and time where that stands still. */
+  setting?: () => string
   /** A client of it, with a bearer token or none. */
   client(token?: string, headers?: Record<string, string>): Client
 }
@@ -68,7 +68,8 @@ export async function startService(open: Open, options: ServiceOptions = {}): Pr
   const { dataDir, databaseUrl, storage } = await open()
   const { clock = systemClock } = options
   await storage.write((tx) => insertUser(tx, administrator, clock()))
-  return serviceOn({ dataDir, databaseUrl }, options)
+  const service = await serviceOn({ dataDir, databaseUrl }, options)
+  return { ...service, setting: () => JSON.stringify([options.env, options.clock?.()]) }
 }
 
 /** The same on a database that is there already: a second replica, or a restart. */
@@ -98,7 +99,6 @@ export async function serviceOn(
     ...service,
     dataDir,
     databaseUrl,
-    setting: { env, now: clock?.() },
     client: (token, headers) => clientOf(service.url, token, headers),
   }
 }

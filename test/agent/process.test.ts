@@ -4,10 +4,10 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, inject, test, vi } from 'vitest'
 import { agreeable, beat, deviceId, refusal, standIn } from './stand-in.ts'
 
-const svc = fileURLToPath(new URL('../../bin/dev.js', import.meta.url))
+const svc = fileURLToPath(new URL('../../bin/svc.js', import.meta.url))
 const key = 'f00d'.repeat(16)
 
 let home: string
@@ -32,7 +32,13 @@ function agentRun(
   { env = {}, input = '' }: { env?: Record<string, string>; input?: string | null } = {},
 ) {
   const child = spawn(process.execPath, [svc, 'agent', 'run', '--state-dir', stateDir, ...args], {
-    env: { PATH: process.env.PATH, HOME: home, SVC_CONFIG_DIR: join(home, 'config'), ...env },
+    env: {
+      PATH: process.env.PATH,
+      HOME: home,
+      SVC_CONFIG_DIR: join(home, 'config'),
+      NODE_COMPILE_CACHE: join(inject('temporaryFolder'), 'compiled'),
+      ...env,
+    },
   })
   children.push(child)
   // null keeps standard input open, as somebody does who has not typed the key yet.

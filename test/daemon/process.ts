@@ -5,7 +5,7 @@ import { inject, onTestFinished } from 'vitest'
 import { temporaryFolder } from '../databases.ts'
 import { adminEmail, adminPassword, noLimits, testSecrets } from '../harness.ts'
 
-const binary = fileURLToPath(new URL('../../bin/dev.js', import.meta.url))
+const binary = fileURLToPath(new URL('../../bin/svc.js', import.meta.url))
 
 export type Place = { dataDir: string; databaseUrl?: string | undefined }
 type Ended = { code: number | null; signal: NodeJS.Signals | null }
@@ -14,7 +14,7 @@ type Options = { args?: string[]; env?: Record<string, string> }
 /** What a service in a test is told, unless the test is about being told less. */
 export const told = { ...testSecrets, SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
 
-/** The real `svc serve`, run from its source as a process of its own with nothing of our environment. */
+/** The real `svc serve`, as a process of its own with nothing of our environment. */
 export class ServeProcess {
   stdout = ''
   stderr = ''

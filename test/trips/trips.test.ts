@@ -1,8 +1,9 @@
-import { execFileSync, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, inject, it } from 'vitest'
 import { onEveryEmptyDatabase } from '../databases.ts'
 
 /*
@@ -62,8 +63,6 @@ async function walk(steps: Step[], env: Record<string, string>): Promise<{ outpu
   })
 }
 
-beforeAll(() => execFileSync(process.execPath, ['build.js'], { cwd: root, stdio: 'ignore' }))
-
 onEveryEmptyDatabase((_, open) => {
   describe('a trip with the real binary', () => {
     it.each(trips)('%s', { timeout: 120_000 }, async (name) => {
@@ -73,6 +72,7 @@ onEveryEmptyDatabase((_, open) => {
       const env = {
         ROOT: root,
         TRIP: dataDir,
+        NODE_COMPILE_CACHE: join(inject('temporaryFolder'), 'compiled'),
         ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
       }
       const results = await walk(steps, env)
