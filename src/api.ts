@@ -1,5 +1,6 @@
 import { agents } from './agents/contract.ts'
 import { alerts } from './alerts/contract.ts'
+import { auditCheckpoints } from './audit/checkpoints/contract.ts'
 import { auditLogs } from './audit/contract.ts'
 import { auditExports } from './audit/exports/contract.ts'
 import { auditReports } from './audit/reports/contract.ts'
@@ -41,6 +42,7 @@ export const api = {
   eventLogs,
   agents,
   auditLogs,
+  auditCheckpoints,
   auditExports,
   auditReports,
 } satisfies Contract

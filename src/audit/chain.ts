@@ -49,7 +49,22 @@ export const checksumOf = (canonical: string | Uint8Array): string => hash('sha2
  */
 export const format = 'svc-audit-chain/1'
 
-export const headerLine = (orgId: string | null): string => `${JSON.stringify({ format, orgId })}\n`
+/** What stands for the entries that retention has removed: a signed anchor, and the tree over them. */
+export type AnchorPart = {
+  note: string
+  /** Roots of the perfect trees that the removed leaves are made of, largest first, in base64. */
+  tree: string[]
+}
+
+export type Header = {
+  orgId: string | null
+  anchor?: AnchorPart | undefined
+  /** Notes in which one key of the service names the next, oldest first. */
+  keys?: string[] | undefined
+}
+
+export const headerLine = (orgId: string | null, more: Omit<Header, 'orgId'> = {}): string =>
+  `${JSON.stringify({ format, orgId, anchor: more.anchor, keys: more.keys?.length ? more.keys : undefined })}\n`
 
 const entryStart = '{"checksum":"'
 const entryMiddle = '","entry":'
@@ -57,7 +72,9 @@ const entryMiddle = '","entry":'
 export const entryLine = (checksum: string, canonical: string): string =>
   `${entryStart}${checksum}${entryMiddle}${canonical}}\n`
 
-export const trailerLine = (head: Head): string => `${JSON.stringify({ head })}\n`
+/** `checkpoint`: a signed note about this head. */
+export const trailerLine = (head: Head, checkpoint?: string): string =>
+  `${JSON.stringify({ head, checkpoint })}\n`
 
 export type Head = { seq: number; checksum: string }
 

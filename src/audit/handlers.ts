@@ -4,7 +4,8 @@ import type { Scope } from '../core/scope.ts'
 import { type Call, type Handler, type HandlersOf, inSteps } from '../handler.ts'
 import type { Storage } from '../storage/open.ts'
 import { checkOrg } from '../tenancy/store.ts'
-import { genesis, type Head, headerLine, trailerLine } from './chain.ts'
+import { headerLine, trailerLine } from './chain.ts'
+import type { Closing } from './checkpoints/jobs.ts'
 import type * as contract from './contract.ts'
 import { type ListQuery, listEntries } from './entries.ts'
 import { sealPending } from './outbox.ts'
@@ -32,7 +33,12 @@ async function read(call: Reading, query: ListQuery) {
   return listEntries(call.storage.heavy, call.scope, query)
 }
 
-export const auditLogs: HandlersOf<Logs> = {
+type Parts = {
+  /** The signed end of a chain's file, with the head up to which it goes. */
+  closing(chain: string): Promise<Closing>
+}
+
+export const auditLogHandlers = ({ closing }: Parts): HandlersOf<Logs> => ({
   flat: sealed<Logs['flat']>(async ({ query, ...call }) => {
     const { data, pagination } = await read(call, query)
     return { entries: data.map(toFlatEntry), pagination }
@@ -49,25 +55,31 @@ export const auditLogs: HandlersOf<Logs> = {
 
   heads: sealed<Logs['heads']>(async ({ db, scope }) => ({ data: await store.listHeads(db, scope) })),
 
-  chain: sealed<Logs['chain']>(async ({ query, ...call }) => {
-    const { storage, scope } = call
-    await checked(call, query.orgId)
-    const chain = chainAsked(scope, query.orgId)
-    const head = (await store.findHead(storage.read, scope, chain)) ?? { seq: 0, checksum: genesis }
-    return chainFile(storage, scope, chain, head)
+  chain: inSteps<Logs['chain'], { chain: string; closing: Closing }>({
+    prepare: async ({ query, ...call }) => {
+      await checked(call, query.orgId)
+      const chain = chainAsked(call.scope, query.orgId)
+      return { chain, closing: await closing(chain) }
+    },
+    run: async ({ storage, scope }, { chain, closing: end }) => chainFile(storage, scope, chain, end),
   }),
-}
+})
 
 /** The chain named, else the caller's own. @throws invalid_request when a partner user names none */
-function chainAsked(scope: Scope, orgId: string | undefined): string {
+export function chainAsked(scope: Scope, orgId: string | undefined): string {
   if (orgId !== undefined) return chainOf(orgId)
   if (scope.kind === 'system') return systemChain
   if (scope.kind === 'organization') return chainOf(scope.orgId)
   throw invalid([{ path: 'query.orgId', message: 'orgId is required for partner scope' }])
 }
 
-async function* chainFile(storage: Storage, scope: Scope, chain: string, head: Head): AsyncGenerator<string> {
-  yield headerLine(orgOf(chain))
+async function* chainFile(
+  storage: Storage,
+  scope: Scope,
+  chain: string,
+  { head, checkpoint, keys }: Closing,
+): AsyncGenerator<string> {
+  yield headerLine(orgOf(chain), { keys })
   yield* store.chainLines(storage.heavy, scope, chain, head.seq)
-  yield trailerLine(head)
+  yield trailerLine(head, checkpoint)
 }

@@ -1,0 +1,47 @@
+import type { Instant } from '../../core/time.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import { type Checkpoint, keyOf, signCheckpoint, signSuccession, trustedKeys } from './checkpoint.ts'
+import { insertKey, listKeys, listSuccessions, succeed } from './key-store.ts'
+
+/** Signs for the service. Nothing else knows its seed. */
+export type Signer = {
+  sign(checkpoint: Checkpoint): string
+  /** The current key, then the one before it, when it is given. */
+  publicKeys: readonly Buffer[]
+  /** How the keys followed each other, oldest first. */
+  successions(): Promise<string[]>
+  /** Every key that these vouch for, the current one first. A row of the database alone vouches for none. */
+  trusted(): Promise<Buffer[]>
+}
+
+/** 32 bytes each (RFC 8032). A previous one that is `assumed` only counts when it has signed here. */
+export type Seeds = { current: Buffer; previous: Buffer | undefined; assumed: boolean }
+
+const publicKeyOf = (seed: Buffer): Buffer => keyOf(seed, null).publicKey
+
+export function signerOf(storage: Pick<Storage, 'read'>, { current, previous }: Seeds): Signer {
+  const publicKeys = [current, ...(previous ? [previous] : [])].map(publicKeyOf)
+  const successions = () => listSuccessions(storage.read)
+  return {
+    sign: (checkpoint) => signCheckpoint(checkpoint, current),
+    publicKeys,
+    successions,
+    trusted: async () => trustedKeys(publicKeys.slice(0, 1), await successions()),
+  }
+}
+
+/**
+ * Writes down which key signs from now on, and that it follows the previous one. Any number of processes may do
+ * so at once. Gives the keys of the past, in base64, that nothing leads to from the current one.
+ */
+export async function recordKeys(tx: Db, seeds: Seeds, now: Instant): Promise<string[]> {
+  const { current, previous, assumed } = seeds
+  const [key, older] = [current, previous].map((seed) => seed && publicKeyOf(seed).toString('base64'))
+  const known = await listKeys(tx)
+  const follows = older !== undefined && older !== key && (!assumed || known.includes(older))
+  if (follows) await insertKey(tx, older, now)
+  await insertKey(tx, key!, now)
+  if (follows) await succeed(tx, key!, signSuccession(previous!, current, now))
+  const trusted = trustedKeys([publicKeyOf(current)], await listSuccessions(tx))
+  return known.filter((one) => !trusted.some((it) => it.toString('base64') === one))
+}
