@@ -12,6 +12,7 @@ import { Home } from '../cli/run.ts'
 import {
   anchorOver,
   bundle,
+  kindOf,
   noteOver,
   orgId,
   otherOrg,
@@ -40,6 +41,25 @@ function inPython(args: string[]): Promise<Found> {
       else resolve({ ...JSON.parse(stdout), code: child.exitCode })
     })
   })
+}
+
+/** One process for many files: each with its own exit code. */
+const each = `
+import runpy, sys
+script, keys, *files = sys.argv[1:]
+for file in files:
+    sys.argv = [script, file, keys]
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        print(end.code)
+`
+
+function allInPython(paths: string[]): Found[] {
+  const { stdout, stderr } = spawnSync('python3', ['-c', each, script, keys, ...paths], { encoding: 'utf8' })
+  const lines = stdout.trim().split('\n')
+  if (lines.length !== 2 * paths.length) throw new Error(stderr)
+  return paths.map((_, at) => ({ ...JSON.parse(lines[2 * at]!), code: Number(lines[2 * at + 1]) }))
 }
 
 async function inSvc([file, keys]: string[]): Promise<Found> {
@@ -149,11 +169,13 @@ describe.skipIf(noPython)('a verifier written from the manual alone', () => {
     expect(readFileSync(script, 'utf8').trimEnd().split('\n').length).toBeLessThanOrEqual(200)
   })
 
-  it.each(files)('finds the same: %s', async (name, lines, expected) => {
-    const verdict = verified(lines, { keys: [key.publicKey], tree: true })
-    const second = await inPython([write(`${name}.ndjson`, lines.join('')), keys])
-    expect(second).toEqual(found(verdict, codes[verdict.verdict]))
-    expect(second.kind ?? 'sound').toBe(expected)
+  it('finds the same as the first', () => {
+    const second = allInPython(files.map(([name, lines]) => write(`${name}.ndjson`, lines.join(''))))
+    for (const [at, [name, lines, expected]] of files.entries()) {
+      const verdict = verified(lines, { keys: [key.publicKey], tree: true })
+      expect(kindOf(verdict), name).toBe(expected)
+      expect(second[at], name).toEqual(found(verdict, codes[verdict.verdict]))
+    }
   })
 
   it('ends as the command does', async () => {
