@@ -97,29 +97,38 @@ async function verdictOn(
   const progress = bar('Verifying', 'rows')
   const name = path === '-' ? 'standard input' : printable(path)
   try {
-    if (path === '-')
-      return { name, ...(await judge(plain(process.stdin), arithmetic.begin(trust), progress)) }
-    const descriptor = openSync(path, 'r')
-    try {
-      const { size } = fstatSync(descriptor)
-      const wanted = threads ?? (size < worthThreads ? 1 : availableParallelism())
-      const seen = (entries: number) => progress.done(entries)
-      if (wanted > 1 && !isZipped(descriptor))
-        return {
-          name,
-          ...(await arithmetic.verifyRanges(descriptor, { size, threads: wanted, trust }, seen)),
-        }
-      const stream = createReadStream('', { fd: descriptor, autoClose: false, highWaterMark: 256 << 10 })
-      return { name, ...(await judge(plain(stream), arithmetic.begin(trust), progress)) }
-    } finally {
-      closeSync(descriptor)
-    }
+    const verdict =
+      (path !== '-' && (await inThreads(path, arithmetic, trust, threads, progress))) ||
+      (await judge(plain(path === '-' ? process.stdin : streamOf(path)), arithmetic.begin(trust), progress))
+    return { name, ...verdict }
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     const fault = { kind: 'unreadable' as const, message: `it cannot be read (${code ?? message})`, seq: 1 }
     return { name, verdict: 'unverifiable', orgId: null, entries: 0, fault }
   } finally {
     progress.end()
+  }
+}
+
+const streamOf = (path: string) => createReadStream(path, { highWaterMark: 256 << 10 })
+
+/** undefined when a file is not to be divided. */
+async function inThreads(
+  path: string,
+  { verifyRanges }: Arithmetic,
+  trust: Trust,
+  threads: number | undefined,
+  progress: Bar,
+): Promise<Verdict | undefined> {
+  const descriptor = openSync(path, 'r')
+  try {
+    const file = fstatSync(descriptor)
+    const wanted = threads ?? (file.size < worthThreads ? 1 : availableParallelism())
+    if (wanted === 1 || !file.isFile() || isZipped(descriptor)) return undefined
+    const options = { size: file.size, threads: wanted, trust }
+    return await verifyRanges(descriptor, options, (entries) => progress.done(entries))
+  } finally {
+    closeSync(descriptor)
   }
 }
 

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { checksumOf, entryLine, headerLine } from '../../src/audit/chain.ts'
 import { keyOf, signSuccession } from '../../src/audit/checkpoints/checkpoint.ts'
@@ -181,22 +182,59 @@ describe('what is done to a chain', () => {
   })
 })
 
+describe('any chain', () => {
+  const texts = fc.string({ unit: 'grapheme', maxLength: 60 })
+  const change = fc.record(
+    {
+      action: texts,
+      resourceName: fc.option(texts),
+      userAgent: fc.option(texts),
+      errorMessage: fc.option(texts),
+      details: fc.dictionary(texts, fc.jsonValue()) as fc.Arbitrary<Record<string, unknown>>,
+    },
+    { requiredKeys: [] },
+  )
+
+  it('that nobody touched is sound, in whatever pieces it arrives', () => {
+    fc.assert(
+      fc.property(
+        fc.array(change, { maxLength: 12 }),
+        fc.nat({ max: 12 }),
+        fc.integer({ min: 1, max: 5000 }),
+        fc.constantFrom(null, orgId),
+        (changes, removed, chunk, org) => {
+          const all = sealed(changes.length, (seq) => changes[seq - 1]!, org)
+          const lines = bundle(all, { org, pruned: Math.min(removed, all.length) })
+          expect(verified(lines, { keys: [key], tree: true }, chunk)).toMatchObject({
+            verdict: 'sound',
+            head: { seq: all.length },
+            checkpoint: { state: 'signed' },
+          })
+        },
+      ),
+    )
+  })
+})
+
 describe('a single byte', () => {
   const later = Buffer.alloc(32, 3)
   const successions = [signSuccession(seed, later, time)]
-  const bytes = bytesOf(bundle(sealed(4), { pruned: 1, by: later, anchoredBy: seed, successions }))
+  const bytes = bytesOf(bundle(sealed(2), { pruned: 1, by: later, anchoredBy: seed, successions }))
 
-  it('that changed is found, wherever it stands', () => {
-    expect(kindOf(verified(bytes, { keys: [key] }))).toBe('sound')
-    for (let at = 0; at < bytes.length; at += 1) {
-      const changed = Buffer.from(bytes)
+  it.each([
+    ['a signed chain', bytes, { keys: [key] }],
+    ['a chain alone', bytesOf(bundle(sealed(4), { by: null })), {}],
+  ])('of %s that changed is found, wherever it stands', (_, whole, trust) => {
+    expect(kindOf(verified(whole, trust))).toBe('sound')
+    for (let at = 0; at < whole.length; at += 1) {
+      const changed = Buffer.from(whole)
       changed[at] = changed[at]! ^ (at % 3 ? 1 : 1 + ((at * 7) % 255))
-      expect(kindOf(verified(changed, { keys: [key] })), `byte ${at}`).not.toBe('sound')
+      expect(kindOf(verified(changed, trust)), `byte ${at}`).not.toBe('sound')
     }
   })
 
   it('that is missing at the end makes nothing of the file', () => {
-    for (let end = 0; end < bytes.length - 1; end += 1) {
+    for (let end = 0; end < bytes.length - 1; end += end < 100 ? 1 : 7) {
       expect(verified(bytes.subarray(0, end), { keys: [key] }).verdict, `${end} bytes`).toBe('unverifiable')
     }
     // Only the end of the last line.

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
-import { createReadStream, readSync } from 'node:fs'
+import { readSync, read as readWithCallback } from 'node:fs'
+import { promisify } from 'node:util'
 import { Worker } from 'node:worker_threads'
 import type { Range, RangeTask, Walked } from './range-thread.ts'
 import type { Verdict } from './verdict.ts'
@@ -9,6 +10,8 @@ const script = new URL(
   import.meta.url.endsWith('.ts') ? './range-thread.ts' : './range-thread.js',
   import.meta.url,
 )
+
+const read = promisify(readWithCallback)
 
 const newline = 0x0a
 /** Bytes that are worth a message between threads. */
@@ -42,10 +45,10 @@ export async function verifyRanges(
 function begin(verifier: ChainVerifier, descriptor: number, size: number): number {
   const piece = Buffer.alloc(64 << 10)
   for (let at = 0; at < size; ) {
-    const read = readSync(descriptor, piece, 0, piece.length, at)
-    if (read === 0) return at
-    const end = piece.subarray(0, read).indexOf(newline) + 1
-    const taken = end === 0 ? read : end
+    const length = readSync(descriptor, piece, 0, piece.length, at)
+    if (length === 0) return at
+    const end = piece.subarray(0, length).indexOf(newline) + 1
+    const taken = end === 0 ? length : end
     at += taken
     if (verifier.push(piece.subarray(0, taken)) || end > 0) return at
   }
@@ -108,11 +111,14 @@ async function readOn(
   from: number,
   seen: (entries: number) => void,
 ): Promise<Verdict> {
-  const options = { fd: descriptor, autoClose: false, start: from, highWaterMark: 256 << 10 }
-  for await (const chunk of createReadStream('', options)) {
-    const verdict = verifier.push(chunk as Buffer)
+  // Not a stream: one would close what is not its own.
+  const piece = Buffer.allocUnsafe(256 << 10)
+  for (let at = from; ; ) {
+    const { bytesRead } = await read(descriptor, piece, 0, piece.length, at)
+    if (bytesRead === 0) return verifier.end()
+    const verdict = verifier.push(piece.subarray(0, bytesRead))
     if (verdict) return verdict
     seen(verifier.entries)
+    at += bytesRead
   }
-  return verifier.end()
 }
