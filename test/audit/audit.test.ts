@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { ChainVerifier, type Verdict } from '../../src/audit/chain.ts'
+import type { Verdict } from '../../src/audit/verifier/verdict.ts'
+import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import type { Client } from '../../src/core/client.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'

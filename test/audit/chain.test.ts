@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest'
 import {
   type ChainEntry,
-  ChainVerifier,
   canonicalText,
   checksumOf,
   entryLine,
   genesis,
   headerLine,
   trailerLine,
-  type Verdict,
 } from '../../src/audit/chain.ts'
+import type { Verdict } from '../../src/audit/verifier/verdict.ts'
+import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 
 const orgId = '01920000-0000-7000-8000-000000000001'
 
@@ -106,15 +106,15 @@ describe('a chain', () => {
     })
     expect(faultOf(lines.toSpliced(4, 1))).toMatchObject({ kind: 'missing', seq: 4 })
     expect(faultOf(lines.toSpliced(4, 3))).toMatchObject({ kind: 'missing', seq: 4 })
-    expect(faultOf(lines.toSpliced(4, 0, at(2)))).toMatchObject({ kind: 'reordered', seq: 4 })
-    expect(faultOf(lines.with(4, at(5)).with(5, at(4)))).toMatchObject({ kind: 'missing', seq: 4 })
+    expect(faultOf(lines.toSpliced(4, 0, at(2)))).toMatchObject({ kind: 'inserted', seq: 4 })
+    expect(faultOf(lines.with(4, at(5)).with(5, at(4)))).toMatchObject({ kind: 'reordered', seq: 4 })
     expect(faultOf(lines.with(4, forged(at(4), 'site.create', 'site.delete')))).toMatchObject({
       kind: 'relinked',
       seq: 5,
     })
     expect(faultOf(lines.with(4, forged(at(4), '8000-000000000001"', '8000-000000000002"')))).toBeDefined()
     expect(faultOf(lines.with(9, forged(at(9), 'site.create', 'site.delete')))).toMatchObject({
-      kind: 'truncated',
+      kind: 'rewritten',
     })
   })
 

@@ -2,7 +2,7 @@
 // Runs as a process: node chain-child.ts <file> <rounds>
 import { hash } from 'node:crypto'
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
-import { ChainVerifier } from '../../src/audit/chain.ts'
+import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 
 /** Seconds of each round, and resident memory at each tenth of the last one. */
 export type ChainFigures = { verify: number[]; hash: number[]; bytes: number; memoryMb: number[] }

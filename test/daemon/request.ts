@@ -1,6 +1,8 @@
 import { request } from 'undici'
 import { api } from '../../src/api.ts'
-import { type ChainEntry, ChainVerifier, type Verdict } from '../../src/audit/chain.ts'
+import type { ChainEntry } from '../../src/audit/chain.ts'
+import type { Verdict } from '../../src/audit/verifier/verdict.ts'
+import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import type { Client } from '../../src/core/client.ts'
 import type { ErrorBody } from '../../src/core/errors.ts'
 

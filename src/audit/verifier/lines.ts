@@ -1,0 +1,84 @@
+import {
+  type AnchorPart,
+  checksumOf,
+  entryMiddle,
+  entryStart,
+  format,
+  type Head,
+  type Header,
+} from '../chain.ts'
+import { canonicalAt } from './walk.ts'
+
+/** The lines of a chain file, read one by one: where a chain begins, ends, or does not fit. */
+
+export type Fields = Record<string, unknown>
+
+export type Line =
+  | { is: 'entry'; entry: Fields; seq: number; checksum: string; link: string; orgId: string | null }
+  /** Of the form of an entry, but its text is not what its checksum says. */
+  | { is: 'altered'; entry: Fields | undefined }
+  | { is: 'trailer'; head: Head; checkpoint: string | undefined }
+  | { is: 'unreadable' }
+
+export function readLine(line: Buffer): Line {
+  const text = line.toString('latin1')
+  if (!text.startsWith(entryStart)) return readTrailer(line) ?? { is: 'unreadable' }
+  const canonical = line.subarray(canonicalAt, -1)
+  const entry = fieldsOf(canonical)
+  const checksum = text.slice(entryStart.length, entryStart.length + 64)
+  const framed = text.startsWith(entryMiddle, entryStart.length + 64) && text.endsWith('}')
+  if (!framed || checksumOf(canonical) !== checksum) return { is: 'altered', entry }
+  const { seq, prevChecksum, orgId } = entry ?? {}
+  const whole =
+    isCount(seq) && typeof prevChecksum === 'string' && (orgId === null || typeof orgId === 'string')
+  return whole
+    ? { is: 'entry', entry: entry!, seq, checksum, link: prevChecksum, orgId }
+    : { is: 'unreadable' }
+}
+
+/** undefined for a line that is no header of this format. */
+export function readHeader(line: Buffer): Header | undefined {
+  const header = compact(line, ['format', 'orgId', 'anchor', 'keys'])
+  if (header?.format !== format) return undefined
+  const { orgId, anchor, keys } = header
+  if (orgId !== null && typeof orgId !== 'string') return undefined
+  if (anchor !== undefined && !isAnchor(anchor)) return undefined
+  if (keys !== undefined && !areTexts(keys)) return undefined
+  return { orgId, anchor, keys }
+}
+
+export function readTrailer(line: Buffer): (Line & { is: 'trailer' }) | undefined {
+  const { head, checkpoint } = compact(line, ['head', 'checkpoint']) ?? {}
+  const { seq, checksum, ...rest } = (head ?? {}) as Fields
+  if (!isCount(seq) || typeof checksum !== 'string' || Object.keys(rest).length > 0) return undefined
+  if (checkpoint !== undefined && typeof checkpoint !== 'string') return undefined
+  return { is: 'trailer', head: { seq, checksum }, checkpoint }
+}
+
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
+
+const areTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((one) => typeof one === 'string')
+
+const isAnchor = (value: unknown): value is AnchorPart => {
+  const { note, tree, ...rest } = (value ?? {}) as Fields
+  return typeof note === 'string' && areTexts(tree) && Object.keys(rest).length === 0
+}
+
+/** An object of these fields alone, written without white space; so no byte of it can change and mean the same. */
+function compact(line: Buffer, known: readonly string[]): Fields | undefined {
+  const fields = fieldsOf(line)
+  const isKnown = fields && Object.keys(fields).every((name) => known.includes(name))
+  return isKnown && Buffer.from(JSON.stringify(fields)).equals(line) ? fields : undefined
+}
+
+function fieldsOf(bytes: Buffer): Fields | undefined {
+  try {
+    const value: unknown = JSON.parse(bytes.toString('utf8'))
+    return value !== null && typeof value === 'object' && !Array.isArray(value)
+      ? (value as Fields)
+      : undefined
+  } catch {
+    return undefined
+  }
+}

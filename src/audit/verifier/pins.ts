@@ -1,0 +1,62 @@
+import { trustedKeys } from '../checkpoints/checkpoint.ts'
+import type { Signed } from './trust.ts'
+import type { Finding, PinState, Sound } from './verdict.ts'
+
+/** What was last seen of a chain and found sound, kept by whoever verifies it. */
+export type Pin = {
+  seq: number
+  checksum: string
+  /** Of the tree over the first `seq` entries, in base64; null when nothing named it. */
+  root: string | null
+  /** When it was seen. */
+  time: string
+  /** The key that had signed it, in base64; null when none was checked. */
+  key: string | null
+}
+
+export type Seen = {
+  head: { seq: number; checksum: string }
+  anchor: Signed | undefined
+  signed: Signed | undefined
+  /** The checksum of the pinned entry as the chain has it now. */
+  seen: string | undefined
+  successions: readonly string[]
+}
+
+/** A sound chain next to what it was before. */
+export function judgePin(pin: Pin | undefined, chain: Seen): Finding | { state: PinState } {
+  if (!pin) return { state: 'none' }
+  const { head, anchor, signed, successions } = chain
+  const key = signed?.key
+  if (key && pin.key && !trustedKeys([key], successions).some((one) => one.toString('base64') === pin.key)) {
+    const message = 'The key that signed the chain before has not named the one that signs it now'
+    return { kind: 'wrong_key', message, seq: head.seq }
+  }
+  if (head.seq < pin.seq) {
+    const message = `Entries after ${head.seq} are missing: the chain had ${pin.seq} when it was last seen`
+    return { kind: 'truncated', message, seq: head.seq + 1 }
+  }
+  const removed = anchor?.checkpoint.head.seq ?? 0
+  if (pin.seq < removed) {
+    if (anchor?.key) return { state: 'vouched' }
+    const message = `Entry ${pin.seq}, last seen, was removed since, and no checked signature vouches for that: give --key`
+    return { kind: 'unanchored', message, seq: pin.seq, unverifiable: true }
+  }
+  const isSame = pin.seq === head.seq && signed !== undefined
+  const seen = pin.seq === removed && anchor ? anchor.checkpoint.head.checksum : chain.seen
+  const root = isSame ? signed.checkpoint.root.toString('base64') : pin.root
+  if ((seen ?? pin.checksum) === pin.checksum && (pin.root === null || pin.root === root))
+    return { state: 'kept' }
+  // Two of one size, both signed: it was the service itself that told two stories.
+  return isSame && key && pin.key
+    ? { kind: 'forked', message: `Two histories of ${pin.seq} entries are signed`, seq: pin.seq }
+    : { kind: 'rewritten', message: `Entry ${pin.seq} is not the one that was last seen`, seq: pin.seq }
+}
+
+/** What to keep of a sound chain; of an unchanged one, all that was known. */
+export function pinOf(sound: Sound, now: string, before?: Pin): Pin {
+  const { checkpoint, head } = sound
+  const root = checkpoint.state === 'none' ? sound.root : checkpoint.root
+  const key = checkpoint.state === 'signed' ? checkpoint.key : (before?.key ?? null)
+  return { seq: head.seq, checksum: head.checksum, root, time: now, key }
+}

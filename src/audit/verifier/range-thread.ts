@@ -1,0 +1,74 @@
+import { readSync } from 'node:fs'
+import { parentPort, workerData } from 'node:worker_threads'
+import { Forest } from './forest.ts'
+import { readLine } from './lines.ts'
+import type { Run } from './verifier.ts'
+import { type Place, Walk } from './walk.ts'
+
+/** A verifier of parts of a file: each is walked from its first line on, as if what is before were sound. */
+
+export type RangeTask = {
+  descriptor: number
+  place: Pick<Place, 'orgId' | 'watch'>
+  tree: boolean
+}
+
+/** The lines that begin in these bytes of the file. */
+export type Range = { from: number; to: number }
+
+/** `at`: behind the last line, or before a line that is not the next entry. */
+export type Walked = { run: Run | undefined; from: number; at: number; isWhole: boolean }
+
+const newline = 0x0a
+const longestBuffer = 32 << 20
+const { descriptor, place, tree } = workerData as RangeTask
+let buffer: Buffer = Buffer.allocUnsafe(1 << 20)
+
+parentPort?.on('message', (range: Range) => parentPort?.postMessage(walked(range)))
+
+function walked(range: Range): Walked {
+  const from = range.from === 0 ? 0 : lineFrom(range.from - 1)
+  let at = from
+  let walk: Walk | undefined
+  let before = { seq: 0, checksum: '' }
+  while (at < range.to) {
+    const read = readSync(descriptor, buffer, 0, buffer.length, at)
+    const bytes = buffer.subarray(0, read)
+    // A line that begins behind the range is of the next one.
+    const last = at + read > range.to ? bytes.indexOf(newline, range.to - at - 1) : bytes.lastIndexOf(newline)
+    if (last === -1) {
+      if (read < buffer.length || buffer.length >= longestBuffer) break
+      buffer = Buffer.allocUnsafe(buffer.length * 2)
+      continue
+    }
+    const lines = bytes.subarray(0, last + 1)
+    if (!walk) {
+      const first = readLine(lines.subarray(0, lines.indexOf(newline)))
+      if (first.is !== 'entry') break
+      before = { seq: first.seq - 1, checksum: first.link }
+      walk = new Walk({ ...place, head: before, forest: tree ? new Forest() : undefined })
+    }
+    const end = walk.lines(lines, lines.toString('latin1'), 0)
+    at += end
+    if (end < lines.length) break
+  }
+  const head = walk && { seq: walk.seq, checksum: walk.link }
+  const run = head && {
+    entries: walk!.entries,
+    before,
+    head,
+    seen: walk!.seen,
+    trees: walk!.forest?.trees ?? [],
+  }
+  return { run, from, at, isWhole: at >= range.to }
+}
+
+/** Where the first line begins behind a byte. */
+function lineFrom(byte: number): number {
+  for (let at = byte; ; at += buffer.length) {
+    const read = readSync(descriptor, buffer, 0, buffer.length, at)
+    const end = buffer.subarray(0, read).indexOf(newline)
+    if (end !== -1) return at + end + 1
+    if (read < buffer.length) return at + read
+  }
+}

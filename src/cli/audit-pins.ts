@@ -1,0 +1,61 @@
+import type { Pin } from '../audit/verifier/pins.ts'
+import { CliError, exits } from './exit.ts'
+import { readIfThere, writePrivately } from './files.ts'
+import { alone } from './lock.ts'
+
+/** What was seen of each chain before, in a file of whoever verifies. */
+export type Pins = { [chain: string]: Pin }
+
+const version = 1
+const nameOf = (orgId: string | null): string => orgId ?? 'system'
+
+export const pinIn = (pins: Pins, orgId: string | null): Pin | undefined =>
+  Object.hasOwn(pins, nameOf(orgId)) ? pins[nameOf(orgId)] : undefined
+
+/** A file that is not there yet holds no pins. */
+export function readPins(path: string): Pins {
+  const text = readIfThere(path)
+  if (text === undefined) return {}
+  const file = parsed(text)
+  if (file?.version === version && isPins(file.chains)) return file.chains
+  throw new CliError(`${path} is not a file of pins`, {
+    exit: exits.unverifiable,
+    hint: 'what it knew of the chains cannot be compared; keep it aside and name another file to begin anew',
+  })
+}
+
+/** Only forward: who verified more in the meantime knows better. */
+export async function keepPins(path: string, seen: [orgId: string | null, pin: Pin][]): Promise<void> {
+  if (seen.length === 0) return
+  await alone('audit-pins', () => {
+    const chains = { ...readPins(path) }
+    for (const [orgId, pin] of seen) {
+      if ((pinIn(chains, orgId)?.seq ?? -1) <= pin.seq) chains[nameOf(orgId)] = pin
+    }
+    writePrivately(path, `${JSON.stringify({ version, chains }, null, 2)}\n`)
+  })
+}
+
+function parsed(text: string): { version?: unknown; chains?: unknown } | undefined {
+  try {
+    return JSON.parse(text) ?? undefined
+  } catch {
+    return undefined
+  }
+}
+
+const isPins = (value: unknown): value is Pins =>
+  value !== null && typeof value === 'object' && !Array.isArray(value) && Object.values(value).every(isPin)
+
+function isPin(value: Pin | null): boolean {
+  if (value === null || typeof value !== 'object') return false
+  const { seq, checksum, root, time, key } = value
+  const isHash = (text: string | null) => text === null || Buffer.from(text, 'base64').length === 32
+  return (
+    Number.isSafeInteger(seq) &&
+    /^[0-9a-f]{64}$/.test(checksum) &&
+    isHash(root) &&
+    isHash(key) &&
+    typeof time === 'string'
+  )
+}

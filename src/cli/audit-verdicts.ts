@@ -1,0 +1,52 @@
+import type { Verdict } from '../audit/verifier/verdict.ts'
+import type { Session } from './base.ts'
+import { exits, Silent } from './exit.ts'
+import { printRecord, say, write } from './print.ts'
+import { grouped } from './progress.ts'
+import { styleFor } from './style.ts'
+import { printable } from './table.ts'
+
+export type NamedVerdict = Verdict & { name: string }
+
+/** Prints the verdicts and ends with the exit code of the worst. */
+export async function conclude({ output }: Session, chains: NamedVerdict[]): Promise<void> {
+  const has = (verdict: Verdict['verdict']) => chains.some((one) => one.verdict === verdict)
+  const verdict = has('tampered')
+    ? 'tampered'
+    : has('unverifiable') || chains.length === 0
+      ? 'unverifiable'
+      : 'sound'
+  if (output.format !== 'plain') {
+    const entries = chains.reduce((sum, one) => sum + one.entries, 0)
+    await printRecord(output, { verdict, entries, chains }, undefined)
+  } else {
+    const style = await styleFor(process.stdout)
+    for (const one of chains) await write(`${lineFor(one, style)}\n`)
+    if (chains.length === 0) say('There is no chain you can read')
+  }
+  if (verdict !== 'sound') throw new Silent(verdict === 'tampered' ? exits.failure : exits.unverifiable)
+}
+
+type Style = Awaited<ReturnType<typeof styleFor>>
+
+function lineFor(one: NamedVerdict, style: Style): string {
+  if (one.verdict === 'sound') {
+    const parts = [
+      one.name,
+      `${grouped(one.entries)} entries${one.anchor ? ` after ${grouped(one.anchor.seq)} removed` : ''}`,
+      `up to ${one.head.checksum.slice(0, 12)}`,
+      ...(one.checkpoint.state === 'signed' ? [`signed ${printable(one.checkpoint.time)}`] : []),
+      ...(one.checkpoint.state === 'unchecked' ? ['signature not checked: give --key'] : []),
+      ...(one.pin === 'new' ? ['pinned as it is, nothing was known of it before'] : []),
+    ]
+    return `${style.good('Sound:')} ${parts.join(', ')}`
+  }
+  if (one.verdict === 'unverifiable')
+    return `${style.careful('Cannot tell:')} ${one.name}: ${printable(one.fault.message)}`
+  const { seq, kind, message, entry } = one.fault
+  const about = [entry?.id && `id ${entry.id}`, entry?.action && `action ${entry.action}`, entry?.timestamp]
+    .filter((text) => text !== undefined && text !== '')
+    .map((text) => printable(String(text)))
+  const found = `${one.name}, entry ${seq}, ${kind}: ${printable(message)}`
+  return `${style.bad('TAMPERED:')} ${found}${about.length > 0 ? `\n  ${about.join(', ')}` : ''}`
+}

@@ -1,0 +1,204 @@
+import { closeSync, createReadStream, fstatSync, openSync, readFileSync, readSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { pipeline, Readable } from 'node:stream'
+import { createGunzip } from 'node:zlib'
+import type { auditLogs } from '../audit/contract.ts'
+import type { Pin, pinOf } from '../audit/verifier/pins.ts'
+import type { verifyRanges } from '../audit/verifier/ranges.ts'
+import type { readKeys } from '../audit/verifier/trust.ts'
+import type { Verdict } from '../audit/verifier/verdict.ts'
+import type { ChainVerifier, Trust } from '../audit/verifier/verifier.ts'
+import { orgOf } from './audit.ts'
+import { keepPins, type Pins, pinIn, readPins } from './audit-pins.ts'
+import { conclude, type NamedVerdict } from './audit-verdicts.ts'
+import type { Session } from './base.ts'
+import { CliError, exits } from './exit.ts'
+import { type Bar, bar } from './progress.ts'
+import { printable } from './table.ts'
+
+/** What the command lends: the arithmetic, which needs no service and no trust in one. */
+export type Arithmetic = {
+  begin(trust: Trust): ChainVerifier
+  verifyRanges: typeof verifyRanges
+  readKeys: typeof readKeys
+  pinOf: typeof pinOf
+}
+
+export type VerifyFlags = {
+  key?: string | undefined
+  pin?: string | undefined
+  tree?: boolean | undefined
+  threads?: number | undefined
+}
+
+/** A file or standard input, else the chains of the service. */
+export async function verify(
+  run: Session,
+  contract: typeof auditLogs,
+  arithmetic: Arithmetic,
+  file: string | undefined,
+  flags: VerifyFlags,
+): Promise<void> {
+  const keys = flags.key === undefined ? undefined : keysIn(flags.key, arithmetic)
+  const pins = flags.pin === undefined ? {} : readPins(flags.pin)
+  const trust: Trust = { keys, tree: flags.tree, pinOf: (orgId) => pinIn(pins, orgId) }
+  const verdicts =
+    file === undefined
+      ? await chainsOf(run, contract, () => arithmetic.begin(trust))
+      : [await verdictOn(file, arithmetic, trust, flags.threads)]
+  const known = await pinned(verdicts, flags.pin, pins, arithmetic)
+  await conclude(run, known)
+}
+
+function keysIn(path: string, arithmetic: Arithmetic): Buffer[] {
+  const cannot = (message: string, cause?: unknown) =>
+    new CliError(message, { exit: exits.unverifiable, code: 'unknown_key', cause })
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    throw cannot(`Cannot read ${path}: ${(error as Error).message}`, error)
+  }
+  const keys = arithmetic.readKeys(text)
+  if (typeof keys === 'number') throw cannot(`${path}, line ${keys}: this is no key`)
+  if (keys.length === 0) throw cannot(`${path} holds no key`)
+  return keys
+}
+
+/** Keeps what was found sound. */
+async function pinned(
+  verdicts: NamedVerdict[],
+  file: string | undefined,
+  pins: Pins,
+  { pinOf }: Arithmetic,
+): Promise<NamedVerdict[]> {
+  if (file === undefined) return verdicts
+  const now = new Date().toISOString()
+  const seen: [string | null, Pin][] = []
+  const told = verdicts.map((one): NamedVerdict => {
+    if (one.verdict !== 'sound') return one
+    const before = pinIn(pins, one.orgId)
+    seen.push([one.orgId, pinOf(one, now, before)])
+    return before ? one : { ...one, pin: 'new' }
+  })
+  await keepPins(file, seen)
+  return told
+}
+
+/** Smaller ones are verified before a thread has started. */
+const worthThreads = 32 << 20
+
+async function verdictOn(
+  path: string,
+  arithmetic: Arithmetic,
+  trust: Trust,
+  threads: number | undefined,
+): Promise<NamedVerdict> {
+  const progress = bar('Verifying', 'rows')
+  const name = path === '-' ? 'standard input' : printable(path)
+  try {
+    const verdict =
+      (path !== '-' && (await inThreads(path, arithmetic, trust, threads, progress))) ||
+      (await judge(plain(path === '-' ? process.stdin : streamOf(path)), arithmetic.begin(trust), progress))
+    return { name, ...verdict }
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    const fault = { kind: 'unreadable' as const, message: `it cannot be read (${code ?? message})`, seq: 1 }
+    return { name, verdict: 'unverifiable', orgId: null, entries: 0, fault }
+  } finally {
+    progress.end()
+  }
+}
+
+const streamOf = (path: string) => createReadStream(path, { highWaterMark: 256 << 10 })
+
+/** undefined when a file is not to be divided. */
+async function inThreads(
+  path: string,
+  { verifyRanges }: Arithmetic,
+  trust: Trust,
+  threads: number | undefined,
+  progress: Bar,
+): Promise<Verdict | undefined> {
+  const descriptor = openSync(path, 'r')
+  try {
+    const file = fstatSync(descriptor)
+    const wanted = threads ?? (file.size < worthThreads ? 1 : availableParallelism())
+    if (wanted === 1 || !file.isFile() || isZipped(descriptor)) return undefined
+    const options = { size: file.size, threads: wanted, trust }
+    return await verifyRanges(descriptor, options, (entries) => progress.done(entries))
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+async function chainsOf(
+  run: Session,
+  { chain, heads }: typeof auditLogs,
+  begin: () => ChainVerifier,
+): Promise<NamedVerdict[]> {
+  const { client } = run
+  const wanted = await orgOf(run)
+  const { data } = await client.call(heads)
+  const known = wanted === undefined ? data : data.filter(({ orgId }) => orgId === wanted)
+  const chains =
+    wanted !== undefined && known.length === 0 ? [{ orgId: wanted, name: wanted, seq: 0 }] : known
+  const verdicts: NamedVerdict[] = []
+  for (const { orgId, name, seq } of chains) {
+    const stream = client.stream(chain, { query: { orgId: orgId ?? undefined } })
+    const progress = bar('Verifying', 'rows', seq)
+    try {
+      const verdict = await judge(stream, begin(), progress)
+      verdicts.push({ name: printable(name), ...(elsewhere(verdict, orgId) ?? verdict) })
+    } finally {
+      progress.end()
+    }
+  }
+  return verdicts
+}
+
+/** An answer about another chain than the one asked for proves nothing about it. */
+function elsewhere(verdict: Verdict, orgId: string | null): Verdict | undefined {
+  if (verdict.orgId === orgId || verdict.verdict !== 'sound') return undefined
+  const fault = { kind: 'foreign' as const, message: 'The service sent another chain', seq: 1 }
+  return { verdict: 'unverifiable', orgId, entries: verdict.entries, fault }
+}
+
+async function judge(
+  source: AsyncIterable<Buffer>,
+  verifier: ChainVerifier,
+  progress: Bar,
+): Promise<Verdict> {
+  for await (const chunk of source) {
+    const verdict = verifier.push(chunk)
+    if (verdict) return verdict
+    progress.done(verifier.entries)
+  }
+  return verifier.end()
+}
+
+const gzip = Buffer.from([0x1f, 0x8b])
+
+function isZipped(descriptor: number): boolean {
+  const first = Buffer.alloc(gzip.length)
+  readSync(descriptor, first, 0, first.length, 0)
+  return first.equals(gzip)
+}
+
+/** What `gzip` has made smaller, as it was. */
+async function* plain(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  const chunks = source[Symbol.asyncIterator]()
+  let head = Buffer.alloc(0)
+  while (head.length < gzip.length) {
+    const { value, done } = await chunks.next()
+    if (done) break
+    head = Buffer.concat([head, value])
+  }
+  const whole = (async function* () {
+    yield head
+    yield* { [Symbol.asyncIterator]: () => chunks }
+  })()
+  if (!head.subarray(0, gzip.length).equals(gzip)) return yield* whole
+  // Whoever reads is told of a failure.
+  yield* pipeline(Readable.from(whole), createGunzip(), () => {}) as AsyncIterable<Buffer>
+}

@@ -1,0 +1,102 @@
+import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import { afterAll, describe, expect, it } from 'vitest'
+import { keyOf } from '../../src/audit/checkpoints/checkpoint.ts'
+import { emptyRoot, Frontier, leafHash } from '../../src/audit/checkpoints/tree.ts'
+import { Forest } from '../../src/audit/verifier/forest.ts'
+import { verifyRanges } from '../../src/audit/verifier/ranges.ts'
+import type { Verdict } from '../../src/audit/verifier/verdict.ts'
+import type { Trust } from '../../src/audit/verifier/verifier.ts'
+import { bundle, bytesOf, orgId, sealed, seed, verified } from './bundles.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'svc-ranges-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+async function inThreads(bytes: Buffer, trust: Trust, range: number, threads = 2): Promise<Verdict> {
+  const path = join(folder, 'chain.ndjson')
+  writeFileSync(path, bytes)
+  const descriptor = openSync(path, 'r')
+  try {
+    return await verifyRanges(descriptor, { size: bytes.length, threads, trust, range })
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+const entries = sealed(60)
+const key = keyOf(seed, orgId).publicKey
+const good = bundle(entries, { pruned: 7 })
+const pin = { seq: 33, checksum: entries[32]!.checksum, root: null, time: '', key: null }
+const trust: Trust = { keys: [key], tree: true, pinOf: () => pin }
+
+/** What one does to lines or bytes; nothing at all among it. */
+const spoiling = fc.oneof(
+  fc.constant((lines: string[]) => bytesOf(lines)),
+  fc.nat().map((at) => (lines: string[]) => bytesOf(lines.toSpliced(1 + (at % (lines.length - 1)), 1))),
+  fc.tuple(fc.nat(), fc.nat()).map(([from, to]) => (lines: string[]) => {
+    const line = lines[from % lines.length]!
+    return bytesOf(lines.toSpliced(to % lines.length, 0, line))
+  }),
+  fc.tuple(fc.nat(), fc.nat()).map(([a, b]) => (lines: string[]) => {
+    const [from, to] = [a % lines.length, b % lines.length]
+    return bytesOf(lines.with(from, lines[to]!).with(to, lines[from]!))
+  }),
+  fc.tuple(fc.nat(), fc.integer({ min: 1, max: 255 })).map(([at, mask]) => (lines: string[]) => {
+    const bytes = bytesOf(lines)
+    bytes[at % bytes.length]! ^= mask
+    return bytes
+  }),
+  fc.nat().map((at) => (lines: string[]) => {
+    const bytes = bytesOf(lines)
+    return bytes.subarray(0, at % bytes.length)
+  }),
+)
+
+describe('a file that is verified in threads', () => {
+  it('has the verdict it has without, in whatever ranges', async () => {
+    await fc.assert(
+      fc.asyncProperty(spoiling, fc.integer({ min: 40, max: 9000 }), async (spoil, range) => {
+        const bytes = spoil(good)
+        expect(await inThreads(bytes, trust, range)).toEqual(verified(bytes, trust))
+      }),
+      { numRuns: 25 },
+    )
+  }, 120_000)
+
+  it('is sound when it is, with more threads than ranges, and empty', async () => {
+    const expected = { verdict: 'sound', entries: 53, head: { seq: 60 }, pin: 'kept' }
+    expect(await inThreads(bytesOf(good), trust, 1 << 20, 4)).toMatchObject(expected)
+    expect(await inThreads(Buffer.alloc(0), trust, 1 << 20)).toEqual(verified([], trust))
+    expect(await inThreads(bytesOf(bundle([])), {}, 10)).toEqual(verified(bundle([])))
+  })
+
+  it('is read with lines that are longer than what is read at a time', async () => {
+    const long = 'x'.repeat(1_500_000)
+    const lines = bundle(sealed(3, (seq) => (seq === 2 ? { errorMessage: long } : {})))
+    expect(await inThreads(bytesOf(lines), trust, 900_000)).toEqual(verified(lines, trust))
+  })
+})
+
+describe('a forest', () => {
+  it('that was grown in parts has the root of the whole', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 70 }), fc.array(fc.nat({ max: 70 })), (size, cuts) => {
+        const leaves = Array.from({ length: size }, (_, at) => leafHash(`leaf ${at}`))
+        const whole = new Frontier()
+        for (const leaf of leaves) whole.push(leaf)
+        const bounds = [0, ...cuts.map((cut) => Math.min(cut, size)).sort((a, b) => a - b), size]
+        const joined = new Forest()
+        for (let n = 1; n < bounds.length; n++) {
+          const part = new Forest()
+          for (let at = bounds[n - 1]!; at < bounds[n]!; at++)
+            part.push({ from: at, size: 1, hash: leaves[at]! })
+          for (const tree of part.trees) joined.push(tree)
+        }
+        expect(joined.root(emptyRoot)).toEqual(whole.root())
+        expect(Forest.of(whole).root(emptyRoot)).toEqual(whole.root())
+      }),
+    )
+  })
+})
