@@ -1,4 +1,4 @@
-import { string } from '@oclif/core/flags'
+import { boolean, string } from '@oclif/core/flags'
 import { auditLogs } from '../../src/audit/contract.ts'
 import { exportChain, exportEntries, exportFlags } from '../../src/cli/audit-export.ts'
 import { ApiCommand } from '../../src/cli/base.ts'
@@ -7,14 +7,18 @@ import type { FlagSet } from '../../src/cli/flags.ts'
 export default class AuditExport extends ApiCommand {
   static override summary = 'Write the audit chain of an organization, or its entries as CSV or JSON'
   static override description =
-    'Without --format: the whole chain, oldest first, as svc audit verify reads it; without --org that of your own organization, or the system chain in system scope. With --format: the entries that the filters find, newest first, at most 10,000 at a time. Exports are audited.'
+    'Without --format, or with --bundle: the whole chain, oldest first, with the signed checkpoint and all else that svc audit verify needs, and no service; without --org that of your own organization, or the system chain in system scope. With --format: the entries that the filters find, newest first, at most 10,000 at a time. Exports are audited.'
   static override examples = [
-    'svc audit export --org blue-bakery --out-file audit.ndjson\n12 345 entries written to audit.ndjson',
+    'svc audit export --org blue-bakery --bundle --out-file audit.ndjson\n12 345 entries written to audit.ndjson',
     'svc audit export --org blue-bakery --format csv --action user.login --from 2026-01-01T00:00:00Z --out-file logins.csv\n812 entries written to logins.csv',
     'svc audit export --org blue-bakery | gzip > audit.ndjson.gz',
   ]
   static override flags: FlagSet = {
     ...exportFlags,
+    bundle: boolean({
+      description: 'The whole chain, as without --format',
+      exclusive: ['format'],
+    }) as unknown as FlagSet[string],
     'out-file': string({
       description: 'New file to write, mode 0600; standard output without it',
       helpValue: 'FILE',

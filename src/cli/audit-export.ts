@@ -1,4 +1,4 @@
-import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, existsSync, fsyncSync, linkSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import type { auditLogs } from '../audit/contract.ts'
 import { auditExports } from '../audit/exports/contract.ts'
 import { orgOf } from './audit.ts'
@@ -71,36 +71,58 @@ export async function exportChain(
 const tell = (entries: number, outFile: string | undefined): void =>
   say(`${grouped(entries)} entries written${outFile === undefined ? '' : ` to ${outFile}`}`)
 
-/** Into a new private file, or to standard output. A file that did not become whole does not stay. */
+/** Into a new private file, or to standard output. Under its name a file is whole or not there. */
 async function pour(
   stream: AsyncIterable<Buffer>,
   outFile: string | undefined,
   seen: (chunk: Buffer) => void = () => {},
 ): Promise<void> {
-  const target = outFile === undefined ? undefined : newFile(outFile)
-  let whole = false
+  const target = outFile === undefined ? undefined : draftOf(outFile)
   try {
     for await (const chunk of stream) {
       seen(chunk)
       if (target === undefined) await write(chunk)
-      else for (let from = 0; from < chunk.length; ) from += writeSync(target, chunk, from)
+      else for (let from = 0; from < chunk.length; ) from += writeSync(target.file, chunk, from)
     }
-    whole = true
+    target?.keep()
   } finally {
-    if (target !== undefined) {
-      closeSync(target)
-      if (!whole) rmSync(outFile!, { force: true })
-    }
+    target?.end()
   }
 }
 
-function newFile(path: string): number {
+/** A file beside the one that is wanted, to become it. */
+function draftOf(path: string): { file: number; keep(): void; end(): void } {
+  const draft = `${path}.${process.pid}.part`
+  const exists = () => usage(`${path} exists and is not overwritten`)
+  const forget = () => rmSync(draft, { force: true })
+  if (existsSync(path)) throw exists()
+  const file = attempt(path, () => openSync(draft, 'wx', 0o600))
+  // Ctrl-C ends the process at once.
+  process.once('exit', forget)
+  return {
+    file,
+    keep: () => {
+      fsyncSync(file)
+      try {
+        // Unlike a renaming this never replaces a file that came in the meantime.
+        linkSync(draft, path)
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw exists()
+        attempt(path, () => renameSync(draft, path))
+      }
+    },
+    end: () => {
+      closeSync(file)
+      forget()
+      process.off('exit', forget)
+    },
+  }
+}
+
+function attempt<T>(path: string, work: () => T): T {
   try {
-    return openSync(path, 'wx', 0o600)
+    return work()
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    throw usage(
-      code === 'EEXIST' ? `${path} exists and is not overwritten` : `Cannot create ${path}: ${message}`,
-    )
+    throw usage(`Cannot create ${path}: ${(error as Error).message}`)
   }
 }

@@ -91,8 +91,8 @@ describe('a forest', () => {
         for (let n = 1; n < bounds.length; n++) {
           const part = new Forest()
           for (let at = bounds[n - 1]!; at < bounds[n]!; at++)
-            part.push({ from: at, size: 1, hash: leaves[at]! })
-          for (const tree of part.trees) joined.push(tree)
+            part.push(at, 1, leaves[at]!.toString('latin1'))
+          for (const { from, size, hash } of part.trees) joined.push(from, size, hash)
         }
         expect(joined.root(emptyRoot)).toEqual(whole.root())
         expect(Forest.of(whole).root(emptyRoot)).toEqual(whole.root())

@@ -1,3 +1,5 @@
+import { readdirSync, writeFileSync } from 'node:fs'
+import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
   type ChainEntry,
@@ -8,6 +10,8 @@ import {
   headerLine,
   trailerLine,
 } from '../../src/audit/chain.ts'
+import { keyOf } from '../../src/audit/checkpoints/checkpoint.ts'
+import { bundle, sealed } from '../audit/bundles.ts'
 import { failureOf, Home } from './run.ts'
 import { organization, problem, StandIn, uuid } from './stand-in.ts'
 
@@ -168,6 +172,79 @@ describe('the service', () => {
   })
 })
 
+describe('trust', () => {
+  const seed = Buffer.alloc(32, 1)
+  const publicKey = keyOf(seed, org).publicKey.toString('base64')
+  const lines = (count: number, by: Buffer = seed) =>
+    bundle(
+      sealed(count, () => ({}), org),
+      { org, by },
+    )
+  const json = async (...args: string[]) => {
+    const { code, stdout } = await home.run(['audit', 'verify', '--json', ...args])
+    return { code, ...JSON.parse(stdout).chains[0] }
+  }
+
+  it('in a key shows who signed; without one the signature is said not to be checked', async () => {
+    const file = home.write('signed.ndjson', lines(5).join(''))
+    const key = home.write('keys', `# the service\n${publicKey}\n`)
+    const { stdout } = await home.run(['audit', 'verify', file, '--key', key])
+    expect(stdout).toMatch(/^Sound: .*, 5 entries, up to [0-9a-f]{12}, signed 2026-03-02T00:00:00.000Z\n$/)
+    const unchecked = await home.run(['audit', 'verify', file])
+    expect(unchecked.stdout).toContain(', signature not checked: give --key\n')
+    const other = home.write('other.ndjson', lines(5, Buffer.alloc(32, 2)).join(''))
+    expect(await json(other, '--key', key)).toMatchObject({ code: 1, fault: { kind: 'wrong_key' } })
+    expect(await json(home.write('sound.ndjson', sound.join('')), '--key', key)).toMatchObject({
+      code: 9,
+      fault: { kind: 'unsigned' },
+    })
+  })
+
+  it('in no key, because the file holds none, is exit 9', async () => {
+    const file = home.write('signed.ndjson', lines(5).join(''))
+    for (const text of ['', '# none\n', 'hello\n']) {
+      const result = await home.run(['audit', 'verify', file, '--key', home.write('none', text), '--json'])
+      expect(result.code).toBe(9)
+      expect(failureOf(result).code).toBe('unknown_key')
+    }
+  })
+
+  it('begins with the first look and is kept in a pin, which moves with sound verdicts alone', async () => {
+    const file = (count: number, by?: Buffer) => home.write('pinned.ndjson', lines(count, by).join(''))
+    const key = home.write('keys', `${publicKey}\n`)
+    const first = await home.run(['audit', 'verify', file(5), '--key', key, '--pin', 'pins.json'])
+    expect(first.stdout).toContain('pinned as it is, nothing was known of it before')
+    expect(home.mode('pins.json')).toBe('600')
+    expect(await json(file(8), '--pin', 'pins.json')).toMatchObject({ code: 0, pin: 'kept' })
+    const { seq, key: pinned } = home.json<{ chains: Record<string, { seq: number; key: string }> }>(
+      'pins.json',
+    ).chains[org]!
+    expect({ seq, pinned }).toEqual({ seq: 8, pinned: publicKey })
+    const before = home.read('pins.json')
+    expect(await json(file(7), '--pin', 'pins.json')).toMatchObject({ code: 1, fault: { kind: 'truncated' } })
+    expect(await json(file(9, Buffer.alloc(32, 2)), '--pin', 'pins.json')).toMatchObject({
+      code: 1,
+      fault: { kind: 'wrong_key' },
+    })
+    expect(home.read('pins.json')).toBe(before)
+    serve(lines(9))
+    expect(await json('--org', org, '--pin', 'pins.json')).toMatchObject({ code: 0, pin: 'kept', entries: 9 })
+    home.write('pins.json', before.slice(9))
+    expect((await home.run(['audit', 'verify', file(9), '--pin', 'pins.json'])).code).toBe(9)
+  })
+
+  it('is the same in a gzipped file, and in threads', async () => {
+    const zipped = home.write('chain.ndjson.gz', '')
+    writeFileSync(zipped, gzipSync(lines(5).join('')))
+    expect(await json(zipped)).toMatchObject({ code: 0, entries: 5 })
+    writeFileSync(zipped, gzipSync(lines(5).join('')).subarray(0, -9))
+    expect(await json(zipped)).toMatchObject({ code: 9, fault: { kind: 'unreadable' } })
+    const file = home.write('signed.ndjson', lines(5).join(''))
+    const root = /\n([A-Za-z0-9+/]{43}=)\n/.exec(JSON.parse(lines(5).at(-1)!).checkpoint)![1]
+    expect(await json(file, '--threads', '2', '--tree')).toMatchObject({ code: 0, entries: 5, root })
+  })
+})
+
 describe('an export', () => {
   it('is what verify reads, in a new private file', async () => {
     const { code, stdout, stderr } = await home.run([
@@ -189,6 +266,21 @@ describe('an export', () => {
   it('goes to standard output byte for byte', async () => {
     const { stdout } = await home.run(['audit', 'export', '--org', org])
     expect(stdout).toBe(sound.join(''))
+  })
+
+  it('is asked for by its name as well, and not with a format', async () => {
+    expect((await home.run(['audit', 'export', '--org', org, '--bundle'])).stdout).toBe(sound.join(''))
+    expect((await home.run(['audit', 'export', '--org', org, '--bundle', '--format', 'csv'])).code).toBe(2)
+  })
+
+  it('that breaks off leaves nothing, under its name or another', async () => {
+    service.answers['GET /audit-logs/chain'] = {
+      headers: { 'content-length': '100000' },
+      body: sound.slice(0, 2).join(''),
+    }
+    const args = ['audit', 'export', '--org', org, '--out-file', 'half.ndjson', '--timeout', '500ms']
+    expect([8, 124]).toContain((await home.run(args)).code)
+    expect(readdirSync(home.path).filter((name) => name.startsWith('half'))).toEqual([])
   })
 
   it('that fails leaves no file', async () => {

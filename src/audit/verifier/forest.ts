@@ -1,6 +1,16 @@
-import { type Frontier, nodeHash, perfectSpans, type Span } from '../checkpoints/tree.ts'
+import { hash } from 'node:crypto'
+import { type Frontier, perfectSpans } from '../checkpoints/tree.ts'
 
-export type PerfectTree = { from: number; size: number; hash: Uint8Array }
+/** `hash`: a character for each byte, which is made and handed on faster than a buffer. */
+export type PerfectTree = { from: number; size: number; hash: string }
+
+const pair = Buffer.alloc(65, 1)
+
+function nodeHash(left: string, right: string): string {
+  pair.write(left, 1, 'latin1')
+  pair.write(right, 33, 'latin1')
+  return hash('sha256', pair, 'binary')
+}
 
 /**
  * The perfect trees over a run of leaves that may begin anywhere: of neighbours made apart, one tree comes by
@@ -10,8 +20,8 @@ export class Forest {
   readonly trees: PerfectTree[] = []
 
   /** Neighbours that are the two halves of one tree become that tree. */
-  push(tree: PerfectTree): void {
-    let last = tree
+  push(from: number, size: number, hash: string): void {
+    let last = { from, size, hash }
     for (let before = this.trees.at(-1); before; before = this.trees.at(-1)) {
       if (before.size !== last.size || before.from % (2 * last.size) !== 0) break
       this.trees.pop()
@@ -22,13 +32,14 @@ export class Forest {
 
   root(empty: Buffer): Buffer {
     if (this.trees.length === 0) return empty
-    return Buffer.from(this.trees.map(({ hash }) => hash).reduceRight((right, left) => nodeHash(left, right)))
+    const root = this.trees.map(({ hash }) => hash).reduceRight((right, left) => nodeHash(left, right))
+    return Buffer.from(root, 'latin1')
   }
 
-  static of(frontier: Frontier): Forest {
+  static of({ size, roots }: Frontier): Forest {
     const forest = new Forest()
-    for (const [at, [from, to]] of perfectSpans(frontier.size).entries() as Iterable<[number, Span]>) {
-      forest.push({ from, size: to - from, hash: frontier.roots[at]! })
+    for (const [at, [from, to]] of perfectSpans(size).entries()) {
+      forest.push(from, to - from, roots[at]!.toString('latin1'))
     }
     return forest
   }

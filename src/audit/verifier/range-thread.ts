@@ -48,7 +48,7 @@ function walked(range: Range): Walked {
       before = { seq: first.seq - 1, checksum: first.link }
       walk = new Walk({ ...place, head: before, forest: tree ? new Forest() : undefined })
     }
-    const end = walk.lines(lines, lines.toString('latin1'), 0)
+    const end = walk.lines(lines, 0)
     at += end
     if (end < lines.length) break
   }

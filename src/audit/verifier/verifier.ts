@@ -87,7 +87,7 @@ export class ChainVerifier {
     walk.seq = head.seq
     walk.link = head.checksum
     walk.seen ??= seen
-    for (const tree of trees) walk.forest?.push(tree)
+    for (const { from, size, hash } of trees) walk.forest?.push(from, size, hash)
     return true
   }
 
@@ -105,11 +105,10 @@ export class ChainVerifier {
 
   /** Takes the whole lines from `from`; where the first begins that is not whole. */
   #lines(bytes: Buffer, from = 0): number {
-    const text = bytes.toString('latin1')
     let at = from
     while (!this.#stop) {
-      if (this.#walk && !this.#doubt && !this.#trailer) at = this.#walk.lines(bytes, text, at)
-      const end = text.indexOf('\n', at)
+      if (this.#walk && !this.#doubt && !this.#trailer) at = this.#walk.lines(bytes, at)
+      const end = bytes.indexOf(newline, at)
       if (end === -1) break
       this.#line(bytes.subarray(at, end))
       at = end + 1
