@@ -104,7 +104,16 @@ export const auditLogs = {
         "of one chain (orgId's, else your own organization's, or in system scope the system's)",
       ),
     }),
-    reply: z.object({ data: z.array(AuditEntry), pagination }),
+    reply: z.object({
+      data: z.array(AuditEntry),
+      pagination,
+      head: z
+        .int()
+        .optional()
+        .describe(
+          'With after: the newest seq of the chain; whoever has read to the end has read all up to it',
+        ),
+    }),
     errors: ['org_access_denied'],
   }),
   show: endpoint({

@@ -127,6 +127,8 @@ export async function entriesAfter(
   const { page, limit, cursor, after: start, ...filter } = query
   const at = { page, limit, cursor }
   const place = placeAfter(at)
+  // Before the entries: so they hold all up to it.
+  const head = (await findHead(db, scope, chain))?.seq ?? 0
   const found = await filtered(db, scope, filter)
     .select(shown)
     .where('chain', '=', chain)
@@ -136,7 +138,7 @@ export async function entriesAfter(
     .offset(place === undefined ? offsetOf(at) : 0)
     .execute()
   const { data, pagination } = toLongPage(found, at, ({ seq }) => [seq], undefined)
-  return { data: await withNames(db, data), pagination: { ...pagination, total: -1, totalPages: -1 } }
+  return { data: await withNames(db, data), pagination: { ...pagination, total: -1, totalPages: -1 }, head }
 }
 
 /** Which entries come first is decided on an index where it can be; only those of the page are read. */
