@@ -151,7 +151,9 @@ async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter
     .orderBy('audit_logs.id', 'desc')
     .limit(rowsAsked(query))
     .$if(key === undefined, (it) => it.offset(offsetOf(query)))
-  return entriesIn(db, scope)
+  // By their ids alone: a chain named here once more makes SQLite walk all of it, in the order of the list.
+  return db
+    .selectFrom('audit_logs')
     .select(shown)
     .where('audit_logs.id', 'in', places)
     .orderBy('audit_logs.timestamp', 'desc')

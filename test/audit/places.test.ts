@@ -44,7 +44,8 @@ onEveryDatabase((_, open) => {
       expect(rest.pagination.nextCursor).toBeNull()
       const narrowed = await list(mine, { after: String(from), action: 'two.', orgId: bakery.id })
       expect(narrowed.data.map(({ seq }) => seq)).toEqual([from + 2, from + 4])
-      expect(await list(mine, { after: '9999' })).toMatchObject({ data: [], head: from + 5 })
+      // The narrowed look was another one, and left an entry.
+      expect(await list(mine, { after: '9999' })).toMatchObject({ data: [], head: from + 6 })
       expect(await list(mine, {})).not.toHaveProperty('head')
     })
 

@@ -49,7 +49,7 @@ export async function auditIngest({ quick }: AuditOptions, say: (line: string) =
   const rates: number[] = []
   const bare: number[] = []
   const storage = await openStorage({ dataDir: bareDir })
-  await load({ ...order, milliseconds: milliseconds / 3 })
+  await load({ ...order, milliseconds: Math.round(milliseconds / 3) })
   for (let round = 0; round < rounds; round++) {
     const made = await load({ ...order, milliseconds })
     rates.push((made.requests * perRequest) / made.seconds)

@@ -102,7 +102,7 @@ async function ask(server: Server, { orgId, tokens }: Fleet, load: Loader, askin
     for (const [name, query] of scenarios) {
       const request = { method: 'GET', path: `/api/v1${path}${query}`, headers: headers(token) }
       const order = { url: server.url, requests: [request], status: 200, connections: 1 }
-      await load({ ...order, milliseconds: asking.milliseconds / 3 })
+      await load({ ...order, milliseconds: Math.round(asking.milliseconds / 3) })
       const made = await load({ ...order, milliseconds: asking.milliseconds })
       rows.push({
         bench: 'audit',
