@@ -4,7 +4,7 @@ import type { Endpoint } from '../src/core/endpoint.ts'
 const most = 10_000
 
 /** Where in a list one is; going on in it is no other reading. */
-const places = ['page', 'limit', 'cursor', 'skipCount']
+const places = ['page', 'limit', 'cursor', 'after', 'skipCount']
 
 /** What was asked for, as the audit entry of a reading says it. */
 export function readingOf(entry: Endpoint, query: unknown): Record<string, unknown> {

@@ -1,10 +1,15 @@
+import { record } from '../audit/outbox.ts'
+import { draftOf, type Happening } from '../audit/rules.ts'
 import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
+import type { Instant } from '../core/time.ts'
 import { enrollmentKeyHash, refusalOf } from '../credentials/enrollment-keys/rules.ts'
 import { findByHash, lockTenant, spendEnrollmentKey } from '../credentials/enrollment-keys/store.ts'
 import { checkDeviceCap } from '../devices/rules.ts'
 import { countDevices } from '../devices/store.ts'
 import type { HandlersOf } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
+import type { AgentDeviceRow } from '../storage/tables.ts'
 import type * as contract from './contract.ts'
 import {
   agentConfig,
@@ -15,6 +20,7 @@ import {
   newAgentId,
   newAgentToken,
   reenrolled,
+  toldWith,
 } from './rules.ts'
 import * as store from './store.ts'
 
@@ -81,7 +87,8 @@ export const agentHandlers = (settings: { pepper: string }): HandlersOf<typeof c
     return { agentId, deviceId, authToken, orgId, siteId, config: agentConfig }
   },
 
-  async heartbeat({ db, caller: { device }, body, now, ip }) {
+  async heartbeat({ db, caller: { device }, body, now, ip, userAgent }) {
+    if (device.last_seen_ip !== ip) await tellNewAddress(db, device, { ip, userAgent, now })
     const uptime = body.uptime === undefined ? device.uptime_seconds : Math.round(body.uptime)
     const said = { changed: changesOf(body, device), metrics: body.metrics }
     await store.recordHeartbeat(db, { id: device.id, uptime }, said, { now, ip })
@@ -93,6 +100,33 @@ export const agentHandlers = (settings: { pepper: string }): HandlersOf<typeof c
     return { success: true }
   },
 })
+
+type Heard = { ip: string; userAgent: string | null; now: Instant }
+
+/** A machine that reports from elsewhere may be another one with its token. */
+async function tellNewAddress(db: Db, device: AgentDeviceRow, { ip, userAgent, now }: Heard): Promise<void> {
+  const known = await store.lockAddresses(db, device.id)
+  const previousIp = known?.last_seen_ip ?? null
+  if (!known || previousIp === null || previousIp === ip) return
+  const told = toldWith(known.told_addresses, ip, now)
+  if (told === undefined) return
+  await store.keepTold(db, device.id, told)
+  const changed: Happening = {
+    orgId: device.org_id,
+    actorType: 'agent',
+    actorId: device.id,
+    actorEmail: null,
+    action: 'agent.source.ip.changed',
+    resourceType: 'device',
+    resourceId: device.id,
+    resourceName: device.hostname,
+    details: { previousIp, newIp: ip },
+    ipAddress: ip,
+    userAgent,
+    result: 'success',
+  }
+  await record(db, draftOf(changed, now))
+}
 
 const summaryOf = (device: ReturnType<typeof makeDevice>) => ({
   hostname: device.hostname,

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
 import { randomBytes } from '../core/random.ts'
-import type { Instant } from '../core/time.ts'
+import { type Instant, later } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
 import type { AgentDeviceRow, DeviceRow } from '../storage/tables.ts'
 import type { Enrollment, Heartbeat } from './contract.ts'
@@ -89,6 +89,20 @@ export function changesOf(body: Heartbeat, device: AgentDeviceRow): Partial<Devi
     Object.entries(said).filter(([column, value]) => value !== device[column as keyof AgentDeviceRow]),
   )
   return changed.hostname === undefined ? changed : { ...changed, hostname_key: fold(changed.hostname) }
+}
+
+const quietSeconds = 86_400
+const mostAddresses = 100
+
+/**
+ * What is remembered once this address was told, or undefined when it was within the last day: a machine between
+ * two networks tells each of them once.
+ */
+export function toldWith(told: string | null, ip: string, now: Instant): string | undefined {
+  const before = JSON.parse(told ?? '{}') as Record<string, Instant>
+  const recent = Object.entries(before).filter(([, at]) => at > later(now, -quietSeconds))
+  if (recent.some(([address]) => address === ip)) return undefined
+  return JSON.stringify(Object.fromEntries([...recent.slice(1 - mostAddresses), [ip, now]]))
 }
 
 /** What a machine says of itself when it enrolls again; what people made of its record stays. */

@@ -46,6 +46,7 @@ const agentColumns = [
   'devices.last_user',
   'devices.uptime_seconds',
   'devices.pending_reboot',
+  'devices.last_seen_ip',
   'devices.token_hash',
 ] as const
 
@@ -100,6 +101,18 @@ export async function findEnrolled(
     .where('site_id', siteId === null ? 'is' : '=', siteId)
   const row = await forUpdate(found).executeTakeFirst()
   return row && getDevice(db, only(orgId), row.id)
+}
+
+export type Addresses = { last_seen_ip: string | null; told_addresses: string | null }
+
+/** From where the device reported, held until the transaction ends: what a heartbeat came with may be older. */
+export async function lockAddresses(db: Db, id: string): Promise<Addresses | undefined> {
+  const found = db.selectFrom('devices').select(['last_seen_ip', 'told_addresses']).where('id', '=', id)
+  return forUpdate(found).executeTakeFirst()
+}
+
+export async function keepTold(db: Db, id: string, told: string): Promise<void> {
+  await db.updateTable('devices').set({ told_addresses: told }).where('id', '=', id).execute()
 }
 
 type Seen = { id: string; now: Instant; ip: string; uptime: number | null }

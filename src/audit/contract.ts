@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { endpoint, user } from '../core/endpoint.ts'
-import { flag, longPageQuery } from '../core/page.ts'
+import { flag, longPageQuery, placeQuery } from '../core/page.ts'
 import { idOf, instant, text } from '../core/schema.ts'
 
 export const tag = 'Audit'
@@ -105,8 +105,21 @@ export const auditLogs = {
     tag,
     access: reads,
     audit: looked,
-    query: AuditQuery,
-    reply: z.object({ data: z.array(AuditEntry), pagination }),
+    query: AuditQuery.extend({
+      after: placeQuery(
+        "of one chain (orgId's, else your own organization's, or in system scope the system's)",
+      ),
+    }),
+    reply: z.object({
+      data: z.array(AuditEntry),
+      pagination,
+      head: z
+        .int()
+        .optional()
+        .describe(
+          'With after: the newest seq of the chain; whoever has read to the end has read all up to it',
+        ),
+    }),
     errors: ['org_access_denied'],
   }),
   show: endpoint({

@@ -7,7 +7,7 @@ import { checkOrg } from '../tenancy/store.ts'
 import { headerLine, trailerLine } from './chain.ts'
 import type { Closing } from './checkpoints/jobs.ts'
 import type * as contract from './contract.ts'
-import { type ListQuery, listEntries } from './entries.ts'
+import { entriesAfter, type ListQuery, listEntries } from './entries.ts'
 import { sealPending } from './outbox.ts'
 import { chainOf, orgOf, systemChain, toFlatEntry } from './rules.ts'
 import * as store from './store.ts'
@@ -44,7 +44,13 @@ export const auditLogHandlers = ({ closing }: Parts): HandlersOf<Logs> => ({
     return { entries: data.map(toFlatEntry), pagination }
   }),
 
-  list: sealed<Logs['list']>(({ query, ...call }) => read(call, query)),
+  list: sealed<Logs['list']>(async ({ query, ...call }) => {
+    const { after, ...rest } = query
+    if (after === undefined) return read(call, rest)
+    await checked(call, query.orgId)
+    const { storage, scope } = call
+    return entriesAfter(storage.heavy, scope, chainAsked(scope, query.orgId), { ...rest, after })
+  }),
 
   show: sealed<Logs['show']>(({ db, scope, params }) => store.getEntry(db, scope, params.id)),
 

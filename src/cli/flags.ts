@@ -16,6 +16,13 @@ export type Format = (typeof formats)[number]
 const text = (options: Record<string, unknown>): AnyFlag => custom<string>({})(options) as AnyFlag
 export const yes = (options: Record<string, unknown>): AnyFlag => boolean(options) as AnyFlag
 
+/** A flag that takes a text. */
+export const wordFlag = (description: string, helpValue: string, exclusive: string[] = []): AnyFlag =>
+  text({ description, helpValue, ...(exclusive.length > 0 && { exclusive }) })
+
+export const choiceFlag = (description: string, options: string[]): AnyFlag =>
+  text({ description, options, helpValue: options.join('|') })
+
 const output = { helpGroup: 'output' }
 
 export const outputFlags: FlagSet = {
@@ -77,13 +84,21 @@ export const secretFlags: FlagSet = {
   'out-file': text({ description: 'Write the secret to a new file, mode 0600', helpValue: 'FILE' }),
 }
 
-function whole(flag: string) {
+function whole(flag: string, least = 1) {
   return async (input: string): Promise<number> => {
     const n = Number(input)
-    if (!Number.isSafeInteger(n) || n < 1) throw usage(`${flag} takes a whole number from 1, not "${input}"`)
+    if (!Number.isSafeInteger(n) || n < least)
+      throw usage(`${flag} takes a whole number from ${least}, not "${input}"`)
     return n
   }
 }
+
+export const linesFlag = text({
+  char: 'n',
+  description: 'How many of the newest to begin with, 10 unless told',
+  helpValue: 'N',
+  parse: whole('--lines', 0),
+})
 
 /** The flag of a field. Files, standard input and names of records are looked up when the request is made. */
 export function flagFor(field: Field): AnyFlag {

@@ -21,6 +21,13 @@ export const longPageQuery = (limits?: { default: number; max: number }) => ({
   cursor: z.string().max(1024).optional().describe('Where a page ended (its nextCursor); instead of page'),
 })
 
+/** For a list whose rows have a place (`seq`) in the order they came in: reading on from one, oldest first. */
+export const placeQuery = (of: string) =>
+  whole
+    .min(0, 'must be at least 0')
+    .optional()
+    .describe(`Only what comes behind this seq ${of}, oldest first`)
+
 /** `true` or `false` in a query string. */
 export const flag = z
   .enum(['true', 'false'], { error: 'must be true or false' })
@@ -68,7 +75,16 @@ export function keyAfter(
   if (query.cursor === undefined) return undefined
   const key = parsedKey(query.cursor)
   if (key?.length === width) return key
-  throw invalid([{ path, message: 'is not a cursor that this list gave' }])
+  throw notOurs(path)
+}
+
+const notOurs = (path: string) => invalid([{ path, message: 'is not a cursor that this list gave' }])
+
+/** The same for a list in the order of places. */
+export function placeAfter(query: Pick<LongPageQuery, 'cursor'>): number | undefined {
+  const [place] = keyAfter(query, 1) ?? []
+  if (place === undefined || Number.isSafeInteger(place)) return place as number | undefined
+  throw notOurs('query.cursor')
 }
 
 function parsedKey(cursor: string): Key | undefined {

@@ -53,6 +53,15 @@ function limited(string: z.ZodString, max: number, min: number) {
     : base
 }
 
+/** Some of a few words, with commas between them: `warn,error`. */
+export function someOf<const W extends string>(words: readonly W[]) {
+  const isOne = (name: string): name is W => (words as readonly string[]).includes(name)
+  return text(100)
+    .transform((list) => list.split(',').map((name) => name.trim()))
+    .refine((names) => names.every(isOne), `must be some of ${words.join(', ')}, with commas between them`)
+    .transform((names) => names.filter(isOne))
+}
+
 export const slug = text(100, 1).regex(
   /^[a-z0-9]+(-[a-z0-9]+)*$/,
   'must be lower-case letters and digits, with single hyphens between them',

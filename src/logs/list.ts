@@ -4,18 +4,55 @@ import {
   type LongPage,
   type LongPageQuery,
   offsetOf,
+  placeAfter,
   rowsAsked,
   toLongPage,
   totalFrom,
 } from '../core/page.ts'
 import { countOf } from '../storage/counts.ts'
 import { after } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
 import type { Tables } from '../storage/tables.ts'
+import { lastPlace } from './places.ts'
 
 type LogTable = 'agent_logs' | 'device_event_logs'
+type Log = { timestamp: string; id: string; seq: number }
 
-/** A page of what was found in a table of logs, newest first. */
-export async function newestFirst<T extends LogTable, L extends { timestamp: string; id: string }>(
+export type LogQuery = LongPageQuery & { after?: number | undefined }
+export type LogPage<L> = LongPage<L> & { head: number }
+
+/** A page of what was found in a table of logs of a device: newest first, or as it came in behind a place. */
+export async function pageOfLogs<T extends LogTable, L extends Log>(
+  db: Db,
+  deviceId: string,
+  found: SelectQueryBuilder<Tables, T, object>,
+  query: LogQuery,
+  read: (row: Tables[T]) => L,
+): Promise<LogPage<L>> {
+  // Before the entries: so they hold all up to it.
+  const head = await lastPlace(db, deviceId)
+  const page = await (query.after === undefined ? newestFirst : asTheyCame)(found, query, read)
+  return { ...page, head }
+}
+
+async function asTheyCame<T extends LogTable, L extends Log>(
+  found: SelectQueryBuilder<Tables, T, object>,
+  query: LogQuery,
+  read: (row: Tables[T]) => L,
+): Promise<LongPage<L>> {
+  const place = placeAfter(query)
+  const rows = await (found as unknown as SelectQueryBuilder<Tables, 'agent_logs', object>)
+    .selectAll()
+    .where('seq', '>', place ?? query.after!)
+    .orderBy('seq')
+    .limit(rowsAsked(query))
+    .offset(place === undefined ? offsetOf(query) : 0)
+    .execute()
+  const page = rows.map((row) => read(row as unknown as Tables[T]))
+  return toLongPage(page, query, ({ seq }) => [seq], undefined)
+}
+
+async function newestFirst<T extends LogTable, L extends Log>(
   found: SelectQueryBuilder<Tables, T, object>,
   query: LongPageQuery,
   read: (row: Tables[T]) => L,

@@ -28,7 +28,7 @@ export type Tables = {
   api_keys: ApiKeyRow
   /** What a key used of its limit, in 18 s each (src/credentials/api-keys/window.ts). */
   api_key_buckets: { key_id: string; bucket: number; count: number }
-  devices: DeviceRow
+  devices: DeviceRow & DeviceCounts
   device_tags: { device_id: string; tag: string }
   device_custom_fields: { device_id: string; key: string; value: string }
   device_groups: DeviceGroupRow
@@ -303,6 +303,13 @@ export type DeviceRow = Stamped &
     watchdog_status: string | null
   }
 
+type DeviceCounts = {
+  /** How many log entries have come in of it: the place of the last one. */
+  log_seq: Generated<number>
+  /** JSON: addresses that were audited as new lately, with when. */
+  told_addresses: string | null
+}
+
 /** What a heartbeat is compared with: the row of a device is wide, and this is read with each of them. */
 export type AgentDeviceRow = Pick<
   DeviceRow,
@@ -321,6 +328,7 @@ export type AgentDeviceRow = Pick<
   | 'last_user'
   | 'uptime_seconds'
   | 'pending_reboot'
+  | 'last_seen_ip'
 >
 
 /** As the agent last reported it; all null before it did. */
@@ -497,6 +505,8 @@ type LogRow = {
   level: string
   message: string
   created_at: string
+  /** Place among all that came in of the device, of both kinds. */
+  seq: number
 }
 
 export type AgentLogRow = LogRow & {

@@ -85,8 +85,15 @@ onEveryDatabase((_, open) => {
       expect(pagination).toMatchObject({ page: 1, limit: 100, total: 2, nextCursor: null })
       const own = { orgId: bakery.id, deviceId: bakery.deviceId, createdAt: clock() }
       expect(data).toEqual([
-        { ...log({ timestamp: at(1) }), ...own, id: expect.any(String), fields: null, agentVersion: '0.1.0' },
-        { ...log(), ...own, id: expect.any(String), fields, agentVersion: '9.9.9' },
+        {
+          ...log({ timestamp: at(1) }),
+          ...own,
+          id: expect.any(String),
+          seq: 2,
+          fields: null,
+          agentVersion: '0.1.0',
+        },
+        { ...log(), ...own, id: expect.any(String), seq: 1, fields, agentVersion: '9.9.9' },
       ])
     })
 

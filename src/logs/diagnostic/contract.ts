@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { endpoint, knownAgent, user } from '../../core/endpoint.ts'
-import { longPageOf, longPageQuery } from '../../core/page.ts'
-import { free, idOf, instant, text } from '../../core/schema.ts'
+import { longPageQuery } from '../../core/page.ts'
+import { free, idOf, instant, someOf, text } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
+import { logPageOf, logPlace, logSeq } from '../contract.ts'
 
 const levels = ['debug', 'info', 'warn', 'error'] as const
 export const logLevel = z.enum(levels)
-type LogLevel = z.output<typeof logLevel>
 
 export const DiagnosticLog = z
   .object({
@@ -20,6 +20,7 @@ export const DiagnosticLog = z
     fields: z.record(z.string(), z.unknown()).nullable(),
     agentVersion: z.string().nullable(),
     createdAt: instant.describe('When the service got it'),
+    seq: logSeq,
   })
   .meta({ id: 'DiagnosticLog' })
 export type DiagnosticLog = z.output<typeof DiagnosticLog>
@@ -34,14 +35,6 @@ const NewDiagnosticLog = z.object({
   agentVersion: text(50).optional(),
 })
 export type NewDiagnosticLog = z.output<typeof NewDiagnosticLog>
-
-const isLevel = (name: string): name is LogLevel => logLevel.safeParse(name).success
-
-/** `warn,error` */
-const levelList = text(100)
-  .transform((list) => list.split(',').map((name) => name.trim()))
-  .refine((names) => names.every(isLevel), `must be some of ${levels.join(', ')}, with commas between them`)
-  .transform((names) => names.filter(isLevel))
 
 const tag = 'Logs'
 
@@ -80,13 +73,16 @@ export const diagnosticLogs = {
     access: user({ permission: 'devices:read', key: true }),
     params: z.strictObject({ id: idOf('device') }),
     query: z.strictObject({
-      level: levelList.optional().describe(`Only these levels, such as warn,error: ${levels.join(', ')}`),
+      level: someOf(levels)
+        .optional()
+        .describe(`Only these levels, such as warn,error: ${levels.join(', ')}`),
       component: text(100).optional().describe('Only of this component'),
       since: instant.optional().describe('Only from this time on'),
       until: instant.optional().describe('Only before this time'),
       search: text(200).optional().describe('Part of the message'),
+      after: logPlace,
       ...longPageQuery({ default: 100, max: 1000 }),
     }),
-    reply: longPageOf(DiagnosticLog),
+    reply: logPageOf(DiagnosticLog),
   }),
 }

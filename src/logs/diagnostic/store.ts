@@ -1,4 +1,3 @@
-import type { LongPage, LongPageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { checkDevice } from '../../devices/records.ts'
@@ -6,12 +5,12 @@ import { contains } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { AgentLogRow } from '../../storage/tables.ts'
-import { newestFirst } from '../list.ts'
+import { type LogPage, type LogQuery, pageOfLogs } from '../list.ts'
 import type { DiagnosticLog } from './contract.ts'
 
 const logRows = rowsOf<AgentLogRow>()({ json: ['fields'] })
 
-export type DiagnosticQuery = LongPageQuery & {
+export type DiagnosticQuery = LogQuery & {
   level?: string[] | undefined
   component?: string | undefined
   since?: Instant | undefined
@@ -19,13 +18,13 @@ export type DiagnosticQuery = LongPageQuery & {
   search?: string | undefined
 }
 
-/** Newest first. @throws not_found, also for a device outside the scope */
+/** Newest first, or as they came in behind a place. @throws not_found, also for a device outside the scope */
 export async function listDiagnosticLogs(
   db: Db,
   scope: Scope,
   deviceId: string,
   query: DiagnosticQuery,
-): Promise<LongPage<DiagnosticLog>> {
+): Promise<LogPage<DiagnosticLog>> {
   const { level, component, since, until, search } = query
   await checkDevice(db, scope, deviceId)
   const found = db
@@ -36,7 +35,7 @@ export async function listDiagnosticLogs(
     .$if(since !== undefined, (q) => q.where('timestamp', '>=', since!))
     .$if(until !== undefined, (q) => q.where('timestamp', '<', until!))
     .$if(!!search, (q) => q.where(contains('message', search!)))
-  return newestFirst(found, query, (row) => logRows.read(row) as DiagnosticLog)
+  return pageOfLogs(db, deviceId, found, query, (row) => logRows.read(row) as DiagnosticLog)
 }
 
 const group = 100

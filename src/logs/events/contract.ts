@@ -1,10 +1,12 @@
 import { z } from 'zod'
 import { endpoint, knownAgent, user } from '../../core/endpoint.ts'
-import { longPageOf, longPageQuery } from '../../core/page.ts'
-import { free, idOf, instant, text } from '../../core/schema.ts'
+import { longPageQuery } from '../../core/page.ts'
+import { free, idOf, instant, someOf, text } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
+import { logPageOf, logPlace, logSeq } from '../contract.ts'
 
-export const eventLevel = z.enum(['info', 'warning', 'error', 'critical'])
+const levels = ['info', 'warning', 'error', 'critical'] as const
+export const eventLevel = z.enum(levels)
 export const eventCategory = z.enum(['security', 'hardware', 'application', 'system'])
 
 export const EventLog = z
@@ -20,6 +22,7 @@ export const EventLog = z
     message: z.string(),
     details: z.record(z.string(), z.unknown()).nullable(),
     createdAt: instant.describe('When the service got it'),
+    seq: logSeq,
   })
   .meta({ id: 'EventLog' })
 export type EventLog = z.output<typeof EventLog>
@@ -74,12 +77,15 @@ export const eventLogs = {
     params: z.strictObject({ id: idOf('device') }),
     query: z.strictObject({
       category: eventCategory.optional(),
-      level: eventLevel.optional(),
+      level: someOf(levels)
+        .optional()
+        .describe(`Only these levels, such as error,critical: ${levels.join(', ')}`),
       source: text(255).optional().describe('Only from this source'),
       startDate: instant.optional().meta({ flag: 'since' }).describe('Only from this time on'),
       endDate: instant.optional().meta({ flag: 'until' }).describe('Only before this time'),
+      after: logPlace,
       ...longPageQuery({ default: 100, max: 500 }),
     }),
-    reply: longPageOf(EventLog),
+    reply: logPageOf(EventLog),
   }),
 }

@@ -1,20 +1,40 @@
 import { newId } from '../../core/new-id.ts'
-import type { HandlersOf } from '../../handler.ts'
+import { type HandlersOf, inSteps } from '../../handler.ts'
+import { placed } from '../places.ts'
+import { redacted, redactedData } from '../redaction.ts'
 import { dated } from '../rules.ts'
 import type * as contract from './contract.ts'
 import { insertEventLogs, listEventLogs } from './store.ts'
 
-export const eventLogs: HandlersOf<typeof contract.eventLogs> = {
-  async submit({ db, caller: { deviceId, orgId, device }, body: { events }, now, note }) {
-    const entries = events.map(({ timestamp: said, details: given = null, eventId = null, ...event }) => {
-      const { timestamp, data: details } = dated(said, given, now)
-      return { id: newId(), deviceId, orgId, ...event, eventId, timestamp, details, createdAt: now }
-    })
-    const count = await insertEventLogs(db, entries)
-    // The entries themselves are where they belong; the audit log tells that they came.
-    note({ resourceId: deviceId, resourceName: device.hostname, after: { received: events.length, count } })
-    return { success: true, count }
-  },
+type Logs = typeof contract.eventLogs
+type Unplaced = Omit<contract.EventLog, 'seq'>[]
+
+export const eventLogs: HandlersOf<Logs> = {
+  submit: inSteps<Logs['submit'], Unplaced>({
+    // Nobody else waits meanwhile.
+    async prepare({ caller: { deviceId, orgId }, body: { events }, now }) {
+      return events.map(({ timestamp: said, details: given = null, eventId = null, message, ...event }) => {
+        const { timestamp, data } = dated(said, given, now)
+        return {
+          id: newId(),
+          deviceId,
+          orgId,
+          ...event,
+          eventId,
+          timestamp,
+          message: redacted(message),
+          details: redactedData(data),
+          createdAt: now,
+        }
+      })
+    },
+    async run({ db, caller: { deviceId, device }, note }, events) {
+      const count = await insertEventLogs(db, await placed(db, deviceId, events))
+      // The entries themselves are where they belong; the audit log tells that they came.
+      note({ resourceId: deviceId, resourceName: device.hostname, after: { received: events.length, count } })
+      return { success: true, count }
+    },
+  }),
 
   // A device may have logged very much.
   list: ({ storage, scope, params, query }) => listEventLogs(storage.heavy, scope, params.id, query),

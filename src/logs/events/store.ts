@@ -1,41 +1,40 @@
-import type { LongPage, LongPageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { checkDevice } from '../../devices/records.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { DeviceEventLogRow } from '../../storage/tables.ts'
-import { newestFirst } from '../list.ts'
+import { type LogPage, type LogQuery, pageOfLogs } from '../list.ts'
 import type { EventLog } from './contract.ts'
 
 const eventRows = rowsOf<DeviceEventLogRow>()({ json: ['details'] })
 
-export type EventQuery = LongPageQuery & {
+export type EventQuery = LogQuery & {
   category?: string | undefined
-  level?: string | undefined
+  level?: string[] | undefined
   source?: string | undefined
   startDate?: Instant | undefined
   endDate?: Instant | undefined
 }
 
-/** Newest first. @throws not_found, also for a device outside the scope */
+/** Newest first, or as they came in behind a place. @throws not_found, also for a device outside the scope */
 export async function listEventLogs(
   db: Db,
   scope: Scope,
   deviceId: string,
   query: EventQuery,
-): Promise<LongPage<EventLog>> {
+): Promise<LogPage<EventLog>> {
   const { category, level, source, startDate, endDate } = query
   await checkDevice(db, scope, deviceId)
   const found = db
     .selectFrom('device_event_logs')
     .where('device_id', '=', deviceId)
     .$if(category !== undefined, (q) => q.where('category', '=', category!))
-    .$if(level !== undefined, (q) => q.where('level', '=', level!))
+    .$if(level !== undefined, (q) => q.where('level', 'in', level!))
     .$if(source !== undefined, (q) => q.where('source', '=', source!))
     .$if(startDate !== undefined, (q) => q.where('timestamp', '>=', startDate!))
     .$if(endDate !== undefined, (q) => q.where('timestamp', '<', endDate!))
-  return newestFirst(found, query, (row) => eventRows.read(row) as EventLog)
+  return pageOfLogs(db, deviceId, found, query, (row) => eventRows.read(row) as EventLog)
 }
 
 const group = 100

@@ -1,0 +1,32 @@
+import { ApiCommand } from '../../src/cli/base.ts'
+import { argFor, choiceFlag, type FlagSet, wordFlag } from '../../src/cli/flags.ts'
+import { followFlags } from '../../src/cli/follow.ts'
+import { levelWords, tailLogs } from '../../src/cli/logs-tail.ts'
+
+export default class LogsTail extends ApiCommand {
+  static override summary = 'Show the newest logs of devices, both kinds as one, and with -f what comes in'
+  static override description =
+    'In the order the service got them, each once, also with many in one millisecond. Times are those of the machines. With --cursor-file it goes on where it ended.'
+  static override examples = [
+    'svc logs tail -f reception-1\nTIMESTAMP                 DEVICE       LEVEL  SOURCE     MESSAGE\n2026-01-31T12:00:00.000Z  reception-1  warn   heartbeat  The service did not answer\n2026-01-31T12:00:09.000Z  reception-1  error  kernel     nvme0: I/O error',
+    'svc logs tail -f reception-1 reception-2 --level warn,error,critical --since 10m',
+    'svc logs tail reception-1 --kind events --cursor-file events.cursor -o ndjson >> events.ndjson',
+  ]
+  static override args = { device: argFor('Devices: id, hostname or display name', true, undefined, true) }
+  static override flags: FlagSet = {
+    kind: choiceFlag('Only logs of this kind', ['diagnostic', 'events']),
+    level: wordFlag(`Only these levels, such as warn,error: ${levelWords.join(', ')}`, 'LEVELS'),
+    component: wordFlag('Only of this component of the agent', 'TEXT'),
+    source: wordFlag('Only from this source of events', 'TEXT'),
+    since: wordFlag('From this time on (such as 10m or 7d ago, or 2026-01-31)', 'TIME'),
+    until: wordFlag('Only before this time', 'TIME'),
+    grep: wordFlag('Only messages that hold this text', 'TEXT'),
+    ...followFlags,
+  }
+
+  async run(): Promise<void> {
+    const { args, flags } = await this.parse(LogsTail)
+    const devices = [args.device].flat() as string[]
+    await tailLogs(this.open(flags), devices, flags as Record<string, unknown>)
+  }
+}

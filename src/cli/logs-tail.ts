@@ -1,0 +1,135 @@
+import { z } from 'zod'
+import type { Endpoint } from '../core/endpoint.ts'
+import { DiagnosticLog, diagnosticLogs } from '../logs/diagnostic/contract.ts'
+import { EventLog, eventLogs } from '../logs/events/contract.ts'
+import type { Session } from './base.ts'
+import { leavesOf } from './columns.ts'
+import { usage } from './exit.ts'
+import { type Batch, follow, merged, type Places } from './follow.ts'
+import { resolveId } from './resolve.ts'
+import { momentOf } from './times.ts'
+
+const kinds = ['diagnostic', 'events'] as const
+type Kind = (typeof kinds)[number]
+
+const lists: Record<Kind, Endpoint> = { diagnostic: diagnosticLogs.list, events: eventLogs.list }
+
+/** The words of both kinds; each knows the other's for the same thing. */
+const levels: Record<Kind, Record<string, string>> = {
+  diagnostic: { debug: 'debug', info: 'info', warn: 'warn', warning: 'warn', error: 'error' },
+  events: { info: 'info', warn: 'warning', warning: 'warning', error: 'error', critical: 'critical' },
+}
+export const levelWords = [...new Set(kinds.flatMap((kind) => Object.keys(levels[kind])))]
+
+type Flags = Record<string, unknown>
+type Row = { seq: number; createdAt: string; message: string } & Record<string, unknown>
+type Reply = { data: Row[]; head: number; pagination: { nextCursor: string | null } }
+type Device = { id: string; name: string }
+
+const pageSize = 500
+
+/** What both kinds have, and what one of them has. */
+const known = [
+  'kind',
+  'device',
+  ...leavesOf(z.object({ ...DiagnosticLog.shape, ...EventLog.shape }) as z.ZodType),
+]
+const usual = ['timestamp', 'device', 'level', 'source', 'message']
+
+/** The logs of some devices as one stream, in the order they came in. */
+export async function tailLogs(run: Session, names: string[], flags: Flags): Promise<void> {
+  const queries = queriesOf(flags)
+  const devices = await Promise.all(names.map((name) => deviceOf(run, name)))
+  const grep = (flags.grep as string | undefined)?.toLowerCase()
+  const wanted = ({ message }: Row) => grep === undefined || message.toLowerCase().includes(grep)
+
+  async function ask(device: Device, kind: Kind, query: Record<string, unknown>): Promise<Reply> {
+    const whole = { ...queries[kind], ...query }
+    const reply = (await run.client.request(lists[kind], {
+      params: { id: device.id },
+      query: whole,
+    })) as Reply
+    const data = reply.data.map((row): Row => {
+      const source = kind === 'events' ? row.source : row.component
+      return { kind, device: device.name, ...row, source }
+    })
+    return { ...reply, data }
+  }
+
+  /** Both kinds are read up to where both are known. */
+  async function of(device: Device, query: Record<string, unknown>) {
+    const asked = kinds.filter((kind) => queries[kind])
+    const replies = await Promise.all(asked.map((kind) => ask(device, kind, query)))
+    const more = query.after !== undefined && replies.some((one) => one.pagination.nextCursor !== null)
+    const ends = replies.map(({ data, head, pagination }) =>
+      query.after === undefined || pagination.nextCursor === null ? head : data.at(-1)!.seq,
+    )
+    const upTo = Math.min(...ends)
+    const rows = replies.flatMap(({ data }) => data.filter(({ seq }) => seq <= upTo))
+    return { device, more, upTo, rows: rows.sort((a, b) => a.seq - b.seq).filter(wanted) }
+  }
+
+  const batchOf = (parts: Awaited<ReturnType<typeof of>>[]): Batch => ({
+    rows: merged(
+      parts.map(({ rows }) => rows),
+      ({ createdAt }) => createdAt,
+    ),
+    at: Object.fromEntries(parts.map(({ device, upTo }) => [device.id, upTo])),
+    more: parts.some(({ more }) => more),
+  })
+
+  await follow(run, flags, {
+    kind: 'logs',
+    columns: usual,
+    known,
+    source: {
+      async newest(lines) {
+        if (flags.since !== undefined)
+          return this.behind(Object.fromEntries(devices.map(({ id }) => [id, 0])))
+        const limit = Math.min(lines, pageSize)
+        const batch = batchOf(await Promise.all(devices.map((device) => of(device, { limit }))))
+        return { ...batch, rows: lines === 0 ? [] : batch.rows.slice(-lines) }
+      },
+      async behind(at: Places) {
+        const place = (device: Device) => ({ after: at[device.id] ?? 0, limit: pageSize })
+        return batchOf(await Promise.all(devices.map((device) => of(device, place(device)))))
+      },
+    },
+  })
+}
+
+async function deviceOf(run: Session, name: string): Promise<Device> {
+  const { org } = run.settings
+  const orgId = org.value ? await resolveId(run.client, 'organization', org.value) : undefined
+  const within = orgId === undefined ? {} : { orgId, insists: org.from !== 'context' }
+  return { id: await resolveId(run.client, 'device', name, within), name }
+}
+
+/** What each kind is asked; a kind that cannot have what is looked for is not. */
+function queriesOf(flags: Flags): { [K in Kind]?: Record<string, unknown> } {
+  const { component, source } = flags as Record<string, string | undefined>
+  const kind = (flags.kind as Kind | undefined) ?? onlyKind(component, source)
+  if (kind === 'events' && component !== undefined)
+    throw usage('--component is of diagnostic logs', 'events have a --source')
+  if (kind === 'diagnostic' && source !== undefined)
+    throw usage('--source is of events', 'diagnostic logs have a --component')
+  const words = (flags.level as string | undefined)?.split(',').map((word) => word.trim().toLowerCase())
+  const unknown = words?.find((word) => !levelWords.includes(word))
+  if (unknown !== undefined) throw usage(`There is no level "${unknown}"`, levelWords.join(', '))
+  const levelOf = (one: Kind) => words?.flatMap((word) => levels[one][word] ?? []).join(',')
+  const [since, until] = [flags.since, flags.until].map((at) =>
+    at === undefined ? undefined : momentOf(at as string),
+  )
+  const queries = {
+    diagnostic: { level: levelOf('diagnostic'), component, since, until },
+    events: { level: levelOf('events'), source, startDate: since, endDate: until },
+  }
+  const asked = kinds.filter((one) => (kind === undefined || kind === one) && queries[one].level !== '')
+  if (asked.length === 0) throw usage(`No ${kind} log has the level ${String(flags.level)}`)
+  return Object.fromEntries(asked.map((one) => [one, queries[one]]))
+}
+
+const onlyKind = (component?: string, source?: string): Kind | undefined => {
+  if (component !== undefined && source === undefined) return 'diagnostic'
+  return source !== undefined && component === undefined ? 'events' : undefined
+}

@@ -1,0 +1,16 @@
+import { z } from 'zod'
+import { longPageOf, placeQuery } from '../core/page.ts'
+
+export const logSeq = z
+  .int()
+  .describe(
+    'Place among all that came in of the device, of both kinds; what is read behind it is never behind it again',
+  )
+
+export const logPlace = placeQuery('of the device')
+
+/** `head` is as old as the page: whoever has read to its end has read all up to there. */
+export const logPageOf = <S extends z.ZodType>(item: S) =>
+  longPageOf(item).extend({
+    head: z.int().describe('The seq of what came in last of the device, of any kind'),
+  })

@@ -1,0 +1,238 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { afterEach, describe, expect, it, onTestFinished } from 'vitest'
+import { api } from '../../src/api.ts'
+import { until } from '../daemon/process.ts'
+import { openMigrated } from '../databases.ts'
+import { adminEmail, adminPassword, serviceOn, type TestService } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+import { binary, failureOf, Home } from './run.ts'
+
+const running: ChildProcess[] = []
+afterEach(() => {
+  for (const child of running.splice(0)) child.kill('SIGKILL')
+})
+
+/** A command that goes on until it is told to end. */
+function follow(home: Home, args: string[], env: Record<string, string> = {}) {
+  const child = spawn(process.execPath, [binary, ...args], { env: { ...home.env, ...env }, stdio: 'pipe' })
+  running.push(child)
+  const said = { stdout: '', stderr: '' }
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    said.stdout += text
+  })
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    said.stderr += text
+  })
+  const ended = new Promise<number | null>((resolve) => child.on('close', (code) => resolve(code)))
+  const rows = () =>
+    said.stdout
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+  return {
+    said,
+    rows,
+    has: (count: number) => until(() => rows().length >= count, 20_000),
+    end: (signal: NodeJS.Signals = 'SIGINT') => {
+      child.kill(signal)
+      return ended
+    },
+  }
+}
+
+async function start() {
+  const home = new Home()
+  onTestFinished(() => home.remove())
+  const database = await openMigrated('sqlite')
+  const env = { ENABLE_2FA: 'false' }
+  let service: TestService = await serviceOn(database, { env })
+  onTestFinished(() => service.close())
+  const world = await buildWorld(service)
+  const { bakery } = world.orgs
+  const params = { id: bakery.agentId }
+  const timestamp = new Date(Date.now() - 60_000).toISOString()
+  const signed = { SVC_URL: service.url, SVC_TOKEN: world.tokens.bakery }
+  return {
+    ...{ home, world, bakery, signed },
+    url: service.url,
+    client: (token: string) => service.client(token),
+    say: async (...messages: string[]) => {
+      const logs = messages.map((message) => ({
+        ...{ timestamp, message, component: 'ws' },
+        level: message.startsWith('!') ? ('warn' as const) : ('info' as const),
+      }))
+      await service.client(bakery.agentToken).call(api.diagnosticLogs.submit, { params, body: { logs } })
+    },
+    write: async (...messages: string[]) => {
+      const events = messages.map((message) => ({
+        ...{ timestamp, message, category: 'system' as const, source: 'kernel' },
+        level: message.startsWith('!') ? ('warning' as const) : ('info' as const),
+      }))
+      await service.client(bakery.agentToken).call(api.eventLogs.submit, { params, body: { events } })
+    },
+    logs: (...args: string[]) => home.run(['logs', 'tail', ...args], { env: signed }),
+    restart: async (meanwhile: () => Promise<unknown>) => {
+      const { port } = new URL(service.url)
+      await service.close()
+      await meanwhile()
+      service = await serviceOn(database, { env: { ...env, PORT: port } })
+    },
+  }
+}
+
+const messages = (rows: Record<string, unknown>[]) => rows.map(({ message }) => message)
+const told = (stdout: string) => stdout.split('\n').filter(Boolean)
+const cursorIn = (text: string) => /--after (\S+)/.exec(text)?.[1] ?? ''
+
+describe('svc logs tail', () => {
+  it('shows both kinds as one in the order they came in, narrowed as asked', async () => {
+    const { say, write, logs, bakery } = await start()
+    await say('a', '!b')
+    await write('c')
+    await say('d')
+    await write('!e', 'f')
+    const seen = async (...args: string[]) => {
+      const { code, stdout, stderr } = await logs('bakery-pc', '--no-header', '--columns', 'message', ...args)
+      expect([code, stderr.replace(/^To go on.*\n/, '')]).toEqual([0, ''])
+      return told(stdout)
+    }
+    expect(await seen()).toEqual(['a', '!b', 'c', 'd', '!e', 'f'])
+    expect(await seen('-n', '2')).toEqual(['!e', 'f'])
+    expect(await seen('-n', '0')).toEqual([])
+    expect(await seen('--level', 'warn')).toEqual(['!b', '!e'])
+    expect(await seen('--kind', 'events')).toEqual(['c', '!e', 'f'])
+    expect(await seen('--component', 'ws')).toEqual(['a', '!b', 'd'])
+    expect(await seen('--source', 'kernel', '--since', '10m')).toEqual(['c', '!e', 'f'])
+    expect(await seen('--since', '1s')).toEqual([])
+    expect(await seen('--grep', 'E')).toEqual(['!e'])
+    const plain = await logs(bakery.deviceId, '-n', '1', '--columns', 'level,source,message')
+    expect(plain.stdout).toBe('LEVEL  SOURCE  MESSAGE\ninfo   kernel  f\n')
+    expect(told((await logs('bakery-pc', '--csv', '--columns', 'kind,device', '-n', '2')).stdout)).toEqual([
+      ...['kind,device', 'events,bakery-pc', 'events,bakery-pc'],
+    ])
+  })
+
+  it('goes on where its cursor says, whoever kept it', async () => {
+    const { home, say, write, logs } = await start()
+    await say('a')
+    const first = await logs('bakery-pc', '--json')
+    expect(messages(told(first.stdout).map((line) => JSON.parse(line)))).toEqual(['a'])
+    await write('b')
+    const cursor = cursorIn(first.stderr)
+    const second = await logs('bakery-pc', '--json', '--after', cursor)
+    expect(told(second.stdout).map((line) => JSON.parse(line))).toMatchObject([
+      { message: 'b', kind: 'events', device: 'bakery-pc', source: 'kernel', seq: 2 },
+    ])
+    const file = `${home.path}/place`
+    for (const [words, expected] of [
+      [
+        ['c', 'd'],
+        ['a', 'b', 'c', 'd'],
+      ],
+      [[], []],
+      [['e'], ['e']],
+    ] as const) {
+      await say(...words)
+      const { stdout, stderr } = await logs('bakery-pc', '--json', '--cursor-file', file)
+      expect(messages(told(stdout).map((line) => JSON.parse(line)))).toEqual(expected)
+      expect(stderr).toBe('')
+    }
+    expect(home.mode('place')).toBe('600')
+  })
+
+  it('says what is wrong', async () => {
+    const { logs } = await start()
+    for (const args of [
+      ['--level', 'loud'],
+      ['--after', 'nonsense'],
+      ['--kind', 'events', '--component', 'ws'],
+      ['--kind', 'diagnostic', '--level', 'critical'],
+      ['-o', 'yaml'],
+    ]) {
+      expect(await logs('bakery-pc', ...args), args.join(' ')).toMatchObject({ code: 2, stdout: '' })
+    }
+    const nobody = await logs('nobody-pc', '--json')
+    expect([nobody.code, failureOf(nobody).code]).toEqual([3, 'not_found'])
+  })
+
+  it('with -f prints each entry once, in order, over restarts of the service and of itself', async () => {
+    const { home, say, write, restart, signed } = await start()
+    const args = ['logs', 'tail', '-f', 'bakery-pc', '--json', '--cursor-file', `${home.path}/place`]
+    await say('1')
+    const first = follow(home, args, signed)
+    await first.has(1)
+    await Promise.all([write('2', '3'), say('4', '5', '6')])
+    await first.has(6)
+    await restart(() => until(() => first.said.stderr.includes('trying again'), 15_000))
+    await say('7')
+    await first.has(7)
+    expect(first.said.stderr).toContain('The service answers again')
+    expect(await first.end()).toBe(130)
+    await write('8')
+    const second = follow(home, args, signed)
+    await second.has(1)
+    await say('9')
+    await second.has(2)
+    expect(await second.end('SIGTERM')).toBe(130)
+    const all = [...first.rows(), ...second.rows()]
+    expect(messages(all).toSorted()).toEqual(['1', '2', '3', '4', '5', '6', '7', '8', '9'])
+    expect(all.map(({ seq }) => seq)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9])
+  })
+})
+
+describe('svc audit tail', () => {
+  const newSite = (name: string, orgId: string) => ({ body: { orgId, name } })
+
+  it('shows the newest, then each new entry once, also when the session is renewed meanwhile', async () => {
+    const { home, url, client, bakery, world } = await start()
+    const login = await client('').call(api.auth.login, {
+      body: { email: adminEmail, password: adminPassword },
+    })
+    const tokens = login.tokens!
+    // It is renewed half a minute before its end.
+    home.signIn(url, { ...tokens, url, expiresAt: Date.now() + 33_000 })
+    const admin = client(world.tokens.bakery)
+    await admin.call(api.sites.create, newSite('one', bakery.id))
+    const args = ['audit', 'tail', '-f', '--json', '--org', bakery.id, '--action', 'site.create', '-n', '1']
+    const tail = follow(home, args)
+    await tail.has(1)
+    const renewed = () =>
+      home.json<{ accessToken: string }>('config/sessions/test.json').accessToken !== tokens.accessToken
+    await admin.call(api.sites.create, newSite('two', bakery.id))
+    await tail.has(2)
+    await until(renewed, 20_000)
+    await admin.call(api.sites.create, newSite('three', bakery.id))
+    await tail.has(3)
+    expect(await tail.end()).toBe(130)
+    const names = tail.rows().map(({ resource }) => (resource as { name: string }).name)
+    expect(names).toEqual(['one', 'two', 'three'])
+    await admin.call(api.sites.create, newSite('four', bakery.id))
+    const rest = await home.run([
+      ...['audit', 'tail', '--org', bakery.id, '--action', 'site.create', '--no-header'],
+      ...['--columns', 'resource.name', '--after', cursorIn(tail.said.stderr)],
+    ])
+    expect(told(rest.stdout)).toEqual(['four'])
+  })
+
+  it('follows every chain that can be read, each in its own order, and leaves few entries itself', async () => {
+    const { home, signed, client, world } = await start()
+    const { bakery, deli } = world.orgs as Record<string, { id: string }>
+    const orgs = [bakery!, deli ?? world.orgs.garage]
+    const file = `${home.path}/place`
+    const args = ['audit', 'tail', '--json', '--cursor-file', file, '--action', 'site.create', '-n', '0']
+    const env = { ...signed, SVC_TOKEN: world.tokens.system }
+    const tail = () => home.run(args, { env })
+    expect((await tail()).stdout).toBe('')
+    const system = client(world.tokens.system)
+    for (const n of [1, 2, 3]) {
+      for (const { id } of orgs) await system.call(api.sites.create, newSite(`site ${n}`, id))
+    }
+    const rows = told((await tail()).stdout).map((line) => JSON.parse(line))
+    expect(rows).toHaveLength(6)
+    for (const { id } of orgs) {
+      const own = rows.filter(({ orgId }) => orgId === id)
+      expect(own.map(({ resource }) => resource.name)).toEqual(['site 1', 'site 2', 'site 3'])
+    }
+    expect((await tail()).stdout).toBe('')
+  })
+})
