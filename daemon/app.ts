@@ -15,6 +15,7 @@ import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
 import { networkOf } from './address.ts'
 import { docsPage } from './docs.ts'
+import { type Gateway, isUpgrade } from './gateway.ts'
 import { addRoute, type Pipeline } from './pipeline.ts'
 import { refuseConnection, sendProblem } from './problems.ts'
 
@@ -30,9 +31,15 @@ const nothing = () => () => () => ''
 export function buildApp(
   handlers: Handlers,
   on: Pipeline,
-  about: { version: string; log: FastifyBaseLogger; readiness: Readiness; contract?: Contract },
+  about: {
+    version: string
+    log: FastifyBaseLogger
+    readiness: Readiness
+    gateway?: Gateway
+    contract?: Contract
+  },
 ): FastifyInstance {
-  const { version, log, readiness, contract = api as Contract } = about
+  const { version, log, readiness, gateway, contract = api as Contract } = about
   const app = fastify({
     loggerInstance: log,
     genReqId: requestId,
@@ -42,6 +49,8 @@ export function buildApp(
     forceCloseConnections: 'idle',
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
     requestTimeout: 60_000,
+    // All else that wishes for another protocol is answered in this one.
+    http: { shouldUpgradeCallback: isUpgrade },
     // Requests go through zod and replies through their own writers: no other compiler is loaded.
     schemaController: {
       compilersFactory: { buildValidator: nothing as never, buildSerializer: nothing as never },
@@ -77,7 +86,9 @@ export function buildApp(
   let closing = false
   app.addHook('preClose', async () => {
     closing = true
+    await gateway?.close()
   })
+  gateway?.serve(app.server)
   app.addHook('onSend', (_, reply, payload, done) => {
     if (closing) reply.header('connection', 'close')
     done(null, payload)

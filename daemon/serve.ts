@@ -43,6 +43,9 @@ import { sweepSessions } from '../src/identity/sessions/store.ts'
 import { endSessionsIn } from '../src/identity/sessions/tenants.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { hasUsers, insertUser, type User } from '../src/identity/store.ts'
+import { liveHandlers } from '../src/live/handlers.ts'
+import type { Switchboard } from '../src/live/ports.ts'
+import { Relay } from '../src/live/relay.ts'
 import { diagnosticLogs } from '../src/logs/diagnostic/handlers.ts'
 import { eventLogs } from '../src/logs/events/handlers.ts'
 import { forgetOldLogs } from '../src/logs/jobs.ts'
@@ -60,6 +63,8 @@ import { actors } from './actor.ts'
 import { clientReader } from './address.ts'
 import { buildApp } from './app.ts'
 import type { Config } from './config.ts'
+import { admission } from './gateway/admission.ts'
+import { type Gateway, gateway } from './gateway.ts'
 import { forgetOldAttempts } from './idempotency.ts'
 import { keyActors } from './key-actor.ts'
 import { KeyMeter } from './key-meter.ts'
@@ -102,7 +107,8 @@ export async function serve(
     const cipher = cipherOf([secrets.encryption, ...(previousEncryption ? [previousEncryption] : [])])
     const outside = { ...openOutside(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
-    const parts: Parts = { storage, limiter, cipher, clock, log, meter, publicUrl, ...outside }
+    const agents = gateway(admission(storage, limiter, clientReader(config.proxies)), log)
+    const parts: Parts = { storage, limiter, cipher, clock, log, meter, publicUrl, ...outside, agents }
     const app: FastifyInstance = appOf(parts, config)
     await app.listen({ host: config.host, port: config.port })
 
@@ -153,6 +159,8 @@ type Parts = Outside & {
   cipher: Cipher
   clock: Clock
   log: pino.Logger
+  /** The connections of agents. */
+  agents: Gateway
   /** Where people reach the service; known once it listens. */
   publicUrl: () => string
 }
@@ -179,6 +187,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     search,
     diagnosticLogs,
     eventLogs,
+    ...liveHandlers({ ...config, switchboard: switchboardOf(parts) }),
     agents: agentHandlers({ pepper }),
     auditLogs,
     auditExports,
@@ -192,7 +201,24 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     clock,
     clientOf: clientReader(config.proxies),
   }
-  return buildApp(handlers, on, { version, log, readiness: () => readinessOf(storage) })
+  return buildApp(handlers, on, {
+    version,
+    log,
+    readiness: () => readinessOf(storage),
+    gateway: parts.agents,
+  })
+}
+
+/** Where several processes may serve one database, a device's agent may be connected to another of them. */
+function switchboardOf({ storage, agents, clock, log }: Parts): Switchboard {
+  storage.onCommit(agents.revise)
+  const { signals } = storage
+  if (!signals) return agents.links
+  const relay = new Relay({ storage, signals, local: agents.links, clock }, (err) =>
+    log.error({ err }, 'asking the agents of other processes failed'),
+  )
+  agents.presence = relay
+  return relay
 }
 
 const cut: Cut = async (db, scope, now) => {
