@@ -47,12 +47,14 @@ const errors = [
   'rate_limited',
 ] as const
 
-const device = { deviceId: idOf('device') }
-const log = { ...device, name: text(200, 1).describe('Log, in any letter case') }
+const device = { deviceId: idOf('device').describe('The device') }
+const log = { ...device, name: text(200, 1).meta({ flag: 'log' }).describe('The log, in any letter case') }
 const recordId = z.coerce
   .number({ error: 'must be a number' })
   .int('must be a whole number')
   .min(0, 'must not be negative')
+  .meta({ flag: 'record' })
+  .describe('Number of the entry in its log')
 
 const EventsQuery = z.strictObject({
   level: liveLevel.optional(),
