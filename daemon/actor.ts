@@ -67,7 +67,8 @@ export function scopeOfCaller(caller: Caller): Scope {
   return caller.kind === 'agent' ? only(caller.orgId) : everything
 }
 
-function bearer(request: FastifyRequest): string {
+/** @throws unauthenticated */
+export function bearer(request: { headers: { authorization?: string | undefined } }): string {
   const [scheme, token] = request.headers.authorization?.split(' ') ?? []
   if (scheme?.toLowerCase() !== 'bearer' || !token) {
     throw new Problem('unauthenticated', 'Missing or invalid authorization header')

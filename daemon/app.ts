@@ -15,6 +15,7 @@ import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
 import { networkOf } from './address.ts'
 import { docsPage } from './docs.ts'
+import { type Gateway, isUpgrade } from './gateway.ts'
 import { addMetrics, type Metrics } from './metrics.ts'
 import { addRoute, type Pipeline } from './pipeline.ts'
 import { refuseConnection, sendProblem } from './problems.ts'
@@ -36,10 +37,11 @@ export function buildApp(
     log: FastifyBaseLogger
     readiness: Readiness
     metrics?: Metrics
+    gateway?: Gateway
     contract?: Contract
   },
 ): FastifyInstance {
-  const { version, log, readiness, metrics, contract = api as Contract } = about
+  const { version, log, readiness, metrics, gateway, contract = api as Contract } = about
   const app = fastify({
     loggerInstance: log,
     genReqId: requestId,
@@ -49,6 +51,8 @@ export function buildApp(
     forceCloseConnections: 'idle',
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
     requestTimeout: 60_000,
+    // All else that wishes for another protocol is answered in this one.
+    http: { shouldUpgradeCallback: isUpgrade },
     // Requests go through zod and replies through their own writers: no other compiler is loaded.
     schemaController: {
       compilersFactory: { buildValidator: nothing as never, buildSerializer: nothing as never },
@@ -84,7 +88,9 @@ export function buildApp(
   let closing = false
   app.addHook('preClose', async () => {
     closing = true
+    await gateway?.close()
   })
+  gateway?.serve(app.server)
   app.addHook('onSend', (_, reply, payload, done) => {
     if (closing) reply.header('connection', 'close')
     done(null, payload)

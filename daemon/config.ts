@@ -38,6 +38,8 @@ export type Config = {
   /** AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS */
   agentLogRetentionDays: number
   eventLogRetentionDays: number
+  /** LIVE_QUERY_TIMEOUT_MS: how long an agent has to answer. */
+  liveTimeoutMs: number
   limits: Limits
   /** The first system administrator; generated when absent. */
   admin: { email: string; password: string | undefined }
@@ -103,6 +105,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     offlineAfterSeconds: wholeNumber(env, 'OFFLINE_AFTER_SECONDS', 300, 1, 86_400),
     agentLogRetentionDays: wholeNumber(env, 'AGENT_LOG_RETENTION_DAYS', 7, 1, 3650),
     eventLogRetentionDays: wholeNumber(env, 'EVENT_LOG_RETENTION_DAYS', 30, 1, 3650),
+    liveTimeoutMs: wholeNumber(env, 'LIVE_QUERY_TIMEOUT_MS', 30_000, 100, 600_000),
     limits: readLimits(env),
     admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },
     proxies: yesNo(env, 'TRUST_PROXY_HEADERS', false)

@@ -99,6 +99,7 @@ export function addRoute(
       storage: on.storage,
       note: (more: AuditFacts) =>
         void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
+      gone: () => goneOf(reply),
     }
     const limit: Preparation<AnyEndpoint>['limit'] = (limitName, key) => on.limiter.take(limitName, key)
     const ready = await steps.prepare?.({ ...asked, limit } as unknown as Preparation<AnyEndpoint>)
@@ -156,6 +157,14 @@ export function addRoute(
     const { 'user-agent': userAgent } = request.headers
     return { ip: request.client.ip, userAgent: userAgent ?? null }
   }
+}
+
+/** Made for the few that wait for somebody else. */
+function goneOf(reply: FastifyReply): AbortSignal {
+  const gone = new AbortController()
+  if (reply.raw.destroyed) gone.abort()
+  else reply.raw.once('close', () => gone.abort())
+  return gone.signal
 }
 
 const streamed = (type: StreamType, result: AsyncIterable<string> | Streamed): Streamed =>

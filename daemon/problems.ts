@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { type ErrorBody, type ErrorCode, type Fault, invalid, Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
@@ -41,9 +42,13 @@ export function problemOf(error: unknown): Problem {
   return invalid([faultsOfFramework[code ?? ''] ?? someFault])
 }
 
+/** No fault of the service. */
+const ofDevices: ReadonlySet<ErrorCode> = new Set(['device_failed', 'device_timeout'])
+
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
-  if (problem.status >= 500) request.log.error({ requestId: request.id, err: error }, 'unhandled error')
+  if (problem.status >= 500 && !ofDevices.has(problem.code))
+    request.log.error({ requestId: request.id, err: error }, 'unhandled error')
   const { retryAfter } = problem.extras
   if (retryAfter !== undefined) reply.header('retry-after', retryAfter)
   return reply
@@ -69,8 +74,12 @@ function bodyOf(problem: Problem, requestId: string): ErrorBody {
 export function refuseConnection(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
   const known = error.code === undefined ? undefined : ofNode[error.code]
-  const problem = known ? new Problem(known) : invalid([{ path: 'request', message: 'is not HTTP' }])
-  const requestId = newId()
+  refuse(socket, known ? new Problem(known) : invalid([{ path: 'request', message: 'is not HTTP' }]), newId())
+}
+
+/** The same for a connection that is no request of the framework's. */
+export function refuse(socket: Duplex, problem: Problem, requestId: string): void {
+  if (!socket.writable) return void socket.destroy()
   const body = JSON.stringify(bodyOf(problem, requestId))
   const head = [
     `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
@@ -78,6 +87,7 @@ export function refuseConnection(error: NodeJS.ErrnoException, socket: Socket): 
     `content-length: ${Buffer.byteLength(body)}`,
     `x-request-id: ${requestId}`,
     'connection: close',
+    ...(problem.extras.retryAfter === undefined ? [] : [`retry-after: ${problem.extras.retryAfter}`]),
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
 }

@@ -46,6 +46,9 @@ import { sweepSessions } from '../src/identity/sessions/store.ts'
 import { endSessionsIn } from '../src/identity/sessions/tenants.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { hasUsers, insertUser, type User } from '../src/identity/store.ts'
+import { liveHandlers } from '../src/live/handlers.ts'
+import type { Switchboard } from '../src/live/ports.ts'
+import { Relay } from '../src/live/relay.ts'
 import { diagnosticLogs } from '../src/logs/diagnostic/handlers.ts'
 import { eventLogs } from '../src/logs/events/handlers.ts'
 import { forgetOldLogs } from '../src/logs/jobs.ts'
@@ -64,6 +67,8 @@ import { clientReader } from './address.ts'
 import { buildApp } from './app.ts'
 import { type AuditWatch, watchAudit } from './audit-watch.ts'
 import type { Config } from './config.ts'
+import { admission } from './gateway/admission.ts'
+import { type Gateway, gateway } from './gateway.ts'
 import { forgetOldAttempts } from './idempotency.ts'
 import { keyActors } from './key-actor.ts'
 import { KeyMeter } from './key-meter.ts'
@@ -107,7 +112,9 @@ export async function serve(
     const outside = { ...openOutside(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
     const audit = await watchAudit({ ...config, storage, clock, log })
-    const parts: Parts = { storage, limiter, cipher, clock, log, meter, audit, publicUrl, ...outside }
+    const agents = gateway(admission(storage, limiter, clientReader(config.proxies)), log)
+    const own = { storage, limiter, cipher, clock, log, meter, audit, agents, publicUrl }
+    const parts: Parts = { ...own, ...outside }
     const app: FastifyInstance = appOf(parts, config)
     await app.listen({ host: config.host, port: config.port })
 
@@ -159,6 +166,8 @@ type Parts = Outside & {
   clock: Clock
   log: pino.Logger
   audit: AuditWatch
+  /** The connections of agents. */
+  agents: Gateway
   /** Where people reach the service; known once it listens. */
   publicUrl: () => string
 }
@@ -185,6 +194,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     search,
     diagnosticLogs,
     eventLogs,
+    ...liveHandlers({ ...config, switchboard: switchboardOf(parts) }),
     agents: agentHandlers({ pepper }),
     auditLogs: auditLogHandlers({ closing: (chain) => closing(audit.parts, chain) }),
     auditCheckpoints: auditCheckpointHandlers(audit.parts),
@@ -204,8 +214,21 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     version,
     log,
     readiness: () => readinessOf(storage, audit),
+    gateway: parts.agents,
     ...(token !== undefined && { metrics: { token, read: audit.metrics } }),
   })
+}
+
+/** Where several processes may serve one database, a device's agent may be connected to another of them. */
+function switchboardOf({ storage, agents, clock, log }: Parts): Switchboard {
+  storage.onCommit(agents.revise)
+  const { signals } = storage
+  if (!signals) return agents.links
+  const relay = new Relay({ storage, signals, local: agents.links, clock }, (err) =>
+    log.error({ err }, 'asking the agents of other processes failed'),
+  )
+  agents.presence = relay
+  return relay
 }
 
 const cut: Cut = async (db, scope, now) => {

@@ -13,6 +13,7 @@ import { deviceGroups } from './groups/contract.ts'
 import { auth, users } from './identity/contract.ts'
 import { permissions } from './identity/permissions/contract.ts'
 import { roles } from './identity/roles/contract.ts'
+import { deviceLogs, liveLogs, logLevels } from './live/contract.ts'
 import { diagnosticLogs } from './logs/diagnostic/contract.ts'
 import { eventLogs } from './logs/events/contract.ts'
 import { scripts } from './scripts/contract.ts'
@@ -40,6 +41,9 @@ export const api = {
   search,
   diagnosticLogs,
   eventLogs,
+  liveLogs,
+  deviceLogs,
+  logLevels,
   agents,
   auditLogs,
   auditCheckpoints,
@@ -64,6 +68,8 @@ export const sections: Readonly<Record<string, string>> = {
   Alerts: 'What needs someone to look after it.',
   Search: 'One search over devices, scripts, alerts and settings.',
   Logs: 'What agents say of themselves, and what the machines they run on wrote down.',
+  'Live queries':
+    'What the agent of a device is asked while somebody waits: its logs as they are at that moment.',
   Agents: 'What the agent on a machine says; only for agents.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

@@ -79,6 +79,8 @@ type Asked<E extends Endpoint> = {
   ip: string
   userAgent: string | null
   note(facts: AuditFacts): void
+  /** Aborts when the client hangs up before it has its reply. */
+  gone(): AbortSignal
 }
 
 /** `db` is the transaction of a change, or a reading connection. */

@@ -1,6 +1,7 @@
 import type { Client } from '../core/client.ts'
 import type { Clock } from './clock.ts'
 import type { Report } from './events.ts'
+import type { Dial } from './live/listen.ts'
 import type { LogPositionStore } from './log-position.ts'
 import type { Machine } from './machine.ts'
 import type { IdentityStore } from './state.ts'
@@ -12,6 +13,8 @@ export type Agent = {
   logPosition: LogPositionStore
   /** A client of the service, with the agent's own token once it has one. */
   connect: (authToken?: string) => Client
+  /** Without it nobody can ask this agent anything. */
+  dial?: Dial
   /** Asked for only when this machine is not enrolled yet. */
   enrollmentKey: () => Promise<string>
   version: string

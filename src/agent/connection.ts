@@ -1,5 +1,8 @@
 import { randomUUID } from 'node:crypto'
+import type { Agent } from 'node:http'
 import { type Client, connect, type Transport } from '../core/client.ts'
+import { largestFrame } from '../live/wire/contract.ts'
+import type { Dial } from './live/listen.ts'
 
 export type Connection = { url: string; version: string; transport: Transport; signal: AbortSignal }
 
@@ -12,6 +15,25 @@ export const clientAs = ({ version, transport, ...options }: Connection, authTok
     headers: { 'user-agent': `svc-agent/${version}` },
     ...(authToken && { credentials: { headers: async () => ({ authorization: `Bearer ${authToken}` }) } }),
   })
+
+/** A WebSocket to the service: the same way, the same certificates. Its package is loaded when it is needed. */
+export const dialAs =
+  (
+    { url, version }: Pick<Connection, 'url' | 'version'>,
+    agentFor: (url: URL) => Promise<Agent | undefined>,
+  ): Dial =>
+  async (agentId, authToken) => {
+    const { WebSocket } = await import('ws')
+    const agent = await agentFor(new URL(url))
+    const place = `${url.replace(/\/+$/, '').replace(/^http/, 'ws')}/api/v1/agent-ws/${agentId}/ws`
+    return new WebSocket(place, {
+      headers: { authorization: `Bearer ${authToken}`, 'user-agent': `svc-agent/${version}` },
+      perMessageDeflate: false,
+      handshakeTimeout: 30_000,
+      maxPayload: largestFrame,
+      ...(agent && { agent }),
+    })
+  }
 
 /** One idempotency key for as long as the same thing is said: after an answer that was lost it is the same request. */
 function sameKeyAgain(transport: Transport): Transport {

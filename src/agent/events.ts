@@ -14,16 +14,18 @@ export type AgentEvent =
   | { event: 'heartbeat'; deviceId: string; metrics: Heartbeat['metrics'] }
   | { event: 'eventlogs'; deviceId: string; sent: number; new: number }
   | { event: 'diagnostics'; deviceId: string; sent: number }
+  | { event: 'listening'; deviceId: string }
   | { event: 'failed'; step: Step; code: string; message: string; failures: number; retryInSeconds: number }
   | { event: 'stopped' }
 
-export type Step = 'enrollment' | 'inventory' | 'heartbeat' | 'eventlogs' | 'diagnostics'
+export type Step = 'enrollment' | 'inventory' | 'heartbeat' | 'eventlogs' | 'diagnostics' | 'listening'
 
 export type Report = (event: AgentEvent) => void
 
 const taskOf: { [S in Step]?: string } = {
   eventlogs: 'handing in of event logs',
   diagnostics: 'handing in of diagnostics',
+  listening: 'connection for live queries',
 }
 
 /** The event as a short line for a person. */
@@ -47,6 +49,8 @@ export function lineOf(event: AgentEvent): string {
       return `Event logs sent: ${event.sent}, new ${event.new}`
     case 'diagnostics':
       return `Diagnostics sent: ${event.sent}`
+    case 'listening':
+      return 'Connected: live queries are answered'
     case 'failed':
       return `The ${taskOf[event.step] ?? event.step} failed (${event.message}); trying again in ${Math.ceil(event.retryInSeconds)} s`
     case 'stopped':

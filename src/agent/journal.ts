@@ -7,7 +7,7 @@ import { known } from './part.ts'
 export type JournalPart = { events: NewEventLog[]; cursor: string | undefined }
 
 /** A record of the journal: a value is text, or a list of bytes where it is not UTF-8. */
-type JournalRecord = Record<string, unknown>
+export type JournalRecord = Record<string, unknown>
 
 /**
  * At most so many records after the cursor, oldest first; without a cursor the latest. undefined where this
@@ -33,7 +33,7 @@ export async function readJournal(
 }
 
 /** The first lines a program prints; undefined when it cannot be run, or fails without printing any. */
-function linesOf(command: string, args: string[], most: number): Promise<string[] | undefined> {
+export function linesOf(command: string, args: string[], most: number): Promise<string[] | undefined> {
   return new Promise((resolve) => {
     const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'ignore'], timeout: 10_000 })
     let printed = ''
@@ -52,7 +52,7 @@ function linesOf(command: string, args: string[], most: number): Promise<string[
   })
 }
 
-function recordIn(line: string): JournalRecord[] {
+export function recordIn(line: string): JournalRecord[] {
   try {
     const record: unknown = JSON.parse(line)
     return record !== null && typeof record === 'object' ? [record as JournalRecord] : []
@@ -93,7 +93,7 @@ const shortOf = (value: unknown): string | undefined => {
   return text === undefined ? undefined : clean(text, 255)
 }
 
-function textOf(value: unknown): string | undefined {
+export function textOf(value: unknown): string | undefined {
   if (typeof value === 'string') return value
   const isBytes = Array.isArray(value) && value.every((byte) => typeof byte === 'number')
   return isBytes ? Buffer.from(value).toString('utf8') : undefined
@@ -106,7 +106,7 @@ function levelOf(priority: number): NewEventLog['level'] {
 }
 
 /** Of syslog as well: 0 kernel, 4 and 10 authorization, 13 audit, 1 and 16 to 23 what programs use as they like. */
-function categoryOf({ SYSLOG_FACILITY, _TRANSPORT }: JournalRecord): NewEventLog['category'] {
+export function categoryOf({ SYSLOG_FACILITY, _TRANSPORT }: JournalRecord): NewEventLog['category'] {
   const facility = Number(SYSLOG_FACILITY ?? Number.NaN)
   if (_TRANSPORT === 'audit' || [4, 10, 13].includes(facility)) return 'security'
   if (_TRANSPORT === 'kernel' || facility === 0) return 'hardware'

@@ -87,19 +87,19 @@ function eventOf(file: string, line: string, place: string, now: Date): NewEvent
 }
 
 /** What the line begins with, if that is a date; by the time zone of the machine unless it says another. */
-function timeIn(line: string): Date | undefined {
+export function timeIn(line: string): Date | undefined {
   const [said] = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)?/.exec(line) ?? []
   const time = said === undefined ? Number.NaN : Date.parse(said)
   return Number.isNaN(time) ? undefined : new Date(time)
 }
 
-function levelOf(line: string): NewEventLog['level'] {
+export function levelOf(line: string): NewEventLog['level'] {
   if (/\b(panic|emerg|crit|critical|fatal)\b/i.test(line)) return 'critical'
   if (/\b(err|error|fail|failed|failure)\b/i.test(line)) return 'error'
   return /\bwarn(ing)?\b/i.test(line) ? 'warning' : 'info'
 }
 
-function categoryOf(file: string): NewEventLog['category'] {
+export function categoryOf(file: string): NewEventLog['category'] {
   if (/auth|secure|audit|sudo/.test(file)) return 'security'
   if (/kern|dmesg/.test(file)) return 'hardware'
   return /syslog|system|messages|daemon|cron|boot|dpkg|apt/.test(file) ? 'system' : 'application'

@@ -3,6 +3,7 @@ import { inventorySignature } from './changes.ts'
 import { describe } from './description.ts'
 import { readHostLogs } from './host-logs.ts'
 import { readInventory } from './inventory.ts'
+import { logsOfHost } from './live/host.ts'
 import { startMetrics } from './metrics.ts'
 
 /** What the agent asks the machine it runs on. */
@@ -12,6 +13,7 @@ export const thisMachine = () => ({
   inventorySignature,
   readActivity,
   readHostLogs,
+  liveLogs: logsOfHost(),
   readMetrics: startMetrics(),
 })
 export type Machine = ReturnType<typeof thisMachine>

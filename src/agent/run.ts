@@ -2,6 +2,7 @@ import { ApiError } from '../core/client.ts'
 import type { Agent } from './agent.ts'
 import { keepDiagnostics } from './diagnostics.ts'
 import { enroll } from './enrollment.ts'
+import { keepListening } from './live/listen.ts'
 import { keepReporting } from './pulse.ts'
 import { startReporter } from './reporter.ts'
 import { refusesAgent } from './retry.ts'
@@ -17,17 +18,24 @@ export type Pace = {
 
 /** Enrolls this machine if need be and reports until the signal aborts or the service refuses the agent. */
 export async function runAgent(agent: Agent, { once = false, intervalSeconds }: Pace = {}): Promise<void> {
-  const diagnostics = keepDiagnostics()
+  const diagnostics = keepDiagnostics(agent.clock.now)
+  const ended = new AbortController()
   const watched = { ...agent, report: diagnostics.watch(agent.report) }
   try {
-    const reporter = await startReporter(watched, await identify(watched, once))
+    const identity = await identify(watched, once)
+    const reporter = await startReporter(watched, identity)
     const logs = scheduleLogs(watched, reporter, diagnostics)
+    // Beside the heartbeats, which never wait for it; it ends with them.
+    const listening = { ...watched, signal: AbortSignal.any([agent.signal, ended.signal]) }
+    if (!once) void keepListening(listening, identity, { logs: agent.machine.liveLogs, diagnostics })
     if (!once) await keepReporting(watched, reporter, logs, intervalSeconds)
     await reporter.inventory()
     await reporter.heartbeat()
     await logs.sendEvents()
   } catch (error) {
     throw refusesAgent(error) ? farewell(error, agent.identity.file) : error
+  } finally {
+    ended.abort()
   }
 }
 

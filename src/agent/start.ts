@@ -1,7 +1,8 @@
+import type { Agent as Way } from 'node:http'
 import type { Transport } from '../core/client.ts'
 import { Problem } from '../core/errors.ts'
 import { systemClock } from './clock.ts'
-import { clientAs } from './connection.ts'
+import { clientAs, dialAs } from './connection.ts'
 import type { Report } from './events.ts'
 import { lockStateDir } from './lock.ts'
 import { logPositionIn } from './log-position.ts'
@@ -14,6 +15,8 @@ export type Start = {
   /** Instead of the service the machine is enrolled with. */
   url: string | undefined
   transport: Transport
+  /** Through which proxy and by which certificates, where there is something special about the way. */
+  wayTo: (url: URL) => Promise<Way | undefined>
   enrollmentKey: () => Promise<string>
   version: string
   report: Report
@@ -42,7 +45,7 @@ const aborted = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
 
 async function runAlone(
-  { stateDir, transport, ...start }: Start,
+  { stateDir, transport, wayTo, ...start }: Start,
   pace: Pace,
   stop: AbortController,
 ): Promise<void> {
@@ -59,6 +62,7 @@ async function runAlone(
         identity,
         logPosition: logPositionIn(stateDir),
         machine: thisMachine(),
+        dial: dialAs({ url, version: start.version }, wayTo),
         connect: (authToken) => clientAs({ url, signal, transport, version: start.version }, authToken),
         clock: systemClock,
         random: Math.random,

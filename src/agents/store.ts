@@ -50,7 +50,7 @@ const agentColumns = [
   'devices.token_hash',
 ] as const
 
-const agentByAgentId = prepared((db, p: { agentId: string }) =>
+const agentRows = (db: Db) =>
   db
     .selectFrom('devices')
     .innerJoin('organizations as o', 'o.id', 'devices.org_id')
@@ -58,13 +58,25 @@ const agentByAgentId = prepared((db, p: { agentId: string }) =>
     .select(agentColumns)
     .select(['o.status as org_status', 'o.deleted_at as org_deleted_at'])
     .select(['p.status as partner_status', 'p.deleted_at as partner_deleted_at'])
-    .where('devices.agent_id', '=', p.agentId),
+
+const agentByAgentId = prepared((db, p: { agentId: string }) =>
+  agentRows(db).where('devices.agent_id', '=', p.agentId),
 )
 
 /** The device of an agent with the state of its tenant; the agent's token decides whether it is let in. */
 export async function findAgent(db: Db, agentId: string): Promise<AgentRow | undefined> {
   const [row] = await agentByAgentId(db, { agentId })
   return row as AgentRow | undefined
+}
+
+/** Those there are, in no order. */
+export async function findAgents(
+  db: Db,
+  agentIds: readonly string[],
+): Promise<(AgentRow & { agent_id: string })[]> {
+  if (agentIds.length === 0) return []
+  const rows = agentRows(db).select('devices.agent_id').where('devices.agent_id', 'in', agentIds)
+  return (await rows.execute()) as (AgentRow & { agent_id: string })[]
 }
 
 type Credentials = { token_hash: string; enrollment_key_id: string; enrollment_ip: string }

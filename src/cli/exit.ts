@@ -1,5 +1,6 @@
 import { ApiError, NetworkError, TimeoutError } from '../core/client.ts'
 import { type ErrorCode, errors, type Fault, SetupError } from '../core/errors.ts'
+import { ageOf } from './times.ts'
 
 /** Published exit codes (`svc help exit-codes`). */
 export const exits = {
@@ -165,6 +166,9 @@ const hints: { [code in ErrorCode]?: string } = {
   tenant_pending: 'a system administrator approves it; meanwhile svc mfa setup can be done',
   tenant_inactive: 'the organization or its partner is suspended',
   site_in_use: 'svc devices --site SITE and svc enroll show what still belongs to it',
+  device_unreachable: 'its agent comes back by itself, mostly within a minute; svc devices show DEVICE',
+  device_failed: 'svc logs diagnostic DEVICE shows what its agent says of itself',
+  device_timeout: 'ask for less, such as with --from 1h, or try again',
   slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',
 }
 
@@ -176,6 +180,10 @@ function hintFor(failure: ApiError): string | undefined {
   }
   if (failure.retryAfter !== undefined && (failure.status === 429 || failure.status === 503)) {
     return `try again in ${failure.retryAfter} s`
+  }
+  if (failure.code === 'device_offline') {
+    const { lastSeenAt } = (failure.details ?? {}) as { lastSeenAt?: string | null }
+    return `${lastSeenAt ? `last seen ${ageOf(lastSeenAt)} ago: ` : ''}svc devices show DEVICE tells more`
   }
   if (failure.code === 'invalid_request' && failure.message.includes('orgId'))
     return 'add --org, or set SVC_ORG'

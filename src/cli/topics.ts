@@ -15,6 +15,7 @@ export const groups: Record<string, string> = {
   invite: 'Accept an invitation',
   keys: 'API keys, with which programs call the service',
   logs: 'What agents say of themselves, and what devices wrote down',
+  'logs live': 'Ask a device for its logs while you wait',
   mfa: 'Second factors: set up, remove, recovery codes',
   orgs: 'Organizations',
   partners: 'Partners',
@@ -88,6 +89,7 @@ export const pages: Record<string, string> = {
   ENABLE_REGISTRATION   true: people and partners may register themselves; set up mail first
   OFFLINE_AFTER_SECONDS  after how long without a heartbeat a device is offline; 300
   AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS   how long logs of agents and of devices are kept; 7, 30
+  LIVE_QUERY_TIMEOUT_MS  how long the agent of a device has to answer a live query; 30000
   RATE_LIMIT_<NAME>     <count>/<seconds>, or off
   TRUST_PROXY_HEADERS, TRUSTED_PROXY_CIDRS, TRUST_CF_CONNECTING_IP   behind a proxy
 `,

@@ -37,22 +37,10 @@ const builtin = ({ protocol }: URL) =>
 export function nodeTransport(options: { caFile?: string | undefined }): Transport {
   let agents: Promise<Agent | undefined> | undefined
 
-  const agentFor = async (url: URL): Promise<Agent | undefined> => {
-    const proxy = proxyFor(url)
-    const ca = url.protocol === 'https:' && options.caFile ? await authority(options.caFile) : undefined
-    if (!proxy && !ca) return undefined
-    const { Agent } = builtin(url)
-    return new Agent({
-      keepAlive: true,
-      ...(proxy && { proxyEnv: { HTTP_PROXY: proxy, HTTPS_PROXY: proxy } }),
-      ...(ca && { ca }),
-    })
-  }
-
   return async ({ url: address, method, headers, body, signal }) => {
     const url = new URL(address)
     const { request } = builtin(url)
-    agents ??= agentFor(url)
+    agents ??= agentFor(url, options)
     const agent = await agents
     return new Promise((resolve, reject) => {
       const fail = (error: unknown) => {
@@ -79,6 +67,22 @@ export function nodeTransport(options: { caFile?: string | undefined }): Transpo
       call.end(body)
     })
   }
+}
+
+/** The proxy and the certificates for a service; undefined where there is nothing special about the way to it. */
+export async function agentFor(
+  url: URL,
+  options: { caFile?: string | undefined },
+): Promise<Agent | undefined> {
+  const proxy = proxyFor(url)
+  const ca = url.protocol === 'https:' && options.caFile ? await authority(options.caFile) : undefined
+  if (!proxy && !ca) return undefined
+  const { Agent } = builtin(url)
+  return new Agent({
+    keepAlive: true,
+    ...(proxy && { proxyEnv: { HTTP_PROXY: proxy, HTTPS_PROXY: proxy } }),
+    ...(ca && { ca }),
+  })
 }
 
 /** The certificates of the file, besides those everyone trusts. */

@@ -249,6 +249,8 @@ const longestPause = 10_000
 function pauseBefore(attempt: number, failure: ApiError | NetworkError): number | undefined {
   const jittered = 100 * 2 ** attempt * (0.5 + Math.random())
   if (failure instanceof NetworkError) return jittered
+  // A device that cannot: it was asked, and that is its answer.
+  if (failure.code === 'device_failed') return undefined
   if (failure.status !== 502 && failure.status !== 503 && failure.status !== 429) return undefined
   if (failure.retryAfter === undefined) return failure.status === 429 ? undefined : jittered
   const asked = failure.retryAfter * 1000

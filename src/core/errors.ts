@@ -68,6 +68,12 @@ export const errors = {
     exit: 1,
     title: 'The audit log does not contain what was signed of it before',
   },
+  device_offline: { status: 409, exit: 6, title: 'Device is offline, cannot execute command' },
+  device_unreachable: {
+    status: 409,
+    exit: 6,
+    title: 'Device is not currently reachable over the live connection. Please try again in a moment.',
+  },
   idempotency_mismatch: { status: 409, exit: 6, title: 'Idempotency-Key was used with another request' },
   request_timeout: { status: 408, exit: 8, title: 'The request took too long to arrive' },
   invite_accepted: { status: 410, exit: 6, title: 'This invite has already been accepted' },
@@ -83,7 +89,9 @@ export const errors = {
     exit: 8,
     title: 'SMS verification service temporarily unavailable. Please try again.',
   },
+  device_failed: { status: 502, exit: 1, title: 'The agent could not do it' },
   unavailable: { status: 503, exit: 8, title: 'Service temporarily unavailable' },
+  device_timeout: { status: 504, exit: 124, title: 'Command timed out' },
 } as const satisfies Record<string, { status: number; exit: number; title: string }>
 
 export type ErrorCode = keyof typeof errors

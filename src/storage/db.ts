@@ -6,6 +6,16 @@ export type Db = Kysely<Tables>
 
 export type Dialect = 'sqlite' | 'postgres'
 
+/** Messages between the processes that serve one database. What nobody hears is lost. */
+export type Signals = {
+  /** `heard` gets each message to the channel; `missed` says that some may have been lost. Gives what ends it. */
+  listen(channel: string, on: { heard(message: string): void; missed(): void }): Promise<() => Promise<void>>
+  /** Whether some process listens: known to the database by itself, also of one that has died. */
+  isHeard(channel: string): Promise<boolean>
+  /** Goes out when the transaction does; at most 8000 bytes. */
+  send(tx: Db, channel: string, message: string): Promise<void>
+}
+
 export type Storage = {
   dialect: Dialect
   /** Plain reads: they see what is committed and nothing else. Transactions belong to `write`. */
@@ -28,6 +38,8 @@ export type Storage = {
    * does. As of this turn of the event loop. undefined on Postgres, where only asking the database again tells.
    */
   version(): number | undefined
+  /** undefined on SQLite, where there is one process. */
+  signals: Signals | undefined
   /** Readiness: throws when the database does not answer. */
   check(): Promise<void>
   /** Finishes what is queued, then closes. Safe to call twice. */

@@ -7,6 +7,7 @@ import { PostgresCompiler } from './compilers.ts'
 import type { Db, Storage } from './db.ts'
 import { Nesting } from './nesting.ts'
 import { getTypeParser } from './postgres-types.ts'
+import { signalsOn } from './signals.ts'
 
 export async function openPostgres(databaseUrl: string, poolSize: number): Promise<Storage> {
   const pool = newPool(databaseUrl, poolSize)
@@ -44,6 +45,7 @@ export async function openPostgres(databaseUrl: string, poolSize: number): Promi
     write,
     onCommit: (listener) => commits.listen(listener),
     version: () => undefined,
+    signals: signalsOn(databaseUrl, db),
     check: async () => {
       await pool.query({ text: 'select 1', query_timeout: 5000 } as pg.QueryConfig)
     },

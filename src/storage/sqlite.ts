@@ -35,6 +35,7 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
     write: (work, options) => queue.write(work, options?.unsynced ?? false),
     onCommit: (listener) => commits.listen(listener),
     version: version.ask,
+    signals: undefined,
     check: async () => {
       reader.run('select count(*) from sqlite_schema', [])
       if (!writer.database.open) throw new Error('The database is closed')

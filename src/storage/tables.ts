@@ -42,6 +42,8 @@ export type Tables = {
   alerts: AlertRow
   agent_logs: AgentLogRow
   device_event_logs: DeviceEventLogRow
+  agent_links: AgentLinkRow
+  live_questions: LiveQuestionRow
   outbox: { id: Generated<number>; chain: string; entry: string }
   audit_heads: { chain: string; seq: number; checksum: string }
   audit_logs: AuditLogRow
@@ -522,4 +524,25 @@ export type DeviceEventLogRow = LogRow & {
   event_id: string | null
   /** JSON */
   details: string | null
+}
+
+export type AgentLinkRow = {
+  device_id: string
+  link_id: string
+  /** The process where the connection ends. */
+  holder: string
+  created_at: string
+}
+
+export type LiveQuestionRow = {
+  id: string
+  device_id: string
+  holder: string
+  /** The process that waits for the outcome. */
+  asker: string
+  /** JSON */
+  question: string
+  /** JSON, once there is one. */
+  outcome: string | null
+  created_at: string
 }

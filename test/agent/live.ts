@@ -25,6 +25,7 @@ const snapshot: Machine = {
   readMetrics: async () => metrics,
   readActivity: async () => activity,
   inventorySignature: () => 'unchanged',
+  liveLogs: real.liveLogs,
   readHostLogs: async (position) => ({ events: [], position }),
 }
 

@@ -18,6 +18,7 @@ export const capabilities = [
   'alerts',
   'search',
   'logs',
+  'live',
   'webhooks',
   'sso',
   'agents',

@@ -1,0 +1,183 @@
+import type { IncomingMessage, Server } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { WebSocketServer } from 'ws'
+import { Problem } from '../src/core/errors.ts'
+import { newId } from '../src/core/new-id.ts'
+import { type Closing, closings, largestFrame } from '../src/live/wire/contract.ts'
+import { hear, Manners } from './gateway/frames.ts'
+import { Link, type Linked } from './gateway/link.ts'
+import { Links } from './gateway/links.ts'
+import { problemOf, refuse } from './problems.ts'
+
+export type Admission = {
+  /** Whose connection it is to be. @throws the refusal */
+  admit(request: IncomingMessage, agentId: string): Promise<Linked>
+  /** Which of these may not go on, and why. */
+  revise(agents: readonly Linked[]): Promise<(Closing | undefined)[]>
+}
+
+/** Tells other processes which agents are connected here. */
+export type Presence = {
+  arrived(link: Link): Promise<void>
+  left(link: Link): Promise<void>
+  close(): Promise<void>
+}
+
+export type Log = {
+  warn(about: object, message: string): void
+  error(about: object, message: string): void
+}
+
+export type Pace = { pingMs: number; pongMs: number; reviseMs: number }
+const usual: Pace = { pingMs: 30_000, pongMs: 40_000, reviseMs: 1000 }
+
+export type Gateway = {
+  links: Links
+  presence: Presence | undefined
+  /** Takes the upgrades of this server. */
+  serve(server: Server): void
+  /** Something was decided that may end connections. */
+  revise(): void
+  /** Closes every connection: agents come back to whoever serves them then. */
+  close(): Promise<void>
+}
+
+/** Whether a request is a WebSocket for the gateway. */
+export const isUpgrade = ({ method, url = '', headers }: IncomingMessage): boolean =>
+  method === 'GET' && headers.upgrade?.toLowerCase() === 'websocket' && path.test(url.split('?')[0] ?? '')
+
+const path = /^\/api\/v1\/agent-ws\/([^/]+)\/ws\/?$/
+/** Asked about at once: an SQL statement takes only so many values. */
+const revisedAtOnce = 500
+
+/** The WebSockets of agents (reference: GET /api/v1/agent-ws/:agentId/ws). Its package is loaded for the first of them. */
+export function gateway(admission: Admission, log: Log, pace: Partial<Pace> = {}): Gateway {
+  const { pingMs, pongMs, reviseMs } = { ...usual, ...pace }
+  const links = new Links()
+  let sockets: Promise<WebSocketServer> | undefined
+  let closed = false
+  let beat: NodeJS.Timeout | undefined
+  let revision: NodeJS.Timeout | undefined
+
+  const self: Gateway = { links, presence: undefined, serve, revise, close }
+  return self
+
+  function serve(server: Server): void {
+    server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      socket.on('error', () => socket.destroy())
+      upgrade(request, socket, head).catch((error) => {
+        const problem = problemOf(error)
+        if (problem.status >= 500) log.error({ err: error }, 'an upgrade failed')
+        refuse(socket, problem, newId())
+      })
+    })
+  }
+
+  async function upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    const [, agentId] = path.exec((request.url ?? '').split('?')[0] ?? '') ?? []
+    if (agentId === undefined || request.method !== 'GET') throw new Problem('not_found')
+    if (closed) throw new Problem('unavailable')
+    const agent = await admission.admit(request, agentId)
+    sockets ??= open()
+    const server = await sockets
+    if (closed) throw new Problem('unavailable')
+    if (socket.destroyed) return
+    server.handleUpgrade(request, socket, head, (ws) => {
+      const link = new Link(newId(), agent, ws, performance.now() + pingMs)
+      const manners = new Manners()
+      ws.on('message', (data, isBinary) => hear(link, manners, data, isBinary, { links, onProbe }))
+      ws.on('error', () => link.end())
+      ws.on('close', () => {
+        link.end()
+        if (links.remove(link)) self.presence?.left(link).catch(logged)
+      })
+      welcome(link).catch((error) => {
+        logged(error)
+        link.end(closings.leaving)
+      })
+    })
+  }
+
+  async function open(): Promise<WebSocketServer> {
+    const { WebSocketServer } = await import('ws')
+    beat = setInterval(tick, pingMs / 6)
+    beat.unref()
+    return new WebSocketServer({
+      noServer: true,
+      clientTracking: false,
+      perMessageDeflate: false,
+      maxPayload: largestFrame,
+    })
+  }
+
+  async function welcome(link: Link): Promise<void> {
+    links.add(link)
+    await self.presence?.arrived(link)
+    // What was decided between its admission and now was not decided about it.
+    const [closing] = await admission.revise([link.agent])
+    if (closing) return link.end(closing)
+    const { agentId } = link.agent
+    link.say({
+      type: 'connected',
+      agentId,
+      timestamp: stamp(),
+      capabilities: ['event_logs', 'set_log_level'],
+    })
+  }
+
+  function tick(): void {
+    const now = performance.now()
+    let due = false
+    for (const link of links) {
+      if (link.silentSince !== undefined && now - link.silentSince >= pongMs) link.end(closings.silent)
+      if (link.ended || now < link.pingAt) continue
+      link.pingAt = now + pingMs
+      link.silentSince ??= now
+      link.say({ type: 'ping', timestamp: stamp() })
+      due = true
+    }
+    if (due) revise()
+  }
+
+  /** At most once in so many milliseconds, however much is decided. */
+  function revise(): void {
+    if (closed || revision || links.size === 0) return
+    revision = setTimeout(() => {
+      reviseAll()
+        .catch(logged)
+        .finally(() => {
+          revision = undefined
+        })
+    }, reviseMs)
+    revision.unref()
+  }
+
+  async function reviseAll(): Promise<void> {
+    const all = [...links]
+    for (let at = 0; at < all.length; at += revisedAtOnce) {
+      const some = all.slice(at, at + revisedAtOnce)
+      const verdicts = await admission.revise(some.map(({ agent }) => agent))
+      verdicts.forEach((closing, n) => {
+        if (closing) some[n]!.end(closing)
+      })
+    }
+  }
+
+  function onProbe({ agent: { deviceId, orgId } }: Link): void {
+    log.warn({ deviceId, orgId }, 'an agent answered commands that were not its own: hung up')
+  }
+
+  function logged(err: unknown): void {
+    log.error({ err }, 'the gateway of agents failed')
+  }
+
+  async function close(): Promise<void> {
+    closed = true
+    clearInterval(beat)
+    clearTimeout(revision)
+    for (const link of [...links]) link.end(closings.leaving)
+    await self.presence?.close().catch(logged)
+  }
+}
+
+const stamp = (): string => new Date().toISOString()

@@ -1,0 +1,80 @@
+import type { RawData } from 'ws'
+import type { Outcome } from '../../src/live/ports.ts'
+import { AgentFrame, type CommandResult, closings } from '../../src/live/wire/contract.ts'
+import type { Link } from './link.ts'
+import type { Links } from './links.ts'
+
+/** A frame that may be larger than this is only read while somebody waits for a result. */
+const smallFrame = 64 * 1024
+const windowMs = 300_000
+const mostWrong = 100
+const mostForeign = 5
+
+/** What an agent may get wrong within five minutes before it is hung up on. */
+export class Manners {
+  readonly #times: Record<'wrong' | 'foreign', number[]> = { wrong: [], foreign: [] }
+
+  /** Counts one; true when that was one too many. */
+  lapse(kind: 'wrong' | 'foreign', now: number): boolean {
+    const times = this.#times[kind].filter((time) => time > now - windowMs)
+    times.push(now)
+    this.#times[kind] = times
+    return times.length >= (kind === 'wrong' ? mostWrong : mostForeign)
+  }
+}
+
+type Heard = { links: Links; onProbe: (link: Link) => void }
+type Fault = { message: string; messageType?: string }
+
+/** One frame of an agent: whatever it is, nothing breaks. */
+export function hear(link: Link, manners: Manners, data: RawData, isBinary: boolean, on: Heard): void {
+  if (link.ended) return
+  const fault = isBinary ? { message: 'frames are JSON text' } : understand(link, manners, data as Buffer, on)
+  if (fault === undefined) return
+  if (manners.lapse('wrong', performance.now())) link.end(closings.misbehaving)
+  else link.say({ type: 'error', code: 'INVALID_MESSAGE', ...fault })
+}
+
+function understand(
+  link: Link,
+  manners: Manners,
+  bytes: Buffer,
+  { links, onProbe }: Heard,
+): Fault | undefined {
+  if (bytes.length > smallFrame && !link.waits) {
+    return { message: 'nothing was asked for that is this large' }
+  }
+  const said = parsed(bytes)
+  if (said === undefined) return { message: 'the frame is not JSON' }
+  const { success, data: frame } = AgentFrame.safeParse(said)
+  if (!success) {
+    const type = (said as { type?: unknown } | null)?.type
+    const named = typeof type === 'string' && { messageType: type.slice(0, 100) }
+    return { message: 'the frame is none of this protocol', ...named }
+  }
+  if (frame.type === 'pong') {
+    if (link.silentSince === undefined) return { message: 'no ping was sent', messageType: 'pong' }
+    link.silentSince = undefined
+    return undefined
+  }
+  if (links.settle(link, frame.commandId, outcomeOf(frame))) return undefined
+  // Somebody else's command, or a guess at one: not even that it exists is told.
+  if (!manners.lapse('foreign', performance.now())) return undefined
+  onProbe(link)
+  link.end(closings.refused)
+  return undefined
+}
+
+function parsed(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString('utf8'))
+  } catch {
+    return undefined
+  }
+}
+
+function outcomeOf({ status, result, stdout, error, code }: CommandResult): Outcome {
+  if (status === 'timeout') return { status }
+  if (status === 'failed') return { status, error: error ?? '', ...(code && { code }) }
+  return { status, result: result ?? (stdout === undefined ? undefined : parsed(Buffer.from(stdout))) }
+}

@@ -1,0 +1,70 @@
+import { newId } from '../../src/core/new-id.ts'
+import type { Outcome, Switchboard, Wait } from '../../src/live/ports.ts'
+import { closings } from '../../src/live/wire/contract.ts'
+import type { Link } from './link.ts'
+
+/** A result may come after nobody waits for it any more. */
+const lateMs = 300_000
+
+/** The connections that end in this process, one for each agent. */
+export class Links implements Switchboard {
+  readonly #byDevice = new Map<string, Link>()
+  /** Which device was sent which command, oldest first. */
+  readonly #asked = new Map<string, { deviceId: string; until: number }>()
+
+  get size(): number {
+    return this.#byDevice.size
+  }
+
+  [Symbol.iterator](): Iterator<Link> {
+    return this.#byDevice.values()
+  }
+
+  has(deviceId: string): boolean {
+    return this.#byDevice.has(deviceId)
+  }
+
+  /** The newer connection of an agent wins. */
+  add(link: Link): void {
+    const { deviceId } = link.agent
+    this.#byDevice.get(deviceId)?.end(closings.superseded)
+    this.#byDevice.set(deviceId, link)
+  }
+
+  /** Whether it was the connection of its agent until now. */
+  remove(link: Link): boolean {
+    const { deviceId } = link.agent
+    return this.#byDevice.get(deviceId) === link && this.#byDevice.delete(deviceId)
+  }
+
+  /** Another process has a newer connection of the agent. */
+  supersede(deviceId: string, linkId: string): void {
+    const link = this.#byDevice.get(deviceId)
+    if (link?.id !== linkId) return
+    this.#byDevice.delete(deviceId)
+    link.end(closings.superseded)
+  }
+
+  async ask(deviceId: string, { type, payload }: Parameters<Switchboard['ask']>[1], wait: Wait) {
+    const link = this.#byDevice.get(deviceId)
+    if (!link) return { status: 'unreachable' } as const
+    const id = newId()
+    this.#remember(id, deviceId)
+    return link.ask({ id, type, payload }, wait)
+  }
+
+  /** Whether this device was sent the command, be it long ago or over an earlier connection. */
+  settle(link: Link, commandId: string, outcome: Outcome): boolean {
+    if (link.settle(commandId, outcome)) return true
+    return this.#asked.get(commandId)?.deviceId === link.agent.deviceId
+  }
+
+  #remember(id: string, deviceId: string): void {
+    const now = performance.now()
+    for (const [old, { until }] of this.#asked) {
+      if (until > now) break
+      this.#asked.delete(old)
+    }
+    this.#asked.set(id, { deviceId, until: now + lateMs })
+  }
+}

@@ -1,0 +1,100 @@
+import { Problem } from '../core/errors.ts'
+import { toPage } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import { later } from '../core/time.ts'
+import type { Device } from '../devices/contract.ts'
+import { getDevice } from '../devices/store.ts'
+import { type AuditFacts, type Caller, type HandlersOf, inSteps } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
+import type * as contract from './contract.ts'
+import type { Switchboard } from './ports.ts'
+import {
+  checkAsked,
+  eventIn,
+  eventsIn,
+  eventsQuestion,
+  listQuestion,
+  logNamed,
+  logsIn,
+  type Question,
+  recordQuestion,
+  resultOf,
+} from './rules.ts'
+
+export type Live = { switchboard: Switchboard; liveTimeoutMs: number }
+
+/** Questions that one caller may have under way at once. */
+const mostAtOnce = 8
+
+type Asking = {
+  scope: Scope
+  caller: Caller
+  note(facts: AuditFacts): void
+  gone(): AbortSignal
+}
+
+export function liveHandlers({ switchboard, liveTimeoutMs: timeoutMs }: Live) {
+  const underWay = new Map<string, number>()
+
+  /** Waits for the agent, with no transaction open. */
+  async function ask(db: Db, { scope, caller, note, gone }: Asking, deviceId: string, question: Question) {
+    const device = await getDevice(db, scope, deviceId)
+    const { logName } = question.payload
+    note({ ...about(device), ...(logName !== undefined && { details: { log: logName } }) })
+    checkAsked(device)
+    const who = 'id' in caller ? caller.id : ''
+    const already = underWay.get(who) ?? 0
+    if (already >= mostAtOnce) {
+      throw new Problem('rate_limited', 'Too many live queries at once', { retryAfter: 1 })
+    }
+    underWay.set(who, already + 1)
+    try {
+      const outcome = await switchboard.ask(device.id, question, { timeoutMs, signal: gone() })
+      return { device, result: resultOf(outcome, device, timeoutMs) }
+    } finally {
+      const left = underWay.get(who)! - 1
+      if (left > 0) underWay.set(who, left)
+      else underWay.delete(who)
+    }
+  }
+
+  const questions: HandlersOf<typeof contract.deviceLogs> = {
+    async show({ db, params: { deviceId, name }, ...asking }) {
+      asking.note({ details: { log: name } })
+      return logNamed(logsIn((await ask(db, asking, deviceId, listQuestion)).result), name)
+    },
+    async events({ db, params: { deviceId, name }, query, ...asking }) {
+      const { result } = await ask(db, asking, deviceId, eventsQuestion(name, query, timeoutMs))
+      const { events, total } = eventsIn(result, query.limit)
+      return toPage(events, total, query)
+    },
+    async record({ db, params: { deviceId, name, recordId }, ...asking }) {
+      return eventIn((await ask(db, asking, deviceId, recordQuestion(name, recordId))).result)
+    },
+  }
+  const liveLogs: HandlersOf<typeof contract.liveLogs> = {
+    ...questions,
+    async list({ db, params: { deviceId }, ...asking }) {
+      return { data: logsIn((await ask(db, asking, deviceId, listQuestion)).result) }
+    },
+  }
+  const logLevels: HandlersOf<typeof contract.logLevels> = {
+    // The agent does it before it is written down: while it is asked, no transaction may be open.
+    set: inSteps({
+      async prepare({ storage, params, body, ...asking }) {
+        await ask(storage.read, asking, params.id, { type: 'set_log_level', payload: body })
+      },
+      run: async ({ body: { level, durationMinutes }, now }) => ({
+        level,
+        until: later(now, durationMinutes * 60),
+      }),
+    }),
+  }
+  return { liveLogs, deviceLogs: questions, logLevels }
+}
+
+const about = ({ id, orgId, hostname }: Device): AuditFacts => ({
+  orgId,
+  resourceId: id,
+  resourceName: hostname,
+})

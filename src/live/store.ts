@@ -1,0 +1,84 @@
+import type { Instant } from '../core/time.ts'
+import { prepared } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import type { LiveQuestionRow } from '../storage/tables.ts'
+
+/* Between processes of the service: what a caller may ask was decided before it comes here. */
+
+export type Place = { deviceId: string; linkId: string; holder: string }
+
+/** The agent's connection ends here now; gives where it ended before, if it did. */
+export async function moveLink(
+  db: Db,
+  { deviceId, linkId, holder }: Place,
+  now: Instant,
+): Promise<Place | undefined> {
+  const before = await placeOf(db, deviceId)
+  const row = { link_id: linkId, holder, created_at: now }
+  await db
+    .insertInto('agent_links')
+    .values({ device_id: deviceId, ...row })
+    .onConflict((conflict) => conflict.column('device_id').doUpdateSet(row))
+    .execute()
+  return before
+}
+
+const linkByDevice = prepared((db, p: { deviceId: string }) =>
+  db.selectFrom('agent_links').select(['link_id', 'holder']).where('device_id', '=', p.deviceId),
+)
+
+export async function placeOf(db: Db, deviceId: string): Promise<Place | undefined> {
+  const [row] = await linkByDevice(db, { deviceId })
+  return row && { deviceId, linkId: row.link_id, holder: row.holder }
+}
+
+/** Of one connection, not of a newer one. */
+export async function dropLink(db: Db, { deviceId, linkId }: Omit<Place, 'holder'>): Promise<void> {
+  await db.deleteFrom('agent_links').where('device_id', '=', deviceId).where('link_id', '=', linkId).execute()
+}
+
+/** A process that ended, or is about to. */
+export async function dropLinksOf(db: Db, holder: string): Promise<void> {
+  await db.deleteFrom('agent_links').where('holder', '=', holder).execute()
+}
+
+export async function insertQuestion(db: Db, row: Omit<LiveQuestionRow, 'outcome'>): Promise<void> {
+  await db
+    .insertInto('live_questions')
+    .values({ ...row, outcome: null })
+    .execute()
+}
+
+export const findQuestion = (db: Db, id: string): Promise<LiveQuestionRow | undefined> =>
+  db.selectFrom('live_questions').selectAll().where('id', '=', id).executeTakeFirst()
+
+/** Questions to a process that it has not answered. */
+export async function questionsTo(db: Db, holder: string): Promise<string[]> {
+  const open = db.selectFrom('live_questions').select('id').where('holder', '=', holder)
+  return (await open.where('outcome', 'is', null).execute()).map(({ id }) => id)
+}
+
+/** False when nobody waits for it any more. */
+export async function answerQuestion(db: Db, id: string, outcome: string): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('live_questions')
+    .set({ outcome })
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow()
+  return numUpdatedRows > 0n
+}
+
+/** The outcome, if there is one, and the question is gone. */
+export async function takeQuestion(db: Db, id: string): Promise<string | null> {
+  const taken = await db
+    .deleteFrom('live_questions')
+    .where('id', '=', id)
+    .returning('outcome')
+    .executeTakeFirst()
+  return taken?.outcome ?? null
+}
+
+/** What a process that died left behind. */
+export async function sweepQuestions(db: Db, before: Instant): Promise<void> {
+  await db.deleteFrom('live_questions').where('created_at', '<', before).execute()
+}

@@ -1,0 +1,120 @@
+import { z } from 'zod'
+
+/* What the service and an agent say to each other over the agent's WebSocket, as JSON text frames. */
+
+/** Most bytes of a frame. */
+export const largestFrame = 16 * 1024 * 1024
+/** Most entries that are asked for at once. */
+export const mostEvents = 500
+
+/** Why the service closes a connection. */
+export const closings = {
+  leaving: { code: 1001, reason: 'the service is going away' },
+  misbehaving: { code: 1008, reason: 'too many frames that nobody asked for' },
+  refused: { code: 4001, reason: 'not authorized' },
+  superseded: { code: 4002, reason: 'superseded by a newer connection' },
+  silent: { code: 4008, reason: 'no pong' },
+  moved: { code: 4040, reason: 'the device is in another organization' },
+  decommissioned: { code: 4041, reason: 'the device was decommissioned' },
+} as const
+export type Closing = (typeof closings)[keyof typeof closings]
+
+export const ListLogs = z.object({})
+export const QueryLog = z.object({
+  logName: z.string(),
+  /** Empty: any. */
+  level: z.string().default(''),
+  source: z.string().default(''),
+  /** 0: any. */
+  eventId: z.number().default(0),
+  /** Empty: from the beginning, to the end. */
+  startTime: z.string().default(''),
+  endTime: z.string().default(''),
+  page: z.int().min(1).default(1),
+  limit: z.int().min(1).max(mostEvents).default(50),
+  timeoutSeconds: z.number().positive().max(600).default(30),
+})
+export type QueryLog = z.output<typeof QueryLog>
+export const GetEvent = z.object({ logName: z.string(), recordId: z.int().min(0) })
+export const SetLogLevel = z.object({
+  level: z.enum(['debug', 'info', 'warn']),
+  durationMinutes: z.number().positive().max(1440).default(60),
+})
+export type SetLogLevel = z.output<typeof SetLogLevel>
+
+/** What an agent is asked to do, by name. */
+export const payloads = {
+  event_logs_list: ListLogs,
+  event_logs_query: QueryLog,
+  event_log_get: GetEvent,
+  set_log_level: SetLogLevel,
+} as const
+export type CommandType = keyof typeof payloads
+
+/** A command as it is sent: bare, without a type of frame around it. */
+export const Command = z.object({
+  id: z.string().min(1).max(64),
+  type: z.string().min(1).max(50),
+  payload: z.record(z.string(), z.unknown()),
+})
+export type Command = z.output<typeof Command>
+
+export const CommandResult = z.object({
+  type: z.literal('command_result'),
+  commandId: z.string().max(64),
+  status: z.enum(['completed', 'failed', 'timeout']),
+  result: z.unknown().optional(),
+  /** Where older agents put the result, as JSON. */
+  stdout: z.string().optional(),
+  error: z.string().optional(),
+  /** What kind of failure, where the service tells them apart. */
+  code: z.enum(['log_not_found', 'record_not_found']).optional().catch(undefined),
+})
+export type CommandResult = z.output<typeof CommandResult>
+
+/** Everything an agent may say. */
+export const AgentFrame = z.discriminatedUnion('type', [z.object({ type: z.literal('pong') }), CommandResult])
+export type AgentFrame = z.output<typeof AgentFrame>
+
+/** The service's frames besides commands; fields an agent does not know are ignored. */
+export type ServiceFrame =
+  | { type: 'connected'; agentId: string; timestamp: string; capabilities: string[] }
+  | { type: 'ping'; timestamp: string }
+  | {
+      type: 'error'
+      code: 'INVALID_MESSAGE' | 'PROCESSING_ERROR'
+      message: string
+      messageType?: string
+      commandId?: string
+    }
+
+const maybeNumber = z.number().nullish().catch(undefined)
+const maybeText = z.string().nullish().catch(undefined)
+
+/** What an agent says of a log; what it does not know may be absent, 0 or empty. */
+export const AgentLog = z.object({
+  name: z.string(),
+  displayName: maybeText,
+  recordCount: maybeNumber,
+  maxSizeBytes: maybeNumber,
+  retentionDays: maybeNumber,
+  lastWriteTime: maybeText,
+})
+export type AgentLog = z.output<typeof AgentLog>
+export const AgentLogs = z.object({ logs: z.array(AgentLog) })
+
+export const AgentEvent = z.object({
+  recordId: z.number().int().min(0),
+  level: z.string(),
+  timeCreated: z.string(),
+  source: z.string(),
+  eventId: z.number().nullish().catch(undefined),
+  message: z.string(),
+  category: maybeText,
+  computer: maybeText,
+  userId: maybeText,
+  user: maybeText,
+  rawXml: maybeText,
+})
+export type AgentEvent = z.output<typeof AgentEvent>
+export const AgentEvents = z.object({ events: z.array(AgentEvent), total: z.number().int().min(0) })

@@ -1,0 +1,287 @@
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import type { Linked } from '../../daemon/gateway/link.ts'
+import { type Gateway, gateway, type Pace } from '../../daemon/gateway.ts'
+import { Problem } from '../../src/core/errors.ts'
+import { type Closing, closings } from '../../src/live/wire/contract.ts'
+import { type Asked, RawAgent, refusedUpgrade } from './raw-agent.ts'
+
+const agentOf = (name: string) => ({ agentId: name, agentToken: 'token' })
+const linked = (name: string): Linked => ({ agentId: name, deviceId: name, orgId: 'org', tokenHash: 'hash' })
+const wait = { timeoutMs: 5000 }
+const question = { type: 'event_logs_list', payload: {} }
+
+type Stage = { url: string; agents: Gateway; verdicts: Map<string, Closing>; warned: object[] }
+
+/** The gateway on a bare server: who is let in, and who may stay, is up to the test. */
+async function stage(pace: Partial<Pace> = {}): Promise<Stage> {
+  const server: Server = createServer()
+  const verdicts = new Map<string, Closing>()
+  const warned: object[] = []
+  const admission = {
+    async admit(_: unknown, agentId: string) {
+      if (agentId === 'stranger') throw new Problem('invalid_agent_credentials')
+      return linked(agentId)
+    },
+    revise: async (agents: readonly Linked[]) => agents.map(({ deviceId }) => verdicts.get(deviceId)),
+  }
+  const log = { warn: (about: object) => warned.push(about), error: () => {} }
+  const agents = gateway(admission, log, { reviseMs: 1, ...pace })
+  agents.serve(server)
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(async () => {
+    await agents.close()
+    server.closeAllConnections()
+    server.close()
+  })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, agents, verdicts, warned }
+}
+
+describe('a connection', () => {
+  it('begins with who it is for, and asks and answers', async () => {
+    const { url, agents } = await stage()
+    const agent = new RawAgent(url, 'one', 'token')
+    expect(await agent.frame(({ type }) => type === 'connected')).toMatchObject({
+      agentId: 'one',
+      timestamp: expect.any(String),
+      capabilities: expect.any(Array),
+    })
+    agent.answer = ({ type, payload }) => ({ result: { type, payload } })
+    expect(await agents.links.ask('one', { type: 'x', payload: { a: 1 } }, wait)).toEqual({
+      status: 'completed',
+      result: { type: 'x', payload: { a: 1 } },
+    })
+    agent.answer = () => ({ stdout: '{"logs":[]}' })
+    expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: { logs: [] } })
+    agent.answer = () => ({ status: 'failed', error: 'no', code: 'log_not_found' })
+    expect(await agents.links.ask('one', question, wait)).toEqual({
+      status: 'failed',
+      error: 'no',
+      code: 'log_not_found',
+    })
+  })
+
+  it('is refused before the upgrade, in the words of every other refusal', async () => {
+    const { url } = await stage()
+    expect(await refusedUpgrade(url, '/api/v1/agent-ws/stranger/ws', {})).toMatchObject({
+      status: 401,
+      body: {
+        error: 'Invalid agent credentials',
+        code: 'invalid_agent_credentials',
+        requestId: expect.any(String),
+      },
+    })
+    expect((await refusedUpgrade(url, '/api/v1/elsewhere', {})).status).toBe(404)
+  })
+
+  it('gives way to a newer one of the same agent, whose results alone count', async () => {
+    const { url, agents } = await stage()
+    const older = await RawAgent.connect(url, agentOf('one'))
+    const asked = agents.links.ask('one', question, wait)
+    const command = (await older.frame((frame) => 'id' in frame)) as Asked
+    const newer = await RawAgent.connect(url, agentOf('one'), () => ({ result: 'newer' }))
+    expect(await asked).toEqual({ status: 'unreachable' })
+    expect(await older.closed).toEqual({ code: 4002, reason: closings.superseded.reason })
+    expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'newer' })
+    // That it says again what it was asked over the older one is no probe.
+    for (let n = 0; n < 10; n++) newer.result(command.id, { result: 'older' })
+    expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'newer' })
+  })
+
+  it('lasts as long as pings are answered', async () => {
+    const { url, agents } = await stage({ pingMs: 30, pongMs: 60 })
+    const alive = await RawAgent.connect(url, agentOf('alive'), () => ({ result: 'here' }))
+    const silent = await RawAgent.connect(url, agentOf('silent'))
+    silent.pongs = false
+    expect(await silent.closed).toMatchObject({ code: 4008 })
+    await alive.frame(({ type }) => type === 'ping')
+    expect(await agents.links.ask('alive', question, wait)).toMatchObject({ result: 'here' })
+    expect(agents.links.has('silent')).toBe(false)
+  })
+
+  it.each([
+    ['decommissioned', 4041],
+    ['moved', 4040],
+    ['refused', 4001],
+  ] as const)('ends when its agent is %s', async (verdict, code) => {
+    const { url, agents, verdicts } = await stage()
+    const agent = await RawAgent.connect(url, agentOf('one'))
+    const other = await RawAgent.connect(url, agentOf('other'), () => ({ result: 1 }))
+    verdicts.set('one', closings[verdict])
+    agents.revise()
+    expect(await agent.closed).toMatchObject({ code })
+    expect(await agents.links.ask('one', question, wait)).toEqual({ status: 'unreachable' })
+    expect(await agents.links.ask('other', question, wait)).toMatchObject({ result: 1 })
+    other.socket.terminate()
+  })
+
+  it('is revised at every ping, also when nobody said that something changed', async () => {
+    const { url, verdicts } = await stage({ pingMs: 30, pongMs: 10_000 })
+    const agent = await RawAgent.connect(url, agentOf('one'))
+    verdicts.set('one', closings.refused)
+    expect(await agent.closed).toMatchObject({ code: 4001 })
+  })
+
+  it('is closed with 1001 when the service ends, and none begins then', async () => {
+    const { url, agents } = await stage()
+    const all = await Promise.all(['a', 'b', 'c'].map((name) => RawAgent.connect(url, agentOf(name))))
+    const asked = agents.links.ask('a', question, wait)
+    await agents.close()
+    expect(await asked).toEqual({ status: 'unreachable' })
+    expect(await Promise.all(all.map(({ closed }) => closed))).toEqual(
+      all.map(() => ({ code: 1001, reason: closings.leaving.reason })),
+    )
+    expect((await refusedUpgrade(url, '/api/v1/agent-ws/late/ws', {})).status).toBe(503)
+  })
+})
+
+describe('frames that make no sense', () => {
+  it.each([
+    ['no JSON', 'hello'],
+    ['null', 'null'],
+    ['a number', '7'],
+    ['a list', '[]'],
+    ['an unknown type', '{"type":"reboot_everything"}'],
+    ['a prototype', '{"__proto__":{"type":"pong"}}'],
+    ['a result without an id', '{"type":"command_result","status":"completed"}'],
+    ['a result of an unknown status', '{"type":"command_result","commandId":"x","status":"maybe"}'],
+    ['a pong to no ping', '{"type":"pong"}'],
+    ['bytes', Buffer.from('{"type":"pong"}')],
+    ['nothing', ''],
+    ['something large that nobody asked for', JSON.stringify({ type: 'pong', more: 'x'.repeat(70_000) })],
+  ])('are answered with an error and change nothing: %s', async (_, said) => {
+    const { url, agents } = await stage()
+    const agent = await RawAgent.connect(url, agentOf('one'), () => ({ result: 'still here' }))
+    agent.socket.send(said)
+    expect(await agent.frame(({ type }) => type === 'error')).toMatchObject({ code: 'INVALID_MESSAGE' })
+    expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'still here' })
+  })
+
+  it('are hung up on when they do not end', async () => {
+    const { url } = await stage()
+    const agent = await RawAgent.connect(url, agentOf('one'))
+    for (let n = 0; n < 100; n++) agent.say('nonsense')
+    expect(await agent.closed).toMatchObject({ code: 1008 })
+  })
+
+  it('are hung up on when one is larger than any may be', async () => {
+    const { url, agents } = await stage()
+    const agent = await RawAgent.connect(url, agentOf('one'))
+    agent.say('x'.repeat(16 * 1024 * 1024 + 1))
+    expect(await agent.closed).toMatchObject({ code: 1009 })
+    expect(agents.links.has('one')).toBe(false)
+  })
+
+  it('break nothing when they break the protocol below', async () => {
+    const { url, agents } = await stage()
+    const agent = await RawAgent.connect(url, agentOf('one'))
+    const other = await RawAgent.connect(url, agentOf('other'), () => ({ result: 1 }))
+    const raw = (agent.socket as unknown as { _socket: import('node:net').Socket })._socket
+    raw.write(Buffer.from([0xff, 0xff, 0xff, 0xff, 0xff]))
+    expect((await agent.closed).code).toBe(1002)
+    expect(await agents.links.ask('other', question, wait)).toMatchObject({ result: 1 })
+    other.socket.terminate()
+  })
+})
+
+describe('results', () => {
+  it('of the commands of others do not count, and the fifth within five minutes is the last', async () => {
+    const { url, agents, warned } = await stage()
+    const victim = await RawAgent.connect(url, agentOf('victim'))
+    const prober = await RawAgent.connect(url, agentOf('prober'))
+    const asked = agents.links.ask('victim', question, wait)
+    const { id } = (await victim.frame((frame) => 'id' in frame)) as Asked
+    for (let n = 0; n < 4; n++) prober.result(id, { result: 'forged' })
+    prober.say('nonsense')
+    await prober.frame(({ type }) => type === 'error')
+    prober.result(id, { result: 'forged' })
+    expect(await prober.closed).toMatchObject({ code: 4001 })
+    expect(warned).toEqual([{ deviceId: 'prober', orgId: 'org' }])
+    victim.result(id, { result: 'true' })
+    expect(await asked).toEqual({ status: 'completed', result: 'true' })
+  })
+
+  it('that come too late are dropped without a word', async () => {
+    const { url, agents } = await stage()
+    const agent = await RawAgent.connect(url, agentOf('one'))
+    const late: string[] = []
+    for (let n = 0; n < 6; n++) {
+      const asked = agents.links.ask('one', question, { timeoutMs: 20 })
+      late.push(((await agent.frame((frame) => 'id' in frame)) as Asked).id)
+      expect(await asked).toEqual({ status: 'timeout' })
+    }
+    for (const id of late) agent.result(id, { result: 'late' })
+    agent.answer = () => ({ result: 'in time' })
+    expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'in time' })
+  })
+
+  it('may be large when they were asked for', async () => {
+    const { url, agents } = await stage()
+    const text = 'x'.repeat(5_000_000)
+    await RawAgent.connect(url, agentOf('one'), () => ({ result: { text } }))
+    expect(await agents.links.ask('one', question, wait)).toEqual({ status: 'completed', result: { text } })
+  })
+
+  it('are given up on at once when whoever asked has gone', async () => {
+    const { url, agents } = await stage()
+    await RawAgent.connect(url, agentOf('one'))
+    const gone = new AbortController()
+    const asked = agents.links.ask('one', question, { ...wait, signal: gone.signal })
+    gone.abort()
+    expect(await asked).toEqual({ status: 'timeout' })
+  })
+
+  it('are waited for eight at a time', async () => {
+    const { url, agents } = await stage()
+    const agent = await RawAgent.connect(url, agentOf('one'))
+    const asked = Array.from({ length: 9 }, () => agents.links.ask('one', question, wait))
+    expect(await asked[8]).toEqual({ status: 'busy' })
+    for (let n = 0; n < 8; n++) {
+      agent.result(((await agent.frame((frame) => 'id' in frame)) as Asked).id, { result: n })
+    }
+    expect(await Promise.all(asked.slice(0, 8))).toEqual(
+      Array.from({ length: 8 }, (_, n) => ({ status: 'completed', result: n })),
+    )
+  })
+})
+
+describe('two hundred agents that are asked at once', () => {
+  let all: RawAgent[]
+  let agents: Gateway
+  let server: Server
+  const names = Array.from({ length: 200 }, (_, n) => `agent-${n}`)
+
+  beforeAll(async () => {
+    server = createServer()
+    agents = gateway(
+      { admit: async (_, agentId) => linked(agentId), revise: async (some) => some.map(() => undefined) },
+      { warn: () => {}, error: () => {} },
+    )
+    agents.serve(server)
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    all = await Promise.all(
+      names.map((name) =>
+        RawAgent.connect(url, agentOf(name), ({ payload }) => ({ result: { name, ...payload } })),
+      ),
+    )
+  })
+  afterAll(async () => {
+    await agents.close()
+    server.closeAllConnections()
+    server.close()
+  })
+
+  it('each answer their own question', async () => {
+    const asked = names.flatMap((name) => [1, 2, 3, 4].map((n) => ({ name, n })))
+    const outcomes = await Promise.all(
+      asked.map(({ name, n }) => agents.links.ask(name, { type: 'x', payload: { n } }, wait)),
+    )
+    expect(outcomes).toEqual(asked.map((result) => ({ status: 'completed', result })))
+    expect(all).toHaveLength(200)
+  })
+})

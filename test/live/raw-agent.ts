@@ -1,0 +1,86 @@
+import { once } from 'node:events'
+import { onTestFinished } from 'vitest'
+import { WebSocket } from 'ws'
+
+export type Frame = Record<string, unknown> & { type: string }
+export type Asked = Frame & { id: string; payload: Record<string, unknown> }
+type Answering = (command: Asked) => Record<string, unknown> | undefined
+
+/** An agent that says just what a test wants it to. */
+export class RawAgent {
+  readonly socket: WebSocket
+  readonly frames: Frame[] = []
+  readonly closed: Promise<{ code: number; reason: string }>
+  /** What it says of a command; undefined says nothing. */
+  answer: Answering | undefined
+  pongs = true
+  readonly #waiting: { wanted: (frame: Frame) => boolean; found: (frame: Frame) => void }[] = []
+
+  constructor(url: string, agentId: string, token: string) {
+    this.socket = new WebSocket(`${url.replace('http', 'ws')}/api/v1/agent-ws/${agentId}/ws`, {
+      headers: { authorization: `Bearer ${token}` },
+    })
+    this.socket.on('error', () => {})
+    this.closed = once(this.socket, 'close').then(([code, reason]) => ({ code, reason: String(reason) }))
+    this.socket.on('message', (data) => this.#hear(JSON.parse(String(data)) as Frame))
+  }
+
+  /** Connected, and told so. */
+  static async connect(
+    url: string,
+    { agentId, agentToken }: { agentId: string; agentToken: string },
+    answer?: Answering,
+  ): Promise<RawAgent> {
+    const agent = new RawAgent(url, agentId, agentToken)
+    agent.answer = answer
+    try {
+      onTestFinished(() => agent.socket.terminate())
+    } catch {
+      // Begun in beforeAll: it ends with the service.
+    }
+    await agent.frame(({ type }) => type === 'connected')
+    return agent
+  }
+
+  say(frame: unknown): void {
+    this.socket.send(typeof frame === 'string' ? frame : JSON.stringify(frame))
+  }
+
+  /** The next frame of that kind, or the one that came already and was not waited for yet. */
+  async frame(wanted: (frame: Frame) => boolean): Promise<Frame> {
+    const at = this.frames.findIndex(wanted)
+    if (at >= 0) return this.frames.splice(at, 1)[0]!
+    const next = new Promise<Frame>((found) => this.#waiting.push({ wanted, found }))
+    const ended = this.closed.then(({ code, reason }) => {
+      throw new Error(`closed with ${code} ${reason}`)
+    })
+    return Promise.race([next, ended])
+  }
+
+  result(commandId: string, said: Record<string, unknown>): void {
+    this.say({ type: 'command_result', commandId, status: 'completed', ...said })
+  }
+
+  #hear(frame: Frame): void {
+    if (frame.type === 'ping' && this.pongs) this.say({ type: 'pong' })
+    const said = 'id' in frame ? this.answer?.(frame as Asked) : undefined
+    if (said) this.result(String(frame.id), said)
+    const at = this.#waiting.findIndex(({ wanted }) => wanted(frame))
+    if (at >= 0) this.#waiting.splice(at, 1)[0]!.found(frame)
+    else this.frames.push(frame)
+  }
+}
+
+/** What a refused upgrade is answered. */
+export async function refusedUpgrade(
+  url: string,
+  path: string,
+  headers: Record<string, string>,
+): Promise<{ status: number; body: Record<string, unknown> }> {
+  const socket = new WebSocket(`${url.replace('http', 'ws')}${path}`, { headers })
+  socket.on('error', () => {})
+  const [, reply] = await once(socket, 'unexpected-response')
+  const chunks: Buffer[] = []
+  for await (const chunk of reply) chunks.push(chunk as Buffer)
+  return { status: reply.statusCode, body: JSON.parse(Buffer.concat(chunks).toString()) }
+}
