@@ -14,6 +14,7 @@ import * as speed from './0013_speed.ts'
 import * as logs from './0014_logs.ts'
 import * as auditReading from './0015_audit_reading.ts'
 import * as oneAuditIndex from './0016_one_audit_index.ts'
+import * as checkpoints from './0017_checkpoints.ts'
 import * as retention from './0018_retention.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
@@ -33,5 +34,6 @@ export const migrations: readonly Migration[] = [
   { name: '0014_logs', up: logs.up },
   { name: '0015_audit_reading', up: auditReading.up },
   { name: '0016_one_audit_index', up: oneAuditIndex.up },
+  { name: '0017_checkpoints', up: checkpoints.up },
   { name: '0018_retention', up: retention.up },
 ]

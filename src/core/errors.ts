@@ -63,6 +63,11 @@ export const errors = {
   site_in_use: { status: 409, exit: 6, title: 'Site is still in use' },
   user_exists: { status: 409, exit: 6, title: 'User already exists in this scope' },
   last_administrator: { status: 409, exit: 6, title: 'This would leave no administrator' },
+  audit_history_changed: {
+    status: 409,
+    exit: 1,
+    title: 'The audit log does not contain what was signed of it before',
+  },
   idempotency_mismatch: { status: 409, exit: 6, title: 'Idempotency-Key was used with another request' },
   request_timeout: { status: 408, exit: 8, title: 'The request took too long to arrive' },
   invite_accepted: { status: 410, exit: 6, title: 'This invite has already been accepted' },

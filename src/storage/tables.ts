@@ -45,6 +45,12 @@ export type Tables = {
   outbox: { id: Generated<number>; chain: string; entry: string }
   audit_heads: { chain: string; seq: number; checksum: string }
   audit_logs: AuditLogRow
+  /** Up to 256 hashes each, of tree level 8 × `level`, in base64. */
+  audit_tiles: { chain: string; level: number; idx: number; hashes: string }
+  audit_checkpoints: { chain: string; seq: number; note: string; created_at: string }
+  /** Base64; `succession` is what this key and the one before it signed. */
+  audit_keys: { public_key: string; succession: string | null; created_at: string }
+  audit_verdicts: AuditVerdictRow
   audit_anchors: AuditAnchorRow
   audit_retention: AuditRetentionRow
   audit_archives: AuditArchiveRow
@@ -426,6 +432,15 @@ export type AlertRow = Stamped & {
   resolved_at: string | null
   resolved_by: string | null
   resolution_note: string | null
+}
+
+export type AuditVerdictRow = {
+  chain: string
+  verdict: string
+  /** JSON, of what is not sound. */
+  fault: string | null
+  entries: number
+  checked_at: string
 }
 
 export type AuditLogRow = {

@@ -1,0 +1,189 @@
+import { forUpdate, prepared } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { genesis, type Head } from '../chain.ts'
+import { Frontier, nodeHash, perfectSpans, type ReadNode, spanHash } from './tree.ts'
+
+/*
+ * Trees are kept as tiles (C2SP tlog-tiles): tile `idx` of level L holds the nodes of tree level 8·L from
+ * 256·idx on. Only the last tile of a level is not full, and a node is kept once the tile below it is.
+ */
+const width = 256
+const height = 8
+const hashSize = 32
+
+/** A node that the tiles ought to hold is not in them: they were tampered with, or pruned. */
+export class MissingTile extends Error {
+  constructor(chain: string, level: number, idx: number) {
+    super(`The tree of chain ${chain} has no tile ${level}/${idx} of that size`)
+    this.name = 'MissingTile'
+  }
+}
+
+const tileAt = prepared((db, p: { chain: string; level: number; idx: number }) =>
+  db
+    .selectFrom('audit_tiles')
+    .select('hashes')
+    .where('chain', '=', p.chain)
+    .where('level', '=', p.level)
+    .where('idx', '=', p.idx),
+)
+
+const lastTile = prepared((db, p: { chain: string; level: number }) =>
+  db
+    .selectFrom('audit_tiles')
+    .select(['idx', 'hashes'])
+    .where('chain', '=', p.chain)
+    .where('level', '=', p.level)
+    .orderBy('idx', 'desc')
+    .limit(1),
+)
+
+/** Reads nodes of the tree of a chain; a tile that was read once is read no more. */
+export function readNode(db: Db, chain: string): ReadNode {
+  const tiles = new Map<string, Promise<Buffer>>()
+  const tile = (level: number, idx: number): Promise<Buffer> => {
+    const name = `${level}/${idx}`
+    const known = tiles.get(name)
+    if (known) return known
+    const read = tileAt(db, { chain, level, idx }).then(([row]) => Buffer.from(row?.hashes ?? '', 'base64'))
+    tiles.set(name, read)
+    return read
+  }
+  return async (level, index) => {
+    const tileLevel = Math.floor(level / height)
+    const count = 2 ** (level % height)
+    const first = index * count
+    const idx = Math.floor(first / width)
+    const from = (first % width) * hashSize
+    const hashes = (await tile(tileLevel, idx)).subarray(from, from + count * hashSize)
+    if (hashes.length < count * hashSize) throw new MissingTile(chain, tileLevel, idx)
+    return perfectRoot(hashes)
+  }
+}
+
+/** The root over a power of two of hashes. */
+function perfectRoot(hashes: Buffer): Buffer {
+  let nodes = split(hashes)
+  while (nodes.length > 1) {
+    nodes = Array.from({ length: nodes.length / 2 }, (_, n) => nodeHash(nodes[2 * n]!, nodes[2 * n + 1]!))
+  }
+  return nodes[0]!
+}
+
+const split = (hashes: Buffer): Buffer[] =>
+  Array.from({ length: hashes.length / hashSize }, (_, n) =>
+    hashes.subarray(n * hashSize, (n + 1) * hashSize),
+  )
+
+/** How many leaves the tiles of a chain hold. */
+export async function treeSize(db: Db, chain: string): Promise<number> {
+  const [last] = await lastTile(db, { chain, level: 0 })
+  return last ? last.idx * width + Buffer.from(last.hashes, 'base64').length / hashSize : 0
+}
+
+/** The first `size` leaves of a chain as a tree. @throws MissingTile */
+export async function frontierAt(db: Db, chain: string, size: number): Promise<Frontier> {
+  const read = readNode(db, chain)
+  const roots: Buffer[] = []
+  for (const span of perfectSpans(size)) roots.push(await spanHash(read, span))
+  return new Frontier(size, roots)
+}
+
+/** The hash of leaf `index`, as the tiles have it. @throws MissingTile */
+export const leafAt = async (db: Db, chain: string, index: number): Promise<Buffer> =>
+  readNode(db, chain)(0, index)
+
+const headLocked = prepared((db, p: { chain: string }) =>
+  forUpdate(db.selectFrom('audit_heads').select(['seq', 'checksum']).where('chain', '=', p.chain)),
+)
+
+/** Keeps other processes from the tree of a chain, as from its head, until the transaction ends. */
+export async function lockTree(tx: Db, chain: string): Promise<Head> {
+  const [head] = await headLocked(tx, { chain })
+  return head ?? { seq: 0, checksum: genesis }
+}
+
+/** Adds leaves to the tree of a chain, whose lock the transaction holds. */
+export async function extend(tx: Db, chain: string, leafHashes: readonly Buffer[]): Promise<void> {
+  let nodes: readonly Buffer[] = leafHashes
+  for (let level = 0; nodes.length > 0; level += 1) nodes = await append(tx, chain, level, nodes)
+}
+
+const putTile = prepared((db, p: { chain: string; level: number; idx: number; hashes: string }) =>
+  db
+    .insertInto('audit_tiles')
+    .values({ chain: p.chain, level: p.level, idx: p.idx, hashes: p.hashes })
+    .onConflict((c) => c.columns(['chain', 'level', 'idx']).doUpdateSet({ hashes: p.hashes })),
+)
+
+/** Gives the nodes of the level above: one for each tile that is now full. */
+async function append(tx: Db, chain: string, level: number, nodes: readonly Buffer[]): Promise<Buffer[]> {
+  const [last] = await lastTile(tx, { chain, level })
+  const tail = last ? Buffer.from(last.hashes, 'base64') : Buffer.alloc(0)
+  const isOpen = tail.length < width * hashSize
+  const all = Buffer.concat(isOpen ? [tail, ...nodes] : nodes)
+  const full: Buffer[] = []
+  let idx = last ? last.idx + (isOpen ? 0 : 1) : 0
+  for (let from = 0; from < all.length; from += width * hashSize, idx += 1) {
+    const hashes = all.subarray(from, from + width * hashSize)
+    await putTile(tx, { chain, level, idx, hashes: hashes.toString('base64') })
+    if (hashes.length === width * hashSize) full.push(perfectRoot(hashes))
+  }
+  return full
+}
+
+export type StoredCheckpoint = { seq: number; note: string; created_at: string }
+
+const lastOf = prepared((db, p: { chain: string }) =>
+  db
+    .selectFrom('audit_checkpoints')
+    .select(['seq', 'note', 'created_at'])
+    .where('chain', '=', p.chain)
+    .orderBy('seq', 'desc')
+    .limit(1),
+)
+
+export async function lastCheckpoint(db: Db, chain: string): Promise<StoredCheckpoint | undefined> {
+  const [row] = await lastOf(db, { chain })
+  return row
+}
+
+/** The newest `limit` checkpoints of a chain, newest first. */
+export const listCheckpoints = (db: Db, chain: string, limit: number): Promise<StoredCheckpoint[]> =>
+  db
+    .selectFrom('audit_checkpoints')
+    .select(['seq', 'note', 'created_at'])
+    .where('chain', '=', chain)
+    .orderBy('seq', 'desc')
+    .limit(limit)
+    .execute()
+
+const putCheckpoint = prepared((db, p: { chain: string; seq: number; note: string; now: string }) =>
+  db
+    .insertInto('audit_checkpoints')
+    .values({ chain: p.chain, seq: p.seq, note: p.note, created_at: p.now })
+    .onConflict((c) => c.columns(['chain', 'seq']).doUpdateSet({ note: p.note, created_at: p.now })),
+)
+
+/** A later one of the same size takes the place of the earlier. */
+export async function insertCheckpoint(
+  tx: Db,
+  chain: string,
+  seq: number,
+  note: string,
+  now: string,
+): Promise<void> {
+  await putCheckpoint(tx, { chain, seq, note, now })
+}
+
+/** Whoever signed before: successions of keys, oldest first. */
+export async function listSuccessions(db: Db): Promise<string[]> {
+  const rows = await db
+    .selectFrom('audit_keys')
+    .select('succession')
+    .where('succession', 'is not', null)
+    .orderBy('created_at')
+    .orderBy('public_key')
+    .execute()
+  return rows.flatMap(({ succession }) => succession ?? [])
+}
