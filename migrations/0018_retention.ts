@@ -29,6 +29,7 @@ export async function up({
     .addColumn('retry_at', text)
     .addColumn('lease', text)
     .addColumn('leased_until', text)
+    .addColumn('archiving_to', bigint)
     .execute()
   await db.schema
     .createTable('audit_anchors')
@@ -53,9 +54,11 @@ export async function up({
     .execute()
   await db.schema
     .createTable('audit_readings')
-    .addColumn('chain', text, (c) => c.primaryKey())
+    .addColumn('id', text, (c) => c.primaryKey())
+    .addColumn('chain', text, (c) => c.notNull())
     .addColumn('until', text, (c) => c.notNull())
     .execute()
+  await db.schema.createIndex('audit_readings_chain').on('audit_readings').column('chain').execute()
 
   await growing('audit_anchors', {
     message: 'an audit anchor only moves forward',

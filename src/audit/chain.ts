@@ -1,5 +1,7 @@
 import { hash } from 'node:crypto'
 import canonicalizeJson from 'canonicalize'
+import { parseCheckpoint } from './checkpoints/checkpoint.ts'
+import { parseNote } from './checkpoints/note.ts'
 
 /**
  * The arithmetic of the audit chain: pure, so that a server seals with it and an auditor verifies with it.
@@ -49,7 +51,22 @@ export const checksumOf = (canonical: string | Uint8Array): string => hash('sha2
  */
 export const format = 'svc-audit-chain/1'
 
-export const headerLine = (orgId: string | null): string => `${JSON.stringify({ format, orgId })}\n`
+/** What stands for the entries that retention has removed: a signed anchor, and the tree over them. */
+export type AnchorPart = {
+  note: string
+  /** Roots of the perfect trees that the removed leaves are made of, largest first, in base64. */
+  tree: string[]
+}
+
+export type Header = {
+  orgId: string | null
+  anchor?: AnchorPart | undefined
+  /** Notes in which one key of the service names the next, oldest first. */
+  keys?: string[] | undefined
+}
+
+export const headerLine = (orgId: string | null, more: Omit<Header, 'orgId'> = {}): string =>
+  `${JSON.stringify({ format, orgId, anchor: more.anchor, keys: more.keys?.length ? more.keys : undefined })}\n`
 
 const entryStart = '{"checksum":"'
 const entryMiddle = '","entry":'
@@ -57,7 +74,9 @@ const entryMiddle = '","entry":'
 export const entryLine = (checksum: string, canonical: string): string =>
   `${entryStart}${checksum}${entryMiddle}${canonical}}\n`
 
-export const trailerLine = (head: Head): string => `${JSON.stringify({ head })}\n`
+/** `checkpoint`: a signed note about this head. */
+export const trailerLine = (head: Head, checkpoint?: string): string =>
+  `${JSON.stringify({ head, checkpoint })}\n`
 
 export type Head = { seq: number; checksum: string }
 
@@ -98,6 +117,8 @@ const canonicalAt = checksumAt + 64 + entryMiddle.length
 export class ChainVerifier {
   /** Entries found sound so far. */
   entries = 0
+  /** Entries that an anchor stands for. */
+  #removed = 0
   #orgId: string | null | undefined
   /** What stands before the link in every entry. */
   #before = ''
@@ -144,7 +165,7 @@ export class ChainVerifier {
       this.#stop = this.#line(this.#rest, this.#rest.toString('latin1'), 0, this.#rest.length)
     }
     if (this.#stop) return this.#stop
-    const head = { seq: this.entries, checksum: this.#link }
+    const head = { seq: this.#removed + this.entries, checksum: this.#link }
     if (this.#orgId === undefined) return this.#cannotTell('The file is empty')
     if (!this.#trailer) return this.#cannotTell('The file ends before the chain does: export it again')
     if (this.#trailer.seq !== head.seq || this.#trailer.checksum !== head.checksum) {
@@ -171,7 +192,7 @@ export class ChainVerifier {
     // string holds has its quotes escaped. Forward, because that is several times faster than backward.
     const linkAt = this.#lastLink(text, canonicalFrom, end)
     const seqAt = text.indexOf(seqField, linkAt)
-    const seq = String(this.entries + 1)
+    const seq = String(this.#removed + this.entries + 1)
     const fits =
       seqAt < end &&
       linkAt - this.#before.length > canonicalFrom &&
@@ -203,6 +224,15 @@ export class ChainVerifier {
     const header = parse(line)
     if (header?.format !== format) return this.#cannotTell(`This is not an audit chain (${format})`)
     this.#orgId = typeof header.orgId === 'string' ? header.orgId : null
+    const { note } = (header.anchor ?? {}) as { note?: string }
+    if (typeof note === 'string') {
+      const anchor = parseCheckpoint(parseNote(note)?.text ?? '')
+      if (anchor?.kind !== 'anchor' || anchor.orgId !== this.#orgId) {
+        return this.#cannotTell('Its anchor is not one of this chain')
+      }
+      this.#removed = anchor.head.seq
+      this.#link = anchor.head.checksum
+    }
     this.#before = `"orgId":${JSON.stringify(this.#orgId)},"`
     return undefined
   }
@@ -224,7 +254,7 @@ export class ChainVerifier {
   /** The entry is whole, but does not belong after the one before it: say what is wrong with the order. */
   #misplaced(canonical: Buffer): Verdict {
     const entry = parse(canonical)
-    const wanted = this.entries + 1
+    const wanted = this.#removed + this.entries + 1
     const seq = entry?.seq
     if (entry?.orgId !== this.#orgId)
       return this.#fault('foreign', `Entry ${wanted} belongs to another chain`, entry)

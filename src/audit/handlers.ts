@@ -1,13 +1,16 @@
 import type { Endpoint } from '../core/endpoint.ts'
 import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
+import { type Clock, systemClock } from '../core/time.ts'
 import { type Call, type Handler, type HandlersOf, inSteps } from '../handler.ts'
 import type { Storage } from '../storage/open.ts'
 import { checkOrg } from '../tenancy/store.ts'
-import { genesis, type Head, headerLine, trailerLine } from './chain.ts'
+import { genesis, headerLine, trailerLine } from './chain.ts'
 import type * as contract from './contract.ts'
 import { type ListQuery, listEntries } from './entries.ts'
 import { sealPending } from './outbox.ts'
+import { findAnchor, partOf } from './retention/anchors.ts'
+import { whileKept } from './retention/readings.ts'
 import { chainOf, orgOf, systemChain, toFlatEntry } from './rules.ts'
 import * as store from './store.ts'
 
@@ -53,21 +56,26 @@ export const auditLogs: HandlersOf<Logs> = {
     const { storage, scope } = call
     await checked(call, query.orgId)
     const chain = chainAsked(scope, query.orgId)
-    const head = (await store.findHead(storage.read, scope, chain)) ?? { seq: 0, checksum: genesis }
-    return chainFile(storage, scope, chain, head)
+    return chainFileOf({ storage, clock: systemClock }, scope, chain)
   }),
 }
 
 /** The chain named, else the caller's own. @throws invalid_request when a partner user names none */
-function chainAsked(scope: Scope, orgId: string | undefined): string {
+export function chainAsked(scope: Scope, orgId: string | undefined): string {
   if (orgId !== undefined) return chainOf(orgId)
   if (scope.kind === 'system') return systemChain
   if (scope.kind === 'organization') return chainOf(scope.orgId)
   throw invalid([{ path: 'query.orgId', message: 'orgId is required for partner scope' }])
 }
 
-async function* chainFile(storage: Storage, scope: Scope, chain: string, head: Head): AsyncGenerator<string> {
-  yield headerLine(orgOf(chain))
-  yield* store.chainLines(storage.heavy, scope, chain, head.seq)
-  yield trailerLine(head)
-}
+type FileParts = { storage: Storage; clock: Clock }
+
+/** A chain as a file, from its anchor on: nothing of it is deleted while it is read. */
+export const chainFileOf = ({ storage, clock }: FileParts, scope: Scope, chain: string) =>
+  whileKept(storage, chain, clock, async function* () {
+    const anchor = await findAnchor(storage.read, scope, chain)
+    const head = (await store.findHead(storage.read, scope, chain)) ?? { seq: 0, checksum: genesis }
+    yield headerLine(orgOf(chain), { anchor: partOf(anchor) })
+    yield* store.chainLines(storage.heavy, scope, chain, { after: anchor.head.seq, upTo: head.seq })
+    yield trailerLine(head)
+  })

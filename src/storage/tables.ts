@@ -54,7 +54,8 @@ export type Tables = {
   audit_anchors: AuditAnchorRow
   audit_retention: AuditRetentionRow
   audit_archives: AuditArchiveRow
-  audit_readings: { chain: string; until: string }
+  /** Who reads a whole chain, whose beginning may not go meanwhile. */
+  audit_readings: { id: string; chain: string; until: string }
   idempotency_keys: IdempotencyKeyRow
   mails: MailRow
   phone_codes: PhoneCodeRow
@@ -494,6 +495,8 @@ export type AuditRetentionRow = {
   /** Who removes entries at present, and until when nobody else does. */
   lease: string | null
   leased_until: string | null
+  /** Up to where the object goes that is being archived, so that it is the same one after a crash. */
+  archiving_to: number | null
 }
 
 /** A part of a chain that is kept elsewhere. */
