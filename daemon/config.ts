@@ -31,6 +31,8 @@ export type Config = {
   /** AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS */
   agentLogRetentionDays: number
   eventLogRetentionDays: number
+  /** AUDIT_RETENTION_ENABLED: old audit entries are deleted by themselves. */
+  auditRetentionOn: boolean
   limits: Limits
   /** The first system administrator; generated when absent. */
   admin: { email: string; password: string | undefined }
@@ -86,6 +88,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     offlineAfterSeconds: wholeNumber(env, 'OFFLINE_AFTER_SECONDS', 300, 1, 86_400),
     agentLogRetentionDays: wholeNumber(env, 'AGENT_LOG_RETENTION_DAYS', 7, 1, 3650),
     eventLogRetentionDays: wholeNumber(env, 'EVENT_LOG_RETENTION_DAYS', 30, 1, 3650),
+    auditRetentionOn: yesNo(env, 'AUDIT_RETENTION_ENABLED', true),
     limits: readLimits(env),
     admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },
     proxies: yesNo(env, 'TRUST_PROXY_HEADERS', false)
