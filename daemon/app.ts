@@ -15,6 +15,7 @@ import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
 import { networkOf } from './address.ts'
 import { docsPage } from './docs.ts'
+import { addMetrics, type Metrics } from './metrics.ts'
 import { addRoute, type Pipeline } from './pipeline.ts'
 import { refuseConnection, sendProblem } from './problems.ts'
 
@@ -30,9 +31,15 @@ const nothing = () => () => () => ''
 export function buildApp(
   handlers: Handlers,
   on: Pipeline,
-  about: { version: string; log: FastifyBaseLogger; readiness: Readiness; contract?: Contract },
+  about: {
+    version: string
+    log: FastifyBaseLogger
+    readiness: Readiness
+    metrics?: Metrics
+    contract?: Contract
+  },
 ): FastifyInstance {
-  const { version, log, readiness, contract = api as Contract } = about
+  const { version, log, readiness, metrics, contract = api as Contract } = about
   const app = fastify({
     loggerInstance: log,
     genReqId: requestId,
@@ -113,6 +120,7 @@ export function buildApp(
   app.after(() => {
     for (const { name, entry, handler } of routes) addRoute(app, name, entry, handler, on)
     addHealth(app, version, readiness)
+    if (metrics) addMetrics(app, metrics)
     addReference(app, contract, version)
   })
   return app

@@ -1,7 +1,8 @@
-import { randomBytes } from 'node:crypto'
+import { hkdfSync, randomBytes } from 'node:crypto'
 import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import ipaddr from 'ipaddr.js'
+import type { Seeds } from '../src/audit/checkpoints/signer.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
 import { type OutsideSettings, readOutside } from './outside/settings.ts'
@@ -21,6 +22,12 @@ export type Config = {
   secrets: Secrets
   /** APP_ENCRYPTION_KEY_PREVIOUS: opens what was sealed before the key was changed. */
   previousEncryption: string | undefined
+  /** What signs the audit log. */
+  signing: Seeds
+  /** AUDIT_CHECKPOINT_SECONDS: how often chains that grew are signed. */
+  checkpointSeconds: number
+  /** METRICS_TOKEN: who may read /metrics; nobody without it. */
+  metricsToken: string | undefined
   /** ENABLE_2FA */
   mfaOn: boolean
   /** ENABLE_REGISTRATION */
@@ -40,7 +47,13 @@ export type Config = {
   outside: OutsideSettings
 }
 
-export type Secrets = { jwt: string; encryption: string; enrollmentPepper: string; recoveryPepper: string }
+export type Secrets = {
+  jwt: string
+  encryption: string
+  enrollmentPepper: string
+  recoveryPepper: string
+  auditSigning: string
+}
 
 type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?: string | undefined }
 
@@ -71,6 +84,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
   if (password !== undefined && (password.length < 8 || password.length > 128)) {
     throw new SetupError('SVC_ADMIN_PASSWORD must have 8 to 128 characters')
   }
+  const secrets = readSecrets(env, dataDir, production)
   return {
     host: flags.host ?? env.HOST ?? '127.0.0.1',
     port: flags.port ?? wholeNumber(env, 'PORT', 3000, 0, 65_535),
@@ -80,8 +94,11 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     autoMigrate: yesNo(env, 'AUTO_MIGRATE', true),
     logLevel: env.LOG_LEVEL ?? 'info',
     color: !env.NO_COLOR,
-    secrets: readSecrets(env, dataDir, production),
+    secrets,
     previousEncryption: secretOf(env, 'APP_ENCRYPTION_KEY_PREVIOUS'),
+    signing: signingSeeds(env, secrets),
+    checkpointSeconds: wholeNumber(env, 'AUDIT_CHECKPOINT_SECONDS', 3600, 1, 86_400),
+    metricsToken: secretOf(env, 'METRICS_TOKEN'),
     mfaOn: yesNo(env, 'ENABLE_2FA', true),
     registrationOn: yesNo(env, 'ENABLE_REGISTRATION', false),
     enrollmentTtlMinutes: wholeNumber(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),
@@ -129,7 +146,8 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
   if (production && !stored && pepper === undefined) {
     throw new SetupError(
       'In production svc does not invent its secrets. Set JWT_SECRET, APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY), ' +
-        `ENROLLMENT_KEY_PEPPER and MFA_RECOVERY_CODE_PEPPER, each also as NAME_FILE, or keep ${file}.`,
+        `ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER and, if the audit log has a signing key of its own, ` +
+        `AUDIT_SIGNING_KEY, each also as NAME_FILE, or keep ${file}.`,
     )
   }
   const invented: Partial<Secrets> = {}
@@ -148,11 +166,40 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
       secretOf(env, 'MFA_RECOVERY_CODE_PEPPER'),
       stored?.recoveryPepper,
     ),
+    auditSigning: '',
   }
+  const signing = secretOf(env, 'AUDIT_SIGNING_KEY') ?? stored?.auditSigning
+  secrets.auditSigning = signing ?? seedFrom(secrets.encryption)
+  // A change of a key that the environment gives is told by its _PREVIOUS; one in the file must not change with another.
+  if (signing === undefined && encryption === undefined) invented.auditSigning = secrets.auditSigning
   // What the environment gives is never copied to disk.
   const kept =
     Object.keys(invented).length === 0 || keep(file, { ...stored, ...invented }, stored === undefined)
   return kept ? secrets : readSecrets(env, dataDir, production)
+}
+
+/** The signing key of whoever gives none: the same in every process that is given the same secrets. */
+const seedFrom = (encryption: string): string =>
+  Buffer.from(hkdfSync('sha256', encryption, '', 'svc audit signing key', 32)).toString('base64')
+
+/** The key that signs and the one before it, which is not always told: it may be one that nobody had given. */
+function signingSeeds(env: Env, { auditSigning, encryption }: Secrets): Seeds {
+  const current = seedOf('AUDIT_SIGNING_KEY', auditSigning)
+  const told = secretOf(env, 'AUDIT_SIGNING_KEY_PREVIOUS')
+  if (told !== undefined) {
+    return { current, previous: seedOf('AUDIT_SIGNING_KEY_PREVIOUS', told), assumed: false }
+  }
+  const unnamed = secretOf(env, 'AUDIT_SIGNING_KEY')
+    ? encryption
+    : secretOf(env, 'APP_ENCRYPTION_KEY_PREVIOUS')
+  const previous = unnamed === undefined ? undefined : Buffer.from(seedFrom(unnamed), 'base64')
+  return { current, previous, assumed: true }
+}
+
+function seedOf(name: string, text: string): Buffer {
+  const seed = Buffer.from(text, 'base64')
+  if (/^[\w+/-]{43}=?$/.test(text) && seed.length === 32) return seed
+  throw new SetupError(`${name} must be 32 bytes in base64, as openssl rand -base64 32 prints them`)
 }
 
 function readStored(file: string): Partial<Secrets> {

@@ -7,8 +7,17 @@ export type Loop = {
   stop(): Promise<void>
 }
 
-/** Runs `work` soon after each wake and at least every `everyMs`; a failed run is logged and tried again. */
-export function loop(name: string, work: () => Promise<void>, everyMs: number, log: Logger): Loop {
+/**
+ * Runs `work` soon after each wake and at least every `everyMs`, by itself first after `firstMs`; a failed run is
+ * logged and tried again.
+ */
+export function loop(
+  name: string,
+  work: () => Promise<void>,
+  everyMs: number,
+  log: Logger,
+  firstMs = everyMs,
+): Loop {
   let stopped = false
   let woken = false
   let running: Promise<void> | undefined
@@ -34,13 +43,19 @@ export function loop(name: string, work: () => Promise<void>, everyMs: number, l
       if (woken && !stopped) setTimeout(wake, 1000).unref()
     })
   }
-  const timer = setInterval(wake, everyMs)
-  timer.unref()
+  let every: NodeJS.Timeout | undefined
+  const first = setTimeout(() => {
+    wake()
+    every = setInterval(wake, everyMs)
+    every.unref()
+  }, firstMs)
+  first.unref()
   return {
     wake,
     async stop() {
       stopped = true
-      clearInterval(timer)
+      clearTimeout(first)
+      clearInterval(every)
       await running
     },
   }

@@ -6,10 +6,15 @@ import { migrations } from '../migrations/index.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
 import { alerts } from '../src/alerts/handlers.ts'
 import { api } from '../src/api.ts'
+import { auditCheckpointHandlers } from '../src/audit/checkpoints/handlers.ts'
+import { closing, takeDue } from '../src/audit/checkpoints/jobs.ts'
+import { verifyDue } from '../src/audit/checkpoints/verification.ts'
 import { auditExports } from '../src/audit/exports/handlers.ts'
-import { auditLogs } from '../src/audit/handlers.ts'
+import { auditLogHandlers } from '../src/audit/handlers.ts'
 import { record, sealPending } from '../src/audit/outbox.ts'
 import { auditReports } from '../src/audit/reports/handlers.ts'
+import { retentionHandlers } from '../src/audit/retention/handlers.ts'
+import { pruneDue } from '../src/audit/retention/jobs.ts'
 import { draftOf, type Happening } from '../src/audit/rules.ts'
 import { type Cipher, cipherOf } from '../src/core/cipher.ts'
 import { entriesOf } from '../src/core/endpoint.ts'
@@ -59,6 +64,7 @@ import { version } from '../src/version.ts'
 import { actors } from './actor.ts'
 import { clientReader } from './address.ts'
 import { buildApp } from './app.ts'
+import { type AuditWatch, watchAudit } from './audit-watch.ts'
 import type { Config } from './config.ts'
 import { forgetOldAttempts } from './idempotency.ts'
 import { keyActors } from './key-actor.ts'
@@ -102,7 +108,8 @@ export async function serve(
     const cipher = cipherOf([secrets.encryption, ...(previousEncryption ? [previousEncryption] : [])])
     const outside = { ...openOutside(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
-    const parts: Parts = { storage, limiter, cipher, clock, log, meter, publicUrl, ...outside }
+    const audit = await watchAudit({ ...config, storage, clock, log })
+    const parts: Parts = { storage, limiter, cipher, clock, log, meter, audit, publicUrl, ...outside }
     const app: FastifyInstance = appOf(parts, config)
     await app.listen({ host: config.host, port: config.port })
 
@@ -153,12 +160,13 @@ type Parts = Outside & {
   cipher: Cipher
   clock: Clock
   log: pino.Logger
+  audit: AuditWatch
   /** Where people reach the service; known once it listens. */
   publicUrl: () => string
 }
 
 function appOf(parts: Parts, config: Config): FastifyInstance {
-  const { storage, limiter, meter, cipher, clock, log } = parts
+  const { storage, limiter, meter, cipher, clock, log, audit } = parts
   const { secrets, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
   const access = accessTokens(secrets.jwt)
   const pepper = secrets.enrollmentPepper
@@ -180,9 +188,11 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     diagnosticLogs,
     eventLogs,
     agents: agentHandlers({ pepper }),
-    auditLogs,
+    auditLogs: auditLogHandlers({ closing: (chain) => closing(audit.parts, chain) }),
+    auditCheckpoints: auditCheckpointHandlers(audit.parts),
     auditExports,
     auditReports,
+    auditRetention: retentionHandlers({ ...parts, ...audit.parts }),
   }
   const on = {
     storage,
@@ -192,7 +202,13 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     clock,
     clientOf: clientReader(config.proxies),
   }
-  return buildApp(handlers, on, { version, log, readiness: () => readinessOf(storage) })
+  const { metricsToken: token } = config
+  return buildApp(handlers, on, {
+    version,
+    log,
+    readiness: () => readinessOf(storage, audit),
+    ...(token !== undefined && { metrics: { token, read: audit.metrics } }),
+  })
 }
 
 const cut: Cut = async (db, scope, now) => {
@@ -201,10 +217,14 @@ const cut: Cut = async (db, scope, now) => {
   await endSessionsIn(db, scope, now)
 }
 
-async function readinessOf(storage: Storage): Promise<{ ready: boolean; checks: Record<string, string> }> {
+async function readinessOf(
+  storage: Storage,
+  audit: AuditWatch,
+): Promise<{ ready: boolean; checks: Record<string, string> }> {
   try {
     await storage.check()
-    return { ready: true, checks: { database: 'ok' } }
+    // Someone has to look after a chain that was tampered with; the service does its work all the same.
+    return { ready: true, checks: { database: 'ok', audit: await audit.check() } }
   } catch {
     return { ready: false, checks: { database: 'error: unavailable' } }
   }
@@ -270,7 +290,26 @@ function backgroundOf(parts: Parts, config: Config): Loop[] {
     log,
   )
   const forgetter = loop('old logs', () => forgetOldLogs(storage, config, clock()), 600_000, log)
-  return [sealer, postman, sweeper, counter, watch, grouper, forgetter]
+  const { parts: checking } = parts.audit
+  const everyMs = config.checkpointSeconds * 1000
+  const checkpoints = loop(
+    'audit checkpoints',
+    () => takeDue(checking),
+    everyMs,
+    log,
+    Math.min(everyMs, 60_000),
+  )
+  const verifier = loop('audit verification', () => verifyDue(checking), 60_000, log, 300_000)
+  const pruner: Loop = loop(
+    'audit retention',
+    async () => {
+      if (config.auditRetentionOn && (await pruneDue({ ...parts, ...checking }))) pruner.wake()
+    },
+    600_000,
+    log,
+    120_000,
+  )
+  return [sealer, postman, sweeper, counter, watch, grouper, forgetter, checkpoints, verifier, pruner]
 }
 
 /** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */

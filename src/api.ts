@@ -1,8 +1,10 @@
 import { agents } from './agents/contract.ts'
 import { alerts } from './alerts/contract.ts'
+import { auditCheckpoints } from './audit/checkpoints/contract.ts'
 import { auditLogs } from './audit/contract.ts'
 import { auditExports } from './audit/exports/contract.ts'
 import { auditReports } from './audit/reports/contract.ts'
+import { auditRetention } from './audit/retention/contract.ts'
 import type { Contract } from './core/endpoint.ts'
 import { apiKeys } from './credentials/api-keys/contract.ts'
 import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
@@ -41,8 +43,10 @@ export const api = {
   eventLogs,
   agents,
   auditLogs,
+  auditCheckpoints,
   auditExports,
   auditReports,
+  auditRetention,
 } satisfies Contract
 
 /** The sections of the reference: what the tags of the entries are about. */

@@ -5,7 +5,6 @@ declare module 's3rver' {
       port: number
       address: string
       silent: boolean
-      allowMismatchedSignatures: boolean
       directory: string
       configureBuckets?: { name: string; configs: string[] }[]
     })

@@ -13,6 +13,12 @@ export const looked = { action: 'data.access', resource: 'audit_log', quietFor: 
 export const exported = { action: 'data.export', resource: 'audit_log', quietFor: 0 } as const
 
 export const orgId = idOf('organization').optional().describe('Only entries of this organization')
+
+/** Whose chain; of a partner's user it has to be said. */
+export const chainOfOrg = idOf('organization')
+  .optional()
+  .describe('Without it: your organization, or the system chain in system scope')
+
 export const span = {
   from: instant.optional().describe('Not before this time'),
   to: instant.optional().describe('Not after this time'),
@@ -148,11 +154,7 @@ export const auditLogs = {
     tag,
     access: reads,
     audit: exported,
-    query: z.strictObject({
-      orgId: idOf('organization')
-        .optional()
-        .describe('Without it: your organization, or the system chain in system scope'),
-    }),
+    query: z.strictObject({ orgId: chainOfOrg }),
     reply: z.string(),
     streams: ['application/x-ndjson'],
     errors: ['org_access_denied'],

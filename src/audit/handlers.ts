@@ -5,7 +5,8 @@ import { type Clock, systemClock } from '../core/time.ts'
 import { type Call, type Handler, type HandlersOf, inSteps } from '../handler.ts'
 import type { Storage } from '../storage/open.ts'
 import { checkOrg } from '../tenancy/store.ts'
-import { genesis, headerLine, trailerLine } from './chain.ts'
+import { headerLine, trailerLine } from './chain.ts'
+import type { Closing } from './checkpoints/jobs.ts'
 import type * as contract from './contract.ts'
 import { type ListQuery, listEntries } from './entries.ts'
 import { sealPending } from './outbox.ts'
@@ -35,7 +36,12 @@ async function read(call: Reading, query: ListQuery) {
   return listEntries(call.storage.heavy, call.scope, query)
 }
 
-export const auditLogs: HandlersOf<Logs> = {
+type Parts = {
+  /** The signed end of a chain's file, with the head up to which it goes. */
+  closing(chain: string): Promise<Closing>
+}
+
+export const auditLogHandlers = ({ closing }: Parts): HandlersOf<Logs> => ({
   flat: sealed<Logs['flat']>(async ({ query, ...call }) => {
     const { data, pagination } = await read(call, query)
     return { entries: data.map(toFlatEntry), pagination }
@@ -52,13 +58,16 @@ export const auditLogs: HandlersOf<Logs> = {
 
   heads: sealed<Logs['heads']>(async ({ db, scope }) => ({ data: await store.listHeads(db, scope) })),
 
-  chain: sealed<Logs['chain']>(async ({ query, ...call }) => {
-    const { storage, scope } = call
-    await checked(call, query.orgId)
-    const chain = chainAsked(scope, query.orgId)
-    return chainFileOf({ storage, clock: systemClock }, scope, chain)
+  chain: inSteps<Logs['chain'], { chain: string; closing: Closing }>({
+    prepare: async ({ query, ...call }) => {
+      await checked(call, query.orgId)
+      const chain = chainAsked(call.scope, query.orgId)
+      return { chain, closing: await closing(chain) }
+    },
+    run: async ({ storage, scope }, { chain, closing: end }) =>
+      chainFileOf({ storage, clock: systemClock }, scope, chain, end),
   }),
-}
+})
 
 /** The chain named, else the caller's own. @throws invalid_request when a partner user names none */
 export function chainAsked(scope: Scope, orgId: string | undefined): string {
@@ -71,11 +80,15 @@ export function chainAsked(scope: Scope, orgId: string | undefined): string {
 type FileParts = { storage: Storage; clock: Clock }
 
 /** A chain as a file, from its anchor on: nothing of it is deleted while it is read. */
-export const chainFileOf = ({ storage, clock }: FileParts, scope: Scope, chain: string) =>
+export const chainFileOf = (
+  { storage, clock }: FileParts,
+  scope: Scope,
+  chain: string,
+  { head, checkpoint, keys }: Closing,
+): AsyncGenerator<string> =>
   whileKept(storage, chain, clock, async function* () {
     const anchor = await findAnchor(storage.read, scope, chain)
-    const head = (await store.findHead(storage.read, scope, chain)) ?? { seq: 0, checksum: genesis }
-    yield headerLine(orgOf(chain), { anchor: partOf(anchor) })
+    yield headerLine(orgOf(chain), { anchor: partOf(anchor), keys })
     yield* store.chainLines(storage.heavy, scope, chain, { after: anchor.head.seq, upTo: head.seq })
-    yield trailerLine(head)
+    yield trailerLine(head, checkpoint)
   })

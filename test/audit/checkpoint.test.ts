@@ -43,6 +43,22 @@ describe('a note', () => {
   })
 })
 
+describe('signatures', () => {
+  const note = signCheckpoint(checkpoint, seed)
+  const key = keyOf(seed, orgId)
+
+  it('of others stand beside without harm, whatever their kind', () => {
+    const witness = `— witness.example.com/w1 ${Buffer.alloc(76, 3).toString('base64')}\n`
+    expect(isSignedBy(parseNote(note + witness)!, key)).toBe(true)
+  })
+
+  it('that are false in the name of a known key reject the note', () => {
+    const forged = note.split('\n').at(-2)!.split(' ')
+    const bytes = Buffer.from(forged[2]!, 'base64').fill(1, 4)
+    expect(isSignedBy(parseNote(`${note}— ${forged[1]} ${bytes.toString('base64')}\n`)!, key)).toBe(false)
+  })
+})
+
 describe('a key', () => {
   it('is told as a line and read back', () => {
     const key = keyOf(seed, orgId)

@@ -22,7 +22,7 @@ export function retentionOn({ storage, dataDir }: TestDatabase, archive?: Archiv
     storage,
     clock,
     archive,
-    signer: signerOf(storage, { current: randomBytes(32), previous: undefined } as never),
+    signer: signerOf(storage, { current: randomBytes(32), previous: undefined, assumed: false }),
     kept: keptIn(join(dataDir, 'checkpoints')),
     onRefusal: () => {},
     log: { warn: (...told: unknown[]) => void warnings.push(told) } as never,

@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import { describe, expect, it } from 'vitest'
 import { ChainVerifier } from '../../src/audit/chain.ts'
 import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
-import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
+import { closing, takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
 import { listEntries } from '../../src/audit/entries.ts'
 import { chainFileOf } from '../../src/audit/handlers.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
@@ -37,7 +37,13 @@ const verdictOf = (pieces: Iterable<string | Buffer>) => {
 
 async function fileOf({ parts }: World, orgId: string | null): Promise<string[]> {
   const pieces: string[] = []
-  for await (const piece of chainFileOf(parts, everything, chainOf(orgId))) pieces.push(piece)
+  for await (const piece of chainFileOf(
+    parts,
+    everything,
+    chainOf(orgId),
+    await closing(parts, chainOf(orgId)),
+  ))
+    pieces.push(piece)
   return pieces
 }
 
@@ -207,7 +213,7 @@ onEveryDatabase((kind, open) => {
       const world = await begin()
       const { orgId, parts, clock } = world
       await world.aged(orgId, [500, 500, 1])
-      const reading = chainFileOf(parts, everything, orgId)
+      const reading = chainFileOf(parts, everything, orgId, await closing(parts, orgId))
       const pieces = [(await reading.next()).value as string]
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'read', pruned: 0 })
       for await (const piece of reading) pieces.push(piece)
@@ -215,7 +221,7 @@ onEveryDatabase((kind, open) => {
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 2 })
       // One that went away without a word holds nothing up for long.
       await world.aged(orgId, [500])
-      const left = chainFileOf(parts, everything, orgId)
+      const left = chainFileOf(parts, everything, orgId, await closing(parts, orgId))
       await left.next()
       clock.forward(400 * day)
       expect(await pruneChain(parts, orgId, whole)).toMatchObject({ state: 'done', pruned: 2 })
@@ -365,7 +371,7 @@ onEveryDatabase((kind, open) => {
       clock.forward(601)
       expect(await listDue(storage.read, clock(), 10)).toEqual([orgId])
       archive.fails = undefined
-      await pruneDue(parts, () => false)
+      await pruneDue(parts)
       expect(await world.seqs(orgId)).toEqual([3])
       expect((await getPolicy(storage.read, everything, orgId)).lastError).toBeNull()
     })
@@ -406,7 +412,7 @@ onEveryDatabase((kind, open) => {
       const { orgId, parts, storage, clock } = world
       await world.aged(orgId, [500, 1])
       await world.aged(null, [500, 1])
-      await pruneDue(parts, () => false)
+      await pruneDue(parts)
       await sealPending(storage)
       const rows = await storage.read.selectFrom('audit_logs').select(['chain', 'canonical', 'seq']).execute()
       const told = rows.filter(({ seq }) => seq === 3)

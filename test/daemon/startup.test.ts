@@ -96,6 +96,7 @@ describe('secrets', () => {
     }
     const text = await readFile(fileOf(dataDir), 'utf8')
     expect(Object.keys(JSON.parse(text)).sort()).toEqual([
+      'auditSigning',
       'encryption',
       'enrollmentPepper',
       'jwt',
@@ -142,7 +143,7 @@ describe('secrets', () => {
     const start = await failedStart({}, { env: { NODE_ENV: 'production' } })
     expect(start).toMatchObject(oneLine(/production/))
     const names =
-      'JWT_SECRET APP_ENCRYPTION_KEY SECRET_ENCRYPTION_KEY ENROLLMENT_KEY_PEPPER MFA_RECOVERY_CODE_PEPPER'
+      'JWT_SECRET APP_ENCRYPTION_KEY SECRET_ENCRYPTION_KEY ENROLLMENT_KEY_PEPPER MFA_RECOVERY_CODE_PEPPER AUDIT_SIGNING_KEY'
     for (const name of names.split(' ')) expect(start.stderr).toContain(name)
   })
 

@@ -4,9 +4,10 @@ import type { Storage } from '../../src/storage/open.ts'
 /** The rows of every table as JSON, sorted. */
 export type Dump = Map<string, string[]>
 
-/** What happens beside the requests: sealing, letters going out, and the sessions of the callers themselves. */
+/** What happens beside the requests: sealing and signing, letters going out, and the sessions of the callers themselves. */
 const letters = ['mails', 'password_reset_requests', 'password_resets']
-const beside = ['outbox', 'audit_heads', 'audit_logs', ...letters, 'sessions']
+const signing = ['audit_tiles', 'audit_checkpoints', 'audit_verdicts']
+const beside = ['outbox', 'audit_heads', 'audit_logs', ...signing, ...letters, 'sessions']
 const apart = ['svc_migrations', ...beside]
 
 const questions = new WeakMap<Storage, Promise<string>>()

@@ -87,13 +87,15 @@ export async function grow(storage: Storage, at: Place, from: number, head: Head
     }
     if (leaves.length === 0) throw new ChangedHistory({ ...at, ...missing(size + 1) })
     const grown = size + leaves.length
-    const extended = await storage.write(async (tx) => {
+    const add = async (tx: Db) => {
       await lockTree(tx, chain)
       const there = await treeSize(tx, chain)
       if (there !== size) return there
       await extend(tx, chain, leaves)
       return grown
-    })
+    }
+    // Lost with the power they are made again, from the entries.
+    const extended = await storage.write(add, { unsynced: true })
     // Another process may have been first; what it read was the same, and it goes on from there.
     if (extended !== grown) link = await linkAfter(storage.read, chain, extended)
     size = extended

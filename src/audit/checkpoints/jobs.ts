@@ -10,7 +10,8 @@ import { type Checkpoint, openCheckpoint, originOf } from './checkpoint.ts'
 import { grow, isLeafOf, type Place, storedEntry } from './growth.ts'
 import type { Kept } from './kept.ts'
 import type { Signer } from './signer.ts'
-import { frontierAt, insertCheckpoint, lastCheckpoint, MissingTile, treeSize } from './store.ts'
+import { frontierAt, insertCheckpoint, lastCheckpoint, listGrown, MissingTile, treeSize } from './store.ts'
+import { saveVerdict } from './verdicts.ts'
 
 export type CheckpointParts = {
   storage: Storage
@@ -34,8 +35,50 @@ export async function takeCheckpoint(parts: CheckpointParts, chain: string): Pro
   try {
     return await take(parts, chain)
   } catch (error) {
-    if (error instanceof ChangedHistory) parts.onRefusal(error.change)
+    if (error instanceof ChangedHistory) await refuse(parts, error.change)
     throw error
+  }
+}
+
+async function refuse({ storage, clock, onRefusal }: CheckpointParts, change: Change): Promise<void> {
+  const { chain, kind, why, found } = change
+  const fault = { kind, message: why, seq: found }
+  await storage.write((tx) => saveVerdict(tx, { chain, verdict: 'tampered', fault, entries: found }, clock()))
+  onRefusal(change)
+}
+
+/** What ends the file of a chain: where it ended, and what was signed of that. */
+export type Closing = { head: Head; checkpoint: string | undefined; keys: string[] }
+
+/**
+ * A fresh checkpoint to close a file with. Of a chain that gets none, its head as it is and the last checkpoint
+ * that it got: the file shows what is wrong to whoever verifies it.
+ */
+export async function closing(parts: CheckpointParts, chain: string): Promise<Closing> {
+  const { storage, signer, kept } = parts
+  const keys = await signer.successions()
+  try {
+    const { note, checkpoint } = await takeCheckpoint(parts, chain)
+    return { head: checkpoint.head, checkpoint: note, keys }
+  } catch (error) {
+    if (!(error instanceof ChangedHistory)) throw error
+    const head = await headOf(storage, chain)
+    const last = (await kept.read(chain)) ?? (await lastCheckpoint(storage.read, chain))?.note
+    return { head, checkpoint: last, keys }
+  }
+}
+
+const headOf = async ({ read }: Storage, chain: string): Promise<Head> =>
+  (await findHead(read, everything, chain)) ?? { seq: 0, checksum: genesis }
+
+/** A checkpoint of every chain that grew since its last. A chain that gets none does not keep another from its own. */
+export async function takeDue(parts: CheckpointParts): Promise<void> {
+  for (const chain of await listGrown(parts.storage.read)) {
+    try {
+      await takeCheckpoint(parts, chain)
+    } catch (error) {
+      if (!(error instanceof ChangedHistory)) throw error
+    }
   }
 }
 
@@ -47,7 +90,7 @@ async function take({ storage, signer, kept, clock }: CheckpointParts, chain: st
   const outside = await kept.read(chain)
   const signed = [last, outside].flatMap((note) => note ?? []).map((note) => opened(chain, note))
   const size = await treeSize(read, chain)
-  const head = (await findHead(read, everything, chain)) ?? { seq: 0, checksum: genesis }
+  const head = await headOf(storage, chain)
   const at: Place = { chain, signed: Math.max(size, ...signed.map((one) => one.head.seq)), found: head.seq }
 
   for (const one of signed) await checkContains(storage, at, head, one, size)

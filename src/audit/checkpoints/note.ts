@@ -71,7 +71,8 @@ export function parseNote(note: string): Note | undefined {
   const signatures = lines.map((line) => {
     const [, name, encoded] = /^— ([^\s+]+) (\S+)$/.exec(line) ?? []
     const bytes = bytesOf(encoded)
-    return name !== undefined && bytes?.length === 68
+    // Other kinds of signatures, such as those of witnesses, are of other lengths.
+    return name !== undefined && bytes !== undefined && bytes.length > 4
       ? { name, keyId: bytes.subarray(0, 4), signature: bytes.subarray(4) }
       : undefined
   })
@@ -79,7 +80,7 @@ export function parseNote(note: string): Note | undefined {
   return known.length === lines.length ? { text: note.slice(0, end + 1), signatures: known } : undefined
 }
 
-/** Whether one of the signatures of a note is by this key. A signature of its name that is false counts as none. */
+/** Whether this key has signed a note. A signature under its name and id that is false rejects the note. */
 export function isSignedBy({ text, signatures }: Note, key: VerifierKey): boolean {
   const id = keyId(key)
   const own = signatures.filter((one) => one.name === key.name && one.keyId.equals(id))
@@ -88,5 +89,5 @@ export function isSignedBy({ text, signatures }: Note, key: VerifierKey): boolea
     format: 'der',
     type: 'spki',
   })
-  return own.some(({ signature }) => verify(null, Buffer.from(text), publicKey, signature))
+  return own.length > 0 && own.every(({ signature }) => verify(null, Buffer.from(text), publicKey, signature))
 }

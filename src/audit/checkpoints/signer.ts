@@ -1,14 +1,7 @@
 import type { Instant } from '../../core/time.ts'
 import type { Db, Storage } from '../../storage/open.ts'
-import {
-  type Checkpoint,
-  keyOf,
-  openSuccession,
-  signCheckpoint,
-  signSuccession,
-  trustedKeys,
-} from './checkpoint.ts'
-import { listSuccessions } from './store.ts'
+import { type Checkpoint, keyOf, signCheckpoint, signSuccession, trustedKeys } from './checkpoint.ts'
+import { insertKey, listKeys, listSuccessions, succeed } from './key-store.ts'
 
 /** Signs for the service. Nothing else knows its seed. */
 export type Signer = {
@@ -21,8 +14,8 @@ export type Signer = {
   trusted(): Promise<Buffer[]>
 }
 
-/** 32 bytes each (RFC 8032). */
-export type Seeds = { current: Buffer; previous: Buffer | undefined }
+/** 32 bytes each (RFC 8032). A previous one that is `assumed` only counts when it has signed here. */
+export type Seeds = { current: Buffer; previous: Buffer | undefined; assumed: boolean }
 
 const publicKeyOf = (seed: Buffer): Buffer => keyOf(seed, null).publicKey
 
@@ -33,38 +26,22 @@ export function signerOf(storage: Pick<Storage, 'read'>, { current, previous }: 
     sign: (checkpoint) => signCheckpoint(checkpoint, current),
     publicKeys,
     successions,
-    trusted: async () => trustedKeys(publicKeys, await successions()),
+    trusted: async () => trustedKeys(publicKeys.slice(0, 1), await successions()),
   }
 }
 
 /**
  * Writes down which key signs from now on, and that it follows the previous one. Any number of processes may do
- * so at once. Gives the keys of the past that nothing leads to from the current one.
+ * so at once. Gives the keys of the past, in base64, that nothing leads to from the current one.
  */
 export async function recordKeys(tx: Db, seeds: Seeds, now: Instant): Promise<string[]> {
-  const current = publicKeyOf(seeds.current)
-  for (const key of [...(seeds.previous ? [publicKeyOf(seeds.previous)] : []), current]) {
-    await tx
-      .insertInto('audit_keys')
-      .values({ public_key: key.toString('base64'), succession: null, created_at: now })
-      .onConflict((c) => c.column('public_key').doNothing())
-      .execute()
-  }
-  if (seeds.previous && !publicKeyOf(seeds.previous).equals(current)) await succeed(tx, seeds, now)
-  const trusted = trustedKeys([current], await listSuccessions(tx)).map((key) => key.toString('base64'))
-  const rows = await tx.selectFrom('audit_keys').select('public_key').orderBy('created_at').execute()
-  return rows.map((row) => row.public_key).filter((key) => !trusted.includes(key))
-}
-
-async function succeed(tx: Db, { current, previous }: Seeds, now: Instant): Promise<void> {
-  const [from, to] = [publicKeyOf(previous!), publicKeyOf(current)]
-  const known = (await listSuccessions(tx)).map(openSuccession)
-  if (known.some((one) => one?.from.equals(from) && one.to.equals(to))) return
-  await tx
-    .updateTable('audit_keys')
-    .set({ succession: signSuccession(previous!, current, now) })
-    .where('public_key', '=', to.toString('base64'))
-    // What is recorded is never taken back: bundles of the past rest on it.
-    .where('succession', 'is', null)
-    .execute()
+  const { current, previous, assumed } = seeds
+  const [key, older] = [current, previous].map((seed) => seed && publicKeyOf(seed).toString('base64'))
+  const known = await listKeys(tx)
+  const follows = older !== undefined && older !== key && (!assumed || known.includes(older))
+  if (follows) await insertKey(tx, older, now)
+  await insertKey(tx, key!, now)
+  if (follows) await succeed(tx, key!, signSuccession(previous!, current, now))
+  const trusted = trustedKeys([publicKeyOf(current)], await listSuccessions(tx))
+  return known.filter((one) => !trusted.some((it) => it.toString('base64') === one))
 }

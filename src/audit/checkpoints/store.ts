@@ -7,7 +7,8 @@ import { Frontier, nodeHash, perfectSpans, type ReadNode, spanHash } from './tre
  * Trees are kept as tiles (C2SP tlog-tiles): tile `idx` of level L holds the nodes of tree level 8·L from
  * 256·idx on. Only the last tile of a level is not full, and a node is kept once the tile below it is.
  */
-const width = 256
+export const tileWidth = 256
+const width = tileWidth
 const height = 8
 const hashSize = 32
 
@@ -97,6 +98,12 @@ const headLocked = prepared((db, p: { chain: string }) =>
   forUpdate(db.selectFrom('audit_heads').select(['seq', 'checksum']).where('chain', '=', p.chain)),
 )
 
+/** The leaves of tile `idx`, one after the other. */
+export async function leavesOfTile(db: Db, chain: string, idx: number): Promise<Buffer> {
+  const [row] = await tileAt(db, { chain, level: 0, idx })
+  return Buffer.from(row?.hashes ?? '', 'base64')
+}
+
 /** Keeps other processes from the tree of a chain, as from its head, until the transaction ends. */
 export async function lockTree(tx: Db, chain: string): Promise<Head> {
   const [head] = await headLocked(tx, { chain })
@@ -176,14 +183,23 @@ export async function insertCheckpoint(
   await putCheckpoint(tx, { chain, seq, note, now })
 }
 
-/** Whoever signed before: successions of keys, oldest first. */
-export async function listSuccessions(db: Db): Promise<string[]> {
+/** The chains that have entries of which nothing is signed yet. */
+export async function listGrown(db: Db): Promise<string[]> {
   const rows = await db
-    .selectFrom('audit_keys')
-    .select('succession')
-    .where('succession', 'is not', null)
-    .orderBy('created_at')
-    .orderBy('public_key')
+    .selectFrom('audit_heads')
+    .select('chain')
+    .where(({ not, exists, selectFrom }) =>
+      not(
+        exists(
+          selectFrom('audit_checkpoints')
+            .select('audit_checkpoints.seq')
+            .whereRef('audit_checkpoints.chain', '=', 'audit_heads.chain')
+            .whereRef('audit_checkpoints.seq', '>=', 'audit_heads.seq'),
+        ),
+      ),
+    )
+    .where('seq', '>', 0)
+    .orderBy('chain')
     .execute()
-  return rows.flatMap(({ succession }) => succession ?? [])
+  return rows.map(({ chain }) => chain)
 }

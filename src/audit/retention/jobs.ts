@@ -90,21 +90,23 @@ export const unconfigured =
 
 /** Chains of one look at what is due. */
 const few = 20
-/** Milliseconds of a run in the background, after which another chain has its turn. */
-const turn = 30_000
+/** Milliseconds of one round, so that a service that is to end is not kept from it. */
+const round = 4000
 
-/** Removes what is due, chain by chain; whether there may be more. */
-export async function pruneDue(parts: RetentionParts, stopped: () => boolean): Promise<boolean> {
+/** Deletes what is due, chain by chain; whether there may be more. */
+export async function pruneDue(parts: RetentionParts): Promise<boolean> {
   const { storage, clock } = parts
   const due = await listDue(storage.read, clock(), few)
-  let more = false
+  const end = performance.now() + round
+  let more = due.length === few
   for (const chain of due) {
-    if (stopped()) return false
-    const { state, pruned } = await pruneChain(parts, chain, { milliseconds: turn })
+    const milliseconds = end - performance.now()
+    if (milliseconds <= 0) return true
+    const { state, pruned } = await pruneChain(parts, chain, { milliseconds })
     if (pruned > 0) await storage.write((tx) => record(tx, draftOf(happened(chain, pruned), clock())))
     more ||= state === 'more'
   }
-  return more || due.length === few
+  return more
 }
 
 const happened = (chain: string, pruned: number) => ({

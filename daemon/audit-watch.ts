@@ -1,0 +1,91 @@
+import { join } from 'node:path'
+import type { Logger } from 'pino'
+import type { CheckpointParts } from '../src/audit/checkpoints/jobs.ts'
+import { keptIn } from '../src/audit/checkpoints/kept.ts'
+import { recordKeys, type Seeds, signerOf } from '../src/audit/checkpoints/signer.ts'
+import { countVerdicts } from '../src/audit/checkpoints/verdicts.ts'
+import type { VerificationParts } from '../src/audit/checkpoints/verification.ts'
+import type { Clock } from '../src/core/time.ts'
+import type { Storage } from '../src/storage/open.ts'
+import type { Metric } from './metrics.ts'
+
+type On = { storage: Storage; clock: Clock; log: Logger; dataDir: string; signing: Seeds }
+
+export type AuditWatch = {
+  parts: CheckpointParts & VerificationParts
+  /** For /health/ready, which is public: how many chains are not sound, not which. */
+  check(): Promise<string>
+  metrics(): Promise<Metric[]>
+}
+
+/** Writes the signing key down, and keeps what signing and verifying find for those who watch the service. */
+export async function watchAudit({ storage, clock, log, dataDir, signing }: On): Promise<AuditWatch> {
+  const unlinked = await storage.write((tx) => recordKeys(tx, signing, clock()))
+  if (unlinked.length > 0) {
+    const text =
+      'The audit log was signed with another key before, which AUDIT_SIGNING_KEY_PREVIOUS does not give: ' +
+      'what it has signed verifies with its own public key only'
+    log.warn({ publicKeys: unlinked }, text)
+  }
+  let refused = 0
+  let verified = 0
+  const kept = keptIn(join(dataDir, 'checkpoints'))
+  const parts: AuditWatch['parts'] = {
+    storage,
+    clock,
+    signer: signerOf(storage, signing),
+    kept,
+    onRefusal: (change) => {
+      refused += 1
+      const text = 'an audit chain is not signed: it does not contain what was signed of it before'
+      log.error({ ...change, lastSigned: kept.fileOf(change.chain) }, text)
+    },
+    onVerdict: ({ chain, verdict, fault, entries }) => {
+      verified += entries
+      if (verdict === 'sound') log.debug({ chain, entries }, 'an audit chain was verified')
+      else log.error({ chain, verdict, fault, entries }, 'an audit chain was tampered with')
+    },
+  }
+  return {
+    parts,
+    check: async () => {
+      const counts = await countVerdicts(storage.read)
+      const tampered = counts.find(({ verdict }) => verdict === 'tampered')?.count ?? 0
+      return tampered === 0 ? 'ok' : `tampered: ${tampered}`
+    },
+    metrics: async () => {
+      const counts = await countVerdicts(storage.read)
+      const last = Math.max(0, ...counts.map((one) => Date.parse(one.last) / 1000))
+      const count = (verdict: string) => counts.find((one) => one.verdict === verdict)?.count ?? 0
+      return [
+        {
+          name: 'svc_audit_chain_verdict',
+          kind: 'gauge',
+          help: 'Audit chains by what their last verification found.',
+          values: ['sound', 'tampered', 'unverifiable'].map((verdict) => ({
+            labels: { verdict },
+            value: count(verdict),
+          })),
+        },
+        {
+          name: 'svc_audit_verified_entries_total',
+          kind: 'counter',
+          help: 'Audit entries that this process has verified.',
+          values: [{ value: verified }],
+        },
+        {
+          name: 'svc_audit_last_verification_timestamp_seconds',
+          kind: 'gauge',
+          help: 'When an audit chain was last verified.',
+          values: [{ value: last }],
+        },
+        {
+          name: 'svc_audit_checkpoint_refused_total',
+          kind: 'counter',
+          help: 'Checkpoints that this process did not sign, because of what was signed before.',
+          values: [{ value: refused }],
+        },
+      ]
+    },
+  }
+}

@@ -1,0 +1,67 @@
+import { hash, timingSafeEqual } from 'node:crypto'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import type { FastifyInstance } from 'fastify'
+import { Problem } from '../src/core/errors.ts'
+
+export type Metric = {
+  name: string
+  kind: 'counter' | 'gauge'
+  help: string
+  values: { labels?: Record<string, string>; value: number }[]
+}
+
+/** What a service can be asked besides the process it is. */
+export type Metrics = { token: string; read(): Promise<Metric[]> }
+
+/** `GET /metrics` in the text format of Prometheus, for whoever has the token. */
+export function addMetrics(app: FastifyInstance, { token, read }: Metrics): void {
+  const delay = monitorEventLoopDelay({ resolution: 20 })
+  delay.enable()
+  app.addHook('onClose', async () => void delay.disable())
+  const known = digest(`Bearer ${token}`)
+  app.get('/metrics', async (request, reply) => {
+    if (!timingSafeEqual(digest(request.headers.authorization ?? ''), known)) {
+      throw new Problem('unauthenticated')
+    }
+    const text = [...processMetrics(delay), ...(await read())].map(textOf).join('')
+    return reply.type('text/plain; version=0.0.4; charset=utf-8').send(text)
+  })
+}
+
+/** Texts of one length, so that a comparison takes the same time for each. */
+const digest = (text: string): Buffer => hash('sha256', text, 'buffer')
+
+const gauge = (name: string, help: string, value: number): Metric => ({
+  name,
+  kind: 'gauge',
+  help,
+  values: [{ value }],
+})
+
+function processMetrics(delay: ReturnType<typeof monitorEventLoopDelay>): Metric[] {
+  const seconds = (nanoseconds: number) => (Number.isFinite(nanoseconds) ? nanoseconds / 1e9 : 0)
+  const metrics = [
+    gauge('process_resident_memory_bytes', 'Memory that the process holds.', process.memoryUsage.rss()),
+    gauge('svc_uptime_seconds', 'Since the process started.', process.uptime()),
+    gauge(
+      'nodejs_eventloop_lag_p99_seconds',
+      'How late the event loop was, since the last time this was read.',
+      delay.count === 0 ? 0 : seconds(delay.percentile(99)),
+    ),
+    gauge(
+      'nodejs_eventloop_lag_max_seconds',
+      'The same, at most.',
+      delay.count === 0 ? 0 : seconds(delay.max),
+    ),
+  ]
+  delay.reset()
+  return metrics
+}
+
+function textOf({ name, kind, help, values }: Metric): string {
+  const lines = values.map(({ labels = {}, value }) => {
+    const all = Object.entries(labels).map(([label, text]) => `${label}=${JSON.stringify(text)}`)
+    return `${name}${all.length > 0 ? `{${all.join(',')}}` : ''} ${value}`
+  })
+  return `${[`# HELP ${name} ${help}`, `# TYPE ${name} ${kind}`, ...lines].join('\n')}\n`
+}

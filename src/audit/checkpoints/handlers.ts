@@ -1,0 +1,89 @@
+import { invalid, Problem } from '../../core/errors.ts'
+import type { Scope } from '../../core/scope.ts'
+import { type HandlersOf, inSteps } from '../../handler.ts'
+import type { Db } from '../../storage/open.ts'
+import { chainAsked, checked } from '../handlers.ts'
+import { chainOf, orgOf } from '../rules.ts'
+import { entriesIn } from '../store.ts'
+import { keyIdOf, originOf } from './checkpoint.ts'
+import type { AuditCheckpoint, AuditKeys, AuditProof, auditCheckpoints } from './contract.ts'
+import { type CheckpointParts, type Taken, takeCheckpoint } from './jobs.ts'
+import { verifierText } from './note.ts'
+import { readNode } from './store.ts'
+import { consistencySpans, inclusionSpans, leafHash, type Span, spanHash } from './tree.ts'
+
+type Group = typeof auditCheckpoints
+
+export const auditCheckpointHandlers = (parts: CheckpointParts): HandlersOf<Group> => ({
+  checkpoint: inSteps<Group['checkpoint'], AuditCheckpoint>({
+    prepare: async ({ query, ...call }) => {
+      await checked(call, query.orgId)
+      return shown(parts, await takeCheckpoint(parts, chainAsked(call.scope, query.orgId)))
+    },
+    run: async (_, taken) => taken,
+  }),
+
+  proof: inSteps<Group['proof'], AuditProof>({
+    prepare: async ({ query: { id, since, orgId }, ...call }) => {
+      if ((id === undefined) === (since === undefined)) {
+        throw invalid([{ path: 'query', message: 'needs either id or since' }])
+      }
+      await checked(call, orgId)
+      if (id !== undefined) return inclusion(parts, await getPlace(parts.storage.read, call.scope, id, orgId))
+      return growth(parts, chainAsked(call.scope, orgId), since!)
+    },
+    run: async (_, proof) => proof,
+  }),
+
+  key: async ({ query: { orgId }, ...call }): Promise<AuditKeys> => {
+    await checked(call, orgId)
+    const origin = originOf(orgOf(chainAsked(call.scope, orgId)))
+    const [current, ...former] = (await parts.signer.trusted()).map((publicKey) => ({
+      publicKey: publicKey.toString('base64'),
+      verifier: verifierText({ name: origin, publicKey }),
+    }))
+    return { current: current!, former, successions: await parts.signer.successions() }
+  },
+})
+
+function shown({ signer }: CheckpointParts, { note, checkpoint }: Taken): AuditCheckpoint {
+  const { orgId, head, root, time } = checkpoint
+  const keyId = keyIdOf(signer.publicKeys[0]!, orgId)
+  return { checkpoint: note, orgId, ...head, root: root.toString('base64'), time, keyId }
+}
+
+type Place = { chain: string; seq: number; canonical: string }
+
+/** @throws not_found, also for an entry outside the scope, or of another organization than the one named */
+async function getPlace(db: Db, scope: Scope, id: string, orgId: string | undefined): Promise<Place> {
+  const place = await entriesIn(db, scope)
+    .select(['chain', 'seq', 'canonical'])
+    .where('id', '=', id)
+    .$if(orgId !== undefined, (it) => it.where('chain', '=', chainOf(orgId!)))
+    .executeTakeFirst()
+  if (!place) throw new Problem('not_found', 'Audit log not found')
+  return place
+}
+
+async function inclusion(parts: CheckpointParts, { chain, seq, canonical }: Place): Promise<AuditProof> {
+  const { note, checkpoint } = await takeCheckpoint(parts, chain)
+  const [index, size] = [seq - 1, checkpoint.head.seq]
+  const path = await pathOf(parts, chain, inclusionSpans(index, size))
+  const leaf = leafHash(canonical).toString('base64')
+  return { checkpoint: note, path, index, size, leaf, entry: canonical }
+}
+
+async function growth(parts: CheckpointParts, chain: string, since: number): Promise<AuditProof> {
+  const { note, checkpoint } = await takeCheckpoint(parts, chain)
+  const to = checkpoint.head.seq
+  if (since > to) throw invalid([{ path: 'query.since', message: `the chain has only ${to} entries` }])
+  const path = await pathOf(parts, chain, consistencySpans(since, to))
+  return { checkpoint: note, path, from: since, to }
+}
+
+async function pathOf({ storage }: CheckpointParts, chain: string, spans: Span[]): Promise<string[]> {
+  const read = readNode(storage.read, chain)
+  const path: string[] = []
+  for (const span of spans) path.push((await spanHash(read, span)).toString('base64'))
+  return path
+}

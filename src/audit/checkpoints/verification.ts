@@ -1,0 +1,189 @@
+import { everything } from '../../core/scope.ts'
+import { later } from '../../core/time.ts'
+import type { Db } from '../../storage/open.ts'
+import { ChainVerifier, headerLine, trailerLine } from '../chain.ts'
+import { type Anchor, findAnchor, partOf } from '../retention/anchors.ts'
+import { whileKept } from '../retention/readings.ts'
+import { orgOf } from '../rules.ts'
+import { chainLines } from '../store.ts'
+import { ChangedHistory } from './changed-history.ts'
+import { type Checkpoint, openCheckpoint } from './checkpoint.ts'
+import { type CheckpointParts, takeCheckpoint } from './jobs.ts'
+import { lastCheckpoint, leavesOfTile, tileWidth } from './store.ts'
+import { Frontier, leafHash } from './tree.ts'
+import { claim, listDue, type StoredVerdict, saveVerdict } from './verdicts.ts'
+
+export type VerificationParts = CheckpointParts & {
+  /** Told of every verdict. */
+  onVerdict(verdict: StoredVerdict): void
+}
+
+type Fault = NonNullable<StoredVerdict['fault']>
+
+const day = 86_400
+const hour = 3600
+
+/** Chains of one run, so that a day's work is spread over the day. */
+const atOnce = 3
+
+/** Verifies chains whose turn it is, each once a day by one of the processes. */
+export async function verifyDue(parts: VerificationParts): Promise<void> {
+  const { storage, clock } = parts
+  const now = clock()
+  const times = { sound: later(now, -day), other: later(now, -hour) }
+  for (const { chain, seen } of await listDue(storage.read, times, atOnce)) {
+    if (await storage.write((tx) => claim(tx, chain, seen, now))) await verifyStored(parts, chain)
+  }
+}
+
+/**
+ * Recomputes a chain from its entries, in constant memory: that they fit each other, the tree and everything
+ * that was signed of them.
+ */
+export async function verifyStored(parts: VerificationParts, chain: string): Promise<StoredVerdict> {
+  const { storage, clock } = parts
+  const verdict = await judged(parts, chain)
+  await storage.write((tx) => saveVerdict(tx, verdict, clock()))
+  parts.onVerdict(verdict)
+  return verdict
+}
+
+async function judged(parts: VerificationParts, chain: string): Promise<StoredVerdict> {
+  const { storage, kept } = parts
+  const notes = [(await lastCheckpoint(storage.read, chain))?.note, await kept.read(chain)]
+  let refusal: ChangedHistory | undefined
+  let upTo: Checkpoint | undefined
+  try {
+    upTo = (await takeCheckpoint(parts, chain)).checkpoint
+  } catch (error) {
+    if (!(error instanceof ChangedHistory)) throw error
+    refusal = error
+  }
+  const signed = notes.flatMap((note) => {
+    const it = note === undefined ? undefined : openCheckpoint(note, [])
+    return it && it.state !== 'unreadable' ? [it.checkpoint] : []
+  })
+  const walk = new TreeWalk(storage.heavy, chain, upTo ? [...signed, upTo] : signed)
+  const verifier = new ChainVerifier()
+  const found = await walkChain(parts, chain, upTo?.head, verifier, walk)
+  const change = refusal?.change
+  const fault = found ?? (change && { kind: change.kind, message: change.why, seq: change.found })
+  const { entries } = verifier
+  return fault ? { chain, verdict: 'tampered', fault, entries } : { chain, verdict: 'sound', entries }
+}
+
+/** The first fault of the anchor and the entries behind it up to a head; without one, of all there are. */
+async function walkChain(
+  { storage, clock, signer }: VerificationParts,
+  chain: string,
+  head: Checkpoint['head'] | undefined,
+  verifier: ChainVerifier,
+  walk: TreeWalk,
+): Promise<Fault | undefined> {
+  let forged = false
+  const lines = whileKept(storage, chain, clock, async function* () {
+    const anchor = await findAnchor(storage.read, everything, chain)
+    forged = !isSigned(anchor, await signer.trusted())
+    yield await walk.begin(anchor)
+    const upTo = head?.seq ?? Number.MAX_SAFE_INTEGER
+    yield* chainLines(storage.heavy, everything, chain, { after: anchor.head.seq, upTo })
+  })
+  for await (const some of lines) {
+    if (forged) return unanchored
+    const stop = verifier.push(Buffer.from(some))
+    if (stop) return 'fault' in stop ? stop.fault : undefined
+    const fault = await walk.add(some)
+    if (fault) return fault
+  }
+  if (!head) return undefined
+  verifier.push(Buffer.from(trailerLine(head)))
+  const verdict = verifier.end()
+  return 'fault' in verdict ? verdict.fault : undefined
+}
+
+/** Whether the service itself signed that the chain begins there. */
+function isSigned({ head, tree, signed }: Anchor, publicKeys: readonly Buffer[]): boolean {
+  if (signed === null) return true
+  const it = openCheckpoint(signed.note, publicKeys)
+  if (it.state !== 'signed' || it.checkpoint.kind !== 'anchor') return false
+  const { head: told, root } = it.checkpoint
+  return told.seq === head.seq && told.checksum === head.checksum && root.equals(tree.root())
+}
+
+const unanchored: Fault = {
+  kind: 'rewritten',
+  message: 'The anchor of the chain is not one that the service signed',
+  seq: 1,
+}
+
+const entryStart = '{"checksum":"'
+const canonicalAt = entryStart.length + 64 + '","entry":'.length
+
+/** Grows a tree from the lines of a chain, beside the one that is stored and those that were signed. */
+class TreeWalk {
+  readonly #db: Db
+  readonly #chain: string
+  readonly #signed: readonly Checkpoint[]
+  #tree = new Frontier()
+  /** Of the tile that is not whole yet. */
+  #leaves: Buffer[] = []
+
+  constructor(db: Db, chain: string, signed: readonly Checkpoint[]) {
+    this.#db = db
+    this.#chain = chain
+    this.#signed = signed
+  }
+
+  /** Begins behind what was removed, with the header of the chain. */
+  async begin(anchor: Anchor): Promise<string> {
+    const { size, roots } = anchor.tree
+    this.#tree = new Frontier(size, roots)
+    const first = size - (size % tileWidth)
+    const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)
+    this.#leaves = Array.from({ length: size - first }, (_, n) => stored.subarray(n * 32, n * 32 + 32))
+    return headerLine(orgOf(this.#chain), { anchor: partOf(anchor) })
+  }
+
+  async add(lines: string): Promise<Fault | undefined> {
+    for (const line of lines.split('\n')) {
+      if (!line.startsWith(entryStart)) continue
+      const fault = await this.#leaf(line)
+      if (fault) return fault
+    }
+    return undefined
+  }
+
+  async #leaf(line: string): Promise<Fault | undefined> {
+    const leaf = leafHash(line.slice(canonicalAt, -1))
+    this.#tree.push(leaf)
+    this.#leaves.push(leaf)
+    const { size } = this.#tree
+    for (const { head, root } of this.#signed) {
+      if (head.seq !== size) continue
+      if (line.slice(13, 77) !== head.checksum || !this.#tree.root().equals(root)) return rewritten(size)
+      // The tree as it is stored goes at least as far as what was signed.
+      const fault = await this.#compare()
+      if (fault) return fault
+    }
+    return size % tileWidth === 0 ? this.#compare() : undefined
+  }
+
+  /** Leaves since the last tile that was compared whole, with those of their tile. */
+  async #compare(): Promise<Fault | undefined> {
+    const { size } = this.#tree
+    const first = size - this.#leaves.length
+    const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)
+    const own = Buffer.concat(this.#leaves)
+    // Entries that nothing is signed of yet need not be in the tree.
+    const known = stored.subarray(0, own.length)
+    if (!own.subarray(0, known.length).equals(known)) return rewritten(size)
+    if (size % tileWidth === 0) this.#leaves = []
+    return undefined
+  }
+}
+
+const rewritten = (seq: number): Fault => ({
+  kind: 'rewritten',
+  message: `The entries up to ${seq} are not those that were signed`,
+  seq,
+})

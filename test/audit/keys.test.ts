@@ -1,0 +1,74 @@
+import { describe, expect, it } from 'vitest'
+import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
+import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
+import { recordKeys, type Seeds, signerOf } from '../../src/audit/checkpoints/signer.ts'
+import { newId } from '../../src/core/new-id.ts'
+import type { Storage } from '../../src/storage/open.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { happen, partsOn, seeds } from './chains.ts'
+
+const at = (day: number) => `2026-03-0${day}T12:00:00.000Z`
+const start = (storage: Storage, given: Seeds, day: number) =>
+  storage.write((tx) => recordKeys(tx, given, at(day)))
+const publicKey = (letter: string) => signerOf({} as Storage, seeds(letter)).publicKeys[0]!
+
+onEveryDatabase((_, open) => {
+  describe('the keys that sign', () => {
+    it('follow each other, so that the newest vouches for what the oldest signed', async () => {
+      const { storage } = await open()
+      expect(await start(storage, seeds('a'), 1)).toEqual([])
+      expect(await start(storage, seeds('b', 'a'), 2)).toEqual([])
+      expect(await start(storage, seeds('c', 'b'), 3)).toEqual([])
+      const signer = signerOf(storage, seeds('c'))
+      expect(await signer.trusted()).toEqual([publicKey('c'), publicKey('b'), publicKey('a')])
+      expect(await signer.successions()).toHaveLength(2)
+    })
+
+    it('are recorded once, by however many processes that start at once', async () => {
+      const { storage } = await open()
+      await start(storage, seeds('a'), 1)
+      await Promise.all([1, 2, 3].map(() => start(storage, seeds('b', 'a'), 2)))
+      await start(storage, seeds('b'), 3)
+      const signer = signerOf(storage, seeds('b'))
+      expect(await signer.successions()).toHaveLength(1)
+      expect(await signer.trusted()).toEqual([publicKey('b'), publicKey('a')])
+    })
+
+    it('of the past are told when nothing leads to them', async () => {
+      const { storage } = await open()
+      await start(storage, seeds('a'), 1)
+      expect(await start(storage, seeds('b'), 2)).toEqual([publicKey('a').toString('base64')])
+      expect(await signerOf(storage, seeds('b')).trusted()).toEqual([publicKey('b')])
+    })
+
+    it('that were only assumed count when they have signed here', async () => {
+      const { storage } = await open()
+      const assumed = { ...seeds('b', 'a'), assumed: true }
+      await start(storage, assumed, 1)
+      expect(await signerOf(storage, assumed).trusted()).toEqual([publicKey('b')])
+      const { storage: other } = await open()
+      await start(other, seeds('a'), 1)
+      await start(other, assumed, 2)
+      expect(await signerOf(other, assumed).trusted()).toEqual([publicKey('b'), publicKey('a')])
+    })
+
+    it('are not made by a row of the database alone', async () => {
+      const { storage } = await open()
+      await start(storage, seeds('a'), 1)
+      const forged = { public_key: publicKey('x').toString('base64'), succession: null, created_at: at(2) }
+      await storage.write((tx) => tx.insertInto('audit_keys').values(forged).execute())
+      expect(await signerOf(storage, seeds('a')).trusted()).toEqual([publicKey('a')])
+    })
+
+    it('change without a break in what is signed', async () => {
+      const parts = partsOn(await open())
+      const org = newId()
+      await happen(parts.storage, org, 4)
+      const first = await takeCheckpoint(parts, org)
+      const rotated = { ...parts, signer: signerOf(parts.storage, seeds('b', 'a')) }
+      const second = await takeCheckpoint(rotated, org)
+      expect(second.checkpoint.root).toEqual(first.checkpoint.root)
+      expect(openCheckpoint(second.note, [publicKey('b')]).state).toBe('signed')
+    })
+  })
+})

@@ -1,0 +1,188 @@
+import { stat, writeFile } from 'node:fs/promises'
+import { describe, expect, it } from 'vitest'
+import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
+import { takeCheckpoint, takeDue } from '../../src/audit/checkpoints/jobs.ts'
+import { lastCheckpoint, listCheckpoints } from '../../src/audit/checkpoints/store.ts'
+import { Frontier, leafHash } from '../../src/audit/checkpoints/tree.ts'
+import { record } from '../../src/audit/outbox.ts'
+import { draftOf } from '../../src/audit/rules.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { cutTo, forgetSigned, happen, partsOn, rechained, unguarded } from './chains.ts'
+import { happening } from './rows.ts'
+
+onEveryDatabase((_, open) => {
+  const org = newId()
+  const begin = async (count = 10) => {
+    const parts = partsOn(await open())
+    await happen(parts.storage, org, count)
+    const first = await takeCheckpoint(parts, org)
+    return { parts, storage: parts.storage, first }
+  }
+
+  describe('a checkpoint', () => {
+    it('is signed by the service, over every entry there is', async () => {
+      const { parts, storage, first } = await begin(300)
+      const rows = storage.read.selectFrom('audit_logs').select(['canonical', 'checksum'])
+      const entries = await rows.where('chain', '=', org).orderBy('seq').execute()
+      const tree = new Frontier()
+      for (const { canonical } of entries) tree.push(leafHash(canonical))
+      expect(openCheckpoint(first.note, parts.signer.publicKeys)).toMatchObject({
+        state: 'signed',
+        checkpoint: {
+          orgId: org,
+          kind: 'checkpoint',
+          head: { seq: 300, checksum: entries.at(-1)!.checksum },
+          root: tree.root(),
+          time: parts.clock(),
+        },
+      })
+      expect(await lastCheckpoint(storage.read, org)).toMatchObject({ seq: 300, note: first.note })
+      expect(await parts.kept.read(org)).toBe(first.note)
+      expect((await stat(parts.kept.fileOf(org))).mode & 0o777).toBe(0o600)
+    })
+
+    it('of a chain without entries says so', async () => {
+      const parts = partsOn(await open())
+      const { checkpoint } = await takeCheckpoint(parts, newId())
+      expect(checkpoint).toMatchObject({ head: { seq: 0, checksum: '0'.repeat(64) } })
+    })
+
+    it('seals what is pending first', async () => {
+      const { parts, storage } = await begin()
+      await storage.write((tx) => happenLater(tx))
+      expect((await takeCheckpoint(parts, org)).checkpoint.head.seq).toBe(11)
+    })
+
+    it('of a chain that rests is given again for an hour, then made anew', async () => {
+      const { parts, storage, first } = await begin()
+      parts.clock.forward(3599)
+      expect((await takeCheckpoint(parts, org)).note).toBe(first.note)
+      parts.clock.forward(1)
+      const later = await takeCheckpoint(parts, org)
+      expect(later.checkpoint).toEqual({ ...first.checkpoint, time: parts.clock() })
+      expect(await listCheckpoints(storage.read, org, 10)).toMatchObject([{ seq: 10, note: later.note }])
+    })
+
+    it('is taken of each chain that grew, and of no other', async () => {
+      const { parts, storage, first } = await begin()
+      await happen(storage, null, 3)
+      parts.clock.forward(7200)
+      await takeDue(parts)
+      expect(await lastCheckpoint(storage.read, 'system')).toMatchObject({ seq: 3 })
+      expect(await listCheckpoints(storage.read, org, 10)).toMatchObject([{ note: first.note }])
+    })
+
+    it('goes on from the older one outside after a crash before it was written there', async () => {
+      const { parts, storage, first } = await begin()
+      await happen(storage, org, 5)
+      const second = await takeCheckpoint(parts, org)
+      await parts.kept.write(org, first.note)
+      expect((await takeCheckpoint(parts, org)).checkpoint).toMatchObject({ head: { seq: 15 } })
+      expect(openCheckpoint((await parts.kept.read(org))!, parts.signer.publicKeys)).toMatchObject({
+        checkpoint: { root: second.checkpoint.root },
+      })
+    })
+  })
+
+  describe('nothing is signed of a chain', () => {
+    const refusal = async (parts: ReturnType<typeof partsOn>) => {
+      const before = await parts.kept.read(org)
+      const error = await takeCheckpoint(parts, org).catch((caught) => caught)
+      expect(error).toMatchObject({ name: 'ChangedHistory', code: 'audit_history_changed', status: 409 })
+      expect(parts.refused.at(-1)).toEqual(error.change)
+      expect(await parts.kept.read(org)).toBe(before)
+      return error.change
+    }
+
+    it('whose newest entries are gone', async () => {
+      const { parts, storage } = await begin()
+      await cutTo(storage, org, 7)
+      expect(await refusal(parts)).toMatchObject({ chain: org, kind: 'truncated', signed: 10, found: 7 })
+    })
+
+    it('whose newest entries are gone, with all that was signed of them in the database', async () => {
+      const { parts, storage } = await begin()
+      await cutTo(storage, org, 7)
+      await forgetSigned(storage, org)
+      expect(await refusal(parts)).toMatchObject({ kind: 'truncated', signed: 10, found: 7 })
+    })
+
+    it('that is an older copy which has grown since', async () => {
+      const { parts, storage } = await begin()
+      await cutTo(storage, org, 7)
+      await forgetSigned(storage, org)
+      await happen(storage, org, 9)
+      expect(await refusal(parts)).toMatchObject({ kind: 'rewritten', signed: 10, found: 16 })
+    })
+
+    it('of which a signed entry was changed and the rest linked anew', async () => {
+      const { parts, storage } = await begin()
+      await happen(storage, org, 5)
+      await rechained(storage, org, 4)
+      expect(await refusal(parts)).toMatchObject({ kind: 'rewritten', signed: 10, found: 15 })
+    })
+
+    it('of which a signed entry was changed, the rest linked anew and the tree made anew', async () => {
+      const { parts, storage } = await begin()
+      await rechained(storage, org, 4)
+      await forgetSigned(storage, org)
+      expect(await refusal(parts)).toMatchObject({ kind: 'rewritten', signed: 10, found: 10 })
+    })
+
+    it('of which an entry was changed before it was signed', async () => {
+      const { parts, storage } = await begin()
+      await happen(storage, org, 5)
+      await unguarded(storage, (tx) =>
+        tx
+          .updateTable('audit_logs')
+          .set({ canonical: '{}' })
+          .where('chain', '=', org)
+          .where('seq', '=', 13)
+          .execute(),
+      )
+      const change = await refusal(parts)
+      expect(change).toMatchObject({ kind: 'altered', signed: 10, found: 15 })
+      expect(change.why).toContain('Entry 13')
+    })
+
+    it('of which an entry is missing before it was signed', async () => {
+      const { parts, storage } = await begin()
+      await happen(storage, org, 5)
+      await unguarded(storage, (tx) =>
+        tx.deleteFrom('audit_logs').where('chain', '=', org).where('seq', '=', 12).execute(),
+      )
+      expect(await refusal(parts)).toMatchObject({ kind: 'rewritten', why: 'Entry 12 is missing' })
+    })
+
+    it('whose tree was changed', async () => {
+      const { parts, storage } = await begin()
+      await storage.write((tx) =>
+        tx
+          .updateTable('audit_tiles')
+          .set({ hashes: Buffer.alloc(320).toString('base64') })
+          .execute(),
+      )
+      expect(await refusal(parts)).toMatchObject({ kind: 'rewritten', signed: 10, found: 10 })
+    })
+
+    it('whose last checkpoint is none any more', async () => {
+      const { parts } = await begin()
+      await writeFile(parts.kept.fileOf(org), 'nothing of the kind')
+      expect(await refusal(parts)).toMatchObject({ kind: 'rewritten' })
+    })
+
+    it('and the next chain gets its checkpoint all the same', async () => {
+      const { parts, storage } = await begin()
+      await cutTo(storage, org, 7)
+      await forgetSigned(storage, org)
+      await happen(storage, null, 2)
+      await takeDue(parts)
+      expect(parts.refused).toMatchObject([{ chain: org }])
+      expect(await lastCheckpoint(storage.read, 'system')).toMatchObject({ seq: 2 })
+    })
+  })
+
+  const happenLater = async (tx: Parameters<typeof record>[0]) =>
+    record(tx, draftOf(happening(org), '2026-03-01T12:00:00.000Z'))
+})

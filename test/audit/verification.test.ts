@@ -1,0 +1,110 @@
+import { describe, expect, it } from 'vitest'
+import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
+import { countVerdicts } from '../../src/audit/checkpoints/verdicts.ts'
+import { verifyDue, verifyStored } from '../../src/audit/checkpoints/verification.ts'
+import { newId } from '../../src/core/new-id.ts'
+import type { Storage } from '../../src/storage/open.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { cutTo, forgetSigned, happen, partsOn, rechained, unguarded } from './chains.ts'
+
+onEveryDatabase((_, open) => {
+  const org = newId()
+  const begin = async (count: number) => {
+    const parts = partsOn(await open())
+    await happen(parts.storage, org, count)
+    await takeCheckpoint(parts, org)
+    return { parts, storage: parts.storage }
+  }
+  const setLeaf = (storage: Storage, idx: number, index: number) =>
+    storage.write(async (tx) => {
+      const at = tx.selectFrom('audit_tiles').select('hashes').where('level', '=', 0).where('idx', '=', idx)
+      const hashes = Buffer.from((await at.executeTakeFirstOrThrow()).hashes, 'base64').fill(
+        7,
+        index * 32,
+        index * 32 + 1,
+      )
+      const changed = { hashes: hashes.toString('base64') }
+      await tx.updateTable('audit_tiles').set(changed).where('level', '=', 0).where('idx', '=', idx).execute()
+    })
+
+  describe('verifying a stored chain', () => {
+    it('finds one sound that nobody touched, also what nothing is signed of yet', async () => {
+      const { parts, storage } = await begin(600)
+      await happen(storage, org, 9)
+      expect(await verifyStored(parts, org)).toEqual({ chain: org, verdict: 'sound', entries: 609 })
+      expect(await countVerdicts(storage.read)).toEqual([{ verdict: 'sound', count: 1, last: parts.clock() }])
+    })
+
+    it('names an entry that was changed although it is signed', async () => {
+      const { parts, storage } = await begin(20)
+      await unguarded(storage, (tx) =>
+        tx.updateTable('audit_logs').set({ action: 'no.thing' }).where('seq', '=', 4).execute(),
+      )
+      const verdict = await verifyStored(parts, org)
+      expect(verdict).toMatchObject({ verdict: 'tampered', fault: { kind: 'altered', seq: 4 }, entries: 3 })
+      expect(parts.verdicts).toEqual([verdict])
+      expect(parts.refused).toEqual([])
+      expect(await countVerdicts(storage.read)).toMatchObject([{ verdict: 'tampered', count: 1 }])
+    })
+
+    it('notices a chain that is sound in itself but another than was signed', async () => {
+      const { parts, storage } = await begin(20)
+      await rechained(storage, org, 15)
+      await forgetSigned(storage, org)
+      expect(await verifyStored(parts, org)).toMatchObject({
+        verdict: 'tampered',
+        fault: { kind: 'rewritten', seq: 20 },
+      })
+      expect(parts.refused).toHaveLength(1)
+    })
+
+    it('notices entries that are gone from its end', async () => {
+      const { parts, storage } = await begin(20)
+      await cutTo(storage, org, 15)
+      await forgetSigned(storage, org)
+      expect(await verifyStored(parts, org)).toMatchObject({
+        verdict: 'tampered',
+        fault: { kind: 'truncated' },
+      })
+    })
+
+    it('notices a leaf of the tree that is another, in tiles that no root is made from any more', async () => {
+      const { parts, storage } = await begin(600)
+      await setLeaf(storage, 0, 17)
+      expect(await takeCheckpoint(parts, org)).toMatchObject({ checkpoint: { head: { seq: 600 } } })
+      expect(await verifyStored(parts, org)).toMatchObject({
+        verdict: 'tampered',
+        fault: { kind: 'rewritten', seq: 256 },
+      })
+    })
+  })
+
+  describe('the daily verification', () => {
+    it('takes each chain once a day, and one that is not sound every hour', async () => {
+      const { parts, storage } = await begin(5)
+      await happen(storage, null, 2)
+      const turns = async () => {
+        parts.verdicts.length = 0
+        await verifyDue(parts)
+        return parts.verdicts.map(({ chain }) => chain).sort()
+      }
+      expect(await turns()).toEqual([org, 'system'].sort())
+      expect(await turns()).toEqual([])
+      parts.clock.forward(3600)
+      expect(await turns()).toEqual([])
+      await cutTo(storage, org, 3)
+      parts.clock.forward(86_400 - 3600)
+      expect(await turns()).toEqual([org, 'system'].sort())
+      parts.clock.forward(3600)
+      expect(await turns()).toEqual([org])
+    })
+
+    it('is done by one of two processes', async () => {
+      const { parts, storage } = await begin(5)
+      const other = partsOn({ storage, dataDir: 'unused' })
+      const both = { ...other, kept: parts.kept }
+      await Promise.all([verifyDue(parts), verifyDue(both)])
+      expect([...parts.verdicts, ...other.verdicts]).toHaveLength(1)
+    })
+  })
+})
