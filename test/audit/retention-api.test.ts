@@ -1,7 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { watchAudit } from '../../daemon/audit-watch.ts'
 import { api } from '../../src/api.ts'
-import { verifyStored } from '../../src/audit/checkpoints/verification.ts'
 import type { Client } from '../../src/core/client.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
@@ -13,7 +11,8 @@ const year = 365 * 86_400
 
 onEveryDatabase((_, open) => {
   const begin = async (archive?: ReturnType<typeof memoryArchive>) => {
-    const clock = testClock()
+    // So long ago that the tokens of today are still good a year later.
+    const clock = testClock(new Date(Date.now() - 500 * 86_400_000).toISOString())
     const service = await startService(open, { clock, outside: { archive } })
     const world = await buildWorld(service)
     const { id: orgId } = world.orgs.bakery
@@ -92,7 +91,7 @@ onEveryDatabase((_, open) => {
 
   describe('deleting now', () => {
     it('shows what is due, deletes it, says so in the log, and the rest still verifies', async () => {
-      const { service, client, query, clock, orgId } = await begin()
+      const { client, query, clock, orgId } = await begin()
       const { length } = await entriesOf(client, orgId)
       clock.forward(year + 86_400)
       const { due } = await client.call(show, { query: { ...query, due: 'true' } })
@@ -106,28 +105,6 @@ onEveryDatabase((_, open) => {
         state: 'done',
       })
       expect(left.every(({ seq }) => seq > done.pruned)).toBe(true)
-      // What the service verifies by itself begins at the anchor as well, and knows a forged one.
-      const { storage, dataDir } = service
-      const log = { debug() {}, warn() {}, error() {} } as never
-      const signing = { current: Buffer.alloc(32), previous: undefined, assumed: false }
-      const { parts } = await watchAudit({ storage, clock, log, dataDir, signing })
-      expect(await verifyStored(parts, orgId)).toMatchObject({
-        verdict: 'tampered',
-        fault: { message: expect.stringContaining('anchor') },
-      })
-    })
-
-    it('is verified by the service itself from its anchor on', async () => {
-      const { service, client, query, clock, orgId } = await begin()
-      clock.forward(year + 86_400)
-      await client.call(run, { query })
-      const before = await service.storage.read
-        .selectFrom('audit_logs')
-        .selectAll()
-        .where('chain', '=', orgId)
-        .execute()
-      const { parts } = service.audit
-      expect(await verifyStored(parts, orgId)).toMatchObject({ verdict: 'sound', entries: before.length })
     })
 
     it('archives first when the policy says so, and keeps everything when that fails', async () => {

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { ChainVerifier } from '../../src/audit/chain.ts'
 import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
 import { closing, takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
+import { verifyStored } from '../../src/audit/checkpoints/verification.ts'
 import { listEntries } from '../../src/audit/entries.ts'
 import { chainFileOf } from '../../src/audit/handlers.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
@@ -135,6 +136,24 @@ onEveryDatabase((kind, open) => {
       expect(tree).toHaveLength(2)
       const { prunedCount } = await findAnchor(world.storage.read, everything, orgId)
       expect(prunedCount).toBe(130)
+    })
+
+    it('leaves a chain that the service itself finds sound, behind an anchor that it signed', async () => {
+      const world = await begin()
+      const { parts, orgId, storage } = world
+      const judging = { ...parts, onVerdict: () => {} }
+      for (const ages of [[...Array(300).fill(500), 1], [...Array(400).fill(500)]]) {
+        await world.aged(orgId, ages)
+        await pruneChain(parts, orgId, whole)
+        const entries = (await world.seqs(orgId)).length
+        expect(await verifyStored(judging, orgId)).toMatchObject({ verdict: 'sound', entries })
+      }
+      const forger = retentionOn({ storage, dataDir: '' } as never).parts.signer
+      const forged = { ...judging, signer: { ...parts.signer, trusted: async () => [...forger.publicKeys] } }
+      expect(await verifyStored(forged, orgId)).toMatchObject({
+        verdict: 'tampered',
+        fault: { message: 'The anchor of the chain is not one that the service signed' },
+      })
     })
 
     it('may leave a chain without entries, which goes on where it was', async () => {
