@@ -9,13 +9,14 @@ import { cli } from './cli.ts'
 import { type Row, tableOf } from './figures.ts'
 import { fleet } from './fleet.ts'
 import { http } from './http.ts'
+import { retention } from './retention.ts'
 import { serve } from './serve.ts'
 import { build, notBuilt } from './servers.ts'
 import { sessions } from './sessions.ts'
 
-const names = ['http', 'sessions', 'chain', 'cli', 'serve', 'fleet'] as const
-/** Filling in a fleet takes minutes, so it is measured when it is named. */
-const unnamed = names.filter((name) => name !== 'fleet')
+const names = ['http', 'sessions', 'chain', 'cli', 'serve', 'fleet', 'retention'] as const
+/** Filling in a fleet or a long chain takes minutes, so they are measured when they are named. */
+const unnamed = names.filter((name) => name !== 'fleet' && name !== 'retention')
 type Name = (typeof names)[number]
 
 type Options = {
@@ -25,6 +26,7 @@ type Options = {
   install: boolean
   connections: number
   devices: number[]
+  entries: number
   plans?: boolean
 }
 
@@ -34,10 +36,14 @@ const program = new Command('npm run bench --')
   .description(
     'Measures the service as ratios against bare servers in the same run, which carry over between machines',
   )
-  .addArgument(new Argument('[name...]', 'what to measure').choices(names).default(unnamed, 'all but fleet'))
+  .addArgument(
+    new Argument('[name...]', 'what to measure')
+      .choices(names)
+      .default(unnamed, 'all but fleet and retention'),
+  )
   .option('--quick', 'fewer and shorter rounds, no installation')
   .option('--json', 'print the result as JSON')
-  .option('--postgres', 'http and fleet on Postgres; its fsync is off')
+  .option('--postgres', 'http, fleet and retention on Postgres; its fsync is off')
   .option('--no-install', 'leave out the size of an installation')
   .addOption(
     new Option('--connections <count>', 'connections of the load').default(32).argParser((text) => {
@@ -51,6 +57,13 @@ const program = new Command('npm run bench --')
       const counts = text.split(',').map(Number)
       if (counts.every((count) => Number.isInteger(count) && count > 0 && count <= 5_000_000)) return counts
       throw new InvalidArgumentError('They must be whole numbers, such as 10000,100000.')
+    }),
+  )
+  .addOption(
+    new Option('--entries <count>', 'entries that retention deletes').default(1_000_000).argParser((text) => {
+      const count = Number(text)
+      if (Number.isInteger(count) && count > 0 && count <= 5_000_000) return count
+      throw new InvalidArgumentError('It must be a whole number, such as 1000000.')
     }),
   )
   .option('--plans', 'how the database goes about the questions on a fleet')
@@ -87,6 +100,11 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       const { plans = false, devices } = options
       const pace = { sizes: quick ? [10_000] : devices, milliseconds: quick ? 600 : 3000, plans }
       rows.push(...(await fleet({ ...pace, ...databases }, say)))
+    }
+    if (name === 'retention') {
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      const entries = quick ? Math.min(options.entries, 100_000) : options.entries
+      rows.push(...(await retention({ connections, entries, milliseconds: 5000, ...databases }, say)))
     }
     if (name === 'sessions') {
       const pace = quick ? { rounds: 3, milliseconds: 700 } : { rounds: 5, milliseconds: 1500 }
