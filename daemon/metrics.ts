@@ -13,9 +13,12 @@ export type Metric = {
 /** What a service can be asked besides the process it is. */
 export type Metrics = { token: string; read(): Promise<Metric[]> }
 
+/** Milliseconds between two looks, which each of them is later than the one before. */
+const resolution = 20
+
 /** `GET /metrics` in the text format of Prometheus, for whoever has the token. */
 export function addMetrics(app: FastifyInstance, { token, read }: Metrics): void {
-  const delay = monitorEventLoopDelay({ resolution: 20 })
+  const delay = monitorEventLoopDelay({ resolution })
   delay.enable()
   app.addHook('onClose', async () => void delay.disable())
   const known = digest(`Bearer ${token}`)
@@ -39,20 +42,17 @@ const gauge = (name: string, help: string, value: number): Metric => ({
 })
 
 function processMetrics(delay: ReturnType<typeof monitorEventLoopDelay>): Metric[] {
-  const seconds = (nanoseconds: number) => (Number.isFinite(nanoseconds) ? nanoseconds / 1e9 : 0)
+  const seconds = (nanoseconds: number) =>
+    delay.count === 0 ? 0 : Math.max(0, nanoseconds / 1e9 - resolution / 1000)
   const metrics = [
     gauge('process_resident_memory_bytes', 'Memory that the process holds.', process.memoryUsage.rss()),
     gauge('svc_uptime_seconds', 'Since the process started.', process.uptime()),
     gauge(
       'nodejs_eventloop_lag_p99_seconds',
       'How late the event loop was, since the last time this was read.',
-      delay.count === 0 ? 0 : seconds(delay.percentile(99)),
+      seconds(delay.percentile(99)),
     ),
-    gauge(
-      'nodejs_eventloop_lag_max_seconds',
-      'The same, at most.',
-      delay.count === 0 ? 0 : seconds(delay.max),
-    ),
+    gauge('nodejs_eventloop_lag_max_seconds', 'The same, at most.', seconds(delay.max)),
   ]
   delay.reset()
   return metrics

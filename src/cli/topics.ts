@@ -75,6 +75,10 @@ export const pages: Record<string, string> = {
   JWT_SECRET, APP_ENCRYPTION_KEY, ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER
                         secrets; needed in production, else generated once
   APP_ENCRYPTION_KEY_PREVIOUS   the key before, after a change of APP_ENCRYPTION_KEY
+  AUDIT_SIGNING_KEY     signs the audit log: 32 bytes in base64; without it, made from APP_ENCRYPTION_KEY
+  AUDIT_SIGNING_KEY_PREVIOUS    the key before, so that what it signed goes on to verify
+  AUDIT_CHECKPOINT_SECONDS      how often audit chains that grew are signed; 3600
+  METRICS_TOKEN         bearer token for /metrics, which is off without one
   PUBLIC_URL            where people find the service, for links in mail (PUBLIC_APP_URL, DASHBOARD_URL)
   SMTP_URL, MAIL_FROM   smtp://user:password@host:587 or smtps://, and svc <noreply@example.com>;
                         without them mail goes to svc dev outbox only

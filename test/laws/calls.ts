@@ -78,9 +78,14 @@ export function put(input: Input, part: Part, path: string[], value: unknown): v
   else Object.defineProperty(at, key, { value, enumerable: true, configurable: true, writable: true })
 }
 
+/**
+ * Fields that take the place of others, which are said: a cursor, which only the list itself can give, that of a
+ * page; an older size that of an entry to prove.
+ */
+const instead: readonly string[] = ['cursor', 'since']
+
 function valuesOf(schema: z.ZodObject | undefined, all: boolean): Plain {
-  // A cursor is what the list itself gave, and takes the place of the page that is said here.
-  const fields = fieldsOf(schema).filter(({ path }) => path.length === 1 && path[0] !== 'cursor')
+  const fields = fieldsOf(schema).filter(({ path }) => path.length === 1 && !instead.includes(path[0]!))
   return Object.fromEntries(
     fields
       .filter(({ schema: one, resource }) => resource === undefined && (all || !optional(one)))

@@ -69,7 +69,7 @@ export const auditCheckpoints = {
       since: z.coerce
         .number()
         .int()
-        .min(0)
+        .min(1)
         .max(Number.MAX_SAFE_INTEGER)
         .optional()
         .describe('Instead: how many entries the older checkpoint was about'),

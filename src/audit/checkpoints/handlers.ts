@@ -29,7 +29,11 @@ export const auditCheckpointHandlers = (parts: CheckpointParts): HandlersOf<Grou
         throw invalid([{ path: 'query', message: 'needs either id or since' }])
       }
       await checked(call, orgId)
-      if (id !== undefined) return inclusion(parts, await getPlace(parts.storage.read, call.scope, id, orgId))
+      if (id !== undefined) {
+        const place = await getPlace(parts.storage.read, call.scope, id, orgId)
+        call.note({ orgId: orgOf(place.chain), resourceId: id })
+        return inclusion(parts, place)
+      }
       return growth(parts, chainAsked(call.scope, orgId), since!)
     },
     run: async (_, proof) => proof,

@@ -1,0 +1,13 @@
+import { auditCheckpoints } from '../../src/audit/checkpoints/contract.ts'
+import { command } from '../../src/cli/command.ts'
+
+export default command(auditCheckpoints.proof, {
+  summary: 'Prove that an entry is in the audit chain, or with --since that the chain only grew',
+  description:
+    'A proof is worth what the checkpoint in it is worth, which svc audit key prints the keys of. See svc-audit(7) for how to check one without svc.',
+  args: ['id'],
+  examples: [
+    'svc audit proof 0197c1c8-3f72-7bac-8d21-4e6a8c0f2a55 --json > entry.proof.json && jq .index,.size entry.proof.json\n16\n12345',
+    'svc audit proof --org blue-bakery --since 12000 --jq "[.from, .to, (.path | length)] | @tsv"\n12000\t12345\t9',
+  ],
+})
