@@ -40,6 +40,8 @@ export type Config = {
   eventLogRetentionDays: number
   /** LIVE_QUERY_TIMEOUT_MS: how long an agent has to answer. */
   liveTimeoutMs: number
+  /** AUDIT_RETENTION_ENABLED: old audit entries are deleted by themselves. */
+  auditRetentionOn: boolean
   limits: Limits
   /** The first system administrator; generated when absent. */
   admin: { email: string; password: string | undefined }
@@ -106,6 +108,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     agentLogRetentionDays: wholeNumber(env, 'AGENT_LOG_RETENTION_DAYS', 7, 1, 3650),
     eventLogRetentionDays: wholeNumber(env, 'EVENT_LOG_RETENTION_DAYS', 30, 1, 3650),
     liveTimeoutMs: wholeNumber(env, 'LIVE_QUERY_TIMEOUT_MS', 30_000, 100, 600_000),
+    auditRetentionOn: yesNo(env, 'AUDIT_RETENTION_ENABLED', true),
     limits: readLimits(env),
     admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },
     proxies: yesNo(env, 'TRUST_PROXY_HEADERS', false)

@@ -13,6 +13,8 @@ import { auditExports } from '../src/audit/exports/handlers.ts'
 import { auditLogHandlers } from '../src/audit/handlers.ts'
 import { record, sealPending } from '../src/audit/outbox.ts'
 import { auditReports } from '../src/audit/reports/handlers.ts'
+import { retentionHandlers } from '../src/audit/retention/handlers.ts'
+import { pruneDue } from '../src/audit/retention/jobs.ts'
 import { draftOf, type Happening } from '../src/audit/rules.ts'
 import { type Cipher, cipherOf } from '../src/core/cipher.ts'
 import { entriesOf } from '../src/core/endpoint.ts'
@@ -200,6 +202,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     auditCheckpoints: auditCheckpointHandlers(audit.parts),
     auditExports,
     auditReports,
+    auditRetention: retentionHandlers({ ...parts, ...audit.parts }),
   }
   const on = {
     storage,
@@ -320,7 +323,16 @@ function backgroundOf(parts: Parts, config: Config): Loop[] {
     Math.min(everyMs, 60_000),
   )
   const verifier = loop('audit verification', () => verifyDue(checking), 60_000, log, 300_000)
-  return [sealer, postman, sweeper, counter, watch, grouper, forgetter, checkpoints, verifier]
+  const pruner: Loop = loop(
+    'audit retention',
+    async () => {
+      if (config.auditRetentionOn && (await pruneDue({ ...parts, ...checking }))) pruner.wake()
+    },
+    600_000,
+    log,
+    120_000,
+  )
+  return [sealer, postman, sweeper, counter, watch, grouper, forgetter, checkpoints, verifier, pruner]
 }
 
 /** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */

@@ -15,6 +15,7 @@ import * as logs from './0014_logs.ts'
 import * as auditReading from './0015_audit_reading.ts'
 import * as oneAuditIndex from './0016_one_audit_index.ts'
 import * as checkpoints from './0017_checkpoints.ts'
+import * as retention from './0018_retention.ts'
 import * as live from './0019_live.ts'
 import * as logTails from './0020_log_tails.ts'
 
@@ -36,6 +37,7 @@ export const migrations: readonly Migration[] = [
   { name: '0015_audit_reading', up: auditReading.up },
   { name: '0016_one_audit_index', up: oneAuditIndex.up },
   { name: '0017_checkpoints', up: checkpoints.up },
+  { name: '0018_retention', up: retention.up },
   { name: '0019_live', up: live.up },
   { name: '0020_log_tails', up: logTails.up },
 ]

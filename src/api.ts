@@ -4,6 +4,7 @@ import { auditCheckpoints } from './audit/checkpoints/contract.ts'
 import { auditLogs } from './audit/contract.ts'
 import { auditExports } from './audit/exports/contract.ts'
 import { auditReports } from './audit/reports/contract.ts'
+import { auditRetention } from './audit/retention/contract.ts'
 import type { Contract } from './core/endpoint.ts'
 import { apiKeys } from './credentials/api-keys/contract.ts'
 import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
@@ -49,6 +50,7 @@ export const api = {
   auditCheckpoints,
   auditExports,
   auditReports,
+  auditRetention,
 } satisfies Contract
 
 /** The sections of the reference: what the tags of the entries are about. */

@@ -1,19 +1,26 @@
 import type { Logger } from 'pino'
+import type { Archive } from '../../src/audit/retention/ports.ts'
 import type { Clock } from '../../src/core/time.ts'
 import type { Mailer, PhoneCodes } from '../../src/messages/ports.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import type { Config } from '../config.ts'
 import { noPhoneCodes, outboxMailer, outboxPhoneCodes } from './development.ts'
+import { s3Archive } from './s3.ts'
 import { smtpMailer } from './smtp.ts'
 import { twilioCodes } from './twilio.ts'
 
 /** The ports to the outside. */
-export type Outside = { mailer: Mailer; phoneCodes: PhoneCodes }
+export type Outside = {
+  mailer: Mailer
+  phoneCodes: PhoneCodes
+  /** undefined: none is configured. */
+  archive: Archive | undefined
+}
 
 /** What is configured, else the development outbox. */
 export function openOutside(config: Config, storage: Storage, clock: Clock, log: Logger): Outside {
   const { dataDir, production, secrets } = config
-  const { smtp, twilio } = config.outside
+  const { smtp, twilio, archive, outbound } = config.outside
   if (production && !smtp) {
     log.warn('mail is not configured (SMTP_URL): it goes to outbox/ in the data directory only')
   }
@@ -24,5 +31,6 @@ export function openOutside(config: Config, storage: Storage, clock: Clock, log:
       : production
         ? noPhoneCodes
         : outboxPhoneCodes(dataDir, storage, secrets.recoveryPepper, clock),
+    archive: archive && s3Archive(archive, outbound),
   }
 }

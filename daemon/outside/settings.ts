@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { SetupError } from '../../src/core/errors.ts'
 import { type Env, secretOf, webAddress, wholeNumber, yesNo } from '../variables.ts'
+import { type OutboundSettings, readOutbound } from './guard.ts'
+import { readArchive, type S3Settings } from './s3-settings.ts'
 
 export type SmtpSettings = {
   host: string
@@ -24,6 +26,9 @@ export type OutsideSettings = {
   twilio: TwilioSettings | undefined
   /** Where people find the service, for links; undefined: where it listens. */
   publicUrl: string | undefined
+  /** Where audit entries are archived before retention deletes them. */
+  archive: S3Settings | undefined
+  outbound: OutboundSettings
 }
 
 /** @throws SetupError */
@@ -33,6 +38,8 @@ export function readOutside(env: Env): OutsideSettings {
     smtp: readSmtp(env),
     twilio: readTwilio(env),
     publicUrl: publicUrls.find((url) => url !== undefined),
+    archive: readArchive(env),
+    outbound: readOutbound(env),
   }
 }
 

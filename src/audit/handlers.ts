@@ -1,6 +1,7 @@
 import type { Endpoint } from '../core/endpoint.ts'
 import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
+import { type Clock, systemClock } from '../core/time.ts'
 import { type Call, type Handler, type HandlersOf, inSteps } from '../handler.ts'
 import type { Storage } from '../storage/open.ts'
 import { checkOrg } from '../tenancy/store.ts'
@@ -9,6 +10,8 @@ import type { Closing } from './checkpoints/jobs.ts'
 import type * as contract from './contract.ts'
 import { entriesAfter, type ListQuery, listEntries } from './entries.ts'
 import { sealPending } from './outbox.ts'
+import { findAnchor, partOf } from './retention/anchors.ts'
+import { whileKept } from './retention/readings.ts'
 import { chainOf, orgOf, systemChain, toFlatEntry } from './rules.ts'
 import * as store from './store.ts'
 
@@ -67,7 +70,8 @@ export const auditLogHandlers = ({ closing }: Parts): HandlersOf<Logs> => ({
       const chain = chainAsked(call.scope, query.orgId)
       return { chain, closing: await closing(chain) }
     },
-    run: async ({ storage, scope }, { chain, closing: end }) => chainFile(storage, scope, chain, end),
+    run: async ({ storage, scope }, { chain, closing: end }) =>
+      chainFileOf({ storage, clock: systemClock }, scope, chain, end),
   }),
 })
 
@@ -79,13 +83,18 @@ export function chainAsked(scope: Scope, orgId: string | undefined): string {
   throw invalid([{ path: 'query.orgId', message: 'orgId is required for partner scope' }])
 }
 
-async function* chainFile(
-  storage: Storage,
+type FileParts = { storage: Storage; clock: Clock }
+
+/** A chain as a file, from its anchor on: nothing of it is deleted while it is read. */
+export const chainFileOf = (
+  { storage, clock }: FileParts,
   scope: Scope,
   chain: string,
   { head, checkpoint, keys }: Closing,
-): AsyncGenerator<string> {
-  yield headerLine(orgOf(chain), { keys })
-  yield* store.chainLines(storage.heavy, scope, chain, head.seq)
-  yield trailerLine(head, checkpoint)
-}
+): AsyncGenerator<string> =>
+  whileKept(storage, chain, clock, async function* () {
+    const anchor = await findAnchor(storage.read, scope, chain)
+    yield headerLine(orgOf(chain), { anchor: partOf(anchor), keys })
+    yield* store.chainLines(storage.heavy, scope, chain, { after: anchor.head.seq, upTo: head.seq })
+    yield trailerLine(head, checkpoint)
+  })

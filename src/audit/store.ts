@@ -68,9 +68,14 @@ export async function findHead(db: Db, scope: Scope, chain: string): Promise<Hea
 
 const batch = 500
 
-/** The lines of a chain's entries up to a head, oldest first, in pieces. */
-export async function* chainLines(db: Db, scope: Scope, chain: string, upTo: number): AsyncGenerator<string> {
-  for (let after = 0; ; ) {
+/** The lines of a chain's entries between an anchor and a head, oldest first, in pieces. */
+export async function* chainLines(
+  db: Db,
+  scope: Scope,
+  chain: string,
+  { after: anchor, upTo }: { after: number; upTo: number },
+): AsyncGenerator<string> {
+  for (let after = anchor; ; ) {
     const rows = await entriesIn(db, scope)
       .selectAll()
       .where('chain', '=', chain)

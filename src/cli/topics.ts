@@ -3,6 +3,8 @@ export const groups: Record<string, string> = {
   agent: 'Run the reference agent on this machine',
   alerts: 'What needs someone to look after it',
   audit: 'Read, export and verify the audit log',
+  'audit:hold': 'Keep an audit log whole while somebody needs it',
+  'audit:retention': 'How long audit entries are kept',
   auth: 'Who is signed in',
   config: 'Where settings come from',
   context: 'Services, and who is signed in there',
@@ -90,6 +92,12 @@ export const pages: Record<string, string> = {
   OFFLINE_AFTER_SECONDS  after how long without a heartbeat a device is offline; 300
   AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS   how long logs of agents and of devices are kept; 7, 30
   LIVE_QUERY_TIMEOUT_MS  how long the agent of a device has to answer a live query; 30000
+  AUDIT_RETENTION_ENABLED   false: old audit entries go only by svc audit prune
+  AUDIT_ARCHIVE_S3_BUCKET   where audit entries are archived before they are deleted, in S3-compatible storage; with
+                        AUDIT_ARCHIVE_S3_PREFIX, _REGION, _ENDPOINT (not that of AWS), _ACCESS_KEY_ID and
+                        _SECRET_ACCESS_KEY (without them as the AWS SDK finds its own)
+  OUTBOUND_ALLOW_CIDRS  ranges that are not public and may be reached, also without TLS: 10.0.0.0/8
+  OUTBOUND_CA_FILE      certificates to trust besides the usual ones, PEM
   RATE_LIMIT_<NAME>     <count>/<seconds>, or off
   TRUST_PROXY_HEADERS, TRUSTED_PROXY_CIDRS, TRUST_CF_CONNECTING_IP   behind a proxy
 `,

@@ -36,6 +36,10 @@ export type Schema = {
    * `old` that lets some rows go after all (a retention limit kept in another table).
    */
   appendOnly(table: string, options?: { message?: string; deletable?: string }): Promise<void>
+  /** Takes the triggers of `appendOnly` away, for a migration that puts others in their place. */
+  liftAppendOnly(table: string): Promise<void>
+  /** Triggers that refuse to delete a row of the table, and an update unless `allowed`, a SQL condition over `old` and `new`. */
+  growing(table: string, options: { message: string; allowed: string }): Promise<void>
   /**
    * A trigger that refuses a row which does not name the checksum of the row before it in its chain. With
    * a unique (chain, seq) no chain can fork, without an index over checksums, whose pages a random value
@@ -80,6 +84,18 @@ function sqliteSchema(db: AnyDb): Schema {
           on ${sql.table(table)} ${when} begin select raise(abort, ${sql.lit(message)}); end`.execute(db)
       }
     },
+    liftAppendOnly: async (table) => {
+      for (const change of ['update', 'delete']) {
+        await sql`drop trigger ${sql.id(`${table}_no_${change}`)}`.execute(db)
+      }
+    },
+    growing: async (table, { message, allowed }) => {
+      for (const change of ['update', 'delete']) {
+        const when = change === 'update' ? sql`when not (${sql.raw(allowed)})` : sql``
+        await sql`create trigger ${sql.id(`${table}_no_${change}`)} before ${sql.raw(change)}
+          on ${sql.table(table)} ${when} begin select raise(abort, ${sql.lit(message)}); end`.execute(db)
+      }
+    },
     linked: async (table, columns) => {
       await sql`create trigger ${sql.id(`${table}_linked`)} before insert on ${sql.table(table)}
         when ${isUnlinked(table, columns)} begin select raise(abort, ${sql.lit(unlinked)}); end`.execute(db)
@@ -100,18 +116,24 @@ function postgresSchema(db: AnyDb): Schema {
     counter: (table, name) =>
       table.addColumn(name, 'bigint', (c) => c.primaryKey().generatedByDefaultAsIdentity()) as typeof table,
     appendOnly: async (table, { message = defaultMessage, deletable } = {}) => {
-      const refusal = `${table}_refuse_change`
       const exception = deletable
         ? sql`if tg_op = 'DELETE' then if (${sql.raw(deletable)}) then return old; end if; end if;`
         : sql``
-      await sql`create function ${sql.id(refusal)}() returns trigger language plpgsql as ${dollarQuoted(
-        sql`begin ${exception} raise exception ${sql.lit(message.replaceAll('%', '%%'))}; end`,
-      )}`.execute(db)
-      await sql`create trigger ${sql.id(`${table}_no_change`)} before update or delete
-        on ${sql.table(table)} for each row execute function ${sql.id(refusal)}()`.execute(db)
-      await sql`create trigger ${sql.id(`${table}_no_truncate`)} before truncate
-        on ${sql.table(table)} for each statement execute function ${sql.id(refusal)}()`.execute(db)
+      await refuseInPostgres(db, table, message, exception)
     },
+    liftAppendOnly: async (table) => {
+      for (const trigger of [`${table}_no_change`, `${table}_no_truncate`]) {
+        await sql`drop trigger ${sql.id(trigger)} on ${sql.table(table)}`.execute(db)
+      }
+      await sql`drop function ${sql.id(`${table}_refuse_change`)}()`.execute(db)
+    },
+    growing: (table, { message, allowed }) =>
+      refuseInPostgres(
+        db,
+        table,
+        message,
+        sql`if tg_op = 'UPDATE' then if (${sql.raw(allowed)}) then return new; end if; end if;`,
+      ),
     linked: async (table, columns) => {
       const check = `${table}_check_link`
       // Its plan is kept for as long as the connection, also when it was made for a table that was still small.
@@ -123,6 +145,24 @@ function postgresSchema(db: AnyDb): Schema {
     },
     trigrams: (table, columns) => postgresTrigrams(db, table, columns),
   }
+}
+
+/** Triggers against every change and truncation, but for what `exception` lets through. */
+async function refuseInPostgres(
+  db: AnyDb,
+  table: string,
+  message: string,
+  exception: RawBuilder<unknown>,
+): Promise<void> {
+  const refusal = `${table}_refuse_change`
+  // Its plan is kept for as long as the connection, also when it was made for tables that were still small.
+  await sql`create function ${sql.id(refusal)}() returns trigger language plpgsql set enable_seqscan = off as ${dollarQuoted(
+    sql`begin ${exception} raise exception ${sql.lit(message.replaceAll('%', '%%'))}; end`,
+  )}`.execute(db)
+  await sql`create trigger ${sql.id(`${table}_no_change`)} before update or delete
+    on ${sql.table(table)} for each row execute function ${sql.id(refusal)}()`.execute(db)
+  await sql`create trigger ${sql.id(`${table}_no_truncate`)} before truncate
+    on ${sql.table(table)} for each statement execute function ${sql.id(refusal)}()`.execute(db)
 }
 
 function dollarQuoted(body: Expression<unknown>) {

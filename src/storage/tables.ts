@@ -53,6 +53,11 @@ export type Tables = {
   /** Base64; `succession` is what this key and the one before it signed. */
   audit_keys: { public_key: string; succession: string | null; created_at: string }
   audit_verdicts: AuditVerdictRow
+  audit_anchors: AuditAnchorRow
+  audit_retention: AuditRetentionRow
+  audit_archives: AuditArchiveRow
+  /** Who reads a whole chain, whose beginning may not go meanwhile. */
+  audit_readings: { id: string; chain: string; until: string }
   idempotency_keys: IdempotencyKeyRow
   mails: MailRow
   phone_codes: PhoneCodeRow
@@ -466,6 +471,53 @@ export type AuditLogRow = {
   resource_id: string | null
   resource_name: string | null
   result: string
+}
+
+/** Where a chain begins since retention removed what came before. */
+export type AuditAnchorRow = {
+  chain: string
+  /** The newest entry that was removed. */
+  seq: number
+  checksum: string
+  pruned_count: number
+  /** The anchor, signed. */
+  note: string
+  /** The perfect trees of what was removed, largest first: JSON list of base64. */
+  tree: string
+  created_at: string
+}
+
+/** A chain without a row has the defaults. */
+export type AuditRetentionRow = {
+  chain: string
+  retention_days: number
+  archive_to_s3: number
+  last_cleanup_at: string | null
+  hold_reason: string | null
+  hold_by: string | null
+  hold_email: string | null
+  held_at: string | null
+  error: string | null
+  error_at: string | null
+  /** Runs that failed since the last one that did not. */
+  failures: number
+  retry_at: string | null
+  /** Who removes entries at present, and until when nobody else does. */
+  lease: string | null
+  leased_until: string | null
+  /** Up to where the object goes that is being archived, so that it is the same one after a crash. */
+  archiving_to: number | null
+}
+
+/** A part of a chain that is kept elsewhere. */
+export type AuditArchiveRow = {
+  chain: string
+  first_seq: number
+  last_seq: number
+  object_key: string
+  bytes: number
+  sha256: string
+  created_at: string
 }
 
 export type IdempotencyKeyRow = {

@@ -19,8 +19,8 @@ export type Order = {
   milliseconds: number
 }
 
-/** `p50` and `p99` in milliseconds, `cpu` in microseconds of this process. */
-export type Load = { requests: number; seconds: number; p50: number; p99: number; cpu: number }
+/** `p50`, `p99` and `max` in milliseconds, `cpu` in microseconds of this process. */
+export type Load = { requests: number; seconds: number; p50: number; p99: number; max: number; cpu: number }
 
 process.on('message', (order: Order) => {
   run(order).then(
@@ -56,6 +56,7 @@ async function run(order: Order): Promise<Load> {
     seconds,
     p50: quantile(sorted, 0.5),
     p99: quantile(sorted, 0.99),
+    max: sorted.at(-1) ?? 0,
     cpu: user + system,
   }
 }

@@ -10,13 +10,14 @@ import { cli } from './cli.ts'
 import { type Row, tableOf } from './figures.ts'
 import { fleet } from './fleet.ts'
 import { http } from './http.ts'
+import { retention } from './retention.ts'
 import { serve } from './serve.ts'
 import { build, notBuilt } from './servers.ts'
 import { sessions } from './sessions.ts'
 
-const names = ['http', 'sessions', 'chain', 'cli', 'serve', 'fleet', 'audit'] as const
+const names = ['http', 'sessions', 'chain', 'cli', 'serve', 'fleet', 'audit', 'retention'] as const
 /** Filling in takes minutes, so these are measured when they are named. */
-const unnamed = names.filter((name) => name !== 'fleet' && name !== 'audit')
+const unnamed = names.filter((name) => !['fleet', 'audit', 'retention'].includes(name))
 type Name = (typeof names)[number]
 
 type Options = {
@@ -26,6 +27,7 @@ type Options = {
   install: boolean
   connections: number
   devices: number[]
+  entries: number
   plans?: boolean
 }
 
@@ -36,11 +38,13 @@ const program = new Command('npm run bench --')
     'Measures the service as ratios against bare servers in the same run, which carry over between machines',
   )
   .addArgument(
-    new Argument('[name...]', 'what to measure').choices(names).default(unnamed, 'all but fleet and audit'),
+    new Argument('[name...]', 'what to measure')
+      .choices(names)
+      .default(unnamed, 'all but fleet, audit and retention'),
   )
   .option('--quick', 'fewer and shorter rounds, no installation')
   .option('--json', 'print the result as JSON')
-  .option('--postgres', 'http and fleet on Postgres; its fsync is off')
+  .option('--postgres', 'http, fleet and retention on Postgres; its fsync is off')
   .option('--no-install', 'leave out the size of an installation')
   .addOption(
     new Option('--connections <count>', 'connections of the load').default(32).argParser((text) => {
@@ -54,6 +58,13 @@ const program = new Command('npm run bench --')
       const counts = text.split(',').map(Number)
       if (counts.every((count) => Number.isInteger(count) && count > 0 && count <= 5_000_000)) return counts
       throw new InvalidArgumentError('They must be whole numbers, such as 10000,100000.')
+    }),
+  )
+  .addOption(
+    new Option('--entries <count>', 'entries that retention deletes').default(1_000_000).argParser((text) => {
+      const count = Number(text)
+      if (Number.isInteger(count) && count > 0 && count <= 5_000_000) return count
+      throw new InvalidArgumentError('It must be a whole number, such as 1000000.')
     }),
   )
   .option('--plans', 'how the database goes about the questions on a fleet')
@@ -92,6 +103,11 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       rows.push(...(await fleet({ ...pace, ...databases }, say)))
     }
     if (name === 'audit') for (const part of auditParts) rows.push(...(await part({ quick }, say)))
+    if (name === 'retention') {
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      const entries = quick ? Math.min(options.entries, 100_000) : options.entries
+      rows.push(...(await retention({ connections, entries, milliseconds: 5000, ...databases }, say)))
+    }
     if (name === 'sessions') {
       const pace = quick ? { rounds: 3, milliseconds: 700 } : { rounds: 5, milliseconds: 1500 }
       rows.push(...(await sessions(pace, say)))

@@ -2,6 +2,8 @@ import { everything } from '../../core/scope.ts'
 import { later } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { headerLine, trailerLine } from '../chain.ts'
+import { type Anchor, findAnchor, partOf } from '../retention/anchors.ts'
+import { whileKept } from '../retention/readings.ts'
 import { orgOf } from '../rules.ts'
 import { chainLines } from '../store.ts'
 import { ChainVerifier } from '../verifier/verifier.ts'
@@ -64,26 +66,34 @@ async function judged(parts: VerificationParts, chain: string): Promise<StoredVe
   })
   const walk = new TreeWalk(storage.heavy, chain, upTo ? [...signed, upTo] : signed)
   const verifier = new ChainVerifier()
-  const found = await walkChain(storage.heavy, chain, upTo?.head, verifier, walk)
+  const found = await walkChain(parts, chain, upTo?.head, verifier, walk)
   const change = refusal?.change
   const fault = found ?? (change && { kind: change.kind, message: change.why, seq: change.found })
   const { entries } = verifier
   return fault ? { chain, verdict: 'tampered', fault, entries } : { chain, verdict: 'sound', entries }
 }
 
-/** The first fault of the entries up to a head; without one, of all there are. */
+/** The first fault of the anchor and the entries behind it up to a head; without one, of all there are. */
 async function walkChain(
-  db: Db,
+  { storage, clock, signer }: VerificationParts,
   chain: string,
   head: Checkpoint['head'] | undefined,
   verifier: ChainVerifier,
   walk: TreeWalk,
 ): Promise<Fault | undefined> {
-  verifier.push(Buffer.from(headerLine(orgOf(chain))))
-  for await (const lines of chainLines(db, everything, chain, head?.seq ?? Number.MAX_SAFE_INTEGER)) {
-    const stop = verifier.push(Buffer.from(lines))
+  let forged = false
+  const lines = whileKept(storage, chain, clock, async function* () {
+    const anchor = await findAnchor(storage.read, everything, chain)
+    forged = !isSigned(anchor, await signer.trusted())
+    yield await walk.begin(anchor)
+    const upTo = head?.seq ?? Number.MAX_SAFE_INTEGER
+    yield* chainLines(storage.heavy, everything, chain, { after: anchor.head.seq, upTo })
+  })
+  for await (const some of lines) {
+    if (forged) return unanchored
+    const stop = verifier.push(Buffer.from(some))
     if (stop) return 'fault' in stop ? stop.fault : undefined
-    const fault = await walk.add(lines)
+    const fault = await walk.add(some)
     if (fault) return fault
   }
   if (!head) return undefined
@@ -92,14 +102,30 @@ async function walkChain(
   return 'fault' in verdict ? verdict.fault : undefined
 }
 
-const canonicalAt = '{"checksum":"'.length + 64 + '","entry":'.length
+/** Whether the service itself signed that the chain begins there. */
+function isSigned({ head, tree, signed }: Anchor, publicKeys: readonly Buffer[]): boolean {
+  if (signed === null) return true
+  const it = openCheckpoint(signed.note, publicKeys)
+  if (it.state !== 'signed' || it.checkpoint.kind !== 'anchor') return false
+  const { head: told, root } = it.checkpoint
+  return told.seq === head.seq && told.checksum === head.checksum && root.equals(tree.root())
+}
+
+const unanchored: Fault = {
+  kind: 'rewritten',
+  message: 'The anchor of the chain is not one that the service signed',
+  seq: 1,
+}
+
+const entryStart = '{"checksum":"'
+const canonicalAt = entryStart.length + 64 + '","entry":'.length
 
 /** Grows a tree from the lines of a chain, beside the one that is stored and those that were signed. */
 class TreeWalk {
   readonly #db: Db
   readonly #chain: string
   readonly #signed: readonly Checkpoint[]
-  readonly #tree = new Frontier()
+  #tree = new Frontier()
   /** Of the tile that is not whole yet. */
   #leaves: Buffer[] = []
 
@@ -109,9 +135,19 @@ class TreeWalk {
     this.#signed = signed
   }
 
+  /** Begins behind what was removed, with the header of the chain. */
+  async begin(anchor: Anchor): Promise<string> {
+    const { size, roots } = anchor.tree
+    this.#tree = new Frontier(size, roots)
+    const first = size - (size % tileWidth)
+    const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)
+    this.#leaves = Array.from({ length: size - first }, (_, n) => stored.subarray(n * 32, n * 32 + 32))
+    return headerLine(orgOf(this.#chain), { anchor: partOf(anchor) })
+  }
+
   async add(lines: string): Promise<Fault | undefined> {
     for (const line of lines.split('\n')) {
-      if (line === '') continue
+      if (!line.startsWith(entryStart)) continue
       const fault = await this.#leaf(line)
       if (fault) return fault
     }

@@ -1,0 +1,22 @@
+import { prune } from '../../src/cli/audit-retention.ts'
+import { ApiCommand } from '../../src/cli/base.ts'
+import { deleteFlags, type FlagSet, yes } from '../../src/cli/flags.ts'
+
+export default class AuditPrune extends ApiCommand {
+  static override summary = 'Delete now the audit entries that are old enough to go'
+  static override description =
+    'The service does so by itself once a day; see svc audit retention. What goes is the beginning of the log; a signed anchor stands for it, so that the rest still verifies. Without --org: your own organization, or the system chain in system scope.'
+  static override examples = [
+    'svc audit prune --org blue-bakery --dry-run\n48 211 entries, up to 2025-01-31T11:59:58.112Z would go',
+    'svc audit prune --org blue-bakery --yes\n48 211 entries deleted; the log begins behind entry 48 211',
+  ]
+  static override flags: FlagSet = {
+    yes: deleteFlags.yes!,
+    'dry-run': yes({ description: 'Show what would go, and delete nothing' }),
+  }
+
+  async run(): Promise<void> {
+    const { flags } = await this.parse(AuditPrune)
+    await prune(this.open(flags), flags as Record<string, boolean | undefined>)
+  }
+}

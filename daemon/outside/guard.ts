@@ -1,0 +1,119 @@
+import { type LookupAddress, type LookupOptions, lookup as resolve } from 'node:dns'
+import { readFileSync } from 'node:fs'
+import { Agent as HttpAgent } from 'node:http'
+import { Agent as HttpsAgent } from 'node:https'
+import { isIP, type LookupFunction } from 'node:net'
+import { rootCertificates } from 'node:tls'
+import ipaddr from 'ipaddr.js'
+import { SetupError } from '../../src/core/errors.ts'
+import type { Env } from '../variables.ts'
+
+/** What the service may reach (decisions.md, Outbound requests). */
+export type OutboundSettings = {
+  /** OUTBOUND_ALLOW_CIDRS: ranges that are open although they are not public. */
+  allowed: readonly string[]
+  /** OUTBOUND_CA_FILE: PEM, trusted besides the usual ones. */
+  ca: string | undefined
+}
+
+/** @throws SetupError */
+export function readOutbound(env: Env): OutboundSettings {
+  const allowed = (env.OUTBOUND_ALLOW_CIDRS ?? '').split(',').flatMap((one) => one.trim() || [])
+  const wrong = allowed.find((range) => !ipaddr.isValidCIDR(range))
+  if (wrong !== undefined) {
+    throw new SetupError(
+      `OUTBOUND_ALLOW_CIDRS must be ranges such as 10.0.0.0/8, with commas between them: "${wrong}" is none`,
+    )
+  }
+  return { allowed, ca: readCa(env.OUTBOUND_CA_FILE) }
+}
+
+function readCa(file: string | undefined): string | undefined {
+  if (!file) return undefined
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    throw new SetupError(`OUTBOUND_CA_FILE cannot be read: ${(error as Error).message}`)
+  }
+}
+
+/** An address that the service does not connect to. */
+export class RefusedAddress extends Error {
+  override name = 'RefusedAddress'
+}
+
+type Kind = 'public' | 'allowed' | 'refused'
+
+/** Public means unicast and nothing else: not private, local, reserved, nor a form that hides such an address. */
+export function kindOf(address: string, { allowed }: Pick<OutboundSettings, 'allowed'>): Kind {
+  if (!ipaddr.isValid(address)) return 'refused'
+  const parsed = ipaddr.process(address)
+  const isAllowed = allowed.some((range) => {
+    const [network, bits] = ipaddr.parseCIDR(range)
+    return network.kind() === parsed.kind() && parsed.match(network, bits)
+  })
+  if (isAllowed) return 'allowed'
+  return ipaddr.parse(address).range() === 'unicast' ? 'public' : 'refused'
+}
+
+/**
+ * Agents whose every connection goes to an address that was checked, and not to one that the name has a moment
+ * later. Without TLS only to addresses that the operator opened.
+ */
+export function guardedAgents(settings: OutboundSettings): { http: HttpAgent; https: HttpsAgent } {
+  const common = { keepAlive: true, maxSockets: 16 }
+  const { ca } = settings
+  const trusted = ca === undefined ? {} : { ca: [...rootCertificates, ca] }
+  const http = new HttpAgent({ ...common, lookup: checkedLookup(settings, ['allowed']) })
+  const https = new HttpsAgent({
+    ...common,
+    ...trusted,
+    lookup: checkedLookup(settings, ['allowed', 'public']),
+  })
+  return { http, https }
+}
+
+function checkedLookup(settings: OutboundSettings, open: readonly Kind[]): LookupFunction {
+  return (hostname, options: LookupOptions, callback) => {
+    resolve(hostname, { ...options, all: true }, (error, addresses: LookupAddress[]) => {
+      const refused =
+        error ??
+        refusal(
+          hostname,
+          addresses.map(({ address }) => address),
+          settings,
+          open,
+        )
+      if (refused) return callback(refused as NodeJS.ErrnoException, '', 0)
+      if (options.all) return (callback as (e: null, all: LookupAddress[]) => void)(null, addresses)
+      callback(null, addresses[0]!.address, addresses[0]!.family)
+    })
+  }
+}
+
+function refusal(
+  hostname: string,
+  addresses: string[],
+  settings: OutboundSettings,
+  open: readonly Kind[],
+): Error | undefined {
+  const bad = addresses.find((address) => !open.includes(kindOf(address, settings)))
+  if (addresses.length > 0 && bad === undefined) return undefined
+  const why = open.includes('public') ? 'it is not public' : 'it is reached without TLS'
+  return new RefusedAddress(
+    `${hostname} (${bad ?? 'no address'}) is refused: ${why} and OUTBOUND_ALLOW_CIDRS does not open it`,
+  )
+}
+
+/** Names are checked when they are looked up; an address is not looked up. @throws RefusedAddress */
+export function checkHost(url: URL, settings: OutboundSettings): void {
+  const host = url.hostname.replace(/^\[(.*)\]$/, '$1')
+  if (isIP(host) === 0) return
+  const refused = refusal(
+    host,
+    [host],
+    settings,
+    url.protocol === 'https:' ? ['allowed', 'public'] : ['allowed'],
+  )
+  if (refused) throw refused
+}

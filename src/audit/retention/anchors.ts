@@ -1,0 +1,69 @@
+import { everything, type Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { inScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { type AnchorPart, genesis, type Head } from '../chain.ts'
+import { Frontier } from '../checkpoints/tree.ts'
+
+/** Where a chain begins since its beginning was removed; of a whole chain, before its first entry. */
+export type Anchor = {
+  head: Head
+  prunedCount: number
+  /** Over what was removed. */
+  tree: Frontier
+  /** null while nothing was removed. */
+  signed: { note: string; time: Instant } | null
+}
+
+const none: Anchor = {
+  head: { seq: 0, checksum: genesis },
+  prunedCount: 0,
+  tree: new Frontier(),
+  signed: null,
+}
+
+export async function findAnchor(db: Db, scope: Scope, chain: string): Promise<Anchor> {
+  const row = await db
+    .selectFrom('audit_anchors')
+    .selectAll()
+    .where('chain', '=', chain)
+    .where(inScope(scope, 'audit_anchors.chain'))
+    .executeTakeFirst()
+  if (!row) return none
+  const roots = (JSON.parse(row.tree) as string[]).map((root) => Buffer.from(root, 'base64'))
+  return {
+    head: { seq: row.seq, checksum: row.checksum },
+    prunedCount: row.pruned_count,
+    tree: new Frontier(row.seq, roots),
+    signed: { note: row.note, time: row.created_at },
+  }
+}
+
+/** What the file of a chain says of its beginning; undefined while nothing was removed. */
+export const partOf = ({ signed, tree }: Anchor): AnchorPart | undefined =>
+  signed === null ? undefined : { note: signed.note, tree: base64(tree) }
+
+/** The same, as it stands at this moment. */
+export const anchorOf = async (db: Db, chain: string): Promise<AnchorPart | undefined> =>
+  partOf(await findAnchor(db, everything, chain))
+
+const base64 = ({ roots }: Frontier): string[] => roots.map((root) => root.toString('base64'))
+
+/** Puts the anchor of a chain further on; the database refuses any other way. */
+export async function moveAnchor(tx: Db, chain: string, anchor: Anchor): Promise<void> {
+  const { head, prunedCount, tree, signed } = anchor
+  const { note, time } = signed!
+  const row = {
+    seq: head.seq,
+    checksum: head.checksum,
+    pruned_count: prunedCount,
+    note,
+    tree: JSON.stringify(base64(tree)),
+    created_at: time,
+  }
+  await tx
+    .insertInto('audit_anchors')
+    .values({ chain, ...row })
+    .onConflict((c) => c.column('chain').doUpdateSet(row))
+    .execute()
+}

@@ -1,0 +1,128 @@
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { createGzip } from 'node:zlib'
+import { everything, type Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { inScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { entryLine, type Head, headerLine, trailerLine } from '../chain.ts'
+import type { CheckpointParts } from '../checkpoints/jobs.ts'
+import { orgOf } from '../rules.ts'
+import { type Anchor, findAnchor, partOf } from './anchors.ts'
+import { oldestOf } from './entries.ts'
+import type { Archive } from './ports.ts'
+import { keyOf } from './rules.ts'
+
+/** Compressed bytes after which an object takes no more entries: it is held in memory until it is kept. */
+const objectBytes = 8 * 1024 * 1024
+const batch = 500
+
+type Parts = Pick<CheckpointParts, 'storage' | 'signer' | 'clock'> & { archive: Archive }
+
+const archivesIn = (db: Db, scope: Scope) =>
+  db.selectFrom('audit_archives').where(inScope(scope, 'audit_archives.chain'))
+
+export async function archivesOf(
+  db: Db,
+  scope: Scope,
+  chain: string,
+): Promise<{ objects: number; upTo: number | null }> {
+  return archivesIn(db, scope)
+    .where('chain', '=', chain)
+    .select((eb) => [eb.fn.countAll<number>().as('objects'), eb.fn.max('last_seq').as('upTo')])
+    .executeTakeFirstOrThrow()
+}
+
+/** The newest entry up to which every entry behind an anchor is on record as archived. */
+export async function archivedUpTo(db: Db, chain: string, anchor: number): Promise<number> {
+  const rows = await archivesIn(db, everything)
+    .select(['first_seq', 'last_seq'])
+    .where('chain', '=', chain)
+    .where('last_seq', '>', anchor)
+    .orderBy('last_seq')
+    .execute()
+  return rows.reduce((end, row) => (row.first_seq <= end + 1 ? Math.max(end, row.last_seq) : end), anchor)
+}
+
+/**
+ * Archives the oldest entries of a chain as one object, which is verified like the file of a chain, and records
+ * it; how many. It is named before it is sent, so that after a crash the same one is sent again.
+ * @throws ArchiveFailure, audit_history_changed
+ */
+export async function archiveNext(parts: Parts, chain: string, cutoff: Instant): Promise<number> {
+  const { storage, clock, archive } = parts
+  const anchor = await findAnchor(storage.read, everything, chain)
+  const planned = await plannedEnd(storage.read, chain)
+  const until = planned !== null && planned > anchor.head.seq ? planned : undefined
+  const found = await objectOf(parts, chain, anchor, cutoff, until)
+  if (!found) return 0
+  const { head, body } = found
+  const first = anchor.head.seq + 1
+  await storage.write((tx) => plan(tx, chain, head.seq))
+  const key = keyOf(chain, first, head.seq)
+  const sha256 = createHash('sha256').update(body).digest()
+  await archive.put({ key, body, sha256, type: 'application/gzip' })
+  await storage.write(async (tx) => {
+    await tx
+      .insertInto('audit_archives')
+      .values({
+        chain,
+        first_seq: first,
+        last_seq: head.seq,
+        object_key: key,
+        bytes: body.length,
+        sha256: sha256.toString('hex'),
+        created_at: clock(),
+      })
+      .onConflict((c) => c.doNothing())
+      .execute()
+    await plan(tx, chain, null)
+  })
+  return head.seq - anchor.head.seq
+}
+
+async function plannedEnd(db: Db, chain: string): Promise<number | null> {
+  const row = await db
+    .selectFrom('audit_retention')
+    .select('archiving_to')
+    .where('chain', '=', chain)
+    .executeTakeFirst()
+  return row?.archiving_to ?? null
+}
+
+const plan = (tx: Db, chain: string, upTo: number | null) =>
+  tx.updateTable('audit_retention').set({ archiving_to: upTo }).where('chain', '=', chain).execute()
+
+/** A part of a chain as a file of its own: its anchor before it, a checkpoint of its end behind it. */
+async function objectOf(
+  { storage, signer, clock }: Parts,
+  chain: string,
+  anchor: Anchor,
+  cutoff: Instant,
+  until: number | undefined,
+): Promise<{ head: Head; body: Buffer } | undefined> {
+  const pieces: Buffer[] = []
+  const gzip = createGzip()
+  gzip.on('data', (piece: Buffer) => pieces.push(piece))
+  const ended = once(gzip, 'end')
+  const put = async (text: string) => {
+    if (!gzip.write(text)) await once(gzip, 'drain')
+  }
+  await put(headerLine(orgOf(chain), { anchor: partOf(anchor), keys: await signer.successions() }))
+  let at: Pick<Anchor, 'head' | 'tree'> = anchor
+  const isFull = () => until === undefined && pieces.reduce((sum, one) => sum + one.length, 0) >= objectBytes
+  while (!isFull()) {
+    const upTo = until ?? Number.MAX_SAFE_INTEGER
+    if (at.head.seq >= upTo) break
+    const next = await oldestOf(storage.heavy, chain, at, { cutoff, limit: batch, upTo })
+    if (next.entries.length === 0) break
+    await put(next.entries.map(({ checksum, canonical }) => entryLine(checksum, canonical)).join(''))
+    at = next
+  }
+  const { head, tree } = at
+  const orgId = orgOf(chain)
+  const checkpoint = { orgId, kind: 'checkpoint' as const, head, root: tree.root(), time: clock() }
+  gzip.end(trailerLine(head, signer.sign(checkpoint)))
+  await ended
+  return head.seq === anchor.head.seq ? undefined : { head, body: Buffer.concat(pieces) }
+}

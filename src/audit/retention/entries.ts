@@ -1,0 +1,105 @@
+import { Problem } from '../../core/errors.ts'
+import { everything } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { prepared } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { type ChainEntry, checksumOf } from '../chain.ts'
+import { frontierAt, MissingTile } from '../checkpoints/store.ts'
+import { Frontier, leafHash } from '../checkpoints/tree.ts'
+import { entriesIn } from '../store.ts'
+import type { Anchor } from './anchors.ts'
+
+const oldest = prepared((db, p: { chain: string; after: number; limit: number }) =>
+  db
+    .selectFrom('audit_logs')
+    .select(['seq', 'checksum', 'prev_checksum', 'canonical'])
+    .where('chain', '=', p.chain)
+    .where('seq', '>', p.after)
+    .orderBy('seq')
+    .limit(p.limit),
+)
+
+export type Stored = { seq: number; checksum: string; canonical: string }
+
+/**
+ * The next entries behind an anchor that are older than the cutoff: those before the first that is not, whatever
+ * follows it. Each has to be what it was when it was signed, so that nobody has retention remove the traces of a
+ * forgery. @throws audit_history_changed
+ */
+export async function oldestOf(
+  db: Db,
+  chain: string,
+  { head, tree }: Pick<Anchor, 'head' | 'tree'>,
+  { cutoff, limit, upTo }: { cutoff: Instant; limit: number; upTo: number },
+): Promise<{ entries: Stored[]; head: Anchor['head']; tree: Frontier }> {
+  const rows = await oldest(db, { chain, after: head.seq, limit: Math.min(limit, upTo - head.seq) })
+  const entries: Stored[] = []
+  const grown = new Frontier(tree.size, tree.roots)
+  let last = head
+  for (const { seq, checksum, prev_checksum: link, canonical } of rows) {
+    const sound = seq === last.seq + 1 && link === last.checksum && checksumOf(canonical) === checksum
+    if (!sound) throw changed(last.seq + 1)
+    if ((JSON.parse(canonical) as ChainEntry).timestamp >= cutoff) break
+    grown.push(leafHash(canonical))
+    entries.push({ seq, checksum, canonical })
+    last = { seq, checksum }
+  }
+  if (entries.length > 0 && !(await isSigned(db, chain, grown))) throw changed(head.seq + 1, last.seq)
+  return { entries, head: last, tree: grown }
+}
+
+/** Whether the tree of the chain, which checkpoints are signed over, begins like this. */
+async function isSigned(db: Db, chain: string, tree: Frontier): Promise<boolean> {
+  try {
+    return (await frontierAt(db, chain, tree.size)).root().equals(tree.root())
+  } catch (error) {
+    if (error instanceof MissingTile) return false
+    throw error
+  }
+}
+
+function changed(first: number, last = first): Problem {
+  const which = first === last ? `Entry ${first} is` : `Entries ${first} to ${last} are`
+  return new Problem('audit_history_changed', `${which} not what was signed: nothing was deleted`)
+}
+
+/** How many entries are old enough to go, at most this many, and of when the newest of them is. */
+export async function countOld(
+  db: Db,
+  chain: string,
+  anchor: number,
+  cutoff: Instant,
+  limit = Number.POSITIVE_INFINITY,
+): Promise<{ entries: number; upTo: Instant | null }> {
+  let count = 0
+  let upTo: Instant | null = null
+  for (;;) {
+    const rows = await timesAfter(db, chain, anchor + count, Math.min(limit, 5000))
+    for (const { timestamp } of rows) {
+      if (timestamp >= cutoff || count >= limit) return { entries: count, upTo }
+      count += 1
+      upTo = timestamp
+    }
+    if (rows.length === 0 || count >= limit) return { entries: count, upTo }
+  }
+}
+
+const timesAfter = (db: Db, chain: string, after: number, limit: number) =>
+  entriesIn(db, everything)
+    .select('timestamp')
+    .where('chain', '=', chain)
+    .where('seq', '>', after)
+    .orderBy('seq')
+    .limit(limit)
+    .execute()
+
+/** Deletes entries that an anchor covers; how many there were. */
+export async function deleteUpTo(tx: Db, chain: string, after: number, upTo: number): Promise<number> {
+  const { numDeletedRows } = await tx
+    .deleteFrom('audit_logs')
+    .where('chain', '=', chain)
+    .where('seq', '>', after)
+    .where('seq', '<=', upTo)
+    .executeTakeFirstOrThrow()
+  return Number(numDeletedRows)
+}

@@ -1,0 +1,13 @@
+/** Object storage for what retention removes. */
+export type Archive = {
+  /**
+   * Keeps an object and resolves when the storage has confirmed that it holds exactly these bytes.
+   * @throws ArchiveFailure when it did not, or nobody knows
+   */
+  put(object: { key: string; body: Buffer; sha256: Buffer; type: string }): Promise<void>
+}
+
+/** The message is for the operator: what failed, and what to mend. */
+export class ArchiveFailure extends Error {
+  override name = 'ArchiveFailure'
+}

@@ -1,0 +1,102 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { everything } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import type { Storage } from '../../storage/open.ts'
+import type { CheckpointParts } from '../checkpoints/jobs.ts'
+import { orgOf } from '../rules.ts'
+import { type Anchor, findAnchor, moveAnchor } from './anchors.ts'
+import { deleteUpTo, oldestOf } from './entries.ts'
+import { isRead } from './readings.ts'
+import type { Policy } from './rules.ts'
+import { holdLease, lockPolicy } from './store.ts'
+
+export type Cut = {
+  chain: string
+  /** Of the run, without which it deletes nothing. */
+  lease: string
+  cutoff: Instant
+  policy: Policy
+  /** The newest entry that may go. */
+  upTo: number
+}
+
+/** Milliseconds that deleting may take of a transaction, and most rows of one. */
+const patience = 8
+const most = 500
+const least = 25
+
+/** Why nothing more is deleted, or how many entries were. */
+export type Step = number | 'held' | 'busy' | 'read' | 'changed'
+
+/**
+ * Deletes the oldest entries of a chain, some at a time: an anchor is signed that stands for them, and in its
+ * transaction they go. At every moment the chain begins right behind its anchor.
+ */
+export class Pruner {
+  readonly #parts: Pick<CheckpointParts, 'storage' | 'signer' | 'clock'>
+  #batch = 100
+
+  constructor(parts: Pick<CheckpointParts, 'storage' | 'signer' | 'clock'>) {
+    this.#parts = parts
+  }
+
+  /** One batch; 0 when none is old enough. @throws audit_history_changed */
+  async step(cut: Cut): Promise<Step> {
+    const { storage, signer, clock } = this.#parts
+    const { chain, cutoff, upTo } = cut
+    const anchor = await findAnchor(storage.read, everything, chain)
+    if (anchor.head.seq >= upTo) return 0
+    const found = await oldestOf(storage.heavy, chain, anchor, { cutoff, limit: this.#batch, upTo })
+    const count = found.entries.length
+    if (count === 0) return 0
+    const time = clock()
+    const note = signer.sign({
+      orgId: orgOf(chain),
+      kind: 'anchor',
+      head: found.head,
+      root: found.tree.root(),
+      time,
+    })
+    const next: Anchor = {
+      head: found.head,
+      tree: found.tree,
+      prunedCount: anchor.prunedCount + count,
+      signed: { note, time },
+    }
+    const { outcome, took } = await remove(storage, cut, anchor, next, time)
+    if (took > patience) this.#batch = Math.max(least, Math.floor(this.#batch / 2))
+    else if (took < patience / 2) this.#batch = Math.min(most, this.#batch * 2)
+    // Other writers get as much time as this one took.
+    await sleep(Math.min(100, Math.ceil(took)))
+    return outcome
+  }
+}
+
+async function remove(storage: Storage, cut: Cut, from: Anchor, to: Anchor, now: Instant) {
+  const { chain, lease, policy } = cut
+  let took = 0
+  const outcome = await storage.write(
+    async (tx): Promise<Step> => {
+      const started = performance.now()
+      try {
+        const current = await lockPolicy(tx, everything, chain)
+        if (current.hold) return 'held'
+        if (current.retentionDays !== policy.retentionDays || current.archiveToS3 !== policy.archiveToS3) {
+          return 'changed'
+        }
+        if (!(await holdLease(tx, chain, lease, now))) return 'busy'
+        if (await isRead(tx, chain, now)) return 'read'
+        if ((await findAnchor(tx, everything, chain)).head.seq !== from.head.seq) return 'busy'
+        await moveAnchor(tx, chain, to)
+        const gone = await deleteUpTo(tx, chain, from.head.seq, to.head.seq)
+        if (gone !== to.head.seq - from.head.seq) throw new Error(`${gone} entries of ${chain} were to go`)
+        return gone
+      } finally {
+        took = performance.now() - started
+      }
+    },
+    // Lost with the power, the entries are there again, and so is the anchor before them.
+    { unsynced: true },
+  )
+  return { outcome, took }
+}

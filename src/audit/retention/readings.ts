@@ -1,0 +1,53 @@
+import { newId } from '../../core/new-id.ts'
+import { type Instant, later } from '../../core/time.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import { lockTree } from '../checkpoints/store.ts'
+
+/*
+ * A chain that is being read whole keeps its beginning meanwhile, or its reader would see a gap and call it
+ * tampering. Both sides take the lock of the chain first, so neither misses the other.
+ */
+
+/** A reader that says nothing for so long is gone. */
+const patience = 60
+const renewSeconds = 20
+
+/** Reads a chain piece by piece, with what was asked before the first piece. */
+export async function* whileKept<T>(
+  storage: Storage,
+  chain: string,
+  clock: () => Instant,
+  read: () => AsyncIterable<T>,
+): AsyncGenerator<T> {
+  const id = newId()
+  let renewed = clock()
+  await storage.write(async (tx) => {
+    await lockTree(tx, chain)
+    await tx
+      .insertInto('audit_readings')
+      .values({ id, chain, until: later(renewed, patience) })
+      .execute()
+  })
+  try {
+    for await (const piece of read()) {
+      yield piece
+      if (clock() < later(renewed, renewSeconds)) continue
+      renewed = clock()
+      const until = later(renewed, patience)
+      await storage.write((tx) =>
+        tx.updateTable('audit_readings').set({ until }).where('id', '=', id).execute(),
+      )
+    }
+  } finally {
+    await storage.write((tx) => tx.deleteFrom('audit_readings').where('id', '=', id).execute())
+  }
+}
+
+/** Whether somebody reads the chain; if nobody does, nobody begins until the transaction ends. */
+export async function isRead(tx: Db, chain: string, now: Instant): Promise<boolean> {
+  await lockTree(tx, chain)
+  const rows = await tx.selectFrom('audit_readings').select('until').where('chain', '=', chain).execute()
+  if (rows.some(({ until }) => until > now)) return true
+  if (rows.length > 0) await tx.deleteFrom('audit_readings').where('chain', '=', chain).execute()
+  return false
+}

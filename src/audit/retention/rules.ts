@@ -1,0 +1,48 @@
+import { type Instant, later } from '../../core/time.ts'
+
+export const leastDays = 1
+/** Ten years. */
+export const mostDays = 3650
+
+const day = 86_400
+
+export type Hold = { reason: string; userId: string | null; userEmail: string | null; since: Instant }
+
+export type Policy = {
+  retentionDays: number
+  archiveToS3: boolean
+  lastCleanupAt: Instant | null
+  hold: Hold | null
+  lastError: { message: string; at: Instant; retryAt: Instant | null } | null
+  failures: number
+}
+
+/** What holds for a chain of which nobody said anything (spec, "Limits"). */
+export const defaultPolicy: Policy = {
+  retentionDays: 365,
+  archiveToS3: false,
+  lastCleanupAt: null,
+  hold: null,
+  lastError: null,
+  failures: 0,
+}
+
+/** What is older may go. An entry of this very moment stays. */
+export const cutoffOf = ({ retentionDays }: Pick<Policy, 'retentionDays'>, now: Instant): Instant =>
+  later(now, -retentionDays * day)
+
+/** A chain is looked at once a day. */
+export const restSeconds = day
+
+/** A run that failed is tried again after 10, 20, 40 … minutes, once a day at the latest. */
+export const retryAt = (failures: number, now: Instant): Instant =>
+  later(now, Math.min(600 * 2 ** Math.min(failures, 10), day))
+
+/** `<prefix>/<chain>/<first>-<last>.ndjson.gz`: in the order of the chain, as names are listed. */
+export function keyOf(chain: string, first: number, last: number): string {
+  const [from, to] = [first, last].map((seq) => String(seq).padStart(12, '0'))
+  return `${chain}/${from}-${to}.ndjson.gz`
+}
+
+/** What of a policy the audit log tells. */
+export const told = ({ retentionDays, archiveToS3 }: Policy) => ({ retentionDays, archiveToS3 })

@@ -1,0 +1,178 @@
+import type { Scope } from '../../core/scope.ts'
+import { type Instant, later } from '../../core/time.ts'
+import { forUpdate, inScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import type { AuditRetentionRow } from '../../storage/tables.ts'
+import { defaultPolicy, type Hold, type Policy, restSeconds, retryAt } from './rules.ts'
+
+const policiesIn = (db: Db, scope: Scope) =>
+  db.selectFrom('audit_retention').where(inScope(scope, 'audit_retention.chain'))
+
+/** The policy of a chain, which has one without being told of it. */
+export async function getPolicy(db: Db, scope: Scope, chain: string): Promise<Policy> {
+  const row = await policiesIn(db, scope).selectAll().where('chain', '=', chain).executeTakeFirst()
+  return row ? toPolicy(row) : defaultPolicy
+}
+
+/** The same for whoever changes it: nothing is deleted until the transaction ends. */
+export async function lockPolicy(tx: Db, scope: Scope, chain: string): Promise<Policy> {
+  await ensureRow(tx, chain)
+  const locked = forUpdate(policiesIn(tx, scope).selectAll().where('chain', '=', chain))
+  return toPolicy(await locked.executeTakeFirstOrThrow())
+}
+
+function toPolicy(row: AuditRetentionRow): Policy {
+  const { hold_reason: reason, hold_by: userId, hold_email: userEmail, held_at: since } = row
+  const { error: message, error_at: at, retry_at: next } = row
+  return {
+    retentionDays: row.retention_days,
+    archiveToS3: row.archive_to_s3 === 1,
+    lastCleanupAt: row.last_cleanup_at,
+    hold: since === null ? null : { reason: reason ?? '', userId, userEmail, since },
+    lastError: message === null || at === null ? null : { message, at, retryAt: next },
+    failures: row.failures,
+  }
+}
+
+async function ensureRow(tx: Db, chain: string): Promise<void> {
+  const { retentionDays, archiveToS3 } = defaultPolicy
+  const row = {
+    chain,
+    retention_days: retentionDays,
+    archive_to_s3: archiveToS3 ? 1 : 0,
+    failures: 0,
+  }
+  await tx
+    .insertInto('audit_retention')
+    .values({ ...nothing, ...row })
+    .onConflict((c) => c.doNothing())
+    .execute()
+}
+
+const nothing = {
+  last_cleanup_at: null,
+  hold_reason: null,
+  hold_by: null,
+  hold_email: null,
+  held_at: null,
+  error: null,
+  error_at: null,
+  retry_at: null,
+  lease: null,
+  leased_until: null,
+  archiving_to: null,
+}
+
+const update = (tx: Db, scope: Scope, chain: string) =>
+  tx.updateTable('audit_retention').where('chain', '=', chain).where(inScope(scope, 'audit_retention.chain'))
+
+type Kept = Pick<Policy, 'retentionDays' | 'archiveToS3'>
+
+/** A changed policy is tried at once, also after failures. */
+export async function changePolicy(
+  tx: Db,
+  scope: Scope,
+  chain: string,
+  { retentionDays, archiveToS3 }: Kept,
+): Promise<void> {
+  await update(tx, scope, chain)
+    .set({ retention_days: retentionDays, archive_to_s3: archiveToS3 ? 1 : 0, retry_at: null })
+    .execute()
+}
+
+export async function changeHold(tx: Db, scope: Scope, chain: string, hold: Hold | null): Promise<void> {
+  await update(tx, scope, chain)
+    .set({
+      hold_reason: hold?.reason ?? null,
+      hold_by: hold?.userId ?? null,
+      hold_email: hold?.userEmail ?? null,
+      held_at: hold?.since ?? null,
+    })
+    .execute()
+}
+
+/** How long a run that died keeps others away. */
+const leaseSeconds = 60
+
+/** Takes a chain for one run; false when another one has it. */
+export async function claim(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
+  await ensureRow(tx, chain)
+  const { numUpdatedRows } = await tx
+    .updateTable('audit_retention')
+    .set({ lease, leased_until: later(now, leaseSeconds) })
+    .where('chain', '=', chain)
+    .where((eb) => eb.or([eb('leased_until', 'is', null), eb('leased_until', '<=', now)]))
+    .executeTakeFirstOrThrow()
+  return Number(numUpdatedRows) === 1
+}
+
+/** Keeps the chain of a run from going, and says whether it is still its own. */
+export async function holdLease(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
+  const { numUpdatedRows } = await tx
+    .updateTable('audit_retention')
+    .set({ leased_until: later(now, leaseSeconds) })
+    .where('chain', '=', chain)
+    .where('lease', '=', lease)
+    .executeTakeFirstOrThrow()
+  return Number(numUpdatedRows) === 1
+}
+
+const ofRun = (tx: Db, chain: string, lease: string) =>
+  tx.updateTable('audit_retention').where('chain', '=', chain).where('lease', '=', lease)
+
+const over = { lease: null, leased_until: null }
+const fine = { error: null, error_at: null, retry_at: null, failures: 0 }
+
+/** Ends a run. `whole`: it came to its end, and the chain rests for a day. */
+export async function finish(
+  tx: Db,
+  chain: string,
+  lease: string,
+  whole: boolean,
+  now: Instant,
+): Promise<void> {
+  await ofRun(tx, chain, lease)
+    .set({ ...over, ...(whole && { ...fine, last_cleanup_at: now }) })
+    .execute()
+}
+
+/** Ends a run that failed; the reason stays until one does not. */
+export async function fail(
+  tx: Db,
+  chain: string,
+  lease: string,
+  message: string,
+  failures: number,
+  now: Instant,
+): Promise<void> {
+  await ofRun(tx, chain, lease)
+    .set({
+      ...over,
+      error: message.slice(0, 1000),
+      error_at: now,
+      failures: failures + 1,
+      retry_at: retryAt(failures, now),
+    })
+    .execute()
+}
+
+/** Some chains that nobody looked at for a day, those longest ago first. */
+export async function listDue(db: Db, now: Instant, limit: number): Promise<string[]> {
+  const rows = await db
+    .selectFrom('audit_heads')
+    .leftJoin('audit_retention', 'audit_retention.chain', 'audit_heads.chain')
+    .select('audit_heads.chain')
+    .where((eb) =>
+      eb.and([
+        eb.or([eb('last_cleanup_at', 'is', null), eb('last_cleanup_at', '<=', later(now, -restSeconds))]),
+        eb.or([eb('retry_at', 'is', null), eb('retry_at', '<=', now)]),
+        eb.or([eb('leased_until', 'is', null), eb('leased_until', '<=', now)]),
+        eb('held_at', 'is', null),
+      ]),
+    )
+    .orderBy('last_cleanup_at')
+    .orderBy('audit_heads.chain')
+    .limit(limit)
+    .execute()
+  return rows.map(({ chain }) => chain)
+}

@@ -1,0 +1,93 @@
+import type { AuditRetention } from '../audit/retention/contract.ts'
+import { auditRetention } from '../audit/retention/contract.ts'
+import { askYesNo } from './ask.ts'
+import { orgOf } from './audit.ts'
+import type { Session } from './base.ts'
+import { CliError, exits, usage } from './exit.ts'
+import { printRecord, say } from './print.ts'
+import { bar, grouped } from './progress.ts'
+
+type Flags = { yes?: boolean; 'dry-run'?: boolean }
+
+/** Shows what is old enough to go, asks, and deletes it call by call. */
+export async function prune(session: Session, flags: Flags): Promise<void> {
+  const { client, output } = session
+  const query = { orgId: await orgOf(session) }
+  const before = await client.call(auditRetention.show, { query: { ...query, due: 'true' } })
+  const { entries, upTo } = before.due ?? { entries: 0, upTo: null }
+  const told = entries === 0 ? 'No entry is old enough to go' : `${grouped(entries)} entries, up to ${upTo}`
+  if (flags['dry-run']) {
+    const record = { dryRun: true, state: before.hold ? 'held' : 'more', entries, upTo }
+    const held = before.hold ? `, but the log is held: ${before.hold.reason}` : ''
+    return printRecord(output, record, undefined, () => `${told}${entries > 0 ? ' would go' : ''}${held}\n`)
+  }
+  if (entries > 0 && !before.hold) await confirm(session, flags, told)
+  const { state, pruned, retention } = await run(session, query, entries)
+  if (state !== 'done') throw refusalOf(state, pruned, retention)
+  const record = { state, pruned, retention }
+  const rest = retention.anchor ? `; the log begins behind entry ${grouped(retention.anchor.seq)}` : ''
+  await printRecord(output, record, undefined, () => `${grouped(pruned)} entries deleted${rest}\n`)
+}
+
+async function confirm({ settings, attended }: Session, { yes }: Flags, told: string): Promise<void> {
+  const { active, url } = settings
+  say(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
+  if (yes) return
+  if (!attended) throw usage('Missing --yes', `--dry-run shows what would go: ${told}`)
+  if (await askYesNo(`Delete ${told}? This cannot be undone`)) return
+  throw new CliError('Nothing was deleted', { code: 'not_confirmed' })
+}
+
+async function run({ client }: Session, query: { orgId: string | undefined }, total: number) {
+  const progress = bar('Deleting', 'entries', total)
+  let pruned = 0
+  try {
+    for (;;) {
+      const reply = await client.call(auditRetention.run, { query })
+      pruned += reply.pruned
+      progress.done(pruned)
+      if (reply.state !== 'more') return { ...reply, pruned }
+    }
+  } finally {
+    progress.end()
+  }
+}
+
+type State = 'more' | 'held' | 'busy' | 'read' | 'failed'
+
+function refusalOf(state: State, pruned: number, { hold, lastError }: AuditRetention): CliError {
+  const deleted = pruned > 0 ? `${grouped(pruned)} entries were deleted, then it stopped: ` : ''
+  const [message, hint] = {
+    more: ['there is more', 'Run it again'],
+    held: [`the log is held: ${hold?.reason ?? ''}`, 'svc audit hold release lets it go on'],
+    busy: ['another run is under way', 'svc audit retention shows how far it is'],
+    read: ['somebody exports or verifies the log', 'Run it again when they are done'],
+    failed: [
+      lastError?.message ?? 'it failed',
+      'The service tries again by itself; svc audit retention shows it',
+    ],
+  }[state] as [string, string]
+  const exit = state === 'failed' || state === 'more' ? exits.failure : exits.conflict
+  return new CliError(`${deleted}${message}`, { code: `retention_${state}`, exit, hint })
+}
+
+export function retentionLines(reply: Record<string, unknown>): string {
+  const it = reply as AuditRetention
+  const { retentionDays, archiveToS3, archive, anchor, hold, lastError, lastCleanupAt, due } = it
+  const archived = archive.upTo === null ? '' : `, ${archive.objects} objects up to entry ${archive.upTo}`
+  const rows: [string, string | undefined][] = [
+    ['Kept', `${retentionDays} days`],
+    [
+      'Archive',
+      `${archiveToS3 ? 'yes' : 'no'}${archive.configured ? '' : ' (none is configured)'}${archived}`,
+    ],
+    ['Hold', hold ? `${hold.reason} (${hold.userEmail ?? 'unknown'}, ${hold.since})` : 'no'],
+    ['Deleted', anchor ? `${grouped(anchor.prunedCount)} entries, up to entry ${anchor.seq}` : 'nothing yet'],
+    ['Last run', lastCleanupAt ?? 'never'],
+    ['Due', due && `${grouped(due.entries)} entries${due.upTo ? `, up to ${due.upTo}` : ''}`],
+    ['Failed', lastError ? `${lastError.at}: ${lastError.message}` : undefined],
+  ]
+  return rows
+    .flatMap(([name, text]) => (text === undefined ? [] : `${`${name}:`.padEnd(10)}${text}\n`))
+    .join('')
+}

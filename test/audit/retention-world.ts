@@ -1,0 +1,58 @@
+import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import { keptIn } from '../../src/audit/checkpoints/kept.ts'
+import { signerOf } from '../../src/audit/checkpoints/signer.ts'
+import { record, sealPending } from '../../src/audit/outbox.ts'
+import type { RetentionParts } from '../../src/audit/retention/jobs.ts'
+import type { Archive } from '../../src/audit/retention/ports.ts'
+import { chainOf, draftOf } from '../../src/audit/rules.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { later } from '../../src/core/time.ts'
+import type { TestDatabase } from '../databases.ts'
+import { testClock } from '../harness.ts'
+import { happening } from './rows.ts'
+
+export const day = 86_400
+
+/** What removes entries, on a database alone. */
+export function retentionOn({ storage, dataDir }: TestDatabase, archive?: Archive) {
+  const clock = testClock()
+  const warnings: unknown[] = []
+  const parts: RetentionParts = {
+    storage,
+    clock,
+    archive,
+    signer: signerOf(storage, { current: randomBytes(32), previous: undefined, assumed: false }),
+    kept: keptIn(join(dataDir, 'checkpoints')),
+    onRefusal: () => {},
+    log: { warn: (...told: unknown[]) => void warnings.push(told) } as never,
+  }
+  /** Entries of these ages in days, in this order. */
+  const aged = async (orgId: string | null, ages: readonly number[]) => {
+    await storage.write(async (tx) => {
+      for (const [n, age] of ages.entries()) {
+        const draft = draftOf(happening(orgId, { resourceName: `number ${n}` }), later(clock(), -age * day))
+        await record(tx, draft)
+      }
+    })
+    await sealPending(storage)
+  }
+  const seqs = async (orgId: string | null): Promise<number[]> => {
+    const rows = storage.read.selectFrom('audit_logs').select('seq').where('chain', '=', chainOf(orgId))
+    return (await rows.orderBy('seq').execute()).map(({ seq }) => seq)
+  }
+  return { parts, clock, warnings, aged, seqs, storage, orgId: newId() }
+}
+
+/** Archived objects in memory, for tests of everything but the network. */
+export function memoryArchive(): Archive & { objects: Map<string, Buffer>; fails: Error | undefined } {
+  const objects = new Map<string, Buffer>()
+  return {
+    objects,
+    fails: undefined,
+    async put({ key, body }) {
+      if (this.fails) throw this.fails
+      objects.set(key, Buffer.from(body))
+    },
+  }
+}

@@ -1,0 +1,462 @@
+import { gunzipSync } from 'node:zlib'
+import { sql } from 'kysely'
+import { describe, expect, it } from 'vitest'
+import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
+import { closing, takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
+import { verifyStored } from '../../src/audit/checkpoints/verification.ts'
+import { listEntries } from '../../src/audit/entries.ts'
+import { chainFileOf } from '../../src/audit/handlers.ts'
+import { sealPending } from '../../src/audit/outbox.ts'
+import { anchorOf, findAnchor } from '../../src/audit/retention/anchors.ts'
+import { archivedUpTo, archivesOf } from '../../src/audit/retention/archiving.ts'
+import { pruneChain, pruneDue } from '../../src/audit/retention/jobs.ts'
+import { ArchiveFailure } from '../../src/audit/retention/ports.ts'
+import { defaultPolicy, keyOf, retryAt } from '../../src/audit/retention/rules.ts'
+import {
+  changeHold,
+  changePolicy,
+  claim,
+  getPolicy,
+  listDue,
+  lockPolicy,
+} from '../../src/audit/retention/store.ts'
+import { chainOf } from '../../src/audit/rules.ts'
+import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
+import { everything, only } from '../../src/core/scope.ts'
+import { later } from '../../src/core/time.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { day, memoryArchive, retentionOn } from './retention-world.ts'
+
+const whole = { milliseconds: 60_000 }
+type World = ReturnType<typeof retentionOn>
+
+const verdictOf = (pieces: Iterable<string | Buffer>) => {
+  const verifier = new ChainVerifier()
+  for (const piece of pieces) verifier.push(Buffer.from(piece))
+  return verifier.end()
+}
+
+async function fileOf({ parts }: World, orgId: string | null): Promise<string[]> {
+  const pieces: string[] = []
+  for await (const piece of chainFileOf(
+    parts,
+    everything,
+    chainOf(orgId),
+    await closing(parts, chainOf(orgId)),
+  ))
+    pieces.push(piece)
+  return pieces
+}
+
+const policyOf = (world: World, change: { retentionDays?: number; archiveToS3?: boolean }) =>
+  world.storage.write(async (tx) => {
+    const before = await lockPolicy(tx, everything, world.orgId)
+    await changePolicy(tx, everything, world.orgId, { ...before, ...change })
+  })
+
+const holdOf = (world: World, reason: string | null) =>
+  world.storage.write(async (tx) => {
+    await lockPolicy(tx, everything, world.orgId)
+    const hold = reason === null ? null : { reason, userId: null, userEmail: null, since: world.clock() }
+    await changeHold(tx, everything, world.orgId, hold)
+  })
+
+describe('retention of audit chains', () => {
+  it('waits longer after each failure, a day at most', () => {
+    const now = '2026-03-01T00:00:00.000Z'
+    const minutes = [0, 1, 2, 8, 50].map((n) => (Date.parse(retryAt(n, now)) - Date.parse(now)) / 60_000)
+    expect(minutes).toEqual([10, 20, 40, 1440, 1440])
+  })
+
+  it('names objects so that they list in the order of the chain', () => {
+    expect([keyOf('x', 9, 10), keyOf('x', 100, 2000)].toSorted()).toEqual([
+      'x/000000000009-000000000010.ndjson.gz',
+      'x/000000000100-000000002000.ndjson.gz',
+    ])
+  })
+})
+
+onEveryDatabase((kind, open) => {
+  const begin = async (archive?: ReturnType<typeof memoryArchive>) => retentionOn(await open(), archive)
+
+  describe('pruning', () => {
+    it('keeps 365 days of every chain that nobody said anything of', async () => {
+      const world = await begin()
+      for (const orgId of [world.orgId, null]) {
+        expect(await getPolicy(world.storage.read, everything, chainOf(orgId))).toEqual(defaultPolicy)
+        await world.aged(orgId, [400, 366, 364, 1])
+        expect(await pruneChain(world.parts, chainOf(orgId), whole)).toEqual({ state: 'done', pruned: 2 })
+        expect(await world.seqs(orgId)).toEqual([3, 4])
+      }
+      const { lastCleanupAt } = await getPolicy(world.storage.read, everything, world.orgId)
+      expect(lastCleanupAt).toBe(world.clock())
+    })
+
+    it('deletes what is older than the cutoff, and not what is exactly as old', async () => {
+      const world = await begin()
+      const ms = 1 / day / 1000
+      await world.aged(world.orgId, [365 + ms, 365, 365 - ms])
+      expect(await pruneChain(world.parts, world.orgId, whole)).toEqual({ state: 'done', pruned: 1 })
+      expect(await world.seqs(world.orgId)).toEqual([2, 3])
+    })
+
+    it('deletes a prefix only: what is old behind a younger entry stays', async () => {
+      const world = await begin()
+      await world.aged(world.orgId, [500, 500, 3, 500, 500])
+      expect(await pruneChain(world.parts, world.orgId, whole)).toEqual({ state: 'done', pruned: 2 })
+      expect(await world.seqs(world.orgId)).toEqual([3, 4, 5])
+      expect(await pruneChain(world.parts, world.orgId, whole)).toEqual({ state: 'done', pruned: 0 })
+    })
+
+    it('leaves other chains alone', async () => {
+      const world = await begin()
+      const other = '0197c1c8-3f72-7bac-8d21-4e6a8c0f2a55'
+      await world.aged(world.orgId, [500, 1])
+      await world.aged(other, [500, 500])
+      await pruneChain(world.parts, world.orgId, whole)
+      expect(await world.seqs(other)).toEqual([1, 2])
+      expect(await anchorOf(world.storage.read, other)).toBeUndefined()
+      expect((await findAnchor(world.storage.read, only(other), world.orgId)).signed).toBeNull()
+    })
+
+    it('signs an anchor that stands for what is gone, and the chain verifies behind it', async () => {
+      const world = await begin()
+      const { parts, orgId } = world
+      await world.aged(orgId, [...Array(130).fill(500), ...Array(20).fill(1)])
+      expect(verdictOf(await fileOf(world, orgId))).toMatchObject({ verdict: 'sound', entries: 150 })
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 130 })
+      const verdict = verdictOf(await fileOf(world, orgId))
+      expect(verdict).toMatchObject({ verdict: 'sound', entries: 20, head: { seq: 150 } })
+      const { note, tree } = (await anchorOf(world.storage.read, orgId))!
+      const opened = openCheckpoint(note, parts.signer.publicKeys)
+      expect(opened).toMatchObject({
+        state: 'signed',
+        checkpoint: { kind: 'anchor', head: { seq: 130 }, orgId },
+      })
+      expect(tree).toHaveLength(2)
+      const { prunedCount } = await findAnchor(world.storage.read, everything, orgId)
+      expect(prunedCount).toBe(130)
+    })
+
+    it('leaves a chain that the service itself finds sound, behind an anchor that it signed', async () => {
+      const world = await begin()
+      const { parts, orgId, storage } = world
+      const judging = { ...parts, onVerdict: () => {} }
+      for (const ages of [[...Array(300).fill(500), 1], [...Array(400).fill(500)]]) {
+        await world.aged(orgId, ages)
+        await pruneChain(parts, orgId, whole)
+        const entries = (await world.seqs(orgId)).length
+        expect(await verifyStored(judging, orgId)).toMatchObject({ verdict: 'sound', entries })
+      }
+      const forger = retentionOn({ storage, dataDir: '' } as never).parts.signer
+      const forged = { ...judging, signer: { ...parts.signer, trusted: async () => [...forger.publicKeys] } }
+      expect(await verifyStored(forged, orgId)).toMatchObject({
+        verdict: 'tampered',
+        fault: { message: 'The anchor of the chain is not one that the service signed' },
+      })
+    })
+
+    it('may leave a chain without entries, which goes on where it was', async () => {
+      const world = await begin()
+      const { orgId, parts, storage } = world
+      await world.aged(orgId, [500, 500, 500])
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 3 })
+      expect(await world.seqs(orgId)).toEqual([])
+      const query = { page: 1, limit: 10 }
+      const empty = await listEntries(storage.read, only(orgId), query)
+      expect(empty).toMatchObject({ data: [], pagination: { total: 0, totalPages: 0, nextCursor: null } })
+      expect(verdictOf(await fileOf(world, orgId))).toMatchObject({
+        verdict: 'sound',
+        entries: 0,
+        head: { seq: 3 },
+      })
+      await world.aged(orgId, [1, 1])
+      expect(await world.seqs(orgId)).toEqual([4, 5])
+      expect(verdictOf(await fileOf(world, orgId))).toMatchObject({ verdict: 'sound', entries: 2 })
+      world.clock.forward(400 * day)
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 2 })
+      expect((await findAnchor(storage.read, everything, orgId)).prunedCount).toBe(5)
+    })
+
+    it('leaves lists whole: pages, cursors and totals are those of what is there', async () => {
+      const world = await begin()
+      const { orgId, parts, storage } = world
+      await world.aged(orgId, [500, 500, 500, 5, 4, 3, 2, 1])
+      await pruneChain(parts, orgId, whole)
+      for (const filter of [{}, { orgId }, { action: 'thing' }]) {
+        for (const scope of [only(orgId), everything]) {
+          const seqs: number[] = []
+          let cursor: string | undefined
+          do {
+            const query = { page: 1, limit: 2, ...filter, ...(cursor !== undefined && { cursor }) }
+            const { data, pagination } = await listEntries(storage.read, scope, query)
+            seqs.push(...data.map(({ seq }) => seq))
+            if (cursor === undefined) expect(pagination).toMatchObject({ total: 5, totalPages: 3 })
+            cursor = pagination.nextCursor ?? undefined
+          } while (cursor !== undefined)
+          expect(seqs).toEqual([8, 7, 6, 5, 4])
+          const beyond = await listEntries(storage.read, scope, { page: 4, limit: 2, ...filter })
+          expect(beyond).toMatchObject({ data: [], pagination: { total: 5 } })
+        }
+      }
+    })
+
+    it('goes on where it was stopped, batch by batch, and the chain verifies in between', async () => {
+      const world = await begin()
+      const { orgId, parts } = world
+      await world.aged(orgId, [...Array(350).fill(500), 1])
+      // Stopped after its first batch, as by a crash: the lease stays.
+      const stopped = { ...parts, signer: { ...parts.signer, sign: failingAfter(2, parts.signer.sign) } }
+      expect(await pruneChain(stopped, orgId, whole)).toEqual({ state: 'failed', pruned: 100 })
+      expect(verdictOf(await fileOf(world, orgId))).toMatchObject({ verdict: 'sound', entries: 251 })
+      expect(await pruneChain(parts, orgId, { milliseconds: 0 })).toMatchObject({ state: 'more' })
+      expect(verdictOf(await fileOf(world, orgId))).toMatchObject({ verdict: 'sound', head: { seq: 351 } })
+      expect(await pruneChain(parts, orgId, whole)).toMatchObject({ state: 'done' })
+      expect(await world.seqs(orgId)).toEqual([351])
+      expect((await getPolicy(world.storage.read, everything, orgId)).lastError).toBeNull()
+    })
+
+    it('is one at a time, until whoever had the chain is gone for a minute', async () => {
+      const world = await begin()
+      const { orgId, parts, storage, clock } = world
+      await world.aged(orgId, [500, 1])
+      await storage.write((tx) => claim(tx, orgId, 'another', clock()))
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'busy', pruned: 0 })
+      clock.forward(61)
+      const both = await Promise.all([pruneChain(parts, orgId, whole), pruneChain(parts, orgId, whole)])
+      expect(both.reduce((sum, { pruned }) => sum + pruned, 0)).toBe(1)
+      expect(await world.seqs(orgId)).toEqual([2])
+    })
+
+    it('waits for whoever reads the chain, so that no reader sees a gap', async () => {
+      const world = await begin()
+      const { orgId, parts, clock } = world
+      await world.aged(orgId, [500, 500, 1])
+      const reading = chainFileOf(parts, everything, orgId, await closing(parts, orgId))
+      const pieces = [(await reading.next()).value as string]
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'read', pruned: 0 })
+      for await (const piece of reading) pieces.push(piece)
+      expect(verdictOf(pieces)).toMatchObject({ verdict: 'sound', entries: 3 })
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 2 })
+      // One that went away without a word holds nothing up for long.
+      await world.aged(orgId, [500])
+      const left = chainFileOf(parts, everything, orgId, await closing(parts, orgId))
+      await left.next()
+      clock.forward(400 * day)
+      expect(await pruneChain(parts, orgId, whole)).toMatchObject({ state: 'done', pruned: 2 })
+    })
+
+    it('keeps what was changed after it was signed, and says so', async () => {
+      const world = await begin()
+      const { orgId, parts, storage, warnings } = world
+      await world.aged(orgId, [500, 500, 500, 1])
+      await takeCheckpoint(parts, orgId)
+      await unguarded(world, `update audit_logs set canonical = replace(canonical, 'number 1', 'number 7')`)
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'failed', pruned: 0 })
+      expect(await world.seqs(orgId)).toEqual([1, 2, 3, 4])
+      const { lastError } = await getPolicy(storage.read, everything, orgId)
+      expect(lastError?.message).toContain('Entry 2 is not what was signed')
+      expect(warnings).toHaveLength(1)
+    })
+
+    /** As someone would who has the database in their hands. */
+    const unguarded = async ({ storage }: World, statement: string) => {
+      await storage.write(async (tx) => {
+        if (kind === 'sqlite') await sql.raw('drop trigger audit_logs_no_update').execute(tx)
+        else await sql.raw('alter table audit_logs disable trigger audit_logs_no_change').execute(tx)
+        await sql.raw(statement).execute(tx)
+      })
+    }
+  })
+
+  describe('the database itself', () => {
+    it('deletes no entry beyond the anchor, changes none, and lets no anchor go back', async () => {
+      const world = await begin()
+      const { orgId, parts, storage } = world
+      await world.aged(orgId, [500, 500, 3, 2])
+      await pruneChain(parts, orgId, whole)
+      const run = (statement: string) => storage.write((tx) => sql.raw(statement).execute(tx))
+      for (const statement of [
+        'delete from audit_logs',
+        'delete from audit_logs where seq = 3',
+        `update audit_logs set action = 'x'`,
+        'update audit_anchors set seq = 1, pruned_count = 9',
+        'update audit_anchors set seq = 9',
+        `update audit_anchors set chain = 'system', seq = 9, pruned_count = 9`,
+        'delete from audit_anchors',
+        `insert into audit_anchors (chain, seq, checksum, pruned_count, note, tree, created_at)
+          values ('${orgId}', 1, 'x', 1, 'x', '[]', 'x') on conflict (chain) do update set seq = 1`,
+        ...(kind === 'postgres' ? ['truncate audit_logs', 'truncate audit_anchors'] : []),
+        ...(kind === 'sqlite'
+          ? [`insert or replace into audit_anchors values ('${orgId}', 1, 'x', 1, 'x', '[]', 'x')`]
+          : []),
+      ]) {
+        await expect(run(statement), statement).rejects.toThrow(/append-only|only moves forward/)
+      }
+      expect(await world.seqs(orgId)).toEqual([3, 4])
+    })
+
+    it('deletes nothing of a chain that is held, whatever its anchor says', async () => {
+      const world = await begin()
+      const { orgId, storage } = world
+      await world.aged(orgId, [500])
+      await holdOf(world, 'Case 2026-117')
+      const run = (statement: string) => storage.write((tx) => sql.raw(statement).execute(tx))
+      await run(`insert into audit_anchors (chain, seq, checksum, pruned_count, note, tree, created_at)
+        values ('${orgId}', 1, 'x', 1, 'x', '[]', 'x')`)
+      await expect(run('delete from audit_logs')).rejects.toThrow('append-only')
+    })
+  })
+
+  describe('a legal hold', () => {
+    it('keeps everything until it is released', async () => {
+      const world = await begin()
+      const { orgId, parts, storage, clock } = world
+      await world.aged(orgId, [500, 1])
+      await holdOf(world, 'Case 2026-117')
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'held', pruned: 0 })
+      expect(await listDue(storage.read, clock(), 10)).toEqual([])
+      await holdOf(world, null)
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 1 })
+    })
+
+    it('stops a run that is under way before its next batch', async () => {
+      const world = await begin()
+      const { orgId, parts } = world
+      await world.aged(orgId, Array(150).fill(500))
+      let signed = 0
+      const sign: typeof parts.signer.sign = (checkpoint) => {
+        signed += 1
+        return parts.signer.sign(checkpoint)
+      }
+      const running = pruneChain({ ...parts, signer: { ...parts.signer, sign } }, orgId, whole)
+      // The checkpoint and the first anchor are signed: its deletion may be under way.
+      await expect.poll(() => signed, { interval: 1 }).toBeGreaterThanOrEqual(2)
+      await holdOf(world, 'at once')
+      const left = (await world.seqs(orgId)).length
+      const { state } = await running
+      expect((await world.seqs(orgId)).length).toBe(left)
+      expect(['held', 'done']).toContain(state)
+    })
+  })
+
+  describe('an archive', () => {
+    it('has everything before it is deleted, as files that verify on their own', async () => {
+      const archive = memoryArchive()
+      const world = await begin(archive)
+      const { orgId, parts, storage, clock } = world
+      await policyOf(world, { archiveToS3: true })
+      await world.aged(orgId, [...Array(120).fill(500), ...Array(30).fill(200), 1])
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 120 })
+      clock.forward(200 * day)
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 30 })
+      expect([...archive.objects.keys()]).toEqual([keyOf(orgId, 1, 120), keyOf(orgId, 121, 150)])
+      const verdicts = [...archive.objects.values()].map((body) => verdictOf([gunzipSync(body)]))
+      expect(verdicts).toMatchObject([
+        { verdict: 'sound', entries: 120, orgId, head: { seq: 120 } },
+        { verdict: 'sound', entries: 30, orgId, head: { seq: 150 } },
+      ])
+      const trailer = JSON.parse(
+        gunzipSync([...archive.objects.values()][1]!)
+          .toString()
+          .trimEnd()
+          .split('\n')
+          .at(-1)!,
+      )
+      expect(openCheckpoint(trailer.checkpoint, parts.signer.publicKeys)).toMatchObject({
+        state: 'signed',
+        checkpoint: { head: { seq: 150 }, kind: 'checkpoint' },
+      })
+      expect(await archivesOf(storage.read, everything, orgId)).toEqual({ objects: 2, upTo: 150 })
+    })
+
+    it('that fails keeps everything; the reason is told and it is tried again', async () => {
+      const archive = memoryArchive()
+      const world = await begin(archive)
+      const { orgId, parts, storage, clock, warnings } = world
+      await policyOf(world, { archiveToS3: true })
+      await world.aged(orgId, [500, 500, 1])
+      archive.fails = new ArchiveFailure('s3://logs/x: it cannot be reached (ECONNREFUSED)')
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'failed', pruned: 0 })
+      expect(await world.seqs(orgId)).toEqual([1, 2, 3])
+      const { lastError, lastCleanupAt } = await getPolicy(storage.read, everything, orgId)
+      expect(lastError).toEqual({
+        message: 's3://logs/x: it cannot be reached (ECONNREFUSED)',
+        at: clock(),
+        retryAt: later(clock(), 600),
+      })
+      expect([lastCleanupAt, warnings.length]).toEqual([null, 1])
+      expect(await listDue(storage.read, clock(), 10)).toEqual([])
+      clock.forward(601)
+      expect(await listDue(storage.read, clock(), 10)).toEqual([orgId])
+      archive.fails = undefined
+      await pruneDue(parts)
+      expect(await world.seqs(orgId)).toEqual([3])
+      expect((await getPolicy(storage.read, everything, orgId)).lastError).toBeNull()
+    })
+
+    it('that nobody configured keeps everything', async () => {
+      const world = await begin()
+      await policyOf(world, { archiveToS3: true })
+      await world.aged(world.orgId, [500])
+      expect(await pruneChain(world.parts, world.orgId, whole)).toEqual({ state: 'failed', pruned: 0 })
+      const { lastError } = await getPolicy(world.storage.read, everything, world.orgId)
+      expect(lastError?.message).toContain('AUDIT_ARCHIVE_S3_BUCKET')
+    })
+
+    it('gets the same object again after a crash between sending and recording it', async () => {
+      const archive = memoryArchive()
+      const world = await begin(archive)
+      const { orgId, parts, storage, clock } = world
+      await policyOf(world, { archiveToS3: true })
+      await world.aged(orgId, [500, 500, 364.9, 1])
+      // The object arrives, and nobody hears of it.
+      const deaf = {
+        put: async (object: Parameters<typeof archive.put>[0]) => {
+          await archive.put(object)
+          throw new ArchiveFailure('the connection was lost')
+        },
+      }
+      expect(await pruneChain({ ...parts, archive: deaf }, orgId, whole)).toMatchObject({ state: 'failed' })
+      clock.forward(day)
+      expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 3 })
+      expect([...archive.objects.keys()]).toEqual([keyOf(orgId, 1, 2), keyOf(orgId, 3, 3)])
+      expect(await archivedUpTo(storage.read, orgId, 0)).toBe(3)
+    })
+  })
+
+  describe('the daily round', () => {
+    it('looks at every chain once a day, and tells each what it deleted', async () => {
+      const world = await begin()
+      const { orgId, parts, storage, clock } = world
+      await world.aged(orgId, [500, 1])
+      await world.aged(null, [500, 1])
+      await pruneDue(parts)
+      await sealPending(storage)
+      const rows = await storage.read.selectFrom('audit_logs').select(['chain', 'canonical', 'seq']).execute()
+      const told = rows.filter(({ seq }) => seq === 3)
+      expect([rows.length, told.map(({ chain }) => chain).toSorted()]).toEqual([
+        4,
+        [orgId, 'system'].toSorted(),
+      ])
+      expect(JSON.parse(told[0]!.canonical)).toMatchObject({
+        action: 'audit.retention.run',
+        actorType: 'system',
+        details: { pruned: 1 },
+      })
+      expect(await listDue(storage.read, clock(), 10)).toEqual([])
+      clock.forward(day)
+      expect((await listDue(storage.read, clock(), 10)).toSorted()).toEqual([orgId, 'system'].toSorted())
+    })
+  })
+})
+
+/** A signer that stops working, as a process that dies would. */
+function failingAfter(times: number, sign: (checkpoint: never) => string) {
+  let count = 0
+  return (checkpoint: unknown): string => {
+    count += 1
+    if (count > times) throw new Error('stopped')
+    return sign(checkpoint as never)
+  }
+}
