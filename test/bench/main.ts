@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { Argument, Command, InvalidArgumentError, Option } from 'commander'
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
+import { parts as auditParts } from './audit.ts'
 import { chain } from './chain.ts'
 import { atEnd, endAll } from './children.ts'
 import { cli } from './cli.ts'
@@ -13,9 +14,9 @@ import { serve } from './serve.ts'
 import { build, notBuilt } from './servers.ts'
 import { sessions } from './sessions.ts'
 
-const names = ['http', 'sessions', 'chain', 'cli', 'serve', 'fleet'] as const
-/** Filling in a fleet takes minutes, so it is measured when it is named. */
-const unnamed = names.filter((name) => name !== 'fleet')
+const names = ['http', 'sessions', 'chain', 'cli', 'serve', 'fleet', 'audit'] as const
+/** Filling in takes minutes, so these are measured when they are named. */
+const unnamed = names.filter((name) => name !== 'fleet' && name !== 'audit')
 type Name = (typeof names)[number]
 
 type Options = {
@@ -34,7 +35,9 @@ const program = new Command('npm run bench --')
   .description(
     'Measures the service as ratios against bare servers in the same run, which carry over between machines',
   )
-  .addArgument(new Argument('[name...]', 'what to measure').choices(names).default(unnamed, 'all but fleet'))
+  .addArgument(
+    new Argument('[name...]', 'what to measure').choices(names).default(unnamed, 'all but fleet and audit'),
+  )
   .option('--quick', 'fewer and shorter rounds, no installation')
   .option('--json', 'print the result as JSON')
   .option('--postgres', 'http and fleet on Postgres; its fsync is off')
@@ -88,6 +91,7 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       const pace = { sizes: quick ? [10_000] : devices, milliseconds: quick ? 600 : 3000, plans }
       rows.push(...(await fleet({ ...pace, ...databases }, say)))
     }
+    if (name === 'audit') for (const part of auditParts) rows.push(...(await part({ quick }, say)))
     if (name === 'sessions') {
       const pace = quick ? { rounds: 3, milliseconds: 700 } : { rounds: 5, milliseconds: 1500 }
       rows.push(...(await sessions(pace, say)))
