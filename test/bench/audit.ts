@@ -1,12 +1,14 @@
 import { auditIngest } from './audit-ingest.ts'
 import { auditLists } from './audit-lists.ts'
 import { auditSealing } from './audit-sealing.ts'
+import { auditVerify } from './audit-verify.ts'
 import type { Row } from './figures.ts'
 
 export type AuditOptions = { quick: boolean }
 
 /** What is measured of the audit log and of logs, one after the other. */
 export const parts: readonly ((options: AuditOptions, say: (line: string) => void) => Promise<Row[]>)[] = [
+  auditVerify,
   auditSealing,
   auditIngest,
   auditLists,

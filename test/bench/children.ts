@@ -60,9 +60,13 @@ export async function stop(child: ChildProcess, patience = 12_000): Promise<void
 }
 
 /** The first line on a child's stdout that `pick` makes something of. */
-export async function firstLine<T>(child: ChildProcess, pick: (line: string) => T | undefined): Promise<T> {
+export async function firstLine<T>(
+  child: ChildProcess,
+  pick: (line: string) => T | undefined,
+  patience = 30_000,
+): Promise<T> {
   const lines = createInterface({ input: child.stdout! })
-  const late = setTimeout(() => lines.close(), 30_000)
+  const late = setTimeout(() => lines.close(), patience)
   try {
     for await (const line of lines) {
       const picked = pick(line)

@@ -1,5 +1,6 @@
 import { api } from '../../src/api.ts'
-import { type ChainEntry, ChainVerifier, canonicalText, checksumOf, genesis } from '../../src/audit/chain.ts'
+import { type ChainEntry, canonicalText, checksumOf, genesis } from '../../src/audit/chain.ts'
+import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { connect } from '../../src/core/client.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { openStorage } from '../../src/storage/open.ts'
