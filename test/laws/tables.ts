@@ -7,7 +7,9 @@ export type Dump = Map<string, string[]>
 /** What happens beside the requests: sealing, letters going out, and the sessions of the callers themselves. */
 const letters = ['mails', 'password_reset_requests', 'password_resets']
 const beside = ['outbox', 'audit_heads', 'audit_logs', ...letters, 'sessions']
-const apart = ['svc_migrations', ...beside]
+/** Of agents that are connected just now. */
+const passing = ['agent_links', 'live_questions']
+const apart = ['svc_migrations', ...beside, ...passing]
 
 const questions = new WeakMap<Storage, Promise<string>>()
 
