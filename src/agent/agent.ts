@@ -1,10 +1,13 @@
+import type { WebSocket } from 'ws'
 import type { Client } from '../core/client.ts'
 import type { Clock } from './clock.ts'
 import type { Report } from './events.ts'
-import type { Dial } from './live/listen.ts'
 import type { LogPositionStore } from './log-position.ts'
 import type { Machine } from './machine.ts'
 import type { IdentityStore } from './state.ts'
+
+/** A WebSocket to the service, in the agent's name. */
+export type Dial = (agentId: string, authToken: string) => Promise<WebSocket>
 
 /** All an agent works with. */
 export type Agent = {

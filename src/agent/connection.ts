@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Agent } from 'node:http'
 import { type Client, connect, type Transport } from '../core/client.ts'
 import { largestFrame } from '../live/wire/contract.ts'
-import type { Dial } from './live/listen.ts'
+import type { Dial } from './agent.ts'
 
 export type Connection = { url: string; version: string; transport: Transport; signal: AbortSignal }
 

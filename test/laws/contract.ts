@@ -21,7 +21,14 @@ const harmless = new Set([
 const endless = 'x'.repeat(1_000_001)
 
 /** Names that other systems give their own records. */
-const elsewhere = new Set(['alerts.create body.ruleId', 'eventLogs.submit body.events.0.eventId'])
+const elsewhere = new Set([
+  'alerts.create body.ruleId',
+  'eventLogs.submit body.events.0.eventId',
+  ...['liveLogs', 'deviceLogs'].flatMap((group) => [
+    `${group}.events query.eventId`,
+    `${group}.record params.recordId`,
+  ]),
+])
 
 /** Everything wrong with a contract, each as one line. */
 export function faultsOf(contract: Contract): string[] {

@@ -11,6 +11,7 @@ import { insertRegistration } from '../../src/identity/registration/store.ts'
 import type { Context } from '../../src/identity/rules.ts'
 import { newToken, tokenHash } from '../../src/identity/sessions/tokens.ts'
 import { adminEmail, adminPassword, type TestService, testSecrets } from '../harness.ts'
+import { RawAgent } from '../live/raw-agent.ts'
 import { addOrg, addOrgUser, addPartnerUser, type Org, tokenFor, type World } from '../world.ts'
 import { callOf, type Input, type Records } from './calls.ts'
 import { idsOf } from './fields.ts'
@@ -421,6 +422,12 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
   },
   'deviceGroups.pin': (hand) => pinned(hand),
   'deviceGroups.unpin': (hand) => pinned(hand),
+  ...Object.fromEntries(
+    entriesOf(api)
+      .map(({ name }) => name)
+      .filter((name) => /^(liveLogs|deviceLogs|logLevels)\./.test(name))
+      .map((name) => [name, (hand: Hand) => asking(hand, name)]),
+  ),
   'agents.heartbeat': (hand) => byAgent(hand, 'agents.heartbeat'),
   'agents.inventory': (hand) => byAgent(hand, 'agents.inventory'),
   'diagnosticLogs.submit': (hand) => byAgent(hand, 'diagnosticLogs.submit'),
@@ -500,6 +507,19 @@ async function pinned(hand: Hand): Promise<Play> {
   const params = { id, deviceId: org.deviceId }
   await client.call(api.deviceGroups.pin, { params })
   return { input: { params, query: {}, body: undefined }, ...about, resourceId: () => id }
+}
+
+/** A device whose agent is connected, and has a log of any name. */
+async function asking(hand: Hand, name: string): Promise<Play> {
+  const { org, about } = await inFreshOrg(hand)
+  const entry = entryNamed(name)
+  const input = callOf(entry, await recordsOf(hand.service, hand.world.partners.acme, org), { all: true })
+  const event = { recordId: 1, level: 'Info', timeCreated: '2026-03-01T12:00:00Z', source: 'a', message: 'm' }
+  await RawAgent.connect(hand.service.url, org, ({ type }) => {
+    if (type === 'event_logs_list') return { result: { logs: [{ name: String(input.params.name) }] } }
+    return { result: type === 'event_log_get' ? event : { events: [event], total: 1 } }
+  })
+  return { input, ...about, resourceId: () => org.deviceId }
 }
 
 async function byAgent({ fresh }: Hand, name: string): Promise<Play> {

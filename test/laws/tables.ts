@@ -8,7 +8,9 @@ export type Dump = Map<string, string[]>
 const letters = ['mails', 'password_reset_requests', 'password_resets']
 const signing = ['audit_tiles', 'audit_checkpoints', 'audit_verdicts']
 const beside = ['outbox', 'audit_heads', 'audit_logs', ...signing, ...letters, 'sessions']
-const apart = ['svc_migrations', ...beside]
+/** Of agents that are connected just now. */
+const passing = ['agent_links', 'live_questions']
+const apart = ['svc_migrations', ...beside, ...passing]
 
 const questions = new WeakMap<Storage, Promise<string>>()
 

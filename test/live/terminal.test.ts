@@ -47,14 +47,17 @@ afterAll(async () => {
 const svc = (...args: string[]) =>
   home.run(['logs', ...args], { env: { SVC_URL: service.url, SVC_TOKEN: world.tokens.bakery } })
 
+/** Of Debian: the journal, or what was installed. */
+const longest = (logs: { name: string }[]): string =>
+  logs.find(({ name }) => name === 'System' || name === 'dpkg.log')!.name
+
 describe('svc logs live', () => {
   it('lists, shows, queries and gets what this machine logged', async () => {
     const list = await svc('live', 'list', name, '--json')
     expect(list.code).toBe(0)
     const logs = JSON.parse(list.stdout).data as { name: string }[]
     expect(logs.length).toBeGreaterThan(0)
-    // Of Debian, and long: what was installed.
-    const log = logs.find((one) => one.name === 'System' || one.name === 'dpkg.log')!.name
+    const log = longest(logs)
     const shown = await svc('live', 'show', name, log.toUpperCase(), '--json')
     expect(JSON.parse(shown.stdout)).toMatchObject({ name: log })
     const query = await svc('live', 'query', name, log, '--limit', '3', '--json')
@@ -72,7 +75,7 @@ describe('svc logs live', () => {
 
   it('walks over pages', async () => {
     const { data } = JSON.parse((await svc('live', 'list', name, '--json')).stdout)
-    const log = data.find((one: { name: string }) => one.name === 'System' || one.name === 'dpkg.log').name
+    const log = longest(data)
     const walked = await svc('live', 'query', name, log, '--limit', '150', '--json')
     const ids = JSON.parse(walked.stdout).data.map(({ recordId }: { recordId: number }) => recordId)
     expect(new Set(ids).size).toBe(150)

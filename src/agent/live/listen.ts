@@ -11,9 +11,6 @@ const silenceMs = 75_000
 const goodMs = 10_000
 const superseded = 4002
 
-/** A WebSocket to the service, in the agent's name. */
-export type Dial = (agentId: string, authToken: string) => Promise<WebSocket>
-
 /**
  * Stays connected, and answers. Nothing else waits for it: without a connection the agent reports as ever. Ends with
  * the signal.
