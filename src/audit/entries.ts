@@ -9,7 +9,7 @@ import {
 } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
-import { after, contains, inScope, jsonField, namedInScope } from '../storage/dialect.ts'
+import { after, contains, inScope, jsonField, namedInScope, plainContains } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditEntry } from './contract.ts'
 import { chainOf } from './rules.ts'
@@ -42,7 +42,7 @@ function filtered(db: Db, scope: Scope, filter: Filter) {
   const excluded = (excludeActions ?? '').split(',').flatMap((one) => one.trim() || [])
   return during(db, scope, filter)
     .$if(excluded.length > 0, (it) => it.where('action', 'not in', excluded))
-    .$if(Boolean(action), (it) => it.where(contains('action', action!)))
+    .$if(Boolean(action), (it) => it.where(plainContains('action', action!)))
     .$if(Boolean(user), (it) =>
       it.where((eb) => eb.or([contains('actor_email', user!), eb('actor_id', 'in', named(user!))])),
     )

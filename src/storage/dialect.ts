@@ -97,6 +97,15 @@ export function contains(column: string | Expression<string | null>, needle: str
   })
 }
 
+/** The same for a column that only ever holds ASCII, which the database folds itself: several times as fast. */
+export function plainContains(column: string, needle: string): Expression<SqlBool> {
+  const value = sql`cast(${needle} as text)`
+  return byDialect<SqlBool>({
+    sqlite: sql`instr(lower(${sql.ref(column)}), ${foldedInSqlite(value)}) > 0`,
+    postgres: sql`strpos(lower(${sql.ref(column)}), ${foldedInPostgres(value)}) > 0`,
+  })
+}
+
 type Owned = { table: string; by: string; of: string }
 
 /** The texts of a column in the rows that belong to one, sorted, as a JSON list. */
