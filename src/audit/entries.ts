@@ -9,7 +9,7 @@ import {
 } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
-import { after, contains, inScope, jsonField } from '../storage/dialect.ts'
+import { after, contains, inScope, jsonField, namedInScope, plainContains } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditEntry } from './contract.ts'
 import { chainOf } from './rules.ts'
@@ -42,7 +42,7 @@ function filtered(db: Db, scope: Scope, filter: Filter) {
   const excluded = (excludeActions ?? '').split(',').flatMap((one) => one.trim() || [])
   return during(db, scope, filter)
     .$if(excluded.length > 0, (it) => it.where('action', 'not in', excluded))
-    .$if(Boolean(action), (it) => it.where(contains('action', action!)))
+    .$if(Boolean(action), (it) => it.where(plainContains('action', action!)))
     .$if(Boolean(user), (it) =>
       it.where((eb) => eb.or([contains('actor_email', user!), eb('actor_id', 'in', named(user!))])),
     )
@@ -151,9 +151,9 @@ async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter
     .orderBy('audit_logs.id', 'desc')
     .limit(rowsAsked(query))
     .$if(key === undefined, (it) => it.offset(offsetOf(query)))
-  // By their ids alone: a chain named here once more makes SQLite walk all of it, in the order of the list.
   return db
     .selectFrom('audit_logs')
+    .where(namedInScope(scope, 'audit_logs.chain'))
     .select(shown)
     .where('audit_logs.id', 'in', places)
     .orderBy('audit_logs.timestamp', 'desc')
@@ -204,7 +204,12 @@ export async function newestKeys(
 /** These entries, in the order their ids are given. */
 export async function entriesOf(db: Db, scope: Scope, ids: string[]): Promise<AuditEntry[]> {
   if (ids.length === 0) return []
-  const rows = await entriesIn(db, scope).select(['canonical', 'checksum']).where('id', 'in', ids).execute()
+  const rows = await db
+    .selectFrom('audit_logs')
+    .where(namedInScope(scope, 'audit_logs.chain'))
+    .select(['canonical', 'checksum'])
+    .where('id', 'in', ids)
+    .execute()
   const byId = new Map((await withNames(db, rows)).map((entry) => [entry.id, entry]))
   return ids.flatMap((id) => byId.get(id) ?? [])
 }

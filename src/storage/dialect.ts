@@ -19,11 +19,23 @@ export { isForeignKeyViolation, isOutage, isPatternTooComplex, isUniqueViolation
  * Rows without an organization are visible to system only.
  */
 export function inScope(scope: Scope, column: string): Expression<SqlBool> {
+  return holdsInScope(scope, sql.ref(column))
+}
+
+/**
+ * The same for rows that are named by their ids: it leads to no index over the column. SQLite would rather walk a
+ * whole organization than look up some hundred ids.
+ */
+export function namedInScope(scope: Scope, column: string): Expression<SqlBool> {
+  return holdsInScope(scope, sql`(${sql.ref(column)} || '')`)
+}
+
+function holdsInScope(scope: Scope, value: Expression<unknown>): Expression<SqlBool> {
   if (scope.kind === 'system') return sql<SqlBool>`1 = 1`
-  if (scope.kind === 'organization') return sql<SqlBool>`${sql.ref(column)} = ${scope.orgId}`
+  if (scope.kind === 'organization') return sql<SqlBool>`${value} = ${scope.orgId}`
   if (scope.orgs !== 'all' && scope.orgs.length === 0) return sql<SqlBool>`1 = 0`
   const granted = scope.orgs === 'all' ? sql`` : sql` and scope_orgs.id in (${sql.join(scope.orgs)})`
-  return sql<SqlBool>`${sql.ref(column)} in (
+  return sql<SqlBool>`${value} in (
     select scope_orgs.id from organizations as scope_orgs
     where scope_orgs.partner_id = ${scope.partnerId} and scope_orgs.deleted_at is null${granted}
   )`
@@ -82,6 +94,15 @@ export function contains(column: string | Expression<string | null>, needle: str
   return byDialect<SqlBool>({
     sqlite: sql`instr(${foldedInSqlite(textOf(column))}, ${foldedInSqlite(value)}) > 0`,
     postgres: sql`strpos(${foldedInPostgres(textOf(column))}, ${foldedInPostgres(value)}) > 0`,
+  })
+}
+
+/** The same for a column that only ever holds ASCII, which the database folds itself: several times as fast. */
+export function plainContains(column: string, needle: string): Expression<SqlBool> {
+  const value = sql`cast(${needle} as text)`
+  return byDialect<SqlBool>({
+    sqlite: sql`instr(lower(${sql.ref(column)}), ${foldedInSqlite(value)}) > 0`,
+    postgres: sql`strpos(lower(${sql.ref(column)}), ${foldedInPostgres(value)}) > 0`,
   })
 }
 
