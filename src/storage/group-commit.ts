@@ -27,7 +27,7 @@ type Limits = {
  */
 export class GroupCommit {
   readonly #connection: SqliteConnection
-  readonly #committed: () => void
+  readonly #committed: (durable: boolean) => void
   readonly #limits: Limits
   readonly #nesting = new Nesting()
   #queue: Job[] = []
@@ -35,7 +35,11 @@ export class GroupCommit {
   #closed = false
   #durable = true
 
-  constructor(connection: SqliteConnection, committed: () => void, limits: Partial<Limits> = {}) {
+  constructor(
+    connection: SqliteConnection,
+    committed: (durable: boolean) => void,
+    limits: Partial<Limits> = {},
+  ) {
     this.#connection = connection
     this.#committed = committed
     this.#limits = { jobs: 128, milliseconds: 5, patience: 10_000, ...limits }
@@ -82,7 +86,7 @@ export class GroupCommit {
       return
     }
     for (const { job, value } of finished) job.resolve(value as never)
-    if (finished.some(({ job }) => !job.unsynced)) this.#committed()
+    this.#committed(finished.some(({ job }) => !job.unsynced))
   }
 
   /** Telemetry alone may be lost with the power, never with the process: it skips the fsync. */

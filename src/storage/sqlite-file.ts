@@ -25,8 +25,8 @@ export function openWriter(file: string): Database.Database {
     // So that "insert or replace" cannot delete a row behind a delete trigger's back.
     database.pragma('recursive_triggers = on')
     database.pragma('journal_size_limit = 67108864')
-    // 16 MiB: a page that many commits touch is copied back into the file once. A checkpoint stays short of 50 ms.
-    database.pragma('wal_autocheckpoint = 4000')
+    // 80 MiB: in the middle of a commit, should nobody have copied the log before (log-copier.ts).
+    database.pragma('wal_autocheckpoint = 20000')
   })
 }
 

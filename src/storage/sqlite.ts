@@ -2,6 +2,7 @@ import type { Database } from 'better-sqlite3'
 import { Commits } from './commits.ts'
 import type { Storage } from './db.ts'
 import { GroupCommit } from './group-commit.ts'
+import { LogCopier } from './log-copier.ts'
 import { Readers } from './readers.ts'
 import { SqliteConnection } from './sqlite-connection.ts'
 import { openReader, openWriter, sqliteFile } from './sqlite-file.ts'
@@ -12,9 +13,12 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
   const writer = new SqliteConnection(openWriter(file))
   const reader = new SqliteConnection(openReader(file))
   const readers = new Readers(file, readerThreads)
+  const copier = new LogCopier(file, writer.database)
   const commits = new Commits()
   const version = versionOf(reader.database)
-  const queue = new GroupCommit(writer, () => {
+  const queue = new GroupCommit(writer, (durable) => {
+    copier.go()
+    if (!durable) return
     version.forget()
     commits.announce()
   })
@@ -22,6 +26,7 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
   let closing: Promise<void> | undefined
   async function close(): Promise<void> {
     await queue.close()
+    await copier.close()
     await readers.close()
     reader.database.close()
     // Last, because the last connection to go folds the write-ahead log back into the file.

@@ -1,0 +1,83 @@
+import { once } from 'node:events'
+import { statSync } from 'node:fs'
+import type { Worker } from 'node:worker_threads'
+import Database from 'better-sqlite3'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import type { Log } from '../../src/storage/log-copier-thread.ts'
+import { openStorage } from '../../src/storage/open.ts'
+import { sqliteFile } from '../../src/storage/sqlite-file.ts'
+import { temporaryFolder } from '../databases.ts'
+import { addNote, createNotes, noteIds } from './notes.ts'
+
+const pageSize = 4096
+
+/** A storage with notes, and the threads that were started since. */
+async function open() {
+  const dataDir = await temporaryFolder()
+  const threads: Worker[] = []
+  const started = (thread: Worker) => threads.push(thread)
+  process.on('worker', started)
+  const storage = await openStorage({ dataDir })
+  onTestFinished(async () => {
+    process.off('worker', started)
+    await storage.close()
+  })
+  await createNotes(storage)
+  const file = sqliteFile(dataDir)
+  const beside = new Database(file)
+  onTestFinished(() => void beside.close())
+  const look = beside.prepare<[], Log>('pragma wal_checkpoint(noop)')
+  let last = 0
+  /** Adds notes that fill so many pages. */
+  const fill = async (pages: number) => {
+    const perNote = 50
+    for (let i = 0; i < pages / perNote; i++) {
+      const id = ++last
+      await storage.write((tx) => addNote(tx, id, `${id} `.padEnd((perNote * pageSize) / 2, 'x')))
+    }
+  }
+  /** But for what came in after it had started over, and was too little to copy. */
+  const copied = () =>
+    vi.waitFor(() => {
+      const { log, checkpointed } = look.get()!
+      expect(log - checkpointed).toBeLessThan(3000)
+    }, 20_000)
+  return {
+    storage,
+    threads,
+    fill,
+    copied,
+    logPages: () => statSync(`${file}-wal`).size / pageSize,
+    last: () => last,
+  }
+}
+
+test('a log that keeps growing is copied by a thread each time, and starts over', async () => {
+  const { storage, threads, fill, copied, logPages, last } = await open()
+  for (let round = 1; round <= 5; round++) {
+    await fill(3500)
+    await copied()
+  }
+  expect(logPages()).toBeLessThan(3 * 3500)
+  expect(threads).toHaveLength(1)
+  expect(await noteIds(storage.read)).toHaveLength(last())
+})
+
+test('there is no thread where little is written', async () => {
+  const { threads, fill } = await open()
+  await fill(1000)
+  expect(threads).toEqual([])
+})
+
+test('a thread that died is replaced, and the storage ends the one there is', async () => {
+  const { storage, threads, fill, copied } = await open()
+  await fill(3500)
+  await copied()
+  await threads[0]!.terminate()
+  await fill(3500)
+  await copied()
+  expect(threads).toHaveLength(2)
+  const ended = once(threads[1]!, 'exit')
+  await storage.close()
+  await ended
+})
