@@ -167,6 +167,34 @@ describe('secrets', () => {
     )
   })
 
+  it('that are missing in an older file are added to it, the same by whoever comes first', async () => {
+    const dataDir = await temporaryFolder()
+    const { secrets } = readConfig({ SVC_DATA_DIR: dataDir })
+    const { auditSigning, ...older } = secrets
+    await writeFile(fileOf(dataDir), JSON.stringify(older))
+    expect(readConfig({ SVC_DATA_DIR: dataDir }).secrets).toEqual(secrets)
+    expect(JSON.parse(await readFile(fileOf(dataDir), 'utf8'))).toEqual(secrets)
+    expect(Buffer.from(auditSigning, 'base64')).toHaveLength(32)
+  })
+
+  it('to sign the audit log with are one for all processes that are given the same ones, and may be changed', async () => {
+    const config = async (env: Record<string, string>) =>
+      readConfig({ ...testSecrets, ...env, SVC_DATA_DIR: await temporaryFolder() }).signing
+    const [one, other] = [await config({}), await config({})]
+    expect(one).toEqual(other)
+    const AUDIT_SIGNING_KEY = Buffer.alloc(32, 'k').toString('base64')
+    const given = await config({ AUDIT_SIGNING_KEY })
+    expect(given).toEqual({ current: Buffer.alloc(32, 'k'), previous: one.current, assumed: true })
+    const AUDIT_SIGNING_KEY_PREVIOUS = Buffer.alloc(32, 'p').toString('base64')
+    const told = await config({ AUDIT_SIGNING_KEY, AUDIT_SIGNING_KEY_PREVIOUS })
+    expect(told).toEqual({ ...given, previous: Buffer.alloc(32, 'p'), assumed: false })
+    for (const name of ['AUDIT_SIGNING_KEY', 'AUDIT_SIGNING_KEY_PREVIOUS']) {
+      const failure = failureOf({ [name]: 'too short to be a key' })
+      expect(failure).toContain(`${name} must be 32 bytes in base64`)
+      expect(failure).not.toContain('too short')
+    }
+  })
+
   it('in a file that is damaged are one clear line that shows none of them', async () => {
     const dataDir = await temporaryFolder()
     await writeFile(fileOf(dataDir), '{"jwt":"a-half-written-sec')

@@ -7,6 +7,9 @@ import { type Field, fieldsOf, inputsOf, last } from './fields.ts'
 
 /** Fields that carry the name of a secret and are none. */
 const harmless = new Set([
+  // Everyone may know a public key.
+  'auditCheckpoints.key reply.current.publicKey',
+  'auditCheckpoints.key reply.former.0.publicKey',
   'filters.fields reply.data.0.key',
   'agents.heartbeat reply.manifestTrustKeys',
   'agents.heartbeat reply.manifestTrustKeys.0',

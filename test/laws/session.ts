@@ -187,8 +187,8 @@ function masker(): (text: string) => string {
         JSON.stringify(Buffer.from(cursor, 'base64url').toString()).slice(1, -1),
       )
       .replace(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, numbered('id'))
-      .replace(/(?<![\w/+])[\w/+]{43}=/g, numbered('bytes'))
-      .replace(/(?<=— svc\/audit\/\S+ )[\w/+]{91}=/g, numbered('signature'))
+      .replace(/(?<=\\n|")[\w/+]{43}=/g, numbered('bytes'))
+      .replace(/(?<= )[\w/+]{91}=/g, numbered('signature'))
       .replace(/\b(svc_)?[0-9a-f]{64}\b/g, numbered('hash'))
       .replace(/\bsvc_[\w-]{8}(?:[\w-]{24})?(?=\\?")/g, '<key>')
       .replace(/"uptime":[\d.]+/g, '"uptime":0')

@@ -107,8 +107,10 @@ async function take({ storage, signer, kept, clock }: CheckpointParts, chain: st
   const now = clock()
   const again = last === undefined ? undefined : openCheckpoint(last, signer.publicKeys.slice(0, 1))
   if (again?.state === 'signed' && isStill(again.checkpoint, head, root)) {
-    const fresh = secondsBetween(again.checkpoint.time, now) < restSeconds
-    if (fresh && outside === last) return { note: last!, checkpoint: again.checkpoint }
+    if (secondsBetween(again.checkpoint.time, now) < restSeconds) {
+      if (outside !== last) await kept.write(chain, last!)
+      return { note: last!, checkpoint: again.checkpoint }
+    }
   }
   const checkpoint: Checkpoint = { orgId: orgOf(chain), kind: 'checkpoint', head, root, time: now }
   const note = signer.sign(checkpoint)
