@@ -3,7 +3,10 @@ import { endpoint, user } from '../../core/endpoint.ts'
 import { flag } from '../../core/page.ts'
 import { idOf, instant, text } from '../../core/schema.ts'
 import { reads, tag } from '../contract.ts'
-import { leastDays, mostDays } from './rules.ts'
+
+const leastDays = 1
+/** Ten years. */
+const mostDays = 3650
 
 /** As other settings of organizations; their own people do not shorten what holds them to account. */
 const writes = user({ scopes: ['partner', 'system'], permission: 'organizations:write', mfa: true })

@@ -1,9 +1,5 @@
 import { type Instant, later } from '../../core/time.ts'
 
-export const leastDays = 1
-/** Ten years. */
-export const mostDays = 3650
-
 const day = 86_400
 
 export type Hold = { reason: string; userId: string | null; userEmail: string | null; since: Instant }
