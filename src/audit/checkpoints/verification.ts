@@ -94,12 +94,17 @@ async function walkChain(
     const stop = verifier.push(Buffer.from(some))
     if (stop) return 'fault' in stop ? stop.fault : undefined
     const fault = await walk.add(some)
-    if (fault) return fault
+    // What is wrong with the entries themselves says more than that they are not those of the tree.
+    if (fault) return faultOf(verifier) ?? fault
   }
-  if (!head) return undefined
-  verifier.push(Buffer.from(trailerLine(head)))
+  if (head) verifier.push(Buffer.from(trailerLine(head)))
+  return faultOf(verifier)
+}
+
+/** Chains of the database end without a trailer where nothing could be signed of them; that alone is no fault. */
+function faultOf(verifier: ChainVerifier): Fault | undefined {
   const verdict = verifier.end()
-  return 'fault' in verdict ? verdict.fault : undefined
+  return verdict.verdict === 'tampered' ? verdict.fault : undefined
 }
 
 /** Whether the service itself signed that the chain begins there. */
