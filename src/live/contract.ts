@@ -49,10 +49,9 @@ const errors = [
 
 const device = { deviceId: idOf('device').describe('The device') }
 const log = { ...device, name: text(200, 1).meta({ flag: 'log' }).describe('The log, in any letter case') }
-const recordId = z.coerce
-  .number({ error: 'must be a number' })
-  .int('must be a whole number')
-  .min(0, 'must not be negative')
+const recordId = text(16, 1)
+  .regex(/^(0|[1-9]\d*)$/, 'must be a whole number')
+  .refine((digits) => Number.isSafeInteger(Number(digits)), 'must be a whole number')
   .meta({ flag: 'record' })
   .describe('Number of the entry in its log')
 

@@ -69,7 +69,7 @@ export function liveHandlers({ switchboard, liveTimeoutMs: timeoutMs }: Live) {
       return toPage(events, total, query)
     },
     async record({ db, params: { deviceId, name, recordId }, ...asking }) {
-      return eventIn((await ask(db, asking, deviceId, recordQuestion(name, recordId))).result)
+      return eventIn((await ask(db, asking, deviceId, recordQuestion(name, Number(recordId)))).result)
     },
   }
   const liveLogs: HandlersOf<typeof contract.liveLogs> = {

@@ -509,15 +509,22 @@ async function pinned(hand: Hand): Promise<Play> {
   return { input: { params, query: {}, body: undefined }, ...about, resourceId: () => id }
 }
 
-/** A device whose agent is connected, and has a log of any name. */
+/** A device whose agent is connected, and has one log with one entry. */
 async function asking(hand: Hand, name: string): Promise<Play> {
   const { org, about } = await inFreshOrg(hand)
-  const entry = entryNamed(name)
-  const input = callOf(entry, await recordsOf(hand.service, hand.world.partners.acme, org), { all: true })
-  const event = { recordId: 1, level: 'Info', timeCreated: '2026-03-01T12:00:00Z', source: 'a', message: 'm' }
-  await RawAgent.connect(hand.service.url, org, ({ type }) => {
-    if (type === 'event_logs_list') return { result: { logs: [{ name: String(input.params.name) }] } }
-    return { result: type === 'event_log_get' ? event : { events: [event], total: 1 } }
+  const records = await recordsOf(hand.service, hand.world.partners.acme, org)
+  const input = callOf(entryNamed(name), records, { all: true })
+  const [log, recordId] = ['System', 4711]
+  if ('name' in input.params) input.params.name = log
+  if ('recordId' in input.params) input.params.recordId = String(recordId)
+  const event = { recordId, level: 'Info', timeCreated: '2026-03-01T12:00:00Z', source: 'a', message: 'm' }
+  await RawAgent.connect(hand.service.url, org, ({ type, payload }) => {
+    const none = (code: string) => ({ status: 'failed', error: '', code })
+    if (type === 'event_logs_list') return { result: { logs: [{ name: log }] } }
+    if (type === 'set_log_level') return { result: {} }
+    if (payload.logName !== log) return none('log_not_found')
+    if (type === 'event_logs_query') return { result: { events: [event], total: 1 } }
+    return payload.recordId === recordId ? { result: event } : none('record_not_found')
   })
   return { input, ...about, resourceId: () => org.deviceId }
 }

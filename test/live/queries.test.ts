@@ -75,7 +75,7 @@ onEveryDatabase((_, open) => {
       const page = await bakery.call(api[group].events, { params: named, query: { limit: 1 } })
       expect(page).toMatchObject({ pagination: { page: 1, limit: 1, total: 12 } })
       expect(page.data).toHaveLength(1)
-      expect(await bakery.call(api[group].record, { params: { ...named, recordId: 7 } })).toEqual({
+      expect(await bakery.call(api[group].record, { params: { ...named, recordId: '7' } })).toEqual({
         ...{ recordId: 7, level: 'error', timeCreated: '2026-03-01T11:00:00.000Z', source: 'kernel' },
         ...{ message: 'I/O error', eventId: 0, category: null, user: null, computer: null, rawXml: null },
       })
@@ -125,7 +125,7 @@ onEveryDatabase((_, open) => {
       await expect(bakery.call(api.liveLogs.show, { params: none })).rejects.toMatchObject(absent)
       await expect(bakery.call(api.liveLogs.events, { params: none })).rejects.toMatchObject(absent)
       await expect(
-        bakery.call(api.liveLogs.record, { params: { deviceId, name: 'System', recordId: 8 } }),
+        bakery.call(api.liveLogs.record, { params: { deviceId, name: 'System', recordId: '8' } }),
       ).rejects.toMatchObject({ status: 404, message: 'Event not found' })
     })
 
