@@ -188,6 +188,7 @@ function masker(): (text: string) => string {
       )
       .replace(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, numbered('id'))
       .replace(/(?<=\\n|")[\w/+]{43}=/g, numbered('bytes'))
+      .replace(/(?<=keyId\W+|<id \d+>\+)[0-9a-f]{8}(?=\W)/g, numbered('key id'))
       .replace(/(?<= )[\w/+]{91}=/g, numbered('signature'))
       .replace(/\b(svc_)?[0-9a-f]{64}\b/g, numbered('hash'))
       .replace(/\bsvc_[\w-]{8}(?:[\w-]{24})?(?=\\?")/g, '<key>')
