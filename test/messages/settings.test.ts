@@ -9,7 +9,12 @@ const twilio = { TWILIO_ACCOUNT_SID: 'AC1', TWILIO_AUTH_TOKEN: 'token', TWILIO_V
 
 describe('the settings of mail and SMS', () => {
   it('without any, nothing leaves the data directory', () => {
-    expect(readOutside({})).toMatchObject({ smtp: undefined, twilio: undefined, publicUrl: undefined })
+    expect(readOutside({})).toMatchObject({
+      smtp: undefined,
+      twilio: undefined,
+      archive: undefined,
+      publicUrl: undefined,
+    })
   })
 
   it('a mail server is one address, or its parts', () => {
