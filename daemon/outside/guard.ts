@@ -1,7 +1,7 @@
 import { type LookupAddress, type LookupOptions, lookup as resolve } from 'node:dns'
 import { readFileSync } from 'node:fs'
-import { Agent as HttpAgent } from 'node:http'
-import { Agent as HttpsAgent } from 'node:https'
+import type { Agent as HttpAgent } from 'node:http'
+import type { Agent as HttpsAgent } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import { rootCertificates } from 'node:tls'
 import ipaddr from 'ipaddr.js'
@@ -61,11 +61,14 @@ export function kindOf(address: string, { allowed }: Pick<OutboundSettings, 'all
  * later. Without TLS only to addresses that the operator opened.
  */
 export function guardedAgents(settings: OutboundSettings): { http: HttpAgent; https: HttpsAgent } {
+  // An import would load all that node:http can give (daemon/problems.ts).
+  const { Agent: Http } = process.getBuiltinModule('node:http')
+  const { Agent: Https } = process.getBuiltinModule('node:https')
   const common = { keepAlive: true, maxSockets: 16 }
   const { ca } = settings
   const trusted = ca === undefined ? {} : { ca: [...rootCertificates, ca] }
-  const http = new HttpAgent({ ...common, lookup: checkedLookup(settings, ['allowed']) })
-  const https = new HttpsAgent({
+  const http = new Http({ ...common, lookup: checkedLookup(settings, ['allowed']) })
+  const https = new Https({
     ...common,
     ...trusted,
     lookup: checkedLookup(settings, ['allowed', 'public']),

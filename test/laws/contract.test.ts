@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { replyWriter } from '../../daemon/reply-writer.ts'
 import { api } from '../../src/api.ts'
 import { type Contract, type Endpoint, entriesOf, user } from '../../src/core/endpoint.ts'
 import { secret, text } from '../../src/core/schema.ts'
@@ -18,6 +19,17 @@ describe('the contract', () => {
   it('keeps every promise about its entries', () => {
     expect(entries.length).toBeGreaterThan(25)
     expect(faultsOf(api)).toEqual([])
+  })
+
+  it('has a writer for every reply', () => {
+    const failing = entries.filter(({ entry }) => {
+      try {
+        return !replyWriter(entry.reply)
+      } catch {
+        return true
+      }
+    })
+    expect(failing.map(({ name }) => name)).toEqual([])
   })
 
   it('calls what it audits by the names of the spec', () => {
