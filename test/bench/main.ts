@@ -106,7 +106,7 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
     if (name === 'retention') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       const entries = quick ? Math.min(options.entries, 100_000) : options.entries
-      rows.push(...(await retention({ connections, entries, milliseconds: 5000, ...databases }, say)))
+      rows.push(...(await retention({ connections, entries, milliseconds: 2000, ...databases }, say)))
     }
     if (name === 'sessions') {
       const pace = quick ? { rounds: 3, milliseconds: 700 } : { rounds: 5, milliseconds: 1500 }
