@@ -7,7 +7,7 @@ import { usage } from './exit.ts'
 import { type Field, fieldsOf } from './fields.ts'
 import { type FlagSet, flagFor } from './flags.ts'
 import { say, write } from './print.ts'
-import { bar, grouped } from './progress.ts'
+import { bar, entriesOf } from './progress.ts'
 
 type Flags = Record<string, unknown>
 
@@ -69,7 +69,7 @@ export async function exportChain(
 }
 
 const tell = (entries: number, outFile: string | undefined): void =>
-  say(`${grouped(entries)} entries written${outFile === undefined ? '' : ` to ${outFile}`}`)
+  say(`${entriesOf(entries)} written${outFile === undefined ? '' : ` to ${outFile}`}`)
 
 /** Into a new private file, or to standard output. Under its name a file is whole or not there. */
 async function pour(

@@ -2,7 +2,7 @@ import type { Verdict } from '../audit/verifier/verdict.ts'
 import type { Session } from './base.ts'
 import { exits, Silent } from './exit.ts'
 import { printRecord, say, write } from './print.ts'
-import { grouped } from './progress.ts'
+import { entriesOf, grouped } from './progress.ts'
 import { styleFor } from './style.ts'
 import { printable } from './table.ts'
 
@@ -33,7 +33,7 @@ function lineFor(one: NamedVerdict, style: Style): string {
   if (one.verdict === 'sound') {
     const parts = [
       one.name,
-      `${grouped(one.entries)} entries${one.anchor ? ` after ${grouped(one.anchor.seq)} removed` : ''}`,
+      `${entriesOf(one.entries)}${one.anchor ? ` after ${grouped(one.anchor.seq)} removed` : ''}`,
       `up to ${one.head.checksum.slice(0, 12)}`,
       ...(one.checkpoint.state === 'signed' ? [`signed ${printable(one.checkpoint.time)}`] : []),
       ...(one.checkpoint.state === 'unchecked' ? ['signature not checked: give --key'] : []),

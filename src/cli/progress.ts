@@ -64,3 +64,5 @@ export function lineOf(what: string, unit: string, count: number, passed: number
 }
 
 export const grouped = (n: number): string => asText(n).replace(/\B(?=(\d{3})+$)/g, ' ')
+
+export const entriesOf = (n: number): string => (n === 1 ? '1 entry' : `${grouped(n)} entries`)

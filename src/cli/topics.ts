@@ -17,7 +17,7 @@ export const groups: Record<string, string> = {
   invite: 'Accept an invitation',
   keys: 'API keys, with which programs call the service',
   logs: 'What agents say of themselves, and what devices wrote down',
-  'logs live': 'Ask a device for its logs while you wait',
+  'logs:live': 'Ask a device for its logs while you wait',
   mfa: 'Second factors: set up, remove, recovery codes',
   orgs: 'Organizations',
   partners: 'Partners',
