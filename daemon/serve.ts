@@ -1,66 +1,48 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import type { FastifyInstance } from 'fastify'
-import type { pino } from 'pino'
 import { migrations } from '../migrations/index.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
 import { alerts } from '../src/alerts/handlers.ts'
 import { api } from '../src/api.ts'
 import { auditCheckpointHandlers } from '../src/audit/checkpoints/handlers.ts'
-import { closing, takeDue } from '../src/audit/checkpoints/jobs.ts'
-import { verifyDue } from '../src/audit/checkpoints/verification.ts'
+import { closing } from '../src/audit/checkpoints/jobs.ts'
 import { auditExports } from '../src/audit/exports/handlers.ts'
 import { auditLogHandlers } from '../src/audit/handlers.ts'
-import { record, sealPending } from '../src/audit/outbox.ts'
 import { auditReports } from '../src/audit/reports/handlers.ts'
 import { retentionHandlers } from '../src/audit/retention/handlers.ts'
-import { pruneDue } from '../src/audit/retention/jobs.ts'
-import { draftOf, type Happening } from '../src/audit/rules.ts'
-import { type Cipher, cipherOf } from '../src/core/cipher.ts'
+import { cipherOf } from '../src/core/cipher.ts'
 import { entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
-import { type Clock, secondsBetween, systemClock } from '../src/core/time.ts'
+import { type Clock, systemClock } from '../src/core/time.ts'
 import { apiKeys } from '../src/credentials/api-keys/handlers.ts'
 import { revokeApiKeys } from '../src/credentials/api-keys/store.ts'
-import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handlers.ts'
 import { expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.ts'
 import { deviceHandlers } from '../src/devices/handlers.ts'
-import { checkLiveness } from '../src/devices/jobs.ts'
 import { filterHandlers } from '../src/filters/handlers.ts'
 import { filterUse } from '../src/groups/filter-use.ts'
 import { deviceGroups } from '../src/groups/handlers.ts'
-import { refreshDue } from '../src/groups/jobs.ts'
-import { sweepChanges } from '../src/groups/members.ts'
 import { leaveGroupsOfOtherSites } from '../src/groups/moves.ts'
-import { sweepFactors } from '../src/identity/factors/store.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
-import { sweepInvitations } from '../src/identity/invitations/store.ts'
 import { hashPassword } from '../src/identity/password.ts'
-import { issueResets } from '../src/identity/passwords/jobs.ts'
-import { sweepResets } from '../src/identity/passwords/store.ts'
 import { permissionHandlers } from '../src/identity/permissions/handlers.ts'
-import { sweepRegistrations } from '../src/identity/registration/store.ts'
 import { roles } from '../src/identity/roles/handlers.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
-import { sweepSessions } from '../src/identity/sessions/store.ts'
 import { endSessionsIn } from '../src/identity/sessions/tenants.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
-import { hasUsers, insertUser, type User } from '../src/identity/store.ts'
+import { hasUsers, insertUser } from '../src/identity/store.ts'
 import { liveHandlers } from '../src/live/handlers.ts'
 import type { Switchboard } from '../src/live/ports.ts'
 import { Relay } from '../src/live/relay.ts'
 import { diagnosticLogs } from '../src/logs/diagnostic/handlers.ts'
 import { eventLogs } from '../src/logs/events/handlers.ts'
-import { forgetOldLogs } from '../src/logs/jobs.ts'
-import { type Failure, sendDue } from '../src/messages/jobs.ts'
-import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { scripts } from '../src/scripts/handlers.ts'
 import { search } from '../src/search/handlers.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
-import { type Db, openStorage, type Storage } from '../src/storage/open.ts'
+import { openStorage, type Storage } from '../src/storage/open.ts'
 import type { Cut } from '../src/tenancy/cut.ts'
 import { tenancyHandlers } from '../src/tenancy/handlers.ts'
 import { version } from '../src/version.ts'
@@ -68,16 +50,17 @@ import { actors } from './actor.ts'
 import { clientReader } from './address.ts'
 import { buildApp } from './app.ts'
 import { type AuditWatch, watchAudit } from './audit-watch.ts'
+import { backgroundOf } from './background.ts'
 import type { Config } from './config.ts'
 import { admission } from './gateway/admission.ts'
-import { type Gateway, gateway } from './gateway.ts'
-import { forgetOldAttempts } from './idempotency.ts'
+import { gateway } from './gateway.ts'
 import { keyActors } from './key-actor.ts'
 import { KeyMeter } from './key-meter.ts'
 import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
-import { type Loop, loop } from './loop.ts'
+import type { Loop } from './loop.ts'
 import { type Outside, openOutside } from './outside/open.ts'
+import type { Parts } from './parts.ts'
 
 export type Service = {
   url: string
@@ -159,21 +142,6 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
   return admin.password === undefined ? password : undefined
 }
 
-/** What a running service is made of. */
-type Parts = Outside & {
-  storage: Storage
-  limiter: Limiter
-  meter: KeyMeter
-  cipher: Cipher
-  clock: Clock
-  log: pino.Logger
-  audit: AuditWatch
-  /** The connections of agents. */
-  agents: Gateway
-  /** Where people reach the service; known once it listens. */
-  publicUrl: () => string
-}
-
 function appOf(parts: Parts, config: Config): FastifyInstance {
   const { storage, limiter, meter, cipher, clock, log, audit } = parts
   const { secrets, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
@@ -252,104 +220,6 @@ async function readinessOf(
     return { ready: false, checks: { database: 'error: unavailable' } }
   }
 }
-
-/** While the service was down nobody could report: agents get time to, before they count as silent. */
-const startSeconds = 90
-
-function backgroundOf(parts: Parts, config: Config): Loop[] {
-  const { storage, limiter, meter, clock, log } = parts
-  const onFailure = (failure: Failure) => log.warn(failure, 'a mail could not be sent')
-  const onIssued = (tx: Db, user: User, now: string) => record(tx, draftOf(resetRequested(user), now))
-  const sealer = loop('sealer', () => sealPending(storage), 2000, log)
-  storage.onCommit(sealer.wake)
-  // Letters are rare: they wait a second rather than have every commit look for them.
-  const postman: Loop = loop(
-    'postman',
-    async () => {
-      await issueResets({ ...parts, onIssued })
-      if (await sendDue({ ...parts, onFailure })) postman.wake()
-    },
-    1000,
-    log,
-  )
-  sealer.wake()
-  postman.wake()
-  const sweeper = loop(
-    'sweeper',
-    async () => {
-      limiter.sweep()
-      await storage.write(async (tx) => {
-        await sweepSessions(tx, clock())
-        await sweepFactors(tx, clock())
-        await sweepInvitations(tx, clock())
-        await sweepResets(tx, clock())
-        await sweepRegistrations(tx, clock())
-        await forgetOldAttempts(tx, clock())
-        await sweepPhoneCodes(tx, clock())
-        await sweepChanges(tx, clock())
-        await sweepBuckets(tx, Date.parse(clock()))
-      })
-    },
-    60_000,
-    log,
-  )
-  const counter = loop('key counter', () => meter.flush(clock()), 2000, log)
-  const since = clock()
-  const grace = Math.min(config.offlineAfterSeconds, startSeconds)
-  const watch = loop(
-    'device watch',
-    async () => {
-      if (secondsBetween(since, clock()) >= grace) await checkLiveness(storage, config, clock())
-    },
-    10_000,
-    log,
-  )
-  const grouper: Loop = loop(
-    'device groups',
-    async () => {
-      if (await refreshDue(parts)) grouper.wake()
-    },
-    15_000,
-    log,
-  )
-  const forgetter = loop('old logs', () => forgetOldLogs(storage, config, clock()), 600_000, log)
-  const { parts: checking } = parts.audit
-  const everyMs = config.checkpointSeconds * 1000
-  const checkpoints = loop(
-    'audit checkpoints',
-    () => takeDue(checking),
-    everyMs,
-    log,
-    Math.min(everyMs, 60_000),
-  )
-  const verifier = loop('audit verification', () => verifyDue(checking), 60_000, log, 300_000)
-  const pruner: Loop = loop(
-    'audit retention',
-    async () => {
-      if (config.auditRetentionOn && (await pruneDue({ ...parts, ...checking }))) pruner.wake()
-    },
-    600_000,
-    log,
-    120_000,
-  )
-  return [sealer, postman, sweeper, counter, watch, grouper, forgetter, checkpoints, verifier, pruner]
-}
-
-/** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */
-const resetRequested = ({ id, email }: User): Happening => ({
-  orgId: null,
-  actorType: 'user',
-  actorId: id,
-  actorEmail: email,
-  action: 'user.password.reset.requested',
-  resourceType: 'user',
-  resourceId: id,
-  resourceName: email,
-  details: {},
-  ipAddress: null,
-  userAgent: null,
-  result: 'success',
-})
 
 const drainMs = 10_000
 

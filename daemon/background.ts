@@ -1,0 +1,124 @@
+import { takeDue } from '../src/audit/checkpoints/jobs.ts'
+import { verifyDue } from '../src/audit/checkpoints/verification.ts'
+import { record, sealPending } from '../src/audit/outbox.ts'
+import { pruneDue } from '../src/audit/retention/jobs.ts'
+import { draftOf, type Happening } from '../src/audit/rules.ts'
+import { secondsBetween } from '../src/core/time.ts'
+import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
+import { checkLiveness } from '../src/devices/jobs.ts'
+import { refreshDue } from '../src/groups/jobs.ts'
+import { sweepChanges } from '../src/groups/members.ts'
+import { sweepFactors } from '../src/identity/factors/store.ts'
+import { sweepInvitations } from '../src/identity/invitations/store.ts'
+import { issueResets } from '../src/identity/passwords/jobs.ts'
+import { sweepResets } from '../src/identity/passwords/store.ts'
+import { sweepRegistrations } from '../src/identity/registration/store.ts'
+import { sweepSessions } from '../src/identity/sessions/store.ts'
+import type { User } from '../src/identity/store.ts'
+import { forgetOldLogs } from '../src/logs/jobs.ts'
+import { type Failure, sendDue } from '../src/messages/jobs.ts'
+import { sweepPhoneCodes } from '../src/messages/store.ts'
+import type { Db } from '../src/storage/open.ts'
+import type { Config } from './config.ts'
+import { forgetOldAttempts } from './idempotency.ts'
+import { type Loop, loop } from './loop.ts'
+import type { Parts } from './parts.ts'
+
+/** While the service was down nobody could report: agents get time to, before they count as silent. */
+const startSeconds = 90
+
+/** What runs beside the requests. */
+export function backgroundOf(parts: Parts, config: Config): Loop[] {
+  const { storage, limiter, meter, clock, log } = parts
+  const onFailure = (failure: Failure) => log.warn(failure, 'a mail could not be sent')
+  const onIssued = (tx: Db, user: User, now: string) => record(tx, draftOf(resetRequested(user), now))
+  const sealer = loop('sealer', () => sealPending(storage), 2000, log)
+  storage.onCommit(sealer.wake)
+  // Letters are rare: they wait a second rather than have every commit look for them.
+  const postman: Loop = loop(
+    'postman',
+    async () => {
+      await issueResets({ ...parts, onIssued })
+      if (await sendDue({ ...parts, onFailure })) postman.wake()
+    },
+    1000,
+    log,
+  )
+  sealer.wake()
+  postman.wake()
+  const sweeper = loop(
+    'sweeper',
+    async () => {
+      limiter.sweep()
+      await storage.write(async (tx) => {
+        await sweepSessions(tx, clock())
+        await sweepFactors(tx, clock())
+        await sweepInvitations(tx, clock())
+        await sweepResets(tx, clock())
+        await sweepRegistrations(tx, clock())
+        await forgetOldAttempts(tx, clock())
+        await sweepPhoneCodes(tx, clock())
+        await sweepChanges(tx, clock())
+        await sweepBuckets(tx, Date.parse(clock()))
+      })
+    },
+    60_000,
+    log,
+  )
+  const counter = loop('key counter', () => meter.flush(clock()), 2000, log)
+  const since = clock()
+  const grace = Math.min(config.offlineAfterSeconds, startSeconds)
+  const watch = loop(
+    'device watch',
+    async () => {
+      if (secondsBetween(since, clock()) >= grace) await checkLiveness(storage, config, clock())
+    },
+    10_000,
+    log,
+  )
+  const grouper: Loop = loop(
+    'device groups',
+    async () => {
+      if (await refreshDue(parts)) grouper.wake()
+    },
+    15_000,
+    log,
+  )
+  const forgetter = loop('old logs', () => forgetOldLogs(storage, config, clock()), 600_000, log)
+  const { parts: checking } = parts.audit
+  const everyMs = config.checkpointSeconds * 1000
+  const checkpoints = loop(
+    'audit checkpoints',
+    () => takeDue(checking),
+    everyMs,
+    log,
+    Math.min(everyMs, 60_000),
+  )
+  const verifier = loop('audit verification', () => verifyDue(checking), 60_000, log, 300_000)
+  const pruner: Loop = loop(
+    'audit retention',
+    async () => {
+      if (config.auditRetentionOn && (await pruneDue({ ...parts, ...checking }))) pruner.wake()
+    },
+    600_000,
+    log,
+    120_000,
+  )
+  return [sealer, postman, sweeper, counter, watch, grouper, forgetter, checkpoints, verifier, pruner]
+}
+
+/** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */
+const resetRequested = ({ id, email }: User): Happening => ({
+  orgId: null,
+  actorType: 'user',
+  actorId: id,
+  actorEmail: email,
+  action: 'user.password.reset.requested',
+  resourceType: 'user',
+  resourceId: id,
+  resourceName: email,
+  details: {},
+  ipAddress: null,
+  userAgent: null,
+  result: 'success',
+})
