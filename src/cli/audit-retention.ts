@@ -5,9 +5,11 @@ import { orgOf } from './audit.ts'
 import type { Session } from './base.ts'
 import { CliError, exits, usage } from './exit.ts'
 import { printRecord, say } from './print.ts'
-import { bar, grouped } from './progress.ts'
+import { bar, entriesOf, grouped } from './progress.ts'
 
 type Flags = { yes?: boolean; 'dry-run'?: boolean }
+
+const nothing = 'No entry is old enough to go'
 
 /** Shows what is old enough to go, asks, and deletes it call by call. */
 export async function prune(session: Session, flags: Flags): Promise<void> {
@@ -15,7 +17,7 @@ export async function prune(session: Session, flags: Flags): Promise<void> {
   const query = { orgId: await orgOf(session) }
   const before = await client.call(auditRetention.show, { query: { ...query, due: 'true' } })
   const { entries, upTo } = before.due ?? { entries: 0, upTo: null }
-  const told = entries === 0 ? 'No entry is old enough to go' : `${grouped(entries)} entries, up to ${upTo}`
+  const told = entries === 0 ? nothing : `${entriesOf(entries)}, up to ${upTo}`
   if (flags['dry-run']) {
     const record = { dryRun: true, state: before.hold ? 'held' : 'more', entries, upTo }
     const held = before.hold ? `, but the log is held: ${before.hold.reason}` : ''
@@ -26,7 +28,9 @@ export async function prune(session: Session, flags: Flags): Promise<void> {
   if (state !== 'done') throw refusalOf(state, pruned, retention)
   const record = { state, pruned, retention }
   const rest = retention.anchor ? `; the log begins behind entry ${grouped(retention.anchor.seq)}` : ''
-  await printRecord(output, record, undefined, () => `${grouped(pruned)} entries deleted${rest}\n`)
+  await printRecord(output, record, undefined, () =>
+    pruned === 0 ? `${nothing}\n` : `${entriesOf(pruned)} deleted${rest}\n`,
+  )
 }
 
 async function confirm({ settings, attended }: Session, { yes }: Flags, told: string): Promise<void> {
