@@ -141,6 +141,10 @@ export async function entriesAfter(
   return { data: await withNames(db, data), pagination: { ...pagination, total: -1, totalPages: -1 }, head }
 }
 
+/** Entries that are asked for by their ids. */
+const named = (db: Db, scope: Scope) =>
+  db.selectFrom('audit_logs').where(namedInScope(scope, 'audit_logs.chain'))
+
 /** Which entries come first is decided on an index where it can be; only those of the page are read. */
 async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter): Promise<Found[]> {
   const key = keyAfter(query, newest.length)
@@ -151,9 +155,7 @@ async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter
     .orderBy('audit_logs.id', 'desc')
     .limit(rowsAsked(query))
     .$if(key === undefined, (it) => it.offset(offsetOf(query)))
-  return db
-    .selectFrom('audit_logs')
-    .where(namedInScope(scope, 'audit_logs.chain'))
+  return named(db, scope)
     .select(shown)
     .where('audit_logs.id', 'in', places)
     .orderBy('audit_logs.timestamp', 'desc')
@@ -204,12 +206,7 @@ export async function newestKeys(
 /** These entries, in the order their ids are given. */
 export async function entriesOf(db: Db, scope: Scope, ids: string[]): Promise<AuditEntry[]> {
   if (ids.length === 0) return []
-  const rows = await db
-    .selectFrom('audit_logs')
-    .where(namedInScope(scope, 'audit_logs.chain'))
-    .select(['canonical', 'checksum'])
-    .where('id', 'in', ids)
-    .execute()
+  const rows = await named(db, scope).select(['canonical', 'checksum']).where('id', 'in', ids).execute()
   const byId = new Map((await withNames(db, rows)).map((entry) => [entry.id, entry]))
   return ids.flatMap((id) => byId.get(id) ?? [])
 }

@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { AuditEntry } from '../../src/audit/contract.ts'
+import { entriesOf } from '../../src/audit/entries.ts'
 import type { Client } from '../../src/core/client.ts'
+import { only } from '../../src/core/scope.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -36,6 +38,27 @@ onEveryDatabase((_, open) => {
     const world = await buildWorld(service)
     return { service, ...world, client: service.client(world.tokens.bakery) }
   }
+
+  describe('entries of others', () => {
+    it('are not in the total of a list', async () => {
+      const { service, tokens } = await begin()
+      const acme = service.client(tokens.acme)
+      const all = await byNumber(acme, { limit: 100 })
+      const { pagination } = await acme.call(api.auditLogs.list, { query: { limit: 1 } })
+      expect(pagination.total).toBeGreaterThanOrEqual(all.length)
+      expect(pagination.total).toBeLessThanOrEqual(all.length + 1)
+    })
+
+    it('are not found by their ids', async () => {
+      const { service, tokens, orgs } = await begin()
+      const harbor = await byNumber(service.client(tokens.harbor), { limit: 100 })
+      const ids = harbor.map(({ id }) => id)
+      expect(ids).not.toEqual([])
+      const { read } = service.storage
+      expect(await entriesOf(read, only(orgs.harbor.id), ids)).toHaveLength(ids.length)
+      expect(await entriesOf(read, only(orgs.bakery.id), ids)).toEqual([])
+    })
+  })
 
   describe('a list of audit entries', () => {
     it('is the same by cursor as by number, whole, filtered or of several chains', async () => {

@@ -17,6 +17,8 @@ export default defineConfig({
     },
   ],
   test: {
+    // What is kept of a transformed file does not know which mutant it is.
+    fsModuleCache: false,
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/mutation/folder.ts'],
     pool: 'forks',
