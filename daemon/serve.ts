@@ -166,7 +166,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     eventLogs,
     ...liveHandlers({ ...config, switchboard: switchboardOf(parts) }),
     agents: agentHandlers({ pepper }),
-    auditLogs: auditLogHandlers({ closing: (chain) => closing(audit.parts, chain) }),
+    auditLogs: auditLogHandlers({ clock, closing: (chain) => closing(audit.parts, chain) }),
     auditCheckpoints: auditCheckpointHandlers(audit.parts),
     auditExports,
     auditReports,

@@ -70,6 +70,9 @@ export const headerLine = (orgId: string | null, more: Omit<Header, 'orgId'> = {
 
 export const entryStart = '{"checksum":"'
 export const entryMiddle = '","entry":'
+/** Where in the line of an entry its checksum begins, and where its canonical text. */
+export const checksumAt = entryStart.length
+export const canonicalAt = checksumAt + 64 + entryMiddle.length
 
 export const entryLine = (checksum: string, canonical: string): string =>
   `${entryStart}${checksum}${entryMiddle}${canonical}}\n`

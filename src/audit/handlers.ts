@@ -1,7 +1,7 @@
 import type { Endpoint } from '../core/endpoint.ts'
 import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
-import { type Clock, systemClock } from '../core/time.ts'
+import type { Clock } from '../core/time.ts'
 import { type Call, type Handler, type HandlersOf, inSteps } from '../handler.ts'
 import type { Storage } from '../storage/open.ts'
 import { checkOrg } from '../tenancy/store.ts'
@@ -37,11 +37,12 @@ async function read(call: Reading, query: ListQuery) {
 }
 
 type Parts = {
+  clock: Clock
   /** The signed end of a chain's file, with the head up to which it goes. */
   closing(chain: string): Promise<Closing>
 }
 
-export const auditLogHandlers = ({ closing }: Parts): HandlersOf<Logs> => ({
+export const auditLogHandlers = ({ clock, closing }: Parts): HandlersOf<Logs> => ({
   flat: sealed<Logs['flat']>(async ({ query, ...call }) => {
     const { data, pagination } = await read(call, query)
     return { entries: data.map(toFlatEntry), pagination }
@@ -71,7 +72,7 @@ export const auditLogHandlers = ({ closing }: Parts): HandlersOf<Logs> => ({
       return { chain, closing: await closing(chain) }
     },
     run: async ({ storage, scope }, { chain, closing: end }) =>
-      chainFileOf({ storage, clock: systemClock }, scope, chain, end),
+      chainFileOf({ storage, clock }, scope, chain, end),
   }),
 })
 

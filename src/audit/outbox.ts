@@ -78,14 +78,20 @@ async function seal(tx: Db, chain: string): Promise<number> {
 async function link(tx: Db, chain: string, head: Head, draft: Draft): Promise<Head> {
   const seq = head.seq + 1
   const entry: ChainEntry = { ...draft, seq, prevChecksum: head.checksum }
+  const row = sealedRow(chain, entry)
+  await append(tx, row)
+  return { seq, checksum: row.checksum }
+}
+
+/** An entry with its place as it is stored. */
+export function sealedRow(chain: string, entry: ChainEntry): AuditLogRow {
   const canonical = canonicalText(entry)
-  const checksum = checksumOf(canonical)
-  await append(tx, {
+  return {
     chain,
-    seq,
+    seq: entry.seq,
     id: entry.id,
-    checksum,
-    prev_checksum: head.checksum,
+    checksum: checksumOf(canonical),
+    prev_checksum: entry.prevChecksum,
     canonical,
     timestamp: entry.timestamp,
     actor_id: entry.actorId,
@@ -95,8 +101,7 @@ async function link(tx: Db, chain: string, head: Head, draft: Draft): Promise<He
     resource_id: entry.resourceId,
     resource_name: entry.resourceName,
     result: entry.result,
-  })
-  return { seq, checksum }
+  }
 }
 
 const headOf = prepared((db, p: { chain: string }) =>

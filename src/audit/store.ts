@@ -1,6 +1,6 @@
 import { Problem } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
-import { inScope } from '../storage/dialect.ts'
+import { inScope, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
 import { type ChainEntry, canonicalText, checksumOf, entryLine, type Head } from './chain.ts'
@@ -65,6 +65,19 @@ export async function findHead(db: Db, scope: Scope, chain: string): Promise<Hea
     .where(inScope(scope, 'audit_heads.chain'))
     .executeTakeFirst()
 }
+
+/** The entries of a chain behind a place as they are stored, oldest first: for what the service itself does with a chain. */
+export const entriesBehind = prepared(
+  (db, p: { chain: string; after: number; upTo: number; limit: number }) =>
+    db
+      .selectFrom('audit_logs')
+      .select(['seq', 'canonical', 'checksum', 'prev_checksum'])
+      .where('chain', '=', p.chain)
+      .where('seq', '>', p.after)
+      .where('seq', '<=', p.upTo)
+      .orderBy('seq')
+      .limit(p.limit),
+)
 
 const batch = 500
 

@@ -7,7 +7,7 @@ import { verifyStored } from '../../src/audit/checkpoints/verification.ts'
 import { listEntries } from '../../src/audit/entries.ts'
 import { chainFileOf } from '../../src/audit/handlers.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
-import { anchorOf, findAnchor } from '../../src/audit/retention/anchors.ts'
+import { findAnchor, partOf } from '../../src/audit/retention/anchors.ts'
 import { archivedUpTo, archivesOf } from '../../src/audit/retention/archiving.ts'
 import { pruneChain, pruneDue } from '../../src/audit/retention/jobs.ts'
 import { ArchiveFailure } from '../../src/audit/retention/ports.ts'
@@ -115,7 +115,7 @@ onEveryDatabase((kind, open) => {
       await world.aged(other, [500, 500])
       await pruneChain(world.parts, world.orgId, whole)
       expect(await world.seqs(other)).toEqual([1, 2])
-      expect(await anchorOf(world.storage.read, other)).toBeUndefined()
+      expect((await findAnchor(world.storage.read, everything, other)).signed).toBeNull()
       expect((await findAnchor(world.storage.read, only(other), world.orgId)).signed).toBeNull()
     })
 
@@ -127,7 +127,7 @@ onEveryDatabase((kind, open) => {
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 130 })
       const verdict = verdictOf(await fileOf(world, orgId))
       expect(verdict).toMatchObject({ verdict: 'sound', entries: 20, head: { seq: 150 } })
-      const { note, tree } = (await anchorOf(world.storage.read, orgId))!
+      const { note, tree } = partOf(await findAnchor(world.storage.read, everything, orgId))!
       const opened = openCheckpoint(note, parts.signer.publicKeys)
       expect(opened).toMatchObject({
         state: 'signed',

@@ -1,5 +1,5 @@
 import type { ChainEntry } from '../../src/audit/chain.ts'
-import { record, sealPending } from '../../src/audit/outbox.ts'
+import { record, sealedRow, sealPending } from '../../src/audit/outbox.ts'
 import { draftOf, type Happening } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import type { TestService } from '../harness.ts'
@@ -27,7 +27,7 @@ export async function recorded({ storage }: TestService, all: [Happening, string
   })
 }
 
-/** So many entries behind those of a chain, without the work of sealing them. */
+/** So many entries behind those of a chain, each with an actor. */
 export async function piled({ storage }: TestService, chain: string, count: number): Promise<void> {
   await sealPending(storage)
   const head = storage.read.selectFrom('audit_heads').select(['seq', 'checksum']).where('chain', '=', chain)
@@ -45,23 +45,9 @@ export async function piled({ storage }: TestService, chain: string, count: numb
     )
     const seq = last + 1 + n
     const entry: ChainEntry = { ...draft, seq, prevChecksum, actorId: newId(), resourceId: null }
-    prevChecksum = newId()
-    return {
-      chain,
-      seq,
-      id: entry.id,
-      checksum: prevChecksum,
-      prev_checksum: entry.prevChecksum,
-      canonical: JSON.stringify(entry),
-      timestamp: entry.timestamp,
-      actor_id: entry.actorId,
-      actor_email: null,
-      action: entry.action,
-      resource_type: entry.resourceType,
-      resource_id: null,
-      resource_name: entry.resourceName,
-      result: entry.result,
-    }
+    const row = sealedRow(chain, entry)
+    prevChecksum = row.checksum
+    return row
   })
   for (let from = 0; from < rows.length; from += 500) {
     const some = rows.slice(from, from + 500)

@@ -1,4 +1,5 @@
-import { canonicalText, checksumOf, genesis } from '../../src/audit/chain.ts'
+import { genesis } from '../../src/audit/chain.ts'
+import { sealedRow } from '../../src/audit/outbox.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import type { AuditLogRow } from '../../src/storage/tables.ts'
 import type { AuditOptions } from './audit.ts'
@@ -43,15 +44,8 @@ async function fill(
     const rows = Array.from({ length: batch }, (_, n): AuditLogRow => {
       const seq = from + n + 1
       const entry = { ...draft(orgId, seq, new Date(begin + seq * 1000).toISOString()), seq, prevChecksum }
-      const canonical = canonicalText(entry)
-      const checksum = checksumOf(canonical)
-      const row = {
-        ...{ chain: orgId, seq, id: entry.id, checksum, prev_checksum: prevChecksum, canonical },
-        ...{ timestamp: entry.timestamp, actor_id: entry.actorId, actor_email: entry.actorEmail },
-        ...{ action: entry.action, resource_type: entry.resourceType, resource_id: entry.resourceId },
-        ...{ resource_name: entry.resourceName, result: entry.result },
-      }
-      prevChecksum = checksum
+      const row = sealedRow(orgId, entry)
+      prevChecksum = row.checksum
       return row
     })
     const insert = async () =>

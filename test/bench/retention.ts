@@ -1,5 +1,6 @@
 import { api } from '../../src/api.ts'
-import { type ChainEntry, canonicalText, checksumOf, genesis } from '../../src/audit/chain.ts'
+import { type ChainEntry, genesis } from '../../src/audit/chain.ts'
+import { sealedRow } from '../../src/audit/outbox.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { connect } from '../../src/core/client.ts'
 import { newId } from '../../src/core/new-id.ts'
@@ -126,23 +127,7 @@ async function fill(place: Place, orgId: string, entries: number): Promise<void>
     while (head.seq < entries) {
       const rows = Array.from({ length: Math.min(1000, entries - head.seq) }, () => {
         const entry = entryOf(orgId, head, new Date(start + head.seq * 10).toISOString())
-        const canonical = canonicalText(entry)
-        const row = {
-          chain: orgId,
-          seq: entry.seq,
-          id: entry.id,
-          checksum: checksumOf(canonical),
-          prev_checksum: head.checksum,
-          canonical,
-          timestamp: entry.timestamp,
-          actor_id: entry.actorId,
-          actor_email: entry.actorEmail,
-          action: entry.action,
-          resource_type: entry.resourceType,
-          resource_id: entry.resourceId,
-          resource_name: entry.resourceName,
-          result: entry.result,
-        }
+        const row = sealedRow(orgId, entry)
         head = { seq: row.seq, checksum: row.checksum }
         return row
       })

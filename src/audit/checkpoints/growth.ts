@@ -1,6 +1,7 @@
 import { prepared } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { checksumOf, genesis, type Head } from '../chain.ts'
+import { entriesBehind } from '../store.ts'
 import { type Change, ChangedHistory } from './changed-history.ts'
 import { extend, leafAt, lockTree, MissingTile, treeSize } from './store.ts'
 import { leafHash } from './tree.ts'
@@ -52,17 +53,6 @@ export async function isLeafOf(db: Db, chain: string, head: Head): Promise<boole
 /** Entries that become leaves in one transaction: so few that nobody waits for them. */
 const piece = 500
 
-const piecesOf = prepared((db, p: { chain: string; after: number; upTo: number; limit: number }) =>
-  db
-    .selectFrom('audit_logs')
-    .select(['seq', 'canonical', 'checksum', 'prev_checksum'])
-    .where('chain', '=', p.chain)
-    .where('seq', '>', p.after)
-    .where('seq', '<=', p.upTo)
-    .orderBy('seq')
-    .limit(p.limit),
-)
-
 /**
  * Makes leaves of the entries up to a head, each of which has to fit its checksum and the entry before it.
  * Several processes may do so at once. @throws ChangedHistory
@@ -76,7 +66,7 @@ export async function grow(storage: Storage, at: Place, from: number, head: Head
   }
   let link = await linkAfter(storage.read, chain, size)
   while (size < head.seq) {
-    const rows = await piecesOf(storage.heavy, { chain, after: size, upTo: head.seq, limit: piece })
+    const rows = await entriesBehind(storage.heavy, { chain, after: size, upTo: head.seq, limit: piece })
     const leaves: Buffer[] = []
     for (const row of rows) {
       const wanted = size + leaves.length + 1
@@ -117,7 +107,8 @@ type Fault = Pick<Change, 'kind' | 'why'>
 
 const missing = (seq: number): Fault => ({ kind: 'rewritten', why: `Entry ${seq} is missing` })
 
-function faultOf(row: Row, wanted: number, link: string | undefined): Fault | undefined {
+/** What is wrong when an entry is not this one, whole, and behind the one with that checksum. */
+export function faultOf(row: Row, wanted: number, link: string | undefined): Fault | undefined {
   if (row.seq !== wanted) return missing(wanted)
   if (checksumOf(row.canonical) !== row.checksum) {
     return { kind: 'altered', why: `Entry ${wanted} was altered: its checksum does not match its text` }

@@ -99,9 +99,9 @@ const headLocked = prepared((db, p: { chain: string }) =>
 )
 
 /** The leaves of tile `idx`, one after the other. */
-export async function leavesOfTile(db: Db, chain: string, idx: number): Promise<Buffer> {
+export async function leavesOfTile(db: Db, chain: string, idx: number): Promise<Buffer[]> {
   const [row] = await tileAt(db, { chain, level: 0, idx })
-  return Buffer.from(row?.hashes ?? '', 'base64')
+  return split(Buffer.from(row?.hashes ?? '', 'base64'))
 }
 
 /** Keeps other processes from the tree of a chain, as from its head, until the transaction ends. */

@@ -1,7 +1,7 @@
 import { everything } from '../../core/scope.ts'
 import { later } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { headerLine, trailerLine } from '../chain.ts'
+import { canonicalAt, checksumAt, entryStart, headerLine, trailerLine } from '../chain.ts'
 import { type Anchor, findAnchor, partOf } from '../retention/anchors.ts'
 import { whileKept } from '../retention/readings.ts'
 import { orgOf } from '../rules.ts'
@@ -122,9 +122,6 @@ const unanchored: Fault = {
   seq: 1,
 }
 
-const entryStart = '{"checksum":"'
-const canonicalAt = entryStart.length + 64 + '","entry":'.length
-
 /** Grows a tree from the lines of a chain, beside the one that is stored and those that were signed. */
 class TreeWalk {
   readonly #db: Db
@@ -146,7 +143,7 @@ class TreeWalk {
     this.#tree = new Frontier(size, roots)
     const first = size - (size % tileWidth)
     const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)
-    this.#leaves = Array.from({ length: size - first }, (_, n) => stored.subarray(n * 32, n * 32 + 32))
+    this.#leaves = stored.slice(0, size - first)
     return headerLine(orgOf(this.#chain), { anchor: partOf(anchor) })
   }
 
@@ -166,7 +163,8 @@ class TreeWalk {
     const { size } = this.#tree
     for (const { head, root } of this.#signed) {
       if (head.seq !== size) continue
-      if (line.slice(13, 77) !== head.checksum || !this.#tree.root().equals(root)) return rewritten(size)
+      if (line.slice(checksumAt, checksumAt + 64) !== head.checksum || !this.#tree.root().equals(root))
+        return rewritten(size)
       // The tree as it is stored goes at least as far as what was signed.
       const fault = await this.#compare()
       if (fault) return fault
@@ -179,10 +177,9 @@ class TreeWalk {
     const { size } = this.#tree
     const first = size - this.#leaves.length
     const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)
-    const own = Buffer.concat(this.#leaves)
     // Entries that nothing is signed of yet need not be in the tree.
-    const known = stored.subarray(0, own.length)
-    if (!own.subarray(0, known.length).equals(known)) return rewritten(size)
+    const known = stored.slice(0, this.#leaves.length)
+    if (known.some((leaf, n) => !leaf.equals(this.#leaves[n]!))) return rewritten(size)
     if (size % tileWidth === 0) this.#leaves = []
     return undefined
   }

@@ -1,4 +1,4 @@
-import { everything, type Scope } from '../../core/scope.ts'
+import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -42,10 +42,6 @@ export async function findAnchor(db: Db, scope: Scope, chain: string): Promise<A
 /** What the file of a chain says of its beginning; undefined while nothing was removed. */
 export const partOf = ({ signed, tree }: Anchor): AnchorPart | undefined =>
   signed === null ? undefined : { note: signed.note, tree: base64(tree) }
-
-/** The same, as it stands at this moment. */
-export const anchorOf = async (db: Db, chain: string): Promise<AnchorPart | undefined> =>
-  partOf(await findAnchor(db, everything, chain))
 
 const base64 = ({ roots }: Frontier): string[] => roots.map((root) => root.toString('base64'))
 

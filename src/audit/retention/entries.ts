@@ -1,23 +1,13 @@
 import { Problem } from '../../core/errors.ts'
 import { everything } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { type ChainEntry, checksumOf } from '../chain.ts'
+import type { ChainEntry } from '../chain.ts'
+import { faultOf } from '../checkpoints/growth.ts'
 import { frontierAt, MissingTile } from '../checkpoints/store.ts'
 import { Frontier, leafHash } from '../checkpoints/tree.ts'
-import { entriesIn } from '../store.ts'
+import { entriesBehind, entriesIn } from '../store.ts'
 import type { Anchor } from './anchors.ts'
-
-const oldest = prepared((db, p: { chain: string; after: number; limit: number }) =>
-  db
-    .selectFrom('audit_logs')
-    .select(['seq', 'checksum', 'prev_checksum', 'canonical'])
-    .where('chain', '=', p.chain)
-    .where('seq', '>', p.after)
-    .orderBy('seq')
-    .limit(p.limit),
-)
 
 export type Stored = { seq: number; checksum: string; canonical: string }
 
@@ -32,13 +22,13 @@ export async function oldestOf(
   { head, tree }: Pick<Anchor, 'head' | 'tree'>,
   { cutoff, limit, upTo }: { cutoff: Instant; limit: number; upTo: number },
 ): Promise<{ entries: Stored[]; head: Anchor['head']; tree: Frontier }> {
-  const rows = await oldest(db, { chain, after: head.seq, limit: Math.min(limit, upTo - head.seq) })
+  const rows = await entriesBehind(db, { chain, after: head.seq, upTo, limit })
   const entries: Stored[] = []
   const grown = new Frontier(tree.size, tree.roots)
   let last = head
-  for (const { seq, checksum, prev_checksum: link, canonical } of rows) {
-    const sound = seq === last.seq + 1 && link === last.checksum && checksumOf(canonical) === checksum
-    if (!sound) throw changed(last.seq + 1)
+  for (const row of rows) {
+    if (faultOf(row, last.seq + 1, last.checksum)) throw changed(last.seq + 1)
+    const { seq, checksum, canonical } = row
     if ((JSON.parse(canonical) as ChainEntry).timestamp >= cutoff) break
     grown.push(leafHash(canonical))
     entries.push({ seq, checksum, canonical })

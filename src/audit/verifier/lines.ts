@@ -1,5 +1,7 @@
 import {
   type AnchorPart,
+  canonicalAt,
+  checksumAt,
   checksumOf,
   entryMiddle,
   entryStart,
@@ -7,7 +9,6 @@ import {
   type Head,
   type Header,
 } from '../chain.ts'
-import { canonicalAt } from './walk.ts'
 
 /** The lines of a chain file, read one by one: where a chain begins, ends, or does not fit. */
 
@@ -25,8 +26,8 @@ export function readLine(line: Buffer): Line {
   if (!text.startsWith(entryStart)) return readTrailer(line) ?? { is: 'unreadable' }
   const canonical = line.subarray(canonicalAt, -1)
   const entry = fieldsOf(canonical)
-  const checksum = text.slice(entryStart.length, entryStart.length + 64)
-  const framed = text.startsWith(entryMiddle, entryStart.length + 64) && text.endsWith('}')
+  const checksum = text.slice(checksumAt, checksumAt + 64)
+  const framed = text.startsWith(entryMiddle, checksumAt + 64) && text.endsWith('}')
   if (!framed || checksumOf(canonical) !== checksum) return { is: 'altered', entry }
   const { seq, prevChecksum, orgId } = entry ?? {}
   const whole =

@@ -1,10 +1,8 @@
 import { hash } from 'node:crypto'
-import { checksumOf, entryMiddle, entryStart, type Head } from '../chain.ts'
+import { canonicalAt, checksumAt, checksumOf, entryMiddle, entryStart, type Head } from '../chain.ts'
 import type { Forest } from './forest.ts'
 
-const checksumAt = entryStart.length
 const middleAt = checksumAt + 64
-export const canonicalAt = middleAt + entryMiddle.length
 
 const newline = 0x0a
 const brace = 0x7d
