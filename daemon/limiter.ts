@@ -1,12 +1,12 @@
 import { Problem } from '../src/core/errors.ts'
 import type { Limit, LimitName, Limits } from '../src/core/limits.ts'
 
-/** Times of the newest accepted events, as a ring that grows to the limit's count. */
-type Window = { limit: Limit; times: number[]; next: number }
+/** What was accepted in the last `seconds`, oldest first: when, and how much at a time. */
+type Window = { limit: Limit; times: number[]; amounts: number[]; used: number }
 
 /**
- * Exact sliding windows, in memory. An event is accepted when fewer than `count` were accepted in the last
- * `seconds`; refused ones are not counted, so that a client that hammers recovers.
+ * Exact sliding windows, in memory. What would make more than `count` in the last `seconds` is refused, and not
+ * counted, so that a client that hammers recovers. More than `count` at once is accepted when nothing else was.
  */
 export class Limiter {
   readonly #limits: Limits
@@ -19,48 +19,55 @@ export class Limiter {
   /** Refuses when the window is full, without counting. @throws rate_limited */
   check(name: LimitName, key: string): void {
     const window = this.#windows.get(`${name} ${key}`)
-    const wait = window ? fullFor(window, performance.now()) : 0
+    const wait = window ? waitFor(window, 1, performance.now()) : 0
     if (wait > 0) throw refusal(name, wait)
   }
 
-  /** Counts one event. @throws rate_limited with the seconds until the next one is accepted */
-  take(name: LimitName, key: string): void {
+  /** Counts one event, or so many. @throws rate_limited with the seconds until they are accepted */
+  take(name: LimitName, key: string, amount = 1): void {
     const limit = this.#limits[name]
     if (!limit) return
     const place = `${name} ${key}`
-    const window = this.#windows.get(place) ?? { limit, times: [], next: 0 }
+    const window = this.#windows.get(place) ?? { limit, times: [], amounts: [], used: 0 }
     this.#windows.set(place, window)
-    const wait = waitOf(window, performance.now())
+    const now = performance.now()
+    const wait = waitFor(window, amount, now)
     if (wait > 0) throw refusal(name, wait)
+    window.times.push(now)
+    window.amounts.push(amount)
+    window.used += amount
   }
 
   /** Forgets windows that are empty by now. */
   sweep(): void {
     const now = performance.now()
-    for (const [place, { limit, times, next }] of this.#windows) {
-      const newest = times.at(next - 1) ?? 0
-      if (newest < now - limit.seconds * 1000) this.#windows.delete(place)
+    for (const [place, window] of this.#windows) {
+      expire(window, now)
+      if (window.used === 0) this.#windows.delete(place)
     }
   }
 }
 
-/** Seconds until another event is accepted; 0 when that is now. */
-function fullFor({ times, next, limit: { count, seconds } }: Window, now: number): number {
-  return times.length < count ? 0 : Math.max(0, times[next]! + seconds * 1000 - now) / 1000
+/** Drops what is no longer in the window. */
+function expire(window: Window, now: number): void {
+  const { times, amounts, limit } = window
+  while (times.length > 0 && times[0]! <= now - limit.seconds * 1000) {
+    times.shift()
+    window.used -= amounts.shift()!
+  }
 }
 
-/** Accepts the event and answers 0, or answers the seconds to wait. */
-function waitOf(window: Window, now: number): number {
-  const { times, next, limit } = window
-  const wait = fullFor(window, now)
-  if (wait > 0) return wait
-  if (times.length < limit.count) {
-    times.push(now)
-    return 0
+/** Seconds until so many events are accepted; 0 when that is now. */
+function waitFor(window: Window, amount: number, now: number): number {
+  expire(window, now)
+  const { times, amounts, limit } = window
+  let used = window.used
+  let wait = 0
+  for (let at = 0; used > 0 && used + amount > limit.count; at++) {
+    used -= amounts[at]!
+    wait = (times[at]! + limit.seconds * 1000 - now) / 1000
   }
-  times[next] = now
-  window.next = (next + 1) % limit.count
-  return 0
+  return wait
 }
 
 const refusal = (name: LimitName, wait: number): Problem =>
@@ -84,4 +91,5 @@ const messages: Partial<Record<LimitName, string>> = {
   PHONE: 'Too many verification attempts for this number. Try again later.',
   ENROLL_IP: 'Enrollment rate limit exceeded',
   AGENT: 'Agent rate limit exceeded',
+  EVENT_LOGS: 'Rate limit exceeded',
 }

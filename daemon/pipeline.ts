@@ -102,7 +102,7 @@ export function addRoute(
         void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
       gone: () => goneOf(reply),
     }
-    const limit: Preparation<AnyEndpoint>['limit'] = (limitName, key) => on.limiter.take(limitName, key)
+    const limit: Preparation<AnyEndpoint>['limit'] = (...taken) => on.limiter.take(...taken)
     const ready = await steps.prepare?.({ ...asked, limit } as unknown as Preparation<AnyEndpoint>)
     const run = (db: Db) => steps.run({ ...asked, db } as unknown as AnyCall, ready as never)
 

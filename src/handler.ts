@@ -89,8 +89,8 @@ export type Call<E extends Endpoint> = Asked<E> & { db: Db; storage: Storage }
 /** Before the transaction: work that waits for something else, and limits. Its own writes stand alone. */
 export type Preparation<E extends Endpoint> = Asked<E> & {
   storage: Storage
-  /** Counts one event; throws 429 when the window is full. */
-  limit(name: LimitName, key: string): void
+  /** Counts one event, or so many; throws 429 when the window is full. */
+  limit(name: LimitName, key: string, amount?: number): void
 }
 
 /** A stream that says of which type it is, and what goes before it. */

@@ -9,6 +9,8 @@ export const defaultLimits = {
   BEARER: { count: 300, seconds: 60 },
   /** Agent requests, by agent. */
   AGENT: { count: 120, seconds: 60 },
+  /** Entries of the machine's own logs, by device. */
+  EVENT_LOGS: { count: 12_000, seconds: 3600 },
   LOGIN_IP: { count: 10, seconds: 300 },
   /** By client address and e-mail. */
   LOGIN_ACCOUNT: { count: 5, seconds: 300 },

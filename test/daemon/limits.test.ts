@@ -87,6 +87,26 @@ describe('a limit', () => {
     expect((await send(service.url, 'GET', '/health/live')).status, 'probes are never limited').toBe(200)
   })
 
+  it('EVENT_LOGS: a device hands in so many entries, whatever the batches; one too many keeps its whole batch out', async () => {
+    const service = await started({ RATE_LIMIT_EVENT_LOGS: '5/3600' })
+    const { orgs, tokens } = await buildWorld(service)
+    const hand = ({ agentId, agentToken }: { agentId: string; agentToken: string }, count: number) => {
+      const one = { timestamp: '2026-03-01T11:00:00Z', level: 'error', category: 'system', source: 'x' }
+      const events = Array.from({ length: count }, (_, n) => ({ ...one, message: `${n}` }))
+      const path = `/api/v1/agents/${agentId}/eventlogs`
+      return send(service.url, 'PUT', path, { token: agentToken, body: { events } })
+    }
+    expect((await hand(orgs.bakery, 2)).body).toEqual({ success: true, count: 2 })
+    expect(await hand(orgs.bakery, 4)).toMatchObject(limited('Rate limit exceeded', 3600))
+    expect((await hand(orgs.bakery, 3)).body).toEqual({ success: true, count: 3 })
+    expect(await hand(orgs.bakery, 1)).toMatchObject(limited('Rate limit exceeded', 3600))
+    expect((await hand(orgs.garage, 5)).body, 'another device').toEqual({ success: true, count: 5 })
+    const { bakery } = orgs
+    const kept = `/api/v1/devices/${bakery.deviceId}/eventlogs`
+    const list = await send(service.url, 'GET', kept, { token: tokens.bakery })
+    expect(list.body).toMatchObject({ pagination: { total: 5 } })
+  })
+
   it('BEARER and AGENT: each user and each agent has its own, which nobody else can use up', async () => {
     const service = await started({ RATE_LIMIT_BEARER: '100/60', RATE_LIMIT_AGENT: '2/60' })
     const { orgs, tokens } = await buildWorld(service)
@@ -214,6 +234,7 @@ describe('how limits are set', () => {
       IP: { count: 600, seconds: 60 },
       BEARER: { count: 300, seconds: 60 },
       AGENT: { count: 120, seconds: 60 },
+      EVENT_LOGS: { count: 12_000, seconds: 3600 },
       LOGIN_IP: { count: 10, seconds: 300 },
       LOGIN_ACCOUNT: { count: 5, seconds: 300 },
       MFA: { count: 5, seconds: 300 },
@@ -234,17 +255,22 @@ describe('a window', () => {
     vi.useRealTimers()
   })
 
-  it('slides: each place comes free when its own event is old enough', () => {
+  const taking = (count: number) => {
     vi.useFakeTimers({ toFake: ['performance'] })
-    const limiter = new Limiter({ MFA: { count: 2, seconds: 10 } } as Limits)
-    const take = () => {
+    const limiter = new Limiter({ MFA: { count, seconds: 10 } } as Limits)
+    const take = (amount?: number) => {
       try {
-        limiter.take('MFA', 'someone')
+        limiter.take('MFA', 'someone', amount)
         return 'taken'
       } catch (error) {
         return (error as { extras: { retryAfter: number } }).extras.retryAfter
       }
     }
+    return { limiter, take }
+  }
+
+  it('slides: each place comes free when its own event is old enough', () => {
+    const { limiter, take } = taking(2)
     expect(take()).toBe('taken')
     vi.advanceTimersByTime(4000)
     expect([take(), take()]).toEqual(['taken', 6])
@@ -258,5 +284,19 @@ describe('a window', () => {
     vi.advanceTimersByTime(60_000)
     limiter.sweep()
     expect([take(), take(), take()]).toEqual(['taken', 'taken', 10])
+  })
+
+  it('has room for so many at once when enough of the oldest are gone, and for too many when it is empty', () => {
+    const { limiter, take } = taking(5)
+    expect([take(3), take(3), take(2), take(1)]).toEqual(['taken', 10, 'taken', 10])
+    vi.advanceTimersByTime(4000)
+    expect(take(4)).toBe(6)
+    vi.advanceTimersByTime(6000)
+    expect([take(1), take(5)]).toEqual(['taken', 10])
+    vi.advanceTimersByTime(3000)
+    expect([take(4), take(1), take(2), take(9)]).toEqual(['taken', 7, 10, 10])
+    vi.advanceTimersByTime(10_000)
+    limiter.sweep()
+    expect([take(9), take(1)]).toEqual(['taken', 10])
   })
 })

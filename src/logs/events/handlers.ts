@@ -12,7 +12,8 @@ type Unplaced = Omit<contract.EventLog, 'seq'>[]
 export const eventLogs: HandlersOf<Logs> = {
   submit: inSteps<Logs['submit'], Unplaced>({
     // Nobody else waits meanwhile.
-    async prepare({ caller: { deviceId, orgId }, body: { events }, now }) {
+    async prepare({ caller: { deviceId, orgId }, body: { events }, now, limit }) {
+      limit('EVENT_LOGS', deviceId, events.length)
       return events.map(({ timestamp: said, details: given = null, eventId = null, message, ...event }) => {
         const { timestamp, data } = dated(said, given, now)
         return {
