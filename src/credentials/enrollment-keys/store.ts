@@ -93,6 +93,7 @@ export async function listEnrolled(
     .where('enrollment_key_id', '=', keyId)
     .where(inScope(scope, 'devices.org_id'))
     .where(inSites(scope, 'devices.site_id'))
+    .where(inGroups(scope, 'devices.id'))
   const rows = await found
     .select(['id', 'org_id', 'site_id', 'hostname', 'os_type', 'status', 'enrolled_at', 'enrollment_ip'])
     .orderBy('enrolled_at', 'desc')

@@ -1,0 +1,253 @@
+import { describe, expect, it } from 'vitest'
+import { changeAlert, getAlert, listAlerts } from '../../src/alerts/store.ts'
+import { api } from '../../src/api.ts'
+import { archivesOf } from '../../src/audit/retention/archiving.ts'
+import { changeHold, changePolicy, getPolicy } from '../../src/audit/retention/store.ts'
+import { findHead, getEntry, listHeads } from '../../src/audit/store.ts'
+import { everything, only, type Scope } from '../../src/core/scope.ts'
+import {
+  changeApiKey,
+  getApiKey,
+  replaceApiKey,
+  revokeApiKey,
+  revokeApiKeys,
+} from '../../src/credentials/api-keys/store.ts'
+import {
+  expireEnrollmentKeys,
+  getEnrollmentKey,
+  listEnrolled,
+  removeEnrollmentKey,
+  replaceEnrollmentKey,
+} from '../../src/credentials/enrollment-keys/store.ts'
+import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
+import { changeFilter, removeFilter } from '../../src/filters/saved/store.ts'
+import { listFilledBy } from '../../src/groups/dynamic.ts'
+import { getDevices, listChanges, listMembers } from '../../src/groups/members.ts'
+import { changeGroup, getGroup, isAbove, removeGroup, usesOf } from '../../src/groups/store.ts'
+import { countHolders, listHolders } from '../../src/identity/roles/holders.ts'
+import { getRole } from '../../src/identity/roles/store.ts'
+import { orgReach, partnerReach } from '../../src/identity/users/tenants.ts'
+import { changeScript, getScript, removeScript } from '../../src/scripts/store.ts'
+import type { Db } from '../../src/storage/open.ts'
+import { changeOrg, getOrg, removeOrgs } from '../../src/tenancy/organizations/store.ts'
+import { changeSite, getSite, removeSite } from '../../src/tenancy/sites/store.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService, type TestService } from '../harness.ts'
+import { addOrgUser, roleOf } from '../world.ts'
+import { buildStage } from './fixture.ts'
+import { about, changed, dump } from './tables.ts'
+
+/** A function of a store with a record of the bakery, to be called in any scope. */
+type Ask = (db: Db, scope: Scope) => Promise<unknown>
+/** What makes a caller a stranger to that record: an organization of their own, a site, a device group. */
+type Apart = 'organization' | 'site' | 'group'
+type Case = [name: string, apart: readonly Apart[], ask: Ask]
+
+const now = '2031-01-01T00:00:00.000Z'
+const page = { page: 1, limit: 50 }
+const tenant = ['organization'] as const
+const site = ['organization', 'site'] as const
+const machine = ['organization', 'site', 'group'] as const
+
+/** The bakery with everything a store may be asked for, in the right order for the writes: what is removed goes last. */
+async function prepare(service: TestService) {
+  const { world, victim, strangers } = await buildStage(service)
+  const { read } = service.storage
+  const { bakery, garage } = world.orgs
+  const client = service.client(world.tokens.system)
+  const elsewhere = strangers.find(({ name }) => name.includes('narrowed to another site'))!.own
+  const org = { orgId: bakery.id }
+
+  const shelf = await client.call(api.deviceGroups.create, { body: { ...org, name: 'bakery shelf' } })
+  const devices = { deviceIds: [bakery.deviceId] }
+  await client.call(api.deviceGroups.add, { params: shelf, body: devices })
+  const below = await client.call(api.deviceGroups.create, {
+    body: { ...org, name: 'bakery drawer', parentId: shelf.id },
+  })
+  await client.call(api.deviceGroups.create, {
+    body: { ...org, name: 'bakery filled', type: 'dynamic', filterId: bakery.filterId },
+  })
+  const role = roleOf('Org Viewer', 'organization')
+  await addOrgUser(service, 'bakery-shelved', bakery.id, { role, groupIds: [shelf.id] })
+  const conditions: ConditionGroup = {
+    operator: 'AND',
+    conditions: [{ field: 'status', operator: 'equals', value: 'online' }],
+  }
+  const filter = await client.call(api.filters.create, {
+    body: { ...org, name: 'bakery spare filter', conditions },
+  })
+  const spare = await client.call(api.sites.create, { body: { ...org, name: 'bakery spare site' } })
+  const spareKey = await client.call(api.enrollmentKeys.create, {
+    body: { ...org, name: 'bakery spare key' },
+  })
+  await client.call(api.apiKeys.create, {
+    body: { ...org, name: 'bakery spare api key', scopes: ['devices:read'] },
+  })
+  const archive = { chain: bakery.id, first_seq: 1, last_seq: 2, object_key: 'x', bytes: 1, sha256: 'x' }
+  await service.storage.write((tx) =>
+    tx
+      .insertInto('audit_archives')
+      .values({ ...archive, created_at: now })
+      .execute(),
+  )
+  await client.call(api.auditRetention.change, { query: org, body: { retentionDays: 99 } })
+
+  const alert = await getAlert(read, everything, bakery.alertId)
+  const apiKey = await getApiKey(read, everything, bakery.apiKeyId)
+  const key = await getEnrollmentKey(read, everything, bakery.keyId)
+  const group = await getGroup(read, everything, shelf.id)
+  const script = await getScript(read, everything, bakery.scriptId)
+  const place = await getSite(read, everything, bakery.siteId)
+  const organization = await getOrg(read, everything, bakery.id)
+  const own = { id: bakery.filterId, conditions }
+  const nothing = { siteIds: null, deviceGroupIds: null, orgAccess: null, orgIds: null } as const
+
+  const reads: Case[] = [
+    ['getAlert', machine, (db, scope) => getAlert(db, scope, alert.id)],
+    [
+      'listAlerts',
+      machine,
+      async (db, scope) => (await listAlerts(db, scope, page)).data.some(({ id }) => id === alert.id),
+    ],
+    ['getEntry', tenant, (db, scope) => getEntry(db, scope, victim.audit_log)],
+    ['findHead', tenant, (db, scope) => findHead(db, scope, bakery.id)],
+    [
+      'listHeads',
+      tenant,
+      async (db, scope) => (await listHeads(db, scope)).some(({ orgId }) => orgId === bakery.id),
+    ],
+    ['getPolicy', tenant, (db, scope) => getPolicy(db, scope, bakery.id)],
+    ['archivesOf', tenant, (db, scope) => archivesOf(db, scope, bakery.id)],
+    ['getApiKey', tenant, (db, scope) => getApiKey(db, scope, apiKey.id)],
+    ['getEnrollmentKey', site, (db, scope) => getEnrollmentKey(db, scope, key.id)],
+    ['listEnrolled', machine, (db, scope) => listEnrolled(db, scope, key.id, page)],
+    ['listFilledBy', tenant, (db, scope) => listFilledBy(db, scope, own)],
+    ['listMembers', machine, (db, scope) => listMembers(db, scope, shelf.id, page)],
+    ['listChanges', machine, (db, scope) => listChanges(db, scope, shelf.id, page)],
+    ['getDevices', machine, (db, scope) => getDevices(db, scope, group, [bakery.deviceId])],
+    ['usesOf', tenant, (db, scope) => usesOf(db, scope, shelf.id)],
+    ['isAbove', tenant, (db, scope) => isAbove(db, scope, shelf.id, below.id)],
+    [
+      'countHolders',
+      tenant,
+      async (db, scope) => (await countHolders(db, scope, 'organization', [role])).get(role),
+    ],
+    [
+      'listHolders',
+      tenant,
+      async (db, scope) =>
+        (await listHolders(db, scope, { id: role, scope: 'organization' }, page)).data.some(
+          ({ name }) => name === 'bakery-shelved',
+        ),
+    ],
+    ['getRole', tenant, (db, scope) => getRole(db, scope, bakery.roleId)],
+    [
+      'orgReach of sites',
+      site,
+      (db, scope) => orgReach(db, scope, bakery.id, { siteIds: [bakery.siteId] }, nothing),
+    ],
+    [
+      'orgReach of groups',
+      ['organization', 'group'],
+      (db, scope) => orgReach(db, scope, bakery.id, { deviceGroupIds: [shelf.id] }, nothing),
+    ],
+    [
+      'partnerReach',
+      tenant,
+      (db, scope) =>
+        partnerReach(db, scope, world.partners.acme, { orgAccess: 'selected', orgIds: [bakery.id] }, nothing),
+    ],
+    ['getScript', tenant, (db, scope) => getScript(db, scope, script.id)],
+  ]
+  const writes: Case[] = [
+    ['changeAlert', tenant, (db, scope) => changeAlert(db, scope, { ...alert, status: 'resolved' })],
+    [
+      'changePolicy',
+      tenant,
+      (db, scope) => changePolicy(db, scope, bakery.id, { retentionDays: 7, archiveToS3: false }),
+    ],
+    [
+      'changeHold',
+      tenant,
+      (db, scope) =>
+        changeHold(db, scope, bakery.id, { reason: 'x', userId: null, userEmail: null, since: now }),
+    ],
+    ['changeApiKey', tenant, (db, scope) => changeApiKey(db, scope, { ...apiKey, name: 'mine now' })],
+    [
+      'replaceApiKey',
+      tenant,
+      (db, scope) => replaceApiKey(db, scope, apiKey, { hash: 'mine', previousUntil: null }),
+    ],
+    ['revokeApiKey', tenant, (db, scope) => revokeApiKey(db, scope, apiKey.id)],
+    ['replaceEnrollmentKey', tenant, (db, scope) => replaceEnrollmentKey(db, scope, key, 'mine')],
+    [
+      'expireEnrollmentKeys',
+      tenant,
+      (db, scope) => expireEnrollmentKeys(db, scope, '2026-01-01T00:00:00.000Z'),
+    ],
+    [
+      'changeFilter',
+      tenant,
+      (db, scope) => changeFilter(db, scope, filter.id, { name: 'mine now', updatedAt: now }),
+    ],
+    ['changeGroup', tenant, (db, scope) => changeGroup(db, scope, { ...group, name: 'mine now' })],
+    ['changeScript', tenant, (db, scope) => changeScript(db, scope, { ...script, name: 'mine now' })],
+    ['changeSite', tenant, (db, scope) => changeSite(db, scope, { ...place, name: 'mine now' })],
+    ['changeOrg', tenant, (db, scope) => changeOrg(db, scope, { ...organization, name: 'mine now' })],
+    ['removeScript', tenant, (db, scope) => removeScript(db, scope, script.id, now)],
+    ['removeEnrollmentKey', tenant, (db, scope) => removeEnrollmentKey(db, scope, spareKey.id)],
+    ['removeGroup', tenant, (db, scope) => removeGroup(db, scope, below.id)],
+    ['removeFilter', tenant, (db, scope) => removeFilter(db, scope, filter.id)],
+    ['removeSite', tenant, (db, scope) => removeSite(db, scope, spare.id)],
+    ['revokeApiKeys', tenant, (db, scope) => revokeApiKeys(db, scope)],
+    ['removeOrgs', tenant, (db, scope) => removeOrgs(db, scope, now)],
+  ]
+
+  const narrow = { kind: 'organization', orgId: bakery.id, siteIds: null, groupIds: null } as const
+  const outside: Record<Apart, Scope[]> = {
+    organization: [
+      only(garage.id),
+      { kind: 'partner', partnerId: world.partners.globex, orgs: 'all' },
+      { kind: 'partner', partnerId: world.partners.acme, orgs: [garage.id] },
+    ],
+    site: [{ ...narrow, siteIds: [elsewhere.site] }],
+    group: [{ ...narrow, groupIds: [elsewhere.device_group] }],
+  }
+  const strangersTo = (apart: readonly Apart[]) => apart.flatMap((kind) => outside[kind])
+  return { reads, writes, strangersTo, inside: only(bakery.id), bakery }
+}
+
+/** Handlers look before they write; a store does not count on that. */
+onEveryDatabase((_kind, open) => {
+  describe('a store that is asked for a record outside the scope', { timeout: 60_000 }, () => {
+    it('answers as to one who sees nothing', async () => {
+      const service = await startService(open)
+      const { reads, strangersTo, inside } = await prepare(service)
+      const { read } = service.storage
+      const blind: Scope = { kind: 'partner', partnerId: '0197c1c8-3f72-7bac-8d21-4e6a8c0f2a55', orgs: [] }
+      const answer = (ask: Ask, scope: Scope) => ask(read, scope).catch((error: Error) => error.message)
+      for (const [name, apart, ask] of reads) {
+        const unseen = await answer(ask, blind)
+        expect(await answer(ask, inside), name).not.toEqual(unseen)
+        for (const scope of strangersTo(apart))
+          expect(await answer(ask, scope), `${name} ${JSON.stringify(scope)}`).toEqual(unseen)
+      }
+    })
+
+    it('changes nothing of it', async () => {
+      const service = await startService(open)
+      const { writes, strangersTo, inside, bakery } = await prepare(service)
+      const { storage } = service
+      const owned = async () => about(await dump(storage), [bakery.id])
+      for (const [name, apart, ask] of writes) {
+        const before = await owned()
+        for (const scope of strangersTo(apart)) {
+          await storage.write((tx) => ask(tx, scope))
+          expect(changed(before, await owned()), `${name} ${JSON.stringify(scope)}`).toEqual([])
+        }
+        await storage.write((tx) => ask(tx, inside))
+        expect(changed(before, await owned()), name).not.toEqual([])
+      }
+    })
+  })
+})
