@@ -6,6 +6,7 @@ import type { Client } from '../../src/core/client.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
+import { happening, recorded } from './rows.ts'
 
 async function verify(client: Client, query: { orgId?: string } = {}): Promise<Verdict> {
   const verifier = new ChainVerifier()
@@ -38,6 +39,37 @@ onEveryDatabase((kind, open) => {
         orgId: orgs.bakery.id,
         details: { after: { name: 'Annex' } },
       })
+    })
+
+    it('keeps every field within what it may hold, and the original of an id that is none', async () => {
+      const { service, client, orgs } = await begin()
+      const raw = { ...happening(orgs.bakery.id), actorId: 'robot-7', resourceId: 'row 12' }
+      const long = {
+        ...{ actorEmail: 'e'.repeat(300), action: 'a'.repeat(120), resourceType: 't'.repeat(60) },
+        ...{ resourceName: 'n'.repeat(300), ipAddress: '1'.repeat(60), userAgent: 'u'.repeat(600) },
+      }
+      const refusal = { result: 'denied', errorMessage: 'You may not do this.' } as const
+      const at = '2031-01-01T00:00:00.000Z'
+      await recorded(service, [[{ ...raw, ...long, ...refusal, details: { mine: 1 } }, at]])
+      const { data } = await client.call(api.auditLogs.list, { query: { action: 'a'.repeat(100) } })
+      const nobody = '00000000-0000-0000-0000-000000000000'
+      expect(data).toMatchObject([
+        {
+          id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+          orgId: orgs.bakery.id,
+          timestamp: at,
+          user: { id: nobody, email: 'e'.repeat(255), role: 'system' },
+          action: 'a'.repeat(100),
+          resource: { type: 't'.repeat(50), id: nobody, name: 'n'.repeat(255) },
+          details: { mine: 1, rawActorId: 'robot-7', rawResourceId: 'row 12' },
+          ipAddress: '1'.repeat(45),
+          userAgent: 'u'.repeat(500),
+          ...refusal,
+          checksum: expect.stringMatching(/^[0-9a-f]{64}$/),
+          prevChecksum: expect.stringMatching(/^[0-9a-f]{64}$/),
+        },
+      ])
+      expect(await client.call(api.auditLogs.show, { params: { id: data[0]!.id } })).toEqual(data[0])
     })
 
     it('filters by user, action, resource and time, without regard to letter case', async () => {
