@@ -48,6 +48,7 @@ const page = { page: 1, limit: 50 }
 const tenant = ['organization'] as const
 const site = ['organization', 'site'] as const
 const machine = ['organization', 'site', 'group'] as const
+const nobody = () => null
 
 /** The bakery with everything a store may be asked for, in the right order for the writes: what is removed goes last. */
 async function prepare(service: TestService) {
@@ -84,12 +85,14 @@ async function prepare(service: TestService) {
     body: { ...org, name: 'bakery spare api key', scopes: ['devices:read'] },
   })
   const archive = { chain: bakery.id, first_seq: 1, last_seq: 2, object_key: 'x', bytes: 1, sha256: 'x' }
-  await service.storage.write((tx) =>
-    tx
+  await service.storage.write(async (tx) => {
+    await tx
       .insertInto('audit_archives')
       .values({ ...archive, created_at: now })
-      .execute(),
-  )
+      .execute()
+    const last = { last_device_id: bakery.deviceId }
+    await tx.updateTable('enrollment_keys').set(last).where('id', '=', spareKey.id).execute()
+  })
   await client.call(api.auditRetention.change, { query: org, body: { retentionDays: 99 } })
 
   const alert = await getAlert(read, everything, bakery.alertId)
@@ -120,6 +123,12 @@ async function prepare(service: TestService) {
     ['archivesOf', tenant, (db, scope) => archivesOf(db, scope, bakery.id)],
     ['getApiKey', tenant, (db, scope) => getApiKey(db, scope, apiKey.id)],
     ['getEnrollmentKey', site, (db, scope) => getEnrollmentKey(db, scope, key.id)],
+    [
+      'getEnrollmentKey, its last device',
+      machine,
+      (db, scope) =>
+        getEnrollmentKey(db, scope, spareKey.id).then(({ lastDeviceId }) => lastDeviceId, nobody),
+    ],
     ['listEnrolled', machine, (db, scope) => listEnrolled(db, scope, key.id, page)],
     ['listFilledBy', tenant, (db, scope) => listFilledBy(db, scope, own)],
     ['listMembers', machine, (db, scope) => listMembers(db, scope, shelf.id, page)],
