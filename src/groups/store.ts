@@ -6,7 +6,6 @@ import { countOf } from '../storage/counts.ts'
 import {
   contains,
   forUpdate,
-  inGroups,
   inScope,
   inSites,
   isForeignKeyViolation,
@@ -53,11 +52,11 @@ const columnsIn = (scope: Scope) => (eb: ExpressionBuilder<Tables, 'device_group
   const members = eb
     .selectFrom('device_group_devices')
     .whereRef('device_group_devices.group_id', '=', 'device_groups.id')
+    // A group that is seen by whoever is narrowed to groups is one of theirs, with all that is in it.
     .$if(isNarrowed(scope), (q) =>
       q
         .innerJoin('devices', 'devices.id', 'device_group_devices.device_id')
-        .where(inSites(scope, 'devices.site_id'))
-        .where(inGroups(scope, 'devices.id')),
+        .where(inSites(scope, 'devices.site_id')),
     )
   const count = members.select((m) => m.fn.countAll<number>().as('n'))
   return [...columns.map((column) => eb.ref(column).as(column)), count.as('device_count')] as const

@@ -21,6 +21,7 @@ import {
 } from '../../src/credentials/enrollment-keys/store.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
 import { changeFilter, removeFilter } from '../../src/filters/saved/store.ts'
+import { previewFilter } from '../../src/filters/store.ts'
 import { listFilledBy } from '../../src/groups/dynamic.ts'
 import { getDevices, listChanges, listMembers } from '../../src/groups/members.ts'
 import { changeGroup, getGroup, isAbove, removeGroup, usesOf } from '../../src/groups/store.ts'
@@ -102,6 +103,10 @@ async function prepare(service: TestService) {
   const script = await getScript(read, everything, bakery.scriptId)
   const place = await getSite(read, everything, bakery.siteId)
   const organization = await getOrg(read, everything, bakery.id)
+  const named: ConditionGroup = {
+    operator: 'AND',
+    conditions: [{ field: 'hostname', operator: 'equals', value: 'bakery-pc' }],
+  }
   const own = { id: bakery.filterId, conditions }
   const nothing = { siteIds: null, deviceGroupIds: null, orgAccess: null, orgIds: null } as const
 
@@ -130,11 +135,17 @@ async function prepare(service: TestService) {
         getEnrollmentKey(db, scope, spareKey.id).then(({ lastDeviceId }) => lastDeviceId, nobody),
     ],
     ['listEnrolled', machine, (db, scope) => listEnrolled(db, scope, key.id, page)],
+    [
+      'previewFilter',
+      machine,
+      async (db, scope) => (await previewFilter(db, scope, named, { limit: 10, now })).data.totalCount,
+    ],
     ['listFilledBy', tenant, (db, scope) => listFilledBy(db, scope, own)],
     ['listMembers', machine, (db, scope) => listMembers(db, scope, shelf.id, page)],
     ['listChanges', machine, (db, scope) => listChanges(db, scope, shelf.id, page)],
     ['getDevices', machine, (db, scope) => getDevices(db, scope, group, [bakery.deviceId])],
-    ['usesOf', tenant, (db, scope) => usesOf(db, scope, shelf.id)],
+    ['usesOf, members', tenant, async (db, scope) => (await usesOf(db, scope, shelf.id)).memberships],
+    ['usesOf, groups', tenant, async (db, scope) => (await usesOf(db, scope, shelf.id)).groups],
     ['isAbove', tenant, (db, scope) => isAbove(db, scope, shelf.id, below.id)],
     [
       'countHolders',
