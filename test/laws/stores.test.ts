@@ -38,10 +38,10 @@ import { addOrgUser, roleOf } from '../world.ts'
 import { buildStage } from './fixture.ts'
 import { about, changed, dump } from './tables.ts'
 
-/** A function of a store with a record of the bakery, to be called in any scope. */
+/** A function of a store with a record of the bakery, or of its partner, to be called in any scope. */
 type Ask = (db: Db, scope: Scope) => Promise<unknown>
-/** What makes a caller a stranger to that record: an organization of their own, a site, a device group. */
-type Apart = 'organization' | 'site' | 'group'
+/** What makes a caller a stranger to that record: a partner, an organization, a site, a device group. */
+type Apart = 'partner' | 'organization' | 'site' | 'group'
 type Case = [name: string, apart: readonly Apart[], ask: Ask]
 
 const now = '2031-01-01T00:00:00.000Z'
@@ -79,6 +79,9 @@ async function prepare(service: TestService) {
     body: { ...org, name: 'bakery spare filter', conditions },
   })
   const spare = await client.call(api.sites.create, { body: { ...org, name: 'bakery spare site' } })
+  const shared = await service.client(world.tokens.acme).call(api.roles.create, {
+    body: { name: 'acme role', permissions: [{ resource: 'devices', action: 'read' }] },
+  })
   const spareKey = await client.call(api.enrollmentKeys.create, {
     body: { ...org, name: 'bakery spare key' },
   })
@@ -177,6 +180,7 @@ async function prepare(service: TestService) {
       (db, scope) =>
         partnerReach(db, scope, world.partners.acme, { orgAccess: 'selected', orgIds: [bakery.id] }, nothing),
     ],
+    ['getRole of a partner', ['partner'], (db, scope) => getRole(db, scope, shared.id)],
     ['getScript', tenant, (db, scope) => getScript(db, scope, script.id)],
   ]
   const writes: Case[] = [
@@ -223,18 +227,18 @@ async function prepare(service: TestService) {
     ['removeOrgs', tenant, (db, scope) => removeOrgs(db, scope, now)],
   ]
 
+  const acme: Scope = { kind: 'partner', partnerId: world.partners.acme, orgs: 'all' }
+  const globex: Scope = { kind: 'partner', partnerId: world.partners.globex, orgs: 'all' }
   const narrow = { kind: 'organization', orgId: bakery.id, siteIds: null, groupIds: null } as const
   const outside: Record<Apart, Scope[]> = {
-    organization: [
-      only(garage.id),
-      { kind: 'partner', partnerId: world.partners.globex, orgs: 'all' },
-      { kind: 'partner', partnerId: world.partners.acme, orgs: [garage.id] },
-    ],
+    partner: [globex, only(bakery.id)],
+    organization: [only(garage.id), globex, { ...acme, orgs: [garage.id] }],
     site: [{ ...narrow, siteIds: [elsewhere.site] }],
     group: [{ ...narrow, groupIds: [elsewhere.device_group] }],
   }
   const strangersTo = (apart: readonly Apart[]) => apart.flatMap((kind) => outside[kind])
-  return { reads, writes, strangersTo, inside: only(bakery.id), bakery }
+  const insideOf = (apart: readonly Apart[]) => (apart.includes('partner') ? acme : only(bakery.id))
+  return { reads, writes, strangersTo, insideOf, bakery }
 }
 
 /** Handlers look before they write; a store does not count on that. */
@@ -242,13 +246,13 @@ onEveryDatabase((_kind, open) => {
   describe('a store that is asked for a record outside the scope', { timeout: 60_000 }, () => {
     it('answers as to one who sees nothing', async () => {
       const service = await startService(open)
-      const { reads, strangersTo, inside } = await prepare(service)
+      const { reads, strangersTo, insideOf } = await prepare(service)
       const { read } = service.storage
       const blind: Scope = { kind: 'partner', partnerId: '0197c1c8-3f72-7bac-8d21-4e6a8c0f2a55', orgs: [] }
       const answer = (ask: Ask, scope: Scope) => ask(read, scope).catch((error: Error) => error.message)
       for (const [name, apart, ask] of reads) {
         const unseen = await answer(ask, blind)
-        expect(await answer(ask, inside), name).not.toEqual(unseen)
+        expect(await answer(ask, insideOf(apart)), name).not.toEqual(unseen)
         for (const scope of strangersTo(apart))
           expect(await answer(ask, scope), `${name} ${JSON.stringify(scope)}`).toEqual(unseen)
       }
@@ -256,7 +260,7 @@ onEveryDatabase((_kind, open) => {
 
     it('changes nothing of it', async () => {
       const service = await startService(open)
-      const { writes, strangersTo, inside, bakery } = await prepare(service)
+      const { writes, strangersTo, insideOf, bakery } = await prepare(service)
       const { storage } = service
       const owned = async () => about(await dump(storage), [bakery.id])
       for (const [name, apart, ask] of writes) {
@@ -265,7 +269,7 @@ onEveryDatabase((_kind, open) => {
           await storage.write((tx) => ask(tx, scope))
           expect(changed(before, await owned()), `${name} ${JSON.stringify(scope)}`).toEqual([])
         }
-        await storage.write((tx) => ask(tx, inside))
+        await storage.write((tx) => ask(tx, insideOf(apart)))
         expect(changed(before, await owned()), name).not.toEqual([])
       }
     })
