@@ -27,6 +27,8 @@ import { getDevices, listChanges, listMembers } from '../../src/groups/members.t
 import { changeGroup, getGroup, isAbove, removeGroup, usesOf } from '../../src/groups/store.ts'
 import { countHolders, listHolders } from '../../src/identity/roles/holders.ts'
 import { getRole } from '../../src/identity/roles/store.ts'
+import { endSessionsIn } from '../../src/identity/sessions/tenants.ts'
+import { membersOf } from '../../src/identity/users/store.ts'
 import { orgReach, partnerReach } from '../../src/identity/users/tenants.ts'
 import { changeScript, getScript, removeScript } from '../../src/scripts/store.ts'
 import type { Db } from '../../src/storage/open.ts'
@@ -163,6 +165,12 @@ async function prepare(service: TestService) {
           ({ name }) => name === 'bakery-shelved',
         ),
     ],
+    [
+      'membersOf',
+      tenant,
+      async (db, scope) =>
+        (await membersOf(db, scope, { kind: 'organization', orgId: bakery.id }).selectAll().execute()).length,
+    ],
     ['getRole', tenant, (db, scope) => getRole(db, scope, bakery.roleId)],
     [
       'orgReach of sites',
@@ -218,6 +226,7 @@ async function prepare(service: TestService) {
     ['changeScript', tenant, (db, scope) => changeScript(db, scope, { ...script, name: 'mine now' })],
     ['changeSite', tenant, (db, scope) => changeSite(db, scope, { ...place, name: 'mine now' })],
     ['changeOrg', tenant, (db, scope) => changeOrg(db, scope, { ...organization, name: 'mine now' })],
+    ['endSessionsIn', tenant, (db, scope) => endSessionsIn(db, scope, now)],
     ['removeScript', tenant, (db, scope) => removeScript(db, scope, script.id, now)],
     ['removeEnrollmentKey', tenant, (db, scope) => removeEnrollmentKey(db, scope, spareKey.id)],
     ['removeGroup', tenant, (db, scope) => removeGroup(db, scope, below.id)],
@@ -262,7 +271,15 @@ onEveryDatabase((_kind, open) => {
       const service = await startService(open)
       const { writes, strangersTo, insideOf, bakery } = await prepare(service)
       const { storage } = service
-      const owned = async () => about(await dump(storage), [bakery.id])
+      const sessions = storage.read.selectFrom('sessions').select(['id', 'context', 'revoked_at'])
+      const owned = async () => {
+        const all = await dump(storage)
+        all.set(
+          'sessions',
+          (await sessions.execute()).map((row) => JSON.stringify(row)),
+        )
+        return about(all, [bakery.id])
+      }
       for (const [name, apart, ask] of writes) {
         const before = await owned()
         for (const scope of strangersTo(apart)) {
