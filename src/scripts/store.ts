@@ -41,17 +41,17 @@ export const scriptsIn = (db: Db, scope: Scope) =>
   db
     .selectFrom('scripts')
     .where('scripts.deleted_at', 'is', null)
-    .where((eb) =>
-      scope.kind === 'system'
-        ? inScope(scope, 'scripts.org_id')
-        : eb.or([
-            inScope(scope, 'scripts.org_id'),
-            scope.kind === 'partner'
-              ? eb('scripts.partner_id', '=', scope.partnerId)
-              : eb('scripts.partner_id', 'in', partnerOf(eb, scope.orgId)),
-            eb('scripts.is_system', '=', 1),
-          ]),
-    )
+    .where((eb) => eb.or([inScope(scope, 'scripts.org_id'), ...sharedWith(eb, scope)]))
+
+/** Of the partner, and of the service. */
+function sharedWith(eb: ExpressionBuilder<Tables, 'scripts'>, scope: Scope) {
+  if (scope.kind === 'system') return []
+  const ofPartner =
+    scope.kind === 'partner'
+      ? eb('scripts.partner_id', '=', scope.partnerId)
+      : eb('scripts.partner_id', 'in', partnerOf(eb, scope.orgId))
+  return [ofPartner, eb('scripts.is_system', '=', 1)]
+}
 
 const partnerOf = (eb: ExpressionBuilder<Tables, 'scripts'>, orgId: string) =>
   eb.selectFrom('organizations').select('organizations.partner_id').where('organizations.id', '=', orgId)

@@ -189,6 +189,7 @@ async function prepare(service: TestService) {
         partnerReach(db, scope, world.partners.acme, { orgAccess: 'selected', orgIds: [bakery.id] }, nothing),
     ],
     ['getRole of a partner', ['partner'], (db, scope) => getRole(db, scope, shared.id)],
+    ['getOrg', tenant, (db, scope) => getOrg(db, scope, bakery.id)],
     ['getScript', tenant, (db, scope) => getScript(db, scope, script.id)],
   ]
   const writes: Case[] = [
