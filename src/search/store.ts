@@ -80,7 +80,6 @@ export async function findAlerts(db: Db, scope: Scope, needle: string, most: num
   const devices = eb
     .selectFrom('devices')
     .select('devices.id')
-    .where(inScope(scope, 'devices.org_id'))
     .where(inSites(scope, 'devices.site_id'))
     .where(inGroups(scope, 'devices.id'))
   const where = eb.and([
