@@ -18,6 +18,7 @@ import type { User } from '../src/identity/store.ts'
 import { forgetOldLogs } from '../src/logs/jobs.ts'
 import { type Failure, sendDue } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
+import { runsAlone } from '../src/storage/dialect.ts'
 import type { Db } from '../src/storage/open.ts'
 import type { Config } from './config.ts'
 import { forgetOldAttempts } from './idempotency.ts'
@@ -33,7 +34,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
   const onFailure = (failure: Failure) => log.warn(failure, 'a mail could not be sent')
   const onIssued = (tx: Db, user: User, now: string) => record(tx, draftOf(resetRequested(user), now))
   const sealer = loop('sealer', () => sealPending(storage), 2000, log)
-  storage.onCommit(sealer.wake)
+  if (!runsAlone(storage.read)) storage.onCommit(sealer.wake)
   // Letters are rare: they wait a second rather than have every commit look for them.
   const postman: Loop = loop(
     'postman',

@@ -1,4 +1,4 @@
-import { forUpdate, prepared, rowOf } from '../storage/dialect.ts'
+import { forUpdate, prepared, rowOf, runsAlone } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
 import { type ChainEntry, canonicalText, checksumOf, genesis, type Head } from './chain.ts'
@@ -8,9 +8,20 @@ const insertion = prepared((db, p: { chain: string; entry: string }) =>
   db.insertInto('outbox').values({ chain: p.chain, entry: p.entry }),
 )
 
-/** Says, in the transaction of a change, what happened. */
+/**
+ * Says, in the transaction of a change, what happened. Where transactions run one by one it is sealed in the same
+ * one; where they run side by side, all of an organization would wait for each other at the head of its chain: there
+ * it is kept in the outbox, and sealed soon.
+ */
 export async function record(db: Db, draft: Draft): Promise<void> {
-  await insertion(db, { chain: chainOf(draft.orgId), entry: JSON.stringify(draft) })
+  const chain = chainOf(draft.orgId)
+  if (!runsAlone(db)) {
+    await insertion(db, { chain, entry: JSON.stringify(draft) })
+    return
+  }
+  const [row] = linked(chain, await lockHead(db, chain), [draft])
+  await append(db, row!)
+  await moveHead(db, { chain, seq: row!.seq, checksum: row!.checksum })
 }
 
 /** Entries sealed in one transaction, so that none is long. */
@@ -35,7 +46,22 @@ const pendingOf = prepared((db, p: { chain: string; batch: number }) =>
   db.selectFrom('outbox').select(['id', 'entry']).where('chain', '=', p.chain).orderBy('id').limit(p.batch),
 )
 
-const unpend = prepared((db, p: { id: number }) => db.deleteFrom('outbox').where('id', '=', p.id))
+/** Seals one batch of a chain; how many entries that were. */
+async function seal(tx: Db, chain: string): Promise<number> {
+  // Whoever else seals this chain waits here, and finds less pending.
+  const head = await lockHead(tx, chain)
+  const pending = await pendingOf(tx, { chain, batch })
+  if (pending.length === 0) return 0
+  const drafts = pending.map(({ entry }) => JSON.parse(entry) as Draft)
+  const rows = linked(chain, head, drafts)
+  await tx.insertInto('audit_logs').values(rows).execute()
+  // By their ids: one that was recorded before the last of them may have been committed after they were read.
+  const ids = pending.map(({ id }) => id)
+  await tx.deleteFrom('outbox').where('id', 'in', ids).execute()
+  const { seq, checksum } = rows.at(-1)!
+  await moveHead(tx, { chain, seq, checksum })
+  return pending.length
+}
 
 const columns = [
   'chain',
@@ -62,25 +88,15 @@ const moveHead = prepared((db, p: { chain: string; seq: number; checksum: string
   db.updateTable('audit_heads').set({ seq: p.seq, checksum: p.checksum }).where('chain', '=', p.chain),
 )
 
-/** Seals one batch of a chain; how many entries that were. */
-async function seal(tx: Db, chain: string): Promise<number> {
-  let head = await lockHead(tx, chain)
-  const pending = await pendingOf(tx, { chain, batch })
-  if (pending.length === 0) return 0
-  for (const { id, entry } of pending) {
-    head = await link(tx, chain, head, JSON.parse(entry) as Draft)
-    await unpend(tx, { id })
-  }
-  await moveHead(tx, { chain, ...head })
-  return pending.length
-}
-
-async function link(tx: Db, chain: string, head: Head, draft: Draft): Promise<Head> {
-  const seq = head.seq + 1
-  const entry: ChainEntry = { ...draft, seq, prevChecksum: head.checksum }
-  const row = sealedRow(chain, entry)
-  await append(tx, row)
-  return { seq, checksum: row.checksum }
+/** Entries with their places behind the head of a chain, in their order. */
+function linked(chain: string, head: Head, drafts: readonly Draft[]): AuditLogRow[] {
+  let { seq, checksum: prevChecksum } = head
+  return drafts.map((draft) => {
+    seq += 1
+    const row = sealedRow(chain, { ...draft, seq, prevChecksum })
+    prevChecksum = row.checksum
+    return row
+  })
 }
 
 /** An entry with its place as it is stored. */

@@ -57,9 +57,10 @@ export function draftOf(it: Happening, now: Instant): Draft {
   }
 }
 
-/** RFC 8785 knows no halves of surrogate pairs: one of them would keep its chain from being sealed for ever. */
+/** RFC 8785 knows no halves of surrogate pairs and no infinite numbers: one of them, and nothing could be sealed. */
 function sealable(value: unknown): unknown {
   if (typeof value === 'string') return value.toWellFormed()
+  if (typeof value === 'number') return Number.isFinite(value) ? value : null
   if (Array.isArray(value)) return value.map(sealable)
   if (value === null || typeof value !== 'object') return value
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key.toWellFormed(), sealable(item)]))

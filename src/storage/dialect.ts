@@ -1,6 +1,8 @@
 import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
 import type { Scope } from '../core/scope.ts'
 import { byDialect } from './compilers.ts'
+import type { Db } from './db.ts'
+import { isPostgres } from './prepared.ts'
 
 export { containsKey, startsWithKey } from './matching.ts'
 export { type Params, prepared, rowOf } from './prepared.ts'
@@ -162,6 +164,9 @@ function foldedInSqlite(text: Expression<unknown>) {
 function foldedInPostgres(text: Expression<unknown>) {
   return sql<string>`replace(lower(normalize(${text}, nfkc) collate "und-x-icu"), 'ς', 'σ')`
 }
+
+/** Whether writes run one by one, so that nothing of what one of them reads changes until it ends. */
+export const runsAlone = (db: Db): boolean => !isPostgres(db.getExecutor())
 
 /** Locks the rows that a write is about to change. On SQLite nothing is needed: writes run one by one. */
 export function forUpdate<DB, TB extends keyof DB, O>(

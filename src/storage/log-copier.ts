@@ -7,8 +7,8 @@ const script = new URL(
   import.meta.url,
 )
 
-/** Pages the log grows by before they are copied, 12 MiB: one that many commits touch is copied once. */
-const span = 3000
+/** Pages the log grows by before they are copied, 31 MiB: one that many commits touch is copied once. */
+export const span = 8000
 
 /**
  * Copies the write-ahead log back into the file (a checkpoint). No request should wait for that, so a thread does

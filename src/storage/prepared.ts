@@ -4,6 +4,7 @@ import {
   DeleteResult,
   InsertResult,
   PostgresAdapter,
+  type QueryExecutor,
   type QueryResult,
   UpdateResult,
 } from 'kysely'
@@ -24,13 +25,15 @@ export function prepared<P extends { [K in keyof P]: Value }, O>(
   const plans: { sqlite?: Plan; postgres?: Plan } = {}
   return async (db, values) => {
     const executor = db.getExecutor()
-    const dialect = executor.adapter instanceof PostgresAdapter ? 'postgres' : 'sqlite'
+    const dialect = isPostgres(executor) ? 'postgres' : 'sqlite'
     plans[dialect] ??= planned(build(db, placeholders as Params<P>).compile())
     const plan = plans[dialect]
     const query = { ...plan.query, parameters: filled(plan, values as Record<string, unknown>) }
     return plan.outcome(await executor.executeQuery<O>(query)) as O[]
   }
 }
+
+export const isPostgres = ({ adapter }: QueryExecutor): boolean => adapter instanceof PostgresAdapter
 
 /** The placeholders of a whole row, for an insert. */
 export function rowOf<Row>(p: Params<Row>, columns: readonly (keyof Row)[]): Row {

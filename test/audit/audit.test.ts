@@ -50,7 +50,7 @@ onEveryDatabase((kind, open) => {
       }
       const refusal = { result: 'denied', errorMessage: 'You may not do this.' } as const
       const at = '2031-01-01T00:00:00.000Z'
-      await recorded(service, [[{ ...raw, ...long, ...refusal, details: { mine: 1 } }, at]])
+      await recorded(service, [[{ ...raw, ...long, ...refusal, details: { mine: 1, odd: Number.NaN } }, at]])
       const { data } = await client.call(api.auditLogs.list, { query: { action: 'a'.repeat(100) } })
       const nobody = '00000000-0000-0000-0000-000000000000'
       expect(data).toMatchObject([
@@ -61,7 +61,7 @@ onEveryDatabase((kind, open) => {
           user: { id: nobody, email: 'e'.repeat(255), role: 'system' },
           action: 'a'.repeat(100),
           resource: { type: 't'.repeat(50), id: nobody, name: 'n'.repeat(255) },
-          details: { mine: 1, rawActorId: 'robot-7', rawResourceId: 'row 12' },
+          details: { mine: 1, odd: null, rawActorId: 'robot-7', rawResourceId: 'row 12' },
           ipAddress: '1'.repeat(45),
           userAgent: 'u'.repeat(500),
           ...refusal,

@@ -102,7 +102,10 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       const pace = { sizes: quick ? [10_000] : devices, milliseconds: quick ? 600 : 3000, plans }
       rows.push(...(await fleet({ ...pace, ...databases }, say)))
     }
-    if (name === 'audit') for (const part of auditParts) rows.push(...(await part({ quick }, say)))
+    if (name === 'audit') {
+      const newDatabase = await postgres()
+      for (const part of auditParts) rows.push(...(await part({ quick, newDatabase }, say)))
+    }
     if (name === 'retention') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       const entries = quick ? Math.min(options.entries, 100_000) : options.entries

@@ -5,7 +5,7 @@ import type { Storage } from '../../src/storage/open.ts'
 export type Dump = Map<string, string[]>
 
 /** What happens beside the requests: sealing and signing, letters going out, and the sessions of the callers themselves. */
-const letters = ['mails', 'password_reset_requests', 'password_resets']
+const letters = ['mails', 'password_reset_requests', 'password_resets', 'registrations']
 const signing = ['audit_tiles', 'audit_checkpoints', 'audit_verdicts']
 const beside = ['outbox', 'audit_heads', 'audit_logs', ...signing, ...letters, 'sessions']
 /** Of agents that are connected just now. */
