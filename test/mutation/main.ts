@@ -42,7 +42,12 @@ function nameOf({ file, line, predicate }: Mutant): string {
 async function killerOf(mutant: Mutant): Promise<string | undefined> {
   const [, capability = ''] = mutant.file.split('/')
   const own = existsSync(join(root, 'test', capability)) ? [`test/${capability}/`] : []
-  const stages = [['test/laws/stores.test.ts'], ['test/laws/tenancy.test.ts'], own, ['test/identity/', 'test/credentials/', 'test/daemon/']]
+  const stages = [
+    ['test/laws/stores.test.ts'],
+    ['test/laws/tenancy.test.ts'],
+    own,
+    ['test/identity/', 'test/credentials/', 'test/daemon/'],
+  ]
   for (const files of stages) {
     const failed = files.length === 0 ? undefined : await firstFailure(mutant, files)
     if (failed !== undefined) return failed
