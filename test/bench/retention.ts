@@ -47,7 +47,7 @@ export async function retention(options: RetentionOptions, say: (line: string) =
   const verdicts = [await verify()]
   say('retention: minting, without and with pruning')
   await load()
-  const quiet = await load()
+  const quiet = [await load()]
   const begin = performance.now()
   let done = false
   let pruned = 0
@@ -79,10 +79,12 @@ export async function retention(options: RetentionOptions, say: (line: string) =
   await pruning
   const seconds = (performance.now() - begin) / 1000
   verdicts.push(await verify())
+  // For as long as there was pruning: the longest of many requests is longer than that of few.
+  while (quiet.length < Math.min(busy.length, 60)) quiet.push(await load())
   await stop(server.child)
 
-  const most = Math.max(...busy.map(({ max }) => max))
-  const p99 = Math.max(...busy.map((one) => one.p99))
+  const worst = (loads: Load[], of: 'max' | 'p99') => Math.max(...loads.map((one) => one[of]))
+  const most = worst(busy, 'max')
   const rate = (loads: Load[]) =>
     loads.reduce((sum, one) => sum + one.requests, 0) / loads.reduce((sum, one) => sum + one.seconds, 0)
   return [
@@ -91,16 +93,16 @@ export async function retention(options: RetentionOptions, say: (line: string) =
       subject: `mint keys while ${pruned} entries are deleted`,
       figures: {
         'max ms': most,
-        'p99 ms': p99,
+        'p99 ms': worst(busy, 'p99'),
         'mints/s': rate(busy),
-        'max ms beside a verification': Math.max(...besideVerifying.map(({ max }) => max)),
-        'quiet max ms': quiet.max,
-        'quiet p99 ms': quiet.p99,
-        'quiet mints/s': rate([quiet]),
+        'max ms beside a verification': worst(besideVerifying, 'max'),
+        'quiet max ms': worst(quiet, 'max'),
+        'quiet p99 ms': worst(quiet, 'p99'),
+        'quiet mints/s': rate(quiet),
         'entries/s': pruned / seconds,
       },
       aim: 'max ≤ 100 ms, or that without pruning',
-      met: most <= Math.max(100, quiet.max),
+      met: most <= Math.max(100, worst(quiet, 'max')),
     },
     {
       bench: 'retention',
