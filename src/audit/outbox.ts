@@ -15,13 +15,20 @@ const insertion = prepared((db, p: { chain: string; entry: string }) =>
  */
 export async function record(db: Db, draft: Draft): Promise<void> {
   const chain = chainOf(draft.orgId)
-  if (!runsAlone(db)) {
-    await insertion(db, { chain, entry: JSON.stringify(draft) })
-    return
+  if (runsAlone(db) && (await isSealed(db, chain, draft))) return
+  await insertion(db, { chain, entry: JSON.stringify(draft) })
+}
+
+/** A chain that somebody damaged keeps nobody from their work: its entries wait in the outbox, and the sealer says why. */
+async function isSealed(db: Db, chain: string, draft: Draft): Promise<boolean> {
+  try {
+    const [row] = linked(chain, await lockHead(db, chain), [draft])
+    await append(db, row!)
+    await moveHead(db, { chain, seq: row!.seq, checksum: row!.checksum })
+    return true
+  } catch {
+    return false
   }
-  const [row] = linked(chain, await lockHead(db, chain), [draft])
-  await append(db, row!)
-  await moveHead(db, { chain, seq: row!.seq, checksum: row!.checksum })
 }
 
 /** Entries sealed in one transaction, so that none is long. */

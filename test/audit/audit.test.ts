@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { sealPending } from '../../src/audit/outbox.ts'
+import { findHead } from '../../src/audit/store.ts'
 import type { Verdict } from '../../src/audit/verifier/verdict.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import type { Client } from '../../src/core/client.ts'
+import { everything } from '../../src/core/scope.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -134,6 +137,22 @@ onEveryDatabase((kind, open) => {
       await tamper(service.storage, kind, { canonical }, orgs.bakery.id, 3)
       expect(await verify(client)).toMatchObject({ verdict: 'tampered', fault: { kind: 'altered', seq: 3 } })
     })
+
+    it('of which someone changed the end keeps nobody from their work, and goes on when that is put right', async () => {
+      const { service, client, orgs } = await begin()
+      const { storage } = service
+      await sealPending(storage)
+      const head = await findHead(storage.read, everything, orgs.bakery.id)
+      const undo = await tamper(storage, kind, { checksum: 'f'.repeat(64) }, orgs.bakery.id, head!.seq)
+      await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
+      await expect(sealPending(storage)).rejects.toThrow('does not follow the one before it')
+      expect(await findHead(storage.read, everything, orgs.bakery.id)).toEqual(head)
+      await undo()
+      await sealPending(storage)
+      expect(await verify(client)).toMatchObject({ verdict: 'sound' })
+      const { data } = await client.call(api.auditLogs.list, { query: { action: 'site.create' } })
+      expect(data[0]).toMatchObject({ resource: { name: 'Annex' } })
+    })
   })
 })
 
@@ -153,7 +172,7 @@ async function tamper(
       const off =
         kind === 'sqlite'
           ? 'drop trigger if exists audit_logs_no_update'
-          : 'alter table audit_logs disable trigger user'
+          : 'alter table audit_logs disable trigger audit_logs_no_change'
       await sql.raw(off).execute(tx)
       await tx
         .updateTable('audit_logs')
