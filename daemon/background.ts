@@ -33,7 +33,15 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
   const { storage, limiter, meter, clock, log } = parts
   const onFailure = (failure: Failure) => log.warn(failure, 'a mail could not be sent')
   const onIssued = (tx: Db, user: User, now: string) => record(tx, draftOf(resetRequested(user), now))
-  const sealer = loop('sealer', () => sealPending(storage), 2000, log)
+  const sealer = loop(
+    'sealer',
+    async () => {
+      const [failure] = await sealPending(storage)
+      if (failure !== undefined) throw failure
+    },
+    2000,
+    log,
+  )
   if (!runsAlone(storage.read)) storage.onCommit(sealer.wake)
   // Letters are rare: they wait a second rather than have every commit look for them.
   const postman: Loop = loop(

@@ -20,7 +20,7 @@ type Logs = typeof contract.auditLogs
 /** Seals what is pending first, so that a person always sees what they just did. */
 export const sealed = <E extends Endpoint>(
   run: (call: Call<E>) => ReturnType<Extract<Handler<E>, (...args: never[]) => unknown>>,
-) => inSteps<E, void>({ prepare: ({ storage }) => sealPending(storage), run: run as never })
+) => inSteps<E, unknown>({ prepare: ({ storage }) => sealPending(storage), run: run as never })
 
 type Reading = { storage: Storage; scope: Scope; note: Call<Logs['list']>['note'] }
 

@@ -35,16 +35,24 @@ async function isSealed(db: Db, chain: string, draft: Draft): Promise<boolean> {
 const batch = 200
 
 /**
- * Seals all that is recorded and not sealed yet, chain by chain. Several processes may do so at once: the
- * head of a chain is locked while it grows.
+ * Seals all that is recorded and not sealed yet, chain by chain; gives what stopped those that cannot grow, which
+ * keep no other from it. Several processes may do so at once: the head of a chain is locked while it grows.
  */
-export async function sealPending(storage: Storage): Promise<void> {
+export async function sealPending(storage: Storage): Promise<unknown[]> {
+  const stuck = new Map<string, unknown>()
+  const pending = storage.read.selectFrom('outbox').select('chain').distinct().limit(100)
   for (;;) {
-    const chains = await storage.read.selectFrom('outbox').select('chain').distinct().limit(100).execute()
-    if (chains.length === 0) return
+    const chains = await pending
+      .$if(stuck.size > 0, (it) => it.where('chain', 'not in', [...stuck.keys()]))
+      .execute()
+    if (chains.length === 0) return [...stuck.values()]
     for (const { chain } of chains) {
-      // Lost with the power it is done again, with the same result: the outbox is synced, and empties with it.
-      while ((await storage.write((tx) => seal(tx, chain), { unsynced: true })) === batch);
+      try {
+        // Lost with the power it is done again, with the same result: the outbox is synced, and empties with it.
+        while ((await storage.write((tx) => seal(tx, chain), { unsynced: true })) === batch);
+      } catch (error) {
+        stuck.set(chain, error)
+      }
     }
   }
 }
