@@ -15,16 +15,19 @@ const insertion = prepared((db, p: { chain: string; entry: string }) =>
  */
 export async function record(db: Db, draft: Draft): Promise<void> {
   const chain = chainOf(draft.orgId)
-  if (runsAlone(db) && (await isSealed(db, chain, draft))) return
+  if (runsAlone(db) && (await sealAtOnce(db, chain, draft))) return
   await insertion(db, { chain, entry: JSON.stringify(draft) })
 }
 
-/** A chain that somebody damaged keeps nobody from their work: its entries wait in the outbox, and the sealer says why. */
-async function isSealed(db: Db, chain: string, draft: Draft): Promise<boolean> {
+/**
+ * Whether that could be done. A chain that somebody damaged keeps nobody from their work: its entries wait in the
+ * outbox, and the sealer says why.
+ */
+async function sealAtOnce(db: Db, chain: string, draft: Draft): Promise<boolean> {
   try {
     const [row] = linked(chain, await lockHead(db, chain), [draft])
     await append(db, row!)
-    await moveHead(db, { chain, seq: row!.seq, checksum: row!.checksum })
+    await moveHead(db, row!)
     return true
   } catch {
     return false
@@ -73,8 +76,7 @@ async function seal(tx: Db, chain: string): Promise<number> {
   // By their ids: one that was recorded before the last of them may have been committed after they were read.
   const ids = pending.map(({ id }) => id)
   await tx.deleteFrom('outbox').where('id', 'in', ids).execute()
-  const { seq, checksum } = rows.at(-1)!
-  await moveHead(tx, { chain, seq, checksum })
+  await moveHead(tx, rows.at(-1)!)
   return pending.length
 }
 
@@ -103,8 +105,8 @@ const moveHead = prepared((db, p: { chain: string; seq: number; checksum: string
   db.updateTable('audit_heads').set({ seq: p.seq, checksum: p.checksum }).where('chain', '=', p.chain),
 )
 
-/** Entries with their places behind the head of a chain, in their order. */
-function linked(chain: string, head: Head, drafts: readonly Draft[]): AuditLogRow[] {
+/** Entries with their places behind the head of a chain, in their order, as they are stored. */
+export function linked(chain: string, head: Head, drafts: readonly Draft[]): AuditLogRow[] {
   let { seq, checksum: prevChecksum } = head
   return drafts.map((draft) => {
     seq += 1
@@ -114,8 +116,7 @@ function linked(chain: string, head: Head, drafts: readonly Draft[]): AuditLogRo
   })
 }
 
-/** An entry with its place as it is stored. */
-export function sealedRow(chain: string, entry: ChainEntry): AuditLogRow {
+function sealedRow(chain: string, entry: ChainEntry): AuditLogRow {
   const canonical = canonicalText(entry)
   return {
     chain,

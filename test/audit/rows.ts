@@ -1,5 +1,4 @@
-import type { ChainEntry } from '../../src/audit/chain.ts'
-import { record, sealedRow, sealPending } from '../../src/audit/outbox.ts'
+import { linked, record, sealPending } from '../../src/audit/outbox.ts'
 import { draftOf, type Happening } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import type { TestService } from '../harness.ts'
@@ -31,28 +30,17 @@ export async function recorded({ storage }: TestService, all: [Happening, string
 export async function piled({ storage }: TestService, chain: string, count: number): Promise<void> {
   await sealPending(storage)
   const head = storage.read.selectFrom('audit_heads').select(['seq', 'checksum']).where('chain', '=', chain)
-  const { seq: last, checksum: top } = await head.executeTakeFirstOrThrow()
-  let prevChecksum = top
   const start = Date.parse('2031-01-01T00:00:00Z')
-  const rows = Array.from({ length: count }, (_, n) => {
-    const {
-      actorId: _id,
-      resourceId: _of,
-      ...draft
-    } = draftOf(
-      happening(chain, { action: 'pile.up', resourceName: `number ${n}` }),
-      new Date(start + n * 1000).toISOString(),
-    )
-    const seq = last + 1 + n
-    const entry: ChainEntry = { ...draft, seq, prevChecksum, actorId: newId(), resourceId: null }
-    const row = sealedRow(chain, entry)
-    prevChecksum = row.checksum
-    return row
+  const drafts = Array.from({ length: count }, (_, n) => {
+    const said = happening(chain, { action: 'pile.up', resourceName: `number ${n}`, actorId: newId() })
+    return draftOf(said, new Date(start + n * 1000).toISOString())
   })
+  const rows = linked(chain, await head.executeTakeFirstOrThrow(), drafts)
   for (let from = 0; from < rows.length; from += 500) {
     const some = rows.slice(from, from + 500)
     await storage.write((tx) => tx.insertInto('audit_logs').values(some).execute())
   }
-  const moved = { seq: last + count, checksum: prevChecksum }
+  const { seq, checksum } = rows.at(-1)!
+  const moved = { seq, checksum }
   await storage.write((tx) => tx.updateTable('audit_heads').set(moved).where('chain', '=', chain).execute())
 }

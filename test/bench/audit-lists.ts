@@ -1,7 +1,6 @@
 import { genesis } from '../../src/audit/chain.ts'
-import { sealedRow } from '../../src/audit/outbox.ts'
+import { linked } from '../../src/audit/outbox.ts'
 import { openStorage } from '../../src/storage/open.ts'
-import type { AuditLogRow } from '../../src/storage/tables.ts'
 import type { AuditOptions } from './audit.ts'
 import { draft } from './audit-sealing.ts'
 import { removeFolder, stop, temporaryFolder } from './children.ts'
@@ -37,17 +36,16 @@ async function fill(
   say: (line: string) => void,
 ): Promise<void> {
   const storage = await openStorage({ dataDir })
-  let prevChecksum = genesis
+  let head = { seq: 0, checksum: genesis }
   for (let from = 0; from < size; from += batch) {
     if (from % 500_000 === 0)
       say(`audit: ${from.toLocaleString('en-US')} of ${size.toLocaleString('en-US')} entries`)
-    const rows = Array.from({ length: batch }, (_, n): AuditLogRow => {
-      const seq = from + n + 1
-      const entry = { ...draft(orgId, seq, new Date(begin + seq * 1000).toISOString()), seq, prevChecksum }
-      const row = sealedRow(orgId, entry)
-      prevChecksum = row.checksum
-      return row
-    })
+    const drafts = Array.from({ length: batch }, (_, n) =>
+      draft(orgId, from + n + 1, new Date(begin + (from + n + 1) * 1000).toISOString()),
+    )
+    const rows = linked(orgId, head, drafts)
+    const { seq, checksum } = rows.at(-1)!
+    head = { seq, checksum }
     const insert = async () =>
       storage.write(
         async (tx) => {
@@ -62,8 +60,8 @@ async function fill(
       )
     await insert()
   }
-  const head = { chain: orgId, seq: size, checksum: prevChecksum }
-  await storage.write((tx) => tx.insertInto('audit_heads').values(head).execute())
+  const row = { chain: orgId, ...head }
+  await storage.write((tx) => tx.insertInto('audit_heads').values(row).execute())
   await storage.close()
 }
 

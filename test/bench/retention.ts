@@ -1,6 +1,7 @@
 import { api } from '../../src/api.ts'
-import { type ChainEntry, genesis } from '../../src/audit/chain.ts'
-import { sealedRow } from '../../src/audit/outbox.ts'
+import { genesis } from '../../src/audit/chain.ts'
+import { linked } from '../../src/audit/outbox.ts'
+import type { Draft } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { connect } from '../../src/core/client.ts'
 import { newId } from '../../src/core/new-id.ts'
@@ -127,12 +128,12 @@ async function fill(place: Place, orgId: string, entries: number): Promise<void>
   let head = { seq: 0, checksum: genesis }
   try {
     while (head.seq < entries) {
-      const rows = Array.from({ length: Math.min(1000, entries - head.seq) }, () => {
-        const entry = entryOf(orgId, head, new Date(start + head.seq * 10).toISOString())
-        const row = sealedRow(orgId, entry)
-        head = { seq: row.seq, checksum: row.checksum }
-        return row
-      })
+      const drafts = Array.from({ length: Math.min(1000, entries - head.seq) }, (_, n) =>
+        draftAt(orgId, head.seq + n, new Date(start + (head.seq + n) * 10).toISOString()),
+      )
+      const rows = linked(orgId, head, drafts)
+      const { seq, checksum } = rows.at(-1)!
+      head = { seq, checksum }
       await storage.write((tx) => tx.insertInto('audit_logs').values(rows).execute(), { unsynced: true })
     }
     await storage.write((tx) =>
@@ -148,22 +149,20 @@ async function fill(place: Place, orgId: string, entries: number): Promise<void>
 
 const actors = Array.from({ length: 50 }, () => newId())
 
-const entryOf = (orgId: string, head: { seq: number; checksum: string }, timestamp: string): ChainEntry => ({
+const draftAt = (orgId: string, n: number, timestamp: string): Draft => ({
   id: newId(),
   orgId,
-  seq: head.seq + 1,
   timestamp,
   actorType: 'user',
-  actorId: actors[head.seq % actors.length]!,
-  actorEmail: `person-${head.seq % actors.length}@example.com`,
+  actorId: actors[n % actors.length]!,
+  actorEmail: `person-${n % actors.length}@example.com`,
   action: 'enrollment_key.rotate',
   resourceType: 'enrollment_key',
   resourceId: newId(),
-  resourceName: `Reception – laptops ${head.seq}`,
-  details: { before: { usageCount: head.seq % 7 }, after: { usageCount: 0, maxUsage: 10 } },
+  resourceName: `Reception – laptops ${n}`,
+  details: { before: { usageCount: n % 7 }, after: { usageCount: 0, maxUsage: 10 } },
   ipAddress: '203.0.113.7',
   userAgent: 'svc/0.1.0 (linux; x64) node-v26',
   result: 'success',
   errorMessage: null,
-  prevChecksum: head.checksum,
 })
