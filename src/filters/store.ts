@@ -1,7 +1,7 @@
 import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { countInHalves } from '../storage/counts.ts'
+import { countOf, inHalves } from '../storage/counts.ts'
 import { inGroups, inScope, inSites, isAmong, isPatternTooComplex } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
@@ -39,15 +39,19 @@ export async function previewFilter(
       .limit(limit)
       .execute()
   // Of few, a look at the fleet finds all of them; of many, the first are soon found in the order of the index.
-  // Whether they are few or many, counting goes on beside it.
-  const ids = found
-    .select('id')
-    .limit(few + 1)
-    .execute()
-  const [some, counted] = await Promise.all([ids, countInHalves(found, 'devices')]).catch(refused)
-  const isFew = some.length <= few
-  const rows = await pageOf(isFew ? db.selectFrom('devices').where(isAmong(some.map(({ id }) => id))) : found)
-  const totalCount = isFew ? some.length : counted
+  const someOf = async (half: typeof found) => {
+    const ids = (
+      await half
+        .select('id')
+        .limit(few + 1)
+        .execute()
+    ).map(({ id }) => id)
+    return ids.length <= few ? { total: ids.length, ids } : { total: await countOf(half) }
+  }
+  const halves = await Promise.all(inHalves(found, 'devices').map(someOf)).catch(refused)
+  const totalCount = halves.reduce((sum, { total }) => sum + total, 0)
+  const all = halves.every(({ ids }) => ids) ? halves.flatMap(({ ids }) => ids ?? []) : undefined
+  const rows = await pageOf(all ? db.selectFrom('devices').where(isAmong(all)) : found)
   const devices = rows.map((row) => deviceRows.read(row) as PreviewedDevice)
   return { data: { totalCount, devices, evaluatedAt: now } }
 }

@@ -1,4 +1,4 @@
-import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
+import { type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
 import { byDialect } from './compilers.ts'
 
 /** How many rows a query finds; it has not selected anything yet. */
@@ -11,18 +11,17 @@ export async function countOf<DB, TB extends keyof DB>(
 }
 
 /**
- * The same for a count that may look at every row of `table`, on `storage.heavy`. On SQLite each half is counted in
- * a reader thread of its own; Postgres shares out the work by itself.
+ * A query that may look at every row of `table`, in two parts to be asked at once on `storage.heavy`. On SQLite each
+ * is a half of the table, for a reader thread of its own; Postgres shares out the work by itself: its second is empty.
  */
-export async function countInHalves<DB, TB extends keyof DB>(
-  found: SelectQueryBuilder<DB, TB, object>,
+export function inHalves<DB, TB extends keyof DB, O>(
+  found: SelectQueryBuilder<DB, TB, O>,
   table: TB & string,
-): Promise<number> {
+): SelectQueryBuilder<DB, TB, O>[] {
   const rowid = sql.ref(`${table}.rowid`)
   const middle = sql`(select max(rowid) / 2 from ${sql.table(table)})`
-  const lower = byDialect<SqlBool>({ sqlite: sql`${rowid} <= ${middle}`, postgres: sql`1 = 1` })
-  const upper = byDialect<SqlBool>({ sqlite: sql`${rowid} > ${middle}`, postgres: sql`1 = 0` })
-  const half = (which: Expression<SqlBool>) => countOf(found.where(which))
-  const [a, b] = await Promise.all([half(lower), half(upper)])
-  return a + b
+  return [
+    found.where(byDialect<SqlBool>({ sqlite: sql`${rowid} <= ${middle}`, postgres: sql`1 = 1` })),
+    found.where(byDialect<SqlBool>({ sqlite: sql`${rowid} > ${middle}`, postgres: sql`1 = 0` })),
+  ]
 }

@@ -1,9 +1,14 @@
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { deviceMatches } from '../../src/filters/compile.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
+import { countOf } from '../../src/storage/counts.ts'
+import { SqliteConnection } from '../../src/storage/sqlite-connection.ts'
+import { openReader, sqliteFile } from '../../src/storage/sqlite-file.ts'
+import { kyselyOver } from '../../src/storage/sqlite-kysely.ts'
 import { fromHere, removeFolder, stop, temporaryFolder } from './children.ts'
-import { atMost, type Row } from './figures.ts'
+import { atMost, type Row, spreadOf } from './figures.ts'
 import { buildFleet, type Fleet } from './fleet-world.ts'
 import type { LoadRequest } from './load.ts'
 import { type Loader, startLoader } from './loader.ts'
@@ -49,6 +54,9 @@ type Scenario = { name: string; request: LoadRequest; aim?: number }
 
 const patience = 50
 
+/** The question that looks at every row. */
+const everyDevice = 'preview, system'
+
 function scenariosOf({ tokens }: Fleet, cursor: string): Scenario[] {
   const get = (path: string, token: string): LoadRequest => ({
     method: 'GET',
@@ -67,7 +75,7 @@ function scenariosOf({ tokens }: Fleet, cursor: string): Scenario[] {
   })
   const search = (q: string) => `/search?q=${encodeURIComponent(q)}`
   return [
-    { name: 'preview, system', request: preview(tokens.system, conditions), aim: patience },
+    { name: everyDevice, request: preview(tokens.system, conditions), aim: patience },
     { name: 'preview, partner of a tenth', request: preview(tokens.partner, conditions), aim: patience },
     { name: 'preview, one organization', request: preview(tokens.organization, conditions), aim: patience },
     { name: 'search, one device', request: get(search('004242'), tokens.system), aim: patience },
@@ -138,10 +146,12 @@ async function ask(place: Place, world: Fleet, load: Loader, asking: Asking): Pr
     memory.push(residentMb(server.child) ?? Number.NaN)
     asking.medians.set(name, made.p50)
     const before = asking.smaller?.get(name)
+    const bare = name === everyDevice && !place.databaseUrl ? await bareCounts(place) : undefined
     const growth: Row['figures'] = before === undefined ? {} : { 'times the smaller': made.p50 / before }
     rows.push({
       bench: 'fleet',
       subject: `${size}: ${name}`,
+      ...(bare && { against: 'bare SQLite', ratio: spreadOf(bare.map((ms) => ms / made.p50)) }),
       ...(aim !== undefined && atMost(Math.max(made.p99, stall), aim, ' ms')),
       figures: { 'p50 ms': made.p50, 'p99 ms': made.p99, 'stall ms': stall, ...growth, asked: made.requests },
     })
@@ -153,6 +163,23 @@ async function ask(place: Place, world: Fleet, load: Loader, asking: Asking): Pr
   })
   await stop(server.child)
   return rows
+}
+
+/** Milliseconds in which SQLite alone, in one thread, counts what the filter finds; nothing is shown of it. */
+async function bareCounts({ dataDir }: Place): Promise<number[]> {
+  const database = openReader(sqliteFile(dataDir))
+  const db = kyselyOver(new SqliteConnection(database))
+  const now = new Date().toISOString()
+  const found = db.selectFrom('devices').where(deviceMatches(conditions, { now }))
+  await countOf(found)
+  const times: number[] = []
+  for (let round = 0; round < 15; round++) {
+    const begin = performance.now()
+    await countOf(found)
+    times.push(performance.now() - begin)
+  }
+  database.close()
+  return times
 }
 
 /** Where page 1,000 begins, or the last one. */
