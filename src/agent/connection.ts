@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Agent } from 'node:http'
+import type { SocketWay } from '../cli/transport.ts'
 import { type Client, connect, type Transport } from '../core/client.ts'
 import { largestFrame } from '../live/wire/contract.ts'
 import type { Dial } from './agent.ts'
@@ -18,20 +18,17 @@ export const clientAs = ({ version, transport, ...options }: Connection, authTok
 
 /** A WebSocket to the service: the same way, the same certificates. Its package is loaded when it is needed. */
 export const dialAs =
-  (
-    { url, version }: Pick<Connection, 'url' | 'version'>,
-    agentFor: (url: URL) => Promise<Agent | undefined>,
-  ): Dial =>
+  ({ url, version }: Pick<Connection, 'url' | 'version'>, wayTo: (url: URL) => Promise<SocketWay>): Dial =>
   async (agentId, authToken) => {
     const { WebSocket } = await import('ws')
-    const agent = await agentFor(new URL(url))
+    const way = await wayTo(new URL(url))
     const place = `${url.replace(/\/+$/, '').replace(/^http/, 'ws')}/api/v1/agent-ws/${agentId}/ws`
     return new WebSocket(place, {
       headers: { authorization: `Bearer ${authToken}`, 'user-agent': `svc-agent/${version}` },
       perMessageDeflate: false,
       handshakeTimeout: 30_000,
       maxPayload: largestFrame,
-      ...(agent && { agent }),
+      ...way,
     })
   }
 

@@ -1,4 +1,4 @@
-import type { Agent as Way } from 'node:http'
+import type { SocketWay } from '../cli/transport.ts'
 import type { Transport } from '../core/client.ts'
 import { Problem } from '../core/errors.ts'
 import { systemClock } from './clock.ts'
@@ -15,8 +15,8 @@ export type Start = {
   /** Instead of the service the machine is enrolled with. */
   url: string | undefined
   transport: Transport
-  /** Through which proxy and by which certificates, where there is something special about the way. */
-  wayTo: (url: URL) => Promise<Way | undefined>
+  /** Through which proxy and by which certificates a WebSocket goes. */
+  wayTo: (url: URL) => Promise<SocketWay>
   enrollmentKey: () => Promise<string>
   version: string
   report: Report

@@ -2,7 +2,7 @@ import { askSecret, attended, secretFrom } from '../cli/ask.ts'
 import { CliError, usage } from '../cli/exit.ts'
 import { say } from '../cli/print.ts'
 import { type Settings, settingsOf } from '../cli/settings.ts'
-import { agentFor, nodeTransport } from '../cli/transport.ts'
+import { nodeTransport, socketWay } from '../cli/transport.ts'
 import { errors, Problem } from '../core/errors.ts'
 import { type AgentEvent, lineOf } from './events.ts'
 import { startAgent } from './start.ts'
@@ -28,7 +28,7 @@ export async function runAtTerminal(flags: Flags, version: string): Promise<void
     // A context is how a person reaches the service, not the agent.
     url: url.from === 'flag' || url.from === 'env' ? url.value : undefined,
     transport: nodeTransport({ caFile: caFile.value }),
-    wayTo: (at: URL) => agentFor(at, { caFile: caFile.value }),
+    wayTo: (at: URL) => socketWay(at, { caFile: caFile.value }),
     enrollmentKey: await keySource(flags['enrollment-key'], settings),
     version,
     report: (event: AgentEvent) =>

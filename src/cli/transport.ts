@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import type { Agent } from 'node:http'
+import type { Agent, ClientRequestArgs } from 'node:http'
 import { NetworkError, reasonOf, type Transport } from '../core/client.ts'
 import { usage } from './exit.ts'
 
@@ -22,6 +22,9 @@ function proxyFor(url: URL, env: NodeJS.ProcessEnv = process.env): string | unde
   })
   return spared ? undefined : proxy
 }
+
+/** Milliseconds for a proxy to open a tunnel. */
+const tunnelPatience = 30_000
 
 const withoutPassword = (text: string): string =>
   URL.canParse(text) ? new URL(text).origin : text.replace(/\/\/[^@/]*@/, '//')
@@ -69,11 +72,42 @@ export function nodeTransport(options: { caFile?: string | undefined }): Transpo
   }
 }
 
+/** What a WebSocket needs besides its address. */
+export type SocketWay = Pick<ClientRequestArgs, 'agent' | 'createConnection'>
+
+/** As requests go, but where a proxy would take a plain request for one of its own: through a tunnel (RFC 6455 4.1). */
+export async function socketWay(url: URL, options: { caFile?: string | undefined }): Promise<SocketWay> {
+  const proxy = proxyFor(url)
+  if (proxy && url.protocol === 'http:') return { createConnection: tunnelThrough(new URL(proxy), url) }
+  const agent = await agentFor(url, options)
+  return agent ? { agent } : {}
+}
+
+/** A connection made by CONNECT (RFC 9110 9.3.6). */
+function tunnelThrough(proxy: URL, { hostname, port }: URL): SocketWay['createConnection'] {
+  const place = `${hostname}:${port || 80}`
+  const auth = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`
+  const headers = {
+    host: place,
+    ...(auth !== ':' && { 'proxy-authorization': `Basic ${Buffer.from(auth).toString('base64')}` }),
+  }
+  return (_, done) => {
+    const fail = (error: Error) => done(error, undefined as never)
+    const call = builtin(proxy).request(proxy, { method: 'CONNECT', path: place, headers, agent: false })
+    call.on('error', fail)
+    call.on('connect', ({ statusCode }, socket) => {
+      if (statusCode === 200) return done(null, socket)
+      socket.destroy()
+      fail(new Error(`the proxy ${proxy.host} answers ${statusCode}`))
+    })
+    call.setTimeout(tunnelPatience, () => call.destroy(new Error(`the proxy ${proxy.host} does not answer`)))
+    call.end()
+    return undefined
+  }
+}
+
 /** The proxy and the certificates for a service; undefined where there is nothing special about the way to it. */
-export async function agentFor(
-  url: URL,
-  options: { caFile?: string | undefined },
-): Promise<Agent | undefined> {
+async function agentFor(url: URL, options: { caFile?: string | undefined }): Promise<Agent | undefined> {
   const proxy = proxyFor(url)
   const ca = url.protocol === 'https:' && options.caFile ? await authority(options.caFile) : undefined
   if (!proxy && !ca) return undefined
