@@ -1,0 +1,42 @@
+import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
+import { keptIn } from '../../src/audit/checkpoints/kept.ts'
+import { signerOf } from '../../src/audit/checkpoints/signer.ts'
+import { record } from '../../src/audit/outbox.ts'
+import { draftOf } from '../../src/audit/rules.ts'
+import { openStorage } from '../../src/storage/open.ts'
+import { happening } from './rows.ts'
+
+/* Writes entries and signs them, for as long as it lives. */
+
+export type Life = {
+  dataDir: string
+  databaseUrl: string | undefined
+  orgId: string
+  /** Kills itself there, once it has signed something and the database has that. */
+  ends?: 'before the file' | 'after the file'
+}
+
+const { dataDir, databaseUrl, orgId, ends }: Life = JSON.parse(process.argv[2]!)
+const storage = await openStorage({ dataDir, databaseUrl })
+const kept = keptIn(`${dataDir}/checkpoints`)
+const parts = {
+  storage,
+  signer: signerOf(storage, { current: Buffer.alloc(32, 'a'), previous: undefined, assumed: false }),
+  kept: {
+    ...kept,
+    async write(chain: string, note: string) {
+      if (ends === 'before the file') process.kill(process.pid, 'SIGKILL')
+      await kept.write(chain, note)
+      if (ends === 'after the file') process.kill(process.pid, 'SIGKILL')
+    },
+  },
+  clock: () => new Date().toISOString(),
+  onRefusal: () => {},
+}
+for (let n = 0; n < 10_000; n += 1) {
+  await storage.write(async (tx) => {
+    for (let more = 0; more < 3; more += 1) await record(tx, draftOf(happening(orgId), parts.clock()))
+  })
+  const { checkpoint } = await takeCheckpoint(parts, orgId)
+  process.stdout.write(`${checkpoint.head.seq}\n`)
+}

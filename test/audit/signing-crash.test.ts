@@ -1,0 +1,80 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { expect, it } from 'vitest'
+import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
+import { lastCheckpoint } from '../../src/audit/checkpoints/store.ts'
+import { verifyStored } from '../../src/audit/checkpoints/verification.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { onEveryDatabase, type TestDatabase } from '../databases.ts'
+import { partsOn } from './chains.ts'
+import type { Life } from './signing-child.ts'
+
+const child = fileURLToPath(new URL('./signing-child.ts', import.meta.url))
+const seed = Number(process.env.CRASH_SEED ?? Date.now() % 1_000_000)
+
+/** Lives until it is killed; how many entries it said that it signed. */
+async function lived(
+  { dataDir, databaseUrl }: TestDatabase,
+  orgId: string,
+  after: number,
+  ends?: Life['ends'],
+) {
+  const life: Life = { dataDir, databaseUrl, orgId, ...(ends && { ends }) }
+  const signing = spawn(process.execPath, [child, JSON.stringify(life)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let said = ''
+  signing.stdout.on('data', (chunk) => {
+    said += chunk
+  })
+  const ended = once(signing, 'close')
+  if (ends === undefined) {
+    await Promise.race([once(signing.stdout, 'data'), ended])
+    await sleep(after)
+    signing.kill('SIGKILL')
+  }
+  const [, signal] = await ended
+  expect(signal).toBe('SIGKILL')
+  return Number(said.trim().split('\n').at(-1))
+}
+
+onEveryDatabase((_, open) => {
+  it('kill -9 between a checkpoint in the database and its file leaves a chain that is signed on', async () => {
+    const database = await open()
+    const parts = partsOn(database)
+    const org = newId()
+    const stored = async () => (await lastCheckpoint(database.storage.read, org))?.note
+    await lived(database, org, 0, 'after the file')
+    const first = await parts.kept.read(org)
+    expect(first).toBe(await stored())
+
+    await lived(database, org, 0, 'before the file')
+    expect(await parts.kept.read(org), 'the one before it').toBe(first)
+    expect(await stored()).not.toBe(first)
+
+    const { checkpoint } = await takeCheckpoint(parts, org)
+    expect(checkpoint.head.seq).toBe(6)
+    expect(await parts.kept.read(org), 'brought up to date').toBe(await stored())
+    expect(await verifyStored(parts, org)).toMatchObject({ verdict: 'sound', entries: 6 })
+    expect(parts.refused).toEqual([])
+  })
+
+  it(`kill -9 at any moment of signing neither loses a checkpoint nor contradicts one (CRASH_SEED=${seed})`, async () => {
+    const database = await open()
+    const parts = partsOn(database)
+    const org = newId()
+    let state = seed
+    for (let round = 0; round < 4; round += 1) {
+      state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+      const said = await lived(database, org, state % 120)
+      const { checkpoint } = await takeCheckpoint(parts, org)
+      expect(checkpoint.head.seq).toBeGreaterThanOrEqual(said)
+      const note = (await lastCheckpoint(database.storage.read, org))!.note
+      expect(await parts.kept.read(org)).toBe(note)
+      expect((await verifyStored(parts, org)).verdict).toBe('sound')
+    }
+    expect(parts.refused).toEqual([])
+  })
+})
