@@ -11,14 +11,39 @@ const colon = 0x3a
 const zero = 0x30
 // A field is looked for by a letter that is rare, and then compared.
 const linkLetter = 'C'.charCodeAt(0)
-const beforeLink = Buffer.from('"prev')
-const behindLink = Buffer.from('Checksum":"')
 const seqLetter = 'q'.charCodeAt(0)
-const beforeSeq = Buffer.from('"se')
-const behindSeq = Buffer.from('q":')
-const timeField = Buffer.from(',"timestamp":"')
-const start = Buffer.from(entryStart)
-const middle = Buffer.from(entryMiddle)
+
+/** A text to compare bytes with, four at a time: for so few bytes that is faster than any call. */
+class Text {
+  readonly length: number
+  readonly #last: number
+  readonly #words: Int32Array
+
+  /** Of four bytes and more. */
+  constructor(text: string) {
+    const bytes = Buffer.from(text)
+    this.length = bytes.length
+    this.#words = Int32Array.from({ length: bytes.length >> 2 }, (_, word) => bytes.readInt32LE(word * 4))
+    this.#last = bytes.readInt32LE(bytes.length - 4)
+  }
+
+  standsAt(at: number, bytes: DataView): boolean {
+    if (at < 0 || at + this.length > bytes.byteLength) return false
+    const words = this.#words
+    for (let word = 0; word < words.length; word++) {
+      if (bytes.getInt32(at + word * 4, true) !== words[word]) return false
+    }
+    return bytes.getInt32(at + this.length - 4, true) === this.#last
+  }
+}
+
+const start = new Text(entryStart)
+const middle = new Text(entryMiddle)
+const linkField = new Text('"prevChecksum":"')
+const linkLetterAt = '"prev'.length
+const seqField = new Text('"seq":')
+const seqLetterAt = '"se'.length
+const timeField = new Text(',"timestamp":"')
 
 export type Place = {
   orgId: string | null
@@ -40,7 +65,7 @@ export class Walk {
   readonly forest: Forest | undefined
   readonly #watch: number
   /** What stands before the link in every entry. */
-  readonly #before: Buffer
+  readonly #before: Text
   /** Where the link stands in the bytes at hand; -1 when it came from elsewhere. */
   #linkAt = -1
   #nextLetter = -1
@@ -50,7 +75,7 @@ export class Walk {
     this.link = head.checksum
     this.forest = forest
     this.#watch = watch
-    this.#before = Buffer.from(`"orgId":${JSON.stringify(orgId)},`)
+    this.#before = new Text(`"orgId":${JSON.stringify(orgId)},`)
   }
 
   /**
@@ -59,9 +84,10 @@ export class Walk {
    */
   lines(bytes: Buffer, from: number): number {
     this.#nextLetter = -1
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
     let at = from
     for (let end = bytes.indexOf(newline, at); end !== -1; end = bytes.indexOf(newline, at)) {
-      if (!this.#entry(bytes, at, end)) break
+      if (!this.#entry(bytes, view, at, end)) break
       at = end + 1
     }
     if (this.#linkAt !== -1) this.link = bytes.toString('latin1', this.#linkAt, this.#linkAt + 64)
@@ -69,23 +95,23 @@ export class Walk {
     return at
   }
 
-  #entry(bytes: Buffer, from: number, end: number): boolean {
+  #entry(bytes: Buffer, view: DataView, from: number, end: number): boolean {
     const canonicalFrom = from + canonicalAt
-    if (bytes[end - 1] !== brace || !stands(start, bytes, from) || !stands(middle, bytes, from + middleAt))
+    if (bytes[end - 1] !== brace || !start.standsAt(from, view) || !middle.standsAt(from + middleAt, view))
       return false
     const checksum = checksumOf(bytes.subarray(canonicalFrom, end - 1))
-    if (!reads(checksum, bytes, from + checksumAt)) return false
+    if (!reads(checksum, view, from + checksumAt)) return false
 
     // Past `details` every field is a plain value, so the last match can only be the entry's own field; what a
     // string holds has its quotes escaped.
-    const before = this.#lastLink(bytes, canonicalFrom, end) - beforeLink.length
-    const link = before + beforeLink.length + behindLink.length
+    const field = this.#lastLink(bytes, view, canonicalFrom, end)
+    const link = field + linkField.length
     const fits =
-      before - this.#before.length > canonicalFrom &&
-      stands(this.#before, bytes, before - this.#before.length) &&
-      this.#follows(bytes, link) &&
+      field - this.#before.length > canonicalFrom &&
+      this.#before.standsAt(field - this.#before.length, view) &&
+      this.#follows(view, link) &&
       bytes[link + 64] === quote &&
-      isNext(bytes, link + 64, end, this.seq + 1)
+      isNext(bytes, view, link + 64, end, this.seq + 1)
     if (!fits) return false
     if (this.forest) this.#grow(this.forest, bytes, canonicalFrom, end - 1)
     this.#linkAt = from + checksumAt
@@ -96,10 +122,9 @@ export class Walk {
   }
 
   /** Whether the link at a place is the checksum of the entry before. */
-  #follows(bytes: Buffer, link: number): boolean {
-    if (this.#linkAt === -1) return reads(this.link, bytes, link)
-    for (let n = 0; n < 64; n++) if (bytes[link + n] !== bytes[this.#linkAt + n]) return false
-    return true
+  #follows(view: DataView, link: number): boolean {
+    if (link + 64 > view.byteLength) return false
+    return this.#linkAt === -1 ? reads(this.link, view, link) : isSame(view, this.#linkAt, view, link)
   }
 
   /** The byte before the text is lent to the leaf's 0x00, so that nothing is copied to be hashed. */
@@ -109,12 +134,12 @@ export class Walk {
     bytes[from - 1] = colon
   }
 
-  /** Where the last link field of a line has its letter; where the next letter is stays known for the next line. */
-  #lastLink(bytes: Buffer, from: number, end: number): number {
+  /** Where the last link field of a line begins; where the next letter is stays known for the next line. */
+  #lastLink(bytes: Buffer, view: DataView, from: number, end: number): number {
     let last = -1
     let next = this.#nextLetter < from ? bytes.indexOf(linkLetter, from) : this.#nextLetter
     while (next !== -1 && next < end) {
-      if (stands(behindLink, bytes, next) && stands(beforeLink, bytes, next - beforeLink.length)) last = next
+      if (linkField.standsAt(next - linkLetterAt, view)) last = next - linkLetterAt
       next = bytes.indexOf(linkLetter, next + 1)
     }
     // Past the end, so that what is not there is not searched again.
@@ -123,27 +148,36 @@ export class Walk {
   }
 }
 
-/** For a few bytes this is faster than any call. */
-function stands(what: Buffer, bytes: Buffer, at: number): boolean {
-  for (let n = 0; n < what.length; n++) if (bytes[at + n] !== what[n]) return false
-  return true
+const written = Buffer.alloc(64)
+const writtenView = new DataView(written.buffer, written.byteOffset, 64)
+
+/** Whether a checksum stands at a place. To write and compare it is faster than to compare its letters. */
+function reads(checksum: string, view: DataView, at: number): boolean {
+  if (checksum.length !== 64) return false
+  written.write(checksum, 0, 64, 'latin1')
+  return isSame(writtenView, 0, view, at)
 }
 
-function reads(text: string, bytes: Buffer, at: number): boolean {
-  for (let n = 0; n < text.length; n++) if (bytes[at + n] !== text.charCodeAt(n)) return false
+/** Whether the 64 bytes at two places are the same. */
+function isSame(a: DataView, atA: number, b: DataView, atB: number): boolean {
+  for (let n = 0; n < 64; n += 4) {
+    if (a.getInt32(atA + n, true) !== b.getInt32(atB + n, true)) return false
+  }
   return true
 }
 
 /** Whether the first `seq` behind a place is this one, written as a whole number. */
-function isNext(bytes: Buffer, from: number, end: number, seq: number): boolean {
+function isNext(bytes: Buffer, view: DataView, from: number, end: number, seq: number): boolean {
   let at = bytes.indexOf(seqLetter, from)
-  while (at !== -1 && at < end && !stands(behindSeq, bytes, at)) at = bytes.indexOf(seqLetter, at + 1)
-  if (at === -1 || at >= end || !stands(beforeSeq, bytes, at - beforeSeq.length)) return false
-  const first = at + behindSeq.length
+  while (at !== -1 && at < end && !seqField.standsAt(at - seqLetterAt, view)) {
+    at = bytes.indexOf(seqLetter, at + 1)
+  }
+  if (at === -1 || at >= end) return false
+  const first = at - seqLetterAt + seqField.length
   let digit = first
   let value = 0
   for (let byte = bytes[digit]!; byte >= zero && byte <= zero + 9; byte = bytes[++digit]!) {
     value = value * 10 + byte - zero
   }
-  return value === seq && bytes[first] !== zero && stands(timeField, bytes, digit)
+  return value === seq && bytes[first] !== zero && timeField.standsAt(digit, view)
 }
