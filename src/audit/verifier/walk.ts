@@ -69,6 +69,8 @@ export class Walk {
   /** Where the link stands in the bytes at hand; -1 when it came from elsewhere. */
   #linkAt = -1
   #nextLetter = -1
+  /** How far before its end the last line had its `seq`: where the next one has it as well, most of the time. */
+  #seqBack = 0
 
   constructor({ orgId, head, forest, watch = -1 }: Place) {
     this.seq = head.seq
@@ -111,7 +113,7 @@ export class Walk {
       this.#before.standsAt(field - this.#before.length, view) &&
       this.#follows(view, link) &&
       bytes[link + 64] === quote &&
-      isNext(bytes, view, link + 64, end, this.seq + 1)
+      this.#isNext(bytes, view, link + 64, end)
     if (!fits) return false
     if (this.forest) this.#grow(this.forest, bytes, canonicalFrom, end - 1)
     this.#linkAt = from + checksumAt
@@ -146,6 +148,21 @@ export class Walk {
     this.#nextLetter = next === -1 ? bytes.length : next
     return last
   }
+
+  /** Whether the `seq` behind a place, of which there is one, is the next, written as a whole number. */
+  #isNext(bytes: Buffer, view: DataView, from: number, end: number): boolean {
+    let at = end - this.#seqBack
+    if (at < from || !seqField.standsAt(at, view)) at = seqBehind(bytes, view, from)
+    if (at === -1 || at >= end) return false
+    this.#seqBack = end - at
+    const first = at + seqField.length
+    let digit = first
+    let value = 0
+    for (let byte = bytes[digit]!; byte >= zero && byte <= zero + 9; byte = bytes[++digit]!) {
+      value = value * 10 + byte - zero
+    }
+    return value === this.seq + 1 && bytes[first] !== zero && timeField.standsAt(digit, view)
+  }
 }
 
 const written = Buffer.alloc(64)
@@ -158,26 +175,17 @@ function reads(checksum: string, view: DataView, at: number): boolean {
   return isSame(writtenView, 0, view, at)
 }
 
+/** Where the first `seq` behind a place begins; -1 without one. */
+function seqBehind(bytes: Buffer, view: DataView, from: number): number {
+  let at = bytes.indexOf(seqLetter, from)
+  while (at !== -1 && !seqField.standsAt(at - seqLetterAt, view)) at = bytes.indexOf(seqLetter, at + 1)
+  return at === -1 ? -1 : at - seqLetterAt
+}
+
 /** Whether the 64 bytes at two places are the same. */
 function isSame(a: DataView, atA: number, b: DataView, atB: number): boolean {
   for (let n = 0; n < 64; n += 4) {
     if (a.getInt32(atA + n, true) !== b.getInt32(atB + n, true)) return false
   }
   return true
-}
-
-/** Whether the first `seq` behind a place is this one, written as a whole number. */
-function isNext(bytes: Buffer, view: DataView, from: number, end: number, seq: number): boolean {
-  let at = bytes.indexOf(seqLetter, from)
-  while (at !== -1 && at < end && !seqField.standsAt(at - seqLetterAt, view)) {
-    at = bytes.indexOf(seqLetter, at + 1)
-  }
-  if (at === -1 || at >= end) return false
-  const first = at - seqLetterAt + seqField.length
-  let digit = first
-  let value = 0
-  for (let byte = bytes[digit]!; byte >= zero && byte <= zero + 9; byte = bytes[++digit]!) {
-    value = value * 10 + byte - zero
-  }
-  return value === seq && bytes[first] !== zero && timeField.standsAt(digit, view)
 }
