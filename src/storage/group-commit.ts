@@ -12,6 +12,8 @@ type Job = {
   reject: (error: unknown) => void
 }
 
+type Finished = { job: Job; value: unknown }
+
 type Limits = {
   /** Jobs that share one commit. */
   jobs: number
@@ -21,27 +23,32 @@ type Limits = {
   patience: number
 }
 
+type Log = {
+  /** Before each transaction, which begins when this resolves. @throws why nothing is to be written */
+  ready(): Promise<void> | undefined
+  /** Puts on the disk what was committed. */
+  sync(): Promise<void>
+  /** After each commit, of which the disk has what is to be durable. */
+  committed(durable: boolean): void
+}
+
 /**
  * The one writer of a SQLite file. Jobs run strictly one after the other, each in a savepoint, and a whole
- * batch shares one transaction and so one fsync: no promise resolves before that fsync has returned.
+ * batch shares one transaction and so one fsync: no promise resolves before that fsync has returned. Telemetry
+ * alone may be lost with the power, never with the process: it waits for no fsync.
  */
 export class GroupCommit {
   readonly #connection: SqliteConnection
-  readonly #committed: (durable: boolean) => void
+  readonly #log: Log
   readonly #limits: Limits
   readonly #nesting = new Nesting()
   #queue: Job[] = []
   #pump: Promise<void> | undefined
   #closed = false
-  #durable = true
 
-  constructor(
-    connection: SqliteConnection,
-    committed: (durable: boolean) => void,
-    limits: Partial<Limits> = {},
-  ) {
+  constructor(connection: SqliteConnection, log: Log, limits: Partial<Limits> = {}) {
     this.#connection = connection
-    this.#committed = committed
+    this.#log = log
     this.#limits = { jobs: 128, milliseconds: 5, patience: 10_000, ...limits }
   }
 
@@ -69,42 +76,41 @@ export class GroupCommit {
   }
 
   async #batch(): Promise<void> {
-    const durable = this.#queue.some((job) => !job.unsynced)
     try {
-      this.#begin(durable)
+      await this.#log.ready()
+      this.#connection.run('begin immediate', [])
     } catch (error) {
       for (const job of this.#queue.splice(0)) job.reject(error)
       return
     }
-    const finished: { job: Job; value: unknown }[] = []
+    const finished: Finished[] = []
     try {
-      await this.#fill(durable, finished)
+      await this.#fill(finished)
       this.#connection.run('commit', [])
     } catch (error) {
       this.#rollBack()
       for (const { job } of finished) job.reject(error)
       return
     }
-    for (const { job, value } of finished) job.resolve(value as never)
-    this.#committed(finished.some(({ job }) => !job.unsynced))
-  }
-
-  /** Telemetry alone may be lost with the power, never with the process: it skips the fsync. */
-  #begin(durable: boolean): void {
-    if (durable !== this.#durable) {
-      this.#connection.run(`pragma synchronous = ${durable ? 'full' : 'normal'}`, [])
-      this.#durable = durable
+    const synced = finished.filter(({ job }) => !job.unsynced)
+    for (const { job, value } of finished) if (job.unsynced) job.resolve(value as never)
+    try {
+      if (synced.length > 0) await this.#log.sync()
+    } catch (error) {
+      for (const { job } of synced) job.reject(error)
+      return
     }
-    this.#connection.run('begin immediate', [])
+    for (const { job, value } of synced) job.resolve(value as never)
+    this.#log.committed(synced.length > 0)
   }
 
-  async #fill(durable: boolean, finished: { job: Job; value: unknown }[]): Promise<void> {
+  async #fill(finished: Finished[]): Promise<void> {
     const end = performance.now() + this.#limits.milliseconds
     let taken = 0
     try {
       for (; taken < this.#limits.jobs && (taken === 0 || performance.now() < end); taken++) {
         const job = this.#queue[taken]
-        if (!job || (!durable && !job.unsynced)) break
+        if (!job) break
         const outcome = await this.#attempt(job.work)
         if ('value' in outcome) finished.push({ job, value: outcome.value })
         else job.reject(outcome.error)

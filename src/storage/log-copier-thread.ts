@@ -12,11 +12,11 @@ const database = new Database(workerData.file, { fileMustExist: true })
 const copy = database.prepare<[], Log>('pragma wal_checkpoint(passive)')
 const look = database.prepare<[], Log>('pragma wal_checkpoint(noop)')
 
-parentPort?.on('message', () => {
-  for (let round = 1; round <= rounds; round++) {
+parentPort?.on('message', (what: 'most' | 'rest') => {
+  for (let round = 1; round <= (what === 'most' ? rounds : 1); round++) {
     copy.get()
     const { log, checkpointed } = look.get()!
     if (log - checkpointed < little) break
   }
-  parentPort?.postMessage('copied')
+  parentPort?.postMessage(look.get())
 })

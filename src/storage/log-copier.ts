@@ -13,15 +13,17 @@ export const span = 8000
 /**
  * Copies the write-ahead log back into the file (a checkpoint). No request should wait for that, so a thread does
  * it, started when there is first enough to copy. The log starts over only once it is copied to its end, which
- * moves as long as there are writes: the last pages are copied by the writer, between two of its transactions.
+ * moves as long as there are writes: for the last pages the writer waits, between two of its transactions.
  */
 export class LogCopier {
   readonly #file: string
   readonly #writer: Database
   readonly #look
-  readonly #copy
   #thread: Worker | undefined
-  #state: 'resting' | 'copying' | 'copied' = 'resting'
+  #state: 'resting' | 'copying' | 'copied' | 'finishing' = 'resting'
+  #finished: (() => void) | undefined
+  /** While the last pages are copied. */
+  finishing: Promise<void> | undefined
   /** How long the log was when it was last copied. */
   #known = 0
 
@@ -29,7 +31,6 @@ export class LogCopier {
     this.#file = file
     this.#writer = writer
     this.#look = writer.prepare<[], Log>('pragma wal_checkpoint(noop)')
-    this.#copy = writer.prepare<[], Log>('pragma wal_checkpoint(passive)')
   }
 
   /** The writer calls it after each of its transactions. What cannot be copied now is as safe in the log. */
@@ -54,27 +55,44 @@ export class LogCopier {
   #ask(): void {
     this.#thread ??= this.#start()
     this.#state = 'copying'
-    this.#thread.postMessage('copy')
+    this.#thread.postMessage('most')
+  }
+
+  #finish(): void {
+    this.#state = 'finishing'
+    this.finishing = new Promise((resolve) => {
+      this.#finished = resolve
+    })
+    // The writer waits: the process may not end meanwhile.
+    this.#thread!.ref()
+    this.#thread!.postMessage('rest')
   }
 
   #start(): Worker {
     const thread = new Worker(script, { workerData: { file: this.#file } })
     thread.unref()
-    thread.on('message', () => {
-      this.#state = 'copied'
-      if (!this.#writer.inTransaction) this.go()
+    thread.on('message', ({ log }: Log) => {
+      if (this.#state === 'copying') {
+        this.#state = 'copied'
+        if (!this.#writer.inTransaction) this.go()
+      } else {
+        this.#known = log
+        this.#rest()
+      }
     })
     // Whatever stopped it, the next one tries again; until then SQLite copies a log that is very long by itself.
     thread.on('error', () => {})
     thread.on('exit', () => {
       this.#thread = undefined
-      this.#state = 'resting'
+      this.#rest()
     })
     return thread
   }
 
-  #finish(): void {
+  #rest(): void {
     this.#state = 'resting'
-    this.#known = this.#copy.get()!.log
+    this.#thread?.unref()
+    this.finishing = undefined
+    this.#finished?.()
   }
 }

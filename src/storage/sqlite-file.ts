@@ -20,7 +20,8 @@ export function openWriter(file: string): Database.Database {
   }
   return open(file, false, (database) => {
     database.pragma('journal_mode = wal')
-    database.pragma('synchronous = full')
+    // Each commit that has to last is synced by log-sync.ts, away from the event loop.
+    database.pragma('synchronous = normal')
     database.pragma('foreign_keys = on')
     // So that "insert or replace" cannot delete a row behind a delete trigger's back.
     database.pragma('recursive_triggers = on')

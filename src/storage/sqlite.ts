@@ -3,6 +3,7 @@ import { Commits } from './commits.ts'
 import type { Storage } from './db.ts'
 import { GroupCommit } from './group-commit.ts'
 import { LogCopier } from './log-copier.ts'
+import { LogSync } from './log-sync.ts'
 import { Readers } from './readers.ts'
 import { SqliteConnection } from './sqlite-connection.ts'
 import { openReader, openWriter, sqliteFile } from './sqlite-file.ts'
@@ -14,19 +15,28 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
   const reader = new SqliteConnection(openReader(file))
   const readers = new Readers(file, readerThreads)
   const copier = new LogCopier(file, writer.database)
+  const disk = new LogSync(file)
   const commits = new Commits()
   const version = versionOf(reader.database)
-  const queue = new GroupCommit(writer, (durable) => {
-    copier.go()
-    if (!durable) return
-    version.forget()
-    commits.announce()
+  const queue = new GroupCommit(writer, {
+    ready() {
+      disk.check()
+      return copier.finishing
+    },
+    sync: () => disk.sync(),
+    committed(durable) {
+      copier.go()
+      if (!durable) return
+      version.forget()
+      commits.announce()
+    },
   })
 
   let closing: Promise<void> | undefined
   async function close(): Promise<void> {
     await queue.close()
     await copier.close()
+    await disk.close()
     await readers.close()
     reader.database.close()
     // Last, because the last connection to go folds the write-ahead log back into the file.
@@ -43,6 +53,7 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
     signals: undefined,
     check: async () => {
       reader.run('select count(*) from sqlite_schema', [])
+      disk.check()
       if (!writer.database.open) throw new Error('The database is closed')
     },
     close: () => {

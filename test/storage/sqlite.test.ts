@@ -1,12 +1,12 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { chmod, mkdir, stat, writeFile } from 'node:fs/promises'
+import { chmod, type FileHandle, mkdir, open as openFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { CompiledQuery, sql } from 'kysely'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { GroupCommit } from '../../src/storage/group-commit.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { Readers } from '../../src/storage/readers.ts'
@@ -21,6 +21,24 @@ async function open(dataDir?: string): Promise<Storage> {
   const storage = await openStorage({ dataDir: dataDir ?? (await temporaryFolder()) })
   onTestFinished(() => storage.close())
   return storage
+}
+
+/** A log that is never copied and always on the disk. */
+const resting = { ready: () => undefined, sync: async () => {}, committed: () => {} }
+
+/** A writer of notes whose log does this. */
+async function writing(log: Partial<ConstructorParameters<typeof GroupCommit>[1]>) {
+  const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
+  onTestFinished(() => void connection.database.close())
+  connection.database.exec('create table notes (id integer primary key, body text)')
+  return { connection, queue: new GroupCommit(connection, { ...resting, ...log }) }
+}
+
+/** What every file handle inherits from. */
+async function handles(): Promise<FileHandle> {
+  const handle = await openFile(fileURLToPath(import.meta.url))
+  await handle.close()
+  return Object.getPrototypeOf(handle)
 }
 
 /** Counts for about a second or two. */
@@ -51,7 +69,11 @@ describe('durability', () => {
     onTestFinished(() => void connection.database.close())
     connection.database.exec('create table notes (id integer primary key, body text)')
     let commits = 0
-    const queue = new GroupCommit(connection, () => commits++, { milliseconds: 1000 })
+    const queue = new GroupCommit(
+      connection,
+      { ...resting, committed: () => commits++ },
+      { milliseconds: 1000 },
+    )
     await Promise.all(Array.from({ length: 128 }, (_, id) => queue.write((tx) => addNote(tx, id), false)))
     expect(commits).toBe(1)
   })
@@ -61,7 +83,7 @@ describe('durability', () => {
     onTestFinished(() => void connection.database.close())
     connection.database.exec(`create table notes (
       id integer primary key, body text, of integer references notes (id) deferrable initially deferred)`)
-    const queue = new GroupCommit(connection, () => undefined)
+    const queue = new GroupCommit(connection, resting)
     const orphan = queue.write((tx) => sql`insert into notes (id, of) values (1, 99)`.execute(tx), false)
     const companion = queue.write((tx) => addNote(tx, 2), false)
     await expect(orphan).rejects.toThrow('FOREIGN KEY')
@@ -74,7 +96,7 @@ describe('durability', () => {
     const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
     onTestFinished(() => void connection.database.close())
     connection.database.exec('create table notes (id integer primary key, body text)')
-    const queue = new GroupCommit(connection, () => undefined)
+    const queue = new GroupCommit(connection, resting)
     const [before, breaker, after] = await Promise.allSettled([
       queue.write((tx) => addNote(tx, 1), false),
       queue.write((tx) => sql`insert or rollback into notes (id) values (1)`.execute(tx), false),
@@ -88,7 +110,7 @@ describe('durability', () => {
     const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
     onTestFinished(() => void connection.database.close())
     connection.database.exec('create table notes (id integer primary key, body text)')
-    const queue = new GroupCommit(connection, () => undefined, { patience: 50 })
+    const queue = new GroupCommit(connection, resting, { patience: 50 })
     const stuck = queue.write(async (tx) => {
       await addNote(tx, 1)
       await new Promise(() => undefined)
@@ -99,15 +121,41 @@ describe('durability', () => {
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }])
   })
 
-  test('only an unsynced write gives up the fsync', async () => {
-    const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
-    onTestFinished(() => void connection.database.close())
-    const queue = new GroupCommit(connection, () => undefined)
-    const level = async () => connection.database.pragma('synchronous', { simple: true })
-    expect(await queue.write(level, false)).toBe(2)
-    expect(await queue.write(level, true)).toBe(1)
-    const [mixed] = await Promise.all([queue.write(level, true), queue.write(level, false)])
-    expect(mixed).toBe(2)
+  test('a write resolves when the disk has it; an unsynced one does not wait for that', async () => {
+    const { queue, connection } = await writing({
+      sync: () => new Promise((resolve) => setTimeout(resolve, 20)).then(() => void said.push('on the disk')),
+      committed: (durable) => said.push(`committed ${durable}`),
+    })
+    const said: string[] = []
+    const write = (id: number, unsynced: boolean) =>
+      queue.write((tx) => addNote(tx, id), unsynced).then(() => said.push(`written ${id}`))
+    await Promise.all([write(1, true), write(2, false), write(3, true)])
+    expect(said).toEqual(['written 1', 'written 3', 'on the disk', 'committed true', 'written 2'])
+    await write(4, true)
+    expect(said.slice(5)).toEqual(['committed false', 'written 4'])
+    expect(connection.run('select id from notes', []).rows).toHaveLength(4)
+  })
+
+  test('the event loop keeps turning while the disk takes its time', async () => {
+    const { queue } = await writing({ sync: () => sleep(300) })
+    const written = queue.write((tx) => addNote(tx, 1), false)
+    let ticks = 0
+    const timer = setInterval(() => ticks++, 5)
+    await written
+    clearInterval(timer)
+    expect(ticks).toBeGreaterThan(10)
+  })
+
+  test('a disk that has refused once is written to no more, and the service is not ready', async () => {
+    const storage = await open()
+    await createNotes(storage)
+    await storage.write((tx) => addNote(tx, 1))
+    const refused = vi.spyOn(await handles(), 'datasync').mockRejectedValueOnce(new Error('EIO'))
+    onTestFinished(() => refused.mockRestore())
+    await expect(storage.write((tx) => addNote(tx, 2))).rejects.toThrow('The disk did not keep')
+    await expect(storage.write((tx) => addNote(tx, 3))).rejects.toThrow('The disk did not keep')
+    await expect(storage.check()).rejects.toThrow('The disk did not keep')
+    expect(await noteIds(storage.read)).not.toContain(3)
   })
 })
 

@@ -4,7 +4,7 @@ import type { Instant } from '../../core/time.ts'
 import { type Call, type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { checkOrg } from '../../tenancy/store.ts'
-import { chainAsked } from '../handlers.ts'
+import { chainAsked, sealed } from '../handlers.ts'
 import { orgOf } from '../rules.ts'
 import { findAnchor } from './anchors.ts'
 import { archivesOf } from './archiving.ts'
@@ -49,13 +49,13 @@ export const retentionHandlers = (parts: RetentionParts): HandlersOf<Retention> 
   }
 
   return {
-    show: async ({ db, storage, now, ...call }) => {
+    show: sealed<Retention['show']>(async ({ db, storage, now, ...call }) => {
       const chain = await chainOfCall(db, call)
       const retention = await retentionOf(db, call.scope, chain)
       return call.query.due
         ? { ...retention, due: await dueOf(storage.heavy, call.scope, chain, now) }
         : retention
-    },
+    }),
 
     change: async ({ db, body, ...call }) => {
       checkSomeChange(body)

@@ -1,0 +1,40 @@
+import { type FileHandle, open } from 'node:fs/promises'
+
+/**
+ * Puts what was committed to the write-ahead log of a SQLite file on the disk. A thread of the pool does it: a disk may
+ * take its time, and who only reads should not wait for that. Where the order of writes matters SQLite syncs by itself
+ * (synchronous = normal).
+ */
+export class LogSync {
+  readonly #path: string
+  #log: Promise<FileHandle> | undefined
+  #failure: Error | undefined
+
+  constructor(file: string) {
+    this.#path = `${file}-wal`
+  }
+
+  /** @throws from the first failure on: what the disk holds is not known then until SQLite reads it anew */
+  async sync(): Promise<void> {
+    if (this.#failure) throw this.#failure
+    try {
+      this.#log ??= open(this.#path, 'r+')
+      await (await this.#log).datasync()
+    } catch (cause) {
+      this.#failure = new Error(
+        'The disk did not keep what was written: nothing more is, until the service is started again',
+        { cause },
+      )
+      throw this.#failure
+    }
+  }
+
+  /** @throws when there was a failure */
+  check(): void {
+    if (this.#failure) throw this.#failure
+  }
+
+  async close(): Promise<void> {
+    await (await this.#log?.catch(() => undefined))?.close()
+  }
+}
