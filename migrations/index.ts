@@ -19,6 +19,7 @@ import * as retention from './0018_retention.ts'
 import * as live from './0019_live.ts'
 import * as logTails from './0020_log_tails.ts'
 import * as linkByOrder from './0021_link_by_order.ts'
+import * as tagsInRow from './0022_tags_in_row.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -42,4 +43,5 @@ export const migrations: readonly Migration[] = [
   { name: '0019_live', up: live.up },
   { name: '0020_log_tails', up: logTails.up },
   { name: '0021_link_by_order', up: linkByOrder.up },
+  { name: '0022_tags_in_row', up: tagsInRow.up },
 ]

@@ -1,7 +1,7 @@
 import { Problem } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { forUpdate } from '../storage/dialect.ts'
+import { forUpdate, textsOf } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { Device } from './contract.ts'
 import { rowOf } from './rows.ts'
@@ -42,6 +42,13 @@ async function saveTags(db: Db, { id, tags: before }: Device, { tags: after }: D
     const rows = added.map((tag) => ({ device_id: id, tag }))
     await db.insertInto('device_tags').values(rows).execute()
   }
+  if (gone.length > 0 || added.length > 0) await gatherTags(db, [id])
+}
+
+/** Writes the tags of devices into their rows. */
+export async function gatherTags(db: Db, ids: readonly string[]): Promise<void> {
+  const tags = textsOf({ table: 'device_tags', by: 'device_id', of: 'devices.id' }, 'tag')
+  await db.updateTable('devices').set({ tags }).where('id', 'in', ids).execute()
 }
 
 async function saveCustomFields(
@@ -101,6 +108,7 @@ export async function changeTags(
       .onConflict((oc) => oc.doNothing())
       .execute()
   }
+  await gatherTags(db, ids)
   await db.updateTable('devices').set({ updated_at: now }).where('id', 'in', ids).execute()
   const full = db
     .selectFrom('device_tags')

@@ -1,4 +1,4 @@
-import { pairsOf, textsOf } from '../storage/dialect.ts'
+import { pairsOf } from '../storage/dialect.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { DeviceRow } from '../storage/tables.ts'
 import type { Device } from './contract.ts'
@@ -44,13 +44,15 @@ export const columns = [
   'watchdog_status',
   'created_at',
   'updated_at',
+  'tags',
 ] as const
 
-/** What lies in tables of its own, read with the device: a page is one query, however many rows it has. */
-export const sideColumns = [
-  textsOf({ table: 'device_tags', by: 'device_id', of: 'devices.id' }, 'tag'),
-  pairsOf({ table: 'device_custom_fields', by: 'device_id', of: 'devices.id' }, 'key', 'value'),
-] as const
+/** What lies in a table of its own, read with the device: a page is one query, however many rows it has. */
+export const customFields = pairsOf(
+  { table: 'device_custom_fields', by: 'device_id', of: 'devices.id' },
+  'key',
+  'value',
+)
 
 export const readDevice = (row: Partial<PublicRow>): Device => deviceRows.read(row) as unknown as Device
 

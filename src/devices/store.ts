@@ -14,11 +14,10 @@ import { countOf } from '../storage/counts.ts'
 import { after, containsKey, inGroups, inScope, inSites, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { Device } from './contract.ts'
-import { columns, readDevice, sideColumns } from './rows.ts'
+import { columns, customFields, readDevice } from './rows.ts'
 
-const [tags, customFields] = sideColumns
 /** A device as it is shown. */
-export const whole = [...columns, tags.as('tags'), customFields.as('custom_fields')] as const
+export const whole = [...columns, customFields.as('custom_fields')] as const
 
 export const devicesIn = (db: Db, scope: Scope) =>
   db

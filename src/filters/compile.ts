@@ -1,5 +1,5 @@
 import type { Instant } from '../core/time.ts'
-import { isAnyOf, isOneOf, type TextColumn } from '../storage/text-comparisons.ts'
+import { isAnyOf, isOneOf, mayList, type TextColumn } from '../storage/text-comparisons.ts'
 import {
   type Asked,
   always,
@@ -145,12 +145,18 @@ const customField = (key: string): Answer => {
 }
 
 const tags: Answer = ({ operator, value }) => {
-  const column = 'device_tags.tag'
+  const [column, inRow] = ['device_tags.tag', 'devices.tags']
   switch (operator) {
     case 'hasAny':
-      return has('device_tags', isAnyOf(column, value as string[]))
+      return eb.and([
+        mayList(inRow, value as string[]),
+        has('device_tags', isAnyOf(column, value as string[])),
+      ])
     case 'hasAll':
-      return hasAll('device_tags', column, value as string[], isIn(column, value as string[]))
+      return eb.and([
+        mayList(inRow, (value as string[]).slice(0, 1)),
+        hasAll('device_tags', column, value as string[], isIn(column, value as string[])),
+      ])
     case 'isEmpty':
       return eb.not(has('device_tags'))
     case 'isNotEmpty':

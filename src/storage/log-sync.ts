@@ -1,4 +1,7 @@
-import { type FileHandle, open } from 'node:fs/promises'
+import { closeSync, fdatasync, openSync } from 'node:fs'
+import { promisify } from 'node:util'
+
+const datasync = promisify(fdatasync)
 
 /**
  * Puts what was committed to the write-ahead log of a SQLite file on the disk. A thread of the pool does it: a disk may
@@ -7,7 +10,7 @@ import { type FileHandle, open } from 'node:fs/promises'
  */
 export class LogSync {
   readonly #path: string
-  #log: Promise<FileHandle> | undefined
+  #log: number | undefined
   #failure: Error | undefined
 
   constructor(file: string) {
@@ -18,8 +21,8 @@ export class LogSync {
   async sync(): Promise<void> {
     if (this.#failure) throw this.#failure
     try {
-      this.#log ??= open(this.#path, 'r+')
-      await (await this.#log).datasync()
+      this.#log ??= openSync(this.#path, 'r+')
+      await datasync(this.#log)
     } catch (cause) {
       this.#failure = new Error(
         'The disk did not keep what was written: nothing more is, until the service is started again',
@@ -34,7 +37,8 @@ export class LogSync {
     if (this.#failure) throw this.#failure
   }
 
-  async close(): Promise<void> {
-    await (await this.#log?.catch(() => undefined))?.close()
+  close(): void {
+    if (this.#log !== undefined) closeSync(this.#log)
+    this.#log = undefined
   }
 }

@@ -36,7 +36,7 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
   async function close(): Promise<void> {
     await queue.close()
     await copier.close()
-    await disk.close()
+    disk.close()
     await readers.close()
     reader.database.close()
     // Last, because the last connection to go folds the write-ahead log back into the file.

@@ -28,7 +28,8 @@ export type Tables = {
   api_keys: ApiKeyRow
   /** What a key used of its limit, in 18 s each (src/credentials/api-keys/window.ts). */
   api_key_buckets: { key_id: string; bucket: number; count: number }
-  devices: DeviceRow & DeviceCounts
+  devices: DeviceRow & DeviceCounts & { tags: Generated<string> }
+  /** In JSON they stand in the row of the device as well. */
   device_tags: { device_id: string; tag: string }
   device_custom_fields: { device_id: string; key: string; value: string }
   device_groups: DeviceGroupRow

@@ -58,6 +58,19 @@ export function isAnyOf(column: string, texts: readonly string[]): Expression<Sq
   })
 }
 
+/**
+ * May one of these be in the JSON list of a column? On SQLite no when none is; Postgres is as quick to look where they
+ * are listed row by row.
+ */
+export function mayList(column: string, texts: readonly string[]): Expression<SqlBool> {
+  const any = texts.map((text) => sql`instr(${sql.ref(column)}, json_quote(${text})) > 0`)
+  const few = any.length > 0 && any.length <= 8
+  return byDialect<SqlBool>({
+    sqlite: few ? sql`(${sql.join(any, sql` or `)})` : sql`1 = 1`,
+    postgres: sql`1 = 1`,
+  })
+}
+
 /** Is the text one of these, exactly? By the heads of the folded texts, which have an index. */
 export function isOneOf(
   { column, key }: { column: string; key: string },
