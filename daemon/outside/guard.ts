@@ -1,4 +1,4 @@
-import { type LookupAddress, type LookupOptions, lookup as resolve } from 'node:dns'
+import { type LookupAddress, type LookupOptions, lookup } from 'node:dns'
 import { readFileSync } from 'node:fs'
 import type { Agent as HttpAgent } from 'node:http'
 import type { Agent as HttpsAgent } from 'node:https'
@@ -44,6 +44,9 @@ export class RefusedAddress extends Error {
 
 type Kind = 'public' | 'allowed' | 'refused'
 
+/** All of IPv6 that is given out to the public (IANA, Internet Protocol Version 6 Address Space). */
+const publicSix = ipaddr.parseCIDR('2000::/3')
+
 /** Public means unicast and nothing else: not private, local, reserved, nor a form that hides such an address. */
 export function kindOf(address: string, { allowed }: Pick<OutboundSettings, 'allowed'>): Kind {
   if (!ipaddr.isValid(address)) return 'refused'
@@ -53,7 +56,9 @@ export function kindOf(address: string, { allowed }: Pick<OutboundSettings, 'all
     return network.kind() === parsed.kind() && parsed.match(network, bits)
   })
   if (isAllowed) return 'allowed'
-  return ipaddr.parse(address).range() === 'unicast' ? 'public' : 'refused'
+  const said = ipaddr.parse(address)
+  const isGivenOut = said.kind() === 'ipv4' || said.match(publicSix)
+  return isGivenOut && said.range() === 'unicast' ? 'public' : 'refused'
 }
 
 /**
@@ -65,20 +70,33 @@ export function guardedAgents(settings: OutboundSettings): { http: HttpAgent; ht
   const { Agent: Http } = process.getBuiltinModule('node:http')
   const { Agent: Https } = process.getBuiltinModule('node:https')
   const common = { keepAlive: true, maxSockets: 16 }
-  const { ca } = settings
-  const trusted = ca === undefined ? {} : { ca: [...rootCertificates, ca] }
-  const http = new Http({ ...common, lookup: checkedLookup(settings, ['allowed']) })
-  const https = new Https({
-    ...common,
-    ...trusted,
-    lookup: checkedLookup(settings, ['allowed', 'public']),
-  })
+  const http = new Http({ ...common, ...guardedWay('http:', settings) })
+  const https = new Https({ ...common, ...guardedWay('https:', settings) })
   return { http, https }
 }
 
-function checkedLookup(settings: OutboundSettings, open: readonly Kind[]): LookupFunction {
+type Protocol = 'http:' | 'https:'
+export type Resolve = (
+  hostname: string,
+  options: LookupOptions & { all: true },
+  callback: (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => void,
+) => void
+
+/** What a connection is made with. */
+export function guardedWay(protocol: Protocol, settings: OutboundSettings, resolve: Resolve = lookup) {
+  const trusted = settings.ca !== undefined && protocol === 'https:'
+  return {
+    lookup: checkedLookup(settings, openTo(protocol), resolve),
+    ...(trusted && { ca: [...rootCertificates, settings.ca!] }),
+  }
+}
+
+const openTo = (protocol: string): readonly Kind[] =>
+  protocol === 'https:' ? ['allowed', 'public'] : ['allowed']
+
+function checkedLookup(settings: OutboundSettings, open: readonly Kind[], resolve: Resolve): LookupFunction {
   return (hostname, options: LookupOptions, callback) => {
-    resolve(hostname, { ...options, all: true }, (error, addresses: LookupAddress[]) => {
+    resolve(hostname, { ...options, all: true }, (error, addresses) => {
       const refused =
         error ??
         refusal(
@@ -112,11 +130,6 @@ function refusal(
 export function checkHost(url: URL, settings: OutboundSettings): void {
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1')
   if (isIP(host) === 0) return
-  const refused = refusal(
-    host,
-    [host],
-    settings,
-    url.protocol === 'https:' ? ['allowed', 'public'] : ['allowed'],
-  )
+  const refused = refusal(host, [host], settings, openTo(url.protocol))
   if (refused) throw refused
 }

@@ -173,6 +173,8 @@ describe('what the service reaches', () => {
     ['2002:a00:1::', 'refused'],
     ['::ffff:93.184.215.14', 'refused'],
     ['2001:db8::1', 'refused'],
+    ['::7f00:1', 'refused'],
+    ['5f00::1', 'refused'],
     ['nonsense', 'refused'],
   ] as const)('%s is %s', (address, kind) => {
     expect(kindOf(address, loopback)).toBe(kind)
