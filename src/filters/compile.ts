@@ -1,5 +1,5 @@
 import type { Instant } from '../core/time.ts'
-import { isAnyOf, isOneOf, mayList, type TextColumn } from '../storage/text-comparisons.ts'
+import { isAnyOf, isOneOf, lists, type TextColumn } from '../storage/text-comparisons.ts'
 import {
   type Asked,
   always,
@@ -148,15 +148,11 @@ const tags: Answer = ({ operator, value }) => {
   const [column, inRow] = ['device_tags.tag', 'devices.tags']
   switch (operator) {
     case 'hasAny':
-      return eb.and([
-        mayList(inRow, value as string[]),
-        has('device_tags', isAnyOf(column, value as string[])),
-      ])
-    case 'hasAll':
-      return eb.and([
-        mayList(inRow, (value as string[]).slice(0, 1)),
-        hasAll('device_tags', column, value as string[], isIn(column, value as string[])),
-      ])
+      return lists(inRow, 'some', value as string[], has('device_tags', isAnyOf(column, value as string[])))
+    case 'hasAll': {
+      const all = hasAll('device_tags', column, value as string[], isIn(column, value as string[]))
+      return lists(inRow, 'all', value as string[], all)
+    }
     case 'isEmpty':
       return eb.not(has('device_tags'))
     case 'isNotEmpty':

@@ -58,16 +58,28 @@ export function isAnyOf(column: string, texts: readonly string[]): Expression<Sq
   })
 }
 
+/** Written in JSON as it is, and with no sign that could pass for one between two texts. */
+const plain = /^[^",\\\p{C}]+$/u
+
 /**
- * May one of these be in the JSON list of a column? On SQLite no when none is; Postgres is as quick to look where they
- * are listed row by row.
+ * Are some of these texts, or all, in the JSON list of a column? On SQLite that is read off the list; `rows`, which
+ * looks where they are listed row by row, answers for texts of an odd spelling, and on Postgres.
  */
-export function mayList(column: string, texts: readonly string[]): Expression<SqlBool> {
-  const any = texts.map((text) => sql`instr(${sql.ref(column)}, json_quote(${text})) > 0`)
-  const few = any.length > 0 && any.length <= 8
+export function lists(
+  column: string,
+  which: 'some' | 'all',
+  texts: readonly string[],
+  rows: Expression<SqlBool>,
+): Expression<SqlBool> {
+  if (texts.length === 0 || texts.length > 8 || !texts.every((text) => plain.test(text))) return rows
+  const list = sql.ref(column)
+  const tests = texts.map((text) => {
+    const [first, later] = [`["${text}"`, `,"${text}"`]
+    return sql`(instr(${list}, ${first}) > 0 or instr(${list}, ${later}) > 0)`
+  })
   return byDialect<SqlBool>({
-    sqlite: few ? sql`(${sql.join(any, sql` or `)})` : sql`1 = 1`,
-    postgres: sql`1 = 1`,
+    sqlite: sql`(${sql.join(tests, which === 'some' ? sql` or ` : sql` and `)})`,
+    postgres: sql`${rows}`,
   })
 }
 
