@@ -49,6 +49,10 @@ export class ServeProcess {
     this.#endWithTheTest()
   }
 
+  get pid(): number {
+    return this.#child.pid!
+  }
+
   get running(): boolean {
     return this.#child.exitCode === null && this.#child.signalCode === null
   }

@@ -1,0 +1,27 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { expect, it } from 'vitest'
+import { checkPassword, hashPassword } from '../../src/identity/password.ts'
+import { ServeProcess } from '../daemon/process.ts'
+import { temporaryFolder } from '../databases.ts'
+
+it('goes on after hashes that cannot be read, and however many are asked for at once', async () => {
+  const hashed = await hashPassword('the right one')
+  const broken = Array.from({ length: 9 }, () => checkPassword('no hash', 'x').catch(() => 'broken'))
+  const asked = ['the right one', 'a wrong one', 'the right one', 'another'].map((password) =>
+    checkPassword(hashed, password),
+  )
+  expect(await Promise.all(broken)).toEqual(Array(9).fill('broken'))
+  expect(await Promise.all(asked)).toEqual([true, false, true, false])
+  expect(await checkPassword(null, 'the right one')).toBe(false)
+})
+
+// What has to be on the disk before an answer would wait behind everyone who signs in.
+it.skipIf(process.platform !== 'linux')('leaves threads for the disk', async () => {
+  const service = new ServeProcess({ dataDir: await temporaryFolder() })
+  await service.listening()
+  const tasks = `/proc/${service.pid}/task`
+  const names = await Promise.all(
+    (await readdir(tasks)).map((task) => readFile(`${tasks}/${task}/comm`, 'utf8')),
+  )
+  expect(names.filter((name) => name.startsWith('libuv-worker'))).toHaveLength(16)
+})
