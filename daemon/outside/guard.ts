@@ -75,7 +75,7 @@ export function guardedAgents(settings: OutboundSettings): { http: HttpAgent; ht
   return { http, https }
 }
 
-type Protocol = 'http:' | 'https:'
+export type Protocol = 'http:' | 'https:'
 export type Resolve = (
   hostname: string,
   options: LookupOptions & { all: true },

@@ -1,5 +1,12 @@
 import type { Agent, Dispatcher } from 'undici'
-import { checkHost, guardedWay, type OutboundSettings, RefusedAddress, type Resolve } from './guard.ts'
+import {
+  checkHost,
+  guardedWay,
+  type OutboundSettings,
+  type Protocol,
+  RefusedAddress,
+  type Resolve,
+} from './guard.ts'
 
 /** Why a request got no reply. */
 export type FailureKind = 'blocked' | 'dns' | 'refused' | 'tls' | 'timeout' | 'broken'
@@ -65,7 +72,7 @@ export function guardedClient(settings: OutboundSettings, resolve?: Resolve): Gu
 
   async function open() {
     const { Agent } = await import('undici')
-    const agentTo = (protocol: 'http:' | 'https:') =>
+    const agentTo = (protocol: Protocol) =>
       new Agent({
         connect: guardedWay(protocol, settings, resolve),
         maxHeaderSize: mostHeaders,
@@ -134,7 +141,7 @@ async function beginningOf(
 const kinds: readonly [RegExp, FailureKind][] = [
   [/^(ENOTFOUND|EAI_|ENODATA|ESERVFAIL)/, 'dns'],
   [/^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL)$/, 'refused'],
-  [/TIMEOUT|^ETIMEDOUT$|^23$/, 'timeout'],
+  [/TIMEOUT|^ETIMEDOUT$/, 'timeout'],
   [/^(ERR_TLS|ERR_SSL|EPROTO|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO|ERR_OSSL|HOSTNAME_MISMATCH)/, 'tls'],
 ]
 

@@ -16,20 +16,23 @@ export async function lockDevice(db: Db, scope: Scope, id: string): Promise<Devi
   return getDevice(db, scope, id)
 }
 
+/** The tags of a device as its row has them: whoever changes device_tags writes them there. */
+export const gatheredTags = textsOf({ table: 'device_tags', by: 'device_id', of: 'devices.id' }, 'tag')
+
 /** Writes what differs between two states of a device that is held. */
 export async function saveDevice(db: Db, before: Device, after: Device): Promise<void> {
   const { display_name, display_name_key, site_id, status, device_role, device_role_source } = {
     ...rowOf(after),
     ...nameKeys(after),
   }
+  await saveTags(db, before, after)
+  await saveCustomFields(db, before, after)
   await db
     .updateTable('devices')
     .set({ display_name, display_name_key, site_id, status, device_role, device_role_source })
-    .set({ maintenance_until: after.maintenanceUntil, updated_at: after.updatedAt })
+    .set({ maintenance_until: after.maintenanceUntil, updated_at: after.updatedAt, tags: gatheredTags })
     .where('id', '=', after.id)
     .execute()
-  await saveTags(db, before, after)
-  await saveCustomFields(db, before, after)
 }
 
 async function saveTags(db: Db, { id, tags: before }: Device, { tags: after }: Device): Promise<void> {
@@ -42,13 +45,6 @@ async function saveTags(db: Db, { id, tags: before }: Device, { tags: after }: D
     const rows = added.map((tag) => ({ device_id: id, tag }))
     await db.insertInto('device_tags').values(rows).execute()
   }
-  if (gone.length > 0 || added.length > 0) await gatherTags(db, [id])
-}
-
-/** Writes the tags of devices into their rows. */
-export async function gatherTags(db: Db, ids: readonly string[]): Promise<void> {
-  const tags = textsOf({ table: 'device_tags', by: 'device_id', of: 'devices.id' }, 'tag')
-  await db.updateTable('devices').set({ tags }).where('id', 'in', ids).execute()
 }
 
 async function saveCustomFields(
@@ -108,8 +104,11 @@ export async function changeTags(
       .onConflict((oc) => oc.doNothing())
       .execute()
   }
-  await gatherTags(db, ids)
-  await db.updateTable('devices').set({ updated_at: now }).where('id', 'in', ids).execute()
+  await db
+    .updateTable('devices')
+    .set({ tags: gatheredTags, updated_at: now })
+    .where('id', 'in', ids)
+    .execute()
   const full = db
     .selectFrom('device_tags')
     .select('device_id')

@@ -40,18 +40,19 @@ export async function previewFilter(
       .execute()
   // Of few, a look at the fleet finds all of them; of many, the first are soon found in the order of the index.
   const someOf = async (half: typeof found) => {
-    const ids = (
-      await half
-        .select('id')
-        .limit(few + 1)
-        .execute()
-    ).map(({ id }) => id)
-    return ids.length <= few ? { total: ids.length, ids } : { total: await countOf(half) }
+    const some = await half
+      .select('id')
+      .limit(few + 1)
+      .execute()
+    const isAll = some.length <= few
+    return { isAll, ids: some.map(({ id }) => id), total: isAll ? some.length : await countOf(half) }
   }
-  const halves = await Promise.all(inHalves(found, 'devices').map(someOf)).catch(refused)
+  const halves = await Promise.all(inHalves(db, found, 'devices').map(someOf)).catch(refused)
   const totalCount = halves.reduce((sum, { total }) => sum + total, 0)
-  const all = halves.every(({ ids }) => ids) ? halves.flatMap(({ ids }) => ids ?? []) : undefined
-  const rows = await pageOf(all ? db.selectFrom('devices').where(isAmong(all)) : found)
+  const ids = halves.flatMap((half) => half.ids)
+  const rows = await pageOf(
+    halves.every(({ isAll }) => isAll) ? db.selectFrom('devices').where(isAmong(ids)) : found,
+  )
   const devices = rows.map((row) => deviceRows.read(row) as PreviewedDevice)
   return { data: { totalCount, devices, evaluatedAt: now } }
 }

@@ -1,5 +1,6 @@
 import { type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
-import { byDialect } from './compilers.ts'
+import type { Db } from './db.ts'
+import { runsAlone } from './dialect.ts'
 
 /** How many rows a query finds; it has not selected anything yet. */
 export async function countOf<DB, TB extends keyof DB>(
@@ -11,17 +12,16 @@ export async function countOf<DB, TB extends keyof DB>(
 }
 
 /**
- * A query that may look at every row of `table`, in two parts to be asked at once on `storage.heavy`. On SQLite each
- * is a half of the table, for a reader thread of its own; Postgres shares out the work by itself: its second is empty.
+ * A query that may look at every row of `table`, in parts to be asked at once on `storage.heavy`: on SQLite each half
+ * of the table is for a reader thread of its own; Postgres shares out the work by itself.
  */
 export function inHalves<DB, TB extends keyof DB, O>(
+  db: Db,
   found: SelectQueryBuilder<DB, TB, O>,
   table: TB & string,
 ): SelectQueryBuilder<DB, TB, O>[] {
+  if (!runsAlone(db)) return [found]
   const rowid = sql.ref(`${table}.rowid`)
   const middle = sql`(select max(rowid) / 2 from ${sql.table(table)})`
-  return [
-    found.where(byDialect<SqlBool>({ sqlite: sql`${rowid} <= ${middle}`, postgres: sql`1 = 1` })),
-    found.where(byDialect<SqlBool>({ sqlite: sql`${rowid} > ${middle}`, postgres: sql`1 = 0` })),
-  ]
+  return [found.where(sql<SqlBool>`${rowid} <= ${middle}`), found.where(sql<SqlBool>`${rowid} > ${middle}`)]
 }

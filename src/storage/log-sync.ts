@@ -17,9 +17,8 @@ export class LogSync {
     this.#path = `${file}-wal`
   }
 
-  /** @throws from the first failure on: what the disk holds is not known then until SQLite reads it anew */
+  /** @throws when the disk refuses: what it holds is not known then until SQLite reads it anew */
   async sync(): Promise<void> {
-    if (this.#failure) throw this.#failure
     try {
       this.#log ??= openSync(this.#path, 'r+')
       await datasync(this.#log)
@@ -32,7 +31,7 @@ export class LogSync {
     }
   }
 
-  /** @throws when there was a failure */
+  /** Asked before anything is written. @throws when the disk has refused */
   check(): void {
     if (this.#failure) throw this.#failure
   }

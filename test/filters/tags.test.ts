@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { everything } from '../../src/core/scope.ts'
-import { gatherTags } from '../../src/devices/changes.ts'
+import { gatheredTags } from '../../src/devices/changes.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
 import { previewFilter } from '../../src/filters/store.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -60,10 +60,7 @@ onEveryDatabase((_, open) => {
         const rows = tags.map((tag) => ({ device_id: row.id, tag }))
         if (rows.length > 0) await tx.insertInto('device_tags').values(rows).execute()
       }
-      await gatherTags(
-        tx,
-        devices.map(({ row }) => row.id),
-      )
+      await tx.updateTable('devices').set({ tags: gatheredTags }).execute()
     })
     const check = async (operator: 'hasAny' | 'hasAll', value: string[]) => {
       const conditions: ConditionGroup = { operator: 'AND', conditions: [{ field: 'tags', operator, value }] }

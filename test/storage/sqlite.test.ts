@@ -27,11 +27,14 @@ async function open(dataDir?: string): Promise<Storage> {
 const resting = { ready: () => undefined, sync: async () => {}, committed: () => {} }
 
 /** A writer of notes whose log does this. */
-async function writing(log: Partial<ConstructorParameters<typeof GroupCommit>[1]>) {
+async function writing(
+  log: Partial<ConstructorParameters<typeof GroupCommit>[1]> = {},
+  limits: ConstructorParameters<typeof GroupCommit>[2] = {},
+) {
   const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
   onTestFinished(() => void connection.database.close())
   connection.database.exec('create table notes (id integer primary key, body text)')
-  return { connection, queue: new GroupCommit(connection, { ...resting, ...log }) }
+  return { connection, queue: new GroupCommit(connection, { ...resting, ...log }, limits) }
 }
 
 /** Counts for about a second or two. */
@@ -58,15 +61,8 @@ describe('durability', () => {
   })
 
   test('one commit serves many writes', async () => {
-    const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
-    onTestFinished(() => void connection.database.close())
-    connection.database.exec('create table notes (id integer primary key, body text)')
     let commits = 0
-    const queue = new GroupCommit(
-      connection,
-      { ...resting, committed: () => commits++ },
-      { milliseconds: 1000 },
-    )
+    const { queue } = await writing({ committed: () => commits++ }, { milliseconds: 1000 })
     await Promise.all(Array.from({ length: 128 }, (_, id) => queue.write((tx) => addNote(tx, id), false)))
     expect(commits).toBe(1)
   })
@@ -86,10 +82,7 @@ describe('durability', () => {
   })
 
   test('when SQLite itself rolls the transaction back, no write of the batch claims success', async () => {
-    const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
-    onTestFinished(() => void connection.database.close())
-    connection.database.exec('create table notes (id integer primary key, body text)')
-    const queue = new GroupCommit(connection, resting)
+    const { queue, connection } = await writing()
     const [before, breaker, after] = await Promise.allSettled([
       queue.write((tx) => addNote(tx, 1), false),
       queue.write((tx) => sql`insert or rollback into notes (id) values (1)`.execute(tx), false),
@@ -100,10 +93,7 @@ describe('durability', () => {
   })
 
   test('a write that waits for something else is given up, and the others go on', async () => {
-    const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
-    onTestFinished(() => void connection.database.close())
-    connection.database.exec('create table notes (id integer primary key, body text)')
-    const queue = new GroupCommit(connection, resting, { patience: 50 })
+    const { queue, connection } = await writing({}, { patience: 50 })
     const stuck = queue.write(async (tx) => {
       await addNote(tx, 1)
       await new Promise(() => undefined)
