@@ -39,9 +39,15 @@ export type SignatureCheck = {
   /** `absent`: the headers of this kind are not all there. */
   native: 'valid' | 'invalid' | 'absent'
   standard: 'valid' | 'invalid' | 'absent'
-  /** When it was signed, in milliseconds since 1970; undefined when no header says. */
+  /**
+   * The time that the signatures cover, the older one of two, in milliseconds since 1970; undefined when there is
+   * none. A time beside a signature of the other kind is not covered: anybody could have put it there.
+   */
   signedAt: number | undefined
 }
+
+/** What a Date can hold. */
+const latestTime = 8.64e15
 
 /** In constant time for secrets of one length. */
 export function checkSignatures(
@@ -61,11 +67,14 @@ export function checkSignatures(
     standard !== undefined && id !== undefined && seconds !== undefined
       ? verdict(standard.split(' '), standardSignature(secret, id, seconds, body))
       : 'absent'
-  const signedAt = at !== undefined ? Number(at) : seconds !== undefined ? Number(seconds) * 1000 : Number.NaN
+  const signedAt = Math.min(
+    ...(isNative === 'absent' ? [] : [Number(at)]),
+    ...(isStandard === 'absent' ? [] : [Number(seconds) * 1000]),
+  )
   return {
     native: isNative,
     standard: isStandard,
-    signedAt: Number.isFinite(signedAt) ? signedAt : undefined,
+    signedAt: Math.abs(signedAt) <= latestTime ? signedAt : undefined,
   }
 }
 
