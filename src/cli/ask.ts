@@ -10,17 +10,24 @@ let stdinTaken: string | undefined
 
 /** Everything on standard input. Only one flag of a call can have it. */
 export async function readStdin(what: string): Promise<string> {
+  return (await readStdinBytes(what)).toString('utf8')
+}
+
+/** Same, as it came. */
+export async function readStdinBytes(what: string): Promise<Buffer> {
   if (stdinTaken !== undefined) throw usage(`${stdinTaken} and ${what} cannot both come from standard input`)
   stdinTaken = what
   if (process.stdin.isTTY) process.stderr.write(`Reading ${what} from standard input; end with Ctrl-D\n`)
   const chunks: Buffer[] = []
   for await (const chunk of process.stdin) chunks.push(chunk as Buffer)
-  return Buffer.concat(chunks).toString('utf8')
+  return Buffer.concat(chunks)
 }
 
-export function readTextFile(path: string, what: string): string {
+export const readTextFile = (path: string, what: string): string => readBytes(path, what).toString('utf8')
+
+export function readBytes(path: string, what: string): Buffer {
   try {
-    return readFileSync(path, 'utf8')
+    return readFileSync(path)
   } catch (error) {
     throw usage(
       `Cannot read ${what} from ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`,

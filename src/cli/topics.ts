@@ -27,13 +27,14 @@ export const groups: Record<string, string> = {
   scripts: 'What can be run on devices',
   sites: 'Sites of organizations',
   users: 'People: invitations, roles and reach',
+  webhooks: 'Events sent on to other systems',
 }
 
 /** Pages of `svc help` that are about no single command. */
 export const pages: Record<string, string> = {
   'exit-codes': `EXIT CODES
   0    it worked
-  1    it failed, or the answer is no: can-i, explain; audit verify found tampering
+  1    it failed, or the answer is no: can-i, explain; audit verify found tampering, webhooks verify a wrong signature
   2    the command line or the input is wrong; a confirmation is missing
   3    not found
   4    sign-in required, or the sign-in was refused

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Agent, ClientRequestArgs } from 'node:http'
-import { NetworkError, reasonOf, type Transport } from '../core/client.ts'
+import { type Incoming, NetworkError, type Outgoing, reasonOf } from '../core/client.ts'
 import { usage } from './exit.ts'
 
 export const isLocal = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
@@ -33,11 +33,14 @@ const withoutPassword = (text: string): string =>
 const builtin = ({ protocol }: URL) =>
   protocol === 'https:' ? process.getBuiltinModule('node:https') : process.getBuiltinModule('node:http')
 
+/** A transport that also takes bytes. */
+type NodeTransport = (request: Omit<Outgoing, 'body'> & { body?: string | Buffer }) => Promise<Incoming>
+
 /**
  * Over node:http, which starts faster than fetch. Proxies of the environment and a private certificate
  * authority are the business of the agent, made only when one of them is asked for.
  */
-export function nodeTransport(options: { caFile?: string | undefined }): Transport {
+export function nodeTransport(options: { caFile?: string | undefined }): NodeTransport {
   let agents: Promise<Agent | undefined> | undefined
 
   return async ({ url: address, method, headers, body, signal }) => {

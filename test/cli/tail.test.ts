@@ -1,44 +1,11 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { afterEach, describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
 import { until } from '../daemon/process.ts'
 import { openMigrated } from '../databases.ts'
 import { adminEmail, adminPassword, serviceOn, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
-import { binary, failureOf, Home } from './run.ts'
-
-const running: ChildProcess[] = []
-afterEach(() => {
-  for (const child of running.splice(0)) child.kill('SIGKILL')
-})
-
-/** A command that goes on until it is told to end. */
-function follow(home: Home, args: string[], env: Record<string, string> = {}) {
-  const child = spawn(process.execPath, [binary, ...args], { env: { ...home.env, ...env }, stdio: 'pipe' })
-  running.push(child)
-  const said = { stdout: '', stderr: '' }
-  child.stdout.setEncoding('utf8').on('data', (text: string) => {
-    said.stdout += text
-  })
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    said.stderr += text
-  })
-  const ended = new Promise<number | null>((resolve) => child.on('close', (code) => resolve(code)))
-  const rows = () =>
-    said.stdout
-      .split('\n')
-      .slice(0, -1)
-      .map((line) => JSON.parse(line) as Record<string, unknown>)
-  return {
-    said,
-    rows,
-    has: (count: number) => until(() => rows().length >= count, 20_000),
-    end: (signal: NodeJS.Signals = 'SIGINT') => {
-      child.kill(signal)
-      return ended
-    },
-  }
-}
+import { follow } from './following.ts'
+import { failureOf, Home } from './run.ts'
 
 async function start() {
   const home = new Home()

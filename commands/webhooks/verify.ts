@@ -1,0 +1,44 @@
+import { integer, string } from '@oclif/core/flags'
+import { LocalCommand } from '../../src/cli/base.ts'
+import { argFor } from '../../src/cli/flags.ts'
+import { outputOf } from '../../src/cli/print.ts'
+import { verifyDelivery } from '../../src/cli/webhooks/verify.ts'
+
+export default class WebhooksVerify extends LocalCommand {
+  static override summary = 'Check the signature of a delivery that was kept, with no service'
+  static override description =
+    'Reads the body, byte for byte as it came, from a file or standard input. man/svc-webhooks.7 says how deliveries are signed. Exit 0 valid, 1 invalid, 9 cannot tell.'
+  static override examples = [
+    'svc webhooks verify body.json --secret @secret.txt --headers headers.txt\nnative: valid\nStandard Webhooks: valid\nsigned at 2026-01-31T12:00:00.000Z, 12 s ago',
+    "svc webhooks verify --secret @secret.txt --header 'X-Service-Signature: sha256=3f0c…' --header 'X-Service-Signature-Timestamp: 1769860800000' < body.json",
+    'svc webhooks verify body.json --secret @secret.txt --headers headers.txt --tolerance 300 --json\n{\n  "verdict": "invalid",\n  "native": "valid",\n  "standard": "valid",\n  "signedAt": "2026-01-31T12:00:00.000Z",\n  "reason": "signed 720 s ago, more than the 300 s allowed"\n}',
+  ]
+  static override args = { file: argFor('File of the body; - or nothing for standard input', false) }
+  static override flags = {
+    secret: string({
+      description: 'Secret of the webhook: - for standard input, @file for a file',
+      helpValue: '-|@FILE',
+      required: true,
+    }),
+    header: string({
+      description: "A header of the delivery, such as 'webhook-id: …'; may be repeated",
+      helpValue: 'LINE',
+      multiple: true,
+      multipleNonGreedy: true,
+    }),
+    headers: string({
+      description: 'File of the headers, a line each, as curl -i or nc saved them',
+      helpValue: 'FILE',
+    }),
+    tolerance: integer({
+      description: 'Also refuse what was signed longer ago, or so far ahead',
+      helpValue: 'SECONDS',
+      min: 1,
+    }),
+  }
+
+  async run(): Promise<void> {
+    const { args, flags } = await this.parse(WebhooksVerify)
+    await verifyDelivery(outputOf(flags), (args.file as string | undefined) ?? '-', flags)
+  }
+}

@@ -1,0 +1,57 @@
+import { eventTypes } from '../../core/event-types.ts'
+import { linePrinter } from '../lines.ts'
+import { type Output, write } from '../print.ts'
+import { type Style, styleFor } from '../style.ts'
+import { printable, widthOf } from '../table.ts'
+import type { Delivery } from './delivery.ts'
+
+const usual = ['receivedAt', 'type', 'eventId', 'signature', 'forwarded.status', 'forwarded.milliseconds']
+const known = [
+  ...['receivedAt', 'eventId', 'deliveryId', 'sequence', 'type', 'orgId', 'signature', 'reason', 'again'],
+  ...['forwarded.status', 'forwarded.milliseconds', 'forwarded.error', 'event'],
+]
+
+export type PrintDelivery = (delivery: Delivery) => Promise<void>
+
+/** A line for each delivery; JSON is one object a line. */
+export async function deliveryPrinter(output: Output): Promise<PrintDelivery> {
+  if (output.format === 'id') return (delivery) => write(`${printable(delivery.eventId ?? '-')}\n`)
+  if (output.format !== 'plain' || output.columns !== undefined) {
+    const print = linePrinter(output, usual, known)
+    return (delivery) => print([delivery])
+  }
+  const style = await styleFor(process.stdout)
+  return (delivery) => write(`${line(delivery, style)}\n`)
+}
+
+const longestType = Math.max(...eventTypes.map((type) => type.length))
+const idLength = 36
+
+const tones = { valid: 'good', invalid: 'bad', unsigned: 'bad', unchecked: 'careful' } as const
+
+function line(delivery: Delivery, style: Style): string {
+  const { receivedAt, type, eventId, signature, again } = delivery
+  const parts = [
+    receivedAt,
+    cell(type, longestType),
+    cell(eventId, idLength),
+    style[tones[signature]](signature.padEnd('unchecked'.length)),
+    outcome(delivery, style),
+    again ? style.faint('again') : '',
+  ]
+  return parts.filter(Boolean).join('  ').trimEnd()
+}
+
+function cell(text: string | null, width: number): string {
+  const shown = printable((text ?? '-').slice(0, 2 * width))
+  return shown + ' '.repeat(Math.max(0, width - widthOf(shown)))
+}
+
+function outcome({ forwarded, reason }: Delivery, style: Style): string {
+  if (reason !== null) return printable(reason)
+  if (forwarded === null) return ''
+  if ('error' in forwarded) return style.bad(printable(forwarded.error))
+  const { status, milliseconds } = forwarded
+  const isGood = status >= 200 && status < 300
+  return `${style[isGood ? 'good' : 'bad'](String(status))} in ${milliseconds} ms`
+}

@@ -1,0 +1,93 @@
+import type { IncomingMessage } from 'node:http'
+import type { Judgement } from './judging.ts'
+
+/** What came of sending it on. */
+export type Forwarded = { status: number; milliseconds: number } | { error: string }
+
+/** A delivery that was received, as `--json` prints it. */
+export type Delivery = {
+  receivedAt: string
+  eventId: string | null
+  deliveryId: string | null
+  sequence: number | null
+  type: string | null
+  orgId: string | null
+  /** `unchecked`: no secret was given. */
+  signature: Judgement['verdict'] | 'unchecked'
+  /** Why the signature was refused. */
+  reason: string | null
+  /** The event came before. */
+  again: boolean
+  forwarded: Forwarded | null
+  /** The body; null when it is no JSON. */
+  event: unknown
+}
+
+export type Headers = Readonly<Record<string, string>>
+
+export const headersOf = ({ headers }: IncomingMessage): Headers =>
+  Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)]))
+
+const mostBytes = 1 << 20
+
+/** The bytes of a request; undefined when they are too many, and then none are kept. */
+export async function bodyOf(request: IncomingMessage): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = []
+  let length = 0
+  for await (const chunk of request) {
+    length += (chunk as Buffer).length
+    if (length <= mostBytes) chunks.push(chunk as Buffer)
+    else chunks.length = 0
+  }
+  return length <= mostBytes ? Buffer.concat(chunks) : undefined
+}
+
+type Told = Pick<Delivery, 'eventId' | 'deliveryId' | 'sequence' | 'type' | 'orgId' | 'event'>
+
+/** What a delivery says of itself. Body before headers: that is what is signed. */
+export function told(headers: Headers, body: Buffer): Told {
+  const event = parsed(body)
+  const said = (key: string): string | null => {
+    const value = (event as Record<string, unknown> | null)?.[key]
+    return typeof value === 'string' ? value : null
+  }
+  const sequence = Number(headers['x-service-sequence'] ?? Number.NaN)
+  return {
+    eventId: said('id') ?? headers['x-service-event-id'] ?? headers['webhook-id'] ?? null,
+    deliveryId: headers['x-service-delivery-id'] ?? null,
+    sequence: Number.isSafeInteger(sequence) ? sequence : null,
+    type: said('type') ?? headers['x-service-event-type'] ?? null,
+    orgId: said('orgId'),
+    event,
+  }
+}
+
+function parsed(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString('utf8')) as unknown
+  } catch {
+    return null
+  }
+}
+
+/** The last events that came. */
+export class Recent {
+  readonly #ids = new Set<string>()
+  readonly #most: number
+
+  constructor(most = 10_000) {
+    this.#most = most
+  }
+
+  has(id: string): boolean {
+    return this.#ids.has(id)
+  }
+
+  add(id: string): void {
+    // No event has an id of such a length; what is remembered has an end.
+    if (id.length > 100) return
+    this.#ids.delete(id)
+    this.#ids.add(id)
+    if (this.#ids.size > this.#most) this.#ids.delete(this.#ids.values().next().value!)
+  }
+}

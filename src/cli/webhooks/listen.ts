@@ -1,0 +1,160 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { eventTypes } from '../../core/event-types.ts'
+import { didYouMean } from '../../core/suggest.ts'
+import { readTextFile } from '../ask.ts'
+import { CliError, exits, usage } from '../exit.ts'
+import { releaseNotes } from '../notes.ts'
+import { type Output, say } from '../print.ts'
+import { printable } from '../table.ts'
+import { deliveryPrinter } from './delivery-lines.ts'
+import { type Answer, forwarderTo, problem, targetOf } from './forwarding.ts'
+import { signingSecret } from './judging.ts'
+import { receiver } from './receiving.ts'
+
+export type ListenFlags = {
+  host: string
+  port: number
+  tolerance: number
+  secret?: string | undefined
+  'forward-to'?: string | undefined
+  cert?: string | undefined
+  key?: string | undefined
+  events?: string | undefined
+}
+
+type Pair = { cert: string; key: string }
+type Receive = (request: IncomingMessage) => Promise<Answer>
+
+/** Receives deliveries until Ctrl-C. */
+export async function listen(output: Output, flags: ListenFlags): Promise<void> {
+  const print = await deliveryPrinter(output)
+  const pair = certificate(flags)
+  const wanted = flags.events === undefined ? undefined : eventsNamed(flags.events)
+  const to = flags['forward-to']
+  const target = to === undefined ? undefined : targetOf(to, flags.port)
+  const secret = flags.secret === undefined ? undefined : await signingSecret(flags.secret)
+  const { tolerance } = flags
+  const forward = target && forwarderTo(target)
+  const server = serverFor(pair, receiver({ secret, tolerance, wanted, forward, print }))
+  const broken = new Promise<never>((_, reject) => server.on('error', (error) => reject(error)))
+  const address = await Promise.race([listening(server, flags, pair), broken]).catch((error) => {
+    throw cannotListen(error as NodeJS.ErrnoException, flags)
+  })
+  greet(address, target, secret !== undefined, pair !== undefined)
+  releaseNotes()
+  await broken
+}
+
+function certificate({ cert, key }: ListenFlags): Pair | undefined {
+  if (cert === undefined && key === undefined) return undefined
+  if (cert === undefined || key === undefined) {
+    throw usage('--cert and --key go together', 'give the PEM file of the other as well')
+  }
+  return { cert: readTextFile(cert, '--cert'), key: readTextFile(key, '--key') }
+}
+
+function eventsNamed(text: string): Set<string> {
+  const names = text.split(',').flatMap((name) => name.trim() || [])
+  const known: readonly string[] = eventTypes
+  const unknown = names.find((name) => !known.includes(name))
+  if (unknown !== undefined) {
+    throw usage(
+      `There is no event type "${unknown}"`,
+      didYouMean(unknown, [...known]) ?? `event types: ${known.join(', ')}`,
+    )
+  }
+  if (names.length === 0) throw usage('--events names no event type', 'such as device.online,device.offline')
+  return new Set(names)
+}
+
+/** Most deliveries at a time: what is kept of them has an end. */
+const mostConnections = 64
+
+function serverFor(pair: Pair | undefined, receive: Receive): Server {
+  const handle = async (request: IncomingMessage, reply: ServerResponse) => {
+    request.on('error', () => {})
+    reply.on('error', () => {})
+    try {
+      send(reply, await receive(request))
+    } catch (error) {
+      // Whoever hung up before the end delivered nothing.
+      if (!request.complete) return
+      say(`A delivery could not be answered: ${printable((error as Error).message)}`)
+      if (!reply.headersSent) send(reply, problem(500, 'The receiver failed'))
+    }
+  }
+  const limits = { requestTimeout: 30_000 }
+  const server = pair
+    ? secureServer({ ...limits, ...pair }, handle)
+    : process.getBuiltinModule('node:http').createServer(limits, handle)
+  server.maxConnections = mostConnections
+  return server
+}
+
+function send(reply: ServerResponse, { status, headers, body }: Answer): void {
+  reply.statusCode = status
+  reply.setHeaders(new Map(Object.entries(headers)))
+  reply.end(body)
+}
+
+function secureServer(
+  options: Pair & { requestTimeout: number },
+  handle: Parameters<Server['on']>[1],
+): Server {
+  try {
+    return process
+      .getBuiltinModule('node:https')
+      .createServer(options, handle)
+      .on('tlsClientError', ({ message }) =>
+        say(`A connection ended before a delivery: ${printable(message)}`),
+      )
+  } catch (error) {
+    throw usage(
+      `--cert and --key cannot be used: ${(error as Error).message}`,
+      'both are PEM, and the key is that of the certificate, without a passphrase',
+    )
+  }
+}
+
+/** The address it listens at. */
+function listening(server: Server, { host, port }: ListenFlags, pair: Pair | undefined): Promise<string> {
+  return new Promise((resolve) => {
+    server.listen(port, host, () => {
+      const at = server.address() as AddressInfo
+      const name = at.family === 'IPv6' ? `[${at.address}]` : at.address
+      resolve(`${pair ? 'https' : 'http'}://${name}:${at.port}`)
+    })
+  })
+}
+
+function cannotListen(error: NodeJS.ErrnoException, { host, port }: ListenFlags): CliError {
+  if (error.code === 'EADDRINUSE') {
+    return new CliError(`${host}:${port} is in use`, {
+      exit: exits.failure,
+      code: 'port_in_use',
+      hint: '--port 0 picks a free one',
+      cause: error,
+    })
+  }
+  if (error.code === 'EACCES') {
+    return usage(`You may not listen at port ${port}`, 'ports below 1024 are reserved: --port 4400')
+  }
+  return usage(
+    `Cannot listen at ${host}: ${error.code ?? error.message}`,
+    '--host takes an address of this machine',
+  )
+}
+
+function greet(address: string, target: URL | undefined, isChecked: boolean, isSecure: boolean): void {
+  const forwarding = target ? `, forwarding to ${target.origin}${target.pathname}` : ''
+  say(`Listening at ${address}${forwarding}; Ctrl-C ends`)
+  if (!isChecked) {
+    say('Warning: without --secret no signature is checked, and whoever reaches this address is believed')
+  }
+  say(
+    isSecure
+      ? 'A service reaches addresses that are not public only with OUTBOUND_ALLOW_CIDRS, and trusts a certificate of your own only with OUTBOUND_CA_FILE'
+      : 'Webhooks are sent over HTTPS alone: give --cert and --key, or put a TLS proxy or a tunnel in front',
+  )
+}
