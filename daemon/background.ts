@@ -20,6 +20,8 @@ import { type Failure, sendDue } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { runsAlone } from '../src/storage/dialect.ts'
 import type { Db } from '../src/storage/open.ts'
+import { Courier } from '../src/webhooks/delivering/courier.ts'
+import { tidy } from '../src/webhooks/jobs.ts'
 import type { Config } from './config.ts'
 import { forgetOldAttempts } from './idempotency.ts'
 import { type Loop, loop } from './loop.ts'
@@ -113,7 +115,33 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     log,
     120_000,
   )
-  return [sealer, postman, sweeper, counter, watch, grouper, forgetter, checkpoints, verifier, pruner]
+  return [
+    sealer,
+    postman,
+    sweeper,
+    counter,
+    watch,
+    grouper,
+    forgetter,
+    checkpoints,
+    verifier,
+    pruner,
+    ...webhooksOf(parts, config),
+  ]
+}
+
+function webhooksOf(parts: Parts, config: Config): Loop[] {
+  const { storage, clock, log } = parts
+  const wake = () => rounds.wake()
+  const courier = new Courier({ ...parts, timeoutMs: config.webhookTimeoutMs, wake })
+  const rounds = loop('webhooks', () => courier.round(), 1000, log)
+  storage.onCommit(wake)
+  wake()
+  const stop = async () => {
+    await rounds.stop()
+    await courier.close()
+  }
+  return [{ wake, stop }, loop('webhook upkeep', () => tidy(storage, config, clock()), 600_000, log, 60_000)]
 }
 
 /** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */

@@ -40,6 +40,10 @@ export type Config = {
   eventLogRetentionDays: number
   /** LIVE_QUERY_TIMEOUT_MS: how long an agent has to answer. */
   liveTimeoutMs: number
+  /** WEBHOOK_TIMEOUT_MS: how long a receiver has to answer. */
+  webhookTimeoutMs: number
+  /** WEBHOOK_DELIVERY_RETENTION_DAYS: how long deliveries are kept after their end. */
+  deliveryDays: number
   /** AUDIT_RETENTION_ENABLED: old audit entries are deleted by themselves. */
   auditRetentionOn: boolean
   limits: Limits
@@ -108,6 +112,8 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     agentLogRetentionDays: wholeNumber(env, 'AGENT_LOG_RETENTION_DAYS', 7, 1, 3650),
     eventLogRetentionDays: wholeNumber(env, 'EVENT_LOG_RETENTION_DAYS', 30, 1, 3650),
     liveTimeoutMs: wholeNumber(env, 'LIVE_QUERY_TIMEOUT_MS', 30_000, 100, 600_000),
+    webhookTimeoutMs: wholeNumber(env, 'WEBHOOK_TIMEOUT_MS', 30_000, 100, 600_000),
+    deliveryDays: wholeNumber(env, 'WEBHOOK_DELIVERY_RETENTION_DAYS', 30, 1, 3650),
     auditRetentionOn: yesNo(env, 'AUDIT_RETENTION_ENABLED', true),
     limits: readLimits(env),
     admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },

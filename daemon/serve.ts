@@ -21,6 +21,7 @@ import { revokeApiKeys } from '../src/credentials/api-keys/store.ts'
 import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handlers.ts'
 import { expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.ts'
 import { deviceHandlers } from '../src/devices/handlers.ts'
+import { events } from '../src/events/handlers.ts'
 import { filterHandlers } from '../src/filters/handlers.ts'
 import { filterUse } from '../src/groups/filter-use.ts'
 import { deviceGroups } from '../src/groups/handlers.ts'
@@ -46,6 +47,8 @@ import { openStorage, type Storage } from '../src/storage/open.ts'
 import type { Cut } from '../src/tenancy/cut.ts'
 import { tenancyHandlers } from '../src/tenancy/handlers.ts'
 import { version } from '../src/version.ts'
+import { webhookDeliveries } from '../src/webhooks/deliveries/handlers.ts'
+import { webhookHandlers } from '../src/webhooks/handlers.ts'
 import { actors } from './actor.ts'
 import { clientReader } from './address.ts'
 import { buildApp } from './app.ts'
@@ -108,7 +111,7 @@ export async function serve(
       url: urlOf(app, config.host),
       storage,
       firstPassword,
-      close: () => drain(app, loops, meter, storage),
+      close: () => drain(app, loops, parts),
     }
   } catch (error) {
     await storage.close()
@@ -165,6 +168,9 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     diagnosticLogs,
     eventLogs,
     ...liveHandlers({ ...config, switchboard: switchboardOf(parts) }),
+    events,
+    webhooks: webhookHandlers(parts),
+    webhookDeliveries,
     agents: agentHandlers({ pepper }),
     auditLogs: auditLogHandlers({ clock, closing: (chain) => closing(audit.parts, chain) }),
     auditCheckpoints: auditCheckpointHandlers(audit.parts),
@@ -223,7 +229,11 @@ async function readinessOf(
 
 const drainMs = 10_000
 
-async function drain(app: FastifyInstance, loops: Loop[], meter: KeyMeter, storage: Storage): Promise<void> {
+async function drain(
+  app: FastifyInstance,
+  loops: Loop[],
+  { meter, storage, outbound }: Parts,
+): Promise<void> {
   const late = new Promise<void>((resolve) => setTimeout(resolve, drainMs).unref())
   // Replies that had begun before the end was known leave their connections open.
   const idle = setInterval(() => app.server.closeIdleConnections(), 100)
@@ -232,6 +242,7 @@ async function drain(app: FastifyInstance, loops: Loop[], meter: KeyMeter, stora
   await Promise.race([Promise.all(loops.map((one) => one.stop())), late])
   // What cannot be written down now is lost, and must not keep the process.
   await Promise.race([meter.close().catch(() => {}), late])
+  await outbound.close()
   await storage.close()
 }
 

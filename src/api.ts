@@ -9,6 +9,7 @@ import type { Contract } from './core/endpoint.ts'
 import { apiKeys } from './credentials/api-keys/contract.ts'
 import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
 import { devices } from './devices/contract.ts'
+import { events } from './events/contract.ts'
 import { filters } from './filters/contract.ts'
 import { deviceGroups } from './groups/contract.ts'
 import { auth, users } from './identity/contract.ts'
@@ -21,6 +22,8 @@ import { scripts } from './scripts/contract.ts'
 import { search } from './search/contract.ts'
 import { service } from './service/contract.ts'
 import { orgs, partners, sites } from './tenancy/contract.ts'
+import { webhooks } from './webhooks/contract.ts'
+import { webhookDeliveries } from './webhooks/deliveries/contract.ts'
 
 /** The whole product on one page. */
 export const api = {
@@ -45,6 +48,9 @@ export const api = {
   liveLogs,
   deviceLogs,
   logLevels,
+  events,
+  webhooks,
+  webhookDeliveries,
   agents,
   auditLogs,
   auditCheckpoints,
@@ -72,6 +78,7 @@ export const sections: Readonly<Record<string, string>> = {
   Logs: 'What agents say of themselves, and what the machines they run on wrote down.',
   'Live queries':
     'What the agent of a device is asked while somebody waits: its logs as they are at that moment.',
+  Webhooks: 'Events pushed to addresses of a tenant: signed, tried again, and kept.',
   Agents: 'What the agent on a machine says; only for agents.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

@@ -1,10 +1,12 @@
 import { onTestFinished } from 'vitest'
 import { readConfig } from '../daemon/config.ts'
+import { type Resolve, whereaboutsOf } from '../daemon/outside/guard.ts'
 import type { Outside } from '../daemon/outside/open.ts'
 import { type Service, serve } from '../daemon/serve.ts'
 import { type Client, connect } from '../src/core/client.ts'
 import { defaultLimits } from '../src/core/limits.ts'
 import { newId } from '../src/core/new-id.ts'
+import { OutboundFailure } from '../src/core/outbound.ts'
 import { type Clock, systemClock } from '../src/core/time.ts'
 import { insertUser } from '../src/identity/store.ts'
 import type { Open } from './databases.ts'
@@ -63,6 +65,23 @@ export type ServiceOptions = {
   outside?: Partial<Outside>
 }
 
+/** Every name but those of nobody is somebody's. */
+const everyName: Resolve = (hostname, _, done) =>
+  hostname.endsWith('.invalid')
+    ? done(new Error(`getaddrinfo ENOTFOUND ${hostname}`), [])
+    : done(null, [{ address: '93.184.215.14', family: 4 }])
+
+/** Tests send nothing out of this machine. */
+const noOutside: Pick<Outside, 'outbound'> = {
+  outbound: {
+    send: async () => {
+      throw new OutboundFailure('refused', 'tests send nothing out of this machine')
+    },
+    whereabouts: (url) => whereaboutsOf(url, { allowed: [], ca: undefined }, everyName),
+    close: async () => {},
+  },
+}
+
 /** The real service on a fresh database and a free port, in this process; closed when the test ends. */
 export async function startService(open: Open, options: ServiceOptions = {}): Promise<TestService> {
   const { dataDir, databaseUrl, storage } = await open()
@@ -89,7 +108,10 @@ export async function serviceOn(
     ENABLE_REGISTRATION: 'true',
     ...env,
   })
-  const service = await serve(config, clock, outside)
+  const service = await serve(config, clock, {
+    ...(env.OUTBOUND_ALLOW_CIDRS === undefined && noOutside),
+    ...outside,
+  })
   try {
     onTestFinished(service.close)
   } catch {

@@ -1,5 +1,6 @@
 import { api } from '../src/api.ts'
 import { sealPending } from '../src/audit/outbox.ts'
+import { cipherOf } from '../src/core/cipher.ts'
 import { newId } from '../src/core/new-id.ts'
 import { joinOrganization, joinPartner } from '../src/identity/memberships.ts'
 import { makeRole } from '../src/identity/roles/rules.ts'
@@ -9,6 +10,10 @@ import { builtInRoles } from '../src/identity/seeds.ts'
 import { insertSession } from '../src/identity/sessions/store.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { findUserByEmail, insertUser } from '../src/identity/store.ts'
+import type { NewWebhook } from '../src/webhooks/contract.ts'
+import { insertAskedFor } from '../src/webhooks/deliveries/store.ts'
+import { makeWebhook } from '../src/webhooks/rules.ts'
+import { insertWebhook } from '../src/webhooks/store.ts'
 import { adminEmail, type TestService, testSecrets } from './harness.ts'
 import { added, putRows, type Rows, rowsOf } from './recorded.ts'
 
@@ -21,6 +26,9 @@ export type Org = {
   roleId: string
   scriptId: string
   alertId: string
+  webhookId: string
+  /** One that failed. */
+  deliveryId: string
   keyId: string
   apiKeyId: string
   deviceId: string
@@ -156,6 +164,8 @@ export async function addOrg(
   const alert = await client.call(api.alerts.create, {
     body: { orgId: id, deviceId, severity: 'high', title: `${slug} alert` },
   })
+  const webhook = await addWebhook(service, id, `${slug} webhook`)
+  const deliveryId = await addFailedDelivery(service, webhook)
   return {
     id,
     name: slug,
@@ -165,12 +175,47 @@ export async function addOrg(
     roleId,
     scriptId: script.id,
     alertId: alert.id,
+    webhookId: webhook.id,
+    deliveryId,
     keyId: key.id,
     apiKeyId: apiKey.id,
     deviceId,
     agentId,
     agentToken,
   }
+}
+
+/** A webhook that nobody has to look up the address of. */
+export async function addWebhook(
+  service: TestService,
+  orgId: string,
+  name: string,
+  events: NewWebhook['events'] = ['patch.failed'],
+): Promise<{ id: string; orgId: string }> {
+  const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+  const wanted = { orgId, name, url: 'https://hooks.example.com/', events, headers: [] }
+  const made = { id: newId(), by: newId(), now: new Date().toISOString() }
+  const webhook = makeWebhook(wanted, made)
+  await service.storage.write((tx) => insertWebhook(tx, cipher, webhook))
+  return { id: made.id, orgId }
+}
+
+/** A delivery that nothing is going to send any more. */
+export async function addFailedDelivery(
+  service: TestService,
+  webhook: { id: string; orgId: string },
+): Promise<string> {
+  const now = new Date().toISOString()
+  const { id: webhookId, orgId } = webhook
+  const [id, eventId] = [newId(), newId()]
+  await service.storage.write(async (tx) => {
+    const made = { id, webhookId, orgId, event: 'patch.failed', eventId, payload: { patchId: 'a' }, now }
+    await insertAskedFor(tx, made)
+    const failed = { status: 'failed', attempt: 6, due_at: null, failure_class: 'refused' }
+    await tx.updateTable('webhook_deliveries').set(failed).where('id', '=', id).execute()
+    await tx.updateTable('webhook_queues').set({ due_at: null }).where('webhook_id', '=', webhookId).execute()
+  })
+  return id
 }
 
 /** A group of devices of an organization. */

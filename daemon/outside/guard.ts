@@ -6,6 +6,7 @@ import { isIP, type LookupFunction } from 'node:net'
 import { rootCertificates } from 'node:tls'
 import ipaddr from 'ipaddr.js'
 import { SetupError } from '../../src/core/errors.ts'
+import type { Whereabouts } from '../../src/core/outbound.ts'
 import type { Env } from '../variables.ts'
 
 /** What the service may reach (decisions.md, Outbound requests). */
@@ -128,8 +129,28 @@ function refusal(
 
 /** Names are checked when they are looked up; an address is not looked up. @throws RefusedAddress */
 export function checkHost(url: URL, settings: OutboundSettings): void {
-  const host = url.hostname.replace(/^\[(.*)\]$/, '$1')
+  const host = hostOf(url)
   if (isIP(host) === 0) return
   const refused = refusal(host, [host], settings, openTo(url.protocol))
   if (refused) throw refused
+}
+
+const hostOf = (url: URL): string => url.hostname.replace(/^\[(.*)\]$/, '$1')
+
+export async function whereaboutsOf(
+  url: URL,
+  settings: OutboundSettings,
+  resolve: Resolve,
+): Promise<Whereabouts> {
+  const host = hostOf(url)
+  const isInside = (address: string) => kindOf(address, settings) === 'refused'
+  if (isIP(host) !== 0) return { leads: isInside(host) ? 'inside' : 'out' }
+  const found = await new Promise<string[]>((done) =>
+    resolve(host, { all: true }, (error, addresses) =>
+      done(error ? [] : addresses.map(({ address }) => address)),
+    ),
+  )
+  if (found.length === 0) return { leads: 'nowhere' }
+  const addresses = found.filter(isInside)
+  return addresses.length > 0 ? { leads: 'inside by name', addresses } : { leads: 'out' }
 }

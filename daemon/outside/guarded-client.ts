@@ -1,63 +1,21 @@
 import type { Agent, Dispatcher } from 'undici'
 import {
+  type FailureKind,
+  type Outbound,
+  OutboundFailure,
+  type OutboundReply,
+  type OutboundRequest,
+} from '../../src/core/outbound.ts'
+import {
   checkHost,
   guardedWay,
   type OutboundSettings,
   type Protocol,
   RefusedAddress,
   type Resolve,
+  whereaboutsOf,
 } from './guard.ts'
-
-/** Why a request got no reply. */
-export type FailureKind = 'blocked' | 'dns' | 'refused' | 'tls' | 'timeout' | 'broken'
-
-/** The message says what happened, the hint what to look at. */
-export class OutboundFailure extends Error {
-  override name = 'OutboundFailure'
-  readonly kind: FailureKind
-
-  constructor(kind: FailureKind, message: string, cause?: unknown) {
-    super(message, { cause })
-    this.kind = kind
-  }
-
-  get hint(): string {
-    return hints[this.kind]
-  }
-}
-
-const hints: Record<FailureKind, string> = {
-  blocked: 'it leads to an address that is not public: OUTBOUND_ALLOW_CIDRS opens private ranges',
-  dns: 'the name has no address: is it spelled right, and does its zone still exist?',
-  refused: 'nothing listens there: is the receiver running, and is the port right?',
-  tls: 'the certificate was not accepted: has it expired, and does it name this host?',
-  timeout: 'the receiver took too long: answer first and do the work afterwards',
-  broken: 'the connection ended before there was a whole reply: look into the log of the receiver',
-}
-
-export type OutboundRequest = {
-  method: 'GET' | 'POST'
-  url: string
-  headers: Record<string, string>
-  body?: string | Buffer
-  /** From the name being looked up to the last byte of the reply that is read. */
-  milliseconds: number
-}
-
-export type OutboundReply = {
-  status: number
-  headers: Record<string, string>
-  /** As much of it as is read: bytes that come behind are not waited for. */
-  body: Buffer
-  isWhole: boolean
-  milliseconds: number
-}
-
-export type GuardedClient = {
-  /** Follows no redirect, and knows no proxy. @throws OutboundFailure */
-  send(request: OutboundRequest): Promise<OutboundReply>
-  close(): Promise<void>
-}
+import { lookupInTurn } from './lookup.ts'
 
 /** Bytes of a reply that are read. */
 const mostBody = 64 << 10
@@ -67,7 +25,7 @@ const mostHeaders = 16 << 10
  * Requests to addresses that somebody else has given (decisions.md, Outbound requests): each connection goes to an
  * address that was checked. Its package is loaded for the first of them.
  */
-export function guardedClient(settings: OutboundSettings, resolve?: Resolve): GuardedClient {
+export function guardedClient(settings: OutboundSettings, resolve: Resolve = lookupInTurn()): Outbound {
   let agents: Promise<Record<string, Agent>> | undefined
 
   async function open() {
@@ -118,6 +76,7 @@ export function guardedClient(settings: OutboundSettings, resolve?: Resolve): Gu
 
   return {
     send,
+    whereabouts: (url) => whereaboutsOf(url, settings, resolve),
     async close() {
       await Promise.all(Object.values((await agents) ?? {}).map((agent) => agent.destroy()))
     },

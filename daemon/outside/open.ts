@@ -1,10 +1,12 @@
 import type { Logger } from 'pino'
 import type { Archive } from '../../src/audit/retention/ports.ts'
+import type { Outbound } from '../../src/core/outbound.ts'
 import type { Clock } from '../../src/core/time.ts'
 import type { Mailer, PhoneCodes } from '../../src/messages/ports.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import type { Config } from '../config.ts'
 import { noPhoneCodes, outboxMailer, outboxPhoneCodes } from './development.ts'
+import { guardedClient } from './guarded-client.ts'
 import { s3Archive } from './s3.ts'
 import { smtpMailer } from './smtp.ts'
 import { twilioCodes } from './twilio.ts'
@@ -15,6 +17,8 @@ export type Outside = {
   phoneCodes: PhoneCodes
   /** undefined: none is configured. */
   archive: Archive | undefined
+  /** Requests to addresses that somebody else has given. */
+  outbound: Outbound
 }
 
 /** What is configured, else the development outbox. */
@@ -32,5 +36,6 @@ export function openOutside(config: Config, storage: Storage, clock: Clock, log:
         ? noPhoneCodes
         : outboxPhoneCodes(dataDir, storage, secrets.recoveryPepper, clock),
     archive: archive && s3Archive(archive, outbound),
+    outbound: guardedClient(outbound),
   }
 }

@@ -156,6 +156,7 @@ export const agents = {
     status: 201,
     reply: Enrolled,
     audit: { action: 'agent.enroll', resource: 'device' },
+    emits: ['device.enrolled'],
     limit: 'ENROLL_IP',
     errors: [
       'enrollment_key_not_found',
@@ -192,6 +193,7 @@ export const agents = {
       manifestTrustKeys: z.array(z.record(z.string(), z.unknown())),
     }),
     audit: { unaudited: 'telemetry' },
+    emits: ['device.online', 'device.updated'],
     maxBody: 5 * 1024 * 1024,
     example: { status: 'ok', agentVersion: '0.1.0' },
   }),

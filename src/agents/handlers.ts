@@ -5,11 +5,14 @@ import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
 import { enrollmentKeyHash, refusalOf } from '../credentials/enrollment-keys/rules.ts'
 import { findByHash, lockTenant, spendEnrollmentKey } from '../credentials/enrollment-keys/store.ts'
+import { tellMoved, tellUpdated } from '../devices/events.ts'
+import { deviceRows } from '../devices/rows.ts'
 import { checkDeviceCap } from '../devices/rules.ts'
 import { countDevices } from '../devices/store.ts'
+import { emit } from '../events/outbox.ts'
 import type { HandlersOf } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
-import type { AgentDeviceRow } from '../storage/tables.ts'
+import type { AgentDeviceRow, DeviceRow } from '../storage/tables.ts'
 import type * as contract from './contract.ts'
 import {
   agentConfig,
@@ -20,6 +23,7 @@ import {
   newAgentId,
   newAgentToken,
   reenrolled,
+  silentStates,
   toldWith,
 } from './rules.ts'
 import * as store from './store.ts'
@@ -76,6 +80,7 @@ export const agentHandlers = (settings: { pepper: string }): HandlersOf<typeof c
         },
       })
     }
+    await tellEnrolled(db, device, key.id, { reenrolled: again !== undefined, now })
     note({
       actor: { kind: 'agent', id: device.id, email: null },
       resourceId: device.id,
@@ -92,6 +97,7 @@ export const agentHandlers = (settings: { pepper: string }): HandlersOf<typeof c
     const uptime = body.uptime === undefined ? device.uptime_seconds : Math.round(body.uptime)
     const said = { changed: changesOf(body, device), metrics: body.metrics }
     await store.recordHeartbeat(db, { id: device.id, uptime }, said, { now, ip })
+    await tellHeartbeat(db, device, said.changed, now)
     return { commands: [], configUpdate: null, upgradeTo: null, rotateToken: false, manifestTrustKeys: [] }
   },
 
@@ -126,6 +132,36 @@ async function tellNewAddress(db: Db, device: AgentDeviceRow, { ip, userAgent, n
     result: 'success',
   }
   await record(db, draftOf(changed, now))
+}
+
+type Made = ReturnType<typeof makeDevice>
+
+async function tellEnrolled(
+  db: Db,
+  { id: deviceId, orgId, hostname, siteId, osType, agentVersion }: Made,
+  enrollmentKeyId: string,
+  { reenrolled, now }: { reenrolled: boolean; now: Instant },
+): Promise<void> {
+  const data = { deviceId, hostname, siteId, osType, agentVersion, enrollmentKeyId, reenrolled }
+  await emit(db, { orgId, type: 'device.enrolled', data }, now)
+}
+
+/** That it is back, and what it says of itself that is another than before; who is signed in changes too often. */
+async function tellHeartbeat(
+  db: Db,
+  device: AgentDeviceRow,
+  changed: Partial<DeviceRow>,
+  now: Instant,
+): Promise<void> {
+  const { id, org_id, hostname = device.hostname, agent_version } = { ...device, ...changed }
+  if ((silentStates as readonly string[]).includes(device.status)) {
+    const back = { display_name: null, last_seen_at: now, status: 'online' }
+    await tellMoved(db, [{ id, org_id, hostname, agent_version, ...back }], now)
+  }
+  const { hostname_key: _, last_user: __, ...columns } = changed
+  if (Object.keys(columns).length > 0) {
+    await tellUpdated(db, { id, orgId: org_id, hostname }, deviceRows.read(columns), now)
+  }
 }
 
 const summaryOf = (device: ReturnType<typeof makeDevice>) => ({

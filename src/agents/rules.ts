@@ -7,6 +7,9 @@ import type { Device } from '../devices/contract.ts'
 import type { AgentDeviceRow, DeviceRow } from '../storage/tables.ts'
 import type { Enrollment, Heartbeat } from './contract.ts'
 
+/** What a heartbeat ends: someone decided on the other states. */
+export const silentStates = ['offline', 'updating', 'pending'] as const
+
 export const agentConfig = { heartbeatIntervalSeconds: 60, metricsCollectionIntervalSeconds: 30 }
 
 /** 64 hex characters; also the address of the agent's routes. */

@@ -19,6 +19,7 @@ import type {
   Tables,
 } from '../storage/tables.ts'
 import type { DiskReport, HardwareReport, InterfaceReport, Inventory, MetricsReport } from './contract.ts'
+import { silentStates } from './rules.ts'
 
 /* An agent is its device: each query below is by the id of the device that authenticated. */
 
@@ -129,14 +130,8 @@ export async function keepTold(db: Db, id: string, told: string): Promise<void> 
 
 type Seen = { id: string; now: Instant; ip: string; uptime: number | null }
 
-/** Someone decided on the other states: a heartbeat does not end them. */
 const revived = (eb: ExpressionBuilder<Tables, 'devices'>) =>
-  eb
-    .case()
-    .when('status', 'in', ['offline', 'updating', 'pending'])
-    .then('online')
-    .else(eb.ref('status'))
-    .end()
+  eb.case().when('status', 'in', silentStates).then('online').else(eb.ref('status')).end()
 
 const seeing = (db: Db, p: Seen) =>
   db

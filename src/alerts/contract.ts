@@ -84,6 +84,7 @@ export const alerts = {
     status: 201,
     reply: Alert,
     audit: { action: 'alert.create', resource: 'alert' },
+    emits: ['alert.triggered'],
     errors: ['org_access_denied', 'site_access_denied'],
     example: { severity: 'high', title: 'Backup failed', message: 'No backup for two days' },
   }),
@@ -105,6 +106,7 @@ export const alerts = {
     params,
     reply: Alert,
     audit: { action: 'alert.acknowledge', resource: 'alert' },
+    emits: ['alert.acknowledged'],
   }),
   resolve: endpoint({
     method: 'POST',
@@ -124,6 +126,7 @@ export const alerts = {
       .prefault({}),
     reply: Alert,
     audit: { action: 'alert.resolve', resource: 'alert' },
+    emits: ['alert.resolved'],
     example: { resolutionNote: 'Disk replaced' },
   }),
   escalate: endpoint({
@@ -135,5 +138,6 @@ export const alerts = {
     params,
     reply: Alert,
     audit: { action: 'alert.escalate', resource: 'alert' },
+    emits: ['alert.escalated'],
   }),
 }

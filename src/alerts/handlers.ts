@@ -1,10 +1,19 @@
 import { newId } from '../core/new-id.ts'
 import { getDevice } from '../devices/store.ts'
+import { emit } from '../events/outbox.ts'
 import type { AuditFacts, HandlersOf } from '../handler.ts'
 import { orgOfNew } from '../tenancy/org-of-new.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
-import { acknowledged, checkMayRaise, checkSameOrg, escalated, makeAlert, resolved } from './rules.ts'
+import {
+  acknowledged,
+  checkMayRaise,
+  checkSameOrg,
+  escalated,
+  eventOf,
+  makeAlert,
+  resolved,
+} from './rules.ts'
 import * as store from './store.ts'
 
 export const alerts: HandlersOf<typeof contract.alerts> = {
@@ -20,6 +29,7 @@ export const alerts: HandlersOf<typeof contract.alerts> = {
     if (body.deviceId !== null) checkSameOrg(await getDevice(db, scope, body.deviceId), orgId)
     const alert = makeAlert({ ...body, orgId }, { id: newId(), now })
     await store.insertAlert(db, alert)
+    await emit(db, eventOf('alert.triggered', alert), now)
     note({ resourceName: alert.title })
     return alert
   },
@@ -30,6 +40,7 @@ export const alerts: HandlersOf<typeof contract.alerts> = {
     const before = await store.lockAlert(db, scope, params.id)
     const after = acknowledged(before, { by: caller.id, now })
     await store.changeAlert(db, scope, after)
+    await emit(db, eventOf('alert.acknowledged', after), now)
     note(stepOf(before, after))
     return after
   },
@@ -38,6 +49,7 @@ export const alerts: HandlersOf<typeof contract.alerts> = {
     const before = await store.lockAlert(db, scope, params.id)
     const after = resolved(before, body.resolutionNote, { by: caller.id, now })
     await store.changeAlert(db, scope, after)
+    await emit(db, eventOf('alert.resolved', after), now)
     note(stepOf(before, after))
     return after
   },
@@ -46,6 +58,7 @@ export const alerts: HandlersOf<typeof contract.alerts> = {
     const before = await store.lockAlert(db, scope, params.id)
     const after = escalated(before, { by: caller.id, now })
     await store.changeAlert(db, scope, after)
+    await emit(db, eventOf('alert.escalated', after), now)
     note(stepOf(before, after))
     return after
   },

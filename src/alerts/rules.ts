@@ -1,4 +1,5 @@
 import { invalid, Problem } from '../core/errors.ts'
+import type { EventType } from '../core/event-types.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Alert, NewAlert } from './contract.ts'
@@ -66,3 +67,16 @@ const refused = (act: string, { status }: Alert): Problem =>
   stateFault(`Cannot ${act} alert with status: ${status}`)
 
 const stateFault = (message: string): Problem => invalid([{ path: 'params.id', message }], message)
+
+/** What webhooks hear of what happened to an alert. */
+export function eventOf(type: Extract<EventType, `alert.${string}`>, alert: Alert) {
+  const { id: alertId, orgId, ruleId, deviceId, severity, title, message } = alert
+  const which = { alertId, ruleId, deviceId }
+  const said = {
+    'alert.triggered': { ...which, severity, title, message },
+    'alert.acknowledged': { ...which, acknowledgedBy: alert.acknowledgedBy },
+    'alert.resolved': { ...which, resolvedBy: alert.resolvedBy, resolutionNote: alert.resolutionNote },
+    'alert.escalated': { ...which, severity, escalatedBy: alert.escalatedBy },
+  }
+  return { orgId, type, data: said[type] }
+}

@@ -50,12 +50,27 @@ async function perform(
 ): Promise<void> {
   const { output } = session
   const client = entry.access.who === 'public' ? session.stranger : session.client
+  const inParts = async ({ next, joined, progress }: NonNullable<View['inParts']>) => {
+    const { bar } = await import('./progress.ts')
+    const shown = bar(progress.what, progress.unit)
+    try {
+      let whole = (await client.request(entry, input)) as Reply
+      for (let more = next(whole); more; more = next(whole)) {
+        shown.done(progress.done(whole))
+        const body = { ...(input.body as object), ...more }
+        whole = joined(whole, (await client.request(entry, { ...input, body })) as Reply)
+      }
+      return whole
+    } finally {
+      shown.end()
+    }
+  }
   const send = async () => (await waiting('Waiting for the service', client.request(entry, input))) as Reply
   if (view.secret) {
     const { mint } = await import('./minted.ts')
     return mint(output, send, entry.reply, view.secret, outFile)
   }
-  const reply = await send()
+  const reply = view.inParts ? await inParts(view.inParts) : await send()
   const { human } = view
   const message = changes(entry) && typeof reply.message === 'string' ? reply.message : undefined
   const told = human ? () => human(reply) : message === undefined ? undefined : () => `${message}\n`

@@ -56,7 +56,7 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
   const resource = (many ? metaOf(inner) : meta).resource as Resource | undefined
   const choices = inner instanceof z.ZodEnum ? inner.options.map(String) : undefined
   const isFlag = choices?.length === 2 && choices.includes('true') && choices.includes('false')
-  const isTime = part === 'query' && meta.format === 'date-time'
+  const isTime = (part === 'query' || meta.past === true) && meta.format === 'date-time'
   const spread = meta.spread === true ? spreadOf(part, [key], inner, '') : []
   return [
     {

@@ -164,6 +164,8 @@ export const argNames: Record<Resource, string> = {
   role: 'role',
   script: 'script',
   alert: 'alert',
+  webhook: 'webhook',
+  webhook_delivery: 'delivery',
 }
 
 export const nouns: Record<Resource, string> = {
@@ -181,6 +183,8 @@ export const nouns: Record<Resource, string> = {
   role: 'role',
   script: 'script',
   alert: 'alert',
+  webhook: 'webhook',
+  webhook_delivery: 'delivery',
 }
 
 type Parse = (input: string) => Promise<string>
@@ -216,6 +220,7 @@ const namedBy: { [R in Resource]?: string } = {
   device_group: 'id or name',
   script: 'id or name',
   alert: 'id or title',
+  webhook: 'id or name',
 }
 
 export function argOf(field: Field): Arg<unknown> {

@@ -76,6 +76,11 @@ const lookups: { [R in Resource]?: Lookup } = {
     narrow: (title) => ({ search: title.slice(0, 100) }),
     byOrg: true,
   },
+  webhook: {
+    list: async () => (await import('../webhooks/contract.ts')).webhooks.list,
+    names: ['name'],
+    byOrg: true,
+  },
   user: {
     list: async () => (await identity()).users.list,
     names: ['email', 'name'],

@@ -32,6 +32,12 @@ export type View = {
   verdict?: (reply: Record<string, unknown>) => boolean
   /** The failure as it is told, where this command knows more about it. */
   failed?: (failure: unknown, typed: Typed) => unknown
+  /** What the next call says besides, where one call does a part; and what two replies come to. */
+  inParts?: {
+    next: (reply: Record<string, unknown>) => Record<string, unknown> | undefined
+    joined: (before: Record<string, unknown>, reply: Record<string, unknown>) => Record<string, unknown>
+    progress: { what: string; unit: string; done: (reply: Record<string, unknown>) => number }
+  }
   /** Reply field that is shown once. */
   secret?: string
   /**

@@ -1,5 +1,6 @@
 import type { z } from 'zod'
 import type { ErrorCode } from './errors.ts'
+import type { EventType } from './event-types.ts'
 import type { LimitName } from './limits.ts'
 import type { Permission } from './permissions.ts'
 import type { Resource } from './schema.ts'
@@ -90,6 +91,8 @@ export type Endpoint = {
   streams?: readonly [StreamType, ...StreamType[]]
   /** Required on everything that is not a GET; a GET needs none. */
   audit?: Audit
+  /** What webhooks may hear of it. */
+  emits?: readonly EventType[]
   /** What the reply does to the session cookies (daemon/browser.ts). */
   session?: 'starts' | 'renews' | 'ends'
   /** Limit per client address that guards the endpoint besides the general ones. */

@@ -78,6 +78,7 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
     tags: [entry.tag],
     security: securityOf(access),
     ...(needs && { 'x-needs': needs }),
+    ...(entry.emits && { 'x-emits': entry.emits }),
     ...parametersOf(entry, schemas),
     ...(entry.body && { requestBody: requestOf(entry, schemas) }),
     responses: {

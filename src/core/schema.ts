@@ -16,6 +16,8 @@ export type Resource =
   | 'role'
   | 'script'
   | 'alert'
+  | 'webhook'
+  | 'webhook_delivery'
 
 /** An id that names a record of that kind; the CLI accepts its slug or name as well. */
 export const idOf = (resource: Resource) =>

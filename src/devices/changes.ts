@@ -75,10 +75,10 @@ export async function lockDevices(
   db: Db,
   scope: Scope,
   ids: readonly string[],
-): Promise<{ id: string; org_id: string; hostname: string }[]> {
+): Promise<{ id: string; org_id: string; hostname: string; tags: string }[]> {
   const wanted = [...new Set(ids)]
   const found = devicesIn(db, scope)
-    .select(['devices.id', 'org_id', 'hostname'])
+    .select(['devices.id', 'org_id', 'hostname', 'tags'])
     .where('devices.id', 'in', wanted)
     .orderBy('devices.id')
   const rows = await forUpdate(found).execute()

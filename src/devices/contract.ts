@@ -259,6 +259,7 @@ export const devices = {
     body: DeviceChange,
     reply: Device,
     audit: { action: 'device.update', resource: 'device' },
+    emits: ['device.updated'],
     errors: ['site_access_denied'],
     example: { displayName: 'Reception', addTags: ['front-desk'] },
   }),
@@ -271,6 +272,7 @@ export const devices = {
     body: TagChange,
     reply: z.object({ success: z.literal(true), devices: z.int().describe('How many devices were named') }),
     audit: { action: 'device.tag', resource: 'device' },
+    emits: ['device.updated'],
     example: { add: ['production'] },
   }),
   maintenance: endpoint({
@@ -283,6 +285,7 @@ export const devices = {
     body: Maintenance,
     reply: Device,
     audit: { action: 'device.maintenance', resource: 'device' },
+    emits: ['device.updated'],
     errors: ['conflict'],
     example: { enable: true, durationHours: 4 },
   }),
@@ -295,6 +298,7 @@ export const devices = {
     params,
     reply: Device,
     audit: { action: 'device.decommission', resource: 'device' },
+    emits: ['device.decommissioned'],
     errors: ['already_decommissioned'],
   }),
   restore: endpoint({
@@ -306,6 +310,7 @@ export const devices = {
     params,
     reply: Device,
     audit: { action: 'device.restore', resource: 'device' },
+    emits: ['device.updated'],
     errors: ['not_decommissioned', 'device_limit_reached'],
   }),
   remove: endpoint({

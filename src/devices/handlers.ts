@@ -1,11 +1,13 @@
 import { invalid } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import { lockTenant } from '../credentials/enrollment-keys/store.ts'
+import { emit } from '../events/outbox.ts'
 import type { HandlersOf } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { checkOrg, getSite } from '../tenancy/store.ts'
 import { changeTags, lockDevice, lockDevices, removeDevice, saveDevice } from './changes.ts'
 import type * as contract from './contract.ts'
+import { tellChanged, tellTagged } from './events.ts'
 import { getDeviceRecord, listSoftware } from './records.ts'
 import {
   changed,
@@ -48,6 +50,7 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
     }
     await saveDevice(db, device, after)
     if (after.siteId !== device.siteId) await settings.moved(db, now, device.id)
+    await tellChanged(db, device, after, now)
     note(differences(device, after))
     return after
   },
@@ -63,6 +66,7 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
     }
     const ids = rows.map(({ id }) => id)
     if (!(await changeTags(db, ids, body, now))) throw tooManyTags('body.add')
+    await tellTagged(db, rows, now)
     note({ orgId: first!.org_id })
     if (rows.length === 1) note({ resourceId: first!.id, resourceName: first!.hostname })
     return { success: true, devices: rows.length }
@@ -72,14 +76,18 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
     const device = await lockDevice(db, scope, params.id)
     const after = maintained(device, body, { now, ...settings })
     await saveDevice(db, device, after)
+    await tellChanged(db, device, after, now)
     note(differences(device, after))
     return after
   },
 
-  async decommission({ db, scope, params, now, note }) {
+  async decommission({ db, scope, params, caller, now, note }) {
     const device = await lockDevice(db, scope, params.id)
     const after = decommissioned(device, now)
     await saveDevice(db, device, after)
+    const { id: deviceId, orgId, hostname } = device
+    const data = { deviceId, hostname, decommissionedBy: caller.id }
+    await emit(db, { orgId, type: 'device.decommissioned', data }, now)
     note(differences(device, after))
     return after
   },
@@ -94,6 +102,7 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
     const { partner_id: partnerId } = tenant!.org
     checkDeviceCap(tenant!.partner.max_devices, await store.countDevices(db, { partnerId }))
     await saveDevice(db, device, after)
+    await tellChanged(db, device, after, now)
     note(differences(device, after))
     return after
   },

@@ -1,10 +1,8 @@
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
+import { type Moved, movedColumns } from './events.ts'
 
 /* The state of devices as time goes by: of all tenants at once, by the service itself. */
-
-/** A device whose state moved. */
-export type Moved = { id: string; org_id: string; status: string }
 
 const alive = ['online', 'updating'] as const
 
@@ -42,7 +40,7 @@ export async function markOffline(db: Db, ids: readonly string[], { before }: Du
     .where('id', 'in', ids)
     .where('status', 'in', alive)
     .where('last_seen_at', '<', before)
-    .returning(['id', 'org_id', 'status'])
+    .returning(movedColumns)
     .execute()
 }
 
@@ -57,6 +55,6 @@ export async function endMaintenance(db: Db, ids: readonly string[], { now, befo
     .where('id', 'in', ids)
     .where('status', '=', 'maintenance')
     .where('maintenance_until', '<=', now)
-    .returning(['id', 'org_id', 'status'])
+    .returning(movedColumns)
     .execute()
 }

@@ -43,6 +43,14 @@ export type Tables = {
   alerts: AlertRow
   agent_logs: AgentLogRow
   device_event_logs: DeviceEventLogRow
+  events: EventRow
+  webhooks: WebhookRow
+  /** What a webhook asked for: event types, or `*`. */
+  webhook_events: { webhook_id: string; event: string; org_id: string }
+  webhook_queues: WebhookQueueRow
+  /** Processes that send deliveries; what one of them holds is free again when it is no longer alive. */
+  webhook_workers: { id: string; alive_until: string }
+  webhook_deliveries: WebhookDeliveryRow
   agent_links: AgentLinkRow
   live_questions: LiveQuestionRow
   outbox: { id: Generated<number>; chain: string; entry: string }
@@ -598,4 +606,77 @@ export type LiveQuestionRow = {
   /** JSON, once there is one. */
   outcome: string | null
   created_at: string
+}
+
+/** What happened, until it was given out to the webhooks that asked for it. */
+export type EventRow = {
+  seq: Generated<number>
+  id: string
+  org_id: string
+  type: string
+  /** JSON. */
+  data: string
+  created_at: string
+  /** The last webhook that got it, where one transaction did not reach all of them. */
+  given_to: string | null
+}
+
+export type WebhookRow = Stamped & {
+  org_id: string
+  name: string
+  /** Sealed, as are the secrets and `headers`, a JSON list of key and value. */
+  url: string
+  secret: string | null
+  previous_secret: string | null
+  previous_until: string | null
+  headers: string
+  /** active, disabled or error. */
+  status: string
+  /** JSON; null: the usual one. */
+  retry_policy: string | null
+  created_by: string
+  /** Its deliveries go in the background, and then it. */
+  deleted_at: string | null
+}
+
+export type WebhookQueueRow = {
+  webhook_id: string
+  org_id: string
+  /** When the first of its deliveries is due. */
+  due_at: string | null
+  /** The process that sends them at the moment. */
+  holder: string | null
+  last_seq: number
+  /** Of attempts. */
+  success_count: number
+  failure_count: number
+  last_delivery_at: string | null
+  last_success_at: string | null
+}
+
+export type WebhookDeliveryRow = {
+  id: string
+  webhook_id: string
+  org_id: string
+  /** Its number among the deliveries of its webhook, from 1. */
+  seq: number
+  event: string
+  event_id: string
+  event_at: string
+  /** JSON. */
+  payload: string
+  status: string
+  /** 1: a person asked for it, so it goes out whatever the state of its webhook. */
+  asked_for: number
+  /** Attempts that were made. */
+  attempt: number
+  /** When the next is made; null: none is. */
+  due_at: string | null
+  response_status: number | null
+  response_body: string | null
+  response_time_ms: number | null
+  error_message: string | null
+  failure_class: string | null
+  created_at: string
+  delivered_at: string | null
 }

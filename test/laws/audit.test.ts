@@ -4,7 +4,7 @@ import { entriesOf } from '../../src/core/endpoint.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminEmail, startService, type TestService } from '../harness.ts'
-import { buildWorld } from '../world.ts'
+import { addWebhook, buildWorld } from '../world.ts'
 import { newEntries, secretsOf } from './audited.ts'
 import { type Input, toWire } from './calls.ts'
 import { mutating } from './fields.ts'
@@ -16,6 +16,31 @@ const changing = mutating(api)
 const told = <T>(value: T | ((reply: Reply) => unknown), reply: Reply): unknown =>
   typeof value === 'function' ? (value as (reply: Reply) => unknown)(reply) : value
 
+/** Every new organization has a webhook that keeps all that happens. */
+function listening(hand: Hand, service: TestService): Hand {
+  const fresh = async () => {
+    const org = await hand.fresh()
+    const { id } = await addWebhook(service, org.id, 'listener', ['*'])
+    await service.storage.write((tx) =>
+      tx.updateTable('webhooks').set({ status: 'disabled' }).where('id', '=', id).execute(),
+    )
+    return org
+  }
+  return { ...hand, fresh }
+}
+
+/** Given out, or on its way there: first the latter, or what moves between the questions would be missed. */
+async function eventsIn({ storage: { read } }: TestService): Promise<{ id: string; type: string }[]> {
+  const pending = await read.selectFrom('events').select(['id', 'type']).execute()
+  const kept = await read
+    .selectFrom('webhook_deliveries')
+    .select(['event_id as id', 'event as type'])
+    .where('status', '=', 'pending')
+    .where('due_at', 'is', null)
+    .execute()
+  return [...pending, ...kept]
+}
+
 onEveryDatabase((_, open) => {
   let service: TestService
   let hand: Hand
@@ -23,7 +48,7 @@ onEveryDatabase((_, open) => {
 
   beforeAll(async () => {
     service = await startService(open)
-    hand = handOf(service, await buildWorld(service), systemClock)
+    hand = listening(handOf(service, await buildWorld(service), systemClock), service)
     line = new Line(service.url)
   })
   afterAll(async () => {
@@ -44,7 +69,12 @@ onEveryDatabase((_, open) => {
       expect(await call(play, name, wrong)).toMatchObject({ status: 400 })
       expect(await news()).toEqual([])
 
+      const heard = await eventsIn(service)
       const answer = await call(play, name, play.input)
+      const emitted = (await eventsIn(service)).filter(({ id }) => !heard.some((one) => one.id === id))
+      const types = [...new Set(emitted.map(({ type }) => type))]
+      expect(types.filter((type) => !entry.emits?.includes(type as never))).toEqual([])
+      if (entry.emits && entry.access.who !== 'agent') expect(types).not.toEqual([])
       expect([answer.status, answer.text]).toEqual([entry.status ?? 200, expect.any(String)])
       const reply = JSON.parse(answer.text) as Reply
       const left = await news()

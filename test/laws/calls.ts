@@ -32,6 +32,8 @@ export const unknownRecords = (): Records => ({
   role: newId(),
   script: newId(),
   alert: newId(),
+  webhook: newId(),
+  webhook_delivery: newId(),
 })
 
 export type Input = { params: Plain; query: Plain; body: unknown }

@@ -6,7 +6,13 @@ import { callOf, unknownRecords } from './calls.ts'
 import { type Field, fieldsOf, inputsOf, last } from './fields.ts'
 
 /** Fields that carry the name of a secret and are none. */
+const webhookEntries = ['list', 'create', 'show', 'update', 'setRetryPolicy', 'rotateSecret']
+
 const harmless = new Set([
+  // The name of a header.
+  ...webhookEntries.flatMap((name) =>
+    ['body.headers', 'reply.headers', 'reply.data.0.headers'].map((at) => `webhooks.${name} ${at}.0.key`),
+  ),
   // Everyone may know a public key.
   'auditCheckpoints.key reply.current.publicKey',
   'auditCheckpoints.key reply.former.0.publicKey',
@@ -94,7 +100,7 @@ function ofInput(name: string, field: Field, at: string): string[] {
   const named = /^(id|.*Ids?)$/.test(last(field))
   const ours = !elsewhere.has(`${name} ${at}`)
   if (field.leaf && !field.resource && (isGuid || named) && ours) faults.push(`${at} is an id of no kind`)
-  if (field.leaf && looksSecret(field) && !field.secret)
+  if (field.leaf && looksSecret(field) && !field.secret && !harmless.has(`${name} ${at}`))
     faults.push(`${at} looks like a secret and is not marked`)
   const unending = inner instanceof z.ZodString && field.schema.safeParse(endless).success
   if (unending && !isLenient(field.schema)) faults.push(`${at} may be of any length`)

@@ -8,6 +8,7 @@ export const capabilities = [
   'service',
   'tenancy',
   'messages',
+  'events',
   'identity',
   'credentials',
   'audit',

@@ -173,6 +173,17 @@ export const codeAt = (secret: string, now: string): string =>
   generateSync({ secret, epoch: Math.floor(Date.parse(now) / 1000) })
 
 const plays: Record<string, (hand: Hand) => Promise<Play>> = {
+  async 'events.create'(hand) {
+    const { org, about } = await inFreshOrg(hand)
+    const token = hand.world.tokens.system
+    return { input: asked('events.create', { orgId: org.id }), ...about, token, resourceId: () => org.id }
+  },
+  async 'webhookDeliveries.retry'(hand) {
+    const { org, about } = await inFreshOrg(hand)
+    const params = { id: org.webhookId, deliveryId: org.deliveryId }
+    const input = asked('webhookDeliveries.retry', {}, params)
+    return { input: { ...input, body: undefined }, ...about, resourceId: () => org.deliveryId }
+  },
   async 'auth.login'(hand) {
     const { email, about } = await addPerson(hand)
     return { input: asked('auth.login', { email, password: adminPassword }), ...about }

@@ -50,7 +50,12 @@ const kinds: Record<string, string> = {
 
 /** Conditions without quotes, brackets and case. */
 const plain = (condition: string | undefined): string =>
-  condition === undefined ? '' : ` where ${condition.toLowerCase().replace(/["()]/g, '').trim()}`
+  condition === undefined
+    ? ''
+    : ` where ${condition
+        .toLowerCase()
+        .replace(/["()]|::text/g, '')
+        .trim()}`
 
 async function ofSqlite(storage: Storage): Promise<Record<string, Table>> {
   const names = await rowsOf<{ name: string }>(

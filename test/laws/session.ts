@@ -194,7 +194,7 @@ function masker(): (text: string) => string {
       .replace(/\bsvc_[\w-]{8}(?:[\w-]{24})?(?=\\?")/g, '<key>')
       .replace(/"uptime":[\d.]+/g, '"uptime":0')
       // People of the world are made at the real time; everything else keeps to the clock.
-      .replace(/"(?!2026-03-01T)\d{4}-\d\d-\d\dT[\d:.]+Z"/g, '"<time>"')
+      .replace(/(?<=")(?!2026-03-01T)\d{4}-\d\d-\d\dT[\d:.]+Z(?=\\?")/g, '<time>')
 }
 
 /** A value without the texts that its schema marks as secret. */

@@ -59,6 +59,7 @@ export const factors = {
     }),
     session: 'starts',
     audit: { action: 'user.login', resource: 'user' },
+    emits: ['user.login'],
     errors: ['invalid_mfa_code', 'invalid_mfa_session', 'unauthenticated'],
     example: { tempToken: 'from-the-login-answer', code: '123456' },
   }),

@@ -5,6 +5,7 @@ import type { Db, Storage } from '../../storage/open.ts'
 import { tellFactors } from '../notices.ts'
 import { contextIn, orgOf } from '../rules.ts'
 import { getChallenged } from '../sessions/challenge.ts'
+import { tellLogin } from '../sessions/events.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
 import { type Challenge, recordLogin, revokeSession, takeChallenge } from '../sessions/store.ts'
@@ -145,7 +146,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         const granted = await grantSession(access, user, { context, mfa: true }, now)
         return { kind: 'sign-in', user, challenge, proof, granted }
       },
-      async run({ db, now, note }, verified) {
+      async run({ db, ip, now, note }, verified) {
         if (verified.kind === 'enrolment') {
           const { user } = verified.confirmed
           note({ action: 'auth.mfa.enable', resourceId: user.id, resourceName: user.email })
@@ -158,7 +159,9 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
           if (!(await takeChallenge(db, challenge.id))) throw new Problem('invalid_mfa_session')
           await spendProof(db, user, proof, now, challenge.context)
           await recordLogin(db, user.id, now)
-          note({ orgId: orgOf(challenge.context), ...signsIn(user) })
+          const orgId = orgOf(challenge.context)
+          await tellLogin(db, user, orgId, { method: proof.method, mfa: true, ip, now })
+          note({ orgId, ...signsIn(user) })
         } else {
           await spendProof(db, user, proof, now)
           await revokeSession(db, verified.replaces, now)

@@ -57,6 +57,7 @@ export const sessions = {
     reply: SignIn,
     session: 'starts',
     audit: { action: 'user.login', resource: 'user' },
+    emits: ['user.login'],
     limit: 'LOGIN_IP',
     errors: ['invalid_credentials'],
     example: { email: 'admin@example.com', password: 'correct horse battery staple' },
@@ -70,6 +71,7 @@ export const sessions = {
     reply: z.object({ success: z.literal(true) }),
     session: 'ends',
     audit: { action: 'user.logout', resource: 'user' },
+    emits: ['user.logout'],
   }),
   refresh: endpoint({
     method: 'POST',

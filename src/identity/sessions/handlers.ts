@@ -11,9 +11,10 @@ import type { Db } from '../../storage/open.ts'
 import { findRoleName, listMemberships } from '../memberships.ts'
 import { checkPassword } from '../password.ts'
 import { isFactorDemanded } from '../principal.ts'
-import { type Context, chooseContext, foldEmail, orgOf } from '../rules.ts'
+import { type Context, chooseContext, contextIn, foldEmail, orgOf } from '../rules.ts'
 import { endSessions, findUser, findUserByEmail, getUser, type User } from '../store.ts'
 import type { sessions } from './contract.ts'
+import { tellLogin, tellLogout } from './events.ts'
 import { type Granted, grantSession } from './grant.ts'
 import { identityOf, loginFailed, signedIn, signsIn } from './identity.ts'
 import { isLocked, judgeRefresh, lockout } from './rules.ts'
@@ -39,7 +40,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
   const login = inSteps<Sessions['login'], Awaited<ReturnType<typeof passTheDoor>>>({
     prepare: (call) => passTheDoor(call),
 
-    async run({ db, now, note }, { user, orgId, challenge, granted, demanded }) {
+    async run({ db, ip, now, note }, { user, orgId, challenge, granted, demanded }) {
       note({ orgId, ...signsIn(user) })
       if (challenge) {
         await store.insertChallenge(db, challenge.row)
@@ -49,7 +50,9 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
       }
       await beginSession(db, granted.session, now)
       await store.recordLogin(db, user.id, now)
-      note({ details: { method: 'password', mfa: false } })
+      const how = { method: 'password', mfa: false }
+      await tellLogin(db, user, orgId, { ...how, ip, now })
+      note({ details: how })
       return signedIn(user, granted, demanded)
     },
   })
@@ -126,9 +129,10 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
   return {
     login,
 
-    async logout({ db, caller, now, note }) {
+    async logout({ db, caller, ip, now, note }) {
       note({ resourceId: caller.id, resourceName: caller.email })
       await endSessions(db, caller.id, now)
+      await tellLogout(db, caller, orgOf(contextIn(caller.scope)), { mfa: caller.mfa, ip, now })
       return { success: true }
     },
 

@@ -1,0 +1,14 @@
+import { command } from '../../src/cli/command.ts'
+import { saidByHeaders } from '../../src/cli/webhooks/headers.ts'
+import { webhooks } from '../../src/webhooks/contract.ts'
+
+export default command(webhooks.create, {
+  instead: saidByHeaders,
+  existing: { list: webhooks.list, within: ['orgId'] },
+  description:
+    'Without a secret its deliveries are not signed; svc webhooks rotate-secret makes one. svc webhooks listen receives them on this machine.',
+  examples: [
+    'svc webhooks create --org blue-bakery --name "Ticket system" --to https://hooks.example.com/devices --event device.enrolled,alert.triggered --secret @secret.txt -q\n0197c1f2-77d0-7e24-b0c5-6f5e4d3c2b1a',
+    "svc webhooks create --name SIEM --to https://siem.example.com/in --event '*' --header 'Authorization: @token.txt'",
+  ],
+})

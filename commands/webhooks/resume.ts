@@ -1,0 +1,15 @@
+import { command } from '../../src/cli/command.ts'
+import { webhooks } from '../../src/webhooks/contract.ts'
+
+export default command(webhooks.update, {
+  preset: {
+    status: 'active',
+    ...{ name: undefined, url: undefined, secret: undefined, events: undefined, headers: undefined },
+  },
+  human: ({ name }) => `${String(name)} is active; svc webhooks replay sends what was kept\n`,
+  summary: 'Take up a webhook that was paused or has failed',
+  examples: [
+    'svc webhooks resume "Ticket system"\nTicket system is active; svc webhooks replay sends what was kept',
+    'svc webhooks resume "Ticket system" -q && svc webhooks replay "Ticket system" --status kept',
+  ],
+})

@@ -1,0 +1,75 @@
+import type { Instant } from '../core/time.ts'
+import { emit } from '../events/outbox.ts'
+import type { Db } from '../storage/open.ts'
+import type { Device } from './contract.ts'
+import { differences } from './rules.ts'
+
+/* What webhooks hear of devices. */
+
+type Named = { id: string; orgId: string; hostname: string }
+
+/** Fields of a device that are another now. Nothing is said when there are none. */
+export async function tellUpdated(
+  db: Db,
+  { id: deviceId, orgId, hostname }: Named,
+  changes: Record<string, unknown>,
+  now: Instant,
+): Promise<void> {
+  const fields = Object.keys(changes)
+  if (fields.length === 0) return
+  const data = { ...changes, deviceId, hostname, fields }
+  await emit(db, { orgId, type: 'device.updated', data }, now)
+}
+
+export const tellChanged = (db: Db, before: Device, after: Device, now: Instant): Promise<void> =>
+  tellUpdated(db, after, differences(before, after).after, now)
+
+type TaggedRow = { id: string; org_id: string; hostname: string; tags: string }
+
+/** Of devices whose tags were `before`, and may be others now. */
+export async function tellTagged(db: Db, before: readonly TaggedRow[], now: Instant): Promise<void> {
+  const ids = before.map(({ id }) => id)
+  const rows = await db.selectFrom('devices').select(['id', 'tags']).where('id', 'in', ids).execute()
+  const after = new Map(rows.map(({ id, tags }) => [id, tags]))
+  for (const { id, org_id: orgId, hostname, tags } of before) {
+    const is = after.get(id) ?? tags
+    if (is !== tags) await tellUpdated(db, { id, orgId, hostname }, { tags: JSON.parse(is) }, now)
+  }
+}
+
+/** A device whose state moved by itself. */
+export type Moved = {
+  id: string
+  org_id: string
+  status: string
+  hostname: string
+  display_name: string | null
+  agent_version: string
+  last_seen_at: string | null
+}
+
+/** The columns of it. */
+export const movedColumns = [
+  'id',
+  'org_id',
+  'status',
+  'hostname',
+  'display_name',
+  'agent_version',
+  'last_seen_at',
+] as const
+
+/** A device that went on or off line by itself. */
+export async function tellMoved(db: Db, moved: readonly Moved[], now: Instant): Promise<void> {
+  for (const { id: deviceId, org_id: orgId, hostname, ...device } of moved) {
+    const { display_name: displayName, last_seen_at: lastSeenAt, agent_version: agentVersion } = device
+    if (device.status === 'offline') {
+      const data = { deviceId, hostname, displayName, lastSeenAt }
+      await emit(db, { orgId, type: 'device.offline', data }, now)
+    }
+    if (device.status === 'online') {
+      const data = { deviceId, hostname, agentVersion, status: 'online' }
+      await emit(db, { orgId, type: 'device.online', data }, now)
+    }
+  }
+}

@@ -1,0 +1,242 @@
+import { z } from 'zod'
+import { endpoint, user } from '../core/endpoint.ts'
+import { eventTypes } from '../core/event-types.ts'
+import { pageOf, pageQuery } from '../core/page.ts'
+import { idOf, instant, secret, text } from '../core/schema.ts'
+import { isReadableSecret } from '../core/webhook-signature.ts'
+
+export const webhookStatus = z.enum(['active', 'paused', 'failed'])
+
+/** A type of event, or `*` for all of them. */
+const eventName = z.enum([...eventTypes, '*'], {
+  error: ({ input }) =>
+    typeof input === 'string'
+      ? `"${input.slice(0, 100)}" is not an event type: ${eventTypes.join(', ')}, or * for all`
+      : 'must be an event type, or * for all',
+})
+
+const wantedEvents = z
+  .array(eventName)
+  .min(1, 'must name at least one event type, or * for all')
+  .max(100, 'must have at most 100 items')
+  .overwrite((all) => [...new Set(all)])
+  .meta({ flag: 'event' })
+  .describe('Event types it receives, or * for all')
+
+/** What replies show in place of a value that may be a credential. */
+export const hiddenValue = '********'
+
+const notHidden = (value: string) => !value.includes(hiddenValue)
+const hiddenFault = 'is how it is shown: say the value itself'
+
+const header = z.strictObject({
+  key: text(100, 1),
+  value: secret(text(2000).refine(notHidden, hiddenFault)),
+})
+
+const headers = z
+  .array(header)
+  .max(20, 'must have at most 20 items')
+  .describe('Headers of your own on every delivery; their values are not shown again')
+
+const url = text(2048, 1)
+  .refine(notHidden, hiddenFault)
+  .meta({ flag: 'to' })
+  .describe('Where deliveries go; HTTPS. What follows a ? is not shown again')
+
+const signingSecret = secret(
+  text(255, 1).refine(isReadableSecret, 'after whsec_ there must be base64, or leave out that beginning'),
+)
+const secretDescription = 'What deliveries are signed with; write-only'
+
+export const most = { retries: 15, delayMs: 86_400_000 }
+
+const delay = z
+  .int()
+  .min(0, 'must be at least 0')
+  .max(most.delayMs, `must be at most ${most.delayMs}, which is a day`)
+
+/** After an attempt that failed: min(initialDelayMs × backoffMultiplier to the power n, maxDelayMs), n from 0. */
+export const RetryPolicy = z.object({
+  maxRetries: z.int().describe('Attempts after the first'),
+  initialDelayMs: z.int(),
+  backoffMultiplier: z.number(),
+  maxDelayMs: z.int(),
+})
+export type RetryPolicy = z.output<typeof RetryPolicy>
+
+export const NewRetryPolicy = z.strictObject({
+  maxRetries: z
+    .int()
+    .min(0, 'must be at least 0')
+    .max(most.retries, `must be at most ${most.retries}`)
+    .optional()
+    .describe('Attempts after the first; 5 unless told'),
+  initialDelayMs: delay.optional().describe('Milliseconds before the first retry; 1000 unless told'),
+  backoffMultiplier: z
+    .number()
+    .min(1, 'must be at least 1')
+    .max(100, 'must be at most 100')
+    .optional()
+    .describe('By how much each wait is longer than the one before; 2 unless told'),
+  maxDelayMs: delay.optional().describe('The longest wait in milliseconds; 300000 unless told'),
+})
+
+export const Webhook = z
+  .object({
+    id: idOf('webhook'),
+    orgId: idOf('organization'),
+    name: z.string(),
+    url: z.string().describe('What follows a ? is hidden'),
+    hasSecret: z.boolean(),
+    events: z.array(z.string()),
+    headers: z.array(z.object({ key: z.string(), value: z.string().describe('Hidden') })),
+    status: webhookStatus,
+    retryPolicy: RetryPolicy.nullable().describe('null: the usual one'),
+    successCount: z.int().describe('Attempts that were answered 2xx'),
+    failureCount: z.int().describe('Attempts that were not'),
+    lastDeliveryAt: instant.nullable(),
+    lastSuccessAt: instant.nullable(),
+    createdBy: z.guid(),
+    createdAt: instant,
+    updatedAt: instant,
+  })
+  .meta({ id: 'Webhook' })
+export type Webhook = z.output<typeof Webhook>
+
+export const WebhookRecord = Webhook.extend({
+  deliveryStats: z.object({
+    total: z.int(),
+    pending: z.int(),
+    delivered: z.int(),
+    failed: z.int(),
+    retrying: z.int(),
+    lastDeliveredAt: instant.nullable(),
+  }),
+}).meta({ id: 'WebhookRecord' })
+
+export const NewWebhook = z.strictObject({
+  orgId: idOf('organization')
+    .optional()
+    .describe('Organization whose events it receives; inferred in organization scope'),
+  name: text(255, 1).describe('What it is for'),
+  url,
+  secret: signingSecret.optional().describe(secretDescription),
+  events: wantedEvents,
+  headers: headers.default([]),
+})
+export type NewWebhook = z.output<typeof NewWebhook>
+
+export const WebhookChange = z.strictObject({
+  name: text(255, 1).optional().describe('What it is for'),
+  url: url.optional(),
+  secret: signingSecret
+    .nullable()
+    .optional()
+    .describe(`${secretDescription}. For 24 hours the one before signs as well; null: sign no more`),
+  events: wantedEvents.optional(),
+  headers: headers.optional(),
+  status: webhookStatus.optional().describe('paused and failed ones keep what happens for 72 hours'),
+})
+export type WebhookChange = z.output<typeof WebhookChange>
+
+const tag = 'Webhooks'
+const reads = user({ permission: 'organizations:read' })
+const writes = user({ permission: 'organizations:write' })
+const params = z.strictObject({ id: idOf('webhook') })
+
+export const webhooks = {
+  list: endpoint({
+    method: 'GET',
+    path: '/webhooks',
+    summary: 'List webhooks, newest first',
+    tag,
+    access: reads,
+    query: z.strictObject({
+      orgId: idOf('organization').optional().describe('Only webhooks of this organization'),
+      status: webhookStatus.optional().describe('Only webhooks in this state'),
+      ...pageQuery(),
+    }),
+    reply: pageOf(Webhook),
+    errors: ['org_access_denied'],
+  }),
+  create: endpoint({
+    method: 'POST',
+    path: '/webhooks',
+    summary: 'Create a webhook',
+    tag,
+    access: writes,
+    body: NewWebhook,
+    status: 201,
+    reply: Webhook,
+    audit: { action: 'webhook.create', resource: 'webhook' },
+    errors: ['org_access_denied'],
+    example: {
+      name: 'Ticket system',
+      url: 'https://hooks.example.com/devices',
+      secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
+      events: ['device.enrolled', 'alert.triggered'],
+    },
+  }),
+  show: endpoint({
+    method: 'GET',
+    path: '/webhooks/:id',
+    summary: 'Show a webhook, and how many deliveries it has',
+    tag,
+    access: reads,
+    params,
+    reply: WebhookRecord,
+  }),
+  update: endpoint({
+    method: 'PATCH',
+    path: '/webhooks/:id',
+    summary: 'Change a webhook',
+    tag,
+    access: writes,
+    params,
+    body: WebhookChange,
+    reply: Webhook,
+    audit: { action: 'webhook.update', resource: 'webhook' },
+    example: { events: ['*'], status: 'paused' },
+  }),
+  remove: endpoint({
+    method: 'DELETE',
+    path: '/webhooks/:id',
+    summary: 'Delete a webhook and all its deliveries',
+    tag,
+    access: writes,
+    params,
+    reply: z.object({ success: z.literal(true) }),
+    audit: { action: 'webhook.delete', resource: 'webhook' },
+  }),
+  setRetryPolicy: endpoint({
+    method: 'PUT',
+    path: '/webhooks/:id/retry-policy',
+    summary: 'Say how often and when a failed delivery is tried again; what is left out is as usual',
+    tag,
+    access: writes,
+    params,
+    body: NewRetryPolicy.prefault({}),
+    reply: Webhook,
+    audit: { action: 'webhook.retry_policy.update', resource: 'webhook' },
+    example: { maxRetries: 8, initialDelayMs: 2000 },
+  }),
+  rotateSecret: endpoint({
+    method: 'POST',
+    path: '/webhooks/:id/rotate-secret',
+    summary: 'Give a webhook a new secret; for 24 hours the one before signs as well',
+    tag,
+    access: writes,
+    params,
+    body: z
+      .strictObject({ secret: signingSecret.optional().describe('The new one; made unless told') })
+      .prefault({}),
+    reply: Webhook.extend({
+      secret: secret(z.string()).describe('The new secret, shown this once'),
+      previousValidUntil: instant.nullable().describe('Until when the secret before it signs as well'),
+      warning: z.string(),
+    }),
+    audit: { action: 'webhook.secret.rotate', resource: 'webhook' },
+    example: { secret: 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD' },
+  }),
+}

@@ -1,0 +1,166 @@
+import { z } from 'zod'
+import { endpoint, user } from '../../core/endpoint.ts'
+import { eventTypes } from '../../core/event-types.ts'
+import { longPageOf, longPageQuery } from '../../core/page.ts'
+import { idOf, instant } from '../../core/schema.ts'
+import { eventData } from '../../events/contract.ts'
+
+export const deliveryStatus = z.enum(['pending', 'delivered', 'failed', 'retrying'])
+export type DeliveryStatus = z.output<typeof deliveryStatus>
+
+/** Why an attempt was no success: what the connection said, or the first digit of the answer. */
+export const failureClass = z.enum([
+  'blocked',
+  'dns',
+  'tls',
+  'timeout',
+  'refused',
+  'broken',
+  'redirect',
+  '4xx',
+  '5xx',
+])
+export type FailureClass = z.output<typeof failureClass>
+
+export const WebhookDelivery = z
+  .object({
+    id: idOf('webhook_delivery'),
+    webhookId: idOf('webhook'),
+    orgId: idOf('organization'),
+    sequence: z.int().describe('Its number among the deliveries of its webhook, from 1'),
+    status: deliveryStatus,
+    event: z.string(),
+    eventId: z.guid(),
+    payload: z.record(z.string(), z.unknown()),
+    responseStatus: z.int().nullable(),
+    responseBody: z.string().nullable().describe('Its first 1000 characters'),
+    responseTimeMs: z.int().nullable(),
+    errorMessage: z.string().nullable(),
+    failureClass: failureClass.nullable(),
+    hint: z.string().nullable().describe('What to look at when it failed'),
+    attempt: z.int().describe('Attempts that were made'),
+    nextAttemptAt: instant.nullable().describe('null on a pending one: kept while the webhook was paused'),
+    createdAt: instant,
+    deliveredAt: instant.nullable(),
+  })
+  .meta({ id: 'WebhookDelivery' })
+export type WebhookDelivery = z.output<typeof WebhookDelivery>
+
+const Queued = z.object({
+  message: z.string(),
+  delivery: WebhookDelivery.pick({ id: true, webhookId: true, status: true, event: true, attempt: true }),
+})
+
+const tag = 'Webhooks'
+const reads = user({ permission: 'organizations:read' })
+const writes = user({ permission: 'organizations:write' })
+const params = z.strictObject({ id: idOf('webhook') })
+const deliveryParams = params.extend({
+  deliveryId: idOf('webhook_delivery').describe('The delivery'),
+})
+
+/** What was said about a range of time. */
+const range = {
+  since: instant.optional().meta({ past: true }).describe('Only those made at this time or later'),
+  until: instant.optional().meta({ past: true }).describe('Only those made before this time'),
+}
+
+export const webhookDeliveries = {
+  list: endpoint({
+    method: 'GET',
+    path: '/webhooks/:id/deliveries',
+    summary: 'List the deliveries of a webhook, newest first',
+    tag,
+    access: reads,
+    params,
+    query: z.strictObject({
+      status: deliveryStatus.optional().describe('Only deliveries in this state'),
+      ...longPageQuery(),
+    }),
+    reply: longPageOf(WebhookDelivery),
+  }),
+  dead: endpoint({
+    method: 'GET',
+    path: '/webhooks/dead-letters',
+    summary: 'List the deliveries of all webhooks that failed for good, newest first',
+    tag,
+    access: reads,
+    query: z.strictObject({
+      orgId: idOf('organization').optional().describe('Only those of this organization'),
+      ...range,
+      ...longPageQuery(),
+    }),
+    reply: longPageOf(WebhookDelivery),
+    errors: ['org_access_denied'],
+  }),
+  show: endpoint({
+    method: 'GET',
+    path: '/webhooks/:id/deliveries/:deliveryId',
+    summary: 'Show a delivery',
+    tag,
+    access: reads,
+    params: deliveryParams,
+    reply: WebhookDelivery,
+  }),
+  test: endpoint({
+    method: 'POST',
+    path: '/webhooks/:id/test',
+    summary: 'Send a test delivery, also while the webhook is paused',
+    tag,
+    access: writes,
+    params,
+    body: z
+      .strictObject({
+        event: z.enum(eventTypes).default('webhook.test').describe('Its event type'),
+        payload: eventData.optional().describe('Its data; a greeting unless told'),
+      })
+      .prefault({}),
+    status: 202,
+    reply: Queued,
+    audit: { action: 'webhook.test', resource: 'webhook' },
+    example: { event: 'alert.triggered', payload: { severity: 'high', title: 'Backup failed' } },
+  }),
+  retry: endpoint({
+    method: 'POST',
+    path: '/webhooks/:id/retry/:deliveryId',
+    summary: 'Try a failed delivery again from the start, also while the webhook is paused',
+    tag,
+    access: writes,
+    params: deliveryParams,
+    status: 202,
+    reply: Queued,
+    audit: { action: 'webhook.retry', resource: 'webhook_delivery' },
+  }),
+  replay: endpoint({
+    method: 'POST',
+    path: '/webhooks/:id/replay',
+    summary:
+      'Send deliveries again, oldest first: those that failed and those kept while it was paused, unless told',
+    tag,
+    access: writes,
+    params,
+    body: z
+      .strictObject({
+        since: range.since,
+        until: range.until,
+        status: z
+          .enum(['failed', 'kept', 'delivered'])
+          .optional()
+          .describe('Only those in this state; kept: they came while it was paused'),
+        after: z
+          .int()
+          .min(0, 'must be at least 0')
+          .default(0)
+          .describe('Only those with a higher sequence: goes on where a replay ended'),
+      })
+      .prefault({}),
+    status: 202,
+    reply: z.object({
+      message: z.string(),
+      deliveries: z.int().describe('How many are sent again'),
+      nextAfter: z.int().nullable().describe('Where to go on; null: that was all'),
+    }),
+    audit: { action: 'webhook.replay', resource: 'webhook' },
+    example: { status: 'failed', since: '2026-03-01T00:00:00Z' },
+  }),
+}

@@ -1,0 +1,66 @@
+import { newId } from '../../core/new-id.ts'
+import { type HandlersOf, inSteps } from '../../handler.ts'
+import { checkOrg } from '../../tenancy/store.ts'
+import { getSummary } from '../store.ts'
+import type * as contract from './contract.ts'
+import { checkRetriable, greeting } from './rules.ts'
+import * as store from './store.ts'
+
+type Deliveries = typeof contract.webhookDeliveries
+
+/** Deliveries that one replay sends again: a transaction of some milliseconds. */
+const replayed = 500
+
+export const webhookDeliveries: HandlersOf<Deliveries> = {
+  async list({ db, storage, scope, params, query }) {
+    await getSummary(db, scope, params.id)
+    // How many there are is counted, and there may be millions.
+    return store.listDeliveries(storage.heavy, scope, params.id, query)
+  },
+
+  async dead({ db, storage, scope, query }) {
+    if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
+    return store.listDead(storage.heavy, scope, query)
+  },
+
+  show: ({ db, scope, params: { id, deliveryId } }) =>
+    store.getDelivery(db, scope, { webhookId: id, id: deliveryId }),
+
+  async test({ db, scope, params, body, now, note }) {
+    const { id: webhookId, orgId, name } = await getSummary(db, scope, params.id)
+    const { event, payload = greeting(webhookId, now) } = body
+    const id = newId()
+    await store.insertAskedFor(db, { id, webhookId, orgId, event, eventId: newId(), payload, now })
+    note({ orgId, resourceName: name, details: { deliveryId: id, event } })
+    const delivery = { id, webhookId, status: 'pending' as const, event, attempt: 0 }
+    return { message: 'Test delivery queued', delivery }
+  },
+
+  async retry({ db, scope, params, now, note }) {
+    const { id: webhookId, isActive } = await getSummary(db, scope, params.id)
+    const delivery = await store.lockDelivery(db, scope, { webhookId, id: params.deliveryId })
+    checkRetriable(delivery)
+    const { id, orgId, event, eventId } = delivery
+    await store.sendAgain(db, scope, { webhookId, ids: [id], isActive, now })
+    note({ orgId, resourceId: id, resourceName: event, details: { webhookId, eventId } })
+    const again = { id, webhookId, status: 'pending' as const, event, attempt: 0 }
+    return { message: 'Delivery retry queued', delivery: again }
+  },
+
+  replay: inSteps<Deliveries['replay'], { id: string; seq: number }[]>({
+    async prepare({ storage, scope, params, body }) {
+      await getSummary(storage.read, scope, params.id)
+      return store.findForReplay(storage.heavy, scope, params.id, body, replayed + 1)
+    },
+    async run({ db, scope, params, body, now, note }, found) {
+      const { id: webhookId, orgId, name, isActive } = await getSummary(db, scope, params.id)
+      const part = found.slice(0, replayed)
+      const ids = part.map(({ id }) => id)
+      const deliveries = await store.sendAgain(db, scope, { webhookId, ids, isActive, now })
+      const { since = null, until = null, status = null } = body
+      note({ orgId, resourceName: name, details: { deliveries, since, until, status } })
+      const nextAfter = found.length > replayed ? part.at(-1)!.seq : null
+      return { message: `${deliveries} deliveries queued`, deliveries, nextAfter }
+    },
+  }),
+}

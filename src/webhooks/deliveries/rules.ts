@@ -1,0 +1,162 @@
+import { invalid } from '../../core/errors.ts'
+import { failureHints, type OutboundFailure, type OutboundReply } from '../../core/outbound.ts'
+import { type Instant, later } from '../../core/time.ts'
+import { nativeSignature, standardSignature } from '../../core/webhook-signature.ts'
+import type { RetryPolicy } from '../contract.ts'
+import { delayAfter, type Header } from '../rules.ts'
+import type { DeliveryStatus, FailureClass } from './contract.ts'
+
+/** A delivery on its way: what goes over the wire, and what decides when it goes again. */
+export type Parcel = {
+  id: string
+  webhookId: string
+  orgId: string
+  seq: number
+  event: string
+  eventId: string
+  eventAt: Instant
+  /** JSON. */
+  payload: string
+  attempt: number
+}
+
+const json = JSON.stringify
+
+/** The body (spec, "Delivery"): the same bytes with every attempt. */
+export const bodyOf = ({ eventId, event, eventAt, orgId, payload }: Parcel): string =>
+  `{"id":${json(eventId)},"type":${json(event)},"timestamp":${json(eventAt)},"orgId":${json(orgId)},"data":${payload}}`
+
+/** The service's own headers come last: nobody's take their place. `at` is the moment of the attempt. */
+export function headersOf(
+  { id, seq, event, eventId }: Parcel,
+  body: string,
+  { secrets, headers, at }: { secrets: readonly string[]; headers: readonly Header[]; at: Instant },
+): Record<string, string> {
+  const milliseconds = String(Date.parse(at))
+  const seconds = String(Math.floor(Date.parse(at) / 1000))
+  const [current, previous] = secrets
+  return {
+    ...Object.fromEntries(headers.map(({ key, value }) => [key, value])),
+    'Content-Type': 'application/json',
+    'User-Agent': 'Service-Webhooks/1.0',
+    'X-Service-Delivery-Id': id,
+    'X-Service-Event-Id': eventId,
+    'X-Service-Event-Type': event,
+    'X-Service-Sequence': String(seq),
+    'X-Service-Timestamp': milliseconds,
+    'webhook-id': eventId,
+    'webhook-timestamp': seconds,
+    ...(current !== undefined && {
+      'X-Service-Signature': nativeSignature(current, milliseconds, body),
+      'X-Service-Signature-Timestamp': milliseconds,
+      'webhook-signature': secrets
+        .map((secret) => standardSignature(secret, eventId, seconds, body))
+        .join(' '),
+    }),
+    ...(previous !== undefined && {
+      'X-Service-Previous-Signature': nativeSignature(previous, milliseconds, body),
+    }),
+  }
+}
+
+/** What came of an attempt. */
+export type Outcome = {
+  status: Exclude<DeliveryStatus, 'pending'>
+  attempt: number
+  dueAt: Instant | null
+  deliveredAt: Instant | null
+  responseStatus: number | null
+  responseBody: string | null
+  responseTimeMs: number | null
+  errorMessage: string | null
+  failureClass: FailureClass | null
+  /** The receiver wants no more of them (410): its webhook fails. */
+  isUnwanted: boolean
+}
+
+const nothing = { deliveredAt: null, responseStatus: null, responseBody: null, responseTimeMs: null }
+
+/** Any 2xx is a success. A redirect is not followed. */
+export function answered(
+  { attempt }: Pick<Parcel, 'attempt'>,
+  reply: OutboundReply,
+  { policy, now }: { policy: RetryPolicy | null; now: Instant },
+): Outcome {
+  const { status: responseStatus, milliseconds: responseTimeMs } = reply
+  const text = storable(reply.body.toString('utf8'))
+  const responseBody = text.slice(0, 1000)
+  const said = { responseStatus, responseBody, responseTimeMs, attempt: attempt + 1 }
+  if (responseStatus >= 200 && responseStatus < 300) {
+    const fine = { errorMessage: null, failureClass: null, isUnwanted: false }
+    return { status: 'delivered', ...said, ...fine, dueAt: null, deliveredAt: now }
+  }
+  const isUnwanted = responseStatus === 410
+  const failureClass = responseStatus < 400 ? 'redirect' : responseStatus < 500 ? '4xx' : '5xx'
+  const retryAfter = retryAfterOf(reply.headers['retry-after'], now)
+  const wait = isUnwanted ? undefined : delayAfter(attempt + 1, retryAfter, policy)
+  const begin = text.slice(0, 500).trim()
+  const errorMessage = `HTTP ${responseStatus}${begin ? `: ${begin}` : ''}`
+  return { ...nothing, ...said, ...next(wait, now), errorMessage, failureClass, isUnwanted }
+}
+
+/** An address that is not safe is not tried again (spec, "Unsafe webhook URL"). */
+export function unanswered(
+  { attempt }: Pick<Parcel, 'attempt'>,
+  failure: Pick<OutboundFailure, 'kind' | 'message'>,
+  { policy, now }: { policy: RetryPolicy | null; now: Instant },
+): Outcome {
+  const { kind: failureClass, message } = failure
+  const isUnsafe = failureClass === 'blocked'
+  const wait = isUnsafe ? undefined : delayAfter(attempt + 1, undefined, policy)
+  const errorMessage = storable(isUnsafe ? `Unsafe webhook URL: ${message}` : message).slice(0, 1000)
+  const made = { attempt: attempt + 1, errorMessage, failureClass, isUnwanted: false }
+  return { ...nothing, ...made, ...next(wait, now) }
+}
+
+const next = (wait: number | undefined, now: Instant): Pick<Outcome, 'status' | 'dueAt'> =>
+  wait === undefined
+    ? { status: 'failed', dueAt: null }
+    : { status: 'retrying', dueAt: later(now, wait / 1000) }
+
+/** What both databases can keep. */
+const storable = (text: string): string => text.toWellFormed().replaceAll('\u0000', '\uFFFD')
+
+/** Milliseconds; seconds or a date (RFC 9110, 10.2.3). */
+function retryAfterOf(header: string | undefined, now: Instant): number | undefined {
+  if (header === undefined) return undefined
+  if (/^\d{1,9}$/.test(header.trim())) return Number(header) * 1000
+  const at = Date.parse(header)
+  return Number.isNaN(at) ? undefined : Math.max(0, at - Date.parse(now))
+}
+
+export const hintOf = (failure: FailureClass | null, responseStatus: number | null): string | null => {
+  if (failure === null) return null
+  if (failure === 'redirect') return 'redirects are not followed: give the webhook the address it leads to'
+  if (failure === '5xx') return 'the receiver broke while it handled it: look into its log'
+  if (failure === '4xx')
+    return refusalHints[responseStatus ?? 0] ?? 'the receiver refused it: its answer may say why'
+  return failureHints[failure]
+}
+
+const refusalHints: Readonly<Record<number, string>> = {
+  401: 'the receiver did not accept the signature or the credentials: does it have the same secret?',
+  403: 'the receiver did not accept the signature or the credentials: does it have the same secret?',
+  404: 'nothing is there: is the path of the URL right?',
+  405: 'the receiver takes no POST there: is the path of the URL right?',
+  410: 'the receiver wants no more deliveries, so the webhook has failed: svc webhooks resume takes it up again',
+  413: 'the body is larger than the receiver takes',
+  429: 'the receiver is sent more than it takes',
+}
+
+/** @throws invalid_request: what still goes out by itself, or has arrived, is not sent again one by one */
+export function checkRetriable({ status }: { status: DeliveryStatus }): void {
+  const message = 'Only failed deliveries can be retried'
+  if (status !== 'failed') throw invalid([{ path: 'params.deliveryId', message }], message)
+}
+
+/** The data of a test delivery of which nothing was said. */
+export const greeting = (webhookId: string, now: Instant) => ({
+  message: 'Test webhook from svc',
+  timestamp: now,
+  webhookId,
+})

@@ -1,0 +1,276 @@
+import { record } from '../../audit/outbox.ts'
+import { draftOf } from '../../audit/rules.ts'
+import type { Cipher } from '../../core/cipher.ts'
+import { newId } from '../../core/new-id.ts'
+import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
+import { type Clock, secondsBetween } from '../../core/time.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import { answered, bodyOf, headersOf, type Outcome, type Parcel, unanswered } from '../deliveries/rules.ts'
+import { type Held, secretsAt, urlFault } from '../rules.ts'
+import { giveOut, hasHappened } from './fan-out.ts'
+import { type Lane, Lanes } from './lanes.ts'
+import {
+  findDue,
+  freeAbandoned,
+  freeOfPredecessors,
+  hold,
+  nextWork,
+  renewalSeconds,
+  stayAlive,
+} from './leases.ts'
+import * as store from './store.ts'
+
+export type Delivering = {
+  storage: Storage
+  cipher: Cipher
+  outbound: Outbound
+  clock: Clock
+  /** WEBHOOK_TIMEOUT_MS */
+  timeoutMs: number
+  /** Called when there is something to do before the next sweep. */
+  wake(): void
+}
+
+type Arrived = { lane: Lane; webhook: Held; parcel: Parcel; outcome: Outcome }
+
+/** Outcomes put down, and queues taken, in one transaction. */
+const batch = 100
+/** How often is looked for what nobody told this process of. */
+const sweepMs = 1000
+
+/**
+ * Sends what happened to the webhooks that asked for it. What is to be sent is in the database alone: a process
+ * that dies takes nothing with it, and what it had sent without putting it down is sent again by whoever holds the
+ * queue next, under the same ids.
+ */
+export class Courier {
+  readonly #on: Delivering
+  readonly #me = newId()
+  readonly #lanes = new Lanes()
+  readonly #underWay = new Set<Promise<void>>()
+  #arrived: Arrived[] = []
+  #sweptAt = Number.NEGATIVE_INFINITY
+  #renewedAt = Number.NEGATIVE_INFINITY
+  #timer: NodeJS.Timeout | undefined
+  #isClosing = false
+  #hasBegun = false
+
+  constructor(on: Delivering) {
+    this.#on = on
+  }
+
+  /** One round: what arrived is put down, what happened given out, what is due taken and sent. One at a time. */
+  async round(): Promise<void> {
+    const { storage, clock, wake } = this.#on
+    if (!this.#hasBegun) await freeOfPredecessors(storage)
+    this.#hasBegun = true
+    await this.#settle()
+    if (this.#isClosing) return
+    const isSweep = performance.now() - this.#sweptAt >= sweepMs
+    if (isSweep) await this.#sweep()
+    let more = false
+    if (await hasHappened(storage.read)) {
+      const given = await giveOut(storage, clock())
+      more = given.more
+      for (const id of given.webhookIds) this.#hasNews(id)
+    }
+    let next = await nextWork(storage.read)
+    if (next !== undefined && next <= clock() && this.#lanes.room > 0) {
+      if (await this.#take()) more = true
+      next = await nextWork(storage.read)
+    }
+    await this.#load()
+    this.#send()
+    if (more || this.#arrived.length > 0) wake()
+    else this.#wakeAt(next)
+  }
+
+  /** Sends nothing more, waits for what is on its way, and gives everything back. */
+  async close(): Promise<void> {
+    this.#isClosing = true
+    clearTimeout(this.#timer)
+    await Promise.allSettled(this.#underWay)
+    for (const lane of this.#lanes.all()) {
+      lane.ready = []
+      lane.more = false
+    }
+    while (this.#arrived.length > 0 || this.#lanes.size > 0) await this.#settle()
+  }
+
+  #hasNews(webhookId: string): void {
+    const lane = this.#lanes.get(webhookId)
+    if (lane) lane.more = true
+  }
+
+  /** What other processes gave out to queues that are held here is found, and what the dead held is freed. */
+  async #sweep(): Promise<void> {
+    const { storage, clock } = this.#on
+    this.#sweptAt = performance.now()
+    for (const lane of this.#lanes.all()) lane.more = true
+    await freeAbandoned(storage, clock())
+    if (this.#lanes.size === 0 || this.#sweptAt - this.#renewedAt < renewalSeconds * 1000) return
+    this.#renewedAt = this.#sweptAt
+    await storage.write((tx) => stayAlive(tx, this.#me, clock()), { unsynced: true })
+  }
+
+  /** Whether there may be more to take. */
+  async #take(): Promise<boolean> {
+    const { storage, clock } = this.#on
+    const limit = Math.min(batch, this.#lanes.room)
+    const now = clock()
+    const queues = await findDue(storage, { now, apart: this.#lanes.full(), limit })
+    if (queues.length === 0) return false
+    const held = new Set(await hold(storage, queues, { holder: this.#me, now }))
+    for (const { webhookId, orgId } of queues) if (held.has(webhookId)) this.#lanes.add(webhookId, orgId)
+    return queues.length === limit
+  }
+
+  async #load(): Promise<void> {
+    const wanting = this.#lanes.all().filter((lane) => this.#lanes.wants(lane) > 0)
+    await Promise.all(wanting.map((lane) => this.#loadLane(lane)))
+  }
+
+  /** The webhook is read each time, so that what people change holds for the next delivery. */
+  async #loadLane(lane: Lane): Promise<void> {
+    const { storage, cipher, clock } = this.#on
+    const { webhookId } = lane
+    lane.webhook = await store.findWebhook(storage.read, cipher, webhookId, lane.webhook)
+    const isActive = lane.webhook?.status === 'active'
+    if (!lane.webhook) lane.ready = []
+    const wanted = lane.webhook ? this.#lanes.wants(lane) : 0
+    const known = new Set([...lane.busy, ...lane.ready.map(({ id }) => id)])
+    const limit = wanted + known.size
+    lane.more = false
+    if (wanted === 0) return
+    const found = await store.findParcels(storage.read, { webhookId, now: clock(), limit, isActive })
+    lane.more = found.length === limit
+    lane.ready.push(...found.filter(({ id }) => !known.has(id)))
+    this.#lanes.queue(lane)
+  }
+
+  #send(): void {
+    if (this.#isClosing) return
+    for (let next = this.#lanes.next(); next; next = this.#lanes.next()) {
+      const { lane, parcel } = next
+      const under = this.#deliver(lane, lane.webhook!, parcel).finally(() => this.#underWay.delete(under))
+      this.#underWay.add(under)
+    }
+  }
+
+  async #deliver(lane: Lane, webhook: Held, parcel: Parcel): Promise<void> {
+    const outcome = await this.#attempt(webhook, parcel)
+    lane.isFailing = outcome.status !== 'delivered'
+    this.#arrived.push({ lane, webhook, parcel, outcome })
+    this.#lanes.arrived(lane)
+    this.#send()
+    this.#on.wake()
+  }
+
+  async #attempt(webhook: Held, parcel: Parcel): Promise<Outcome> {
+    const { outbound, clock, timeoutMs } = this.#on
+    const { url, headers: own, retryPolicy: policy } = webhook
+    const fault = urlFault(url)
+    if (fault !== undefined)
+      return unanswered(parcel, { kind: 'blocked', message: fault }, { policy, now: clock() })
+    try {
+      const at = clock()
+      const body = bodyOf(parcel)
+      const headers = headersOf(parcel, body, { secrets: secretsAt(webhook, at), headers: own, at })
+      const reply = await outbound.send({ method: 'POST', url, headers, body, milliseconds: timeoutMs })
+      return answered(parcel, reply, { policy, now: clock() })
+    } catch (error) {
+      const failure =
+        error instanceof OutboundFailure
+          ? error
+          : new OutboundFailure('broken', (error as Error).message, error)
+      return unanswered(parcel, failure, { policy, now: clock() })
+    }
+  }
+
+  /** Puts down what came of the attempts, and gives back the queues that are done. */
+  async #settle(): Promise<void> {
+    const { storage } = this.#on
+    const arrived = this.#arrived.slice(0, batch)
+    const inWork = new Map(arrived.map(({ lane, parcel }) => [parcel.id, lane]))
+    const doneWith = this.#lanes
+      .all()
+      .filter((lane) => [...lane.busy].every((id) => inWork.has(id)))
+      .filter((lane) => lane.ready.length === 0 && this.#lanes.wants(lane) === 0)
+      .slice(0, batch)
+    if (arrived.length === 0 && doneWith.length === 0) return
+    // Lost with the power it is sent once more.
+    const fates = await storage.write((tx) => this.#putDown(tx, arrived, doneWith), { unsynced: true })
+    this.#arrived.splice(0, arrived.length)
+    for (const { lane, parcel } of arrived) this.#lanes.settled(lane, parcel.id)
+    for (const [lane, fate] of fates) {
+      if (fate === 'kept') lane.more = true
+      else this.#lanes.remove(lane)
+    }
+  }
+
+  async #putDown(
+    tx: Db,
+    arrived: readonly Arrived[],
+    doneWith: readonly Lane[],
+  ): Promise<Map<Lane, 'released' | 'kept' | 'lost'>> {
+    const { clock } = this.#on
+    const now = clock()
+    const failed = new Set<string>()
+    for (const { webhook, outcome } of arrived) {
+      if (!outcome.isUnwanted || failed.has(webhook.id)) continue
+      failed.add(webhook.id)
+      if (await store.failWebhook(tx, webhook.id, now)) await record(tx, draftOf(wantsNoMore(webhook), now))
+    }
+    const tallies = new Map<string, store.Tally>()
+    for (const { parcel, outcome } of byId(arrived, ({ parcel }) => parcel.id)) {
+      if (!(await store.putDown(tx, parcel, outcome))) continue
+      const tally = tallies.get(parcel.webhookId) ?? {
+        successes: 0,
+        failures: 0,
+        at: now,
+        lastSuccessAt: null,
+      }
+      tallies.set(parcel.webhookId, tally)
+      if (outcome.status === 'delivered')
+        Object.assign(tally, { successes: tally.successes + 1, lastSuccessAt: now })
+      else tally.failures += 1
+    }
+    for (const [webhookId, tally] of byId([...tallies], ([id]) => id)) await store.count(tx, webhookId, tally)
+    const fates = new Map<Lane, 'released' | 'kept' | 'lost'>()
+    for (const lane of byId(doneWith, ({ webhookId }) => webhookId)) {
+      const makesRoom = this.#isClosing || this.#lanes.makesRoom(lane)
+      const webhook =
+        failed.has(lane.webhookId) && lane.webhook
+          ? { ...lane.webhook, status: 'failed' as const }
+          : lane.webhook
+      fates.set(lane, await store.letGo(tx, lane.webhookId, { holder: this.#me, webhook, makesRoom, now }))
+    }
+    return fates
+  }
+
+  #wakeAt(due: string | undefined): void {
+    clearTimeout(this.#timer)
+    if (due === undefined) return
+    const ms = secondsBetween(this.#on.clock(), due) * 1000
+    if (ms > 0 && ms < sweepMs) this.#timer = setTimeout(this.#on.wake, Math.max(1, ms)).unref()
+  }
+}
+
+/** In the order in which everyone takes hold of rows, so that nobody waits for somebody who waits for them. */
+const byId = <T>(all: readonly T[], idOf: (one: T) => string): T[] =>
+  [...all].sort((a, b) => (idOf(a) < idOf(b) ? -1 : 1))
+
+const wantsNoMore = (webhook: Held) => ({
+  orgId: webhook.orgId,
+  actorType: 'system' as const,
+  actorId: null,
+  actorEmail: null,
+  action: 'webhook.fail',
+  resourceType: 'webhook',
+  resourceId: webhook.id,
+  resourceName: webhook.name,
+  details: { reason: 'The receiver answered 410 Gone' },
+  ipAddress: null,
+  userAgent: null,
+  result: 'success' as const,
+})

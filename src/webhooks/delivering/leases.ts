@@ -1,0 +1,145 @@
+import { type Instant, later } from '../../core/time.ts'
+import { forUpdate, prepared, runsAlone } from '../../storage/dialect.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+
+/*
+ * A queue is sent from by one process at a time, its holder, so that how many deliveries of a webhook are on their
+ * way at once holds for all processes. Whoever dies holds nothing any more some seconds later.
+ */
+
+/** How long a process counts as alive after it last said so (decisions.md, Webhooks), and how often it does. */
+const leaseSeconds = 30
+export const renewalSeconds = 10
+
+const renewal = prepared((db, p: { id: string; until: Instant }) =>
+  db
+    .insertInto('webhook_workers')
+    .values({ id: p.id, alive_until: p.until })
+    .onConflict((c) => c.column('id').doUpdateSet((eb) => ({ alive_until: eb.ref('excluded.alive_until') }))),
+)
+
+export async function stayAlive(db: Db, id: string, now: Instant): Promise<void> {
+  await renewal(db, { id, until: later(now, leaseSeconds) })
+}
+
+/** Frees what is held by processes that are no longer alive. */
+export async function freeAbandoned(storage: Storage, now: Instant): Promise<void> {
+  const abandoned = (db: Db) =>
+    db
+      .selectFrom('webhook_queues')
+      .select('webhook_id')
+      .where('holder', 'is not', null)
+      .where('holder', 'not in', (eb) =>
+        eb.selectFrom('webhook_workers').select('id').where('alive_until', '>', now),
+      )
+  if (!(await abandoned(storage.read).limit(1).executeTakeFirst())) return
+  await storage.write(
+    async (tx) => {
+      await tx
+        .updateTable('webhook_queues')
+        .set({ holder: null })
+        .where('webhook_id', 'in', abandoned(tx))
+        .execute()
+      await tx.deleteFrom('webhook_workers').where('alive_until', '<=', now).execute()
+    },
+    { unsynced: true },
+  )
+}
+
+/** Where one process serves a database, whoever held something before it started is dead. */
+export async function freeOfPredecessors(storage: Storage): Promise<void> {
+  if (!runsAlone(storage.read)) return
+  await storage.write(
+    async (tx) => {
+      await tx.deleteFrom('webhook_workers').execute()
+      await tx.updateTable('webhook_queues').set({ holder: null }).where('holder', 'is not', null).execute()
+    },
+    { unsynced: true },
+  )
+}
+
+export type Queue = { webhookId: string; orgId: string }
+
+const isDue = (db: Db, now: Instant, apart: readonly string[]) =>
+  db
+    .selectFrom('webhook_queues')
+    .where('due_at', '<=', now)
+    .where('holder', 'is', null)
+    .$if(apart.length > 0, (q) => q.where('org_id', 'not in', apart))
+
+/**
+ * Queues with something due that nobody holds, not of the organizations `apart`: those that have waited longest,
+ * and where there are more than fit, of each organization in turn.
+ */
+export async function findDue(
+  { read, heavy }: Storage,
+  { now, apart, limit }: { now: Instant; apart: readonly string[]; limit: number },
+): Promise<Queue[]> {
+  const found = await isDue(read, now, apart)
+    .select(['webhook_id as webhookId', 'org_id as orgId'])
+    .orderBy('due_at')
+    .orderBy('webhook_id')
+    .limit(limit + 1)
+    .execute()
+  if (found.length <= limit) return found
+  return heavy
+    .selectFrom(
+      isDue(heavy, now, apart)
+        .select((eb) => [
+          'webhook_id',
+          'org_id',
+          'due_at',
+          eb.fn
+            .agg<number>('row_number')
+            .over((over) => over.partitionBy('org_id').orderBy('due_at'))
+            .as('turn'),
+        ])
+        .as('due'),
+    )
+    .select(['due.webhook_id as webhookId', 'due.org_id as orgId'])
+    .orderBy('due.turn')
+    .orderBy('due.due_at')
+    .limit(limit)
+    .execute()
+}
+
+/** Takes those of these queues that are still nobody's; the ids of those it got. */
+export async function hold(
+  storage: Storage,
+  queues: readonly Queue[],
+  { holder, now }: { holder: string; now: Instant },
+): Promise<string[]> {
+  const ids = queues.map(({ webhookId }) => webhookId)
+  return storage.write(
+    async (tx) => {
+      await stayAlive(tx, holder, now)
+      const free = tx
+        .selectFrom('webhook_queues')
+        .select('webhook_id')
+        .where('webhook_id', 'in', ids)
+        .where('holder', 'is', null)
+        .orderBy('webhook_id')
+      const held = (await forUpdate(free, { skipLocked: true }).execute()).map((row) => row.webhook_id)
+      if (held.length === 0) return []
+      await tx.updateTable('webhook_queues').set({ holder }).where('webhook_id', 'in', held).execute()
+      return held
+    },
+    { unsynced: true },
+  )
+}
+
+const firstDue = prepared((db, _: Record<never, string>) =>
+  db
+    .selectFrom('webhook_queues')
+    .select('due_at as dueAt')
+    .where('due_at', 'is not', null)
+    .where('holder', 'is', null)
+    .orderBy('due_at')
+    .limit(1),
+)
+
+/** When the first of the queues is due that nobody holds. */
+export async function nextWork(db: Db): Promise<Instant | undefined> {
+  const [first] = await firstDue(db, {})
+  return first?.dueAt ?? undefined
+}

@@ -1,0 +1,123 @@
+import type { Cipher } from '../core/cipher.ts'
+import { checkSomeChange } from '../core/errors.ts'
+import { newId } from '../core/new-id.ts'
+import type { Outbound } from '../core/outbound.ts'
+import { randomBytes } from '../core/random.ts'
+import { newWebhookSecret } from '../core/webhook-signature.ts'
+import { type HandlersOf, inSteps } from '../handler.ts'
+import { orgOfNew } from '../tenancy/org-of-new.ts'
+import { checkOrg } from '../tenancy/store.ts'
+import type * as contract from './contract.ts'
+import { countDeliveries } from './deliveries/store.ts'
+import { reschedule } from './queues.ts'
+import {
+  applied,
+  checkHeaders,
+  checkUrl,
+  difference,
+  discreet,
+  type Held,
+  makeWebhook,
+  policyFrom,
+  signedWith,
+  urlFault,
+  whereaboutsFault,
+} from './rules.ts'
+import * as store from './store.ts'
+
+type Webhooks = typeof contract.webhooks
+
+export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): HandlersOf<Webhooks> => {
+  const { cipher, outbound } = on
+
+  /** @throws invalid_request for an address that deliveries may not go to */
+  async function checkReachable(url: string): Promise<void> {
+    checkUrl(urlFault(url))
+    checkUrl(whereaboutsFault(await outbound.whereabouts(new URL(url))))
+  }
+
+  /** What the audit log says of a change. */
+  const changed = (before: Held, after: Held) => ({
+    orgId: after.orgId,
+    resourceName: after.name,
+    ...difference(before, after),
+  })
+
+  return {
+    async list({ db, scope, query }) {
+      if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
+      return store.listWebhooks(db, cipher, scope, query)
+    },
+
+    create: inSteps<Webhooks['create'], void>({
+      async prepare({ body }) {
+        checkHeaders(body.headers)
+        await checkReachable(body.url)
+      },
+      async run({ db, scope, body, caller, now, note }) {
+        const orgId = await orgOfNew(db, scope, body.orgId)
+        const webhook = makeWebhook({ ...body, orgId }, { id: newId(), by: caller.id, now })
+        await store.insertWebhook(db, cipher, webhook)
+        const { name, url, events, headers } = discreet(webhook)
+        note({ resourceName: name, after: { name, url, events, headers } })
+        return store.shownWith(webhook, store.noCounts)
+      },
+    }),
+
+    async show({ db, storage, scope, params }) {
+      const { webhook, counts } = await store.getWebhook(db, cipher, scope, params.id)
+      const counted = await countDeliveries(storage.heavy, scope, webhook.id)
+      const deliveryStats = { ...counted, lastDeliveredAt: counts.last_success_at }
+      return { ...store.shownWith(webhook, counts), deliveryStats }
+    },
+
+    update: inSteps<Webhooks['update'], void>({
+      async prepare({ body }) {
+        checkSomeChange(body)
+        if (body.headers !== undefined) checkHeaders(body.headers)
+        if (body.url !== undefined) await checkReachable(body.url)
+      },
+      async run({ db, scope, params, body, now, note }) {
+        const { webhook: before, counts } = await store.lockWebhook(db, cipher, scope, params.id)
+        const after = applied(before, body, now)
+        await store.changeWebhook(db, cipher, scope, after)
+        if (body.events !== undefined) await store.replaceEvents(db, after)
+        if (after.status !== before.status) {
+          await reschedule(db, after.id, { isActive: after.status === 'active' })
+        }
+        note(changed(before, after))
+        return store.shownWith(after, counts)
+      },
+    }),
+
+    async remove({ db, scope, params, now, note }) {
+      const { webhook } = await store.lockWebhook(db, cipher, scope, params.id)
+      await store.removeWebhook(db, scope, webhook.id, now)
+      const { orgId, name, url, events } = discreet(webhook)
+      note({ orgId, resourceName: name, before: { name, url, events } })
+      return { success: true }
+    },
+
+    async setRetryPolicy({ db, scope, params, body, now, note }) {
+      const retryPolicy = policyFrom(body)
+      const { webhook: before, counts } = await store.lockWebhook(db, cipher, scope, params.id)
+      const after = { ...before, retryPolicy, updatedAt: now }
+      await store.changeWebhook(db, cipher, scope, after)
+      note(changed(before, after))
+      return store.shownWith(after, counts)
+    },
+
+    async rotateSecret({ db, scope, params, body, now, note }) {
+      const { webhook: before, counts } = await store.lockWebhook(db, cipher, scope, params.id)
+      const secret = body.secret ?? newWebhookSecret(randomBytes(32))
+      const after = { ...before, ...signedWith(before, secret, now), updatedAt: now }
+      await store.changeWebhook(db, cipher, scope, after)
+      note(changed(before, after))
+      const { previousUntil: previousValidUntil } = after
+      const overlap =
+        previousValidUntil === null ? '' : ` Until ${previousValidUntil} the secret before it signs as well.`
+      const warning = `Store this secret securely. It will not be shown again.${overlap}`
+      return { ...store.shownWith(after, counts), secret, previousValidUntil, warning }
+    },
+  }
+}

@@ -1,0 +1,197 @@
+import type { Fault } from '../core/errors.ts'
+import { invalid } from '../core/errors.ts'
+import type { Whereabouts } from '../core/outbound.ts'
+import { type Instant, later } from '../core/time.ts'
+import {
+  hiddenValue,
+  type NewWebhook,
+  type RetryPolicy,
+  type Webhook,
+  type WebhookChange,
+} from './contract.ts'
+
+/** A webhook with what it keeps to itself. */
+export type Held = Omit<
+  Webhook,
+  'hasSecret' | 'successCount' | 'failureCount' | 'lastDeliveryAt' | 'lastSuccessAt'
+> &
+  Signing
+
+export type Signing = {
+  secret: string | null
+  /** Signs as well until then. */
+  previousSecret: string | null
+  previousUntil: Instant | null
+}
+
+export type Header = { key: string; value: string }
+
+/** What the API calls a state, and what is stored (decisions.md, Webhooks). */
+const stored = { active: 'active', paused: 'disabled', failed: 'error' } as const
+const shown = { active: 'active', disabled: 'paused', error: 'failed' } as const
+
+export const storedStatus = (status: Webhook['status']): string => stored[status]
+export const shownStatus = (status: string): Webhook['status'] => shown[status as keyof typeof shown]
+
+export const overlapSeconds = 24 * 3600
+
+export function makeWebhook(
+  wanted: NewWebhook & { orgId: string },
+  made: { id: string; by: string; now: Instant },
+): Held {
+  const { orgId, name, url, secret = null, events, headers } = wanted
+  return {
+    ...{ id: made.id, orgId, name, url, secret, events, headers },
+    status: 'active',
+    retryPolicy: null,
+    previousSecret: null,
+    previousUntil: null,
+    createdBy: made.by,
+    createdAt: made.now,
+    updatedAt: made.now,
+  }
+}
+
+export function applied(webhook: Held, change: WebhookChange, now: Instant): Held {
+  const { name, url, secret, events, headers, status } = change
+  return {
+    ...webhook,
+    ...(name !== undefined && { name }),
+    ...(url !== undefined && { url }),
+    ...(events !== undefined && { events }),
+    ...(headers !== undefined && { headers }),
+    ...(status !== undefined && { status }),
+    ...(secret !== undefined && signedWith(webhook, secret, now)),
+    updatedAt: now,
+  }
+}
+
+/** Another secret: the one before signs as well for a day. Without a secret nothing does. */
+export function signedWith(before: Signing, secret: string | null, now: Instant): Signing {
+  if (secret === before.secret) {
+    const { previousSecret, previousUntil } = before
+    return { secret, previousSecret, previousUntil }
+  }
+  if (secret === null || before.secret === null) return { secret, previousSecret: null, previousUntil: null }
+  return { secret, previousSecret: before.secret, previousUntil: later(now, overlapSeconds) }
+}
+
+/** The secrets that sign at this moment, the newest first. */
+export const secretsAt = ({ secret, previousSecret, previousUntil }: Signing, now: Instant): string[] => [
+  ...(secret !== null ? [secret] : []),
+  ...(previousSecret !== null && previousUntil !== null && previousUntil > now ? [previousSecret] : []),
+]
+
+/** As replies show it: without what may be a credential. */
+export function discreet(webhook: Held): Omit<Held, keyof Signing> & { hasSecret: boolean } {
+  const { secret, previousSecret: _, previousUntil: __, ...rest } = webhook
+  const headers = webhook.headers.map(({ key }) => ({ key, value: hiddenValue }))
+  return { ...rest, url: discreetUrl(webhook.url), headers, hasSecret: secret !== null }
+}
+
+export const discreetUrl = (url: string): string => url.replace(/\?[^#]+/s, `?${hiddenValue}`)
+
+/** The fields that a change alters, as they were and as they are; of a secret only that it is another one. */
+export function difference(before: Held, after: Held): { before: object; after: object } {
+  const fields = ['name', 'url', 'events', 'headers', 'status', 'retryPolicy', 'secret'] as const
+  const changed = fields.filter((field) => JSON.stringify(before[field]) !== JSON.stringify(after[field]))
+  const of = (webhook: Held) => {
+    const shown: Record<string, unknown> = {
+      ...discreet(webhook),
+      secret: webhook.secret === null ? 'none' : 'set',
+    }
+    return Object.fromEntries(changed.map((field) => [field, shown[field]]))
+  }
+  return { before: of(before), after: of(after) }
+}
+
+const usualPolicy: RetryPolicy = {
+  maxRetries: 5,
+  initialDelayMs: 1000,
+  backoffMultiplier: 2,
+  maxDelayMs: 300_000,
+}
+
+/** null when nothing in it is unusual. @throws invalid_request */
+export function policyFrom(
+  wanted: { [K in keyof RetryPolicy]?: RetryPolicy[K] | undefined },
+): RetryPolicy | null {
+  const said = Object.entries(wanted).filter(([, value]) => value !== undefined)
+  if (said.length === 0) return null
+  const policy: RetryPolicy = { ...usualPolicy, ...Object.fromEntries(said) }
+  if (policy.maxDelayMs < policy.initialDelayMs) {
+    throw invalid([{ path: 'body.maxDelayMs', message: 'must not be shorter than initialDelayMs' }])
+  }
+  return policy
+}
+
+/**
+ * Milliseconds before the next attempt, or undefined when there is none: `failed` attempts were made. A receiver
+ * may ask for a longer wait, of a day at most.
+ */
+export function delayAfter(
+  failed: number,
+  retryAfterMs: number | undefined,
+  policy: RetryPolicy | null,
+): number | undefined {
+  const { maxRetries, initialDelayMs, backoffMultiplier, maxDelayMs } = policy ?? usualPolicy
+  if (failed > maxRetries) return undefined
+  const usual = Math.min(initialDelayMs * backoffMultiplier ** (failed - 1), maxDelayMs)
+  return Math.round(Math.max(usual, Math.min(retryAfterMs ?? 0, 86_400_000)))
+}
+
+const wrongUrl = 'Invalid webhook URL'
+
+/**
+ * What is wrong with an address before anybody looks it up (spec, "Per-URL validation"); undefined when nothing is.
+ */
+export function urlFault(text: string): string | undefined {
+  if (!URL.canParse(text)) return 'Invalid URL format'
+  const url = new URL(text)
+  if (url.protocol !== 'https:') return 'Webhook URL must use HTTPS'
+  const host = url.hostname.replace(/\.+$/, '').toLowerCase()
+  if (host === '') return 'Webhook URL hostname is required'
+  if (url.username !== '' || url.password !== '') {
+    return 'Webhook URL must not hold a user name or password: send them as a header'
+  }
+  if (host === 'localhost' || host.endsWith('.localhost') || host.endsWith('.local')) {
+    return 'Webhook URL cannot target localhost or local network hostnames'
+  }
+  return undefined
+}
+
+export function whereaboutsFault(at: Whereabouts): string | undefined {
+  if (at.leads === 'inside') return 'Webhook URL cannot target private, loopback, or link-local addresses'
+  if (at.leads === 'nowhere') return 'Webhook URL hostname could not be resolved'
+  if (at.leads === 'inside by name') {
+    return `Webhook URL resolves to blocked address space: ${at.addresses.join(', ')}`
+  }
+  return undefined
+}
+
+/** @throws invalid_request when there is a fault */
+export function checkUrl(fault: string | undefined): void {
+  if (fault !== undefined) throw invalid([{ path: 'body.url', message: fault }], wrongUrl)
+}
+
+const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+const reserved =
+  /^(accept-encoding|connection|content-length|content-type|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|user-agent|x-service-.*|webhook-.*)$/i
+
+/** What is wrong with headers that somebody wants on every delivery. @throws invalid_request */
+export function checkHeaders(headers: readonly Header[]): void {
+  const seen = new Set<string>()
+  const faults: Fault[] = []
+  for (const [i, { key, value }] of headers.entries()) {
+    const name = key.toLowerCase()
+    const at = `body.headers.${i}`
+    if (!token.test(key)) faults.push({ path: `${at}.key`, message: 'is not the name of a header' })
+    else if (reserved.test(key)) faults.push({ path: `${at}.key`, message: `Header "${key}" is reserved` })
+    else if (seen.has(name)) faults.push({ path: `${at}.key`, message: `Header "${key}" is there twice` })
+    if (!/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) {
+      faults.push({ path: `${at}.value`, message: 'must hold no control characters, and Latin-1 alone' })
+    }
+    seen.add(name)
+  }
+  if (faults.length > 0) throw invalid(faults)
+}

@@ -1,0 +1,219 @@
+import type { Cipher } from '../core/cipher.ts'
+import { Problem } from '../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { countOf } from '../storage/counts.ts'
+import { forUpdate, inScope, textsOf } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import type { WebhookQueueRow, WebhookRow } from '../storage/tables.ts'
+import type { RetryPolicy, Webhook } from './contract.ts'
+import { discreet, type Header, type Held, shownStatus, storedStatus } from './rules.ts'
+
+const columns = [
+  'webhooks.id',
+  'webhooks.org_id',
+  'webhooks.name',
+  'webhooks.url',
+  'webhooks.secret',
+  'webhooks.previous_secret',
+  'webhooks.previous_until',
+  'webhooks.headers',
+  'webhooks.status',
+  'webhooks.retry_policy',
+  'webhooks.created_by',
+  'webhooks.created_at',
+  'webhooks.updated_at',
+] as const
+
+const eventsOf = textsOf({ table: 'webhook_events', by: 'webhook_id', of: 'webhooks.id' }, 'event')
+
+type HeldRow = Omit<WebhookRow, 'deleted_at'> & { events: string }
+type Counts = Pick<
+  WebhookQueueRow,
+  'success_count' | 'failure_count' | 'last_delivery_at' | 'last_success_at'
+>
+
+const placeOf = (column: string, id: string) => `webhooks.${column}.${id}`
+
+/** Opens what is sealed in a row. */
+export function opened(cipher: Cipher, row: HeldRow): Held {
+  const open = (column: 'url' | 'secret' | 'previous_secret' | 'headers') => {
+    const sealed = row[column]
+    return sealed === null ? null : cipher.open(sealed, placeOf(column, row.id))
+  }
+  return {
+    id: row.id,
+    orgId: row.org_id,
+    name: row.name,
+    url: open('url')!,
+    events: JSON.parse(row.events) as string[],
+    headers: JSON.parse(open('headers')!) as Header[],
+    status: shownStatus(row.status),
+    retryPolicy: row.retry_policy === null ? null : (JSON.parse(row.retry_policy) as RetryPolicy),
+    secret: open('secret'),
+    previousSecret: open('previous_secret'),
+    previousUntil: row.previous_until,
+    createdBy: row.created_by,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  }
+}
+
+function sealed(cipher: Cipher, webhook: Held): Omit<WebhookRow, 'deleted_at'> {
+  const { id } = webhook
+  const seal = (column: string, plain: string) => cipher.seal(plain, placeOf(column, id))
+  const sealOrNull = (column: string, plain: string | null) => (plain === null ? null : seal(column, plain))
+  return {
+    id,
+    org_id: webhook.orgId,
+    name: webhook.name,
+    url: seal('url', webhook.url),
+    secret: sealOrNull('secret', webhook.secret),
+    previous_secret: sealOrNull('previous_secret', webhook.previousSecret),
+    previous_until: webhook.previousUntil,
+    headers: seal('headers', JSON.stringify(webhook.headers)),
+    status: storedStatus(webhook.status),
+    retry_policy: webhook.retryPolicy === null ? null : JSON.stringify(webhook.retryPolicy),
+    created_by: webhook.createdBy,
+    created_at: webhook.createdAt,
+    updated_at: webhook.updatedAt,
+  }
+}
+
+/** As replies show it. */
+export const shownWith = (webhook: Held, counts: Counts): Webhook => ({
+  ...discreet(webhook),
+  successCount: counts.success_count,
+  failureCount: counts.failure_count,
+  lastDeliveryAt: counts.last_delivery_at,
+  lastSuccessAt: counts.last_success_at,
+})
+
+export const noCounts: Counts = {
+  success_count: 0,
+  failure_count: 0,
+  last_delivery_at: null,
+  last_success_at: null,
+}
+
+/** Those that were not deleted. */
+export const webhooksIn = (db: Db, scope: Scope) =>
+  db.selectFrom('webhooks').where(inScope(scope, 'webhooks.org_id')).where('webhooks.deleted_at', 'is', null)
+
+const rowsIn = (db: Db, scope: Scope) =>
+  webhooksIn(db, scope)
+    .innerJoin('webhook_queues as q', 'q.webhook_id', 'webhooks.id')
+    .select(columns)
+    .select(eventsOf.as('events'))
+    .select(['q.success_count', 'q.failure_count', 'q.last_delivery_at', 'q.last_success_at'])
+
+/** Newest first. */
+export async function listWebhooks(
+  db: Db,
+  cipher: Cipher,
+  scope: Scope,
+  query: PageQuery & { orgId?: string | undefined; status?: Webhook['status'] | undefined },
+): Promise<Page<Webhook>> {
+  const { orgId, status } = query
+  const rows = await rowsIn(db, scope)
+    .$if(orgId !== undefined, (q) => q.where('webhooks.org_id', '=', orgId!))
+    .$if(status !== undefined, (q) => q.where('webhooks.status', '=', storedStatus(status!)))
+    .orderBy('webhooks.created_at', 'desc')
+    .orderBy('webhooks.id', 'desc')
+    .limit(query.limit)
+    .offset(offsetOf(query))
+    .execute()
+  const found = webhooksIn(db, scope)
+    .$if(orgId !== undefined, (q) => q.where('webhooks.org_id', '=', orgId!))
+    .$if(status !== undefined, (q) => q.where('webhooks.status', '=', storedStatus(status!)))
+  const total = totalFrom(rows.length, query) ?? (await countOf(found))
+  return toPage(
+    rows.map((row) => shownWith(opened(cipher, row), row)),
+    total,
+    query,
+  )
+}
+
+/** @throws not_found, also for a webhook outside the scope */
+export async function getWebhook(
+  db: Db,
+  cipher: Cipher,
+  scope: Scope,
+  id: string,
+): Promise<{ webhook: Held; counts: Counts }> {
+  const row = await rowsIn(db, scope).where('webhooks.id', '=', id).executeTakeFirst()
+  if (!row) throw notFound()
+  return { webhook: opened(cipher, row), counts: row }
+}
+
+/** @throws not_found, also for a webhook outside the scope */
+export async function getSummary(
+  db: Db,
+  scope: Scope,
+  id: string,
+): Promise<{ id: string; orgId: string; name: string; isActive: boolean }> {
+  const row = await webhooksIn(db, scope)
+    .select(['webhooks.org_id as orgId', 'webhooks.name', 'webhooks.status'])
+    .where('webhooks.id', '=', id)
+    .executeTakeFirst()
+  if (!row) throw notFound()
+  const { orgId, name, status } = row
+  return { id, orgId, name, isActive: status === storedStatus('active') }
+}
+
+/** The same, and nobody else changes it until the transaction ends. @throws not_found */
+export async function lockWebhook(db: Db, cipher: Cipher, scope: Scope, id: string) {
+  await forUpdate(webhooksIn(db, scope).select('webhooks.id').where('webhooks.id', '=', id)).execute()
+  return getWebhook(db, cipher, scope, id)
+}
+
+const notFound = () => new Problem('not_found', 'Webhook not found')
+
+export async function insertWebhook(db: Db, cipher: Cipher, webhook: Held): Promise<void> {
+  await db
+    .insertInto('webhooks')
+    .values({ ...sealed(cipher, webhook), deleted_at: null })
+    .execute()
+  await insertEvents(db, webhook)
+  await db
+    .insertInto('webhook_queues')
+    .values({
+      ...{ webhook_id: webhook.id, org_id: webhook.orgId, due_at: null, holder: null, last_seq: 0 },
+      ...noCounts,
+    })
+    .execute()
+}
+
+async function insertEvents(db: Db, { id, orgId, events }: Held): Promise<void> {
+  const rows = events.map((event) => ({ webhook_id: id, event, org_id: orgId }))
+  await db.insertInto('webhook_events').values(rows).execute()
+}
+
+export async function changeWebhook(db: Db, cipher: Cipher, scope: Scope, webhook: Held): Promise<void> {
+  const { id: _, org_id: __, created_at: ___, created_by: ____, ...row } = sealed(cipher, webhook)
+  await db
+    .updateTable('webhooks')
+    .set(row)
+    .where('id', '=', webhook.id)
+    .where(inScope(scope, 'webhooks.org_id'))
+    .execute()
+}
+
+/** The webhook was found within the scope and is held. */
+export async function replaceEvents(db: Db, webhook: Held): Promise<void> {
+  await db.deleteFrom('webhook_events').where('webhook_id', '=', webhook.id).execute()
+  await insertEvents(db, webhook)
+}
+
+/** From now on there is none; its deliveries, which may be many, go in the background. */
+export async function removeWebhook(db: Db, scope: Scope, id: string, now: Instant): Promise<void> {
+  await db
+    .updateTable('webhooks')
+    .set({ deleted_at: now })
+    .where('id', '=', id)
+    .where(inScope(scope, 'webhooks.org_id'))
+    .execute()
+  await db.deleteFrom('webhook_events').where('webhook_id', '=', id).execute()
+  await db.updateTable('webhook_queues').set({ due_at: null }).where('webhook_id', '=', id).execute()
+}
