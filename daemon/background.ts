@@ -141,7 +141,7 @@ function webhooksOf(parts: Parts, config: Config): Loop[] {
     await rounds.stop()
     await courier.close()
   }
-  return [{ wake, stop }, loop('webhook upkeep', () => tidy(storage, config, clock()), 600_000, log, 60_000)]
+  return [{ wake, stop }, loop('webhook upkeep', () => tidy(storage, config, clock()), 600_000, log, 300_000)]
 }
 
 /** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */

@@ -2,6 +2,7 @@ import type { Command } from '@oclif/core/command'
 import { changes, type Endpoint } from '../core/endpoint.ts'
 import { ApiCommand } from './base.ts'
 import { rowsOf } from './columns.ts'
+import { withFlags } from './exit.ts'
 import { type Field, fieldsOf } from './fields.ts'
 import {
   type ArgSet,
@@ -43,6 +44,13 @@ export function command(entry: Endpoint, view: View): Command.Class {
   const isInstead = ({ key }: Field) => instead?.fields.includes(key) === true
   const flagFields = fields.filter((field) => !isArg(field) && !isPreset(field) && !isInstead(field))
 
+  const [insteadFlag] = Object.keys(instead?.flags ?? {})
+  const flagNames = new Map(
+    fields
+      .filter(({ within }) => !within)
+      .map((field) => [`${field.part}.${field.key}`, (isInstead(field) && insteadFlag) || field.flag]),
+  )
+
   return class extends ApiCommand {
     static override summary = view.summary ?? entry.summary
     static override description = view.description ?? ''
@@ -54,6 +62,14 @@ export function command(entry: Endpoint, view: View): Command.Class {
 
     async run(): Promise<void> {
       const typed = (await this.parse(this.ctor)) as unknown as Typed
+      try {
+        await this.perform(typed)
+      } catch (failure) {
+        throw withFlags(failure, flagNames)
+      }
+    }
+
+    private async perform(typed: Typed): Promise<void> {
       const session = this.open(typed.flags)
       const input = async () => {
         const values = (await instead?.values(typed.flags)) ?? {}

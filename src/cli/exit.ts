@@ -112,19 +112,33 @@ function ofApi(failure: ApiError): Report {
     },
     notes: faultsOf(failure).map(({ path, message }) =>
       // It says everything by itself.
-      message === failure.message ? message : `${flagOf(path)}: ${message}`,
+      message === failure.message ? message : `${flagOf(path, typedAs.get(failure))}: ${message}`,
     ),
   }
 }
 
+const typedAs = new WeakMap<object, Flags>()
+
+/** Fields of a request (`body.url`) by the flags they were typed as, where those have names of their own. */
+export type Flags = ReadonlyMap<string, string>
+
+/** Tells how the fields were typed that a failure is about. */
+export function withFlags(failure: unknown, flags: Flags): unknown {
+  if (failure instanceof ApiError) typedAs.set(failure, flags)
+  return failure
+}
+
 /** `body.maxUsage` is what a person typed as --max-usage. */
-function flagOf(path: string): string {
-  const match = /^(?:body|query)\.(\w+)(?:\.([a-z].*))?/i.exec(path)
+function flagOf(path: string, flags?: Flags): string {
+  const match = /^((?:body|query)\.(\w+))(?:\.([a-z].*))?/i.exec(path)
   if (!match) return path
+  const [, at = '', key = '', rest] = match
+  const own = flags?.get(at)
+  if (own !== undefined) return `--${own}${rest === undefined ? '' : ` (${rest})`}`
   // The conditions of a filter are typed as --where (src/cli/filters.ts).
-  const field = match[1] === 'conditions' ? 'where' : match[1]!
+  const field = key === 'conditions' ? 'where' : key
   const name = field.replace(/(?<=.)Id$/, '').replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
-  return `--${name}${match[2] === undefined ? '' : ` (${match[2]})`}`
+  return `--${name}${rest === undefined ? '' : ` (${rest})`}`
 }
 
 function faultsOf(failure: ApiError): Fault[] {

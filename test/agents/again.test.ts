@@ -124,7 +124,8 @@ onEveryDatabase((_, open) => {
     await beat({ metrics })
     await beat({ metrics, lastUser: 'Ada', hostname: 'ÉCLAIR', uptime: 5 })
     await beat({ lastUser: 'Ada', hostname: 'ÉCLAIR' })
-    expect(statements.counts).toEqual([1, 1, 1, 1])
+    // Webhooks hear of another name.
+    expect(statements.counts).toEqual([1, 1, 2, 1])
     expect(await row()).toEqual({
       ...{ last_user: 'Ada', cpu_percent: 7, status: 'online' },
       ...{ hostname_key: 'éclair', uptime_seconds: 5 },

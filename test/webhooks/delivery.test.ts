@@ -1,9 +1,10 @@
 import { Webhook } from 'standardwebhooks'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { checkSignatures, nativeSignature } from '../../src/core/webhook-signature.ts'
 import { hasOpenssl, testCertificate } from '../cli/way.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { type ServiceOptions, startService } from '../harness.ts'
+import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { reaching, receiver } from './receiver.ts'
 
@@ -12,45 +13,204 @@ const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'
 describe.skipIf(!hasOpenssl)('deliveries', () => {
   const certificate = testCertificate()
   onEveryDatabase((_, open) => {
-    const start = async (options: ServiceOptions = {}) => {
-      const service = await startService(open, {
-        ...options,
-        env: { ...reaching(certificate), ...options.env },
-      })
+    const start = async () => {
+      const service = await startService(open, { env: reaching(certificate) })
       const world = await buildWorld(service)
       const system = service.client(world.tokens.system)
       const client = service.client(world.tokens.bakery)
-      return { service, world, system, client, orgId: world.orgs.bakery.id }
+      const orgId = world.orgs.bakery.id
+      const to = await receiver(certificate)
+      const hook = (more: Record<string, unknown> = {}) =>
+        client.call(api.webhooks.create, {
+          body: { name: 'a', url: `${to.url}/in?x=1`, secret, events: ['patch.installed'], ...more },
+        })
+      const raise = (data: Record<string, unknown> = {}, type = 'patch.installed' as const) =>
+        system.call(api.events.create, { body: { orgId, type, data } })
+      const deliveries = async (id: string) =>
+        (await client.call(api.webhookDeliveries.list, { params: { id } })).data
+      const settled = async (id: string, status: string) => {
+        await expect.poll(() => deliveries(id)).toMatchObject([{ status }])
+        return (await deliveries(id))[0]!
+      }
+      return { service, world, system, client, orgId, to, hook, raise, deliveries, settled }
     }
 
-    it('an event reaches the webhooks that ask for it, signed both ways', async () => {
-      const { system, client, orgId } = await start()
-      const to = await receiver(certificate)
-      const hook = await client.call(api.webhooks.create, {
-        body: {
-          name: 'a',
-          url: `${to.url}/in?x=1`,
-          secret,
-          events: ['patch.installed'],
-          headers: [{ key: 'X-Own', value: 'mine' }],
-        },
-      })
-      const event = await system.call(api.events.create, {
-        body: { orgId, type: 'patch.installed', data: { patchId: 'é' } },
-      })
+    it('an event reaches the webhooks that ask for it, signed both ways, and is written down', async () => {
+      const { system, client, orgId, to, hook, raise, settled } = await start()
+      to.answer = () => ({ status: 202, body: `thank you\u0000${'x'.repeat(2000)}` })
+      const { id } = await hook({ headers: [{ key: 'X-Own', value: 'mine' }] })
+      const event = await raise({ patchId: 'é' })
       await system.call(api.events.create, { body: { orgId, type: 'patch.failed' } })
       const [got] = await to.until(1)
       expect(got!.path).toBe('/in?x=1')
       expect(got!.event).toEqual({ ...event, data: { patchId: 'é' } })
       expect(Object.keys(got!.event)).toEqual(['id', 'type', 'timestamp', 'orgId', 'data'])
-      expect(new Webhook(secret).verify(got!.body, got!.headers as Record<string, string>)).toEqual(
-        got!.event,
-      )
-      expect(got!.headers).toMatchObject({ 'x-own': 'mine', 'x-service-sequence': '1' })
-      const params = { id: hook.id }
-      await expect
-        .poll(async () => (await client.call(api.webhooks.show, { params })).deliveryStats)
-        .toMatchObject({ total: 1, delivered: 1 })
+      const { headers, body } = got!
+      expect(new Webhook(secret).verify(body, headers as Record<string, string>)).toEqual(got!.event)
+      const delivery = await settled(id, 'delivered')
+      const at = headers['x-service-signature-timestamp'] as string
+      expect(headers).toMatchObject({
+        'content-type': 'application/json',
+        'user-agent': 'Service-Webhooks/1.0',
+        'x-service-delivery-id': delivery.id,
+        'x-service-event-id': event.id,
+        'x-service-event-type': 'patch.installed',
+        'x-service-sequence': '1',
+        'x-service-timestamp': expect.stringMatching(/^\d{13}$/),
+        'x-service-signature': nativeSignature(secret, at, body),
+        'webhook-id': event.id,
+        'x-own': 'mine',
+      })
+      expect(delivery).toEqual({
+        id: expect.any(String),
+        webhookId: id,
+        orgId,
+        sequence: 1,
+        status: 'delivered',
+        event: 'patch.installed',
+        eventId: event.id,
+        payload: { patchId: 'é' },
+        responseStatus: 202,
+        responseBody: `thank you\uFFFD${'x'.repeat(990)}`,
+        responseTimeMs: expect.any(Number),
+        errorMessage: null,
+        failureClass: null,
+        hint: null,
+        attempt: 1,
+        nextAttemptAt: null,
+        createdAt: expect.any(String),
+        deliveredAt: expect.any(String),
+      })
+      const shown = await client.call(api.webhooks.show, { params: { id } })
+      expect(shown).toMatchObject({
+        successCount: 1,
+        failureCount: 0,
+        lastDeliveryAt: shown.lastSuccessAt,
+        lastSuccessAt: expect.any(String),
+        deliveryStats: {
+          ...{ total: 1, pending: 0, delivered: 1, failed: 0, retrying: 0 },
+          lastDeliveredAt: shown.lastSuccessAt,
+        },
+      })
+    })
+
+    it('is told to nobody who does not ask, is of another organization, or was made later', async () => {
+      const { service, world, client, to, hook, raise } = await start()
+      await hook({ events: ['patch.failed'] })
+      const garage = service.client(world.tokens.garage)
+      const body = { name: 'b', url: to.url, events: ['*' as const] }
+      await garage.call(api.webhooks.create, { body })
+      await raise()
+      const all = await hook({ events: ['*', 'patch.installed'] })
+      await client.call(api.webhookDeliveries.test, { params: { id: all.id } })
+      const got = await to.until(1)
+      await raise({ n: 2 })
+      await to.until(2)
+      expect(got.map(({ event }) => event.type)).toEqual(['webhook.test', 'patch.installed'])
+      expect(got[1]!.event.data).toEqual({ n: 2 })
+    })
+
+    it('is the same bytes with every attempt, and says when the next one is', async () => {
+      const { client, to, hook, raise, settled } = await start()
+      const answers = [{ status: 500, body: 'broken' }, { status: 200 }]
+      to.answer = () => answers.shift()
+      const { id } = await hook()
+      await raise({ z: 1, a: [2.5, 'ü', null] })
+      const retrying = await settled(id, 'retrying')
+      expect(retrying).toMatchObject({
+        attempt: 1,
+        responseStatus: 500,
+        responseBody: 'broken',
+        errorMessage: 'HTTP 500: broken',
+        failureClass: '5xx',
+        hint: expect.stringContaining('look into its log'),
+        deliveredAt: null,
+      })
+      expect(Date.parse(retrying.nextAttemptAt!)).toBeGreaterThan(Date.parse(retrying.createdAt) + 900)
+      const [first, second] = await to.until(2)
+      expect(second!.body).toBe(first!.body)
+      const same = ['x-service-delivery-id', 'x-service-sequence', 'webhook-id'] as const
+      expect(same.map((name) => second!.headers[name])).toEqual(same.map((name) => first!.headers[name]))
+      expect(new Webhook(secret).verify(second!.body, second!.headers as Record<string, string>)).toBeTruthy()
+      await settled(id, 'delivered')
+      const { successCount, failureCount } = await client.call(api.webhooks.show, { params: { id } })
+      expect([successCount, failureCount]).toEqual([1, 1])
+    })
+
+    it('without a secret is not signed; with two of them by both, and by none that was taken away', async () => {
+      const { client, to, hook, raise } = await start()
+      const { id } = await hook({ secret: undefined })
+      const params = { id }
+      await raise()
+      const [bare] = await to.until(1)
+      const signing = /signature/
+      expect(Object.keys(bare!.headers).filter((name) => signing.test(name))).toEqual([])
+
+      await client.call(api.webhooks.update, { params, body: { secret: 'first' } })
+      const { secret: second } = await client.call(api.webhooks.rotateSecret, { params })
+      await raise()
+      const [, both] = await to.until(2)
+      const valid = { native: 'valid', standard: 'valid' }
+      for (const one of ['first', second]) {
+        expect(checkSignatures(one, both!.headers as Record<string, string>, both!.body)).toMatchObject(valid)
+      }
+      expect(new Webhook(second).verify(both!.body, both!.headers as Record<string, string>)).toBeTruthy()
+      const at = both!.headers['x-service-signature-timestamp'] as string
+      expect(both!.headers['x-service-signature']).toBe(nativeSignature(second, at, both!.body))
+
+      await client.call(api.webhooks.update, { params, body: { secret: null } })
+      await raise()
+      const [, , none] = await to.until(3)
+      expect(Object.keys(none!.headers).filter((name) => signing.test(name))).toEqual([])
+    })
+
+    it('of a test goes out while the webhook is paused, as does one that is tried again', async () => {
+      const { client, to, hook, settled } = await start()
+      to.answer = () => ({ status: 410 })
+      const { id } = await hook()
+      const params = { id }
+      await client.call(api.webhooks.update, { params, body: { status: 'paused' } })
+      const { delivery } = await client.call(api.webhookDeliveries.test, {
+        params,
+        body: { event: 'alert.triggered', payload: { severity: 'low' } },
+      })
+      const failed = await settled(id, 'failed')
+      expect(failed).toMatchObject({
+        id: delivery.id,
+        event: 'alert.triggered',
+        responseStatus: 410,
+        attempt: 1,
+      })
+      to.answer = () => ({ status: 200 })
+      const which = { params: { id, deliveryId: delivery.id } }
+      await client.call(api.webhookDeliveries.retry, which)
+      expect(await settled(id, 'delivered')).toMatchObject({
+        id: delivery.id,
+        eventId: failed.eventId,
+        attempt: 1,
+      })
+      const [first, second] = to.got
+      expect(second!.body).toBe(first!.body)
+      expect(first!.event).toMatchObject({ type: 'alert.triggered', data: { severity: 'low' } })
+      const { status } = await client.call(api.webhooks.show, { params })
+      expect(status).toBe('paused')
+    })
+
+    it('follows what people change, without a restart', async () => {
+      const { client, to, hook, raise } = await start()
+      const other = await receiver(certificate)
+      const { id } = await hook()
+      await raise()
+      await to.until(1)
+      const change = { url: other.url, headers: [{ key: 'X-New', value: '1' }] }
+      await client.call(api.webhooks.update, { params: { id }, body: change })
+      await raise()
+      const [got] = await other.until(1)
+      expect([to.got.length, got!.headers['x-new'], got!.headers['x-service-sequence']]).toEqual([
+        1,
+        '1',
+        '2',
+      ])
     })
   })
 })

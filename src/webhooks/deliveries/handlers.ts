@@ -23,8 +23,10 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
     return store.listDead(storage.heavy, scope, query)
   },
 
-  show: ({ db, scope, params: { id, deliveryId } }) =>
-    store.getDelivery(db, scope, { webhookId: id, id: deliveryId }),
+  async show({ db, scope, params }) {
+    const { id: webhookId } = await getSummary(db, scope, params.id)
+    return store.getDelivery(db, scope, { webhookId, id: params.deliveryId })
+  },
 
   async test({ db, scope, params, body, now, note }) {
     const { id: webhookId, orgId, name } = await getSummary(db, scope, params.id)

@@ -6,7 +6,7 @@ export default command(events.create, {
   description:
     'For what happens outside of svc: patches, policies, automations, remote sessions. It takes a system or partner administrator.',
   examples: [
-    'svc events create --org blue-bakery --type patch.installed --data \'{"patchId": "KB5031356"}\'\npatch.installed raised as 0197c1f6-1b2c-7d3e-8f40-5a6b7c8d9e0f',
-    'svc events create --org blue-bakery --type policy.violation --data @event.json -q',
+    'svc events raise --org blue-bakery --type patch.installed --data \'{"patchId": "KB5031356"}\'\npatch.installed raised as 0197c1f6-1b2c-7d3e-8f40-5a6b7c8d9e0f',
+    'svc events raise --org blue-bakery --type policy.violation --data @event.json -q',
   ],
 })

@@ -1,0 +1,220 @@
+import { generateSync } from 'otplib'
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { checkLiveness } from '../../src/devices/jobs.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { adminPassword, startService, testClock } from '../harness.ts'
+import { addPerson, handOf } from '../laws/plays.ts'
+import { addWebhook, buildWorld } from '../world.ts'
+
+onEveryDatabase((_, open) => {
+  /** A service, and what the bakery's webhook was told of since it was last asked. */
+  const start = async () => {
+    const clock = testClock()
+    const service = await startService(open, { clock })
+    const world = await buildWorld(service)
+    const { bakery } = world.orgs
+    const listen = async (orgId: string) => {
+      const { id } = await addWebhook(service, orgId, 'listener', ['*'])
+      const { storage } = service
+      await storage.write((tx) =>
+        tx.updateTable('webhooks').set({ status: 'disabled' }).where('id', '=', id).execute(),
+      )
+      let seen = 0
+      return async () => {
+        await expect
+          .poll(async () => (await storage.read.selectFrom('events').select('seq').execute()).length)
+          .toBe(0)
+        const rows = await storage.read
+          .selectFrom('webhook_deliveries')
+          .select(['event as type', 'payload', 'seq', 'org_id'])
+          .where('webhook_id', '=', id)
+          .where('seq', '>', seen)
+          .orderBy('seq')
+          .execute()
+        seen += rows.length
+        expect(rows.every(({ org_id }) => org_id === orgId)).toBe(true)
+        return rows.map(({ type, payload }) => ({ type, data: JSON.parse(payload) as unknown }))
+      }
+    }
+    const client = service.client(world.tokens.bakery)
+    const { id: by } = (await client.call(api.auth.me)).user
+    return { clock, service, world, bakery, client, by, listen, heard: await listen(bakery.id) }
+  }
+
+  describe('webhooks hear', () => {
+    it('of a device: that it came, changed, went silent, came back, and was taken out of use', async () => {
+      const { clock, service, bakery, client, by, heard, world } = await start()
+      const system = service.client(world.tokens.system)
+      const key = await system.call(api.enrollmentKeys.create, { body: { orgId: bakery.id, name: 'k' } })
+      const machine = {
+        osType: 'linux',
+        osVersion: '12',
+        architecture: 'x64',
+        agentVersion: '1.0.0',
+      } as const
+      const enrolled = await service.client().call(api.agents.enroll, {
+        body: { enrollmentKey: key.key, hostname: 'till-1', ...machine },
+      })
+      const { deviceId, agentId, authToken } = enrolled
+      const named = { deviceId, hostname: 'till-1' }
+      const enrolment = { siteId: null, osType: 'linux', agentVersion: '1.0.0', enrollmentKeyId: key.id }
+      expect(await heard()).toEqual([
+        { type: 'device.enrolled', data: { ...named, ...enrolment, reenrolled: false } },
+      ])
+
+      const agent = service.client(authToken)
+      const beat = (agentVersion: string, more = {}) =>
+        agent.call(api.agents.heartbeat, {
+          params: { id: agentId },
+          body: { agentVersion, status: 'ok', lastUser: clock(), ...more },
+        })
+      await beat('1.0.0')
+      expect(await heard()).toEqual([])
+      await beat('1.1.0', { pendingReboot: true })
+      expect(await heard()).toEqual([
+        {
+          type: 'device.updated',
+          data: {
+            ...named,
+            fields: ['agentVersion', 'pendingReboot'],
+            agentVersion: '1.1.0',
+            pendingReboot: true,
+          },
+        },
+      ])
+
+      const params = { id: deviceId }
+      await client.call(api.devices.update, { params, body: { displayName: 'Till', addTags: ['shop'] } })
+      await client.call(api.devices.tag, { body: { deviceIds: [deviceId, bakery.deviceId], add: ['shop'] } })
+      const other = { deviceId: bakery.deviceId, hostname: 'bakery-pc' }
+      expect(await heard()).toEqual([
+        {
+          type: 'device.updated',
+          data: { ...named, fields: ['displayName', 'tags'], displayName: 'Till', tags: ['shop'] },
+        },
+        { type: 'device.updated', data: { ...other, fields: ['tags'], tags: ['shop'] } },
+      ])
+
+      const lastSeenAt = clock()
+      clock.forward(301)
+      await checkLiveness(service.storage, { offlineAfterSeconds: 300 }, clock())
+      const offline = await heard()
+      expect(offline).toHaveLength(2)
+      expect(offline).toContainEqual({
+        type: 'device.offline',
+        data: { ...named, displayName: 'Till', lastSeenAt },
+      })
+      await checkLiveness(service.storage, { offlineAfterSeconds: 300 }, clock())
+      await beat('1.1.0')
+      expect(await heard()).toEqual([
+        { type: 'device.online', data: { ...named, agentVersion: '1.1.0', status: 'online' } },
+      ])
+
+      await client.call(api.devices.maintenance, { params, body: { enable: true, durationHours: 1 } })
+      const maintenanceUntil = new Date(Date.parse(clock()) + 3_600_000).toISOString()
+      await client.call(api.devices.decommission, { params })
+      await client.call(api.devices.restore, { params })
+      expect(await heard()).toEqual([
+        {
+          type: 'device.updated',
+          data: { ...named, fields: ['status', 'maintenanceUntil'], status: 'maintenance', maintenanceUntil },
+        },
+        { type: 'device.decommissioned', data: { ...named, decommissionedBy: by } },
+        { type: 'device.updated', data: { ...named, fields: ['status'], status: 'offline' } },
+      ])
+    })
+
+    it('of an alert: that it was raised, is looked after, called for more, and was closed', async () => {
+      const { bakery, client, by, heard } = await start()
+      const { deviceId } = bakery
+      const body = { deviceId, severity: 'high', title: 'Disk full', ruleId: 'disk' } as const
+      const { id: alertId } = await client.call(api.alerts.create, { body })
+      const params = { id: alertId }
+      await client.call(api.alerts.acknowledge, { params })
+      await client.call(api.alerts.escalate, { params })
+      await client.call(api.alerts.resolve, { params, body: { resolutionNote: 'Cleaned' } })
+      const which = { alertId, ruleId: 'disk', deviceId }
+      expect(await heard()).toEqual([
+        { type: 'alert.triggered', data: { ...which, severity: 'high', title: 'Disk full', message: null } },
+        { type: 'alert.acknowledged', data: { ...which, acknowledgedBy: by } },
+        { type: 'alert.escalated', data: { ...which, severity: 'high', escalatedBy: by } },
+        { type: 'alert.resolved', data: { ...which, resolvedBy: by, resolutionNote: 'Cleaned' } },
+      ])
+    })
+
+    it('of a member who signs in, with and without a factor, and out', async () => {
+      const { service, world, clock, listen } = await start()
+      const person = await addPerson(handOf(service, world, clock))
+      const heard = await listen(person.org.id)
+      const { id: userId, email } = person
+      const body = { email, password: adminPassword }
+      const first = await service.client().call(api.auth.login, { body })
+      const token = (first.tokens as { accessToken: string }).accessToken
+      const who = { userId, email, ipAddress: '127.0.0.1' }
+      expect(await heard()).toEqual([
+        { type: 'user.login', data: { ...who, method: 'password', mfa: false } },
+      ])
+      const signedIn = service.client(token)
+      const { secret } = await signedIn.call(api.auth.setupMfa)
+      const code = () => generateSync({ secret, epoch: Date.parse(clock()) / 1000 })
+      await signedIn.call(api.auth.enableMfa, { body: { code: code() } })
+      expect(await heard()).toEqual([])
+      clock.forward(60)
+      const second = await service.client().call(api.auth.login, { body })
+      expect([second.mfaRequired, await heard()]).toEqual([true, []])
+      const { tempToken } = second as { tempToken: string }
+      const verified = await service.client().call(api.auth.verifyMfa, { body: { tempToken, code: code() } })
+      await service.client((verified.tokens as { accessToken: string }).accessToken).call(api.auth.logout)
+      expect(await heard()).toEqual([
+        { type: 'user.login', data: { ...who, method: 'totp', mfa: true } },
+        { type: 'user.logout', data: { ...who, mfa: true } },
+      ])
+    })
+
+    it('of nothing that was refused or undone', async () => {
+      const { client, heard } = await start()
+      const body = { deviceId: '0197c1f2-77d0-7e24-b0c5-6f5e4d3c2b1a', severity: 'high', title: 'x' } as const
+      await expect(client.call(api.alerts.create, { body })).rejects.toThrow()
+      expect(await heard()).toEqual([])
+    })
+  })
+
+  describe('an event that somebody raises', () => {
+    it('takes whoever may do everything, for an organization they reach', async () => {
+      const { service, world, bakery, heard } = await start()
+      const { system, acme, acmeNone, bakery: own } = world.tokens
+      const body = {
+        orgId: bakery.id,
+        type: 'policy.violation',
+        data: { policyId: 'p', deep: { n: [1, null] } },
+      } as const
+      const raise = (token: string) => service.client(token).call(api.events.create, { body })
+      const raised = await raise(system)
+      expect(raised).toEqual({
+        id: expect.any(String),
+        type: body.type,
+        timestamp: expect.any(String),
+        orgId: bakery.id,
+      })
+      await raise(acme)
+      await expect(raise(own)).rejects.toEqual(expect.objectContaining({ status: 403 }))
+      await expect(raise(acmeNone)).rejects.toEqual(expect.objectContaining({ status: 403 }))
+      expect(await heard()).toEqual(Array(2).fill({ type: body.type, data: body.data }))
+    })
+
+    it('has a type that is known and data of at most 64 KiB', async () => {
+      const { service, world, bakery } = await start()
+      const raise = (type: string, data: unknown) =>
+        service
+          .client(world.tokens.system)
+          .call(api.events.create, { body: { orgId: bakery.id, type: type as never, data: data as never } })
+      const refused = expect.objectContaining({ status: 400 })
+      await expect(raise('patch.eaten', {})).rejects.toEqual(refused)
+      await expect(raise('webhook.test', {})).rejects.toEqual(refused)
+      await expect(raise('patch.failed', [])).rejects.toEqual(refused)
+      await expect(raise('patch.failed', { a: 'x'.repeat(65_536) })).rejects.toEqual(refused)
+      expect(await raise('patch.failed', { a: 'x'.repeat(65_000) })).toMatchObject({ type: 'patch.failed' })
+    })
+  })
+})
