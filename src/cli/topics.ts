@@ -93,6 +93,8 @@ export const pages: Record<string, string> = {
   OFFLINE_AFTER_SECONDS  after how long without a heartbeat a device is offline; 300
   AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS   how long logs of agents and of devices are kept; 7, 30
   LIVE_QUERY_TIMEOUT_MS  how long the agent of a device has to answer a live query; 30000
+  WEBHOOK_TIMEOUT_MS   how long the receiver of a webhook has to answer; 30000
+  WEBHOOK_DELIVERY_RETENTION_DAYS  how long deliveries are kept after their end; 30
   AUDIT_RETENTION_ENABLED   false: old audit entries go only by svc audit prune
   AUDIT_ARCHIVE_S3_BUCKET   where audit entries are archived before they are deleted, in S3-compatible storage; with
                         AUDIT_ARCHIVE_S3_PREFIX, _REGION, _ENDPOINT (not that of AWS), _ACCESS_KEY_ID and

@@ -208,12 +208,13 @@ export async function replaceEvents(db: Db, webhook: Held): Promise<void> {
 
 /** From now on there is none; its deliveries, which may be many, go in the background. */
 export async function removeWebhook(db: Db, scope: Scope, id: string, now: Instant): Promise<void> {
-  await db
+  const [{ numUpdatedRows }] = (await db
     .updateTable('webhooks')
     .set({ deleted_at: now })
     .where('id', '=', id)
     .where(inScope(scope, 'webhooks.org_id'))
-    .execute()
+    .execute()) as [{ numUpdatedRows: bigint }]
+  if (numUpdatedRows === 0n) return
   await db.deleteFrom('webhook_events').where('webhook_id', '=', id).execute()
   await db.updateTable('webhook_queues').set({ due_at: null }).where('webhook_id', '=', id).execute()
 }

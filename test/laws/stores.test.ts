@@ -4,6 +4,7 @@ import { api } from '../../src/api.ts'
 import { archivesOf } from '../../src/audit/retention/archiving.ts'
 import { changeHold, changePolicy, getPolicy } from '../../src/audit/retention/store.ts'
 import { findHead, getEntry, listHeads } from '../../src/audit/store.ts'
+import { cipherOf } from '../../src/core/cipher.ts'
 import { everything, only, type Scope } from '../../src/core/scope.ts'
 import {
   changeApiKey,
@@ -34,8 +35,25 @@ import { changeScript, getScript, removeScript } from '../../src/scripts/store.t
 import type { Db } from '../../src/storage/open.ts'
 import { changeOrg, getOrg, removeOrgs } from '../../src/tenancy/organizations/store.ts'
 import { changeSite, getSite, removeSite } from '../../src/tenancy/sites/store.ts'
+import {
+  countDeliveries,
+  findForReplay,
+  getDelivery,
+  listDead,
+  listDeliveries,
+  lockDelivery,
+  sendAgain,
+} from '../../src/webhooks/deliveries/store.ts'
+import {
+  changeWebhook,
+  getSummary,
+  getWebhook,
+  listWebhooks,
+  lockWebhook,
+  removeWebhook,
+} from '../../src/webhooks/store.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { startService, type TestService } from '../harness.ts'
+import { startService, type TestService, testSecrets } from '../harness.ts'
 import { addOrgUser, roleOf } from '../world.ts'
 import { buildStage } from './fixture.ts'
 import { about, changed, dump } from './tables.ts'
@@ -106,6 +124,10 @@ async function prepare(service: TestService) {
   const key = await getEnrollmentKey(read, everything, bakery.keyId)
   const group = await getGroup(read, everything, shelf.id)
   const script = await getScript(read, everything, bakery.scriptId)
+  const { webhookId, deliveryId } = bakery
+  const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+  const { webhook } = await getWebhook(read, cipher, everything, webhookId)
+  const which = { webhookId, id: deliveryId }
   const place = await getSite(read, everything, bakery.siteId)
   const organization = await getOrg(read, everything, bakery.id)
   const named: ConditionGroup = {
@@ -190,6 +212,25 @@ async function prepare(service: TestService) {
     ],
     ['getRole of a partner', ['partner'], (db, scope) => getRole(db, scope, shared.id)],
     ['getOrg', tenant, (db, scope) => getOrg(db, scope, bakery.id)],
+    ['getWebhook', tenant, (db, scope) => getWebhook(db, cipher, scope, webhookId)],
+    ['lockWebhook', tenant, (db, scope) => lockWebhook(db, cipher, scope, webhookId)],
+    ['getSummary', tenant, (db, scope) => getSummary(db, scope, webhookId)],
+    [
+      'listWebhooks',
+      tenant,
+      async (db, scope) =>
+        (await listWebhooks(db, cipher, scope, page)).data.some(({ id }) => id === webhookId),
+    ],
+    ['getDelivery', tenant, (db, scope) => getDelivery(db, scope, which)],
+    ['lockDelivery', tenant, (db, scope) => lockDelivery(db, scope, which)],
+    ['listDeliveries', tenant, (db, scope) => listDeliveries(db, scope, webhookId, page)],
+    ['countDeliveries', tenant, (db, scope) => countDeliveries(db, scope, webhookId)],
+    ['findForReplay', tenant, (db, scope) => findForReplay(db, scope, webhookId, { after: 0 }, 9)],
+    [
+      'listDead',
+      tenant,
+      async (db, scope) => (await listDead(db, scope, page)).data.some(({ id }) => id === deliveryId),
+    ],
     ['getScript', tenant, (db, scope) => getScript(db, scope, script.id)],
   ]
   const writes: Case[] = [
@@ -228,6 +269,17 @@ async function prepare(service: TestService) {
     ['changeSite', tenant, (db, scope) => changeSite(db, scope, { ...place, name: 'mine now' })],
     ['changeOrg', tenant, (db, scope) => changeOrg(db, scope, { ...organization, name: 'mine now' })],
     ['endSessionsIn', tenant, (db, scope) => endSessionsIn(db, scope, now)],
+    [
+      'changeWebhook',
+      tenant,
+      (db, scope) => changeWebhook(db, cipher, scope, { ...webhook, name: 'mine now' }),
+    ],
+    [
+      'sendAgain',
+      tenant,
+      (db, scope) => sendAgain(db, scope, { webhookId, ids: [deliveryId], isActive: false, now }),
+    ],
+    ['removeWebhook', tenant, (db, scope) => removeWebhook(db, scope, webhookId, now)],
     ['removeScript', tenant, (db, scope) => removeScript(db, scope, script.id, now)],
     ['removeEnrollmentKey', tenant, (db, scope) => removeEnrollmentKey(db, scope, spareKey.id)],
     ['removeGroup', tenant, (db, scope) => removeGroup(db, scope, below.id)],
@@ -273,11 +325,16 @@ onEveryDatabase((_kind, open) => {
       const { writes, strangersTo, insideOf, bakery } = await prepare(service)
       const { storage } = service
       const sessions = storage.read.selectFrom('sessions').select(['id', 'context', 'revoked_at'])
+      const deliveries = storage.read.selectFrom('webhook_deliveries').selectAll()
       const owned = async () => {
         const all = await dump(storage)
         all.set(
           'sessions',
           (await sessions.execute()).map((row) => JSON.stringify(row)),
+        )
+        all.set(
+          'webhook_deliveries',
+          (await deliveries.execute()).map((row) => JSON.stringify(row)),
         )
         return about(all, [bakery.id])
       }
