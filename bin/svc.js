@@ -19,11 +19,14 @@ if (!supported(process.versions.node, pjson.engines.node)) {
   stop('svc is not built; run: npm run build')
 } else {
   cacheCode()
-  // Most of what a start allocates is garbage at its end: the room for it need not grow (until runService).
   if (process.argv[2] === 'serve') {
+    // Most of what a start allocates is garbage at its end: the room for it need not grow (until runService).
     v8.setFlagsFromString('--semi-space-growth-factor=1')
     // Four hash passwords at most: what has to be on the disk before an answer does not stand in line behind them.
     process.env.UV_THREADPOOL_SIZE ??= '16'
+  } else {
+    // A command is over before collecting its garbage pays.
+    v8.setFlagsFromString('--semi-space-growth-factor=16')
   }
   // oclif looks for TypeScript sources in development otherwise.
   globalThis.oclif = { enableAutoTranspile: false }
