@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { api, sections } from '../../src/api.ts'
@@ -72,8 +73,23 @@ describe('the routes', () => {
 
 const binary = join(root, 'bin/svc.js')
 
+/** What `--help` prints for each of these command lines, all of them asked in one process. */
+const asking = `
+import { Program } from ${JSON.stringify(pathToFileURL(join(root, 'dist/src/cli/program.js')))}
+import Help from ${JSON.stringify(pathToFileURL(join(root, 'dist/src/cli/help.js')))}
+const { write } = process.stdout
+const pages = []
+for (const words of JSON.parse(process.argv[1])) {
+  let text = ''
+  process.stdout.write = (piece) => ((text += piece), true)
+  // The help of a topic leaves its mark on the program.
+  await new Help(await Program.open({ root: ${JSON.stringify(root)} })).showHelp(words)
+  pages.push(text)
+}
+write.call(process.stdout, JSON.stringify(pages))
+`
+
 describe.runIf(existsSync(binary))('the help', () => {
-  // A process for each command, on machines that may be busy.
   it('of every command reads as it did', { timeout: 120_000 }, async () => {
     const manifest = JSON.parse(readFileSync(join(root, 'oclif.manifest.json'), 'utf8')) as {
       commands: Record<string, { hidden?: boolean }>
@@ -87,20 +103,21 @@ describe.runIf(existsSync(binary))('the help', () => {
       SVC_CONFIG_DIR: home,
       CI: '1',
     }
-    const helpOf = async (words: string[]): Promise<string> => {
-      const { stdout, stderr } = await promisify(execFile)(process.execPath, [binary, ...words, '--help'], {
+    const run = async (...args: string[]): Promise<string> => {
+      const { stdout, stderr } = await promisify(execFile)(process.execPath, args, {
         env,
+        maxBuffer: 1 << 26,
       })
       expect(stderr).toBe('')
-      return `$ svc ${[...words, '--help'].join(' ')}\n${stdout}\n`
+      return stdout
     }
     const asked = [[], ...ids.sort().map((id) => id.split(':'))]
-    const pages: string[] = new Array(asked.length)
-    // Two at a time: that is how many processors there are.
-    const lane = async (from: number) => {
-      for (let i = from; i < asked.length; i += 2) pages[i] = await helpOf(asked[i]!)
+    const printed = await run('--input-type=module', '-e', asking, JSON.stringify(asked))
+    const pages = JSON.parse(printed) as string[]
+    const titled = asked.map((words, i) => `$ svc ${[...words, '--help'].join(' ')}\n${pages[i]}\n`)
+    expectGolden('help.golden.txt', titled.join('\n'))
+    for (const i of [0, 1, asked.length - 1]) {
+      expect(await run(binary, ...asked[i]!, '--help')).toBe(pages[i])
     }
-    await Promise.all([lane(0), lane(1)])
-    expectGolden('help.golden.txt', pages.join('\n'))
   })
 })
