@@ -41,6 +41,7 @@ import { diagnosticLogs } from '../src/logs/diagnostic/handlers.ts'
 import { eventLogs } from '../src/logs/events/handlers.ts'
 import { scripts } from '../src/scripts/handlers.ts'
 import { search } from '../src/search/handlers.ts'
+import { ssoHandlers } from '../src/sso/handlers.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
@@ -171,6 +172,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     events,
     webhooks: webhookHandlers(parts),
     webhookDeliveries,
+    ...ssoHandlers(parts),
     agents: agentHandlers({ pepper }),
     auditLogs: auditLogHandlers({ clock, closing: (chain) => closing(audit.parts, chain) }),
     auditCheckpoints: auditCheckpointHandlers(audit.parts),

@@ -111,6 +111,7 @@ export async function up({ db, text, integer, bigint, counter }: Schema): Promis
     .addColumn('failure_class', text)
     .addColumn('created_at', text, (c) => c.notNull())
     .addColumn('delivered_at', text)
+    .addColumn('ended_at', text)
     .execute()
   await db.schema
     .createIndex('webhook_deliveries_seq')
@@ -143,8 +144,9 @@ export async function up({ db, text, integer, bigint, counter }: Schema): Promis
     .where(sql.ref('due_at'), 'is', null)
     .execute()
   await db.schema
-    .createIndex('webhook_deliveries_created')
+    .createIndex('webhook_deliveries_ended')
     .on('webhook_deliveries')
-    .column('created_at')
+    .column('ended_at')
+    .where(sql.ref('ended_at'), 'is not', null)
     .execute()
 }

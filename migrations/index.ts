@@ -21,6 +21,7 @@ import * as logTails from './0020_log_tails.ts'
 import * as linkByOrder from './0021_link_by_order.ts'
 import * as tagsInRow from './0022_tags_in_row.ts'
 import * as webhooks from './0023_webhooks.ts'
+import * as sso from './0024_sso.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -46,4 +47,5 @@ export const migrations: readonly Migration[] = [
   { name: '0021_link_by_order', up: linkByOrder.up },
   { name: '0022_tags_in_row', up: tagsInRow.up },
   { name: '0023_webhooks', up: webhooks.up },
+  { name: '0024_sso', up: sso.up },
 ]

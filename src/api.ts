@@ -21,6 +21,7 @@ import { eventLogs } from './logs/events/contract.ts'
 import { scripts } from './scripts/contract.ts'
 import { search } from './search/contract.ts'
 import { service } from './service/contract.ts'
+import { sso, ssoProviders } from './sso/contract.ts'
 import { orgs, partners, sites } from './tenancy/contract.ts'
 import { webhooks } from './webhooks/contract.ts'
 import { webhookDeliveries } from './webhooks/deliveries/contract.ts'
@@ -51,6 +52,8 @@ export const api = {
   events,
   webhooks,
   webhookDeliveries,
+  sso,
+  ssoProviders,
   agents,
   auditLogs,
   auditCheckpoints,
@@ -79,6 +82,7 @@ export const sections: Readonly<Record<string, string>> = {
   'Live queries':
     'What the agent of a device is asked while somebody waits: its logs as they are at that moment.',
   Webhooks: 'Events pushed to addresses of a tenant: signed, tried again, and kept.',
+  SSO: 'The identity providers with which the people of an organization sign in.',
   Agents: 'What the agent on a machine says; only for agents.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

@@ -10,6 +10,8 @@ import { builtInRoles } from '../src/identity/seeds.ts'
 import { insertSession } from '../src/identity/sessions/store.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { findUserByEmail, insertUser } from '../src/identity/store.ts'
+import { type Held, makeProvider } from '../src/sso/rules.ts'
+import { insertProvider } from '../src/sso/store.ts'
 import type { NewWebhook } from '../src/webhooks/contract.ts'
 import { insertAskedFor } from '../src/webhooks/deliveries/store.ts'
 import { makeWebhook } from '../src/webhooks/rules.ts'
@@ -29,6 +31,7 @@ export type Org = {
   webhookId: string
   /** One that failed. */
   deliveryId: string
+  providerId: string
   keyId: string
   apiKeyId: string
   deviceId: string
@@ -166,6 +169,7 @@ export async function addOrg(
   })
   const webhook = await addWebhook(service, id, `${slug} webhook`)
   const deliveryId = await addFailedDelivery(service, webhook)
+  const providerId = await addProvider(service, id, { name: `${slug} provider` })
   return {
     id,
     name: slug,
@@ -177,6 +181,7 @@ export async function addOrg(
     alertId: alert.id,
     webhookId: webhook.id,
     deliveryId,
+    providerId,
     keyId: key.id,
     apiKeyId: apiKey.id,
     deviceId,
@@ -211,10 +216,24 @@ export async function addFailedDelivery(
   await service.storage.write(async (tx) => {
     const made = { id, webhookId, orgId, event: 'patch.failed', eventId, payload: { patchId: 'a' }, now }
     await insertAskedFor(tx, made)
-    const failed = { status: 'failed', attempt: 6, due_at: null, failure_class: 'refused' }
+    const failed = { status: 'failed', attempt: 6, due_at: null, failure_class: 'refused', ended_at: now }
     await tx.updateTable('webhook_deliveries').set(failed).where('id', '=', id).execute()
     await tx.updateTable('webhook_queues').set({ due_at: null }).where('webhook_id', '=', webhookId).execute()
   })
+  return id
+}
+
+/** An identity provider that nobody has to ask anything. */
+export async function addProvider(
+  service: TestService,
+  orgId: string,
+  { status = 'inactive', createdAt: now = new Date().toISOString(), ...rest }: Partial<Held> = {},
+): Promise<string> {
+  const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+  const id = newId()
+  const wanted = { orgId, name: 'provider', type: 'oidc' as const, clientId: 'svc', clientSecret: 'hush' }
+  const provider = { ...makeProvider(wanted, undefined, { id, by: newId(), now }), ...rest, status }
+  await service.storage.write((tx) => insertProvider(tx, cipher, provider))
   return id
 }
 

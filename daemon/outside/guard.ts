@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import type { Agent as HttpAgent } from 'node:http'
 import type { Agent as HttpsAgent } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
-import { rootCertificates } from 'node:tls'
+import { createSecureContext, rootCertificates } from 'node:tls'
 import ipaddr from 'ipaddr.js'
 import { SetupError } from '../../src/core/errors.ts'
 import type { Whereabouts } from '../../src/core/outbound.ts'
@@ -48,12 +48,21 @@ type Kind = 'public' | 'allowed' | 'refused'
 /** All of IPv6 that is given out to the public (IANA, Internet Protocol Version 6 Address Space). */
 const publicSix = ipaddr.parseCIDR('2000::/3')
 
+const parsedRanges = new Map<string, ReturnType<typeof ipaddr.parseCIDR>>()
+
+/** Of the operator's, which are few: each is parsed once, and asked with each request. */
+function parsedRange(range: string) {
+  const parsed = parsedRanges.get(range) ?? ipaddr.parseCIDR(range)
+  parsedRanges.set(range, parsed)
+  return parsed
+}
+
 /** Public means unicast and nothing else: not private, local, reserved, nor a form that hides such an address. */
 export function kindOf(address: string, { allowed }: Pick<OutboundSettings, 'allowed'>): Kind {
   if (!ipaddr.isValid(address)) return 'refused'
   const parsed = ipaddr.process(address)
   const isAllowed = allowed.some((range) => {
-    const [network, bits] = ipaddr.parseCIDR(range)
+    const [network, bits] = parsedRange(range)
     return network.kind() === parsed.kind() && parsed.match(network, bits)
   })
   if (isAllowed) return 'allowed'
@@ -83,12 +92,12 @@ export type Resolve = (
   callback: (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => void,
 ) => void
 
-/** What a connection is made with. */
+/** What a connection is made with. What is trusted is read once: that takes milliseconds. */
 export function guardedWay(protocol: Protocol, settings: OutboundSettings, resolve: Resolve = lookup) {
-  const trusted = settings.ca !== undefined && protocol === 'https:'
+  const ca = settings.ca === undefined ? {} : { ca: [...rootCertificates, settings.ca] }
   return {
     lookup: checkedLookup(settings, openTo(protocol), resolve),
-    ...(trusted && { ca: [...rootCertificates, settings.ca!] }),
+    ...(protocol === 'https:' && { secureContext: createSecureContext(ca) }),
   }
 }
 
@@ -137,6 +146,9 @@ export function checkHost(url: URL, settings: OutboundSettings): void {
 
 const hostOf = (url: URL): string => url.hostname.replace(/^\[(.*)\]$/, '$1')
 
+/** Somebody waits for it: a name server that keeps silent for so long has no address to give. */
+const lookupMs = 5000
+
 export async function whereaboutsOf(
   url: URL,
   settings: OutboundSettings,
@@ -145,11 +157,13 @@ export async function whereaboutsOf(
   const host = hostOf(url)
   const isInside = (address: string) => kindOf(address, settings) === 'refused'
   if (isIP(host) !== 0) return { leads: isInside(host) ? 'inside' : 'out' }
-  const found = await new Promise<string[]>((done) =>
-    resolve(host, { all: true }, (error, addresses) =>
-      done(error ? [] : addresses.map(({ address }) => address)),
-    ),
-  )
+  const found = await new Promise<string[]>((done) => {
+    const late = setTimeout(done, lookupMs, [])
+    resolve(host, { all: true }, (error, addresses) => {
+      clearTimeout(late)
+      done(error ? [] : addresses.map(({ address }) => address))
+    })
+  })
   if (found.length === 0) return { leads: 'nowhere' }
   const addresses = found.filter(isInside)
   return addresses.length > 0 ? { leads: 'inside by name', addresses } : { leads: 'out' }

@@ -1,3 +1,5 @@
+import type { LookupAddress } from 'node:dns'
+import { isIP, type LookupFunction } from 'node:net'
 import type { Agent, Dispatcher } from 'undici'
 import {
   type FailureKind,
@@ -17,22 +19,33 @@ import {
 } from './guard.ts'
 import { lookupInTurn } from './lookup.ts'
 
-/** Bytes of a reply that are read. */
-const mostBody = 64 << 10
+/** Bytes of a reply that are read, unless the request says. */
+const usualBody = 64 << 10
 const mostHeaders = 16 << 10
+/** Replies before the reply (1xx) that are heard. */
+const mostInterim = 16
+/** When a connection that nobody waits for any more is given up. */
+const connectMs = 60_000
 
 /**
- * Requests to addresses that somebody else has given (decisions.md, Outbound requests): each connection goes to an
- * address that was checked. Its package is loaded for the first of them.
+ * Requests to addresses that somebody else has given (decisions.md, Outbound requests): the name is looked up for
+ * each, also where a connection is still open, and connections go to the addresses that were checked. Its package is
+ * loaded for the first of them.
  */
 export function guardedClient(settings: OutboundSettings, resolve: Resolve = lookupInTurn()): Outbound {
+  const ways = {
+    'http:': checkedWay('http:', settings, resolve),
+    'https:': checkedWay('https:', settings, resolve),
+  }
   let agents: Promise<Record<string, Agent>> | undefined
 
   async function open() {
     const { Agent } = await import('undici')
     const agentTo = (protocol: Protocol) =>
       new Agent({
-        connect: guardedWay(protocol, settings, resolve),
+        connect: { ...ways[protocol].connect, timeout: connectMs },
+        // One connection of HTTP/2 would be waited for by all requests to its host.
+        allowH2: false,
         maxHeaderSize: mostHeaders,
         // The signal of the request ends what takes too long.
         headersTimeout: 0,
@@ -43,24 +56,34 @@ export function guardedClient(settings: OutboundSettings, resolve: Resolve = loo
     return { 'http:': agentTo('http:'), 'https:': agentTo('https:') }
   }
 
-  async function send({ method, url, headers, body, milliseconds }: OutboundRequest): Promise<OutboundReply> {
+  async function send(request: OutboundRequest): Promise<OutboundReply> {
+    const { method, url, headers, body, milliseconds, mostBody = usualBody } = request
     const begin = performance.now()
     const target = new URL(url)
-    const signal = AbortSignal.timeout(milliseconds)
+    const { signal, end, clear } = deadline(milliseconds)
+    let interim = 0
+    let forget: (() => void) | undefined
     try {
       checkHost(target, settings)
       agents ??= open()
       const dispatcher = (await agents)[target.protocol]
       if (!dispatcher) throw new RefusedAddress(`${target.protocol} is not spoken`)
-      const reply = await dispatcher.request({
+      forget = await Promise.race([ways[target.protocol as Protocol].check(target.hostname), aborted(signal)])
+      const replying = dispatcher.request({
         origin: target.origin,
         path: target.pathname + target.search,
         method,
         headers,
         body: body ?? null,
         signal,
+        onInfo() {
+          interim += 1
+          if (interim > mostInterim) end(new Error(`More than ${mostInterim} interim replies`))
+        },
       })
-      const read = await beginningOf(reply.body)
+      // While it waits for a connection it does not hear the signal.
+      const reply = await Promise.race([replying, aborted(signal)])
+      const read = await beginningOf(reply.body, mostBody)
       return {
         status: reply.statusCode,
         headers: Object.fromEntries(
@@ -71,6 +94,9 @@ export function guardedClient(settings: OutboundSettings, resolve: Resolve = loo
       }
     } catch (error) {
       throw failureOf(error, milliseconds)
+    } finally {
+      clear()
+      forget?.()
     }
   }
 
@@ -83,11 +109,53 @@ export function guardedClient(settings: OutboundSettings, resolve: Resolve = loo
   }
 }
 
+/** Connections go to what the latest check of their name has found. */
+function checkedWay(protocol: Protocol, settings: OutboundSettings, resolve: Resolve) {
+  const way = guardedWay(protocol, settings, resolve)
+  const found = new Map<string, LookupAddress[]>()
+  const lookup: LookupFunction = (hostname, options, callback) => {
+    const addresses = options.all ? found.get(hostname) : undefined
+    if (addresses) (callback as unknown as (error: null, all: LookupAddress[]) => void)(null, addresses)
+    else way.lookup(hostname, options, callback)
+  }
+  return {
+    connect: { ...way, lookup },
+    /** Gives what ends the use of it. @throws RefusedAddress */
+    async check(hostname: string): Promise<() => void> {
+      if (isIP(hostname) !== 0 || hostname.startsWith('[')) return () => {}
+      const addresses = await new Promise<LookupAddress[]>((done, fail) =>
+        way.lookup(hostname, { all: true }, (error, all) =>
+          error ? fail(error) : done(all as unknown as LookupAddress[]),
+        ),
+      )
+      found.set(hostname, addresses)
+      return () => {
+        if (found.get(hostname) === addresses) found.delete(hostname)
+      }
+    },
+  }
+}
+
+function deadline(milliseconds: number) {
+  const controller = new AbortController()
+  const { signal } = controller
+  const end = (reason: Error) => controller.abort(reason)
+  const timer = setTimeout(() => end(new DOMException('too late', 'TimeoutError')), milliseconds)
+  return { signal, end, clear: () => clearTimeout(timer) }
+}
+
+const aborted = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason)
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  })
+
 async function beginningOf(
   body: Dispatcher.ResponseData['body'],
+  most: number,
 ): Promise<{ body: Buffer; isWhole: boolean }> {
   const pieces: Buffer[] = []
-  let left = mostBody
+  let left = most
   // Leaving the loop closes the connection, with whatever still comes.
   for await (const piece of body as AsyncIterable<Buffer>) {
     pieces.push(piece.subarray(0, left))
@@ -112,6 +180,9 @@ function failureOf(error: unknown, milliseconds: number): OutboundFailure {
   const said = String(code ?? '')
   const kind =
     name === 'TimeoutError' ? 'timeout' : (kinds.find(([pattern]) => pattern.test(said))?.[1] ?? 'broken')
-  if (kind === 'timeout') return new OutboundFailure(kind, `Timeout after ${milliseconds}ms`, error)
+  if (kind === 'timeout') {
+    const passed = said === 'UND_ERR_CONNECT_TIMEOUT' ? connectMs : milliseconds
+    return new OutboundFailure(kind, `Timeout after ${passed}ms`, error)
+  }
   return new OutboundFailure(kind, message, error)
 }

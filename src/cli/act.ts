@@ -2,6 +2,7 @@ import { ApiError, pathOf, type RawInput } from '../core/client.ts'
 import { changes, type Endpoint } from '../core/endpoint.ts'
 import { askText } from './ask.ts'
 import type { Session } from './base.ts'
+import { recordIn } from './columns.ts'
 import { CliError, exits, Silent, usage } from './exit.ts'
 import { fieldsOf } from './fields.ts'
 import { everyRow } from './pages.ts'
@@ -22,7 +23,7 @@ export async function act(
   const { flags } = typed
   const { output } = session
   const dry = flags['dry-run'] === true
-  if (!dry) checkPrintable(output, entry.reply)
+  if (!dry) checkPrintable(output, recordIn(entry.reply) ?? entry.reply)
   const outFile = flags['out-file'] as string | undefined
   if (view.secret && !dry) (await import('./minted.ts')).checkShown(output, view.secret, outFile)
   try {
@@ -73,9 +74,30 @@ async function perform(
   const reply = view.inParts ? await inParts(view.inParts) : await send()
   const { human } = view
   const message = changes(entry) && typeof reply.message === 'string' ? reply.message : undefined
-  const told = human ? () => human(reply) : message === undefined ? undefined : () => `${message}\n`
-  await printRecord(output, reply, entry.reply, told)
+  const told = human
+    ? () => human(recordOf(entry, reply))
+    : message === undefined
+      ? undefined
+      : () => `${message}\n`
+  await print(session, entry, reply, told)
+  if (recordIn(entry.reply) && typeof reply.warning === 'string') say(`Warning: ${reply.warning}`)
   if (view.verdict?.(reply) === false) throw new Silent(exits.failure)
+}
+
+const recordOf = (entry: Endpoint, reply: Reply): Reply =>
+  recordIn(entry.reply) ? (reply.data as Reply) : reply
+
+/** A reply that has its record under `data` is printed whole where JSON was asked for, as the API answers. */
+async function print(
+  { output }: Session,
+  entry: Endpoint,
+  reply: Reply,
+  human?: () => string | Promise<string>,
+): Promise<void> {
+  const inner = recordIn(entry.reply)
+  const isWhole = output.columns === undefined && ['json', 'ndjson', 'yaml'].includes(output.format)
+  if (!inner || isWhole) return printRecord(output, reply, entry.reply, human)
+  return printRecord(output, recordOf(entry, reply), inner, human)
 }
 
 async function createOnce(
@@ -98,14 +120,15 @@ async function createOnce(
   }
 }
 
-async function printFound({ output }: Session, entry: Endpoint, view: View, record: Reply): Promise<void> {
+async function printFound(session: Session, entry: Endpoint, view: View, record: Reply): Promise<void> {
+  const { output } = session
   say('It exists already: nothing was created')
   // Standard output is for the secret, and there is none: nothing else may end up where it is kept.
   if (view.secret && output.format === 'plain') {
     const { sections } = await import('./table.ts')
     return say((await sections(record)).trimEnd())
   }
-  return printRecord(output, record, entry.reply)
+  return print(session, entry, recordIn(entry.reply) ? { data: record } : record)
 }
 
 /** The record that has the slug, else the name or title, within the same parent. */

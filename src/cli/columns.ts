@@ -37,6 +37,12 @@ export function rowsOf(reply: z.ZodType): { key: string; row: z.ZodType } | unde
   return undefined
 }
 
+/** The schema of the record in a reply that has it under `data`. */
+export function recordIn(reply: z.ZodType): z.ZodType | undefined {
+  const inner = shapeOf(reply)?.data
+  return inner && shapeOf(inner) && inner
+}
+
 /** `--columns a,b` checked against the record; what is inside a free object cannot be checked. */
 export const checkColumns = (text: string, schema: z.ZodType): Column[] => chosen(text, leavesOf(schema))
 
@@ -72,7 +78,7 @@ export function valueAt(record: unknown, column: Column): unknown {
 /** `maxUsage` and `user.email` as headings. */
 export const titleOf = (column: Column): string =>
   column
-    .replace(/[A-Z]/g, (letter) => ` ${letter}`)
+    .replace(/[A-Z]+/g, (capitals) => ` ${capitals}`)
     .replaceAll('.', ' ')
     .toUpperCase()
 

@@ -12,6 +12,7 @@ import {
   createFlags,
   deleteFlags,
   type FlagSet,
+  fileFlags,
   flagFor,
   listFlags,
   mutationFlags,
@@ -19,7 +20,7 @@ import {
   secretFlags,
   yes,
 } from './flags.ts'
-import { inputOf } from './input.ts'
+import { bodyFrom, inputOf } from './input.ts'
 import type { Typed, View } from './view.ts'
 
 /** A command derived from a contract entry. */
@@ -73,13 +74,18 @@ export function command(entry: Endpoint, view: View): Command.Class {
       const session = this.open(typed.flags)
       const input = async () => {
         const values = (await instead?.values(typed.flags)) ?? {}
-        return inputOf(session, fields, (field) => {
+        const filed = view.file ? await bodyFrom(typed.flags.file) : {}
+        const isFiled = ({ part, key, flag }: Field) =>
+          part === 'body' && Object.hasOwn(filed, key) && typed.flags[flag] === undefined
+        const left = fields.filter((field) => !isFiled(field))
+        const input = await inputOf(session, left, (field) => {
           if (field.key === view.opposite?.field) return typed.flags[view.opposite.flag] !== true
           if (isInstead(field)) return values[field.key]
           if (isPreset(field)) return preset[field.key]
           if (isArg(field)) return typed.args[argName(field)]
           return field.key === 'orgId' ? session.settings.org.value || undefined : typed.flags[field.flag]
         })
+        return view.file ? { ...input, body: { ...filed, ...(input.body as object) } } : input
       }
       if (listed) {
         const { list } = await import('./list.ts')
@@ -109,6 +115,7 @@ function flagsOf(entry: Endpoint, view: View, fields: Field[]): FlagSet {
     ...(rowsOf(entry.reply) && listFlags),
     ...(changes(entry) && mutationFlags),
     ...(entry.method === 'DELETE' && deleteFlags),
+    ...(view.file && fileFlags),
     ...(view.existing && createFlags),
     ...(view.secret && secretFlags),
     ...(view.opposite && { [view.opposite.flag]: yes({ description: view.opposite.description }) }),

@@ -199,6 +199,8 @@ function hintFor(failure: ApiError): string | undefined {
     const { lastSeenAt } = (failure.details ?? {}) as { lastSeenAt?: string | null }
     return `${lastSeenAt ? `last seen ${ageOf(lastSeenAt)} ago: ` : ''}svc devices show DEVICE tells more`
   }
+  if (failure.code === 'oidc_discovery_failed')
+    return (failure.details as { hint?: string } | undefined)?.hint
   if (failure.code === 'invalid_request' && failure.message.includes('orgId'))
     return 'add --org, or set SVC_ORG'
   if (failure.code === 'forbidden' && failure.request !== undefined)

@@ -70,6 +70,13 @@ export const deleteFlags: FlagSet = {
   'ignore-not-found': yes({ description: 'Succeed when it is already gone' }),
 }
 
+export const fileFlags: FlagSet = {
+  file: text({
+    description: 'The same as JSON: a file, or - for standard input; flags win over it',
+    helpValue: 'FILE',
+  }),
+}
+
 export const createFlags: FlagSet = {
   'if-not-exists': yes({ description: 'Print the existing record instead of failing when there is one' }),
 }
@@ -166,6 +173,7 @@ export const argNames: Record<Resource, string> = {
   alert: 'alert',
   webhook: 'webhook',
   webhook_delivery: 'delivery',
+  sso_provider: 'provider',
 }
 
 export const nouns: Record<Resource, string> = {
@@ -185,6 +193,7 @@ export const nouns: Record<Resource, string> = {
   alert: 'alert',
   webhook: 'webhook',
   webhook_delivery: 'delivery',
+  sso_provider: 'single sign-on provider',
 }
 
 type Parse = (input: string) => Promise<string>
@@ -221,6 +230,7 @@ const namedBy: { [R in Resource]?: string } = {
   script: 'id or name',
   alert: 'id or title',
   webhook: 'id or name',
+  sso_provider: 'id or name',
 }
 
 export function argOf(field: Field): Arg<unknown> {

@@ -43,6 +43,14 @@ export async function inputOf(session: Session, fields: Field[], said: Said): Pr
   }
 }
 
+/** A body from a JSON file, or standard input. */
+export async function bodyFrom(file: unknown): Promise<Record<string, unknown>> {
+  if (file === undefined) return {}
+  const body = await jsonFrom(file === '-' ? '-' : `@${String(file)}`, '--file')
+  if (body !== null && typeof body === 'object' && !Array.isArray(body)) return { ...body }
+  throw usage('--file does not hold a JSON object')
+}
+
 /** The object a field goes into, made when it is not there. */
 function placeOf(part: Record<string, unknown>, within: string[] = []): Record<string, unknown> {
   let at = part

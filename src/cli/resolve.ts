@@ -81,6 +81,11 @@ const lookups: { [R in Resource]?: Lookup } = {
     names: ['name'],
     byOrg: true,
   },
+  sso_provider: {
+    list: async () => (await import('../sso/contract.ts')).ssoProviders.list,
+    names: ['name'],
+    byOrg: true,
+  },
   user: {
     list: async () => (await identity()).users.list,
     names: ['email', 'name'],

@@ -143,11 +143,11 @@ const shown = (value: unknown): string => {
   return typeof value === 'object' ? (Array.isArray(value) ? 'none' : '-') : String(value)
 }
 
-const abbreviations = /\b(cpu|ram|gpu|os|ip|bios|mac|mb|gb|mfa|otp|qr|url)\b/gi
+const abbreviations = /\b(cpu|ram|gpu|os|ip|bios|mac|mb|gb|mfa|otp|qr|url|sso|jwks)\b/gi
 
 /** `lastSeenAt` as `Last seen at`, `ramTotalMb` as `RAM total MB`. */
 export function labelOf(key: string): string {
-  const words = key.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
+  const words = key.replace(/[A-Z]+/g, (capitals) => ` ${capitals.toLowerCase()}`)
   const sentence = words.charAt(0).toUpperCase() + words.slice(1)
   return sentence.replace(abbreviations, (word) => word.toUpperCase())
 }

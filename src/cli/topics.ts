@@ -26,6 +26,7 @@ export const groups: Record<string, string> = {
   roles: 'Roles, and what they let people do',
   scripts: 'What can be run on devices',
   sites: 'Sites of organizations',
+  sso: 'Single sign-on: the identity providers of an organization',
   users: 'People: invitations, roles and reach',
   webhooks: 'Events sent on to other systems',
 }

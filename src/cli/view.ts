@@ -18,6 +18,8 @@ export type View = {
     flags: FlagSet
     values(flags: Typed['flags']): Promise<Record<string, unknown>>
   }
+  /** The body may come from a JSON file; what flags say wins over it. */
+  file?: true
   /** Fields that the command itself decides: no flags. What is undefined is not sent. */
   preset?: Record<string, unknown>
   /** A yes-or-no field that is yes, unless this flag is given. */

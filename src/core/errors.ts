@@ -8,6 +8,7 @@ export const errors = {
   role_in_use: { status: 400, exit: 6, title: 'Cannot delete role with assigned users' },
   already_decommissioned: { status: 400, exit: 6, title: 'Device is already decommissioned' },
   not_decommissioned: { status: 400, exit: 6, title: 'Device is not decommissioned' },
+  oidc_discovery_failed: { status: 400, exit: 1, title: 'OIDC discovery failed' },
   unauthenticated: { status: 401, exit: 4, title: 'Sign-in required' },
   invalid_credentials: { status: 401, exit: 4, title: 'Invalid email or password' },
   invalid_token: { status: 401, exit: 4, title: 'Invalid or expired token' },

@@ -32,6 +32,8 @@ export type OutboundRequest = {
   body?: string | Buffer
   /** From the name being looked up to the last byte of the reply that is read. */
   milliseconds: number
+  /** Bytes of the reply that are read; 64 KiB unless told. */
+  mostBody?: number
 }
 
 export type OutboundReply = {

@@ -18,6 +18,7 @@ export type Resource =
   | 'alert'
   | 'webhook'
   | 'webhook_delivery'
+  | 'sso_provider'
 
 /** An id that names a record of that kind; the CLI accepts its slug or name as well. */
 export const idOf = (resource: Resource) =>

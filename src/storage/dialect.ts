@@ -4,8 +4,10 @@ import { byDialect } from './compilers.ts'
 import type { Db } from './db.ts'
 import { isPostgres } from './prepared.ts'
 
+export { listed } from './listed.ts'
 export { containsKey, startsWithKey } from './matching.ts'
 export { type Params, prepared, rowOf } from './prepared.ts'
+export { type Each, preparedForEach } from './prepared-for-each.ts'
 export { preparedInScope } from './prepared-in-scope.ts'
 export { isAmong, type Ranked, rankedIds } from './ranked.ts'
 export { isForeignKeyViolation, isOutage, isPatternTooComplex, isUniqueViolation } from './violations.ts'
@@ -176,6 +178,11 @@ export function forUpdate<DB, TB extends keyof DB, O>(
   const locked = query.forUpdate()
   return options.skipLocked ? locked.skipLocked() : locked
 }
+
+/** The same for rows that keep their keys: what refers to them may be added meanwhile. */
+export const forChange = <DB, TB extends keyof DB, O>(
+  query: SelectQueryBuilder<DB, TB, O>,
+): SelectQueryBuilder<DB, TB, O> => query.forNoKeyUpdate()
 
 /** The same against changes only: those who add something to the row's record do not wait for each other. */
 export const forShare = <DB, TB extends keyof DB, O>(

@@ -51,6 +51,9 @@ export type Tables = {
   /** Processes that send deliveries; what one of them holds is free again when it is no longer alive. */
   webhook_workers: { id: string; alive_until: string }
   webhook_deliveries: WebhookDeliveryRow
+  sso_providers: SsoProviderRow
+  sso_sessions: SsoSessionRow
+  sso_identities: SsoIdentityRow
   agent_links: AgentLinkRow
   live_questions: LiveQuestionRow
   outbox: { id: Generated<number>; chain: string; entry: string }
@@ -679,4 +682,63 @@ export type WebhookDeliveryRow = {
   failure_class: string | null
   created_at: string
   delivered_at: string | null
+  /** When it arrived, or failed for good. */
+  ended_at: string | null
+}
+
+export type SsoProviderRow = Stamped & {
+  org_id: string
+  name: string
+  /** oidc or saml. */
+  type: string
+  /** inactive, testing or active. */
+  status: string
+  preset: string | null
+  issuer: string | null
+  client_id: string | null
+  /** Sealed. */
+  client_secret: string | null
+  authorization_url: string | null
+  token_url: string | null
+  user_info_url: string | null
+  jwks_url: string | null
+  scopes: string
+  entity_id: string | null
+  sso_url: string | null
+  /** PEM. */
+  certificate: string | null
+  /** JSON. */
+  attribute_mapping: string
+  auto_provision: number
+  default_role_id: string | null
+  /** With commas between them; null: all. */
+  allowed_domains: string | null
+  enforce_sso: number
+  created_by: string
+}
+
+/** A sign-in that is under way at a provider. */
+export type SsoSessionRow = {
+  state_hash: string
+  provider_id: string
+  nonce: string
+  code_verifier: string
+  redirect_path: string
+  created_at: string
+  expires_at: string
+}
+
+/** Who a subject of a provider is here. */
+export type SsoIdentityRow = Stamped & {
+  provider_id: string
+  user_id: string
+  external_id: string
+  email: string
+  /** JSON: all that the provider said of them. */
+  profile: string
+  /** Sealed, as is the next. */
+  access_token: string | null
+  refresh_token: string | null
+  token_expires_at: string | null
+  last_login_at: string
 }

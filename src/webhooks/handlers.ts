@@ -14,6 +14,7 @@ import {
   applied,
   checkHeaders,
   checkUrl,
+  credentialsFault,
   difference,
   discreet,
   type Held,
@@ -34,6 +35,7 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
   async function checkReachable(url: string): Promise<void> {
     checkUrl(urlFault(url))
     checkUrl(whereaboutsFault(await outbound.whereabouts(new URL(url))))
+    checkUrl(credentialsFault(url))
   }
 
   /** What the audit log says of a change. */

@@ -19,7 +19,7 @@ export async function tidy(
 ): Promise<void> {
   const write = (work: (tx: Db) => Promise<number>) => storage.write(work, { unsynced: true })
   const keptSince = later(now, -keptHours * 3600)
-  while ((await write((tx) => expireKept(tx, keptSince))) === batch);
+  while ((await write((tx) => expireKept(tx, keptSince, now))) === batch);
   const endedBefore = later(now, -settings.deliveryDays * 86_400)
   while ((await write((tx) => forgetEnded(tx, endedBefore))) === batch);
   const deleted = await storage.read
@@ -36,7 +36,7 @@ export async function tidy(
   }
 }
 
-async function expireKept(tx: Db, before: Instant): Promise<number> {
+async function expireKept(tx: Db, before: Instant, now: Instant): Promise<number> {
   const found = await tx
     .selectFrom('webhook_deliveries')
     .select('id')
@@ -49,7 +49,7 @@ async function expireKept(tx: Db, before: Instant): Promise<number> {
   if (ids.length === 0) return 0
   await tx
     .updateTable('webhook_deliveries')
-    .set({ status: 'failed', error_message: expired })
+    .set({ status: 'failed', error_message: expired, ended_at: now })
     .where('id', 'in', ids)
     .where('status', '=', 'pending')
     .where('due_at', 'is', null)
@@ -61,14 +61,13 @@ async function forgetEnded(tx: Db, before: Instant): Promise<number> {
   const found = tx
     .selectFrom('webhook_deliveries')
     .select('id')
-    .where('created_at', '<', before)
-    .where('due_at', 'is', null)
-    .orderBy('created_at')
+    .where('ended_at', '<', before)
+    .orderBy('ended_at')
     .limit(batch)
   const ids = (await found.execute()).map(({ id }) => id)
   if (ids.length === 0) return 0
   // Somebody may have asked for one of them meanwhile.
-  await tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).where('due_at', 'is', null).execute()
+  await tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).where('ended_at', '<', before).execute()
   return ids.length
 }
 

@@ -151,13 +151,17 @@ export function urlFault(text: string): string | undefined {
   if (url.protocol !== 'https:') return 'Webhook URL must use HTTPS'
   const host = url.hostname.replace(/\.+$/, '').toLowerCase()
   if (host === '') return 'Webhook URL hostname is required'
-  if (url.username !== '' || url.password !== '') {
-    return 'Webhook URL must not hold a user name or password: send them as a header'
-  }
   if (host === 'localhost' || host.endsWith('.localhost') || host.endsWith('.local')) {
     return 'Webhook URL cannot target localhost or local network hostnames'
   }
   return undefined
+}
+
+/** Told last: what is wrong with where it leads counts for more. */
+export function credentialsFault(text: string): string | undefined {
+  const { username, password } = new URL(text)
+  if (username === '' && password === '') return undefined
+  return 'Webhook URL must not hold a user name or password: send them as a header'
 }
 
 export function whereaboutsFault(at: Whereabouts): string | undefined {

@@ -4,7 +4,7 @@ import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { countOf } from '../storage/counts.ts'
-import { forUpdate, inScope, textsOf } from '../storage/dialect.ts'
+import { forChange, inScope, textsOf } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { WebhookQueueRow, WebhookRow } from '../storage/tables.ts'
 import type { RetryPolicy, Webhook } from './contract.ts'
@@ -164,7 +164,8 @@ export async function getSummary(
 
 /** The same, and nobody else changes it until the transaction ends. @throws not_found */
 export async function lockWebhook(db: Db, cipher: Cipher, scope: Scope, id: string) {
-  await forUpdate(webhooksIn(db, scope).select('webhooks.id').where('webhooks.id', '=', id)).execute()
+  // Whoever gives out deliveries holds the queue, and refers to the webhook: `forUpdate` would wait crosswise.
+  await forChange(webhooksIn(db, scope).select('webhooks.id').where('webhooks.id', '=', id)).execute()
   return getWebhook(db, cipher, scope, id)
 }
 

@@ -14,10 +14,21 @@ import { retention } from './retention.ts'
 import { serve } from './serve.ts'
 import { build, notBuilt } from './servers.ts'
 import { sessions } from './sessions.ts'
+import { webhooks } from './webhooks.ts'
 
-const names = ['http', 'sessions', 'chain', 'cli', 'serve', 'fleet', 'audit', 'retention'] as const
+const names = [
+  'http',
+  'sessions',
+  'chain',
+  'cli',
+  'serve',
+  'fleet',
+  'audit',
+  'retention',
+  'webhooks',
+] as const
 /** Filling in takes minutes, so these are measured when they are named. */
-const unnamed = names.filter((name) => !['fleet', 'audit', 'retention'].includes(name))
+const unnamed = names.filter((name) => !['fleet', 'audit', 'retention', 'webhooks'].includes(name))
 type Name = (typeof names)[number]
 
 type Options = {
@@ -40,11 +51,11 @@ const program = new Command('npm run bench --')
   .addArgument(
     new Argument('[name...]', 'what to measure')
       .choices(names)
-      .default(unnamed, 'all but fleet, audit and retention'),
+      .default(unnamed, 'all but fleet, audit, retention and webhooks'),
   )
   .option('--quick', 'fewer and shorter rounds, no installation')
   .option('--json', 'print the result as JSON')
-  .option('--postgres', 'http, fleet and retention on Postgres; its fsync is off')
+  .option('--postgres', 'http, fleet, retention and webhooks on Postgres; its fsync is off')
   .option('--no-install', 'leave out the size of an installation')
   .addOption(
     new Option('--connections <count>', 'connections of the load').default(32).argParser((text) => {
@@ -111,6 +122,10 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       const entries = quick ? Math.min(options.entries, 100_000) : options.entries
       rows.push(...(await retention({ connections, entries, milliseconds: 2000, ...databases }, say)))
     }
+    if (name === 'webhooks') {
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      rows.push(...(await webhooks({ quick, ...databases }, say)))
+    }
     if (name === 'sessions') {
       const pace = quick ? { rounds: 3, milliseconds: 700 } : { rounds: 5, milliseconds: 1500 }
       rows.push(...(await sessions(pace, say)))
@@ -136,11 +151,14 @@ function notes(connections: number, { postgres = false }: Options): string {
   const sealing = 'Minting is charged with the time until its audit entries are sealed.'
   const fleet =
     'A fleet is asked by one person at a time; an aim counts the slowest hundredth and the longest stall of the event loop.'
+  const webhooks =
+    'Deliveries are counted where they arrive, for events that were raised with POST /events: 25 for each of them. The service is charged with those requests as well.'
   return [
     load,
     sealing,
     fleet,
-    postgres ? 'http and fleet ran on Postgres.' : 'http and fleet ran on SQLite.',
+    webhooks,
+    postgres ? 'http, fleet and webhooks ran on Postgres.' : 'http, fleet and webhooks ran on SQLite.',
   ].join('\n')
 }
 

@@ -103,8 +103,8 @@ async function fill(tx: Db, now: string): Promise<World> {
   }
 }
 
-const noCaps = { maxOrganizations: null, maxDevices: null }
-const orgDefaults = {
+export const noCaps = { maxOrganizations: null, maxDevices: null }
+export const orgDefaults = {
   type: 'customer',
   status: 'active',
   maxDevices: 500,

@@ -16,6 +16,7 @@ const loopback: OutboundSettings = { allowed: ['127.0.0.0/8'], ca: undefined }
 const resolver =
   (known: Readonly<Record<string, readonly string[]>>): Resolve =>
   (hostname, _, callback) => {
+    if (hostname === 'silent.example.com') return
     const found = known[hostname.replace(/\.$/, '')]
     const missing = Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), { code: 'ENOTFOUND' })
     if (!found) return callback(missing, [])
@@ -166,6 +167,13 @@ describe('a receiver', () => {
     ],
     ['is not there', 'refused', async () => 'http://127.0.0.1:1'],
     ['has a name that nobody knows', 'dns', async () => 'http://nobody.example.com'],
+    ['has a name that nobody answers for', 'timeout', async () => 'http://silent.example.com'],
+    ['never shakes hands', 'timeout', async () => `https://127.0.0.1:${await on(createTcp(() => {}))}`],
+    [
+      'says again and again that it goes on',
+      'broken',
+      () => raw((socket) => void socket.write('HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(100))),
+    ],
   ]
   it.each(failing)('that %s: %s', async (_, kind, open) => {
     const { send } = clientOf(loopback, resolver({}))

@@ -34,6 +34,7 @@ export const unknownRecords = (): Records => ({
   alert: newId(),
   webhook: newId(),
   webhook_delivery: newId(),
+  sso_provider: newId(),
 })
 
 export type Input = { params: Plain; query: Plain; body: unknown }

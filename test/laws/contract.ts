@@ -30,6 +30,10 @@ const endless = 'x'.repeat(1_000_001)
 const elsewhere = new Set([
   'alerts.create body.ruleId',
   'eventLogs.submit body.events.0.eventId',
+  ...['create', 'update'].flatMap((name) => [
+    `ssoProviders.${name} body.clientId`,
+    `ssoProviders.${name} body.entityId`,
+  ]),
   ...['liveLogs', 'deviceLogs'].flatMap((group) => [
     `${group}.events query.eventId`,
     `${group}.record params.recordId`,

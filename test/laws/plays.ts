@@ -184,6 +184,8 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     const input = asked('webhookDeliveries.retry', {}, params)
     return { input: { ...input, body: undefined }, ...about, resourceId: () => org.deliveryId }
   },
+  'ssoProviders.create': (hand) => ofProvider(hand, 'ssoProviders.create'),
+  'ssoProviders.setStatus': (hand) => ofProvider(hand, 'ssoProviders.setStatus'),
   async 'auth.login'(hand) {
     const { email, about } = await addPerson(hand)
     return { input: asked('auth.login', { email, password: adminPassword }), ...about }
@@ -493,6 +495,14 @@ async function invited(hand: Hand, name: string): Promise<Play> {
 async function ofDevice(hand: Hand) {
   const { org, about } = await inFreshOrg(hand)
   return { deviceId: org.deviceId, about: { ...about, resourceId: () => org.deviceId } }
+}
+
+/** The system administrator, and an identity provider of an organization; the reply has it under `data`. */
+async function ofProvider(hand: Hand, name: string): Promise<Play> {
+  const { org, about } = await inFreshOrg(hand)
+  const records = await recordsOf(hand.service, hand.world.partners.acme, org)
+  const input = callOf(entryNamed(name), records, { all: true })
+  return { input, ...about, resourceId: ({ data }) => (data as Reply).id }
 }
 
 async function decommissioned(hand: Hand, name: string): Promise<Play> {

@@ -5,6 +5,7 @@ import { archivesOf } from '../../src/audit/retention/archiving.ts'
 import { changeHold, changePolicy, getPolicy } from '../../src/audit/retention/store.ts'
 import { findHead, getEntry, listHeads } from '../../src/audit/store.ts'
 import { cipherOf } from '../../src/core/cipher.ts'
+import { newId } from '../../src/core/new-id.ts'
 import { everything, only, type Scope } from '../../src/core/scope.ts'
 import {
   changeApiKey,
@@ -32,6 +33,16 @@ import { endSessionsIn } from '../../src/identity/sessions/tenants.ts'
 import { membersOf } from '../../src/identity/users/store.ts'
 import { orgReach, partnerReach } from '../../src/identity/users/tenants.ts'
 import { changeScript, getScript, removeScript } from '../../src/scripts/store.ts'
+import {
+  changeProvider,
+  findInUse,
+  forgetSubjects,
+  getProvider,
+  listProviders,
+  listRolesSignedIn,
+  lockProvider,
+  removeProvider,
+} from '../../src/sso/store.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { changeOrg, getOrg, removeOrgs } from '../../src/tenancy/organizations/store.ts'
 import { changeSite, getSite, removeSite } from '../../src/tenancy/sites/store.ts'
@@ -55,7 +66,7 @@ import {
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService, testSecrets } from '../harness.ts'
 import { addOrgUser, roleOf } from '../world.ts'
-import { buildStage } from './fixture.ts'
+import { buildStage, userIdOf } from './fixture.ts'
 import { about, changed, dump } from './tables.ts'
 
 /** A function of a store with a record of the bakery, or of its partner, to be called in any scope. */
@@ -109,12 +120,34 @@ async function prepare(service: TestService) {
     body: { ...org, name: 'bakery spare api key', scopes: ['devices:read'] },
   })
   const archive = { chain: bakery.id, first_seq: 1, last_seq: 2, object_key: 'x', bytes: 1, sha256: 'x' }
+  const admin = await userIdOf(service, 'bakery-admin')
+  const identity = {
+    ...{
+      id: newId(),
+      provider_id: bakery.providerId,
+      user_id: admin,
+      external_id: 'a',
+      email: 'a@example.com',
+    },
+    ...{ profile: JSON.stringify({ of: bakery.id }), last_login_at: now },
+    ...{ access_token: null, refresh_token: null, token_expires_at: null },
+  }
+  const stamps = { created_at: now, updated_at: now }
   await service.storage.write(async (tx) => {
     await tx
       .insertInto('audit_archives')
       .values({ ...archive, created_at: now })
       .execute()
     const last = { last_device_id: bakery.deviceId }
+    await tx
+      .updateTable('sso_providers')
+      .set({ status: 'active' })
+      .where('id', '=', bakery.providerId)
+      .execute()
+    await tx
+      .insertInto('sso_identities')
+      .values({ ...identity, ...stamps })
+      .execute()
     await tx.updateTable('enrollment_keys').set(last).where('id', '=', spareKey.id).execute()
   })
   await client.call(api.auditRetention.change, { query: org, body: { retentionDays: 99 } })
@@ -128,6 +161,9 @@ async function prepare(service: TestService) {
   const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
   const { webhook } = await getWebhook(read, cipher, everything, webhookId)
   const which = { webhookId, id: deliveryId }
+  const { providerId } = bakery
+  const provider = await getProvider(read, cipher, everything, providerId)
+  const past = '2026-01-01T00:00:00.000Z'
   const place = await getSite(read, everything, bakery.siteId)
   const organization = await getOrg(read, everything, bakery.id)
   const named: ConditionGroup = {
@@ -231,6 +267,16 @@ async function prepare(service: TestService) {
       tenant,
       async (db, scope) => (await listDead(db, scope, page)).data.some(({ id }) => id === deliveryId),
     ],
+    ['getProvider', tenant, (db, scope) => getProvider(db, cipher, scope, providerId)],
+    ['lockProvider', tenant, (db, scope) => lockProvider(db, cipher, scope, providerId)],
+    [
+      'listProviders',
+      tenant,
+      async (db, scope) =>
+        (await listProviders(db, cipher, scope, page)).data.some(({ id }) => id === providerId),
+    ],
+    ['findInUse', tenant, async (db, scope) => (await findInUse(db, scope))?.id === providerId],
+    ['listRolesSignedIn', tenant, (db, scope) => listRolesSignedIn(db, scope, providerId, past)],
     ['getScript', tenant, (db, scope) => getScript(db, scope, script.id)],
   ]
   const writes: Case[] = [
@@ -279,6 +325,13 @@ async function prepare(service: TestService) {
       tenant,
       (db, scope) => sendAgain(db, scope, { webhookId, ids: [deliveryId], isActive: false, now }),
     ],
+    [
+      'changeProvider',
+      tenant,
+      (db, scope) => changeProvider(db, cipher, scope, { ...provider, name: 'mine now' }),
+    ],
+    ['forgetSubjects', tenant, (db, scope) => forgetSubjects(db, scope, providerId)],
+    ['removeProvider', tenant, (db, scope) => removeProvider(db, scope, providerId)],
     ['removeWebhook', tenant, (db, scope) => removeWebhook(db, scope, webhookId, now)],
     ['removeScript', tenant, (db, scope) => removeScript(db, scope, script.id, now)],
     ['removeEnrollmentKey', tenant, (db, scope) => removeEnrollmentKey(db, scope, spareKey.id)],

@@ -46,10 +46,14 @@ export function wrongFor({ schema, resource }: Field): [what: string, value: unk
     ...nothing,
     ['is too long', tooLong],
     ...wrongTexts,
-    ...(resource ? wrongIds : []),
+    ...(resource ? wrongIds.filter(([, value]) => value !== '' || !isCleared(schema)) : []),
     ...choice,
   ] as [string, unknown][]
 }
+
+/** Some ids are cleared by an empty text as by null. */
+const isCleared = (schema: z.ZodType): boolean =>
+  [null, ''].every((nothing) => schema.safeParse(nothing).success)
 
 const wrongNumbers: [string, unknown][] = [
   ['is "7"', '7'],

@@ -12,6 +12,8 @@ export type Answer = {
   headers?: Record<string, string>
   body?: string
   afterMs?: number
+  /** Answered when this has come about. */
+  when?: Promise<unknown>
 }
 
 /** A receiver of deliveries over HTTPS; ends with the test. */
@@ -27,6 +29,7 @@ export async function receiver(
     /** Requests that are not answered yet, and the most there were at once. */
     open: 0,
     most: 0,
+    connections: 0,
     /** Waits until so many have arrived. */
     async until(count: number, ms = 10_000): Promise<Got[]> {
       const end = performance.now() + ms
@@ -36,17 +39,29 @@ export async function receiver(
       return got
     },
     ids: () => got.map(({ event }) => event.id),
-    async close() {
+    /** Nothing listens there any more. */
+    async down() {
+      const closed = new Promise((resolve) => server.close(resolve))
       server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
+      await closed
     },
+    /** It is back at its address. */
+    async up() {
+      await new Promise<void>((resolve) =>
+        server.listen(Number(new URL(self.url).port), '127.0.0.1', resolve),
+      )
+    },
+    close: () => self.down(),
   }
   const server = createServer({ ...certificate.pair(), keepAlive: true }, (request, reply) => {
     self.open += 1
     self.most = Math.max(self.most, self.open)
-    reply.on('close', () => {
-      self.open -= 1
-    })
+    let isOpen = true
+    const answered = () => {
+      if (isOpen) self.open -= 1
+      isOpen = false
+    }
+    reply.on('close', answered)
     let body = ''
     request.setEncoding('utf8').on('data', (piece) => {
       body += piece
@@ -58,10 +73,17 @@ export async function receiver(
       got.push(one)
       const said = self.answer(one, request.socket)
       if (!said) return
-      const send = () => reply.writeHead(said.status ?? 200, said.headers).end(said.body)
-      if (said.afterMs) setTimeout(send, said.afterMs)
+      const send = () => {
+        answered()
+        reply.writeHead(said.status ?? 200, said.headers).end(said.body)
+      }
+      if (said.when) void said.when.then(send)
+      else if (said.afterMs) setTimeout(send, said.afterMs)
       else send()
     })
+  })
+  server.on('connection', () => {
+    self.connections += 1
   })
   self.url = `https://127.0.0.1:${await listening(server)}`
   try {

@@ -18,6 +18,8 @@ export type Parcel = {
   /** JSON. */
   payload: string
   attempt: number
+  /** 1: a person asked for it. */
+  askedFor: number
 }
 
 const json = JSON.stringify

@@ -198,6 +198,7 @@ const afresh = (now: Instant) => ({
   error_message: null,
   failure_class: null,
   delivered_at: null,
+  ended_at: null,
 })
 
 /** Sends those of these again, from the start, that nothing is going to send; how many they are. */

@@ -1,19 +1,22 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { record } from '../../audit/outbox.ts'
 import { draftOf } from '../../audit/rules.ts'
 import type { Cipher } from '../../core/cipher.ts'
 import { newId } from '../../core/new-id.ts'
 import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
-import { type Clock, secondsBetween } from '../../core/time.ts'
+import { type Clock, type Instant, secondsBetween } from '../../core/time.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { answered, bodyOf, headersOf, type Outcome, type Parcel, unanswered } from '../deliveries/rules.ts'
-import { type Held, secretsAt, urlFault } from '../rules.ts'
+import { credentialsFault, type Held, secretsAt, urlFault } from '../rules.ts'
 import { giveOut, hasHappened } from './fan-out.ts'
 import { type Lane, Lanes } from './lanes.ts'
 import {
   findDue,
   freeAbandoned,
   freeOfPredecessors,
+  heldBy,
   hold,
+  leaseSeconds,
   nextWork,
   renewalSeconds,
   stayAlive,
@@ -37,6 +40,8 @@ type Arrived = { lane: Lane; webhook: Held; parcel: Parcel; outcome: Outcome }
 const batch = 100
 /** How often is looked for what nobody told this process of. */
 const sweepMs = 1000
+/** How long what is on its way may take when the service ends: less than that takes (daemon/serve.ts). */
+const patienceMs = 8000
 
 /**
  * Sends what happened to the webhooks that asked for it. What is to be sent is in the database alone: a process
@@ -50,7 +55,7 @@ export class Courier {
   readonly #underWay = new Set<Promise<void>>()
   #arrived: Arrived[] = []
   #sweptAt = Number.NEGATIVE_INFINITY
-  #renewedAt = Number.NEGATIVE_INFINITY
+  #renewedAt: Instant = ''
   #timer: NodeJS.Timeout | undefined
   #isClosing = false
   #hasBegun = false
@@ -67,7 +72,7 @@ export class Courier {
     await this.#settle()
     if (this.#isClosing) return
     const isSweep = performance.now() - this.#sweptAt >= sweepMs
-    if (isSweep) await this.#sweep()
+    if (isSweep || this.#sinceRenewal() >= leaseSeconds) await this.#sweep()
     let more = false
     if (await hasHappened(storage.read)) {
       const given = await giveOut(storage, clock())
@@ -85,16 +90,27 @@ export class Courier {
     else this.#wakeAt(next)
   }
 
-  /** Sends nothing more, waits for what is on its way, and gives everything back. */
+  /**
+   * Sends nothing more, puts down what still arrives, and gives everything back. What takes too long counts as not
+   * tried: it is sent again by whoever holds its queue next.
+   */
   async close(): Promise<void> {
     this.#isClosing = true
     clearTimeout(this.#timer)
-    await Promise.allSettled(this.#underWay)
-    for (const lane of this.#lanes.all()) {
-      lane.ready = []
-      lane.more = false
+    let isLate = false
+    const late = sleep(patienceMs, undefined, { ref: false }).then(() => {
+      isLate = true
+    })
+    while (this.#arrived.length > 0 || this.#lanes.size > 0) {
+      for (const lane of this.#lanes.all()) {
+        lane.ready = []
+        lane.more = false
+        if (isLate) lane.busy.clear()
+      }
+      await this.#settle()
+      const isWaiting = this.#arrived.length === 0 && this.#underWay.size > 0
+      if (isWaiting && !isLate) await Promise.race([late, ...this.#underWay])
     }
-    while (this.#arrived.length > 0 || this.#lanes.size > 0) await this.#settle()
   }
 
   #hasNews(webhookId: string): void {
@@ -107,10 +123,32 @@ export class Courier {
     const { storage, clock } = this.#on
     this.#sweptAt = performance.now()
     for (const lane of this.#lanes.all()) lane.more = true
+    await this.#renew()
     await freeAbandoned(storage, clock())
-    if (this.#lanes.size === 0 || this.#sweptAt - this.#renewedAt < renewalSeconds * 1000) return
-    this.#renewedAt = this.#sweptAt
-    await storage.write((tx) => stayAlive(tx, this.#me, clock()), { unsynced: true })
+  }
+
+  /** Before it frees what others held: who was asleep for long would free its own, and take it once more. */
+  async #renew(): Promise<void> {
+    const { storage, clock } = this.#on
+    const now = clock()
+    const passed = this.#sinceRenewal()
+    if (passed < renewalSeconds) return
+    await storage.write((tx) => stayAlive(tx, this.#me, now), { unsynced: true })
+    this.#renewedAt = now
+    if (passed < leaseSeconds) return
+    const held = new Set(await heldBy(storage.read, this.#me))
+    for (const lane of this.#lanes.all()) {
+      if (held.has(lane.webhookId)) continue
+      lane.ready = []
+      this.#lanes.remove(lane)
+    }
+  }
+
+  /** Seconds; of a clock that was set back, as many as can be. None where nothing is held. */
+  #sinceRenewal(): number {
+    if (this.#lanes.size === 0) return 0
+    const passed = secondsBetween(this.#renewedAt, this.#on.clock())
+    return passed < 0 ? leaseSeconds : passed
   }
 
   /** Whether there may be more to take. */
@@ -121,30 +159,49 @@ export class Courier {
     const queues = await findDue(storage, { now, apart: this.#lanes.full(), limit })
     if (queues.length === 0) return false
     const held = new Set(await hold(storage, queues, { holder: this.#me, now }))
-    for (const { webhookId, orgId } of queues) if (held.has(webhookId)) this.#lanes.add(webhookId, orgId)
+    this.#renewedAt = now
+    for (const { webhookId, orgId } of queues) {
+      // It may be one that somebody else took to be abandoned.
+      if (held.has(webhookId) && !this.#lanes.get(webhookId)) this.#lanes.add(webhookId, orgId)
+    }
     return queues.length === limit
   }
 
+  /**
+   * Finds what is due. The webhooks are read last, right before anything is sent, so that what people change holds
+   * for the next delivery.
+   */
   async #load(): Promise<void> {
-    const wanting = this.#lanes.all().filter((lane) => this.#lanes.wants(lane) > 0)
-    await Promise.all(wanting.map((lane) => this.#loadLane(lane)))
+    const { storage, cipher, clock } = this.#on
+    const moving = this.#lanes.all().filter((lane) => this.#lanes.moves(lane))
+    if (moving.length === 0) return
+    const wishes = moving.flatMap((lane) => {
+      const { webhookId, webhook, ready, busy } = lane
+      const wanted = this.#lanes.wants(lane)
+      const isActive = webhook === undefined || webhook.status === 'active'
+      const limit = wanted + busy.size + ready.length
+      return wanted > 0 ? [{ lane, webhookId, isActive, limit, now: clock() }] : []
+    })
+    for (const { lane } of wishes) lane.more = false
+    const found = Map.groupBy(await store.findParcels(storage.read, wishes), ({ webhookId }) => webhookId)
+    for (const { lane, webhookId, limit } of wishes) {
+      const parcels = found.get(webhookId) ?? []
+      if (parcels.length === limit) lane.more = true
+      const known = new Set([...lane.busy, ...lane.ready.map(({ id }) => id)])
+      lane.ready.push(...parcels.filter(({ id }) => !known.has(id)))
+    }
+    const known = new Map(moving.map(({ webhookId, webhook }) => [webhookId, webhook]))
+    const webhooks = await store.findWebhooks(storage.read, cipher, known)
+    for (const lane of moving) this.#follow(lane, webhooks.get(lane.webhookId))
   }
 
-  /** The webhook is read each time, so that what people change holds for the next delivery. */
-  async #loadLane(lane: Lane): Promise<void> {
-    const { storage, cipher, clock } = this.#on
-    const { webhookId } = lane
-    lane.webhook = await store.findWebhook(storage.read, cipher, webhookId, lane.webhook)
-    const isActive = lane.webhook?.status === 'active'
-    if (!lane.webhook) lane.ready = []
-    const wanted = lane.webhook ? this.#lanes.wants(lane) : 0
-    const known = new Set([...lane.busy, ...lane.ready.map(({ id }) => id)])
-    const limit = wanted + known.size
-    lane.more = false
-    if (wanted === 0) return
-    const found = await store.findParcels(storage.read, { webhookId, now: clock(), limit, isActive })
-    lane.more = found.length === limit
-    lane.ready.push(...found.filter(({ id }) => !known.has(id)))
+  /** What is ready and may not go out any more does not; what was not looked for before is in the next round. */
+  #follow(lane: Lane, webhook: Held | undefined): void {
+    const was = lane.webhook === undefined ? 'active' : lane.webhook.status
+    lane.webhook = webhook
+    if (!webhook) Object.assign(lane, { ready: [], more: false })
+    else if (webhook.status !== was) lane.more = true
+    if (webhook?.status !== 'active') lane.ready = lane.ready.filter(({ askedFor }) => askedFor === 1)
     this.#lanes.queue(lane)
   }
 
@@ -162,14 +219,13 @@ export class Courier {
     lane.isFailing = outcome.status !== 'delivered'
     this.#arrived.push({ lane, webhook, parcel, outcome })
     this.#lanes.arrived(lane)
-    this.#send()
     this.#on.wake()
   }
 
   async #attempt(webhook: Held, parcel: Parcel): Promise<Outcome> {
     const { outbound, clock, timeoutMs } = this.#on
     const { url, headers: own, retryPolicy: policy } = webhook
-    const fault = urlFault(url)
+    const fault = urlFault(url) ?? credentialsFault(url)
     if (fault !== undefined)
       return unanswered(parcel, { kind: 'blocked', message: fault }, { policy, now: clock() })
     try {
@@ -221,31 +277,35 @@ export class Courier {
       failed.add(webhook.id)
       if (await store.failWebhook(tx, webhook.id, now)) await record(tx, draftOf(wantsNoMore(webhook), now))
     }
+    const counting = await store.putDown(
+      tx,
+      byId(arrived, ({ parcel }) => parcel.id),
+      now,
+    )
     const tallies = new Map<string, store.Tally>()
-    for (const { parcel, outcome } of byId(arrived, ({ parcel }) => parcel.id)) {
-      if (!(await store.putDown(tx, parcel, outcome))) continue
-      const tally = tallies.get(parcel.webhookId) ?? {
-        successes: 0,
-        failures: 0,
-        at: now,
-        lastSuccessAt: null,
-      }
-      tallies.set(parcel.webhookId, tally)
-      if (outcome.status === 'delivered')
-        Object.assign(tally, { successes: tally.successes + 1, lastSuccessAt: now })
-      else tally.failures += 1
+    for (const { parcel, outcome } of arrived) {
+      if (!counting.has(parcel.id)) continue
+      const { webhookId } = parcel
+      const { deliveredAt } = outcome
+      const none = { webhookId, successes: 0, failures: 0, at: now, lastSuccessAt: null }
+      const tally = tallies.get(webhookId) ?? none
+      tallies.set(webhookId, {
+        ...tally,
+        ...(deliveredAt === null
+          ? { at: now, failures: tally.failures + 1 }
+          : { at: deliveredAt, lastSuccessAt: deliveredAt, successes: tally.successes + 1 }),
+      })
     }
-    for (const [webhookId, tally] of byId([...tallies], ([id]) => id)) await store.count(tx, webhookId, tally)
-    const fates = new Map<Lane, 'released' | 'kept' | 'lost'>()
-    for (const lane of byId(doneWith, ({ webhookId }) => webhookId)) {
-      const makesRoom = this.#isClosing || this.#lanes.makesRoom(lane)
-      const webhook =
-        failed.has(lane.webhookId) && lane.webhook
-          ? { ...lane.webhook, status: 'failed' as const }
-          : lane.webhook
-      fates.set(lane, await store.letGo(tx, lane.webhookId, { holder: this.#me, webhook, makesRoom, now }))
-    }
-    return fates
+    await store.count(
+      tx,
+      byId([...tallies.values()], ({ webhookId }) => webhookId),
+    )
+    const done = doneWith.map((lane) => ({
+      webhookId: lane.webhookId,
+      makesRoom: this.#isClosing || this.#lanes.makesRoom(lane),
+    }))
+    const fates = await store.letGo(tx, done, { holder: this.#me, now })
+    return new Map(doneWith.map((lane) => [lane, fates.get(lane.webhookId)!]))
   }
 
   #wakeAt(due: string | undefined): void {

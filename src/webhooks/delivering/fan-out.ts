@@ -1,8 +1,7 @@
 import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
-import { forUpdate, prepared } from '../../storage/dialect.ts'
+import { forUpdate, listed, prepared } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
-import type { WebhookDeliveryRow } from '../../storage/tables.ts'
 import { storedStatus } from '../rules.ts'
 
 /** Events looked at, and deliveries made, in one transaction. */
@@ -25,18 +24,16 @@ export async function giveOut(storage: Storage, now: Instant): Promise<GivenOut>
   return storage.write((tx) => giveOutSome(tx, now), { unsynced: true })
 }
 
-const anyEvent = prepared((db, _: Record<never, string>) => db.selectFrom('events').select('seq').limit(1))
+const anyEvent = prepared((db, _: Record<never, string>) =>
+  db.selectFrom('events').select('seq').orderBy('seq').limit(1),
+)
 
 /** Asked very often, so that there is a write only when there is something to give out. */
 export const hasHappened = async (db: Db): Promise<boolean> => (await anyEvent(db, {})).length > 0
 
 const pending = prepared((db, p: { batch: number }) =>
   forUpdate(
-    db
-      .selectFrom('events')
-      .select(['seq', 'id', 'org_id', 'type', 'data', 'created_at', 'given_to'])
-      .orderBy('seq')
-      .limit(p.batch),
+    db.selectFrom('events').select(['seq', 'org_id', 'type', 'given_to']).orderBy('seq').limit(p.batch),
     { skipLocked: true },
   ),
 )
@@ -78,8 +75,8 @@ async function giveOutSome(tx: Db, now: Instant): Promise<GivenOut> {
         .where('seq', '=', event.seq)
         .execute()
   }
-  if (done.length > 0) await tx.deleteFrom('events').where('seq', 'in', done).execute()
   const webhookIds = await enqueue(tx, made, now)
+  if (done.length > 0) await givenOut(tx, { seqs: seqs.of(done.map((seq) => ({ seq }))) })
   return { webhookIds, more: events.length === batch || done.length < events.length }
 }
 
@@ -93,15 +90,71 @@ async function listenersOf(tx: Db, event: Pending, known: Map<string, Listener[]
   return found
 }
 
-const queued = prepared((db, p: { webhookId: string; lastSeq: number; dueAt: Instant }) =>
+const seqs = listed<{ seq: number }>({ seq: 'bigint' })
+
+const givenOut = prepared((db, p: { seqs: string }) =>
   db
-    .updateTable('webhook_queues')
-    .set({ last_seq: p.lastSeq, due_at: p.dueAt })
-    .where('webhook_id', '=', p.webhookId),
+    .deleteFrom('events')
+    .where('seq', 'in', (eb) => eb.selectFrom(seqs.as(p.seqs, 'done')).select('done.seq')),
 )
 
-const kept = prepared((db, p: { webhookId: string; lastSeq: number }) =>
-  db.updateTable('webhook_queues').set({ last_seq: p.lastSeq }).where('webhook_id', '=', p.webhookId),
+const ids = listed<{ id: string }>({ id: 'text' })
+
+/** In the order of their ids, as everyone who holds several. */
+const queuesOf = prepared((db, p: { ids: string }) =>
+  forUpdate(
+    db
+      .selectFrom('webhook_queues')
+      .select(['webhook_id', 'last_seq', 'due_at'])
+      .where('webhook_id', 'in', (eb) => eb.selectFrom(ids.as(p.ids, 'wanted')).select('wanted.id'))
+      .orderBy('webhook_id'),
+  ),
+)
+
+const deliveries = listed<{
+  id: string
+  webhookId: string
+  event: number
+  seq: number
+  dueAt: Instant | null
+}>({ id: 'text', webhookId: 'text', event: 'bigint', seq: 'bigint', dueAt: 'text' })
+
+/** What happened is copied where it is: it may be long, and there may be many who want it. */
+const insertion = prepared((db, p: { deliveries: string; now: Instant }) =>
+  db
+    .insertInto('webhook_deliveries')
+    .columns([
+      ...(['id', 'webhook_id', 'org_id', 'seq', 'event', 'event_id', 'event_at', 'payload'] as const),
+      ...(['status', 'asked_for', 'attempt', 'due_at', 'created_at'] as const),
+    ])
+    .expression((eb) =>
+      eb
+        .selectFrom(deliveries.as(p.deliveries, 'd'))
+        .innerJoin('events as e', 'e.seq', 'd.event')
+        .select(['d.id', 'd.webhookId', 'e.org_id', 'd.seq', 'e.type', 'e.id as event_id'])
+        .select(['e.created_at as event_at', 'e.data'])
+        .select((one) => [
+          one.val('pending').as('status'),
+          one.lit(0).as('asked_for'),
+          one.lit(0).as('attempt'),
+          'd.dueAt',
+          one.val(p.now).as('created_at'),
+        ]),
+    ),
+)
+
+const queues = listed<{ webhookId: string; lastSeq: number; dueAt: Instant | null }>({
+  webhookId: 'text',
+  lastSeq: 'bigint',
+  dueAt: 'text',
+})
+
+const queued = prepared((db, p: { queues: string }) =>
+  db
+    .updateTable('webhook_queues')
+    .from(queues.as(p.queues, 'q'))
+    .set((eb) => ({ last_seq: eb.ref('q.lastSeq'), due_at: eb.ref('q.dueAt') }))
+    .whereRef('webhook_id', '=', 'q.webhookId'),
 )
 
 async function enqueue(
@@ -109,57 +162,26 @@ async function enqueue(
   made: readonly { event: Pending; listener: Listener }[],
   now: Instant,
 ): Promise<string[]> {
-  const states = new Map(
+  const isActive = new Map(
     made.map(({ listener }) => [listener.id, listener.status === storedStatus('active')]),
   )
-  if (states.size === 0) return []
-  // In the order of their ids, as everyone who holds several.
-  const found = tx
-    .selectFrom('webhook_queues')
-    .select(['webhook_id', 'last_seq', 'due_at'])
-    .where('webhook_id', 'in', [...states.keys()])
-    .orderBy('webhook_id')
-  const queues = new Map((await forUpdate(found).execute()).map((queue) => [queue.webhook_id, queue]))
-  const rows: WebhookDeliveryRow[] = []
-  for (const { event, listener } of made) {
-    const queue = queues.get(listener.id)
+  if (isActive.size === 0) return []
+  const held = await queuesOf(tx, { ids: ids.of([...isActive.keys()].map((id) => ({ id }))) })
+  const ends = new Map(held.map((queue) => [queue.webhook_id, queue]))
+  const rows = made.flatMap(({ event, listener: { id: webhookId } }) => {
+    const queue = ends.get(webhookId)
     // Deleted for good a moment ago.
-    if (!queue) continue
+    if (!queue) return []
     queue.last_seq += 1
-    rows.push(
-      deliveryOf(event, { webhookId: listener.id, seq: queue.last_seq, goes: states.get(listener.id)!, now }),
-    )
-  }
-  if (rows.length > 0) await tx.insertInto('webhook_deliveries').values(rows).execute()
-  for (const { webhook_id: webhookId, last_seq: lastSeq, due_at } of queues.values()) {
-    const dueAt = due_at !== null && due_at < now ? due_at : now
-    if (states.get(webhookId)) await queued(tx, { webhookId, lastSeq, dueAt })
-    else await kept(tx, { webhookId, lastSeq })
-  }
-  return [...queues.keys()].filter((id) => states.get(id))
+    const dueAt = isActive.get(webhookId) ? now : null
+    return { id: newId(), webhookId, event: event.seq, seq: queue.last_seq, dueAt }
+  })
+  if (rows.length === 0) return []
+  await insertion(tx, { deliveries: deliveries.of(rows), now })
+  const changed = held.map(({ webhook_id: webhookId, last_seq: lastSeq, due_at: dueAt }) => {
+    const isLater = isActive.get(webhookId) && (dueAt === null || dueAt > now)
+    return { webhookId, lastSeq, dueAt: isLater ? now : dueAt }
+  })
+  await queued(tx, { queues: queues.of(changed) })
+  return changed.flatMap(({ webhookId }) => (isActive.get(webhookId) ? webhookId : []))
 }
-
-const deliveryOf = (
-  event: Pending,
-  { webhookId, seq, goes, now }: { webhookId: string; seq: number; goes: boolean; now: Instant },
-): WebhookDeliveryRow => ({
-  id: newId(),
-  webhook_id: webhookId,
-  org_id: event.org_id,
-  seq,
-  event: event.type,
-  event_id: event.id,
-  event_at: event.created_at,
-  payload: event.data,
-  status: 'pending',
-  asked_for: 0,
-  attempt: 0,
-  due_at: goes ? now : null,
-  response_status: null,
-  response_body: null,
-  response_time_ms: null,
-  error_message: null,
-  failure_class: null,
-  created_at: now,
-  delivered_at: null,
-})

@@ -70,10 +70,20 @@ export class Lanes {
     this.#forget(orgId)
   }
 
-  /** How many more deliveries it can take in: those after the next ones are ready when these are done. */
+  /**
+   * How many more deliveries it can take in: those after the next ones are ready when these are done. None while
+   * there are enough for now, so that they come several at a time.
+   */
   wants(lane: Lane): number {
     if (!lane.more || (this.#isPressed() && lane.sent >= turn)) return 0
-    return Math.max(0, 2 * this.#width(lane) - lane.ready.length - lane.busy.size)
+    const most = this.#width(lane)
+    const taken = lane.ready.length + lane.busy.size
+    return taken > most ? 0 : 2 * most - taken
+  }
+
+  /** Whether it takes something in, or sends something. */
+  moves(lane: Lane): boolean {
+    return this.wants(lane) > 0 || this.#maySend(lane)
   }
 
   makesRoom(lane: Lane): boolean {

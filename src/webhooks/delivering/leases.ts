@@ -8,7 +8,7 @@ import type { Db, Storage } from '../../storage/open.ts'
  */
 
 /** How long a process counts as alive after it last said so (decisions.md, Webhooks), and how often it does. */
-const leaseSeconds = 30
+export const leaseSeconds = 30
 export const renewalSeconds = 10
 
 const renewal = prepared((db, p: { id: string; until: Instant }) =>
@@ -127,6 +127,11 @@ export async function hold(
     { unsynced: true },
   )
 }
+
+export const heldBy = async (db: Db, holder: string): Promise<string[]> =>
+  (await db.selectFrom('webhook_queues').select('webhook_id').where('holder', '=', holder).execute()).map(
+    (row) => row.webhook_id,
+  )
 
 const firstDue = prepared((db, _: Record<never, string>) =>
   db

@@ -1,100 +1,134 @@
 import type { Cipher } from '../../core/cipher.ts'
 import type { Instant } from '../../core/time.ts'
-import { prepared } from '../../storage/dialect.ts'
+import { type Each, forUpdate, listed, prepared, preparedForEach } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Outcome, Parcel } from '../deliveries/rules.ts'
-import { lockQueue, nextDue } from '../queues.ts'
 import { type Held, storedStatus } from '../rules.ts'
 import { opened } from '../store.ts'
 
 /* What the service itself does with the deliveries of all tenants. */
 
-const webhookOf = prepared((db, p: { webhookId: string }) =>
+const ids = listed<{ id: string }>({ id: 'text' })
+
+const webhooksOf = prepared((db, p: { ids: string }) =>
   db
-    .selectFrom('webhooks')
-    .select(['id', 'org_id', 'name', 'url', 'secret', 'previous_secret', 'previous_until', 'headers'])
-    .select(['status', 'retry_policy', 'created_by', 'created_at', 'updated_at'])
-    .where('id', '=', p.webhookId)
-    .where('deleted_at', 'is', null),
+    .selectFrom('webhooks as w')
+    .innerJoin('organizations as o', 'o.id', 'w.org_id')
+    .select(['w.id', 'w.org_id', 'w.name', 'w.url', 'w.secret', 'w.previous_secret', 'w.previous_until'])
+    .select(['w.headers', 'w.status', 'w.retry_policy', 'w.created_by', 'w.created_at', 'w.updated_at'])
+    .where('w.id', 'in', (eb) => eb.selectFrom(ids.as(p.ids, 'asked')).select('asked.id'))
+    .where('w.deleted_at', 'is', null)
+    .where('o.deleted_at', 'is', null),
 )
 
-/** The webhook as it is now; the one that is known, when it did not change. undefined when it is gone. */
-export async function findWebhook(
+/** Webhooks as they are now, without those that are gone, or whose organization is; what is `known` of one when it did not change. */
+export async function findWebhooks(
   db: Db,
   cipher: Cipher,
-  webhookId: string,
-  known: Held | undefined,
-): Promise<Held | undefined> {
-  const [row] = await webhookOf(db, { webhookId })
-  if (!row) return undefined
-  const isKnown = known?.updatedAt === row.updated_at && storedStatus(known.status) === row.status
-  return isKnown ? known : opened(cipher, { ...row, events: '[]' })
+  asked: ReadonlyMap<string, Held | undefined>,
+): Promise<Map<string, Held>> {
+  const rows = await webhooksOf(db, { ids: ids.of([...asked.keys()].map((id) => ({ id }))) })
+  return new Map(
+    rows.map((row) => {
+      const known = asked.get(row.id)
+      const isKnown = known?.updatedAt === row.updated_at && storedStatus(known.status) === row.status
+      return [row.id, isKnown ? known : opened(cipher, { ...row, events: '[]' })]
+    }),
+  )
 }
 
-const parcelsOf = (db: Db, p: { webhookId: string; now: Instant; limit: number }) =>
-  db
-    .selectFrom('webhook_deliveries')
-    .select(['id', 'webhook_id as webhookId', 'org_id as orgId', 'seq', 'event', 'event_id as eventId'])
-    .select(['event_at as eventAt', 'payload', 'attempt'])
-    .where('webhook_id', '=', p.webhookId)
-    .where('due_at', '<=', p.now)
-    .orderBy('due_at')
-    .orderBy('seq')
-    .limit(p.limit)
+/** Which deliveries a queue wants. */
+export type Wish = { webhookId: string; isActive: boolean; now: Instant; limit: number }
 
-const due = prepared((db, p: { webhookId: string; now: Instant; limit: number }) => parcelsOf(db, p))
-const dueAskedFor = prepared((db, p: { webhookId: string; now: Instant; limit: number }) =>
-  parcelsOf(db, p).where('asked_for', '=', 1),
+const wishes = { webhookId: 'text', now: 'text', limit: 'bigint' } as const
+type WishOf = Each<Pick<Wish, keyof typeof wishes>>
+
+const parcelsOf = (db: Db, wish: WishOf) =>
+  db
+    .selectFrom('webhook_deliveries as d')
+    .select(['d.id', 'd.webhook_id as webhookId', 'd.org_id as orgId', 'd.seq', 'd.event'])
+    .select([
+      'd.event_id as eventId',
+      'd.event_at as eventAt',
+      'd.payload',
+      'd.attempt',
+      'd.asked_for as askedFor',
+    ])
+    .where('d.webhook_id', '=', wish.webhookId)
+    .where('d.due_at', '<=', wish.now)
+    .orderBy('d.due_at')
+    .orderBy('d.seq')
+    .limit(wish.limit)
+
+/* A question of its own for each state: one for both would go through all that is due, not to its beginning. */
+const due = preparedForEach(wishes, parcelsOf)
+const dueAskedFor = preparedForEach(wishes, (db, wish: WishOf) =>
+  parcelsOf(db, wish).where('d.asked_for', '=', 1),
 )
 
 /** What is due, the longest first; of a webhook that is not active only what somebody asked for. */
-export const findParcels = (
-  db: Db,
-  { isActive, ...which }: { webhookId: string; now: Instant; limit: number; isActive: boolean },
-): Promise<Parcel[]> => (isActive ? due : dueAskedFor)(db, which)
-
-type Columns = {
-  id: string
-  before: number
-  status: string
-  attempt: number
-  dueAt: Instant | null
-  responseStatus: number | null
-  responseBody: string | null
-  responseTimeMs: number | null
-  errorMessage: string | null
-  failureClass: string | null
-  deliveredAt: Instant | null
+export const findParcels = async (db: Db, all: readonly Wish[]): Promise<Parcel[]> => {
+  const [active, others] = byState(all)
+  return [...(await due(db, active)), ...(await dueAskedFor(db, others))]
 }
 
+const byState = <T extends { isActive: boolean }>(all: readonly T[]): [active: T[], others: T[]] => [
+  all.filter(({ isActive }) => isActive),
+  all.filter(({ isActive }) => !isActive),
+]
+
+const outcomes = listed<
+  Omit<Outcome, 'isUnwanted'> & { id: string; before: number; endedAt: Instant | null }
+>({
+  id: 'text',
+  before: 'bigint',
+  status: 'text',
+  attempt: 'bigint',
+  dueAt: 'text',
+  responseStatus: 'bigint',
+  responseBody: 'text',
+  responseTimeMs: 'bigint',
+  errorMessage: 'text',
+  failureClass: 'text',
+  deliveredAt: 'text',
+  endedAt: 'text',
+})
+
 /** Only when nobody else has put something down since it was sent. */
-const outcomeChange = prepared((db, p: Columns) =>
+const outcomeChanges = prepared((db, p: { outcomes: string }) =>
   db
     .updateTable('webhook_deliveries')
-    .set({
-      status: p.status,
-      attempt: p.attempt,
-      due_at: p.dueAt,
-      response_status: p.responseStatus,
-      response_body: p.responseBody,
-      response_time_ms: p.responseTimeMs,
-      error_message: p.errorMessage,
-      failure_class: p.failureClass,
-      delivered_at: p.deliveredAt,
-    })
-    .where('id', '=', p.id)
-    .where('attempt', '=', p.before)
-    .where('due_at', 'is not', null),
+    .from(outcomes.as(p.outcomes, 'o'))
+    .set((eb) => ({
+      status: eb.ref('o.status'),
+      attempt: eb.ref('o.attempt'),
+      due_at: eb.ref('o.dueAt'),
+      response_status: eb.ref('o.responseStatus'),
+      response_body: eb.ref('o.responseBody'),
+      response_time_ms: eb.ref('o.responseTimeMs'),
+      error_message: eb.ref('o.errorMessage'),
+      failure_class: eb.ref('o.failureClass'),
+      delivered_at: eb.ref('o.deliveredAt'),
+      ended_at: eb.ref('o.endedAt'),
+    }))
+    .whereRef('webhook_deliveries.id', '=', 'o.id')
+    .whereRef('webhook_deliveries.attempt', '=', 'o.before')
+    .where('due_at', 'is not', null)
+    .returning('webhook_deliveries.id'),
 )
 
-/** Whether it counts: another process may have sent it meanwhile, or its webhook be gone. */
-export async function putDown(db: Db, parcel: Parcel, outcome: Outcome): Promise<boolean> {
-  const { isUnwanted: _, ...columns } = outcome
-  const [{ numUpdatedRows }] = (await outcomeChange(db, {
-    ...{ id: parcel.id, before: parcel.attempt },
-    ...columns,
-  })) as unknown as [{ numUpdatedRows: bigint }]
-  return numUpdatedRows > 0n
+/** The ids of those that count: another process may have sent one meanwhile, or its webhook be gone. */
+export async function putDown(
+  db: Db,
+  arrived: readonly { parcel: Parcel; outcome: Outcome }[],
+  now: Instant,
+): Promise<Set<string>> {
+  if (arrived.length === 0) return new Set()
+  const rows = arrived.map(({ parcel: { id, attempt: before }, outcome }) => ({
+    ...{ ...outcome, id, before },
+    endedAt: outcome.dueAt === null ? now : null,
+  }))
+  return new Set((await outcomeChanges(db, { outcomes: outcomes.of(rows) })).map(({ id }) => id))
 }
 
 /** The receiver said so; people take it up again. False when it was not active any more. */
@@ -109,56 +143,120 @@ export async function failWebhook(db: Db, webhookId: string, now: Instant): Prom
 }
 
 /** What the attempts of one webhook add to its counts. */
-export type Tally = { successes: number; failures: number; at: Instant; lastSuccessAt: Instant | null }
-
-const counted = prepared((db, p: { webhookId: string; successes: number; failures: number; at: Instant }) =>
-  db
-    .updateTable('webhook_queues')
-    .set((eb) => ({
-      success_count: eb('success_count', '+', p.successes),
-      failure_count: eb('failure_count', '+', p.failures),
-      last_delivery_at: p.at,
-    }))
-    .where('webhook_id', '=', p.webhookId),
-)
-
-const succeeded = prepared((db, p: { webhookId: string; at: Instant }) =>
-  db.updateTable('webhook_queues').set({ last_success_at: p.at }).where('webhook_id', '=', p.webhookId),
-)
-
-export async function count(db: Db, webhookId: string, tally: Tally): Promise<void> {
-  const { successes, failures, at, lastSuccessAt } = tally
-  await counted(db, { webhookId, successes, failures, at })
-  if (lastSuccessAt !== null) await succeeded(db, { webhookId, at: lastSuccessAt })
+export type Tally = {
+  webhookId: string
+  successes: number
+  failures: number
+  at: Instant
+  lastSuccessAt: Instant | null
 }
 
-const release = prepared((db, p: { webhookId: string; dueAt: Instant | null }) =>
+const tallies = listed<Tally>({
+  webhookId: 'text',
+  successes: 'bigint',
+  failures: 'bigint',
+  at: 'text',
+  lastSuccessAt: 'text',
+})
+
+const counted = prepared((db, p: { tallies: string }) =>
   db
     .updateTable('webhook_queues')
-    .set({ holder: null, due_at: p.dueAt })
-    .where('webhook_id', '=', p.webhookId),
+    .from(tallies.as(p.tallies, 't'))
+    .set((eb) => ({
+      success_count: eb('success_count', '+', eb.ref('t.successes')),
+      failure_count: eb('failure_count', '+', eb.ref('t.failures')),
+      last_delivery_at: eb.ref('t.at'),
+      last_success_at: eb.fn.coalesce('t.lastSuccessAt', 'last_success_at'),
+    }))
+    .whereRef('webhook_id', '=', 't.webhookId'),
+)
+
+export async function count(db: Db, counts: readonly Tally[]): Promise<void> {
+  if (counts.length > 0) await counted(db, { tallies: tallies.of(counts) })
+}
+
+/** A queue that is done with. */
+export type Finished = {
+  webhookId: string
+  /** Goes behind the others, also when something in it is due. */
+  makesRoom: boolean
+}
+
+const holders = prepared((db, p: { ids: string }) =>
+  forUpdate(
+    db
+      .selectFrom('webhook_queues')
+      .select(['webhook_id as id', 'holder'])
+      .where('webhook_id', 'in', (eb) => eb.selectFrom(ids.as(p.ids, 'done')).select('done.id'))
+      .orderBy('webhook_id'),
+  ),
+)
+
+const keptIn = (db: Db, { id }: Each<{ id: string }>) =>
+  db
+    .selectFrom('webhook_deliveries as d')
+    .select(['d.webhook_id as id', 'd.due_at as dueAt'])
+    .where('d.webhook_id', '=', id)
+    .where('d.due_at', 'is not', null)
+    .orderBy('d.due_at')
+    .limit(1)
+
+const first = preparedForEach({ id: 'text' } as const, keptIn)
+const firstAskedFor = preparedForEach({ id: 'text' } as const, (db, row: Each<{ id: string }>) =>
+  keptIn(db, row).where('d.asked_for', '=', 1),
+)
+
+/** When the first of the deliveries of each queue is due that may go out. */
+async function nextDue(
+  db: Db,
+  queues: readonly { id: string; isActive: boolean }[],
+): Promise<Map<string, Instant | null>> {
+  const [active, others] = byState(queues)
+  const found = [...(await first(db, active)), ...(await firstAskedFor(db, others))]
+  return new Map(found.map(({ id, dueAt }) => [id, dueAt]))
+}
+
+const dues = listed<{ id: string; dueAt: Instant | null }>({ id: 'text', dueAt: 'text' })
+
+const release = prepared((db, p: { dues: string }) =>
+  db
+    .updateTable('webhook_queues')
+    .from(dues.as(p.dues, 'q'))
+    .set((eb) => ({ holder: null, due_at: eb.ref('q.dueAt') }))
+    .whereRef('webhook_id', '=', 'q.id'),
 )
 
 /**
- * Gives a queue back, unless something in it is due by now, which is `kept` on with. One that has to make room for
- * others goes behind them. `lost`: another process holds it.
+ * Gives queues back, but for those in which something is due by now: they are `kept` on with, unless they have to
+ * make room. `lost`: another process holds it.
  */
 export async function letGo(
   db: Db,
-  webhookId: string,
-  {
-    holder,
-    webhook,
-    makesRoom,
-    now,
-  }: { holder: string; webhook: Held | undefined; makesRoom: boolean; now: Instant },
-): Promise<'released' | 'kept' | 'lost'> {
-  const queue = await lockQueue(db, webhookId)
-  if (queue?.holder !== holder) return 'lost'
-  const isActive = webhook?.status === 'active'
-  const dueAt = webhook ? await nextDue(db, webhookId, { isActive }) : null
-  const isDue = dueAt !== null && dueAt <= now
-  if (isDue && !makesRoom) return 'kept'
-  await release(db, { webhookId, dueAt: isDue ? now : dueAt })
-  return 'released'
+  done: readonly Finished[],
+  { holder, now }: { holder: string; now: Instant },
+): Promise<Map<string, 'released' | 'kept' | 'lost'>> {
+  const fates = new Map(done.map(({ webhookId }) => [webhookId, 'lost' as 'released' | 'kept' | 'lost']))
+  if (done.length === 0) return fates
+  const found = await holders(db, { ids: ids.of(done.map(({ webhookId: id }) => ({ id }))) })
+  const held = found.filter((queue) => queue.holder === holder)
+  if (held.length === 0) return fates
+  // Read now that the queues are held: whoever changes a webhook meanwhile reschedules its queue afterwards.
+  const webhooks = await webhooksOf(db, { ids: ids.of(held.map(({ id }) => ({ id }))) })
+  const isActive = new Map(webhooks.map(({ id, status }) => [id, status === storedStatus('active')]))
+  const next = await nextDue(
+    db,
+    [...isActive].map(([id, active]) => ({ id, isActive: active })),
+  )
+  const makingRoom = new Set(done.flatMap(({ webhookId, makesRoom }) => (makesRoom ? webhookId : [])))
+  const released: { id: string; dueAt: Instant | null }[] = []
+  for (const { id } of held) {
+    const dueAt = next.get(id) ?? null
+    const isDue = dueAt !== null && dueAt <= now
+    const isKept = isDue && !makingRoom.has(id)
+    fates.set(id, isKept ? 'kept' : 'released')
+    if (!isKept) released.push({ id, dueAt: isDue ? now : dueAt })
+  }
+  if (released.length > 0) await release(db, { dues: dues.of(released) })
+  return fates
 }

@@ -1,0 +1,13 @@
+import { command } from '../../src/cli/command.ts'
+import { ssoProviders } from '../../src/sso/contract.ts'
+
+export default command(ssoProviders.setStatus, {
+  preset: { status: 'active' },
+  human: ({ name }) => `${String(name)} is active: people of the organization sign in with it\n`,
+  summary: 'Let people sign in with an SSO provider',
+  description: 'It has to be complete; what is missing is named.',
+  examples: [
+    'svc sso activate Okta\nOkta is active: people of the organization sign in with it',
+    'svc sso activate "Entra ID"\nError: provider.certificate: expired at 2026-01-31T12:00:00.000Z',
+  ],
+})

@@ -1,0 +1,11 @@
+import { command } from '../../src/cli/command.ts'
+import { ssoProviders } from '../../src/sso/contract.ts'
+
+export default command(ssoProviders.remove, {
+  human: () => 'Deleted, with who its subjects were here\n',
+  description: 'Accounts that were made by it stay; svc users shows them.',
+  examples: [
+    'svc sso delete Okta --yes\nDeleted, with who its subjects were here',
+    'svc sso delete Okta --dry-run\nDELETE https://svc.example.com/api/v1/sso/providers/0197c1f9-5a21-7c40-9e13-8b7a6c5d4e3f',
+  ],
+})

@@ -1,0 +1,120 @@
+import { z } from 'zod'
+import { type FailureKind, type Outbound, OutboundFailure, type OutboundReply } from '../core/outbound.ts'
+import { addressFault } from './fields/contract.ts'
+import { type Discovered, type Endpoints, endpoints } from './rules.ts'
+
+/** The message says what happened, the hint what mends it. */
+export class DiscoveryFailure extends Error {
+  override name = 'DiscoveryFailure'
+  readonly hint: string
+
+  constructor(message: string, hint: string) {
+    super(message)
+    this.hint = hint
+  }
+}
+
+const milliseconds = 10_000
+const mostBody = 1 << 20
+const longest = 500
+
+/** What the document calls them (OpenID Connect Discovery 1.0, 3). */
+const names: { [E in keyof Endpoints]: string } = {
+  authorizationUrl: 'authorization_endpoint',
+  tokenUrl: 'token_endpoint',
+  userInfoUrl: 'userinfo_endpoint',
+  jwksUrl: 'jwks_uri',
+}
+
+const Document = z.object({
+  issuer: z.string(),
+  authorization_endpoint: z.string(),
+  token_endpoint: z.string(),
+  userinfo_endpoint: z.string().optional(),
+  jwks_uri: z.string(),
+})
+
+const inside = 'discovery URL must use HTTPS and must not point to internal network addresses'
+
+const hints: Record<FailureKind, string> = {
+  blocked: 'use the public address of the issuer; OUTBOUND_ALLOW_CIDRS opens ranges of your own network',
+  dns: 'the name has no address: is the issuer spelled right?',
+  refused: 'nothing listens there: is the issuer spelled right, port included?',
+  tls: 'its certificate was not accepted: has it expired, and does it name this host? OUTBOUND_CA_FILE adds authorities',
+  timeout: 'it took more than 10 s: try again, or set the endpoints by hand',
+  broken: 'there was no whole reply: try again, or set the endpoints by hand',
+}
+
+/** Asks an issuer what it publishes. @throws DiscoveryFailure */
+export async function discover(outbound: Outbound, issuer: string): Promise<Discovered> {
+  const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
+  const reply = await outbound
+    .send({ method: 'GET', url, headers: { accept: 'application/json' }, milliseconds, mostBody })
+    .catch((error: unknown) => {
+      if (!(error instanceof OutboundFailure)) throw error
+      throw new DiscoveryFailure(error.kind === 'blocked' ? inside : error.message, hints[error.kind])
+    })
+  const said = documentIn(reply, url)
+  if (said.issuer !== issuer) {
+    const shown = said.issuer.slice(0, longest)
+    throw new DiscoveryFailure(
+      `the issuer calls itself "${shown}"`,
+      `the issuer has to be what it calls itself, to the letter: ${shown}`,
+    )
+  }
+  const found = Object.fromEntries(
+    endpoints.map((endpoint) => [endpoint, said[names[endpoint] as keyof typeof said] ?? null]),
+  ) as Endpoints
+  const faults = await endpointFaults(outbound, found)
+  for (const [endpoint, fault] of faults) {
+    throw new DiscoveryFailure(
+      `its ${names[endpoint]} ${fault}`,
+      'whoever runs the identity provider has to publish public HTTPS addresses; or set the endpoints by hand',
+    )
+  }
+  return { issuer, ...found }
+}
+
+function documentIn({ status, isWhole, body }: OutboundReply, url: string): z.output<typeof Document> {
+  if (status !== 200) {
+    const hint = `there is no discovery document at ${url}: is the issuer right, with its path?`
+    throw new DiscoveryFailure(String(status), hint)
+  }
+  if (!isWhole) throw new DiscoveryFailure('the document is larger than 1 MiB', `look at ${url}`)
+  const { success, data, error } = Document.safeParse(jsonOf(body))
+  if (success) return data
+  const [path] = error.issues.map((issue) => issue.path.join('.'))
+  const what = path ? `the document has no ${path}` : 'the document is not JSON'
+  throw new DiscoveryFailure(what, `${url} has to be an OpenID Connect discovery document`)
+}
+
+function jsonOf(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString('utf8'))
+  } catch {
+    return undefined
+  }
+}
+
+/** What is wrong with addresses that tokens and codes go to: they are HTTPS, and public. */
+export async function endpointFaults(
+  outbound: Outbound,
+  some: { [E in keyof Endpoints]?: string | null | undefined },
+): Promise<[keyof Endpoints, string][]> {
+  const faults = await Promise.all(
+    endpoints.map(async (endpoint): Promise<[keyof Endpoints, string | undefined]> => {
+      const url = some[endpoint]
+      return [endpoint, url ? await endpointFault(outbound, url) : undefined]
+    }),
+  )
+  return faults.flatMap(([endpoint, fault]) => (fault === undefined ? [] : [[endpoint, fault]]))
+}
+
+async function endpointFault(outbound: Outbound, url: string): Promise<string | undefined> {
+  if (url.length > longest) return `must be at most ${longest} characters`
+  const fault = addressFault(url, false)
+  if (fault !== undefined) return fault
+  const { leads } = await outbound.whereabouts(new URL(url))
+  if (leads === 'nowhere') return 'has a host that could not be resolved'
+  return leads === 'out' ? undefined : 'must not point to internal network addresses'
+}

@@ -1,0 +1,106 @@
+import { z } from 'zod'
+import { secret, text } from '../../core/schema.ts'
+import { AttributeMapping, presetIds } from '../presets/contract.ts'
+
+/** What is wrong with an address of an identity provider before anybody looks it up. */
+export function addressFault(value: string, ofIssuer: boolean): string | undefined {
+  if (value === '') return undefined
+  const hole = /\{[^}]*\}?/.exec(value)?.[0]
+  if (hole !== undefined) return `fill in ${hole} with what is yours`
+  if (/[\s\\]/.test(value) || !URL.canParse(value)) return 'must be a URL'
+  const url = new URL(value)
+  if (url.protocol !== 'https:') return 'must use HTTPS'
+  if (url.username !== '' || url.password !== '') return 'must not hold a user name or password'
+  if (value.includes('#')) return 'must not have a fragment'
+  if (ofIssuer && value.includes('?')) return 'must not have a query: it is an issuer'
+  return undefined
+}
+
+/** Each scope once. */
+export const scopesOf = (value: string): string =>
+  [...new Set(value.split(/\s+/).filter((scope) => scope !== ''))].join(' ')
+
+/** Lower case, without the space around them, each once; international names as DNS spells them. */
+export const domainsOf = (value: string): string =>
+  [...new Set(listed(value).map((domain) => spelled(domain) ?? domain))].join(',')
+
+export function domainFault(value: string): string | undefined {
+  const wrong = listed(value).find((domain) => spelled(domain) === undefined)
+  return wrong === undefined ? undefined : `"${wrong}" is not a domain, such as example.com`
+}
+
+const listed = (value: string): string[] => value.split(',').flatMap((one) => one.trim().toLowerCase() || [])
+
+function spelled(said: string): string | undefined {
+  const domain = said.replace(/^@/, '')
+  if (/[\s/:?#@\\[\]%*]/.test(domain) || !URL.canParse(`https://${domain}/`)) return undefined
+  const { hostname } = new URL(`https://${domain}/`)
+  const isName = /^(?!.*\.\d+$)([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(
+    hostname,
+  )
+  return isName && hostname.length <= 253 && !/^\d+$/.test(hostname) ? hostname : undefined
+}
+
+const address = (max: number, ofIssuer = false) =>
+  text(max)
+    .refine((value) => addressFault(value, ofIssuer) === undefined, {
+      error: ({ input }) => addressFault(String(input), ofIssuer),
+    })
+    .nullable()
+    .optional()
+
+const isId = (value: string): boolean => value === '' || z.guid().safeParse(value).success
+
+/** What may be said of a provider when it is made and later; an empty text or null clears it. */
+export const fields = {
+  preset: z
+    .enum(presetIds, { error: `must be one of ${presetIds.join(', ')}` })
+    .nullable()
+    .optional()
+    .describe('What is not said is as in this preset; svc sso presets shows them'),
+  issuer: address(500, true).describe('Issuer of an OpenID Connect provider; discovery finds its endpoints'),
+  clientId: text(255).nullable().optional().describe('What the provider calls this service'),
+  clientSecret: secret(text(2000)).nullable().optional().describe('Secret of that client; write-only'),
+  authorizationUrl: address(500).describe('Where people sign in; mostly found by discovery'),
+  tokenUrl: address(500).describe('Where codes become tokens; mostly found by discovery'),
+  userInfoUrl: address(500).describe('What tells about a person; mostly found by discovery'),
+  jwksUrl: address(500).describe('Keys that sign ID tokens; mostly found by discovery'),
+  scopes: text(500)
+    .overwrite(scopesOf)
+    .refine(
+      (value) => /^[\x21\x23-\x5b\x5d-\x7e ]*$/.test(value),
+      'must be OAuth scopes, with spaces between them',
+    )
+    .optional()
+    .describe('What is asked for, with spaces between; "openid profile email" unless told'),
+  entityId: text(1024).nullable().optional().describe('Entity id of a SAML provider'),
+  ssoUrl: address(500).describe('Where a SAML provider takes sign-ins'),
+  certificate: text(20_000)
+    .nullable()
+    .optional()
+    .meta({ file: true })
+    .describe('Certificate that a SAML provider signs with, PEM'),
+  attributeMapping: AttributeMapping.optional().describe('Which claim says what: email and name at least'),
+  autoProvision: z.boolean().optional().describe('Make an account for people who have none; on unless told'),
+  defaultRoleId: text(36)
+    .refine(isId, 'must be a UUID')
+    .meta({ format: 'uuid', resource: 'role' })
+    .nullable()
+    .optional()
+    .describe('Role of the people it makes accounts for, of the organization'),
+  allowedDomains: text(1000)
+    .overwrite(domainsOf)
+    .refine((value) => domainFault(value) === undefined, { error: ({ input }) => domainFault(String(input)) })
+    .nullable()
+    .optional()
+    .describe('Only people with an e-mail address of these domains, with commas between; all unless told'),
+  enforceSSO: z
+    .boolean()
+    .optional()
+    .meta({ flag: 'enforce-sso' })
+    .describe('No more passwords in the organization'),
+  force: z
+    .boolean()
+    .optional()
+    .describe('Enforce it although no administrator has signed in with it in the last 24 hours'),
+}

@@ -1,0 +1,245 @@
+import type { Cipher } from '../core/cipher.ts'
+import { checkSomeChange, invalid, Problem } from '../core/errors.ts'
+import { newId } from '../core/new-id.ts'
+import type { Outbound } from '../core/outbound.ts'
+import { holds } from '../core/permissions.ts'
+import { only, type Scope } from '../core/scope.ts'
+import { type Instant, later } from '../core/time.ts'
+import { type HandlersOf, inSteps } from '../handler.ts'
+import { findGrants } from '../identity/memberships.ts'
+import { checkMayGrant } from '../identity/roles/rules.ts'
+import { findRole } from '../identity/roles/store.ts'
+import type { Db } from '../storage/open.ts'
+import { orgOfNew } from '../tenancy/org-of-new.ts'
+import { checkOrg } from '../tenancy/store.ts'
+import type * as contract from './contract.ts'
+import { DiscoveryFailure, discover, endpointFaults } from './discovery.ts'
+import { presets } from './presets/rules.ts'
+import { certificateFrom, checkReady } from './readiness.ts'
+import {
+  applied,
+  checkProven,
+  checkSeesWhole,
+  checkStays,
+  cleared,
+  type Discovered,
+  difference,
+  discreet,
+  type Held,
+  isElsewhere,
+  makeProvider,
+  provenSeconds,
+  toDiscover,
+} from './rules.ts'
+import * as store from './store.ts'
+
+type Providers = typeof contract.ssoProviders
+type Said = Omit<contract.NewProvider, 'orgId' | 'name' | 'force'> & { name?: string | undefined }
+
+/** What is known before the transaction begins. */
+type Looked<S> = { said: S; discovered: Discovered | undefined; warning: string | undefined }
+
+type On = {
+  cipher: Cipher
+  outbound: Outbound
+  log: { warn(about: object, message: string): void }
+}
+
+export function ssoHandlers({ cipher, outbound, log }: On): {
+  sso: HandlersOf<typeof contract.sso>
+  ssoProviders: HandlersOf<Providers>
+} {
+  /** What was said, as it is kept. @throws invalid_request for what no provider can have */
+  async function checked<S extends Said>(body: S): Promise<S> {
+    const said = cleared(body)
+    const faults = await endpointFaults(outbound, said)
+    if (faults.length > 0) {
+      throw invalid(faults.map(([endpoint, message]) => ({ path: `body.${endpoint}`, message })))
+    }
+    return said.certificate ? { ...said, certificate: certificateFrom(said.certificate) } : said
+  }
+
+  /** A provider can do without discovery: a failure is a warning (spec, "SSO"). */
+  async function look<S extends Said>(before: Held | undefined, said: S, after: Held): Promise<Looked<S>> {
+    const issuer = toDiscover(before, said, after)
+    if (issuer === undefined) return { said, discovered: undefined, warning: undefined }
+    try {
+      return { said, discovered: await discover(outbound, issuer), warning: undefined }
+    } catch (error) {
+      if (!(error instanceof DiscoveryFailure)) throw error
+      log.warn({ issuer, reason: error.message }, 'OIDC discovery failed')
+      const warning = `OIDC discovery failed for issuer "${issuer}": ${error.message}. ${capital(error.hint)}`
+      return { said, discovered: undefined, warning }
+    }
+  }
+
+  return {
+    sso: {
+      presets: async () => ({ data: [...presets] }),
+
+      async check({ db, params: { orgId } }) {
+        const found = await store.findInUse(db, only(orgId))
+        if (!found) return { ssoEnabled: false }
+        const { enforceSSO, ...provider } = found
+        return { ssoEnabled: true, provider, enforceSSO, loginUrl: `/api/v1/sso/login/${orgId}` }
+      },
+    },
+
+    ssoProviders: {
+      async list({ db, scope, query }) {
+        if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
+        return store.listProviders(db, cipher, scope, query)
+      },
+
+      create: inSteps<Providers['create'], Looked<contract.NewProvider>>({
+        async prepare({ body, scope, caller, now }) {
+          checkSeesWhole(scope)
+          const said = await checked(body)
+          const made = { id: newId(), by: caller.id, now }
+          const { force: _, ...wanted } = said
+          return look(undefined, said, makeProvider({ ...wanted, orgId: '' }, undefined, made))
+        },
+        async run({ db, scope, caller, now, note }, { said, discovered, warning }) {
+          const { force, ...wanted } = said
+          const orgId = await orgOfNew(db, scope, said.orgId)
+          const made = { id: newId(), by: caller.id, now }
+          const provider = makeProvider({ ...wanted, orgId }, discovered, made)
+          await checkRole(db, provider, caller.permissions)
+          if (provider.enforceSSO) checkProven(force === true)
+          await store.insertProvider(db, cipher, provider)
+          const { id, name, type, status } = provider
+          note({ orgId, resourceId: id, resourceName: name })
+          note({ after: settingsOf(provider), details: { type, status, ...forced(provider, force) } })
+          return { data: discreet(provider), ...(warning !== undefined && { warning }) }
+        },
+      }),
+
+      async show({ db, scope, params }) {
+        return { data: discreet(await store.getProvider(db, cipher, scope, params.id)) }
+      },
+
+      update: inSteps<Providers['update'], Looked<Said>>({
+        async prepare({ storage, scope, params, body, now }) {
+          checkSeesWhole(scope)
+          const { orgId: _, force: __, ...change } = body
+          const before = await store.getProvider(storage.read, cipher, scope, params.id)
+          if (body.orgId !== undefined) await checkOrg(storage.read, scope, body.orgId)
+          checkStays(before, body.orgId)
+          checkSomeChange(change)
+          const said = await checked(change)
+          return look(before, said, applied(before, said, undefined, now))
+        },
+        async run({ db, scope, params, body: { force }, caller, now, note }, looked) {
+          const { said, discovered, warning } = looked
+          const before = await store.lockProvider(db, cipher, scope, params.id)
+          const after = applied(before, said, discovered, now)
+          await checkRole(db, after, caller.permissions)
+          if (after.status === 'active') checkReady(after, now, 'body')
+          const forgotten = isElsewhere(before, after) ? await store.forgetSubjects(db, scope, after.id) : 0
+          const enforces = after.enforceSSO && !before.enforceSSO
+          if (enforces) checkProven(force === true || (await isProven(db, scope, after, now)))
+          await store.changeProvider(db, cipher, scope, after)
+          note({ orgId: after.orgId, resourceName: after.name, ...difference(before, after) })
+          note({ details: { ...(enforces && forced(after, force)), ...(forgotten > 0 && { forgotten }) } })
+          return { data: discreet(after), ...(warning !== undefined && { warning }) }
+        },
+      }),
+
+      async remove({ db, scope, params, note }) {
+        checkSeesWhole(scope)
+        const provider = await store.lockProvider(db, cipher, scope, params.id)
+        const forgotten = await store.forgetSubjects(db, scope, provider.id)
+        await store.removeProvider(db, scope, provider.id)
+        const { orgId, name: resourceName } = provider
+        note({ orgId, resourceName, before: settingsOf(provider), details: { forgotten } })
+        return { success: true }
+      },
+
+      async setStatus({ db, scope, params, body: { status }, now, note }) {
+        checkSeesWhole(scope)
+        const before = await store.lockProvider(db, cipher, scope, params.id)
+        const after = { ...before, status, updatedAt: now }
+        if (status === 'active') checkReady(after, now, 'provider')
+        await store.changeProvider(db, cipher, scope, after)
+        const { id: resourceId, orgId, name: resourceName } = after
+        note({ orgId, resourceId, resourceName })
+        note({ before: { status: before.status }, after: { status } })
+        return { data: discreet(after) }
+      },
+
+      test: inSteps<Providers['test'], { provider: Held; found: Discovered | undefined }>({
+        async prepare({ storage, scope, params }) {
+          const provider = await store.getProvider(storage.read, cipher, scope, params.id)
+          return { provider, found: await tested(provider) }
+        },
+        async run({ note }, { provider: { orgId, name, issuer }, found }) {
+          note({ orgId, resourceName: name, details: { issuer } })
+          if (!found) return { success: true, message: 'Provider configuration appears valid' }
+          const discovery = {
+            issuer: found.issuer,
+            authorizationEndpoint: found.authorizationUrl!,
+            tokenEndpoint: found.tokenUrl!,
+            userInfoEndpoint: found.userInfoUrl,
+          }
+          return { success: true, message: 'Provider configuration is valid', discovery }
+        },
+      }),
+    },
+  }
+
+  /** @throws invalid_request, oidc_discovery_failed */
+  async function tested({ type, issuer }: Held): Promise<Discovered | undefined> {
+    if (type !== 'oidc') {
+      const message = 'Only OIDC providers can be tested'
+      throw invalid([{ path: 'params.id', message }], message)
+    }
+    if (issuer === null) return undefined
+    return discover(outbound, issuer).catch((error: unknown) => {
+      if (!(error instanceof DiscoveryFailure)) throw error
+      const { message, hint } = error
+      throw new Problem('oidc_discovery_failed', `OIDC discovery failed: ${message}`, { details: { hint } })
+    })
+  }
+}
+
+/**
+ * Nobody has accounts made with a role that they could not give. It is asked of every change: whoever says who
+ * comes in gives the role.
+ * @throws invalid_request, forbidden
+ */
+async function checkRole(db: Db, provider: Held, held: ReadonlySet<string>): Promise<void> {
+  const { orgId, defaultRoleId: id } = provider
+  if (id === null) return
+  if (!(await findRole(db, { kind: 'organization', orgId }, id))) {
+    const message = 'is not a role that people of this organization can have'
+    throw invalid([{ path: 'body.defaultRoleId', message }])
+  }
+  checkMayGrant(held, (await findGrants(db, id)).permissions)
+}
+
+/** Whether an administrator of the organization has signed in with it lately. */
+async function isProven(db: Db, scope: Scope, { id }: Held, now: Instant): Promise<boolean> {
+  const roles = await store.listRolesSignedIn(db, scope, id, later(now, -provenSeconds))
+  for (const role of roles) {
+    if (holds((await findGrants(db, role)).permissions, 'organizations:write')) return true
+  }
+  return false
+}
+
+const forced = ({ enforceSSO }: Held, force: boolean | undefined) =>
+  enforceSSO && force === true ? { forced: true } : {}
+
+/** What the audit log keeps of a provider that comes or goes. */
+function settingsOf(provider: Held): object {
+  const {
+    id: _,
+    orgId: __,
+    createdBy: ___,
+    createdAt: ____,
+    updatedAt: _____,
+    ...settings
+  } = discreet(provider)
+  return settings
+}
+
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)

@@ -1,0 +1,46 @@
+import { X509Certificate } from 'node:crypto'
+import { type Fault, invalid } from '../core/errors.ts'
+import type { Instant } from '../core/time.ts'
+import { endpoints, type Held } from './rules.ts'
+
+const needs = {
+  oidc: ['issuer', 'clientId', 'clientSecret', ...endpoints],
+  saml: ['entityId', 'ssoUrl', 'certificate'],
+} as const
+
+/**
+ * What people sign in with has to be complete.
+ * @throws invalid_request, naming each field that is not, in the part of the request that is about it
+ */
+export function checkReady(provider: Held, now: Instant, part: 'body' | 'provider'): void {
+  const faults: Fault[] = needs[provider.type]
+    .filter((field) => provider[field] === null)
+    .map((field) => ({ path: `${part}.${field}`, message: missing(field) }))
+  if (provider.type === 'saml' && provider.certificate !== null) {
+    const end = new X509Certificate(provider.certificate).validToDate.toISOString()
+    if (end <= now) faults.push({ path: `${part}.certificate`, message: `expired at ${end}` })
+  }
+  if (faults.length > 0) throw invalid(faults)
+}
+
+const missing = (field: string): string =>
+  (endpoints as readonly string[]).includes(field)
+    ? 'is missing in an active provider: set it, or the issuer again, which then is asked for it'
+    : 'is missing in an active provider'
+
+/**
+ * A certificate as it is kept, PEM; what metadata hold is its base64 alone.
+ * @throws invalid_request when it is none, or more than one
+ */
+export function certificateFrom(text: string): string {
+  const wrapped = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----$/.exec(
+    text.trim(),
+  )
+  const base64 = wrapped?.[1] ?? text
+  try {
+    if (!/^[A-Za-z0-9+/=\s]+$/.test(base64)) throw new Error('no base64')
+    return new X509Certificate(Buffer.from(base64, 'base64')).toString()
+  } catch {
+    throw invalid([{ path: 'body.certificate', message: 'must be one X.509 certificate, as PEM' }])
+  }
+}

@@ -1,0 +1,139 @@
+import type { Cipher } from '../core/cipher.ts'
+import { Problem } from '../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { countOf } from '../storage/counts.ts'
+import { forUpdate, inScope } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { rowsOf } from '../storage/rows.ts'
+import type { SsoProviderRow } from '../storage/tables.ts'
+import type { Provider } from './contract.ts'
+import { discreet, type Held } from './rules.ts'
+
+const rows = rowsOf<SsoProviderRow>()({
+  json: ['attribute_mapping'],
+  flags: ['auto_provision', 'enforce_sso'],
+})
+
+const placeOf = (id: string) => `sso_providers.client_secret.${id}`
+
+function opened(cipher: Cipher, row: SsoProviderRow): Held {
+  const { enforceSso: enforceSSO, clientSecret: sealed, ...rest } = rows.read(row)
+  const clientSecret = sealed === null ? null : cipher.open(sealed, placeOf(row.id))
+  return { ...rest, enforceSSO, clientSecret } as Held
+}
+
+function sealed(cipher: Cipher, provider: Held): SsoProviderRow {
+  const { enforceSSO: enforceSso, clientSecret: plain, ...rest } = provider
+  const clientSecret = plain === null ? null : cipher.seal(plain, placeOf(provider.id))
+  return rows.write({ ...rest, enforceSso, clientSecret }) as SsoProviderRow
+}
+
+const providersIn = (db: Db, scope: Scope) =>
+  db.selectFrom('sso_providers').where(inScope(scope, 'sso_providers.org_id'))
+
+/** Oldest first. */
+export async function listProviders(
+  db: Db,
+  cipher: Cipher,
+  scope: Scope,
+  { orgId, ...page }: PageQuery & { orgId?: string | undefined },
+): Promise<Page<Provider>> {
+  const found = providersIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
+  const all = await found
+    .selectAll()
+    .orderBy('created_at')
+    .orderBy('id')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  const total = totalFrom(all.length, page) ?? (await countOf(found))
+  return toPage(
+    all.map((row) => discreet(opened(cipher, row))),
+    total,
+    page,
+  )
+}
+
+/** @throws not_found, also for a provider outside the scope */
+export async function getProvider(db: Db, cipher: Cipher, scope: Scope, id: string): Promise<Held> {
+  const row = await providersIn(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
+  if (!row) throw notFound()
+  return opened(cipher, row)
+}
+
+/** The same, and nobody else changes it until the transaction ends. @throws not_found */
+export async function lockProvider(db: Db, cipher: Cipher, scope: Scope, id: string): Promise<Held> {
+  const found = providersIn(db, scope).selectAll().where('id', '=', id)
+  const row = await forUpdate(found).executeTakeFirst()
+  if (!row) throw notFound()
+  return opened(cipher, row)
+}
+
+const notFound = () => new Problem('not_found', 'Provider not found')
+
+type InUse = Pick<Provider, 'id' | 'name' | 'type' | 'enforceSSO'>
+
+/** The provider that people sign in with: the oldest active one, of an organization that may be worked in. */
+export async function findInUse(db: Db, scope: Scope): Promise<InUse | undefined> {
+  const row = await providersIn(db, scope)
+    .innerJoin('organizations as o', 'o.id', 'sso_providers.org_id')
+    .innerJoin('partners as p', 'p.id', 'o.partner_id')
+    .select(['sso_providers.id', 'sso_providers.name', 'sso_providers.type', 'sso_providers.enforce_sso'])
+    .where('sso_providers.status', '=', 'active')
+    .where('o.status', 'in', ['active', 'trial'])
+    .where('o.deleted_at', 'is', null)
+    .where('p.status', '=', 'active')
+    .where('p.deleted_at', 'is', null)
+    .orderBy('sso_providers.created_at')
+    .orderBy('sso_providers.id')
+    .executeTakeFirst()
+  if (!row) return undefined
+  const { id, name, type } = row
+  return { id, name, type: type as Provider['type'], enforceSSO: row.enforce_sso === 1 }
+}
+
+export async function insertProvider(db: Db, cipher: Cipher, provider: Held): Promise<void> {
+  await db.insertInto('sso_providers').values(sealed(cipher, provider)).execute()
+}
+
+export async function changeProvider(db: Db, cipher: Cipher, scope: Scope, provider: Held): Promise<void> {
+  const { id, org_id: _, created_at: __, created_by: ___, ...row } = sealed(cipher, provider)
+  await db
+    .updateTable('sso_providers')
+    .set(row)
+    .where('id', '=', id)
+    .where(inScope(scope, 'org_id'))
+    .execute()
+}
+
+/** Ends the sign-ins that are under way there, and forgets who its subjects are here. Gives how many were known. */
+export async function forgetSubjects(db: Db, scope: Scope, id: string): Promise<number> {
+  const one = providersIn(db, scope).select('sso_providers.id').where('sso_providers.id', '=', id)
+  await db.deleteFrom('sso_sessions').where('provider_id', 'in', one).execute()
+  const [gone] = await db.deleteFrom('sso_identities').where('provider_id', 'in', one).execute()
+  return Number(gone?.numDeletedRows ?? 0)
+}
+
+export async function removeProvider(db: Db, scope: Scope, id: string): Promise<void> {
+  await db.deleteFrom('sso_providers').where('id', '=', id).where(inScope(scope, 'org_id')).execute()
+}
+
+/** The roles in its organization of those who signed in with a provider since then. */
+export async function listRolesSignedIn(db: Db, scope: Scope, id: string, since: Instant): Promise<string[]> {
+  const held = await providersIn(db, scope)
+    .innerJoin('sso_identities as i', 'i.provider_id', 'sso_providers.id')
+    .innerJoin('users as u', 'u.id', 'i.user_id')
+    .innerJoin('organization_memberships as m', (join) =>
+      join.onRef('m.user_id', '=', 'i.user_id').onRef('m.org_id', '=', 'sso_providers.org_id'),
+    )
+    .select('m.role_id')
+    .distinct()
+    .where('sso_providers.id', '=', id)
+    .where('i.last_login_at', '>', since)
+    .where('u.status', '=', 'active')
+    .where('m.disabled_at', 'is', null)
+    .execute()
+  return held.map((one) => one.role_id)
+}

@@ -1,0 +1,32 @@
+import { type AliasedRawBuilder, sql } from 'kysely'
+import { byDialect } from './compilers.ts'
+
+export type Cells = Record<string, string | number | null>
+export type Columns<Row> = { [Name in keyof Row]: 'text' | 'bigint' }
+
+/**
+ * Rows that a statement is given in one parameter: however many they are, it is the same statement, and one way to
+ * the database. `of` makes the parameter, `as` the table that it is in a query.
+ */
+export function listed<Row extends Record<string, string | number | null>>(
+  columns: {
+    [Name in keyof Row]: 'text' | 'bigint'
+  },
+) {
+  const names = Object.keys(columns)
+  const cells = names.map((name, at) => {
+    const type = sql.raw(columns[name]!)
+    return sql`cast(value ->> ${sql.lit(at)} as ${type}) as ${sql.ref(name)}`
+  })
+  return {
+    of: (rows: readonly Row[]): string => JSON.stringify(rows.map((row) => names.map((name) => row[name]))),
+    as<Alias extends string>(parameter: string, alias: Alias): AliasedRawBuilder<Row, Alias> {
+      const elements = byDialect({
+        sqlite: sql`json_each(${parameter})`,
+        // As json and not jsonb, which would be sorted and packed for nothing.
+        postgres: sql`json_array_elements(cast(${parameter} as json))`,
+      })
+      return sql<Row>`(select ${sql.join(cells)} from ${elements})`.as(alias)
+    },
+  }
+}

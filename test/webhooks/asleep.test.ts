@@ -1,0 +1,69 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { later } from '../../src/core/time.ts'
+import { hasOpenssl, testCertificate } from '../cli/way.ts'
+import { until } from '../daemon/process.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { serviceOn, testClock } from '../harness.ts'
+import { reaching, receiver } from './receiver.ts'
+import { gate, handOn, healthy, stage } from './stage.ts'
+
+describe.skipIf(!hasOpenssl)('a service that was asleep for longer than it holds its queues', () => {
+  const certificate = testCertificate()
+  onEveryDatabase((kind, open) => {
+    it('sends nothing twice, and never more than four at once', async () => {
+      const clock = testClock()
+      const hand = await stage(open, certificate, { clock })
+      const { opened: asked, open: answer } = gate()
+      const to = await receiver(certificate, () => ({ status: 204, when: asked }))
+      const well = await healthy(certificate, hand)
+      const id = await hand.hook(to.url)
+      const events = await hand.raise(20)
+      await to.until(4)
+      for (let n = 0; n < 2; n++) {
+        clock.forward(60)
+        const alive = hand.service.storage.read.selectFrom('webhook_workers').selectAll()
+        await until(async () => (await alive.execute()).some((one) => one.alive_until > clock()))
+        await well.beats()
+      }
+      expect(to.got).toHaveLength(4)
+      answer()
+      await hand.untilAll(id, 20, ({ status }) => status === 'delivered')
+      expect(to.most).toBe(4)
+      expect(to.ids().sort()).toEqual(events.sort())
+    })
+
+    it.runIf(kind === 'postgres')(
+      'leaves what another process has taken over meanwhile to that',
+      async () => {
+        const clock = testClock()
+        const hand = await stage(open, certificate, { clock })
+        const { opened: asked, open: answer } = gate()
+        const to = await receiver(certificate, () => ({ status: 204, when: asked }))
+        const id = await hand.hook(to.url)
+        const events = await hand.raise(20)
+        await to.until(4)
+        const workers = hand.service.storage.read.selectFrom('webhook_workers').selectAll()
+        const [asleep] = await workers.execute()
+
+        const other = await serviceOn(hand.service, {
+          env: reaching(certificate),
+          clock: testClock(later(clock(), 31)),
+        })
+        await to.until(8)
+        clock.forward(60)
+        // What was freed is gone from the list, and who wakes up is in it again.
+        await until(async () => (await workers.execute()).some((one) => one.id === asleep!.id))
+        const well = await healthy(certificate, handOn(other.client(hand.token), hand.orgId))
+        await well.beats()
+        answer()
+        await hand.untilAll(id, 20, ({ status }) => status === 'delivered')
+        await well.beats()
+        expect(to.got).toHaveLength(24)
+        expect(new Set(to.ids())).toEqual(new Set(events))
+        const shown = await hand.client.call(api.webhooks.show, { params: { id } })
+        expect([shown.successCount, shown.failureCount]).toEqual([20, 0])
+      },
+    )
+  })
+})

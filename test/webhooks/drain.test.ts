@@ -1,0 +1,83 @@
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { openStorage } from '../../src/storage/open.ts'
+import { hasOpenssl, testCertificate } from '../cli/way.ts'
+import { type Place, until } from '../daemon/process.ts'
+import { onEveryDatabase, openMigrated } from '../databases.ts'
+import { after, checkWhole, makeWorld, raise, started, storm, untilQuiet, type World } from './killing.ts'
+
+describe.skipIf(!hasOpenssl)('SIGTERM', () => {
+  const certificate = testCertificate()
+
+  /** Of the service that has ended: the deliveries that have arrived, as they are in the database. */
+  const arrived = async ({ dataDir, databaseUrl }: Place, world: World) => {
+    const storage = await openStorage({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) })
+    try {
+      const held = storage.read
+        .selectFrom('webhook_queues')
+        .select('webhook_id')
+        .where('holder', 'is not', null)
+      expect(await held.execute(), 'queues are given back').toEqual([])
+      const all = storage.read
+        .selectFrom('webhook_deliveries')
+        .select(['id', 'webhook_id', 'status', 'attempt'])
+      const rows = new Map((await all.execute()).map((row) => [row.id, row]))
+      return world.hooks.map(({ to }) =>
+        to.got.map(({ headers }) => rows.get(String(headers['x-service-delivery-id']))!),
+      )
+    } finally {
+      await storage.close()
+    }
+  }
+
+  onEveryDatabase((_, open) => {
+    it('under load: what is on its way is finished, nothing comes twice, and a restart goes on', async () => {
+      const database = await open()
+      await database.storage.close()
+      const world = await makeWorld(database, certificate)
+      for (const { to } of world.hooks) {
+        const { answer } = to
+        to.answer = (got, socket) => ({ ...answer(got, socket), afterMs: 20 })
+      }
+      const first = await started(database, certificate)
+      after(250, world, () => first.service.kill('SIGTERM'))
+      await storm([first.url], world, 150)
+      expect(await first.service.ended).toEqual({ code: 0, signal: null })
+      for (const rows of await arrived(database, world)) {
+        expect(rows.filter(({ status, attempt }) => status !== 'delivered' || attempt !== 1)).toEqual([])
+      }
+      const { service, url } = await started(database, certificate)
+      await untilQuiet(url, world)
+      await service.stop()
+      await checkWhole(database, world, 0)
+    }, 60_000)
+  })
+
+  it('does not wait for a receiver that hangs, nor lose what others have answered meanwhile', async () => {
+    const onOne = async (kind: 'sqlite' | 'postgres') => {
+      const database = await openMigrated(kind)
+      onTestFinished(database.close)
+      await database.storage.close()
+      const world = await makeWorld(database, certificate)
+      const [hanging, slow] = world.hooks.map(({ to }) => to)
+      const answers = world.hooks.map(({ to }) => to.answer)
+      hanging!.answer = () => undefined
+      slow!.answer = () => ({ status: 204, afterMs: 500 })
+      const { service, url } = await started(database, certificate)
+      for (let n = 0; n < 8; n++) await raise(url, world, 'patch.installed')
+      await until(() => hanging!.got.length === 4 && slow!.got.length >= 4, 20_000)
+      expect(await service.stop()).toEqual({ code: 0, signal: null })
+      const [hung, answered] = await arrived(database, world)
+      expect(hung!.map(({ status, attempt }) => [status, attempt])).toEqual(Array(4).fill(['pending', 0]))
+      expect(answered!.length).toBeGreaterThanOrEqual(4)
+      expect(answered!.filter(({ status, attempt }) => status !== 'delivered' || attempt !== 1)).toEqual([])
+
+      for (const [n, { to }] of world.hooks.entries()) to.answer = answers[n]!
+      const again = await started(database, certificate)
+      await untilQuiet(again.url, world)
+      await again.service.stop()
+      expect(slow!.got).toHaveLength(8)
+      await checkWhole(database, world, 1)
+    }
+    await Promise.all([onOne('sqlite'), onOne('postgres')])
+  }, 60_000)
+})

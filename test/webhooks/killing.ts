@@ -1,0 +1,175 @@
+import pg from 'pg'
+import { expect } from 'vitest'
+import { api } from '../../src/api.ts'
+import { openStorage } from '../../src/storage/open.ts'
+import type { testCertificate } from '../cli/way.ts'
+import { type Place, ServeProcess, told, until } from '../daemon/process.ts'
+import { send } from '../daemon/request.ts'
+import { clientOf, serviceOn } from '../harness.ts'
+import { systemToken } from '../world.ts'
+import { type Got, reaching, receiver } from './receiver.ts'
+import { organizationIn } from './stage.ts'
+
+type Certificate = ReturnType<typeof testCertificate>
+
+export const seed = Number(process.env.CRASH_SEED ?? Date.now() % 1_000_000)
+
+/** mulberry32 */
+export function randomFrom(start: number): () => number {
+  let state = start
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let t = Math.imul(state ^ (state >>> 15), 1 | state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+/** An organization with webhooks for everything, for half of the storm and for sign-ins, and what they got. */
+export async function makeWorld(place: Place, certificate: Certificate) {
+  const service = await serviceOn(place, { env: reaching(certificate) })
+  const token = await systemToken(service)
+  const { hook, orgId } = await organizationIn(service, token)
+  const watch = { happened: (): void => {} }
+  const answer = () => {
+    watch.happened()
+    return { status: 204 }
+  }
+  const [all, half, logins] = await Promise.all([1, 2, 3].map(() => receiver(certificate, answer)))
+  const hooks = [
+    { id: await hook(all!.url, { events: ['*'] }), to: all!, wants: () => true },
+    { id: await hook(half!.url, { events: ['patch.installed'] }), to: half!, wants: isHalf },
+    { id: await hook(logins!.url, { events: ['user.login'] }), to: logins!, wants: isLogin },
+  ]
+  await service.close()
+  /** What was answered 202. */
+  const answered: Answered[] = []
+  return { token, orgId, hooks, answered, watch }
+}
+
+export type World = Awaited<ReturnType<typeof makeWorld>>
+
+type Type = 'patch.installed' | 'patch.failed' | 'user.login'
+type Answered = { id: string; type: Type }
+const isHalf = ({ type }: Answered) => type === 'patch.installed'
+const isLogin = ({ type }: Answered) => type === 'user.login'
+
+/** The real service, as a process of its own that reaches the receivers of this machine. */
+export async function started(place: Place, certificate: Certificate) {
+  const env = { ...told, ...reaching(certificate), LOG_LEVEL: 'error' }
+  const service = new ServeProcess(place, { env })
+  return { service, url: await service.listening() }
+}
+
+/** Calls `then` once so many events and deliveries more were answered. */
+export function after(count: number, { watch }: World, then: () => void): void {
+  let left = count
+  watch.happened = () => {
+    left -= 1
+    if (left === 0) then()
+  }
+}
+
+/** About 500 events a second, through these services in turn; who does not answer any more has not heard them. */
+export async function storm(urls: readonly string[], world: World, count: number): Promise<void> {
+  const raiseOne = (n: number) =>
+    raise(urls[n % urls.length]!, world, n % 2 === 0 ? 'patch.installed' : 'patch.failed')
+  const begin = performance.now()
+  const sent: Promise<void>[] = []
+  while (sent.length < count) {
+    while (sent.length < Math.min(count, (performance.now() - begin) / 2)) sent.push(raiseOne(sent.length))
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  await Promise.all(sent)
+}
+
+/** Who was killed does not answer, and may have heard it all the same. */
+export async function raise(url: string, world: World, type: Type): Promise<void> {
+  const { token, orgId, answered, watch } = world
+  const sent = { token, body: { orgId, type, data: { at: answered.length } } }
+  const reply = await send<{ id: string }>(url, 'POST', '/api/v1/events', sent).catch(() => undefined)
+  if (!reply) return
+  expect(reply.status).toBe(202)
+  answered.push({ id: reply.body.id, type })
+  watch.happened()
+}
+
+/** Waits until everything that was answered has arrived and been put down. */
+export async function untilQuiet(url: string, { token, hooks, answered }: World): Promise<void> {
+  const client = clientOf(url, token)
+  for (const { id, to, wants } of hooks) {
+    const wanted = answered.filter(wants).map((one) => one.id)
+    await until(async () => {
+      const got = new Set(to.ids())
+      if (!wanted.every((one) => got.has(one))) return false
+      const { deliveryStats, successCount } = await client.call(api.webhooks.show, { params: { id } })
+      const { total, delivered } = deliveryStats
+      return total === delivered && total === successCount
+    }, 40_000)
+  }
+}
+
+/** Of the service that was stopped: its rows, what was answered and what was received say the same. */
+export async function checkWhole(place: Place, { hooks, answered }: World, kills: number): Promise<void> {
+  const storage = await openStorage({
+    dataDir: place.dataDir,
+    ...(place.databaseUrl && { databaseUrl: place.databaseUrl }),
+  })
+  try {
+    const db = storage.read
+    expect(await db.selectFrom('events').select('id').execute()).toEqual([])
+    for (const { id, to, wants } of hooks) {
+      const rows = await db
+        .selectFrom('webhook_deliveries')
+        .select(['id', 'seq', 'event_id', 'status'])
+        .where('webhook_id', '=', id)
+        .orderBy('seq')
+        .execute()
+      expect(rows.map(({ seq }) => seq)).toEqual(rows.map((_, n) => n + 1))
+      expect(new Set(rows.map((row) => row.event_id)).size, 'one delivery of each event').toBe(rows.length)
+      expect(rows.filter(({ status }) => status !== 'delivered')).toEqual([])
+      const known = new Set(rows.map((row) => row.event_id))
+      expect(answered.filter((one) => wants(one) && !known.has(one.id))).toEqual([])
+
+      const name = ({ headers: of, body }: Got) =>
+        `${of['x-service-sequence']} ${of['x-service-delivery-id']} ${of['x-service-event-id']} ${body}`
+      expect(new Set(to.got.map(name)).size, 'what comes again comes under the same names').toBe(rows.length)
+      const names = rows.map((row) => `${row.seq} ${row.id} ${row.event_id}`)
+      const got = to.got.map((one) => name(one).split(' ').slice(0, 3).join(' '))
+      expect([...new Set(got)].sort()).toEqual([...names].sort())
+      expect(to.got.length - rows.length, 'only what was on its way comes again').toBeLessThanOrEqual(
+        4 * kills,
+      )
+
+      const queue = await db
+        .selectFrom('webhook_queues')
+        .select(['last_seq', 'success_count', 'due_at', 'holder'])
+        .where('webhook_id', '=', id)
+        .executeTakeFirstOrThrow()
+      const count = rows.length
+      expect(queue).toEqual({ last_seq: count, success_count: count, due_at: null, holder: null })
+    }
+  } finally {
+    await storage.close()
+  }
+}
+
+/** The processes that have sent deliveries on a Postgres, and what they hold. */
+export async function workersOn(databaseUrl: string) {
+  const client = new pg.Client(databaseUrl)
+  await client.connect()
+  const column = async (text: string, values: unknown[] = []): Promise<string[]> =>
+    (await client.query({ text, values, rowMode: 'array' })).rows.map(([first]) => first as string)
+  return {
+    ids: () => column('select id from webhook_workers'),
+    aliveUntil: async (id: string) =>
+      (await column('select alive_until from webhook_workers where id = $1', [id]))[0],
+    /** As far as others can tell, these died 30 s ago. */
+    async haveDied(ids: readonly string[]): Promise<void> {
+      const past = '2000-01-01T00:00:00.000Z'
+      await client.query('update webhook_workers set alive_until = $1 where id = any($2)', [past, ids])
+    },
+    holders: () => column('select distinct holder from webhook_queues where holder is not null'),
+    close: () => client.end(),
+  }
+}

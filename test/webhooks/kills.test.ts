@@ -1,0 +1,46 @@
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { hasOpenssl, testCertificate } from '../cli/way.ts'
+import { onEveryDatabase } from '../databases.ts'
+import {
+  after,
+  checkWhole,
+  makeWorld,
+  randomFrom,
+  seed,
+  started,
+  storm,
+  untilQuiet,
+  workersOn,
+} from './killing.ts'
+
+const kills = 5
+const perRound = 150
+
+describe.skipIf(!hasOpenssl)('kill -9', () => {
+  const certificate = testCertificate()
+  onEveryDatabase((_, open) => {
+    it(`loses no event that was answered, and no number (CRASH_SEED=${seed})`, async () => {
+      const random = randomFrom(seed)
+      const database = await open()
+      await database.storage.close()
+      const { databaseUrl } = database
+      const workers = databaseUrl === undefined ? undefined : await workersOn(databaseUrl)
+      if (workers) onTestFinished(workers.close)
+      const world = await makeWorld(database, certificate)
+      for (let round = 1; round <= kills; round++) {
+        const { service, url } = await started(database, certificate)
+        // Of 150 events there are 225 deliveries.
+        after(1 + Math.floor(random() * 2.4 * perRound), world, () => service.kill('SIGKILL'))
+        await storm([url], world, perRound)
+        expect(await service.ended).toEqual({ code: null, signal: 'SIGKILL' })
+        await workers?.haveDied(await workers.ids())
+      }
+      expect(world.answered.length).toBeLessThan(kills * perRound)
+      const { service, url } = await started(database, certificate)
+      await storm([url], world, 20)
+      await untilQuiet(url, world)
+      expect(await service.stop()).toEqual({ code: 0, signal: null })
+      await checkWhole(database, world, kills)
+    }, 90_000)
+  })
+})

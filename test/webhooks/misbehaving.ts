@@ -1,0 +1,53 @@
+import { createServer as createTcp, type Server, type Socket } from 'node:net'
+import { createServer as createTls } from 'node:tls'
+import { onTestFinished } from 'vitest'
+import { listening, type testCertificate } from '../cli/way.ts'
+import { gate } from './stage.ts'
+
+type Certificate = ReturnType<typeof testCertificate>
+/** What it does with a connection, when a request has come. */
+type Behaviour = (socket: Socket) => void
+
+async function opened(server: Server, address: string): Promise<string> {
+  const sockets = new Set<Socket>()
+  server.on('connection', (socket: Socket) => sockets.add(socket.on('error', () => {})))
+  onTestFinished(async () => {
+    for (const socket of sockets) socket.destroy()
+    await new Promise((resolve) => server.close(resolve))
+  })
+  if (address === '127.0.0.1') return `https://${address}:${await listening(server)}`
+  await new Promise<void>((resolve) => server.listen(0, address, resolve))
+  return `https://${address}:${(server.address() as { port: number }).port}`
+}
+
+/** Speaks TLS, and then says just what it is told to; gives its address. */
+export const raw = (certificate: Certificate, behave: Behaviour, address = '127.0.0.1'): Promise<string> =>
+  opened(
+    createTls({ ...certificate.pair(), allowHalfOpen: true }, (socket) => {
+      socket.on('error', () => {}).once('data', () => behave(socket))
+    }),
+    address,
+  )
+
+/** Not even that. */
+export const rawTcp = (behave: Behaviour): Promise<string> => opened(createTcp(behave), '127.0.0.1')
+
+/** Sends these bytes over and over for as long as somebody reads; `left` gives how many were sent when nobody did. */
+export function endless(begin: string, more: Buffer) {
+  const { opened: over, open: end } = gate()
+  let sent = 0
+  return {
+    left: over.then(() => sent),
+    behave(socket: Socket): void {
+      socket.on('close', end).write(begin)
+      const pour = () => {
+        while (!socket.destroyed && sent < 1 << 30) {
+          sent += more.length
+          if (!socket.write(more)) break
+        }
+      }
+      socket.on('drain', pour)
+      pour()
+    },
+  }
+}

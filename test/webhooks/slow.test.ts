@@ -1,0 +1,62 @@
+import { describe, expect, it } from 'vitest'
+import { hasOpenssl, testCertificate } from '../cli/way.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { serviceOn } from '../harness.ts'
+import { raw, rawTcp } from './misbehaving.ts'
+import { reaching, receiver } from './receiver.ts'
+import { gate, handOn, healthy, stage } from './stage.ts'
+
+describe.skipIf(!hasOpenssl)('a slow receiver', () => {
+  const certificate = testCertificate()
+  onEveryDatabase((kind, open) => {
+    it('delays nobody but itself: others have got everything before it is let go', async () => {
+      const hand = await stage(open, certificate)
+      const { opened: asked, open: answer } = gate()
+      const slow = await receiver(certificate, () => ({ status: 204, when: asked }))
+      const id = await hand.hook(slow.url)
+      await hand.hook(await rawTcp(() => {}), { name: 'shakes no hands' })
+      await hand.hook(await raw(certificate, () => {}), { name: 'says nothing' })
+      const halfWay = 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc'
+      await hand.hook(await raw(certificate, (socket) => void socket.write(halfWay)), { name: 'half way' })
+      const well = await healthy(certificate, hand)
+      await hand.raise(20)
+      await slow.until(4)
+      await hand.raise(40, 'user.login')
+      await well.to.until(40, 20_000)
+      await hand.untilAll(well.id, 40, ({ status }) => status === 'delivered')
+      expect([slow.got.length, slow.open, slow.most]).toEqual([4, 4, 4])
+      expect(await hand.stats(id)).toMatchObject({ total: 20, pending: 20, delivered: 0 })
+      answer()
+      await hand.untilAll(id, 20, ({ status }) => status === 'delivered')
+      expect(slow.most).toBe(4)
+    })
+
+    it.runIf(kind === 'postgres')('gets at most four at once from all processes together', async () => {
+      const hand = await stage(open, certificate)
+      const other = await serviceOn(hand.service, { env: reaching(certificate) })
+      const there = handOn(other.client(hand.token), hand.orgId)
+      const well = await healthy(certificate, hand)
+      const { opened: asked, open: answer } = gate()
+      const receivers = await Promise.all(
+        [1, 2, 3].map(() => receiver(certificate, () => ({ status: 204, when: asked }))),
+      )
+      const hooks = await Promise.all(receivers.map(({ url }) => hand.hook(url)))
+      const events = (await Promise.all([hand.raise(20), there.raise(20)])).flat()
+      for (const to of receivers) await to.until(4)
+      await well.beats()
+      await there.raise(1, 'user.login')
+      await well.to.until(2)
+      expect(receivers.map(({ got, open }) => [got.length, open])).toEqual([
+        [4, 4],
+        [4, 4],
+        [4, 4],
+      ])
+      answer()
+      for (const id of hooks) await hand.untilAll(id, 40, ({ status }) => status === 'delivered')
+      for (const to of receivers) {
+        expect(to.most).toBe(4)
+        expect(to.ids().sort()).toEqual(events.sort())
+      }
+    })
+  })
+})

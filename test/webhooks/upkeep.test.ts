@@ -1,0 +1,132 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { later } from '../../src/core/time.ts'
+import { insertAskedFor } from '../../src/webhooks/deliveries/store.ts'
+import { tidy } from '../../src/webhooks/jobs.ts'
+import { hasOpenssl, testCertificate } from '../cli/way.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { testClock } from '../harness.ts'
+import { receiver } from './receiver.ts'
+import { pass, stage } from './stage.ts'
+
+const hour = 3600
+const day = 24 * hour
+
+describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
+  const certificate = testCertificate()
+  onEveryDatabase((_, open) => {
+    const start = async () => {
+      const clock = testClock()
+      const hand = await stage(open, certificate, { clock })
+      const begin = clock()
+      const tidied = (seconds: number, deliveryDays = 30) =>
+        tidy(hand.service.storage, { deliveryDays }, later(begin, seconds))
+      const to = await receiver(certificate)
+      const id = await hand.hook(to.url)
+      const pause = () =>
+        hand.client.call(api.webhooks.update, { params: { id }, body: { status: 'paused' } })
+      return { ...hand, clock, begin, tidied, to, id, pause, params: { id } }
+    }
+
+    it('fails what a paused one has kept for 72 hours, and says why', async () => {
+      const { id, pause, raise, untilAll, tidied, deliveries, client, params, to } = await start()
+      await pause()
+      await raise(2)
+      const kept = await untilAll(id, 2, ({ status }) => status === 'pending')
+      await tidied(72 * hour)
+      expect(await deliveries(id)).toEqual(kept)
+      await tidied(72 * hour + 1)
+      const expired = {
+        ...{ status: 'failed', attempt: 0, nextAttemptAt: null, failureClass: null, hint: null },
+        errorMessage: 'Kept for 72 hours while the webhook was paused, and not replayed',
+      }
+      expect(await deliveries(id)).toEqual(kept.map((one) => ({ ...one, ...expired })))
+      expect((await client.call(api.webhookDeliveries.dead, { query: {} })).data).toHaveLength(2)
+      const again = { ...params, deliveryId: kept[0]!.id }
+      await client.call(api.webhookDeliveries.retry, { params: again })
+      await to.until(1)
+      expect(to.got[0]!.event.id).toBe(kept[0]!.eventId)
+    })
+
+    it('keeps them for 72 hours also where deliveries are kept for a day after their end', async () => {
+      const { id, pause, raise, untilAll, tidied, deliveries } = await start()
+      await pause()
+      await raise(2)
+      const kept = await untilAll(id, 2, ({ status }) => status === 'pending')
+      await tidied(71 * hour, 1)
+      expect(await deliveries(id)).toEqual(kept)
+      await tidied(73 * hour, 1)
+      expect((await deliveries(id)).map(({ status }) => status)).toEqual(['failed', 'failed'])
+      await tidied(73 * hour + day + 1, 1)
+      expect(await deliveries(id)).toEqual([])
+    })
+
+    it('leaves a backlog that is due when the webhook is active again, however old', async () => {
+      const { id, pause, raise, untilAll, tidied, to, client, params, service, clock } = await start()
+      await to.down()
+      await raise(3)
+      await untilAll(id, 3, ({ status }) => status === 'retrying')
+      await pause()
+      await tidied(365 * day, 1)
+      await to.up()
+      await client.call(api.webhooks.update, { params, body: { status: 'active' } })
+      await pass(service, clock, 30 * day)
+      await untilAll(id, 3, ({ status }) => status === 'delivered')
+    })
+
+    it('removes deliveries when as many days as are told have passed since their end', async () => {
+      const { id, raise, untilAll, tidied, deliveries, clock, client, params, to, stats, service } =
+        await start()
+      await raise(2)
+      await untilAll(id, 2, ({ status }) => status === 'delivered')
+      to.answer = () => ({ status: 500 })
+      await client.call(api.webhooks.setRetryPolicy, {
+        params,
+        body: { maxRetries: 1, initialDelayMs: day * 1000, maxDelayMs: day * 1000 },
+      })
+      await raise()
+      await untilAll(id, 3, ({ attempt }) => attempt > 0)
+      await tidied(30 * day, 30)
+      expect(await deliveries(id)).toHaveLength(3)
+      await tidied(30 * day + 1, 30)
+      expect(await deliveries(id)).toMatchObject([{ sequence: 3, status: 'retrying' }])
+      await pass(service, clock, day)
+      await untilAll(id, 1, ({ status }) => status === 'failed')
+      await tidied(2 * day - hour, 1)
+      expect(await deliveries(id)).toMatchObject([{ sequence: 3, status: 'failed' }])
+      await tidied(2 * day + 1, 1)
+      expect(await deliveries(id)).toEqual([])
+      expect(await stats(id)).toMatchObject({ total: 0 })
+      to.answer = () => ({ status: 200 })
+      await raise()
+      expect((await untilAll(id, 1, ({ status }) => status === 'delivered'))[0]).toMatchObject({
+        sequence: 4,
+      })
+    })
+
+    it('removes a deleted webhook with all that it had, however much that is, and nothing of others', async () => {
+      const { id, raise, untilAll, tidied, service, orgId, client, params, clock, hook, to } = await start()
+      const other = await hook(to.url, { events: ['patch.failed'] })
+      await raise(1, 'patch.failed')
+      await untilAll(other, 1, ({ status }) => status === 'delivered')
+      await client.call(api.webhooks.update, { params, body: { status: 'paused' } })
+      const { storage } = service
+      await storage.write(async (tx) => {
+        const now = later(clock(), day)
+        for (let n = 0; n < 1001; n++) {
+          const made = { id: newId(), eventId: newId(), webhookId: id, orgId, event: 'patch.failed' }
+          await insertAskedFor(tx, { ...made, payload: {}, now })
+        }
+      })
+      await client.call(api.webhooks.remove, { params })
+      await tidied(1)
+      const rows = (table: 'webhook_deliveries' | 'webhook_queues' | 'webhook_events') =>
+        storage.read.selectFrom(table).select('webhook_id').execute()
+      for (const table of ['webhook_deliveries', 'webhook_queues', 'webhook_events'] as const) {
+        expect(await rows(table)).toEqual([{ webhook_id: other }])
+      }
+      expect(await storage.read.selectFrom('webhooks').select('id').execute()).toEqual([{ id: other }])
+    })
+  })
+})
