@@ -1,6 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { record } from '../../audit/outbox.ts'
-import { draftOf } from '../../audit/rules.ts'
 import type { Cipher } from '../../core/cipher.ts'
 import { newId } from '../../core/new-id.ts'
 import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
@@ -21,6 +19,7 @@ import {
   renewalSeconds,
   stayAlive,
 } from './leases.ts'
+import { type Attempt, putDown } from './settling.ts'
 import * as store from './store.ts'
 
 export type Delivering = {
@@ -34,7 +33,7 @@ export type Delivering = {
   wake(): void
 }
 
-type Arrived = { lane: Lane; webhook: Held; parcel: Parcel; outcome: Outcome }
+type Arrived = Attempt & { lane: Lane }
 
 /** Outcomes put down, and queues taken, in one transaction. */
 const batch = 100
@@ -245,7 +244,7 @@ export class Courier {
 
   /** Puts down what came of the attempts, and gives back the queues that are done. */
   async #settle(): Promise<void> {
-    const { storage } = this.#on
+    const { storage, clock } = this.#on
     const arrived = this.#arrived.slice(0, batch)
     const inWork = new Map(arrived.map(({ lane, parcel }) => [parcel.id, lane]))
     const doneWith = this.#lanes
@@ -255,57 +254,22 @@ export class Courier {
       .slice(0, batch)
     if (arrived.length === 0 && doneWith.length === 0) return
     // Lost with the power it is sent once more.
-    const fates = await storage.write((tx) => this.#putDown(tx, arrived, doneWith), { unsynced: true })
-    this.#arrived.splice(0, arrived.length)
-    for (const { lane, parcel } of arrived) this.#lanes.settled(lane, parcel.id)
-    for (const [lane, fate] of fates) {
-      if (fate === 'kept') lane.more = true
-      else this.#lanes.remove(lane)
-    }
-  }
-
-  async #putDown(
-    tx: Db,
-    arrived: readonly Arrived[],
-    doneWith: readonly Lane[],
-  ): Promise<Map<Lane, 'released' | 'kept' | 'lost'>> {
-    const { clock } = this.#on
-    const now = clock()
-    const failed = new Set<string>()
-    for (const { webhook, outcome } of arrived) {
-      if (!outcome.isUnwanted || failed.has(webhook.id)) continue
-      failed.add(webhook.id)
-      if (await store.failWebhook(tx, webhook.id, now)) await record(tx, draftOf(wantsNoMore(webhook), now))
-    }
-    const counting = await store.putDown(
-      tx,
-      byId(arrived, ({ parcel }) => parcel.id),
-      now,
-    )
-    const tallies = new Map<string, store.Tally>()
-    for (const { parcel, outcome } of arrived) {
-      if (!counting.has(parcel.id)) continue
-      const { webhookId } = parcel
-      const { deliveredAt } = outcome
-      const none = { webhookId, successes: 0, failures: 0, at: now, lastSuccessAt: null }
-      const tally = tallies.get(webhookId) ?? none
-      tallies.set(webhookId, {
-        ...tally,
-        ...(deliveredAt === null
-          ? { at: now, failures: tally.failures + 1 }
-          : { at: deliveredAt, lastSuccessAt: deliveredAt, successes: tally.successes + 1 }),
-      })
-    }
-    await store.count(
-      tx,
-      byId([...tallies.values()], ({ webhookId }) => webhookId),
-    )
-    const done = doneWith.map((lane) => ({
+    const finished = doneWith.map((lane) => ({
       webhookId: lane.webhookId,
       makesRoom: this.#isClosing || this.#lanes.makesRoom(lane),
     }))
-    const fates = await store.letGo(tx, done, { holder: this.#me, now })
-    return new Map(doneWith.map((lane) => [lane, fates.get(lane.webhookId)!]))
+    const now = clock()
+    const work = async (tx: Db) => {
+      await putDown(tx, arrived, now)
+      return store.letGo(tx, finished, { holder: this.#me, now })
+    }
+    const fates = await storage.write(work, { unsynced: true })
+    this.#arrived.splice(0, arrived.length)
+    for (const { lane, parcel } of arrived) this.#lanes.settled(lane, parcel.id)
+    for (const lane of doneWith) {
+      if (fates.get(lane.webhookId) === 'kept') lane.more = true
+      else this.#lanes.remove(lane)
+    }
   }
 
   #wakeAt(due: string | undefined): void {
@@ -315,22 +279,3 @@ export class Courier {
     if (ms > 0 && ms < sweepMs) this.#timer = setTimeout(this.#on.wake, Math.max(1, ms)).unref()
   }
 }
-
-/** In the order in which everyone takes hold of rows, so that nobody waits for somebody who waits for them. */
-const byId = <T>(all: readonly T[], idOf: (one: T) => string): T[] =>
-  [...all].sort((a, b) => (idOf(a) < idOf(b) ? -1 : 1))
-
-const wantsNoMore = (webhook: Held) => ({
-  orgId: webhook.orgId,
-  actorType: 'system' as const,
-  actorId: null,
-  actorEmail: null,
-  action: 'webhook.fail',
-  resourceType: 'webhook',
-  resourceId: webhook.id,
-  resourceName: webhook.name,
-  details: { reason: 'The receiver answered 410 Gone' },
-  ipAddress: null,
-  userAgent: null,
-  result: 'success' as const,
-})

@@ -1,0 +1,110 @@
+import { describe, expect, it } from 'vitest'
+import { lookupInTurn } from '../../daemon/outside/lookup.ts'
+import type { Parcel } from '../../src/webhooks/deliveries/rules.ts'
+import { Lanes, most } from '../../src/webhooks/delivering/lanes.ts'
+
+let made = 0
+const parcel = (webhookId: string, orgId: string): Parcel => {
+  made += 1
+  const what = { event: 'patch.failed', eventId: 'e', eventAt: '', payload: '{}', attempt: 0, askedFor: 0 }
+  return { id: String(made), webhookId, orgId, seq: made, ...what }
+}
+
+/** Lanes with so many deliveries ready for each of so many webhooks of an organization. */
+function fill(lanes: Lanes, orgId: string, webhooks: number, each: number): void {
+  for (let i = 0; i < webhooks; i += 1) {
+    const webhookId = `${orgId}${i}`
+    lanes.add(webhookId, orgId)
+    const lane = lanes.get(webhookId)!
+    lane.ready.push(...Array.from({ length: each }, () => parcel(webhookId, orgId)))
+    lanes.queue(lane)
+  }
+}
+
+function taken(lanes: Lanes, atMost = Number.POSITIVE_INFINITY) {
+  const all: { orgId: string; webhookId: string }[] = []
+  for (let next = all.length < atMost ? lanes.next() : undefined; next; ) {
+    all.push(next.lane)
+    next = all.length < atMost ? lanes.next() : undefined
+  }
+  return all
+}
+
+describe('what is sent next', () => {
+  it('goes to each organization in its turn, and to each of its webhooks', () => {
+    const lanes = new Lanes()
+    fill(lanes, 'a', 300, 2)
+    fill(lanes, 'b', 1, 3)
+    fill(lanes, 'c', 2, 2)
+    const first = taken(lanes, 9)
+    expect(first.map(({ orgId }) => orgId)).toEqual(['a', 'b', 'c', 'a', 'b', 'c', 'a', 'b', 'c'])
+    expect(first.filter(({ orgId }) => orgId === 'c').map(({ webhookId }) => webhookId)).toEqual([
+      'c0',
+      'c1',
+      'c0',
+    ])
+  })
+
+  it('is at most four of a webhook, a tenth of all of an organization, and so many in all', () => {
+    const one = new Lanes()
+    fill(one, 'a', 1, 9)
+    expect(taken(one)).toHaveLength(4)
+
+    const many = new Lanes()
+    fill(many, 'a', 200, 4)
+    expect(taken(many)).toHaveLength(most.ofOrg)
+    for (let org = 0; org < 12; org += 1) fill(many, `o${org}-`, 50, 4)
+    expect(taken(many)).toHaveLength(most.inAll - most.ofOrg)
+  })
+
+  it('is one at a time while the receiver fails', () => {
+    const lanes = new Lanes()
+    fill(lanes, 'a', 1, 3)
+    const lane = lanes.get('a0')!
+    lane.isFailing = true
+    expect(taken(lanes)).toHaveLength(1)
+    const [id] = lane.busy
+    lanes.arrived(lane)
+    expect(taken(lanes)).toEqual([])
+    lane.isFailing = false
+    lanes.settled(lane, id!)
+    expect(taken(lanes)).toHaveLength(2)
+  })
+
+  it('makes room after a while, where others wait for it', () => {
+    const lanes = new Lanes()
+    fill(lanes, 'a', 1, 64)
+    const lane = lanes.get('a0')!
+    for (let i = 0; i < 64; i += 1) {
+      const next = lanes.next()!
+      lanes.arrived(lane)
+      lanes.settled(lane, next.parcel.id)
+    }
+    expect([lanes.wants(lane) > 0, lanes.makesRoom(lane)]).toEqual([true, false])
+    for (let org = 0; lanes.room > 0; org += 1) fill(lanes, `o${org}-`, Math.min(lanes.room, 100), 0)
+    expect([lanes.wants(lane), lanes.makesRoom(lane)]).toEqual([0, true])
+    expect(lanes.full()).toHaveLength(9)
+  })
+})
+
+describe('names', () => {
+  it('are looked up some at a time, and each once for all who ask meanwhile', () => {
+    const asked: [string, () => void][] = []
+    const lookup = lookupInTurn(2, (name, _, done) => {
+      asked.push([name, () => done(null, [{ address: `of ${name}`, family: 4 }])])
+    })
+    const heard: string[] = []
+    const ask = (name: string) => lookup(name, { all: true }, (_, all) => heard.push(all[0]!.address))
+    for (const name of ['a', 'b', 'a', 'c', 'c', 'd']) ask(name)
+    expect(asked.map(([name]) => name)).toEqual(['a', 'b'])
+    asked[0]![1]()
+    expect([heard, asked.map(([name]) => name)]).toEqual([
+      ['of a', 'of a'],
+      ['a', 'b', 'c'],
+    ])
+    for (let i = 1; i < asked.length; i += 1) asked[i]![1]()
+    expect(heard).toEqual(['of a', 'of a', 'of b', 'of c', 'of c', 'of d'])
+    ask('a')
+    expect(asked.at(-1)![0]).toBe('a')
+  })
+})
