@@ -7,6 +7,9 @@ import { adminPassword, startService, testClock } from '../harness.ts'
 import { addPerson, handOf } from '../laws/plays.ts'
 import { addWebhook, buildWorld } from '../world.ts'
 
+/** What a heartbeat tells is looked for every second. */
+const soon = { timeout: 10_000 }
+
 onEveryDatabase((_, open) => {
   /** A service, and what the bakery's webhook was told of since it was last asked. */
   const start = async () => {
@@ -23,7 +26,7 @@ onEveryDatabase((_, open) => {
       let seen = 0
       return async () => {
         await expect
-          .poll(async () => (await storage.read.selectFrom('events').select('seq').execute()).length)
+          .poll(async () => (await storage.read.selectFrom('events').select('seq').execute()).length, soon)
           .toBe(0)
         const rows = await storage.read
           .selectFrom('webhook_deliveries')

@@ -29,7 +29,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       const deliveries = async (id: string) =>
         (await client.call(api.webhookDeliveries.list, { params: { id } })).data
       const settled = async (id: string, status: string) => {
-        await expect.poll(() => deliveries(id)).toMatchObject([{ status }])
+        await expect.poll(() => deliveries(id), { timeout: 10_000 }).toMatchObject([{ status }])
         return (await deliveries(id))[0]!
       }
       return { service, world, system, client, orgId, to, hook, raise, deliveries, settled }
