@@ -3,7 +3,7 @@ import { openStorage } from '../../src/storage/open.ts'
 import { hasOpenssl, testCertificate } from '../cli/way.ts'
 import { type Place, until } from '../daemon/process.ts'
 import { onEveryDatabase, openMigrated } from '../databases.ts'
-import { after, checkWhole, makeWorld, raise, started, storm, untilQuiet, type World } from './killing.ts'
+import { after, checkWhole, finish, makeWorld, raise, started, storm, type World } from './killing.ts'
 
 describe.skipIf(!hasOpenssl)('SIGTERM', () => {
   const certificate = testCertificate()
@@ -38,16 +38,14 @@ describe.skipIf(!hasOpenssl)('SIGTERM', () => {
         const { answer } = to
         to.answer = (got, socket) => ({ ...answer(got, socket), afterMs: 20 })
       }
-      const first = await started(database, certificate)
-      after(250, world, () => first.service.kill('SIGTERM'))
-      await storm([first.url], world, 150)
-      expect(await first.service.ended).toEqual({ code: 0, signal: null })
+      const { service, url } = await started(database, certificate)
+      after(250, world, () => service.kill('SIGTERM'))
+      await storm([url], world, 150)
+      expect(await service.ended).toEqual({ code: 0, signal: null })
       for (const rows of await arrived(database, world)) {
         expect(rows.filter(({ status, attempt }) => status !== 'delivered' || attempt !== 1)).toEqual([])
       }
-      const { service, url } = await started(database, certificate)
-      await untilQuiet(url, world)
-      await service.stop()
+      await finish(database, certificate, world)
       await checkWhole(database, world, 0)
     }, 60_000)
   })
@@ -72,9 +70,7 @@ describe.skipIf(!hasOpenssl)('SIGTERM', () => {
       expect(answered!.filter(({ status, attempt }) => status !== 'delivered' || attempt !== 1)).toEqual([])
 
       for (const [n, { to }] of world.hooks.entries()) to.answer = answers[n]!
-      const again = await started(database, certificate)
-      await untilQuiet(again.url, world)
-      await again.service.stop()
+      await finish(database, certificate, world)
       expect(slow!.got).toHaveLength(8)
       await checkWhole(database, world, 1)
     }

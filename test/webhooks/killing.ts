@@ -61,6 +61,13 @@ export async function started(place: Place, certificate: Certificate) {
   return { service, url: await service.listening() }
 }
 
+/** The same in this process, which has loaded everything: it goes on with what is left, and ends as it should. */
+export async function finish(place: Place, certificate: Certificate, world: World): Promise<void> {
+  const service = await serviceOn(place, { env: reaching(certificate) })
+  await untilQuiet(service.url, world)
+  await service.close()
+}
+
 /** Calls `then` once so many events and deliveries more were answered. */
 export function after(count: number, { watch }: World, then: () => void): void {
   let left = count
