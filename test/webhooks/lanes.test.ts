@@ -90,7 +90,7 @@ describe('what is sent next', () => {
 describe('names', () => {
   it('are looked up some at a time, and each once for all who ask meanwhile', () => {
     const asked: [string, () => void][] = []
-    const lookup = lookupInTurn(2, (name, _, done) => {
+    const lookup = lookupInTurn({ atOnce: 2 }, (name, _, done) => {
       asked.push([name, () => done(null, [{ address: `of ${name}`, family: 4 }])])
     })
     const heard: string[] = []
@@ -106,5 +106,31 @@ describe('names', () => {
     expect(heard).toEqual(['of a', 'of a', 'of b', 'of c', 'of c', 'of d'])
     ask('a')
     expect(asked.at(-1)![0]).toBe('a')
+  })
+
+  it('that took long the last time wait for each other, and keep nobody else waiting', () => {
+    const asked = new Map<string, () => void>()
+    const lookup = lookupInTurn({ atOnce: 4, lateAtOnce: 1, lateMs: 0 }, (name, _, done) => {
+      asked.set(name, () => done(null, [{ address: '192.0.2.1', family: 4 }]))
+    })
+    const ask = (...names: string[]) => {
+      for (const name of names) lookup(name, { all: true }, () => {})
+    }
+    const answer = (...names: string[]) => {
+      for (const name of names) {
+        asked.get(name)!()
+        asked.delete(name)
+      }
+    }
+    ask('late-1', 'late-2', 'late-3')
+    answer('late-1', 'late-2', 'late-3')
+    ask('late-1', 'late-2', 'late-3', 'a', 'b', 'c', 'd')
+    expect([...asked.keys()]).toEqual(['late-1', 'a', 'b', 'c'])
+    answer('a')
+    expect([...asked.keys()]).toEqual(['late-1', 'b', 'c', 'd'])
+    answer('b', 'c', 'd')
+    expect([...asked.keys()]).toEqual(['late-1'])
+    answer('late-1')
+    expect([...asked.keys()]).toEqual(['late-2'])
   })
 })
