@@ -6,11 +6,6 @@ import { specActions } from '../laws/spec-actions.ts'
 
 /** Of an operation that this product does not have yet, or that comes from records it does not run. */
 const later: Readonly<Record<string, string>> = {
-  'sso.provider.create': 'SSO providers',
-  'sso.provider.update': 'SSO providers',
-  'sso.provider.delete': 'SSO providers',
-  'sso.provider.status.update': 'SSO providers',
-  'sso.provider.test': 'SSO providers',
   'policy.create': 'policies',
   'policy.update': 'policies',
   'policy.evaluate': 'policies',
