@@ -1,5 +1,5 @@
 import type { Instant } from '../core/time.ts'
-import { forUpdate, prepared } from '../storage/dialect.ts'
+import { type Each, forUpdate, prepared, preparedForEach } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 
 /*
@@ -8,61 +8,52 @@ import type { Db } from '../storage/open.ts'
 
 const queueOf = prepared((db, p: { webhookId: string }) =>
   forUpdate(
-    db
-      .selectFrom('webhook_queues')
-      .select(['last_seq as lastSeq', 'holder'])
-      .where('webhook_id', '=', p.webhookId),
+    db.selectFrom('webhook_queues').select('last_seq as lastSeq').where('webhook_id', '=', p.webhookId),
   ),
 )
 
 /** Whoever gives numbers to deliveries, or says when the next is due, does so one after the other. */
-export async function lockQueue(
-  db: Db,
-  webhookId: string,
-): Promise<{ lastSeq: number; holder: string | null } | undefined> {
+export async function lockQueue(db: Db, webhookId: string): Promise<{ lastSeq: number } | undefined> {
   const [queue] = await queueOf(db, { webhookId })
   return queue
 }
 
-const firstDue = prepared((db, p: { webhookId: string }) =>
+export const byState = <T extends { isActive: boolean }>(all: readonly T[]): [active: T[], others: T[]] => [
+  all.filter(({ isActive }) => isActive),
+  all.filter(({ isActive }) => !isActive),
+]
+
+const keptIn = (db: Db, { id }: Each<{ id: string }>) =>
   db
-    .selectFrom('webhook_deliveries')
-    .select('due_at as dueAt')
-    .where('webhook_id', '=', p.webhookId)
-    .where('due_at', 'is not', null)
-    .orderBy('due_at')
-    .limit(1),
+    .selectFrom('webhook_deliveries as d')
+    .select(['d.webhook_id as id', 'd.due_at as dueAt'])
+    .where('d.webhook_id', '=', id)
+    .where('d.due_at', 'is not', null)
+    .orderBy('d.due_at')
+    .limit(1)
+
+const first = preparedForEach({ id: 'text' } as const, keptIn)
+const firstAskedFor = preparedForEach({ id: 'text' } as const, (db, row: Each<{ id: string }>) =>
+  keptIn(db, row).where('d.asked_for', '=', 1),
 )
 
-const firstAskedFor = prepared((db, p: { webhookId: string }) =>
-  db
-    .selectFrom('webhook_deliveries')
-    .select('due_at as dueAt')
-    .where('webhook_id', '=', p.webhookId)
-    .where('due_at', 'is not', null)
-    .where('asked_for', '=', 1)
-    .orderBy('due_at')
-    .limit(1),
-)
-
-/** When the first of the deliveries is due that may go out; the queue is held. */
+/** When the first of the deliveries of each queue is due that may go out; the queues are held. */
 export async function nextDue(
   db: Db,
-  webhookId: string,
-  { isActive }: { isActive: boolean },
-): Promise<Instant | null> {
-  const [first] = await (isActive ? firstDue : firstAskedFor)(db, { webhookId })
-  return first?.dueAt ?? null
+  queues: readonly { id: string; isActive: boolean }[],
+): Promise<Map<string, Instant | null>> {
+  const [active, others] = byState(queues)
+  const found = [...(await first(db, active)), ...(await firstAskedFor(db, others))]
+  return new Map(found.map(({ id, dueAt }) => [id, dueAt]))
 }
 
-const dueChange = prepared((db, p: { webhookId: string; dueAt: Instant }) =>
+const dueChange = prepared((db, p: { webhookId: string; dueAt: Instant | null }) =>
   db.updateTable('webhook_queues').set({ due_at: p.dueAt }).where('webhook_id', '=', p.webhookId),
 )
 
 /** Puts down when the next delivery is due, after what is in the queue, or may go out of it, has changed. */
 export async function reschedule(db: Db, webhookId: string, state: { isActive: boolean }): Promise<void> {
   if (!(await lockQueue(db, webhookId))) return
-  const dueAt = await nextDue(db, webhookId, state)
-  if (dueAt !== null) return void (await dueChange(db, { webhookId, dueAt }))
-  await db.updateTable('webhook_queues').set({ due_at: null }).where('webhook_id', '=', webhookId).execute()
+  const dueAt = (await nextDue(db, [{ id: webhookId, ...state }])).get(webhookId) ?? null
+  await dueChange(db, { webhookId, dueAt })
 }

@@ -1,6 +1,4 @@
-import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { deviceMatches } from '../../src/filters/compile.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
 import { countOf } from '../../src/storage/counts.ts'
@@ -13,7 +11,7 @@ import { buildFleet, type Fleet } from './fleet-world.ts'
 import type { LoadRequest } from './load.ts'
 import { type Loader, startLoader } from './loader.ts'
 import { plansOf } from './plans.ts'
-import { residentMb, type Server, startService } from './servers.ts'
+import { longestStall, residentMb, type Server, startService } from './servers.ts'
 import type { Place } from './world.ts'
 
 export type FleetOptions = {
@@ -196,16 +194,4 @@ async function thousandthPage({ url }: Server, token: string): Promise<string> {
     cursor = pagination.nextCursor
   }
   return cursor
-}
-
-/** Milliseconds since it was last asked. */
-async function longestStall({ child }: Server, file: string): Promise<number> {
-  rmSync(file, { force: true })
-  child.kill('SIGUSR2')
-  for (let tries = 0; tries < 200; tries++) {
-    const text = existsSync(file) ? readFileSync(file, 'utf8') : ''
-    if (text !== '') return Number(text)
-    await sleep(10)
-  }
-  return Number.NaN
 }

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawnSync } from 'node:child_process'
-import { existsSync, openSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { defaultLimits } from '../../src/core/limits.ts'
 import type { BareRoute } from './bare.ts'
 import { bareEnv, firstLine, fromHere, root, start, temporaryFolder } from './children.ts'
@@ -102,4 +103,16 @@ export function residentMb({ pid }: ChildProcess): number | undefined {
   } catch {
     return undefined
   }
+}
+
+/** Milliseconds since it was last asked, as stalls.ts measures them in the server and writes to the file. */
+export async function longestStall({ child }: Server, file: string): Promise<number> {
+  rmSync(file, { force: true })
+  child.kill('SIGUSR2')
+  for (let tries = 0; tries < 200; tries++) {
+    const text = existsSync(file) ? readFileSync(file, 'utf8') : ''
+    if (text !== '') return Number(text)
+    await sleep(10)
+  }
+  return Number.NaN
 }

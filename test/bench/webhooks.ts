@@ -1,12 +1,11 @@
 import { once } from 'node:events'
-import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type EventType, eventTypes } from '../../src/core/event-types.ts'
 import { bodyOf, headersOf } from '../../src/webhooks/deliveries/rules.ts'
 import { fromHere, removeFolder, start, stop, temporaryFolder } from './children.ts'
 import { atLeast, median, type Row, rounded, spreadOf } from './figures.ts'
-import { cpuOf, residentMb, type Server, startService } from './servers.ts'
+import { cpuOf, longestStall, residentMb, type Server, startService } from './servers.ts'
 import type { Volley, Volleyed } from './webhooks-bare.ts'
 import {
   buildWebhookWorld,
@@ -262,16 +261,4 @@ async function besideSlowOnes(setting: Setting): Promise<Row[]> {
     row('10,000 webhooks, none slow: POST /events to arrival', quiet),
     row('the same, 100 take 20 s: the other ones', busy),
   ]
-}
-
-/** Milliseconds since it was last asked. */
-async function longestStall({ child }: Server, file: string): Promise<number> {
-  rmSync(file, { force: true })
-  child.kill('SIGUSR2')
-  for (let tries = 0; tries < 200; tries++) {
-    const text = existsSync(file) ? readFileSync(file, 'utf8') : ''
-    if (text !== '') return Number(text)
-    await sleep(10)
-  }
-  return Number.NaN
 }

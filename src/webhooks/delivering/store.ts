@@ -3,6 +3,7 @@ import type { Instant } from '../../core/time.ts'
 import { type Each, forUpdate, listed, prepared, preparedForEach } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Outcome, Parcel } from '../deliveries/rules.ts'
+import { byState, nextDue } from '../queues.ts'
 import { type Held, storedStatus } from '../rules.ts'
 import { opened } from '../store.ts'
 
@@ -85,11 +86,6 @@ export const findParcels = async (db: Db, all: readonly Wish[]): Promise<Parcel[
   const [active, others] = byState(all)
   return [...(await due(db, active)), ...(await dueAskedFor(db, others))]
 }
-
-const byState = <T extends { isActive: boolean }>(all: readonly T[]): [active: T[], others: T[]] => [
-  all.filter(({ isActive }) => isActive),
-  all.filter(({ isActive }) => !isActive),
-]
 
 const outcomes = listed<
   Omit<Outcome, 'isUnwanted'> & { id: string; before: number; endedAt: Instant | null }
@@ -206,30 +202,6 @@ const holders = prepared((db, p: { ids: string }) =>
       .orderBy('webhook_id'),
   ),
 )
-
-const keptIn = (db: Db, { id }: Each<{ id: string }>) =>
-  db
-    .selectFrom('webhook_deliveries as d')
-    .select(['d.webhook_id as id', 'd.due_at as dueAt'])
-    .where('d.webhook_id', '=', id)
-    .where('d.due_at', 'is not', null)
-    .orderBy('d.due_at')
-    .limit(1)
-
-const first = preparedForEach({ id: 'text' } as const, keptIn)
-const firstAskedFor = preparedForEach({ id: 'text' } as const, (db, row: Each<{ id: string }>) =>
-  keptIn(db, row).where('d.asked_for', '=', 1),
-)
-
-/** When the first of the deliveries of each queue is due that may go out. */
-async function nextDue(
-  db: Db,
-  queues: readonly { id: string; isActive: boolean }[],
-): Promise<Map<string, Instant | null>> {
-  const [active, others] = byState(queues)
-  const found = [...(await first(db, active)), ...(await firstAskedFor(db, others))]
-  return new Map(found.map(({ id, dueAt }) => [id, dueAt]))
-}
 
 const dues = listed<{ id: string; dueAt: Instant | null }>({ id: 'text', dueAt: 'text' })
 
