@@ -1,0 +1,15 @@
+/** Who somebody is, as an identity provider vouches for it, whatever the protocol. */
+export type Vouched = {
+  /** What the provider calls them for good: `sub`, or the NameID. */
+  subject: string
+  email: string | undefined
+  /** False only when the provider says that it is not. */
+  emailVerified: boolean
+  name: string | undefined
+  groups: string[]
+  /** The provider says that it asked for a second factor. */
+  mfa: boolean
+  /** All that it says, for the record of the link. */
+  profile: Record<string, unknown>
+  tokens?: { accessToken: string | null; refreshToken: string | null; expiresInSeconds: number | null }
+}
