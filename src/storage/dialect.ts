@@ -34,6 +34,10 @@ export function namedInScope(scope: Scope, column: string): Expression<SqlBool> 
   return holdsInScope(scope, sql`(${sql.ref(column)} || '')`)
 }
 
+/** That a column is not this text, as a partial index says it: a parameter in its place would not find the index. */
+export const isNot = (column: string, text: string): Expression<SqlBool> =>
+  sql<SqlBool>`${sql.ref(column)} <> ${sql.lit(text)}`
+
 function holdsInScope(scope: Scope, value: Expression<unknown>): Expression<SqlBool> {
   if (scope.kind === 'system') return sql<SqlBool>`1 = 1`
   if (scope.kind === 'organization') return sql<SqlBool>`${value} = ${scope.orgId}`
@@ -81,7 +85,7 @@ export function ownGroups(scope: Scope, column: string): Expression<SqlBool> {
  */
 export function after(
   columns: readonly string[],
-  key: readonly (string | number)[],
+  key: readonly (string | number | Expression<unknown>)[],
   order: 'asc' | 'desc' = 'asc',
 ): Expression<SqlBool> {
   const row = sql.join(columns.map((column) => sql.ref(column)))

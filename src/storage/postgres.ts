@@ -6,6 +6,7 @@ import { Commits } from './commits.ts'
 import { PostgresCompiler } from './compilers.ts'
 import type { Db, Storage } from './db.ts'
 import { Nesting } from './nesting.ts'
+import { Connection, isStalePlan } from './postgres-connection.ts'
 import { getTypeParser } from './postgres-types.ts'
 import { signalsOn } from './signals.ts'
 
@@ -70,6 +71,7 @@ function newPool(databaseUrl: string, poolSize: number): pg.Pool {
     connectionTimeoutMillis: 10_000,
     keepAlive: true,
     types: { getTypeParser },
+    Client: Connection,
   })
   // A lost connection fails the query that uses it and is replaced; the event itself must not end the process.
   pool.on('error', ignore)
@@ -108,7 +110,8 @@ async function transaction<T>(db: Db, work: (tx: Db) => Promise<T>): Promise<T> 
     try {
       return await db.transaction().setIsolationLevel('read committed').execute(work)
     } catch (error) {
-      if (attempt === attempts || !transient.has((error as { code?: string }).code ?? '')) throw error
+      const isTransient = isStalePlan(error) || transient.has((error as { code?: string }).code ?? '')
+      if (attempt === attempts || !isTransient) throw error
       await sleep(Math.random() * 10 * 2 ** attempt)
     }
   }

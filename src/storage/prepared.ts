@@ -26,7 +26,7 @@ export function prepared<P extends { [K in keyof P]: Value }, O>(
   return async (db, values) => {
     const executor = db.getExecutor()
     const dialect = isPostgres(executor) ? 'postgres' : 'sqlite'
-    plans[dialect] ??= planned(build(db, placeholders as Params<P>).compile())
+    plans[dialect] ??= planned(build(db, placeholders as Params<P>).compile(), dialect)
     const plan = plans[dialect]
     const query = { ...plan.query, parameters: filled(plan, values as Record<string, unknown>) }
     return plan.outcome(await executor.executeQuery<O>(query)) as O[]
@@ -56,7 +56,15 @@ type Plan = {
   outcome: (result: QueryResult<unknown>) => unknown[]
 }
 
-function planned(query: CompiledQuery): Plan {
+/** What Postgres is to keep the plan of, by its text: to make it costs more than to run it, for most. */
+const statements = new Map<string, string>()
+
+export const statementName = (text: string): string | undefined => statements.get(text)
+
+function planned(query: CompiledQuery, dialect: 'sqlite' | 'postgres'): Plan {
+  if (dialect === 'postgres' && !statements.has(query.sql)) {
+    statements.set(query.sql, `svc_${statements.size + 1}`)
+  }
   const slots = query.parameters.flatMap((value, index) =>
     value instanceof Placeholder ? [{ index, name: value.name }] : [],
   )

@@ -175,7 +175,7 @@ function sample(): Pick<Volley, 'headers' | 'body'> {
   const at = new Date().toISOString()
   const parcel = {
     ...{ id, webhookId: id, orgId: id, seq: 4242, event: type, eventId: id, eventAt: at },
-    ...{ payload: JSON.stringify(happened), attempt: 0, askedFor: 0 },
+    ...{ payload: JSON.stringify(happened), attempt: 0, dueAt: at, askedFor: 0 },
   }
   const body = bodyOf(parcel)
   return { body, headers: headersOf(parcel, body, { secrets: ['a secret'], headers: [], at }) }

@@ -1,6 +1,8 @@
 import { sql } from 'kysely'
 import { expect, inject, onTestFinished, test } from 'vitest'
-import { openStorage, type Storage } from '../../src/storage/open.ts'
+import type { AnyDb } from '../../src/storage/columns.ts'
+import { type Params, prepared } from '../../src/storage/dialect.ts'
+import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
 import { openEmpty, temporaryFolder } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
 
@@ -9,6 +11,12 @@ async function open(): Promise<Storage> {
   onTestFinished(close)
   return storage
 }
+
+type Note = { id: number; body: string; size?: number | null }
+
+const noteById = prepared<{ id: number }, Note>((db, p: Params<{ id: number }>) =>
+  (db as AnyDb).selectFrom('notes').selectAll().where('id', '=', p.id),
+)
 
 const failureOf = async (databaseUrl: string): Promise<string> => {
   const opening = openStorage({ databaseUrl, dataDir: await temporaryFolder() })
@@ -91,4 +99,37 @@ test('connections say whose they are', async () => {
 test('a number too large to be exact is an error, not a wrong number', async () => {
   const storage = await open()
   await expect(sql`select 9007199254740993::int8 as n`.execute(storage.read)).rejects.toThrow('too large')
+})
+
+test('what is run again and again is planned once for each connection', async () => {
+  const storage = await open()
+  await createNotes(storage)
+  const run = async (db: Db) => {
+    for (let n = 0; n < 3; n++) await noteById(db, { id: n })
+    return sql<{ statement: string }>`select statement from pg_prepared_statements`.execute(db)
+  }
+  const { rows } = await storage.write(run)
+  expect(rows).toEqual([{ statement: 'select * from "notes" where "id" = $1' }])
+})
+
+test('a table that gets a column under a running process disturbs nobody', async () => {
+  const storage = await open()
+  await createNotes(storage)
+  await storage.write((tx) => addNote(tx, 1))
+  const everywhere = () => Promise.all(Array.from({ length: 20 }, () => noteById(storage.read, { id: 1 })))
+  await everywhere()
+  await storage.write((tx) => sql`alter table notes add column colour text`.execute(tx))
+  for (const [note] of await everywhere()) expect(note).toEqual({ id: 1, body: 'note 1', colour: null })
+
+  await storage.write((tx) => sql`alter table notes add column size integer`.execute(tx))
+  const both = await Promise.all(
+    Array.from({ length: 20 }, (_, n) =>
+      storage.write(async (tx) => {
+        await addNote(tx, n + 2)
+        return noteById(tx, { id: n + 2 })
+      }),
+    ),
+  )
+  expect(both.map(([note]) => note?.size)).toEqual(Array.from({ length: 20 }, () => null))
+  expect(await noteIds(storage.read)).toHaveLength(21)
 })

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Webhook } from 'standardwebhooks'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
@@ -101,6 +102,9 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       const body = { name: 'b', url: to.url, events: ['*' as const] }
       await garage.call(api.webhooks.create, { body })
       await raise()
+      // Given out, to nobody.
+      const waiting = () => service.storage.read.selectFrom('events').select('seq').execute()
+      while ((await waiting()).length > 0) await sleep(5)
       const all = await hook({ events: ['*', 'patch.installed'] })
       await client.call(api.webhookDeliveries.test, { params: { id: all.id } })
       const got = await to.until(1)

@@ -6,7 +6,15 @@ import { Lanes, most } from '../../src/webhooks/delivering/lanes.ts'
 let made = 0
 const parcel = (webhookId: string, orgId: string): Parcel => {
   made += 1
-  const what = { event: 'patch.failed', eventId: 'e', eventAt: '', payload: '{}', attempt: 0, askedFor: 0 }
+  const what = {
+    event: 'patch.failed',
+    eventId: 'e',
+    eventAt: '',
+    payload: '{}',
+    attempt: 0,
+    askedFor: 0,
+    dueAt: '',
+  }
   return { id: String(made), webhookId, orgId, seq: made, ...what }
 }
 

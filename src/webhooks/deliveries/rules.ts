@@ -18,6 +18,7 @@ export type Parcel = {
   /** JSON. */
   payload: string
   attempt: number
+  dueAt: Instant
   /** 1: a person asked for it. */
   askedFor: number
 }

@@ -10,7 +10,7 @@ import {
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { countOf } from '../../storage/counts.ts'
-import { after, forUpdate, inScope } from '../../storage/dialect.ts'
+import { after, forUpdate, inScope, isNot } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { WebhookDeliveryRow } from '../../storage/tables.ts'
 import { lockQueue, reschedule } from '../queues.ts'
@@ -63,6 +63,9 @@ const read = (row: PublicRow): WebhookDelivery => ({
 const deliveriesIn = (db: Db, scope: Scope) =>
   db.selectFrom('webhook_deliveries').where(inScope(scope, 'webhook_deliveries.org_id'))
 
+/** What the index by state holds. */
+const isUndelivered = isNot('status', 'delivered')
+
 /** Of one webhook, newest first. */
 export async function listDeliveries(
   db: Db,
@@ -74,6 +77,7 @@ export async function listDeliveries(
   const found = deliveriesIn(db, scope)
     .where('webhook_id', '=', webhookId)
     .$if(status !== undefined, (q) => q.where('status', '=', status!))
+    .$if(status !== undefined && status !== 'delivered', (q) => q.where(isUndelivered))
   const key = keyAfter(query, 1)
   const rows = await found
     .select(columns)
@@ -142,15 +146,17 @@ export async function countDeliveries(
   scope: Scope,
   webhookId: string,
 ): Promise<Record<'total' | DeliveryStatus, number>> {
-  const rows = await deliveriesIn(db, scope)
+  const found = deliveriesIn(db, scope).where('webhook_id', '=', webhookId)
+  const rows = await found
     .select((eb) => ['status', eb.fn.countAll<number>().as('count')])
-    .where('webhook_id', '=', webhookId)
+    .where(isUndelivered)
     .groupBy('status')
     .execute()
-  const counts = { total: 0, pending: 0, delivered: 0, failed: 0, retrying: 0 }
+  const total = await countOf(found)
+  const counts = { total, pending: 0, delivered: total, failed: 0, retrying: 0 }
   for (const { status, count } of rows) {
     counts[status as DeliveryStatus] = Number(count)
-    counts.total += Number(count)
+    counts.delivered -= Number(count)
   }
   return counts
 }
@@ -248,6 +254,7 @@ export async function findForReplay(
     .where('webhook_id', '=', webhookId)
     .where('seq', '>', seq)
     .where('due_at', 'is', null)
+    .$if(status !== 'delivered', (q) => q.where(isUndelivered))
     .where((eb) => {
       const failed = eb('status', '=', 'failed')
       // Pending, and yet nothing is going to send it.

@@ -7,7 +7,7 @@ import type { Db, Storage } from '../../storage/open.ts'
 import { answered, bodyOf, headersOf, type Outcome, type Parcel, unanswered } from '../deliveries/rules.ts'
 import { credentialsFault, type Held, secretsAt, urlFault } from '../rules.ts'
 import { giveOut, hasHappened } from './fan-out.ts'
-import { type Lane, Lanes } from './lanes.ts'
+import { type Lane, Lanes, start } from './lanes.ts'
 import {
   findDue,
   freeAbandoned,
@@ -121,7 +121,8 @@ export class Courier {
   async #sweep(): Promise<void> {
     const { storage, clock } = this.#on
     this.#sweptAt = performance.now()
-    for (const lane of this.#lanes.all()) lane.more = true
+    // With a clock that is behind this one's, what another process gave out stands before what is known.
+    for (const lane of this.#lanes.all()) Object.assign(lane, { more: true, behind: start })
     await this.#renew()
     await freeAbandoned(storage, clock())
   }
@@ -174,18 +175,21 @@ export class Courier {
     const { storage, cipher, clock } = this.#on
     const moving = this.#lanes.all().filter((lane) => this.#lanes.moves(lane))
     if (moving.length === 0) return
+    const now = clock()
     const wishes = moving.flatMap((lane) => {
-      const { webhookId, webhook, ready, busy } = lane
+      const { webhookId, webhook, ready, busy, behind } = lane
       const wanted = this.#lanes.wants(lane)
       const isActive = webhook === undefined || webhook.status === 'active'
-      const limit = wanted + busy.size + ready.length
-      return wanted > 0 ? [{ lane, webhookId, isActive, limit, now: clock() }] : []
+      const limit = behind === start ? wanted + busy.size + ready.length : wanted
+      return wanted > 0 ? [{ lane, webhookId, isActive, limit, now, ...behind }] : []
     })
     for (const { lane } of wishes) lane.more = false
     const found = Map.groupBy(await store.findParcels(storage.read, wishes), ({ webhookId }) => webhookId)
     for (const { lane, webhookId, limit } of wishes) {
       const parcels = found.get(webhookId) ?? []
       if (parcels.length === limit) lane.more = true
+      const last = parcels.at(-1)
+      if (last) lane.behind = { dueAt: last.dueAt, seq: last.seq }
       const known = new Set([...lane.busy, ...lane.ready.map(({ id }) => id)])
       lane.ready.push(...parcels.filter(({ id }) => !known.has(id)))
     }
@@ -199,7 +203,7 @@ export class Courier {
     const was = lane.webhook === undefined ? 'active' : lane.webhook.status
     lane.webhook = webhook
     if (!webhook) Object.assign(lane, { ready: [], more: false })
-    else if (webhook.status !== was) lane.more = true
+    else if (webhook.status !== was) Object.assign(lane, { more: true, behind: start })
     if (webhook?.status !== 'active') lane.ready = lane.ready.filter(({ askedFor }) => askedFor === 1)
     this.#lanes.queue(lane)
   }
@@ -267,7 +271,7 @@ export class Courier {
     this.#arrived.splice(0, arrived.length)
     for (const { lane, parcel } of arrived) this.#lanes.settled(lane, parcel.id)
     for (const lane of doneWith) {
-      if (fates.get(lane.webhookId) === 'kept') lane.more = true
+      if (fates.get(lane.webhookId) === 'kept') Object.assign(lane, { more: true, behind: start })
       else this.#lanes.remove(lane)
     }
   }

@@ -1,5 +1,12 @@
+import type { Instant } from '../../core/time.ts'
 import type { Parcel } from '../deliveries/rules.ts'
 import type { Held } from '../rules.ts'
+
+/** Where in a queue something stands: by when it is due, then by its number. */
+export type Place = { dueAt: Instant; seq: number }
+
+/** Before everything. */
+export const start: Place = { dueAt: '', seq: 0 }
 
 /** A queue that this process holds. */
 export type Lane = {
@@ -13,6 +20,8 @@ export type Lane = {
   busy: Set<string>
   /** Whether more may be due. */
   more: boolean
+  /** The last that was taken in: what comes behind it is read, not all once more. */
+  behind: Place
   /** The last attempt failed: one at a time, until one succeeds. */
   isFailing: boolean
   /** Deliveries sent since it was taken. */
@@ -58,7 +67,7 @@ export class Lanes {
   }
 
   add(webhookId: string, orgId: string): void {
-    const none = { webhook: undefined, ready: [], busy: new Set<string>(), more: true }
+    const none = { webhook: undefined, ready: [], busy: new Set<string>(), more: true, behind: start }
     const lane = { webhookId, orgId, ...none, isFailing: false, sent: 0, isWaiting: false }
     this.#held.set(webhookId, lane)
     this.#org(orgId).lanes += 1

@@ -1,11 +1,12 @@
 import type { Cipher } from '../../core/cipher.ts'
 import type { Instant } from '../../core/time.ts'
-import { type Each, forUpdate, listed, prepared, preparedForEach } from '../../storage/dialect.ts'
+import { after, type Each, forUpdate, listed, prepared, preparedForEach } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Outcome, Parcel } from '../deliveries/rules.ts'
 import { byState, nextDue } from '../queues.ts'
 import { type Held, storedStatus } from '../rules.ts'
 import { opened } from '../store.ts'
+import type { Place } from './lanes.ts'
 
 /* What the service itself does with the deliveries of all tenants. */
 
@@ -52,10 +53,10 @@ export async function findWebhooks(
 
 const listOf = (all: readonly string[]): string => ids.of(all.map((id) => ({ id })))
 
-/** Which deliveries a queue wants. */
-export type Wish = { webhookId: string; isActive: boolean; now: Instant; limit: number }
+/** Which deliveries a queue wants: behind the last one it has, by when they are due and their number. */
+export type Wish = { webhookId: string; isActive: boolean; now: Instant; limit: number } & Place
 
-const wishes = { webhookId: 'text', now: 'text', limit: 'bigint' } as const
+const wishes = { webhookId: 'text', now: 'text', limit: 'bigint', dueAt: 'text', seq: 'bigint' } as const
 type WishOf = Each<Pick<Wish, keyof typeof wishes>>
 
 const parcelsOf = (db: Db, wish: WishOf) =>
@@ -69,8 +70,10 @@ const parcelsOf = (db: Db, wish: WishOf) =>
       'd.attempt',
       'd.asked_for as askedFor',
     ])
+    .select((eb) => eb.ref('d.due_at').$notNull().as('dueAt'))
     .where('d.webhook_id', '=', wish.webhookId)
     .where('d.due_at', '<=', wish.now)
+    .where(after(['d.due_at', 'd.seq'], [wish.dueAt, wish.seq]))
     .orderBy('d.due_at')
     .orderBy('d.seq')
     .limit(wish.limit)

@@ -1,0 +1,34 @@
+import pg from 'pg'
+import { statementName } from './prepared.ts'
+
+/** A table was altered since the statement was planned: a newer release migrates while this one still runs. */
+export function isStalePlan(error: unknown): boolean {
+  const { code, message } = (error ?? {}) as { code?: string; message?: string }
+  return code === '0A000' && message !== undefined && message.includes('cached plan')
+}
+
+/** Names what is run again and again, so that Postgres parses and plans it once for each connection. */
+export class Connection extends pg.Client {
+  /** Names of before are worth nothing any more. */
+  #generation = 0
+
+  // biome-ignore lint/suspicious/noExplicitAny: pg has a dozen forms of it, of which Kysely uses one
+  override query(...args: any[]): any {
+    const [text, values, ...more] = args
+    const name = typeof text === 'string' && more.length === 0 ? statementName(text) : undefined
+    if (name !== undefined) return this.#run(name, { text, values })
+    return (super.query as (...all: unknown[]) => unknown).apply(this, args)
+  }
+
+  /** What found its plan stale is run again, unless that has ended a transaction: then all of it is. */
+  async #run(name: string, query: { text: string; values: unknown[] }): Promise<unknown> {
+    try {
+      return await super.query({ ...query, name: `${name}_${this.#generation}` })
+    } catch (error) {
+      if (!isStalePlan(error)) throw error
+      this.#generation += 1
+      if (this.getTransactionStatus() !== 'I') throw error
+      return super.query({ ...query, name: `${name}_${this.#generation}` })
+    }
+  }
+}
