@@ -163,8 +163,12 @@ export const failures = {
     message: 'The signature is not of the certificate that is known here',
     hint: 'The provider may have changed its certificate: svc sso update PROVIDER --certificate @FILE.',
   },
+  saml_signature_ambiguous: {
+    message: 'It is not clear what the signature of the response covers',
+    hint: 'Look at who sent it: forged sign-ins look like this. A provider sends one assertion, and signs it or the response.',
+  },
   saml_algorithm_refused: {
-    message: 'The signature uses an algorithm that is too weak',
+    message: 'The signature uses an algorithm that is too weak, or not meant for SAML',
     hint: 'Set the provider to sign with RSA-SHA256 or better.',
   },
   saml_certificate_expired: {

@@ -1,0 +1,95 @@
+import { inflateRawSync } from 'node:zlib'
+import { describe, expect, it } from 'vitest'
+import { serviceMetadata } from '../../../src/sso/saml/metadata.ts'
+import { authnRequestUrl, newRequestId } from '../../../src/sso/saml/request.ts'
+import { parsed } from '../../../src/sso/saml/xml.ts'
+
+const request = {
+  ssoUrl: 'https://idp.example.com/sso',
+  id: newRequestId(),
+  now: '2026-11-22T12:00:00.000Z',
+  acsUrl: 'https://svc.example.com/api/v1/sso/saml/acs',
+  entityId: 'https://svc.example.com/saml',
+  relayState: 'a&b=c d',
+}
+
+function read(url: string) {
+  const { searchParams } = new URL(url)
+  const xml = inflateRawSync(Buffer.from(searchParams.get('SAMLRequest')!, 'base64')).toString()
+  return { xml, root: parsed(xml), searchParams }
+}
+
+describe('a request to sign in', () => {
+  it('goes by HTTP-Redirect', () => {
+    const url = authnRequestUrl(request)
+    const { root, searchParams } = read(url)
+    expect(url).toMatch(/^https:\/\/idp\.example\.com\/sso\?SAMLRequest=[^&+ ]+&RelayState=a%26b%3Dc\+d$/)
+    expect(searchParams.get('RelayState')).toBe(request.relayState)
+    expect([root.namespace, root.name]).toEqual(['urn:oasis:names:tc:SAML:2.0:protocol', 'AuthnRequest'])
+    expect(Object.fromEntries(root.attributes)).toEqual({
+      'xmlns:samlp': 'urn:oasis:names:tc:SAML:2.0:protocol',
+      ...{ ID: request.id, Version: '2.0', IssueInstant: request.now },
+      ...{ Destination: request.ssoUrl, AssertionConsumerServiceURL: request.acsUrl },
+      ProtocolBinding: 'urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST',
+    })
+    const [issuer, policy, ...rest] = root.children
+    expect(rest).toEqual([])
+    expect(issuer).toMatchObject({
+      name: 'Issuer',
+      namespace: 'urn:oasis:names:tc:SAML:2.0:assertion',
+      text: request.entityId,
+    })
+    expect([policy!.name, Object.fromEntries(policy!.attributes)]).toEqual([
+      'NameIDPolicy',
+      { AllowCreate: 'true' },
+    ])
+  })
+
+  it('may ask for another sign-in, and for a format of the name', () => {
+    const nameIdFormat = 'urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress'
+    const { root } = read(authnRequestUrl({ ...request, forceAuthn: true, nameIdFormat }))
+    expect(root.attributes.get('ForceAuthn')).toBe('true')
+    expect(root.children[1]!.attributes.get('Format')).toBe(nameIdFormat)
+  })
+
+  it.each([
+    [
+      'https://accounts.google.com/o/saml2/idp?idpid=C01a',
+      'https://accounts.google.com/o/saml2/idp?idpid=C01a&SAMLRequest=',
+    ],
+    ['https://idp.example.com/?a=b%20c;d&e', 'https://idp.example.com/?a=b%20c;d&e&SAMLRequest='],
+    ['https://idp.example.com/?', 'https://idp.example.com/?SAMLRequest='],
+  ])('keeps the query of %s', (ssoUrl, start) => {
+    const url = authnRequestUrl({ ...request, ssoUrl })
+    expect(url.startsWith(start)).toBe(true)
+    expect(read(url).root.attributes.get('Destination')).toBe(ssoUrl)
+  })
+
+  it('is XML whatever is in it', () => {
+    const [entityId, acsUrl] = [`<a & "b" 'c'>\n]]>`, 'https://svc.example.com/?a=1&b="2"']
+    const { root } = read(authnRequestUrl({ ...request, entityId, acsUrl }))
+    expect(root.children[0]!.text).toBe(entityId)
+    expect(root.attributes.get('AssertionConsumerServiceURL')).toBe(acsUrl)
+  })
+
+  it('has an ID of its own, which may be a name of XML', () => {
+    const ids = Array.from({ length: 100 }, newRequestId)
+    expect(new Set(ids).size).toBe(100)
+    for (const id of ids) expect(id).toMatch(/^_[0-9a-f]{32}$/)
+  })
+})
+
+describe('the metadata of the service', () => {
+  it('say where assertions go, and that they have to be signed', () => {
+    const xml = serviceMetadata({ entityId: 'https://svc.example.com/?a&b', acsUrl: request.acsUrl })
+    expect(xml).toBe(`<?xml version="1.0" encoding="UTF-8"?>
+<md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://svc.example.com/?a&amp;b">
+  <md:SPSSODescriptor AuthnRequestsSigned="false" WantAssertionsSigned="true" protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">
+    <md:NameIDFormat>urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress</md:NameIDFormat>
+    <md:AssertionConsumerService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST" Location="https://svc.example.com/api/v1/sso/saml/acs" index="0" isDefault="true"/>
+  </md:SPSSODescriptor>
+</md:EntityDescriptor>
+`)
+    expect(parsed(xml).attributes.get('entityID')).toBe('https://svc.example.com/?a&b')
+  })
+})
