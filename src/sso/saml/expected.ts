@@ -1,0 +1,17 @@
+import type { Instant } from '../../core/time.ts'
+
+/** What a response has to be: of whom, for whom, in reply to what. */
+export type Expected = {
+  /** Of the identity provider, PEM. */
+  certificate: string
+  /** Entity id of the identity provider. */
+  issuer: string
+  /** Ours: the audience. */
+  entityId: string
+  acsUrl: string
+  requestId: string
+  now: Instant
+}
+
+/** How far the clocks of two machines may be apart. */
+export const skewSeconds = 60

@@ -1,0 +1,188 @@
+import { hash, type KeyLike, type KeyObject, verify, X509Certificate } from 'node:crypto'
+import type { HashAlgorithm, SignatureAlgorithm } from 'xml-crypto'
+import { SsoFailure } from '../failures.ts'
+import { digestMethods, enveloped, exclusiveC14n, namespaces, signatureMethods } from './names.ts'
+import { childrenOf, type Element, isNamed, malformed, parsed, shown, within } from './xml.ts'
+
+/** A name of XML, and nothing that means something in the XPath of the library (XML Schema, NCName). */
+const idForm = /^[\p{L}_][\p{L}\p{N}._-]*$/u
+
+const inSignature = (element: Element, name: string) => childrenOf(element, namespaces.signature, name)
+
+/**
+ * What `signature` vouches for, read from the very bytes that it was checked over: whatever else the document holds,
+ * and however its parser understands it, is not looked at.
+ * @param element that it is in, and has to sign
+ * @param text whole document, as it was parsed
+ * @throws SsoFailure
+ */
+export async function signedPart(
+  signature: Element,
+  { element, text, certificate }: { element: Element; text: string; certificate: X509Certificate },
+): Promise<Element> {
+  checkShape(signature)
+  const [signedInfo] = inSignature(signature, 'SignedInfo')
+  const [reference] = inSignature(signedInfo!, 'Reference')
+  checkAlgorithms(signedInfo!, reference!)
+  checkKey(signedInfo!, certificate.publicKey)
+  checkReference(reference!, element)
+  const part = parsed(await checkedBytes(signature, text, certificate))
+  const isSame = isNamed(part, element.namespace!, element.name)
+  if (!isSame || part.attributes.get('ID') !== element.attributes.get('ID')) {
+    throw ambiguous(`the signature in ${element.name} is over ${part.name}`)
+  }
+  return part
+}
+
+/** No two elements by one name, however it is spelled: a reference to it could mean either. */
+export function checkIds(document: Element): void {
+  const seen = new Set<string>()
+  for (const element of within(document)) {
+    for (const [name, value] of element.attributes) {
+      if (!/^(?:.*:)?id$/i.test(name)) continue
+      if (seen.has(value)) throw ambiguous(`two elements have the ID ${shown(value)}`)
+      seen.add(value)
+    }
+  }
+}
+
+/** XML Signature 4: each part once, in its place, and no Object in which something else could be kept. */
+function checkShape(signature: Element): void {
+  const [signedInfo, signatureValue, ...rest] = signature.children
+  const isWhole =
+    signedInfo !== undefined &&
+    signatureValue !== undefined &&
+    isNamed(signedInfo, namespaces.signature, 'SignedInfo') &&
+    isNamed(signatureValue, namespaces.signature, 'SignatureValue') &&
+    rest.length <= 1 &&
+    rest.every((child) => isNamed(child, namespaces.signature, 'KeyInfo'))
+  if (!isWhole) throw ambiguous('the signature has other parts than SignedInfo, SignatureValue and KeyInfo')
+  checkParts(signedInfo, ['CanonicalizationMethod', 'SignatureMethod', 'Reference'])
+  checkParts(inSignature(signedInfo, 'Reference')[0]!, ['Transforms', 'DigestMethod', 'DigestValue'])
+}
+
+function checkParts(element: Element, names: string[]): void {
+  const isExact =
+    element.children.length === names.length &&
+    element.children.every((child, index) => isNamed(child, namespaces.signature, names[index]!))
+  if (!isExact) throw ambiguous(`${element.name} has other parts than ${names.join(', ')}`)
+}
+
+/**
+ * SAML core 5.4.3 and 5.4.4, with what counts as strong today. What it says of transforms is what keeps a signature
+ * from being over less than it seems.
+ */
+function checkAlgorithms(signedInfo: Element, reference: Element): void {
+  const algorithmOf = (within: Element, name: string) =>
+    inSignature(within, name).map((method) => method.attributes.get('Algorithm') ?? '')
+  const [transforms] = inSignature(reference, 'Transforms')
+  const used = transforms!.children.map((child) => child.attributes.get('Algorithm') ?? '')
+  const known: [used: string[], known: (algorithm: string) => boolean][] = [
+    [algorithmOf(signedInfo, 'CanonicalizationMethod'), (it) => it === exclusiveC14n],
+    [algorithmOf(signedInfo, 'SignatureMethod'), (it) => Object.hasOwn(signatureMethods, it)],
+    [algorithmOf(reference, 'DigestMethod'), (it) => Object.hasOwn(digestMethods, it)],
+    [used, (it) => it === enveloped || it === exclusiveC14n],
+  ]
+  for (const [algorithms, isKnown] of known) {
+    const other = algorithms.find((algorithm) => !isKnown(algorithm))
+    if (other !== undefined) throw new SsoFailure('saml_algorithm_refused', shown(other))
+  }
+  if (used.join(' ') !== `${enveloped} ${exclusiveC14n}`) {
+    throw new SsoFailure(
+      'saml_algorithm_refused',
+      'the transforms are not: enveloped signature, exclusive C14N',
+    )
+  }
+}
+
+/** 2048 bits are the least that is taken for safe (NIST SP 800-131A). */
+function checkKey(signedInfo: Element, key: KeyObject): void {
+  const algorithm = inSignature(signedInfo, 'SignatureMethod')[0]!.attributes.get('Algorithm')!
+  const { asymmetricKeyType: type, asymmetricKeyDetails: { modulusLength = 2048 } = {} } = key
+  if (type !== signatureMethods[algorithm]!.key) {
+    throw new SsoFailure(
+      'saml_signature_invalid',
+      `${algorithm}, but the certificate is of another kind (${type})`,
+    )
+  }
+  if (modulusLength < 2048) {
+    throw new SsoFailure('saml_algorithm_refused', `the key of the certificate has ${modulusLength} bits`)
+  }
+}
+
+/** SAML core 5.4.2: to the element that the signature is in, by its ID. */
+function checkReference(reference: Element, element: Element): void {
+  const id = element.attributes.get('ID') ?? ''
+  if (!idForm.test(id)) throw malformed(`${shown(id)} is no ID`)
+  const uri = reference.attributes.get('URI')
+  if (uri !== `#${id}`) {
+    throw ambiguous(`the signature in ${element.name} ${shown(id)} is over ${shown(uri)}`)
+  }
+}
+
+/** The canonical bytes that were signed, from the library that has digested them. */
+async function checkedBytes(signature: Element, text: string, certificate: X509Certificate): Promise<string> {
+  const { SignedXml } = await import('xml-crypto')
+  // What a signature says of its own key is never believed.
+  const check = new SignedXml({ publicCert: certificate.publicKey, getCertFromKeyInfo: () => null })
+  const { [enveloped]: envelopedSignature, [exclusiveC14n]: c14n } = check.CanonicalizationAlgorithms
+  check.CanonicalizationAlgorithms = { [enveloped]: envelopedSignature!, [exclusiveC14n]: c14n! }
+  check.SignatureAlgorithms = verifiers
+  check.HashAlgorithms = digests
+  let isRight = false
+  try {
+    check.loadSignature(signature.node as Parameters<typeof check.loadSignature>[0])
+    isRight = check.checkSignature(text)
+  } catch {
+    throw new SsoFailure('saml_signature_invalid', keysIn(signature, certificate))
+  }
+  const [bytes, ...more] = check.getSignedReferences()
+  if (!isRight || bytes === undefined || more.length > 0) {
+    throw new SsoFailure('saml_signature_invalid', 'what was signed is not what is there')
+  }
+  return bytes
+}
+
+/** For those who look for the cause: mostly a provider that has changed its certificate. */
+function keysIn(signature: Element, certificate: X509Certificate): string {
+  const said = [...within(signature)].find((it) => isNamed(it, namespaces.signature, 'X509Certificate'))
+  const known = `known is the certificate with SHA-256 ${certificate.fingerprint256}`
+  try {
+    const { fingerprint256 } = new X509Certificate(Buffer.from(said?.text ?? '', 'base64'))
+    return `${known}; it says that it was made with ${fingerprint256}`
+  } catch {
+    return known
+  }
+}
+
+const verifiers = Object.fromEntries(
+  Object.entries(signatureMethods).map(([name, { hash }]) => [
+    name,
+    class implements SignatureAlgorithm {
+      getAlgorithmName = () => name
+      getSignature = (): never => {
+        throw new Error('this service signs nothing')
+      }
+      /** RFC 9231, 2.3: the two numbers of ECDSA, one after the other. */
+      verifySignature = (signed: string, key: KeyLike, value: string): boolean =>
+        verify(
+          hash,
+          Buffer.from(signed),
+          { key: key as KeyObject, dsaEncoding: 'ieee-p1363' },
+          Buffer.from(value, 'base64'),
+        )
+    },
+  ]),
+)
+
+const digests = Object.fromEntries(
+  Object.entries(digestMethods).map(([name, algorithm]) => [
+    name,
+    class implements HashAlgorithm {
+      getAlgorithmName = () => name
+      getHash = (bytes: string) => hash(algorithm, bytes, 'base64')
+    },
+  ]),
+)
+
+export const ambiguous = (detail: string): SsoFailure => new SsoFailure('saml_signature_ambiguous', detail)

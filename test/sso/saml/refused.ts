@@ -1,0 +1,23 @@
+import { expect } from 'vitest'
+import type { FailureCode } from '../../../src/sso/failures.ts'
+import type { Expected } from '../../../src/sso/saml/expected.ts'
+import { verifyResponse } from '../../../src/sso/saml/response.ts'
+import { expected, posted } from './identity-provider.ts'
+
+/** A response, what is expected where that is not the usual, and why it has to be refused. */
+export type Refused = [
+  what: string,
+  xml: () => string,
+  code: FailureCode,
+  detail: string | RegExp | undefined,
+  change?: Partial<Expected>,
+]
+
+export async function expectRefused([, xml, code, detail, change]: Refused): Promise<void> {
+  const failure = verifyResponse(posted(xml()), { ...expected, ...change })
+  await expect(failure).rejects.toMatchObject({
+    ...{ name: 'SsoFailure', code },
+    detail:
+      typeof detail === 'string' ? expect.stringContaining(detail) : detail && expect.stringMatching(detail),
+  })
+}
