@@ -27,6 +27,7 @@ export async function signedPart(
   checkKey(signedInfo!, certificate.publicKey)
   checkReference(reference!, element)
   const part = parsed(await checkedBytes(signature, text, certificate))
+  // By all that was checked before it is; the bytes have the last word.
   const isSame = isNamed(part, element.namespace!, element.name)
   if (!isSame || part.attributes.get('ID') !== element.attributes.get('ID')) {
     throw ambiguous(`the signature in ${element.name} is over ${part.name}`)
