@@ -5,7 +5,7 @@ import type { Assertion } from '../../../src/sso/saml/assertion.ts'
 import { verifyResponse } from '../../../src/sso/saml/response.ts'
 import { admin, expected, jo, posted, signedAssertion, signedResponse } from './identity-provider.ts'
 
-const numRuns = 40
+const numRuns = 25
 
 /** However it was changed: it is refused, or says what was signed. */
 async function expectUnmoved(xml: string | Buffer, original: Assertion): Promise<void> {
