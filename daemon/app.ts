@@ -66,6 +66,7 @@ export function buildApp(
   app.register(cookie)
   app.removeContentTypeParser(['text/plain'])
   app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson(app))
+  app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, parseForm)
 
   const security = securityHeaders()
   app.addHook('onRequest', (request, reply, done) => {
@@ -197,6 +198,18 @@ function parseJson(app: FastifyInstance) {
     if (body === '') return done(null, undefined)
     return parse(request, body, done)
   }
+}
+
+/** Only where a form is waited for; of fields that come twice the first counts. */
+function parseForm(
+  request: FastifyRequest,
+  body: string,
+  done: (error: Error | null, value?: unknown) => void,
+): void {
+  const { form } = request.routeOptions.config as { form?: boolean }
+  const fields = [...new URLSearchParams(body)].reverse()
+  if (form) done(null, Object.fromEntries(fields))
+  else done(new Problem('unsupported_media_type'))
 }
 
 /** The caller's X-Request-Id when it is a plain token, else a new one. */

@@ -18,6 +18,7 @@ import type { User } from '../src/identity/store.ts'
 import { forgetOldLogs } from '../src/logs/jobs.ts'
 import { type Failure, sendDue } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
+import { sweepSignIns } from '../src/sso/sign-in/store.ts'
 import { runsAlone } from '../src/storage/dialect.ts'
 import type { Db } from '../src/storage/open.ts'
 import { Courier } from '../src/webhooks/delivering/courier.ts'
@@ -70,6 +71,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
         await forgetOldAttempts(tx, clock())
         await sweepPhoneCodes(tx, clock())
         await sweepChanges(tx, clock())
+        await sweepSignIns(tx, clock())
         await sweepBuckets(tx, Date.parse(clock()))
       })
     },

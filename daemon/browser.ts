@@ -1,6 +1,6 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Endpoint } from '../src/core/endpoint.ts'
+import type { Endpoint, Redirect } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import { refreshSeconds } from '../src/identity/sessions/tokens.ts'
 
@@ -32,7 +32,8 @@ export function withCookieToken(entry: Endpoint, request: FastifyRequest): unkno
   return { ...body, refreshToken: token }
 }
 
-type WithTokens = { tokens?: { refreshToken?: string } | null }
+type Tokens = { refreshToken?: string }
+type WithTokens = Tokens & { tokens?: Tokens | null }
 
 /** Sets or clears the cookies; gives the reply as this client may have it. */
 export function keepSession<T>(
@@ -46,14 +47,26 @@ export function keepSession<T>(
     reply.clearCookie(refreshCookie, { path: refreshPath }).clearCookie(csrfCookie, { path: '/' })
     return result
   }
-  const { tokens } = result as WithTokens
-  if (entry.session === undefined || !tokens?.refreshToken || request.headers['x-service-client'] === 'cli')
-    return result
+  const { tokens, refreshToken: bare } = result as WithTokens
+  const token = tokens?.refreshToken ?? bare
+  if (entry.session === undefined || !token || request.headers['x-service-client'] === 'cli') return result
   const options = { sameSite: 'lax', secure, maxAge: refreshSeconds } as const
-  reply.setCookie(refreshCookie, tokens.refreshToken, { ...options, path: refreshPath, httpOnly: true })
+  reply.setCookie(refreshCookie, token, { ...options, path: refreshPath, httpOnly: true })
   reply.setCookie(csrfCookie, randomBytes(32).toString('hex'), { ...options, path: '/' })
+  // Where the spec has the token in the reply itself, it stays there.
+  if (!tokens) return result
   const { refreshToken: _, ...shown } = tokens
   return { ...result, tokens: shown }
+}
+
+/** Sends a browser on. */
+export function sendOn(reply: FastifyReply, { location, cookies = [] }: Redirect): FastifyReply {
+  for (const { name, value, path, seconds, secure, crossSite } of cookies) {
+    const sameSite = crossSite && secure ? 'none' : 'lax'
+    if (value === null) reply.clearCookie(name, { path, secure, sameSite })
+    else reply.setCookie(name, value, { path, secure, sameSite, httpOnly: true, maxAge: seconds })
+  }
+  return reply.header('cache-control', 'no-store').redirect(location, 302)
 }
 
 function same(a: string, b: string): boolean {

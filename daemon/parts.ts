@@ -1,6 +1,7 @@
 import type { pino } from 'pino'
 import type { Cipher } from '../src/core/cipher.ts'
 import type { Clock } from '../src/core/time.ts'
+import type { Web } from '../src/sso/sign-in/web.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { AuditWatch } from './audit-watch.ts'
 import type { Gateway } from './gateway.ts'
@@ -21,4 +22,6 @@ export type Parts = Outside & {
   agents: Gateway
   /** Where people reach the service; known once it listens. */
   publicUrl: () => string
+  /** Where browsers go on that sign in elsewhere. */
+  web: Web
 }

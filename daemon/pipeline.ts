@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { record } from '../src/audit/outbox.ts'
 import type { Cipher } from '../src/core/cipher.ts'
-import { changes, type Endpoint, type StreamType } from '../src/core/endpoint.ts'
+import { changes, type Endpoint, type Redirect, type StreamType } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
 import type { Quota } from '../src/credentials/api-keys/window.ts'
@@ -12,7 +12,7 @@ import type { Db, Storage } from '../src/storage/open.ts'
 import { type Actors, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
 import { entryOf, type Origin, refusalOf } from './auditing.ts'
-import { keepSession, withCookieToken } from './browser.ts'
+import { keepSession, sendOn, withCookieToken } from './browser.ts'
 import { attemptOf, once } from './idempotency.ts'
 import { inflate } from './inflate.ts'
 import { quotaHeaders } from './key-actor.ts'
@@ -73,7 +73,12 @@ export function addRoute(
     bodyLimit: entry.maxBody ?? 1024 * 1024,
     exposeHeadRoute: false,
     ...(entry.gzip && { preParsing: inflate }),
-    config: { name, keys: entry.access.who === 'user' && entry.access.key },
+    config: {
+      name,
+      keys: entry.access.who === 'user' && entry.access.key,
+      form: entry.form === true,
+      redirects: entry.redirects === true,
+    },
     onRequest: (request, reply) => guard(request, () => admit(request, reply)),
     handler: (request, reply) => guard(request, () => answer(request, reply)),
   })
@@ -94,6 +99,7 @@ export function addRoute(
     const asked = {
       ...parse(entry, request),
       ...originOf(request),
+      cookies: request.cookies,
       caller,
       scope: scopeOfCaller(caller),
       now,
@@ -135,6 +141,7 @@ export function addRoute(
 
   function send(request: FastifyRequest, reply: FastifyReply, result: unknown): unknown {
     reply.code(status)
+    if (entry.redirects) return sendOn(reply, result as Redirect)
     if (entry.streams) {
       const { type, headers, pieces } = streamed(entry.streams[0], result as AsyncIterable<string> | Streamed)
       return reply.type(type).headers(headers).send(Readable.from(pieces))

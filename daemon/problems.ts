@@ -49,13 +49,20 @@ export function sendProblem(request: FastifyRequest, reply: FastifyReply, error:
   const problem = problemOf(error)
   if (problem.status >= 500 && !ofDevices.has(problem.code))
     request.log.error({ requestId: request.id, err: error }, 'unhandled error')
-  const { retryAfter } = problem.extras
+  const { retryAfter, location = lost(request, problem) } = problem.extras
+  if (location !== undefined) return reply.header('cache-control', 'no-store').redirect(location, 302)
   if (retryAfter !== undefined) reply.header('retry-after', retryAfter)
   return reply
     .code(problem.status)
     .type('application/json; charset=utf-8')
     .serializer(JSON.stringify)
     .send(bodyOf(problem, request.id))
+}
+
+/** A browser that is on its way is not left with a text for programs when the service fails. */
+function lost(request: FastifyRequest, problem: Problem): string | undefined {
+  const { redirects } = (request.routeOptions?.config ?? {}) as { redirects?: boolean }
+  return redirects && problem.code === 'internal' ? '/login?error=sso_error' : undefined
 }
 
 function bodyOf(problem: Problem, requestId: string): ErrorBody {

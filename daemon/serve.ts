@@ -102,7 +102,11 @@ export async function serve(
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
     const audit = await watchAudit({ ...config, storage, clock, log })
     const agents = gateway(admission(storage, limiter, clientReader(config.proxies)), log)
-    const own = { storage, limiter, cipher, clock, log, meter, audit, agents, publicUrl }
+    const { appUrl, samlEntityId } = config.outside
+    // Nobody in production is sent back to the localhost of their own machine.
+    const isKnown = config.outside.publicUrl !== undefined || !config.production
+    const web = { url: () => (isKnown ? publicUrl() : undefined), app: appUrl, samlEntityId }
+    const own = { storage, limiter, cipher, clock, log, meter, audit, agents, publicUrl, web }
     const parts: Parts = { ...own, ...outside }
     const app: FastifyInstance = appOf(parts, config)
     await app.listen({ host: config.host, port: config.port })
@@ -172,7 +176,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     events,
     webhooks: webhookHandlers(parts),
     webhookDeliveries,
-    ...ssoHandlers(parts),
+    ...ssoHandlers({ ...parts, access }),
     agents: agentHandlers({ pepper }),
     auditLogs: auditLogHandlers({ clock, closing: (chain) => closing(audit.parts, chain) }),
     auditCheckpoints: auditCheckpointHandlers(audit.parts),

@@ -22,6 +22,8 @@ import { scripts } from './scripts/contract.ts'
 import { search } from './search/contract.ts'
 import { service } from './service/contract.ts'
 import { sso, ssoProviders } from './sso/contract.ts'
+import { ssoSignIn } from './sso/sign-in/contract.ts'
+import { ssoTrials } from './sso/trials/contract.ts'
 import { orgs, partners, sites } from './tenancy/contract.ts'
 import { webhooks } from './webhooks/contract.ts'
 import { webhookDeliveries } from './webhooks/deliveries/contract.ts'
@@ -54,6 +56,8 @@ export const api = {
   webhookDeliveries,
   sso,
   ssoProviders,
+  ssoSignIn,
+  ssoTrials,
   agents,
   auditLogs,
   auditCheckpoints,

@@ -1,4 +1,4 @@
-import type { BodyOf, Endpoint, ParamsOf, QueryOf, ReplyOf, StreamType } from './core/endpoint.ts'
+import type { BodyOf, Endpoint, ParamsOf, QueryOf, Redirect, ReplyOf, StreamType } from './core/endpoint.ts'
 import type { LimitName } from './core/limits.ts'
 import type { Scope } from './core/scope.ts'
 import type { Instant } from './core/time.ts'
@@ -21,6 +21,8 @@ export type UserCaller = {
   /** A role or a setting demands a factor that is not enrolled. */
   mfaDemanded: boolean
   sessionId: string
+  /** The identity provider of the organization, by which they came in: it says nothing of other memberships. */
+  ssoProviderId: string | null
   /** The partner waits for approval: only what is open while enrolling may be done. */
   barred?: 'tenant_pending' | undefined
 }
@@ -78,6 +80,7 @@ type Asked<E extends Endpoint> = {
   now: Instant
   ip: string
   userAgent: string | null
+  cookies: Readonly<Record<string, string | undefined>>
   note(facts: AuditFacts): void
   /** Aborts when the client hangs up before it has its reply. */
   gone(): AbortSignal
@@ -98,7 +101,9 @@ export type Streamed = { type: StreamType; headers: Record<string, string>; piec
 
 type Answer<E extends Endpoint> = E extends { streams: readonly string[] }
   ? AsyncIterable<string> | Streamed
-  : ReplyOf<E>
+  : E extends { redirects: true }
+    ? Redirect
+    : ReplyOf<E>
 
 export type Handler<E extends Endpoint> = ((call: Call<E>) => Promise<Answer<E>>) | Steps<E, never>
 

@@ -26,6 +26,10 @@ export type OutsideSettings = {
   twilio: TwilioSettings | undefined
   /** Where people find the service, for links; undefined: where it listens. */
   publicUrl: string | undefined
+  /** Where the dashboard is; undefined: there is none, and browsers meet the pages of the service. */
+  appUrl: string | undefined
+  /** SAML_SP_ENTITY_ID: what identity providers call this service; undefined: the address of its metadata. */
+  samlEntityId: string | undefined
   /** Where audit entries are archived before retention deletes them. */
   archive: S3Settings | undefined
   outbound: OutboundSettings
@@ -38,6 +42,8 @@ export function readOutside(env: Env): OutsideSettings {
     smtp: readSmtp(env),
     twilio: readTwilio(env),
     publicUrl: publicUrls.find((url) => url !== undefined),
+    appUrl: publicUrls[2] ?? publicUrls[1],
+    samlEntityId: env.SAML_SP_ENTITY_ID || undefined,
     archive: readArchive(env),
     outbound: readOutbound(env),
   }

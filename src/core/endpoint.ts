@@ -64,7 +64,24 @@ type ObjectSchema = z.ZodObject
  */
 export type Audit = { action: string; resource: Resource; quietFor?: number } | { unaudited: string }
 
-export type StreamType = 'application/x-ndjson' | 'application/json' | 'text/csv; charset=utf-8'
+export type StreamType =
+  | 'application/x-ndjson'
+  | 'application/json'
+  | 'text/csv; charset=utf-8'
+  | 'application/samlmetadata+xml'
+
+/** Where a browser is sent, and the cookies it is given on the way; `null` takes one away. */
+export type Redirect = { location: string; cookies?: readonly Cookie[] }
+export type Cookie = {
+  name: string
+  value: string | null
+  path: string
+  seconds: number
+  /** Over HTTPS alone. */
+  secure: boolean
+  /** Comes along also when another site posts to us, which only secure ones may. */
+  crossSite: boolean
+}
 
 /**
  * The one description of an endpoint. The route, validation, permission check, transaction, audit entry,
@@ -85,7 +102,14 @@ export type Endpoint = {
   /** Fields of the body that may come as a header instead, a bearer token without its scheme. */
   headers?: Readonly<Record<string, string>>
   /** Success status; 200 unless something is created or queued. */
-  status?: 200 | 201 | 202
+  status?: 200 | 201 | 202 | 302
+  /**
+   * Met by a browser on its way: the handler says where it goes on (302), and so may a failure. It may change
+   * something although it is a GET: a browser that comes from elsewhere knows no other.
+   */
+  redirects?: true
+  /** The body comes as a form (application/x-www-form-urlencoded). */
+  form?: true
   reply: Schema
   /** The reply is a stream of one of these types; of the first, unless the handler says. */
   streams?: readonly [StreamType, ...StreamType[]]
@@ -139,4 +163,4 @@ export function entriesOf(contract: Contract): { name: string; entry: Endpoint }
   )
 }
 
-export const changes = (entry: Endpoint): boolean => entry.method !== 'GET'
+export const changes = (entry: Endpoint): boolean => entry.method !== 'GET' || entry.redirects === true

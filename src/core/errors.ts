@@ -14,10 +14,12 @@ export const errors = {
   invalid_token: { status: 401, exit: 4, title: 'Invalid or expired token' },
   invalid_refresh_token: { status: 401, exit: 4, title: 'Invalid refresh token' },
   refresh_raced: { status: 401, exit: 4, title: 'Refresh already in progress' },
+  sso_failed: { status: 401, exit: 4, title: 'The sign-in failed' },
   invalid_mfa_code: { status: 401, exit: 4, title: 'Invalid MFA code' },
   invalid_verification_code: { status: 401, exit: 4, title: 'Invalid verification code' },
   invalid_mfa_session: { status: 401, exit: 4, title: 'Invalid or expired MFA session' },
   invalid_reset_token: { status: 400, exit: 2, title: 'Invalid or expired reset token' },
+  invalid_exchange_code: { status: 400, exit: 4, title: 'Invalid or expired token exchange code' },
   invalid_verification_link: { status: 400, exit: 2, title: 'Invalid or expired verification link' },
   wrong_password: { status: 401, exit: 4, title: 'Current password is incorrect' },
   invalid_agent_credentials: { status: 401, exit: 4, title: 'Invalid agent credentials' },
@@ -49,6 +51,11 @@ export const errors = {
   partner_mismatch: { status: 403, exit: 5, title: 'Access to this partner denied' },
   org_access_denied: { status: 403, exit: 5, title: 'Access to this organization denied' },
   site_access_denied: { status: 403, exit: 5, title: 'Access to this site denied' },
+  sso_required: {
+    status: 403,
+    exit: 5,
+    title: 'Your organization requires SSO',
+  },
   account_inactive: { status: 403, exit: 5, title: 'Account is not active' },
   tenant_pending: { status: 403, exit: 5, title: 'Your registration waits for approval' },
   tenant_inactive: { status: 403, exit: 5, title: 'Tenant is not active' },
@@ -84,6 +91,11 @@ export const errors = {
   rate_limited: { status: 429, exit: 7, title: 'Rate limit exceeded' },
   headers_too_large: { status: 431, exit: 2, title: 'Request headers too large' },
   internal: { status: 500, exit: 1, title: 'Internal Server Error' },
+  sso_not_configured: {
+    status: 501,
+    exit: 8,
+    title: 'Single sign-on needs PUBLIC_URL: identity providers send people back to it',
+  },
   sms_not_configured: { status: 501, exit: 8, title: 'SMS service not configured' },
   sms_unavailable: {
     status: 502,
@@ -107,6 +119,8 @@ type ProblemExtras = {
   retryAfter?: number
   /** Where a person enrols a factor; goes out as `enrollUrl`. */
   enrollUrl?: string
+  /** Where a browser that is on its way is sent with it. */
+  location?: string
   /** What the audit log keeps of the refusal; never sent to the caller. */
   refusal?: Refusal
 }

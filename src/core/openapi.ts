@@ -82,10 +82,15 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
     ...parametersOf(entry, schemas),
     ...(entry.body && { requestBody: requestOf(entry, schemas) }),
     responses: {
-      [entry.status ?? 200]: {
-        description: 'Success',
-        content: Object.fromEntries(types.map((type) => [type.replace(/;.*/, ''), { schema }])),
-      },
+      [entry.status ?? 200]: entry.redirects
+        ? {
+            description: entry.reply.description ?? 'On the way',
+            headers: { location: { schema: { type: 'string' } } },
+          }
+        : {
+            description: 'Success',
+            content: Object.fromEntries(types.map((type) => [type.replace(/;.*/, ''), { schema }])),
+          },
       ...refusalsOf(entry),
     },
   }
@@ -102,7 +107,7 @@ function requestOf(entry: Endpoint, schemas: Json): Json {
   return {
     required: !entry.body!.safeParse(undefined).success,
     ...(entry.gzip && { description: 'May come with Content-Encoding: gzip' }),
-    content: { 'application/json': content },
+    content: { [entry.form ? 'application/x-www-form-urlencoded' : 'application/json']: content },
   }
 }
 

@@ -34,6 +34,7 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
     mfa: claims.mfa,
     mfaEnabled,
     sessionId: claims.sessionId,
+    ssoProviderId: user.ssoProviderId,
   }
 
   if (claims.context.kind === 'system') {

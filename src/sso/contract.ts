@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { endpoint, publicly, user } from '../core/endpoint.ts'
 import { pageOf, pageQuery } from '../core/page.ts'
 import { idOf, instant, text } from '../core/schema.ts'
-import { fields } from './fields/contract.ts'
+import { fields, tokenAuth } from './fields/contract.ts'
 import { AttributeMapping, Preset, providerType } from './presets/contract.ts'
 
 export const providerStatus = z.enum(['inactive', 'testing', 'active'])
@@ -18,6 +18,7 @@ export const Provider = z
     issuer: z.string().nullable(),
     clientId: z.string().nullable(),
     hasClientSecret: z.boolean(),
+    tokenAuth: tokenAuth.nullable(),
     authorizationUrl: z.string().nullable(),
     tokenUrl: z.string().nullable(),
     userInfoUrl: z.string().nullable(),

@@ -32,6 +32,7 @@ const Document = z.object({
   token_endpoint: z.string(),
   userinfo_endpoint: z.string().optional(),
   jwks_uri: z.string(),
+  token_endpoint_auth_methods_supported: z.array(z.string()).optional(),
 })
 
 const inside = 'discovery URL must use HTTPS and must not point to internal network addresses'
@@ -72,7 +73,13 @@ export async function discover(outbound: Outbound, issuer: string): Promise<Disc
       'whoever runs the identity provider has to publish public HTTPS addresses; or set the endpoints by hand',
     )
   }
-  return { issuer, ...found }
+  return { issuer, ...found, tokenAuth: tokenAuthIn(said) }
+}
+
+/** The usual one, unless the provider says that it only knows the other (OpenID Connect Discovery 1.0, 3). */
+function tokenAuthIn({ token_endpoint_auth_methods_supported: known }: z.output<typeof Document>) {
+  if (known === undefined || known.includes('client_secret_basic')) return null
+  return known.includes('client_secret_post') ? ('client_secret_post' as const) : null
 }
 
 function documentIn({ status, isWhole, body }: OutboundReply, url: string): z.output<typeof Document> {

@@ -4,16 +4,19 @@ import { newId } from '../core/new-id.ts'
 import type { Outbound } from '../core/outbound.ts'
 import { holds } from '../core/permissions.ts'
 import { only, type Scope } from '../core/scope.ts'
-import { type Instant, later } from '../core/time.ts'
+import { type Clock, type Instant, later } from '../core/time.ts'
 import { type HandlersOf, inSteps } from '../handler.ts'
 import { findGrants } from '../identity/memberships.ts'
 import { checkMayGrant } from '../identity/roles/rules.ts'
 import { findRole } from '../identity/roles/store.ts'
+import { endPasswordSessionsIn } from '../identity/sessions/tenants.ts'
+import type { AccessTokens } from '../identity/sessions/tokens.ts'
 import type { Db } from '../storage/open.ts'
 import { orgOfNew } from '../tenancy/org-of-new.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import { DiscoveryFailure, discover, endpointFaults } from './discovery.ts'
+import { KeySets } from './keys.ts'
 import { presets } from './presets/rules.ts'
 import { certificateFrom, checkReady } from './readiness.ts'
 import {
@@ -31,7 +34,12 @@ import {
   provenSeconds,
   toDiscover,
 } from './rules.ts'
+import type { ssoSignIn } from './sign-in/contract.ts'
+import { signInHandlers } from './sign-in/handlers.ts'
+import type { Web } from './sign-in/web.ts'
 import * as store from './store.ts'
+import type { ssoTrials } from './trials/contract.ts'
+import { trialHandlers } from './trials/handlers.ts'
 
 type Providers = typeof contract.ssoProviders
 type Said = Omit<contract.NewProvider, 'orgId' | 'name' | 'force'> & { name?: string | undefined }
@@ -42,13 +50,19 @@ type Looked<S> = { said: S; discovered: Discovered | undefined; warning: string 
 type On = {
   cipher: Cipher
   outbound: Outbound
+  clock: Clock
+  access: AccessTokens
+  web: Web
   log: { warn(about: object, message: string): void }
 }
 
-export function ssoHandlers({ cipher, outbound, log }: On): {
+export function ssoHandlers(on: On): {
   sso: HandlersOf<typeof contract.sso>
   ssoProviders: HandlersOf<Providers>
+  ssoTrials: HandlersOf<typeof ssoTrials>
+  ssoSignIn: HandlersOf<typeof ssoSignIn>
 } {
+  const { cipher, outbound, log } = on
   /** What was said, as it is kept. @throws invalid_request for what no provider can have */
   async function checked<S extends Said>(body: S): Promise<S> {
     const said = cleared(body)
@@ -74,6 +88,9 @@ export function ssoHandlers({ cipher, outbound, log }: On): {
   }
 
   return {
+    ssoTrials: trialHandlers(on),
+    ssoSignIn: signInHandlers({ ...on, keys: new KeySets(on) }),
+
     sso: {
       presets: async () => ({ data: [...presets] }),
 
@@ -139,6 +156,7 @@ export function ssoHandlers({ cipher, outbound, log }: On): {
           const enforces = after.enforceSSO && !before.enforceSSO
           if (enforces) checkProven(force === true || (await isProven(db, scope, after, now)))
           await store.changeProvider(db, cipher, scope, after)
+          await onlyWayIn(db, after, now)
           note({ orgId: after.orgId, resourceName: after.name, ...difference(before, after) })
           note({ details: { ...(enforces && forced(after, force)), ...(forgotten > 0 && { forgotten }) } })
           return { data: discreet(after), ...(warning !== undefined && { warning }) }
@@ -161,6 +179,7 @@ export function ssoHandlers({ cipher, outbound, log }: On): {
         const after = { ...before, status, updatedAt: now }
         if (status === 'active') checkReady(after, now, 'provider')
         await store.changeProvider(db, cipher, scope, after)
+        await onlyWayIn(db, after, now)
         const { id: resourceId, orgId, name: resourceName } = after
         note({ orgId, resourceId, resourceName })
         note({ before: { status: before.status }, after: { status } })
@@ -215,6 +234,12 @@ async function checkRole(db: Db, provider: Held, held: ReadonlySet<string>): Pro
     throw invalid([{ path: 'body.defaultRoleId', message }])
   }
   checkMayGrant(held, (await findGrants(db, id)).permissions)
+}
+
+/** Where passwords are not taken any more, none of the sessions that began with one goes on. */
+async function onlyWayIn(db: Db, { orgId }: Held, now: Instant): Promise<void> {
+  const inUse = await store.findInUse(db, only(orgId))
+  if (inUse?.enforceSSO) await endPasswordSessionsIn(db, orgId, now)
 }
 
 /** Whether an administrator of the organization has signed in with it lately. */

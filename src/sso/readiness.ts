@@ -23,6 +23,9 @@ export function checkReady(provider: Held, now: Instant, part: 'body' | 'provide
   if (faults.length > 0) throw invalid(faults)
 }
 
+export const isComplete = (provider: Held): boolean =>
+  needs[provider.type].every((field) => provider[field] !== null)
+
 const missing = (field: string): string =>
   (endpoints as readonly string[]).includes(field)
     ? 'is missing in an active provider: set it, or the issuer again, which then is asked for it'

@@ -11,7 +11,7 @@ export const endpoints = ['authorizationUrl', 'tokenUrl', 'userInfoUrl', 'jwksUr
 export type Endpoints = { [E in (typeof endpoints)[number]]: string | null }
 
 /** What an issuer says of itself (OpenID Connect Discovery 1.0). */
-export type Discovered = Endpoints & { issuer: string }
+export type Discovered = Endpoints & { issuer: string; tokenAuth: Held['tokenAuth'] }
 
 type Said = Omit<ProviderChange, 'orgId' | 'force'>
 
@@ -27,6 +27,7 @@ const blank = {
   issuer: null,
   clientId: null,
   clientSecret: null,
+  tokenAuth: null,
   authorizationUrl: null,
   tokenUrl: null,
   userInfoUrl: null,
@@ -81,6 +82,10 @@ export function applied(before: Held, change: Said, discovered: Discovered | und
   checkScopes(after)
   const known = presetOf(after.preset)
   const ofPreset = known && known.issuer === after.issuer ? known : undefined
+  if (said.tokenAuth === undefined) {
+    if (discovered?.issuer === after.issuer) after.tokenAuth = discovered?.tokenAuth ?? null
+    else if (isElsewhere(before, after)) after.tokenAuth = null
+  }
   for (const endpoint of endpoints) {
     if (said[endpoint] !== undefined) continue
     if (discovered && discovered.issuer === after.issuer)

@@ -54,6 +54,9 @@ export type Tables = {
   sso_providers: SsoProviderRow
   sso_sessions: SsoSessionRow
   sso_identities: SsoIdentityRow
+  sso_exchanges: SsoExchangeRow
+  sso_assertions: { id_hash: string; expires_at: string }
+  sso_tests: SsoTestRow
   agent_links: AgentLinkRow
   live_questions: LiveQuestionRow
   outbox: { id: Generated<number>; chain: string; entry: string }
@@ -163,6 +166,8 @@ export type SessionRow = {
   /** Absolute end of the family. */
   expires_at: string
   revoked_at: string | null
+  /** The identity provider it came in by. */
+  sso_provider_id: string | null
 }
 
 export type RoleRow = Stamped & {
@@ -698,6 +703,8 @@ export type SsoProviderRow = Stamped & {
   client_id: string | null
   /** Sealed. */
   client_secret: string | null
+  /** client_secret_basic or client_secret_post; null: the former. */
+  token_auth: string | null
   authorization_url: string | null
   token_url: string | null
   user_info_url: string | null
@@ -722,8 +729,42 @@ export type SsoSessionRow = {
   state_hash: string
   provider_id: string
   nonce: string
+  /** Sealed. */
   code_verifier: string
   redirect_path: string
+  /** Of the cookie of the browser in which it began. */
+  browser_hash: string | null
+  /** Whoever exchanges the code that ends it has to know what this is the hash of. */
+  challenge: string | null
+  /** The provider's `updated_at` when it began. */
+  provider_version: string | null
+  /** A trial of the provider. */
+  test_id: string | null
+  created_at: string
+  expires_at: string
+}
+
+/** A code that becomes tokens, once. */
+export type SsoExchangeRow = {
+  code_hash: string
+  provider_id: string
+  user_id: string
+  mfa: number
+  challenge: string | null
+  created_at: string
+  expires_at: string
+}
+
+/** A trial of a provider by somebody who administers it. */
+export type SsoTestRow = {
+  id: string
+  provider_id: string
+  token_hash: string
+  redirect_path: string
+  /** pending, passed or failed. */
+  status: string
+  /** JSON: what was done and received. */
+  steps: string
   created_at: string
   expires_at: string
 }

@@ -81,8 +81,12 @@ export const last = (field: { path: string[] }): string => field.path.findLast((
 
 export type Entry = { name: string; entry: Endpoint }
 
+/** What programs call. What browsers meet on their way needs an identity provider: test/sso/sign-in. */
+export const called = (contract: Contract): Entry[] =>
+  entriesOf(contract).filter(({ entry }) => !entry.redirects)
+
 export const mutating = (contract: Contract): Entry[] =>
-  entriesOf(contract).filter(({ entry }) => entry.method !== 'GET')
+  called(contract).filter(({ entry }) => entry.method !== 'GET')
 
 /** Whether a caller may leave the field out. */
 export const optional = (schema: z.ZodType): boolean => schema.safeParse(undefined).success

@@ -1,18 +1,19 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { changes, entriesOf } from '../../src/core/endpoint.ts'
+import { changes } from '../../src/core/endpoint.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { toWire } from './calls.ts'
+import { called } from './fields.ts'
 import { mutationsOf } from './mutations.ts'
 import { type Hand, handOf, playOf } from './plays.ts'
 import { faultOf } from './refusal.ts'
 import { changed, dump } from './tables.ts'
 import { Line } from './wire.ts'
 
-const entries = entriesOf(api)
+const entries = called(api)
 
 onEveryDatabase((_, open) => {
   let service: TestService

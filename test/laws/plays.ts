@@ -10,9 +10,10 @@ import { saveReset } from '../../src/identity/passwords/store.ts'
 import { insertRegistration } from '../../src/identity/registration/store.ts'
 import type { Context } from '../../src/identity/rules.ts'
 import { newToken, tokenHash } from '../../src/identity/sessions/tokens.ts'
+import { insertExchange } from '../../src/sso/sign-in/store.ts'
 import { adminEmail, adminPassword, type TestService, testSecrets } from '../harness.ts'
 import { RawAgent } from '../live/raw-agent.ts'
-import { addOrg, addOrgUser, addPartnerUser, type Org, tokenFor, type World } from '../world.ts'
+import { addOrg, addOrgUser, addPartnerUser, addProvider, type Org, tokenFor, type World } from '../world.ts'
 import { callOf, type Input, type Records } from './calls.ts'
 import { idsOf } from './fields.ts'
 import { recordsOf, userIdOf } from './fixture.ts'
@@ -172,6 +173,15 @@ function newcomer({ serial }: Hand, name: string, body: Record<string, unknown>)
 export const codeAt = (secret: string, now: string): string =>
   generateSync({ secret, epoch: Math.floor(Date.parse(now) / 1000) })
 
+/** What an identity provider needs for people to sign in with it. */
+const complete = {
+  issuer: 'https://idp.example.com',
+  authorizationUrl: 'https://idp.example.com/authorize',
+  tokenUrl: 'https://idp.example.com/token',
+  userInfoUrl: 'https://idp.example.com/userinfo',
+  jwksUrl: 'https://idp.example.com/keys',
+}
+
 const plays: Record<string, (hand: Hand) => Promise<Play>> = {
   async 'events.create'(hand) {
     const { org, about } = await inFreshOrg(hand)
@@ -183,6 +193,29 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     const params = { id: org.webhookId, deliveryId: org.deliveryId }
     const input = asked('webhookDeliveries.retry', {}, params)
     return { input: { ...input, body: undefined }, ...about, resourceId: () => org.deliveryId }
+  },
+  async 'ssoTrials.begin'(hand) {
+    const { org, about } = await inFreshOrg(hand)
+    const id = await addProvider(hand.service, org.id, complete)
+    return { input: asked('ssoTrials.begin', {}, { id }), ...about, resourceId: () => id }
+  },
+  async 'ssoTrials.show'(hand) {
+    const { org, about } = await inFreshOrg(hand)
+    const id = await addProvider(hand.service, org.id, complete)
+    const system = hand.service.client(hand.world.tokens.system)
+    const { id: testId } = await system.call(api.ssoTrials.begin, { params: { id } })
+    const input = { params: { id, testId }, query: {}, body: undefined }
+    return { input, ...about, resourceId: () => id }
+  },
+  async 'ssoSignIn.exchange'(hand) {
+    const { service, clock } = hand
+    const { org, id: userId, about } = await addPerson(hand)
+    const providerId = await addProvider(service, org.id, { ...complete, status: 'active' })
+    const [code, now] = [newToken(), clock()]
+    const exchange = { codeHash: tokenHash(code), providerId, userId, mfa: false, challenge: null }
+    const times = { createdAt: now, expiresAt: later(now, 60) }
+    await service.storage.write((tx) => insertExchange(tx, { ...exchange, ...times }))
+    return { input: asked('ssoSignIn.exchange', { code }), ...about }
   },
   'ssoProviders.create': (hand) => ofProvider(hand, 'ssoProviders.create'),
   'ssoProviders.setStatus': (hand) => ofProvider(hand, 'ssoProviders.setStatus'),

@@ -31,7 +31,10 @@ describe('the two databases', { timeout: 120_000 }, () => {
     expect(schema.organizations?.indexes).toContain(
       'organizations_live_slug: partner_id, slug unique where deleted_at is null',
     )
-    expect(schema.sessions?.foreignKeys).toEqual(['user_id -> users(id) on delete cascade'])
+    expect(schema.sessions?.foreignKeys).toEqual([
+      'sso_provider_id -> sso_providers(id) on delete cascade',
+      'user_id -> users(id) on delete cascade',
+    ])
     expect(await schemaOf(postgres.storage)).toEqual(schema)
     expect(await uncollated(postgres.storage)).toEqual([])
     await Promise.all([sqlite.close(), postgres.close()])

@@ -1,11 +1,11 @@
 import type { z } from 'zod'
 import { api } from '../../src/api.ts'
-import { changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
+import { changes, type Endpoint } from '../../src/core/endpoint.ts'
 import type { Open } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { addOrg, buildWorld } from '../world.ts'
 import { callOf, type Input, toWire } from './calls.ts'
-import { fieldsOf } from './fields.ts'
+import { called, fieldsOf } from './fields.ts'
 import { recordsOf } from './fixture.ts'
 import { handOf, playOf } from './plays.ts'
 import { Line } from './wire.ts'
@@ -40,7 +40,7 @@ export async function sessionOn(open: Open): Promise<Exchange[]> {
     token: string | undefined = world.tokens.system,
   ) => exchange(name, entry, { params: {}, query: {}, body: undefined, ...parts }, token)
 
-  for (const { name, entry } of entriesOf(api)) {
+  for (const { name, entry } of called(api)) {
     const play = await playOf(name, entry, hand)
     await exchange(name, entry, play.input, play.token)
     if (changes(entry)) continue
@@ -192,6 +192,7 @@ function masker(): (text: string) => string {
       .replace(/(?<= )[\w/+]{91}=/g, numbered('signature'))
       .replace(/\b(svc_)?[0-9a-f]{64}\b/g, numbered('hash'))
       .replace(/\bsvc_[\w-]{8}(?:[\w-]{24})?(?=\\?")/g, '<key>')
+      .replace(/(?<=http:\/\/127\.0\.0\.1:)\d+/g, '<port>')
       .replace(/"uptime":[\d.]+/g, '"uptime":0')
       // People of the world are made at the real time; everything else keeps to the clock.
       .replace(/(?<=")(?!2026-03-01T)\d{4}-\d\d-\d\dT[\d:.]+Z(?=\\?")/g, '<time>')

@@ -93,7 +93,7 @@ onEveryDatabase((_, open) => {
 
   describe('whether an organization has single sign-on', () => {
     it('is told to everybody: the oldest active provider is the one', async () => {
-      const { bakery, service, clock, setStatus, create } = await start(open)
+      const { bakery, service, clock, setStatus, create, system } = await start(open)
       const check = (orgId = bakery.id) => service.client().call(api.sso.check, { params: { orgId } })
       expect(await check()).toEqual({ ssoEnabled: false })
       const { id } = await create()
@@ -108,7 +108,10 @@ onEveryDatabase((_, open) => {
         enforceSSO: true,
         loginUrl,
       })
-      await setStatus(first, 'testing')
+      // That of the organization's own administrator ended: passwords are not taken any more.
+      const testing = { params: { id: first }, body: { status: 'testing' } } as const
+      await expect(setStatus(first, 'testing')).rejects.toMatchObject({ status: 401 })
+      await system.call(api.ssoProviders.setStatus, testing)
       expect(await check()).toMatchObject({ provider: { id }, enforceSSO: false, loginUrl })
     })
 

@@ -31,6 +31,7 @@ onEveryDatabase((_, open) => {
         name: 'Okta',
         type: 'oidc',
         status: 'inactive',
+        tokenAuth: null,
         preset: null,
         issuer,
         clientId: 'svc',

@@ -8,6 +8,7 @@ import { getChallenged } from '../sessions/challenge.ts'
 import { tellLogin } from '../sessions/events.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
+import { checkBySso } from '../sessions/rules.ts'
 import { type Challenge, recordLogin, revokeSession, takeChallenge } from '../sessions/store.ts'
 import { beginSession } from '../sessions/tenants.ts'
 import type { AccessTokens } from '../sessions/tokens.ts'
@@ -65,7 +66,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     if (step === undefined) throw wrongCode(caller)
     const factor = { method: 'totp' as const, secret: cipher.seal(secret, totpPlace(user.id)), step }
     const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
-    const session = { context: contextIn(caller.scope), mfa: true }
+    const session = { context: contextIn(caller.scope), mfa: true, ssoProviderId: caller.ssoProviderId }
     return { user, factor, recoveryCodes, granted: await grantSession(access, renewed, session, now) }
   }
 
@@ -94,6 +95,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
       async prepare({ caller, body, storage, limit }) {
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
+        if (user.passwordHash !== null) checkBySso(caller)
         // Someone with a phone as factor may move on to an app, when this session has proved the phone.
         if (user.mfaMethod === 'totp') throw new Problem('conflict', 'MFA is already enabled')
         if (user.mfaMethod !== null && !caller.mfa) throw new Problem('mfa_required')
@@ -136,14 +138,15 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
           limit('MFA', user.id)
           const context = contextIn(signedIn.scope)
           const proof = await readProof(keys, user, body.code, now)
-          const granted = await grantSession(access, user, { context, mfa: true }, now)
+          const { ssoProviderId } = signedIn
+          const granted = await grantSession(access, user, { context, mfa: true, ssoProviderId }, now)
           return { kind: 'step-up', user, proof, granted, replaces: signedIn.sessionId }
         }
         const { challenge, user } = await getChallenged(storage.read, body.tempToken, now)
         limit('MFA', user.id)
         const { context } = challenge
         const proof = await readProof(keys, user, body.code, now, context)
-        const granted = await grantSession(access, user, { context, mfa: true }, now)
+        const granted = await grantSession(access, user, { context, mfa: true, ssoProviderId: null }, now)
         return { kind: 'sign-in', user, challenge, proof, granted }
       },
       async run({ db, ip, now, note }, verified) {
@@ -184,7 +187,8 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         await confirmPassword(user, body.currentPassword, limit)
         const proof = await readProof(keys, user, body.code, now)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
-        const session = { context: contextIn(caller.scope), mfa: false }
+        const { ssoProviderId } = caller
+        const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId }
         return { user, proof, granted: await grantSession(access, renewed, session, now) }
       },
       async run({ db, now, note }, { user, proof, granted }) {

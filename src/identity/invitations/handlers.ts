@@ -171,7 +171,12 @@ export const acceptanceHandlers = (keys: {
         hash,
         passwordHash: await hashPassword(body.password),
         user,
-        granted: await grantSession(keys.access, user, { context: found.tenant, mfa: false }, now),
+        granted: await grantSession(
+          keys.access,
+          user,
+          { context: found.tenant, mfa: false, ssoProviderId: null },
+          now,
+        ),
         enters: membership?.usable === true,
         demanded,
       }

@@ -7,6 +7,7 @@ import { tellPassword } from '../notices.ts'
 import { checkPassword, hashPassword } from '../password.ts'
 import { signsIn } from '../sessions/identity.ts'
 import { tokenHash } from '../sessions/tokens.ts'
+import { isPasswordUseless } from '../sso-only.ts'
 import { findUser, getUser, type User } from '../store.ts'
 import type { passwords } from './contract.ts'
 import * as store from './store.ts'
@@ -14,6 +15,12 @@ import { checkStrength } from './strength.ts'
 
 type Passwords = typeof passwords
 type Renewal = { user: User; passwordHash: string }
+
+/** @throws sso_required */
+async function checkPasswordOpens(db: Db, user: User, what: string): Promise<void> {
+  if (!(await isPasswordUseless(db, user))) return
+  throw new Problem('sso_required', `${what} is disabled because your organization requires SSO.`)
+}
 
 export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Passwords> => {
   /** The new password in, every session out, a letter to the owner. */
@@ -33,6 +40,7 @@ export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Pas
         const reset = await store.findReset(storage.read, tokenHash(body.token), now)
         const user = reset && (await findUser(storage.read, reset.userId))
         if (user?.status !== 'active') throw new Problem('invalid_reset_token')
+        await checkPasswordOpens(storage.read, user, 'Password reset')
         await checkStrength(body.password, 'body.password', [user.email, user.name])
         return { user, passwordHash: await hashPassword(body.password) }
       },
@@ -48,6 +56,7 @@ export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Pas
       async prepare({ storage, caller, body, limit }) {
         limit('PASSWORD', caller.id)
         const user = await getUser(storage.read, caller.id)
+        await checkPasswordOpens(storage.read, user, 'Password change')
         if (user.passwordHash === null) {
           const message = 'Password authentication is not available for this account'
           throw invalid([{ path: 'body.currentPassword', message }], message)

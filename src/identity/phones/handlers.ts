@@ -9,6 +9,7 @@ import { contextIn, orgOf } from '../rules.ts'
 import { getChallenged } from '../sessions/challenge.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { signsIn } from '../sessions/identity.ts'
+import { checkBySso } from '../sessions/rules.ts'
 import type { Challenge } from '../sessions/store.ts'
 import { beginSession } from '../sessions/tenants.ts'
 import { getUser, type User } from '../store.ts'
@@ -68,9 +69,11 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
           throw notEnabled('Phone number must be verified before enabling SMS MFA')
         const policy = await findMfaPolicy(storage.read, user.id)
         if (!policy.smsAllowed) throw new Problem('sms_not_allowed')
+        if (user.passwordHash !== null) checkBySso(caller)
         await confirmPassword(user, body.currentPassword, limit)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
-        const session = { context: contextIn(caller.scope), mfa: false }
+        const { ssoProviderId } = caller
+        const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId }
         return { user, granted: await grantSession(access, renewed, session, now) }
       },
       async run({ db, now, note }, { user, granted }) {

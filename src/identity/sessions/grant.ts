@@ -2,7 +2,14 @@ import { newId } from '../../core/new-id.ts'
 import { type Instant, later } from '../../core/time.ts'
 import type { Context } from '../rules.ts'
 import type { User } from '../store.ts'
-import { type AccessTokens, accessSeconds, familySeconds, refreshToken, tokenHash } from './tokens.ts'
+import {
+  type AccessTokens,
+  accessSeconds,
+  familySeconds,
+  refreshToken,
+  ssoFamilySeconds,
+  tokenHash,
+} from './tokens.ts'
 
 export type Granted = Awaited<ReturnType<typeof grantSession>>
 
@@ -10,10 +17,10 @@ export type Granted = Awaited<ReturnType<typeof grantSession>>
 export async function grantSession(
   access: AccessTokens,
   user: Pick<User, 'id' | 'authEpoch' | 'mfaEpoch'>,
-  session: { context: Context; mfa: boolean; id?: string },
+  session: { context: Context; mfa: boolean; id?: string; ssoProviderId: string | null },
   now: Instant,
 ) {
-  const { context, mfa, id = newId() } = session
+  const { context, mfa, id = newId(), ssoProviderId } = session
   const { id: userId, authEpoch, mfaEpoch } = user
   const refresh = refreshToken(id)
   const claims = { userId, sessionId: id, context, authEpoch, mfaEpoch, mfa }
@@ -24,8 +31,9 @@ export async function grantSession(
       userId,
       context,
       mfa,
+      ssoProviderId,
       tokenHash: tokenHash(refresh),
-      expiresAt: later(now, familySeconds),
+      expiresAt: later(now, ssoProviderId === null ? familySeconds : ssoFamilySeconds),
     },
     tokens: { accessToken, refreshToken: refresh, expiresInSeconds: accessSeconds },
   }

@@ -12,12 +12,13 @@ import { findRoleName, listMemberships } from '../memberships.ts'
 import { checkPassword } from '../password.ts'
 import { isFactorDemanded } from '../principal.ts'
 import { type Context, chooseContext, contextIn, foldEmail, orgOf } from '../rules.ts'
+import { listSsoOnly, openByPassword } from '../sso-only.ts'
 import { endSessions, findUser, findUserByEmail, getUser, type User } from '../store.ts'
 import type { sessions } from './contract.ts'
 import { tellLogin, tellLogout } from './events.ts'
 import { type Granted, grantSession } from './grant.ts'
 import { identityOf, loginFailed, signedIn, signsIn } from './identity.ts'
-import { isLocked, judgeRefresh, lockout } from './rules.ts'
+import { checkBySso, isLocked, judgeRefresh, lockout } from './rules.ts'
 import * as store from './store.ts'
 import { beginSession } from './tenants.ts'
 import { type AccessTokens, newToken, refreshSeconds, sessionOfRefreshToken, tokenHash } from './tokens.ts'
@@ -40,8 +41,8 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
   const login = inSteps<Sessions['login'], Awaited<ReturnType<typeof passTheDoor>>>({
     prepare: (call) => passTheDoor(call),
 
-    async run({ db, ip, now, note }, { user, orgId, challenge, granted, demanded }) {
-      note({ orgId, ...signsIn(user) })
+    async run({ db, ip, now, note }, { user, orgId, challenge, granted, demanded, breaksGlass }) {
+      note({ orgId, ...signsIn(user), ...(breaksGlass && { details: { breaksGlass } }) })
       if (challenge) {
         await store.insertChallenge(db, challenge.row)
         note({ action: 'auth.mfa.challenge', details: { method: 'password' } })
@@ -74,8 +75,12 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
     const user = await findUserByEmail(storage.read, body.email)
     const right = await checkPassword(user?.passwordHash ?? null, body.password)
     const memberships = await listMemberships(storage.read, user?.id ?? zeroId)
-    const context = chooseContext(user?.isSystem ?? false, memberships, body)
-    const orgId = context ? orgOf(context) : null
+    const ssoOnly = await listSsoOnly(storage.read, user?.id ?? zeroId)
+    const isSystem = user?.isSystem ?? false
+    const context = chooseContext(isSystem, openByPassword(memberships, ssoOnly), body)
+    // What they would have come in to with any password.
+    const wanted = context ?? chooseContext(isSystem, memberships, body)
+    const orgId = wanted ? orgOf(wanted) : null
 
     const reason = !user
       ? 'unknown_account'
@@ -87,7 +92,9 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
             ? 'account_inactive'
             : context
               ? undefined
-              : 'tenant_inactive'
+              : wanted
+                ? 'sso_required'
+                : 'tenant_inactive'
     if (!user || !context || reason !== undefined) {
       const counted = reason === 'invalid_password' ? user : undefined
       await storage.write((tx) => countWrongPassword(tx, counted, now))
@@ -122,7 +129,9 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
       orgId,
       challenge,
       demanded,
-      granted: await grantSession(access, user, { context, mfa: false }, now),
+      // The way in for when no provider answers; it shows in the audit log.
+      breaksGlass: context.kind === 'system' && ssoOnly.size > 0,
+      granted: await grantSession(access, user, { context, mfa: false, ssoProviderId: null }, now),
     }
   }
 
@@ -142,6 +151,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
         const spent = tokenHash(body.refreshToken ?? '')
         const session = await store.findSession(storage.read, sessionOfRefreshToken(body.refreshToken ?? ''))
         if (!session || session.revokedAt !== null || session.expiresAt <= now) throw refused
+        if (session.ssoStatus !== null && session.ssoStatus !== 'active') throw refused
         if (later(session.rotatedAt, refreshSeconds) <= now) throw refused
         const user = await findUser(storage.read, session.userId)
         if (user?.status !== 'active') throw refused
@@ -185,9 +195,12 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
       { user: User; context: Context; demanded: boolean; granted: Granted }
     >({
       async prepare({ storage, caller, body, now }) {
+        checkBySso(caller)
         const user = await getUser(storage.read, caller.id)
-        const memberships = await listMemberships(storage.read, user.id)
+        const all = await listMemberships(storage.read, user.id)
+        const memberships = openByPassword(all, await listSsoOnly(storage.read, user.id))
         const context = chooseContext(user.isSystem, memberships, body)
+        if (!context && chooseContext(user.isSystem, all, body)) throw new Problem('sso_required')
         if (!context) {
           throw user.isSystem
             ? new Problem('not_found')
@@ -195,7 +208,8 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
         }
         const demanded = mfaOn && (await isFactorDemanded(storage.read, user, context))
         // The factor is the person's, not the membership's: what was proved stays proved.
-        const granted = await grantSession(access, user, { context, mfa: caller.mfa }, now)
+        const session = { context, mfa: caller.mfa, ssoProviderId: caller.ssoProviderId }
+        const granted = await grantSession(access, user, session, now)
         return { user, context, demanded, granted }
       },
       async run({ db, caller, now, note }, { user, context, demanded, granted }) {

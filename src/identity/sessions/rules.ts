@@ -1,4 +1,18 @@
+import { Problem } from '../../core/errors.ts'
 import { type Instant, later, secondsBetween } from '../../core/time.ts'
+
+/**
+ * An identity provider vouches for people in its own organization. Whoever runs it could be anybody there, and
+ * nobody anywhere else: what such a session does stays inside.
+ * @throws forbidden
+ */
+export function checkBySso({ ssoProviderId }: { ssoProviderId: string | null }): void {
+  if (ssoProviderId === null) return
+  throw new Problem(
+    'forbidden',
+    'You came in by the identity provider of one organization. Sign in with your password for this',
+  )
+}
 
 /** Wrong passwords before an account is locked, and for how long. */
 export const lockout = { failures: 5, seconds: 15 * 60 }

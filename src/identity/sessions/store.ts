@@ -12,7 +12,11 @@ const challengeRows = rowsOf<LoginChallengeRow>()()
 const signedInRows = rowsOf<UserRow>()({ flags: ['is_system'] })
 
 /** One row for a login, that is a family of refresh tokens. */
-export type Session = Omit<Value<SessionRow, never, 'mfa'>, 'context'> & { context: Context }
+export type Session = Omit<Value<SessionRow, never, 'mfa'>, 'context'> & {
+  context: Context
+  /** Of the identity provider it came in by; null: by none. */
+  ssoStatus: string | null
+}
 /** The second step of a sign-in, waited for. */
 export type Challenge = Omit<Value<LoginChallengeRow>, 'context'> & { context: Context }
 
@@ -29,6 +33,7 @@ const bySession = prepared((db, p: { sessionId: string }) =>
       'u.auth_epoch',
       'u.mfa_epoch',
       'u.mfa_method',
+      's.sso_provider_id',
     ])
     .where('s.id', '=', p.sessionId)
     .where('s.revoked_at', 'is', null),
@@ -37,12 +42,14 @@ const bySession = prepared((db, p: { sessionId: string }) =>
 export type SignedIn = Pick<
   User,
   'id' | 'email' | 'name' | 'status' | 'isSystem' | 'authEpoch' | 'mfaEpoch' | 'mfaMethod'
->
+> & { ssoProviderId: string | null }
 
 /** The person of a session that was not revoked. */
 export async function findBySession(db: Db, sessionId: string): Promise<SignedIn | undefined> {
   const [row] = await bySession(db, { sessionId })
-  return row && signedInRows.read(row)
+  if (!row) return undefined
+  const { sso_provider_id: ssoProviderId, ...user } = row
+  return { ...signedInRows.read(user), ssoProviderId }
 }
 
 /** Counts a wrong password; the one that fills the count locks the account instead: true. */
@@ -82,6 +89,8 @@ export type NewSession = {
   mfa: boolean
   tokenHash: string
   expiresAt: Instant
+  /** The identity provider it came in by; it ends with it. */
+  ssoProviderId?: string | null
 }
 
 /** One text for a context, which its sessions are found by. */
@@ -107,13 +116,22 @@ export async function insertSession(db: Db, session: NewSession, now: Instant): 
       created_at: now,
       expires_at: session.expiresAt,
       revoked_at: null,
+      sso_provider_id: session.ssoProviderId ?? null,
     })
     .execute()
 }
 
 export async function findSession(db: Db, id: string): Promise<Session | undefined> {
-  const row = await db.selectFrom('sessions').selectAll().where('id', '=', id).executeTakeFirst()
-  return row && { ...sessionRows.read(row), context: JSON.parse(row.context) as Context }
+  const row = await db
+    .selectFrom('sessions')
+    .leftJoin('sso_providers as p', 'p.id', 'sessions.sso_provider_id')
+    .selectAll('sessions')
+    .select('p.status as sso_status')
+    .where('sessions.id', '=', id)
+    .executeTakeFirst()
+  if (!row) return undefined
+  const { sso_status: ssoStatus, ...session } = row
+  return { ...sessionRows.read(session), context: JSON.parse(row.context) as Context, ssoStatus }
 }
 
 /** Spends the current refresh token for the next; false when another request was first. */

@@ -17,6 +17,19 @@ export async function beginSession(db: Db, session: NewSession, now: Instant): P
   await insertSession(db, session, now)
 }
 
+/** Ends the sessions in one organization that began with a password, and such sign-ins on their way there. */
+export async function endPasswordSessionsIn(db: Db, orgId: string, now: Instant): Promise<void> {
+  const context = contextText({ kind: 'organization', orgId })
+  await db
+    .updateTable('sessions')
+    .set({ revoked_at: now })
+    .where('revoked_at', 'is', null)
+    .where('context', '=', context)
+    .where('sso_provider_id', 'is', null)
+    .execute()
+  await db.deleteFrom('login_challenges').where('context', '=', context).execute()
+}
+
 /** Ends every session that acts in a tenant, or in an organization of it, and every sign-in on its way there. */
 export async function endSessionsIn(db: Db, scope: Scope, now: Instant): Promise<void> {
   const [head = '', tail = ''] = contextText({ kind: 'organization', orgId: '?' }).split('?')

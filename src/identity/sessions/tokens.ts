@@ -6,6 +6,8 @@ import type { Context } from '../rules.ts'
 export const accessSeconds = 15 * 60
 export const refreshSeconds = 7 * 24 * 3600
 export const familySeconds = 30 * 24 * 3600
+/** Who is let go at an identity provider does not stay for weeks. */
+export const ssoFamilySeconds = 24 * 3600
 
 const issuer = 'service'
 const audience = 'service-api'

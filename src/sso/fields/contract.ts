@@ -51,6 +51,9 @@ const address = (max: number, ofIssuer = false) =>
 
 const isId = (value: string): boolean => value === '' || z.guid().safeParse(value).success
 
+/** How the secret is shown to the token endpoint (RFC 6749, 2.3.1). */
+export const tokenAuth = z.enum(['client_secret_basic', 'client_secret_post'])
+
 /** What may be said of a provider when it is made and later; an empty text or null clears it. */
 export const fields = {
   preset: z
@@ -61,6 +64,10 @@ export const fields = {
   issuer: address(500, true).describe('Issuer of an OpenID Connect provider; discovery finds its endpoints'),
   clientId: text(255).nullable().optional().describe('What the provider calls this service'),
   clientSecret: secret(text(2000)).nullable().optional().describe('Secret of that client; write-only'),
+  tokenAuth: tokenAuth
+    .nullable()
+    .optional()
+    .describe('How the secret is shown to the provider; mostly found by discovery'),
   authorizationUrl: address(500).describe('Where people sign in; mostly found by discovery'),
   tokenUrl: address(500).describe('Where codes become tokens; mostly found by discovery'),
   userInfoUrl: address(500).describe('What tells about a person; mostly found by discovery'),

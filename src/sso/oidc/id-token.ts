@@ -1,0 +1,98 @@
+import { hash } from 'node:crypto'
+import { decodeProtectedHeader } from 'jose'
+import type { Instant } from '../../core/time.ts'
+import { type FailureCode, SsoFailure } from '../failures.ts'
+import { type KeySets, TokenFailure, type TokenFault } from '../keys.ts'
+import type { Claims } from './claims.ts'
+
+/** What an ID token has to be: of whom, for whom, of which sign-in. */
+export type Expected = {
+  issuer: string
+  clientId: string
+  jwksUrl: string
+  nonce: string
+  /** The one that came with it. */
+  accessToken: string | null
+  now: Instant
+}
+
+/** How far the clocks of two machines may be apart. */
+export const skewSeconds = 60
+
+const ofFault: Record<TokenFault, FailureCode> = {
+  keys_unavailable: 'sso_keys_unavailable',
+  key_unknown: 'sso_key_unknown',
+  signature_invalid: 'sso_signature_invalid',
+  algorithm_refused: 'sso_algorithm_refused',
+  token_malformed: 'sso_token_malformed',
+}
+
+/**
+ * What an ID token says, after every check of OpenID Connect Core 1.0, 3.1.3.7.
+ * @throws SsoFailure, of the first that fails
+ */
+export async function claimsOf(token: string, keys: KeySets, expected: Expected): Promise<Claims> {
+  const claims = await keys.payloadOf(token, expected.jwksUrl).catch((error: unknown) => {
+    if (!(error instanceof TokenFailure)) throw error
+    throw new SsoFailure(ofFault[error.fault], error.message)
+  })
+  checkIssuer(claims, expected)
+  checkAudience(claims, expected)
+  checkTimes(claims, expected)
+  checkNonce(claims, expected)
+  checkAccessToken(claims, token, expected)
+  return claims
+}
+
+/** 3.1.3.7, 2: to the letter. */
+function checkIssuer({ iss }: Claims, { issuer }: Expected): void {
+  if (iss !== issuer) throw new SsoFailure('sso_issuer_mismatch', `it says ${shown(iss)}, not "${issuer}"`)
+}
+
+/** 3.1.3.7, 3 to 5: for us, and when it is for others too, given to us. */
+function checkAudience({ aud, azp }: Claims, { clientId }: Expected): void {
+  const all = Array.isArray(aud) ? aud : [aud]
+  if (!all.includes(clientId)) {
+    throw new SsoFailure('sso_audience_mismatch', `it is for ${shown(aud)}, not "${clientId}"`)
+  }
+  const isOthers = azp === undefined ? all.length > 1 : azp !== clientId
+  if (isOthers) throw new SsoFailure('sso_audience_mismatch', `it was given to ${shown(azp)}`)
+}
+
+/** 3.1.3.7, 9 and 10. */
+function checkTimes({ exp, iat, nbf }: Claims, { now }: Expected): void {
+  const seconds = Date.parse(now) / 1000
+  if (typeof exp !== 'number' || exp + skewSeconds <= seconds) {
+    throw new SsoFailure('sso_token_expired', `at ${instantOf(exp)}; here it is ${now}`)
+  }
+  for (const begin of [iat, nbf]) {
+    if (begin === undefined) continue
+    if (typeof begin !== 'number' || begin - skewSeconds > seconds) {
+      throw new SsoFailure('sso_clock_ahead', `it is of ${instantOf(begin)}; here it is ${now}`)
+    }
+  }
+}
+
+/** 3.1.3.7, 11. */
+function checkNonce({ nonce }: Claims, expected: Expected): void {
+  if (nonce === expected.nonce) return
+  throw new SsoFailure('sso_nonce_mismatch', nonce === undefined ? 'it has none' : 'it is another one')
+}
+
+/** 3.1.3.6: the left half of its hash, where it is said. */
+function checkAccessToken({ at_hash }: Claims, token: string, { accessToken }: Expected): void {
+  if (at_hash === undefined || accessToken === null) return
+  const { alg = '' } = decodeProtectedHeader(token)
+  const digest = hash(digestOf(alg), accessToken, 'buffer')
+  const half = digest.subarray(0, digest.length / 2).toString('base64url')
+  if (at_hash !== half) throw new SsoFailure('sso_access_token_mismatch', 'at_hash is another one')
+}
+
+const digestOf = (alg: string): string => (alg === 'EdDSA' ? 'sha512' : `sha${alg.slice(2)}`)
+
+const shown = (value: unknown): string => (JSON.stringify(value) ?? 'nothing').slice(0, 500)
+
+const instantOf = (seconds: unknown): string => {
+  const time = new Date(Number(seconds) * 1000)
+  return typeof seconds === 'number' && !Number.isNaN(time.getTime()) ? time.toISOString() : 'no time'
+}

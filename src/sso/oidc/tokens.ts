@@ -1,0 +1,122 @@
+import { z } from 'zod'
+import {
+  type Outbound,
+  OutboundFailure,
+  type OutboundReply,
+  type OutboundRequest,
+} from '../../core/outbound.ts'
+import { type FailureCode, SsoFailure } from '../failures.ts'
+import type { Held } from '../rules.ts'
+import type { Claims } from './claims.ts'
+
+const Tokens = z.object({
+  access_token: z.string().min(1).max(100_000),
+  id_token: z.string().min(1).max(100_000).optional(),
+  refresh_token: z.string().min(1).max(100_000).optional(),
+  expires_in: z.coerce.number().int().positive().max(1e9).optional().catch(undefined),
+})
+export type Tokens = z.output<typeof Tokens>
+
+const Refusal = z.object({ error: z.string(), error_description: z.string().optional().catch(undefined) })
+
+const milliseconds = 10_000
+const mostBody = 1 << 20
+
+/**
+ * Redeems the code of a sign-in (RFC 6749, 4.1.3, with the verifier of RFC 7636).
+ * @throws SsoFailure
+ */
+export async function redeem(
+  outbound: Outbound,
+  provider: Held,
+  { code, verifier, redirectUri }: { code: string; verifier: string; redirectUri: string },
+): Promise<Tokens> {
+  const { clientId, clientSecret, tokenUrl, tokenAuth } = provider
+  const form = new URLSearchParams({
+    ...{ grant_type: 'authorization_code', code, redirect_uri: redirectUri, code_verifier: verifier },
+    ...(tokenAuth === 'client_secret_post' && { client_id: clientId!, client_secret: clientSecret! }),
+  })
+  const headers = {
+    'content-type': 'application/x-www-form-urlencoded',
+    accept: 'application/json',
+    ...(tokenAuth !== 'client_secret_post' && { authorization: basic(clientId!, clientSecret!) }),
+  }
+  const reply = await asked(outbound, 'sso_token_failed', {
+    ...{ method: 'POST', url: tokenUrl!, headers, body: form.toString(), milliseconds, mostBody },
+  })
+  const said = jsonIn(reply)
+  if (reply.status !== 200) throw refused(reply, said)
+  const { success, data } = Tokens.safeParse(said)
+  if (!success) throw new SsoFailure('sso_token_failed', 'its reply has no access_token')
+  return data
+}
+
+/**
+ * What the provider tells about the person who signed in (OpenID Connect Core 1.0, 5.3).
+ * @throws SsoFailure
+ */
+export async function userInfoOf(outbound: Outbound, url: string, accessToken: string): Promise<Claims> {
+  const headers = { authorization: `Bearer ${accessToken}`, accept: 'application/json' }
+  const reply = await asked(outbound, 'sso_userinfo_failed', {
+    method: 'GET',
+    url,
+    headers,
+    milliseconds,
+    mostBody,
+  })
+  const said = jsonIn(reply)
+  if (reply.status === 200 && typeof said === 'object' && said !== null && !Array.isArray(said))
+    return said as Claims
+  const why = reply.status === 200 ? 'its reply is no JSON object' : `it answered ${reply.status}`
+  throw new SsoFailure('sso_userinfo_failed', why)
+}
+
+async function asked(
+  outbound: Outbound,
+  code: FailureCode,
+  request: OutboundRequest,
+): Promise<OutboundReply> {
+  const reply = await outbound.send(request).catch((error: unknown) => {
+    if (!(error instanceof OutboundFailure)) throw error
+    throw new SsoFailure('sso_provider_unreachable', `${new URL(request.url).host}: ${error.message}`)
+  })
+  if (!reply.isWhole) throw new SsoFailure(code, 'its reply is larger than 1 MiB')
+  return reply
+}
+
+/** Which of the many things that can be set wrong it was, as far as the provider says (RFC 6749, 5.2). */
+function refused({ status }: OutboundReply, said: unknown): SsoFailure {
+  const { success, data } = Refusal.safeParse(said)
+  if (!success)
+    return new SsoFailure(
+      status === 401 ? 'sso_client_rejected' : 'sso_token_failed',
+      `it answered ${status}`,
+    )
+  const { error, error_description: text = '' } = data
+  const detail = `it answered ${status} ${error}${text && `: ${text}`}`.slice(0, 500)
+  if (error === 'redirect_uri_mismatch' || /redirect[ _-]?uri/i.test(text)) {
+    return new SsoFailure('sso_redirect_rejected', detail)
+  }
+  return new SsoFailure(ofRefusal[error] ?? 'sso_token_failed', detail)
+}
+
+const ofRefusal: Record<string, FailureCode> = {
+  invalid_client: 'sso_client_rejected',
+  unauthorized_client: 'sso_client_rejected',
+  invalid_grant: 'sso_code_rejected',
+  invalid_scope: 'sso_scope_refused',
+}
+
+/** RFC 6749, 2.3.1: both are form-encoded first. */
+function basic(clientId: string, secret: string): string {
+  const encoded = (text: string) => new URLSearchParams({ '': text }).toString().slice(1)
+  return `Basic ${Buffer.from(`${encoded(clientId)}:${encoded(secret)}`).toString('base64')}`
+}
+
+function jsonIn({ body }: OutboundReply): unknown {
+  try {
+    return JSON.parse(body.toString('utf8'))
+  } catch {
+    return undefined
+  }
+}

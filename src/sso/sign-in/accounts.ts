@@ -1,0 +1,132 @@
+import { domainToASCII } from 'node:url'
+import { z } from 'zod'
+import type { Cipher } from '../../core/cipher.ts'
+import { Problem } from '../../core/errors.ts'
+import { newId } from '../../core/new-id.ts'
+import type { Instant } from '../../core/time.ts'
+import { voidInvitation } from '../../identity/invitations/store.ts'
+import { findMembership, joinOrganization } from '../../identity/memberships.ts'
+import { findRole } from '../../identity/roles/store.ts'
+import { findUser, findUserByEmail, insertUserOnce, type User } from '../../identity/store.ts'
+import type { Db } from '../../storage/open.ts'
+import { holdInUse } from '../../tenancy/hold.ts'
+import { SsoFailure } from '../failures.ts'
+import type { Held } from '../rules.ts'
+import type { Vouched } from '../vouched.ts'
+import { activateInvited, findIdentity, type Identity, saveIdentity } from './store.ts'
+
+/** Who was let in, and what had to be made for them. */
+export type Admitted = {
+  user: Pick<User, 'id' | 'email' | 'name'>
+  made: 'account' | 'link' | 'nothing'
+}
+
+/** What would come of a sign-in, before anything is changed. */
+export type Admission =
+  | { kind: 'known'; user: User; link: Identity | undefined; email: string }
+  | { kind: 'new'; email: string; name: string; roleId: string }
+
+/**
+ * Who a person is here that an identity provider vouches for (spec, "Single sign-on" 4 to 6). Somebody is found by
+ * what the provider calls them for good; by their address only the first time, when it is not said to be unverified
+ * and they belong to the organization already: else whoever runs a provider could be anybody.
+ * @throws SsoFailure
+ */
+export async function judge(db: Db, provider: Held, vouched: Vouched): Promise<Admission> {
+  const email = addressOf(vouched)
+  checkDomain(email, provider.allowedDomains)
+  const link = await findIdentity(db, { providerId: provider.id, externalId: vouched.subject })
+  const linked = link && (await findUser(db, link.userId))
+  if (!linked && !vouched.emailVerified) throw new SsoFailure('sso_email_unverified', email)
+  const user = linked ?? (await findUserByEmail(db, email))
+  if (!user) return newcomer(db, provider, vouched, email)
+  await checkBelongs(db, user, provider.orgId)
+  if (!link && (await findIdentity(db, { providerId: provider.id, userId: user.id }))) {
+    throw new SsoFailure('sso_link_required', email)
+  }
+  return { kind: 'known', user, link, email }
+}
+
+async function newcomer(db: Db, provider: Held, vouched: Vouched, email: string): Promise<Admission> {
+  const { autoProvision, defaultRoleId: roleId, orgId } = provider
+  if (!autoProvision) throw new SsoFailure('user_not_found', email)
+  const role = roleId === null ? undefined : await findRole(db, { kind: 'organization', orgId }, roleId)
+  if (!role) throw new SsoFailure('default_role_required', email)
+  const name = (vouched.name ?? email.slice(0, email.lastIndexOf('@'))).slice(0, 255)
+  return { kind: 'new', email, name, roleId: role.id }
+}
+
+async function checkBelongs(db: Db, user: User, orgId: string): Promise<void> {
+  if (user.status === 'disabled') throw new SsoFailure('account_inactive', user.email)
+  const membership = await findMembership(db, user.id, { kind: 'organization', orgId })
+  if (!membership || membership.disabled) throw new SsoFailure('no_org_access', user.email)
+}
+
+const Address = z.email().max(255)
+
+function addressOf({ email }: Vouched): string {
+  const { success, data } = Address.safeParse(email)
+  if (success) return data
+  throw new SsoFailure(
+    'sso_email_missing',
+    email === undefined ? 'there is none' : `"${email.slice(0, 255)}" is none`,
+  )
+}
+
+function checkDomain(email: string, domains: string | null): void {
+  const domain = email.slice(email.lastIndexOf('@') + 1)
+  if (domains === null || domains.split(',').includes(domainToASCII(domain))) return
+  throw new SsoFailure('domain_not_allowed', `${domain} is none of ${domains}`)
+}
+
+/** Lets somebody in, with an account and a link where there are none. @throws SsoFailure */
+export async function admit(
+  db: Db,
+  cipher: Cipher,
+  { provider, vouched, now }: { provider: Held; vouched: Vouched; now: Instant },
+): Promise<Admitted> {
+  const { id: providerId, orgId } = provider
+  await checkInUse(db, orgId)
+  const admission = await judge(db, provider, vouched)
+  const { user, made } = await account(db, provider, admission, now)
+  const link = admission.kind === 'known' ? admission.link : undefined
+  const { email } = admission
+  await saveIdentity(db, cipher, {
+    id: link?.id ?? newId(),
+    providerId,
+    userId: user.id,
+    email,
+    vouched,
+    now,
+  })
+  return { user, made: made ? 'account' : link ? 'nothing' : 'link' }
+}
+
+async function account(
+  db: Db,
+  { orgId }: Held,
+  admission: Admission,
+  now: Instant,
+): Promise<{ user: Admitted['user']; made: boolean }> {
+  if (admission.kind === 'known') {
+    const { user } = admission
+    if (user.status === 'invited') {
+      await activateInvited(db, user.id, now)
+      await voidInvitation(db, user.id, { kind: 'organization', orgId })
+    }
+    return { user, made: false }
+  }
+  const { email, name, roleId } = admission
+  const user = { id: newId(), email, name, passwordHash: null }
+  await insertUserOnce(db, user, now)
+  // Invited somewhere else at the same moment: it is not for this provider to say that they belong here.
+  if ((await findUserByEmail(db, email))?.id !== user.id) throw new SsoFailure('no_org_access', email)
+  await joinOrganization(db, { orgId, userId: user.id, roleId, siteIds: null }, now)
+  return { user, made: true }
+}
+
+async function checkInUse(db: Db, orgId: string): Promise<void> {
+  await holdInUse(db, { orgId }).catch((error: unknown) => {
+    throw error instanceof Problem ? new SsoFailure('tenant_inactive') : error
+  })
+}

@@ -1,0 +1,123 @@
+import { Problem } from '../../core/errors.ts'
+import type { Instant } from '../../core/time.ts'
+import { loginFailed } from '../../identity/sessions/identity.ts'
+import { tokenHash } from '../../identity/sessions/tokens.ts'
+import type { Storage } from '../../storage/open.ts'
+import { failures, SsoFailure } from '../failures.ts'
+import type { Held } from '../rules.ts'
+import { Trace } from '../trace.ts'
+import { saveTrial } from '../trials/store.ts'
+import type { Vouched } from '../vouched.ts'
+import { judge } from './accounts.ts'
+import type { Brought, SigningIn } from './parts.ts'
+import * as store from './store.ts'
+import { cookieName, entityIdOf, locationOfFailure, locationOfTrial } from './web.ts'
+
+/** Somebody who came back from their provider, and whom it vouches for. */
+export type Arrival = { signIn: store.SignIn; provider: Held; vouched: Vouched; trace: Trace }
+
+type Known = { signIn: store.SignIn; provider?: Held; vouched?: Vouched; trace: Trace }
+
+type Call = {
+  storage: Storage
+  cookies: Readonly<Record<string, string | undefined>>
+  now: Instant
+}
+
+export function arrivals({ cipher, web, log }: SigningIn) {
+  /**
+   * The sign-in that a browser comes back from, which is over with that, and whom the provider vouches for.
+   * @throws sso_failed, with where the browser goes on
+   */
+  async function arrive(
+    { storage, cookies, now }: Call,
+    state: string | undefined,
+    vouch: (brought: Brought) => Promise<Vouched>,
+  ): Promise<Arrival> {
+    const stateHash = tokenHash(state ?? '')
+    const signIn = await storage.write((tx) => store.takeSignIn(tx, cipher, stateHash))
+    if (!signIn) throw unknown(new SsoFailure(state === undefined ? 'invalid_callback' : 'session_expired'))
+    const known: Known = { signIn, trace: new Trace() }
+    return refusing(
+      known,
+      async () => {
+        if (signIn.expiresAt <= now) throw new SsoFailure('session_expired')
+        checkBrowser(signIn, cookies)
+        const provider = await store.findProvider(storage.read, cipher, signIn.providerId)
+        checkUnchanged(provider, signIn)
+        known.provider = provider
+        const base = web.url() ?? ''
+        const { trace } = known
+        const vouched = await vouch({ provider, signIn, now, trace, base, entityId: entityIdOf(web, base) })
+        known.vouched = vouched
+        if (signIn.testId !== null) await foretell(storage, provider, vouched, trace)
+        return { signIn, provider, vouched, trace }
+      },
+      storage,
+    )
+  }
+
+  /** What would come of it, in a trial. */
+  async function foretell({ read }: Storage, provider: Held, vouched: Vouched, trace: Trace): Promise<void> {
+    const admission = await judge(read, provider, vouched)
+    if (admission.kind === 'new')
+      trace.passed('An account would be made', `${admission.name}, ${admission.email}`)
+    else {
+      const how = admission.link ? 'known by its link' : 'to be linked by its e-mail address'
+      trace.passed('The account is known', `${admission.user.email}, ${how}`)
+    }
+    trace.passed('A second factor', vouched.mfa ? 'the provider asked for one' : 'the provider says of none')
+  }
+
+  /** Turns what went wrong into where the browser goes on with it; it is in the log, and in the audit log. */
+  async function refusing<T>(known: Known, work: () => Promise<T>, storage?: Storage): Promise<T> {
+    try {
+      return await work()
+    } catch (error) {
+      if (!(error instanceof SsoFailure)) throw error
+      throw await refused(error, known, storage)
+    }
+  }
+
+  async function refused(failure: SsoFailure, known: Known, storage?: Storage): Promise<Problem> {
+    const { signIn, provider, vouched, trace } = known
+    const { code, detail } = failure
+    const { hint } = failures[code]
+    const orgId = provider?.orgId
+    log.warn({ code, detail, hint, providerId: signIn.providerId, orgId }, 'SSO sign-in refused')
+    if (signIn.testId !== null) {
+      trace.failed(failure.message, { code, hint, ...(detail !== undefined && { received: detail }) })
+      const trial = { id: signIn.testId, status: 'failed' as const, steps: trace.steps }
+      await storage?.write((tx) => saveTrial(tx, trial))
+      const location = locationOfTrial(web, signIn.redirectPath, 'failed', code)
+      return new Problem('sso_failed', failure.message, { location })
+    }
+    const details = { method: 'sso', providerId: signIn.providerId, reason: code, ...(detail && { detail }) }
+    const who = vouched?.email === undefined ? {} : { actorEmail: vouched.email }
+    const location = locationOfFailure(web, failure, { target: signIn.redirectPath, orgId })
+    const refusal = { action: loginFailed, orgId: orgId ?? null, ...who, details }
+    return new Problem('sso_failed', failure.message, { location, refusal })
+  }
+
+  /** Of a sign-in that nobody knows there is nothing to keep: anybody could fill the logs with such. */
+  const unknown = (failure: SsoFailure): Problem =>
+    new Problem('sso_failed', failure.message, { location: locationOfFailure(web, failure) })
+
+  return { arrive, refusing }
+}
+
+/** Nobody is signed in as somebody else by a link they were sent (RFC 6749, 10.12). */
+function checkBrowser({ stateHash, browserHash }: store.SignIn, cookies: Call['cookies']): void {
+  const value = cookies[cookieName(stateHash)]
+  if (value === undefined || tokenHash(value) !== browserHash) throw new SsoFailure('invalid_callback')
+}
+
+/** @throws SsoFailure */
+export function checkUnchanged(
+  provider: Held | undefined,
+  { providerVersion, testId }: store.SignIn,
+): asserts provider is Held {
+  if (!provider || (provider.status !== 'active' && testId === null))
+    throw new SsoFailure('provider_not_found')
+  if (provider.updatedAt !== providerVersion) throw new SsoFailure('sso_config_changed')
+}

@@ -1,0 +1,159 @@
+import type { Redirect } from '../../core/endpoint.ts'
+import { Problem } from '../../core/errors.ts'
+import { only } from '../../core/scope.ts'
+import { later } from '../../core/time.ts'
+import { type Call, type HandlersOf, inSteps } from '../../handler.ts'
+import { findMembership } from '../../identity/memberships.ts'
+import { tellLogin } from '../../identity/sessions/events.ts'
+import { type Granted, grantSession } from '../../identity/sessions/grant.ts'
+import { signsIn } from '../../identity/sessions/identity.ts'
+import { recordLogin } from '../../identity/sessions/store.ts'
+import { beginSession } from '../../identity/sessions/tenants.ts'
+import { newToken, tokenHash } from '../../identity/sessions/tokens.ts'
+import { findUser, type User } from '../../identity/store.ts'
+import { challengeOf } from '../oidc/flow.ts'
+import { isComplete } from '../readiness.ts'
+import type { Held } from '../rules.ts'
+import { serviceMetadata } from '../saml/metadata.ts'
+import { findInUse, getProvider, lockProvider } from '../store.ts'
+import { findTrial, saveTrial, type Trial } from '../trials/store.ts'
+import { admit } from './accounts.ts'
+import { type Arrival, arrivals, checkUnchanged } from './arrivals.ts'
+import type { ssoSignIn } from './contract.ts'
+import type { SigningIn } from './parts.ts'
+import { begin, ofOidc, ofSaml } from './protocols.ts'
+import { exchangeSeconds, newState, newVerifier, signInSeconds, targetOf } from './rules.ts'
+import * as store from './store.ts'
+import { acsUrl, cookieFor, entityIdOf, locationOfCode, locationOfTrial, type Web } from './web.ts'
+
+type Entries = typeof ssoSignIn
+
+type Admission = Pick<Call<Entries['callback']>, 'db' | 'now' | 'note'>
+type Begun = { provider: Held; trial: Trial | undefined; target: string; base: string }
+
+export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
+  const { cipher, access, web } = on
+  const { arrive, refusing } = arrivals(on)
+
+  /** @throws sso_not_configured */
+  function base(): string {
+    const url = web.url()
+    if (url === undefined) throw new Problem('sso_not_configured')
+    return url
+  }
+
+  /** Lets in whoever came back; of a trial it is only said who would have been. */
+  async function letIn({ db, now, note }: Admission, arrival: Arrival): Promise<Redirect> {
+    const { signIn, provider, vouched, trace } = arrival
+    if (signIn.testId !== null) {
+      await saveTrial(db, { id: signIn.testId, status: 'passed', steps: trace.steps })
+      const { id: resourceId, name: resourceName, orgId } = provider
+      note({
+        action: 'sso.provider.test_login',
+        orgId,
+        resourceId,
+        resourceName,
+        details: { signIn: 'passed' },
+      })
+      return { location: locationOfTrial(web, signIn.redirectPath, 'passed') }
+    }
+    const { user, made } = await refusing(arrival, async () => {
+      // Held until the end, so that two first sign-ins of somebody do not make two accounts.
+      const held = await lockProvider(db, cipher, only(provider.orgId), provider.id).catch(() => undefined)
+      checkUnchanged(held, signIn)
+      return admit(db, cipher, { provider, vouched, now })
+    })
+    const code = newToken()
+    await store.insertExchange(db, {
+      ...{ codeHash: tokenHash(code), providerId: provider.id, userId: user.id },
+      ...{ mfa: vouched.mfa, challenge: signIn.challenge },
+      ...{ createdAt: now, expiresAt: later(now, exchangeSeconds) },
+    })
+    const { id: providerId, name, orgId } = provider
+    note({ orgId, actor: { kind: 'user', id: user.id, email: user.email } })
+    note({ resourceId: user.id, resourceName: user.email, details: { providerId, provider: name, made } })
+    const location = locationOfCode(web, signIn.redirectPath, code)
+    return { location, cookies: [cookieFor(signIn.stateHash, null, base())] }
+  }
+
+  return {
+    login: inSteps<Entries['login'], Begun>({
+      async prepare({ storage, params: { orgId }, query, ip, now, limit }) {
+        limit('SSO_ORG', `${ip} ${orgId}`)
+        const url = base()
+        const trial = query.test === undefined ? undefined : await findTrial(storage.read, query.test, now)
+        const target = trial?.redirectPath ?? targetOf(query.redirect, query.challenge)
+        const found = trial ? { id: trial.providerId } : await findInUse(storage.read, only(orgId))
+        if (!found || (query.test !== undefined && !trial)) {
+          throw new Problem('not_found', 'No active SSO provider for this organization')
+        }
+        const provider = await getProvider(storage.read, cipher, only(orgId), found.id)
+        if (!isComplete(provider)) {
+          throw new Problem('invalid_request', 'SSO provider configuration is invalid')
+        }
+        return { provider, trial, target, base: url }
+      },
+      async run({ db, query, now }, { provider, trial, target, base }) {
+        const [state, browser] = [newState(), newState()]
+        const begun = await begin(provider, { state, verifier: newVerifier(), now, ...addresses(web, base) })
+        const stateHash = tokenHash(state)
+        await store.insertSignIn(db, cipher, {
+          ...{ stateHash, providerId: provider.id, nonce: begun.nonce, codeVerifier: begun.verifier },
+          ...{ redirectPath: target, browserHash: tokenHash(browser), challenge: query.challenge ?? null },
+          ...{ providerVersion: provider.updatedAt, testId: trial?.id ?? null },
+          ...{ createdAt: now, expiresAt: later(now, signInSeconds) },
+        })
+        return { location: begun.location, cookies: [cookieFor(stateHash, browser, base)] }
+      },
+    }),
+
+    callback: inSteps<Entries['callback'], Arrival>({
+      prepare: (call) => arrive(call, call.query.state, ofOidc(call.query, on)),
+      run: letIn,
+    }),
+
+    acs: inSteps<Entries['acs'], Arrival>({
+      prepare: (call) => arrive(call, call.body.RelayState, ofSaml(call.body.SAMLResponse, call.storage)),
+      run: letIn,
+    }),
+
+    async metadata() {
+      const url = base()
+      const xml = serviceMetadata({ entityId: entityIdOf(web, url), acsUrl: acsUrl(url) })
+      const headers = { 'content-disposition': 'inline; filename="svc-metadata.xml"' }
+      return { type: 'application/samlmetadata+xml', headers, pieces: once(xml) }
+    },
+
+    exchange: inSteps<Entries['exchange'], { user: User; provider: Held; granted: Granted }>({
+      async prepare({ storage, body: { code, verifier }, now }) {
+        const refused = new Problem('invalid_exchange_code')
+        const exchange = await store.findExchange(storage.read, tokenHash(code))
+        if (!exchange || exchange.expiresAt <= now) throw refused
+        const { challenge, mfa, providerId: ssoProviderId } = exchange
+        if (challenge !== null && challenge !== challengeOf(verifier ?? '')) throw refused
+        const provider = await store.findProvider(storage.read, cipher, ssoProviderId)
+        const user = await findUser(storage.read, exchange.userId)
+        if (provider?.status !== 'active' || user?.status !== 'active') throw refused
+        const context = { kind: 'organization', orgId: provider.orgId } as const
+        if (!(await findMembership(storage.read, user.id, context))?.usable) throw refused
+        const session = { context, mfa, ssoProviderId }
+        return { user, provider, granted: await grantSession(access, user, session, now) }
+      },
+      async run({ db, body, ip, now, note }, { user, provider: { orgId, name: provider }, granted }) {
+        if (!(await store.takeExchange(db, tokenHash(body.code)))) throw new Problem('invalid_exchange_code')
+        await beginSession(db, granted.session, now)
+        await recordLogin(db, user.id, now)
+        const how = { method: 'sso', mfa: granted.session.mfa }
+        await tellLogin(db, user, orgId, { ...how, ip, now })
+        note({ orgId, ...signsIn(user), details: { ...how, provider } })
+        return granted.tokens
+      },
+    }),
+  }
+}
+
+const addresses = (web: Web, base: string) => ({ base, entityId: entityIdOf(web, base) })
+
+async function* once(text: string): AsyncIterable<string> {
+  yield text
+}

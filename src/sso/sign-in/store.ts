@@ -1,0 +1,138 @@
+import type { Cipher } from '../../core/cipher.ts'
+import { everything } from '../../core/scope.ts'
+import { type Instant, later } from '../../core/time.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf, type Value } from '../../storage/rows.ts'
+import type { SsoExchangeRow, SsoSessionRow } from '../../storage/tables.ts'
+import type { Held } from '../rules.ts'
+import { getProvider } from '../store.ts'
+import type { Vouched } from '../vouched.ts'
+
+/* A sign-in is known by its state, a code by itself: whoever has one of them is in no tenant yet. */
+
+const signInRows = rowsOf<SsoSessionRow>()()
+const exchangeRows = rowsOf<SsoExchangeRow>()({ flags: ['mfa'] })
+
+/** A sign-in that is under way. */
+export type SignIn = Value<SsoSessionRow>
+export type Exchange = Value<SsoExchangeRow, never, 'mfa'>
+
+const placeOf = (stateHash: string) => `sso_sessions.code_verifier.${stateHash}`
+
+export async function insertSignIn(db: Db, cipher: Cipher, signIn: SignIn): Promise<void> {
+  const codeVerifier = cipher.seal(signIn.codeVerifier, placeOf(signIn.stateHash))
+  await db
+    .insertInto('sso_sessions')
+    .values(signInRows.write({ ...signIn, codeVerifier }))
+    .execute()
+}
+
+/** For the one request that gets to use it. */
+export async function takeSignIn(db: Db, cipher: Cipher, stateHash: string): Promise<SignIn | undefined> {
+  const row = await db
+    .deleteFrom('sso_sessions')
+    .where('state_hash', '=', stateHash)
+    .returningAll()
+    .executeTakeFirst()
+  return row && { ...signInRows.read(row), codeVerifier: cipher.open(row.code_verifier, placeOf(stateHash)) }
+}
+
+/** The provider of a sign-in; undefined when it is gone. */
+export const findProvider = (db: Db, cipher: Cipher, id: string): Promise<Held | undefined> =>
+  getProvider(db, cipher, everything, id).catch(() => undefined)
+
+/** False when the assertion was used before, here or at another process. */
+export async function useAssertion(db: Db, idHash: string, expiresAt: Instant): Promise<boolean> {
+  const { numInsertedOrUpdatedRows } = await db
+    .insertInto('sso_assertions')
+    .values({ id_hash: idHash, expires_at: expiresAt })
+    .onConflict((c) => c.column('id_hash').doNothing())
+    .executeTakeFirstOrThrow()
+  return numInsertedOrUpdatedRows === 1n
+}
+
+export type Identity = { id: string; userId: string; externalId: string }
+
+/** Who a subject of a provider is here. */
+export async function findIdentity(
+  db: Db,
+  by: { providerId: string } & ({ externalId: string } | { userId: string }),
+): Promise<Identity | undefined> {
+  const found = db.selectFrom('sso_identities').where('provider_id', '=', by.providerId)
+  const row = await ('externalId' in by
+    ? found.where('external_id', '=', by.externalId)
+    : found.where('user_id', '=', by.userId)
+  )
+    .select(['id', 'user_id', 'external_id'])
+    .executeTakeFirst()
+  return row && { id: row.id, userId: row.user_id, externalId: row.external_id }
+}
+
+/** Puts down what the provider said, its tokens sealed; makes the link when there is none. */
+export async function saveIdentity(
+  db: Db,
+  cipher: Cipher,
+  link: { id: string; providerId: string; userId: string; email: string; vouched: Vouched; now: Instant },
+): Promise<void> {
+  const { id, providerId, userId, email, vouched, now } = link
+  const { accessToken, refreshToken, expiresInSeconds } = vouched.tokens ?? {}
+  const seal = (column: string, token: string | null | undefined) =>
+    token ? cipher.seal(token, `sso_identities.${column}.${id}`) : null
+  const said = {
+    email,
+    profile: JSON.stringify(vouched.profile),
+    access_token: seal('access_token', accessToken),
+    refresh_token: seal('refresh_token', refreshToken),
+    token_expires_at: expiresInSeconds ? later(now, expiresInSeconds) : null,
+    last_login_at: now,
+    updated_at: now,
+  }
+  const link_ = {
+    id,
+    provider_id: providerId,
+    user_id: userId,
+    external_id: vouched.subject,
+    created_at: now,
+  }
+  await db
+    .insertInto('sso_identities')
+    .values({ ...link_, ...said })
+    .onConflict((c) => c.column('id').doUpdateSet(said))
+    .execute()
+}
+
+export async function insertExchange(db: Db, exchange: Exchange): Promise<void> {
+  await db.insertInto('sso_exchanges').values(exchangeRows.write(exchange)).execute()
+}
+
+export async function findExchange(db: Db, codeHash: string): Promise<Exchange | undefined> {
+  const found = db.selectFrom('sso_exchanges').selectAll().where('code_hash', '=', codeHash)
+  const row = await found.executeTakeFirst()
+  return row && exchangeRows.read(row)
+}
+
+/** True for the one request that gets to use it. */
+export async function takeExchange(db: Db, codeHash: string): Promise<boolean> {
+  const { numDeletedRows } = await db
+    .deleteFrom('sso_exchanges')
+    .where('code_hash', '=', codeHash)
+    .executeTakeFirstOrThrow()
+  return numDeletedRows === 1n
+}
+
+/** Somebody who was invited and came in by the provider needs no password. */
+export async function activateInvited(db: Db, userId: string, now: Instant): Promise<void> {
+  await db
+    .updateTable('users')
+    .set({ status: 'active', updated_at: now })
+    .where('id', '=', userId)
+    .where('status', '=', 'invited')
+    .execute()
+}
+
+/** Forgets what has run out. */
+export async function sweepSignIns(db: Db, now: Instant): Promise<void> {
+  for (const table of ['sso_sessions', 'sso_exchanges', 'sso_assertions', 'sso_tests'] as const) {
+    await db.deleteFrom(table).where('expires_at', '<', now).execute()
+  }
+}

@@ -1,0 +1,48 @@
+import type { Cookie } from '../../core/endpoint.ts'
+import { failures, type SsoFailure } from '../failures.ts'
+import { signInSeconds } from './rules.ts'
+
+/** Where browsers go on: `app` is where the dashboard is, without one the pages of the service itself. */
+export type Web = {
+  /** Where people reach the service; undefined where nobody said so and it is in production. */
+  url: () => string | undefined
+  app: string | undefined
+  /** SAML_SP_ENTITY_ID */
+  samlEntityId: string | undefined
+}
+
+export function locationOfCode({ app }: Web, target: string, code: string): string {
+  if (!target.startsWith('/')) return `${target}#ssoCode=${code}`
+  return app === undefined ? `/login#ssoCode=${code}` : `${app}${target}#ssoCode=${code}`
+}
+
+export function locationOfFailure(
+  { app }: Web,
+  { code }: SsoFailure,
+  { target = '/', orgId }: { target?: string | undefined; orgId?: string | undefined } = {},
+): string {
+  const { message, hint } = failures[code]
+  const query = new URLSearchParams({ error: code, message, hint, ...(orgId !== undefined && { orgId }) })
+  return target.startsWith('/') ? `${app ?? ''}/login?${query}` : `${target}?${query}`
+}
+
+export function locationOfTrial({ app }: Web, target: string, status: string, code?: string): string {
+  const query = new URLSearchParams({ ssoTest: status, ...(code !== undefined && { error: code }) })
+  return target.startsWith('/') ? `${app ?? ''}/login?${query}` : `${target}?${query}`
+}
+
+/** One for each sign-in, so that several may be under way in one browser. */
+export const cookieName = (stateHash: string): string => `service_sso_${stateHash.slice(0, 16)}`
+
+/** What ties a sign-in to the browser in which it began; a provider of SAML posts from its own site. */
+export function cookieFor(stateHash: string, value: string | null, base: string): Cookie {
+  const secure = base.startsWith('https:')
+  const name = cookieName(stateHash)
+  return { name, value, path: '/api/v1/sso', seconds: signInSeconds, secure, crossSite: true }
+}
+
+/** The addresses that a provider has to know. */
+export const acsUrl = (base: string): string => `${base}/api/v1/sso/saml/acs`
+export const entityIdOf = ({ samlEntityId }: Web, base: string): string =>
+  samlEntityId ?? `${base}/api/v1/sso/saml/metadata`
+export const redirectUri = (base: string): string => `${base}/api/v1/sso/callback`

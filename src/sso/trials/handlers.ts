@@ -1,0 +1,46 @@
+import type { Cipher } from '../../core/cipher.ts'
+import { invalid, Problem } from '../../core/errors.ts'
+import { newId } from '../../core/new-id.ts'
+import { later } from '../../core/time.ts'
+import type { HandlersOf } from '../../handler.ts'
+import { newToken, tokenHash } from '../../identity/sessions/tokens.ts'
+import { isComplete } from '../readiness.ts'
+import { checkSeesWhole } from '../rules.ts'
+import { signInSeconds, targetOf } from '../sign-in/rules.ts'
+import type { Web } from '../sign-in/web.ts'
+import { getProvider } from '../store.ts'
+import type { ssoTrials } from './contract.ts'
+import { insertTrial, showTrial } from './store.ts'
+
+/** A trial tells what an identity provider says of people: only those who administer it read that. */
+export const trialHandlers = (on: { cipher: Cipher; web: Web }): HandlersOf<typeof ssoTrials> => ({
+  async begin({ db, scope, params, body, now, note }) {
+    checkSeesWhole(scope)
+    const base = on.web.url()
+    if (base === undefined) throw new Problem('sso_not_configured')
+    const provider = await getProvider(db, on.cipher, scope, params.id)
+    if (!isComplete(provider)) {
+      const message = 'SSO provider configuration is invalid'
+      throw invalid(
+        [{ path: 'params.id', message: 'is not complete: set what svc sso show leaves empty' }],
+        message,
+      )
+    }
+    const [id, token] = [newId(), newToken()]
+    await insertTrial(db, {
+      ...{ id, provider_id: provider.id, token_hash: tokenHash(token) },
+      // What comes of it is read here, not there: nothing is worth a challenge.
+      ...{ redirect_path: targetOf(body.redirect, 'none') },
+      ...{ created_at: now, expires_at: later(now, signInSeconds) },
+    })
+    const { orgId, name } = provider
+    note({ orgId, resourceId: provider.id, resourceName: name, details: { signIn: 'begun' } })
+    return { id, loginUrl: `${base}/api/v1/sso/login/${orgId}?test=${token}` }
+  },
+
+  async show({ db, scope, params: { id: providerId, testId: id } }) {
+    const trial = await showTrial(db, scope, { id, providerId })
+    if (!trial) throw new Problem('not_found')
+    return trial
+  },
+})
