@@ -92,9 +92,14 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
             content: Object.fromEntries(types.map((type) => [type.replace(/;.*/, ''), { schema }])),
           },
       ...refusalsOf(entry),
+      ...(entry.redirects && {
+        default: { description: 'A failure that no page tells of', content: problem },
+      }),
     },
   }
 }
+
+const problem = { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } }
 
 function securityOf(access: Access): Record<string, []>[] {
   if (access.who === 'public') return []
@@ -177,9 +182,8 @@ function refusalsOf(entry: Endpoint): Json {
     const { status, title } = errors[code]
     byStatus.set(status, [...(byStatus.get(status) ?? []), `\`${code}\`: ${title}`])
   }
-  const content = { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } }
   return Object.fromEntries(
-    [...byStatus].map(([status, lines]) => [status, { description: lines.join('; '), content }]),
+    [...byStatus].map(([status, lines]) => [status, { description: lines.join('; '), content: problem }]),
   )
 }
 
