@@ -26,12 +26,13 @@ const names: { [E in keyof Endpoints]: string } = {
   jwksUrl: 'jwks_uri',
 }
 
-const Document = z.object({
-  issuer: z.string(),
+/** What every issuer says of itself; one that signs for machines alone has no place where people sign in. */
+const Signing = z.object({ issuer: z.string(), jwks_uri: z.string() })
+
+const Document = Signing.extend({
   authorization_endpoint: z.string(),
   token_endpoint: z.string(),
   userinfo_endpoint: z.string().optional(),
-  jwks_uri: z.string(),
   token_endpoint_auth_methods_supported: z.array(z.string()).optional(),
 })
 
@@ -48,31 +49,11 @@ const hints: Record<FailureKind, string> = {
 
 /** Asks an issuer what it publishes. @throws DiscoveryFailure */
 export async function discover(outbound: Outbound, issuer: string): Promise<Discovered> {
-  const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
-  const reply = await outbound
-    .send({ method: 'GET', url, headers: { accept: 'application/json' }, milliseconds, mostBody })
-    .catch((error: unknown) => {
-      if (!(error instanceof OutboundFailure)) throw error
-      throw new DiscoveryFailure(error.kind === 'blocked' ? inside : error.message, hints[error.kind])
-    })
-  const said = documentIn(reply, url)
-  if (said.issuer !== issuer) {
-    const shown = said.issuer.slice(0, longest)
-    throw new DiscoveryFailure(
-      `the issuer calls itself "${shown}"`,
-      `the issuer has to be what it calls itself, to the letter: ${shown}`,
-    )
-  }
+  const said = await publishedBy(outbound, issuer, Document)
   const found = Object.fromEntries(
     endpoints.map((endpoint) => [endpoint, said[names[endpoint] as keyof typeof said] ?? null]),
   ) as Endpoints
-  const faults = await endpointFaults(outbound, found)
-  for (const [endpoint, fault] of faults) {
-    throw new DiscoveryFailure(
-      `its ${names[endpoint]} ${fault}`,
-      'whoever runs the identity provider has to publish public HTTPS addresses; or set the endpoints by hand',
-    )
-  }
+  await checkEndpoints(outbound, found)
   return { issuer, ...found, tokenAuth: tokenAuthIn(said) }
 }
 
@@ -82,13 +63,57 @@ function tokenAuthIn({ token_endpoint_auth_methods_supported: known }: z.output<
   return known.includes('client_secret_post') ? ('client_secret_post' as const) : null
 }
 
-function documentIn({ status, isWhole, body }: OutboundReply, url: string): z.output<typeof Document> {
+/** Asks an issuer where its keys are. @throws DiscoveryFailure */
+export async function discoverKeys(outbound: Outbound, issuer: string): Promise<string> {
+  const { jwks_uri: jwksUrl } = await publishedBy(outbound, issuer, Signing)
+  await checkEndpoints(outbound, { jwksUrl })
+  return jwksUrl
+}
+
+async function publishedBy<D extends typeof Signing>(
+  outbound: Outbound,
+  issuer: string,
+  document: D,
+): Promise<z.output<D>> {
+  const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
+  const reply = await outbound
+    .send({ method: 'GET', url, headers: { accept: 'application/json' }, milliseconds, mostBody })
+    .catch((error: unknown) => {
+      if (!(error instanceof OutboundFailure)) throw error
+      throw new DiscoveryFailure(error.kind === 'blocked' ? inside : error.message, hints[error.kind])
+    })
+  const said = documentIn(reply, url, document)
+  if (said.issuer !== issuer) {
+    const shown = said.issuer.slice(0, longest)
+    throw new DiscoveryFailure(
+      `the issuer calls itself "${shown}"`,
+      `the issuer has to be what it calls itself, to the letter: ${shown}`,
+    )
+  }
+  return said
+}
+
+async function checkEndpoints(outbound: Outbound, found: Partial<Endpoints>): Promise<void> {
+  const faults = await endpointFaults(outbound, found)
+  for (const [endpoint, fault] of faults) {
+    throw new DiscoveryFailure(
+      `its ${names[endpoint]} ${fault}`,
+      'whoever runs the identity provider has to publish public HTTPS addresses; or set the endpoints by hand',
+    )
+  }
+}
+
+function documentIn<D extends typeof Signing>(
+  { status, isWhole, body }: OutboundReply,
+  url: string,
+  document: D,
+): z.output<D> {
   if (status !== 200) {
     const hint = `there is no discovery document at ${url}: is the issuer right, with its path?`
     throw new DiscoveryFailure(String(status), hint)
   }
   if (!isWhole) throw new DiscoveryFailure('the document is larger than 1 MiB', `look at ${url}`)
-  const { success, data, error } = Document.safeParse(jsonOf(body))
+  const { success, data, error } = document.safeParse(jsonOf(body))
   if (success) return data
   const [path] = error.issues.map((issue) => issue.path.join('.'))
   const what = path ? `the document has no ${path}` : 'the document is not JSON'
