@@ -3,11 +3,13 @@ import { findAgentCaller } from '../src/agents/principal.ts'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import { everything, only, type Scope } from '../src/core/scope.ts'
-import type { Caller, UserCaller } from '../src/handler.ts'
+import type { Caller, UserCaller, WorkloadCaller } from '../src/handler.ts'
 import { findCaller } from '../src/identity/principal.ts'
 import { checkAccess } from '../src/identity/rules.ts'
-import type { AccessTokens, Verified } from '../src/identity/sessions/tokens.ts'
-import type { Storage } from '../src/storage/open.ts'
+import type { AccessTokens } from '../src/identity/sessions/tokens.ts'
+import type { Db, Storage } from '../src/storage/open.ts'
+import { findWorkload } from '../src/trust/principal.ts'
+import type { WorkloadTokens } from '../src/trust/tokens.ts'
 import type { KeyActors } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 
@@ -16,9 +18,12 @@ export type Actors = {
   admit(entry: Endpoint, request: FastifyRequest, now: string): Promise<Caller>
 }
 
+/** Of people and of workloads, told apart by what they say. */
+export type Tokens = { access: AccessTokens; workloads: WorkloadTokens }
+
 export function actors(
   storage: Storage,
-  tokens: AccessTokens,
+  tokens: Tokens,
   limiter: Limiter,
   admitKey: KeyActors,
   mfaOn: boolean,
@@ -47,12 +52,12 @@ export function actors(
       }
       const session = await recall(token, now)
       if (!session) throw new Problem('invalid_token')
-      limiter.take('BEARER', session.claims.userId)
+      limiter.take('BEARER', session.owner)
       // Whatever decides about the caller is read again as soon as anything was committed.
       const version = storage.version()
       if (!session.caller || version === undefined || session.version !== version) {
         session.caller = undefined
-        session.caller = await findCaller(storage.read, session.claims)
+        session.caller = await session.find(storage.read)
         session.version = version
       }
       request.caller = session.caller
@@ -63,8 +68,8 @@ export function actors(
 }
 
 export function scopeOfCaller(caller: Caller): Scope {
-  if (caller.kind === 'user' || caller.kind === 'api_key') return caller.scope
-  return caller.kind === 'agent' ? only(caller.orgId) : everything
+  if (caller.kind === 'agent') return only(caller.orgId)
+  return caller.kind === 'nobody' ? everything : caller.scope
 }
 
 /** @throws unauthenticated */
@@ -77,25 +82,41 @@ export function bearer(request: { headers: { authorization?: string | undefined 
 }
 
 type Session = {
-  claims: Verified
+  /** Whose share of the requests it uses up. */
+  owner: string
+  /** Who it is, as the database says now. @throws when they may not go on */
+  find(db: Db): Promise<UserCaller | WorkloadCaller>
   until: number
-  caller?: UserCaller | undefined
+  caller?: UserCaller | WorkloadCaller | undefined
   version?: number | undefined
 }
 
 /** A signature that was checked once is not checked again for a minute. */
-function remembered(tokens: AccessTokens) {
+function remembered(tokens: Tokens) {
   const known = new Map<string, Session>()
   const keepMs = 60_000
   return async (token: string, now: string): Promise<Session | undefined> => {
     const at = Date.parse(now)
     const found = known.get(token)
     if (found && found.until > at) return found
-    const claims = await tokens.verify(token, new Date(now))
-    if (!claims) return undefined
+    const verified = await verify(tokens, token, new Date(now))
+    if (!verified) return undefined
     if (known.size >= 10_000) known.clear()
-    const session = { claims, until: Math.min(at + keepMs, claims.expiresAt) }
-    known.set(token, session)
-    return session
+    const { expiresAt, ...session } = verified
+    const kept: Session = { ...session, until: Math.min(at + keepMs, expiresAt) }
+    known.set(token, kept)
+    return kept
   }
+}
+
+async function verify({ access, workloads }: Tokens, token: string, now: Date) {
+  const person = await access.verify(token, now)
+  if (person) {
+    const find = (db: Db) => findCaller(db, person)
+    return { owner: person.userId, expiresAt: person.expiresAt, find }
+  }
+  const workload = await workloads.verify(token, now)
+  if (!workload) return undefined
+  const find = (db: Db) => findWorkload(db, workload)
+  return { owner: workload.policyId, expiresAt: workload.expiresAt, find }
 }

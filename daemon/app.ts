@@ -101,7 +101,7 @@ export function buildApp(
   app.addHook('onResponse', (request, reply, done) => {
     const { name } = request.routeOptions.config as { name?: string }
     const { caller: who } = request
-    const caller = who?.kind === 'user' || who?.kind === 'api_key' ? who.id : who?.kind
+    const caller = who && 'id' in who ? who.id : who?.kind
     const ms = Math.round(reply.elapsedTime * 10) / 10
     const line = {
       requestId: request.id,

@@ -37,7 +37,12 @@ export function entryOf(
     resourceType: audit.resource,
     resourceId: facts.resourceId ?? made.id ?? params.id ?? null,
     resourceName: facts.resourceName ?? made.name ?? made.hostname ?? null,
-    details: { ...details, ...(before !== undefined && { before }), ...(filled(after) && { after }) },
+    details: {
+      ...details,
+      ...runOf(caller),
+      ...(before !== undefined && { before }),
+      ...(filled(after) && { after }),
+    },
     ipAddress: origin.ip,
     userAgent: origin.userAgent,
     result: 'success',
@@ -58,7 +63,8 @@ export function refusalOf(
 ): Draft | undefined {
   const { caller = { kind: 'nobody' } as Caller, facts } = request
   const { refusal } = problem.extras
-  const tenant = (caller.kind === 'user' && caller.scope.kind !== 'system') || caller.kind === 'api_key'
+  const program = caller.kind === 'api_key' || caller.kind === 'workload'
+  const tenant = (caller.kind === 'user' && caller.scope.kind !== 'system') || program
   const foreign = problem.status === 404 && tenant
   const denied = problem.status === 403 && (caller.kind !== 'nobody' || facts.orgId !== undefined)
   if (!refusal && !foreign && !denied) return undefined
@@ -80,6 +86,7 @@ export function refusalOf(
       method: entry.method,
       path: entry.path,
       code: problem.code,
+      ...runOf(caller),
       ...facts.details,
       ...refusal?.details,
     },
@@ -96,15 +103,22 @@ function actorOf(
   known: AuditFacts['actor'],
 ): Pick<Happening, 'actorType' | 'actorId' | 'actorEmail'> {
   if (caller.kind === 'user') return { actorType: 'user', actorId: caller.id, actorEmail: caller.email }
-  if (caller.kind === 'api_key') return { actorType: 'api_key', actorId: caller.id, actorEmail: null }
+  if (caller.kind === 'api_key' || caller.kind === 'workload') return programOf(caller.id)
   if (caller.kind === 'agent') return { actorType: 'agent', actorId: caller.deviceId, actorEmail: null }
+  if (known?.kind === 'workload') return programOf(known.id)
   if (known) return { actorType: known.kind, actorId: known.id || null, actorEmail: known.email }
   return { actorType: 'system', actorId: null, actorEmail: null }
 }
 
+/** The spec knows no actors but these: a workload is a program with a credential as well, and `runOf` tells which. */
+const programOf = (actorId: string) => ({ actorType: 'api_key' as const, actorId, actorEmail: null })
+
+const runOf = (caller: Caller) =>
+  caller.kind === 'workload' ? { workload: { policy: caller.name, run: caller.run } } : {}
+
 function orgOfCaller(caller: Caller): string | null {
-  if (caller.kind === 'agent' || caller.kind === 'api_key') return caller.orgId
-  return caller.kind === 'user' && caller.scope.kind === 'organization' ? caller.scope.orgId : null
+  if (caller.kind !== 'user') return 'orgId' in caller ? caller.orgId : null
+  return caller.scope.kind === 'organization' ? caller.scope.orgId : null
 }
 
 const filled = (value: unknown): boolean =>

@@ -21,6 +21,7 @@ import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { sweepSignIns } from '../src/sso/sign-in/store.ts'
 import { runsAlone } from '../src/storage/dialect.ts'
 import type { Db } from '../src/storage/open.ts'
+import { sweepTokens } from '../src/trust/store.ts'
 import { Courier } from '../src/webhooks/delivering/courier.ts'
 import { tidy } from '../src/webhooks/jobs.ts'
 import type { Config } from './config.ts'
@@ -72,6 +73,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
         await sweepPhoneCodes(tx, clock())
         await sweepChanges(tx, clock())
         await sweepSignIns(tx, clock())
+        await sweepTokens(tx, clock())
         await sweepBuckets(tx, Date.parse(clock()))
       })
     },

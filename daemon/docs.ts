@@ -57,7 +57,8 @@ function needsOf({ access }: Endpoint): string {
   ]
   const named = needs.filter(Boolean).join(' and ')
   const keys = access.key ? ' Also for API keys whose scopes hold it.' : ''
-  return `For users in ${access.scopes.join(', ')} scope${named ? `, with ${named}` : ''}.${keys}`
+  const workloads = access.workload ? ' Also for workloads whose trust policy names it.' : ''
+  return `For users in ${access.scopes.join(', ')} scope${named ? `, with ${named}` : ''}.${keys}${workloads}`
 }
 
 function fieldsOf(title: string, schema: z.ZodType | undefined): string {

@@ -89,6 +89,7 @@ const messages: Partial<Record<LimitName, string>> = {
   SMS: 'Too many SMS requests. Try again later.',
   SMS_PHONE: 'Too many SMS requests. Try again later.',
   PHONE: 'Too many verification attempts for this number. Try again later.',
+  FEDERATED: 'Too many attempts. Please try again later.',
   ENROLL_IP: 'Enrollment rate limit exceeded',
   AGENT: 'Agent rate limit exceeded',
   EVENT_LOGS: 'Rate limit exceeded',

@@ -123,8 +123,7 @@ export function addRoute(
       }
       return send(request, reply, result)
     }
-    const known = caller.kind === 'user' || caller.kind === 'api_key'
-    const owner = known ? caller.id : `${caller.kind} ${asked.ip}`
+    const owner = 'id' in caller ? caller.id : `${caller.kind} ${asked.ip}`
     const attempt =
       status === 201 ? attemptOf(owner, request.headers['idempotency-key'], route, asked.body) : undefined
     const work = async (tx: Db): Promise<unknown> => {

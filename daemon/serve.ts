@@ -47,6 +47,9 @@ import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
 import type { Cut } from '../src/tenancy/cut.ts'
 import { tenancyHandlers } from '../src/tenancy/handlers.ts'
+import { trustHandlers } from '../src/trust/handlers.ts'
+import { endWorkloadsIn } from '../src/trust/store.ts'
+import { workloadTokens } from '../src/trust/tokens.ts'
 import { version } from '../src/version.ts'
 import { webhookDeliveries } from '../src/webhooks/deliveries/handlers.ts'
 import { webhookHandlers } from '../src/webhooks/handlers.ts'
@@ -154,6 +157,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   const { storage, limiter, meter, cipher, clock, log, audit } = parts
   const { secrets, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
   const access = accessTokens(secrets.jwt)
+  const workloads = workloadTokens(secrets.jwt)
   const pepper = secrets.enrollmentPepper
   const handlers = {
     service: { health: async () => ({ status: 'ok', version, uptime: process.uptime() }) },
@@ -177,6 +181,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     webhooks: webhookHandlers(parts),
     webhookDeliveries,
     ...ssoHandlers({ ...parts, access }),
+    ...trustHandlers({ ...parts, tokens: workloads }),
     agents: agentHandlers({ pepper }),
     auditLogs: auditLogHandlers({ clock, closing: (chain) => closing(audit.parts, chain) }),
     auditCheckpoints: auditCheckpointHandlers(audit.parts),
@@ -186,7 +191,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   }
   const on = {
     storage,
-    actors: actors(storage, access, limiter, keyActors(storage, meter, limiter), mfaOn),
+    actors: actors(storage, { access, workloads }, limiter, keyActors(storage, meter, limiter), mfaOn),
     limiter,
     cipher,
     clock,
@@ -217,6 +222,7 @@ function switchboardOf({ storage, agents, clock, log }: Parts): Switchboard {
 const cut: Cut = async (db, scope, now) => {
   await revokeApiKeys(db, scope)
   await expireEnrollmentKeys(db, scope, now)
+  await endWorkloadsIn(db, scope)
   await endSessionsIn(db, scope, now)
 }
 

@@ -23,6 +23,7 @@ import * as tagsInRow from './0022_tags_in_row.ts'
 import * as webhooks from './0023_webhooks.ts'
 import * as sso from './0024_sso.ts'
 import * as ssoSignIn from './0025_sso_sign_in.ts'
+import * as trust from './0026_trust.ts'
 import * as deliveryStates from './0027_delivery_states.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
@@ -51,5 +52,6 @@ export const migrations: readonly Migration[] = [
   { name: '0023_webhooks', up: webhooks.up },
   { name: '0024_sso', up: sso.up },
   { name: '0025_sso_sign_in', up: ssoSignIn.up },
+  { name: '0026_trust', up: trust.up },
   { name: '0027_delivery_states', up: deliveryStates.up },
 ]

@@ -25,6 +25,7 @@ import { sso, ssoProviders } from './sso/contract.ts'
 import { ssoSignIn } from './sso/sign-in/contract.ts'
 import { ssoTrials } from './sso/trials/contract.ts'
 import { orgs, partners, sites } from './tenancy/contract.ts'
+import { trust, trustPolicies } from './trust/contract.ts'
 import { webhooks } from './webhooks/contract.ts'
 import { webhookDeliveries } from './webhooks/deliveries/contract.ts'
 
@@ -58,6 +59,8 @@ export const api = {
   ssoProviders,
   ssoSignIn,
   ssoTrials,
+  trust,
+  trustPolicies,
   agents,
   auditLogs,
   auditCheckpoints,
@@ -87,6 +90,7 @@ export const sections: Readonly<Record<string, string>> = {
     'What the agent of a device is asked while somebody waits: its logs as they are at that moment.',
   Webhooks: 'Events pushed to addresses of a tenant: signed, tried again, and kept.',
   SSO: 'The identity providers with which the people of an organization sign in.',
+  Trust: 'Policies by which jobs of CI systems sign in with the tokens they have there: no secret is stored.',
   Agents: 'What the agent on a machine says; only for agents.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

@@ -38,6 +38,23 @@ export type ApiKeyCaller = {
   permissions: ReadonlySet<string>
 }
 
+/** The largest enrollment key that a workload may mint. */
+export type KeyShape = { maxUsage: number; maxTtlMinutes: number }
+
+/** A job of a CI system, which signed in with the token it has there. It sees the organization of its trust policy. */
+export type WorkloadCaller = {
+  kind: 'workload'
+  /** Of the trust policy. */
+  id: string
+  name: string
+  orgId: string
+  scope: Scope
+  permissions: ReadonlySet<string>
+  keyShape: KeyShape
+  /** Which run of the workflow it is, in words. */
+  run: string
+}
+
 /** An enrolled machine. */
 export type AgentCaller = {
   kind: 'agent'
@@ -47,12 +64,13 @@ export type AgentCaller = {
   device: AgentDeviceRow
 }
 
-export type Caller = UserCaller | ApiKeyCaller | AgentCaller | { kind: 'nobody' }
+export type Caller = UserCaller | ApiKeyCaller | WorkloadCaller | AgentCaller | { kind: 'nobody' }
 
 type CallerOf<E extends Endpoint> = E['access'] extends { who: 'user' }
-  ? E['access'] extends { key: false }
-    ? UserCaller
-    : UserCaller | ApiKeyCaller
+  ?
+      | UserCaller
+      | (E['access'] extends { key: false } ? never : ApiKeyCaller)
+      | (E['access'] extends { workload: false } ? never : WorkloadCaller)
   : E['access'] extends { who: 'agent' }
     ? AgentCaller
     : Caller
@@ -63,7 +81,7 @@ export type AuditFacts = {
   action?: string
   orgId?: string | null
   /** Who did it, when the caller was not known before. */
-  actor?: { kind: 'user' | 'agent'; id: string; email: string | null }
+  actor?: { kind: 'user' | 'agent' | 'workload'; id: string; email: string | null }
   resourceId?: string
   resourceName?: string
   before?: unknown

@@ -10,6 +10,7 @@ import { OutboundFailure } from '../src/core/outbound.ts'
 import { type Clock, systemClock } from '../src/core/time.ts'
 import { insertUser } from '../src/identity/store.ts'
 import type { Open } from './databases.ts'
+import { ciIssuer } from './trust/issuer.ts'
 
 /** A clock that stands still until it is moved. */
 export type TestClock = Clock & { forward(seconds: number): void }
@@ -71,11 +72,13 @@ const everyName: Resolve = (hostname, _, done) =>
     ? done(new Error(`getaddrinfo ENOTFOUND ${hostname}`), [])
     : done(null, [{ address: '93.184.215.14', family: 4 }])
 
-/** Tests send nothing out of this machine. */
+/** Tests send nothing out of this machine; an issuer of tokens answers that is not out there. */
 const noOutside: Pick<Outside, 'outbound'> = {
   outbound: {
-    send: async () => {
-      throw new OutboundFailure('refused', 'tests send nothing out of this machine')
+    send: async ({ url }) => {
+      const reply = await ciIssuer.answer(url)
+      if (!reply) throw new OutboundFailure('refused', 'tests send nothing out of this machine')
+      return reply
     },
     whereabouts: (url) => whereaboutsOf(url, { allowed: [], ca: undefined }, everyName),
     close: async () => {},

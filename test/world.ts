@@ -12,12 +12,16 @@ import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { findUserByEmail, insertUser } from '../src/identity/store.ts'
 import { type Held, makeProvider } from '../src/sso/rules.ts'
 import { insertProvider } from '../src/sso/store.ts'
+import type { TrustPolicy } from '../src/trust/contract.ts'
+import { makePolicy } from '../src/trust/rules.ts'
+import { insertTrustPolicy } from '../src/trust/store.ts'
 import type { NewWebhook } from '../src/webhooks/contract.ts'
 import { insertAskedFor } from '../src/webhooks/deliveries/store.ts'
 import { makeWebhook } from '../src/webhooks/rules.ts'
 import { insertWebhook } from '../src/webhooks/store.ts'
 import { adminEmail, type TestService, testSecrets } from './harness.ts'
 import { added, putRows, type Rows, rowsOf } from './recorded.ts'
+import { ciIssuer } from './trust/issuer.ts'
 
 export type Org = {
   id: string
@@ -32,6 +36,7 @@ export type Org = {
   /** One that failed. */
   deliveryId: string
   providerId: string
+  policyId: string
   keyId: string
   apiKeyId: string
   deviceId: string
@@ -170,6 +175,7 @@ export async function addOrg(
   const webhook = await addWebhook(service, id, `${slug} webhook`)
   const deliveryId = await addFailedDelivery(service, webhook)
   const providerId = await addProvider(service, id, { name: `${slug} provider` })
+  const policyId = await addPolicy(service, id, { name: `${slug} policy` })
   return {
     id,
     name: slug,
@@ -182,6 +188,7 @@ export async function addOrg(
     webhookId: webhook.id,
     deliveryId,
     providerId,
+    policyId,
     keyId: key.id,
     apiKeyId: apiKey.id,
     deviceId,
@@ -234,6 +241,23 @@ export async function addProvider(
   const wanted = { orgId, name: 'provider', type: 'oidc' as const, clientId: 'svc', clientSecret: 'hush' }
   const provider = { ...makeProvider(wanted, undefined, { id, by: newId(), now }), ...rest, status }
   await service.storage.write((tx) => insertProvider(tx, cipher, provider))
+  return id
+}
+
+/** A trust policy whose issuer nobody has to ask anything. */
+export async function addPolicy(
+  service: TestService,
+  orgId: string,
+  { createdAt: now = new Date().toISOString(), ...rest }: Partial<TrustPolicy> = {},
+): Promise<string> {
+  const id = newId()
+  const wanted = {
+    ...{ orgId, name: 'policy', issuer: ciIssuer.url, audience: 'svc' },
+    ...{ claims: { sub: `job-of-${orgId}` }, permissions: ['organizations:read', 'organizations:write'] },
+    ...{ maxUsage: 5, maxTtlMinutes: 30, status: 'active' as const },
+  }
+  const policy = { ...makePolicy(wanted, { id, by: newId(), now }), ...rest }
+  await service.storage.write((tx) => insertTrustPolicy(tx, policy))
   return id
 }
 

@@ -162,8 +162,14 @@ const nameOf = (entry: ChainEntry, userName: string | undefined): string => {
   if (userName !== undefined) return userName
   if (entry.actorEmail !== null) return entry.actorEmail
   if (entry.actorType === 'agent') return `Agent ${entry.actorId}`
-  if (entry.actorType === 'api_key') return `API key ${entry.actorId.slice(0, 8)}`
+  if (entry.actorType === 'api_key') return workloadIn(entry) ?? `API key ${entry.actorId.slice(0, 8)}`
   return entry.actorType === 'system' ? 'System' : 'Unknown user'
+}
+
+/** Which run of a workflow did it, when a workload did. */
+function workloadIn({ details: { workload } }: ChainEntry): string | undefined {
+  const { run } = objectOr(workload)
+  return typeof run === 'string' ? `Workload ${run}` : undefined
 }
 
 export function toEntry(entry: ChainEntry, checksum: string, userName: string | undefined): AuditEntry {

@@ -174,6 +174,7 @@ export const argNames: Record<Resource, string> = {
   webhook: 'webhook',
   webhook_delivery: 'delivery',
   sso_provider: 'provider',
+  trust_policy: 'policy',
 }
 
 export const nouns: Record<Resource, string> = {
@@ -194,6 +195,7 @@ export const nouns: Record<Resource, string> = {
   webhook: 'webhook',
   webhook_delivery: 'delivery',
   sso_provider: 'single sign-on provider',
+  trust_policy: 'trust policy',
 }
 
 type Parse = (input: string) => Promise<string>
@@ -231,6 +233,7 @@ const namedBy: { [R in Resource]?: string } = {
   alert: 'id or title',
   webhook: 'id or name',
   sso_provider: 'id or name',
+  trust_policy: 'id or name',
 }
 
 export function argOf(field: Field): Arg<unknown> {

@@ -86,6 +86,11 @@ const lookups: { [R in Resource]?: Lookup } = {
     names: ['name'],
     byOrg: true,
   },
+  trust_policy: {
+    list: async () => (await import('../trust/contract.ts')).trustPolicies.list,
+    names: ['name'],
+    byOrg: true,
+  },
   user: {
     list: async () => (await identity()).users.list,
     names: ['email', 'name'],

@@ -35,6 +35,8 @@ export type Access =
       wholePartner: boolean
       /** Open to API keys as well: those whose scopes hold the permission. */
       key: boolean
+      /** Open to workloads as well: those whose trust policy names the permission. */
+      workload: boolean
     }
 
 export const everyScope: readonly ScopeKind[] = ['organization', 'partner', 'system']
@@ -44,15 +46,28 @@ export const agent: Extract<Access, { who: 'agent' }> = { who: 'agent' }
 export const knownAgent: Extract<Access, { who: 'agent' }> = { who: 'agent', unknown: 'not_found' }
 
 type UserAccess = Extract<Access, { who: 'user' }>
-type Needs = Partial<Omit<UserAccess, 'who' | 'key'>>
+type Needs = Partial<Omit<UserAccess, 'who' | 'key' | 'workload'>>
 
-/** Signed-in people; with `key` also programs with an API key. */
-export function user(needs: Needs & { key: true }): UserAccess & { key: true }
-export function user(needs?: Needs): UserAccess & { key: false }
-export function user(needs: Needs & { key?: boolean } = {}): UserAccess {
+/**
+ * Signed-in people; with `key` also programs with an API key, and with `workload` jobs of a CI system. These come in
+ * wherever a permission opens the way to keys.
+ */
+export function user(needs: Needs & { key: true }): UserAccess & { key: true; workload: boolean }
+export function user(needs: Needs & { workload: true }): UserAccess & { key: false; workload: true }
+export function user(needs?: Needs): UserAccess & { key: false; workload: false }
+export function user(needs: Needs & { key?: boolean; workload?: boolean } = {}): UserAccess {
   const { permission, scopes = everyScope, mfa = false, whileEnrolling = false } = needs
-  const { wholePartner = false, key = false } = needs
-  return { who: 'user', scopes, mfa, whileEnrolling, wholePartner, key, ...(permission && { permission }) }
+  const { wholePartner = false, key = false, workload = key && permission !== undefined } = needs
+  const opens = { key, workload }
+  return {
+    who: 'user',
+    scopes,
+    mfa,
+    whileEnrolling,
+    wholePartner,
+    ...opens,
+    ...(permission && { permission }),
+  }
 }
 
 type Schema = z.ZodType

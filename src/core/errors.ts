@@ -26,6 +26,7 @@ export const errors = {
   invalid_api_key: { status: 401, exit: 4, title: 'Invalid API key' },
   api_key_revoked: { status: 401, exit: 4, title: 'API key is revoked' },
   api_key_expired: { status: 401, exit: 4, title: 'API key is expired' },
+  federated_token_refused: { status: 401, exit: 4, title: 'The token was not accepted' },
   enrollment_key_not_found: { status: 401, exit: 4, title: 'Enrollment key not recognized' },
   enrollment_key_expired: { status: 401, exit: 4, title: 'Enrollment key has expired' },
   enrollment_key_exhausted: {
@@ -40,6 +41,11 @@ export const errors = {
   system_role: { status: 403, exit: 5, title: 'Cannot modify system roles' },
   own_role: { status: 403, exit: 5, title: 'Nobody changes what their own role grants' },
   api_key_scope: { status: 403, exit: 5, title: 'API key does not have required permissions' },
+  key_shape_exceeded: {
+    status: 403,
+    exit: 5,
+    title: 'The trust policy does not allow such an enrollment key',
+  },
   mfa_required: { status: 403, exit: 5, title: 'MFA required' },
   mfa_enforced: {
     status: 403,

@@ -36,6 +36,8 @@ export const defaultLimits = {
   SMS_PHONE: { count: 5, seconds: 900 },
   /** Codes sent to prove a phone number, by that number. */
   PHONE: { count: 3, seconds: 3600 },
+  /** Tokens of workloads presented, by client address: a CI system has many jobs behind one. */
+  FEDERATED: { count: 60, seconds: 60 },
   ENROLL_IP: { count: 10, seconds: 60 },
 } as const satisfies Record<string, Limit>
 

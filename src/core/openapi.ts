@@ -53,6 +53,13 @@ export function openApiOf(
           name: 'X-API-Key',
           description: 'API key of an organization; where it is sent, a bearer token is ignored',
         },
+        workload: {
+          type: 'http',
+          scheme: 'bearer',
+          bearerFormat: 'JWT',
+          description:
+            'Access token of a CI job, for as much as its trust policy names (POST /auth/federated)',
+        },
         agent: { type: 'http', scheme: 'bearer', description: 'Token of an enrolled agent' },
       },
     },
@@ -103,7 +110,12 @@ const problem = { 'application/json': { schema: { $ref: '#/components/schemas/Er
 
 function securityOf(access: Access): Record<string, []>[] {
   if (access.who === 'public') return []
-  return [{ [access.who]: [] }, ...(access.who === 'user' && access.key ? [{ apiKey: [] as [] }] : [])]
+  if (access.who === 'agent') return [{ agent: [] }]
+  return [
+    { user: [] },
+    ...(access.key ? [{ apiKey: [] as [] }] : []),
+    ...(access.workload ? [{ workload: [] as [] }] : []),
+  ]
 }
 
 function requestOf(entry: Endpoint, schemas: Json): Json {

@@ -84,6 +84,8 @@ export type Subject =
   | { kind: 'agent' }
   /** A program; `permissions`: its scopes, as far as they count. */
   | { kind: 'api_key'; scope: Scope; permissions: ReadonlySet<string> }
+  /** A job of a CI system; `permissions`: those its trust policy names. */
+  | { kind: 'workload'; scope: Scope; permissions: ReadonlySet<string> }
   | {
       kind: 'user'
       scope: Scope
@@ -119,6 +121,7 @@ export function judge(access: Access, subject: Subject, mfaOn: boolean): Verdict
     return subject.kind === 'agent' ? welcome : refused(access.unknown ?? 'invalid_agent_credentials')
   }
   if (subject.kind === 'api_key') return judgeKey(access, subject)
+  if (subject.kind === 'workload') return judgeWorkload(access, subject)
   if (subject.kind !== 'user') return refused('invalid_token')
   const { scope, permissions, mfa, mfaEnabled, mfaDemanded, barred } = subject
   const waits = barred === 'tenant_pending' && access.whileEnrolling
@@ -145,6 +148,17 @@ function judgeKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key' }>
   const { permission } = access
   if (permission === undefined || holds(key.permissions, permission)) return welcome
   return refused('api_key_scope', { details: { required: permission } })
+}
+
+/** Whoever named its permissions had a verified factor: its token counts as one, for these alone. */
+function judgeWorkload(access: UserAccess, subject: Extract<Subject, { kind: 'workload' }>): Verdict {
+  const { permission } = access
+  if (!access.workload || permission === undefined) {
+    return refused('forbidden', { message: 'This is not open to workloads' })
+  }
+  if (!access.scopes.includes(subject.scope.kind)) return refused('scope_not_allowed')
+  if (holds(subject.permissions, permission)) return welcome
+  return refused('forbidden', { message: 'Permission denied', details: { required: permission } })
 }
 
 /** Refuses a caller the entry is not for. @throws the code of the verdict */

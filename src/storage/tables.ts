@@ -57,6 +57,11 @@ export type Tables = {
   sso_exchanges: SsoExchangeRow
   sso_assertions: { id_hash: string; expires_at: string }
   sso_tests: SsoTestRow
+  trust_policies: TrustPolicyRow
+  /** Where issuers of tokens publish their keys. */
+  trust_issuers: { issuer: string; jwks_url: string; discovered_at: string }
+  /** Tokens that were used, until nobody would accept them any more. */
+  trust_tokens: { token_hash: string; expires_at: string }
   agent_links: AgentLinkRow
   live_questions: LiveQuestionRow
   outbox: { id: Generated<number>; chain: string; entry: string }
@@ -782,4 +787,24 @@ export type SsoIdentityRow = Stamped & {
   refresh_token: string | null
   token_expires_at: string | null
   last_login_at: string
+}
+
+export type TrustPolicyRow = Stamped & {
+  org_id: string
+  name: string
+  issuer: string
+  audience: string
+  /** JSON. */
+  claims: string
+  /** One of them, `name=value`, which leads from a token to the policy (src/trust/rules.ts). */
+  lead: string
+  /** JSON. */
+  permissions: string
+  max_usage: number
+  max_ttl_minutes: number
+  /** active or inactive. */
+  status: string
+  version: number
+  created_by: string
+  last_used_at: string | null
 }

@@ -158,6 +158,12 @@ describe('a verdict', () => {
     scope: only('o'),
     permissions: new Set(scopes),
   })
+  const workload = (...names: string[]): Subject => ({
+    kind: 'workload',
+    scope: only('o'),
+    permissions: new Set(names),
+  })
+  const takesWorkloads = user({ permission: 'users:read', mfa: true, workload: true })
   const of = (subject: Subject, access: Access = reads, mfaOn = true) => {
     const verdict = judge(access, subject, mfaOn)
     return verdict.allowed ? 'allowed' : verdict.code
@@ -201,6 +207,22 @@ describe('a verdict', () => {
     [
       'a key, beyond its organization',
       of(key(), user({ key: true, scopes: ['system'] })),
+      'scope_not_allowed',
+    ],
+    ['a workload that names the permission', of(workload('users:read'), takesKeys), 'allowed'],
+    ['a workload that does not', of(workload('devices:read'), takesKeys), 'forbidden'],
+    ['a workload, where it is meant', of(workload('users:read'), takesWorkloads), 'allowed'],
+    ['a key, where workloads are meant', of(key('users:read'), takesWorkloads), 'unauthenticated'],
+    ['a workload, where keys are not taken', of(workload('users:read')), 'forbidden'],
+    ['a workload, where nothing is asked', of(workload('users:read'), user({ key: true })), 'forbidden'],
+    [
+      'a workload, at the routes of agents',
+      of(workload(), { who: 'agent' } as never),
+      'invalid_agent_credentials',
+    ],
+    [
+      'a workload, beyond its organization',
+      of(workload('users:read'), user({ permission: 'users:read', key: true, scopes: ['system'] })),
       'scope_not_allowed',
     ],
     ['anyone without a factor, where 2FA is off', of(withoutFactor, reads, false), 'allowed'],

@@ -35,6 +35,7 @@ export const unknownRecords = (): Records => ({
   webhook: newId(),
   webhook_delivery: newId(),
   sso_provider: newId(),
+  trust_policy: newId(),
 })
 
 export type Input = { params: Plain; query: Plain; body: unknown }

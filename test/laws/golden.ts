@@ -30,7 +30,7 @@ export function routeTable(contract: Contract): string {
 
 function accessOf({ access }: Endpoint): string {
   if (access.who !== 'user') return access.who
-  const { permission, scopes, mfa, whileEnrolling, wholePartner, key } = access
+  const { permission, scopes, mfa, whileEnrolling, wholePartner, key, workload } = access
   const notes = [
     permission ?? 'any user',
     scopes.length === 3 ? 'every scope' : scopes.join('+'),
@@ -38,6 +38,7 @@ function accessOf({ access }: Endpoint): string {
     whileEnrolling && 'while enrolling',
     wholePartner && 'whole partner',
     key && 'or key',
+    workload && 'or workload',
   ]
   return notes.filter(Boolean).join(', ')
 }

@@ -14,6 +14,7 @@ import { insertExchange } from '../../src/sso/sign-in/store.ts'
 import { adminEmail, adminPassword, type TestService, testSecrets } from '../harness.ts'
 import { RawAgent } from '../live/raw-agent.ts'
 import { addOrg, addOrgUser, addPartnerUser, addProvider, type Org, tokenFor, type World } from '../world.ts'
+import { ciIssuer } from '../trust/issuer.ts'
 import { callOf, type Input, type Records } from './calls.ts'
 import { idsOf } from './fields.ts'
 import { recordsOf, userIdOf } from './fixture.ts'
@@ -24,7 +25,11 @@ export type Reply = Record<string, unknown>
 export type Play = {
   input: Input
   token?: string | undefined
-  actor: { type: 'user' | 'agent'; id: string | ((reply: Reply) => unknown); email: string | null }
+  actor: {
+    type: 'user' | 'agent' | 'api_key'
+    id: string | ((reply: Reply) => unknown)
+    email: string | null
+  }
   orgId: string | null | ((reply: Reply) => unknown)
   resourceId: (reply: Reply) => unknown
 }
@@ -219,6 +224,18 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
   },
   'ssoProviders.create': (hand) => ofProvider(hand, 'ssoProviders.create'),
   'ssoProviders.setStatus': (hand) => ofProvider(hand, 'ssoProviders.setStatus'),
+  'trustPolicies.create': (hand) => ofProvider(hand, 'trustPolicies.create'),
+  // A job of a CI system, which has a token that nobody has used yet.
+  async 'trust.exchange'({ clock, fresh }) {
+    const { id: orgId, policyId } = await fresh()
+    const token = await ciIssuer.token({ aud: 'svc', sub: `job-of-${orgId}` }, clock())
+    return {
+      input: asked('trust.exchange', { token, orgId, policyId }),
+      actor: { type: 'api_key', id: policyId, email: null },
+      orgId,
+      resourceId: () => policyId,
+    }
+  },
   async 'auth.login'(hand) {
     const { email, about } = await addPerson(hand)
     return { input: asked('auth.login', { email, password: adminPassword }), ...about }
@@ -530,7 +547,7 @@ async function ofDevice(hand: Hand) {
   return { deviceId: org.deviceId, about: { ...about, resourceId: () => org.deviceId } }
 }
 
-/** The system administrator, and an identity provider of an organization; the reply has it under `data`. */
+/** The system administrator, and an identity provider or trust policy of an organization; the reply has it under `data`. */
 async function ofProvider(hand: Hand, name: string): Promise<Play> {
   const { org, about } = await inFreshOrg(hand)
   const records = await recordsOf(hand.service, hand.world.partners.acme, org)

@@ -9,6 +9,7 @@ import type { Contract } from '../../src/core/endpoint.ts'
 import { defaultLimits, type Limits } from '../../src/core/limits.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { accessTokens } from '../../src/identity/sessions/tokens.ts'
+import { workloadTokens } from '../../src/trust/tokens.ts'
 import { type TestService, testSecrets } from '../harness.ts'
 
 /** Serves a contract of a test's own on the database of a running service. */
@@ -20,7 +21,8 @@ export async function serveContract(
   const limiter = new Limiter(
     Object.fromEntries(Object.keys(defaultLimits).map((name) => [name, undefined])) as Limits,
   )
-  const tokens = accessTokens(testSecrets.JWT_SECRET)
+  const secret = testSecrets.JWT_SECRET
+  const tokens = { access: accessTokens(secret), workloads: workloadTokens(secret) }
   const on = {
     storage,
     actors: actors(storage, tokens, limiter, keyActors(storage, new KeyMeter(storage), limiter), true),

@@ -1,4 +1,4 @@
-/** What the spec calls each change (spec, "Audit events": action names emitted by operations). */
+/** What the spec calls each change (spec, "Audit events": action names emitted by operations), and what is asked for besides. */
 export const specActions: Readonly<Record<string, string>> = {
   'POST /api-keys': 'api_key.create',
   'PATCH /api-keys/:id': 'api_key.update',
@@ -42,6 +42,10 @@ export const specActions: Readonly<Record<string, string>> = {
   'PATCH /roles/:id': 'role.update',
   'DELETE /roles/:id': 'role.delete',
   'POST /roles/:id/clone': 'role.clone',
+  'POST /auth/federated': 'auth.federated',
+  'POST /trust/policies': 'trust.policy.create',
+  'PATCH /trust/policies/:id': 'trust.policy.update',
+  'DELETE /trust/policies/:id': 'trust.policy.delete',
   'POST /auth/mfa/setup': 'auth.mfa.setup',
   'POST /auth/mfa/disable': 'auth.mfa.disable',
   'POST /auth/mfa/recovery-codes': 'auth.mfa.recovery_codes.rotate',

@@ -47,6 +47,19 @@ import type { Db } from '../../src/storage/open.ts'
 import { changeOrg, getOrg, removeOrgs } from '../../src/tenancy/organizations/store.ts'
 import { changeSite, getSite, removeSite } from '../../src/tenancy/sites/store.ts'
 import {
+  changeTrustPolicy,
+  endWorkloadsIn,
+  findPolicyInUse,
+  findPolicyOf,
+  getTrustPolicy,
+  isTrusted,
+  listPoliciesLed,
+  listTrustPolicies,
+  lockTrustPolicy,
+  recordUse,
+  removeTrustPolicy,
+} from '../../src/trust/store.ts'
+import {
   countDeliveries,
   findForReplay,
   getDelivery,
@@ -145,6 +158,11 @@ async function prepare(service: TestService) {
       .where('id', '=', bakery.providerId)
       .execute()
     await tx
+      .updateTable('trust_policies')
+      .set({ issuer: 'https://ci.bakery.example.com' })
+      .where('id', '=', bakery.policyId)
+      .execute()
+    await tx
       .insertInto('sso_identities')
       .values({ ...identity, ...stamps })
       .execute()
@@ -163,6 +181,8 @@ async function prepare(service: TestService) {
   const which = { webhookId, id: deliveryId }
   const { providerId } = bakery
   const provider = await getProvider(read, cipher, everything, providerId)
+  const { policyId } = bakery
+  const policy = await getTrustPolicy(read, everything, policyId)
   const past = '2026-01-01T00:00:00.000Z'
   const place = await getSite(read, everything, bakery.siteId)
   const organization = await getOrg(read, everything, bakery.id)
@@ -277,6 +297,21 @@ async function prepare(service: TestService) {
     ],
     ['findInUse', tenant, async (db, scope) => (await findInUse(db, scope))?.id === providerId],
     ['listRolesSignedIn', tenant, (db, scope) => listRolesSignedIn(db, scope, providerId, past)],
+    ['getTrustPolicy', tenant, (db, scope) => getTrustPolicy(db, scope, policyId)],
+    ['lockTrustPolicy', tenant, (db, scope) => lockTrustPolicy(db, scope, policyId)],
+    [
+      'listTrustPolicies',
+      tenant,
+      async (db, scope) => (await listTrustPolicies(db, scope, page)).data.some(({ id }) => id === policyId),
+    ],
+    ['isTrusted', tenant, (db, scope) => isTrusted(db, scope, policy.issuer)],
+    ['findPolicyInUse', tenant, (db, scope) => findPolicyInUse(db, scope, policyId)],
+    ['findPolicyOf', tenant, (db, scope) => findPolicyOf(db, scope, policy.issuer, policyId)],
+    [
+      'listPoliciesLed',
+      tenant,
+      (db, scope) => listPoliciesLed(db, scope, policy.issuer, [`sub=${policy.claims.sub}`]),
+    ],
     ['getScript', tenant, (db, scope) => getScript(db, scope, script.id)],
   ]
   const writes: Case[] = [
@@ -331,6 +366,14 @@ async function prepare(service: TestService) {
       (db, scope) => changeProvider(db, cipher, scope, { ...provider, name: 'mine now' }),
     ],
     ['forgetSubjects', tenant, (db, scope) => forgetSubjects(db, scope, providerId)],
+    ['recordUse', tenant, (db, scope) => recordUse(db, scope, policy, now)],
+    ['endWorkloadsIn', tenant, (db, scope) => endWorkloadsIn(db, scope)],
+    [
+      'changeTrustPolicy',
+      tenant,
+      (db, scope) => changeTrustPolicy(db, scope, { ...policy, name: 'mine now' }),
+    ],
+    ['removeTrustPolicy', tenant, (db, scope) => removeTrustPolicy(db, scope, policyId)],
     ['removeProvider', tenant, (db, scope) => removeProvider(db, scope, providerId)],
     ['removeWebhook', tenant, (db, scope) => removeWebhook(db, scope, webhookId, now)],
     ['removeScript', tenant, (db, scope) => removeScript(db, scope, script.id, now)],

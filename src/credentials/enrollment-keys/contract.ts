@@ -53,8 +53,8 @@ export const NewEnrollmentKey = z.strictObject({
 export type NewEnrollmentKey = z.output<typeof NewEnrollmentKey>
 
 const tag = 'Enrollment keys'
-const reads = user({ permission: 'organizations:read' })
-const writes = user({ permission: 'organizations:write', mfa: true })
+const reads = user({ permission: 'organizations:read', workload: true })
+const writes = user({ permission: 'organizations:write', mfa: true, workload: true })
 const params = z.strictObject({ id: idOf('enrollment_key') })
 
 export const enrollmentKeys = {
@@ -82,7 +82,7 @@ export const enrollmentKeys = {
     status: 201,
     reply: MintedEnrollmentKey,
     audit: { action: 'enrollment_key.create', resource: 'enrollment_key' },
-    errors: ['org_access_denied'],
+    errors: ['org_access_denied', 'key_shape_exceeded'],
     example: { name: 'Reception laptops', maxUsage: 5 },
   }),
   show: endpoint({
@@ -99,7 +99,7 @@ export const enrollmentKeys = {
     path: '/enrollment-keys/:id/devices',
     summary: 'List the machines that enrolled with a key, newest first',
     tag,
-    access: reads,
+    access: user({ permission: 'organizations:read' }),
     params,
     query: z.strictObject(pageQuery()),
     reply: pageOf(EnrolledDevice),
@@ -119,6 +119,7 @@ export const enrollmentKeys = {
       .prefault({}),
     reply: MintedEnrollmentKey,
     audit: { action: 'enrollment_key.rotate', resource: 'enrollment_key' },
+    errors: ['key_shape_exceeded'],
     example: { maxUsage: 10 },
   }),
   remove: endpoint({

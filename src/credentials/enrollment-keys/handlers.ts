@@ -1,12 +1,19 @@
 import { invalid, Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Scope } from '../../core/scope.ts'
-import type { HandlersOf } from '../../handler.ts'
+import type { Caller, HandlersOf, KeyShape } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { checkOrg, findSite } from '../../tenancy/store.ts'
 import { checkExpiry, orgOfNewKey } from '../new-key.ts'
 import type * as contract from './contract.ts'
-import { enrollmentKeyHash, makeEnrollmentKey, newEnrollmentKey, rotated } from './rules.ts'
+import {
+  checkShape,
+  enrollmentKeyHash,
+  makeEnrollmentKey,
+  newEnrollmentKey,
+  rotated,
+  within,
+} from './rules.ts'
 import * as store from './store.ts'
 
 export type EnrollmentSettings = { pepper: string; ttlMinutes: number }
@@ -23,10 +30,13 @@ export const enrollmentKeyHandlers = (
 
     async create({ db, scope, body, caller, now }) {
       checkExpiry(body.expiresAt, now)
+      const shape = shapeOf(caller)
+      checkShape(body, shape, now)
       const orgId = await orgOfNewKey(db, scope, body.orgId)
       await checkSite(db, scope, orgId, body.siteId)
       const key = newEnrollmentKey()
-      const made = { id: newId(), by: caller.id, now, ttlMinutes: settings.ttlMinutes }
+      const ttlMinutes = Math.min(settings.ttlMinutes, shape?.maxTtlMinutes ?? settings.ttlMinutes)
+      const made = { id: newId(), by: caller.id, now, ttlMinutes }
       const minted = makeEnrollmentKey({ ...body, orgId }, made)
       await store.insertEnrollmentKey(db, minted, hashOf(key))
       return { ...minted, key }
@@ -39,10 +49,12 @@ export const enrollmentKeyHandlers = (
 
     show: ({ db, scope, params }) => store.getEnrollmentKey(db, scope, params.id),
 
-    async rotate({ db, scope, params, body, now, note }) {
+    async rotate({ db, scope, params, body, caller, now, note }) {
       checkExpiry(body.expiresAt, now)
+      const shape = shapeOf(caller)
+      checkShape(body, shape, now)
       const before = await store.getEnrollmentKey(db, scope, params.id)
-      const after = rotated(before, body)
+      const after = within(rotated(before, body), shape, now)
       const key = newEnrollmentKey()
       await store.replaceEnrollmentKey(db, scope, after, hashOf(key))
       note({ before: limitsOf(before), after: limitsOf(after) })
@@ -57,6 +69,9 @@ export const enrollmentKeyHandlers = (
     },
   }
 }
+
+const shapeOf = (caller: Caller): KeyShape | undefined =>
+  caller.kind === 'workload' ? caller.keyShape : undefined
 
 const limitsOf = ({ usageCount, maxUsage, expiresAt }: contract.EnrollmentKey) => ({
   usageCount,

@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto'
-import type { ErrorCode } from '../../core/errors.ts'
+import { type ErrorCode, type Fault, Problem } from '../../core/errors.ts'
 import { randomBytes } from '../../core/random.ts'
 import { type Instant, later } from '../../core/time.ts'
+import type { KeyShape } from '../../handler.ts'
 import type { EnrollmentKey, NewEnrollmentKey } from './contract.ts'
 
 /** 64 hex characters of 32 random bytes (spec, "Enrollment key"). */
@@ -38,6 +39,39 @@ export function rotated(
   const { maxUsage = key.maxUsage, expiresAt = key.expiresAt } = wanted
   return { ...key, maxUsage, expiresAt, usageCount: 0 }
 }
+
+/**
+ * What a workload asks of a key stays within what its trust policy allows; for everybody else there is no shape.
+ * @throws key_shape_exceeded, naming each field
+ */
+export function checkShape(
+  wanted: { maxUsage?: number | null | undefined; expiresAt?: Instant | undefined },
+  shape: KeyShape | undefined,
+  now: Instant,
+): void {
+  if (!shape) return
+  const { maxUsage, expiresAt } = wanted
+  const faults: Fault[] = []
+  if (maxUsage !== undefined && (maxUsage === null || maxUsage > shape.maxUsage)) {
+    faults.push({ path: 'body.maxUsage', message: `must be at most ${shape.maxUsage} by the trust policy` })
+  }
+  const end = endOf(shape, now)
+  if (expiresAt !== undefined && expiresAt > end) {
+    const message = `must be within ${shape.maxTtlMinutes} minutes, at ${end}, by the trust policy`
+    faults.push({ path: 'body.expiresAt', message })
+  }
+  if (faults.length > 0) throw new Problem('key_shape_exceeded', undefined, { details: faults })
+}
+
+/** A key as far as the shape allows: what a workload rotates may have been minted by somebody who has none. */
+export function within(key: EnrollmentKey, shape: KeyShape | undefined, now: Instant): EnrollmentKey {
+  if (!shape) return key
+  const end = endOf(shape, now)
+  const shaped = { ...key, maxUsage: Math.min(key.maxUsage ?? shape.maxUsage, shape.maxUsage) }
+  return key.expiresAt <= end ? shaped : { ...shaped, expiresAt: end }
+}
+
+const endOf = ({ maxTtlMinutes }: KeyShape, now: Instant): Instant => later(now, maxTtlMinutes * 60)
 
 /** Why a key does not enroll now, or undefined when it does. */
 export function refusalOf(

@@ -45,6 +45,10 @@ const subject = {
     .optional()
     .describe('For an API key with these scopes, separated by commas')
     .meta({ flag: 'as-key' }),
+  workloadPermissions: text(2000)
+    .optional()
+    .describe('For a workload whose trust policy names these permissions, separated by commas')
+    .meta({ flag: 'as-workload' }),
   mfa: flag
     .optional()
     .describe('Whether their session carries a verified factor; it does where one is enrolled'),

@@ -61,8 +61,9 @@ export const permissionHandlers = (on: {
    * @throws forbidden, partner_access_limited, not_found for someone outside the caller's reach
    */
   async function actorOf(db: Db, scope: Scope, caller: UserCaller, query: Query): Promise<Actor> {
-    const { userId, roleId, keyScopes, mfa } = query
+    const { userId, roleId, keyScopes, workloadPermissions, mfa } = query
     if (keyScopes !== undefined) return aKeyWith(keyScopes)
+    if (workloadPermissions !== undefined) return aWorkloadWith(workloadPermissions)
     const others = roleId !== undefined || (userId !== undefined && userId !== caller.id)
     if (others) checkAccess(user({ permission: 'users:read', wholePartner: true }), caller, mfaOn)
     const reach = await reachOf(db, scope, query)
@@ -81,6 +82,7 @@ type Query = {
   userId?: string | undefined
   roleId?: string | undefined
   keyScopes?: string | undefined
+  workloadPermissions?: string | undefined
   mfa?: boolean | undefined
   orgId?: string | undefined
   partnerId?: string | undefined
@@ -93,10 +95,17 @@ async function themselves(db: Db, caller: UserCaller): Promise<Actor> {
 
 /** A key of some organization with these scopes; `*` is every permission. */
 function aKeyWith(scopes: string): Actor {
-  const held = scopes.split(',').map((one) => one.trim())
-  const permissions = new Set(held.map((one) => (one === '*' ? '*:*' : one)))
+  const permissions = new Set(listed(scopes).map((one) => (one === '*' ? '*:*' : one)))
   return { subject: { kind: 'api_key', scope: only(''), permissions }, chain: undefined, user: undefined }
 }
+
+/** A job that signed in by a trust policy of some organization. */
+function aWorkloadWith(names: string): Actor {
+  const permissions = new Set(listed(names))
+  return { subject: { kind: 'workload', scope: only(''), permissions }, chain: undefined, user: undefined }
+}
+
+const listed = (text: string): string[] => text.split(',').map((one) => one.trim())
 
 /** A person who has just this role, with their factor. */
 async function anyoneWith(db: Db, reach: Scope, roleId: string): Promise<Actor> {

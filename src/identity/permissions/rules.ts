@@ -4,9 +4,9 @@ import { type Chain, type Link, sourceOf } from '../roles/rules.ts'
 import { judge, type Subject, type Verdict } from '../rules.ts'
 import type { Explanation } from './contract.ts'
 
-/** A person, a role or a key, with the roles their permissions come from; none for system administrators and keys. */
+/** A person, a role or a program, with the roles their permissions come from; none for system administrators and programs. */
 export type Actor = {
-  subject: Extract<Subject, { kind: 'user' | 'api_key' }>
+  subject: Extract<Subject, { kind: 'user' | 'api_key' | 'workload' }>
   chain: Chain | undefined
   user: { id: string; name: string } | undefined
 }
@@ -59,6 +59,7 @@ function wordsFor(
     if (access.who === 'agent' || access.permission === undefined)
       return say('It is open to everyone who is signed in')
     if (subject.kind === 'api_key') return say(`The scopes of the key hold ${access.permission}`)
+    if (subject.kind === 'workload') return say(`The trust policy names ${access.permission}`)
     if (!grantedBy) return say('A system administrator holds every permission')
     const by = grantedBy.permission === access.permission ? '' : ` by ${grantedBy.permission}`
     const below = grantedBy.inherited ? `, from which ${quoted(role)} inherits` : ''
@@ -84,6 +85,7 @@ function wordsFor(
         'sign in with another membership: svc login --partner P or --org O',
       )
     case 'forbidden':
+      if (subject.kind === 'workload') return ofWorkload(needs)
       return say(
         `Neither the role ${quoted(role)} nor one it inherits from grants ${needs?.permission}`,
         `someone who holds ${needs?.permission} can add it to the role, or assign another one`,
@@ -110,6 +112,12 @@ function wordsFor(
     default:
       return say(verdict.message ?? errors[verdict.code].title)
   }
+}
+
+function ofWorkload(needs: Extract<Access, { who: 'user' }> | undefined): Words {
+  if (!needs?.workload) return { reason: 'It is not open to workloads', hint: 'svc login' }
+  const hint = 'svc trust update POLICY --permission … names other ones'
+  return { reason: `The trust policy does not name ${needs.permission}`, hint }
 }
 
 const quoted = (role: Link | undefined): string => `"${role?.name ?? ''}"`

@@ -1,0 +1,134 @@
+import { only } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import type { Storage } from '../storage/open.ts'
+import { type Issuers, UnverifiedToken } from './issuers.ts'
+import {
+  type Claims,
+  chosenAmong,
+  claimsIn,
+  faultIn,
+  type Held,
+  isFor,
+  leadsIn,
+  type TokenFault,
+  textOf,
+  useOf,
+} from './rules.ts'
+import * as store from './store.ts'
+
+export type Check = { check: string; ok: boolean; message: string }
+
+type On = { storage: Storage; issuers: Issuers }
+
+/** What an exchange would look at, and how it would find it; nothing is used up. */
+export async function checksOf(
+  on: On,
+  policy: Held,
+  token: string,
+  now: Instant,
+): Promise<{ checks: Check[]; claims: Claims }> {
+  const claims = claimsIn(token)
+  if (!claims) {
+    const message = 'It is no JWT: three parts of base64url with dots between them'
+    return { checks: [{ check: 'format', ok: false, message }], claims: {} }
+  }
+  const checks = [
+    ofIssuer(policy, claims),
+    await ofSignature(on, policy, token, now),
+    ofTime(claims, now),
+    await ofUse(on, policy, claims, now),
+    ofAudience(policy, claims),
+    ...Object.keys(policy.claims).map((name) => ofClaim(policy, claims, name)),
+    await ofPolicy(on, policy, claims),
+  ]
+  return { checks, claims }
+}
+
+function ofIssuer({ issuer }: Held, { iss }: Claims): Check {
+  const ok = iss === issuer
+  return {
+    check: 'issuer',
+    ok,
+    message: ok ? `It is of ${issuer}` : `It is of ${shown(iss)}, not of ${issuer}`,
+  }
+}
+
+async function ofSignature(on: On, { issuer }: Held, token: string, now: Instant): Promise<Check> {
+  const check = 'signature'
+  try {
+    await on.issuers.claimsOf(token, issuer, now)
+    return { check, ok: true, message: 'It is signed with a key that the issuer publishes' }
+  } catch (error) {
+    if (!(error instanceof UnverifiedToken)) throw error
+    return { check, ok: false, message: `${faults[error.fault]}: ${error.message}` }
+  }
+}
+
+const faults: Record<UnverifiedToken['fault'], string> = {
+  keys_unavailable: 'The keys of the issuer could not be read',
+  key_unknown: 'It is signed with a key that the issuer does not publish',
+  signature_invalid: 'The signature is not right',
+  algorithm_refused: 'It is not signed with a public key',
+  token_malformed: 'It is no signed token',
+}
+
+function ofTime(claims: Claims, now: Instant): Check {
+  const fault = faultIn(claims, now)
+  return { check: 'time', ok: fault === undefined, message: fault ? times[fault] : 'It counts now' }
+}
+
+const times: Record<TokenFault, string> = {
+  incomplete: 'It does not say when it was made (iat), until when it counts (exp) and which it is (jti)',
+  expired: 'It has expired: ask the CI system for a new one',
+  not_yet_valid: 'It is from the future: the clocks are more than a minute apart',
+  too_old: 'It was made more than an hour ago: ask the CI system for a new one',
+}
+
+async function ofUse(
+  { storage: { read } }: On,
+  { issuer }: Held,
+  claims: Claims,
+  now: Instant,
+): Promise<Check> {
+  const check = 'use'
+  if (faultIn(claims, now) === 'incomplete')
+    return { check, ok: false, message: 'It cannot be told from others' }
+  const isUsed = await store.wasUsed(read, useOf(issuer, claims, now).hash)
+  return {
+    check,
+    ok: !isUsed,
+    message: isUsed ? 'It was used before: each signs in once' : 'It was not used yet',
+  }
+}
+
+function ofAudience({ audience }: Held, claims: Claims): Check {
+  const ok = isFor(claims, audience)
+  const message = ok ? `It is for ${audience}` : `It is for ${shown(claims.aud)}, not for ${audience} alone`
+  return { check: 'audience', ok, message }
+}
+
+function ofClaim(policy: Held, claims: Claims, name: string): Check {
+  const wanted = policy.claims[name]!
+  const ok = textOf(claims, name) === wanted
+  const said = Object.hasOwn(claims, name) ? `${name} is ${shown(claims[name])}` : `${name} is missing`
+  return { check: `claims.${name}`, ok, message: ok ? said : `${said}, and has to be "${wanted}"` }
+}
+
+/** Whether an exchange comes to this policy. */
+async function ofPolicy({ storage: { read } }: On, policy: Held, claims: Claims): Promise<Check> {
+  const check = 'policy'
+  const scope = only(policy.orgId)
+  if (policy.status !== 'active') return { check, ok: false, message: 'It is inactive' }
+  if (!(await store.findPolicyInUse(read, scope, policy.id))) {
+    return { check, ok: false, message: 'Its organization is not in use' }
+  }
+  const { policy: chosen } = chosenAmong(
+    await store.listPoliciesLed(read, scope, policy.issuer, leadsIn(claims)),
+    claims,
+  )
+  if (!chosen || chosen.id === policy.id) return { check, ok: true, message: 'It is active' }
+  const message = `The older policy "${chosen.name}" takes it, unless this one is named: --policy ${policy.id}`
+  return { check, ok: false, message }
+}
+
+const shown = (value: unknown): string => (JSON.stringify(value) ?? 'nobody').slice(0, 300)

@@ -1,0 +1,147 @@
+import { checkSomeChange } from '../core/errors.ts'
+import { newId } from '../core/new-id.ts'
+import type { Outbound } from '../core/outbound.ts'
+import type { Clock, Instant } from '../core/time.ts'
+import { type HandlersOf, inSteps } from '../handler.ts'
+import { checkMayGrant } from '../identity/roles/rules.ts'
+import { DiscoveryFailure } from '../sso/discovery.ts'
+import { checkSeesWhole } from '../sso/rules.ts'
+import type { Storage } from '../storage/open.ts'
+import { orgOfNew } from '../tenancy/org-of-new.ts'
+import { checkOrg } from '../tenancy/store.ts'
+import { type Check, checksOf } from './checks.ts'
+import type * as contract from './contract.ts'
+import { exchangeHandlers } from './exchange.ts'
+import { Issuers, type Log } from './issuers.ts'
+import {
+  applied,
+  type Claims,
+  difference,
+  type Held,
+  looseness,
+  makePolicy,
+  onlyEnds,
+  shown,
+} from './rules.ts'
+import * as store from './store.ts'
+import type { WorkloadTokens } from './tokens.ts'
+
+type Policies = typeof contract.trustPolicies
+
+type On = {
+  storage: Storage
+  outbound: Outbound
+  clock: Clock
+  log: Log
+  tokens: WorkloadTokens
+  publicUrl: () => string
+}
+
+export function trustHandlers(on: On): {
+  trust: HandlersOf<typeof contract.trust>
+  trustPolicies: HandlersOf<Policies>
+} {
+  const { tokens, publicUrl } = on
+  const issuers = new Issuers(on)
+
+  /** A policy can do without discovery: its issuer is asked again when a token of it comes. */
+  async function look(issuer: string | undefined, now: Instant): Promise<string | undefined> {
+    if (issuer === undefined) return undefined
+    try {
+      await issuers.discover(issuer, now)
+      return undefined
+    } catch (error) {
+      if (!(error instanceof DiscoveryFailure)) throw error
+      return `OIDC discovery failed for issuer "${issuer}": ${error.message}. It is asked again with the first token`
+    }
+  }
+
+  const made = (body: contract.NewTrustPolicy, orgId: string, by: { by: string; now: Instant }): Held => {
+    const { audience = publicUrl() } = body
+    return makePolicy({ ...body, audience, orgId }, { id: newId(), ...by })
+  }
+
+  return {
+    trust: exchangeHandlers({ issuers, tokens }),
+
+    trustPolicies: {
+      async list({ db, scope, query }) {
+        if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
+        return store.listTrustPolicies(db, scope, query)
+      },
+
+      create: inSteps<Policies['create'], string | undefined>({
+        async prepare({ storage, scope, caller, body, now }) {
+          checkSeesWhole(scope)
+          checkMayGrant(caller.permissions, body.permissions)
+          const orgId = await orgOfNew(storage.read, scope, body.orgId)
+          made(body, orgId, { by: caller.id, now })
+          return look(body.issuer, now)
+        },
+        async run({ db, scope, caller, body, now, note }, warning) {
+          const orgId = await orgOfNew(db, scope, body.orgId)
+          const policy = made(body, orgId, { by: caller.id, now })
+          await store.insertTrustPolicy(db, policy)
+          note({ orgId, resourceId: policy.id, resourceName: policy.name, after: settingsOf(policy) })
+          return told(policy, warning)
+        },
+      }),
+
+      async show({ db, scope, params }) {
+        return { data: shown(await store.getTrustPolicy(db, scope, params.id)) }
+      },
+
+      update: inSteps<Policies['update'], string | undefined>({
+        async prepare({ storage, scope, params, body, now }) {
+          checkSeesWhole(scope)
+          const before = await store.getTrustPolicy(storage.read, scope, params.id)
+          checkSomeChange(body)
+          applied(before, body, now)
+          return look(body.issuer, now)
+        },
+        async run({ db, scope, caller, params, body, now, note }, warning) {
+          const before = await store.lockTrustPolicy(db, scope, params.id)
+          const after = applied(before, body, now)
+          // It is asked of every change: whoever says who comes in gives them all that the policy names.
+          if (!onlyEnds(body)) checkMayGrant(caller.permissions, after.permissions)
+          await store.changeTrustPolicy(db, scope, after)
+          note({ orgId: after.orgId, resourceId: after.id, resourceName: after.name })
+          note(difference(before, after))
+          return told(after, warning)
+        },
+      }),
+
+      async remove({ db, scope, params, note }) {
+        checkSeesWhole(scope)
+        const policy = await store.lockTrustPolicy(db, scope, params.id)
+        await store.removeTrustPolicy(db, scope, policy.id)
+        note({ orgId: policy.orgId, resourceName: policy.name, before: settingsOf(policy) })
+        return { success: true }
+      },
+
+      test: inSteps<Policies['test'], { policy: Held; checks: Check[]; claims: Claims }>({
+        async prepare({ storage, scope, params, body, now }) {
+          const policy = await store.getTrustPolicy(storage.read, scope, params.id)
+          return { policy, ...(await checksOf({ storage, issuers }, policy, body.token, now)) }
+        },
+        async run({ note }, { policy, checks, claims }) {
+          const failed = checks.filter(({ ok }) => !ok).map(({ check }) => check)
+          note({ orgId: policy.orgId, resourceName: policy.name, details: { failed } })
+          return { accepted: failed.length === 0, checks, claims: { ...claims } }
+        },
+      }),
+    },
+  }
+}
+
+function told(policy: Held, discovery: string | undefined) {
+  const warnings = [discovery, looseness(policy)].filter((one) => one !== undefined)
+  return { data: shown(policy), ...(warnings.length > 0 && { warning: warnings.join('. ') }) }
+}
+
+/** What the audit log keeps of a policy that comes or goes. */
+function settingsOf(policy: Held): object {
+  const { id: _, orgId: __, createdBy: ___, createdAt: ____, updatedAt: _____, ...rest } = shown(policy)
+  const { lastUsedAt: ______, ...settings } = rest
+  return settings
+}

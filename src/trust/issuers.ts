@@ -1,0 +1,102 @@
+import type { Outbound } from '../core/outbound.ts'
+import { type Clock, type Instant, secondsBetween } from '../core/time.ts'
+import { DiscoveryFailure, discoverKeys } from '../sso/discovery.ts'
+import { KeySets, TokenFailure } from '../sso/keys.ts'
+import type { Storage } from '../storage/open.ts'
+import type { Claims } from './rules.ts'
+import { findIssuer, saveIssuer } from './store.ts'
+
+export type Log = { warn(about: object, message: string): void }
+
+/** Why nothing that a token says counts: its signature does not, or could not be looked at. */
+export class UnverifiedToken extends Error {
+  override name = 'UnverifiedToken'
+  readonly fault: TokenFailure['fault']
+
+  constructor(fault: TokenFailure['fault'], message: string) {
+    super(message)
+    this.fault = fault
+  }
+}
+
+/** How long it is believed where the keys of an issuer are, and how soon one is asked again that did not say. */
+const freshSeconds = 24 * 3600
+const restSeconds = 60
+/** Silent issuers that are remembered. */
+const most = 500
+
+/**
+ * The issuers of tokens. Where one publishes its keys is the same for everybody who trusts it, since it says so itself.
+ */
+export class Issuers {
+  readonly #storage: Storage
+  readonly #outbound: Outbound
+  readonly #log: Log
+  readonly #keys: KeySets
+  readonly #underWay = new Map<string, Promise<string>>()
+  /** Left in peace for a while: whoever presents tokens of theirs need not be anybody. */
+  readonly #silent = new Map<string, { at: Instant; failure: DiscoveryFailure }>()
+
+  constructor(on: { storage: Storage; outbound: Outbound; clock: Clock; log: Log }) {
+    this.#storage = on.storage
+    this.#outbound = on.outbound
+    this.#log = on.log
+    this.#keys = new KeySets(on)
+  }
+
+  /** What a token of an issuer says, once its signature was found right. @throws UnverifiedToken */
+  async claimsOf(token: string, issuer: string, now: Instant): Promise<Claims> {
+    try {
+      return await this.#keys.payloadOf(token, await this.#jwksUrlOf(issuer, now))
+    } catch (error) {
+      if (error instanceof TokenFailure) throw new UnverifiedToken(error.fault, error.message)
+      if (error instanceof DiscoveryFailure) throw new UnverifiedToken('keys_unavailable', error.message)
+      throw error
+    }
+  }
+
+  /** Asks an issuer where its keys are, and keeps the answer. @throws DiscoveryFailure */
+  async discover(issuer: string, now: Instant): Promise<string> {
+    const asking = this.#underWay.get(issuer) ?? this.#ask(issuer, now)
+    this.#underWay.set(issuer, asking)
+    try {
+      return await asking
+    } finally {
+      this.#underWay.delete(issuer)
+    }
+  }
+
+  /** One that was asked a day ago is asked again; while it is silent, what it said before goes on to count. */
+  async #jwksUrlOf(issuer: string, now: Instant): Promise<string> {
+    const known = await findIssuer(this.#storage.read, issuer)
+    if (known && isWithin(freshSeconds, known.discoveredAt, now)) return known.jwksUrl
+    const silent = this.#silent.get(issuer)
+    try {
+      if (silent && isWithin(restSeconds, silent.at, now)) throw silent.failure
+      return await this.discover(issuer, now)
+    } catch (error) {
+      if (!(error instanceof DiscoveryFailure) || !known) throw error
+      return known.jwksUrl
+    }
+  }
+
+  async #ask(issuer: string, now: Instant): Promise<string> {
+    try {
+      const jwksUrl = await discoverKeys(this.#outbound, issuer)
+      await this.#storage.write((tx) => saveIssuer(tx, issuer, { jwksUrl, discoveredAt: now }))
+      this.#silent.delete(issuer)
+      return jwksUrl
+    } catch (error) {
+      if (!(error instanceof DiscoveryFailure)) throw error
+      this.#log.warn({ issuer, reason: error.message }, 'OIDC discovery failed')
+      if (this.#silent.size >= most) this.#silent.clear()
+      this.#silent.set(issuer, { at: now, failure: error })
+      throw error
+    }
+  }
+}
+
+function isWithin(seconds: number, since: Instant, now: Instant): boolean {
+  const age = secondsBetween(since, now)
+  return age >= 0 && age < seconds
+}

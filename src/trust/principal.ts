@@ -1,0 +1,21 @@
+import { Problem } from '../core/errors.ts'
+import { only } from '../core/scope.ts'
+import type { WorkloadCaller } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
+import { findPolicyInUse } from './store.ts'
+import type { WorkloadClaims } from './tokens.ts'
+
+/**
+ * The workload behind a verified token of ours, as the database says now: its policy is as it was when the token was
+ * given, and its organization is in use.
+ * @throws invalid_token
+ */
+export async function findWorkload(db: Db, claims: WorkloadClaims): Promise<WorkloadCaller> {
+  const { policyId: id, orgId, version, run } = claims
+  const scope = only(orgId)
+  const policy = await findPolicyInUse(db, scope, id)
+  if (policy?.version !== version) throw new Problem('invalid_token')
+  const { name, maxUsage, maxTtlMinutes } = policy
+  const permissions = new Set(claims.permissions)
+  return { kind: 'workload', id, name, orgId, scope, permissions, keyShape: { maxUsage, maxTtlMinutes }, run }
+}

@@ -1,0 +1,206 @@
+import { Problem } from '../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { countOf } from '../storage/counts.ts'
+import { forUpdate, inScope } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { rowsOf } from '../storage/rows.ts'
+import type { TrustPolicyRow } from '../storage/tables.ts'
+import type { TrustPolicy } from './contract.ts'
+import { type Held, leadOf, shown } from './rules.ts'
+
+const rows = rowsOf<Omit<TrustPolicyRow, 'lead' | 'permissions'>>()({ json: ['claims'] })
+
+function held({ lead: _, permissions, ...row }: TrustPolicyRow): Held {
+  return { ...rows.read(row), permissions: JSON.parse(permissions) as string[] } as Held
+}
+
+function rowOf({ permissions, ...policy }: Held): TrustPolicyRow {
+  const rest = { permissions: JSON.stringify(permissions), lead: leadOf(policy) }
+  return { ...rows.write(policy), ...rest }
+}
+
+const policiesIn = (db: Db, scope: Scope) =>
+  db.selectFrom('trust_policies').where(inScope(scope, 'trust_policies.org_id'))
+
+/** Oldest first. */
+export async function listTrustPolicies(
+  db: Db,
+  scope: Scope,
+  { orgId, ...page }: PageQuery & { orgId?: string | undefined },
+): Promise<Page<TrustPolicy>> {
+  const found = policiesIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
+  const all = await found
+    .selectAll()
+    .orderBy('created_at')
+    .orderBy('id')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  const total = totalFrom(all.length, page) ?? (await countOf(found))
+  return toPage(
+    all.map((row) => shown(held(row))),
+    total,
+    page,
+  )
+}
+
+/** @throws not_found, also for a policy outside the scope */
+export async function getTrustPolicy(db: Db, scope: Scope, id: string): Promise<Held> {
+  const row = await policiesIn(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
+  if (!row) throw notFound()
+  return held(row)
+}
+
+/** The same, and nobody else changes it until the transaction ends. @throws not_found */
+export async function lockTrustPolicy(db: Db, scope: Scope, id: string): Promise<Held> {
+  const row = await forUpdate(policiesIn(db, scope).selectAll().where('id', '=', id)).executeTakeFirst()
+  if (!row) throw notFound()
+  return held(row)
+}
+
+const notFound = () => new Problem('not_found', 'Trust policy not found')
+
+export async function insertTrustPolicy(db: Db, policy: Held): Promise<void> {
+  await db.insertInto('trust_policies').values(rowOf(policy)).execute()
+}
+
+export async function changeTrustPolicy(db: Db, scope: Scope, policy: Held): Promise<void> {
+  const { id, org_id: _, created_at: __, created_by: ___, last_used_at: ____, ...row } = rowOf(policy)
+  await db
+    .updateTable('trust_policies')
+    .set(row)
+    .where('id', '=', id)
+    .where(inScope(scope, 'org_id'))
+    .execute()
+}
+
+export async function removeTrustPolicy(db: Db, scope: Scope, id: string): Promise<void> {
+  await db.deleteFrom('trust_policies').where('id', '=', id).where(inScope(scope, 'org_id')).execute()
+}
+
+/** Ends the access that was given by the policies in a scope; who signs in by them anew gets it again. */
+export async function endWorkloadsIn(db: Db, scope: Scope): Promise<void> {
+  await db
+    .updateTable('trust_policies')
+    .set((eb) => ({ version: eb('version', '+', 1) }))
+    .where(inScope(scope, 'org_id'))
+    .execute()
+}
+
+/** Active policies of organizations that may be worked in. */
+const inUse = (db: Db, scope: Scope) =>
+  policiesIn(db, scope)
+    .innerJoin('organizations as o', 'o.id', 'trust_policies.org_id')
+    .innerJoin('partners as p', 'p.id', 'o.partner_id')
+    .selectAll('trust_policies')
+    .where('trust_policies.status', '=', 'active')
+    .where('o.status', 'in', ['active', 'trial'])
+    .where('o.deleted_at', 'is', null)
+    .where('p.status', '=', 'active')
+    .where('p.deleted_at', 'is', null)
+
+/** Those in use to which something that a token says leads (rules.ts, `leadOf`), oldest first. */
+export async function listPoliciesLed(
+  db: Db,
+  scope: Scope,
+  issuer: string,
+  leads: readonly string[],
+): Promise<Held[]> {
+  if (leads.length === 0) return []
+  const found = await inUse(db, scope)
+    .where('trust_policies.issuer', '=', issuer)
+    .where('trust_policies.lead', 'in', leads)
+    .orderBy('trust_policies.created_at')
+    .orderBy('trust_policies.id')
+    .execute()
+  return found.map(held)
+}
+
+/** The oldest policy of an issuer, or the one with this id, in whatever state. */
+export async function findPolicyOf(
+  db: Db,
+  scope: Scope,
+  issuer: string,
+  id: string | undefined,
+): Promise<Held | undefined> {
+  const row = await policiesIn(db, scope)
+    .selectAll()
+    .where('issuer', '=', issuer)
+    .$if(id !== undefined, (q) => q.where('id', '=', id!))
+    .orderBy('created_at')
+    .orderBy('id')
+    .executeTakeFirst()
+  return row && held(row)
+}
+
+/** Whether anybody there trusts an issuer. */
+export async function isTrusted(db: Db, scope: Scope, issuer: string): Promise<boolean> {
+  const found = policiesIn(db, scope)
+    .select('id')
+    .where('issuer', '=', issuer)
+    .where('status', '=', 'active')
+    .limit(1)
+  return (await found.executeTakeFirst()) !== undefined
+}
+
+/** A policy that is in use. */
+export async function findPolicyInUse(db: Db, scope: Scope, id: string): Promise<Held | undefined> {
+  const row = await inUse(db, scope).where('trust_policies.id', '=', id).executeTakeFirst()
+  return row && held(row)
+}
+
+/** Writes down that a workload signed in by it; false when it is not as it was any more. */
+export async function recordUse(db: Db, scope: Scope, { id, version }: Held, now: Instant): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('trust_policies')
+    .set({ last_used_at: now })
+    .where('id', '=', id)
+    .where('version', '=', version)
+    .where(inScope(scope, 'org_id'))
+    .executeTakeFirstOrThrow()
+  return numUpdatedRows === 1n
+}
+
+// What issuers say and sign belongs to no tenant: their tokens are looked at before anybody knows whose they are.
+
+export type Published = { jwksUrl: string; discoveredAt: Instant }
+
+export async function findIssuer(db: Db, issuer: string): Promise<Published | undefined> {
+  const found = db
+    .selectFrom('trust_issuers')
+    .select(['jwks_url', 'discovered_at'])
+    .where('issuer', '=', issuer)
+  const row = await found.executeTakeFirst()
+  return row && { jwksUrl: row.jwks_url, discoveredAt: row.discovered_at }
+}
+
+export async function saveIssuer(db: Db, issuer: string, published: Published): Promise<void> {
+  const row = { jwks_url: published.jwksUrl, discovered_at: published.discoveredAt }
+  await db
+    .insertInto('trust_issuers')
+    .values({ issuer, ...row })
+    .onConflict((c) => c.column('issuer').doUpdateSet(row))
+    .execute()
+}
+
+export async function wasUsed(db: Db, hash: string): Promise<boolean> {
+  const found = db.selectFrom('trust_tokens').select('token_hash').where('token_hash', '=', hash)
+  return (await found.executeTakeFirst()) !== undefined
+}
+
+/** Uses a token up; false when somebody else has, in whichever process. */
+export async function spendToken(db: Db, use: { hash: string; until: Instant }): Promise<boolean> {
+  const { numInsertedOrUpdatedRows } = await db
+    .insertInto('trust_tokens')
+    .values({ token_hash: use.hash, expires_at: use.until })
+    .onConflict((c) => c.doNothing())
+    .executeTakeFirstOrThrow()
+  return numInsertedOrUpdatedRows === 1n
+}
+
+/** Forgets tokens that nobody would accept any more. */
+export async function sweepTokens(db: Db, now: Instant): Promise<void> {
+  await db.deleteFrom('trust_tokens').where('expires_at', '<', now).execute()
+}
