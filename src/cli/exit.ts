@@ -186,6 +186,19 @@ const hints: { [code in ErrorCode]?: string } = {
   slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',
 }
 
+/** What mends the token of a job, by why its issuer's signature did not help. */
+const tokenHints: Readonly<Record<string, string>> = {
+  incomplete:
+    'its issuer has to say which token it is (jti), when it was made (iat) and until when it counts (exp)',
+  expired: 'ask the CI system for a new one, right before',
+  too_old: 'ask the CI system for a new one, right before',
+  not_yet_valid:
+    'set the clocks right: that of the CI system and that of the service are more than a minute apart',
+  replayed: 'each signs in once: ask the CI system for a new one',
+  no_policy: 'no trust policy takes it: svc trust test POLICY --id-token - tells an administrator why',
+  ambiguous: 'several organizations trust it: --org ID says which one is meant',
+}
+
 function hintFor(failure: ApiError): string | undefined {
   if (failure.code === 'mfa_required') {
     return failure.enrollUrl
@@ -201,6 +214,13 @@ function hintFor(failure: ApiError): string | undefined {
   }
   if (failure.code === 'oidc_discovery_failed')
     return (failure.details as { hint?: string } | undefined)?.hint
+  if (failure.code === 'federated_token_refused') {
+    const { reason = '' } = (failure.details ?? {}) as { reason?: string }
+    return (
+      tokenHints[reason] ??
+      'no policy trusts its issuer, or another one signed it: svc trust shows who is trusted'
+    )
+  }
   if (failure.code === 'invalid_request' && failure.message.includes('orgId'))
     return 'add --org, or set SVC_ORG'
   if (failure.code === 'forbidden' && failure.request !== undefined)

@@ -8,10 +8,11 @@ import { type ChosenStore, chooseStore } from './choose-store.ts'
 import { CliError, exits, usage } from './exit.ts'
 import { alone } from './lock.ts'
 import { membershipNamed } from './memberships.ts'
+import type { Codes } from './otp-secret.ts'
 import { say } from './print.ts'
 import { changeProfile, checkContextName, type KnownIdentity, nameFor } from './profile.ts'
 import { clientOptions, sessionOf } from './send.ts'
-import { type Place, removeSession, whereabouts, writeSession } from './store.ts'
+import { type Place, removeSession, type Session, whereabouts, writeSession } from './store.ts'
 import { isLocal } from './transport.ts'
 
 export type LoginFlags = {
@@ -19,6 +20,7 @@ export type LoginFlags = {
   password?: string | undefined
   'password-stdin'?: boolean | undefined
   otp?: string | undefined
+  'otp-secret-file'?: string | undefined
   store?: string | undefined
   partner?: string | undefined
   org?: string | undefined
@@ -31,13 +33,14 @@ type Tokens = NonNullable<ReplyOf<typeof auth.login>['tokens']>
 export async function login(run: Run, flags: LoginFlags) {
   const email = flags.email ?? (await asked(run, '--email', () => askText('E-mail')))
   const secrets = await secretsOf(run, flags)
+  const codes = await codesOf(flags)
   warnIfOpen(run.settings.url.value)
   const store = await chooseStore(run.settings, flags.store, run.attended)
 
   const first = await run.stranger.call(auth.login, {
     body: { email, password: secrets.password, ...membershipOf(flags) },
   })
-  const reply = first.mfaRequired ? await withCode(run, first, secrets.otp) : first
+  const reply = first.mfaRequired ? await withCode(run, first, secrets.otp, codes) : first
   return settle(run, store, reply, flags)
 }
 
@@ -52,15 +55,11 @@ export async function settle(
     throw new CliError('The service gave no session', { hint: 'is its version the same as this one?' })
 
   const { me, tokens } = await inMembership(run, reply.tokens, wanted)
-  const context = await keep(run, store, tokens, me)
+  const session = sessionOf(run.settings.url.value, tokens)
+  const context = await keep(run, store, session, identityOf(me))
   const required = reply.mfaEnrollmentRequired === true
   tell(run, me, context, store, required)
-  if (store.unkept) {
-    throw new CliError(`The session was not kept, so the next command is not signed in. ${store.unkept}`, {
-      code: 'session_not_kept',
-      hint: 'agree to a file with --store file (or SVC_CREDENTIAL_STORE=file), or pass a token in SVC_TOKEN',
-    })
-  }
+  if (store.unkept) throw notKept(store.unkept)
   return {
     url: run.settings.url.value,
     context: context?.name ?? null,
@@ -73,6 +72,12 @@ export async function settle(
     store: store.kind,
   }
 }
+
+export const notKept = (reason: string): CliError =>
+  new CliError(`The session was not kept, so the next command is not signed in. ${reason}`, {
+    code: 'session_not_kept',
+    hint: 'agree to a file with --store file (or SVC_CREDENTIAL_STORE=file), or pass a token in SVC_TOKEN',
+  })
 
 /** A password over plain HTTP can be read on the way. */
 export function warnIfOpen(address: string): void {
@@ -123,24 +128,35 @@ export async function secretsOf(
   return { password, otp: flags.otp === '-' ? await secretFrom('-', 'the code') : flags.otp }
 }
 
+/** Loaded for those who ask for it: it computes what an authenticator does. */
+async function codesOf({ 'otp-secret-file': path }: LoginFlags): Promise<Codes | undefined> {
+  return path === undefined ? undefined : (await import('./otp-secret.ts')).codesFrom(path)
+}
+
 type Challenge = Pick<ReplyOf<typeof auth.login>, 'tempToken' | 'mfaMethod'>
 
-async function withCode(run: Run, { tempToken = '', mfaMethod }: Challenge, given: string | undefined) {
+async function withCode(
+  run: Run,
+  { tempToken = '', mfaMethod }: Challenge,
+  given: string | undefined,
+  codes: Codes | undefined,
+) {
   const bySms = mfaMethod === 'sms'
   if (bySms && given === undefined && run.attended) {
     await run.stranger.call(auth.sendSms, { body: { tempToken } })
     say('A code was sent to your phone')
   }
+  if (bySms && codes) throw usage('The codes of this account come by SMS: no file has their secret')
   const question = `${bySms ? 'Code of the SMS' : 'Code of your authenticator'}, or a recovery code`
-  for (let tries = 3; ; tries -= 1) {
-    const code = given ?? (await asked(run, '--otp', () => askText(question)))
+  for (let tries = codes ? 2 : 3; ; tries -= 1) {
+    const code = given ?? (await codes?.next()) ?? (await asked(run, '--otp', () => askText(question)))
     try {
       return await run.stranger.call(auth.verifyMfa, { body: { tempToken, code: code.trim() } })
     } catch (error) {
       const again =
         given === undefined && tries > 1 && error instanceof ApiError && error.code === 'invalid_mfa_code'
       if (!again) throw error
-      say('That code is not right. Try the next one.')
+      if (!codes) say('That code is not right. Try the next one.')
     }
   }
 }
@@ -161,13 +177,18 @@ export const identityOf = (me: Me): KnownIdentity => ({
 })
 
 /** Stores the session first, then the context that points at it. */
-async function keep({ settings, attended }: Run, store: ChosenStore, tokens: Tokens, me: Me) {
+export async function keep(
+  { settings, attended }: Run,
+  store: ChosenStore,
+  session: Session,
+  identity: KnownIdentity,
+) {
   if (store.kind === 'memory') return undefined
   const url = settings.url.value
   const wanted = settings.context.from === 'context' ? undefined : settings.context.value
   const name = checkContextName(wanted ?? settings.active?.name ?? nameFor(settings.profile, url))
   const place: Place = { kind: store.kind, context: name, attended }
-  await alone(name, () => writeSession(place, sessionOf(url, tokens)))
+  await alone(name, () => writeSession(place, session))
   const before = settings.profile.contexts[name]?.store
   if (before && before !== store.kind) {
     await removeSession({ ...place, kind: before }).catch((error: Error) =>
@@ -175,7 +196,7 @@ async function keep({ settings, attended }: Run, store: ChosenStore, tokens: Tok
     )
   }
   await changeProfile((profile) => {
-    profile.contexts[name] = { ...profile.contexts[name], url, identity: identityOf(me), store: store.kind }
+    profile.contexts[name] = { ...profile.contexts[name], url, identity, store: store.kind }
     profile.current = name
     profile.store = store.kind
   })

@@ -6,10 +6,13 @@ import { alone } from './lock.ts'
 
 /** Who signed in, as far as it is worth remembering between calls. No secrets. */
 export type KnownIdentity = {
-  email: string
+  /** null: it is no person. */
+  email: string | null
   scope: string
   orgId: string | null
   partnerId: string | null
+  /** The trust policy that a CI job signed in by. */
+  workload?: { id: string; name: string }
 }
 
 export type StoreKind = 'keychain' | 'file' | 'memory'

@@ -113,19 +113,29 @@ function sessionCredentials(settings: Settings, attended: boolean, stranger: Cli
         hint: 'svc login',
       })
     }
+    if (session.again && session.expiresAt <= Date.now()) throw isOver(session.again)
     if (!isFresh(session) && session.refreshToken) session = await renewed(place, session, stranger)
     return session
   }
 
   return {
     headers: async () => ({ authorization: `Bearer ${(await current()).accessToken}` }),
-    renew: async () => {
+    renew: async (failure) => {
+      if (session?.again) throw isOver(session.again, failure)
       if (!place || !session?.refreshToken) return false
       session = await renewed(place, session, stranger)
       return true
     },
   }
 }
+
+const isOver = (again: string, cause?: ApiError): CliError =>
+  new CliError('The access of this job is over: it cannot be renewed', {
+    exit: exits.authentication,
+    code: cause?.code ?? 'invalid_token',
+    hint: again,
+    cause,
+  })
 
 /**
  * Spends the refresh token, alone among the processes of this machine: a spent token that is used again ends

@@ -3,17 +3,19 @@ import { auth } from '../identity/contract.ts'
 import type { Session as Run } from './base.ts'
 import { CliError, exits } from './exit.ts'
 import { alone } from './lock.ts'
-import { identityOf, whoIs } from './login.ts'
+import { identityOf, notSignedIn, whoIs } from './login.ts'
 import { membershipNamed } from './memberships.ts'
 import { say } from './print.ts'
 import { changeProfile } from './profile.ts'
 import { clientFor, clientOptions, placeOf, sessionOf } from './send.ts'
-import { readSession, removeSession, whereabouts, writeSession } from './store.ts'
+import { type Place, readSession, removeSession, whereabouts, writeSession } from './store.ts'
 
 /** What is known about the sign-in of the context in use. */
 export async function status(run: Run) {
-  const me = await run.client.call(auth.me)
   const { settings } = run
+  const workload = settings.active?.context.identity?.workload
+  if (workload && !run.send.token && run.send.apiKey === undefined) return ofWorkload(run, workload)
+  const me = await run.client.call(auth.me)
   const place = placeOf(settings, run.attended)
   const { token } = run.send
   const stored = token || !place ? undefined : await readSession(place)
@@ -32,6 +34,23 @@ export async function status(run: Run) {
   }
 }
 
+/** A job of a CI system is nobody whom the service could tell about: what is known was kept when it signed in. */
+async function ofWorkload({ settings, attended }: Run, policy: { id: string; name: string }) {
+  const place = placeOf(settings, attended)
+  const stored = place && (await readSession(place))
+  if (!place || !stored) throw notSignedIn(settings.url.value)
+  return {
+    url: settings.url.value,
+    context: settings.active?.name ?? null,
+    policy,
+    scope: 'organization',
+    orgId: settings.active?.context.identity?.orgId ?? null,
+    accessTokenExpiresAt: new Date(stored.expiresAt).toISOString(),
+    renewedAutomatically: false,
+    credential: whereabouts(place),
+  }
+}
+
 /** Ends every session of the caller at the service, removes the stored one, and looks whether both are true. */
 export async function logout(run: Run) {
   const { settings, attended } = run
@@ -45,16 +64,17 @@ export async function logout(run: Run) {
   const place = placeOf(settings, attended)
   const stored = place && (await readSession(place))
   if (!place || !stored) return { signedOut: false, revoked: false, removed: false }
+  // The access of a job ends by itself, some minutes after it began.
+  if (stored.again) {
+    await forget(place)
+    return { signedOut: true, revoked: false, removed: true }
+  }
   const failure = await client.call(auth.logout).then(
     () => undefined,
     (error: unknown) => error,
   )
   const last = (await readSession(place)) ?? stored
-  await alone(place.context, () => removeSession(place))
-  await changeProfile((profile) => {
-    const context = profile.contexts[place.context]
-    if (context) delete context.identity
-  })
+  await forget(place)
   // A session that is already over needs no ending.
   if (failure !== undefined && !isOver(failure)) {
     throw new CliError(
@@ -73,6 +93,14 @@ export async function logout(run: Run) {
     })
   }
   return { signedOut: true, revoked: true, removed: true }
+}
+
+async function forget(place: Place): Promise<void> {
+  await alone(place.context, () => removeSession(place))
+  await changeProfile((profile) => {
+    const context = profile.contexts[place.context]
+    if (context) delete context.identity
+  })
 }
 
 const isOver = (failure: unknown): boolean =>

@@ -10,6 +10,8 @@ export type Session = {
   refreshToken?: string
   /** Milliseconds since 1970. */
   expiresAt: number
+  /** What begins such a session anew; set where it cannot be renewed. */
+  again?: string
 }
 
 export type Place = {

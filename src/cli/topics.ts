@@ -27,6 +27,7 @@ export const groups: Record<string, string> = {
   scripts: 'What can be run on devices',
   sites: 'Sites of organizations',
   sso: 'Single sign-on: the identity providers of an organization',
+  trust: 'CI without stored secrets: which of its jobs may sign in',
   users: 'People: invitations, roles and reach',
   webhooks: 'Events sent on to other systems',
 }
@@ -56,6 +57,7 @@ export const pages: Record<string, string> = {
   SVC_URL               address of the service (http://127.0.0.1:3000)
   SVC_TOKEN             access token to use instead of the stored session
   SVC_API_KEY           API key to use instead of the stored session, where no token is given
+  SVC_OIDC_TOKEN        token that svc login --oidc gitlab signs in with
   SVC_CONTEXT           context to use
   SVC_ORG               default organization: id, slug or name
   SVC_CONFIG_DIR        where contexts are kept (XDG_CONFIG_HOME/svc, ~/.config/svc)

@@ -1,0 +1,14 @@
+import { command } from '../../src/cli/command.ts'
+import { saidByClaims } from '../../src/cli/trust.ts'
+import { trustPolicies } from '../../src/trust/contract.ts'
+
+export default command(trustPolicies.create, {
+  instead: saidByClaims(true),
+  existing: { list: trustPolicies.list, within: ['orgId'] },
+  description:
+    'A job signs in by it with svc login --oidc. Of GitHub and GitLab an id has to be among the claims: names can be changed, and taken over. Needs a second factor. svc-trust(7) has whole examples.',
+  examples: [
+    'svc trust create --org blue-bakery --name Releases --issuer https://token.actions.githubusercontent.com --claim repository_id=74291847 --claim environment=production --permission organizations:read,organizations:write -q\n0197c1fb-3c52-7a10-8d24-6e5f4a3b2c1d',
+    'svc trust create --name Tills --issuer https://gitlab.com --claim project_id=20 --claim ref=main --permission organizations:write --max-usage 5 --max-ttl-minutes 15',
+  ],
+})

@@ -1,0 +1,11 @@
+import { command } from '../../src/cli/command.ts'
+import { trustPolicies } from '../../src/trust/contract.ts'
+
+export default command(trustPolicies.remove, {
+  human: () => 'Deleted: nothing signs in by it any more\n',
+  description: 'Enrollment keys that were minted by it stay; svc enroll shows them.',
+  examples: [
+    'svc trust delete Releases --yes\nDeleted: nothing signs in by it any more',
+    'svc trust delete Releases --dry-run\nDELETE https://svc.example.com/api/v1/trust/policies/0197c1fb-3c52-7a10-8d24-6e5f4a3b2c1d',
+  ],
+})

@@ -1,0 +1,71 @@
+import { statSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { generateSync } from 'otplib'
+import { readTextFile } from './ask.ts'
+import { usage } from './exit.ts'
+import { say } from './print.ts'
+
+/** Codes of an authenticator, each good for a sign-in once. */
+export type Codes = { next(): Promise<string> }
+
+type Secret = { secret: string; period: number; digits: 6 | 7 | 8; algorithm: 'sha1' | 'sha256' | 'sha512' }
+
+const flag = '--otp-secret-file'
+
+/** Codes made with the secret in a file, as base32 or as the otpauth:// address that an authenticator is given. */
+export function codesFrom(path: string, now: () => number = Date.now): Codes {
+  checkPrivate(path)
+  const { period, ...secret } = secretIn(readTextFile(path, flag).trim())
+  let last: number | undefined
+  return {
+    async next() {
+      const step = Math.floor(now() / 1000 / period)
+      if (last !== undefined && step <= last) {
+        say('That code was not accepted, perhaps since it was used already: waiting for the next one')
+        await sleep((last + 1) * period * 1000 - now())
+      }
+      const epoch = Math.floor(now() / 1000)
+      last = Math.floor(epoch / period)
+      return generateSync({ ...secret, period, epoch })
+    },
+  }
+}
+
+/** Whoever reads it has the second factor. Windows says nothing of that in a mode. */
+function checkPrivate(path: string): void {
+  if (process.platform === 'win32') return
+  const mode = modeOf(path)
+  if ((mode & 0o077) === 0) return
+  const shown = (mode & 0o777).toString(8).padStart(4, '0')
+  throw usage(`${path} can be read by others (mode ${shown})`, `chmod 600 ${path}`)
+}
+
+function modeOf(path: string): number {
+  try {
+    return statSync(path).mode
+  } catch (error) {
+    throw usage(`Cannot read ${flag} from ${path}: ${(error as NodeJS.ErrnoException).code ?? 'not a file'}`)
+  }
+}
+
+function secretIn(text: string): Secret {
+  const usual = { period: 30, digits: 6, algorithm: 'sha1' } as const
+  const said = /^otpauth:/i.test(text) ? fieldsOf(text) : { ...usual, secret: text }
+  const secret = said.secret.replaceAll(/[\s=-]/g, '').toUpperCase()
+  if (/^[A-Z2-7]{16,}$/.test(secret)) return { ...said, secret }
+  // The secret itself is not repeated.
+  throw usage(`${flag} holds no secret`, 'base32, or otpauth://totp/…?secret=…, as svc mfa setup shows it')
+}
+
+function fieldsOf(address: string): Secret {
+  const url = URL.canParse(address) ? new URL(address) : undefined
+  const said = url?.searchParams
+  if (url?.host !== 'totp') throw usage(`${flag} holds no otpauth://totp/ address`)
+  const digits = Number(said?.get('digits') ?? 6)
+  const period = Number(said?.get('period') ?? 30)
+  const algorithm = (said?.get('algorithm') ?? 'sha1').toLowerCase().replace('-', '')
+  const known = [6, 7, 8].includes(digits) && period > 0 && /^sha(1|256|512)$/.test(algorithm)
+  if (!known) throw usage(`${flag} holds an address with settings that nobody knows`)
+  const rest = { digits, algorithm } as Pick<Secret, 'digits' | 'algorithm'>
+  return { secret: said?.get('secret') ?? '', period, ...rest }
+}
