@@ -84,7 +84,8 @@ export const pages: Record<string, string> = {
   AUDIT_SIGNING_KEY_PREVIOUS    the key before, so that what it signed goes on to verify
   AUDIT_CHECKPOINT_SECONDS      how often audit chains that grew are signed; 3600
   METRICS_TOKEN         bearer token for /metrics, which is off without one
-  PUBLIC_URL            where people find the service, for links in mail (PUBLIC_APP_URL, DASHBOARD_URL)
+  PUBLIC_URL            where people find the service, for links in mail and single sign-on (PUBLIC_APP_URL, DASHBOARD_URL)
+  SAML_SP_ENTITY_ID     what identity providers of SAML call the service (the address of its metadata)
   SMTP_URL, MAIL_FROM   smtp://user:password@host:587 or smtps://, and svc <noreply@example.com>;
                         without them mail goes to svc dev outbox only
   SMTP_HOST, SMTP_PORT, SMTP_USER, SMTP_PASSWORD, SMTP_SECURE   instead of SMTP_URL

@@ -1,0 +1,13 @@
+import { readFileSync } from 'node:fs'
+import { expect, it } from 'vitest'
+import { failures } from '../../src/sso/failures.ts'
+
+const page = readFileSync(new URL('../../man/svc-sso.7.md', import.meta.url), 'utf8')
+
+it('svc-sso(7) tells of every failure what it means and what to do', () => {
+  const told = [...page.matchAll(/^\| (\w+) \| (.*) \| (.*) \|$/gm)].map(([, code, message, hint]) => [
+    code,
+    { message, hint },
+  ])
+  expect(Object.fromEntries(told.filter(([code]) => String(code) in failures))).toEqual(failures)
+})
