@@ -106,6 +106,7 @@ const candidates = [
   '2026-03-01T12:00:00Z',
   'a@example.com',
   'https://example.com',
+  'c'.repeat(43),
   newId(),
 ]
 
