@@ -14,6 +14,8 @@ export const defaultLimits = {
   /** Sign-ins begun at identity providers, by client address, and by address and organization. */
   SSO_IP: { count: 30, seconds: 300 },
   SSO_ORG: { count: 10, seconds: 300 },
+  /** Those that come back from one, and codes exchanged, by client address. */
+  SSO_RETURN: { count: 60, seconds: 300 },
   LOGIN_IP: { count: 10, seconds: 300 },
   /** By client address and e-mail. */
   LOGIN_ACCOUNT: { count: 5, seconds: 300 },

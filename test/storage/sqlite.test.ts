@@ -37,6 +37,9 @@ async function writing(
   return { connection, queue: new GroupCommit(connection, { ...resting, ...log }, limits) }
 }
 
+/** What is written at once goes together, however slow the machine is. */
+const oneBatch = { milliseconds: 10_000 }
+
 /** Counts for about a second or two. */
 const slowQuery = sql<{ n: number }>`
   with recursive counter(n) as (select 1 union all select n + 1 from counter where n < 4000000)
@@ -82,7 +85,7 @@ describe('durability', () => {
   })
 
   test('when SQLite itself rolls the transaction back, no write of the batch claims success', async () => {
-    const { queue, connection } = await writing()
+    const { queue, connection } = await writing({}, oneBatch)
     const [before, breaker, after] = await Promise.allSettled([
       queue.write((tx) => addNote(tx, 1), false),
       queue.write((tx) => sql`insert or rollback into notes (id) values (1)`.execute(tx), false),
@@ -105,10 +108,11 @@ describe('durability', () => {
   })
 
   test('a write resolves when the disk has it; an unsynced one does not wait for that', async () => {
-    const { queue, connection } = await writing({
+    const log = {
       sync: () => new Promise((resolve) => setTimeout(resolve, 20)).then(() => void said.push('on the disk')),
-      committed: (durable) => said.push(`committed ${durable}`),
-    })
+      committed: (durable: boolean) => void said.push(`committed ${durable}`),
+    }
+    const { queue, connection } = await writing(log, oneBatch)
     const said: string[] = []
     const write = (id: number, unsynced: boolean) =>
       queue.write((tx) => addNote(tx, id), unsynced).then(() => said.push(`written ${id}`))
