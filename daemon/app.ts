@@ -17,6 +17,7 @@ import { networkOf } from './address.ts'
 import { docsPage } from './docs.ts'
 import { type Gateway, isUpgrade } from './gateway.ts'
 import { addMetrics, type Metrics } from './metrics.ts'
+import { addPages } from './pages.ts'
 import { addRoute, type Pipeline } from './pipeline.ts'
 import { refuseConnection, sendProblem } from './problems.ts'
 
@@ -38,10 +39,12 @@ export function buildApp(
     readiness: Readiness
     metrics?: Metrics
     gateway?: Gateway
+    /** Where people reach the service, for its pages; without, it has none. */
+    publicUrl?: () => string
     contract?: Contract
   },
 ): FastifyInstance {
-  const { version, log, readiness, metrics, gateway, contract = api as Contract } = about
+  const { version, log, readiness, metrics, gateway, publicUrl, contract = api as Contract } = about
   const app = fastify({
     loggerInstance: log,
     genReqId: requestId,
@@ -129,6 +132,7 @@ export function buildApp(
     addHealth(app, version, readiness)
     if (metrics) addMetrics(app, metrics)
     addReference(app, contract, version)
+    if (publicUrl) addPages(app, publicUrl)
   })
   return app
 }

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { z } from 'zod'
 import { type Contract, type Endpoint, entriesOf } from '../src/core/endpoint.ts'
 import { exampleOf, toJsonSchema } from '../src/core/openapi.ts'
+import { asText } from '../src/core/web-page.ts'
 
 type Json = Record<string, unknown>
 
@@ -104,9 +105,6 @@ function noteOf({ description, minimum, maximum, minLength, maxLength, default: 
 }
 
 const anchor = (text: string): string => text.toLowerCase().replaceAll(/\W+/g, '-')
-
-const asText = (text: string): string =>
-  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')
 
 const style = `
 :root { color-scheme: light dark; --line: color-mix(in srgb, currentColor 18%, transparent) }

@@ -4,6 +4,7 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { type ErrorBody, type ErrorCode, type Fault, invalid, Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { isForeignKeyViolation, isOutage } from '../src/storage/dialect.ts'
+import { problemPage, sendPage } from './pages.ts'
 
 // An import would load all that node:http can give, WebSockets of browsers among it: 2 MB.
 const { STATUS_CODES } = process.getBuiltinModule('node:http')
@@ -52,8 +53,10 @@ export function sendProblem(request: FastifyRequest, reply: FastifyReply, error:
   const { retryAfter, location = lost(request, problem) } = problem.extras
   if (location !== undefined) return reply.header('cache-control', 'no-store').redirect(location, 302)
   if (retryAfter !== undefined) reply.header('retry-after', retryAfter)
+  reply.code(problem.status)
+  if (meetsBrowsers(request) && prefersPage(request.headers.accept))
+    return sendPage(reply, problemPage(problem, request.id))
   return reply
-    .code(problem.status)
     .type('application/json; charset=utf-8')
     .serializer(JSON.stringify)
     .send(bodyOf(problem, request.id))
@@ -61,8 +64,22 @@ export function sendProblem(request: FastifyRequest, reply: FastifyReply, error:
 
 /** A browser that is on its way is not left with a text for programs when the service fails. */
 function lost(request: FastifyRequest, problem: Problem): string | undefined {
-  const { redirects } = (request.routeOptions?.config ?? {}) as { redirects?: boolean }
-  return redirects && problem.code === 'internal' ? '/login?error=sso_error' : undefined
+  return meetsBrowsers(request) && problem.code === 'internal' ? '/login?error=sso_error' : undefined
+}
+
+const meetsBrowsers = (request: FastifyRequest): boolean =>
+  ((request.routeOptions?.config ?? {}) as { redirects?: boolean }).redirects === true
+
+/** Browsers ask for HTML by name and above all; programs do not, or take JSON just as well (RFC 9110, 12.5.1). */
+function prefersPage(accept = ''): boolean {
+  const ranges = accept.split(',').map((range) => range.split(';').map((part) => part.trim().toLowerCase()))
+  const weight = (wanted: string) => {
+    const range = ranges.find(([type]) => type === wanted)
+    if (!range) return 0
+    const q = range.find((part) => part.startsWith('q='))
+    return q === undefined ? 1 : Number(q.slice(2))
+  }
+  return weight('text/html') > weight('application/json')
 }
 
 function bodyOf(problem: Problem, requestId: string): ErrorBody {

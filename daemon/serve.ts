@@ -203,6 +203,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     log,
     readiness: () => readinessOf(storage, audit),
     gateway: parts.agents,
+    publicUrl: parts.publicUrl,
     ...(token !== undefined && { metrics: { token, read: audit.metrics } }),
   })
 }

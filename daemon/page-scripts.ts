@@ -1,0 +1,90 @@
+/*
+ * What runs in the pages of the service. Nothing is kept: the access token is in memory alone, the refresh token in a
+ * cookie that no script can read. Whatever comes from outside is set as text, never as HTML.
+ */
+
+const shared = `
+const main = document.querySelector('main')
+const show = (name, texts = {}) => {
+  const view = document.getElementById(name).content.cloneNode(true)
+  for (const at of view.querySelectorAll('[data-text]')) at.textContent = texts[at.dataset.text] ?? ''
+  main.replaceChildren(view)
+  const heading = main.querySelector('h1')
+  document.title = heading.textContent + ' · svc'
+  heading.tabIndex = -1
+  heading.focus()
+}
+const call = async (method, path, { body, headers = {} } = {}) => {
+  const json = body === undefined ? {} : { 'content-type': 'application/json' }
+  const text = body === undefined ? undefined : JSON.stringify(body)
+  const reply = await fetch('/api/v1' + path, { method, body: text, headers: { ...headers, ...json }, cache: 'no-store' })
+  const data = await reply.json()
+  if (!reply.ok) throw Object.assign(new Error(data.error), { code: data.code, status: reply.status })
+  return data
+}
+const told = (failure) => failure.code === undefined
+  ? { message: 'The service could not be reached.', code: 'unreachable' }
+  : { message: failure.message + '.', code: failure.code }
+`
+
+/** Of /login: ends a sign-in with the code it came back with, or goes on with the session of this browser. */
+export const signInScript = `(() => {${shared}
+const fragment = new URLSearchParams(location.hash.slice(1))
+const code = fragment.get('ssoCode')
+// It is good once and for two minutes, and has no business in the history.
+if (code !== null) history.replaceState(null, '', location.pathname)
+let token
+const bearer = () => ({ authorization: 'Bearer ' + token })
+const csrf = () => /(?:^|; )service_csrf_token=([0-9a-f]+)/.exec(document.cookie)?.[1]
+const renew = async () => {
+  const renewed = await call('POST', '/auth/refresh', { body: {}, headers: { 'x-service-csrf': csrf() ?? '' } })
+  token = renewed.tokens.accessToken
+}
+const signedIn = async () => {
+  const { user, orgId, memberships } = await call('GET', '/auth/me', { headers: bearer() })
+  const name = memberships.find(({ id }) => id === orgId)?.name ?? orgId
+  show('signed-in', { name: user.name, email: user.email, org: name ?? 'none', orgId: orgId ?? 'ORG' })
+  main.querySelector('button').addEventListener('click', signOut)
+}
+const signOut = async ({ currentTarget: button }) => {
+  button.disabled = true
+  const end = () => call('POST', '/auth/logout', { headers: bearer() })
+  try {
+    // Access lasts for minutes: whoever comes back to this page later renews it first.
+    await end().catch(async (failure) => {
+      if (failure.status !== 401) throw failure
+      await renew()
+      await end()
+    })
+  } catch (failure) {
+    if (failure.status !== 401) {
+      button.disabled = false
+      main.querySelector('[role=alert]').textContent = told(failure).message + ' You are still signed in: try again.'
+      return
+    }
+  }
+  show('signed-out')
+}
+if (code !== null) {
+  show('signing-in')
+  call('POST', '/sso/exchange', { body: { code } })
+    .then(({ accessToken }) => { token = accessToken })
+    .then(signedIn)
+    .catch((failure) => show(failure.code === 'invalid_exchange_code' ? 'spent' : 'failed', told(failure)))
+} else if (csrf() !== undefined && document.getElementById('signed-in') !== null) {
+  renew().then(signedIn).catch(() => {})
+}
+})()`
+
+/** Of /verify-email: nothing happens before the button is pressed, since mail filters open links as well. */
+export const verifyScript = `(() => {${shared}
+const token = new URLSearchParams(location.search).get('token')
+const button = main.querySelector('button')
+if (token) button.hidden = false
+button.addEventListener('click', () => {
+  button.disabled = true
+  call('POST', '/auth/verify-email', { body: { token } })
+    .then(({ message }) => show('verified', { message }))
+    .catch((failure) => show('failed', told(failure)))
+})
+})()`

@@ -1,0 +1,161 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { errors, type Problem } from '../src/core/errors.ts'
+import { isId } from '../src/core/ids.ts'
+import { asText, failureBody, type WebPage, webPage, withCommands } from '../src/core/web-page.ts'
+import { type FailureCode, failures } from '../src/sso/failures.ts'
+import { signInScript, verifyScript } from './page-scripts.ts'
+
+/*
+ * What browsers meet of the service itself: where a sign-in at an identity provider ends, and where the links of mails
+ * lead. Where there is a dashboard it has these pages, and nobody is sent to ours. What is said comes from here and
+ * never from the address: it could be anybody's text under our name.
+ */
+
+type Query = Record<string, unknown>
+
+export function addPages(app: FastifyInstance, publicUrl: () => string): void {
+  app.get('/login', async ({ query }, reply) => sendPage(reply, signInPage(query as Query, publicUrl())))
+  for (const [path, pageAt] of Object.entries(letters)) {
+    let page: WebPage | undefined
+    app.get(path, async (_, reply) => {
+      page ??= pageAt(publicUrl())
+      return sendPage(reply, page)
+    })
+  }
+}
+
+export const sendPage = (reply: FastifyReply, { html, headers }: WebPage): FastifyReply =>
+  reply.headers(headers).send(html)
+
+function signInPage({ error, orgId, ssoTest }: Query, url: string): WebPage {
+  if (ssoTest !== undefined) return trialPage(ssoTest === 'passed')
+  if (error !== undefined) return failurePage(String(error), orgId)
+  return webPage({ title: 'Sign in', body: signIn(url) + views(url), script: signInScript })
+}
+
+/** Of a code that nobody knows there is nothing to say but that it failed. */
+function failurePage(error: string, orgId: unknown): WebPage {
+  const code = (Object.hasOwn(failures, error) ? error : 'sso_error') as FailureCode
+  const title = 'You are not signed in'
+  const again = isId(String(orgId)) ? `<a class="button" href="/api/v1/sso/login/${orgId}">Try again</a>` : ''
+  return webPage({ title, body: failureBody({ title, ...failures[code], code, more: again }) })
+}
+
+function trialPage(passed: boolean): WebPage {
+  const title = 'The trial is over'
+  const came = passed ? 'The sign-in worked.' : 'The sign-in did not work.'
+  const body = `<h1>${title}</h1>
+<p role="status">${came} Nobody was signed in: it was a trial.</p>
+<p>Go back to your terminal: it tells every step.</p>`
+  return webPage({ title, body })
+}
+
+/** The same failure as a program is told, for a person. */
+export function problemPage({ code, message, extras }: Problem, requestId: string): WebPage {
+  // Faults repeat what was sent.
+  const said = extras.details === undefined ? message : errors[code].title
+  const wait = extras.retryAfter === undefined ? undefined : `Try again in ${extras.retryAfter} s.`
+  const more = `<p class="faint">Request: <code>${asText(requestId)}</code></p>`
+  const title = 'That did not work'
+  return webPage({
+    title,
+    body: failureBody({ title, message: said, hint: wait ?? problemHints[code], code, more }),
+  })
+}
+
+const problemHints: { [code in Problem['code']]?: string } = {
+  not_found: failures.provider_not_found.hint,
+  invalid_request:
+    'Ask an administrator to look at the provider: svc sso show PROVIDER, svc sso test PROVIDER.',
+  sso_not_configured: 'Ask whoever runs the service to set it.',
+  unavailable: 'Try again in a minute.',
+}
+
+const signIn = (url: string): string => `<h1>Sign in</h1>
+<p>This is a service for managing devices. It has no dashboard: people work with it in a terminal, programs with its <a href="/docs">API</a>.</p>
+<h2>With e-mail and password</h2><pre><code>svc login --url ${asText(url)}</code></pre>
+<h2>With the single sign-on of an organization</h2><pre><code>svc login --sso ORG --url ${asText(url)}</code></pre>
+<p>ORG is the id of the organization: whoever administers it knows it.</p>
+<noscript><p role="alert">To end a sign-in here, this page needs JavaScript.</p></noscript>`
+
+const view = (id: string, html: string): string => `<template id="${id}">${html}</template>`
+
+/** Filled in by the script, as text. */
+const views = (url: string): string =>
+  [
+    view('signing-in', '<h1>Signing you in</h1><p role="status">One moment.</p>'),
+    view(
+      'signed-in',
+      `<h1>You are signed in</h1>
+<p role="status">As <strong data-text="name"></strong>, <span data-text="email"></span>; organization <strong data-text="org"></strong>.</p>
+<p>This service has no dashboard. Go on in a terminal, or with the <a href="/docs">API</a>:</p>
+<pre><code>svc login --sso <span data-text="orgId"></span> --url ${asText(url)}</code></pre>
+<p role="alert"></p>
+<button class="button" type="button">Sign out</button>
+<p class="faint">It ends every session you have, also those in terminals.</p>`,
+    ),
+    view(
+      'signed-out',
+      '<h1>You are signed out</h1><p role="status">Every session of yours has ended.</p><p><a href="/login">Sign in again</a></p>',
+    ),
+    view(
+      'spent',
+      failureView('This sign-in was used before, or took longer than two minutes.', 'Begin again.'),
+    ),
+    view('failed', failureView('', 'Begin again. If it fails again, ask whoever runs the service.')),
+  ].join('')
+
+/** Without words of its own it says what the script is told. */
+const failureView = (
+  message: string,
+  hint: string,
+  title = 'You are not signed in',
+): string => `<h1>${title}</h1>
+<p role="alert"${message === '' ? ' data-text="message"' : ''}>${message}</p>
+<h2>What to do</h2><p>${withCommands(hint)}</p>
+<p class="faint">Code: <code data-text="code"></code></p>`
+
+/** Where the links of mails lead (src/messages/links.ts). Tokens stay where they are: in the address. */
+const letters: Record<string, (url: string) => WebPage> = {
+  '/accept-invite': (url) =>
+    inTerminal('You are invited', {
+      says: 'Choose your password in a terminal. Paste the address of this page when you are asked for the link.',
+      command: `svc invite accept --url ${url}`,
+      rest: 'If your organization has single sign-on you need no password: <code>svc login --sso ORG</code>.',
+    }),
+  '/reset-password': (url) =>
+    inTerminal('Set a new password', {
+      says: 'It is done in a terminal. Paste the address of this page when you are asked for the link.',
+      command: `svc password reset --url ${url}`,
+      rest: 'The link is good once. Every session you have ends with it.',
+    }),
+  '/forgot-password': (url) =>
+    inTerminal('Ask for a link', {
+      says: 'With it you set a new password. It comes by mail.',
+      command: `svc password forgot EMAIL --url ${url}`,
+      rest: '',
+    }),
+  '/verify-email': () => {
+    const title = 'Confirm your address'
+    const body = `<h1>${title}</h1>
+<p>Press the button, and the address this link was sent to counts as yours.</p>
+<button class="button" type="button" hidden>Confirm</button>
+<noscript><p role="alert">This page needs JavaScript.</p></noscript>`
+    const done = '<h1>Your address is confirmed</h1><p role="status" data-text="message"></p>'
+    const failed = failureView('', 'Register again to be sent another link.', 'Your address is not confirmed')
+    return webPage({
+      title,
+      body: body + view('verified', done) + view('failed', failed),
+      script: verifyScript,
+    })
+  },
+}
+
+const inTerminal = (
+  title: string,
+  { says, command, rest }: { says: string; command: string; rest: string },
+): WebPage =>
+  webPage({
+    title,
+    body: `<h1>${title}</h1>\n<p>${says}</p>\n<pre><code>${asText(command)}</code></pre>\n${rest && `<p>${rest}</p>`}`,
+  })
