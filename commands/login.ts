@@ -1,11 +1,13 @@
 import { boolean, string } from '@oclif/core/flags'
-import { ApiCommand } from '../src/cli/base.ts'
-import { loginFederated, oidcFlags } from '../src/cli/federated.ts'
-import { login } from '../src/cli/login.ts'
+import { ApiCommand, type Session } from '../src/cli/base.ts'
+import { type FederatedFlags, loginFederated, oidcFlags } from '../src/cli/federated.ts'
+import { type LoginFlags, login } from '../src/cli/login.ts'
 import { printRecord } from '../src/cli/print.ts'
+import type { SsoFlags } from '../src/cli/sso-login.ts'
 
 export default class Login extends ApiCommand {
-  static override summary = 'Sign in with e-mail and password, and a code where there is a second factor'
+  static override summary =
+    'Sign in: with e-mail and password, and a code where there is a second factor, or with single sign-on'
   static override description =
     'The session is kept in the keychain of this machine, for the context of this URL, and renewed by itself.'
   static override examples = [
@@ -13,6 +15,8 @@ export default class Login extends ApiCommand {
     'In a script\nsvc login --email ci@example.com --password-stdin --store file < password.txt',
     'With a code of the authenticator\nsvc login --email admin@example.com --otp 123456',
     'In a script, where nobody reads a code\nsvc login --email ci@example.com --password-stdin --otp-secret-file totp.txt --store file < password.txt',
+    'With the single sign-on of an organization, in a browser\nsvc login --sso 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11\nSigning in with Okta\nYour browser was opened at\n  https://svc.example.com/api/v1/sso/login/0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11?redirect=…\nWaiting for the sign-in there, for 10 minutes at most; Ctrl-C ends\nSigned in to https://svc.example.com as ada@example.com, organization scope of 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11',
+    'On a machine without a browser: open the address elsewhere, and paste the one it ends at\nsvc login --sso blue-bakery --no-browser',
     'In a job of GitHub Actions, without any secret\nsvc login --oidc github --org 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11 --store file',
   ]
   static override flags = {
@@ -30,6 +34,16 @@ export default class Login extends ApiCommand {
       description: 'File with the secret of the authenticator, for yourself alone to read',
       helpValue: 'FILE',
       exclusive: ['otp'],
+    }),
+    sso: string({
+      description:
+        'Sign in at the identity provider of an organization, in a browser: its id, or slug or name where it is known here',
+      helpValue: 'ORG',
+      exclusive: ['email', 'password', 'password-stdin', 'org', 'partner', 'oidc'],
+    }),
+    'no-browser': boolean({
+      description: 'Print the address and open no browser; with --sso',
+      dependsOn: ['sso'],
     }),
     ...oidcFlags,
     store: string({
@@ -49,9 +63,15 @@ export default class Login extends ApiCommand {
   async run(): Promise<void> {
     const { flags } = await this.parse(Login)
     const run = this.open({ ...flags, org: undefined }, { mayBeNew: true })
-    const { oidc } = flags
-    const result =
-      oidc === undefined ? await login(run, flags) : await loginFederated(run, { ...flags, oidc })
+    const result = await this.begin(run, flags)
     if (run.output.format !== 'plain') await printRecord(run.output, result, undefined)
+  }
+
+  private async begin(run: Session, flags: LoginFlags & Partial<FederatedFlags> & Partial<SsoFlags>) {
+    const { oidc, sso } = flags
+    if (oidc !== undefined) return loginFederated(run, { ...flags, oidc })
+    if (sso === undefined) return login(run, flags)
+    const { loginSso } = await import('../src/cli/sso-login.ts')
+    return loginSso(run, { ...flags, sso })
   }
 }

@@ -72,9 +72,11 @@ const onCommandLine = (flag: string): Error =>
 
 const toStderr = { output: process.stderr }
 
-export async function askText(message: string, initial?: string): Promise<string> {
+/** `signal`: the question is taken back. */
+export async function askText(message: string, initial?: string, signal?: AbortSignal): Promise<string> {
   const { input } = await import('@inquirer/prompts')
-  return input({ message, required: true, ...(initial !== undefined && { default: initial }) }, toStderr)
+  const question = { message, required: true, ...(initial !== undefined && { default: initial }) }
+  return input(question, { ...toStderr, ...(signal && { signal }) })
 }
 
 export async function askSecret(message: string): Promise<string> {

@@ -59,7 +59,11 @@ export function command(entry: Endpoint, view: View): Command.Class {
     static override args: ArgSet = Object.fromEntries(
       argFields.map((field) => [argName(field), argOf(field)]),
     )
-    static override flags: FlagSet = { ...instead?.flags, ...flagsOf(entry, view, flagFields) }
+    static override flags: FlagSet = {
+      ...instead?.flags,
+      ...view.also?.flags,
+      ...flagsOf(entry, view, flagFields),
+    }
 
     async run(): Promise<void> {
       const typed = (await this.parse(this.ctor)) as unknown as Typed
@@ -87,6 +91,7 @@ export function command(entry: Endpoint, view: View): Command.Class {
         })
         return view.file ? { ...input, body: { ...filed, ...(input.body as object) } } : input
       }
+      if (view.also && typed.flags[view.also.flag]) return view.also.run(session, await input(), typed)
       if (listed) {
         const { list } = await import('./list.ts')
         const narrowed = more.some(({ flag }) => typed.flags[flag] !== undefined)

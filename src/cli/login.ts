@@ -125,11 +125,16 @@ export async function secretsOf(
     : flags.password !== undefined
       ? await secretFrom(flags.password, '--password')
       : await asked(run, '--password-stdin', () => askSecret('Password'))
-  return { password, otp: flags.otp === '-' ? await secretFrom('-', 'the code') : flags.otp }
+  return { password, otp: await givenCode(flags) }
 }
 
+export const givenCode = async ({ otp }: Pick<LoginFlags, 'otp'>): Promise<string | undefined> =>
+  otp === '-' ? secretFrom('-', 'the code') : otp
+
 /** Loaded for those who ask for it: it computes what an authenticator does. */
-async function codesOf({ 'otp-secret-file': path }: LoginFlags): Promise<Codes | undefined> {
+export async function codesOf({
+  'otp-secret-file': path,
+}: Pick<LoginFlags, 'otp-secret-file'>): Promise<Codes | undefined> {
   return path === undefined ? undefined : (await import('./otp-secret.ts')).codesFrom(path)
 }
 
@@ -164,7 +169,7 @@ async function withCode(
 export const whoIs = (run: Run, tokens: Pick<Tokens, 'accessToken'>): Promise<Me> =>
   bearerOf(run, tokens).call(auth.me)
 
-function bearerOf(run: Run, { accessToken }: Pick<Tokens, 'accessToken'>): Client {
+export function bearerOf(run: Run, { accessToken }: Pick<Tokens, 'accessToken'>): Client {
   const headers = async () => ({ authorization: `Bearer ${accessToken}` })
   return connect({ ...clientOptions(run.send), credentials: { headers } })
 }

@@ -22,6 +22,8 @@ export type Context = {
   /** Default organization: id, slug or name. */
   org?: string
   identity?: KnownIdentity
+  /** The organization whose single sign-on was used last. */
+  sso?: { orgId: string; name: string; slug: string }
   /** Where this context's session is kept. */
   store?: StoreKind
 }

@@ -1,4 +1,6 @@
+import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
+import type { Session } from './base.ts'
 import type { Column } from './columns.ts'
 import type { FlagSet } from './flags.ts'
 
@@ -18,6 +20,8 @@ export type View = {
     flags: FlagSet
     values(flags: Typed['flags']): Promise<Record<string, unknown>>
   }
+  /** What it does instead when `flag` is given, which is one of these. */
+  also?: { flag: string; flags: FlagSet; run(session: Session, input: RawInput, typed: Typed): Promise<void> }
   /** The body may come from a JSON file; what flags say wins over it. */
   file?: true
   /** Fields that the command itself decides: no flags. What is undefined is not sent. */

@@ -170,8 +170,13 @@ const ownImports: Rule[] = [
   },
 ]
 
+/** Words alone, which a page on the person's own machine must not take from an address. */
+const signInFailures = 'src/sso/failures.ts'
+
 const clientMaySee = (target: string): boolean =>
-  isVocabulary(target) || isContract(target) || target === 'src/api.ts' || target === 'src/version.ts'
+  isVocabulary(target) ||
+  isContract(target) ||
+  [signInFailures, 'src/api.ts', 'src/version.ts'].includes(target)
 
 /** Rules about packages and what Node brings. */
 const packageImports: Rule[] = [

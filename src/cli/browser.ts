@@ -1,0 +1,36 @@
+import { spawn } from 'node:child_process'
+import { CliError } from './exit.ts'
+import { say } from './print.ts'
+
+/**
+ * Opens an address in a browser of this machine, where there is one that somebody looks at: not over SSH, not without
+ * a display, unless BROWSER names a program that knows what to do.
+ * @returns whether it was tried
+ */
+export function openBrowser(address: string, env: NodeJS.ProcessEnv = process.env): boolean {
+  // An answer of the service may have named it: no file, and no other program, is opened.
+  if (!/^https?:\/\//.test(address)) {
+    throw new CliError('The service gave an address that is none of a web page', { code: 'bad_address' })
+  }
+  const command = commandFor(address, env)
+  if (!command) return false
+  const [program = '', ...args] = command
+  // Without a shell: nothing in the address is read as a command.
+  const child = spawn(program, args, { stdio: 'ignore', detached: true })
+  const failed = () => say('No browser could be opened: open the address yourself')
+  child.on('error', failed)
+  child.on('exit', (code) => void (code !== 0 && code !== null && failed()))
+  child.unref()
+  return true
+}
+
+function commandFor(address: string, env: NodeJS.ProcessEnv): string[] | undefined {
+  if (env.BROWSER) {
+    const words = env.BROWSER.trim().split(/\s+/)
+    return words.includes('%s') ? words.map((word) => (word === '%s' ? address : word)) : [...words, address]
+  }
+  if (env.SSH_CONNECTION) return undefined
+  if (process.platform === 'darwin') return ['open', address]
+  if (process.platform === 'win32') return ['rundll32', 'url.dll,FileProtocolHandler', address]
+  return env.DISPLAY || env.WAYLAND_DISPLAY ? ['xdg-open', address] : undefined
+}

@@ -1,0 +1,81 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { RawInput } from '../core/client.ts'
+import type { ReplyOf } from '../core/endpoint.ts'
+import { ssoTrials } from '../sso/trials/contract.ts'
+import type { Session as Run } from './base.ts'
+import { CliError, exits, Silent } from './exit.ts'
+import { type FlagSet, yes } from './flags.ts'
+import { printRecord } from './print.ts'
+import { type Style, styleFor } from './style.ts'
+import { printable } from './table.ts'
+import type { Typed } from './view.ts'
+import { visit } from './visit.ts'
+
+export const trialFlags: FlagSet = {
+  login: yes({
+    description: 'Try a whole sign-in in a browser, which lets nobody in, and tell every step',
+    exclusive: ['dry-run'],
+  }),
+  'no-browser': yes({ description: 'Print the address and open no browser; with --login' }),
+}
+
+type Came = ReplyOf<typeof ssoTrials.show>
+
+/** Tries a provider with a real sign-in; ends with 0 when somebody would be let in and 1 when not. */
+export async function tryLogin(run: Run, { params }: RawInput, { flags }: Typed): Promise<void> {
+  const { id } = params as { id: string }
+  let testId = ''
+  const { close } = await visit(
+    run,
+    async (redirect) => {
+      const begun = await run.client.call(ssoTrials.begin, { params: { id }, body: { redirect } })
+      testId = begun.id
+      return begun.loginUrl
+    },
+    { noBrowser: flags['no-browser'] === true, done: () => isOver(run, id, testId) },
+  )
+  try {
+    const came = await run.client.call(ssoTrials.show, { params: { id, testId } })
+    if (came.status === 'pending') throw notOver()
+    const style = await styleFor(process.stdout)
+    await printRecord(run.output, came, ssoTrials.show.reply, () => stepLines(came, style))
+    if (came.status === 'failed') throw new Silent(exits.failure)
+  } finally {
+    await close()
+  }
+}
+
+const notOver = (): CliError =>
+  new CliError('The browser came back before the trial was over', {
+    code: 'trial_pending',
+    hint: 'begin again: svc sso test PROVIDER --login',
+  })
+
+const pause = 3000
+
+/** Where the browser is on another machine it cannot come back here: the service knows when it is over. */
+async function isOver(run: Run, id: string, testId: string): Promise<{ trial: 'passed' | 'failed' }> {
+  for (;;) {
+    await sleep(pause, undefined, { ref: false })
+    const { status } = await run.client.call(ssoTrials.show, { params: { id, testId } })
+    if (status === 'pending') continue
+    // A browser of this machine is on its way here.
+    await sleep(1000)
+    return { trial: status }
+  }
+}
+
+/** A step a line, and under it what was received; under the one that failed what mends it. */
+export function stepLines({ status, steps }: Came, style: Style): string {
+  const lines = steps.flatMap(({ step, ok, received, code, hint }) => [
+    `${ok ? style.good('✓') : style.bad('✗')} ${printable(step)}`,
+    ...(received === null ? [] : [style.faint(`    ${printable(received)}`)]),
+    ...(code === null ? [] : [`    Code: ${printable(code)}`]),
+    ...(hint === null ? [] : [`    Hint: ${printable(hint)}`]),
+  ])
+  const end =
+    status === 'passed'
+      ? 'Somebody would be let in. Nobody was: it was a trial.'
+      : 'The sign-in does not work'
+  return `${[...lines, end].join('\n')}\n`
+}
