@@ -5,8 +5,9 @@
 
 const shared = `
 const main = document.querySelector('main')
+const views = new Map([...document.querySelectorAll('template')].map(({ id, content }) => [id, content]))
 const show = (name, texts = {}) => {
-  const view = document.getElementById(name).content.cloneNode(true)
+  const view = views.get(name).cloneNode(true)
   for (const at of view.querySelectorAll('[data-text]')) at.textContent = texts[at.dataset.text] ?? ''
   main.replaceChildren(view)
   const heading = main.querySelector('h1')
@@ -71,7 +72,7 @@ if (code !== null) {
     .then(({ accessToken }) => { token = accessToken })
     .then(signedIn)
     .catch((failure) => show(failure.code === 'invalid_exchange_code' ? 'spent' : 'failed', told(failure)))
-} else if (csrf() !== undefined && document.getElementById('signed-in') !== null) {
+} else if (csrf() !== undefined) {
   renew().then(signedIn).catch(() => {})
 }
 })()`

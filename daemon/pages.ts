@@ -15,6 +15,10 @@ type Query = Record<string, unknown>
 
 export function addPages(app: FastifyInstance, publicUrl: () => string): void {
   app.get('/login', async ({ query }, reply) => sendPage(reply, signInPage(query as Query, publicUrl())))
+  // Browsers ask for it whatever a page says.
+  app.get('/favicon.ico', async (_, reply) =>
+    reply.header('cache-control', 'public, max-age=86400').code(204).send(),
+  )
   for (const [path, pageAt] of Object.entries(letters)) {
     let page: WebPage | undefined
     app.get(path, async (_, reply) => {

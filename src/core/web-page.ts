@@ -70,7 +70,7 @@ export const failureBody = ({
   more?: string
 }): string => `<h1>${asText(title)}</h1>
 <p role="alert">${asText(message.replace(/\.$/, ''))}.</p>
-${hint === undefined ? '' : `<section aria-labelledby="hint"><h2 id="hint">What to do</h2><p>${withCommands(hint)}</p></section>`}
+${hint === undefined ? '' : `<section aria-labelledby="hint"><h2 id="hint">What to do</h2>\n<p>${withCommands(hint)}</p></section>`}
 ${more}
 <p class="faint">Code: <code>${asText(code)}</code></p>`
 
