@@ -56,15 +56,17 @@ function trialPage(passed: boolean): WebPage {
 
 /** The same failure as a program is told, for a person. */
 export function problemPage({ code, message, extras }: Problem, requestId: string): WebPage {
+  const { details, retryAfter } = extras
   // Faults repeat what was sent.
-  const said = extras.details === undefined ? message : errors[code].title
-  const wait = extras.retryAfter === undefined ? undefined : `Try again in ${extras.retryAfter} s.`
-  const more = `<p class="faint">Request: <code>${asText(requestId)}</code></p>`
+  const isFaulty = details !== undefined
+  const hint = isFaulty ? 'Begin again.' : problemHints[code]
   const title = 'That did not work'
-  return webPage({
-    title,
-    body: failureBody({ title, message: said, hint: wait ?? problemHints[code], code, more }),
+  const body = failureBody({
+    ...{ title, code, message: isFaulty ? errors[code].title : message },
+    hint: retryAfter === undefined ? hint : `Try again in ${retryAfter} s.`,
+    more: `<p class="faint">Request: <code>${asText(requestId)}</code></p>`,
   })
+  return webPage({ title, body })
 }
 
 const problemHints: { [code in Problem['code']]?: string } = {

@@ -72,11 +72,28 @@ const onCommandLine = (flag: string): Error =>
 
 const toStderr = { output: process.stderr }
 
-/** `signal`: the question is taken back. */
-export async function askText(message: string, initial?: string, signal?: AbortSignal): Promise<string> {
+type Question = {
+  mayBeEmpty?: boolean
+  /** Takes the question back. */
+  signal?: AbortSignal
+}
+
+export async function askText(
+  message: string,
+  initial?: string,
+  { mayBeEmpty = false, signal }: Question = {},
+): Promise<string> {
   const { input } = await import('@inquirer/prompts')
-  const question = { message, required: true, ...(initial !== undefined && { default: initial }) }
+  const question = { message, required: !mayBeEmpty, ...(initial !== undefined && { default: initial }) }
   return input(question, { ...toStderr, ...(signal && { signal }) })
+}
+
+export async function askChoice(
+  message: string,
+  choices: { value: string; name: string }[],
+): Promise<string> {
+  const { select } = await import('@inquirer/prompts')
+  return select({ message, choices }, toStderr)
 }
 
 export async function askSecret(message: string): Promise<string> {

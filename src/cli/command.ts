@@ -78,7 +78,8 @@ export function command(entry: Endpoint, view: View): Command.Class {
       const session = this.open(typed.flags)
       const input = async () => {
         const values = (await instead?.values(typed.flags)) ?? {}
-        const filed = view.file ? await bodyFrom(typed.flags.file) : {}
+        const asked = session.attended && !typed.flags.file ? await view.asks?.(session, typed) : undefined
+        const filed = view.file ? { ...(await bodyFrom(typed.flags.file)), ...asked } : {}
         const isFiled = ({ part, key, flag }: Field) =>
           part === 'body' && Object.hasOwn(filed, key) && typed.flags[flag] === undefined
         const left = fields.filter((field) => !isFiled(field))

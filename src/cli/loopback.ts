@@ -84,7 +84,9 @@ async function receive(
   take: Take,
 ): Promise<void> {
   const { headers } = request
-  const isOurs = headers.origin === origin && (headers['sec-fetch-site'] ?? 'same-origin') === 'same-origin'
+  const site = headers['sec-fetch-site']
+  // Some browsers leave the origin out where no referrer is to be sent; none lets a page say where it is from.
+  const isOurs = site === undefined ? headers.origin === origin : site === 'same-origin'
   if (!isOurs || headers['content-type'] !== 'application/json')
     return refuse(reply, 403, 'Not from this page')
   const code = await codeIn(request)

@@ -16,7 +16,10 @@ export const trialFlags: FlagSet = {
     description: 'Try a whole sign-in in a browser, which lets nobody in, and tell every step',
     exclusive: ['dry-run'],
   }),
-  'no-browser': yes({ description: 'Print the address and open no browser; with --login' }),
+  'no-browser': yes({
+    description: 'Print the address and open no browser; with --login',
+    dependsOn: ['login'],
+  }),
 }
 
 type Came = ReplyOf<typeof ssoTrials.show>

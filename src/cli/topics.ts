@@ -65,6 +65,8 @@ export const pages: Record<string, string> = {
   SVC_TIMEOUT           how long to wait for an answer: 30, 30s, 500ms, 2m
   SVC_CA_FILE           certificates to trust besides the usual ones, PEM
   SVC_NO_INPUT, CI      never ask
+  BROWSER               program that opens addresses, %s for the address; without it as the system does, and over SSH
+                        or without a display not at all
   SVC_DEBUG             show requests on standard error, without secrets
   HTTPS_PROXY, HTTP_PROXY, NO_PROXY   never used for a service on this machine
   NO_COLOR, FORCE_COLOR, TERM=dumb    colour

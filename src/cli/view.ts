@@ -22,6 +22,8 @@ export type View = {
   }
   /** What it does instead when `flag` is given, which is one of these. */
   also?: { flag: string; flags: FlagSet; run(session: Session, input: RawInput, typed: Typed): Promise<void> }
+  /** Asks a person for fields of the body that no flag says, by name; not where a file says them. */
+  asks?: (session: Session, typed: Typed) => Promise<Record<string, unknown>>
   /** The body may come from a JSON file; what flags say wins over it. */
   file?: true
   /** Fields that the command itself decides: no flags. What is undefined is not sent. */

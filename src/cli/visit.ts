@@ -70,10 +70,12 @@ async function paste(
   void arrival.then(() => came.abort())
   say('From a browser on another machine: paste the address that it ended at, which it cannot show')
   for (;;) {
-    const text = await askText('Address or code', undefined, came.signal).catch((error: Error) => {
-      if (came.signal.aborted) return undefined
-      throw error
-    })
+    const text = await askText('Address or code', undefined, { signal: came.signal }).catch(
+      (error: Error) => {
+        if (came.signal.aborted) return undefined
+        throw error
+      },
+    )
     if (text === undefined) return arrival
     const found = arrivalIn(text.trim())
     if (found) return found
