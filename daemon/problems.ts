@@ -54,8 +54,10 @@ export function sendProblem(request: FastifyRequest, reply: FastifyReply, error:
   if (location !== undefined) return reply.header('cache-control', 'no-store').redirect(location, 302)
   if (retryAfter !== undefined) reply.header('retry-after', retryAfter)
   reply.code(problem.status)
-  if (meetsBrowsers(request) && prefersPage(request.headers.accept))
-    return sendPage(reply, problemPage(problem, request.id))
+  if (meetsBrowsers(request)) {
+    reply.header('vary', 'accept')
+    if (prefersPage(request.headers.accept)) return sendPage(reply, problemPage(problem, request.id))
+  }
   return reply
     .type('application/json; charset=utf-8')
     .serializer(JSON.stringify)

@@ -92,8 +92,9 @@ describe('the pages of the service', () => {
       'text/html;q=0.5, application/json',
     ]
     for (const accept of programs) {
-      const { status, type } = await open(login, accept)
+      const { status, type, headers } = await open(login, accept)
       expect([accept, status, type]).toEqual([accept, 404, 'application/json; charset=utf-8'])
+      expect(headers.get('vary')).toBe('accept')
     }
     expect((await open(`${url}/api/v1/orgs/`)).type).toBe('application/json; charset=utf-8')
     const limited = await start({ RATE_LIMIT_SSO: '1/300', RATE_LIMIT_SSO_IP: '1/300' })
