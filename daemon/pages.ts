@@ -19,13 +19,17 @@ export function addPages(app: FastifyInstance, publicUrl: () => string): void {
   app.get('/favicon.ico', async (_, reply) =>
     reply.header('cache-control', 'public, max-age=86400').code(204).send(),
   )
-  for (const [path, pageAt] of Object.entries(letters)) {
+  const letter = (pageAt: (url: string) => WebPage) => {
     let page: WebPage | undefined
-    app.get(path, async (_, reply) => {
+    return async (_: unknown, reply: FastifyReply) => {
       page ??= pageAt(publicUrl())
       return sendPage(reply, page)
-    })
+    }
   }
+  app.get('/accept-invite', letter(acceptInvite))
+  app.get('/reset-password', letter(resetPassword))
+  app.get('/forgot-password', letter(forgotPassword))
+  app.get('/verify-email', letter(verifyEmail))
 }
 
 export const sendPage = (reply: FastifyReply, { html, headers }: WebPage): FastifyReply =>
@@ -121,40 +125,42 @@ const failureView = (
 <h2>What to do</h2><p>${withCommands(hint)}</p>
 <p class="faint">Code: <code data-text="code"></code></p>`
 
-/** Where the links of mails lead (src/messages/links.ts). Tokens stay where they are: in the address. */
-const letters: Record<string, (url: string) => WebPage> = {
-  '/accept-invite': (url) =>
-    inTerminal('You are invited', {
-      says: 'Choose your password in a terminal. Paste the address of this page when you are asked for the link.',
-      command: `svc invite accept --url ${url}`,
-      rest: 'If your organization has single sign-on you need no password: <code>svc login --sso ORG</code>.',
-    }),
-  '/reset-password': (url) =>
-    inTerminal('Set a new password', {
-      says: 'It is done in a terminal. Paste the address of this page when you are asked for the link.',
-      command: `svc password reset --url ${url}`,
-      rest: 'The link is good once. Every session you have ends with it.',
-    }),
-  '/forgot-password': (url) =>
-    inTerminal('Ask for a link', {
-      says: 'With it you set a new password. It comes by mail.',
-      command: `svc password forgot EMAIL --url ${url}`,
-      rest: '',
-    }),
-  '/verify-email': () => {
-    const title = 'Confirm your address'
-    const body = `<h1>${title}</h1>
+/* Where the links of mails lead (src/messages/links.ts). Tokens stay where they are: in the address. */
+
+const acceptInvite = (url: string): WebPage =>
+  inTerminal('You are invited', {
+    says: 'Choose your password in a terminal. Paste the address of this page when you are asked for the link.',
+    command: `svc invite accept --url ${url}`,
+    rest: 'If your organization has single sign-on you need no password: <code>svc login --sso ORG</code>.',
+  })
+
+const resetPassword = (url: string): WebPage =>
+  inTerminal('Set a new password', {
+    says: 'It is done in a terminal. Paste the address of this page when you are asked for the link.',
+    command: `svc password reset --url ${url}`,
+    rest: 'The link is good once. Every session you have ends with it.',
+  })
+
+const forgotPassword = (url: string): WebPage =>
+  inTerminal('Ask for a link', {
+    says: 'With it you set a new password. It comes by mail.',
+    command: `svc password forgot EMAIL --url ${url}`,
+    rest: '',
+  })
+
+function verifyEmail(): WebPage {
+  const title = 'Confirm your address'
+  const body = `<h1>${title}</h1>
 <p>Press the button, and the address this link was sent to counts as yours.</p>
 <button class="button" type="button" hidden>Confirm</button>
 <noscript><p role="alert">This page needs JavaScript.</p></noscript>`
-    const done = '<h1>Your address is confirmed</h1><p role="status" data-text="message"></p>'
-    const failed = failureView('', 'Register again to be sent another link.', 'Your address is not confirmed')
-    return webPage({
-      title,
-      body: body + view('verified', done) + view('failed', failed),
-      script: verifyScript,
-    })
-  },
+  const done = '<h1>Your address is confirmed</h1><p role="status" data-text="message"></p>'
+  const failed = failureView('', 'Register again to be sent another link.', 'Your address is not confirmed')
+  return webPage({
+    title,
+    body: body + view('verified', done) + view('failed', failed),
+    script: verifyScript,
+  })
 }
 
 const inTerminal = (

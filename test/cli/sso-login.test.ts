@@ -160,6 +160,26 @@ describe('svc login --sso', () => {
     ])
   })
 
+  it.skipIf(noTerminal)(
+    'asks for the code of a second factor at a terminal, again after a slip',
+    async () => {
+      const enrolled = { ...mine, user: { ...identity, mfaEnabled: true, mfaMethod: 'totp' } }
+      service.answers['GET /auth/me'] = { body: enrolled }
+      service.answers['POST /auth/mfa/verify'] = ({ body }) =>
+        (body as { code: string }).code === '123456'
+          ? { body: { user: identity, tokens: tokens(2), mfaRequired: false } }
+          : problem(401, 'invalid_mfa_code', 'Invalid MFA code')
+      const pasted: [string, string] = ['Address or code', 'a-code-that-was-pasted\r']
+      const login = ['login', '--sso', orgId, '--no-browser']
+      const { code } = await home.terminal(login, {
+        answers: [pasted, ['Code of your authenticator', '000000\r'], ['not right', '123456\r']],
+      })
+      expect([code, service.calls('POST /auth/mfa/verify').length]).toEqual([0, 2])
+      const none = await home.terminal(login, { answers: [pasted, ['Code of your authenticator', '-\r']] })
+      expect([none.code, service.calls('POST /auth/mfa/verify').length]).toEqual([0, 2])
+    },
+  )
+
   it.skipIf(noTerminal)('takes what a browser on another machine ended at', async () => {
     const { code, stdout } = await home.terminal(['login', '--sso', orgId, '--no-browser'], {
       answers: [
