@@ -84,7 +84,7 @@ main { width: min(34rem, 100%); padding: 1.75rem 2rem; background: var(--card); 
 h1 { margin: 0 0 .75rem; font-size: 1.5rem; line-height: 1.25 } h1:focus { outline: none }
 h2 { margin: 1.25rem 0 .25rem; font-size: 1rem } p { margin: .5rem 0 } h2 + p { margin-top: .25rem }
 [role=alert] { color: var(--bad); font-weight: 600 }
-a { color: var(--mark) } .faint { color: var(--faint); font-size: .875rem; margin-top: 1.25rem }
+a { color: var(--mark) } .faint { color: var(--faint); font-size: .875rem; margin-top: 1.25rem } .faint + .faint { margin-top: .25rem }
 code { -webkit-box-decoration-break: clone; box-decoration-break: clone; padding: .1em .35em; border-radius: 4px; background: var(--code); font: .9em ui-monospace, monospace }
 pre { margin: .5rem 0; padding: .7rem .9rem; border-radius: 8px; background: var(--code); white-space: pre-wrap } pre code { padding: 0; background: none }
 .button { display: inline-block; margin-top: .75rem; padding: .55rem 1.1rem; border: 0; border-radius: 8px; background: var(--mark); color: var(--on); font: inherit; font-weight: 600; text-decoration: none; cursor: pointer }
