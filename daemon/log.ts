@@ -24,7 +24,6 @@ export function logTo(
   stream: NodeJS.WriteStream & { fd: 1 | 2 },
   { level, color }: { level: string; color: boolean },
 ): Logger {
-  const options = { level, redact, base: undefined, timestamp: pino.stdTimeFunctions.isoTime }
   const out: DestinationStream = stream.isTTY
     ? (createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty)({
         destination: stream.fd,
@@ -33,7 +32,10 @@ export function logTo(
         ignore: 'pid,hostname',
       })
     : pino.destination({ fd: stream.fd, sync: false, minLength: 4096 })
-  const log = pino(options, out)
+  const log = logInto(out, level)
   if (!stream.isTTY) setInterval(() => log.flush(), 500).unref()
   return log
 }
+
+export const logInto = (out: DestinationStream, level: string): Logger =>
+  pino({ level, redact, base: undefined, timestamp: pino.stdTimeFunctions.isoTime }, out)

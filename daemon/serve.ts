@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import type { FastifyInstance } from 'fastify'
+import type { Logger } from 'pino'
 import { migrations } from '../migrations/index.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
 import { alerts } from '../src/alerts/handlers.ts'
@@ -78,16 +79,20 @@ export type Service = {
   close(): Promise<void>
 }
 
+export type Replaced = Partial<Outside & { log: Logger }>
+
 /**
- * config → storage → app → loops; what it returns drains them in the other order. `replaced` stands in for ports
- * to the outside.
+ * config → storage → app → loops; what it returns drains them in the other order. `replaced` stands in for the log and
+ * for ports to the outside.
  */
 export async function serve(
   config: Config,
   clock: Clock = systemClock,
-  replaced: Partial<Outside> = {},
+  {
+    log = logTo(process.stderr, { level: config.logLevel, color: config.color }),
+    ...replaced
+  }: Replaced = {},
 ): Promise<Service> {
-  const log = logTo(process.stderr, { level: config.logLevel, color: config.color })
   mkdirSync(config.dataDir, { recursive: true, mode: 0o700 })
   const storage = await openStorage({
     dataDir: config.dataDir,

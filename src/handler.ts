@@ -23,6 +23,8 @@ export type UserCaller = {
   sessionId: string
   /** The identity provider of the organization, by which they came in: it says nothing of other memberships. */
   ssoProviderId: string | null
+  /** When such a session ends, whatever is proved in it; null: it came by no provider. */
+  endsBy: Instant | null
   /** The partner waits for approval: only what is open while enrolling may be done. */
   barred?: 'tenant_pending' | undefined
 }

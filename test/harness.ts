@@ -2,7 +2,7 @@ import { onTestFinished } from 'vitest'
 import { readConfig } from '../daemon/config.ts'
 import { type Resolve, whereaboutsOf } from '../daemon/outside/guard.ts'
 import type { Outside } from '../daemon/outside/open.ts'
-import { type Service, serve } from '../daemon/serve.ts'
+import { type Replaced, type Service, serve } from '../daemon/serve.ts'
 import { type Client, connect } from '../src/core/client.ts'
 import { defaultLimits } from '../src/core/limits.ts'
 import { newId } from '../src/core/new-id.ts'
@@ -62,8 +62,8 @@ export type TestService = Service & {
 export type ServiceOptions = {
   env?: Record<string, string>
   clock?: Clock
-  /** Stand-ins for ports to the outside. */
-  outside?: Partial<Outside>
+  /** Stand-ins for the log and for ports to the outside. */
+  outside?: Replaced
 }
 
 /** Every name but those of nobody is somebody's. */

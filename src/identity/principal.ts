@@ -35,6 +35,7 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
     mfaEnabled,
     sessionId: claims.sessionId,
     ssoProviderId: user.ssoProviderId,
+    endsBy: user.endsBy,
   }
 
   if (claims.context.kind === 'system') {

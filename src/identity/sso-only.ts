@@ -1,6 +1,8 @@
 import type { Db } from '../storage/open.ts'
 import { listMemberships } from './memberships.ts'
-import type { Membership } from './rules.ts'
+import type { Context, Membership } from './rules.ts'
+import { checkBySso } from './sessions/rules.ts'
+import type { User } from './store.ts'
 
 /**
  * The organizations a person belongs to that take no passwords: the provider that people sign in with, the oldest
@@ -34,4 +36,22 @@ export async function isPasswordUseless(db: Db, user: { id: string; isSystem: bo
   if (user.isSystem) return false
   const ssoOnly = await listSsoOnly(db, user.id)
   return ssoOnly.size > 0 && openByPassword(await listMemberships(db, user.id), ssoOnly).length === 0
+}
+
+/** Whether a person's password does not open the organization they would come in to. */
+export const isSsoOnly = async (db: Db, userId: string, context: Context): Promise<boolean> =>
+  context.kind === 'organization' && (await listSsoOnly(db, userId)).has(context.orgId)
+
+/**
+ * A factor guards the password too, and with it what an identity provider has no say in: whoever came in by one leaves
+ * it alone, unless the password opens nothing.
+ * @throws forbidden
+ */
+export async function checkOwnsFactors(
+  db: Db,
+  user: Pick<User, 'id' | 'isSystem' | 'passwordHash'>,
+  caller: { ssoProviderId: string | null },
+): Promise<void> {
+  if (user.passwordHash === null || (await isPasswordUseless(db, user))) return
+  checkBySso(caller)
 }

@@ -37,7 +37,23 @@ export const failures = {
   },
   sso_provider_unreachable: {
     message: 'The identity provider could not be reached from the service',
-    hint: 'svc sso test PROVIDER tells what is wrong with its addresses.',
+    hint: 'Nothing answers there: is the address right, port included, and may the service get out? svc sso test PROVIDER.',
+  },
+  sso_dns_failed: {
+    message: 'The name of the identity provider has no address',
+    hint: 'Is it spelled right? svc sso show PROVIDER prints the addresses, svc sso update PROVIDER --issuer … looks them up again.',
+  },
+  sso_tls_failed: {
+    message: 'The certificate of the identity provider was not accepted',
+    hint: 'Has it expired, and does it name this host? OUTBOUND_CA_FILE adds authorities of your own.',
+  },
+  sso_timeout: {
+    message: 'The identity provider took too long',
+    hint: 'Try again. If it stays, look at the way from the service to the provider: a firewall may drop what is sent.',
+  },
+  sso_address_blocked: {
+    message: 'An address of the identity provider leads into the internal network',
+    hint: 'Use the public address of the provider; OUTBOUND_ALLOW_CIDRS opens ranges of your own network.',
   },
   sso_client_rejected: {
     message: 'The identity provider does not accept the client id and secret',
@@ -137,7 +153,7 @@ export const failures = {
   },
   sso_link_required: {
     message: 'Your account is linked with another identity of this provider',
-    hint: 'Ask an administrator to take the link away: svc sso unlink.',
+    hint: 'Ask an administrator to take the link away: svc sso identities PROVIDER, then svc sso unlink PROVIDER IDENTITY.',
   },
   account_inactive: {
     message: 'Your account is disabled',

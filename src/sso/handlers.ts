@@ -163,11 +163,12 @@ export function ssoHandlers(on: On): {
         },
       }),
 
-      async remove({ db, scope, params, note }) {
+      async remove({ db, scope, params, now, note }) {
         checkSeesWhole(scope)
         const provider = await store.lockProvider(db, cipher, scope, params.id)
         const forgotten = await store.forgetSubjects(db, scope, provider.id)
         await store.removeProvider(db, scope, provider.id)
+        await onlyWayIn(db, provider, now)
         const { orgId, name: resourceName } = provider
         note({ orgId, resourceName, before: settingsOf(provider), details: { forgotten } })
         return { success: true }
@@ -236,7 +237,7 @@ async function checkRole(db: Db, provider: Held, held: ReadonlySet<string>): Pro
   checkMayGrant(held, (await findGrants(db, id)).permissions)
 }
 
-/** Where passwords are not taken any more, none of the sessions that began with one goes on. */
+/** Where passwords are not taken any more, by this provider or the next, no session that began with one goes on. */
 async function onlyWayIn(db: Db, { orgId }: Held, now: Instant): Promise<void> {
   const inUse = await store.findInUse(db, only(orgId))
   if (inUse?.enforceSSO) await endPasswordSessionsIn(db, orgId, now)

@@ -1,4 +1,4 @@
-import { compactVerify, createLocalJWKSet, errors, type JSONWebKeySet } from 'jose'
+import { compactVerify, createLocalJWKSet, decodeProtectedHeader, errors, type JSONWebKeySet } from 'jose'
 import { type Outbound, OutboundFailure } from '../core/outbound.ts'
 import type { Clock } from '../core/time.ts'
 
@@ -36,10 +36,10 @@ const cooldownSeconds = 30
 /** Issuers whose keys are kept. */
 const most = 500
 
-/**
- * The published keys of issuers. They are read again when they are old, or when a token names one that is not among
- * them: an issuer changes its keys without telling.
- */
+/** An issuer changes its keys without telling; one that gives them no names changes them in place. */
+const staleFaults: readonly TokenFault[] = ['key_unknown', 'signature_invalid']
+
+/** The published keys of issuers. They are read again when they are old, or when none of them fits a token. */
 export class KeySets {
   readonly #outbound: Outbound
   readonly #clock: Clock
@@ -60,7 +60,7 @@ export class KeySets {
     try {
       return await verified(token, known)
     } catch (error) {
-      if (!(error instanceof TokenFailure) || error.fault !== 'key_unknown') throw error
+      if (!(error instanceof TokenFailure) || !staleFaults.includes(error.fault)) throw error
       const newer = await this.#get(url, cooldownSeconds)
       if (newer === known) throw error
       return verified(token, newer)
@@ -108,7 +108,11 @@ async function verified(token: string, { keys }: Known): Promise<Record<string, 
   } catch (error) {
     if (error instanceof TokenFailure) throw error
     if (!(error instanceof errors.JWKSMultipleMatchingKeys)) {
-      throw new TokenFailure(faultOf(error), (error as Error).message)
+      const fault = faultOf(error)
+      throw new TokenFailure(
+        fault,
+        fault === 'algorithm_refused' ? algorithmOf(token) : (error as Error).message,
+      )
     }
     // Keys without names: one of them has to fit.
     for await (const key of error) {
@@ -118,6 +122,9 @@ async function verified(token: string, { keys }: Known): Promise<Record<string, 
     throw new TokenFailure('signature_invalid', 'none of the keys verifies it')
   }
 }
+
+const algorithmOf = (token: string): string =>
+  `its algorithm is ${JSON.stringify(decodeProtectedHeader(token).alg).slice(0, 100)}`
 
 function objectIn(payload: Uint8Array): Record<string, unknown> {
   try {

@@ -8,10 +8,10 @@ import { getChallenged } from '../sessions/challenge.ts'
 import { tellLogin } from '../sessions/events.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
-import { checkBySso } from '../sessions/rules.ts'
 import { type Challenge, recordLogin, revokeSession, takeChallenge } from '../sessions/store.ts'
 import { beginSession } from '../sessions/tenants.ts'
 import type { AccessTokens } from '../sessions/tokens.ts'
+import { checkOwnsFactors } from '../sso-only.ts'
 import { getUser, type User } from '../store.ts'
 import type { factors } from './contract.ts'
 import {
@@ -66,7 +66,8 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     if (step === undefined) throw wrongCode(caller)
     const factor = { method: 'totp' as const, secret: cipher.seal(secret, totpPlace(user.id)), step }
     const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
-    const session = { context: contextIn(caller.scope), mfa: true, ssoProviderId: caller.ssoProviderId }
+    const { ssoProviderId, endsBy } = caller
+    const session = { context: contextIn(caller.scope), mfa: true, ssoProviderId, endsBy }
     return { user, factor, recoveryCodes, granted: await grantSession(access, renewed, session, now) }
   }
 
@@ -95,7 +96,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
       async prepare({ caller, body, storage, limit }) {
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
-        if (user.passwordHash !== null) checkBySso(caller)
+        await checkOwnsFactors(storage.read, user, caller)
         // Someone with a phone as factor may move on to an app, when this session has proved the phone.
         if (user.mfaMethod === 'totp') throw new Problem('conflict', 'MFA is already enabled')
         if (user.mfaMethod !== null && !caller.mfa) throw new Problem('mfa_required')
@@ -138,8 +139,8 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
           limit('MFA', user.id)
           const context = contextIn(signedIn.scope)
           const proof = await readProof(keys, user, body.code, now)
-          const { ssoProviderId } = signedIn
-          const granted = await grantSession(access, user, { context, mfa: true, ssoProviderId }, now)
+          const { ssoProviderId, endsBy } = signedIn
+          const granted = await grantSession(access, user, { context, mfa: true, ssoProviderId, endsBy }, now)
           return { kind: 'step-up', user, proof, granted, replaces: signedIn.sessionId }
         }
         const { challenge, user } = await getChallenged(storage.read, body.tempToken, now)
@@ -181,14 +182,15 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         if (user.mfaMethod === null) throw notEnabled('MFA is not enabled')
+        await checkOwnsFactors(storage.read, user, caller)
         const policy = await store.findMfaPolicy(storage.read, user.id)
         if (policy.required || !policy.smsAllowed) throw new Problem('mfa_enforced')
         limit('MFA', user.id)
         await confirmPassword(user, body.currentPassword, limit)
         const proof = await readProof(keys, user, body.code, now)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
-        const { ssoProviderId } = caller
-        const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId }
+        const { ssoProviderId, endsBy } = caller
+        const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId, endsBy }
         return { user, proof, granted: await grantSession(access, renewed, session, now) }
       },
       async run({ db, now, note }, { user, proof, granted }) {
@@ -206,6 +208,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         if (user.mfaMethod === null) throw notEnabled('MFA must be enabled before generating recovery codes')
+        await checkOwnsFactors(storage.read, user, caller)
         await confirmPassword(user, body.currentPassword, limit)
         return user
       },

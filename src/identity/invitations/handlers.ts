@@ -21,6 +21,7 @@ import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
 import { recordLogin } from '../sessions/store.ts'
 import { beginSession } from '../sessions/tenants.ts'
 import { type AccessTokens, newToken, tokenHash } from '../sessions/tokens.ts'
+import { isSsoOnly } from '../sso-only.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../store.ts'
 import { getTenant, tenantNamed } from '../tenant.ts'
 import { heldBy, isWithin } from '../users/memberships.ts'
@@ -165,6 +166,7 @@ export const acceptanceHandlers = (keys: {
       await checkStrength(body.password, 'body.password', [found.email, found.name])
       const user = (await findUser(storage.read, found.userId))!
       const membership = await findMembership(storage.read, user.id, found.tenant)
+      const ssoOnly = await isSsoOnly(storage.read, user.id, found.tenant)
       const demanded = keys.mfaOn && (await isFactorDemanded(storage.read, user, found.tenant))
       return {
         found,
@@ -177,7 +179,7 @@ export const acceptanceHandlers = (keys: {
           { context: found.tenant, mfa: false, ssoProviderId: null },
           now,
         ),
-        enters: membership?.usable === true,
+        enters: membership?.usable === true && !ssoOnly,
         demanded,
       }
     },

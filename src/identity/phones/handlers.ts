@@ -9,9 +9,9 @@ import { contextIn, orgOf } from '../rules.ts'
 import { getChallenged } from '../sessions/challenge.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { signsIn } from '../sessions/identity.ts'
-import { checkBySso } from '../sessions/rules.ts'
 import type { Challenge } from '../sessions/store.ts'
 import { beginSession } from '../sessions/tenants.ts'
+import { checkOwnsFactors } from '../sso-only.ts'
 import { getUser, type User } from '../store.ts'
 import type { phones } from './contract.ts'
 
@@ -27,6 +27,7 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         mayChange(user, caller)
+        await checkOwnsFactors(storage.read, user, caller)
         await confirmPassword(user, body.currentPassword, limit)
         limit('PHONE', body.phoneNumber)
         limit('PHONE', user.id)
@@ -43,6 +44,7 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         mayChange(user, caller)
+        await checkOwnsFactors(storage.read, user, caller)
         limit('MFA', user.id)
         await confirmPassword(user, body.currentPassword, limit)
         const code = body.code.trim()
@@ -69,11 +71,11 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
           throw notEnabled('Phone number must be verified before enabling SMS MFA')
         const policy = await findMfaPolicy(storage.read, user.id)
         if (!policy.smsAllowed) throw new Problem('sms_not_allowed')
-        if (user.passwordHash !== null) checkBySso(caller)
+        await checkOwnsFactors(storage.read, user, caller)
         await confirmPassword(user, body.currentPassword, limit)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
-        const { ssoProviderId } = caller
-        const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId }
+        const { ssoProviderId, endsBy } = caller
+        const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId, endsBy }
         return { user, granted: await grantSession(access, renewed, session, now) }
       },
       async run({ db, now, note }, { user, granted }) {

@@ -13,14 +13,24 @@ import {
 
 export type Granted = Awaited<ReturnType<typeof grantSession>>
 
-/** Tokens for a session that the transaction will store. `id`: of the session that goes on, if one does. */
+type Wanted = {
+  context: Context
+  mfa: boolean
+  /** Of the session that goes on, if one does. */
+  id?: string
+  ssoProviderId: string | null
+  /** Of the session it takes the place of: nobody stays longer than their provider was asked for. */
+  endsBy?: Instant | null
+}
+
+/** Tokens for a session that the transaction will store. */
 export async function grantSession(
   access: AccessTokens,
   user: Pick<User, 'id' | 'authEpoch' | 'mfaEpoch'>,
-  session: { context: Context; mfa: boolean; id?: string; ssoProviderId: string | null },
+  session: Wanted,
   now: Instant,
 ) {
-  const { context, mfa, id = newId(), ssoProviderId } = session
+  const { context, mfa, id = newId(), ssoProviderId, endsBy } = session
   const { id: userId, authEpoch, mfaEpoch } = user
   const refresh = refreshToken(id)
   const claims = { userId, sessionId: id, context, authEpoch, mfaEpoch, mfa }
@@ -33,7 +43,7 @@ export async function grantSession(
       mfa,
       ssoProviderId,
       tokenHash: tokenHash(refresh),
-      expiresAt: later(now, ssoProviderId === null ? familySeconds : ssoFamilySeconds),
+      expiresAt: endsBy ?? later(now, ssoProviderId === null ? familySeconds : ssoFamilySeconds),
     },
     tokens: { accessToken, refreshToken: refresh, expiresInSeconds: accessSeconds },
   }

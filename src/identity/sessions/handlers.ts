@@ -12,7 +12,7 @@ import { findRoleName, listMemberships } from '../memberships.ts'
 import { checkPassword } from '../password.ts'
 import { isFactorDemanded } from '../principal.ts'
 import { type Context, chooseContext, contextIn, foldEmail, orgOf } from '../rules.ts'
-import { listSsoOnly, openByPassword } from '../sso-only.ts'
+import { isSsoOnly, listSsoOnly, openByPassword } from '../sso-only.ts'
 import { endSessions, findUser, findUserByEmail, getUser, type User } from '../store.ts'
 import type { sessions } from './contract.ts'
 import { tellLogin, tellLogout } from './events.ts'
@@ -155,6 +155,9 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
         if (later(session.rotatedAt, refreshSeconds) <= now) throw refused
         const user = await findUser(storage.read, session.userId)
         if (user?.status !== 'active') throw refused
+        // One that began at the moment when passwords were switched off.
+        const byPassword = session.ssoProviderId === null
+        if (byPassword && (await isSsoOnly(storage.read, user.id, session.context))) throw refused
         const use = judgeRefresh(session, spent, now)
         if (use === 'raced') throw new Problem('refresh_raced')
         if (use === 'reused') {

@@ -34,6 +34,7 @@ const bySession = prepared((db, p: { sessionId: string }) =>
       'u.mfa_epoch',
       'u.mfa_method',
       's.sso_provider_id',
+      's.expires_at',
     ])
     .where('s.id', '=', p.sessionId)
     .where('s.revoked_at', 'is', null),
@@ -42,14 +43,15 @@ const bySession = prepared((db, p: { sessionId: string }) =>
 export type SignedIn = Pick<
   User,
   'id' | 'email' | 'name' | 'status' | 'isSystem' | 'authEpoch' | 'mfaEpoch' | 'mfaMethod'
-> & { ssoProviderId: string | null }
+> & { ssoProviderId: string | null; endsBy: Instant | null }
 
 /** The person of a session that was not revoked. */
 export async function findBySession(db: Db, sessionId: string): Promise<SignedIn | undefined> {
   const [row] = await bySession(db, { sessionId })
   if (!row) return undefined
-  const { sso_provider_id: ssoProviderId, ...user } = row
-  return { ...signedInRows.read(user), ssoProviderId }
+  const { sso_provider_id: ssoProviderId, expires_at: expiresAt, ...user } = row
+  const endsBy = ssoProviderId === null ? null : expiresAt
+  return { ...signedInRows.read(user), ssoProviderId, endsBy }
 }
 
 /** Counts a wrong password; the one that fills the count locks the account instead: true. */

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { secret, text } from '../../core/schema.ts'
+import { secret, text, trimmed } from '../../core/schema.ts'
 import { AttributeMapping, presetIds } from '../presets/contract.ts'
 
 /** What is wrong with an address of an identity provider before anybody looks it up. */
@@ -62,7 +62,7 @@ export const fields = {
     .optional()
     .describe('What is not said is as in this preset; svc sso presets shows them'),
   issuer: address(500, true).describe('Issuer of an OpenID Connect provider; discovery finds its endpoints'),
-  clientId: text(255).nullable().optional().describe('What the provider calls this service'),
+  clientId: trimmed(255).nullable().optional().describe('What the provider calls this service'),
   clientSecret: secret(text(2000)).nullable().optional().describe('Secret of that client; write-only'),
   tokenAuth: tokenAuth
     .nullable()

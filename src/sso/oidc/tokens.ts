@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import {
+  type FailureKind,
   type Outbound,
   OutboundFailure,
   type OutboundReply,
@@ -45,7 +46,7 @@ export async function redeem(
     ...{ method: 'POST', url: tokenUrl!, headers, body: form.toString(), milliseconds, mostBody },
   })
   const said = jsonIn(reply)
-  if (reply.status !== 200) throw refused(reply, said)
+  if (reply.status !== 200) throw refused(reply, said, provider)
   const { success, data } = Tokens.safeParse(said)
   if (!success) throw new SsoFailure('sso_token_failed', 'its reply has no access_token')
   return data
@@ -78,26 +79,31 @@ async function asked(
 ): Promise<OutboundReply> {
   const reply = await outbound.send(request).catch((error: unknown) => {
     if (!(error instanceof OutboundFailure)) throw error
-    throw new SsoFailure('sso_provider_unreachable', `${new URL(request.url).host}: ${error.message}`)
+    throw new SsoFailure(ofKind[error.kind], `${new URL(request.url).host}: ${error.message}`)
   })
   if (!reply.isWhole) throw new SsoFailure(code, 'its reply is larger than 1 MiB')
   return reply
 }
 
+const ofKind: Record<FailureKind, FailureCode> = {
+  blocked: 'sso_address_blocked',
+  dns: 'sso_dns_failed',
+  refused: 'sso_provider_unreachable',
+  tls: 'sso_tls_failed',
+  timeout: 'sso_timeout',
+  broken: 'sso_provider_unreachable',
+}
+
 /** Which of the many things that can be set wrong it was, as far as the provider says (RFC 6749, 5.2). */
-function refused({ status }: OutboundReply, said: unknown): SsoFailure {
+function refused({ status }: OutboundReply, said: unknown, { clientSecret }: Held): SsoFailure {
   const { success, data } = Refusal.safeParse(said)
-  if (!success)
-    return new SsoFailure(
-      status === 401 ? 'sso_client_rejected' : 'sso_token_failed',
-      `it answered ${status}`,
-    )
-  const { error, error_description: text = '' } = data
-  const detail = `it answered ${status} ${error}${text && `: ${text}`}`.slice(0, 500)
-  if (error === 'redirect_uri_mismatch' || /redirect[ _-]?uri/i.test(text)) {
-    return new SsoFailure('sso_redirect_rejected', detail)
-  }
-  return new SsoFailure(ofRefusal[error] ?? 'sso_token_failed', detail)
+  const { error, error_description: text = '' } = success ? data : { error: '' }
+  const detail = `it answered ${status}${error && ` ${error}`}${text && `: ${text}`}`.slice(0, 500)
+  const isRedirect = error === 'redirect_uri_mismatch' || /redirect[ _-]?uri/i.test(text)
+  const ofStatus = status === 401 ? 'sso_client_rejected' : 'sso_token_failed'
+  const code = isRedirect ? 'sso_redirect_rejected' : (ofRefusal[error] ?? ofStatus)
+  const isPadded = code === 'sso_client_rejected' && clientSecret?.trim() !== clientSecret
+  return new SsoFailure(code, isPadded ? `${detail}; the secret has space around it` : detail)
 }
 
 const ofRefusal: Record<string, FailureCode> = {

@@ -33,7 +33,7 @@ export type Admission =
  * @throws SsoFailure
  */
 export async function judge(db: Db, provider: Held, vouched: Vouched): Promise<Admission> {
-  const email = addressOf(vouched)
+  const email = addressOf(vouched, provider)
   checkDomain(email, provider.allowedDomains)
   const link = await findIdentity(db, { providerId: provider.id, externalId: vouched.subject })
   const linked = link && (await findUser(db, link.userId))
@@ -64,13 +64,16 @@ async function checkBelongs(db: Db, user: User, orgId: string): Promise<void> {
 
 const Address = z.email().max(255)
 
-function addressOf({ email }: Vouched): string {
+/** Names what there is instead of the claim: it mostly is the one to map. */
+function addressOf({ email, profile }: Vouched, { attributeMapping }: Held): string {
   const { success, data } = Address.safeParse(email)
   if (success) return data
-  throw new SsoFailure(
-    'sso_email_missing',
-    email === undefined ? 'there is none' : `"${email.slice(0, 255)}" is none`,
-  )
+  const all = Object.keys(profile).join(', ')
+  const detail =
+    email === undefined
+      ? `"${attributeMapping.email}" is not among ${all}`.slice(0, 500)
+      : `"${email.slice(0, 255)}" is none`
+  throw new SsoFailure('sso_email_missing', detail)
 }
 
 function checkDomain(email: string, domains: string | null): void {

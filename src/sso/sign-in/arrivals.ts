@@ -11,7 +11,7 @@ import type { Vouched } from '../vouched.ts'
 import { judge } from './accounts.ts'
 import type { Brought, SigningIn } from './parts.ts'
 import * as store from './store.ts'
-import { cookieName, entityIdOf, locationOfFailure, locationOfTrial } from './web.ts'
+import { cookieName, entityIdOf, locationOfFailure, locationOfTrial, providerOf } from './web.ts'
 
 /** Somebody who came back from their provider, and whom it vouches for. */
 export type Arrival = { signIn: store.SignIn; provider: Held; vouched: Vouched; trace: Trace }
@@ -36,7 +36,7 @@ export function arrivals({ cipher, web, log }: SigningIn) {
   ): Promise<Arrival> {
     const stateHash = tokenHash(state ?? '')
     const signIn = await storage.write((tx) => store.takeSignIn(tx, cipher, stateHash))
-    if (!signIn) throw unknown(new SsoFailure(state === undefined ? 'invalid_callback' : 'session_expired'))
+    if (!signIn) throw unknown(await whyGone(storage, state, cookies[cookieName(stateHash)]))
     const known: Known = { signIn, trace: new Trace() }
     return refusing(
       known,
@@ -84,7 +84,8 @@ export function arrivals({ cipher, web, log }: SigningIn) {
     const { code, detail } = failure
     const { hint } = failures[code]
     const orgId = provider?.orgId
-    log.warn({ code, detail, hint, providerId: signIn.providerId, orgId }, 'SSO sign-in refused')
+    // Not `code`: what the provider sends under that name is worth a session, and kept out of the log.
+    log.warn({ reason: code, detail, hint, providerId: signIn.providerId, orgId }, 'SSO sign-in refused')
     if (signIn.testId !== null) {
       trace.failed(failure.message, { code, hint, ...(detail !== undefined && { received: detail }) })
       const trial = { id: signIn.testId, status: 'failed' as const, steps: trace.steps }
@@ -97,6 +98,13 @@ export function arrivals({ cipher, web, log }: SigningIn) {
     const location = locationOfFailure(web, failure, { target: signIn.redirectPath, orgId })
     const refusal = { action: loginFailed, orgId: orgId ?? null, ...who, details }
     return new Problem('sso_failed', failure.message, { location, refusal })
+  }
+
+  /** A provider takes along the sign-ins that are under way there; its browsers remember which it was. */
+  async function whyGone({ read }: Storage, state: string | undefined, browser: string | undefined) {
+    if (state === undefined) return new SsoFailure('invalid_callback')
+    const isThere = browser === undefined || (await store.findProvider(read, cipher, providerOf(browser)))
+    return new SsoFailure(isThere ? 'session_expired' : 'provider_not_found')
   }
 
   /** Of a sign-in that nobody knows there is nothing to keep: anybody could fill the logs with such. */

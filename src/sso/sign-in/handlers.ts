@@ -24,7 +24,7 @@ import type { SigningIn } from './parts.ts'
 import { begin, ofOidc, ofSaml } from './protocols.ts'
 import { exchangeSeconds, newState, newVerifier, signInSeconds, targetOf } from './rules.ts'
 import * as store from './store.ts'
-import { acsUrl, cookieFor, entityIdOf, locationOfCode, locationOfTrial, type Web } from './web.ts'
+import { acsUrl, browserAt, cookieFor, entityIdOf, locationOfCode, locationOfTrial, type Web } from './web.ts'
 
 type Entries = typeof ssoSignIn
 
@@ -94,7 +94,7 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
         return { provider, trial, target, base: url }
       },
       async run({ db, query, now }, { provider, trial, target, base }) {
-        const [state, browser] = [newState(), newState()]
+        const [state, browser] = [newState(), browserAt(newState(), provider.id)]
         const begun = await begin(provider, { state, verifier: newVerifier(), now, ...addresses(web, base) })
         const stateHash = tokenHash(state)
         await store.insertSignIn(db, cipher, {

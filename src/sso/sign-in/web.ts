@@ -34,6 +34,10 @@ export function locationOfTrial({ app }: Web, target: string, status: string, co
 /** One for each sign-in, so that several may be under way in one browser. */
 export const cookieName = (stateHash: string): string => `service_sso_${stateHash.slice(0, 16)}`
 
+/** What a browser is known by while it signs in; of a sign-in that is gone it tells at which provider it was. */
+export const browserAt = (secret: string, providerId: string): string => `${secret}.${providerId}`
+export const providerOf = (browser: string): string => browser.slice(browser.indexOf('.') + 1)
+
 /** What ties a sign-in to the browser in which it began; a provider of SAML posts from its own site. */
 export function cookieFor(stateHash: string, value: string | null, base: string): Cookie {
   const secure = base.startsWith('https:')

@@ -1,7 +1,12 @@
 import { hash } from 'node:crypto'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { newId } from '../../../src/core/new-id.ts'
-import { type Outbound, OutboundFailure, type OutboundReply } from '../../../src/core/outbound.ts'
+import {
+  type FailureKind,
+  type Outbound,
+  OutboundFailure,
+  type OutboundReply,
+} from '../../../src/core/outbound.ts'
 import type { Clock } from '../../../src/core/time.ts'
 import { documentOf, issuer } from '../stage.ts'
 
@@ -23,7 +28,7 @@ export function identityProvider(clock: Clock) {
     userInfo: undefined as Claims | undefined,
     idToken: undefined as ((claims: Claims) => Promise<string | undefined>) | undefined,
     /** Instead of its own reply, by the path. */
-    replies: {} as Record<string, { status?: number; body?: unknown; fails?: 'timeout' | 'tls' | 'dns' }>,
+    replies: {} as Record<string, { status?: number; body?: unknown; fails?: FailureKind }>,
     asked: [] as string[],
     secrets: [] as string[],
     /** The person signs in: where their browser is sent. */

@@ -1,3 +1,4 @@
+import type { Replaced } from '../../../daemon/serve.ts'
 import { api } from '../../../src/api.ts'
 import type { BodyOf } from '../../../src/core/endpoint.ts'
 import { newId } from '../../../src/core/new-id.ts'
@@ -34,12 +35,12 @@ export type Browser = ReturnType<typeof browser>
 export const person = { sub: 'subject-1', email: 'dora@bakery.example.com', name: 'Dora Bakes' }
 
 /** A service with the world, whose bakery signs in at a provider. */
-export async function start(open: Open, env: Record<string, string> = {}) {
+export async function start(open: Open, env: Record<string, string> = {}, outside: Replaced = {}) {
   const clock = testClock()
   const idp = identityProvider(clock)
   const options = {
     clock,
-    outside: { outbound: idp.outbound },
+    outside: { outbound: idp.outbound, ...outside },
     env: { PUBLIC_URL: 'https://svc.example.com', ...env },
   }
   const service = await startService(open, options)
@@ -74,7 +75,8 @@ export async function start(open: Open, env: Record<string, string> = {}) {
     const back = new URL(await idp.authorize(begun.location, who, answer))
     return by.open(`${at.url}/api/v1/sso/callback${back.search}`)
   }
-  const replica = () => serviceOn(service, options)
+  const replica = (more: Record<string, string> = {}) =>
+    serviceOn(service, { ...options, env: { ...options.env, ...more } })
   return {
     clock,
     idp,
