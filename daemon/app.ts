@@ -196,9 +196,11 @@ function addHealth(app: FastifyInstance, version: string, readiness: Readiness):
 }
 
 /** JSON with prototype keys refused; an empty body is no body. */
+/** Not where a form is waited for: a page of another site would have to ask before it sends JSON, and none needs to. */
 function parseJson(app: FastifyInstance) {
   const parse = app.getDefaultJsonParser('error', 'error')
   return (request: FastifyRequest, body: string, done: (error: Error | null, value?: unknown) => void) => {
+    if (takesForm(request)) return done(new Problem('unsupported_media_type'))
     if (body === '') return done(null, undefined)
     return parse(request, body, done)
   }
@@ -210,11 +212,13 @@ function parseForm(
   body: string,
   done: (error: Error | null, value?: unknown) => void,
 ): void {
-  const { form } = request.routeOptions.config as { form?: boolean }
   const fields = [...new URLSearchParams(body)].reverse()
-  if (form) done(null, Object.fromEntries(fields))
+  if (takesForm(request)) done(null, Object.fromEntries(fields))
   else done(new Problem('unsupported_media_type'))
 }
+
+const takesForm = ({ routeOptions }: FastifyRequest): boolean =>
+  (routeOptions.config as { form?: boolean }).form === true
 
 /** The caller's X-Request-Id when it is a plain token, else a new one. */
 function requestId(request: { headers: Record<string, string | string[] | undefined> }): string {

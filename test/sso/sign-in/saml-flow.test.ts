@@ -1,0 +1,225 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../../src/api.ts'
+import { parsed } from '../../../src/sso/saml/xml.ts'
+import { onEveryDatabase } from '../../databases.ts'
+import { newEntries } from '../../laws/audited.ts'
+import { roleOf } from '../../world.ts'
+import { expected, jo, type Said } from '../saml/identity-provider.ts'
+import { post, requestIn, responseTo, saml, samlEnv } from './posting.ts'
+import { addMember, browser, codeIn, errorIn, start } from './stage.ts'
+
+onEveryDatabase((kind, open) => {
+  async function stage(more: object = {}, env: Record<string, string> = {}) {
+    const on = await start(open, { ...samlEnv, ...env })
+    const { service, bakery, clock } = on
+    const { id } = await on.provider({ ...saml, ...more })
+    const begin = async (by = browser(), query = '') => {
+      const { status, location } = await by.open(`${service.url}/api/v1/sso/login/${bakery.id}${query}`)
+      return {
+        by,
+        status,
+        location,
+        form: (said: Partial<Said> = {}) => responseTo(location, clock(), { said }),
+      }
+    }
+    const enter = async (said: Partial<Said> = {}) => {
+      const { by, form } = await begin()
+      return post(by, service, form(said))
+    }
+    const exchange = (location: string) =>
+      service.client().call(api.ssoSignIn.exchange, { body: { code: codeIn(location) } })
+    return { ...on, id, begin, enter, exchange }
+  }
+
+  describe('a sign-in at a provider of SAML', () => {
+    it('goes by a request in the address, a form that a page posts, and a code, to a session', async () => {
+      const { service, bakery, begin, exchange, clock, id: providerId } = await stage()
+      const userId = await addMember(service, bakery.id, jo)
+      const news = await newEntries(service)
+      const { by, status, location, form } = await begin(browser(), '?redirect=/devices')
+      const { origin, pathname, searchParams } = new URL(location)
+      expect([status, origin + pathname, searchParams.get('idpid')]).toEqual([
+        ...[302, 'https://idp.example.com/sso', '1'],
+      ])
+      const { request, relayState } = requestIn(location)
+      expect([request.name, relayState]).toEqual(['AuthnRequest', expect.stringMatching(/^[0-9a-f]{64}$/)])
+      expect(Object.fromEntries(request.attributes)).toMatchObject({
+        ...{ Version: '2.0', ID: expect.stringMatching(/^_[0-9a-f]{32}$/), IssueInstant: clock() },
+        ...{ Destination: saml.ssoUrl, AssertionConsumerServiceURL: expected.acsUrl },
+      })
+      expect(request.children.map(({ name, text }) => [name, text])).toEqual([
+        ['Issuer', expected.entityId],
+        ['NameIDPolicy', ''],
+      ])
+
+      const ended = await post(by, service, form())
+      expect([ended.status, ended.location.split('#')[0]]).toEqual([302, '/login'])
+      expect(by.jar.size).toBe(0)
+      const tokens = await exchange(ended.location)
+      expect(await service.client(tokens.accessToken).call(api.auth.me)).toMatchObject({
+        ...{ user: { id: userId }, scope: 'organization', orgId: bakery.id, mfaVerified: false },
+      })
+      expect(await news()).toMatchObject([
+        { action: 'sso.login', orgId: bakery.id, actorId: userId, details: { providerId, made: 'link' } },
+        { action: 'user.login', orgId: bakery.id, actorId: userId, details: { method: 'sso' } },
+      ])
+      const [link] = await service.storage.read.selectFrom('sso_identities').selectAll().execute()
+      expect(link).toMatchObject({ external_id: jo, email: jo, access_token: null, refresh_token: null })
+      expect(JSON.parse(link?.profile ?? '')).toMatchObject({ nameId: jo, groups: ['bakers', 'early birds'] })
+    })
+
+    it('knows people by their NameID, also under another address', async () => {
+      const { service, bakery, enter, exchange } = await stage()
+      const userId = await addMember(service, bakery.id, jo)
+      const persistent = { nameId: 'a7f3', nameIdFormat: null }
+      expect(errorIn((await enter(persistent)).location)).toBeNull()
+      const { location } = await enter({
+        ...persistent,
+        attributes: { email: ['new@elsewhere.example.com'] },
+      })
+      const { accessToken } = await exchange(location)
+      expect((await service.client(accessToken).call(api.auth.me)).user.id).toBe(userId)
+    })
+
+    it('makes an account when it may', async () => {
+      const role = roleOf('Org Viewer', 'organization')
+      const { service, enter, exchange } = await stage({ autoProvision: true, defaultRoleId: role })
+      const attributes = { email: [jo], firstName: ['Jo'], lastName: ['Baker'] }
+      const { accessToken } = await exchange((await enter({ attributes })).location)
+      expect(await service.client(accessToken).call(api.auth.me)).toMatchObject({
+        ...{ user: { email: jo, name: 'Jo Baker', status: 'active' }, role: { id: role } },
+      })
+    })
+
+    it('takes the word of the provider for a second factor', async () => {
+      const { service, bakery, enter, exchange } = await stage()
+      await addMember(service, bakery.id, jo)
+      const { location } = await enter({ authnContext: 'https://refeds.org/profile/mfa' })
+      const { accessToken } = await exchange(location)
+      expect(await service.client(accessToken).call(api.auth.me)).toMatchObject({ mfaVerified: true })
+    })
+
+    it('keeps a cookie that also comes along with a form of another site', async () => {
+      const { service, bakery } = await stage()
+      const reply = await fetch(`${service.url}/api/v1/sso/login/${bakery.id}`, { redirect: 'manual' })
+      const [cookie] = reply.headers.getSetCookie()
+      expect(cookie).toMatch(/^service_sso_[0-9a-f]{16}=/)
+      for (const part of ['SameSite=None', 'Secure', 'HttpOnly', 'Path=/api/v1/sso', 'Max-Age=600'])
+        expect(cookie).toContain(part)
+    })
+
+    it('without HTTPS keeps the strictest cookie that a redirect comes back with', async () => {
+      const { service, bakery } = await stage({}, { PUBLIC_URL: 'http://svc.example.com' })
+      const reply = await fetch(`${service.url}/api/v1/sso/login/${bakery.id}`, { redirect: 'manual' })
+      expect(reply.headers.getSetCookie()[0]).toMatch(/SameSite=Lax/)
+      expect(reply.headers.getSetCookie()[0]).not.toMatch(/Secure/)
+    })
+
+    it('is worth nothing in another browser, without a beginning, twice, or as JSON', async () => {
+      const { service, bakery, begin } = await stage()
+      await addMember(service, bakery.id, jo)
+      const send = async (form: Record<string, string>, by = browser()) =>
+        errorIn((await post(by, service, form)).location)
+      expect(await send((await begin()).form())).toBe('invalid_callback')
+      const { by, form } = await begin()
+      const right = form()
+      expect(await send({ ...right, RelayState: 'f'.repeat(64) }, by)).toBe('session_expired')
+      const { RelayState, ...unsolicited } = right
+      expect(await send(unsolicited, by)).toBe('invalid_callback')
+      const body = JSON.stringify(right)
+      const headers = { 'content-type': 'application/json' }
+      const json = await by.open(`${service.url}/api/v1/sso/saml/acs`, { method: 'POST', body, headers })
+      expect([json.status, JSON.parse(json.text).code]).toEqual([415, 'unsupported_media_type'])
+      expect(await send(right, by)).toBeNull()
+      expect(await send(right, by)).toBe('session_expired')
+      // The response in another sign-in of the same browser.
+      const { form: next } = await begin(by)
+      expect(await send({ ...right, RelayState: next().RelayState! }, by)).toBe('saml_request_mismatch')
+      expect(RelayState).toMatch(/^[0-9a-f]{64}$/)
+    })
+
+    it('that begins at the provider is refused', async () => {
+      const { service, bakery, begin } = await stage()
+      await addMember(service, bakery.id, jo)
+      const { by, form } = await begin()
+      const { SAMLResponse } = form({ inResponseTo: null, confirmedInResponseTo: null })
+      const news = await newEntries(service)
+      const alone = await post(browser(), service, { SAMLResponse: SAMLResponse! })
+      expect(errorIn(alone.location)).toBe('invalid_callback')
+      const { location } = await post(by, service, { ...form(), SAMLResponse: SAMLResponse! })
+      expect(errorIn(location)).toBe('saml_request_mismatch')
+      expect(await news()).toMatchObject([
+        {
+          ...{ action: 'user.login.failed', orgId: bakery.id },
+          details: { method: 'sso', reason: 'saml_request_mismatch' },
+        },
+      ])
+    })
+
+    it('is used once, also where its sign-in comes back: at another process too', async () => {
+      const { service, bakery, begin, replica } = await stage()
+      await addMember(service, bakery.id, jo)
+      const { by, form } = await begin()
+      const [jar, used] = [[...by.jar], form()]
+      const { storage } = service
+      const row = await storage.read.selectFrom('sso_sessions').selectAll().executeTakeFirstOrThrow()
+      expect(errorIn((await post(by, service, used)).location)).toBeNull()
+      const again = async (at = service) => {
+        await storage.write((tx) => tx.insertInto('sso_sessions').values(row).execute())
+        for (const [name, value] of jar) by.jar.set(name, value)
+        return errorIn((await post(by, at, used)).location)
+      }
+      expect(await again()).toBe('saml_replayed')
+      if (kind === 'postgres') expect(await again(await replica())).toBe('saml_replayed')
+    })
+
+    it('is not ended by the answer of the other protocol', async () => {
+      const { service, begin } = await stage()
+      const { by, form } = await begin()
+      const { RelayState } = form()
+      const callback = `${service.url}/api/v1/sso/callback?code=a&state=${RelayState}`
+      expect(errorIn((await by.open(callback)).location)).toBe('invalid_callback')
+    })
+
+    it('does not end one of OpenID Connect', async () => {
+      const { service, bakery, provider, idp } = await start(open, samlEnv)
+      await provider()
+      const by = browser()
+      const { location } = await by.open(`${service.url}/api/v1/sso/login/${bakery.id}`)
+      const RelayState = new URL(location).searchParams.get('state')!
+      const form = { SAMLResponse: Buffer.from('<a/>').toString('base64'), RelayState }
+      expect(errorIn((await post(by, service, form)).location)).toBe('invalid_callback')
+      expect(idp.asked).not.toContain('/token')
+    })
+  })
+
+  describe('what a provider of SAML has to know of this service', () => {
+    const read = async (env: Record<string, string>) => {
+      const { service } = await start(open, env)
+      const reply = await fetch(`${service.url}/api/v1/sso/saml/metadata`)
+      return { type: reply.headers.get('content-type'), document: parsed(await reply.text()) }
+    }
+
+    it('is in its metadata', async () => {
+      const { type, document } = await read({})
+      expect(type).toMatch(/^application\/samlmetadata\+xml/)
+      expect([document.name, document.attributes.get('entityID')]).toEqual([
+        ...['EntityDescriptor', 'https://svc.example.com/api/v1/sso/saml/metadata'],
+      ])
+      const [role] = document.children
+      expect(Object.fromEntries(role!.attributes)).toMatchObject({
+        ...{ AuthnRequestsSigned: 'false', WantAssertionsSigned: 'true' },
+      })
+      const [format, acs] = role!.children
+      expect(format!.text).toBe('urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress')
+      expect(Object.fromEntries(acs!.attributes)).toMatchObject({
+        ...{ Binding: 'urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST', Location: expected.acsUrl },
+      })
+    })
+
+    it('names the entity id that was set', async () => {
+      const { document } = await read({ SAML_SP_ENTITY_ID: 'urn:svc:"a"&<b>' })
+      expect(document.attributes.get('entityID')).toBe('urn:svc:"a"&<b>')
+    })
+  })
+})
