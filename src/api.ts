@@ -22,6 +22,7 @@ import { scripts } from './scripts/contract.ts'
 import { search } from './search/contract.ts'
 import { service } from './service/contract.ts'
 import { sso, ssoProviders } from './sso/contract.ts'
+import { ssoIdentities } from './sso/identities/contract.ts'
 import { ssoSignIn } from './sso/sign-in/contract.ts'
 import { ssoTrials } from './sso/trials/contract.ts'
 import { orgs, partners, sites } from './tenancy/contract.ts'
@@ -59,6 +60,7 @@ export const api = {
   ssoProviders,
   ssoSignIn,
   ssoTrials,
+  ssoIdentities,
   trust,
   trustPolicies,
   agents,

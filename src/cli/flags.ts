@@ -174,6 +174,7 @@ export const argNames: Record<Resource, string> = {
   webhook: 'webhook',
   webhook_delivery: 'delivery',
   sso_provider: 'provider',
+  sso_identity: 'identity',
   trust_policy: 'policy',
 }
 
@@ -195,6 +196,7 @@ export const nouns: Record<Resource, string> = {
   webhook: 'webhook',
   webhook_delivery: 'delivery',
   sso_provider: 'single sign-on provider',
+  sso_identity: 'identity',
   trust_policy: 'trust policy',
 }
 

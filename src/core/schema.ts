@@ -19,6 +19,7 @@ export type Resource =
   | 'webhook'
   | 'webhook_delivery'
   | 'sso_provider'
+  | 'sso_identity'
   | 'trust_policy'
 
 /** An id that names a record of that kind; the CLI accepts its slug or name as well. */

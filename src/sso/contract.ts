@@ -32,6 +32,15 @@ export const Provider = z
     defaultRoleId: idOf('role').nullable(),
     allowedDomains: z.string().nullable().describe('With commas between them; null: all'),
     enforceSSO: z.boolean(),
+    redirectUri: z
+      .string()
+      .nullable()
+      .describe('To be registered at a provider of OpenID Connect; null: of SAML, or without PUBLIC_URL'),
+    acsUrl: z
+      .string()
+      .nullable()
+      .describe('To be registered at a provider of SAML; null: of OpenID Connect, or without PUBLIC_URL'),
+    serviceEntityId: z.string().nullable().describe('The same: its audience'),
     createdBy: z.guid(),
     createdAt: instant,
     updatedAt: instant,

@@ -16,6 +16,8 @@ import { orgOfNew } from '../tenancy/org-of-new.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import { DiscoveryFailure, discover, endpointFaults } from './discovery.ts'
+import type { ssoIdentities } from './identities/contract.ts'
+import { identityHandlers } from './identities/handlers.ts'
 import { KeySets } from './keys.ts'
 import { presets } from './presets/rules.ts'
 import { certificateFrom, checkReady } from './readiness.ts'
@@ -36,7 +38,7 @@ import {
 } from './rules.ts'
 import type { ssoSignIn } from './sign-in/contract.ts'
 import { signInHandlers } from './sign-in/handlers.ts'
-import type { Web } from './sign-in/web.ts'
+import { registeredAt, type Web } from './sign-in/web.ts'
 import * as store from './store.ts'
 import type { ssoTrials } from './trials/contract.ts'
 import { trialHandlers } from './trials/handlers.ts'
@@ -60,9 +62,16 @@ export function ssoHandlers(on: On): {
   sso: HandlersOf<typeof contract.sso>
   ssoProviders: HandlersOf<Providers>
   ssoTrials: HandlersOf<typeof ssoTrials>
+  ssoIdentities: HandlersOf<typeof ssoIdentities>
   ssoSignIn: HandlersOf<typeof ssoSignIn>
 } {
-  const { cipher, outbound, log } = on
+  const { cipher, outbound, web, log } = on
+  /** As replies show it, with what has to be registered there. */
+  const shown = (provider: Held): contract.Provider => ({
+    ...discreet(provider),
+    ...registeredAt(web, provider),
+  })
+
   /** What was said, as it is kept. @throws invalid_request for what no provider can have */
   async function checked<S extends Said>(body: S): Promise<S> {
     const said = cleared(body)
@@ -89,6 +98,7 @@ export function ssoHandlers(on: On): {
 
   return {
     ssoTrials: trialHandlers(on),
+    ssoIdentities: identityHandlers(on),
     ssoSignIn: signInHandlers({ ...on, keys: new KeySets(on) }),
 
     sso: {
@@ -105,7 +115,8 @@ export function ssoHandlers(on: On): {
     ssoProviders: {
       async list({ db, scope, query }) {
         if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-        return store.listProviders(db, cipher, scope, query)
+        const { data, pagination } = await store.listProviders(db, cipher, scope, query)
+        return { data: data.map((one) => ({ ...one, ...registeredAt(web, one) })), pagination }
       },
 
       create: inSteps<Providers['create'], Looked<contract.NewProvider>>({
@@ -127,12 +138,12 @@ export function ssoHandlers(on: On): {
           const { id, name, type, status } = provider
           note({ orgId, resourceId: id, resourceName: name })
           note({ after: settingsOf(provider), details: { type, status, ...forced(provider, force) } })
-          return { data: discreet(provider), ...(warning !== undefined && { warning }) }
+          return { data: shown(provider), ...(warning !== undefined && { warning }) }
         },
       }),
 
       async show({ db, scope, params }) {
-        return { data: discreet(await store.getProvider(db, cipher, scope, params.id)) }
+        return { data: shown(await store.getProvider(db, cipher, scope, params.id)) }
       },
 
       update: inSteps<Providers['update'], Looked<Said>>({
@@ -159,7 +170,7 @@ export function ssoHandlers(on: On): {
           await onlyWayIn(db, after, now)
           note({ orgId: after.orgId, resourceName: after.name, ...difference(before, after) })
           note({ details: { ...(enforces && forced(after, force)), ...(forgotten > 0 && { forgotten }) } })
-          return { data: discreet(after), ...(warning !== undefined && { warning }) }
+          return { data: shown(after), ...(warning !== undefined && { warning }) }
         },
       }),
 
@@ -184,7 +195,7 @@ export function ssoHandlers(on: On): {
         const { id: resourceId, orgId, name: resourceName } = after
         note({ orgId, resourceId, resourceName })
         note({ before: { status: before.status }, after: { status } })
-        return { data: discreet(after) }
+        return { data: shown(after) }
       },
 
       test: inSteps<Providers['test'], { provider: Held; found: Discovered | undefined }>({

@@ -4,8 +4,12 @@ import type { Instant } from '../core/time.ts'
 import type { NewProvider, Provider, ProviderChange } from './contract.ts'
 import { fixedIn, presetOf, usualMapping, usualScopes } from './presets/rules.ts'
 
+/** What is not of the provider, but of where this service is. */
+type Registered = Pick<Provider, 'redirectUri' | 'acsUrl' | 'serviceEntityId'>
+export type Discreet = Omit<Provider, keyof Registered>
+
 /** A provider with what it keeps to itself. */
-export type Held = Omit<Provider, 'hasClientSecret'> & { clientSecret: string | null }
+export type Held = Omit<Discreet, 'hasClientSecret'> & { clientSecret: string | null }
 
 export const endpoints = ['authorizationUrl', 'tokenUrl', 'userInfoUrl', 'jwksUrl'] as const
 export type Endpoints = { [E in (typeof endpoints)[number]]: string | null }
@@ -123,8 +127,8 @@ export const isElsewhere = (before: Held, after: Held): boolean => whoSays(befor
 
 const whoSays = ({ type, issuer, entityId }: Held): string => `${type} ${type === 'oidc' ? issuer : entityId}`
 
-/** As replies show it. */
-export function discreet(provider: Held): Provider {
+/** Without what it keeps to itself. */
+export function discreet(provider: Held): Discreet {
   const { clientSecret, ...rest } = provider
   return { ...rest, hasClientSecret: clientSecret !== null }
 }

@@ -9,7 +9,7 @@ import type { Db } from '../storage/open.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { SsoProviderRow } from '../storage/tables.ts'
 import type { Provider } from './contract.ts'
-import { discreet, type Held } from './rules.ts'
+import { type Discreet, discreet, type Held } from './rules.ts'
 
 const rows = rowsOf<SsoProviderRow>()({
   json: ['attribute_mapping'],
@@ -39,7 +39,7 @@ export async function listProviders(
   cipher: Cipher,
   scope: Scope,
   { orgId, ...page }: PageQuery & { orgId?: string | undefined },
-): Promise<Page<Provider>> {
+): Promise<Page<Discreet>> {
   const found = providersIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
   const all = await found
     .selectAll()

@@ -136,6 +136,19 @@ describe('svc sso', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('provider.clientId: is missing in an active')])
   })
 
+  it('shows who the subjects of a provider are, and forgets one', async () => {
+    const identity = { id: uuid(71), email: 'dora@example.com', externalId: '00u1', userId: uuid(5) }
+    const path = `/sso/providers/${uuid(70)}/identities`
+    service.answers[`GET ${path}`] = page([identity])
+    service.answers[`DELETE ${path}/${uuid(71)}`] = { body: { success: true } }
+    const listed = await svc('sso', 'identities', 'Okta', '--columns', 'id,email,externalId', '--csv')
+    expect(listed.stdout).toBe(`id,email,externalId\n${uuid(71)},dora@example.com,00u1\n`)
+    const { code, stdout } = await svc('sso', 'unlink', 'Okta', uuid(71), '--yes')
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/^Forgotten: /)])
+    expect(service.calls(`DELETE ${path}/${uuid(71)}`)).toHaveLength(1)
+    expect((await svc('sso', 'unlink', 'Okta', uuid(71))).code).toBe(2)
+  })
+
   it('tells what mends a discovery that failed', async () => {
     const details = { hint: 'is the issuer spelled right?' }
     service.answers[`POST /sso/providers/${uuid(70)}/test`] = problem(

@@ -35,6 +35,7 @@ export const unknownRecords = (): Records => ({
   webhook: newId(),
   webhook_delivery: newId(),
   sso_provider: newId(),
+  sso_identity: newId(),
   trust_policy: newId(),
 })
 

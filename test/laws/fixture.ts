@@ -78,11 +78,32 @@ export async function recordsOf(service: TestService, partner: string, org: Org)
     webhook: org.webhookId,
     webhook_delivery: org.deliveryId,
     sso_provider: org.providerId,
+    sso_identity: await identityOf(service, org),
     trust_policy: org.policyId,
     agent: org.agentId,
     audit_log: (await entries.executeTakeFirstOrThrow()).id,
     user: await userIdOf(service, `${org.name}-admin`),
   }
+}
+
+/** Who the administrator of an organization is at its identity provider. */
+async function identityOf(service: TestService, { name, providerId: provider_id }: Org): Promise<string> {
+  const { read, write } = service.storage
+  const email = `${name}-admin@example.com`
+  const known = read.selectFrom('sso_identities').select('id').where('provider_id', '=', provider_id)
+  const found = await known.where('email', '=', email).executeTakeFirst()
+  if (found) return found.id
+  const [id, now] = [newId(), new Date().toISOString()]
+  const link = { id, provider_id, user_id: await userIdOf(service, `${name}-admin`), external_id: newId() }
+  const said = { email, profile: '{}', access_token: null, refresh_token: null, token_expires_at: null }
+  const times = { last_login_at: now, created_at: now, updated_at: now }
+  await write((tx) =>
+    tx
+      .insertInto('sso_identities')
+      .values({ ...link, ...said, ...times })
+      .execute(),
+  )
+  return id
 }
 
 /** The world, with the bakery as victim of everyone who is not of it. */

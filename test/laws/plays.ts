@@ -212,6 +212,12 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     const input = { params: { id, testId }, query: {}, body: undefined }
     return { input, ...about, resourceId: () => id }
   },
+  async 'ssoIdentities.unlink'(hand) {
+    const { org, about } = await inFreshOrg(hand)
+    const records = await recordsOf(hand.service, hand.world.partners.acme, org)
+    const input = callOf(entryNamed('ssoIdentities.unlink'), records)
+    return { input, ...about, resourceId: () => records.sso_identity }
+  },
   async 'ssoSignIn.exchange'(hand) {
     const { service, clock } = hand
     const { org, id: userId, about } = await addPerson(hand)

@@ -33,6 +33,7 @@ import { endSessionsIn } from '../../src/identity/sessions/tenants.ts'
 import { membersOf } from '../../src/identity/users/store.ts'
 import { orgReach, partnerReach } from '../../src/identity/users/tenants.ts'
 import { changeScript, getScript, removeScript } from '../../src/scripts/store.ts'
+import { getIdentity, listIdentities, unlink } from '../../src/sso/identities/store.ts'
 import {
   changeProvider,
   findInUse,
@@ -43,6 +44,7 @@ import {
   lockProvider,
   removeProvider,
 } from '../../src/sso/store.ts'
+import { insertTrial, showTrial } from '../../src/sso/trials/store.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { changeOrg, getOrg, removeOrgs } from '../../src/tenancy/organizations/store.ts'
 import { changeSite, getSite, removeSite } from '../../src/tenancy/sites/store.ts'
@@ -79,7 +81,7 @@ import {
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService, testSecrets } from '../harness.ts'
 import { addOrgUser, roleOf } from '../world.ts'
-import { buildStage, userIdOf } from './fixture.ts'
+import { buildStage } from './fixture.ts'
 import { about, changed, dump } from './tables.ts'
 
 /** A function of a store with a record of the bakery, or of its partner, to be called in any scope. */
@@ -133,19 +135,13 @@ async function prepare(service: TestService) {
     body: { ...org, name: 'bakery spare api key', scopes: ['devices:read'] },
   })
   const archive = { chain: bakery.id, first_seq: 1, last_seq: 2, object_key: 'x', bytes: 1, sha256: 'x' }
-  const admin = await userIdOf(service, 'bakery-admin')
-  const identity = {
-    ...{
-      id: newId(),
-      provider_id: bakery.providerId,
-      user_id: admin,
-      external_id: 'a',
-      email: 'a@example.com',
-    },
-    ...{ profile: JSON.stringify({ of: bakery.id }), last_login_at: now },
-    ...{ access_token: null, refresh_token: null, token_expires_at: null },
+  const identity = { profile: JSON.stringify({ of: bakery.id }), last_login_at: now }
+  const begun = {
+    ...{ state_hash: 'x', provider_id: bakery.providerId, nonce: 'n', code_verifier: 'v' },
+    ...{ redirect_path: `/${bakery.id}`, created_at: now, expires_at: now },
   }
-  const stamps = { created_at: now, updated_at: now }
+  const testId = newId()
+  const trial = { id: testId, provider_id: bakery.providerId, token_hash: 'x', redirect_path: '/' }
   await service.storage.write(async (tx) => {
     await tx
       .insertInto('audit_archives')
@@ -162,10 +158,9 @@ async function prepare(service: TestService) {
       .set({ issuer: 'https://ci.bakery.example.com' })
       .where('id', '=', bakery.policyId)
       .execute()
-    await tx
-      .insertInto('sso_identities')
-      .values({ ...identity, ...stamps })
-      .execute()
+    await tx.updateTable('sso_identities').set(identity).where('id', '=', victim.sso_identity).execute()
+    await tx.insertInto('sso_sessions').values(begun).execute()
+    await insertTrial(tx, { ...trial, created_at: now, expires_at: now })
     await tx.updateTable('enrollment_keys').set(last).where('id', '=', spareKey.id).execute()
   })
   await client.call(api.auditRetention.change, { query: org, body: { retentionDays: 99 } })
@@ -181,6 +176,7 @@ async function prepare(service: TestService) {
   const which = { webhookId, id: deliveryId }
   const { providerId } = bakery
   const provider = await getProvider(read, cipher, everything, providerId)
+  const linked = { id: victim.sso_identity, providerId }
   const { policyId } = bakery
   const policy = await getTrustPolicy(read, everything, policyId)
   const past = '2026-01-01T00:00:00.000Z'
@@ -297,6 +293,13 @@ async function prepare(service: TestService) {
     ],
     ['findInUse', tenant, async (db, scope) => (await findInUse(db, scope))?.id === providerId],
     ['listRolesSignedIn', tenant, (db, scope) => listRolesSignedIn(db, scope, providerId, past)],
+    ['showTrial', tenant, (db, scope) => showTrial(db, scope, { id: testId, providerId })],
+    [
+      'listIdentities',
+      tenant,
+      async (db, scope) => (await listIdentities(db, scope, providerId, page)).data.length,
+    ],
+    ['getIdentity', tenant, (db, scope) => getIdentity(db, scope, linked)],
     ['getTrustPolicy', tenant, (db, scope) => getTrustPolicy(db, scope, policyId)],
     ['lockTrustPolicy', tenant, (db, scope) => lockTrustPolicy(db, scope, policyId)],
     [
@@ -365,6 +368,7 @@ async function prepare(service: TestService) {
       tenant,
       (db, scope) => changeProvider(db, cipher, scope, { ...provider, name: 'mine now' }),
     ],
+    ['unlink', tenant, (db, scope) => unlink(db, scope, linked, now)],
     ['forgetSubjects', tenant, (db, scope) => forgetSubjects(db, scope, providerId)],
     ['recordUse', tenant, (db, scope) => recordUse(db, scope, policy, now)],
     ['endWorkloadsIn', tenant, (db, scope) => endWorkloadsIn(db, scope)],

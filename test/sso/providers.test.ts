@@ -46,6 +46,7 @@ onEveryDatabase((_, open) => {
         defaultRoleId: null,
         allowedDomains: null,
         enforceSSO: false,
+        ...{ redirectUri: `${service.url}/api/v1/sso/callback`, acsUrl: null, serviceEntityId: null },
         createdBy: expect.any(String),
         createdAt: clock(),
         updatedAt: clock(),

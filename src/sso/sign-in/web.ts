@@ -50,3 +50,14 @@ export const acsUrl = (base: string): string => `${base}/api/v1/sso/saml/acs`
 export const entityIdOf = ({ samlEntityId }: Web, base: string): string =>
   samlEntityId ?? `${base}/api/v1/sso/saml/metadata`
 export const redirectUri = (base: string): string => `${base}/api/v1/sso/callback`
+
+/** What an administrator tells a provider of this service. */
+export function registeredAt(web: Web, { type }: { type: 'oidc' | 'saml' }) {
+  const base = web.url()
+  const isSaml = type === 'saml'
+  return {
+    redirectUri: base === undefined || isSaml ? null : redirectUri(base),
+    acsUrl: base === undefined || !isSaml ? null : acsUrl(base),
+    serviceEntityId: base === undefined || !isSaml ? null : entityIdOf(web, base),
+  }
+}

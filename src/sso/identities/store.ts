@@ -1,0 +1,78 @@
+import { Problem } from '../../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { countOf } from '../../storage/counts.ts'
+import { inScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf } from '../../storage/rows.ts'
+import type { SsoIdentityRow } from '../../storage/tables.ts'
+import type { SsoIdentity } from './contract.ts'
+
+type Which = { id: string; providerId: string }
+
+const rows = rowsOf<Pick<SsoIdentityRow, (typeof columns)[number]>>()()
+const columns = ['id', 'user_id', 'email', 'external_id', 'last_login_at', 'created_at'] as const
+
+const identitiesIn = (db: Db, scope: Scope, providerId: string) =>
+  db
+    .selectFrom('sso_identities')
+    .where('provider_id', 'in', (eb) =>
+      eb
+        .selectFrom('sso_providers')
+        .select('sso_providers.id')
+        .where('sso_providers.id', '=', providerId)
+        .where(inScope(scope, 'sso_providers.org_id')),
+    )
+
+/** Latest sign-in first. */
+export async function listIdentities(
+  db: Db,
+  scope: Scope,
+  providerId: string,
+  page: PageQuery,
+): Promise<Page<SsoIdentity>> {
+  const found = identitiesIn(db, scope, providerId)
+  const all = await found
+    .select(columns)
+    .orderBy('last_login_at', 'desc')
+    .orderBy('id')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  const total = totalFrom(all.length, page) ?? (await countOf(found))
+  return toPage(
+    all.map((row) => rows.read(row)),
+    total,
+    page,
+  )
+}
+
+/** @throws not_found, also for one of another provider or outside the scope */
+export async function getIdentity(db: Db, scope: Scope, { id, providerId }: Which): Promise<SsoIdentity> {
+  const row = await identitiesIn(db, scope, providerId)
+    .select(columns)
+    .where('id', '=', id)
+    .executeTakeFirst()
+  if (!row) throw new Problem('not_found', 'Identity not found')
+  return rows.read(row)
+}
+
+/** With the link go the sessions that came of it, and the codes that wait to become one. */
+export async function unlink(db: Db, scope: Scope, { id, providerId }: Which, now: Instant): Promise<void> {
+  const one = identitiesIn(db, scope, providerId).where('sso_identities.id', '=', id)
+  const person = one.select('sso_identities.user_id')
+  await db
+    .updateTable('sessions')
+    .set({ revoked_at: now })
+    .where('sso_provider_id', '=', providerId)
+    .where('user_id', 'in', person)
+    .where('revoked_at', 'is', null)
+    .execute()
+  await db
+    .deleteFrom('sso_exchanges')
+    .where('provider_id', '=', providerId)
+    .where('user_id', 'in', person)
+    .execute()
+  await db.deleteFrom('sso_identities').where('id', 'in', one.select('sso_identities.id')).execute()
+}
