@@ -80,7 +80,7 @@ export function refusalOf(
     orgId: refusal?.orgId ?? facts.orgId ?? orgOfCaller(caller),
     action: refusal?.action ?? named.action,
     resourceType: named.resource,
-    resourceId: params.id ?? null,
+    resourceId: facts.resourceId ?? params.id ?? null,
     resourceName: null,
     details: {
       method: entry.method,
