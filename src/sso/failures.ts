@@ -13,7 +13,7 @@ export const failures = {
   },
   invalid_callback: {
     message: 'This is not the browser in which the sign-in began, or the provider left something out',
-    hint: 'Begin again, in one browser, with cookies allowed.',
+    hint: 'Begin again, in one browser, with cookies allowed, at the address of the service that PUBLIC_URL says.',
   },
   provider_not_found: {
     message: 'Single sign-on of this organization was removed or switched off',

@@ -13,9 +13,7 @@ const needs = {
  * @throws invalid_request, naming each field that is not, in the part of the request that is about it
  */
 export function checkReady(provider: Held, now: Instant, part: 'body' | 'provider'): void {
-  const faults: Fault[] = needs[provider.type]
-    .filter((field) => provider[field] === null)
-    .map((field) => ({ path: `${part}.${field}`, message: missing(field) }))
+  const faults = missingIn(provider, part)
   if (provider.type === 'saml' && provider.certificate !== null) {
     const end = new X509Certificate(provider.certificate).validToDate.toISOString()
     if (end <= now) faults.push({ path: `${part}.certificate`, message: `expired at ${end}` })
@@ -23,8 +21,18 @@ export function checkReady(provider: Held, now: Instant, part: 'body' | 'provide
   if (faults.length > 0) throw invalid(faults)
 }
 
-export const isComplete = (provider: Held): boolean =>
-  needs[provider.type].every((field) => provider[field] !== null)
+/** The same for a trial, which may be about a certificate that has expired. @throws invalid_request */
+export function checkComplete(provider: Held): void {
+  const faults = missingIn(provider, 'provider')
+  if (faults.length > 0) throw invalid(faults)
+}
+
+export const isComplete = (provider: Held): boolean => missingIn(provider, 'provider').length === 0
+
+const missingIn = (provider: Held, part: 'body' | 'provider'): Fault[] =>
+  needs[provider.type]
+    .filter((field) => provider[field] === null)
+    .map((field) => ({ path: `${part}.${field}`, message: missing(field) }))
 
 const missing = (field: string): string =>
   (endpoints as readonly string[]).includes(field)

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { Pool } from 'undici'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { entriesOf } from '../../src/core/endpoint.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { permissions } from '../../src/core/permissions.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
@@ -9,7 +10,6 @@ import type { Context } from '../../src/identity/rules.ts'
 import { insertUser } from '../../src/identity/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
-import { called } from '../laws/fields.ts'
 import { buildWorld, tokenFor, type World } from '../world.ts'
 
 /** A random tree: each role may inherit from one that comes before it. */
@@ -53,7 +53,7 @@ const refusals = new Set([
   // What some routes of agents say to everyone else.
   'not_found',
 ])
-const entries = called(api)
+const entries = entriesOf(api)
 const seed = Number(process.env.SEED ?? Date.now() % 2 ** 31)
 
 onEveryDatabase((_, open) => {

@@ -53,7 +53,7 @@ export const ssoSignIn = {
     redirects: true,
     reply: onTheWay.describe('To where the sign-in began, with #ssoCode=… or ?error=…'),
     audit: { action: 'sso.login', resource: 'user' },
-    limit: 'SSO_IP',
+    limit: 'SSO_RETURN',
     errors: ['sso_failed'],
   }),
   acs: endpoint({
@@ -68,7 +68,7 @@ export const ssoSignIn = {
     redirects: true,
     reply: onTheWay.describe('To where the sign-in began, with #ssoCode=… or ?error=…'),
     audit: { action: 'sso.login', resource: 'user' },
-    limit: 'SSO_IP',
+    limit: 'SSO_RETURN',
     errors: ['sso_failed'],
   }),
   metadata: endpoint({
@@ -99,7 +99,7 @@ export const ssoSignIn = {
     session: 'starts',
     audit: { action: 'user.login', resource: 'user' },
     emits: ['user.login'],
-    limit: 'LOGIN_IP',
+    limit: 'SSO_RETURN',
     errors: ['invalid_exchange_code'],
     example: { code: 'from-the-fragment-of-the-address' },
   }),

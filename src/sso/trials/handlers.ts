@@ -1,10 +1,10 @@
 import type { Cipher } from '../../core/cipher.ts'
-import { invalid, Problem } from '../../core/errors.ts'
+import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import { later } from '../../core/time.ts'
 import type { HandlersOf } from '../../handler.ts'
 import { newToken, tokenHash } from '../../identity/sessions/tokens.ts'
-import { isComplete } from '../readiness.ts'
+import { checkComplete } from '../readiness.ts'
 import { checkSeesWhole } from '../rules.ts'
 import { signInSeconds, targetOf } from '../sign-in/rules.ts'
 import type { Web } from '../sign-in/web.ts'
@@ -19,13 +19,7 @@ export const trialHandlers = (on: { cipher: Cipher; web: Web }): HandlersOf<type
     const base = on.web.url()
     if (base === undefined) throw new Problem('sso_not_configured')
     const provider = await getProvider(db, on.cipher, scope, params.id)
-    if (!isComplete(provider)) {
-      const message = 'SSO provider configuration is invalid'
-      throw invalid(
-        [{ path: 'params.id', message: 'is not complete: set what svc sso show leaves empty' }],
-        message,
-      )
-    }
+    checkComplete(provider)
     const [id, token] = [newId(), newToken()]
     await insertTrial(db, {
       ...{ id, provider_id: provider.id, token_hash: tokenHash(token) },
