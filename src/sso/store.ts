@@ -73,6 +73,13 @@ export async function lockProvider(db: Db, cipher: Cipher, scope: Scope, id: str
 
 const notFound = () => new Problem('not_found', 'Provider not found')
 
+/** Undefined for a provider that is not there any more; a database that fails is no answer to that. */
+export const unlessGone = (found: Promise<Held>): Promise<Held | undefined> =>
+  found.catch((error: unknown) => {
+    if (error instanceof Problem && error.code === 'not_found') return undefined
+    throw error
+  })
+
 type InUse = Pick<Provider, 'id' | 'name' | 'type' | 'enforceSSO'>
 
 /** The provider that people sign in with: the oldest active one, of an organization that may be worked in. */

@@ -15,7 +15,7 @@ import { challengeOf } from '../oidc/flow.ts'
 import { isComplete } from '../readiness.ts'
 import type { Held } from '../rules.ts'
 import { serviceMetadata } from '../saml/metadata.ts'
-import { findInUse, getProvider, lockProvider } from '../store.ts'
+import { findInUse, getProvider, lockProvider, unlessGone } from '../store.ts'
 import { findTrial, saveTrial, type Trial } from '../trials/store.ts'
 import { admit } from './accounts.ts'
 import { type Arrival, arrivals, checkUnchanged } from './arrivals.ts'
@@ -59,7 +59,7 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
     }
     const { user, made } = await refusing(arrival, async () => {
       // Held until the end, so that two first sign-ins of somebody do not make two accounts.
-      const held = await lockProvider(db, cipher, only(provider.orgId), provider.id).catch(() => undefined)
+      const held = await unlessGone(lockProvider(db, cipher, only(provider.orgId), provider.id))
       checkUnchanged(held, signIn)
       return admit(db, cipher, { provider, vouched, now })
     })

@@ -5,7 +5,7 @@ import type { Db } from '../../storage/open.ts'
 import { rowsOf, type Value } from '../../storage/rows.ts'
 import type { SsoExchangeRow, SsoSessionRow } from '../../storage/tables.ts'
 import type { Held } from '../rules.ts'
-import { getProvider } from '../store.ts'
+import { getProvider, unlessGone } from '../store.ts'
 import type { Vouched } from '../vouched.ts'
 
 /* A sign-in is known by its state, a code by itself: whoever has one of them is in no tenant yet. */
@@ -39,7 +39,7 @@ export async function takeSignIn(db: Db, cipher: Cipher, stateHash: string): Pro
 
 /** The provider of a sign-in; undefined when it is gone. */
 export const findProvider = (db: Db, cipher: Cipher, id: string): Promise<Held | undefined> =>
-  getProvider(db, cipher, everything, id).catch(() => undefined)
+  unlessGone(getProvider(db, cipher, everything, id))
 
 /** False when the assertion was used before, here or at another process. */
 export async function useAssertion(db: Db, idHash: string, expiresAt: Instant): Promise<boolean> {
