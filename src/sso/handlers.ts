@@ -163,7 +163,9 @@ export function ssoHandlers(on: On): {
           const after = applied(before, said, discovered, now)
           await checkRole(db, after, caller.permissions)
           if (after.status === 'active') checkReady(after, now, 'body')
-          const forgotten = isElsewhere(before, after) ? await store.forgetSubjects(db, scope, after.id) : 0
+          const elsewhere = isElsewhere(before, after)
+          if (elsewhere) await store.endSessionsBy(db, scope, after.id, now)
+          const forgotten = elsewhere ? await store.forgetSubjects(db, scope, after.id) : 0
           const enforces = after.enforceSSO && !before.enforceSSO
           if (enforces) checkProven(force === true || (await isProven(db, scope, after, now)))
           await store.changeProvider(db, cipher, scope, after)
@@ -177,6 +179,7 @@ export function ssoHandlers(on: On): {
       async remove({ db, scope, params, now, note }) {
         checkSeesWhole(scope)
         const provider = await store.lockProvider(db, cipher, scope, params.id)
+        await store.endSessionsBy(db, scope, provider.id, now)
         const forgotten = await store.forgetSubjects(db, scope, provider.id)
         await store.removeProvider(db, scope, provider.id)
         await onlyWayIn(db, provider, now)
@@ -190,6 +193,8 @@ export function ssoHandlers(on: On): {
         const before = await store.lockProvider(db, cipher, scope, params.id)
         const after = { ...before, status, updatedAt: now }
         if (status === 'active') checkReady(after, now, 'provider')
+        // Who came in by it is let in by nobody any more.
+        else if (before.status === 'active') await store.endSessionsBy(db, scope, after.id, now)
         await store.changeProvider(db, cipher, scope, after)
         await onlyWayIn(db, after, now)
         const { id: resourceId, orgId, name: resourceName } = after

@@ -115,11 +115,22 @@ export async function changeProvider(db: Db, cipher: Cipher, scope: Scope, provi
     .execute()
 }
 
-/** Ends the sign-ins that are under way there, those that wait for their code to be exchanged too, and forgets who its subjects are here. Gives how many were known. */
+/** Ends the sessions that came of a provider, and the codes that wait to become one. */
+export async function endSessionsBy(db: Db, scope: Scope, id: string, now: Instant): Promise<void> {
+  const one = providersIn(db, scope).select('sso_providers.id').where('sso_providers.id', '=', id)
+  await db.deleteFrom('sso_exchanges').where('provider_id', 'in', one).execute()
+  await db
+    .updateTable('sessions')
+    .set({ revoked_at: now })
+    .where('sso_provider_id', 'in', one)
+    .where('revoked_at', 'is', null)
+    .execute()
+}
+
+/** Ends the sign-ins that are under way there, and forgets who its subjects are here. Gives how many were known. */
 export async function forgetSubjects(db: Db, scope: Scope, id: string): Promise<number> {
   const one = providersIn(db, scope).select('sso_providers.id').where('sso_providers.id', '=', id)
   await db.deleteFrom('sso_sessions').where('provider_id', 'in', one).execute()
-  await db.deleteFrom('sso_exchanges').where('provider_id', 'in', one).execute()
   const [gone] = await db.deleteFrom('sso_identities').where('provider_id', 'in', one).execute()
   return Number(gone?.numDeletedRows ?? 0)
 }

@@ -36,6 +36,7 @@ import { changeScript, getScript, removeScript } from '../../src/scripts/store.t
 import { getIdentity, listIdentities, unlink } from '../../src/sso/identities/store.ts'
 import {
   changeProvider,
+  endSessionsBy,
   findInUse,
   forgetSubjects,
   getProvider,
@@ -81,7 +82,7 @@ import {
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService, testSecrets } from '../harness.ts'
 import { addOrgUser, roleOf } from '../world.ts'
-import { buildStage } from './fixture.ts'
+import { buildStage, userIdOf } from './fixture.ts'
 import { about, changed, dump } from './tables.ts'
 
 /** A function of a store with a record of the bakery, or of its partner, to be called in any scope. */
@@ -140,6 +141,10 @@ async function prepare(service: TestService) {
     ...{ state_hash: 'x', provider_id: bakery.providerId, nonce: 'n', code_verifier: 'v' },
     ...{ redirect_path: `/${bakery.id}`, created_at: now, expires_at: now },
   }
+  const ending = {
+    ...{ code_hash: 'x', provider_id: bakery.providerId, user_id: await userIdOf(service, 'bakery-admin') },
+    ...{ mfa: 0, challenge: bakery.id, created_at: now, expires_at: now },
+  }
   const testId = newId()
   const trial = { id: testId, provider_id: bakery.providerId, token_hash: 'x', redirect_path: '/' }
   await service.storage.write(async (tx) => {
@@ -160,6 +165,7 @@ async function prepare(service: TestService) {
       .execute()
     await tx.updateTable('sso_identities').set(identity).where('id', '=', victim.sso_identity).execute()
     await tx.insertInto('sso_sessions').values(begun).execute()
+    await tx.insertInto('sso_exchanges').values(ending).execute()
     await insertTrial(tx, { ...trial, created_at: now, expires_at: now })
     await tx.updateTable('enrollment_keys').set(last).where('id', '=', spareKey.id).execute()
   })
@@ -368,6 +374,7 @@ async function prepare(service: TestService) {
       tenant,
       (db, scope) => changeProvider(db, cipher, scope, { ...provider, name: 'mine now' }),
     ],
+    ['endSessionsBy', tenant, (db, scope) => endSessionsBy(db, scope, providerId, now)],
     ['unlink', tenant, (db, scope) => unlink(db, scope, linked, now)],
     ['forgetSubjects', tenant, (db, scope) => forgetSubjects(db, scope, providerId)],
     ['recordUse', tenant, (db, scope) => recordUse(db, scope, policy, now)],

@@ -297,6 +297,9 @@ onEveryDatabase((kind, open) => {
       await expect(refresh(tokens.refreshToken!)).rejects.toMatchObject({ status: 401 })
       const second = await session()
       await setStatus(providerId, 'inactive')
+      await expect(service.client(second.accessToken).call(api.auth.me)).rejects.toMatchObject({
+        status: 401,
+      })
       await expect(refresh(second.refreshToken)).rejects.toMatchObject({ status: 401 })
       await setStatus(providerId, 'active')
       const third = await session()
