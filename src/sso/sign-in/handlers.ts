@@ -24,7 +24,17 @@ import type { SigningIn } from './parts.ts'
 import { begin, ofOidc, ofSaml } from './protocols.ts'
 import { exchangeSeconds, newState, newVerifier, signInSeconds, targetOf } from './rules.ts'
 import * as store from './store.ts'
-import { acsUrl, browserAt, cookieFor, entityIdOf, locationOfCode, locationOfTrial, type Web } from './web.ts'
+import {
+  acsUrl,
+  browserAt,
+  browsersIn,
+  cookieFor,
+  endsHere,
+  entityIdOf,
+  locationOfCode,
+  locationOfTrial,
+  type Web,
+} from './web.ts'
 
 type Entries = typeof ssoSignIn
 
@@ -64,16 +74,19 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
       return admit(db, cipher, { provider, vouched, now })
     })
     const code = newToken()
+    // At the end of it a code that somebody was sent by another would sign them in as that other.
+    const staysHere = signIn.challenge === null && endsHere(web, signIn.redirectPath)
+    const challenge = staysHere ? challengeFrom(signIn.browserHash ?? '') : signIn.challenge
     await store.insertExchange(db, {
       ...{ codeHash: tokenHash(code), providerId: provider.id, userId: user.id },
-      ...{ mfa: vouched.mfa, challenge: signIn.challenge },
+      ...{ mfa: vouched.mfa, challenge },
       ...{ createdAt: now, expiresAt: later(now, exchangeSeconds) },
     })
     const { id: providerId, name, orgId } = provider
     note({ orgId, actor: { kind: 'user', id: user.id, email: user.email } })
     note({ resourceId: user.id, resourceName: user.email, details: { providerId, provider: name, made } })
     const location = locationOfCode(web, signIn.redirectPath, code)
-    return { location, cookies: [cookieFor(signIn.stateHash, null, base())] }
+    return { location, cookies: staysHere ? [] : [cookieFor(signIn.stateHash, null, base())] }
   }
 
   return {
@@ -125,12 +138,13 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
     },
 
     exchange: inSteps<Entries['exchange'], { user: User; provider: Held; granted: Granted }>({
-      async prepare({ storage, body: { code, verifier }, now }) {
+      async prepare({ storage, body: { code, verifier }, cookies, now }) {
         const refused = new Problem('invalid_exchange_code')
         const exchange = await store.findExchange(storage.read, tokenHash(code))
         if (!exchange || exchange.expiresAt <= now) throw refused
         const { challenge, mfa, providerId: ssoProviderId } = exchange
-        if (challenge !== null && challenge !== challengeOf(verifier ?? '')) throw refused
+        const proofs = [verifier ?? '', ...browsersIn(cookies)].map(challengeOf)
+        if (challenge !== null && !proofs.includes(challenge)) throw refused
         const provider = await store.findProvider(storage.read, cipher, ssoProviderId)
         const user = await findUser(storage.read, exchange.userId)
         if (provider?.status !== 'active' || user?.status !== 'active') throw refused
@@ -151,6 +165,9 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
     }),
   }
 }
+
+/** Of what is kept of a browser, as `challengeOf` makes it of the browser's own secret. */
+const challengeFrom = (browserHash: string): string => Buffer.from(browserHash, 'hex').toString('base64url')
 
 const addresses = (web: Web, base: string) => ({ base, entityId: entityIdOf(web, base) })
 

@@ -11,9 +11,12 @@ export type Web = {
   samlEntityId: string | undefined
 }
 
-export function locationOfCode({ app }: Web, target: string, code: string): string {
-  if (!target.startsWith('/')) return `${target}#ssoCode=${code}`
-  return app === undefined ? `/login#ssoCode=${code}` : `${app}${target}#ssoCode=${code}`
+/** Whether a browser that nobody told where to go on ends at the page of the service itself. */
+export const endsHere = ({ app }: Web, target: string): boolean => app === undefined && target === '/'
+
+export function locationOfCode(web: Web, target: string, code: string): string {
+  if (endsHere(web, target)) return `/login#ssoCode=${code}`
+  return `${target.startsWith('/') ? (web.app ?? '') : ''}${target}#ssoCode=${code}`
 }
 
 export function locationOfFailure(
@@ -32,7 +35,12 @@ export function locationOfTrial({ app }: Web, target: string, status: string, co
 }
 
 /** One for each sign-in, so that several may be under way in one browser. */
-export const cookieName = (stateHash: string): string => `service_sso_${stateHash.slice(0, 16)}`
+export const cookieName = (stateHash: string): string => `${prefix}${stateHash.slice(0, 16)}`
+const prefix = 'service_sso_'
+
+/** What a browser is known by at the sign-ins that are under way in it. */
+export const browsersIn = (cookies: Readonly<Record<string, string | undefined>>): string[] =>
+  Object.entries(cookies).flatMap(([name, value]) => (name.startsWith(prefix) && value ? value : []))
 
 /** What a browser is known by while it signs in; of a sign-in that is gone it tells at which provider it was. */
 export const browserAt = (secret: string, providerId: string): string => `${secret}.${providerId}`

@@ -431,7 +431,7 @@ async function expectTold(
   clock.forward(601)
   const trial = await client.call(api.ssoTrials.begin, { params: { id }, body: {} })
   const ended = await way(trial.loginUrl.replace('https://svc.example.com', service.url))
-  expect(ended.location).toBe(`/login?ssoTest=failed&error=${code}`)
+  expect(ended.location).toBe(`https://app.example.com/login?ssoTest=failed&error=${code}`)
   const { status: came, steps } = await client.call(api.ssoTrials.show, { params: { id, testId: trial.id } })
   expect([came, steps.map(({ ok }) => ok)]).toEqual(['failed', [...steps.slice(1).map(() => true), false]])
   const last = { step: message, ok: false, code, hint }
@@ -580,7 +580,7 @@ onEveryDatabase((kind, open) => {
       const begun = await by.open(trial.loginUrl.replace('https://svc.example.com', service.url))
       const { search } = new URL(await idp.authorize(begun.location, { ...person, amr: ['mfa'] }))
       const { location } = await by.open(`${service.url}/api/v1/sso/callback${search}`)
-      expect([location, codeIn(location)]).toEqual(['/login?ssoTest=passed', ''])
+      expect([location, codeIn(location)]).toEqual(['https://app.example.com/login?ssoTest=passed', ''])
       const { status, steps } = await show()
       expect([status, steps.map(({ ok }) => ok)]).toEqual(['passed', [true, true, true, true, true, true]])
       expect(steps.slice(-2)).toMatchObject([

@@ -53,7 +53,7 @@ onEveryDatabase((kind, open) => {
       ])
 
       const ended = await post(by, service, form())
-      expect([ended.status, ended.location.split('#')[0]]).toEqual([302, '/login'])
+      expect([ended.status, ended.location.split('#')[0]]).toEqual([302, 'https://app.example.com/devices'])
       expect(by.jar.size).toBe(0)
       const tokens = await exchange(ended.location)
       expect(await service.client(tokens.accessToken).call(api.auth.me)).toMatchObject({

@@ -6,7 +6,7 @@ import type { Db } from '../../../src/storage/open.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { addRole, roleOf } from '../../world.ts'
-import { addMember, browser, codeIn, errorIn, person, start } from './stage.ts'
+import { addMember, type Browser, browser, codeIn, errorIn, person, start } from './stage.ts'
 
 onEveryDatabase((kind, open) => {
   describe('a sign-in at an identity provider', () => {
@@ -191,6 +191,24 @@ onEveryDatabase((kind, open) => {
       expect(await exchange({ code: codeIn(location), verifier: 'my own' })).toMatchObject({
         expiresInSeconds: 900,
       })
+    })
+
+    it('that ends at the page of the service is worth nothing in another browser', async () => {
+      const { service, bakery, provider, signIn } = await start(open, { DASHBOARD_URL: '' })
+      await provider()
+      await addMember(service, bakery.id, person.email)
+      const by = browser()
+      const { location } = await signIn(person, { browser: by })
+      expect(location).toMatch(/^\/login#ssoCode=/)
+      const body = JSON.stringify({ code: codeIn(location) })
+      const exchange = (who: Browser) =>
+        who.open(`${service.url}/api/v1/sso/exchange`, {
+          ...{ method: 'POST', body, headers: { 'content-type': 'application/json' } },
+        })
+      expect(await exchange(browser())).toMatchObject({ status: 400 })
+      expect(await exchange(by)).toMatchObject({ status: 200 })
+      const elsewhere = await signIn(person, { query: '?redirect=/devices' })
+      expect(elsewhere.location).toMatch(/^\/devices#ssoCode=/)
     })
 
     it('goes on to no other site', async () => {

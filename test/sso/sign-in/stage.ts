@@ -41,7 +41,7 @@ export async function start(open: Open, env: Record<string, string> = {}, outsid
   const options = {
     clock,
     outside: { outbound: idp.outbound, ...outside },
-    env: { PUBLIC_URL: 'https://svc.example.com', ...env },
+    env: { PUBLIC_URL: 'https://svc.example.com', DASHBOARD_URL: 'https://app.example.com', ...env },
   }
   const service = await startService(open, options)
   const world = await buildWorld(service)
