@@ -195,8 +195,10 @@ function addHealth(app: FastifyInstance, version: string, readiness: Readiness):
   })
 }
 
-/** JSON with prototype keys refused; an empty body is no body. */
-/** Not where a form is waited for: a page of another site would have to ask before it sends JSON, and none needs to. */
+/**
+ * JSON with prototype keys refused; an empty body is no body. None where a form is waited for: a page of another site
+ * would have to ask before it sends JSON, and none needs to.
+ */
 function parseJson(app: FastifyInstance) {
   const parse = app.getDefaultJsonParser('error', 'error')
   return (request: FastifyRequest, body: string, done: (error: Error | null, value?: unknown) => void) => {
