@@ -39,7 +39,9 @@ export async function tailAudit(run: Session, flags: Record<string, unknown>): P
       pagination: { nextCursor: string | null }
     }
     const more = pagination.nextCursor !== null
-    return { chain, rows: data, upTo: more ? data.at(-1)!.seq : head, more }
+    const last = data.at(-1)?.seq ?? 0
+    // The chain may have grown after its head was read, and before these were.
+    return { chain, rows: data, upTo: more ? last : Math.max(head, last), more }
   }
 
   await follow(run, flags, {
