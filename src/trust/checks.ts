@@ -1,7 +1,8 @@
 import { only } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
+import { TokenFailure } from '../sso/keys.ts'
 import type { Storage } from '../storage/open.ts'
-import { type Issuers, UnverifiedToken } from './issuers.ts'
+import type { Issuers } from './issuers.ts'
 import {
   type Claims,
   chosenAmong,
@@ -59,12 +60,12 @@ async function ofSignature(on: On, { issuer }: Held, token: string, now: Instant
     await on.issuers.claimsOf(token, issuer, now)
     return { check, ok: true, message: 'It is signed with a key that the issuer publishes' }
   } catch (error) {
-    if (!(error instanceof UnverifiedToken)) throw error
+    if (!(error instanceof TokenFailure)) throw error
     return { check, ok: false, message: `${faults[error.fault]}: ${error.message}` }
   }
 }
 
-const faults: Record<UnverifiedToken['fault'], string> = {
+const faults: Record<TokenFailure['fault'], string> = {
   keys_unavailable: 'The keys of the issuer could not be read',
   key_unknown: 'It is signed with a key that the issuer does not publish',
   signature_invalid: 'The signature is not right',

@@ -2,9 +2,10 @@ import { Problem } from '../core/errors.ts'
 import { everything, only } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { type HandlersOf, inSteps } from '../handler.ts'
+import { TokenFailure } from '../sso/keys.ts'
 import type { Db } from '../storage/open.ts'
 import type * as contract from './contract.ts'
-import { type Issuers, UnverifiedToken } from './issuers.ts'
+import type { Issuers } from './issuers.ts'
 import {
   type Claims,
   chosenAmong,
@@ -42,7 +43,7 @@ export const exchangeHandlers = (on: { issuers: Issuers; tokens: WorkloadTokens 
       const isNamed = orgId !== undefined || policyId !== undefined
       const named = isNamed ? await store.findPolicyOf(read, scope, issuer, policyId) : undefined
       const claims = await on.issuers.claimsOf(token, issuer, now).catch((error: unknown) => {
-        if (!(error instanceof UnverifiedToken)) throw error
+        if (!(error instanceof TokenFailure)) throw error
         const details = { issuer, message: error.message.slice(0, longest) }
         throw refusal({ cause: error.fault, policy: named, details })
       })

@@ -8,17 +8,6 @@ import { findIssuer, saveIssuer } from './store.ts'
 
 export type Log = { warn(about: object, message: string): void }
 
-/** Why nothing that a token says counts: its signature does not, or could not be looked at. */
-export class UnverifiedToken extends Error {
-  override name = 'UnverifiedToken'
-  readonly fault: TokenFailure['fault']
-
-  constructor(fault: TokenFailure['fault'], message: string) {
-    super(message)
-    this.fault = fault
-  }
-}
-
 /** How long it is believed where the keys of an issuer are, and how soon one is asked again that did not say. */
 const freshSeconds = 24 * 3600
 const restSeconds = 60
@@ -44,13 +33,12 @@ export class Issuers {
     this.#keys = new KeySets(on)
   }
 
-  /** What a token of an issuer says, once its signature was found right. @throws UnverifiedToken */
+  /** What a token of an issuer says, once its signature was found right. @throws TokenFailure */
   async claimsOf(token: string, issuer: string, now: Instant): Promise<Claims> {
     try {
       return await this.#keys.payloadOf(token, await this.#jwksUrlOf(issuer, now))
     } catch (error) {
-      if (error instanceof TokenFailure) throw new UnverifiedToken(error.fault, error.message)
-      if (error instanceof DiscoveryFailure) throw new UnverifiedToken('keys_unavailable', error.message)
+      if (error instanceof DiscoveryFailure) throw new TokenFailure('keys_unavailable', error.message)
       throw error
     }
   }

@@ -1,10 +1,6 @@
-import { jwtVerify, SignJWT } from 'jose'
+import { signedTokens } from '../identity/sessions/signed.ts'
 
 export const workloadSeconds = 10 * 60
-
-const issuer = 'service'
-/** Not that of the tokens of people: neither can be taken for the other. */
-const audience = 'service-workload'
 
 /** What the token of a workload says; whether its policy still stands is looked up at each request. */
 export type WorkloadClaims = {
@@ -28,36 +24,24 @@ export type WorkloadTokens = {
 
 /** Tokens of workloads: JWT, HS256, 10 minutes, never renewed. */
 export function workloadTokens(secret: string): WorkloadTokens {
-  const key = new TextEncoder().encode(secret)
+  // An audience of its own: neither can be taken for a token of people, nor the other way round.
+  const kind = { audience: 'service-workload', type: 'workload', seconds: workloadSeconds }
+  const tokens = signedTokens(secret, kind)
   return {
-    sign: ({ policyId, version, orgId, permissions, run }, now) =>
-      new SignJWT({ ver: version, org: orgId, permissions, run, type: 'workload' })
-        .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
-        .setSubject(policyId)
-        .setIssuer(issuer)
-        .setAudience(audience)
-        .setIssuedAt(now)
-        .setExpirationTime(Math.floor(now.getTime() / 1000) + workloadSeconds)
-        .sign(key),
+    sign({ policyId, version: ver, orgId: org, permissions, run }, now) {
+      return tokens.sign(policyId, { ver, org, permissions, run }, now)
+    },
     async verify(token, now) {
-      try {
-        const { payload } = await jwtVerify(token, key, {
-          issuer,
-          audience,
-          algorithms: ['HS256'],
-          currentDate: now,
-        })
-        if (payload.type !== 'workload' || typeof payload.sub !== 'string') return undefined
-        return {
-          policyId: payload.sub,
-          version: payload.ver as number,
-          orgId: payload.org as string,
-          permissions: payload.permissions as string[],
-          run: payload.run as string,
-          expiresAt: (payload.exp ?? 0) * 1000,
-        }
-      } catch {
-        return undefined
+      const found = await tokens.verify(token, now)
+      if (!found) return undefined
+      const { subject: policyId, claims, expiresAt } = found
+      return {
+        policyId,
+        version: claims.ver as number,
+        orgId: claims.org as string,
+        permissions: claims.permissions as string[],
+        run: claims.run as string,
+        expiresAt,
       }
     },
   }

@@ -1,16 +1,13 @@
 import { hash } from 'node:crypto'
-import { jwtVerify, SignJWT } from 'jose'
 import { randomBytes } from '../../core/random.ts'
 import type { Context } from '../rules.ts'
+import { signedTokens } from './signed.ts'
 
 export const accessSeconds = 15 * 60
 export const refreshSeconds = 7 * 24 * 3600
 export const familySeconds = 30 * 24 * 3600
 /** Who is let go at an identity provider does not stay for weeks. */
 export const ssoFamilySeconds = 24 * 3600
-
-const issuer = 'service'
-const audience = 'service-api'
 
 /** What an access token says; everything else is looked up at each request. */
 export type AccessClaims = {
@@ -34,44 +31,23 @@ export type AccessTokens = {
 
 /** Access tokens: JWT, HS256, 15 minutes. */
 export function accessTokens(secret: string): AccessTokens {
-  const key = new TextEncoder().encode(secret)
+  const tokens = signedTokens(secret, { audience: 'service-api', type: 'access', seconds: accessSeconds })
   return {
-    sign: (claims, now) =>
-      new SignJWT({
-        sid: claims.sessionId,
-        ctx: claims.context,
-        aep: claims.authEpoch,
-        mep: claims.mfaEpoch,
-        mfa: claims.mfa,
-        type: 'access',
-      })
-        .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
-        .setSubject(claims.userId)
-        .setIssuer(issuer)
-        .setAudience(audience)
-        .setIssuedAt(now)
-        .setExpirationTime(Math.floor(now.getTime() / 1000) + accessSeconds)
-        .sign(key),
+    sign({ userId, sessionId: sid, context: ctx, authEpoch: aep, mfaEpoch: mep, mfa }, now) {
+      return tokens.sign(userId, { sid, ctx, aep, mep, mfa }, now)
+    },
     async verify(token, now) {
-      try {
-        const { payload } = await jwtVerify(token, key, {
-          issuer,
-          audience,
-          algorithms: ['HS256'],
-          currentDate: now,
-        })
-        if (payload.type !== 'access' || typeof payload.sub !== 'string') return undefined
-        return {
-          userId: payload.sub,
-          sessionId: payload.sid as string,
-          context: payload.ctx as Context,
-          authEpoch: payload.aep as number,
-          mfaEpoch: payload.mep as number,
-          mfa: payload.mfa === true,
-          expiresAt: (payload.exp ?? 0) * 1000,
-        }
-      } catch {
-        return undefined
+      const found = await tokens.verify(token, now)
+      if (!found) return undefined
+      const { subject: userId, claims, expiresAt } = found
+      return {
+        userId,
+        sessionId: claims.sid as string,
+        context: claims.ctx as Context,
+        authEpoch: claims.aep as number,
+        mfaEpoch: claims.mep as number,
+        mfa: claims.mfa === true,
+        expiresAt,
       }
     },
   }

@@ -1,0 +1,37 @@
+import { type JWTPayload, jwtVerify, SignJWT } from 'jose'
+
+const issuer = 'service'
+
+/** What a token of ours says, whom it is about, and until when it runs: milliseconds since 1970. */
+export type Signed = { subject: string; claims: JWTPayload; expiresAt: number }
+
+/**
+ * Tokens that this service gives and nobody else: JWT, HS256. Each kind has an audience or a `type` of its own, so that
+ * none can be taken for another.
+ */
+export function signedTokens(secret: string, kind: { audience: string; type: string; seconds: number }) {
+  const key = new TextEncoder().encode(secret)
+  const { audience, type, seconds } = kind
+  return {
+    sign: (subject: string, claims: JWTPayload, now: Date): Promise<string> =>
+      new SignJWT({ ...claims, type })
+        .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
+        .setSubject(subject)
+        .setIssuer(issuer)
+        .setAudience(audience)
+        .setIssuedAt(now)
+        .setExpirationTime(Math.floor(now.getTime() / 1000) + seconds)
+        .sign(key),
+    /** undefined for anything but a token of this kind that still runs. */
+    async verify(token: string, now: Date): Promise<Signed | undefined> {
+      try {
+        const options = { issuer, audience, algorithms: ['HS256'], currentDate: now }
+        const { payload: claims } = await jwtVerify(token, key, options)
+        if (claims.type !== type || typeof claims.sub !== 'string') return undefined
+        return { subject: claims.sub, claims, expiresAt: (claims.exp ?? 0) * 1000 }
+      } catch {
+        return undefined
+      }
+    },
+  }
+}
