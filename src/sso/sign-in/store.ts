@@ -87,7 +87,7 @@ export async function saveIdentity(
     last_login_at: now,
     updated_at: now,
   }
-  const link_ = {
+  const made = {
     id,
     provider_id: providerId,
     user_id: userId,
@@ -96,7 +96,7 @@ export async function saveIdentity(
   }
   await db
     .insertInto('sso_identities')
-    .values({ ...link_, ...said })
+    .values({ ...made, ...said })
     .onConflict((c) => c.column('id').doUpdateSet(said))
     .execute()
 }
