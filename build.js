@@ -1,8 +1,6 @@
-// Compiles to dist/ and writes the command manifest. Does nothing when nothing changed.
-import { spawnSync } from 'node:child_process'
+// Makes dist/ and the command manifest from the sources. Does nothing when nothing changed.
 import { createHash } from 'node:crypto'
 import {
-  copyFileSync,
   existsSync,
   globSync,
   mkdirSync,
@@ -12,9 +10,10 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { join, posix } from 'node:path'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import lockfile from 'proper-lockfile'
+import { english, late, requiring } from './bundling.js'
 
 const root = fileURLToPath(new URL('.', import.meta.url))
 const inRoot = (...parts) => join(root, ...parts)
@@ -22,23 +21,16 @@ const dist = inRoot('dist')
 const stampFile = join(dist, '.stamp')
 const manifestFile = inRoot('oclif.manifest.json')
 const sources = globSync('{src,commands,daemon,migrations}/**/*.ts', { cwd: root }).sort()
-const outputs = sources.map((file) => file.replaceAll('\\', '/').replace(/\.ts$/, '.js'))
+
+/** What is started by its path: the program, each command, and what runs in a thread or a process of its own. */
+const entries = ['src/cli/main.ts', ...globSync('{commands/**/*,src/**/*-{thread,child}}.ts', { cwd: root })]
 
 /**
- * Packages of a hundred small modules each: to load them one by one took a fifth of the time of a client
- * command, and a quarter of the memory of the service.
+ * Packages with machine code or files of their own. They stay where npm has put them, as does what is imported late. All
+ * others are in the files of dist/ with what is used of them, since to look up and load a thousand small modules one by one
+ * takes longer than everything else that a start has to do.
  */
-const gathered = ['zod', 'kysely', 'jose', 'otplib', 're2js']
-
-/** Of the fifty languages that zod can complain in. */
-const english = {
-  name: 'english',
-  setup({ onLoad }) {
-    onLoad({ filter: /[\\/]zod[\\/]v4[\\/]locales[\\/]index\.js$/ }, () => ({
-      contents: `export { default as en } from './en.js'`,
-    }))
-  },
-}
+const outside = ['@node-rs/argon2', '@zxcvbn-ts/*', 'better-sqlite3', 'pg', 'systeminformation']
 
 const stamp = stampOf()
 const isBuilt = () =>
@@ -51,74 +43,49 @@ if (!isBuilt()) {
     retries: { retries: 120, factor: 1, minTimeout: 500 },
   })
   try {
-    if (!isBuilt()) await build()
+    if (!isBuilt()) await make()
   } finally {
     await release()
   }
 }
 
-async function build() {
+async function make() {
   rmSync(stampFile, { force: true })
-  const compiled = compile()
-  removeStale()
-  for (const file of globSync('migrations/*.ts', { cwd: root })) copyFileSync(inRoot(file), join(dist, file))
-  await packagesInOneFile()
-  await writeManifest()
-  if (compiled === 0) writeFileSync(stampFile, stamp)
-  else process.exitCode = compiled
-}
-
-function compile() {
-  const info = join(dist, '.tsbuildinfo')
-  // What was emitted before is not all there: the incremental state would leave it so.
-  if (outputs.some((file) => !existsSync(join(dist, file)))) rmSync(info, { force: true })
-  const tsc = inRoot('node_modules', 'typescript', 'bin', 'tsc')
-  const flags = ['-p', inRoot('tsconfig.build.json'), '--incremental', '--tsBuildInfoFile', info]
-  return spawnSync(process.execPath, [tsc, ...flags], { stdio: 'inherit', cwd: root }).status ?? 1
-}
-
-/** A compiled file whose source is gone would still be a command. */
-function removeStale() {
-  const wanted = new Set(outputs)
+  const made = await bundle()
   for (const file of globSync('**/*.js', { cwd: dist })) {
-    if (!wanted.has(file.replaceAll('\\', '/'))) rmSync(join(dist, file))
+    // Left of an earlier build, a command would still be one.
+    if (!made.has(join(dist, file))) rmSync(join(dist, file))
   }
+  await writeManifest()
+  writeFileSync(stampFile, stamp)
 }
 
-/** Each package in one file with what is used of it; the compiled files import that. */
-async function packagesInOneFile() {
+/** The files it wrote. */
+async function bundle() {
   const { build } = await import('esbuild')
-  // From the package itself, or from its one file where an earlier build has been.
-  const importing = /\bimport \{([^}]*)\} from ['"](?:[./]*\/)?([\w-]+)(?:\.js)?['"]/g
-  const compiled = outputs.filter((file) => existsSync(join(dist, file)))
-  const texts = new Map(compiled.map((file) => [file, readFileSync(join(dist, file), 'utf8')]))
-  for (const name of gathered) {
-    const imports = [...texts.values()].flatMap((text) => [...text.matchAll(importing)])
-    const used = imports.filter(([, , from]) => from === name)
-    const names = new Set(
-      used.flatMap(([, list]) => list.split(',').map((one) => one.trim().split(' as ')[0])),
-    )
-    names.delete('')
-    await build({
-      stdin: { contents: `export { ${[...names].join(', ')} } from '${name}'`, resolveDir: root },
-      bundle: true,
-      format: 'esm',
-      platform: 'node',
-      // The engine keeps the text of what it has loaded.
-      minify: true,
-      legalComments: 'none',
-      plugins: [english],
-      outfile: join(dist, `${name}.js`),
-      logLevel: 'error',
-    })
-  }
-  for (const [file, text] of texts) {
-    const near = (name) => posix.relative(posix.dirname(file), `${name}.js`).replace(/^(?!\.)/, './')
-    const rewritten = text.replace(/(\bfrom\s*)(['"])([\w-]+)\2/g, (whole, from, _, name) =>
-      gathered.includes(name) ? `${from}'${near(name)}'` : whole,
-    )
-    if (rewritten !== text) writeFileSync(join(dist, file), rewritten)
-  }
+  const { metafile } = await build({
+    absWorkingDir: root,
+    entryPoints: entries,
+    outbase: '.',
+    outdir: 'dist',
+    chunkNames: 'shared/[name]-[hash]',
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node22',
+    external: outside,
+    plugins: [english, late],
+    banner: { js: requiring },
+    legalComments: 'none',
+    // The engine keeps the text of what it has loaded; names stay, for whoever reads a stack trace.
+    minifyWhitespace: true,
+    minifySyntax: true,
+    metafile: true,
+    logLevel: 'error',
+  })
+  writeFileSync(join(dist, '.contents.json'), JSON.stringify(metafile.outputs))
+  return new Set(Object.keys(metafile.outputs).map((file) => inRoot(file)))
 }
 
 async function writeManifest() {
@@ -142,7 +109,7 @@ function escaped(character) {
 /** Changes with every source, and with what turns them into dist. */
 function stampOf() {
   const hash = createHash('sha256')
-  for (const file of [...sources, 'package.json', 'tsconfig.json', 'tsconfig.build.json', 'build.js']) {
+  for (const file of [...sources, 'package.json', 'tsconfig.json', 'build.js', 'bundling.js']) {
     const { mtimeMs, size } = statSync(inRoot(file))
     hash.update(`${file} ${size} ${mtimeMs}\n`)
   }

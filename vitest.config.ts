@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 
 /** Stand-ins for modules would stay for the files that come after. */
@@ -8,7 +9,8 @@ export default defineConfig({
     globalSetup: ['test/build.ts', 'test/postgres.ts'],
     // Processes, not threads: a native module that crashes takes one process with it and no more.
     pool: 'forks',
-    maxWorkers: 2,
+    // Half of the machine: each has Postgres and processes of its own to keep busy.
+    maxWorkers: Math.max(2, Math.floor(availableParallelism() / 2)),
     testTimeout: 30_000,
     hookTimeout: 30_000,
     teardownTimeout: 10_000,

@@ -1,9 +1,9 @@
 import type { FastifyRequest } from 'fastify'
-import { findAgentCaller } from '../src/agents/principal.ts'
+import { agentDoor } from '../src/agents/principal.ts'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import { everything, only, type Scope } from '../src/core/scope.ts'
-import type { Caller, UserCaller, WorkloadCaller } from '../src/handler.ts'
+import type { AgentCaller, Caller, UserCaller, WorkloadCaller } from '../src/handler.ts'
 import { findCaller } from '../src/identity/principal.ts'
 import { checkAccess } from '../src/identity/rules.ts'
 import type { AccessTokens } from '../src/identity/sessions/tokens.ts'
@@ -29,6 +29,7 @@ export function actors(
   mfaOn: boolean,
 ): Actors {
   const recall = remembered(tokens)
+  const findAgent = agentDoor(storage)
   return {
     async admit(entry, request, now) {
       const { access } = entry
@@ -45,9 +46,11 @@ export function actors(
       const token = bearer(request)
       if (access.who === 'agent') {
         const { id } = request.params as { id: string }
-        const caller = await findAgentCaller(storage.read, id, token, access.unknown)
+        const caller = await findAgent(id, token, { ...access, now })
+        request.caller = caller
         // After its token was checked: nobody else can use up its share.
-        limiter.take('AGENT', id)
+        limiter.take('AGENT', shareOf(caller))
+        if (caller.role === 'watchdog' && !access.watchdog) throw new Problem('agent_role_required')
         return caller
       }
       const session = await recall(token, now)
@@ -67,6 +70,10 @@ export function actors(
   }
 }
 
+/** An agent that asks too much does not silence what looks after it. */
+export const shareOf = ({ agentId, role }: Pick<AgentCaller, 'agentId' | 'role'>): string =>
+  role === 'agent' ? agentId : `${agentId} ${role}`
+
 export function scopeOfCaller(caller: Caller): Scope {
   if (caller.kind === 'agent') return only(caller.orgId)
   return caller.kind === 'nobody' ? everything : caller.scope
@@ -74,8 +81,9 @@ export function scopeOfCaller(caller: Caller): Scope {
 
 /** @throws unauthenticated */
 export function bearer(request: { headers: { authorization?: string | undefined } }): string {
-  const [scheme, token] = request.headers.authorization?.split(' ') ?? []
-  if (scheme?.toLowerCase() !== 'bearer' || !token) {
+  const { authorization = '' } = request.headers
+  const token = authorization.slice(7)
+  if (token === '' || authorization.slice(0, 7).toLowerCase() !== 'bearer ') {
     throw new Problem('unauthenticated', 'Missing or invalid authorization header')
   }
   return token

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import cookie from '@fastify/cookie'
 import fastify, {
@@ -10,7 +11,6 @@ import helmet from 'helmet'
 import { api, sections } from '../src/api.ts'
 import { type Contract, entriesOf } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
-import { newId } from '../src/core/new-id.ts'
 import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
 import { networkOf } from './address.ts'
@@ -23,6 +23,9 @@ import { refuseConnection, sendProblem } from './problems.ts'
 
 /** What `/health/ready` asks. */
 export type Readiness = () => Promise<{ ready: boolean; checks: Record<string, string> }>
+
+/** What the hooks of the app know of a route. */
+type RouteConfig = { keys?: boolean; agent?: boolean }
 
 type Handlers = Record<string, Record<string, unknown>>
 
@@ -46,11 +49,9 @@ export function buildApp(
 ): FastifyInstance {
   const { version, log, readiness, metrics, gateway, publicUrl, contract = api as Contract } = about
   const app = fastify({
-    loggerInstance: log,
+    loggerInstance: childless(log),
     genReqId: requestId,
     logController: new LogController({ disableRequestLogging: true }),
-    // A child for every request costs as much as a small reply; lines carry their requestId themselves.
-    childLoggerFactory: (logger) => logger,
     forceCloseConnections: 'idle',
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
     requestTimeout: 60_000,
@@ -66,28 +67,36 @@ export function buildApp(
       sendProblem(request, reply.header('x-request-id', request.id), error)
     },
   })
-  app.register(cookie)
+  // They are parsed where they are looked at (browser.ts).
+  app.register(cookie, { hook: false })
   app.removeContentTypeParser(['text/plain'])
   app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson(app))
   app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, parseForm)
 
   const security = securityHeaders()
+  const plain = { 'x-content-type-options': security['x-content-type-options'] }
   app.addHook('onRequest', (request, reply, done) => {
-    reply.headers(security).header('x-request-id', request.id)
+    const { keys, agent } = request.routeOptions.config as RouteConfig
+    // What an agent gets for its token no browser can ask for; refusals have them all.
+    reply.headers(agent ? plain : security).header('x-request-id', request.id)
     request.client = on.clientOf(request.ip, request.headers)
     request.facts = {}
     request.now = on.clock()
+    try {
+      limited(request, keys)
+    } catch (error) {
+      return done(error as Error)
+    }
     done()
   })
-  app.addHook('onRequest', async (request) => {
+  function limited(request: FastifyRequest, keys = false): void {
     // Whoever watches the service is not held up by whoever floods it.
     if (request.url.startsWith('/health')) return
-    const { keys } = request.routeOptions.config as { keys?: boolean }
     const network = networkOf(request.client.ip)
     // A key has a limit of its own, which is not that of its address; it counts here when it is no good.
     if (keys && request.headers['x-api-key'] !== undefined) on.limiter.check('IP', network)
     else on.limiter.take('IP', network)
-  })
+  }
   // A connection that stays open after its last reply would hold up the end of the process.
   let closing = false
   app.addHook('preClose', async () => {
@@ -106,6 +115,7 @@ export function buildApp(
     const { caller: who } = request
     const caller = who && 'id' in who ? who.id : who?.kind
     const ms = Math.round(reply.elapsedTime * 10) / 10
+    if (name !== undefined) metrics?.onRequest(name, reply.statusCode, reply.elapsedTime)
     const line = {
       requestId: request.id,
       method: request.method,
@@ -117,7 +127,7 @@ export function buildApp(
     requests.info(line, 'request')
     done()
   })
-  app.setErrorHandler((error, request, reply) => sendProblem(request, reply, error))
+  app.setErrorHandler((error, request, reply) => sendProblem(request, reply.headers(security), error))
   const methodsOf = methodsByPath(contract)
   app.setNotFoundHandler((request, reply) => {
     const methods = methodsOf(request.url)
@@ -137,11 +147,17 @@ export function buildApp(
   return app
 }
 
+/** A child for every request costs as much as a small reply; lines carry their requestId themselves. */
+function childless(log: FastifyBaseLogger): FastifyBaseLogger {
+  const own: FastifyBaseLogger = Object.create(log, { child: { value: () => own } })
+  return own
+}
+
 /** Helmet's, worked out once: they are the same on every reply. */
 function securityHeaders(): Record<string, string> {
   const headers: Record<string, string> = {}
   const recorder = {
-    setHeader: (name: string, value: string) => void Object.assign(headers, { [name]: value }),
+    setHeader: (name: string, value: string) => void Object.assign(headers, { [name.toLowerCase()]: value }),
     removeHeader: () => {},
   }
   const directives = { defaultSrc: ["'none'"], frameAncestors: ["'none'"] }
@@ -169,13 +185,14 @@ function addReference(app: FastifyInstance, contract: Contract, version: string)
 
 /** Which methods a path knows; none for a path that no entry has. */
 function methodsByPath(contract: Contract): (url: string) => string[] {
-  const entries = entriesOf(contract).map(({ entry: { method, path } }) => {
+  const entries = entriesOf(contract).map(({ entry: { method, path, bytes } }) => {
     const pattern = path.replace(/\/$/, '').replace(/:\w+/g, '[^/]+')
-    return { method, pattern: new RegExp(`^/api/v1${pattern}/?$`) }
+    const methods = bytes ? [method, 'HEAD'] : [method]
+    return { methods, pattern: new RegExp(`^/api/v1${pattern}/?$`) }
   })
   return (url) => {
     const [path = ''] = url.split('?')
-    return [...new Set(entries.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method))]
+    return [...new Set(entries.filter(({ pattern }) => pattern.test(path)).flatMap(({ methods }) => methods))]
   }
 }
 
@@ -225,5 +242,5 @@ const takesForm = ({ routeOptions }: FastifyRequest): boolean =>
 /** The caller's X-Request-Id when it is a plain token, else a new one. */
 function requestId(request: { headers: Record<string, string | string[] | undefined> }): string {
   const given = request.headers['x-request-id']
-  return typeof given === 'string' && /^[\w.:-]{1,128}$/.test(given) ? given : newId()
+  return typeof given === 'string' && /^[\w.:-]{1,128}$/.test(given) ? given : randomUUID()
 }

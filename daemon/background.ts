@@ -1,9 +1,12 @@
+import { forgetCommands, reapCommands } from '../src/agents/commands/jobs.ts'
+import { goRound } from '../src/agents/rollouts/jobs.ts'
+import { sweepRotations } from '../src/agents/tokens/store.ts'
 import { takeDue } from '../src/audit/checkpoints/jobs.ts'
 import { verifyDue } from '../src/audit/checkpoints/verification.ts'
 import { record, sealPending } from '../src/audit/outbox.ts'
 import { pruneDue } from '../src/audit/retention/jobs.ts'
 import { draftOf, type Happening } from '../src/audit/rules.ts'
-import { secondsBetween } from '../src/core/time.ts'
+import { later, secondsBetween } from '../src/core/time.ts'
 import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { checkLiveness } from '../src/devices/jobs.ts'
 import { refreshDue } from '../src/groups/jobs.ts'
@@ -74,6 +77,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
         await sweepChanges(tx, clock())
         await sweepSignIns(tx, clock())
         await sweepTokens(tx, clock())
+        await sweepRotations(tx, later(clock(), -86_400))
         await sweepBuckets(tx, Date.parse(clock()))
       })
     },
@@ -99,7 +103,21 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     15_000,
     log,
   )
+  const rollouts = loop(
+    'agent rollouts',
+    async () => {
+      const isJudging = secondsBetween(since, clock()) >= grace
+      if (await goRound({ ...parts, ...config }, { isJudging })) parts.rollouts.isBegun = false
+    },
+    15_000,
+    log,
+  )
+  storage.onCommit(() => {
+    if (parts.rollouts.isBegun) rollouts.wake()
+  })
   const forgetter = loop('old logs', () => forgetOldLogs(storage, config, clock()), 600_000, log)
+  const reaper = loop('commands', () => reapCommands(storage, parts.nudge, clock()), 15_000, log)
+  const commands = loop('old commands', () => forgetCommands(storage, clock()), 600_000, log, 300_000)
   const { parts: checking } = parts.audit
   const everyMs = config.checkpointSeconds * 1000
   const checkpoints = loop(
@@ -126,7 +144,10 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     counter,
     watch,
     grouper,
+    rollouts,
     forgetter,
+    reaper,
+    commands,
     checkpoints,
     verifier,
     pruner,
@@ -137,7 +158,12 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
 function webhooksOf(parts: Parts, config: Config): Loop[] {
   const { storage, clock, log } = parts
   const wake = () => rounds.wake()
-  const courier = new Courier({ ...parts, timeoutMs: config.webhookTimeoutMs, wake })
+  const courier = new Courier({
+    ...parts,
+    timeoutMs: config.webhookTimeoutMs,
+    wake,
+    onAttempt: (outcome) => parts.webhooks.add(outcome),
+  })
   const rounds = loop('webhooks', () => courier.round(), 1000, log)
   storage.onCommit(wake)
   wake()

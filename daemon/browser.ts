@@ -13,14 +13,21 @@ const refreshCookie = 'service_refresh_token'
 const csrfCookie = 'service_csrf_token'
 const refreshPath = '/api/v1/auth'
 
+const none: Readonly<Record<string, string | undefined>> = Object.freeze({})
+
+/** Nearly all who call are programs, which send none. */
+export const cookiesOf = ({ headers, server }: FastifyRequest): typeof none =>
+  headers.cookie === undefined ? none : server.parseCookie(headers.cookie)
+
 /** A body without a refresh token takes the cookie's, guarded against other sites (double submit). */
 export function withCookieToken(entry: Endpoint, request: FastifyRequest): unknown {
   const body = request.body as { refreshToken?: string } | undefined
-  const token = request.cookies[refreshCookie]
-  if (entry.session !== 'renews' || body?.refreshToken !== undefined || token === undefined)
-    return request.body
+  if (entry.session !== 'renews' || body?.refreshToken !== undefined) return body
+  const cookies = cookiesOf(request)
+  const token = cookies[refreshCookie]
+  if (token === undefined) return body
   const header = request.headers['x-service-csrf']
-  const cookie = request.cookies[csrfCookie]
+  const cookie = cookies[csrfCookie]
   if (header === undefined) throw new Problem('csrf', 'Missing CSRF header')
   if (cookie === undefined) throw new Problem('csrf', 'Missing CSRF cookie')
   if (typeof header !== 'string' || !same(header, cookie)) throw new Problem('csrf', 'Invalid CSRF token')

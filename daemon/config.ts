@@ -33,8 +33,12 @@ export type Config = {
   /** ENABLE_REGISTRATION */
   registrationOn: boolean
   enrollmentTtlMinutes: number
+  /** AGENT_ENROLLMENT_SECRET: what machines have to know besides a key; nothing when it is not set. */
+  enrollmentSecret: string | undefined
   /** OFFLINE_AFTER_SECONDS: how long a device may be silent. */
   offlineAfterSeconds: number
+  /** AGENT_TOKEN_ROTATION_MAX_AGE_DAYS: how old an agent's token may be before it is told to ask for another. */
+  agentTokenDays: number
   /** AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS */
   agentLogRetentionDays: number
   eventLogRetentionDays: number
@@ -108,7 +112,9 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     mfaOn: yesNo(env, 'ENABLE_2FA', true),
     registrationOn: yesNo(env, 'ENABLE_REGISTRATION', false),
     enrollmentTtlMinutes: wholeNumber(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),
+    enrollmentSecret: secretOf(env, 'AGENT_ENROLLMENT_SECRET'),
     offlineAfterSeconds: wholeNumber(env, 'OFFLINE_AFTER_SECONDS', 300, 1, 86_400),
+    agentTokenDays: wholeNumber(env, 'AGENT_TOKEN_ROTATION_MAX_AGE_DAYS', 30, 1, 365),
     agentLogRetentionDays: wholeNumber(env, 'AGENT_LOG_RETENTION_DAYS', 7, 1, 3650),
     eventLogRetentionDays: wholeNumber(env, 'EVENT_LOG_RETENTION_DAYS', 30, 1, 3650),
     liveTimeoutMs: wholeNumber(env, 'LIVE_QUERY_TIMEOUT_MS', 30_000, 100, 600_000),

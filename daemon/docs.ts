@@ -38,14 +38,20 @@ function sectionOf(tag: string, entries: { name: string; entry: Endpoint }[]): s
 }
 
 function articleOf(name: string, entry: Endpoint): string {
-  const { method, path, summary, params, query, body, reply, status = 200, example } = entry
+  const { method, path, summary, params, query, body, example } = entry
   return `<article id="${asText(name)}">
 <h3><span class="method">${method}</span> <code>${asText(path)}</code></h3>
 <p>${asText(summary)}. ${needsOf(entry)}</p>
 ${fieldsOf('Path', params)}${fieldsOf('Query', query)}${fieldsOf('Body', body)}
 ${example ? `<pre><code>${asText(JSON.stringify(exampleOf(entry), null, 2))}</code></pre>` : ''}
-${entry.streams ? `<p>Answers ${status} with a stream of <code>${entry.streams.join('</code>, <code>')}</code>.</p>` : fieldsOf(`Answer ${status}`, reply)}
+${answerOf(entry)}
 </article>`
+}
+
+function answerOf({ bytes, streams, status = 200, reply }: Endpoint): string {
+  if (bytes) return `<p>Answers ${status} with a file, 206 with a part of it, or 302 to where it is.</p>`
+  if (!streams) return fieldsOf(`Answer ${status}`, reply)
+  return `<p>Answers ${status} with a stream of <code>${streams.join('</code>, <code>')}</code>.</p>`
 }
 
 function needsOf({ access }: Endpoint): string {

@@ -1,6 +1,7 @@
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { WebSocketServer } from 'ws'
+import type { AgentSocket } from '../src/agents/socket.ts'
 import { Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { type Closing, closings, largestFrame } from '../src/live/wire/contract.ts'
@@ -12,6 +13,8 @@ import { problemOf, refuse } from './problems.ts'
 export type Admission = {
   /** Whose connection it is to be. @throws the refusal */
   admit(request: IncomingMessage, agentId: string): Promise<Linked>
+  /** Counts what it does. @throws rate_limited */
+  meter(agent: Linked): void
   /** Which of these may not go on, and why. */
   revise(agents: readonly Linked[]): Promise<(Closing | undefined)[]>
 }
@@ -51,9 +54,16 @@ const path = /^\/api\/v1\/agent-ws\/([^/]+)\/ws\/?$/
 const revisedAtOnce = 500
 
 /** The WebSockets of agents (reference: GET /api/v1/agent-ws/:agentId/ws). Its package is loaded for the first of them. */
-export function gateway(admission: Admission, log: Log, pace: Partial<Pace> = {}): Gateway {
+export function gateway(
+  admission: Admission,
+  socket: AgentSocket,
+  log: Log,
+  pace: Partial<Pace> = {},
+): Gateway {
   const { pingMs, pongMs, reviseMs } = { ...usual, ...pace }
-  const links = new Links()
+  // Later: what waits may not be committed yet.
+  const links = new Links((link) => setImmediate(() => push(link).catch(logged)))
+  const on = { links, socket, meter: admission.meter, onProbe, onFailure: logged }
   let sockets: Promise<WebSocketServer> | undefined
   let closed = false
   let beat: NodeJS.Timeout | undefined
@@ -63,17 +73,17 @@ export function gateway(admission: Admission, log: Log, pace: Partial<Pace> = {}
   return self
 
   function serve(server: Server): void {
-    server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-      socket.on('error', () => socket.destroy())
-      upgrade(request, socket, head).catch((error) => {
+    server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
+      stream.on('error', () => stream.destroy())
+      upgrade(request, stream, head).catch((error) => {
         const problem = problemOf(error)
         if (problem.status >= 500) log.error({ err: error }, 'an upgrade failed')
-        refuse(socket, problem, newId())
+        refuse(stream, problem, newId())
       })
     })
   }
 
-  async function upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+  async function upgrade(request: IncomingMessage, stream: Duplex, head: Buffer): Promise<void> {
     const [, agentId] = path.exec((request.url ?? '').split('?')[0] ?? '') ?? []
     if (agentId === undefined || request.method !== 'GET') throw new Problem('not_found')
     if (closed) throw new Problem('unavailable')
@@ -81,11 +91,11 @@ export function gateway(admission: Admission, log: Log, pace: Partial<Pace> = {}
     sockets ??= open()
     const server = await sockets
     if (closed) throw new Problem('unavailable')
-    if (socket.destroyed) return
-    server.handleUpgrade(request, socket, head, (ws) => {
+    if (stream.destroyed) return
+    server.handleUpgrade(request, stream, head, (ws) => {
       const link = new Link(newId(), agent, ws, performance.now() + pingMs)
       const manners = new Manners()
-      ws.on('message', (data, isBinary) => hear(link, manners, data, isBinary, { links, onProbe }))
+      ws.on('message', (data, isBinary) => hear(link, manners, data, isBinary, on))
       ws.on('error', () => link.end())
       ws.on('close', () => {
         link.end()
@@ -116,13 +126,30 @@ export function gateway(admission: Admission, log: Log, pace: Partial<Pace> = {}
     // What was decided between its admission and now was not decided about it.
     const [closing] = await admission.revise([link.agent])
     if (closing) return link.end(closing)
+    const { commands } = await socket.heartbeat(link.agent)
     const { agentId } = link.agent
     link.say({
       type: 'connected',
       agentId,
       timestamp: stamp(),
-      capabilities: ['event_logs', 'set_log_level'],
+      capabilities: ['event_logs', 'set_log_level', 'commands', 'heartbeat', 'update_status'],
     })
+    link.greeted = true
+    for (const command of commands) link.give(command)
+    if (link.nudged || commands.length > 0) await push(link)
+  }
+
+  /** Gives it what waits, until nothing does. */
+  async function push(link: Link): Promise<void> {
+    if (!link.greeted) {
+      link.nudged = true
+      return
+    }
+    for (let more = true; more && !link.ended; ) {
+      const commands = await socket.waiting(link.agent)
+      for (const command of commands) link.give(command)
+      more = commands.length > 0
+    }
   }
 
   function tick(): void {

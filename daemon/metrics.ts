@@ -5,13 +5,19 @@ import { Problem } from '../src/core/errors.ts'
 
 export type Metric = {
   name: string
-  kind: 'counter' | 'gauge'
+  kind: 'counter' | 'gauge' | 'histogram'
   help: string
-  values: { labels?: Record<string, string>; value: number }[]
+  /** `suffix`: of the parts of a histogram. */
+  values: { suffix?: '_bucket' | '_sum' | '_count'; labels?: Record<string, string>; value: number }[]
 }
 
-/** What a service can be asked besides the process it is. */
-export type Metrics = { token: string; read(): Promise<Metric[]> }
+export type Metrics = {
+  token: string
+  /** Told of every request that led somewhere. */
+  onRequest(name: string, status: number, milliseconds: number): void
+  /** What a service can be asked besides the process it is. */
+  read(): Promise<Metric[]>
+}
 
 /** Milliseconds between two looks, which each of them is later than the one before. */
 const resolution = 20
@@ -59,9 +65,9 @@ function processMetrics(delay: ReturnType<typeof monitorEventLoopDelay>): Metric
 }
 
 function textOf({ name, kind, help, values }: Metric): string {
-  const lines = values.map(({ labels = {}, value }) => {
+  const lines = values.map(({ suffix = '', labels = {}, value }) => {
     const all = Object.entries(labels).map(([label, text]) => `${label}=${JSON.stringify(text)}`)
-    return `${name}${all.length > 0 ? `{${all.join(',')}}` : ''} ${value}`
+    return `${name}${suffix}${all.length > 0 ? `{${all.join(',')}}` : ''} ${value}`
   })
   return `${[`# HELP ${name} ${help}`, `# TYPE ${name} ${kind}`, ...lines].join('\n')}\n`
 }

@@ -1,6 +1,9 @@
 import type { pino } from 'pino'
+import type { Nudge } from '../src/agents/commands/ports.ts'
+import type { Beginning } from '../src/agents/rollouts/handlers.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import type { Clock } from '../src/core/time.ts'
+import type { Switchboard } from '../src/live/ports.ts'
 import type { Web } from '../src/sso/sign-in/web.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { AuditWatch } from './audit-watch.ts'
@@ -8,6 +11,7 @@ import type { Gateway } from './gateway.ts'
 import type { KeyMeter } from './key-meter.ts'
 import type { Limiter } from './limiter.ts'
 import type { Outside } from './outside/open.ts'
+import type { WebhookWatch } from './webhook-watch.ts'
 
 /** What a running service is made of. */
 export type Parts = Outside & {
@@ -18,10 +22,15 @@ export type Parts = Outside & {
   clock: Clock
   log: pino.Logger
   audit: AuditWatch
+  webhooks: WebhookWatch
   /** The connections of agents. */
   agents: Gateway
+  /** Asks agents, and tells them that something waits, wherever they are connected. */
+  switchboard: Switchboard
+  nudge: Nudge
   /** Where people reach the service; known once it listens. */
   publicUrl: () => string
   /** Where browsers go on that sign in elsewhere. */
   web: Web
+  rollouts: Beginning
 }

@@ -5,14 +5,26 @@ import { record } from '../src/audit/outbox.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import { changes, type Endpoint, type Redirect, type StreamType } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
+import { declined, type Quick, quickly } from '../src/core/quick.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
 import type { Quota } from '../src/credentials/api-keys/window.ts'
-import type { AuditFacts, Call, Caller, Handler, Preparation, Steps, Streamed } from '../src/handler.ts'
+import {
+  Answered,
+  type AuditFacts,
+  type Bytes,
+  type Call,
+  type Caller,
+  type Handler,
+  type Preparation,
+  type Steps,
+  type Streamed,
+} from '../src/handler.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { type Actors, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
 import { entryOf, type Origin, refusalOf } from './auditing.ts'
-import { keepSession, sendOn, withCookieToken } from './browser.ts'
+import { cookiesOf, keepSession, sendOn, withCookieToken } from './browser.ts'
+import { sendBytes } from './bytes.ts'
 import { attemptOf, once } from './idempotency.ts'
 import { inflate } from './inflate.ts'
 import { quotaHeaders } from './key-actor.ts'
@@ -66,9 +78,11 @@ export function addRoute(
   const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
 
   const readings = readingsOf(entry)
+  const parse = parserOf(entry)
+  const limit: Preparation<AnyEndpoint>['limit'] = (...taken) => on.limiter.take(...taken)
 
   app.route({
-    method: entry.method,
+    method: entry.bytes ? [entry.method, 'HEAD'] : entry.method,
     url: `/api/v1${entry.path}`,
     bodyLimit: entry.maxBody ?? 1024 * 1024,
     exposeHeadRoute: false,
@@ -76,11 +90,12 @@ export function addRoute(
     config: {
       name,
       keys: entry.access.who === 'user' && entry.access.key,
+      agent: entry.access.who === 'agent',
       form: entry.form === true,
       redirects: entry.redirects === true,
     },
-    onRequest: (request, reply) => guard(request, () => admit(request, reply)),
-    handler: (request, reply) => guard(request, () => answer(request, reply)),
+    onRequest: (request, reply) => admit(request, reply).catch((error) => refuse(request, error)),
+    handler: (request, reply) => answer(request, reply).catch((error) => refuse(request, error)),
   })
 
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
@@ -89,17 +104,21 @@ export function addRoute(
       request.caller = await on.actors.admit(entry, request, request.now)
     } finally {
       if (request.quota) reply.headers(quotaHeaders(request.quota))
+      // It has a newer token, or somebody else has: this one ends in some minutes.
+      if (request.caller?.kind === 'agent' && request.caller.standing === 'previous') {
+        reply.header('x-token-rotation-required', 'true')
+      }
     }
   }
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
     const caller = request.caller as Caller
-    const { now } = request
-    const { facts } = request
+    const { now, facts } = request
     const asked = {
-      ...parse(entry, request),
-      ...originOf(request),
-      cookies: request.cookies,
+      ...parse(request),
+      ip: request.client.ip,
+      userAgent: request.headers['user-agent'] ?? null,
+      cookies: cookiesOf(request),
       caller,
       scope: scopeOfCaller(caller),
       now,
@@ -107,9 +126,14 @@ export function addRoute(
       note: (more: AuditFacts) =>
         void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
       gone: () => goneOf(reply),
+      limit,
     }
-    const limit: Preparation<AnyEndpoint>['limit'] = (...taken) => on.limiter.take(...taken)
-    const ready = await steps.prepare?.({ ...asked, limit } as unknown as Preparation<AnyEndpoint>)
+    const ready = await steps.prepare?.(asked as unknown as Preparation<AnyEndpoint>)
+    if (ready instanceof Answered) {
+      if (!isTelemetry)
+        throw new Error(`${name} was answered before its transaction: no entry would tell of it`)
+      return send(request, reply, ready.reply)
+    }
     const run = (db: Db) => steps.run({ ...asked, db } as unknown as AnyCall, ready as never)
 
     if (!changes(entry)) {
@@ -140,6 +164,7 @@ export function addRoute(
 
   function send(request: FastifyRequest, reply: FastifyReply, result: unknown): unknown {
     reply.code(status)
+    if (entry.bytes) return sendBytes(request, reply, result as Bytes)
     if (entry.redirects) return sendOn(reply, result as Redirect)
     if (entry.streams) {
       const { type, headers, pieces } = streamed(entry.streams[0], result as AsyncIterable<string> | Streamed)
@@ -151,14 +176,10 @@ export function addRoute(
   }
 
   /** Refusals are audited wherever on the path they happen. */
-  async function guard<T>(request: FastifyRequest, step: () => Promise<T>): Promise<T> {
-    try {
-      return await step()
-    } catch (error) {
-      const refused = refusalOf(entry, request, problemOf(error), originOf(request), request.now)
-      if (refused) await on.storage.write((tx) => record(tx, refused))
-      throw error
-    }
+  async function refuse(request: FastifyRequest, error: unknown): Promise<never> {
+    const refused = refusalOf(entry, request, problemOf(error), originOf(request), request.now)
+    if (refused) await on.storage.write((tx) => record(tx, refused))
+    throw error
   }
 
   function originOf(request: FastifyRequest): Origin {
@@ -188,26 +209,35 @@ function stepsOf(handler: Handler<AnyEndpoint>): {
 const nothing = z.strictObject({})
 const noBody = nothing.optional()
 
-/** The parts of the request through their schemas; every fault at once. @throws invalid_request */
-function parse(entry: Endpoint, request: FastifyRequest): { params: unknown; query: unknown; body: unknown } {
-  const faults: Fault[] = []
-  const through = (part: string, schema: z.ZodType, value: unknown) => {
-    const result = schema.safeParse(value)
-    if (result.success) return result.data
-    for (const issue of result.error.issues) faults.push(...faultsOf(part, issue, value))
-    return undefined
+type Part = 'params' | 'query' | 'body'
+
+/** Gives the parts of a request through their schemas; every fault at once. @throws invalid_request */
+function parserOf(entry: Endpoint): (request: FastifyRequest) => Record<Part, unknown> {
+  const schemas = {
+    params: entry.params ?? nothing,
+    query: entry.query ?? nothing,
+    body: entry.body ?? noBody,
   }
-  const parsed = {
-    params: through('params', entry.params ?? nothing, request.params),
-    query: through('query', entry.query ?? nothing, request.query),
-    body: through(
-      'body',
-      entry.body ?? noBody,
-      withHeaders(entry, request, withCookieToken(entry, request)) ?? undefined,
-    ),
+  let quick: Record<Part, Quick> | undefined
+  return (request) => {
+    quick ??= { params: quickly(schemas.params), query: quickly(schemas.query), body: quickly(schemas.body) }
+    const faults: Fault[] = []
+    const through = (part: Part, value: unknown) => {
+      const made = quick![part](value)
+      if (made !== declined) return made
+      const result = schemas[part].safeParse(value)
+      if (result.success) return result.data
+      for (const issue of result.error.issues) faults.push(...faultsOf(part, issue, value))
+      return undefined
+    }
+    const parsed = {
+      params: through('params', request.params),
+      query: through('query', request.query),
+      body: through('body', withHeaders(entry, request, withCookieToken(entry, request)) ?? undefined),
+    }
+    if (faults.length > 0) throw invalid(faults)
+    return parsed
   }
-  if (faults.length > 0) throw invalid(faults)
-  return parsed
 }
 
 /** What a body leaves out and a header says. */

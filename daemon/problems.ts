@@ -44,11 +44,11 @@ export function problemOf(error: unknown): Problem {
 }
 
 /** No fault of the service. */
-const ofDevices: ReadonlySet<ErrorCode> = new Set(['device_failed', 'device_timeout'])
+const ofOthers: ReadonlySet<ErrorCode> = new Set(['device_failed', 'device_timeout', 'release_host_failed'])
 
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
-  if (problem.status >= 500 && !ofDevices.has(problem.code))
+  if (problem.status >= 500 && !ofOthers.has(problem.code))
     request.log.error({ requestId: request.id, err: error }, 'unhandled error')
   const { retryAfter, location = lost(request, problem) } = problem.extras
   if (location !== undefined) return reply.header('cache-control', 'no-store').redirect(location, 302)

@@ -3,7 +3,13 @@ import { mkdirSync } from 'node:fs'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { migrations } from '../migrations/index.ts'
+import { commandHandlers } from '../src/agents/commands/handlers.ts'
+import { agentDownloadHandlers } from '../src/agents/downloads/handlers.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
+import { rolloutHandlers } from '../src/agents/rollouts/handlers.ts'
+import { agentTokens } from '../src/agents/tokens/handlers.ts'
+import { agentUpdates } from '../src/agents/upgrades/handlers.ts'
+import { agentVersionHandlers } from '../src/agents/versions/handlers.ts'
 import { alerts } from '../src/alerts/handlers.ts'
 import { api } from '../src/api.ts'
 import { auditCheckpointHandlers } from '../src/audit/checkpoints/handlers.ts'
@@ -36,8 +42,6 @@ import { endSessionsIn } from '../src/identity/sessions/tenants.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { hasUsers, insertUser } from '../src/identity/store.ts'
 import { liveHandlers } from '../src/live/handlers.ts'
-import type { Switchboard } from '../src/live/ports.ts'
-import { Relay } from '../src/live/relay.ts'
 import { diagnosticLogs } from '../src/logs/diagnostic/handlers.ts'
 import { eventLogs } from '../src/logs/events/handlers.ts'
 import { scripts } from '../src/scripts/handlers.ts'
@@ -60,15 +64,17 @@ import { buildApp } from './app.ts'
 import { type AuditWatch, watchAudit } from './audit-watch.ts'
 import { backgroundOf } from './background.ts'
 import type { Config } from './config.ts'
-import { admission } from './gateway/admission.ts'
-import { gateway } from './gateway.ts'
+import { connectionsOf } from './connections.ts'
 import { keyActors } from './key-actor.ts'
 import { KeyMeter } from './key-meter.ts'
 import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
 import type { Loop } from './loop.ts'
+import type { Metrics } from './metrics.ts'
 import { type Outside, openOutside } from './outside/open.ts'
 import type { Parts } from './parts.ts'
+import { RequestWatch } from './request-watch.ts'
+import { WebhookWatch } from './webhook-watch.ts'
 
 export type Service = {
   url: string
@@ -109,12 +115,27 @@ export async function serve(
     const outside = { ...openOutside(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
     const audit = await watchAudit({ ...config, storage, clock, log })
-    const agents = gateway(admission(storage, limiter, clientReader(config.proxies)), log)
+    const agents = connectionsOf({ storage, limiter, clock, log }, config)
     const { appUrl, samlEntityId } = config.outside
     // Nobody in production is sent back to the localhost of their own machine.
     const isKnown = config.outside.publicUrl !== undefined || !config.production
     const web = { url: () => (isKnown ? publicUrl() : undefined), app: appUrl, samlEntityId }
-    const own = { storage, limiter, cipher, clock, log, meter, audit, agents, publicUrl, web }
+    const rollouts = { isBegun: false }
+    const webhooks = new WebhookWatch()
+    const own = {
+      storage,
+      limiter,
+      cipher,
+      clock,
+      log,
+      meter,
+      audit,
+      webhooks,
+      ...agents,
+      publicUrl,
+      web,
+      rollouts,
+    }
     const parts: Parts = { ...own, ...outside }
     const app: FastifyInstance = appOf(parts, config)
     await app.listen({ host: config.host, port: config.port })
@@ -181,13 +202,19 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     search,
     diagnosticLogs,
     eventLogs,
-    ...liveHandlers({ ...config, switchboard: switchboardOf(parts) }),
+    ...liveHandlers({ ...config, ...parts }),
     events,
     webhooks: webhookHandlers(parts),
     webhookDeliveries,
     ...ssoHandlers({ ...parts, access }),
     ...trustHandlers({ ...parts, tokens: workloads }),
-    agents: agentHandlers({ pepper }),
+    agentTokens,
+    ...commandHandlers(parts),
+    agents: agentHandlers({ ...config, storage, pepper, trustKeys: config.outside.releases.trustKeys }),
+    agentUpdates,
+    agentRollouts: rolloutHandlers(parts.rollouts),
+    agentVersions: agentVersionHandlers({ ...parts, trustKeys: config.outside.releases.trustKeys }),
+    agentDownloads: agentDownloadHandlers(parts.binaries),
     auditLogs: auditLogHandlers({ clock, closing: (chain) => closing(audit.parts, chain) }),
     auditCheckpoints: auditCheckpointHandlers(audit.parts),
     auditExports,
@@ -209,20 +236,17 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     readiness: () => readinessOf(storage, audit),
     gateway: parts.agents,
     publicUrl: parts.publicUrl,
-    ...(token !== undefined && { metrics: { token, read: audit.metrics } }),
+    ...(token !== undefined && { metrics: metricsOf(parts, token) }),
   })
 }
 
-/** Where several processes may serve one database, a device's agent may be connected to another of them. */
-function switchboardOf({ storage, agents, clock, log }: Parts): Switchboard {
-  storage.onCommit(agents.revise)
-  const { signals } = storage
-  if (!signals) return agents.links
-  const relay = new Relay({ storage, signals, local: agents.links, clock }, (err) =>
-    log.error({ err }, 'asking the agents of other processes failed'),
-  )
-  agents.presence = relay
-  return relay
+function metricsOf({ audit, webhooks }: Parts, token: string): Metrics {
+  const requests = new RequestWatch()
+  return {
+    token,
+    onRequest: (name, status, milliseconds) => requests.add(name, status, milliseconds),
+    read: async () => [...requests.metrics(), ...webhooks.metrics(), ...(await audit.metrics())],
+  }
 }
 
 const cut: Cut = async (db, scope, now) => {

@@ -25,6 +25,7 @@ import * as sso from './0024_sso.ts'
 import * as ssoSignIn from './0025_sso_sign_in.ts'
 import * as trust from './0026_trust.ts'
 import * as deliveryStates from './0027_delivery_states.ts'
+import * as agents from './0028_agents.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -54,4 +55,5 @@ export const migrations: readonly Migration[] = [
   { name: '0025_sso_sign_in', up: ssoSignIn.up },
   { name: '0026_trust', up: trust.up },
   { name: '0027_delivery_states', up: deliveryStates.up },
+  { name: '0028_agents', up: agents.up },
 ]

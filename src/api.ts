@@ -1,4 +1,10 @@
+import { agentCommands, deviceCommands } from './agents/commands/contract.ts'
 import { agents } from './agents/contract.ts'
+import { agentDownloads } from './agents/downloads/contract.ts'
+import { agentRollouts } from './agents/rollouts/contract.ts'
+import { agentTokens } from './agents/tokens/contract.ts'
+import { agentUpdates } from './agents/upgrades/contract.ts'
+import { agentVersions } from './agents/versions/contract.ts'
 import { alerts } from './alerts/contract.ts'
 import { auditCheckpoints } from './audit/checkpoints/contract.ts'
 import { auditLogs } from './audit/contract.ts'
@@ -43,6 +49,7 @@ export const api = {
   apiKeys,
   enrollmentKeys,
   devices,
+  deviceCommands,
   filters,
   deviceGroups,
   scripts,
@@ -64,6 +71,12 @@ export const api = {
   trust,
   trustPolicies,
   agents,
+  agentTokens,
+  agentUpdates,
+  agentRollouts,
+  agentCommands,
+  agentVersions,
+  agentDownloads,
   auditLogs,
   auditCheckpoints,
   auditExports,
@@ -94,5 +107,8 @@ export const sections: Readonly<Record<string, string>> = {
   SSO: 'The identity providers with which the people of an organization sign in.',
   Trust: 'Policies by which jobs of CI systems sign in with the tokens they have there: no secret is stored.',
   Agents: 'What the agent on a machine says; only for agents.',
+  'Agent rollouts':
+    'New versions of the agent, brought to its devices wave by wave: halted by themselves when too many fail.',
+  'Agent versions': 'Which versions of the agent there are, which machines are offered, and their files.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

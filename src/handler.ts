@@ -2,6 +2,7 @@ import type { BodyOf, Endpoint, ParamsOf, QueryOf, Redirect, ReplyOf, StreamType
 import type { LimitName } from './core/limits.ts'
 import type { Scope } from './core/scope.ts'
 import type { Instant } from './core/time.ts'
+import type { AgentRole, TokenStanding } from './storage/agent-tables.ts'
 import type { Db, Storage } from './storage/open.ts'
 import type { AgentDeviceRow } from './storage/tables.ts'
 
@@ -60,6 +61,10 @@ export type WorkloadCaller = {
 /** An enrolled machine. */
 export type AgentCaller = {
   kind: 'agent'
+  role: AgentRole
+  /** Of its token, and the token's SHA-256. */
+  standing: TokenStanding
+  tokenHash: string
   deviceId: string
   orgId: string
   agentId: string
@@ -119,18 +124,45 @@ export type Preparation<E extends Endpoint> = Asked<E> & {
 /** A stream that says of which type it is, and what goes before it. */
 export type Streamed = { type: StreamType; headers: Record<string, string>; pieces: AsyncIterable<string> }
 
+/** A file, or where it is instead. It is closed in any case, read or not. */
+export type Bytes =
+  | { location: string }
+  | {
+      name: string
+      size: number
+      /** SHA-256, 64 hex characters: what the file is known by. */
+      checksum: string
+      /** Both ends included; as fast as the pieces are taken. Called once at most. */
+      read(from: number, to: number): AsyncIterable<Uint8Array>
+      close(): Promise<void>
+    }
+
 type Answer<E extends Endpoint> = E extends { streams: readonly string[] }
   ? AsyncIterable<string> | Streamed
   : E extends { redirects: true }
     ? Redirect
-    : ReplyOf<E>
+    : E extends { bytes: true }
+      ? Bytes
+      : ReplyOf<E>
 
 export type Handler<E extends Endpoint> = ((call: Call<E>) => Promise<Answer<E>>) | Steps<E, never>
 
 /** A handler in two steps: `prepare` outside the transaction, `run` inside it with what was prepared. */
 export type Steps<E extends Endpoint, P> = {
-  prepare(call: Preparation<E>): Promise<P>
+  prepare(call: Preparation<E>): Promise<P | Answered<Answer<E>>>
   run(call: Call<E>, prepared: P): Promise<Answer<E>>
+}
+
+/**
+ * What `prepare` gives when there is nothing left for `run` to do. Telemetry alone may, which leaves no audit entry: what it
+ * writes has been written then, in a transaction that it shares.
+ */
+export class Answered<Reply> {
+  readonly reply: Reply
+
+  constructor(reply: Reply) {
+    this.reply = reply
+  }
 }
 
 /** A handler for every entry of a group of the contract. */

@@ -1,6 +1,4 @@
-import { createRequire } from 'node:module'
+import { readFileSync } from 'node:fs'
+import { ownFile } from './core/own-modules.ts'
 
-// The compiled file lies one folder deeper than its source.
-const manifest = import.meta.url.endsWith('.ts') ? '../package.json' : '../../package.json'
-
-export const version: string = createRequire(import.meta.url)(manifest).version
+export const version: string = JSON.parse(readFileSync(ownFile('package.json'), 'utf8')).version

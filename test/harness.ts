@@ -7,8 +7,10 @@ import { type Client, connect } from '../src/core/client.ts'
 import { defaultLimits } from '../src/core/limits.ts'
 import { newId } from '../src/core/new-id.ts'
 import { OutboundFailure } from '../src/core/outbound.ts'
-import { type Clock, systemClock } from '../src/core/time.ts'
+import { type Clock, type Instant, systemClock } from '../src/core/time.ts'
 import { insertUser } from '../src/identity/store.ts'
+import { releaseShelf } from './agents/shelf.ts'
+import { releaseKey } from './agents/signed.ts'
 import type { Open } from './databases.ts'
 import { ciIssuer } from './trust/issuer.ts'
 
@@ -53,8 +55,8 @@ export const testSecrets = {
 export type TestService = Service & {
   dataDir: string
   databaseUrl: string | undefined
-  /** On fresh databases, what decides which rows its calls make: environment, and time where that stands still. */
-  setting?: () => string
+  /** On fresh databases, what decides which rows its calls make. */
+  setting?: () => { env: string; now: Instant }
   /** A client of it, with a bearer token or none. */
   client(token?: string, headers?: Record<string, string>): Client
 }
@@ -72,8 +74,9 @@ const everyName: Resolve = (hostname, _, done) =>
     ? done(new Error(`getaddrinfo ENOTFOUND ${hostname}`), [])
     : done(null, [{ address: '93.184.215.14', family: 4 }])
 
-/** Tests send nothing out of this machine; an issuer of tokens answers that is not out there. */
-const noOutside: Pick<Outside, 'outbound'> = {
+/** Tests send nothing out of this machine; an issuer of tokens and a host of releases answer that are not out there. */
+const noOutside: Pick<Outside, 'outbound' | 'releases'> = {
+  releases: releaseShelf,
   outbound: {
     send: async ({ url }) => {
       const reply = await ciIssuer.answer(url)
@@ -91,7 +94,7 @@ export async function startService(open: Open, options: ServiceOptions = {}): Pr
   const { clock = systemClock } = options
   await storage.write((tx) => insertUser(tx, administrator, clock()))
   const service = await serviceOn({ dataDir, databaseUrl }, options)
-  return { ...service, setting: () => JSON.stringify([options.env, options.clock?.()]) }
+  return { ...service, setting: () => ({ env: JSON.stringify(options.env ?? {}), now: clock() }) }
 }
 
 /** The same on a database that is there already: a second replica, or a restart. */
@@ -108,7 +111,10 @@ export async function serviceOn(
     SVC_ADMIN_PASSWORD: adminPassword,
     PORT: '0',
     LOG_LEVEL: 'silent',
+    // Would change rows under a test that takes longer than two minutes.
+    AUDIT_RETENTION_ENABLED: 'false',
     ENABLE_REGISTRATION: 'true',
+    RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS: releaseKey.publicKey,
     ...env,
   })
   const service = await serve(config, clock, {

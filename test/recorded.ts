@@ -6,6 +6,15 @@ export type Rows = Map<string, Record<string, unknown>[]>
 
 type AnyDb = Kysely<Record<string, Record<string, unknown>>>
 
+/** Whether one of these tables has a row. */
+export async function holdsAny({ read }: Storage, tables: readonly string[]): Promise<boolean> {
+  for (const table of tables) {
+    const row = await (read as AnyDb).selectFrom(table).selectAll().limit(1).executeTakeFirst()
+    if (row) return true
+  }
+  return false
+}
+
 /** What the tables of a database hold. */
 export async function rowsOf({ read }: Storage): Promise<Rows> {
   const tables = (await read.introspection.getTables()).filter(

@@ -1,3 +1,5 @@
+import { makeCommand, outcomeOf } from '../src/agents/commands/rules.ts'
+import { endCommand, insertCommand } from '../src/agents/commands/store.ts'
 import { api } from '../src/api.ts'
 import { sealPending } from '../src/audit/outbox.ts'
 import { cipherOf } from '../src/core/cipher.ts'
@@ -19,8 +21,9 @@ import type { NewWebhook } from '../src/webhooks/contract.ts'
 import { insertAskedFor } from '../src/webhooks/deliveries/store.ts'
 import { makeWebhook } from '../src/webhooks/rules.ts'
 import { insertWebhook } from '../src/webhooks/store.ts'
+import { addRollout } from './agents/rollouts/records.ts'
 import { adminEmail, type TestService, testSecrets } from './harness.ts'
-import { added, putRows, type Rows, rowsOf } from './recorded.ts'
+import { added, holdsAny, putRows, type Rows, rowsOf } from './recorded.ts'
 import { ciIssuer } from './trust/issuer.ts'
 
 export type Org = {
@@ -37,9 +40,13 @@ export type Org = {
   deliveryId: string
   providerId: string
   policyId: string
+  /** Of no tenant; one that has come to its end. */
+  rolloutId: string
   keyId: string
   apiKeyId: string
   deviceId: string
+  /** One that its agent has answered. */
+  commandId: string
   agentId: string
   agentToken: string
   /** A role of its own that nobody holds. */
@@ -161,6 +168,7 @@ export async function addOrg(
     },
   })
   const { deviceId, agentId, authToken: agentToken } = enrolled
+  const commandId = await addCommand(service, id, deviceId)
   const groupId = await addGroup(service, id, `${slug} group`, [deviceId])
   const roleId = await addRole(service, id, `${slug} role`, ['devices:read'])
   const filter = await client.call(api.filters.create, {
@@ -176,6 +184,7 @@ export async function addOrg(
   const deliveryId = await addFailedDelivery(service, webhook)
   const providerId = await addProvider(service, id, { name: `${slug} provider` })
   const policyId = await addPolicy(service, id, { name: `${slug} policy` })
+  const rolloutId = await addRollout(service)
   return {
     id,
     name: slug,
@@ -189,9 +198,11 @@ export async function addOrg(
     deliveryId,
     providerId,
     policyId,
+    rolloutId,
     keyId: key.id,
     apiKeyId: apiKey.id,
     deviceId,
+    commandId,
     agentId,
     agentToken,
   }
@@ -261,6 +272,22 @@ export async function addPolicy(
   return id
 }
 
+/** A command that the agent of a device was given, and has answered. */
+export async function addCommand(service: TestService, orgId: string, deviceId: string): Promise<string> {
+  const now = new Date().toISOString()
+  const wanted = {
+    type: 'collect' as const,
+    payload: { what: ['metrics' as const] },
+    targetRole: 'agent' as const,
+  }
+  const command = makeCommand(wanted, { id: newId(), orgId, deviceId, by: newId(), now })
+  await service.storage.write(async (tx) => {
+    await insertCommand(tx, { ...command, status: 'sent', sentAt: now, sentCount: 1 })
+    await endCommand(tx, command.id, outcomeOf({ status: 'completed', exitCode: 0, stdout: 'done' }), now)
+  })
+  return command.id
+}
+
 /** A group of devices of an organization. */
 export async function addGroup(
   service: TestService,
@@ -307,17 +334,18 @@ const freshMs = 60_000
 /** Through the API; for the same kind of service, soon after, by putting the same rows into its database. */
 export async function buildWorld(service: TestService): Promise<World> {
   const { storage, setting } = service
-  const before = await rowsOf(storage)
   // It joins what the test has made already.
-  const fresh = !before.get('partners')?.length && !before.get('audit_heads')?.length
-  if (!fresh || !setting) return makeWorld(service)
-  const key = `${storage.dialect} ${setting()}`
+  if (!setting || (await holdsAny(storage, ['partners', 'audit_heads']))) return makeWorld(service)
+  const { env, now } = setting()
+  const isNow = Math.abs(Date.parse(now) - Date.now()) < freshMs
+  const key = `${storage.dialect} ${env} ${isNow ? 'now' : now}`
   const known = recorded.get(key)
   if (known && performance.now() - known.at < freshMs) {
     await putRows(storage, known.rows)
     return structuredClone(known.world)
   }
   const at = performance.now()
+  const before = await rowsOf(storage)
   const world = await makeWorld(service)
   await sealPending(storage)
   recorded.set(key, { world: structuredClone(world), rows: added(before, await rowsOf(storage)), at })

@@ -4,7 +4,8 @@ export default class AgentRun extends Command {
   static override summary = 'Run the agent on this machine'
   static override description =
     'Enrolls this machine when it is not enrolled yet, then reports its inventory, its metrics, that it is alive and what it logs, ' +
-    'until SIGTERM or Ctrl-C. The enrollment key is needed once; afterwards the identity in the state directory is used.'
+    'until SIGTERM or Ctrl-C. The enrollment key is needed once; afterwards the identity in the state directory is used. ' +
+    'A watchdog starts it again should it ever end. Run from a single file, it goes to other versions by itself: svc-agent(7).'
   static override examples = [
     'svc agent run --url https://svc.example.com --enrollment-key @key.txt',
     'svc agent run',
@@ -33,6 +34,12 @@ export default class AgentRun extends Command {
       min: 1,
       max: 86_400,
     }),
+    'trust-key': Flags.string({
+      description:
+        'Ed25519 public key that releases have to be signed with, in base64 or @file; instead of those the service names. May be given several times',
+      helpValue: 'KEY|@FILE',
+      multiple: true,
+    }),
     once: Flags.boolean({ description: 'Send inventory, heartbeat and logs once, and end' }),
     json: Flags.boolean({ description: 'Print what happens as NDJSON on stdout' }),
     'no-input': Flags.boolean({ description: 'Never ask; fail instead [env: SVC_NO_INPUT]' }),
@@ -41,6 +48,6 @@ export default class AgentRun extends Command {
   async run(): Promise<void> {
     const { flags } = await this.parse(AgentRun)
     const { runAtTerminal } = await import('../../src/agent/terminal.ts')
-    await runAtTerminal(flags, this.config.version)
+    await runAtTerminal(flags, { kind: 'package', version: this.config.version })
   }
 }

@@ -1,8 +1,9 @@
-import { findAgentCaller, reviseAgents } from '../../src/agents/principal.ts'
-import { agentTokenHash } from '../../src/agents/rules.ts'
+import { agentDoor, reviseAgents } from '../../src/agents/principal.ts'
+import { Problem } from '../../src/core/errors.ts'
+import type { Clock } from '../../src/core/time.ts'
 import { type Closing, closings } from '../../src/live/wire/contract.ts'
 import type { Storage } from '../../src/storage/open.ts'
-import { bearer } from '../actor.ts'
+import { bearer, shareOf } from '../actor.ts'
 import { type clientReader, networkOf } from '../address.ts'
 import type { Admission } from '../gateway.ts'
 import type { Limiter } from '../limiter.ts'
@@ -12,19 +13,26 @@ export function admission(
   storage: Storage,
   limiter: Limiter,
   clientOf: ReturnType<typeof clientReader>,
+  clock: Clock,
 ): Admission {
+  const findAgent = agentDoor(storage)
   return {
     async admit(request, agentId) {
       const { ip } = clientOf(request.socket.remoteAddress ?? '', request.headers)
       limiter.take('IP', networkOf(ip))
       const token = bearer(request)
-      const { deviceId, orgId } = await findAgentCaller(storage.read, agentId, token)
-      limiter.take('AGENT', agentId)
-      return { agentId, deviceId, orgId, tokenHash: agentTokenHash(token) }
+      const caller = await findAgent(agentId, token, { now: clock() })
+      limiter.take('AGENT', shareOf(caller))
+      // A device has one connection, and it is the agent's: the watchdog would take its place.
+      if (caller.role === 'watchdog') throw new Problem('agent_role_required')
+      const { deviceId, orgId, tokenHash } = caller
+      const { 'user-agent': userAgent = null } = request.headers
+      return { agentId, deviceId, orgId, tokenHash, ip, userAgent }
     },
+    meter: ({ agentId }) => limiter.take('AGENT', shareOf({ agentId, role: 'agent' })),
     // As many as are connected: on SQLite the event loop would wait for that.
     async revise(agents) {
-      const verdicts = await reviseAgents(storage.heavy, agents)
+      const verdicts = await reviseAgents(storage.heavy, agents, clock())
       return verdicts.map((verdict): Closing | undefined => verdict && closings[verdict])
     },
   }

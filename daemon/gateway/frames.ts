@@ -1,7 +1,9 @@
 import type { RawData } from 'ws'
+import type { AgentSocket } from '../../src/agents/socket.ts'
+import { Problem } from '../../src/core/errors.ts'
 import type { Outcome } from '../../src/live/ports.ts'
 import { AgentFrame, type CommandResult, closings } from '../../src/live/wire/contract.ts'
-import type { Link } from './link.ts'
+import type { Link, Linked } from './link.ts'
 import type { Links } from './links.ts'
 
 /** A frame that may be larger than this is only read while somebody waits for a result. */
@@ -23,24 +25,35 @@ export class Manners {
   }
 }
 
-type Heard = { links: Links; onProbe: (link: Link) => void }
-type Fault = { message: string; messageType?: string }
+export type Heard = {
+  links: Links
+  /** What frames do that go to the database. */
+  socket: Pick<AgentSocket, 'heartbeat' | 'result' | 'updateStatus'>
+  /** Counts a frame that does. @throws rate_limited */
+  meter(agent: Linked): void
+  onProbe(link: Link): void
+  onFailure(error: unknown): void
+}
+type Fault = { message: string; messageType?: string; commandId?: string }
 
 /** One frame of an agent: whatever it is, nothing breaks. */
 export function hear(link: Link, manners: Manners, data: RawData, isBinary: boolean, on: Heard): void {
   if (link.ended) return
   const fault = isBinary ? { message: 'frames are JSON text' } : understand(link, manners, data as Buffer, on)
-  if (fault === undefined) return
-  if (manners.lapse('wrong', performance.now())) link.end(closings.misbehaving)
-  else link.say({ type: 'error', code: 'INVALID_MESSAGE', ...fault })
+  if (fault !== undefined) lapsed(link, manners, 'INVALID_MESSAGE', fault)
 }
 
-function understand(
+function lapsed(
   link: Link,
   manners: Manners,
-  bytes: Buffer,
-  { links, onProbe }: Heard,
-): Fault | undefined {
+  code: 'INVALID_MESSAGE' | 'PROCESSING_ERROR',
+  fault: Fault,
+): void {
+  if (manners.lapse('wrong', performance.now())) link.end(closings.misbehaving)
+  else link.say({ type: 'error', code, ...fault })
+}
+
+function understand(link: Link, manners: Manners, bytes: Buffer, on: Heard): Fault | undefined {
   if (bytes.length > smallFrame && !link.waits) {
     return { message: 'nothing was asked for that is this large' }
   }
@@ -57,12 +70,39 @@ function understand(
     link.silentSince = undefined
     return undefined
   }
-  if (links.settle(link, frame.commandId, outcomeOf(frame))) return undefined
-  // Somebody else's command, or a guess at one: not even that it exists is told.
-  if (!manners.lapse('foreign', performance.now())) return undefined
-  onProbe(link)
-  link.end(closings.refused)
+  if (frame.type === 'command_result' && on.links.settle(link, frame.commandId, outcomeOf(frame))) {
+    return undefined
+  }
+  // One after the other, as they came.
+  if (!link.inTurn(() => attend(link, manners, frame, on))) link.end(closings.misbehaving)
   return undefined
+}
+
+type Attended = Exclude<AgentFrame, { type: 'pong' }>
+
+/** A frame that does something. What goes wrong is told, and the connection goes on. */
+async function attend(link: Link, manners: Manners, frame: Attended, on: Heard): Promise<void> {
+  const { agent } = link
+  const about = {
+    messageType: frame.type,
+    ...(frame.type === 'command_result' && { commandId: frame.commandId }),
+  }
+  try {
+    on.meter(agent)
+    if (frame.type === 'heartbeat') link.acknowledge(await on.socket.heartbeat(agent))
+    else if (frame.type === 'update_status') await on.socket.updateStatus(agent, frame)
+    else if ((await on.socket.result(agent, frame)) !== 'foreign') link.settled(frame.commandId)
+    // Somebody else's command, or a guess at one: not even that it exists is told.
+    else if (manners.lapse('foreign', performance.now())) {
+      on.onProbe(link)
+      link.end(closings.refused)
+    }
+  } catch (error) {
+    const isExpected = error instanceof Problem
+    if (!isExpected) on.onFailure(error)
+    const message = isExpected ? error.message : 'it could not be done now'
+    lapsed(link, manners, 'PROCESSING_ERROR', { message, ...about })
+  }
 }
 
 function parsed(bytes: Buffer): unknown {

@@ -1,5 +1,6 @@
 import { newId } from '../../src/core/new-id.ts'
 import type { Outcome, Switchboard, Wait } from '../../src/live/ports.ts'
+import type { Local } from '../../src/live/relay.ts'
 import { closings } from '../../src/live/wire/contract.ts'
 import type { Link } from './link.ts'
 
@@ -7,10 +8,15 @@ import type { Link } from './link.ts'
 const lateMs = 300_000
 
 /** The connections that end in this process, one for each agent. */
-export class Links implements Switchboard {
+export class Links implements Local {
   readonly #byDevice = new Map<string, Link>()
+  readonly #onNudge: (link: Link) => void
   /** Which device was sent which command, oldest first. */
   readonly #asked = new Map<string, { deviceId: string; until: number }>()
+
+  constructor(onNudge: (link: Link) => void) {
+    this.#onNudge = onNudge
+  }
 
   get size(): number {
     return this.#byDevice.size
@@ -43,6 +49,11 @@ export class Links implements Switchboard {
     if (link?.id !== linkId) return
     this.#byDevice.delete(deviceId)
     link.end(closings.superseded)
+  }
+
+  nudge(deviceId: string): void {
+    const link = this.#byDevice.get(deviceId)
+    if (link) this.#onNudge(link)
   }
 
   async ask(deviceId: string, { type, payload }: Parameters<Switchboard['ask']>[1], wait: Wait) {

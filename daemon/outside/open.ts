@@ -1,13 +1,20 @@
 import type { Logger } from 'pino'
+import type { Binaries } from '../../src/agents/downloads/ports.ts'
+import type { Releases } from '../../src/agents/versions/ports.ts'
 import type { Archive } from '../../src/audit/retention/ports.ts'
 import type { Outbound } from '../../src/core/outbound.ts'
 import type { Clock } from '../../src/core/time.ts'
 import type { Mailer, PhoneCodes } from '../../src/messages/ports.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import type { Config } from '../config.ts'
+import { directoryBinaries, hostBinaries } from './binaries.ts'
 import { noPhoneCodes, outboxMailer, outboxPhoneCodes } from './development.ts'
 import { guardedClient } from './guarded-client.ts'
+import { releaseDirectory } from './release-directory.ts'
+import { releaseHost } from './release-host.ts'
 import { s3Archive } from './s3.ts'
+import { bucketBinaries } from './s3-binaries.ts'
+import type { OutsideSettings } from './settings.ts'
 import { smtpMailer } from './smtp.ts'
 import { twilioCodes } from './twilio.ts'
 
@@ -19,6 +26,10 @@ export type Outside = {
   archive: Archive | undefined
   /** Requests to addresses that somebody else has given. */
   outbound: Outbound
+  /** Where releases of the agent are announced; undefined: nothing says where. */
+  releases: Releases | undefined
+  /** Where their files are. */
+  binaries: Binaries
 }
 
 /** What is configured, else the development outbox. */
@@ -28,6 +39,7 @@ export function openOutside(config: Config, storage: Storage, clock: Clock, log:
   if (production && !smtp) {
     log.warn('mail is not configured (SMTP_URL): it goes to outbox/ in the data directory only')
   }
+  const guarded = guardedClient(outbound)
   return {
     mailer: smtp ? smtpMailer(smtp) : outboxMailer(dataDir, clock),
     phoneCodes: twilio
@@ -36,6 +48,19 @@ export function openOutside(config: Config, storage: Storage, clock: Clock, log:
         ? noPhoneCodes
         : outboxPhoneCodes(dataDir, storage, secrets.recoveryPepper, clock),
     archive: archive && s3Archive(archive, outbound),
-    outbound: guardedClient(outbound),
+    outbound: guarded,
+    ...openReleases(config.outside, guarded, log),
   }
+}
+
+function openReleases(
+  { releases, outbound }: OutsideSettings,
+  guarded: Outbound,
+  log: Logger,
+): Pick<Outside, 'releases' | 'binaries'> {
+  const { api, source, directory, storage } = releases
+  if (source === 'release-host') return { releases: api && releaseHost(api, guarded), binaries: hostBinaries }
+  const binaries = storage ? bucketBinaries(storage, outbound, log) : directoryBinaries(directory!)
+  const announced = directory === undefined ? undefined : releaseDirectory(directory, binaries.sizeOf)
+  return { releases: api ? releaseHost(api, guarded) : announced, binaries }
 }

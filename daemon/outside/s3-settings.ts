@@ -12,10 +12,11 @@ export type S3Settings = {
   credentials: { accessKeyId: string; secretAccessKey: string } | undefined
 }
 
-const prefixOf = 'AUDIT_ARCHIVE_S3_'
-
 /** Where the audit log is archived; undefined when no bucket is named. @throws SetupError */
-export function readArchive(env: Env): S3Settings | undefined {
+export const readArchive = (env: Env): S3Settings | undefined => readS3(env, 'AUDIT_ARCHIVE_S3_')
+
+/** From the variables that begin like this; undefined when no bucket is named. @throws SetupError */
+export function readS3(env: Env, prefixOf: string): S3Settings | undefined {
   const bucket = env[`${prefixOf}BUCKET`]
   const keys = ['ACCESS_KEY_ID', 'SECRET_ACCESS_KEY'].map((name) => secretOf(env, prefixOf + name))
   const endpoint = webAddress(env, `${prefixOf}ENDPOINT`)

@@ -14,7 +14,7 @@ export function s3Archive(settings: S3Settings, outbound: OutboundSettings): Arc
       const at = { Bucket: bucket, Key: key }
       const wanted = sha256.toString('base64')
       try {
-        client ??= open(settings, outbound)
+        client ??= openS3(settings, outbound)
         const s3 = await client
         const { PutObjectCommand } = await sdk()
         await s3.send(
@@ -30,15 +30,20 @@ export function s3Archive(settings: S3Settings, outbound: OutboundSettings): Arc
         await confirm(s3, at, body.length, wanted)
       } catch (error) {
         if (error instanceof ArchiveFailure) throw error
-        throw new ArchiveFailure(`${place(settings, key)}: ${reasonOf(error)}`, { cause: error })
+        throw new ArchiveFailure(`${placeIn(settings, key)}: ${reasonOf(error)}`, { cause: error })
       }
     },
   }
 }
 
-const sdk = () => import('@aws-sdk/client-s3')
+export const sdk = () => import('@aws-sdk/client-s3')
 
-async function open({ endpoint, region, credentials }: S3Settings, outbound: OutboundSettings) {
+/** A client that reaches addresses that were checked. @throws RefusedAddress */
+export async function openS3(
+  { endpoint, region, credentials }: S3Settings,
+  outbound: OutboundSettings,
+  { maxAttempts = 3, milliseconds = 120_000 } = {},
+): Promise<S3Client> {
   if (endpoint !== undefined) checkHost(new URL(endpoint), outbound)
   const { S3Client: Client } = await sdk()
   const { http, https } = guardedAgents(outbound)
@@ -49,12 +54,12 @@ async function open({ endpoint, region, credentials }: S3Settings, outbound: Out
     // Ours is the checksum that counts; others are not understood everywhere.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
-    maxAttempts: 3,
+    maxAttempts,
     requestHandler: {
       httpAgent: http,
       httpsAgent: https,
       connectionTimeout: 10_000,
-      requestTimeout: 120_000,
+      requestTimeout: milliseconds,
     },
   })
 }
@@ -83,11 +88,11 @@ async function hashOf(body: AsyncIterable<Uint8Array>): Promise<string> {
   return hash.digest('base64')
 }
 
-const place = ({ endpoint, bucket }: S3Settings, key: string): string =>
+export const placeIn = ({ endpoint, bucket }: S3Settings, key: string): string =>
   `s3://${bucket}/${key}${endpoint === undefined ? '' : ` at ${endpoint}`}`
 
 /** Never with what was sent: no header, no signature. */
-function reasonOf(error: unknown): string {
+export function reasonOf(error: unknown): string {
   for (let at: unknown = error; at instanceof Error; at = at.cause) {
     if (at instanceof RefusedAddress) return at.message
   }

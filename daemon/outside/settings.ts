@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { SetupError } from '../../src/core/errors.ts'
 import { type Env, secretOf, webAddress, wholeNumber, yesNo } from '../variables.ts'
 import { type OutboundSettings, readOutbound } from './guard.ts'
+import { type ReleaseSettings, readReleases } from './release-settings.ts'
 import { readArchive, type S3Settings } from './s3-settings.ts'
 
 export type SmtpSettings = {
@@ -32,6 +33,7 @@ export type OutsideSettings = {
   samlEntityId: string | undefined
   /** Where audit entries are archived before retention deletes them. */
   archive: S3Settings | undefined
+  releases: ReleaseSettings
   outbound: OutboundSettings
 }
 
@@ -45,6 +47,7 @@ export function readOutside(env: Env): OutsideSettings {
     appUrl: publicUrls[2] ?? publicUrls[1],
     samlEntityId: env.SAML_SP_ENTITY_ID || undefined,
     archive: readArchive(env),
+    releases: readReleases(env),
     outbound: readOutbound(env),
   }
 }

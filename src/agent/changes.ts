@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
 import os from 'node:os'
-import { dpkgStatusFile } from './software.ts'
+import { packageLists } from './software.ts'
 
 /**
  * A text that differs when the inventory does: addresses, processors, memory, mounts and the package
@@ -12,7 +12,7 @@ export function inventorySignature(): string {
     os.cpus().length,
     os.totalmem(),
     orNothing(() => readFileSync('/proc/self/mounts', 'utf8')),
-    orNothing(() => statSync(dpkgStatusFile).mtimeMs),
+    packageLists.map((path) => orNothing(() => statSync(path).mtimeMs)),
   ])
 }
 

@@ -7,13 +7,13 @@ import type { Dial } from './agent.ts'
 export type Connection = { url: string; version: string; transport: Transport; signal: AbortSignal }
 
 /** A client that tries once: when to try again is the agent's own business. */
-export const clientAs = ({ version, transport, ...options }: Connection, authToken?: string): Client =>
+export const clientAs = ({ version, transport, ...options }: Connection, authToken?: () => string): Client =>
   connect({
     ...options,
     retries: 0,
     transport: sameKeyAgain(transport),
     headers: { 'user-agent': `svc-agent/${version}` },
-    ...(authToken && { credentials: { headers: async () => ({ authorization: `Bearer ${authToken}` }) } }),
+    ...(authToken && { credentials: { headers: async () => ({ authorization: `Bearer ${authToken()}` }) } }),
   })
 
 /** A WebSocket to the service: the same way, the same certificates. Its package is loaded when it is needed. */

@@ -1,16 +1,13 @@
 import type { NewDiagnosticLog } from '../logs/diagnostic/contract.ts'
 import { clean } from './clean.ts'
 import { type AgentEvent, lineOf, type Report } from './events.ts'
-
-/** As many as are handed in at once; of more the latest are kept. */
-const most = 500
+import type { Spool } from './spool/spool.ts'
 
 type Level = 'debug' | 'info' | 'warn'
 const severity: Record<Level, number> = { debug: 0, info: 1, warn: 2 }
 
-/** What the agent has to say of itself, until it is handed in: warnings, unless it was asked for more. */
-export function keepDiagnostics(now: () => number = () => performance.now()) {
-  let kept: NewDiagnosticLog[] = []
+/** What the agent has to say of itself goes to the spool: warnings, unless it was asked for more. */
+export function keepDiagnostics(spool: Pick<Spool, 'append'>, now: () => number = () => performance.now()) {
   let asked: { level: Level; until: number } | undefined
   const from = (): Level => (asked && now() < asked.until ? asked.level : 'warn')
   return {
@@ -20,15 +17,11 @@ export function keepDiagnostics(now: () => number = () => performance.now()) {
       (event) => {
         report(event)
         const log = logOf(event)
-        if (log && severity[log.level as Level] >= severity[from()]) kept = [...kept.slice(1 - most), log]
+        if (log && severity[log.level as Level] >= severity[from()]) spool.append({ kind: 'diagnostic', log })
       },
     /** From this level on, for so many milliseconds. */
     keepFrom(level: Level, ms: number): void {
       asked = { level, until: now() + ms }
-    },
-    kept: (): NewDiagnosticLog[] => kept,
-    drop(logs: readonly NewDiagnosticLog[]): void {
-      kept = kept.filter((log) => !logs.includes(log))
     },
   }
 }
@@ -46,6 +39,13 @@ function logOf(event: AgentEvent): NewDiagnosticLog | undefined {
   // Nor that they were: it would never end.
   if (event.event === 'diagnostics' || event.event === 'stopped') return undefined
   const { event: component, ...said } = event
-  const level = component === 'heartbeat' ? 'debug' : 'info'
-  return { timestamp, level, component, message: lineOf(event), fields: said }
+  return { timestamp, level: levelOf(event), component, message: lineOf(event), fields: said }
+}
+
+function levelOf(event: AgentEvent): Level {
+  if (event.event === 'heartbeat') return 'debug'
+  if (event.event === 'restart') return 'warn'
+  const worrying =
+    event.event === 'update' && ['failed', 'refused', 'rolled_back', 'off'].includes(event.state)
+  return worrying ? 'warn' : 'info'
 }

@@ -1,8 +1,17 @@
+import { z } from 'zod'
 import { agents, type Inventory } from '../agents/contract.ts'
 import type { Agent } from './agent.ts'
 import type { Description } from './description.ts'
+import { part } from './part.ts'
+import { TrustKeys } from './replies.ts'
 import { keepTrying, refusesEnrollment } from './retry.ts'
 import type { Identity } from './state.ts'
+
+/** What a service before this one does not give. */
+const Extras = z.object({
+  watchdogAuthToken: z.string().min(1).optional().catch(undefined),
+  manifestTrustKeys: TrustKeys,
+})
 
 /**
  * Makes this machine known to the service. Every try is the same request under the same idempotency key:
@@ -19,10 +28,12 @@ export async function enroll(agent: Agent, once: boolean): Promise<Identity> {
   const attempt = () => client.call(agents.enroll, { body })
   const reply = await (once ? attempt() : keepTrying(agent, 'enrollment', attempt, refusesEnrollment))
   const { agentId, deviceId, orgId, siteId, authToken } = reply
+  const { watchdogAuthToken, manifestTrustKeys } = Extras.parse(reply)
   const { heartbeatIntervalSeconds } = reply.config
   const identity = { url: client.url, agentId, deviceId, orgId, siteId, authToken, heartbeatIntervalSeconds }
-  agent.identity.save(identity)
-  return identity
+  agent.identity.save({ ...identity, watchdogAuthToken })
+  await part(() => agent.trust.pin(manifestTrustKeys))
+  return { ...identity, watchdogAuthToken }
 }
 
 function saidAtEnrollment({ osBuild: _, isHeadless: __, ...description }: Description, inventory: Inventory) {

@@ -9,6 +9,12 @@ const staleMs = 6000
 const patienceMs = staleMs + 2000
 
 /**
+ * `agent` is held by the process that a person starts, `main` by the one that its watchdog has started: the agent of a
+ * watchdog that was killed may need a moment to notice.
+ */
+export type Lock = 'agent' | 'main'
+
+/**
  * Makes this the only agent on a state directory; fails when another one runs. A lock whose holder was
  * killed ends by itself within eight seconds, which are waited for. `onLost` is called when the lock was
  * taken away in spite of all that.
@@ -17,13 +23,14 @@ export async function lockStateDir(
   stateDir: string,
   onLost: (reason: Problem) => void,
   signal: AbortSignal,
+  name: Lock = 'agent',
 ): Promise<() => Promise<void>> {
-  const pidFile = join(stateDir, 'agent.pid')
+  const pidFile = join(stateDir, `${name}.pid`)
   const lost = () => onLost(new Problem('conflict', `The lock on ${stateDir} was lost to another agent`))
   for (let waited = 0; ; waited += 250) {
     try {
       const release = await lockfile.lock(stateDir, {
-        lockfilePath: join(stateDir, 'agent.lock'),
+        lockfilePath: join(stateDir, `${name}.lock`),
         stale: staleMs,
         update: staleMs / 3,
         onCompromised: lost,
@@ -36,7 +43,7 @@ export async function lockStateDir(
         throw new Problem('invalid_request', `Cannot lock ${stateDir}: ${(error as Error).message}`)
       }
       const holder = holderOf(pidFile)
-      if (holder !== undefined || waited > patienceMs) {
+      if ((holder !== undefined && name === 'agent') || waited > patienceMs) {
         const who = holder === undefined ? 'Another agent' : `Another agent (process ${holder})`
         throw new Problem('conflict', `${who} is running with the state directory ${stateDir}`)
       }

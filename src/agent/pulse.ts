@@ -1,11 +1,55 @@
 import type { Agent } from './agent.ts'
+import { whenDue } from './due.ts'
+import type { IdentityKeeper } from './keeper.ts'
+import { part } from './part.ts'
+import type { HeartbeatReply } from './replies.ts'
 import type { Reporter } from './reporter.ts'
-import { keepTrying, refusesAgent, reportFailure } from './retry.ts'
+import { keepTrying, refusesAgent } from './retry.ts'
+import type { Rotation } from './rotation.ts'
 
 const hour = 3_600_000
 const inventoryEvery = 6 * hour
 /** An inventory that keeps changing is sent this often and no more. */
 const inventoryGap = 300_000
+
+/** A heartbeat with all that follows from its answer. */
+export function heartbeatOf(
+  agent: Agent,
+  me: IdentityKeeper,
+  parts: {
+    reporter: Reporter
+    rotation: Rotation
+    perform: (command: HeartbeatReply['commands'][number]) => void
+  },
+): () => Promise<void> {
+  const { reporter, rotation } = parts
+
+  async function beat(): Promise<HeartbeatReply> {
+    try {
+      return await reporter.heartbeat()
+    } catch (error) {
+      // Its token may have been replaced in a life before this one.
+      if (!refusesAgent(error) || !(await rotation.resume())) throw error
+      return reporter.heartbeat()
+    }
+  }
+
+  return async () => {
+    const { commands, configUpdate, upgradeTo, ...reply } = await beat()
+    const asked = configUpdate?.heartbeatIntervalSeconds
+    if (asked !== undefined && asked !== me.now().heartbeatIntervalSeconds) {
+      await me.change({ heartbeatIntervalSeconds: asked })
+    }
+    const wanted = configUpdate?.autoUpdate
+    if (wanted !== undefined && wanted !== agent.settings.load().autoUpdate) {
+      await part(() => agent.settings.setAutoUpdate(wanted))
+    }
+    await part(() => agent.trust.pin(reply.manifestTrustKeys))
+    for (const command of commands) parts.perform(command)
+    if (reply.rotateToken || reply.confirmTokenRotation) await rotation.rotate()
+    if (upgradeTo !== null) agent.updater?.consider(upgradeTo)
+  }
+}
 
 /**
  * Reports until the signal aborts. The heartbeat goes first: whatever keeps the inventory or the logs
@@ -13,17 +57,17 @@ const inventoryGap = 300_000
  */
 export async function keepReporting(
   agent: Agent,
-  reporter: Reporter,
-  logs: { sendWhenDue(): Promise<void> },
+  me: IdentityKeeper,
+  parts: { heartbeat: () => Promise<void>; reporter: Reporter; logs: { sendWhenDue(): Promise<void> } },
   intervalSeconds?: number,
 ): Promise<never> {
   const { clock, random, signal } = agent
-  const inventory = scheduleInventory(agent, reporter)
+  const inventory = scheduleInventory(agent, parts.reporter)
   for (;;) {
-    await keepTrying(agent, 'heartbeat', reporter.heartbeat, refusesAgent)
+    await keepTrying(agent, 'heartbeat', parts.heartbeat, refusesAgent)
     await inventory.sendWhenDue()
-    await logs.sendWhenDue()
-    const interval = 1000 * (intervalSeconds ?? reporter.heartbeatIntervalSeconds)
+    await parts.logs.sendWhenDue()
+    const interval = 1000 * (intervalSeconds ?? me.now().heartbeatIntervalSeconds)
     await clock.sleep(interval * (0.9 + 0.2 * random()), signal)
   }
 }
@@ -32,25 +76,15 @@ function scheduleInventory(agent: Agent, reporter: Reporter) {
   const { clock, machine } = agent
   let signature: string | undefined
   let sentAt = Number.NEGATIVE_INFINITY
-  let notBefore = Number.NEGATIVE_INFINITY
-  let failures = 0
-
+  const send = whenDue(agent, 'inventory', inventoryGap, reporter.inventory)
   return {
     async sendWhenDue(): Promise<void> {
       const now = clock.now()
       const present = machine.inventorySignature()
-      if (now < notBefore || (present === signature && now - sentAt < inventoryEvery)) return
-      try {
-        await reporter.inventory()
-        signature = present
-        sentAt = now
-        notBefore = now + inventoryGap
-        failures = 0
-      } catch (error) {
-        failures += 1
-        const pause = (): number => Math.min(hour, 60_000 * 2 ** (failures - 1))
-        notBefore = now + reportFailure(agent, error, refusesAgent, { step: 'inventory', failures, pause })
-      }
+      if (present === signature && now - sentAt < inventoryEvery) return
+      if (!(await send())) return
+      signature = present
+      sentAt = now
     },
   }
 }

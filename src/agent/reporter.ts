@@ -1,35 +1,38 @@
+import { agentCommands, type NewOutcome } from '../agents/commands/contract.ts'
 import { agents } from '../agents/contract.ts'
+import { agentUpdates } from '../agents/upgrades/contract.ts'
 import { diagnosticLogs, type NewDiagnosticLog } from '../logs/diagnostic/contract.ts'
 import { eventLogs, type NewEventLog } from '../logs/events/contract.ts'
 import type { Agent } from './agent.ts'
-import type { Identity } from './state.ts'
+import type { IdentityKeeper } from './keeper.ts'
+import { HeartbeatReply } from './replies.ts'
+import type { CommandOutcome, UpdateOutcome } from './spool/records.ts'
 
 /** Tells the service about this machine. */
-export async function startReporter(agent: Agent, enrolled: Identity) {
+export async function startReporter(agent: Agent, me: IdentityKeeper) {
   const { machine, report } = agent
-  const client = agent.connect(enrolled.authToken)
-  const params = { id: enrolled.agentId }
-  const { deviceId } = enrolled
-  let identity = enrolled
+  const { agentId, deviceId } = me.now()
+  const client = agent.connect(() => me.now().authToken)
+  const params = { id: agentId }
   let description = await machine.describe()
 
   return {
-    get heartbeatIntervalSeconds(): number {
-      return identity.heartbeatIntervalSeconds
-    },
-
-    async heartbeat(): Promise<void> {
+    async heartbeat(): Promise<HeartbeatReply> {
       const [metrics, activity] = await Promise.all([machine.readMetrics(), machine.readActivity()])
-      const { configUpdate } = await client.call(agents.heartbeat, {
+      const said = await client.call(agents.heartbeat, {
         params,
-        body: { status: 'ok', agentVersion: agent.version, metrics, ...description, ...activity },
+        body: {
+          status: 'ok',
+          role: 'agent',
+          agentVersion: agent.version,
+          autoUpdate: agent.updater?.takesUpdates(),
+          metrics,
+          ...description,
+          ...activity,
+        },
       })
-      const asked = configUpdate?.heartbeatIntervalSeconds
-      if (isInterval(asked) && asked !== identity.heartbeatIntervalSeconds) {
-        identity = { ...identity, heartbeatIntervalSeconds: asked }
-        agent.identity.save(identity)
-      }
       report({ event: 'heartbeat', deviceId, metrics })
+      return HeartbeatReply.safeParse(said).data ?? HeartbeatReply.parse({})
     },
 
     async inventory(): Promise<void> {
@@ -55,9 +58,17 @@ export async function startReporter(agent: Agent, enrolled: Identity) {
       await client.call(diagnosticLogs.submit, { params, body: { logs } })
       report({ event: 'diagnostics', deviceId, sent: logs.length })
     },
+
+    async result(commandId: string, outcome: CommandOutcome): Promise<void> {
+      await client.call(agentCommands.result, {
+        params: { ...params, commandId },
+        body: outcome as NewOutcome,
+      })
+    },
+
+    async updateStatus(body: UpdateOutcome): Promise<void> {
+      await client.call(agentUpdates.status, { params, body })
+    },
   }
 }
 export type Reporter = Awaited<ReturnType<typeof startReporter>>
-
-const isInterval = (value: unknown): value is number =>
-  typeof value === 'number' && Number.isFinite(value) && value >= 1 && value <= 86_400

@@ -22,7 +22,7 @@ export const refusesEnrollment = (error: unknown): error is ApiError =>
 /** The service is done with this machine. */
 export const refusesAgent = (error: unknown): error is ApiError =>
   error instanceof ApiError &&
-  (error.code === 'invalid_agent_credentials' || error.code === 'device_decommissioned')
+  ['invalid_agent_credentials', 're_enrollment_required', 'device_decommissioned'].includes(error.code)
 
 /**
  * Milliseconds to wait after the n-th failure in a row: 1 s doubling to 60 s, up to 30 % less by chance so

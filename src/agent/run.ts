@@ -1,11 +1,14 @@
 import { ApiError } from '../core/client.ts'
 import type { Agent } from './agent.ts'
+import { performerOf } from './commands/perform.ts'
 import { keepDiagnostics } from './diagnostics.ts'
 import { enroll } from './enrollment.ts'
+import { keepIdentity } from './keeper.ts'
 import { keepListening } from './live/listen.ts'
-import { keepReporting } from './pulse.ts'
+import { heartbeatOf, keepReporting } from './pulse.ts'
 import { startReporter } from './reporter.ts'
 import { refusesAgent } from './retry.ts'
+import { rotationOf } from './rotation.ts'
 import { scheduleLogs } from './shipping.ts'
 import type { Identity } from './state.ts'
 
@@ -18,24 +21,39 @@ export type Pace = {
 
 /** Enrolls this machine if need be and reports until the signal aborts or the service refuses the agent. */
 export async function runAgent(agent: Agent, { once = false, intervalSeconds }: Pace = {}): Promise<void> {
-  const diagnostics = keepDiagnostics(agent.clock.now)
+  const diagnostics = keepDiagnostics(agent.spool, agent.clock.now)
   const ended = new AbortController()
   const watched = { ...agent, report: diagnostics.watch(agent.report) }
   try {
-    const identity = await identify(watched, once)
-    const reporter = await startReporter(watched, identity)
-    const logs = scheduleLogs(watched, reporter, diagnostics)
+    const me = keepIdentity(agent.identity, await identify(watched, once))
+    const { deviceId } = me.now()
+    const reporter = await startReporter(watched, me)
+    const rotation = rotationOf(watched, me)
+    const logs = scheduleLogs(watched, reporter)
+    const performer = performerOf(watched, deviceId, {
+      diagnostics,
+      collect: { inventory: reporter.inventory, metrics: () => heartbeat(), logs: logs.sendEvents },
+      async tell(commandId, outcome) {
+        agent.spool.append({ kind: 'result', commandId, outcome }, { durable: true })
+        await logs.sendSpooled()
+      },
+    })
+    const perform = performer.perform
+    const heartbeat = heartbeatOf(watched, me, { reporter, rotation, perform })
+    if (me.now().staged) await rotation.resume()
     // Beside the heartbeats, which never wait for it; it ends with them.
     const listening = { ...watched, signal: AbortSignal.any([agent.signal, ended.signal]) }
-    if (!once) void keepListening(listening, identity, { logs: agent.machine.liveLogs, diagnostics })
-    if (!once) await keepReporting(watched, reporter, logs, intervalSeconds)
+    if (!once) void keepListening(listening, me, { logs: agent.machine.liveLogs, perform })
+    if (!once) await keepReporting(watched, me, { heartbeat, reporter, logs }, intervalSeconds)
     await reporter.inventory()
-    await reporter.heartbeat()
+    await heartbeat()
     await logs.sendEvents()
+    await performer.settled()
   } catch (error) {
     throw refusesAgent(error) ? farewell(error, agent.identity.file) : error
   } finally {
     ended.abort()
+    agent.spool.close()
   }
 }
 

@@ -1,44 +1,83 @@
 import { ApiError } from '../core/client.ts'
+import type { NewDiagnosticLog } from '../logs/diagnostic/contract.ts'
 import type { Agent } from './agent.ts'
-import type { Diagnostics } from './diagnostics.ts'
-import type { Step } from './events.ts'
+import { whenDue } from './due.ts'
 import { part } from './part.ts'
 import type { Reporter } from './reporter.ts'
-import { refusesAgent, reportFailure } from './retry.ts'
+import type { SpoolRecord } from './spool/records.ts'
 
 const mostEvents = 100
 const eventsEvery = 15 * 60_000
 /** Every minute: heartbeats, with which they go, come up to a tenth early. */
-const diagnosticsEvery = 54_000
-const longestPause = 3_600_000
+const spoolEvery = 54_000
+/** What has piled up goes out over several heartbeats, which are not to wait for all of it. */
+const mostBatches = 20
 
-/** Hands in what this machine logged, and what the agent has to say of itself, whenever either is due. */
-export function scheduleLogs(agent: Agent, reporter: Reporter, diagnostics: Diagnostics) {
+/** Hands in what this machine logged, and what the service is to be told besides, whenever either is due. */
+export function scheduleLogs(agent: Agent, reporter: Reporter) {
   let position = agent.logPosition.load()
 
-  async function sendEvents(): Promise<void> {
+  const sendEvents = oneAtATime(async () => {
     const read = await part(() => agent.machine.readHostLogs(position, mostEvents), 30_000)
     if (!read) return
     if (read.events.length > 0) await reporter.eventLogs(read.events).catch(unlessRefused)
     position = read.position
     // A full disk is no reason to stop: the position is known until the agent ends.
     await part(() => agent.logPosition.save(position))
+  })
+
+  async function sendSpooled(): Promise<void> {
+    for (let batches = 0; batches < mostBatches; batches += 1) {
+      const lost = agent.spool.takeLost()
+      if (lost > 0) agent.spool.append(tellOf(lost))
+      const batch = agent.spool.next()
+      if (!batch) return
+      await hand(batch.records)
+      batch.done()
+    }
   }
 
-  async function sendDiagnostics(): Promise<void> {
-    const logs = diagnostics.kept()
-    if (logs.length > 0) await reporter.diagnostics(logs).catch(unlessRefused)
-    diagnostics.drop(logs)
+  async function hand(records: SpoolRecord[]): Promise<void> {
+    const [first] = records
+    if (first?.kind === 'result') {
+      return reporter.result(first.commandId, first.outcome).catch(unlessSettled)
+    }
+    if (first?.kind === 'update') return reporter.updateStatus(first.outcome).catch(unlessSettled)
+    const logs = records.flatMap((one) => (one.kind === 'diagnostic' ? [one.log] : []))
+    await reporter.diagnostics(logs).catch(unlessRefused)
   }
 
   const eventsWhenDue = whenDue(agent, 'eventlogs', eventsEvery, sendEvents)
-  const diagnosticsWhenDue = whenDue(agent, 'diagnostics', diagnosticsEvery, sendDiagnostics)
+  const spoolWhenDue = whenDue(agent, 'diagnostics', spoolEvery, sendSpooled)
   return {
     sendEvents,
+    /** At once, unless the service has just been found not to take it. */
+    sendSpooled: async (): Promise<void> => void (await spoolWhenDue({ hurried: true })),
     async sendWhenDue(): Promise<void> {
       await eventsWhenDue()
-      await diagnosticsWhenDue()
+      await spoolWhenDue({ hurried: agent.spool.isUrgent() })
     },
+  }
+}
+export type Logs = ReturnType<typeof scheduleLogs>
+
+function tellOf(lost: number): SpoolRecord {
+  const log: NewDiagnosticLog = {
+    timestamp: new Date().toISOString(),
+    level: 'warn',
+    component: 'spool',
+    message: `${lost} records were dropped: the service was not reached for too long`,
+    fields: { lost },
+  }
+  return { kind: 'diagnostic', log }
+}
+
+/** What reads on from where it ended must not do so twice at once. */
+function oneAtATime(task: () => Promise<void>): () => Promise<void> {
+  let last = Promise.resolve()
+  return () => {
+    last = last.then(task, task)
+    return last
   }
 }
 
@@ -48,21 +87,10 @@ function unlessRefused(error: unknown): void {
   throw error
 }
 
-/** Sends when so much time has passed; after a failure later and later. It never keeps anything else waiting. */
-function whenDue(agent: Agent, step: Step, every: number, send: () => Promise<void>): () => Promise<void> {
-  let notBefore = Number.NEGATIVE_INFINITY
-  let failures = 0
-  return async () => {
-    const now = agent.clock.now()
-    if (now < notBefore) return
-    try {
-      await send()
-      notBefore = now + every
-      failures = 0
-    } catch (error) {
-      failures += 1
-      const pause = (): number => Math.min(longestPause, 60_000 * 2 ** (failures - 1))
-      notBefore = now + reportFailure(agent, error, refusesAgent, { step, failures, pause })
-    }
-  }
+const settled = new Set(['not_found', 'conflict', 'forbidden', 'command_role_mismatch'])
+
+/** The same of a command or an update: it may be forgotten there, or settled long since. */
+function unlessSettled(error: unknown): void {
+  if (error instanceof ApiError && settled.has(error.code)) return
+  unlessRefused(error)
 }

@@ -1,18 +1,9 @@
-import {
-  closeSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { Problem } from '../core/errors.ts'
+import { replaceFile } from './durable.ts'
 
 /** Who this machine is to the service, as enrolment said it. */
 const Identity = z.object({
@@ -22,7 +13,13 @@ const Identity = z.object({
   orgId: z.string().min(1),
   siteId: z.string().nullable(),
   authToken: z.string().min(1),
+  /** Of agents that were enrolled before there was one: absent. */
+  watchdogAuthToken: z.string().min(1).optional(),
   heartbeatIntervalSeconds: z.number().positive(),
+  /** Tokens that are to replace these, until the service has confirmed them. */
+  staged: z
+    .object({ authToken: z.string().min(1), watchdogAuthToken: z.string().min(1).optional() })
+    .optional(),
 })
 export type Identity = z.output<typeof Identity>
 
@@ -34,6 +31,9 @@ export function stateDirFrom(env: NodeJS.ProcessEnv, uid: number | undefined): s
   return join(env.XDG_STATE_HOME || join(homedir(), '.local', 'state'), 'svc-agent')
 }
 
+/** Where an installation leaves the enrollment key; it is removed when it was used. */
+export const keyFileIn = (stateDir: string): string => join(stateDir, 'enrollment.key')
+
 export type IdentityStore = {
   /** Where a person finds it. */
   file: string
@@ -44,7 +44,10 @@ export type IdentityStore = {
 export const identityIn = (stateDir: string): IdentityStore => ({
   file: identityFile(stateDir),
   load: () => loadIdentity(stateDir),
-  save: (identity) => saveIdentity(stateDir, identity),
+  save(identity) {
+    saveIdentity(stateDir, identity)
+    rmSync(keyFileIn(stateDir), { force: true })
+  },
 })
 
 const identityFile = (stateDir: string): string => join(stateDir, 'identity.json')
@@ -85,27 +88,6 @@ function loadIdentity(stateDir: string): Identity | undefined {
   }
 }
 
-/** Replaces the file as a whole and on the disk: after a power cut there is the old identity or the new one. */
-function saveIdentity(stateDir: string, identity: Identity): void {
-  const file = identityFile(stateDir)
-  const draft = `${file}.new`
-  rmSync(draft, { force: true })
-  const descriptor = openSync(draft, 'wx', 0o600)
-  try {
-    writeFileSync(descriptor, `${JSON.stringify(identity, null, 2)}\n`)
-    fsyncSync(descriptor)
-  } finally {
-    closeSync(descriptor)
-  }
-  renameSync(draft, file)
-  if (process.platform !== 'win32') syncDirectory(stateDir)
-}
-
-function syncDirectory(path: string): void {
-  const descriptor = openSync(path, 'r')
-  try {
-    fsyncSync(descriptor)
-  } finally {
-    closeSync(descriptor)
-  }
-}
+/** @throws when it cannot be kept */
+const saveIdentity = (stateDir: string, identity: Identity): void =>
+  replaceFile(identityFile(stateDir), `${JSON.stringify(identity, null, 2)}\n`)

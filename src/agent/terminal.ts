@@ -1,12 +1,16 @@
-import { askSecret, attended, secretFrom } from '../cli/ask.ts'
-import { CliError, usage } from '../cli/exit.ts'
-import { say } from '../cli/print.ts'
+import { existsSync } from 'node:fs'
+import { trustKeyOf } from '../agents/versions/manifest.ts'
+import { askSecret, attended, indirect, readTextFile, secretFrom } from '../cli/ask.ts'
+import { CliError, reportOf, Silent, usage } from '../cli/exit.ts'
+import { say } from '../cli/notes.ts'
 import { type Settings, settingsOf } from '../cli/settings.ts'
 import { nodeTransport, socketWay } from '../cli/transport.ts'
 import { errors, Problem } from '../core/errors.ts'
 import { type AgentEvent, lineOf } from './events.ts'
 import { startAgent } from './start.ts'
-import { stateDirFrom } from './state.ts'
+import { keyFileIn, stateDirFrom } from './state.ts'
+import { type Build, selfOf } from './update/self.ts'
+import { takePart, tellWatchdog } from './watchdog/messages.ts'
 
 /** What `svc agent run` was told. */
 export type Flags = {
@@ -14,36 +18,81 @@ export type Flags = {
   url?: string | undefined
   'state-dir'?: string | undefined
   interval?: number | undefined
+  'trust-key'?: string[] | undefined
   once: boolean
   json: boolean
   'no-input': boolean
 }
 
-/** The agent as a command: settings and key from where a person puts them, events to where one looks. */
-export async function runAtTerminal(flags: Flags, version: string): Promise<void> {
+/**
+ * The agent as a command: settings and key from where a person puts them, events to where one looks. Without --once this
+ * process is its watchdog. `script`: where the one file lies that this program is, if it is a script.
+ */
+export async function runAtTerminal(flags: Flags, build: Build, script?: string): Promise<void> {
+  const part = takePart(process.env)
+  // Where a file may not grow further, writing to it fails: that is to be told, and no reason to end.
+  if (process.platform !== 'win32') process.on('SIGXFSZ', () => {})
   const settings = settingsOf(flags)
   const { url, caFile } = settings
+  const isWatchdog = part === 'trial' || (part === 'watchdog' && !flags.once)
+  const stateDir = flags['state-dir'] || stateDirFrom(process.env, process.getuid?.())
   const start = {
-    stateDir: flags['state-dir'] || stateDirFrom(process.env, process.getuid?.()),
+    part,
+    stateDir,
     // A context is how a person reaches the service, not the agent.
     url: url.from === 'flag' || url.from === 'env' ? url.value : undefined,
     transport: nodeTransport({ caFile: caFile.value }),
     wayTo: (at: URL) => socketWay(at, { caFile: caFile.value }),
-    enrollmentKey: await keySource(flags['enrollment-key'], settings),
-    version,
+    enrollmentKey: isWatchdog ? noKey : await keySource(flags['enrollment-key'], settings, stateDir),
+    trustKeys: await trustKeysFrom(flags['trust-key']),
+    self: selfOf(build, script),
     report: (event: AgentEvent) =>
       flags.json ? void process.stdout.write(`${JSON.stringify(event)}\n`) : say(lineOf(event)),
   }
   try {
-    await startAgent(start, { once: flags.once, intervalSeconds: flags.interval })
+    if (isWatchdog) {
+      const { startWatchdog } = await import('./watchdog/start.ts')
+      const exit = await startWatchdog(start, process.env)
+      if (exit !== 0) throw new Silent(exit)
+    } else await startAgent(start, { once: flags.once, intervalSeconds: flags.interval })
   } catch (error) {
-    if (!(error instanceof Problem)) throw error
-    throw new CliError(error.message, { exit: errors[error.code].exit, code: error.code })
+    const failure = isProblem(error) ? ofProblem(error) : error
+    // Another agent that is about to end is no reason not to be started again, nor is a bug.
+    const lasting = reportOf(failure) !== undefined && !(isProblem(error) && error.code === 'conflict')
+    if (!isWatchdog && lasting) await tellWatchdog({ said: 'farewell' })
+    throw failure
   }
 }
 
+const isProblem = (error: unknown): error is Problem => error instanceof Problem
+
+const ofProblem = ({ message, code }: Problem): CliError =>
+  new CliError(message, { exit: errors[code].exit, code })
+
+/** Who asks for it is the agent that a watchdog starts. */
+const noKey = (): Promise<string> => Promise.reject(new Error('a watchdog has no enrollment key'))
+
+/** Keys are no secret: as they are, or `@file`. */
+async function trustKeysFrom(flags: string[] | undefined): Promise<string[] | undefined> {
+  if (!flags || flags.length === 0) return undefined
+  return Promise.all(
+    flags.map(async (flag) => {
+      const text = (await indirect(flag, '--trust-key')) ?? flag
+      try {
+        return trustKeyOf(text).publicKeyB64
+      } catch {
+        throw usage('--trust-key is not an Ed25519 public key', 'in base64, or @file with base64 or PEM')
+      }
+    }),
+  )
+}
+
 /** Reads the key when it is needed; says at once when it was put where others can read it. */
-async function keySource(flag: string | undefined, settings: Settings): Promise<() => Promise<string>> {
+async function keySource(
+  flag: string | undefined,
+  settings: Settings,
+  stateDir: string,
+): Promise<() => Promise<string>> {
   const keyInEnvironment = process.env.SVC_ENROLLMENT_KEY
   // Not for the programs that are asked about the machine.
   delete process.env.SVC_ENROLLMENT_KEY
@@ -52,6 +101,7 @@ async function keySource(flag: string | undefined, settings: Settings): Promise<
   return async () => {
     if (flag !== undefined) return fromFlag()
     if (keyInEnvironment) return keyInEnvironment
+    if (existsSync(keyFileIn(stateDir))) return readTextFile(keyFileIn(stateDir), 'the enrollment key').trim()
     if (attended(settings)) return askSecret('Enrollment key:')
     throw usage(
       'Missing --enrollment-key',

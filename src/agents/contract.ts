@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { agent, endpoint, publicly } from '../core/endpoint.ts'
-import { idOf, secret, text } from '../core/schema.ts'
+import { agent, agentOrWatchdog, endpoint, publicly } from '../core/endpoint.ts'
+import { idOf, instant, secret, text } from '../core/schema.ts'
 import { agentParams, type architecture, deviceRole, osType } from '../devices/contract.ts'
 import { lenient, lenientList } from './lenient.ts'
 
@@ -94,6 +94,11 @@ export const Enrollment = z.strictObject({
   virtualizationPlatform: text(100).nullable().default(null),
   hardwareInfo: HardwareReport.optional(),
   networkInfo: lenientList(InterfaceReport, 100).optional(),
+  enrollmentSecret: secret(text(1024, 1))
+    .optional()
+    .describe(
+      'What the service wants machines to know besides a key, if it does; also as header X-Agent-Enrollment-Secret',
+    ),
   // Of any shape: whatever bearer token comes along is no reason to refuse, only no proof.
   reenrollmentToken: secret(text(8192, 1))
     .optional()
@@ -103,17 +108,25 @@ export const Enrollment = z.strictObject({
 })
 export type Enrollment = z.output<typeof Enrollment>
 
+export const TrustKey = z.object({
+  keyId: z.string(),
+  publicKeyB64: z.string().describe('The 32 bytes of an Ed25519 key'),
+  validFrom: instant.nullable(),
+})
+
 export const Enrolled = z
   .object({
     agentId: z.string(),
     deviceId: idOf('device'),
     authToken: secret(z.string()).describe('Bearer token of the agent, shown this once'),
+    watchdogAuthToken: secret(z.string()).describe('Bearer token of its watchdog, shown this once'),
     orgId: idOf('organization'),
     siteId: idOf('site').nullable(),
     config: z.object({
       heartbeatIntervalSeconds: z.int(),
       metricsCollectionIntervalSeconds: z.int(),
     }),
+    manifestTrustKeys: z.array(TrustKey).describe('Keys that releases of the agent are signed with'),
   })
   .meta({ id: 'Enrolled' })
 
@@ -132,6 +145,10 @@ export const Heartbeat = z.looseObject({
     isVirtual: z.boolean(),
     virtualizationPlatform: text(100),
     isHeadless: z.boolean(),
+    autoUpdate: z.boolean(),
+    role: z.enum(['agent', 'watchdog']),
+    watchdogVersion: text(50, 1),
+    mainSilentSince: instant.nullable(),
   }).shape,
 })
 export type Heartbeat = z.output<typeof Heartbeat>
@@ -144,6 +161,26 @@ export const Inventory = z.looseObject({
 })
 export type Inventory = z.output<typeof Inventory>
 
+/** What an agent is asked to do. */
+export const AskedCommand = z.object({
+  id: z.guid(),
+  type: z.string(),
+  payload: z.record(z.string(), z.unknown()),
+})
+export type AskedCommand = z.output<typeof AskedCommand>
+
+export const HeartbeatReply = z.object({
+  commands: z.array(AskedCommand).describe('The oldest that wait, at most 10'),
+  configUpdate: z
+    .object({ heartbeatIntervalSeconds: z.int().optional(), autoUpdate: z.boolean().optional() })
+    .nullable(),
+  upgradeTo: z.string().nullable().describe('The version to become, without a leading v'),
+  rotateToken: z.boolean().describe('The token is old: ask for another'),
+  confirmTokenRotation: z.literal(true).optional().describe('The new token is in use and not confirmed yet'),
+  manifestTrustKeys: z.array(TrustKey).describe('Keys that releases are signed with'),
+})
+export type HeartbeatReply = z.input<typeof HeartbeatReply>
+
 export const agents = {
   enroll: endpoint({
     method: 'POST',
@@ -152,16 +189,22 @@ export const agents = {
     tag,
     access: publicly,
     body: Enrollment,
-    headers: { 'x-agent-reenrollment-token': 'reenrollmentToken', authorization: 'reenrollmentToken' },
+    headers: {
+      'x-agent-enrollment-secret': 'enrollmentSecret',
+      'x-agent-reenrollment-token': 'reenrollmentToken',
+      authorization: 'reenrollmentToken',
+    },
     status: 201,
     reply: Enrolled,
     audit: { action: 'agent.enroll', resource: 'device' },
-    emits: ['device.enrolled'],
+    emits: ['device.enrolled', 'alert.triggered'],
     limit: 'ENROLL_IP',
     errors: [
       'enrollment_key_not_found',
       'enrollment_key_expired',
       'enrollment_key_exhausted',
+      'enrollment_secret_required',
+      'invalid_enrollment_secret',
       'tenant_inactive',
       'device_limit_reached',
       'device_quarantined',
@@ -180,22 +223,29 @@ export const agents = {
     path: '/agents/:id/heartbeat',
     summary: 'Report that the machine is alive, with its latest metrics',
     tag,
-    access: agent,
+    access: agentOrWatchdog,
     params: agentParams,
     body: Heartbeat,
-    reply: z.object({
-      commands: z.array(
-        z.object({ id: z.guid(), type: z.string(), payload: z.record(z.string(), z.unknown()) }),
-      ),
-      configUpdate: z.record(z.string(), z.unknown()).nullable(),
-      upgradeTo: z.string().nullable(),
-      rotateToken: z.boolean(),
-      manifestTrustKeys: z.array(z.record(z.string(), z.unknown())),
-    }),
+    reply: HeartbeatReply,
+    errors: ['re_enrollment_required'],
     audit: { unaudited: 'telemetry' },
     emits: ['device.online', 'device.updated'],
     maxBody: 5 * 1024 * 1024,
     example: { status: 'ok', agentVersion: '0.1.0' },
+  }),
+  config: endpoint({
+    method: 'GET',
+    path: '/agents/:id/config',
+    summary: 'Ask how to work: how often to report, and what',
+    tag,
+    access: agentOrWatchdog,
+    params: agentParams,
+    reply: z.object({
+      heartbeatIntervalSeconds: z.int(),
+      metricsCollectionIntervalSeconds: z.int(),
+      enabledCollectors: z.array(z.string()),
+      autoUpdate: z.boolean().describe('Whether it may update itself'),
+    }),
   }),
   inventory: endpoint({
     method: 'PUT',

@@ -1,35 +1,58 @@
-import { timingSafeEqual } from 'node:crypto'
 import { Problem } from '../core/errors.ts'
+import type { Instant } from '../core/time.ts'
 import { agentId as wellFormed } from '../devices/contract.ts'
 import type { AgentCaller } from '../handler.ts'
-import type { Db } from '../storage/open.ts'
-import { agentTokenHash } from './rules.ts'
-import { type AgentRow, findAgent, findAgents } from './store.ts'
+import { gatheredReads } from '../storage/gathered.ts'
+import type { Db, Storage } from '../storage/open.ts'
+import { type AgentRow, findAgents, findStandings } from './store.ts'
+import { agentTokenHash, currentOf, standingOf } from './tokens/rules.ts'
+import { findTokens } from './tokens/store.ts'
+
+type Asked = { now: Instant; unknown?: 'not_found' | undefined; lapsed?: true | undefined }
+
+export type AgentDoor = (agentId: string, token: string, asked: Asked) => Promise<AgentCaller>
 
 /**
- * The agent behind a bearer token, for the agent id in the path. An organization that is suspended still
- * lets its agents report; a churned or deleted one does not (decisions.md, Tenancy).
- * @throws invalid_agent_credentials (or `unknown`, for an id that no device has), device_decommissioned, device_quarantined
+ * Gives the agent behind a bearer token, for the agent id in the path. An organization that is suspended still
+ * lets its agents report; a churned or deleted one does not (decisions.md, Tenancy). What a rotation knows is asked
+ * only about a token that does not count as it is: `lapsed` lets one in that was not confirmed in time.
+ * Throws invalid_agent_credentials (or `unknown`, for an id that no device has), device_decommissioned and
+ * device_quarantined.
  */
-export async function findAgentCaller(
-  db: Db,
-  agentId: string,
-  token: string,
-  unknown?: 'not_found',
-): Promise<AgentCaller> {
-  // The path was not looked at yet: who calls comes first.
-  const row = wellFormed.test(agentId) ? await findAgent(db, agentId) : undefined
-  const stated = Buffer.from(agentTokenHash(token))
-  const right = row !== undefined && timingSafeEqual(Buffer.from(row.token_hash), stated)
-  if (!right && unknown) throw new Problem(unknown, 'No device has this agent id and token')
-  if (!right) throw new Problem('invalid_agent_credentials')
-  if (isTenantGone(row)) throw new Problem('invalid_agent_credentials')
-  if (row.status === 'decommissioned') throw new Problem('device_decommissioned')
-  if (row.status === 'quarantined') throw new Problem('device_quarantined')
-  return { kind: 'agent', deviceId: row.id, orgId: row.org_id, agentId, device: row }
+export function agentDoor({ read }: Pick<Storage, 'read'>): AgentDoor {
+  const find = gatheredReads((agentIds: readonly string[]) => findAgents(read, agentIds))
+  return async (agentId, token, { now, unknown, lapsed }) => {
+    // The path was not looked at yet: who calls comes first.
+    const row = wellFormed.test(agentId) ? await find(agentId) : undefined
+    const tokenHash = agentTokenHash(token)
+    const stands = row && (currentOf(row, tokenHash) ?? (await rotatingOf(read, row.id, tokenHash, now)))
+    if (!stands || (stands.standing === 'lapsed' && !lapsed)) {
+      if (unknown) throw new Problem(unknown, 'No device has this agent id and token')
+      throw new Problem('invalid_agent_credentials')
+    }
+    if (isTenantGone(row)) throw new Problem('invalid_agent_credentials')
+    if (row.status === 'decommissioned') throw new Problem('device_decommissioned')
+    if (row.status === 'quarantined') throw new Problem('device_quarantined')
+    return {
+      ...stands,
+      kind: 'agent',
+      tokenHash,
+      deviceId: row.id,
+      orgId: row.org_id,
+      agentId,
+      device: row,
+    }
+  }
 }
 
-const isTenantGone = (row: AgentRow): boolean =>
+async function rotatingOf(db: Db, deviceId: string, tokenHash: string, now: Instant) {
+  const tokens = await findTokens(db, deviceId)
+  return tokens && standingOf(tokens, tokenHash, now)
+}
+
+type Tenancy = Pick<AgentRow, 'org_status' | 'org_deleted_at' | 'partner_status' | 'partner_deleted_at'>
+
+const isTenantGone = (row: Tenancy): boolean =>
   row.org_deleted_at !== null ||
   row.partner_deleted_at !== null ||
   row.org_status === 'churned' ||
@@ -42,8 +65,9 @@ export type KnownAgent = { agentId: string; orgId: string; tokenHash: string }
 export async function reviseAgents(
   db: Db,
   agents: readonly KnownAgent[],
+  now: Instant,
 ): Promise<('decommissioned' | 'moved' | 'refused' | undefined)[]> {
-  const rows = await findAgents(
+  const rows = await findStandings(
     db,
     agents.map(({ agentId }) => agentId),
   )
@@ -51,7 +75,9 @@ export async function reviseAgents(
   return agents.map(({ agentId, orgId, tokenHash }) => {
     const row = byAgentId.get(agentId)
     if (!row || row.status === 'decommissioned') return 'decommissioned'
-    if (row.token_hash !== tokenHash || row.status === 'quarantined' || isTenantGone(row)) return 'refused'
+    const stands = standingOf(row, tokenHash, now)
+    const isLetIn = stands?.role === 'agent' && stands.standing !== 'lapsed'
+    if (!isLetIn || row.status === 'quarantined' || isTenantGone(row)) return 'refused'
     return row.org_id === orgId ? undefined : 'moved'
   })
 }

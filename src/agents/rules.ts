@@ -1,24 +1,25 @@
-import { hash } from 'node:crypto'
+import { hash, timingSafeEqual } from 'node:crypto'
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
 import { randomBytes } from '../core/random.ts'
-import { type Instant, later } from '../core/time.ts'
+import { type Instant, later, secondsBetween } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
+import type { DeviceAgentColumns } from '../storage/agent-tables.ts'
 import type { AgentDeviceRow, DeviceRow } from '../storage/tables.ts'
-import type { Enrollment, Heartbeat } from './contract.ts'
+import type { Enrollment, Heartbeat, HeartbeatReply } from './contract.ts'
 
-/** What a heartbeat ends: someone decided on the other states. */
-export const silentStates = ['offline', 'updating', 'pending'] as const
+/** What a heartbeat ends: someone decided on the other states, and an update ends when its version is reported. */
+export const silentStates = ['offline', 'pending'] as const
+
+export const isSilent = (status: string): boolean => (silentStates as readonly string[]).includes(status)
 
 export const agentConfig = { heartbeatIntervalSeconds: 60, metricsCollectionIntervalSeconds: 30 }
 
+/** What an agent gathers. */
+export const collectors = ['hardware', 'software', 'metrics', 'network'] as const
+
 /** 64 hex characters; also the address of the agent's routes. */
 export const newAgentId = (): string => randomBytes(32).toString('hex')
-
-/** `svc_` and 64 hex characters; only its SHA-256 is kept. */
-export const newAgentToken = (): string => `svc_${randomBytes(32).toString('hex')}`
-
-export const agentTokenHash = (token: string): string => hash('sha256', token, 'hex')
 
 type Tenant = {
   org: { status: string; deleted_at: string | null; max_devices: number | null }
@@ -32,9 +33,31 @@ export function checkEnrollable({ org, partner }: Tenant): void {
   throw new Problem('tenant_inactive', 'Enrollment tenant is not active')
 }
 
+/** @throws enrollment_secret_required, invalid_enrollment_secret */
+export function checkEnrollmentSecret(
+  said: string | undefined,
+  secret: string | undefined,
+  orgId: string | null,
+): void {
+  if (secret === undefined) return
+  // Hashed, for texts of one length: how long it takes tells nothing of either.
+  const digest = (text: string) => hash('sha256', text, 'buffer')
+  if (said !== undefined && timingSafeEqual(digest(said), digest(secret))) return
+  const code = said === undefined ? 'enrollment_secret_required' : 'invalid_enrollment_secret'
+  throw new Problem(code, undefined, { refusal: { orgId } })
+}
+
 export function makeDevice(
   body: Enrollment,
-  made: { id: string; agentId: string; orgId: string; siteId: string | null; ip: string; now: Instant },
+  made: {
+    id: string
+    agentId: string
+    orgId: string
+    siteId: string | null
+    possibleReplacementOf: string | null
+    ip: string
+    now: Instant
+  },
 ): Device {
   return {
     id: made.id,
@@ -66,33 +89,99 @@ export function makeDevice(
     quarantinedAt: null,
     quarantinedReason: null,
     watchdogStatus: null,
+    watchdogSeenAt: null,
+    watchdogVersion: null,
+    mainSilentSince: null,
+    update: null,
+    autoUpdate: { desired: true, acknowledged: null },
+    possibleReplacementOf: made.possibleReplacementOf,
     createdAt: made.now,
     updatedAt: made.now,
   }
 }
 
+/** Columns of a device that are another now. */
+export type Changes = Partial<DeviceRow & DeviceAgentColumns & { auto_update: number }>
+
 /** The columns a heartbeat changes: what it carries and what differs. A role that somebody set stays. */
-export function changesOf(body: Heartbeat, device: AgentDeviceRow): Partial<DeviceRow> {
-  const isAuto = device.device_role_source === 'auto'
-  const said: Partial<AgentDeviceRow> = {
-    agent_version: body.agentVersion,
-    ...(body.hostname !== undefined && { hostname: body.hostname }),
-    ...(body.osVersion !== undefined && { os_version: body.osVersion }),
-    ...(body.osBuild !== undefined && { os_build: body.osBuild }),
-    ...(body.lastUser !== undefined && { last_user: body.lastUser }),
-    ...(body.deviceRole !== undefined && isAuto && { device_role: body.deviceRole }),
-    ...(body.virtualizationPlatform !== undefined && {
-      virtualization_platform: body.virtualizationPlatform,
-    }),
-    ...(body.isVirtual !== undefined && { is_virtual: body.isVirtual ? 1 : 0 }),
-    ...(body.isHeadless !== undefined && { is_headless: body.isHeadless ? 1 : 0 }),
-    ...(body.pendingReboot !== undefined && { pending_reboot: body.pendingReboot ? 1 : 0 }),
+export function changesOf(body: Heartbeat, device: AgentDeviceRow): Changes {
+  const changed: Changes = {}
+  const says = <C extends keyof AgentDeviceRow & keyof Changes>(
+    column: C,
+    value: AgentDeviceRow[C] | undefined,
+  ): void => {
+    if (value !== undefined && value !== device[column]) Object.assign(changed, { [column]: value })
   }
-  const changed: Partial<DeviceRow> = Object.fromEntries(
-    Object.entries(said).filter(([column, value]) => value !== device[column as keyof AgentDeviceRow]),
-  )
-  return changed.hostname === undefined ? changed : { ...changed, hostname_key: fold(changed.hostname) }
+  says('agent_version', body.agentVersion)
+  says('hostname', body.hostname)
+  says('os_version', body.osVersion)
+  says('os_build', body.osBuild)
+  says('last_user', body.lastUser)
+  if (device.device_role_source === 'auto') says('device_role', body.deviceRole)
+  says('virtualization_platform', body.virtualizationPlatform)
+  says('is_virtual', flagOf(body.isVirtual))
+  says('is_headless', flagOf(body.isHeadless))
+  says('pending_reboot', flagOf(body.pendingReboot))
+  says('auto_update_acknowledged', flagOf(body.autoUpdate))
+  // Whatever its watchdog last said: it speaks.
+  says('main_silent_since', null)
+  if (device.watchdog_status === 'failover') says('watchdog_status', 'connected')
+  if (changed.hostname !== undefined) changed.hostname_key = fold(changed.hostname)
+  return changed
 }
+
+const flagOf = (said: boolean | undefined): 0 | 1 | undefined =>
+  said === undefined ? undefined : said ? 1 : 0
+
+export function isNothing(changes: Changes): boolean {
+  for (const _ in changes) return false
+  return true
+}
+
+function differing(said: Partial<AgentDeviceRow>, device: AgentDeviceRow): Changes {
+  const changed = Object.entries(said).filter(
+    ([column, value]) => value !== device[column as keyof AgentDeviceRow],
+  )
+  return Object.fromEntries(changed)
+}
+
+/** The columns a heartbeat of the watchdog changes. */
+export function watchdogChangesOf(body: Heartbeat, device: AgentDeviceRow): Changes {
+  const { watchdogVersion: version, mainSilentSince: since = null } = body
+  const said: Partial<AgentDeviceRow> = {
+    watchdog_status: since === null ? 'connected' : 'failover',
+    main_silent_since: since,
+    ...(version !== undefined && { watchdog_version: version }),
+  }
+  return differing(said, device)
+}
+
+/** What an agent is to change of itself: nothing when it already is as people decided, or says nothing of it. */
+export function configUpdateFor(
+  { auto_update }: AgentDeviceRow,
+  { autoUpdate }: Heartbeat,
+): HeartbeatReply['configUpdate'] {
+  const desired = auto_update === 1
+  return autoUpdate === undefined || autoUpdate === desired ? null : { autoUpdate: desired }
+}
+
+/** Whether an agent should ask for another token. */
+export function isTokenOld(
+  { token_issued_at, enrolled_at }: Pick<AgentDeviceRow, 'token_issued_at' | 'enrolled_at'>,
+  days: number,
+  now: Instant,
+): boolean {
+  return secondsBetween(token_issued_at ?? enrolled_at, now) > days * 86_400
+}
+
+const inUse: readonly string[] = ['active', 'trial']
+
+/** Whether a tenant's agents only report. */
+export const isSuspended = ({
+  org_status,
+  partner_status,
+}: Pick<AgentDeviceRow, 'org_status' | 'partner_status'>): boolean =>
+  !inUse.includes(org_status) || partner_status !== 'active'
 
 const quietSeconds = 86_400
 const mostAddresses = 100
@@ -110,13 +199,27 @@ export function toldWith(told: string | null, ip: string, now: Instant): string 
 
 /** What a machine says of itself when it enrolls again; what people made of its record stays. */
 export function reenrolled(device: Device, made: Device): Device {
-  const { id, orgId, siteId, displayName, tags, customFields, createdAt } = device
-  const kept = { id, orgId, siteId, displayName, tags, customFields, createdAt }
+  const { id, orgId, siteId, displayName, tags, customFields, possibleReplacementOf, createdAt } = device
+  const autoUpdate = { ...made.autoUpdate, desired: device.autoUpdate.desired }
+  const kept = { id, orgId, siteId, displayName, tags, customFields, possibleReplacementOf, createdAt }
   const { status, maintenanceUntil, deviceRole, deviceRoleSource } = device
   return {
     ...made,
     ...kept,
+    autoUpdate,
     ...(status === 'maintenance' && { status, maintenanceUntil }),
     ...(deviceRoleSource === 'manual' && { deviceRole, deviceRoleSource }),
+  }
+}
+
+/** What is raised when a machine has the name of another at its place, and does not prove to be that one. */
+export function replacementAlert({ id, orgId, hostname, possibleReplacementOf }: Device) {
+  return {
+    ...{ orgId, deviceId: id, ruleId: 'possible-replacement', severity: 'medium' as const },
+    title: `${hostname} enrolled beside a device of the same name`.slice(0, 500),
+    message:
+      'It may be the same machine after it was set up again, or another one that goes by its name. ' +
+      'Decommission the device that is not in use any more.',
+    context: { possibleReplacementOf },
   }
 }

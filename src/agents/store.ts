@@ -1,38 +1,33 @@
-import type { ExpressionBuilder, Kysely } from 'kysely'
-import { fold } from '../core/fold.ts'
+import type { ExpressionBuilder } from 'kysely'
 import { only } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
 import { rowOf } from '../devices/rows.ts'
 import { nameKeys } from '../devices/rules.ts'
 import { getDevice } from '../devices/store.ts'
-import { forUpdate, prepared } from '../storage/dialect.ts'
+import { forUpdate, is, listed, prepared, runsAlone } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import type {
-  AgentDeviceRow,
-  DeviceDiskRow,
-  DeviceHardwareColumns,
-  DeviceInterfaceRow,
-  DeviceMetricsColumns,
-  DeviceRow,
-  DeviceSoftwareRow,
-  Tables,
-} from '../storage/tables.ts'
-import type { DiskReport, HardwareReport, InterfaceReport, Inventory, MetricsReport } from './contract.ts'
-import { silentStates } from './rules.ts'
+import type { AgentDeviceRow, DeviceMetricsColumns, Tables } from '../storage/tables.ts'
+import type { MetricsReport } from './contract.ts'
+import { type Changes, isNothing, silentStates } from './rules.ts'
+import type { Rotation } from './tokens/rules.ts'
+import { rotationColumns } from './tokens/store.ts'
+import type { UpdateChange } from './upgrades/rules.ts'
+import { targetRows } from './upgrades/store.ts'
 
 /* An agent is its device: each query below is by the id of the device that authenticated. */
 
 export type AgentRow = AgentDeviceRow & {
+  agent_id: string
   token_hash: string
-  org_status: string
+  watchdog_token_hash: string | null
   org_deleted_at: string | null
-  partner_status: string
   partner_deleted_at: string | null
 }
 
 const agentColumns = [
   'devices.id',
+  'devices.agent_id',
   'devices.org_id',
   'devices.hostname',
   'devices.os_version',
@@ -48,39 +43,105 @@ const agentColumns = [
   'devices.uptime_seconds',
   'devices.pending_reboot',
   'devices.last_seen_ip',
+  'devices.last_seen_at',
+  'devices.enrolled_at',
+  'devices.watchdog_status',
+  'devices.token_issued_at',
+  'devices.watchdog_version',
+  'devices.main_silent_since',
+  'devices.auto_update',
+  'devices.auto_update_acknowledged',
+  'devices.os_type',
+  'devices.architecture',
+  'devices.update_version',
+  'devices.update_state',
+  'devices.update_since',
+  'devices.update_reason',
   'devices.token_hash',
+  'devices.watchdog_token_hash',
 ] as const
 
-const agentRows = (db: Db) =>
-  db
-    .selectFrom('devices')
+const tenantColumns = [
+  'o.status as org_status',
+  'o.deleted_at as org_deleted_at',
+  'p.status as partner_status',
+  'p.deleted_at as partner_deleted_at',
+] as const
+
+const agentIds = listed<{ agent_id: string }>({ agent_id: 'text' })
+
+/** Read with each heartbeat, which asks nothing further when there is nothing to hear. */
+const agentsByAgentId = prepared((db, p: { agentIds: string }) =>
+  targetRows(db)
     .innerJoin('organizations as o', 'o.id', 'devices.org_id')
     .innerJoin('partners as p', 'p.id', 'o.partner_id')
     .select(agentColumns)
-    .select(['o.status as org_status', 'o.deleted_at as org_deleted_at'])
-    .select(['p.status as partner_status', 'p.deleted_at as partner_deleted_at'])
-
-const agentByAgentId = prepared((db, p: { agentId: string }) =>
-  agentRows(db).where('devices.agent_id', '=', p.agentId),
+    .select(tenantColumns)
+    .select((eb) =>
+      eb
+        .selectFrom('agent_commands as c')
+        .select((one) => one.lit(1).as('found'))
+        .whereRef('c.device_id', '=', 'devices.id')
+        .where(is('c.status', 'pending'))
+        .limit(1)
+        .as('has_commands'),
+    )
+    .where('devices.agent_id', 'in', (eb) =>
+      eb.selectFrom(agentIds.as(p.agentIds, 'asked')).select('asked.agent_id'),
+    ),
 )
 
-/** The device of an agent with the state of its tenant; the agent's token decides whether it is let in. */
-export async function findAgent(db: Db, agentId: string): Promise<AgentRow | undefined> {
-  const [row] = await agentByAgentId(db, { agentId })
-  return row as AgentRow | undefined
+/**
+ * The devices of agents with the state of their tenants, those there are, by their agent ids; the token of each decides
+ * whether it is let in.
+ */
+export async function findAgents(db: Db, ids: readonly string[]): Promise<Map<string, AgentRow>> {
+  const asked = agentIds.of(ids.map((agent_id) => ({ agent_id })))
+  const rows = (await agentsByAgentId(db, { agentIds: asked })) as AgentRow[]
+  return new Map(rows.map((row) => [row.agent_id, row]))
 }
+
+export const findAgent = async (db: Db, agentId: string): Promise<AgentRow | undefined> =>
+  (await findAgents(db, [agentId])).get(agentId)
+
+type Standing = Pick<
+  AgentRow,
+  | 'id'
+  | 'agent_id'
+  | 'org_id'
+  | 'status'
+  | 'token_hash'
+  | 'watchdog_token_hash'
+  | 'org_status'
+  | 'org_deleted_at'
+  | 'partner_status'
+  | 'partner_deleted_at'
+> &
+  Rotation
 
 /** Those there are, in no order. */
-export async function findAgents(
-  db: Db,
-  agentIds: readonly string[],
-): Promise<(AgentRow & { agent_id: string })[]> {
-  if (agentIds.length === 0) return []
-  const rows = agentRows(db).select('devices.agent_id').where('devices.agent_id', 'in', agentIds)
-  return (await rows.execute()) as (AgentRow & { agent_id: string })[]
+export async function findStandings(db: Db, ids: readonly string[]): Promise<Standing[]> {
+  if (ids.length === 0) return []
+  return db
+    .selectFrom('devices')
+    .innerJoin('organizations as o', 'o.id', 'devices.org_id')
+    .innerJoin('partners as p', 'p.id', 'o.partner_id')
+    .leftJoin('agent_rotations as r', 'r.device_id', 'devices.id')
+    .select(['devices.id', 'devices.agent_id', 'devices.org_id', 'devices.status'])
+    .select(['devices.token_hash', 'devices.watchdog_token_hash'])
+    .select(rotationColumns)
+    .select(tenantColumns)
+    .where('devices.agent_id', 'in', ids)
+    .execute()
 }
 
-type Credentials = { token_hash: string; enrollment_key_id: string; enrollment_ip: string }
+type Credentials = {
+  token_hash: string
+  watchdog_token_hash: string
+  token_issued_at: null
+  enrollment_key_id: string
+  enrollment_ip: string
+}
 
 export async function insertDevice(db: Db, device: Device, credentials: Credentials): Promise<void> {
   await db
@@ -98,22 +159,47 @@ export async function replaceDevice(db: Db, device: Device, credentials: Credent
     .execute()
 }
 
-/** The device of this name in this place whose agent has that token. It is held until the transaction ends. */
-export async function findEnrolled(
-  db: Db,
-  where: { orgId: string; siteId: string | null; hostname: string },
-  tokenHash: string,
-): Promise<Device | undefined> {
-  const { orgId, siteId, hostname } = where
-  const found = db
+type Place = { orgId: string; siteId: string | null; hostname: string }
+
+const devicesAt = (db: Db, { orgId, siteId, hostname }: Place) =>
+  db
     .selectFrom('devices')
     .select('devices.id')
     .where('org_id', '=', orgId)
     .where('hostname', '=', hostname)
-    .where('token_hash', '=', tokenHash)
     .where('site_id', siteId === null ? 'is' : '=', siteId)
+
+/**
+ * The device of this name in this place whose agent has that token, be it one that a rotation is about to replace or
+ * to bring. It is held until the transaction ends.
+ */
+export async function findEnrolled(
+  db: Db,
+  place: Place,
+  tokenHash: string,
+  now: Instant,
+): Promise<Device | undefined> {
+  const rotating = db
+    .selectFrom('agent_rotations')
+    .select('device_id')
+    .where((eb) =>
+      eb.or([
+        eb.and([eb('pending_token_hash', '=', tokenHash), eb('pending_until', '>', now)]),
+        eb.and([eb('previous_token_hash', '=', tokenHash), eb('previous_until', '>', now)]),
+      ]),
+    )
+  const found = devicesAt(db, place).where((eb) =>
+    eb.or([eb('token_hash', '=', tokenHash), eb('devices.id', 'in', rotating)]),
+  )
   const row = await forUpdate(found).executeTakeFirst()
-  return row && getDevice(db, only(orgId), row.id)
+  return row && getDevice(db, only(place.orgId), row.id)
+}
+
+/** Of the devices in use that have this name in this place, the one that enrolled last. */
+export async function findNamesake(db: Db, place: Place): Promise<string | undefined> {
+  const found = devicesAt(db, place).where('status', '!=', 'decommissioned')
+  const row = await found.orderBy('enrolled_at', 'desc').orderBy('id', 'desc').limit(1).executeTakeFirst()
+  return row?.id
 }
 
 export type Addresses = { last_seen_ip: string | null; told_addresses: string | null }
@@ -124,24 +210,29 @@ export async function lockAddresses(db: Db, id: string): Promise<Addresses | und
   return forUpdate(found).executeTakeFirst()
 }
 
+/** What the device is now, held until the transaction ends. */
+export async function lockStatus(db: Db, id: string): Promise<string> {
+  const found = db.selectFrom('devices').select('status').where('id', '=', id)
+  return (await forUpdate(found).executeTakeFirstOrThrow()).status
+}
+
 export async function keepTold(db: Db, id: string, told: string): Promise<void> {
   await db.updateTable('devices').set({ told_addresses: told }).where('id', '=', id).execute()
 }
 
 type Seen = { id: string; now: Instant; ip: string; uptime: number | null }
 
-const revived = (eb: ExpressionBuilder<Tables, 'devices'>) =>
-  eb.case().when('status', 'in', silentStates).then('online').else(eb.ref('status')).end()
+const revived = (eb: ExpressionBuilder<Tables, 'devices'>, states: readonly string[]) =>
+  eb.case().when('status', 'in', states).then('online').else(eb.ref('status')).end()
 
-const seeing = (db: Db, p: Seen) =>
+const seeing = (db: Db, p: Seen, ended: readonly string[] = silentStates) =>
   db
     .updateTable('devices')
     .set({ last_seen_at: p.now, last_seen_ip: p.ip, uptime_seconds: p.uptime })
-    .set((eb) => ({ status: revived(eb) }))
+    .set((eb) => ({ status: revived(eb, ended) }))
     .where('id', '=', p.id)
 
-const sample = (p: DeviceMetricsColumns): DeviceMetricsColumns => ({
-  metrics_at: p.metrics_at,
+const sample = (p: Measured): Measured => ({
   cpu_percent: p.cpu_percent,
   ram_percent: p.ram_percent,
   ram_used_mb: p.ram_used_mb,
@@ -151,28 +242,114 @@ const sample = (p: DeviceMetricsColumns): DeviceMetricsColumns => ({
 })
 
 const seen = prepared((db, p: Seen) => seeing(db, p))
-const sampled = prepared((db, p: Seen & DeviceMetricsColumns) => seeing(db, p).set(sample(p)))
+const sampled = prepared((db, p: Seen & DeviceMetricsColumns) =>
+  seeing(db, p).set({ metrics_at: p.metrics_at, ...sample(p) }),
+)
+
+type Recorded = {
+  changed: Changes
+  metrics: MetricsReport | undefined
+  update?: UpdateChange
+}
 
 /** One statement, whatever the heartbeat carries; the two that nearly all are, ready-made. */
 export async function recordHeartbeat(
   db: Db,
   device: { id: string; uptime: number | null },
-  { changed, metrics }: { changed: Partial<DeviceRow>; metrics: MetricsReport | undefined },
+  { changed, metrics, update }: Recorded,
   { now, ip }: { now: Instant; ip: string },
 ): Promise<void> {
   const values = { ...device, now, ip }
-  const measured = metrics && metricsColumns(metrics, now)
-  if (Object.keys(changed).length === 0) {
-    await (measured ? sampled(db, { ...values, ...measured }) : seen(db, values))
+  const samples = metrics && { metrics_at: now, ...measured(metrics) }
+  if (isNothing(changed) && !update) {
+    await (samples ? sampled(db, { ...values, ...samples }) : seen(db, values))
     return
   }
-  await seeing(db, values)
-    .set({ ...changed, ...measured, updated_at: now })
+  await seeing(db, values, update?.isOver ? [...silentStates, 'updating'] : silentStates)
+    .set({ ...changed, ...update?.columns, ...samples, updated_at: now })
     .execute()
 }
 
-const metricsColumns = (metrics: MetricsReport, now: Instant): DeviceMetricsColumns => ({
-  metrics_at: now,
+/** A heartbeat that says nothing else, of a device in that state. */
+export type QuietRow = Measured & { id: string; status: string; seen_at: Instant; uptime: number | null }
+
+const quietRows = listed<QuietRow>({
+  id: 'text',
+  status: 'text',
+  seen_at: 'text',
+  uptime: 'bigint',
+  cpu_percent: 'double precision',
+  ram_percent: 'double precision',
+  ram_used_mb: 'double precision',
+  disk_percent: 'double precision',
+  disk_used_gb: 'double precision',
+  process_count: 'bigint',
+})
+
+const sampledTogether = prepared((db, p: { rows: string }) =>
+  db
+    .updateTable('devices')
+    .from(quietRows.as(p.rows, 'said'))
+    .set((eb) => ({
+      last_seen_at: eb.ref('said.seen_at'),
+      uptime_seconds: eb.ref('said.uptime'),
+      metrics_at: eb.ref('said.seen_at'),
+      cpu_percent: eb.ref('said.cpu_percent'),
+      ram_percent: eb.ref('said.ram_percent'),
+      ram_used_mb: eb.ref('said.ram_used_mb'),
+      disk_percent: eb.ref('said.disk_percent'),
+      disk_used_gb: eb.ref('said.disk_used_gb'),
+      process_count: eb.ref('said.process_count'),
+    }))
+    .whereRef('devices.id', '=', 'said.id')
+    .whereRef('devices.status', '=', 'said.status'),
+)
+
+const sampledAlone = prepared((db, p: QuietRow) =>
+  db
+    .updateTable('devices')
+    .set({ last_seen_at: p.seen_at, uptime_seconds: p.uptime, metrics_at: p.seen_at, ...sample(p) })
+    .where('id', '=', p.id)
+    .where('status', '=', p.status),
+)
+
+/**
+ * Many of them at a time. False for one whose device was not found as it was: whatever happened to it is the business of
+ * `recordHeartbeat`. Where each statement is a way to the database they are one, and false for all of them: to be kept
+ * twice does the others no harm. On SQLite that one would copy each page before it changes it, for fear of failing.
+ */
+export async function recordQuietly(db: Db, said: readonly QuietRow[]): Promise<boolean[]> {
+  if (runsAlone(db)) {
+    const kept: boolean[] = []
+    for (const row of said) kept.push((await sampledAlone(db, row))[0]!.numUpdatedRows === 1n)
+    return kept
+  }
+  const latest = new Map(said.map((row) => [row.id, row]))
+  const [result] = await sampledTogether(db, { rows: quietRows.of([...latest.values()]) })
+  const isKept = Number(result!.numUpdatedRows) === latest.size
+  return said.map(() => isKept)
+}
+
+const watched = prepared((db, p: { id: string; now: Instant }) =>
+  db.updateTable('devices').set({ watchdog_seen_at: p.now }).where('id', '=', p.id),
+)
+
+/** The watchdog of the device was heard. */
+export async function recordWatchdog(db: Db, id: string, changed: Changes, now: Instant): Promise<void> {
+  if (isNothing(changed)) {
+    await watched(db, { id, now })
+    return
+  }
+  await db
+    .updateTable('devices')
+    .set({ ...changed, watchdog_seen_at: now, updated_at: now })
+    .where('id', '=', id)
+    .execute()
+}
+
+type Measured = Omit<DeviceMetricsColumns, 'metrics_at'>
+
+export const measured = (metrics: MetricsReport): Measured => ({
   cpu_percent: metrics.cpuPercent ?? null,
   ram_percent: metrics.ramPercent ?? null,
   ram_used_mb: metrics.ramUsedMb ?? null,
@@ -180,118 +357,3 @@ const metricsColumns = (metrics: MetricsReport, now: Instant): DeviceMetricsColu
   disk_used_gb: metrics.diskUsedGb ?? null,
   process_count: metrics.processCount ?? null,
 })
-
-/** Each part that is given replaces what was there. */
-export async function saveInventory(db: Db, deviceId: string, inventory: Inventory): Promise<void> {
-  const { hardware, network, disks, software } = inventory
-  if (hardware) {
-    await db.updateTable('devices').set(hardwareColumns(hardware)).where('id', '=', deviceId).execute()
-  }
-  if (network) {
-    const rows = network.map((one, position) => interfaceRow(deviceId, position, one))
-    await replace(
-      db,
-      'device_interfaces',
-      deviceId,
-      rows.filter((row) => row.interface_name !== ''),
-    )
-  }
-  if (disks) {
-    const rows = disks.map((one, position) => diskRow(deviceId, position, one))
-    await replace(
-      db,
-      'device_disks',
-      deviceId,
-      rows.filter((row) => row.mount_point !== ''),
-    )
-  }
-  if (software) {
-    const rows = software.map(
-      (one, position): DeviceSoftwareRow => ({
-        device_id: deviceId,
-        position,
-        name: one.name ?? '',
-        name_key: fold(one.name ?? ''),
-        version: one.version ?? null,
-        publisher: one.publisher ?? null,
-        install_date: one.installDate ?? null,
-        install_location: one.installLocation ?? null,
-      }),
-    )
-    await replace(
-      db,
-      'device_software',
-      deviceId,
-      rows.filter((row) => row.name !== ''),
-    )
-  }
-}
-
-type Parts = {
-  device_interfaces: DeviceInterfaceRow
-  device_disks: DeviceDiskRow
-  device_software: DeviceSoftwareRow
-}
-
-async function replace<T extends keyof Parts>(
-  db: Db,
-  table: T,
-  deviceId: string,
-  rows: Parts[T][],
-): Promise<void> {
-  // The three tables are alike in what is said of them here.
-  const parts = db as unknown as Kysely<{ device_disks: { device_id: string } }>
-  const name = table as 'device_disks'
-  await parts.deleteFrom(name).where('device_id', '=', deviceId).execute()
-  for (let at = 0; at < rows.length; at += 100) {
-    await parts
-      .insertInto(name)
-      .values(rows.slice(at, at + 100))
-      .execute()
-  }
-}
-
-function hardwareColumns(report: HardwareReport): DeviceHardwareColumns {
-  return {
-    manufacturer: report.manufacturer ?? null,
-    model: report.model ?? null,
-    serial_number: report.serialNumber ?? null,
-    cpu_model: report.cpuModel ?? null,
-    cpu_cores: report.cpuCores ?? null,
-    cpu_threads: report.cpuThreads ?? null,
-    ram_total_mb: report.ramTotalMb === undefined ? null : Math.round(report.ramTotalMb),
-    disk_total_gb: report.diskTotalGb ?? null,
-    gpu_model: report.gpuModel ?? null,
-    motherboard_manufacturer: report.motherboardManufacturer ?? null,
-    motherboard_model: report.motherboardModel ?? null,
-    bios_version: report.biosVersion ?? null,
-  }
-}
-
-function interfaceRow(deviceId: string, position: number, report: InterfaceReport): DeviceInterfaceRow {
-  return {
-    device_id: deviceId,
-    position,
-    interface_name: report.interfaceName ?? report.name ?? '',
-    mac_address: report.macAddress ?? report.mac ?? null,
-    ip_address: report.ipAddress ?? report.ip ?? null,
-    ip_type: report.ipType ?? null,
-    is_primary: report.isPrimary ? 1 : 0,
-    public_ip: report.publicIp ?? null,
-  }
-}
-
-function diskRow(deviceId: string, position: number, report: DiskReport): DeviceDiskRow {
-  return {
-    device_id: deviceId,
-    position,
-    mount_point: report.mountPoint ?? '',
-    device: report.device ?? null,
-    fs_type: report.fsType ?? null,
-    total_gb: report.totalGb ?? null,
-    used_gb: report.usedGb ?? null,
-    free_gb: report.freeGb ?? null,
-    used_percent: report.usedPercent ?? null,
-    health: report.health ?? null,
-  }
-}

@@ -1,6 +1,6 @@
 import { ApiError, pathOf, type RawInput } from '../core/client.ts'
 import { changes, type Endpoint } from '../core/endpoint.ts'
-import { askText } from './ask.ts'
+import { askText, askYesNo } from './ask.ts'
 import type { Session } from './base.ts'
 import { recordIn } from './columns.ts'
 import { CliError, exits, Silent, usage } from './exit.ts'
@@ -30,6 +30,7 @@ export async function act(
     const input = await build()
     if (dry) return await dryRun(session, entry, input)
     if (entry.method === 'DELETE') await confirm(session, typed, view.warning)
+    if (view.confirms) await agree(session, typed, view.confirms)
     if (flags['if-not-exists']) return await createOnce(session, entry, view, input, outFile)
     await perform(session, entry, view, input, outFile)
   } catch (error) {
@@ -188,6 +189,19 @@ async function confirm(
   )
   if (typed === name) return
   throw new CliError(`Nothing was ${warning ? 'changed' : 'deleted'}`, { code: 'not_confirmed' })
+}
+
+async function agree(
+  { settings, attended }: Session,
+  { flags, id }: Typed & { id: string },
+  question: string,
+): Promise<void> {
+  const { active, url } = settings
+  say(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
+  if (flags.yes) return
+  if (!attended) throw usage('Missing --yes', `svc ${id.replaceAll(':', ' ')} --yes goes on without asking`)
+  if (await askYesNo(question)) return
+  throw new CliError('Nothing was changed', { code: 'not_confirmed' })
 }
 
 const quoted = (word: string): string =>

@@ -8,6 +8,7 @@ import {
   type ArgSet,
   argNames,
   argOf,
+  confirmFlags,
   connectionFlags,
   createFlags,
   deleteFlags,
@@ -49,7 +50,10 @@ export function command(entry: Endpoint, view: View): Command.Class {
   const flagNames = new Map(
     fields
       .filter(({ within }) => !within)
-      .map((field) => [`${field.part}.${field.key}`, (isInstead(field) && insteadFlag) || field.flag]),
+      .map((field) => [
+        `${field.part}.${field.key}`,
+        (isInstead(field) && (instead?.named?.[field.key] ?? insteadFlag)) || field.flag,
+      ]),
   )
 
   return class extends ApiCommand {
@@ -57,7 +61,7 @@ export function command(entry: Endpoint, view: View): Command.Class {
     static override description = view.description ?? ''
     static override examples = view.examples
     static override args: ArgSet = Object.fromEntries(
-      argFields.map((field) => [argName(field), argOf(field)]),
+      argFields.map((field) => [argName(field), argOf(field, view.otherwise?.[field.key] === undefined)]),
     )
     static override flags: FlagSet = {
       ...instead?.flags,
@@ -77,7 +81,7 @@ export function command(entry: Endpoint, view: View): Command.Class {
     private async perform(typed: Typed): Promise<void> {
       const session = this.open(typed.flags)
       const input = async () => {
-        const values = (await instead?.values(typed.flags)) ?? {}
+        const values = (await instead?.values(typed.flags, session)) ?? {}
         const asked = session.attended && !typed.flags.file ? await view.asks?.(session, typed) : undefined
         const filed = view.file ? { ...(await bodyFrom(typed.flags.file)), ...asked } : {}
         const isFiled = ({ part, key, flag }: Field) =>
@@ -87,7 +91,7 @@ export function command(entry: Endpoint, view: View): Command.Class {
           if (field.key === view.opposite?.field) return typed.flags[view.opposite.flag] !== true
           if (isInstead(field)) return values[field.key]
           if (isPreset(field)) return preset[field.key]
-          if (isArg(field)) return typed.args[argName(field)]
+          if (isArg(field)) return typed.args[argName(field)] ?? view.otherwise?.[field.key]?.(session)
           return field.key === 'orgId' ? session.settings.org.value || undefined : typed.flags[field.flag]
         })
         return view.file ? { ...input, body: { ...filed, ...(input.body as object) } } : input
@@ -121,6 +125,7 @@ function flagsOf(entry: Endpoint, view: View, fields: Field[]): FlagSet {
     ...(rowsOf(entry.reply) && listFlags),
     ...(changes(entry) && mutationFlags),
     ...(entry.method === 'DELETE' && deleteFlags),
+    ...(view.confirms && confirmFlags),
     ...(view.file && fileFlags),
     ...(view.existing && createFlags),
     ...(view.secret && secretFlags),

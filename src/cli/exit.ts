@@ -183,6 +183,10 @@ const hints: { [code in ErrorCode]?: string } = {
   device_unreachable: 'its agent comes back by itself, mostly within a minute; svc devices show DEVICE',
   device_failed: 'svc logs diagnostic DEVICE shows what its agent says of itself',
   device_timeout: 'ask for less, such as with --from 1h, or try again',
+  release_changed: 'what was changed needs a version of its own',
+  release_in_use: 'svc agent versions shows what machines are offered',
+  rollout_in_progress:
+    'svc agent sync-release --no-promote registers a version meanwhile; svc agent rollout abort ends the rollout',
   slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',
 }
 
@@ -199,6 +203,16 @@ const tokenHints: Readonly<Record<string, string>> = {
   ambiguous: 'several organizations trust it: --org ID says which one is meant',
 }
 
+/** What mends a release, by why it is not believed. */
+const releaseHints: Readonly<Record<string, string>> = {
+  no_trusted_keys:
+    'the service needs RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS: svc agent sign-release prints what to put there',
+  signed_release_manifest_required:
+    'svc agent sign-release DIR writes release-manifest.json and release-manifest.json.sig: publish both with the files',
+  invalid_release_manifest_signature:
+    'RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS lacks the key it was signed with, or somebody else has made it',
+}
+
 function hintFor(failure: ApiError): string | undefined {
   if (failure.code === 'mfa_required') {
     return failure.enrollUrl
@@ -212,10 +226,10 @@ function hintFor(failure: ApiError): string | undefined {
     const { lastSeenAt } = (failure.details ?? {}) as { lastSeenAt?: string | null }
     return `${lastSeenAt ? `last seen ${ageOf(lastSeenAt)} ago: ` : ''}svc devices show DEVICE tells more`
   }
-  if (failure.code === 'oidc_discovery_failed')
-    return (failure.details as { hint?: string } | undefined)?.hint
+  const { hint, reason = '' } = (failure.details ?? {}) as { hint?: string; reason?: string }
+  if (['oidc_discovery_failed', 'release_host_failed', 'not_found'].includes(failure.code)) return hint
+  if (failure.code === 'release_refused') return releaseHints[reason]
   if (failure.code === 'federated_token_refused') {
-    const { reason = '' } = (failure.details ?? {}) as { reason?: string }
     return (
       tokenHints[reason] ??
       'no policy trusts its issuer, or another one signed it: svc trust shows who is trusted'

@@ -7,11 +7,12 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   writeSync,
 } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { CliError } from './exit.ts'
+import { CliError, usage } from './exit.ts'
 
 /** Where contexts, sessions and locks are kept. */
 export function configDir(env: NodeJS.ProcessEnv = process.env): string {
@@ -47,5 +48,21 @@ export function writePrivately(path: string, text: string): void {
   } catch (error) {
     rmSync(draft, { force: true })
     throw new CliError(`Cannot write ${path}: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+/** Whoever reads a secret has it. Windows says nothing of that in a mode. */
+export function checkPrivate(path: string, flag: string): void {
+  const mode = modeOf(path, flag)
+  if (process.platform === 'win32' || (mode & 0o077) === 0) return
+  const shown = (mode & 0o777).toString(8).padStart(4, '0')
+  throw usage(`${path} can be read by others (mode ${shown})`, `chmod 600 ${path}`)
+}
+
+function modeOf(path: string, flag: string): number {
+  try {
+    return statSync(path).mode
+  } catch (error) {
+    throw usage(`Cannot read ${flag} from ${path}: ${(error as NodeJS.ErrnoException).code ?? 'not a file'}`)
   }
 }

@@ -70,6 +70,10 @@ export const deleteFlags: FlagSet = {
   'ignore-not-found': yes({ description: 'Succeed when it is already gone' }),
 }
 
+export const confirmFlags: FlagSet = {
+  yes: yes({ char: 'y', description: 'Do not ask first' }),
+}
+
 export const fileFlags: FlagSet = {
   file: text({
     description: 'The same as JSON: a file, or - for standard input; flags win over it',
@@ -164,6 +168,7 @@ export const argNames: Record<Resource, string> = {
   api_key: 'key',
   device: 'device',
   device_group: 'group',
+  device_command: 'command',
   filter: 'filter',
   agent: 'agent',
   audit_log: 'entry',
@@ -176,6 +181,7 @@ export const argNames: Record<Resource, string> = {
   sso_provider: 'provider',
   sso_identity: 'identity',
   trust_policy: 'policy',
+  agent_rollout: 'rollout',
 }
 
 export const nouns: Record<Resource, string> = {
@@ -186,6 +192,7 @@ export const nouns: Record<Resource, string> = {
   api_key: 'API key',
   device: 'device',
   device_group: 'device group',
+  device_command: 'command',
   filter: 'filter',
   agent: 'agent',
   audit_log: 'audit entry',
@@ -198,6 +205,7 @@ export const nouns: Record<Resource, string> = {
   sso_provider: 'single sign-on provider',
   sso_identity: 'identity',
   trust_policy: 'trust policy',
+  agent_rollout: 'rollout',
 }
 
 type Parse = (input: string) => Promise<string>
@@ -221,6 +229,13 @@ function oneOf(name: string, choices: string[]): Parse {
   }
 }
 
+/** A yes-or-no field as an argument. */
+async function onOff(input: string): Promise<boolean> {
+  const word = input.toLowerCase()
+  if (word === 'on' || word === 'off') return word === 'on'
+  throw usage(`"${input}" is neither on nor off`)
+}
+
 const namedBy: { [R in Resource]?: string } = {
   partner: 'id, slug or name',
   organization: 'id, slug or name',
@@ -236,12 +251,17 @@ const namedBy: { [R in Resource]?: string } = {
   webhook: 'id or name',
   sso_provider: 'id or name',
   trust_policy: 'id or name',
+  agent_rollout: 'id or version',
 }
 
-export function argOf(field: Field): Arg<unknown> {
-  if (field.resource && field.key === 'id') {
-    return argFor(`The ${nouns[field.resource]}: ${namedBy[field.resource] ?? 'id'}`, field.required)
+export function argOf(field: Field, isNeeded = true): Arg<unknown> {
+  const { choices, key, many, resource } = field
+  const required = field.required && isNeeded
+  if (resource && key === 'id') {
+    return argFor(`The ${nouns[resource]}: ${namedBy[resource] ?? 'id'}`, required)
   }
-  const { choices, key, required, many } = field
+  if (field.kind === 'boolean') {
+    return argFor(`${describe(field)}: on or off`, required, onOff as unknown as Parse)
+  }
   return argFor(describe(field), required, choices && oneOf(key, choices), many)
 }

@@ -106,7 +106,7 @@ function onInterrupt(leave: () => void) {
 }
 
 /** Waits out a service that is restarted or overloaded. */
-async function persistently<T>(work: () => Promise<T>): Promise<T> {
+export async function persistently<T>(work: () => Promise<T>): Promise<T> {
   for (let pause = 1000, told = false; ; pause = Math.min(longestPause, pause * 2)) {
     try {
       const result = await work()

@@ -8,7 +8,7 @@ import { usage } from './exit.ts'
 import type { Field } from './fields.ts'
 import { momentOf } from './times.ts'
 
-/** What the caller said, by field. */
+/** What the caller said, by field; it may have to be looked up. */
 export type Said = (field: Field) => unknown
 
 /** Builds the request: files and standard input are read, names become ids. */
@@ -21,7 +21,7 @@ export async function inputOf(session: Session, fields: Field[], said: Said): Pr
   // The organization first: sites and keys are looked up within it.
   const ordered = [...fields].sort((a, b) => rank(a) - rank(b))
   for (const field of ordered) {
-    const raw = said(field) ?? (await ask(session, field))
+    const raw = (await said(field)) ?? (await ask(session, field))
     if (raw === undefined) {
       if (field.required) throw missing(field)
       continue

@@ -1,10 +1,11 @@
 import { fileURLToPath } from 'node:url'
 import type { Command } from '@oclif/core/command'
 import { getHelpFlagAdditions, normalizeArgv } from '@oclif/core/help'
+import { ownFile } from '../core/own-modules.ts'
 import { holdNotes, releaseNotes, wantsJson } from './notes.ts'
 import { type Layout, Program } from './program.ts'
 
-const compiled: Layout = { root: fileURLToPath(new URL('../../../', import.meta.url)) }
+const compiled: Layout = { root: fileURLToPath(ownFile('.')) }
 
 /** Runs one command line and ends the process. */
 export async function main(argv: string[], layout: Layout = compiled): Promise<void> {

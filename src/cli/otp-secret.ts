@@ -1,8 +1,8 @@
-import { statSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { generateSync } from 'otplib'
 import { readTextFile } from './ask.ts'
 import { usage } from './exit.ts'
+import { checkPrivate } from './files.ts'
 import { say } from './print.ts'
 
 /** Codes of an authenticator, each good for a sign-in once. */
@@ -14,7 +14,7 @@ const flag = '--otp-secret-file'
 
 /** Codes made with the secret in a file, as base32 or as the otpauth:// address that an authenticator is given. */
 export function codesFrom(path: string, now: () => number = Date.now): Codes {
-  checkPrivate(path)
+  checkPrivate(path, flag)
   const { period, ...secret } = secretIn(readTextFile(path, flag).trim())
   let last: number | undefined
   return {
@@ -28,23 +28,6 @@ export function codesFrom(path: string, now: () => number = Date.now): Codes {
       last = Math.floor(epoch / period)
       return generateSync({ ...secret, period, epoch })
     },
-  }
-}
-
-/** Whoever reads it has the second factor. Windows says nothing of that in a mode. */
-function checkPrivate(path: string): void {
-  if (process.platform === 'win32') return
-  const mode = modeOf(path)
-  if ((mode & 0o077) === 0) return
-  const shown = (mode & 0o777).toString(8).padStart(4, '0')
-  throw usage(`${path} can be read by others (mode ${shown})`, `chmod 600 ${path}`)
-}
-
-function modeOf(path: string): number {
-  try {
-    return statSync(path).mode
-  } catch (error) {
-    throw usage(`Cannot read ${flag} from ${path}: ${(error as NodeJS.ErrnoException).code ?? 'not a file'}`)
   }
 }
 

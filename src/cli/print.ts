@@ -66,7 +66,7 @@ const csvLine = (cells: string[]): string => `${cells.map(csvCell).join(',')}\n`
 const pick = (record: unknown, columns: Column[]): Record<string, unknown> =>
   Object.fromEntries(columns.map((column) => [column, valueAt(record, column) ?? null]))
 
-const idPaths: Column[] = ['id', 'user.id', 'deviceId', 'orgId']
+const idPaths: Column[] = ['id', 'user.id', 'deviceId', 'orgId', 'version']
 
 /** Finds out before a request is sent whether its answer can be printed as asked. */
 export function checkPrintable(output: Output, schema: z.ZodType): void {

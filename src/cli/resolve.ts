@@ -91,6 +91,10 @@ const lookups: { [R in Resource]?: Lookup } = {
     names: ['name'],
     byOrg: true,
   },
+  agent_rollout: {
+    list: async () => (await import('../agents/rollouts/contract.ts')).agentRollouts.list,
+    names: ['version'],
+  },
   user: {
     list: async () => (await identity()).users.list,
     names: ['email', 'name'],

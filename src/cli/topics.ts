@@ -1,6 +1,8 @@
 /** What the groups of commands are for, in the list of `svc --help`. */
 export const groups: Record<string, string> = {
-  agent: 'Run the reference agent on this machine',
+  agent: 'The reference agent on this machine, and which version of it machines are offered',
+  'agent:rollout': 'New versions of the agent, wave by wave',
+  'agent:versions': 'Versions of the agent that are registered',
   alerts: 'What needs someone to look after it',
   audit: 'Read, export and verify the audit log',
   'audit:hold': 'Keep an audit log whole while somebody needs it',
@@ -36,7 +38,8 @@ export const groups: Record<string, string> = {
 export const pages: Record<string, string> = {
   'exit-codes': `EXIT CODES
   0    it worked
-  1    it failed, or the answer is no: can-i, explain; audit verify found tampering, webhooks verify a wrong signature
+  1    it failed, or the answer is no: can-i, explain; audit verify found tampering, webhooks verify a wrong signature;
+       agent rollout status --exit-code, of a rollout that was halted, aborted or rolled back
   2    the command line or the input is wrong; a confirmation is missing
   3    not found
   4    sign-in required, or the sign-in was refused
@@ -71,6 +74,11 @@ export const pages: Record<string, string> = {
   HTTPS_PROXY, HTTP_PROXY, NO_PROXY   never used for a service on this machine
   NO_COLOR, FORCE_COLOR, TERM=dumb    colour
 
+  svc agent. Beside SVC_URL, SVC_CA_FILE, SVC_NO_INPUT and the proxies
+
+  SVC_ENROLLMENT_KEY    key that a machine enrolls with, once
+  SVC_AGENT_STATE_DIR   where the agent keeps its identity (/var/lib/svc-agent for root, else ~/.local/state/svc-agent)
+
   svc serve. Secrets also as NAME_FILE, the name of a file that holds them.
 
   HOST, PORT            where it listens (127.0.0.1, 3000)
@@ -85,9 +93,17 @@ export const pages: Record<string, string> = {
   AUDIT_SIGNING_KEY     signs the audit log: 32 bytes in base64; without it, made from APP_ENCRYPTION_KEY
   AUDIT_SIGNING_KEY_PREVIOUS    the key before, so that what it signed goes on to verify
   AUDIT_CHECKPOINT_SECONDS      how often audit chains that grew are signed; 3600
-  METRICS_TOKEN         bearer token for /metrics, which is off without one
+  METRICS_TOKEN         bearer token for /metrics, in the format of Prometheus; off without one
   PUBLIC_URL            where people find the service, for links in mail and single sign-on (PUBLIC_APP_URL, DASHBOARD_URL)
   SAML_SP_ENTITY_ID     what identity providers of SAML call the service (the address of its metadata)
+  RELEASE_API_URL       where releases of the agent are: https://api.github.com/repos/OWNER/NAME, or another that speaks so
+  RELEASE_API_TOKEN     for a repository that is private, or asked often
+  RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS   who is believed about releases: Ed25519 public keys, in base64 or PEM, with
+                        commas between them; svc agent sign-release prints one
+  BINARY_SOURCE         release-host: agents fetch files there; local: from the service, or object storage
+  AGENT_BINARY_DIR      local: a folder for each version, with its files and its manifest
+  AGENT_BINARY_S3_BUCKET   local: object storage that agents are sent to; with AGENT_BINARY_S3_PREFIX, _REGION, _ENDPOINT,
+                        _ACCESS_KEY_ID and _SECRET_ACCESS_KEY as for AUDIT_ARCHIVE_S3_BUCKET
   SMTP_URL, MAIL_FROM   smtp://user:password@host:587 or smtps://, and svc <noreply@example.com>;
                         without them mail goes to svc dev outbox only
   SMTP_HOST, SMTP_PORT, SMTP_USER, SMTP_PASSWORD, SMTP_SECURE   instead of SMTP_URL
@@ -97,6 +113,8 @@ export const pages: Record<string, string> = {
   ENABLE_2FA            false: no second factors
   ENABLE_REGISTRATION   true: people and partners may register themselves; set up mail first
   OFFLINE_AFTER_SECONDS  after how long without a heartbeat a device is offline; 300
+  AGENT_TOKEN_ROTATION_MAX_AGE_DAYS   how old the token of an agent may be before it asks for another; 30, at most 365
+  AGENT_ENROLLMENT_SECRET   what machines have to know besides an enrollment key; nothing without it
   AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS   how long logs of agents and of devices are kept; 7, 30
   LIVE_QUERY_TIMEOUT_MS  how long the agent of a device has to answer a live query; 30000
   WEBHOOK_TIMEOUT_MS   how long the receiver of a webhook has to answer; 30000

@@ -114,12 +114,26 @@ async function agentFor(url: URL, options: { caFile?: string | undefined }): Pro
   const proxy = proxyFor(url)
   const ca = url.protocol === 'https:' && options.caFile ? await authority(options.caFile) : undefined
   if (!proxy && !ca) return undefined
+  return keptAlive(url, { proxy, ca })
+}
+
+type Way = { proxy?: string | undefined; ca?: string[] | undefined; maxSockets?: number }
+
+function keptAlive(url: URL, { proxy, ca, ...more }: Way): Agent {
   const { Agent } = builtin(url)
   return new Agent({
     keepAlive: true,
     ...(proxy && { proxyEnv: { HTTP_PROXY: proxy, HTTPS_PROXY: proxy } }),
     ...(ca && { ca }),
+    ...more,
   })
+}
+
+/** Requests to a service over so many connections at most, which are kept: the agent and the function that asks. */
+export async function fewConnections(url: URL, options: { caFile?: string | undefined; maxSockets: number }) {
+  const { maxSockets } = options
+  const ca = url.protocol === 'https:' && options.caFile ? await authority(options.caFile) : undefined
+  return { agent: keptAlive(url, { proxy: proxyFor(url), ca, maxSockets }), request: builtin(url).request }
 }
 
 /** The certificates of the file, besides those everyone trusts. */

@@ -18,8 +18,12 @@ export type View = {
   instead?: {
     fields: string[]
     flags: FlagSet
-    values(flags: Typed['flags']): Promise<Record<string, unknown>>
+    /** Which flag says a field; the first of them where it is not told. */
+    named?: Record<string, string>
+    values(flags: Typed['flags'], session: Session): Promise<Record<string, unknown>>
   }
+  /** What an argument of the path stands for when it is left out. */
+  otherwise?: Record<string, (session: Session) => Promise<string>>
   /** What it does instead when `flag` is given, which is one of these. */
   also?: { flag: string; flags: FlagSet; run(session: Session, input: RawInput, typed: Typed): Promise<void> }
   /** Asks a person for fields of the body that no flag says, by name; not where a file says them. */
@@ -32,6 +36,8 @@ export type View = {
   opposite?: { field: string; flag: string; description: string }
   /** What deleting does where it can be undone, for those who are asked first. */
   warning?: string
+  /** The question that has to be answered before anything is sent, where nothing is deleted. */
+  confirms?: string
   /** An entry with the same rows that takes more filters; it is called when one of them is used. */
   narrowed?: Endpoint
   /** What a person reads, instead of the record field by field. */

@@ -3,7 +3,7 @@ import type { ErrorCode } from './errors.ts'
 import type { EventType } from './event-types.ts'
 import type { LimitName } from './limits.ts'
 import type { Permission } from './permissions.ts'
-import type { Resource } from './schema.ts'
+import type { Audited } from './schema.ts'
 import type { ScopeKind } from './scope.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -17,6 +17,10 @@ export type Access =
     }
   | {
       who: 'agent'
+      /** Open to the watchdog of the agent as well, which has a token of its own. */
+      watchdog?: true
+      /** A new token counts also when it was not confirmed in time: to be told so. */
+      lapsed?: true
       /**
        * An agent id that no device has is a record that does not exist (spec, "Errors"). So is one with the token
        * of another, or the answer would tell which ids there are.
@@ -42,8 +46,11 @@ export type Access =
 export const everyScope: readonly ScopeKind[] = ['organization', 'partner', 'system']
 
 export const publicly: Extract<Access, { who: 'public' }> = { who: 'public' }
-export const agent: Extract<Access, { who: 'agent' }> = { who: 'agent' }
-export const knownAgent: Extract<Access, { who: 'agent' }> = { who: 'agent', unknown: 'not_found' }
+type AgentAccess = Extract<Access, { who: 'agent' }>
+
+export const agent: AgentAccess = { who: 'agent' }
+export const agentOrWatchdog: AgentAccess = { who: 'agent', watchdog: true }
+export const knownAgent: AgentAccess = { who: 'agent', unknown: 'not_found' }
 
 type UserAccess = Extract<Access, { who: 'user' }>
 type Needs = Partial<Omit<UserAccess, 'who' | 'key' | 'workload'>>
@@ -77,7 +84,7 @@ type ObjectSchema = z.ZodObject
  * What a change leaves in the audit log, or why it leaves nothing. A reading that is audited says for how many
  * minutes the same caller's same reading leaves no second entry: `quietFor`.
  */
-export type Audit = { action: string; resource: Resource; quietFor?: number } | { unaudited: string }
+export type Audit = { action: string; resource: Audited; quietFor?: number } | { unaudited: string }
 
 export type StreamType =
   | 'application/x-ndjson'
@@ -128,6 +135,11 @@ export type Endpoint = {
   reply: Schema
   /** The reply is a stream of one of these types; of the first, unless the handler says. */
   streams?: readonly [StreamType, ...StreamType[]]
+  /**
+   * The reply is a file: its bytes as they are, in part where a range of them is asked for, or 302 to where they are. HEAD
+   * is answered as well.
+   */
+  bytes?: true
   /** Required on everything that is not a GET; a GET needs none. */
   audit?: Audit
   /** What webhooks may hear of it. */

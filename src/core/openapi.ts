@@ -77,8 +77,6 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
           ...(access.wholePartner && { wholePartner: true }),
         }
       : undefined
-  const types = entry.streams ?? ['application/json']
-  const schema = hoisted(entry.reply, 'output', schemas)
   return {
     operationId: name.replaceAll('.', '_'),
     summary: entry.summary,
@@ -89,21 +87,36 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
     ...parametersOf(entry, schemas),
     ...(entry.body && { requestBody: requestOf(entry, schemas) }),
     responses: {
-      [entry.status ?? 200]: entry.redirects
-        ? {
-            description: entry.reply.description ?? 'On the way',
-            headers: { location: { schema: { type: 'string' } } },
-          }
-        : {
-            description: 'Success',
-            content: Object.fromEntries(types.map((type) => [type.replace(/;.*/, ''), { schema }])),
-          },
+      ...answersOf(entry, schemas),
       ...refusalsOf(entry),
       ...(entry.redirects && {
         default: { description: 'A failure that no page tells of', content: problem },
       }),
     },
   }
+}
+
+function answersOf(entry: Endpoint, schemas: Json): Json {
+  if (entry.bytes) return answersWithBytes
+  const { status = 200, streams: types = ['application/json'], reply } = entry
+  if (entry.redirects) return { [status]: onTheWay(reply.description ?? 'On the way') }
+  const schema = hoisted(reply, 'output', schemas)
+  const content = Object.fromEntries(types.map((type) => [type.replace(/;.*/, ''), { schema }]))
+  return { [status]: { description: 'Success', content } }
+}
+
+const onTheWay = (description: string): Json => ({
+  description,
+  headers: { location: { schema: { type: 'string' } } },
+})
+
+const file = { content: { 'application/octet-stream': {} } }
+
+const answersWithBytes: Json = {
+  200: { description: 'The file', ...file },
+  206: { description: 'The part of it that Range asks for', ...file },
+  302: onTheWay('Where it is'),
+  304: { description: 'If-None-Match has its entity tag' },
 }
 
 const problem = { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } }

@@ -9,6 +9,7 @@ export type Resource =
   | 'api_key'
   | 'device'
   | 'device_group'
+  | 'device_command'
   | 'filter'
   | 'agent'
   | 'audit_log'
@@ -21,6 +22,10 @@ export type Resource =
   | 'sso_provider'
   | 'sso_identity'
   | 'trust_policy'
+  | 'agent_rollout'
+
+/** What audit entries are about: also what goes by a name of its own and belongs to no tenant. */
+export type Audited = Resource | 'agent_version'
 
 /** An id that names a record of that kind; the CLI accepts its slug or name as well. */
 export const idOf = (resource: Resource) =>
@@ -103,6 +108,11 @@ export const free = <S extends z.ZodType<Record<string, unknown>>>(schema: S, si
     .refine((value) => everyText(value, isUnicode), unicode)
 
 export const freeObject = free(z.record(z.string(), z.unknown()))
+
+/** Any JSON that is not nested deeper than code that goes down into it can go. */
+export const anyJson = z
+  .unknown()
+  .refine((value) => isWithin(value, deepest), `must not be nested more than ${deepest} levels deep`)
 
 function isWithin(value: unknown, levels: number): boolean {
   if (value === null || typeof value !== 'object') return true

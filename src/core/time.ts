@@ -3,7 +3,15 @@ export type Instant = string
 
 export type Clock = () => Instant
 
-export const systemClock: Clock = () => new Date().toISOString()
+/** A millisecond in which much happens is written out once. */
+export const systemClock: Clock = () => {
+  const now = Date.now()
+  if (now !== at) [at, text] = [now, new Date(now).toISOString()]
+  return text
+}
+
+let at = Number.NaN
+let text: Instant = ''
 
 export function later(now: Instant, seconds: number): Instant {
   return new Date(Date.parse(now) + seconds * 1000).toISOString()

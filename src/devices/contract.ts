@@ -61,7 +61,33 @@ export const Device = z
     maintenanceUntil: instant.nullable().describe('null while in maintenance: until somebody ends it'),
     quarantinedAt: instant.nullable(),
     quarantinedReason: z.string().nullable(),
-    watchdogStatus: z.enum(['connected', 'failover', 'offline']).nullable(),
+    watchdogStatus: z
+      .enum(['connected', 'failover', 'offline'])
+      .nullable()
+      .describe('Of what looks after the agent; failover: it speaks for an agent that is silent'),
+    watchdogSeenAt: instant.nullable(),
+    watchdogVersion: z.string().nullable(),
+    mainSilentSince: instant.nullable().describe('Since when the agent is silent, as its watchdog says'),
+    autoUpdate: z
+      .object({
+        desired: z.boolean().describe('Whether the agent may update itself, as people decided'),
+        acknowledged: z.boolean().nullable().describe('The same as the agent last said it'),
+      })
+      .describe('Whether it takes new versions of the agent'),
+    update: z
+      .object({
+        version: z.string(),
+        state: z.enum(['updating', 'failed', 'refused', 'rolled_back']),
+        since: instant,
+        reason: z.string().nullable(),
+      })
+      .nullable()
+      .describe('The update of its agent that is under way, or was the last that failed'),
+    possibleReplacementOf: idOf('device')
+      .nullable()
+      .describe(
+        'A device of the same name and place that was there when this one enrolled without its proof',
+      ),
     createdAt: instant,
     updatedAt: instant,
   })

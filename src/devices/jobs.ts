@@ -1,15 +1,15 @@
 import { type Instant, later } from '../core/time.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { type Moved, tellMoved } from './events.ts'
-import { type Due, endMaintenance, findDue, markOffline } from './liveness.ts'
+import { type Moved, tellMoved, tellUpdated } from './events.ts'
+import { type Due, endMaintenance, endUpdates, findDue, markOffline, markUnwatched } from './liveness.ts'
 
 /** Ids held at a time, and rows of one write: heartbeats wait for no longer than that. */
 const found = 5000
 const written = 500
 
 /**
- * Who has been silent for too long is offline, and whose maintenance is over is online or offline again. Any
- * number of processes may do so at once: each device moves once, and webhooks hear of it once.
+ * Who has been silent or updating for too long is offline, its watchdog too, and whose maintenance is over is online or
+ * offline again. Any number of processes may do so at once: each device moves once, and webhooks hear of it once.
  */
 export async function checkLiveness(
   storage: Storage,
@@ -18,30 +18,36 @@ export async function checkLiveness(
 ): Promise<Moved[]> {
   const due: Due = { now, before: later(now, -offlineAfterSeconds) }
   const moved: Moved[] = []
+  const move = (change: typeof markOffline) => async (tx: Db, ids: string[]) => {
+    const part = await change(tx, ids, due)
+    await tellMoved(tx, part, now)
+    return part
+  }
+  const unwatch = async (tx: Db, ids: string[]) => {
+    const part = await markUnwatched(tx, ids, due)
+    for (const device of part) await tellUpdated(tx, device, { watchdogStatus: 'offline' }, now)
+    return part
+  }
   for (;;) {
-    const { silent, maintained } = await findDue(storage.heavy, due, found)
-    moved.push(...(await inParts(storage, silent, now, (tx, ids) => markOffline(tx, ids, due))))
-    moved.push(...(await inParts(storage, maintained, now, (tx, ids) => endMaintenance(tx, ids, due))))
-    if (silent.length + maintained.length < found) return moved
+    const { silent, late, maintained, unwatched, more } = await findDue(storage.heavy, due, found)
+    moved.push(...(await inParts(storage, silent, move(markOffline))))
+    moved.push(...(await inParts(storage, late, move(endUpdates))))
+    moved.push(...(await inParts(storage, maintained, move(endMaintenance))))
+    await inParts(storage, unwatched, unwatch)
+    if (!more) return moved
   }
 }
 
-async function inParts(
+async function inParts<T>(
   storage: Storage,
   ids: string[],
-  now: Instant,
-  change: (tx: Db, ids: string[]) => Promise<Moved[]>,
-): Promise<Moved[]> {
-  const moved: Moved[] = []
+  change: (tx: Db, ids: string[]) => Promise<T[]>,
+): Promise<T[]> {
+  const changed: T[] = []
   for (let at = 0; at < ids.length; at += written) {
     const some = ids.slice(at, at + written)
-    const work = async (tx: Db) => {
-      const part = await change(tx, some)
-      await tellMoved(tx, part, now)
-      return part
-    }
     // What a crash undoes is found again.
-    moved.push(...(await storage.write(work, { unsynced: true })))
+    changed.push(...(await storage.write((tx) => change(tx, some), { unsynced: true })))
   }
-  return moved
+  return changed
 }

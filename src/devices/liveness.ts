@@ -1,60 +1,102 @@
-import type { Instant } from '../core/time.ts'
+import { expressionBuilder } from 'kysely'
+import { type Instant, later } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
+import type { Tables } from '../storage/tables.ts'
 import { type Moved, movedColumns } from './events.ts'
 
 /* The state of devices as time goes by: of all tenants at once, by the service itself. */
 
-const alive = ['online', 'updating'] as const
+/** How long an update may take before its device is offline (spec, "Device agent update"). */
+const updateSeconds = 300
+
+const watching = ['connected', 'failover'] as const
 
 /** What is due by now: to be silent since `before`, or in maintenance until now. */
 export type Due = { now: Instant; before: Instant }
 
-/** Both in one reading of the table: an index over what every heartbeat changes would cost each of them. */
+const eb = expressionBuilder<Tables, 'devices'>()
+
+/** A device that updates is given its own time to be silent in. */
+const isSilent = ({ before }: Due) => eb.and([eb('status', '=', 'online'), eb('last_seen_at', '<', before)])
+
+/** Whether or not it was seen since: what goes on reporting is the agent from before. */
+const isLate = ({ now }: Due) =>
+  eb.and([eb('update_state', '=', 'updating'), eb('update_since', '<', later(now, -updateSeconds))])
+
+const isMaintained = ({ now }: Due) =>
+  eb.and([eb('status', '=', 'maintenance'), eb('maintenance_until', '<=', now)])
+
+const isUnwatched = ({ before }: Due) =>
+  eb.and([eb('watchdog_status', 'in', watching), eb('watchdog_seen_at', '<', before)])
+
+/** All in one reading of the table: an index over what every heartbeat changes would cost each of them. */
 export async function findDue(
   db: Db,
-  { now, before }: Due,
+  due: Due,
   limit: number,
-): Promise<{ silent: string[]; maintained: string[] }> {
+): Promise<{ silent: string[]; late: string[]; maintained: string[]; unwatched: string[]; more: boolean }> {
+  const dues = [isSilent(due), isLate(due), isMaintained(due), isUnwatched(due)]
   const rows = await db
     .selectFrom('devices')
-    .select(['id', 'status'])
-    .where((eb) =>
-      eb.or([
-        eb.and([eb('status', 'in', alive), eb('last_seen_at', '<', before)]),
-        eb.and([eb('status', '=', 'maintenance'), eb('maintenance_until', '<=', now)]),
-      ]),
-    )
+    .select(['id', 'status', 'update_state', 'watchdog_status'])
+    .select(['last_seen_at', 'update_since', 'maintenance_until', 'watchdog_seen_at'])
+    .where(eb.or(dues))
     .limit(limit)
     .execute()
-  const [maintained, silent] = [true, false].map((ending) =>
-    rows.filter(({ status }) => (status === 'maintenance') === ending).map(({ id }) => id),
-  ) as [string[], string[]]
-  return { silent, maintained }
+  const idsOf = (isDue: (row: (typeof rows)[number]) => boolean) => rows.filter(isDue).map(({ id }) => id)
+  return {
+    silent: idsOf(({ status }) => status === 'online'),
+    late: idsOf(({ update_state }) => update_state === 'updating'),
+    maintained: idsOf(({ status }) => status === 'maintenance'),
+    unwatched: idsOf(({ watchdog_status }) => watchdog_status !== null && watchdog_status !== 'offline'),
+    more: rows.length === limit,
+  }
 }
 
+/** Of these devices those whose watchdogs are still silent. */
+export const markUnwatched = (db: Db, ids: readonly string[], due: Due) =>
+  db
+    .updateTable('devices')
+    .set({ watchdog_status: 'offline' })
+    .where('id', 'in', ids)
+    .where(isUnwatched(due))
+    .returning(['id', 'org_id as orgId', 'hostname'])
+    .execute()
+
 /** Of these devices those that are still silent; a heartbeat or another process may have been faster. */
-export async function markOffline(db: Db, ids: readonly string[], { before }: Due): Promise<Moved[]> {
+export async function markOffline(db: Db, ids: readonly string[], due: Due): Promise<Moved[]> {
   return db
     .updateTable('devices')
     .set({ status: 'offline' })
     .where('id', 'in', ids)
-    .where('status', 'in', alive)
-    .where('last_seen_at', '<', before)
+    .where(isSilent(due))
+    .returning(movedColumns)
+    .execute()
+}
+
+/** The updates of those of these devices that take too long have failed; what people decided of a device stays. */
+export async function endUpdates(db: Db, ids: readonly string[], due: Due): Promise<Moved[]> {
+  const tooLong = `It took longer than ${updateSeconds / 60} minutes`
+  return db
+    .updateTable('devices')
+    .set({ update_state: 'failed', update_since: due.now, update_reason: tooLong })
+    .set({ status: eb.case().when('status', '=', 'updating').then('offline').else(eb.ref('status')).end() })
+    .where('id', 'in', ids)
+    .where(isLate(due))
     .returning(movedColumns)
     .execute()
 }
 
 /** Ends the maintenance of those of these devices whose time is over. */
-export async function endMaintenance(db: Db, ids: readonly string[], { now, before }: Due): Promise<Moved[]> {
+export async function endMaintenance(db: Db, ids: readonly string[], due: Due): Promise<Moved[]> {
   return db
     .updateTable('devices')
-    .set((eb) => ({
-      status: eb.case().when('last_seen_at', '>=', before).then('online').else('offline').end(),
+    .set({
+      status: eb.case().when('last_seen_at', '>=', due.before).then('online').else('offline').end(),
       maintenance_until: null,
-    }))
+    })
     .where('id', 'in', ids)
-    .where('status', '=', 'maintenance')
-    .where('maintenance_until', '<=', now)
+    .where(isMaintained(due))
     .returning(movedColumns)
     .execute()
 }

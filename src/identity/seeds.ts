@@ -101,29 +101,25 @@ export async function seedRoles(db: Db, now: Instant): Promise<void> {
   const present = new Set(
     (await db.selectFrom('roles').select('id').where('is_system', '=', 1).execute()).map((r) => r.id),
   )
-  for (const role of builtInRoles.filter((one) => !present.has(one.id))) {
-    await db
-      .insertInto('roles')
-      .values({
-        id: role.id,
-        partner_id: null,
-        org_id: null,
-        parent_role_id: null,
-        scope: role.scope,
-        name: role.name,
-        description: role.description,
-        is_system: 1,
-        force_mfa: role.forceMfa ? 1 : 0,
-        created_at: now,
-        updated_at: now,
-      })
-      .onConflict((c) => c.doNothing())
-      .execute()
-    const rows = role.permissions.map((permission) => ({ role_id: role.id, permission }))
-    await db
-      .insertInto('role_permissions')
-      .values(rows)
-      .onConflict((c) => c.doNothing())
-      .execute()
-  }
+  const missing = builtInRoles.filter(({ id }) => !present.has(id))
+  if (missing.length === 0) return
+  const roles = missing.map(({ id, scope, name, description, forceMfa }) => ({
+    ...{ id, partner_id: null, org_id: null, parent_role_id: null },
+    ...{ scope, name, description, is_system: 1, force_mfa: forceMfa ? 1 : 0 },
+    ...{ created_at: now, updated_at: now },
+  }))
+  const permissions = missing.flatMap((role) =>
+    role.permissions.map((permission) => ({ role_id: role.id, permission })),
+  )
+  // Another process may add them just now.
+  await db
+    .insertInto('roles')
+    .values(roles)
+    .onConflict((c) => c.doNothing())
+    .execute()
+  await db
+    .insertInto('role_permissions')
+    .values(permissions)
+    .onConflict((c) => c.doNothing())
+    .execute()
 }

@@ -1,6 +1,6 @@
 import { newId } from '../core/new-id.ts'
 import { type Clock, later } from '../core/time.ts'
-import type { Signals, Storage } from '../storage/db.ts'
+import type { Db, Signals, Storage } from '../storage/db.ts'
 import type { Outcome, Switchboard, Wait } from './ports.ts'
 import * as store from './store.ts'
 import type { Command } from './wire/contract.ts'
@@ -13,6 +13,8 @@ export type Local = Switchboard & {
   has(deviceId: string): boolean
   /** Another process has a newer connection of the agent. */
   supersede(deviceId: string, linkId: string): void
+  /** Something waits for the agent of this device, if it is connected here. */
+  nudge(deviceId: string): void
 }
 
 type Question = { type: string; payload: Record<string, unknown>; timeoutMs: number }
@@ -21,6 +23,7 @@ type Message =
   | { answered: string }
   | { dropped: string }
   | { superseded: { deviceId: string; linkId: string } }
+  | { nudged: string }
 
 /** How often one who waits looks whether the process it waits for still lives. */
 const lookMs = 2000
@@ -81,6 +84,12 @@ export class Relay implements Switchboard {
     if (!(await this.#lives(place.holder))) return { status: 'unreachable' }
     await this.#listen()
     return this.#askOther(place.holder, deviceId, question, wait)
+  }
+
+  /** Something waits for the agent of this device: whoever holds its connection hears of it when `tx` is committed. */
+  async nudge(tx: Db, deviceId: string): Promise<void> {
+    const place = await store.placeOf(tx, deviceId)
+    if (place) await this.#tell(tx, place.holder, { nudged: deviceId })
   }
 
   async close(): Promise<void> {
@@ -164,6 +173,7 @@ export class Relay implements Switchboard {
     if ('asked' in message) this.#answer(message.asked).catch(this.#onError)
     else if ('answered' in message) this.#open.get(message.answered)?.()
     else if ('dropped' in message) this.#answering.get(message.dropped)?.abort()
+    else if ('nudged' in message) this.#local.nudge(message.nudged)
     else this.#local.supersede(message.superseded.deviceId, message.superseded.linkId)
   }
 
@@ -189,7 +199,10 @@ export class Relay implements Switchboard {
   async #catchUp(): Promise<void> {
     const { read } = this.#storage
     // They may have taken this process for dead.
-    for (const link of this.#local) await this.arrived(link)
+    for (const link of this.#local) {
+      await this.arrived(link)
+      this.#local.nudge(link.agent.deviceId)
+    }
     for (const id of await store.questionsTo(read, this.#self)) this.#answer(id).catch(this.#onError)
     for (const [id, settle] of this.#open) {
       const row = await store.findQuestion(read, id)

@@ -1,3 +1,5 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+
 const mark = '[redacted]'
 
 /**
@@ -35,20 +37,36 @@ const known =
 const unlessWord = (whole: string, before: string, token: string) =>
   /^[a-z]+[.]?$/.test(token) ? whole : before + mark
 
+const steps: readonly ((text: string) => string)[] = [
+  (text) => text.replace(privateKey, mark),
+  (text) => text.replace(urlPassword, `://$1:${mark}@`),
+  (text) => text.replace(urlToken, `://${mark}@`),
+  (text) => text.replace(header, `$1${mark}`),
+  (text) => text.replace(cookie, `$1${mark}`),
+  (text) => text.replace(scheme, unlessWord),
+  (text) => text.replace(pair, `$1${mark}`),
+  (text) => text.replace(argument, `$1${mark}`),
+  (text) => text.replace(hexKey, `$1${mark}`),
+  (text) => text.replace(known, mark),
+]
+
 /** The text without the secrets that can be told from it. */
 export function redacted(text: string): string {
-  if (!hint.test(text)) return text
-  return text
-    .replace(privateKey, mark)
-    .replace(urlPassword, `://$1:${mark}@`)
-    .replace(urlToken, `://${mark}@`)
-    .replace(header, `$1${mark}`)
-    .replace(cookie, `$1${mark}`)
-    .replace(scheme, unlessWord)
-    .replace(pair, `$1${mark}`)
-    .replace(argument, `$1${mark}`)
-    .replace(hexKey, `$1${mark}`)
-    .replace(known, mark)
+  return hint.test(text) ? steps.reduce((cleaned, step) => step(cleaned), text) : text
+}
+
+/** More characters than this are looked through one pattern at a time, so that others get their turn. */
+const long = 256 * 1024
+
+/** The same for a text of megabytes. */
+export async function redactedInTurns(text: string): Promise<string> {
+  if (text.length <= long || !hint.test(text)) return redacted(text)
+  let cleaned = text
+  for (const step of steps) {
+    await nextTurn()
+    cleaned = step(cleaned)
+  }
+  return cleaned
 }
 
 const secretName = new RegExp(`(?:${names}|authorization|cookie)s?$`, 'i')
@@ -78,4 +96,33 @@ function concealed(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(concealed)
   if (typeof value !== 'object') return mark
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [redacted(name), concealed(one)]))
+}
+
+/** The same for data of megabytes. */
+export async function redactedDataInTurns(data: Data): Promise<Data> {
+  let characters = 0
+  const turn = async (text: string): Promise<string> => {
+    characters += text.length
+    if (characters > long) {
+      characters = 0
+      await nextTurn()
+    }
+    return redactedInTurns(text)
+  }
+  const clean = async (value: unknown): Promise<unknown> => {
+    if (typeof value === 'string') return turn(value)
+    if (value === null || typeof value !== 'object') return value
+    if (Array.isArray(value)) {
+      const items: unknown[] = []
+      for (const item of value) items.push(await clean(item))
+      return items
+    }
+    const fields: [string, unknown][] = []
+    for (const [name, one] of Object.entries(value)) {
+      const kept = secretName.test(name) ? concealed(one) : await clean(one)
+      fields.push([await turn(name), kept])
+    }
+    return Object.fromEntries(fields)
+  }
+  return (await clean(data)) as Data
 }

@@ -34,7 +34,11 @@ export function namedInScope(scope: Scope, column: string): Expression<SqlBool> 
   return holdsInScope(scope, sql`(${sql.ref(column)} || '')`)
 }
 
-/** That a column is not this text, as a partial index says it: a parameter in its place would not find the index. */
+/** That a column is this text, as a partial index says it: a parameter in its place would not find the index. */
+export const is = (column: string, text: string): Expression<SqlBool> =>
+  sql<SqlBool>`${sql.ref(column)} = ${sql.lit(text)}`
+
+/** The same for one that it is not. */
 export const isNot = (column: string, text: string): Expression<SqlBool> =>
   sql<SqlBool>`${sql.ref(column)} <> ${sql.lit(text)}`
 

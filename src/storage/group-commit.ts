@@ -12,6 +12,7 @@ type Job = {
   reject: (error: unknown) => void
 }
 
+type Outcome = { value: unknown } | { error: unknown }
 type Finished = { job: Job; value: unknown }
 
 type Limits = {
@@ -33,7 +34,7 @@ type Log = {
 }
 
 /**
- * The one writer of a SQLite file. Jobs run strictly one after the other, each in a savepoint, and a whole
+ * The one writer of a SQLite file. Jobs run strictly one after the other, each but the first in a savepoint, and a whole
  * batch shares one transaction and so one fsync: no promise resolves before that fsync has returned. Telemetry
  * alone may be lost with the power, never with the process: it waits for no fsync.
  */
@@ -111,7 +112,7 @@ export class GroupCommit {
       for (; taken < this.#limits.jobs && (taken === 0 || performance.now() < end); taken++) {
         const job = this.#queue[taken]
         if (!job) break
-        const outcome = await this.#attempt(job.work)
+        const outcome = await (taken === 0 ? this.#first(job.work) : this.#attempt(job.work))
         if ('value' in outcome) finished.push({ job, value: outcome.value })
         else job.reject(outcome.error)
         // A full disk or an I/O error makes SQLite roll back the whole transaction by itself.
@@ -125,19 +126,44 @@ export class GroupCommit {
     }
   }
 
-  async #attempt(work: Work): Promise<{ value: unknown } | { error: unknown }> {
-    const { tx, end } = kyselyOnce(this.#connection)
+  /** Nothing comes before it that a rollback could take along: it needs no savepoint, which would copy what it changes. */
+  async #first(work: Work): Promise<Outcome> {
+    const outcome = await this.#work(work)
+    if ('error' in outcome) this.#beginAgain()
+    return outcome
+  }
+
+  async #attempt(work: Work): Promise<Outcome> {
     try {
       this.#connection.run('savepoint job', [])
-      const value = await this.#patiently(this.#nesting.run(() => work(tx)))
-      this.#connection.run('release job', [])
-      return { value }
+      const outcome = await this.#work(work)
+      if ('error' in outcome) this.#rollBackJob()
+      else this.#connection.run('release job', [])
+      return outcome
     } catch (error) {
       this.#rollBackJob()
+      return { error }
+    }
+  }
+
+  async #work(work: Work): Promise<Outcome> {
+    const { tx, end } = kyselyOnce(this.#connection)
+    try {
+      return { value: await this.#patiently(this.#nesting.run(() => work(tx))) }
+    } catch (error) {
       return { error }
     } finally {
       end()
     }
+  }
+
+  /** Where that fails there is no transaction, which ends the batch. */
+  #beginAgain(): void {
+    try {
+      if (!this.#connection.database.inTransaction) return
+      this.#connection.run('rollback', [])
+      this.#connection.run('begin immediate', [])
+    } catch {}
   }
 
   #rollBackJob(): void {

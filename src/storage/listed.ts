@@ -2,17 +2,13 @@ import { type AliasedRawBuilder, sql } from 'kysely'
 import { byDialect } from './compilers.ts'
 
 export type Cells = Record<string, string | number | null>
-export type Columns<Row> = { [Name in keyof Row]: 'text' | 'bigint' }
+export type Columns<Row> = { [Name in keyof Row]: 'text' | 'bigint' | 'double precision' }
 
 /**
  * Rows that a statement is given in one parameter: however many they are, it is the same statement, and one way to
  * the database. `of` makes the parameter, `as` the table that it is in a query.
  */
-export function listed<Row extends Record<string, string | number | null>>(
-  columns: {
-    [Name in keyof Row]: 'text' | 'bigint'
-  },
-) {
+export function listed<Row extends Record<string, string | number | null>>(columns: Columns<Row>) {
   const names = Object.keys(columns)
   const cells = names.map((name, at) => {
     const type = sql.raw(columns[name]!)

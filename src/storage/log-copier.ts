@@ -1,11 +1,12 @@
 import { Worker } from 'node:worker_threads'
 import type { Database } from 'better-sqlite3'
+import { ownModule } from '../core/own-modules.ts'
 import type { Log } from './log-copier-thread.ts'
 
-const script = new URL(
-  import.meta.url.endsWith('.ts') ? './log-copier-thread.ts' : './log-copier-thread.js',
-  import.meta.url,
-)
+const script = ownModule('src/storage/log-copier-thread.ts')
+
+/** Milliseconds between two looks at how long the log is. */
+const lookMs = 10
 
 /** Pages the log grows by before they are copied, 31 MiB: one that many commits touch is copied once. */
 export const span = 8000
@@ -26,6 +27,7 @@ export class LogCopier {
   finishing: Promise<void> | undefined
   /** How long the log was when it was last copied. */
   #known = 0
+  #lookedAt = Number.NEGATIVE_INFINITY
 
   constructor(file: string, writer: Database) {
     this.#file = file
@@ -46,6 +48,9 @@ export class LogCopier {
   }
 
   #isDue(): boolean {
+    const now = performance.now()
+    if (now - this.#lookedAt < lookMs) return false
+    this.#lookedAt = now
     const { log } = this.#look.get()!
     // It has started over.
     if (log < this.#known) this.#known = 0

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { sql } from 'kysely'
 import { SetupError } from '../core/errors.ts'
+import { ownFile } from '../core/own-modules.ts'
 import { type AnyDb, type Schema, schemaFor } from './columns.ts'
 import { lock, unlock } from './migration-lock.ts'
 import type { Storage } from './open.ts'
@@ -23,8 +24,7 @@ type Options = {
 }
 type Ledger = Map<string, { checksum: string; appliedAt: string }>
 
-/** Beside this file's folder in the sources and in dist/ alike. */
-const defaultFolder = new URL('../../migrations/', import.meta.url)
+const defaultFolder = ownFile('migrations/')
 
 /**
  * Applies what is missing, in order, each in a transaction of its own, and returns the names. Throws when
@@ -84,11 +84,11 @@ async function migrateSqlite(
   now: () => string,
 ): Promise<string[]> {
   const applied: string[] = []
-  await storage.write(async (tx) => {
+  const missing = await storage.write(async (tx) => {
     await createLedger(tx as AnyDb)
-    verify(sources, await readLedger(tx as AnyDb))
+    return missingIn(await readLedger(tx as AnyDb), sources)
   })
-  for (const source of sources) {
+  for (const source of missing) {
     const done = await storage.write((tx) => applyOnce(schemaFor(tx, 'sqlite'), source, now()))
     if (done) applied.push(source.name)
   }
@@ -104,9 +104,8 @@ async function migratePostgres(
     await lock(db)
     try {
       await createLedger(db)
-      verify(sources, await readLedger(db))
       const applied: string[] = []
-      for (const source of sources) {
+      for (const source of missingIn(await readLedger(db), sources)) {
         const done = await db
           .transaction()
           .execute((tx) => applyOnce(schemaFor(tx, 'postgres'), source, now()))
@@ -119,11 +118,13 @@ async function migratePostgres(
   })
 }
 
-function verify(sources: readonly Source[], ledger: Ledger): void {
+/** What was not applied yet. Throws when the file of what was has changed. */
+function missingIn(ledger: Ledger, sources: readonly Source[]): Source[] {
   for (const { name, checksum } of sources) {
     const row = ledger.get(name)
     if (row && row.checksum !== checksum) throw changed(name)
   }
+  return sources.filter(({ name }) => !ledger.has(name))
 }
 
 const changed = (name: string): SetupError =>

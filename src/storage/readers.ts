@@ -1,11 +1,9 @@
 import { Worker } from 'node:worker_threads'
 import type { CompiledQuery, DatabaseConnection, QueryResult } from 'kysely'
+import { ownModule } from '../core/own-modules.ts'
 import type { ReaderReply } from './reader-thread.ts'
 
-const script = new URL(
-  import.meta.url.endsWith('.ts') ? './reader-thread.ts' : './reader-thread.js',
-  import.meta.url,
-)
+const script = ownModule('src/storage/reader-thread.ts')
 
 /** Milliseconds a close waits for queries that are still running in a thread. */
 const closePatience = 5000

@@ -30,9 +30,32 @@ export class SqliteConnection implements DatabaseConnection {
     }
   }
 
+  /** Whether a statement may change what is stored. */
+  changes(sql: string): boolean {
+    return this.#statements.get(sql).changes
+  }
+
   // biome-ignore lint/correctness/useYield: a stream is refused, not empty
   async *streamQuery<R>(): AsyncIterableIterator<QueryResult<R>> {
     throw new Error('Streams do not work on both databases: read in pages instead')
+  }
+}
+
+/**
+ * Reads on this thread. A commit of another connection empties a connection's page cache, and nearly all commits are the
+ * writer's: so the writer reads as well, with a connection of its own for whoever reads in the middle of a write.
+ */
+export class ReadingConnection extends SqliteConnection {
+  readonly #writer: SqliteConnection
+
+  constructor(database: Database, writer: SqliteConnection) {
+    super(database)
+    this.#writer = writer
+  }
+
+  override run(sql: string, parameters: readonly unknown[]): QueryResult<unknown> {
+    if (this.#writer.database.inTransaction || this.#writer.changes(sql)) return super.run(sql, parameters)
+    return this.#writer.run(sql, parameters)
   }
 }
 

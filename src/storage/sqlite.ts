@@ -5,14 +5,14 @@ import { GroupCommit } from './group-commit.ts'
 import { LogCopier } from './log-copier.ts'
 import { LogSync } from './log-sync.ts'
 import { Readers } from './readers.ts'
-import { SqliteConnection } from './sqlite-connection.ts'
+import { ReadingConnection, SqliteConnection } from './sqlite-connection.ts'
 import { openReader, openWriter, sqliteFile } from './sqlite-file.ts'
 import { kyselyOver } from './sqlite-kysely.ts'
 
 export async function openSqlite(dataDir: string, readerThreads: number): Promise<Storage> {
   const file = sqliteFile(dataDir)
   const writer = new SqliteConnection(openWriter(file))
-  const reader = new SqliteConnection(openReader(file))
+  const reader = new ReadingConnection(openReader(file), writer)
   const readers = new Readers(file, readerThreads)
   const copier = new LogCopier(file, writer.database)
   const disk = new LogSync(file)

@@ -1,6 +1,7 @@
 import type { Database, Statement } from 'better-sqlite3'
 
-export type Prepared = { statement: Statement; reader: boolean }
+/** `reader`: it gives rows. `changes`: it may change what is stored. */
+export type Prepared = { statement: Statement; reader: boolean; changes: boolean }
 
 /**
  * Prepared statements by their SQL. Two generations instead of a true LRU: a hit costs one map look-up,
@@ -33,6 +34,6 @@ export class Statements {
 
   #prepare(sql: string): Prepared {
     const statement = this.#database.prepare(sql)
-    return { statement, reader: statement.reader }
+    return { statement, reader: statement.reader, changes: !statement.readonly }
   }
 }

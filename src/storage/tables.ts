@@ -1,4 +1,15 @@
 import type { Generated } from 'kysely'
+import type {
+  AgentBuildRow,
+  AgentCommandRow,
+  AgentReleaseRow,
+  AgentRolloutDeviceRow,
+  AgentRolloutRow,
+  AgentRotationRow,
+  AgentTargetColumns,
+  DeviceAgentColumns,
+  DeviceUpdateColumns,
+} from './agent-tables.ts'
 
 /**
  * Every table, as both databases hand it back: ids, times and JSON are text, flags are 0 or 1.
@@ -28,7 +39,7 @@ export type Tables = {
   api_keys: ApiKeyRow
   /** What a key used of its limit, in 18 s each (src/credentials/api-keys/window.ts). */
   api_key_buckets: { key_id: string; bucket: number; count: number }
-  devices: DeviceRow & DeviceCounts & { tags: Generated<string> }
+  devices: DeviceRow & DeviceAgentColumns & DeviceCounts & { tags: Generated<string> }
   /** In JSON they stand in the row of the device as well. */
   device_tags: { device_id: string; tag: string }
   device_custom_fields: { device_id: string; key: string; value: string }
@@ -63,6 +74,12 @@ export type Tables = {
   /** Tokens that were used, until nobody would accept them any more. */
   trust_tokens: { token_hash: string; expires_at: string }
   agent_links: AgentLinkRow
+  agent_rotations: AgentRotationRow
+  agent_commands: AgentCommandRow
+  agent_releases: AgentReleaseRow
+  agent_builds: AgentBuildRow
+  agent_rollouts: AgentRolloutRow
+  agent_rollout_devices: AgentRolloutDeviceRow
   live_questions: LiveQuestionRow
   outbox: { id: Generated<number>; chain: string; entry: string }
   audit_heads: { chain: string; seq: number; checksum: string }
@@ -358,7 +375,24 @@ export type AgentDeviceRow = Pick<
   | 'uptime_seconds'
   | 'pending_reboot'
   | 'last_seen_ip'
->
+  | 'last_seen_at'
+  | 'enrolled_at'
+  | 'watchdog_status'
+> &
+  Pick<
+    DeviceAgentColumns,
+    'token_issued_at' | 'watchdog_version' | 'main_silent_since' | 'auto_update_acknowledged'
+  > &
+  DeviceUpdateColumns &
+  AgentTargetColumns & {
+    os_type: string
+    architecture: string
+    auto_update: number
+    org_status: string
+    partner_status: string
+    /** 1 where commands wait for the agent or its watchdog. */
+    has_commands: number | null
+  }
 
 /** As the agent last reported it; all null before it did. */
 export type DeviceHardwareColumns = {

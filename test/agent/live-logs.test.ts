@@ -11,7 +11,6 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { keepDiagnostics } from '../../src/agent/diagnostics.ts'
 import { obey } from '../../src/agent/live/commands.ts'
 import { logsOfHost } from '../../src/agent/live/host.ts'
 import { QueryLog } from '../../src/live/wire/contract.ts'
@@ -195,39 +194,19 @@ esac
   })
 })
 
-describe('a command', () => {
-  const able = () => ({
-    logs: logsOfHost({ journal: '/nonexistent', folder }),
-    diagnostics: keepDiagnostics(() => 0),
-  })
+describe('a question', () => {
+  const logs = () => logsOfHost({ journal: '/nonexistent', folder })
 
   it('that is not known, or makes no sense, is answered as failed', async () => {
     for (const [type, payload] of [
-      ['format_disk', {}],
+      ['event_logs_format', {}],
       ['constructor', {}],
       ['event_logs_query', { logName: 7 }],
       ['event_log_get', {}],
-      ['set_log_level', { level: 'loud' }],
     ] as const) {
-      expect(await obey({ id: '1', type, payload }, able(), signal)).toMatchObject({ status: 'failed' })
+      expect(await obey({ id: '1', type, payload }, logs(), signal)).toMatchObject({ status: 'failed' })
     }
     const absent = { id: '1', type: 'event_log_get', payload: { logName: 'x', recordId: 1 } }
-    expect(await obey(absent, able(), signal)).toMatchObject({ status: 'failed', code: 'log_not_found' })
-  })
-
-  it('lets the agent keep more of what it says, for as long as it was told', async () => {
-    let now = 0
-    const diagnostics = keepDiagnostics(() => now)
-    const report = diagnostics.watch(() => {})
-    const beat = { event: 'heartbeat', deviceId: 'd', metrics: undefined } as const
-    report(beat)
-    expect(diagnostics.kept()).toEqual([])
-    const payload = { level: 'debug', durationMinutes: 2 }
-    await obey({ id: '1', type: 'set_log_level', payload }, { ...able(), diagnostics }, signal)
-    report(beat)
-    expect(diagnostics.kept()).toMatchObject([{ level: 'debug', component: 'heartbeat' }])
-    now = 120_000
-    report(beat)
-    expect(diagnostics.kept()).toHaveLength(1)
+    expect(await obey(absent, logs(), signal)).toMatchObject({ status: 'failed', code: 'log_not_found' })
   })
 })

@@ -3,12 +3,17 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach } from 'vitest'
 import type { Agent } from '../../src/agent/agent.ts'
+import { commandsIn } from '../../src/agent/commands/memory.ts'
 import { clientAs } from '../../src/agent/connection.ts'
 import type { AgentEvent } from '../../src/agent/events.ts'
 import { logPositionIn } from '../../src/agent/log-position.ts'
 import { type Machine, thisMachine } from '../../src/agent/machine.ts'
 import { type Pace, runAgent } from '../../src/agent/run.ts'
+import { settingsIn } from '../../src/agent/settings.ts'
+import { spoolIn } from '../../src/agent/spool/spool.ts'
 import { identityIn } from '../../src/agent/state.ts'
+import { trustIn } from '../../src/agent/update/trust.ts'
+import type { Updater } from '../../src/agent/update/updater.ts'
 import { fetchTransport } from '../../src/core/client.ts'
 
 const real = thisMachine()
@@ -35,13 +40,14 @@ export type Setting = {
   machine?: Partial<Machine>
   key?: () => Promise<string>
   random?: number
+  updater?: Updater
 }
 
 /** Runs the agent on a clock that jumps from pause to pause, until so many seconds have gone by on it. */
 async function live(
   stateDir: string,
   url: string,
-  { seconds = 0, pace, machine, key, random = 0.5 }: Setting,
+  { seconds = 0, pace, machine, key, random = 0.5, updater }: Setting,
 ) {
   const stop = new AbortController()
   const pauses: number[] = []
@@ -51,6 +57,11 @@ async function live(
     machine: { ...snapshot, ...machine },
     identity: identityIn(stateDir),
     logPosition: logPositionIn(stateDir),
+    settings: settingsIn(stateDir),
+    spool: spoolIn(join(stateDir, 'spool')),
+    commands: commandsIn(join(stateDir, 'commands.json')),
+    trust: trustIn(stateDir, () => undefined),
+    ...(updater && { updater }),
     connect: (token) =>
       clientAs({ url, version: '1.2.3', transport: fetchTransport, signal: stop.signal }, token),
     enrollmentKey: key ?? (async () => 'the-key'),

@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { latestUser } from '../../src/agent/activity.ts'
 import { architectureOf, guessRole, osTypeOf, prettyName } from '../../src/agent/description.ts'
+import { healthOf } from '../../src/agent/disks.ts'
 import { stated } from '../../src/agent/hardware.ts'
 import { defaultRoute, defaultRoute6 } from '../../src/agent/network.ts'
 import { part } from '../../src/agent/part.ts'
-import { parseDpkgStatus } from '../../src/agent/software.ts'
+import { parseApk, parseDpkgStatus, parseRpm } from '../../src/agent/software.ts'
 
 describe('a part of the inventory', () => {
   test('is absent when reading it throws, rejects or hangs', async () => {
@@ -126,6 +127,39 @@ Version: 2.0
 `
   expect(parseDpkgStatus(status)).toEqual([
     { name: 'bash', version: '5.2.15-2+b7', publisher: 'Matthias Klose <doko@debian.org>' },
+  ])
+  expect(parseDpkgStatus(status, () => '2026-01-31')[0]!.installDate).toBe('2026-01-31')
+})
+
+test('packages of Alpine and of rpm are listed as those of Debian', () => {
+  const apk =
+    'C:Q1x=\nP:musl\nV:1.2.5-r9\nm:Natanael Copa <ncopa@alpinelinux.org>\nF:lib\n\nP:zlib\nV:1.3.1-r2\n\n'
+  expect(parseApk(apk)).toEqual([
+    { name: 'musl', version: '1.2.5-r9', publisher: 'Natanael Copa <ncopa@alpinelinux.org>' },
+    { name: 'zlib', version: '1.3.1-r2' },
+  ])
+  const rpm =
+    'bash\t0:5.2.26-3.fc40\tFedora Project\t1767225600\nbind\t32:9.18-1\t(none)\t0\ngpg-pubkey\t0:a-b\t(none)\t1\n'
+  expect(parseRpm(rpm)).toEqual([
+    { name: 'bash', version: '5.2.26-3.fc40', publisher: 'Fedora Project', installDate: '2026-01-01' },
+    { name: 'bind', version: '32:9.18-1' },
+  ])
+})
+
+test('a file system is as healthy as the disk that it is on', () => {
+  const disks = [
+    { device: '/dev/sda', smartStatus: 'Ok' },
+    { device: '/dev/nvme0n1', smartStatus: 'Predicted Failure' },
+    { device: '/dev/sdb', smartStatus: 'unknown' },
+    { device: '', smartStatus: 'Ok' },
+  ]
+  const health = (fs: string) => healthOf(fs, disks)
+  expect(['/dev/sda1', '/dev/nvme0n1p2', '/dev/sdb1', '/dev/sdaa1', 'tmpfs'].map(health)).toEqual([
+    'ok',
+    'predicted failure',
+    undefined,
+    undefined,
+    undefined,
   ])
 })
 

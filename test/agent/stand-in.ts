@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Identity } from '../../src/agent/state.ts'
 
 export type Received = {
   method: string
@@ -8,13 +9,24 @@ export type Received = {
   headers: IncomingHttpHeaders
   body: Record<string, unknown>
 }
-/** `hang` never answers, `cut` closes the connection. */
-export type Answer = { status: number; body: unknown; headers?: Record<string, string> } | 'hang' | 'cut'
+/** `hang` never answers, `cut` closes the connection; bytes are sent as they are, and may end too early. */
+export type Answer =
+  | { status: number; body: unknown; headers?: Record<string, string> }
+  | { status: number; bytes: Buffer; headers?: Record<string, string>; cutAfter?: number }
+  | 'hang'
+  | 'cut'
 
 export const agentId = 'a'.repeat(64)
 export const authToken = `svc_${'b'.repeat(64)}`
+export const watchdogAuthToken = `svc_${'c'.repeat(64)}`
 export const deviceId = '0198c0de-0000-7000-8000-000000000001'
 export const orgId = '0198c0de-0000-7000-8000-000000000002'
+
+/** What an agent that enrolled there keeps of itself. */
+export const identityAt = (url: string): Identity => ({
+  ...{ url, agentId, deviceId, orgId, siteId: null, authToken },
+  heartbeatIntervalSeconds: 60,
+})
 
 export const enrolled: Answer = {
   status: 201,
@@ -58,6 +70,13 @@ export async function standIn(answer: (request: Received, before: Received[]) =>
     received.push(one)
     if (said === 'hang') return
     if (said === 'cut') return void request.socket.destroy()
+    if ('bytes' in said) {
+      const { bytes, cutAfter = bytes.length } = said
+      reply.writeHead(said.status, { 'content-length': bytes.length, ...said.headers })
+      reply.write(bytes.subarray(0, cutAfter), () => cutAfter < bytes.length && request.socket.destroy())
+      if (cutAfter >= bytes.length) reply.end()
+      return
+    }
     reply.writeHead(said.status, { 'content-type': 'application/json', ...said.headers })
     reply.end(JSON.stringify(said.body))
   })

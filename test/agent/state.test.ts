@@ -2,8 +2,8 @@ import { chmodSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { type Identity, identityIn, prepareStateDir, stateDirFrom } from '../../src/agent/state.ts'
-import { agentId, authToken, deviceId, orgId } from './stand-in.ts'
+import { identityIn, prepareStateDir, stateDirFrom } from '../../src/agent/state.ts'
+import { identityAt } from './stand-in.ts'
 
 let root: string
 beforeEach(() => {
@@ -11,15 +11,7 @@ beforeEach(() => {
 })
 afterEach(() => rmSync(root, { recursive: true, force: true }))
 
-const identity: Identity = {
-  url: 'http://127.0.0.1:3000',
-  agentId,
-  deviceId,
-  orgId,
-  siteId: null,
-  authToken,
-  heartbeatIntervalSeconds: 60,
-}
+const identity = identityAt('http://127.0.0.1:3000')
 const modeOf = (path: string): number => statSync(path).mode & 0o777
 
 test('the identity comes back as it was saved, from a file only its owner can read', () => {

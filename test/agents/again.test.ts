@@ -141,14 +141,18 @@ function watchStatements(write: Write): { write: Write; counts: number[] } {
   const counted: Write = (work, options) =>
     write((tx) => {
       let count = 0
-      const watched = new Proxy(tx, {
-        get: (target, key) => {
-          const value = Reflect.get(target, key) as unknown
-          if (typeof value !== 'function') return value
-          if (key === 'updateTable' || key === 'getExecutor') count++
-          return value.bind(target) as unknown
-        },
-      })
+      const counting = <T extends object>(watched: T, name: string, more: Partial<T> = {}): T =>
+        new Proxy(watched, {
+          get: (target, key) => {
+            if (key in more) return more[key as keyof T]
+            const value = Reflect.get(target, key) as unknown
+            if (typeof value !== 'function') return value
+            if (key === name) count++
+            return value.bind(target) as unknown
+          },
+        })
+      const executor = counting(tx.getExecutor(), 'executeQuery')
+      const watched = counting(tx, 'updateTable', { getExecutor: () => executor })
       return work(watched).finally(() => counts.push(count))
     }, options)
   return { write: counted, counts }

@@ -1,5 +1,5 @@
 import { migrations } from '../../migrations/index.ts'
-import { agentTokenHash } from '../../src/agents/rules.ts'
+import { agentTokenHash } from '../../src/agents/tokens/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'

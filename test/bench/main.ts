@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { Argument, Command, InvalidArgumentError, Option } from 'commander'
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
+import { agents } from './agents.ts'
 import { parts as auditParts } from './audit.ts'
 import { chain } from './chain.ts'
 import { atEnd, endAll } from './children.ts'
@@ -11,6 +12,7 @@ import { type Row, tableOf } from './figures.ts'
 import { fleet } from './fleet.ts'
 import { http } from './http.ts'
 import { retention } from './retention.ts'
+import { rollouts } from './rollouts.ts'
 import { serve } from './serve.ts'
 import { build, notBuilt } from './servers.ts'
 import { sessions } from './sessions.ts'
@@ -26,9 +28,14 @@ const names = [
   'audit',
   'retention',
   'webhooks',
+  'agents',
+  'rollouts',
 ] as const
 /** Filling in takes minutes, so these are measured when they are named. */
-const unnamed = names.filter((name) => !['fleet', 'audit', 'retention', 'webhooks'].includes(name))
+const named = ['fleet', 'audit', 'retention', 'webhooks', 'agents', 'rollouts']
+const unnamed = names.filter((name) => !named.includes(name))
+/** These run from source, in this process. */
+const unbuilt: readonly string[] = ['chain', 'rollouts']
 type Name = (typeof names)[number]
 
 type Options = {
@@ -40,9 +47,20 @@ type Options = {
   devices: number[]
   entries: number
   plans?: boolean
+  minutes?: number
+  agents?: number
+  sockets: number
 }
 
 const signals = ['SIGINT', 'SIGTERM'] as const
+
+const wholeNumber =
+  (most: number) =>
+  (text: string): number => {
+    const count = Number(text)
+    if (Number.isInteger(count) && count > 0 && count <= most) return count
+    throw new InvalidArgumentError(`It must be a whole number from 1 to ${most}.`)
+  }
 
 const program = new Command('npm run bench --')
   .description(
@@ -51,18 +69,14 @@ const program = new Command('npm run bench --')
   .addArgument(
     new Argument('[name...]', 'what to measure')
       .choices(names)
-      .default(unnamed, 'all but fleet, audit, retention and webhooks'),
+      .default(unnamed, 'all but fleet, audit, retention, webhooks, agents and rollouts'),
   )
   .option('--quick', 'fewer and shorter rounds, no installation')
   .option('--json', 'print the result as JSON')
-  .option('--postgres', 'http, fleet, retention and webhooks on Postgres; its fsync is off')
+  .option('--postgres', 'http, fleet, retention, webhooks, agents and rollouts on Postgres; its fsync is off')
   .option('--no-install', 'leave out the size of an installation')
   .addOption(
-    new Option('--connections <count>', 'connections of the load').default(32).argParser((text) => {
-      const count = Number(text)
-      if (Number.isInteger(count) && count > 0 && count <= 1000) return count
-      throw new InvalidArgumentError('It must be a whole number from 1 to 1000.')
-    }),
+    new Option('--connections <count>', 'connections of the load').default(32).argParser(wholeNumber(1000)),
   )
   .addOption(
     new Option('--devices <counts>', 'sizes of the fleet').default([10_000, 100_000]).argParser((text) => {
@@ -72,11 +86,25 @@ const program = new Command('npm run bench --')
     }),
   )
   .addOption(
-    new Option('--entries <count>', 'entries that retention deletes').default(1_000_000).argParser((text) => {
-      const count = Number(text)
-      if (Number.isInteger(count) && count > 0 && count <= 5_000_000) return count
-      throw new InvalidArgumentError('It must be a whole number, such as 1000000.')
-    }),
+    new Option('--entries <count>', 'entries that retention deletes')
+      .default(1_000_000)
+      .argParser(wholeNumber(5_000_000)),
+  )
+  .addOption(
+    new Option('--minutes <count>', 'agents: a fleet next to people who work, for so long').argParser(
+      wholeNumber(600),
+    ),
+  )
+  .addOption(
+    new Option(
+      '--agents <count>',
+      'how many agents that fleet has (20000), and that of rollouts (10000)',
+    ).argParser(wholeNumber(100_000)),
+  )
+  .addOption(
+    new Option('--sockets <count>', 'how many of them are connected')
+      .default(2000)
+      .argParser(wholeNumber(100_000)),
   )
   .option('--plans', 'how the database goes about the questions on a fleet')
   .action((wanted: Name[], options: Options) => bench(wanted, options))
@@ -95,9 +123,9 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
   const { quick = false, connections } = options
   const say = (line: string) => void process.stderr.write(`${line} …\n`)
   const rows: Row[] = []
-  if (wanted.some((name) => name !== 'chain')) build()
+  if (wanted.some((name) => !unbuilt.includes(name))) build()
   for (const name of names.filter((one) => wanted.includes(one))) {
-    const reason = name === 'chain' ? undefined : notBuilt()
+    const reason = unbuilt.includes(name) ? undefined : notBuilt()
     if (reason !== undefined) {
       process.stderr.write(`${name} is left out: ${reason}\n`)
       continue
@@ -106,6 +134,18 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       const pace = quick ? { rounds: 3, milliseconds: 400 } : { rounds: 5, milliseconds: 900 }
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       rows.push(...(await http({ connections, ...pace, ...databases }, say)))
+    }
+    if (name === 'agents') {
+      const pace = quick ? { rounds: 3, milliseconds: 600 } : { rounds: 7, milliseconds: 1500 }
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      const { minutes, agents: count = 20_000, sockets } = options
+      const load = minutes === undefined ? undefined : { minutes, agents: count, sockets }
+      const sizes = quick ? [200] : [200, 20_000]
+      rows.push(...(await agents({ connections, sizes, load, ...pace, ...databases }, say)))
+    }
+    if (name === 'rollouts') {
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      rows.push(...(await rollouts({ agents: options.agents ?? 10_000, ...databases }, say)))
     }
     if (name === 'fleet') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
@@ -158,7 +198,7 @@ function notes(connections: number, { postgres = false }: Options): string {
     sealing,
     fleet,
     webhooks,
-    postgres ? 'http, fleet and webhooks ran on Postgres.' : 'http, fleet and webhooks ran on SQLite.',
+    `http, fleet, webhooks and agents ran on ${postgres ? 'Postgres' : 'SQLite'}.`,
   ].join('\n')
 }
 

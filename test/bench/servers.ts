@@ -11,17 +11,19 @@ export type Server = { name: string; url: string; child: ChildProcess }
 
 export const svc = join(root, 'bin', 'svc.js')
 
-/** Compiles what changed. What cannot be built is measured as it was emitted, and said so. */
+/** Builds what changed. What cannot be built is measured as it was before, and said so. */
 export function build(): void {
   const built = spawnSync(process.execPath, [join(root, 'build.js')], { cwd: root, encoding: 'utf8' })
   if (built.status === 0) return
-  process.stderr.write(`The build has faults; what it emitted is measured:\n${built.stdout}${built.stderr}\n`)
+  process.stderr.write(
+    `The build has faults; what was built before is measured:\n${built.stdout}${built.stderr}\n`,
+  )
 }
 
 /** Why the built command cannot be measured, or undefined when it can. */
 export function notBuilt(): string | undefined {
   if (!existsSync(svc)) return 'bin/svc.js does not exist yet'
-  return existsSync(join(root, 'dist', 'daemon', 'serve.js'))
+  return existsSync(join(root, 'dist', 'commands', 'serve.js'))
     ? undefined
     : 'dist/ is not built: npm run build'
 }

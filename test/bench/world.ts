@@ -1,6 +1,7 @@
 import { migrations } from '../../migrations/index.ts'
-import { agentTokenHash, makeDevice, newAgentId, newAgentToken } from '../../src/agents/rules.ts'
+import { makeDevice, newAgentId } from '../../src/agents/rules.ts'
 import { insertDevice } from '../../src/agents/store.ts'
+import { agentTokenHash, newAgentToken } from '../../src/agents/tokens/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { only } from '../../src/core/scope.ts'
 import { later } from '../../src/core/time.ts'
@@ -13,7 +14,7 @@ import { hashPassword } from '../../src/identity/password.ts'
 import type { Context } from '../../src/identity/rules.ts'
 import { builtInRoles, seedRoles } from '../../src/identity/seeds.ts'
 import { insertSession } from '../../src/identity/sessions/store.ts'
-import { accessTokens } from '../../src/identity/sessions/tokens.ts'
+import { type AccessClaims, accessTokens } from '../../src/identity/sessions/tokens.ts'
 import { insertUser } from '../../src/identity/store.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { type Db, openStorage } from '../../src/storage/open.ts'
@@ -28,6 +29,8 @@ export type World = {
   orgId: string
   /** Access tokens with a verified factor, good for a quarter of an hour. */
   tokens: { orgAdmin: string; partnerAdmin: string }
+  /** Another token for the administrator of the organization. */
+  renewed(): Promise<string>
   agents: { id: string; token: string }[]
   /** Someone who signs in with `password` and no factor. */
   email: string
@@ -45,22 +48,21 @@ export const secrets = {
 }
 
 const rows = 20
-const machines = 200
 /** Enough that their limits outlast the load. */
 const keys = 64
 
-/** A partner of 20 organizations, one of them with 20 sites and 200 machines, and an administrator of each. */
-export async function buildWorld(place: Place): Promise<World> {
+/** A partner of 20 organizations, one of them with 20 sites and the machines, and an administrator of each. */
+export async function buildWorld(place: Place, machines = 200): Promise<World> {
   const storage = await openStorage(place)
   try {
     await migrate(storage, migrations)
-    return await storage.write(async (tx) => fill(tx, new Date().toISOString()))
+    return await storage.write(async (tx) => fill(tx, machines, new Date().toISOString()))
   } finally {
     await storage.close()
   }
 }
 
-async function fill(tx: Db, now: string): Promise<World> {
+async function fill(tx: Db, machines: number, now: string): Promise<World> {
   await seedRoles(tx, now)
   const made = () => ({ id: newId(), now })
   const partner = makePartner(
@@ -91,14 +93,16 @@ async function fill(tx: Db, now: string): Promise<World> {
   )
   const orgAdmin = await addUser(tx, 'organization', now)
   await joinOrganization(tx, { orgId, userId: orgAdmin, roleId: role('Org Admin'), siteIds: null }, now)
+  const ofOrg = await claimsOf(tx, orgAdmin, { kind: 'organization', orgId }, now)
   return {
     orgId,
     tokens: {
-      orgAdmin: await tokenOf(tx, orgAdmin, { kind: 'organization', orgId }, now),
+      orgAdmin: await signed(ofOrg),
       partnerAdmin: await tokenOf(tx, partnerAdmin, { kind: 'partner', partnerId: partner.id }, now),
     },
+    renewed: () => signed(ofOrg),
     email: await addViewer(tx, orgId, now),
-    agents: await addMachines(tx, { orgId, siteId, by: orgAdmin, now }),
+    agents: await addMachines(tx, machines, { orgId, siteId, by: orgAdmin, now }),
     apiKeys: await addKeys(tx, { orgId, by: orgAdmin, now }),
   }
 }
@@ -138,12 +142,18 @@ async function addViewer(tx: Db, orgId: string, now: string): Promise<string> {
 }
 
 export async function tokenOf(tx: Db, userId: string, context: Context, now: string): Promise<string> {
-  const id = newId()
-  const session = { id, userId, context, mfa: true, tokenHash: id, expiresAt: later(now, 3600) }
-  await insertSession(tx, session, now)
-  const claims = { userId, sessionId: id, context, authEpoch: 1, mfaEpoch: 1, mfa: true }
-  return accessTokens(secrets.JWT_SECRET).sign(claims, new Date())
+  return signed(await claimsOf(tx, userId, context, now))
 }
+
+async function claimsOf(tx: Db, userId: string, context: Context, now: string): Promise<AccessClaims> {
+  const id = newId()
+  const session = { id, userId, context, mfa: true, tokenHash: id, expiresAt: later(now, 24 * 3600) }
+  await insertSession(tx, session, now)
+  return { userId, sessionId: id, context, authEpoch: 1, mfaEpoch: 1, mfa: true }
+}
+
+const signed = (claims: AccessClaims): Promise<string> =>
+  accessTokens(secrets.JWT_SECRET).sign(claims, new Date())
 
 async function addKeys(
   tx: Db,
@@ -161,6 +171,7 @@ async function addKeys(
 
 async function addMachines(
   tx: Db,
+  machines: number,
   { orgId, siteId, by, now }: { orgId: string; siteId: string; by: string; now: string },
 ): Promise<World['agents']> {
   const wanted = { orgId, name: 'Everyone', maxUsage: machines, expiresAt: undefined }
@@ -181,10 +192,14 @@ async function addMachines(
         isVirtual: false,
         virtualizationPlatform: null,
       },
-      { id: newId(), agentId, orgId, siteId, ip: '127.0.0.1', now },
+      { id: newId(), agentId, orgId, siteId, possibleReplacementOf: null, ip: '127.0.0.1', now },
     )
-    const origin = { enrollment_key_id: key.id, enrollment_ip: '127.0.0.1' }
-    await insertDevice(tx, device, { token_hash: agentTokenHash(token), ...origin })
+    const origin = { enrollment_key_id: key.id, enrollment_ip: '127.0.0.1', token_issued_at: null }
+    const tokens = {
+      token_hash: agentTokenHash(token),
+      watchdog_token_hash: agentTokenHash(newAgentToken()),
+    }
+    await insertDevice(tx, device, { ...tokens, ...origin })
     agents.push({ id: agentId, token })
   }
   return agents

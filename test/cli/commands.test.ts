@@ -32,7 +32,8 @@ describe('every command', () => {
 
   it('has one way to say how the answer looks', () => {
     const outputs = ['json', 'output', 'columns', 'csv', 'quiet', 'no-header']
-    const special = ['serve', 'help', 'agent run']
+    // Programs that run until they are told to end say what happens meanwhile.
+    const special = ['serve', 'help', 'agent run', 'agent simulate']
     for (const one of commands.filter(({ id }) => !special.includes(id) && !id.startsWith('db'))) {
       expect(one.flags.map(({ name }) => name)).toEqual(expect.arrayContaining(outputs))
     }
@@ -150,6 +151,19 @@ it('every endpoint a person can call has a command', () => {
     'trustPolicies.update': 'trust update',
     'trustPolicies.remove': 'trust delete',
     'trustPolicies.test': 'trust test',
+    'agentVersions.list': 'agent versions',
+    'agentVersions.show': 'agent versions show',
+    'agentVersions.sync': 'agent sync-release',
+    'agentVersions.promote': 'agent promote',
+    'agentVersions.remove': 'agent versions delete',
+    'agentRollouts.list': 'agent rollout',
+    'agentRollouts.start': 'agent rollout start',
+    'agentRollouts.show': 'agent rollout status',
+    'agentRollouts.devices': 'agent rollout devices',
+    'agentRollouts.halt': 'agent rollout halt',
+    'agentRollouts.resume': 'agent rollout resume',
+    'agentRollouts.abort': 'agent rollout abort',
+    'agentRollouts.rollBack': 'agent rollout roll-back',
     'auditLogs.flat': 'audit',
     'auditLogs.list': 'audit',
     'auditLogs.show': 'audit show',
@@ -166,8 +180,10 @@ it('every endpoint a person can call has a command', () => {
     'auditReports.compliance': 'audit report',
     'auditReports.stats': 'audit stats',
   }
+  // Asked by agents, without their token as well.
+  const ofAgents = /^(service|agents|agentDownloads)\.|^agentVersions\.(latest|info)$/
   const callable = entriesOf(api).filter(
-    ({ name, entry }) => entry.access.who !== 'agent' && !/^(service|agents)\./.test(name),
+    ({ name, entry }) => entry.access.who !== 'agent' && !ofAgents.test(name),
   )
   for (const { name } of callable)
     expect([name, command(String(covered[name]))?.id]).toEqual([name, covered[name]])

@@ -20,13 +20,13 @@ describe('svc webhooks listen --forward-to', () => {
     const { deliver, rows, has, said } = await listen(home, {
       args: ['-o', 'ndjson', '--forward-to', url],
     })
-    expect(said.stderr).toContain(`forwarding to ${url.split('?')[0]};`)
     const sent = { ...signedHeaders(JSON.stringify(event)), 'x-own': 'ü', 'proxy-authorization': 'no' }
     const reply = await deliver(event, sent)
     expect([reply.status, reply.headers.get('retry-after'), reply.headers.get('x-other')]).toEqual([
       ...[503, '7', null],
     ])
     expect(await reply.text()).toBe('x'.repeat(65_536))
+    expect(said.stderr).toContain(`forwarding to ${url.split('?')[0]};`)
     expect(taken[0]).toMatchObject({ method: 'POST', url: '/hooks?a=b', body: JSON.stringify(event) })
     expect(taken[0]!.headers).toMatchObject({
       ...without(sent, /^proxy/),

@@ -177,7 +177,7 @@ describe.runIf(hasOpenssl)('svc webhooks listen --cert --key', () => {
   it('serves HTTPS', async () => {
     const { url, has, rows, said } = await listen(home, { args: ['--json', '--cert', file, '--key', key] })
     expect(url).toMatch(/^https:/)
-    expect(said.stderr).toContain('OUTBOUND_CA_FILE')
+    await until(() => said.stderr.includes('OUTBOUND_CA_FILE'))
     const body = JSON.stringify(event)
     const deliver = (ca?: Buffer) =>
       new Promise<number | undefined>((resolve, reject) => {

@@ -100,7 +100,7 @@ onEveryDatabase((_, open) => {
     const database = await open()
     const service = new ServeProcess(database)
     const url = await service.listening()
-    const clients = Array.from({ length: 50 })
+    const clients = Array.from({ length: 16 })
     await Promise.all(clients.map(() => send(url, 'GET', '/health/live')))
 
     let finished = 0
@@ -116,14 +116,14 @@ onEveryDatabase((_, open) => {
     await until(() => finished > 0)
     const signalled = performance.now()
     service.kill('SIGTERM')
-    expect(finished).toBeLessThan(50)
+    expect(finished).toBeLessThan(16)
     await until(() => refuses(url))
     expect(service.running, 'still at work when it takes nothing new').toBe(true)
     expect(await replies).toEqual(clients.map(() => 200))
     expect(await service.ended).toEqual({ code: 0, signal: null })
     expect(performance.now() - signalled, 'no wait for idle connections').toBeLessThan(8000)
     expect(lastConnection).toBe('close')
-    expect(await database.storage.read.selectFrom('sessions').select('id').execute()).toHaveLength(50)
+    expect(await database.storage.read.selectFrom('sessions').select('id').execute()).toHaveLength(16)
   })
 
   it('what was changed just before SIGTERM is there after the next start', async () => {

@@ -8,7 +8,7 @@ import { systemToken } from '../world.ts'
 import { until } from './process.ts'
 import { send } from './request.ts'
 
-const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 describe('every failure has the same shape', () => {
   let service: TestService
@@ -155,8 +155,10 @@ it('a database that goes away is 503 for everyone but the liveness probe, until 
   const name = new URL(databaseUrl!).pathname.slice(1)
   const ready = async () => (await send(service.url, 'GET', '/health/ready')).status === 200
   const rename = (from: string, to: string) =>
-    administer((client) =>
-      until(async () => {
+    administer(async (client) => {
+      // The service would be back before it has another name.
+      await client.query(`alter database ${from} allow_connections false`)
+      await until(async () => {
         await client.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [
           from,
         ])
@@ -164,8 +166,9 @@ it('a database that goes away is 503 for everyone but the liveness probe, until 
           () => true,
           () => false,
         )
-      }),
-    )
+      })
+      await client.query(`alter database ${to} allow_connections true`)
+    })
 
   await rename(name, `${name}_away`)
   await until(async () => !(await ready()))

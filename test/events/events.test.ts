@@ -5,10 +5,8 @@ import { checkLiveness } from '../../src/devices/jobs.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminPassword, startService, testClock } from '../harness.ts'
 import { addPerson, handOf } from '../laws/plays.ts'
-import { addWebhook, buildWorld } from '../world.ts'
-
-/** What a heartbeat tells is looked for every second. */
-const soon = { timeout: 10_000 }
+import { buildWorld } from '../world.ts'
+import { listen } from './listener.ts'
 
 onEveryDatabase((_, open) => {
   /** A service, and what the bakery's webhook was told of since it was last asked. */
@@ -17,32 +15,18 @@ onEveryDatabase((_, open) => {
     const service = await startService(open, { clock })
     const world = await buildWorld(service)
     const { bakery } = world.orgs
-    const listen = async (orgId: string) => {
-      const { id } = await addWebhook(service, orgId, 'listener', ['*'])
-      const { storage } = service
-      await storage.write((tx) =>
-        tx.updateTable('webhooks').set({ status: 'disabled' }).where('id', '=', id).execute(),
-      )
+    const listenTo = async (orgId: string) => {
+      const all = await listen(service, orgId)
       let seen = 0
       return async () => {
-        await expect
-          .poll(async () => (await storage.read.selectFrom('events').select('seq').execute()).length, soon)
-          .toBe(0)
-        const rows = await storage.read
-          .selectFrom('webhook_deliveries')
-          .select(['event as type', 'payload', 'seq', 'org_id'])
-          .where('webhook_id', '=', id)
-          .where('seq', '>', seen)
-          .orderBy('seq')
-          .execute()
-        seen += rows.length
-        expect(rows.every(({ org_id }) => org_id === orgId)).toBe(true)
-        return rows.map(({ type, payload }) => ({ type, data: JSON.parse(payload) as unknown }))
+        const fresh = (await all()).slice(seen)
+        seen += fresh.length
+        return fresh
       }
     }
     const client = service.client(world.tokens.bakery)
     const { id: by } = (await client.call(api.auth.me)).user
-    return { clock, service, world, bakery, client, by, listen, heard: await listen(bakery.id) }
+    return { clock, service, world, bakery, client, by, listen: listenTo, heard: await listenTo(bakery.id) }
   }
 
   describe('webhooks hear', () => {
@@ -63,7 +47,10 @@ onEveryDatabase((_, open) => {
       const named = { deviceId, hostname: 'till-1' }
       const enrolment = { siteId: null, osType: 'linux', agentVersion: '1.0.0', enrollmentKeyId: key.id }
       expect(await heard()).toEqual([
-        { type: 'device.enrolled', data: { ...named, ...enrolment, reenrolled: false } },
+        {
+          type: 'device.enrolled',
+          data: { ...named, ...enrolment, reenrolled: false, possibleReplacementOf: null },
+        },
       ])
 
       const agent = service.client(authToken)
@@ -125,6 +112,47 @@ onEveryDatabase((_, open) => {
         },
         { type: 'device.decommissioned', data: { ...named, decommissionedBy: by } },
         { type: 'device.updated', data: { ...named, fields: ['status'], status: 'offline' } },
+      ])
+    })
+
+    it('of an update of its agent: that it began, and how it ended', async () => {
+      const { clock, service, bakery, heard } = await start()
+      const agent = service.client(bakery.agentToken)
+      const params = { id: bakery.agentId }
+      const named = { deviceId: bakery.deviceId, hostname: 'bakery-pc' }
+      const say = (state: 'updating' | 'rolled_back') =>
+        agent.call(api.agentUpdates.status, { params, body: { targetVersion: '1.0.0', state } })
+      const beat = (agentVersion: string) =>
+        agent.call(api.agents.heartbeat, { params, body: { agentVersion, status: 'ok' } })
+      const updated = (data: Record<string, unknown>) => ({
+        ...{ type: 'device.updated', data: { ...data, ...named, fields: Object.keys(data) } },
+      })
+
+      await say('updating')
+      await beat('0.1.0')
+      expect(await heard()).toEqual([updated({ status: 'updating' })])
+      await beat('1.0.0')
+      expect(await heard()).toEqual([updated({ agentVersion: '1.0.0', status: 'online' })])
+      await say('updating')
+      await say('rolled_back')
+      expect(await heard()).toEqual([updated({ status: 'updating' }), updated({ status: 'online' })])
+      await say('updating')
+      clock.forward(301)
+      await beat('1.0.0')
+      await beat('0.1.0')
+      await say('updating')
+      await heard()
+      clock.forward(301)
+      await checkLiveness(service.storage, { offlineAfterSeconds: 3600 }, clock())
+      expect(await heard()).toEqual([
+        {
+          type: 'device.offline',
+          data: { ...named, displayName: null, lastSeenAt: expect.any(String) },
+        },
+      ])
+      await beat('0.1.0')
+      expect(await heard()).toEqual([
+        { type: 'device.online', data: { ...named, agentVersion: '0.1.0', status: 'online' } },
       ])
     })
 

@@ -3,8 +3,9 @@ import { api } from '../../src/api.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
+import { addKeeper } from '../events/listener.ts'
 import { adminEmail, startService, type TestService } from '../harness.ts'
-import { addWebhook, buildWorld } from '../world.ts'
+import { buildWorld } from '../world.ts'
 import { newEntries, secretsOf } from './audited.ts'
 import { type Input, toWire } from './calls.ts'
 import { mutating } from './fields.ts'
@@ -20,10 +21,7 @@ const told = <T>(value: T | ((reply: Reply) => unknown), reply: Reply): unknown 
 function listening(hand: Hand, service: TestService): Hand {
   const fresh = async () => {
     const org = await hand.fresh()
-    const { id } = await addWebhook(service, org.id, 'listener', ['*'])
-    await service.storage.write((tx) =>
-      tx.updateTable('webhooks').set({ status: 'disabled' }).where('id', '=', id).execute(),
-    )
+    await addKeeper(service, org.id)
     return org
   }
   return { ...hand, fresh }

@@ -25,6 +25,7 @@ export const unknownRecords = (): Records => ({
   api_key: newId(),
   device: newId(),
   device_group: newId(),
+  device_command: newId(),
   filter: newId(),
   agent: randomBytes(32).toString('hex'),
   audit_log: newId(),
@@ -37,6 +38,7 @@ export const unknownRecords = (): Records => ({
   sso_provider: newId(),
   sso_identity: newId(),
   trust_policy: newId(),
+  agent_rollout: newId(),
 })
 
 export type Input = { params: Plain; query: Plain; body: unknown }
@@ -109,6 +111,7 @@ const candidates = [
   'https://example.com',
   'c'.repeat(43),
   newId(),
+  '1.0.0',
 ]
 
 /** Some text a query or path parameter of this schema takes. */

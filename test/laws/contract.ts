@@ -22,6 +22,9 @@ const harmless = new Set([
   'permissions.canI reply.code',
   'permissions.explain reply.code',
   'ssoTrials.show reply.steps.0.code',
+  // How a program ended.
+  'deviceCommands.show reply.result.exitCode',
+  'agentCommands.result body.exitCode',
 ])
 
 /** Longer than anything that is meant to be said, a script included. */

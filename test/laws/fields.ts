@@ -88,5 +88,8 @@ export const called = (contract: Contract): Entry[] =>
 export const mutating = (contract: Contract): Entry[] =>
   called(contract).filter(({ entry }) => entry.method !== 'GET')
 
+/** What a call that works answers: where the files of releases are is told, and they are not here. */
+export const statusOf = (entry: Endpoint): number => (entry.bytes ? 302 : (entry.status ?? 200))
+
 /** Whether a caller may leave the field out. */
 export const optional = (schema: z.ZodType): boolean => schema.safeParse(undefined).success

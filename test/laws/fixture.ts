@@ -7,7 +7,16 @@ import type { Context } from '../../src/identity/rules.ts'
 import { builtInRoles } from '../../src/identity/seeds.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
 import type { TestService } from '../harness.ts'
-import { addGroup, addPartnerUser, addUser, buildWorld, type Org, tokenFor, type World } from '../world.ts'
+import {
+  addCommand,
+  addGroup,
+  addPartnerUser,
+  addUser,
+  buildWorld,
+  type Org,
+  tokenFor,
+  type World,
+} from '../world.ts'
 import { type Records, unknownRecords } from './calls.ts'
 
 /** Somebody who has no business with the victim's records. */
@@ -40,8 +49,8 @@ function kept(make: () => Promise<string>): Pick<Stranger, 'token' | 'renew'> {
 
 const everyKind = Object.keys(unknownRecords()) as Resource[]
 const withinTenant = everyKind.filter((kind) => kind !== 'partner')
-const withinGroup: readonly Resource[] = ['device', 'device_group', 'agent', 'alert']
-const withinSite: readonly Resource[] = ['site', 'enrollment_key', 'device', 'device_group', 'agent', 'alert']
+const withinGroup: readonly Resource[] = ['device', 'device_command', 'device_group', 'agent', 'alert']
+const withinSite: readonly Resource[] = ['site', 'enrollment_key', ...withinGroup]
 
 export const userToken = async (
   service: TestService,
@@ -71,6 +80,7 @@ export async function recordsOf(service: TestService, partner: string, org: Org)
     api_key: org.apiKeyId,
     device: org.deviceId,
     device_group: org.groupId,
+    device_command: org.commandId,
     filter: org.filterId,
     role: org.roleId,
     script: org.scriptId,
@@ -80,6 +90,7 @@ export async function recordsOf(service: TestService, partner: string, org: Org)
     sso_provider: org.providerId,
     sso_identity: await identityOf(service, org),
     trust_policy: org.policyId,
+    agent_rollout: org.rolloutId,
     agent: org.agentId,
     audit_log: (await entries.executeTakeFirstOrThrow()).id,
     user: await userIdOf(service, `${org.name}-admin`),
@@ -200,7 +211,7 @@ export async function buildStage(service: TestService): Promise<Stage> {
 async function addNarrowedUser(
   service: TestService,
   { orgs: { bakery }, tokens }: World,
-): Promise<Pick<Records, 'site' | 'enrollment_key' | 'device' | 'device_group' | 'agent' | 'alert'>> {
+): Promise<Partial<Records>> {
   const client = service.client(tokens.system)
   const site = await client.call(api.sites.create, { body: { orgId: bakery.id, name: 'Elsewhere' } })
   const key = await client.call(api.enrollmentKeys.create, {
@@ -252,6 +263,7 @@ async function addNarrowedUser(
     enrollment_key: key.id,
     device: enrolled.deviceId,
     device_group: groupId,
+    device_command: await addCommand(service, bakery.id, enrolled.deviceId),
     agent: enrolled.agentId,
     alert: alert.id,
   }

@@ -75,8 +75,8 @@ const binary = join(root, 'bin/svc.js')
 
 /** What `--help` prints for each of these command lines, all of them asked in one process. */
 const asking = `
-import { Program } from ${JSON.stringify(pathToFileURL(join(root, 'dist/src/cli/program.js')))}
-import Help from ${JSON.stringify(pathToFileURL(join(root, 'dist/src/cli/help.js')))}
+import { Program } from ${JSON.stringify(pathToFileURL(join(root, 'src/cli/program.ts')))}
+import Help from ${JSON.stringify(pathToFileURL(join(root, 'src/cli/help.ts')))}
 const { write } = process.stdout
 const pages = []
 for (const words of JSON.parse(process.argv[1])) {

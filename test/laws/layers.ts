@@ -63,6 +63,8 @@ const lazyServer = (path: string): boolean =>
 const chainReader = 'commands/audit/verify.ts'
 /** Pure arithmetic, so that an auditor trusts it and not the server. */
 const verifier = /^src\/audit\/(chain|verifier\/[a-z-]+)\.ts$/
+/** What a release is and which comes next: an agent believes by the same lines as the service. Pure as well. */
+const releases = /^src\/agents\/versions\/(manifest|order|stepping)\.ts$/
 /** Does for a script what an authenticator does for a person. */
 const authenticator = 'src/cli/otp-secret.ts'
 /** Loads the one command that was named, from the list in the manifest. */
@@ -99,9 +101,9 @@ const ownImports: Rule[] = [
     allows: (_, { target }) => isVocabulary(target) || target.startsWith('src/storage/'),
   },
   {
-    name: 'src/api.ts imports only contracts, src/version.ts imports nothing',
+    name: 'src/api.ts imports only contracts and core, src/version.ts only core',
     applies: inZone('api', 'version'),
-    allows: (path, { target }) => path === 'src/api.ts' && (isContract(target) || isVocabulary(target)),
+    allows: (path, { target }) => isVocabulary(target) || (path === 'src/api.ts' && isContract(target)),
   },
   {
     name: 'src/handler.ts imports the vocabulary, and types of the storage',
@@ -122,13 +124,17 @@ const ownImports: Rule[] = [
   {
     name: 'contract.ts and lenient.ts import only core and other contracts',
     applies: (path) => named(path, 'contract.ts') || named(path, 'lenient.ts'),
-    allows: (_, { target }) => isVocabulary(target) || isContract(target),
+    allows: (_, { target }) => isVocabulary(target) || isContract(target) || releases.test(target),
   },
   {
     name: 'rules.ts runs on core, contracts and other rules alone',
     applies: (path) => named(path, 'rules.ts'),
     allows: (_, { target, typeOnly }) =>
-      typeOnly || isVocabulary(target) || isContract(target) || /\/rules\.ts$/.test(target),
+      typeOnly ||
+      isVocabulary(target) ||
+      isContract(target) ||
+      /\/rules\.ts$/.test(target) ||
+      releases.test(target),
   },
   {
     name: 'a store knows no handlers',
@@ -176,6 +182,7 @@ const signInFailures = 'src/sso/failures.ts'
 const clientMaySee = (target: string): boolean =>
   isVocabulary(target) ||
   isContract(target) ||
+  releases.test(target) ||
   [signInFailures, 'src/api.ts', 'src/version.ts'].includes(target)
 
 /** Rules about packages and what Node brings. */

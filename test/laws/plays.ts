@@ -1,9 +1,11 @@
 import { generateSync } from 'otplib'
 import { expect } from 'vitest'
 import { messagesIn } from '../../daemon/outside/outbox.ts'
+import type { RolloutState } from '../../src/agents/rollouts/contract.ts'
 import { api } from '../../src/api.ts'
 import { cipherOf } from '../../src/core/cipher.ts'
 import { changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
+import { zeroId } from '../../src/core/ids.ts'
 import { type Clock, later } from '../../src/core/time.ts'
 import { hashPassword } from '../../src/identity/password.ts'
 import { saveReset } from '../../src/identity/passwords/store.ts'
@@ -11,6 +13,9 @@ import { insertRegistration } from '../../src/identity/registration/store.ts'
 import type { Context } from '../../src/identity/rules.ts'
 import { newToken, tokenHash } from '../../src/identity/sessions/tokens.ts'
 import { insertExchange } from '../../src/sso/sign-in/store.ts'
+import { addPlace, addRelease, addRollout } from '../agents/rollouts/records.ts'
+import { releaseShelf } from '../agents/shelf.ts'
+import { signedRelease } from '../agents/signed.ts'
 import { adminEmail, adminPassword, type TestService, testSecrets } from '../harness.ts'
 import { RawAgent } from '../live/raw-agent.ts'
 import { ciIssuer } from '../trust/issuer.ts'
@@ -437,6 +442,42 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
       resourceId: ({ deviceId }) => deviceId,
     }
   },
+  async 'agentVersions.sync'(hand) {
+    const { version, about } = await releasing(hand, {})
+    return { input: { params: {}, query: { version }, body: undefined }, ...about }
+  },
+  async 'agentVersions.promote'(hand) {
+    const { version, about } = await releasing(hand, { promote: 'false' })
+    return { input: asked('agentVersions.promote', { version, component: 'agent' }), ...about }
+  },
+  async 'agentVersions.remove'(hand) {
+    const { version, about } = await releasing(hand, { promote: 'false' })
+    return { input: { params: { version }, query: {}, body: undefined }, ...about }
+  },
+  async 'agentVersions.show'(hand) {
+    const { version, about } = await releasing(hand, { promote: 'true' })
+    return { input: { params: { version }, query: {}, body: undefined }, ...about }
+  },
+  async 'agentVersions.info'(hand) {
+    const { version, about } = await releasing(hand, { promote: 'true' })
+    return { input: { params: { version }, query: onLinux, body: undefined }, ...about }
+  },
+  async 'agentVersions.latest'(hand) {
+    const { about } = await releasing(hand, { promote: 'true' })
+    return { input: { params: {}, query: onLinux, body: undefined }, ...about }
+  },
+  async 'agentDownloads.agent'(hand) {
+    const { version, about } = await releasing(hand, { promote: 'true' })
+    return {
+      input: { params: { os: 'linux', arch: 'amd64' }, query: { version }, body: undefined },
+      ...about,
+    }
+  },
+  async 'agentDownloads.component'(hand) {
+    const { version, about } = await releasing(hand, { promote: 'true' })
+    const params = { component: 'agent', os: 'darwin', arch: 'arm64' }
+    return { input: { params, query: { version }, body: undefined }, ...about }
+  },
   'auth.previewInvite': (hand) => invited(hand, 'auth.previewInvite'),
   'auth.acceptInvite': (hand) => invited(hand, 'auth.acceptInvite'),
   'users.invite': async (hand) => {
@@ -497,6 +538,48 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
       .filter((name) => /^(liveLogs|deviceLogs|logLevels)\./.test(name))
       .map((name) => [name, (hand: Hand) => asking(hand, name)]),
   ),
+  async 'agentRollouts.start'(hand) {
+    const { service } = hand
+    const { about } = await inFreshOrg(hand)
+    const version = `7.7.${hand.serial()}`
+    await addRelease(service, version)
+    await addRollout(service)
+    const input = asked('agentRollouts.start', { version, waves: [{ percent: 100 }] })
+    return { input, ...about, orgId: null, resourceId: ({ id }) => id }
+  },
+  'agentRollouts.halt': (hand) => movingRollout(hand, 'agentRollouts.halt', 'running'),
+  'agentRollouts.resume': (hand) => movingRollout(hand, 'agentRollouts.resume', 'halted', true),
+  'agentRollouts.abort': (hand) => movingRollout(hand, 'agentRollouts.abort', 'running'),
+  'agentRollouts.rollBack': (hand) => movingRollout(hand, 'agentRollouts.rollBack', 'running'),
+  'agentUpdates.status': (hand) => byAgent(hand, 'agentUpdates.status'),
+  async 'deviceCommands.create'(hand) {
+    const { org, about } = await inFreshOrg(hand)
+    const body = { type: 'set_auto_update', payload: { enabled: false } }
+    const input = asked('deviceCommands.create', body, { id: org.deviceId })
+    return { input, ...about, resourceId: () => org.deviceId }
+  },
+  async 'deviceCommands.setAutoUpdate'(hand) {
+    const { org, about } = await inFreshOrg(hand)
+    const input = asked('deviceCommands.setAutoUpdate', {}, { id: org.deviceId })
+    return { input, ...about, resourceId: () => org.deviceId }
+  },
+  'agentTokens.rotate': (hand) => byAgent(hand, 'agentTokens.rotate'),
+  async 'agentTokens.confirm'(hand) {
+    const play = await byAgent(hand, 'agentTokens.confirm')
+    const params = play.input.params as { id: string }
+    const own = hand.service.client(play.token)
+    return { ...play, token: (await own.call(api.agentTokens.rotate, { params })).authToken }
+  },
+  async 'agentCommands.result'(hand) {
+    const play = await byAgent(hand, 'agentCommands.result')
+    const { id } = play.input.params as { id: string }
+    const rows = hand.service.storage.read.selectFrom('agent_commands as c').select('c.id')
+    const given = rows.innerJoin('devices as d', 'd.id', 'c.device_id').where('d.agent_id', '=', id)
+    const { id: commandId } = await given.executeTakeFirstOrThrow()
+    return { ...play, input: { ...play.input, params: { id, commandId } } }
+  },
+  'agentCommands.list': (hand) => byAgent(hand, 'agentCommands.list'),
+  'agents.config': (hand) => byAgent(hand, 'agents.config'),
   'agents.heartbeat': (hand) => byAgent(hand, 'agents.heartbeat'),
   'agents.inventory': (hand) => byAgent(hand, 'agents.inventory'),
   'diagnosticLogs.submit': (hand) => byAgent(hand, 'diagnosticLogs.submit'),
@@ -504,6 +587,19 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
 }
 
 export const playsOfTheirOwn: readonly string[] = [...Object.keys(plays), ...Object.keys(orgOf)]
+
+const onLinux = { platform: 'linux', arch: 'amd64', component: 'agent' }
+
+/** The system administrator, and a version that nobody else plays with; registered when it is said how. */
+async function releasing({ service, world, serial }: Hand, registered: { promote?: 'true' | 'false' }) {
+  const files = ['svc-agent-linux-amd64', 'svc-agent-darwin-arm64']
+  const { version } = releaseShelf.publish(signedRelease(`7.0.${serial()}`, { files }))
+  const token = world.tokens.system
+  const query = { version, ...registered }
+  if (registered.promote) await service.client(token).call(api.agentVersions.sync, { query })
+  const actor: Play['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }
+  return { version, about: { token, actor, orgId: null, resourceId: () => zeroId } }
+}
 
 /** The system administrator, and somebody to administer. */
 async function administering({ service, world, fresh, serial }: Hand) {
@@ -586,6 +682,20 @@ async function pinned(hand: Hand): Promise<Play> {
   return { input: { params, query: {}, body: undefined }, ...about, resourceId: () => id }
 }
 
+/** The system administrator, and a rollout in that state. */
+async function movingRollout(
+  hand: Hand,
+  name: string,
+  status: RolloutState,
+  isHalfDone = false,
+): Promise<Play> {
+  const { org, about } = await inFreshOrg(hand)
+  const id = await addRollout(hand.service, status)
+  if (isHalfDone) await addPlace(hand.service, id, org, 'updated')
+  const input = { ...asked(name, {}, { id }), body: undefined }
+  return { input, ...about, orgId: null, resourceId: () => id }
+}
+
 /** A device whose agent is connected, and has one log with one entry. */
 async function asking(hand: Hand, name: string): Promise<Play> {
   const { org, about } = await inFreshOrg(hand)
@@ -609,5 +719,7 @@ async function asking(hand: Hand, name: string): Promise<Play> {
 async function byAgent({ fresh }: Hand, name: string): Promise<Play> {
   const { id: orgId, agentId, agentToken: token, deviceId } = await fresh()
   const actor: Play['actor'] = { type: 'agent', id: deviceId, email: null }
-  return { input: asked(name, {}, { id: agentId }), token, actor, orgId, resourceId: () => deviceId }
+  const input = asked(name, {}, { id: agentId })
+  const whole = entryNamed(name).body ? input : { ...input, body: undefined }
+  return { input: whole, token, actor, orgId, resourceId: () => deviceId }
 }

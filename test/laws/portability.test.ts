@@ -2,6 +2,7 @@ import { sql } from 'kysely'
 import { describe, expect, it } from 'vitest'
 import { record, sealPending } from '../../src/audit/outbox.ts'
 import { draftOf } from '../../src/audit/rules.ts'
+import type { Dialect } from '../../src/storage/db.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase, openMigrated } from '../databases.ts'
 import { productSources } from './imports.ts'
@@ -12,8 +13,8 @@ import { deep } from './wrong-values.ts'
 
 describe('the two databases', { timeout: 120_000 }, () => {
   it('give the same bytes for the same session', async () => {
-    const sqlite = await sessionOn(() => openMigrated('sqlite'))
-    const postgres = await sessionOn(() => openMigrated('postgres'))
+    const on = (kind: Dialect) => sessionOn(() => openMigrated(kind))
+    const [sqlite, postgres] = await Promise.all([on('sqlite'), on('postgres')])
     expect(sqlite.length).toBeGreaterThan(100)
     expect(sqlite.filter(({ status }) => status >= 500)).toEqual([])
     expect(parting(sqlite, postgres)).toEqual([])

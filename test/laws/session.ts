@@ -186,7 +186,7 @@ function masker(): (text: string) => string {
       .replace(/(?<="nextCursor":")[\w-]+/g, (cursor) =>
         JSON.stringify(Buffer.from(cursor, 'base64url').toString()).slice(1, -1),
       )
-      .replace(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, numbered('id'))
+      .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, numbered('id'))
       .replace(/(?<=\\n|")[\w/+]{43}=/g, numbered('bytes'))
       .replace(/(?<=keyId\W+|<id \d+>\+)[0-9a-f]{8}(?=\W)/g, numbered('key id'))
       .replace(/(?<= )[\w/+]{91}=/g, numbered('signature'))

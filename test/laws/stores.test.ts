@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { getCommand, listCommands } from '../../src/agents/commands/store.ts'
 import { changeAlert, getAlert, listAlerts } from '../../src/alerts/store.ts'
 import { api } from '../../src/api.ts'
 import { archivesOf } from '../../src/audit/retention/archiving.ts'
@@ -201,6 +202,16 @@ async function prepare(service: TestService) {
       'listAlerts',
       machine,
       async (db, scope) => (await listAlerts(db, scope, page)).data.some(({ id }) => id === alert.id),
+    ],
+    [
+      'getCommand',
+      machine,
+      (db, scope) => getCommand(db, scope, { deviceId: bakery.deviceId, id: bakery.commandId }),
+    ],
+    [
+      'listCommands',
+      machine,
+      async (db, scope) => (await listCommands(db, scope, bakery.deviceId, page)).data,
     ],
     ['getEntry', tenant, (db, scope) => getEntry(db, scope, victim.audit_log)],
     ['findHead', tenant, (db, scope) => findHead(db, scope, bakery.id)],

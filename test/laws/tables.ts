@@ -1,4 +1,5 @@
-import { sql } from 'kysely'
+import { type Compilable, sql } from 'kysely'
+import { prepared } from '../../src/storage/dialect.ts'
 import type { Storage } from '../../src/storage/open.ts'
 
 /** The rows of every table as JSON, sorted. */
@@ -13,18 +14,29 @@ const beside = ['outbox', 'audit_heads', 'audit_logs', ...signing, ...letters, .
 const passing = ['agent_links', 'live_questions']
 const apart = ['svc_migrations', ...beside, ...passing]
 
-const questions = new WeakMap<Storage, Promise<string>>()
+type Row = { place: string; row: string }
+const questions = new Map<string, ReturnType<typeof asking>>()
+const asked = new WeakMap<Storage, Promise<string>>()
+
+/** Postgres keeps the plan, which takes it longer to make than to run. */
+const asking = (question: string) =>
+  prepared(
+    (db, _: Record<never, string>): Compilable<Row> => ({
+      compile: () => sql.raw<Row>(question).compile(db),
+    }),
+  )
 
 /** Everything that is stored, but for the audit log and sessions. */
 export async function dump(storage: Storage): Promise<Dump> {
-  let question = questions.get(storage)
-  if (!question) {
-    question = questionOf(storage)
-    questions.set(storage, question)
-  }
-  const { rows } = await sql.raw<{ place: string; row: string }>(await question).execute(storage.read)
+  if (!asked.has(storage)) asked.set(storage, questionOf(storage))
+  const question = (await asked.get(storage))!
+  if (!questions.has(question)) questions.set(question, asking(question))
   const all: Dump = new Map()
-  for (const { place, row } of rows) all.set(place, [...(all.get(place) ?? []), row])
+  for (const { place, row } of await questions.get(question)!(storage.read, {})) {
+    const texts = all.get(place)
+    if (texts) texts.push(row)
+    else all.set(place, [row])
+  }
   for (const texts of all.values()) texts.sort()
   return all
 }

@@ -10,7 +10,7 @@ import { openHouse, openHouseContract } from './open-house.ts'
 import { Line } from './wire.ts'
 
 /** Thousands of calls, on machines that may be busy. */
-const patience = 120_000
+const patience = 300_000
 
 onEveryDatabase((_, open) => {
   describe('a stranger', { timeout: patience }, () => {

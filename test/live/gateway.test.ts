@@ -4,14 +4,26 @@ import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import type { Linked } from '../../daemon/gateway/link.ts'
 import { type Gateway, gateway, type Pace } from '../../daemon/gateway.ts'
+import type { AgentSocket } from '../../src/agents/socket.ts'
 import { Problem } from '../../src/core/errors.ts'
 import { type Closing, closings } from '../../src/live/wire/contract.ts'
 import { type Asked, RawAgent, refusedUpgrade } from './raw-agent.ts'
 
 const agentOf = (name: string) => ({ agentId: name, agentToken: 'token' })
-const linked = (name: string): Linked => ({ agentId: name, deviceId: name, orgId: 'org', tokenHash: 'hash' })
+const linked = (name: string): Linked => ({
+  ...{ agentId: name, deviceId: name, orgId: 'org', tokenHash: 'hash' },
+  ...{ ip: '127.0.0.1', userAgent: null },
+})
 const wait = { timeoutMs: 5000 }
 const question = { type: 'event_logs_list', payload: {} }
+
+/** Nothing waits for anybody, and nobody was given anything. */
+const quiet: AgentSocket = {
+  heartbeat: async () => ({ commands: [], manifestTrustKeys: [] }),
+  waiting: async () => [],
+  result: async () => 'foreign',
+  updateStatus: async () => {},
+}
 
 type Stage = { url: string; agents: Gateway; verdicts: Map<string, Closing>; warned: object[] }
 
@@ -25,10 +37,11 @@ async function stage(pace: Partial<Pace> = {}): Promise<Stage> {
       if (agentId === 'stranger') throw new Problem('invalid_agent_credentials')
       return linked(agentId)
     },
+    meter: () => {},
     revise: async (agents: readonly Linked[]) => agents.map(({ deviceId }) => verdicts.get(deviceId)),
   }
   const log = { warn: (about: object) => warned.push(about), error: () => {} }
-  const agents = gateway(admission, log, { reviseMs: 1, ...pace })
+  const agents = gateway(admission, quiet, log, { reviseMs: 1, ...pace })
   agents.serve(server)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -257,7 +270,12 @@ describe('two hundred agents that are asked at once', () => {
   beforeAll(async () => {
     server = createServer()
     agents = gateway(
-      { admit: async (_, agentId) => linked(agentId), revise: async (some) => some.map(() => undefined) },
+      {
+        admit: async (_, agentId) => linked(agentId),
+        meter: () => {},
+        revise: async (some) => some.map(() => undefined),
+      },
+      quiet,
       { warn: () => {}, error: () => {} },
     )
     agents.serve(server)

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { redacted, redactedData } from '../../src/logs/redaction.ts'
+import { redacted, redactedData, redactedDataInTurns, redactedInTurns } from '../../src/logs/redaction.ts'
 import { openMigrated } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -104,6 +104,28 @@ describe('what is redacted of a message', () => {
     ],
     ...['passwordpassword', '\\"', '\n', '<', 'AKIA', 'ghp_', '-'],
   ]
+
+  it('is the same in a text of megabytes and in data that holds some, while others have their turn', async () => {
+    const line = 'user=jane token=abc123 path=/srv said "password": "a b\nc", eyJhbGciOiJI.eyJzdWIi.x\n'
+    const text = line.repeat(20_000)
+    let turns = 0
+    let isOver = false
+    const count = (): void => {
+      turns += 1
+      if (!isOver) setImmediate(count)
+    }
+    setImmediate(count)
+    expect(await redactedInTurns(text)).toBe(redacted(text))
+    expect(turns).toBeGreaterThan(5)
+    isOver = true
+    const data = {
+      text,
+      list: [text, { apiKey: [text], 'password=abc': 1 }],
+      secrets: { a: text, on: true },
+      empty: null,
+    }
+    expect(await redactedDataInTurns(data)).toEqual(redactedData(data))
+  })
 
   it('is found in time that grows with the text, whatever it is made of', () => {
     const spent = (text: string) => {

@@ -46,9 +46,9 @@ const slowQuery = sql<{ n: number }>`
   select count(*) as n from counter`
 
 describe('durability', () => {
-  test('what resolved survives kill -9', async () => {
+  test.each(['alone', 'together'])('what resolved survives kill -9, written %s', async (how) => {
     const dataDir = await temporaryFolder()
-    const child = fork(fileURLToPath(new URL('./writer-process.ts', import.meta.url)), [dataDir], {
+    const child = fork(fileURLToPath(new URL('./writer-process.ts', import.meta.url)), [dataDir, how], {
       execArgv: [],
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     })
@@ -93,6 +93,24 @@ describe('durability', () => {
     ])
     expect([before.status, breaker.status, after.status]).toEqual(['rejected', 'rejected', 'fulfilled'])
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 3 }])
+  })
+
+  test('the first of a batch that fails leaves nothing behind, and the others are committed', async () => {
+    const { queue, connection } = await writing({}, oneBatch)
+    const outcomes = await Promise.allSettled([
+      queue.write(async (tx) => {
+        await addNote(tx, 1)
+        throw new Error('no 1')
+      }, false),
+      queue.write((tx) => addNote(tx, 2), false),
+      queue.write(async (tx) => {
+        await addNote(tx, 3)
+        throw new Error('no 3')
+      }, true),
+      queue.write((tx) => addNote(tx, 4), true),
+    ])
+    expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'fulfilled', 'rejected', 'fulfilled'])
+    expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }, { id: 4 }])
   })
 
   test('a write that waits for something else is given up, and the others go on', async () => {

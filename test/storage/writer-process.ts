@@ -1,15 +1,22 @@
-import { openStorage } from '../../src/storage/open.ts'
+import { gathered } from '../../src/storage/gathered.ts'
+import { type Db, openStorage } from '../../src/storage/open.ts'
 import { addNote, createNotes } from './notes.ts'
 
-/** Writes for ever, from eight sides at once, and reports each id only when its write has resolved. */
+/** Writes for ever, from eight sides at once, and reports each id only when its write has resolved; `together`: gathered. */
 const storage = await openStorage({ dataDir: process.argv[2]! })
 await createNotes(storage)
 let next = 0
+const together = gathered(storage, async (tx: Db, notes: readonly number[]) => {
+  for (const id of notes) await addNote(tx, id)
+  return notes
+})
+const keep = (id: number): Promise<unknown> =>
+  process.argv[3] === 'together' ? together(id) : storage.write((tx) => addNote(tx, id))
 
 async function writeForEver(): Promise<never> {
   for (;;) {
     const id = next++
-    await storage.write((tx) => addNote(tx, id))
+    await keep(id)
     process.send?.(id)
   }
 }

@@ -109,9 +109,9 @@ onEveryDatabase((_, open) => {
         }
       await set({ security: { requireMfa: false, sessionTimeout: 30 }, branding: { color: 'blue' } })
       await set({ security: { allowedMfaMethods: { sms: false } } })
-      expect((await set({ branding: null, defaults: [1] })).settings).toEqual({
+      expect((await set({ branding: null, labels: [1] })).settings).toEqual({
         security: { requireMfa: false, sessionTimeout: 30, allowedMfaMethods: { sms: false } },
-        defaults: [1],
+        labels: [1],
       })
       await set({ a: 'x'.repeat(10_000) })
       await expect(set({ b: 'x'.repeat(10_000) })).rejects.toMatchObject({

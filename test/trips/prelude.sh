@@ -2,9 +2,12 @@
 export HOME=$TRIP SVC_CREDENTIAL_STORE=file SVC_AGENT_STATE_DIR=$TRIP/agent SVC_DATA_DIR=$TRIP/data
 export PATH="$ROOT/node_modules/.bin:$PATH" NO_COLOR=1 SVC_NO_UPDATE_CHECK=1
 export SVC_ADMIN_EMAIL=admin@example.com SVC_ADMIN_PASSWORD='correct horse battery staple'
-mkdir -p "$TRIP/data"
+mkdir -p "$TRIP/data" "$TRIP/path"
 
-svc() { node "$ROOT/bin/svc.js" "$@"; }
+# No function: what goes on in the background is then a shell of its own, and its end not that of the command.
+printf '#!/bin/sh\nexec node "%s/bin/svc.js" "$@"\n' "$ROOT" >"$TRIP/path/svc"
+chmod +x "$TRIP/path/svc"
+export PATH="$TRIP/path:$PATH"
 
 # Starts the service, again on the same port once it had one.
 serve() {

@@ -51,7 +51,7 @@ function patternOf(output: string): RegExp {
 /** What each step printed and how it ended. */
 async function walk(steps: Step[], env: Record<string, string>): Promise<{ output: string; exit: number }[]> {
   const script = steps.map(({ command }, index) => `{ ${command}\n} 2>&1\necho "@@${index} $?"`)
-  const all = [prelude, ...script, 'stop 2>/dev/null'].join('\n')
+  const all = [prelude, ...script, 'stop 2>/dev/null; kill $(jobs -p) 2>/dev/null'].join('\n')
   const shell = spawn('bash', ['-c', all], {
     env: { PATH: process.env.PATH, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -73,7 +73,7 @@ const takesTurn = (kind: string) => (name: string, index: number) =>
 
 onEveryEmptyDatabase((kind, open) => {
   describe('a trip with the real binary', () => {
-    it.each(trips.filter(takesTurn(kind)))('%s', { timeout: 120_000 }, async (name) => {
+    it.each(trips.filter(takesTurn(kind)))('%s', { timeout: 240_000 }, async (name) => {
       const { databaseUrl, dataDir, storage } = await open()
       await storage.close()
       const steps = stepsOf(readFileSync(new URL(name, here), 'utf8'))

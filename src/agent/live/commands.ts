@@ -1,24 +1,12 @@
-import {
-  type Command,
-  type CommandResult,
-  type CommandType,
-  GetEvent,
-  payloads,
-  QueryLog,
-  SetLogLevel,
-} from '../../live/wire/contract.ts'
-import type { Diagnostics } from '../diagnostics.ts'
+import { type Command, type CommandResult, GetEvent, QueryLog } from '../../live/wire/contract.ts'
 import { type LiveLogs, NotThere } from './answers.ts'
 
 type Result = Omit<CommandResult, 'type' | 'commandId'>
 
-export type Able = { logs: LiveLogs; diagnostics: Diagnostics }
-
-/** Does what the service asks; what cannot be done is an answer as well. */
-export async function obey({ type, payload }: Command, able: Able, signal: AbortSignal): Promise<Result> {
+/** Answers what somebody asks who waits for it; what cannot be answered is an answer as well. */
+export async function obey({ type, payload }: Command, logs: LiveLogs, signal: AbortSignal): Promise<Result> {
   try {
-    if (!Object.hasOwn(payloads, type)) return { status: 'failed', error: `this agent does not know ${type}` }
-    return { status: 'completed', result: await perform(type as CommandType, payload, able, signal) }
+    return { status: 'completed', result: await answer(type, payload, logs, signal) }
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error)
     return {
@@ -29,12 +17,7 @@ export async function obey({ type, payload }: Command, able: Able, signal: Abort
   }
 }
 
-function perform(
-  type: CommandType,
-  payload: unknown,
-  { logs, diagnostics }: Able,
-  signal: AbortSignal,
-): unknown {
+function answer(type: string, payload: unknown, logs: LiveLogs, signal: AbortSignal): unknown {
   switch (type) {
     case 'event_logs_list':
       return logs.list(signal)
@@ -44,10 +27,7 @@ function perform(
       const { logName, recordId } = GetEvent.parse(payload)
       return logs.get(logName, recordId, signal)
     }
-    case 'set_log_level': {
-      const { level, durationMinutes } = SetLogLevel.parse(payload)
-      diagnostics.keepFrom(level, durationMinutes * 60_000)
-      return {}
-    }
+    default:
+      throw new Error(`this agent does not know ${type}`)
   }
 }

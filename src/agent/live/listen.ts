@@ -1,8 +1,16 @@
 import type { WebSocket } from 'ws'
 import { Command } from '../../live/wire/contract.ts'
 import type { Agent } from '../agent.ts'
-import type { Identity } from '../state.ts'
-import { type Able, obey } from './commands.ts'
+import { isKept, type Performer } from '../commands/perform.ts'
+import type { IdentityKeeper } from '../keeper.ts'
+import type { LiveLogs } from './answers.ts'
+import { obey } from './commands.ts'
+
+export type Able = {
+  logs: LiveLogs
+  /** What is kept until it is done, here and there. */
+  perform: Performer['perform']
+}
 
 const longestPause = 60_000
 /** The service pings every 30 s. */
@@ -15,18 +23,23 @@ const superseded = 4002
  * Stays connected, and answers. Nothing else waits for it: without a connection the agent reports as ever. Ends with
  * the signal.
  */
-export async function keepListening(
-  agent: Agent,
-  { agentId, deviceId, authToken }: Identity,
-  able: Able,
-): Promise<void> {
+export async function keepListening(agent: Agent, me: IdentityKeeper, able: Able): Promise<void> {
   const { clock, dial, random, report, signal } = agent
   if (!dial) return
   for (let failures = 0; !signal.aborted; ) {
     const began = clock.now()
+    const { agentId, deviceId, authToken } = me.now()
     const onOpen = (): void => report({ event: 'listening', deviceId })
-    const { code, message } = await oneConnection(() => dial(agentId, authToken), able, signal, onOpen)
+    const renewed = new AbortController()
+    me.onNewToken(() => renewed.abort(), AbortSignal.any([signal, renewed.signal]))
+    const lasting = AbortSignal.any([signal, renewed.signal])
+    const { code, message } = await oneConnection(() => dial(agentId, authToken), able, lasting, onOpen)
     if (signal.aborted) return
+    if (renewed.signal.aborted) {
+      failures = 0
+      continue
+    }
+    renewed.abort()
     failures = clock.now() - began >= goodMs ? 1 : failures + 1
     // Another agent has this identity: two that take turns help nobody.
     const pause =
@@ -94,7 +107,8 @@ function take(socket: WebSocket, text: string, able: Able, signal: AbortSignal, 
   if (frame?.type === 'ping') socket.send('{"type":"pong"}')
   const { success, data: command } = Command.safeParse(frame)
   if (!success) return
-  obey(command, able, signal).then((result) => {
+  const done = isKept(command) ? able.perform(command) : obey(command, able.logs, signal)
+  done.then((result) => {
     if (signal.aborted) return
     socket.send(JSON.stringify({ type: 'command_result', commandId: command.id, ...result }))
   })

@@ -2,14 +2,12 @@ import { once } from 'node:events'
 import { readSync, read as readWithCallback } from 'node:fs'
 import { promisify } from 'node:util'
 import { Worker } from 'node:worker_threads'
+import { ownModule } from '../../core/own-modules.ts'
 import type { Range, RangeTask, Walked } from './range-thread.ts'
 import type { Verdict } from './verdict.ts'
 import { ChainVerifier, type Trust } from './verifier.ts'
 
-const script = new URL(
-  import.meta.url.endsWith('.ts') ? './range-thread.ts' : './range-thread.js',
-  import.meta.url,
-)
+const script = ownModule('src/audit/verifier/range-thread.ts')
 
 const read = promisify(readWithCallback)
 

@@ -1,12 +1,10 @@
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { invalid } from '../../core/errors.ts'
+import { ownModule } from '../../core/own-modules.ts'
 import type { StrengthAnswer, StrengthQuestion } from './strength-thread.ts'
 
-const script = new URL(
-  import.meta.url.endsWith('.ts') ? './strength-thread.ts' : './strength-thread.js',
-  import.meta.url,
-)
+const script = ownModule('src/identity/passwords/strength-thread.ts')
 
 export const passwordLength = { min: 8, max: 128 }
 

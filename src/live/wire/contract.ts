@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { instant, text } from '../../core/schema.ts'
 
 /* What the service and an agent say to each other over the agent's WebSocket, as JSON text frames. */
 
@@ -69,17 +70,46 @@ export const CommandResult = z.object({
   error: z.string().optional(),
   /** What kind of failure, where the service tells them apart. */
   code: z.enum(['log_not_found', 'record_not_found']).optional().catch(undefined),
+  exitCode: z.int().optional().catch(undefined),
+  stderr: z.string().optional().catch(undefined),
+  durationMs: z.number().min(0).max(1e12).optional().catch(undefined),
+  startedAt: instant.optional().catch(undefined),
 })
 export type CommandResult = z.output<typeof CommandResult>
 
+/** A sign of life, as a heartbeat over HTTP that says nothing new. */
+export const HeartbeatFrame = z.object({ type: z.literal('heartbeat') })
+
+/** How an update goes that the agent was offered. */
+export const UpdateFrame = z.object({
+  type: z.literal('update_status'),
+  targetVersion: text(50, 1),
+  state: z.enum(['updating', 'failed', 'refused', 'rolled_back']),
+  reason: text(1000).optional(),
+})
+export type UpdateFrame = z.output<typeof UpdateFrame>
+
 /** Everything an agent may say. */
-export const AgentFrame = z.discriminatedUnion('type', [z.object({ type: z.literal('pong') }), CommandResult])
+export const AgentFrame = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('pong') }),
+  HeartbeatFrame,
+  CommandResult,
+  UpdateFrame,
+])
 export type AgentFrame = z.output<typeof AgentFrame>
 
 /** The service's frames besides commands; fields an agent does not know are ignored. */
 export type ServiceFrame =
   | { type: 'connected'; agentId: string; timestamp: string; capabilities: string[] }
   | { type: 'ping'; timestamp: string }
+  | {
+      type: 'heartbeat_ack'
+      timestamp: string
+      commands: readonly Command[]
+      manifestTrustKeys: readonly unknown[]
+    }
+  /** What came of a durable command is kept. */
+  | { type: 'ack'; commandId: string }
   | {
       type: 'error'
       code: 'INVALID_MESSAGE' | 'PROCESSING_ERROR'

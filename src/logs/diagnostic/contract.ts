@@ -44,7 +44,7 @@ export const diagnosticLogs = {
     path: '/agents/:id/logs',
     summary: 'Hand in what the agent says of itself',
     tag,
-    access: knownAgent,
+    access: { ...knownAgent, watchdog: true },
     params: agentParams,
     body: z.object({ logs: z.array(NewDiagnosticLog).max(500, 'must be at most 500 entries') }),
     status: 201,

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { endpoint, user } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
 import { free, freeObject, idOf, instant, slug, text } from '../../core/schema.ts'
+import { windowOf } from '../../core/weekly-window.ts'
 import { cap, organizationOrder } from '../partners/contract.ts'
 
 const type = z.enum(['customer', 'internal'])
@@ -30,6 +31,14 @@ export type Organization = z.output<typeof Organization>
 
 const flag = z.boolean().nullable().optional()
 
+/** staged and auto: what is promoted, and what rollouts come to; manual: nothing by itself. */
+export const agentUpdatePolicy = z.enum(['auto', 'staged', 'manual'])
+
+const maintenanceWindow = text(20).refine(
+  (said) => windowOf(said) !== undefined,
+  'must be a day and two times in UTC, such as Sun 02:00-04:00',
+)
+
 /** What the service reads is checked, the rest is free; merged into what there is, null takes out. */
 export const OrganizationSettings = free(
   z.looseObject({
@@ -40,6 +49,19 @@ export const OrganizationSettings = free(
           .looseObject({ sms: flag.describe('Codes by SMS are allowed') })
           .nullable()
           .optional(),
+      })
+      .nullable()
+      .optional(),
+    defaults: z
+      .looseObject({
+        agentUpdatePolicy: agentUpdatePolicy
+          .nullable()
+          .optional()
+          .describe('Whether agents are offered other versions; staged unless told, never with manual'),
+        maintenanceWindow: maintenanceWindow
+          .nullable()
+          .optional()
+          .describe('When they are, each week, in UTC; at any time without one'),
       })
       .nullable()
       .optional(),

@@ -31,6 +31,8 @@ export type Delivering = {
   timeoutMs: number
   /** Called when there is something to do before the next sweep. */
   wake(): void
+  /** Told what came of each attempt. */
+  onAttempt(outcome: Outcome): void
 }
 
 type Arrived = Attempt & { lane: Lane }
@@ -220,6 +222,7 @@ export class Courier {
   async #deliver(lane: Lane, webhook: Held, parcel: Parcel): Promise<void> {
     const outcome = await this.#attempt(webhook, parcel)
     lane.isFailing = outcome.status !== 'delivered'
+    this.#on.onAttempt(outcome)
     this.#arrived.push({ lane, webhook, parcel, outcome })
     this.#lanes.arrived(lane)
     this.#on.wake()

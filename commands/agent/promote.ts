@@ -1,0 +1,14 @@
+import { agentVersions } from '../../src/agents/versions/contract.ts'
+import { promotedLines } from '../../src/cli/agent-releases.ts'
+import { command } from '../../src/cli/command.ts'
+
+export default command(agentVersions.promote, {
+  args: ['version'],
+  human: promotedLines,
+  description:
+    'Machines that the version has no build for keep what they have. An older version is promoted the same way: agents go back to it. Not while a rollout is in progress. Needs a second factor, and system scope.',
+  examples: [
+    'svc agent promote 1.2.3\nOffered to machines: agent:linux/amd64, agent:windows/amd64\nInstead of agent:linux/amd64@1.2.2, agent:windows/amd64@1.2.2',
+    'svc agent promote 1.2.2 --component agent --json --jq .demoted',
+  ],
+})

@@ -1,0 +1,32 @@
+import { boolean, string } from '@oclif/core/flags'
+import { LocalCommand } from '../../src/cli/base.ts'
+import { outputOf, printRecord } from '../../src/cli/print.ts'
+
+export default class AgentUninstall extends LocalCommand {
+  static override summary = 'Undo svc agent install'
+  static override description =
+    'Stops the agent and removes its unit. The identity of the machine stays, so that installing again makes it the same device.'
+  static override examples = ['svc agent uninstall --yes', 'svc agent uninstall --purge --dry-run']
+  static override flags = {
+    'state-dir': string({
+      description: 'Where the agent keeps its identity, its state and its binary; /var/lib/svc-agent',
+      helpValue: 'DIR',
+    }),
+    user: string({ description: 'User that it runs as; svc-agent', helpValue: 'USER' }),
+    'unit-dir': string({
+      description: 'Where the unit is; /etc/systemd/system',
+      helpValue: 'DIR',
+    }),
+    purge: boolean({ description: 'Remove the state directory and the user as well' }),
+    'dry-run': boolean({ description: 'Say what would be done, and do nothing' }),
+    yes: boolean({ description: 'Do not ask' }),
+    'no-input': boolean({ description: 'Never ask; fail instead [env: SVC_NO_INPUT]' }),
+  }
+
+  async run(): Promise<void> {
+    const { flags } = await this.parse(AgentUninstall)
+    const { uninstallAtTerminal } = await import('../../src/agent/install/terminal.ts')
+    const outcome = await uninstallAtTerminal(flags)
+    await printRecord(outputOf(flags), outcome, undefined, () => outcome.unit ?? '')
+  }
+}

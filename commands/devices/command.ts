@@ -1,0 +1,18 @@
+import { deviceCommands } from '../../src/agents/commands/contract.ts'
+import { command } from '../../src/cli/command.ts'
+import { payloadFlags, sendAndWait, waitFlags } from '../../src/cli/device-commands.ts'
+
+export default command(deviceCommands.create, {
+  args: ['type'],
+  instead: payloadFlags,
+  also: { flag: 'wait', flags: waitFlags, run: sendAndWait },
+  human: ({ id, type }) => `${String(type)} waits for the agent: ${String(id)}\n`,
+  description:
+    'An agent that is connected has it at once, another one with its next heartbeat; nobody fetches it within a week, it is given up. ' +
+    'What came of it shows svc devices result.',
+  examples: [
+    'svc devices command web-1 collect --what inventory,logs --wait\ncollect completed in 812 ms',
+    'svc devices command web-1 set_log_level --level debug --for 30m\nset_log_level waits for the agent: 0197c1f6-1b2c-7d3e-8f40-5a6b7c8d9e0f',
+    'svc devices command web-1 collect --payload \'{"what": ["metrics"]}\' --target-role watchdog',
+  ],
+})

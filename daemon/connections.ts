@@ -1,0 +1,28 @@
+import { agentSocket } from '../src/agents/socket.ts'
+import { heedUpdateStatus } from '../src/agents/upgrades/status.ts'
+import { Relay } from '../src/live/relay.ts'
+import { clientReader } from './address.ts'
+import type { Config } from './config.ts'
+import { admission } from './gateway/admission.ts'
+import { gateway } from './gateway.ts'
+import type { Parts } from './parts.ts'
+
+/** The connections of agents to this process, and the ways to those that are connected to another one. */
+export function connectionsOf(
+  { storage, limiter, clock, log }: Pick<Parts, 'storage' | 'limiter' | 'clock' | 'log'>,
+  config: Config,
+): Pick<Parts, 'agents' | 'switchboard' | 'nudge'> {
+  const { trustKeys } = config.outside.releases
+  const socket = agentSocket({ storage, clock, trustKeys, heedUpdate: heedUpdateStatus })
+  const agents = gateway(admission(storage, limiter, clientReader(config.proxies), clock), socket, log)
+  storage.onCommit(agents.revise)
+  const { links } = agents
+  const { signals } = storage
+  // Where several processes may serve one database, a device's agent may be connected to another of them.
+  if (!signals) return { agents, switchboard: links, nudge: async (_, deviceId) => links.nudge(deviceId) }
+  const relay = new Relay({ storage, signals, local: links, clock }, (err) =>
+    log.error({ err }, 'asking the agents of other processes failed'),
+  )
+  agents.presence = relay
+  return { agents, switchboard: relay, nudge: (tx, deviceId) => relay.nudge(tx, deviceId) }
+}

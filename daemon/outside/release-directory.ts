@@ -1,0 +1,65 @@
+import { readdir } from 'node:fs/promises'
+import { compareVersions, isVersion } from '../../src/agents/versions/order.ts'
+import { ReleaseFailure, type Releases } from '../../src/agents/versions/ports.ts'
+import { isCandidate } from '../../src/agents/versions/stepping.ts'
+import { openWithin } from './open-within.ts'
+import { manifestName, signatureName } from './release-host.ts'
+
+const mostOf = { manifest: 1 << 20, signature: 4096 }
+
+/** How large the file of a version is; undefined: it is not there. */
+export type SizeOf = (version: string, name: string) => Promise<number | undefined>
+
+/** A folder for each version, with its manifest; where its files are `sizeOf` knows. */
+export function releaseDirectory(root: string, sizeOf: SizeOf): Releases {
+  async function read(version: string, name: string, most: number): Promise<Buffer | undefined> {
+    const file = await openWithin(root, version, name)
+    if (!file) return undefined
+    try {
+      if (file.size <= most) return await file.handle.readFile()
+    } finally {
+      await file.handle.close()
+    }
+    throw new ReleaseFailure(
+      'host',
+      `${version}/${name} in AGENT_BINARY_DIR is larger than what is read of it`,
+    )
+  }
+
+  return {
+    async find(wanted) {
+      const version = wanted ?? (await latestIn(root))
+      const manifest = version === undefined ? undefined : await read(version, manifestName, mostOf.manifest)
+      if (version === undefined || !manifest) {
+        const what = wanted === undefined ? 'no stable release' : `no release ${wanted}`
+        throw new ReleaseFailure('absent', `There is ${what} in AGENT_BINARY_DIR`, {
+          hint: `it has to be there as ${wanted ?? '1.2.3'}/${manifestName}; svc agent sign-release writes one`,
+        })
+      }
+      return {
+        tag: `v${version}`,
+        notes: null,
+        manifest,
+        signature: (await read(version, signatureName, mostOf.signature))?.toString('latin1'),
+        async file(name) {
+          const size = await sizeOf(version, name)
+          return size === undefined ? undefined : { url: '', size }
+        },
+      }
+    },
+  }
+}
+
+/** The newest version with a manifest that is no candidate. */
+async function latestIn(root: string): Promise<string | undefined> {
+  const names = await readdir(root).catch((error: NodeJS.ErrnoException) => {
+    throw new ReleaseFailure('host', `AGENT_BINARY_DIR cannot be read (${error.code})`, { cause: error })
+  })
+  const stable = names.filter((name) => isVersion(name) && !isCandidate(name)).sort(compareVersions)
+  for (const version of stable.reverse()) {
+    const file = await openWithin(root, version, manifestName)
+    await file?.handle.close()
+    if (file) return version
+  }
+  return undefined
+}

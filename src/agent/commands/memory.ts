@@ -1,0 +1,33 @@
+import { z } from 'zod'
+import { jsonIn, replaceFile } from '../durable.ts'
+import { CommandOutcome } from '../spool/records.ts'
+
+const most = 200
+
+const Memory = z.object({
+  commands: z.array(z.object({ id: z.string(), outcome: CommandOutcome.optional() })),
+})
+
+/**
+ * The commands that were begun, and how they ended: each is done once, however often it is sent and
+ * whatever ended the agent in the middle of it.
+ */
+export function commandsIn(file: string) {
+  let known = Memory.safeParse(jsonIn(file)).data?.commands ?? []
+
+  function keep(id: string, outcome?: CommandOutcome): void {
+    known = [...known.filter((one) => one.id !== id), { id, outcome }].slice(-most)
+    try {
+      replaceFile(file, `${JSON.stringify({ commands: known })}\n`)
+    } catch {
+      // On a full disk it is known until the agent ends.
+    }
+  }
+
+  return {
+    begin: (id: string): void => keep(id),
+    end: (id: string, outcome: CommandOutcome): void => keep(id, outcome),
+    find: (id: string) => known.find((one) => one.id === id),
+  }
+}
+export type CommandMemory = ReturnType<typeof commandsIn>

@@ -1,0 +1,86 @@
+import { chance } from './chance.ts'
+import { obey } from './commanded.ts'
+import { type Fleet, leave, pause, type SimulatedAgent } from './fleet.ts'
+import { fateOf, stepsOf } from './updating.ts'
+
+type Heard = {
+  commands?: { id: string; type: string; payload: Record<string, unknown> }[]
+  configUpdate?: { autoUpdate?: unknown } | null
+  upgradeTo?: string | null
+  rotateToken?: boolean
+}
+
+/** Does what the answer to a heartbeat says. */
+export function hear(fleet: Fleet, agent: SimulatedAgent, reply: unknown): void {
+  const { commands = [], configUpdate, upgradeTo, rotateToken } = (reply ?? {}) as Heard
+  if (typeof configUpdate?.autoUpdate === 'boolean') agent.autoUpdate = configUpdate.autoUpdate
+  for (const command of commands) void answer(fleet, agent, command)
+  if (rotateToken === true) void rotate(fleet, agent)
+  if (typeof upgradeTo === 'string' && upgradeTo !== agent.version && agent.autoUpdate && !agent.isUpdating) {
+    agent.isUpdating = true
+    update(fleet, agent, upgradeTo).finally(() => {
+      agent.isUpdating = false
+    })
+  }
+}
+
+async function answer(
+  fleet: Fleet,
+  agent: SimulatedAgent,
+  command: NonNullable<Heard['commands']>[number],
+): Promise<void> {
+  const body = await obey(fleet, agent, command)
+  await tell(fleet, agent, `commands/${command.id}/result`, body)
+}
+
+/** Follows an offer in its own way: see `stepsOf`. */
+async function update(fleet: Fleet, agent: SimulatedAgent, to: string): Promise<void> {
+  const { plan, tally, signal } = fleet
+  const { counts } = tally
+  const fate = fateOf(plan, agent.n)
+  const about = { from: agent.version, to, updateMs: plan.updateMs }
+  counts.updates.begun += 1
+  for (const step of stepsOf(fate, about, chance(plan.seed, agent.n, to))) {
+    switch (step.do) {
+      case 'say': {
+        if (step.state !== 'updating') counts.updates.failed += 1
+        const { state, reason } = step
+        await tell(fleet, agent, 'update-status', { targetVersion: to, state, ...(reason && { reason }) })
+        break
+      }
+      case 'wait':
+        leave(agent, 'away')
+        if (!(await pause(step.ms, signal))) return
+        break
+      case 'vanish':
+        leave(agent, 'gone')
+        counts.updates.failed += 1
+        return
+      case 'report':
+        if (step.version === to) counts.updates.done += 1
+        else if (step.version !== about.from) counts.updates.failed += 1
+        agent.version = step.version
+        agent.state = 'up'
+        fleet.beatNow(agent)
+    }
+  }
+}
+
+/** In two steps, as the service wants it: the new token counts once it was shown. */
+async function rotate(fleet: Fleet, agent: SimulatedAgent): Promise<void> {
+  const staged = await tell(fleet, agent, 'rotate-token', undefined)
+  const { authToken } = (staged ?? {}) as { authToken?: unknown }
+  if (typeof authToken !== 'string') return
+  const before = agent.token
+  agent.token = authToken
+  if ((await tell(fleet, agent, 'rotate-token/confirm', undefined)) === undefined) agent.token = before
+}
+
+/** What the service answers; undefined where that is a failure. */
+async function tell(fleet: Fleet, { id, token }: SimulatedAgent, what: string, body: unknown) {
+  const said = { token, ...(body !== undefined && { body }) }
+  const reply = await fleet.wire.send('POST', `/agents/${id}/${what}`, said)
+  if (reply.status >= 200 && reply.status < 300) return reply.body ?? {}
+  if (!fleet.signal.aborted) fleet.tally.failed(reply.reason)
+  return undefined
+}

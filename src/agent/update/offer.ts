@@ -1,0 +1,84 @@
+import { agentVersions } from '../../agents/versions/contract.ts'
+import {
+  architectureOf,
+  assetFor,
+  believe,
+  type Component,
+  Distrusted,
+  type Manifest,
+  platformOf,
+  versionOf,
+} from '../../agents/versions/manifest.ts'
+import { compareVersions, isDevelopment } from '../../agents/versions/order.ts'
+import { ApiError, type Client } from '../../core/client.ts'
+import { DownloadInfo } from '../replies.ts'
+import { UpdateFailure } from './failure.ts'
+import type { Trust } from './trust.ts'
+
+/** A file that may take the place of this program, once its content is what a trusted key has signed. */
+export type Candidate = { version: string; url: string; sha256: string; size: number }
+
+const component: Component = 'agent'
+
+export type Machine = { platform: string; architecture: string }
+
+/** What the service says of a version for such a machine. @throws UpdateFailure, or what the client throws */
+export async function askFor(client: Client, version: string, machine: Machine): Promise<DownloadInfo> {
+  const query = { platform: machine.platform, arch: machine.architecture, component }
+  // Elsewhere somebody else would say what is to be installed: the client follows no redirect.
+  const said = await client.request(agentVersions.info, { params: { version }, query }).catch((error) => {
+    throw refusalOf(error, version)
+  })
+  const info = DownloadInfo.safeParse(said)
+  if (!info.success) throw new UpdateFailure('failed', 'the service does not describe the file')
+  return info.data
+}
+
+function refusalOf(error: unknown, version: string): unknown {
+  if (!(error instanceof ApiError)) return error
+  if (error.status === 404) return new UpdateFailure('failed', `there is no ${version} for this machine`)
+  if (error.code !== 'release_untrusted') return error
+  const { reason = error.code } = (error.details ?? {}) as { reason?: string }
+  return new UpdateFailure('refused', `the service does not trust it (${reason})`)
+}
+
+/**
+ * Compares what the service says with what the manifest says, which one of the keys has signed. Keys that it announces are
+ * trusted from then on. @throws UpdateFailure `refused`
+ */
+export function candidateFrom(
+  info: DownloadInfo,
+  wanted: { version: string; present: string; machine: Machine; trust: Trust },
+): Candidate {
+  try {
+    const { manifest, keyId } = believe(info.manifest, info.manifestSignature, wanted.trust.keys())
+    const candidate = checked(info, manifest, wanted)
+    wanted.trust.learn(manifest.nextKeys ?? [], keyId)
+    return candidate
+  } catch (error) {
+    if (error instanceof Distrusted) throw new UpdateFailure('refused', `${error.message} (${error.reason})`)
+    throw error
+  }
+}
+
+function checked(
+  info: DownloadInfo,
+  manifest: Manifest,
+  { version, present, machine }: { version: string; present: string; machine: Machine },
+): Candidate {
+  const mismatch = (what: string): Distrusted => new Distrusted('release_manifest_metadata_mismatch', what)
+  if (versionOf(manifest) !== version || info.version !== version) {
+    throw mismatch(`${version} was offered, and ${manifest.release} is described`)
+  }
+  const platform = platformOf(machine.platform)
+  const architecture = architectureOf(machine.architecture)
+  if (!platform || !architecture)
+    throw mismatch(`nothing is built for ${machine.platform}/${machine.architecture}`)
+  const { sha256, size } = assetFor(manifest, { component, platform, architecture })
+  if (info.checksum !== sha256 || info.size !== size) throw mismatch('the file is another one')
+  const { minFrom } = manifest
+  if (minFrom !== undefined && !isDevelopment(present) && compareVersions(present, minFrom) < 0) {
+    throw new UpdateFailure('refused', `it needs ${minFrom} first`)
+  }
+  return { version, url: info.url, sha256, size }
+}

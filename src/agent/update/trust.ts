@@ -1,0 +1,63 @@
+import { join } from 'node:path'
+import { z } from 'zod'
+import { type TrustKey, trustKeyOf } from '../../agents/versions/manifest.ts'
+import { jsonIn, replaceFile } from '../durable.ts'
+
+type NamedKey = { publicKeyB64: string; validFrom?: string | null }
+
+const Kept = z.object({
+  /** The keys that the service named first. It cannot exchange them later, whoever has it in hand then. */
+  pinned: z.array(z.string()).default([]),
+  /** Keys that a manifest announced, each with the key that had signed it. */
+  learned: z.array(z.object({ key: z.string(), by: z.string() })).default([]),
+})
+
+/** The keys that releases have to be signed with, in trust.json. Keys that an operator gave count instead of pinned ones. */
+export function trustIn(stateDir: string, operators: () => readonly string[] | undefined) {
+  const file = join(stateDir, 'trust.json')
+  const kept = () => Kept.safeParse(jsonIn(file)).data ?? Kept.parse({})
+  const save = (trust: z.output<typeof Kept>): void =>
+    replaceFile(file, `${JSON.stringify(trust, null, 2)}\n`)
+
+  return {
+    keys(): TrustKey[] {
+      const { pinned, learned } = kept()
+      const keys = keysOf(operators() ?? pinned)
+      // In the order they were announced in, so that each comes after the key that vouches for it.
+      for (const { key, by } of learned) {
+        if (keys.some(({ keyId }) => keyId === by)) keys.push(...keysOf([key]))
+      }
+      return keys
+    },
+
+    /** What the service names is believed once: the first time that it names any. */
+    pin(named: readonly NamedKey[]): void {
+      const keys = keysOf(named.map(({ publicKeyB64 }) => publicKeyB64))
+      const trust = kept()
+      if (trust.pinned.length > 0 || keys.length === 0) return
+      save({ ...trust, pinned: keys.map(({ publicKeyB64 }) => publicKeyB64) })
+    },
+
+    /** Keys that a manifest announced which was signed with this one. */
+    learn(announced: readonly NamedKey[], by: string): void {
+      const trust = kept()
+      const isNew = (key: string): boolean => !trust.learned.some((one) => one.key === key && one.by === by)
+      const keys = keysOf(announced.map(({ publicKeyB64 }) => publicKeyB64))
+      const learned = keys.map(({ publicKeyB64 }) => publicKeyB64).filter(isNew)
+      if (learned.length === 0) return
+      save({ ...trust, learned: [...trust.learned, ...learned.map((key) => ({ key, by }))].slice(-50) })
+    },
+  }
+}
+export type Trust = ReturnType<typeof trustIn>
+
+/** Those that are keys. */
+function keysOf(texts: readonly string[]): TrustKey[] {
+  return texts.flatMap((text) => {
+    try {
+      return [trustKeyOf(text)]
+    } catch {
+      return []
+    }
+  })
+}

@@ -1,0 +1,38 @@
+import type { Instant } from '../../core/time.ts'
+import type { AgentCaller } from '../../handler.ts'
+import { redactedDataInTurns, redactedInTurns } from '../../logs/redaction.ts'
+import type { Db } from '../../storage/open.ts'
+import type { NewOutcome, Outcome } from './contract.ts'
+import { acknowledgedBy, checkAnswer, outcomeOf } from './rules.ts'
+import * as store from './store.ts'
+
+/** What an agent says came of a command, without the secrets that can be told from it; the service goes on meanwhile. */
+export async function withoutSecrets(said: NewOutcome): Promise<Outcome> {
+  const { stdout, stderr, error, result, ...rest } = outcomeOf(said)
+  const cleaned = async (text: string | null) => text && (await redactedInTurns(text))
+  return {
+    ...rest,
+    stdout: await cleaned(stdout),
+    stderr: await cleaned(stderr),
+    error: await cleaned(error),
+    ...((await redactedDataInTurns({ result })) as { result: unknown }),
+  }
+}
+
+/**
+ * Ends a command of the agent that says so.
+ * @throws not_found, command_role_mismatch
+ */
+export async function answerCommand(
+  db: Db,
+  { deviceId, role }: Pick<AgentCaller, 'deviceId' | 'role'>,
+  { id, outcome }: { id: string; outcome: Outcome },
+  now: Instant,
+): Promise<'kept' | 'late'> {
+  const command = await store.lockCommand(db, { deviceId, id })
+  if (checkAnswer(command, role) === 'late') return 'late'
+  await store.endCommand(db, id, outcome, now)
+  const acknowledged = acknowledgedBy(command!, outcome)
+  if (acknowledged !== undefined) await store.setAcknowledged(db, deviceId, acknowledged)
+  return 'kept'
+}

@@ -1,0 +1,77 @@
+import { newId } from '../../core/new-id.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { lockDevice } from '../../devices/changes.ts'
+import type { Device } from '../../devices/contract.ts'
+import { tellUpdated } from '../../devices/events.ts'
+import { type AuditFacts, type HandlersOf, inSteps } from '../../handler.ts'
+import type { Db } from '../../storage/open.ts'
+import { commandsFor } from '../heartbeats.ts'
+import { answerCommand, withoutSecrets } from './answers.ts'
+import type * as contract from './contract.ts'
+import type { Nudge } from './ports.ts'
+import { checkCommandable, checkRoom, makeCommand } from './rules.ts'
+import * as store from './store.ts'
+
+type Asking = { db: Db; scope: Scope; caller: { id: string }; now: Instant; note(facts: AuditFacts): void }
+
+export function commandHandlers({ nudge }: { nudge: Nudge }) {
+  async function queue(asking: Asking, deviceId: string, wanted: contract.NewCommand) {
+    const { db, scope, caller, now, note } = asking
+    const device = await lockDevice(db, scope, deviceId)
+    const { id, orgId, hostname } = device
+    note({ orgId, resourceId: id, resourceName: hostname })
+    checkCommandable(device, await store.tenancyOf(db, id))
+    if (wanted.type === 'set_auto_update') await decide(asking, device, wanted.payload.enabled)
+    else note({ after: wanted })
+    checkRoom(await store.countOpen(db, id))
+    const command = makeCommand(wanted, { id: newId(), orgId, deviceId: id, by: caller.id, now })
+    await store.insertCommand(db, command)
+    await nudge(db, id)
+    note({ details: { commandId: command.id } })
+    return command
+  }
+
+  /** What people want is kept besides the command, which may never arrive: heartbeats repeat it. */
+  async function decide({ db, now, note }: Asking, device: Device, enabled: boolean) {
+    const { desired } = device.autoUpdate
+    await store.supersede(db, { deviceId: device.id, type: 'set_auto_update', now })
+    await store.setDesired(db, device.id, { enabled, now })
+    const autoUpdate = { ...device.autoUpdate, desired: enabled }
+    if (desired !== enabled) await tellUpdated(db, device, { autoUpdate }, now)
+    note({ before: { autoUpdate: desired }, after: { autoUpdate: enabled } })
+  }
+
+  const deviceCommands: HandlersOf<typeof contract.deviceCommands> = {
+    create: ({ params, body, ...asking }) => queue(asking, params.id, body),
+    setAutoUpdate: ({ params, body: payload, ...asking }) =>
+      queue(asking, params.id, { type: 'set_auto_update', payload, targetRole: 'agent' }),
+    list: ({ db, scope, params, query }) => store.listCommands(db, scope, params.id, query),
+    show: ({ db, scope, params }) =>
+      store.getCommand(db, scope, { deviceId: params.id, id: params.commandId }),
+  }
+
+  type Result = (typeof contract.agentCommands)['result']
+  const agentCommands: HandlersOf<typeof contract.agentCommands> = {
+    // To fetch them is to be given them, so it writes.
+    async list({ storage, caller, now }) {
+      if (caller.device.has_commands === null) return { commands: [] }
+      const commands = await storage.write((tx) => commandsFor(tx, caller, now), { unsynced: true })
+      return { commands }
+    },
+    result: inSteps<Result, contract.Outcome>({
+      // Nobody else waits meanwhile.
+      prepare: ({ body }) => withoutSecrets(body),
+      async run({ db, params: { commandId }, caller, now, note }, outcome) {
+        const { deviceId, device } = caller
+        note({ resourceId: deviceId, resourceName: device.hostname, details: { commandId } })
+        const { status, exitCode } = outcome
+        note({ after: { status, exitCode } })
+        const kept = await answerCommand(db, caller, { id: commandId, outcome }, now)
+        if (kept === 'late') note({ details: { ignored: true } })
+        return { success: true }
+      },
+    }),
+  }
+  return { deviceCommands, agentCommands }
+}

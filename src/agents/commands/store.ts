@@ -1,0 +1,198 @@
+import { Problem } from '../../core/errors.ts'
+import {
+  keyAfter,
+  type LongPage,
+  type LongPageQuery,
+  offsetOf,
+  rowsAsked,
+  toLongPage,
+} from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { checkDevice } from '../../devices/records.ts'
+import { devicesIn } from '../../devices/store.ts'
+import type { AgentCommandRow, AgentRole } from '../../storage/agent-tables.ts'
+import { countOf } from '../../storage/counts.ts'
+import { after, forUpdate, is } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { rowsOf } from '../../storage/rows.ts'
+import type { AskedCommand } from '../contract.ts'
+import type { DeviceCommand, DeviceCommandDetail, Outcome } from './contract.ts'
+import { givenUp } from './rules.ts'
+
+const commandRows = rowsOf<AgentCommandRow>()({ json: ['payload', 'result'] })
+
+/** Without what came of it, which may be megabytes. */
+const columns = [
+  'id',
+  'device_id',
+  'type',
+  'payload',
+  'target_role',
+  'status',
+  'sent_count',
+  'created_by',
+  'created_at',
+  'expires_at',
+  'sent_at',
+  'completed_at',
+] as const
+
+/** Whether the tenant of a device is in use. */
+export async function tenancyOf(db: Db, deviceId: string) {
+  const row = await db
+    .selectFrom('devices')
+    .innerJoin('organizations as o', 'o.id', 'devices.org_id')
+    .innerJoin('partners as p', 'p.id', 'o.partner_id')
+    .select(['o.status as org_status', 'p.status as partner_status'])
+    .select(['o.deleted_at as org_deleted_at', 'p.deleted_at as partner_deleted_at'])
+    .where('devices.id', '=', deviceId)
+    .executeTakeFirstOrThrow()
+  const { org_status, partner_status, org_deleted_at, partner_deleted_at } = row
+  return { org_status, partner_status, isGone: org_deleted_at !== null || partner_deleted_at !== null }
+}
+
+/** How many commands of a device are under way. */
+export const countOpen = (db: Db, deviceId: string): Promise<number> =>
+  countOf(db.selectFrom('agent_commands').where('device_id', '=', deviceId).where('completed_at', 'is', null))
+
+export async function insertCommand(db: Db, command: DeviceCommandDetail & { orgId: string }): Promise<void> {
+  await db.insertInto('agent_commands').values(commandRows.write(command)).execute()
+}
+
+type CommandQuery = LongPageQuery & { status?: string | undefined; type?: string | undefined }
+
+/** Newest first. @throws not_found, also for a device outside the scope */
+export async function listCommands(
+  db: Db,
+  scope: Scope,
+  deviceId: string,
+  query: CommandQuery,
+): Promise<LongPage<DeviceCommand>> {
+  await checkDevice(db, scope, deviceId)
+  const { status, type } = query
+  const found = db
+    .selectFrom('agent_commands')
+    .where('device_id', '=', deviceId)
+    .$if(status !== undefined, (q) => q.where('status', '=', status!))
+    .$if(type !== undefined, (q) => q.where('type', '=', type!))
+  const key = keyAfter(query, 2)
+  const rows = await found
+    .select(columns)
+    .$if(key !== undefined, (q) => q.where(after(['created_at', 'id'], key!, 'desc')))
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(rowsAsked(query))
+    .offset(key === undefined ? offsetOf(query) : 0)
+    .execute()
+  const total = key === undefined ? await countOf(found) : undefined
+  const commands = rows.map((row) => commandRows.read(row) as DeviceCommand)
+  return toLongPage(commands, query, ({ createdAt, id }) => [createdAt, id], total)
+}
+
+/** @throws not_found, also for a command of a device outside the scope */
+export async function getCommand(
+  db: Db,
+  scope: Scope,
+  { deviceId, id }: { deviceId: string; id: string },
+): Promise<DeviceCommandDetail> {
+  const row = await db
+    .selectFrom('agent_commands')
+    .select([...columns, 'result'])
+    .where('id', '=', id)
+    .where('device_id', '=', deviceId)
+    .where('device_id', 'in', devicesIn(db, scope).select('devices.id').where('devices.id', '=', deviceId))
+    .executeTakeFirst()
+  if (!row) throw new Problem('not_found', 'Command not found')
+  return commandRows.read(row) as unknown as DeviceCommandDetail
+}
+
+/* By the id of the device whose agent has authenticated. */
+
+/** Given out at a time. */
+export const mostAtOnce = 10
+
+/** The oldest commands that wait for an agent or its watchdog, marked as sent: no two who ask get the same. */
+export async function claimCommands(
+  db: Db,
+  { deviceId, role, now }: { deviceId: string; role: AgentRole; now: Instant },
+): Promise<AskedCommand[]> {
+  const waiting = db
+    .selectFrom('agent_commands')
+    .select(['id', 'type', 'payload'])
+    .where('device_id', '=', deviceId)
+    .where('target_role', '=', role)
+    .where(is('status', 'pending'))
+    .where('expires_at', '>', now)
+    .orderBy('created_at')
+    .orderBy('id')
+    .limit(mostAtOnce)
+  const rows = await forUpdate(waiting, { skipLocked: true }).execute()
+  if (rows.length === 0) return []
+  const ids = rows.map(({ id }) => id)
+  await db
+    .updateTable('agent_commands')
+    .set((eb) => ({ status: 'sent', sent_at: now, sent_count: eb('sent_count', '+', 1) }))
+    .where('id', 'in', ids)
+    .execute()
+  return rows.map(({ id, type, payload }) => ({ id, type, payload: JSON.parse(payload) }))
+}
+
+/** A command of a device, held until the transaction ends. */
+export async function lockCommand(db: Db, { deviceId, id }: { deviceId: string; id: string }) {
+  // The device first, as do those who decide and its heartbeats: or they could wait for each other.
+  await forUpdate(db.selectFrom('devices').select('id').where('id', '=', deviceId)).execute()
+  const found = db
+    .selectFrom('agent_commands')
+    .select(['type', 'payload', 'target_role', 'status', 'sent_count'])
+    .where('id', '=', id)
+    .where('device_id', '=', deviceId)
+  return forUpdate(found).executeTakeFirst()
+}
+
+export async function endCommand(db: Db, id: string, outcome: Outcome, now: Instant): Promise<void> {
+  const status = outcome.status === 'completed' ? 'completed' : 'failed'
+  const result = JSON.stringify(outcome)
+  await db
+    .updateTable('agent_commands')
+    .set({ status, completed_at: now, result })
+    .where('id', '=', id)
+    .execute()
+}
+
+/** People have decided anew: an older decision that is still on its way must not come after this one. */
+export async function supersede(
+  db: Db,
+  { deviceId, type, now }: { deviceId: string; type: string; now: Instant },
+): Promise<void> {
+  const result = JSON.stringify(givenUp('A later command took its place'))
+  await db
+    .updateTable('agent_commands')
+    .set({ status: 'failed', completed_at: now, result })
+    .where('device_id', '=', deviceId)
+    .where('type', '=', type)
+    .where('completed_at', 'is', null)
+    .execute()
+}
+
+/** Whether its agent may update itself, as people decided. */
+export async function setDesired(
+  db: Db,
+  deviceId: string,
+  change: { enabled: boolean; now: Instant },
+): Promise<void> {
+  await db
+    .updateTable('devices')
+    .set({ auto_update: change.enabled ? 1 : 0, updated_at: change.now })
+    .where('id', '=', deviceId)
+    .execute()
+}
+
+/** The same as its agent says it. */
+export async function setAcknowledged(db: Db, deviceId: string, enabled: boolean): Promise<void> {
+  await db
+    .updateTable('devices')
+    .set({ auto_update_acknowledged: enabled ? 1 : 0 })
+    .where('id', '=', deviceId)
+    .execute()
+}

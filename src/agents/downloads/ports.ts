@@ -1,0 +1,20 @@
+import type { Bytes } from '../../handler.ts'
+
+/** A file of a release as it is registered. */
+export type BuildFile = {
+  version: string
+  name: string
+  /** At the release host; empty where it has none. */
+  url: string
+  size: number
+  /** SHA-256, 64 hex characters. */
+  checksum: string
+}
+
+/** Where the files of releases are (spec, "Versioning" 5). */
+export type Binaries = {
+  /** Agents are sent here for them, and not to where they are. */
+  isHere: boolean
+  /** undefined: it is not there, or is not the one that is registered. */
+  find(file: BuildFile): Promise<Bytes | undefined>
+}

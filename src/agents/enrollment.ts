@@ -1,0 +1,150 @@
+import { eventOf, makeAlert } from '../alerts/rules.ts'
+import { insertAlert } from '../alerts/store.ts'
+import { Problem } from '../core/errors.ts'
+import { newId } from '../core/new-id.ts'
+import type { Instant } from '../core/time.ts'
+import { enrollmentKeyHash, refusalOf } from '../credentials/enrollment-keys/rules.ts'
+import { findByHash, lockTenant, spendEnrollmentKey } from '../credentials/enrollment-keys/store.ts'
+import type { Device } from '../devices/contract.ts'
+import { checkDeviceCap } from '../devices/rules.ts'
+import { countDevices } from '../devices/store.ts'
+import { emit } from '../events/outbox.ts'
+import type { Call, HandlersOf } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
+import type { agents } from './contract.ts'
+import { saveInventory } from './inventory.ts'
+import {
+  agentConfig,
+  checkEnrollable,
+  checkEnrollmentSecret,
+  makeDevice,
+  newAgentId,
+  reenrolled,
+  replacementAlert,
+} from './rules.ts'
+import * as store from './store.ts'
+import { agentTokenHash, newAgentToken } from './tokens/rules.ts'
+import { dropRotation } from './tokens/store.ts'
+import type { TrustKey } from './versions/manifest.ts'
+
+export type Enrolling = {
+  /** ENROLLMENT_KEY_PEPPER */
+  pepper: string
+  /** AGENT_ENROLLMENT_SECRET: what a machine has to know besides a key; nothing when it is not set. */
+  enrollmentSecret: string | undefined
+  trustKeys: readonly TrustKey[]
+}
+
+type Enroll = typeof agents.enroll
+
+export const enroller =
+  (settings: Enrolling): HandlersOf<typeof agents>['enroll'] =>
+  async (call) => {
+    try {
+      return await enroll(call, settings)
+    } catch (error) {
+      // A refusal is as much worth reading as a machine that came in.
+      if (error instanceof Problem) {
+        call.note({ details: { hostname: call.body.hostname, reason: error.code } })
+      }
+      throw error
+    }
+  }
+
+async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrolling) {
+  const hash = enrollmentKeyHash(settings.pepper, body.enrollmentKey)
+  const key = await findByHash(db, hash)
+  if (key) note({ orgId: key.orgId, details: { enrollmentKeyId: key.id, enrollmentKeyName: key.name } })
+  // Before anything is told of the key: who does not know the secret learns nothing of keys.
+  checkEnrollmentSecret(body.enrollmentSecret, settings.enrollmentSecret, key?.orgId ?? null)
+  // Before the key: keys end with their tenant, and that is what whoever has one should hear.
+  const tenant = key && (await lockTenant(db, key.orgId))
+  if (tenant) checkEnrollable(tenant)
+  const refusal = refusalOf(key, now)
+  if (!key || !tenant || refusal) {
+    const details = key && { enrollmentKeyId: key.id }
+    throw new Problem(refusal ?? 'enrollment_key_not_found', undefined, {
+      refusal: { orgId: key?.orgId ?? null, ...(details && { details }) },
+    })
+  }
+  const { orgId, siteId } = key
+  const place = { orgId, siteId, hostname: body.hostname }
+  const proof = body.reenrollmentToken
+  const known =
+    proof === undefined ? undefined : await store.findEnrolled(db, place, agentTokenHash(proof), now)
+  if (known?.status === 'quarantined') throw new Problem('device_quarantined')
+  // Decommissioning is the end of a record for its agent: the machine starts anew, and counts.
+  const again = known?.status === 'decommissioned' ? undefined : known
+  if (!again) {
+    checkDeviceCap(tenant.org.max_devices, await countDevices(db, { orgId }))
+    const { partner_id: partnerId } = tenant.org
+    checkDeviceCap(tenant.partner.max_devices, await countDevices(db, { partnerId }))
+  }
+
+  const namesake = again ? undefined : await store.findNamesake(db, place)
+  const ids = { id: newId(), agentId: newAgentId(), possibleReplacementOf: namesake ?? null }
+  const made = makeDevice(body, { ...ids, orgId, siteId, ip, now })
+  const device = again ? reenrolled(again, made) : made
+  const tokens = { agent: newAgentToken(), watchdog: newAgentToken() }
+  const credentials = {
+    token_hash: agentTokenHash(tokens.agent),
+    watchdog_token_hash: agentTokenHash(tokens.watchdog),
+    token_issued_at: null,
+    enrollment_key_id: key.id,
+    enrollment_ip: ip,
+  }
+  await (again ? store.replaceDevice : store.insertDevice)(db, device, credentials)
+  if (again) await dropRotation(db, device.id)
+  await saveInventory(db, device.id, { hardware: body.hardwareInfo, network: body.networkInfo })
+
+  if (!(await spendEnrollmentKey(db, hash, device.id, now))) {
+    throw new Problem('enrollment_key_exhausted', 'Enrollment key was just exhausted or expired', {
+      refusal: { orgId: key.orgId, details: { reason: 'race_lost', enrollmentKeyId: key.id } },
+    })
+  }
+  await tellEnrolled(db, device, key.id, { reenrolled: again !== undefined, now })
+  if (namesake !== undefined) await raiseReplacement(db, device, now)
+  note({
+    actor: { kind: 'agent', id: device.id, email: null },
+    resourceId: device.id,
+    resourceName: device.hostname,
+    after: summaryOf(device),
+    ...(again && { details: { reenrolled: true } }),
+    ...(namesake !== undefined && { details: { possibleReplacementOf: namesake } }),
+  })
+  return {
+    agentId: device.agentId,
+    deviceId: device.id,
+    authToken: tokens.agent,
+    watchdogAuthToken: tokens.watchdog,
+    orgId,
+    siteId,
+    config: agentConfig,
+    manifestTrustKeys: [...settings.trustKeys],
+  }
+}
+
+async function tellEnrolled(
+  db: Db,
+  { id: deviceId, orgId, hostname, siteId, osType, agentVersion, possibleReplacementOf }: Device,
+  enrollmentKeyId: string,
+  { reenrolled, now }: { reenrolled: boolean; now: Instant },
+): Promise<void> {
+  const machine = { deviceId, hostname, siteId, osType, agentVersion }
+  const data = { ...machine, enrollmentKeyId, reenrolled, possibleReplacementOf }
+  await emit(db, { orgId, type: 'device.enrolled', data }, now)
+}
+
+/** It may be the same machine, which lost its token, or another one that goes by its name: people tell. */
+async function raiseReplacement(db: Db, device: Device, now: Instant): Promise<void> {
+  const alert = makeAlert(replacementAlert(device), { id: newId(), now })
+  await insertAlert(db, alert)
+  await emit(db, eventOf('alert.triggered', alert), now)
+}
+
+const summaryOf = (device: Device) => ({
+  hostname: device.hostname,
+  osType: device.osType,
+  osVersion: device.osVersion,
+  siteId: device.siteId,
+})

@@ -1,0 +1,189 @@
+import { record } from '../audit/outbox.ts'
+import { draftOf, type Happening } from '../audit/rules.ts'
+import { Problem } from '../core/errors.ts'
+import type { Instant } from '../core/time.ts'
+import { tellMoved, tellUpdated } from '../devices/events.ts'
+import { deviceRows } from '../devices/rows.ts'
+import type { AgentCaller } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
+import type { AgentDeviceRow } from '../storage/tables.ts'
+import { claimCommands } from './commands/store.ts'
+import type { Heartbeat, HeartbeatReply } from './contract.ts'
+import {
+  type Changes,
+  changesOf,
+  configUpdateFor,
+  isNothing,
+  isSilent,
+  isSuspended,
+  isTokenOld,
+  toldWith,
+  watchdogChangesOf,
+} from './rules.ts'
+import * as store from './store.ts'
+import { hasNoOffer, offerTo } from './upgrades/offering.ts'
+import { type UpdateChange, updateAfter } from './upgrades/rules.ts'
+import type { TrustKey } from './versions/manifest.ts'
+
+/** What agents are told besides what their rows say. */
+export type Telling = {
+  trustKeys: readonly TrustKey[]
+  /** AGENT_TOKEN_ROTATION_MAX_AGE_DAYS */
+  agentTokenDays: number
+}
+
+/** How a sign of life came in. */
+export type Heard = { ip: string; userAgent: string | null; now: Instant }
+
+/**
+ * What an agent says of itself, or its watchdog of it, is kept; gives what it is told. When there is nothing to hear,
+ * that is one update of its row.
+ * @throws re_enrollment_required for a role that the token does not have
+ */
+export async function heartbeat(
+  db: Db,
+  caller: AgentCaller,
+  body: Heartbeat,
+  heard: Heard,
+  { trustKeys, agentTokenDays }: Telling,
+): Promise<HeartbeatReply> {
+  const { role } = caller
+  if (body.role !== undefined && body.role !== role) throw new Problem('re_enrollment_required')
+  const update = role === 'agent' ? updateAfter(caller.device, body.agentVersion, heard.now) : undefined
+  const device = update ? { ...caller.device, ...update.columns } : caller.device
+  if (role === 'watchdog') await ofWatchdog(db, device, body, heard)
+  else await ofAgent(db, caller.device, body, update, heard)
+  const isOld = role === 'agent' && isTokenOld(device, agentTokenDays, heard.now)
+  return {
+    commands: await commandsFor(db, caller, heard.now),
+    configUpdate: role === 'agent' ? configUpdateFor(device, body) : null,
+    upgradeTo: await offerTo(db, caller, device, body, heard.now),
+    rotateToken: isOld && caller.standing === 'current',
+    ...(caller.standing === 'pending' && { confirmTokenRotation: true }),
+    manifestTrustKeys: [...trustKeys],
+  }
+}
+
+/**
+ * The answer to a heartbeat that says only that the machine is alive, and how it is, where there is nothing to hear, with
+ * what is kept of it; undefined for every other one. That is nearly all of them.
+ */
+export function quietly(
+  { role, standing, device }: AgentCaller,
+  body: Heartbeat,
+  { ip, now }: Heard,
+  { trustKeys, agentTokenDays }: Telling,
+): { reply: HeartbeatReply; kept: store.QuietRow } | undefined {
+  if (role !== 'agent' || standing !== 'current' || (body.role ?? role) !== role) return undefined
+  if (!body.metrics || device.last_seen_ip !== ip || isSilent(device.status)) return undefined
+  if (device.has_commands !== null || !isNothing(changesOf(body, device))) return undefined
+  if (updateAfter(device, body.agentVersion, now) || !hasNoOffer(device, body, now)) return undefined
+  const { id, status } = device
+  const reply = {
+    commands: [],
+    configUpdate: configUpdateFor(device, body),
+    upgradeTo: null,
+    rotateToken: isTokenOld(device, agentTokenDays, now),
+    manifestTrustKeys: [...trustKeys],
+  }
+  const kept = { ...store.measured(body.metrics), id, status, seen_at: now, uptime: uptimeOf(body, device) }
+  return { reply, kept }
+}
+
+async function ofAgent(
+  db: Db,
+  device: AgentDeviceRow,
+  body: Heartbeat,
+  update: UpdateChange | undefined,
+  heard: Heard,
+): Promise<void> {
+  const said = { changed: changesOf(body, device), metrics: body.metrics, uptime: uptimeOf(body, device) }
+  await alive(db, device, { ...said, ...(update && { update }) }, heard)
+}
+
+const uptimeOf = ({ uptime }: Heartbeat, { uptime_seconds }: AgentDeviceRow): number | null =>
+  uptime === undefined ? uptime_seconds : Math.round(uptime)
+
+/** A sign of life that says nothing else. */
+export const seen = (db: Db, device: AgentDeviceRow, heard: Heard): Promise<void> =>
+  alive(db, device, { uptime: device.uptime_seconds, changed: {}, metrics: undefined }, heard)
+
+type Said = {
+  uptime: number | null
+  changed: Changes
+  metrics: Heartbeat['metrics']
+  /** What it means for the update that is under way. */
+  update?: UpdateChange
+}
+
+async function alive(db: Db, device: AgentDeviceRow, said: Said, heard: Heard): Promise<void> {
+  const { now, ip } = heard
+  if (device.last_seen_ip !== ip) await tellNewAddress(db, device, heard)
+  // Of two that come at once after a silence the second finds it back already.
+  const status = isSilent(device.status) ? await store.lockStatus(db, device.id) : device.status
+  await store.recordHeartbeat(db, { id: device.id, uptime: said.uptime }, said, { now, ip })
+  await tellBack(db, { ...device, ...said.changed, status }, now)
+  const isDone = said.update?.isOver === true && device.status === 'updating'
+  await tellChanges(db, device, { ...said.changed, ...(isDone && { status: 'online' }) }, now)
+}
+
+/** It says nothing of the machine: whether that is alive is known by its agent alone. */
+async function ofWatchdog(db: Db, device: AgentDeviceRow, body: Heartbeat, { now }: Heard): Promise<void> {
+  const changed = watchdogChangesOf(body, device)
+  await store.recordWatchdog(db, device.id, changed, now)
+  await tellChanges(db, device, changed, now)
+}
+
+/** Of a tenant that is suspended agents report, and do nothing (decisions.md, Tenancy). */
+export async function commandsFor(
+  db: Db,
+  { device, deviceId, role }: Pick<AgentCaller, 'device' | 'deviceId' | 'role'>,
+  now: Instant,
+): Promise<HeartbeatReply['commands']> {
+  if (device.has_commands === null || isSuspended(device)) return []
+  return claimCommands(db, { deviceId, role, now })
+}
+
+/** A machine that reports from elsewhere may be another one with its token. */
+async function tellNewAddress(db: Db, device: AgentDeviceRow, { ip, userAgent, now }: Heard): Promise<void> {
+  const known = await store.lockAddresses(db, device.id)
+  const previousIp = known?.last_seen_ip ?? null
+  if (!known || previousIp === null || previousIp === ip) return
+  const told = toldWith(known.told_addresses, ip, now)
+  if (told === undefined) return
+  await store.keepTold(db, device.id, told)
+  const changed: Happening = {
+    orgId: device.org_id,
+    actorType: 'agent',
+    actorId: device.id,
+    actorEmail: null,
+    action: 'agent.source.ip.changed',
+    resourceType: 'device',
+    resourceId: device.id,
+    resourceName: device.hostname,
+    details: { previousIp, newIp: ip },
+    ipAddress: ip,
+    userAgent,
+    result: 'success',
+  }
+  await record(db, draftOf(changed, now))
+}
+
+/** That it is back, for a device that was not there. */
+async function tellBack(
+  db: Db,
+  { id, org_id, hostname, agent_version, status }: AgentDeviceRow,
+  now: Instant,
+): Promise<void> {
+  if (!isSilent(status)) return
+  const back = { display_name: null, last_seen_at: now, status: 'online' }
+  await tellMoved(db, [{ id, org_id, hostname, agent_version, ...back }], now)
+}
+
+/** What it says of itself that is another than before; who is signed in changes too often. */
+async function tellChanges(db: Db, device: AgentDeviceRow, changed: Changes, now: Instant): Promise<void> {
+  const { hostname_key: _, last_user: __, auto_update_acknowledged: ___, ...columns } = changed
+  if (Object.keys(columns).length === 0) return
+  const { id, org_id: orgId, hostname } = { ...device, ...columns }
+  await tellUpdated(db, { id, orgId, hostname }, deviceRows.read(columns), now)
+}

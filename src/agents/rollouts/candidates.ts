@@ -1,0 +1,148 @@
+import type { Instant } from '../../core/time.ts'
+import { deviceMatches } from '../../filters/compile.ts'
+import type { ConditionGroup } from '../../filters/contract.ts'
+import { countOf } from '../../storage/counts.ts'
+import { is } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { isManual } from '../upgrades/rules.ts'
+
+/* Which devices a version can be brought to, of all tenants: asked where it holds up nobody, page by page. */
+
+/**
+ * In use, with a build of the version for machines of their kind, on another one that no developer made, and to be updated
+ * as far as people and agents say.
+ */
+const candidates = (db: Db, version: string) =>
+  db
+    .selectFrom('devices')
+    .innerJoin('organizations as o', 'o.id', 'devices.org_id')
+    .innerJoin('partners as p', 'p.id', 'o.partner_id')
+    .innerJoin('agent_builds as b', (join) =>
+      join
+        .onRef('b.platform', '=', 'devices.os_type')
+        .onRef('b.architecture', '=', 'devices.architecture')
+        .on(is('b.component', 'agent')),
+    )
+    .where('b.version', '=', version)
+    .where('devices.agent_version', '!=', version)
+    .where(({ or, eb }) =>
+      // Not those that begin with dev-, by the order of bytes on both databases.
+      or([eb('devices.agent_version', '<', 'dev-'), eb('devices.agent_version', '>=', 'dev.')]),
+    )
+    .where('devices.status', 'not in', ['decommissioned', 'quarantined'])
+    .where('devices.auto_update', '=', 1)
+    .where(({ or, eb }) =>
+      or([
+        eb('devices.auto_update_acknowledged', 'is', null),
+        eb('devices.auto_update_acknowledged', '=', 1),
+      ]),
+    )
+    .where('o.status', 'in', ['active', 'trial'])
+    .where('o.deleted_at', 'is', null)
+    .where('p.status', '=', 'active')
+    .where('p.deleted_at', 'is', null)
+
+export type Candidate = { id: string; orgId: string; fromVersion: string; isHeld: boolean }
+
+/** Rows of one answer: what a thread hands over is copied on the event loop. */
+export const page = 2000
+
+/** By id, after the last one; those whose organization is never offered anything are left out. */
+export async function pageOfCandidates(
+  db: Db,
+  version: string,
+  after: string,
+  manual: ReadonlySet<string>,
+): Promise<{ found: Candidate[]; last: string | undefined }> {
+  const rows = await candidates(db, version)
+    .select(['devices.id', 'devices.org_id', 'devices.agent_version'])
+    .select((eb) =>
+      // An earlier rollout brought it there, and no promotion has decided otherwise since.
+      eb
+        .exists(
+          eb
+            .selectFrom('agent_rollout_devices as was')
+            .innerJoin('agent_rollouts as r', 'r.id', 'was.rollout_id')
+            .leftJoin('agent_builds as now', (join) =>
+              join
+                .onRef('now.platform', '=', 'devices.os_type')
+                .onRef('now.architecture', '=', 'devices.architecture')
+                .on(is('now.component', 'agent'))
+                .on('now.promoted_at', 'is not', null),
+            )
+            .select((one) => one.lit(1).as('found'))
+            .whereRef('was.device_id', '=', 'devices.id')
+            .whereRef('r.version', '=', 'devices.agent_version')
+            .where('r.status', 'in', ['aborted', 'completed'])
+            .where('was.state', '!=', 'waiting')
+            .where(({ or, eb: one }) =>
+              or([one('now.promoted_at', 'is', null), one('now.promoted_at', '<', one.ref('r.ended_at'))]),
+            ),
+        )
+        .as('is_held'),
+    )
+    .where('devices.id', '>', after)
+    .orderBy('devices.id')
+    .limit(page)
+    .execute()
+  const found = rows
+    .filter(({ org_id }) => !manual.has(org_id))
+    .map(({ id, org_id: orgId, agent_version: fromVersion, is_held }) => ({
+      ...{ id, orgId, fromVersion, isHeld: Boolean(is_held) },
+    }))
+  return { found, last: rows.length < page ? undefined : rows.at(-1)!.id }
+}
+
+/** Organizations whose agents are never offered anything. */
+export async function listManual(db: Db): Promise<Set<string>> {
+  const rows = await db
+    .selectFrom('organizations')
+    .select(['id', 'settings'])
+    .where('settings', 'like', '%agentUpdatePolicy%')
+    .execute()
+  return new Set(rows.filter(({ settings }) => isManual(JSON.parse(settings))).map(({ id }) => id))
+}
+
+/** Of devices that a filter finds, by id, after the last one. */
+export async function pageOfFound(
+  db: Db,
+  version: string,
+  conditions: ConditionGroup,
+  { after, now }: { after: string; now: Instant },
+): Promise<{ found: string[]; last: string | undefined }> {
+  const rows = await candidates(db, version)
+    .select('devices.id')
+    .where(deviceMatches(conditions, { now }))
+    .where('devices.id', '>', after)
+    .orderBy('devices.id')
+    .limit(page)
+    .execute()
+  const found = rows.map(({ id }) => id)
+  return { found, last: found.length < page ? undefined : found.at(-1) }
+}
+
+/** How many devices could be in it: all, or those that a filter finds. */
+export function countCandidates(
+  db: Db,
+  version: string,
+  manual: ReadonlySet<string>,
+  { conditions, now }: { conditions?: ConditionGroup; now: Instant },
+): Promise<number> {
+  const found = candidates(db, version)
+    .$if(manual.size > 0, (q) => q.where('devices.org_id', 'not in', [...manual]))
+    .$if(conditions !== undefined, (q) => q.where(deviceMatches(conditions!, { now })))
+  return countOf(found)
+}
+
+/** The agents of a version, by kind of machine. */
+export function findBuilds(
+  db: Db,
+  version: string,
+): Promise<{ platform: string; architecture: string; promotedAt: Instant | null }[]> {
+  return db
+    .selectFrom('agent_builds')
+    .select(['platform', 'architecture', 'promoted_at as promotedAt'])
+    .where('component', '=', 'agent')
+    .where('version', '=', version)
+    .execute()
+}

@@ -1,0 +1,218 @@
+import { z } from 'zod'
+import { endpoint, user } from '../../core/endpoint.ts'
+import { longPageOf, longPageQuery, pageOf, pageQuery } from '../../core/page.ts'
+import { idOf, instant } from '../../core/schema.ts'
+import { version } from '../versions/contract.ts'
+
+export const rolloutStatus = z.enum(['preparing', 'running', 'halted', 'completed', 'aborted', 'rolled_back'])
+export type RolloutState = z.output<typeof rolloutStatus>
+
+export const placeState = z.enum(['waiting', 'offered', 'soaking', 'updated', 'failed', 'withdrawn'])
+export type PlaceState = z.output<typeof placeState>
+
+const Wave = z.object({
+  percent: z.number().nullable().describe('Up to how many of all its devices, with those before'),
+  filterId: idOf('filter').nullable().describe('Or those that this filter found'),
+  filterName: z.string().nullable(),
+  devices: z.int().nullable().describe('How many it is of; null while they are being drawn'),
+})
+
+export const Rollout = z
+  .object({
+    id: idOf('agent_rollout'),
+    version: z.string(),
+    status: rolloutStatus,
+    waves: z.array(Wave),
+    wave: z.int().nullable().describe('The wave that is open, from 1; null before'),
+    waveBeganAt: instant.nullable(),
+    gateMinutes: z.int(),
+    soakMinutes: z.int(),
+    maxFailurePercent: z.int(),
+    haltReason: z.string().nullable().describe('Why it was halted, or ended by itself'),
+    isCurrent: z
+      .boolean()
+      .describe('It decides what its devices are offered; until a promotion, or another rollout'),
+    createdBy: z.guid().nullable(),
+    createdAt: instant,
+    updatedAt: instant,
+    endedAt: instant.nullable(),
+  })
+  .meta({ id: 'AgentRollout' })
+export type Rollout = z.output<typeof Rollout>
+
+const counts = {
+  waiting: z.int(),
+  offered: z.int(),
+  soaking: z.int().describe('On the version, and to stay alive for a while'),
+  updated: z.int(),
+  failed: z.int(),
+  withdrawn: z.int().describe('Decommissioned, quarantined or not to be updated any more'),
+  onVersion: z.int().describe('How many report the version now, in whatever state'),
+}
+
+export const RolloutProgress = Rollout.extend({
+  waves: z.array(Wave.extend(counts)),
+  failures: z.object({
+    counted: z.int().describe('Since the wave began, or since somebody went on in spite of those before'),
+    allowed: z.int().nullable().describe('One more halts it; null before a wave is open'),
+    reasons: z.array(z.object({ reason: z.string(), devices: z.int() })).describe('The most frequent'),
+  }),
+  next: z
+    .object({
+      step: z.enum(['draw', 'open_wave', 'complete', 'decide', 'return']),
+      wave: z.int().nullable().describe('The wave that is opened'),
+      at: instant.nullable().describe('Not before; null when it is not known'),
+      because: z.string().describe('What it waits for'),
+    })
+    .nullable()
+    .describe('null when it has come to its end'),
+}).meta({ id: 'AgentRolloutProgress' })
+export type RolloutProgress = z.output<typeof RolloutProgress>
+
+export const RolloutDevice = z.object({
+  id: idOf('device'),
+  orgId: idOf('organization'),
+  hostname: z.string(),
+  status: z.string(),
+  wave: z.int(),
+  state: placeState,
+  fromVersion: z.string(),
+  agentVersion: z.string().describe('What it reports now'),
+  offeredAt: instant.nullable(),
+  settledAt: instant.nullable(),
+  reason: z.string().nullable(),
+})
+export type RolloutDevice = z.output<typeof RolloutDevice>
+
+const mostWaves = 20
+
+/** One of the two; a percentage is of all devices, and with those of the waves before. */
+const NewWave = z
+  .strictObject({
+    percent: z
+      .number()
+      .min(0.01, 'must be at least 0.01')
+      .max(100, 'must be at most 100')
+      .optional()
+      .describe('Up to how many of all devices, with those before'),
+    filterId: idOf('filter')
+      .optional()
+      .describe('Those of the devices left that a filter finds, in every organization'),
+  })
+  .refine(({ percent, filterId }) => (percent === undefined) !== (filterId === undefined), {
+    error: 'must have either percent or filterId',
+  })
+export type NewWave = z.output<typeof NewWave>
+
+const day = 24 * 60
+const minutes = z
+  .int()
+  .min(1, 'must be at least 1')
+  .max(7 * day, `must be at most ${7 * day}`)
+
+export const NewRollout = z.strictObject({
+  version: version.describe('The version to bring, such as 1.2.0'),
+  waves: z
+    .array(NewWave)
+    .min(1, 'must name at least one wave')
+    .max(mostWaves, `must be at most ${mostWaves} waves`)
+    .describe('Which devices it is offered to, one wave after the other'),
+  gateMinutes: minutes.default(15).describe('How long a device has to report the version it was offered'),
+  soakMinutes: z
+    .int()
+    .min(0, 'must be at least 0')
+    .max(7 * day, `must be at most ${7 * day}`)
+    .default(10)
+    .describe('How long updated devices have to stay alive before the next wave'),
+  maxFailurePercent: z
+    .int()
+    .min(0, 'must be at least 0')
+    .max(100, 'must be at most 100')
+    .default(5)
+    .describe('It halts when more than this part of a wave has failed'),
+})
+export type NewRollout = z.output<typeof NewRollout>
+
+const tag = 'Agent rollouts'
+const reads = user({ scopes: ['system'], permission: 'devices:read' })
+const writes = user({ scopes: ['system'], permission: 'organizations:write', mfa: true })
+const params = z.strictObject({ id: idOf('agent_rollout') })
+const audited = (action: string) => ({ action, resource: 'agent_rollout' as const })
+
+const move = (verb: string, action: string, summary: string) =>
+  endpoint({
+    method: 'POST',
+    path: `/agent-rollouts/:id/${verb}`,
+    summary,
+    tag,
+    access: writes,
+    params,
+    reply: Rollout,
+    audit: audited(`agent.rollout.${action}`),
+    errors: ['conflict'],
+  })
+
+export const agentRollouts = {
+  list: endpoint({
+    method: 'GET',
+    path: '/agent-rollouts',
+    summary: 'List staged rollouts of agent versions, newest first',
+    tag,
+    access: reads,
+    query: z.strictObject(pageQuery()),
+    reply: pageOf(Rollout),
+  }),
+  start: endpoint({
+    method: 'POST',
+    path: '/agent-rollouts',
+    summary: 'Bring a version to agents wave by wave; it halts by itself when too many fail',
+    tag,
+    access: writes,
+    body: NewRollout,
+    status: 201,
+    reply: Rollout,
+    audit: audited('agent.rollout.start'),
+    errors: ['rollout_in_progress', 'conflict'],
+    example: {
+      version: '1.2.0',
+      waves: [{ filterId: '0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11' }, { percent: 10 }, { percent: 100 }],
+    },
+  }),
+  show: endpoint({
+    method: 'GET',
+    path: '/agent-rollouts/:id',
+    summary: 'Show how far a rollout is: its waves, what failed and why, and what happens next',
+    tag,
+    access: reads,
+    params,
+    reply: RolloutProgress,
+  }),
+  devices: endpoint({
+    method: 'GET',
+    path: '/agent-rollouts/:id/devices',
+    summary: 'List the devices of a rollout by wave',
+    tag,
+    access: reads,
+    params,
+    query: z.strictObject({
+      state: placeState.optional().describe('Only devices in this state'),
+      wave: z.coerce
+        .number()
+        .int()
+        .min(1, 'must be at least 1')
+        .max(mostWaves, `must be at most ${mostWaves}`)
+        .optional()
+        .describe('Only devices of this wave, from 1'),
+      ...longPageQuery(),
+    }),
+    reply: longPageOf(RolloutDevice),
+  }),
+  halt: move('halt', 'halt', 'Offer the version to no further device until it is resumed'),
+  resume: move('resume', 'resume', 'Go on with a halted rollout; what has failed so far is accepted'),
+  abort: move('abort', 'abort', 'End a rollout; devices that it has updated stay where they are'),
+  rollBack: move(
+    'roll-back',
+    'roll_back',
+    'End a rollout, and bring its devices back to the promoted version',
+  ),
+}

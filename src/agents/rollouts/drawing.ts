@@ -1,0 +1,121 @@
+import { newId } from '../../core/new-id.ts'
+import { type Clock, later } from '../../core/time.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import { type Candidate, listManual, pageOfCandidates, pageOfFound } from './candidates.ts'
+import { endRollout, openNext } from './moves.ts'
+import { clearPlaces, type Drawn, insertPlaces } from './places.ts'
+import { drawn, type Held, type KeptWave, lotOf } from './rules.ts'
+import { claim, lockRollout, saveRollout } from './store.ts'
+
+/** How long a process that draws counts as alive after it last wrote something. */
+const claimSeconds = 60
+/** Rows of one write, so that heartbeats do not wait long for it. */
+const batch = 200
+/** Devices that are looked at before others get their turn. */
+const turn = 2000
+
+/** Gives way: what came in meanwhile is answered. */
+const breath = () => new Promise<void>((resolve) => setImmediate(resolve))
+
+type On = { storage: Storage; clock: Clock }
+
+/**
+ * Draws the devices of a rollout and opens its first wave. One process at a time does: what another one had begun is
+ * done anew, because the fleet may be another by now.
+ */
+export async function draw({ storage, clock }: On, rollout: Held): Promise<void> {
+  const mine = claimOf({ storage, clock }, rollout.id)
+  if (!(await mine())) return
+  while ((await mine((tx) => clearPlaces(tx, rollout.id, batch))) === batch);
+
+  const devices = await inLotOrder(rollout, await candidatesOf(storage, rollout))
+  const found = await foundBy(storage, rollout, clock)
+  const waveOf = drawn(rollout.waves, devices.length, (wave, at) => found[wave]!.has(devices[at]!.id))
+  await breath()
+
+  for (let at = 0; at < devices.length; at += batch) {
+    const places = devices
+      .slice(at, at + batch)
+      .flatMap((device, n) => (waveOf[at + n] === -1 ? [] : [placeOf(device, waveOf[at + n]!)]))
+    if (!(await mine((tx) => insertPlaces(tx, rollout.id, places)))) return
+  }
+  const waves = rollout.waves.map((wave, n): KeptWave => ({ ...wave, devices: countIn(waveOf, n) }))
+  await mine((tx) => begin(tx, rollout.id, waves, clock))
+}
+
+/** Writes while the claim holds, and only then; undefined when another process has it. */
+function claimOf({ storage, clock }: On, id: string) {
+  const by = newId()
+  return <T>(work: (tx: Db) => Promise<T> = async () => true as T): Promise<T | true | undefined> =>
+    storage.write(async (tx) => {
+      const now = clock()
+      const held = await claim(tx, id, { by, now, until: later(now, claimSeconds) })
+      return held ? ((await work(tx)) ?? true) : undefined
+    })
+}
+
+async function candidatesOf(storage: Storage, { version }: Held): Promise<Candidate[]> {
+  const manual = await listManual(storage.heavy)
+  const all: Candidate[] = []
+  for (let last: string | undefined = ''; last !== undefined; ) {
+    const page = await pageOfCandidates(storage.heavy, version, last, manual)
+    for (const one of page.found) all.push(one)
+    last = page.last
+  }
+  return all
+}
+
+/** What the filter of each wave finds. */
+async function foundBy(storage: Storage, { version, waves }: Held, clock: Clock): Promise<Set<string>[]> {
+  const now = clock()
+  const sets: Set<string>[] = []
+  for (const { filter } of waves) {
+    const ids = new Set<string>()
+    for (let last: string | undefined = filter ? '' : undefined; last !== undefined; ) {
+      const page = await pageOfFound(storage.heavy, version, filter!.conditions, { after: last, now })
+      for (const id of page.found) ids.add(id)
+      last = page.last
+    }
+    sets.push(ids)
+  }
+  return sets
+}
+
+/** Sorted in parts by the first two digits of their lots: to sort a large fleet at once would hold up requests. */
+async function inLotOrder({ id }: Held, devices: readonly Candidate[]): Promise<Candidate[]> {
+  type Lot = { lot: string; device: Candidate }
+  const parts = new Map<string, Lot[]>()
+  for (const [n, device] of devices.entries()) {
+    if (n % turn === turn - 1) await breath()
+    const lot = lotOf(id, device.id)
+    const part = parts.get(lot.slice(0, 2)) ?? []
+    part.push({ lot, device })
+    parts.set(lot.slice(0, 2), part)
+  }
+  const ordered: Candidate[] = []
+  for (const key of [...parts.keys()].sort()) {
+    const part = parts.get(key)!.sort((a, b) => (a.lot < b.lot ? -1 : 1))
+    for (const { device } of part) ordered.push(device)
+    await breath()
+  }
+  return ordered
+}
+
+const placeOf = ({ id, orgId, fromVersion, isHeld }: Candidate, wave: number): Drawn => ({
+  ...{ device_id: id, org_id: orgId, wave, from_version: fromVersion, is_held: isHeld ? 1 : 0 },
+})
+
+const countIn = (waveOf: Int16Array, wave: number): number =>
+  waveOf.reduce((count, one) => (one === wave ? count + 1 : count), 0)
+
+async function begin(tx: Db, id: string, waves: KeptWave[], clock: Clock): Promise<void> {
+  const now = clock()
+  const rollout: Held = { ...(await lockRollout(tx, id)), waves }
+  await saveRollout(tx, rollout)
+  const [first] = waves
+  if ((first?.devices ?? 0) === 0) {
+    // Whoever named a first wave wants to see it succeed before any other device is touched.
+    return endRollout(tx, rollout, 'No device of the first wave can take the version', now)
+  }
+  await openNext(tx, { ...rollout, wave: -1 }, now)
+}

@@ -1,0 +1,141 @@
+import { type Instant, later } from '../../core/time.ts'
+import type { PlaceState, RolloutProgress } from './contract.ts'
+import { allowedFailures, type Held, shown, waveAfter } from './rules.ts'
+
+/* How far a rollout is, by what was counted of its devices: what keeps the next wave closed, and what comes next. */
+
+/** How many devices of a wave are in a state, and when the last of them was offered and settled. */
+export type Tally = {
+  wave: number
+  state: PlaceState
+  devices: number
+  offeredAt: Instant | null
+  settledAt: Instant | null
+}
+
+/** What the open waves are waiting for. */
+export type Facts = {
+  /** Of the open wave. */
+  updated: number
+  /** Of the open wave, waiting, offered or soaking. */
+  left: number
+  offered: number
+  /** When the last of the offered was. */
+  offeredAt: Instant | null
+  soaking: number
+  /** When the last of the soaking came up. */
+  settledAt: Instant | null
+  /** Waiting while they are online. */
+  awaited: number
+}
+
+export function factsOf({ wave }: Held, tally: readonly Tally[], awaited: number): Facts {
+  const of = (state: PlaceState) => tally.filter((one) => one.state === state && one.wave <= wave)
+  const sum = (some: Tally[]) => some.reduce((all, { devices }) => all + devices, 0)
+  const inWave = (state: PlaceState) => sum(of(state).filter((one) => one.wave === wave))
+  const last = (times: (Instant | null)[]) =>
+    times.reduce<Instant | null>((latest, one) => (one !== null && one > (latest ?? '') ? one : latest), null)
+  return {
+    updated: inWave('updated'),
+    left: inWave('waiting') + inWave('offered') + inWave('soaking'),
+    offered: sum(of('offered')),
+    offeredAt: last(of('offered').map(({ offeredAt }) => offeredAt)),
+    soaking: sum(of('soaking')),
+    settledAt: last(of('soaking').map(({ settledAt }) => settledAt)),
+    awaited,
+  }
+}
+
+type Wait = { at: Instant | null; because: string }
+
+/** What keeps the next wave closed; nothing when it is time for it. */
+export function waitsOf(rollout: Held, facts: Facts, now: Instant): Wait[] {
+  const { gateMinutes, soakMinutes, waveBeganAt } = rollout
+  const { offered, offeredAt, soaking, settledAt, awaited } = facts
+  const waits: Wait[] = []
+  if (offered > 0) {
+    const at = offeredAt && later(offeredAt, gateMinutes * 60)
+    waits.push({ at, because: `${devices(offered)} that ${offered === 1 ? 'was' : 'were'} offered it` })
+  }
+  if (soaking > 0) {
+    const at = settledAt && later(settledAt, soakMinutes * 60)
+    waits.push({ at, because: `${devices(soaking)} to stay alive` })
+  }
+  const gate = waveBeganAt && later(waveBeganAt, gateMinutes * 60)
+  if (awaited > 0 && gate !== null && now < gate) {
+    waits.push({ at: gate, because: `${devices(awaited)} online to ask` })
+  }
+  if (facts.updated + soaking === 0) {
+    waits.push({ at: null, because: 'a first device of the wave on the version' })
+  }
+  return waits
+}
+
+/** Whether nobody is left who could show that the version works. */
+export const isSpent = ({ updated, left }: Facts): boolean => updated === 0 && left === 0
+
+const devices = (count: number): string => (count === 1 ? '1 device' : `${count} devices`)
+
+/** As the API shows how far it is. */
+export function progressOf(
+  rollout: Held,
+  { tally, onVersion, awaited, reasons, now }: Known,
+): RolloutProgress {
+  const whole = shown(rollout)
+  const of = (wave: number, state: PlaceState) =>
+    tally.find((one) => one.wave === wave && one.state === state)?.devices ?? 0
+  const failed = tally.reduce((sum, one) => sum + (one.state === 'failed' ? one.devices : 0), 0)
+  const still = [...onVersion.values()].reduce((sum, one) => sum + one, 0)
+  const isOpen = rollout.waveBeganAt !== null
+  return {
+    ...whole,
+    waves: whole.waves.map((wave, n) => ({
+      ...wave,
+      ...{ waiting: of(n, 'waiting'), offered: of(n, 'offered'), soaking: of(n, 'soaking') },
+      ...{ updated: of(n, 'updated'), failed: of(n, 'failed'), withdrawn: of(n, 'withdrawn') },
+      onVersion: onVersion.get(n) ?? 0,
+    })),
+    failures: {
+      counted: failed - rollout.acceptedFailures,
+      allowed: isOpen ? allowedFailures(rollout) : null,
+      reasons,
+    },
+    next: nextOf(rollout, isOpen ? factsOf(rollout, tally, awaited) : undefined, still, now),
+  }
+}
+
+/** What was counted of its devices. */
+export type Known = {
+  tally: Tally[]
+  onVersion: ReadonlyMap<number, number>
+  awaited: number
+  reasons: { reason: string; devices: number }[]
+  now: Instant
+}
+
+/** What happens next, for people. */
+function nextOf(
+  rollout: Held,
+  facts: Facts | undefined,
+  onVersion: number,
+  now: Instant,
+): RolloutProgress['next'] {
+  const { status, wave } = rollout
+  const step = (name: NonNullable<RolloutProgress['next']>['step'], because: string) => ({
+    ...{ step: name, wave: null, at: null, because },
+  })
+  if (status === 'preparing') return step('draw', 'its devices are being drawn')
+  if (status === 'halted') return step('decide', 'it was halted: resume, abort or roll back')
+  if (status === 'rolled_back' && onVersion > 0)
+    return step('return', `${devices(onVersion)} on the version to come back`)
+  if (status !== 'running' || !facts) return null
+  const waits = waitsOf(rollout, facts, now)
+  const next = waveAfter(rollout, wave)
+  const at = waits.some((one) => one.at === null)
+    ? null
+    : [now, ...waits.map((one) => one.at!)].sort().at(-1)!
+  const because =
+    waits.length === 0 ? 'it is time' : `waits for ${waits.map((one) => one.because).join(', ')}`
+  const moves = { wave: next === undefined ? null : next + 1, at, because }
+  return { step: next === undefined ? 'complete' : 'open_wave', ...moves }
+}

@@ -1,0 +1,91 @@
+import { record } from '../audit/outbox.ts'
+import { draftOf } from '../audit/rules.ts'
+import { Problem } from '../core/errors.ts'
+import type { Clock } from '../core/time.ts'
+import type { CommandResult, UpdateFrame } from '../live/wire/contract.ts'
+import type { Db, Storage } from '../storage/open.ts'
+import { answerCommand, withoutSecrets } from './commands/answers.ts'
+import { NewOutcome } from './commands/contract.ts'
+import type { AskedCommand } from './contract.ts'
+import { commandsFor, type Heard, seen } from './heartbeats.ts'
+import { findAgent } from './store.ts'
+import type { TrustKey } from './versions/manifest.ts'
+
+/** An agent that is connected, as it was when it came. */
+export type Connected = {
+  agentId: string
+  deviceId: string
+  orgId: string
+  ip: string
+  userAgent: string | null
+}
+
+export type SocketParts = {
+  storage: Storage
+  clock: Clock
+  trustKeys: readonly TrustKey[]
+  /** What an agent says of its update, kept. */
+  heedUpdate(tx: Db, agent: Connected, said: Omit<UpdateFrame, 'type'>, heard: Heard): Promise<void>
+}
+
+/** What the frames of an agent do, as the routes of the same names do it. */
+export function agentSocket({ storage, clock, trustKeys, heedUpdate }: SocketParts) {
+  const heardOf = ({ ip, userAgent }: Connected): Heard => ({ ip, userAgent, now: clock() })
+
+  /** Gives nothing to who is refused elsewhere: its connection is about to end. */
+  function given(agent: Connected, isAlive: boolean): Promise<AskedCommand[]> {
+    const heard = heardOf(agent)
+    const work = async (tx: Db) => {
+      const device = await findAgent(tx, agent.agentId)
+      if (!device || device.status === 'decommissioned' || device.status === 'quarantined') return []
+      if (isAlive) await seen(tx, device, heard)
+      return commandsFor(tx, { device, deviceId: device.id, role: 'agent' }, heard.now)
+    }
+    return storage.write(work, { unsynced: true })
+  }
+
+  return {
+    /** It lives; gives what waits for it, marked as sent. */
+    async heartbeat(agent: Connected): Promise<{ commands: AskedCommand[]; manifestTrustKeys: TrustKey[] }> {
+      return { commands: await given(agent, true), manifestTrustKeys: [...trustKeys] }
+    },
+
+    /** What waits for it, marked as sent. */
+    waiting: (agent: Connected): Promise<AskedCommand[]> => given(agent, false),
+
+    /** What came of a command; `foreign`: it was never given one of that id. @throws command_role_mismatch */
+    async result(agent: Connected, said: CommandResult): Promise<'kept' | 'late' | 'foreign'> {
+      const { commandId: id } = said
+      const outcome = await withoutSecrets(NewOutcome.parse(said))
+      const heard = heardOf(agent)
+      try {
+        return await storage.write(async (tx) => {
+          const kept = await answerCommand(tx, { ...agent, role: 'agent' }, { id, outcome }, heard.now)
+          if (kept === 'kept') await record(tx, draftOf(answered(agent, id, outcome, heard), heard.now))
+          return kept
+        })
+      } catch (error) {
+        if (error instanceof Problem && error.code === 'not_found') return 'foreign'
+        throw error
+      }
+    },
+
+    async updateStatus(agent: Connected, { type: _, ...said }: UpdateFrame): Promise<void> {
+      await storage.write((tx) => heedUpdate(tx, agent, said, heardOf(agent)))
+    },
+  }
+}
+
+export type AgentSocket = ReturnType<typeof agentSocket>
+
+const answered = (
+  { deviceId, orgId }: Connected,
+  commandId: string,
+  { status, exitCode }: { status: string; exitCode: number | null },
+  { ip, userAgent }: Heard,
+) => ({
+  ...{ orgId, actorType: 'agent' as const, actorId: deviceId, actorEmail: null },
+  ...{ action: 'agent.command.result', resourceType: 'device', resourceId: deviceId, resourceName: null },
+  details: { commandId, after: { status, exitCode } },
+  ...{ ipAddress: ip, userAgent, result: 'success' as const },
+})

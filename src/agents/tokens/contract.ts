@@ -1,0 +1,46 @@
+import { z } from 'zod'
+import { agent, endpoint } from '../../core/endpoint.ts'
+import { instant, secret } from '../../core/schema.ts'
+import { agentParams } from '../../devices/contract.ts'
+
+const tag = 'Agents'
+
+export const StagedTokens = z
+  .object({
+    authToken: secret(z.string()).describe('Bearer token of the agent, shown this once'),
+    watchdogAuthToken: secret(z.string()).describe('Bearer token of its watchdog, shown this once'),
+    confirmationRequired: z.literal(true),
+    pendingExpiresAt: instant.describe('Until when they can be confirmed'),
+  })
+  .meta({ id: 'StagedTokens' })
+
+export const agentTokens = {
+  rotate: endpoint({
+    method: 'POST',
+    path: '/agents/:id/rotate-token',
+    summary: 'Ask for new tokens; the old ones are good until the new ones are confirmed',
+    tag,
+    access: agent,
+    params: agentParams,
+    reply: StagedTokens,
+    audit: { action: 'agent.token.rotate', resource: 'device' },
+    errors: ['rotation_stale_current', 'pending_rotation_unconfirmed', 'rotation_unresolvable'],
+  }),
+  confirm: endpoint({
+    method: 'POST',
+    path: '/agents/:id/rotate-token/confirm',
+    summary: 'Confirm new tokens, with the new one; the old ones are good for 5 minutes more',
+    tag,
+    access: { ...agent, lapsed: true },
+    params: agentParams,
+    reply: z.object({ success: z.literal(true) }),
+    audit: { action: 'agent.token.confirm', resource: 'device' },
+    errors: [
+      'pending_token_required',
+      'pending_rotation_expired',
+      'rotation_stale_current',
+      'rotation_conflict',
+      'rotation_unresolvable',
+    ],
+  }),
+}

@@ -1,0 +1,129 @@
+import { hash, timingSafeEqual } from 'node:crypto'
+import { type ErrorCode, Problem } from '../../core/errors.ts'
+import { randomBytes } from '../../core/random.ts'
+import { type Instant, later } from '../../core/time.ts'
+import type { AgentRole, AgentRotationRow, TokenStanding } from '../../storage/agent-tables.ts'
+
+/** `svc_` and 64 hex characters; only its SHA-256 is kept. */
+export const newAgentToken = (): string => `svc_${randomBytes(32).toString('hex')}`
+
+export const agentTokenHash = (token: string): string => hash('sha256', token, 'hex')
+
+/** How long new tokens wait to be confirmed, and old ones are good after that: seconds. */
+const pendingSeconds = 3600
+const previousSeconds = 300
+
+/** The tokens of a device that count, by their SHA-256. */
+export type Current = {
+  token_hash: string
+  watchdog_token_hash: string | null
+  /** null: none was ever confirmed. */
+  token_issued_at: Instant | null
+}
+export type Rotation = Omit<AgentRotationRow, 'device_id'>
+type Stands = { role: AgentRole; standing: TokenStanding }
+
+/** Whose token it is, of those that count. */
+export function currentOf(current: Omit<Current, 'token_issued_at'>, stated: string): Stands | undefined {
+  const role = ownerOf(stated, current.token_hash, current.watchdog_token_hash)
+  return role && { role, standing: 'current' }
+}
+
+/** Whose token it is: one that counts, is about to, or did until lately. */
+export function standingOf(
+  tokens: Omit<Current, 'token_issued_at'> & Rotation,
+  stated: string,
+  now: Instant,
+): Stands | undefined {
+  return currentOf(tokens, stated) ?? rotatingOf(tokens, stated, now)
+}
+
+function rotatingOf(rotation: Rotation, stated: string, now: Instant): Stands | undefined {
+  const pending = ownerOf(stated, rotation.pending_token_hash, rotation.pending_watchdog_hash)
+  if (pending) return { role: pending, standing: isAhead(rotation.pending_until, now) ? 'pending' : 'lapsed' }
+  const previous = ownerOf(stated, rotation.previous_token_hash, rotation.previous_watchdog_hash)
+  if (previous && isAhead(rotation.previous_until, now)) return { role: previous, standing: 'previous' }
+  return undefined
+}
+
+const isAhead = (until: Instant | null, now: Instant): boolean => until !== null && until > now
+
+function ownerOf(stated: string, agent: string | null, watchdog: string | null): AgentRole | undefined {
+  const isThat = (kept: string | null): boolean =>
+    kept?.length === stated.length && timingSafeEqual(Buffer.from(kept), Buffer.from(stated))
+  if (isThat(agent)) return 'agent'
+  return isThat(watchdog) ? 'watchdog' : undefined
+}
+
+/** New tokens beside those that count; what was handed out before and not confirmed is good for nothing any more. */
+export function staged(
+  { previous_token_hash, previous_watchdog_hash, previous_until }: Rotation,
+  tokens: { agent: string; watchdog: string },
+  now: Instant,
+): Rotation & { pending_until: Instant } {
+  return {
+    ...{ previous_token_hash, previous_watchdog_hash, previous_until },
+    pending_token_hash: agentTokenHash(tokens.agent),
+    pending_watchdog_hash: agentTokenHash(tokens.watchdog),
+    pending_until: later(now, pendingSeconds),
+  }
+}
+
+/** The new tokens count, and those they replace for some minutes more. */
+export function confirmed(
+  tokens: Current & Rotation,
+  now: Instant,
+): { current: Current; rotation: Rotation } {
+  return {
+    current: {
+      token_hash: tokens.pending_token_hash!,
+      watchdog_token_hash: tokens.pending_watchdog_hash,
+      token_issued_at: now,
+    },
+    rotation: {
+      pending_token_hash: null,
+      pending_watchdog_hash: null,
+      pending_until: null,
+      previous_token_hash: tokens.token_hash,
+      previous_watchdog_hash: tokens.watchdog_token_hash,
+      previous_until: later(now, previousSeconds),
+    },
+  }
+}
+
+/** How a token stood when its request came in, and how it does now that nobody else can change it. */
+type Stood = { before: TokenStanding; now: TokenStanding | undefined }
+
+/** Who holds a token that does not count yet, or no longer, is told what to do instead. @throws */
+export function checkMayRotate({ now }: Stood): void {
+  if (now === 'current') return
+  const codes = {
+    previous: 'rotation_stale_current',
+    pending: 'pending_rotation_unconfirmed',
+    lapsed: 'pending_rotation_expired',
+  } as const satisfies Record<string, ErrorCode>
+  throw new Problem(now === undefined ? 'rotation_unresolvable' : codes[now])
+}
+
+/**
+ * Whether there is anything to do: a token that a rotation brought, and that counts, was confirmed before, and whoever
+ * asks has lost the answer.
+ * @throws pending_token_required, pending_rotation_expired, rotation_stale_current, rotation_conflict, rotation_unresolvable
+ */
+export function checkMayConfirm(stood: Stood, tokens: Current & Rotation, now: Instant): 'confirm' | 'done' {
+  switch (stood.now) {
+    case 'pending':
+      return 'confirm'
+    case 'lapsed':
+      throw new Problem('pending_rotation_expired')
+    case 'previous':
+      throw new Problem('rotation_stale_current')
+    case 'current': {
+      const isWaiting = isAhead(tokens.pending_until, now)
+      if (tokens.token_issued_at === null || isWaiting) throw new Problem('pending_token_required')
+      return 'done'
+    }
+    default:
+      throw new Problem(stood.before === 'pending' ? 'rotation_conflict' : 'rotation_unresolvable')
+  }
+}

@@ -1,0 +1,70 @@
+import type { Instant } from '../../core/time.ts'
+import { forUpdate, prepared } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import type { Current, Rotation } from './rules.ts'
+
+/* Of the device that authenticated. */
+
+export const currentColumns = [
+  'devices.token_hash',
+  'devices.watchdog_token_hash',
+  'devices.token_issued_at',
+] as const
+
+export const rotationColumns = [
+  'r.pending_token_hash',
+  'r.pending_watchdog_hash',
+  'r.pending_until',
+  'r.previous_token_hash',
+  'r.previous_watchdog_hash',
+  'r.previous_until',
+] as const
+
+const tokensByDevice = prepared((db, p: { deviceId: string }) =>
+  db
+    .selectFrom('devices')
+    .leftJoin('agent_rotations as r', 'r.device_id', 'devices.id')
+    .select([...currentColumns, ...rotationColumns])
+    .where('devices.id', '=', p.deviceId),
+)
+
+/**
+ * Every token of a device. In one statement: who read them one after the other could miss, on both sides of a
+ * confirmation, the token that is just confirmed.
+ */
+export async function findTokens(db: Db, deviceId: string): Promise<(Current & Rotation) | undefined> {
+  const [row] = await tokensByDevice(db, { deviceId })
+  return row
+}
+
+/** The same, held until the transaction ends. */
+export async function lockTokens(db: Db, deviceId: string): Promise<(Current & Rotation) | undefined> {
+  await forUpdate(db.selectFrom('devices').select('id').where('id', '=', deviceId)).execute()
+  return findTokens(db, deviceId)
+}
+
+export async function saveRotation(db: Db, deviceId: string, rotation: Rotation): Promise<void> {
+  await db
+    .insertInto('agent_rotations')
+    .values({ device_id: deviceId, ...rotation })
+    .onConflict((conflict) => conflict.column('device_id').doUpdateSet(rotation))
+    .execute()
+}
+
+export async function saveCurrent(db: Db, deviceId: string, current: Current): Promise<void> {
+  await db.updateTable('devices').set(current).where('id', '=', deviceId).execute()
+}
+
+/** Who enrolls again has other tokens, which no rotation brought. */
+export async function dropRotation(db: Db, deviceId: string): Promise<void> {
+  await db.deleteFrom('agent_rotations').where('device_id', '=', deviceId).execute()
+}
+
+/** Rotations that nobody can confirm, or be told of, since `before`. */
+export async function sweepRotations(db: Db, before: Instant): Promise<void> {
+  await db
+    .deleteFrom('agent_rotations')
+    .where((eb) => eb.or([eb('pending_until', 'is', null), eb('pending_until', '<', before)]))
+    .where((eb) => eb.or([eb('previous_until', 'is', null), eb('previous_until', '<', before)]))
+    .execute()
+}

@@ -1,0 +1,31 @@
+import { z } from 'zod'
+import { agentOrWatchdog, endpoint } from '../../core/endpoint.ts'
+import { text } from '../../core/schema.ts'
+import { agentParams } from '../../devices/contract.ts'
+
+/** How an update ended that did not come to its version. */
+export const failureState = z.enum(['failed', 'refused', 'rolled_back'])
+export type FailureState = z.output<typeof failureState>
+
+export const UpdateStatus = z.strictObject({
+  targetVersion: text(50, 1).describe('The version that was offered'),
+  state: z.enum(['updating', ...failureState.options]).describe('It begins, or why it is not there'),
+  reason: text(1000).optional().describe('What people should know of it'),
+})
+export type UpdateStatus = z.output<typeof UpdateStatus>
+
+export const agentUpdates = {
+  status: endpoint({
+    method: 'POST',
+    path: '/agents/:id/update-status',
+    summary: 'Say that an update begins, or that it failed; that it worked is said by the next heartbeat',
+    tag: 'Agents',
+    access: agentOrWatchdog,
+    params: agentParams,
+    body: UpdateStatus,
+    reply: z.object({ success: z.literal(true) }),
+    audit: { unaudited: 'what failed has an entry of its own' },
+    emits: ['device.updated'],
+    example: { targetVersion: '1.2.0', state: 'updating' },
+  }),
+}

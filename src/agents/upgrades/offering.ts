@@ -1,0 +1,96 @@
+import { type Instant, later } from '../../core/time.ts'
+import type { AgentCaller } from '../../handler.ts'
+import type { AgentTargetColumns } from '../../storage/agent-tables.ts'
+import type { Db } from '../../storage/open.ts'
+import type { AgentDeviceRow } from '../../storage/tables.ts'
+import type { Heartbeat } from '../contract.ts'
+import { haltIfDue } from '../rollouts/moves.ts'
+import { markOffered, markReached, settle } from '../rollouts/places.ts'
+import { keepRollout, lockRollout } from '../rollouts/store.ts'
+import { steppingStone } from '../versions/stepping.ts'
+import {
+  isGateOpen,
+  isOpenToUpdates,
+  isResting,
+  isTurnOf,
+  type Settled,
+  settledBy,
+  targetOf,
+} from './rules.ts'
+import { findTarget, settingsFor, stepsFor } from './store.ts'
+
+/** How long an agent has to be silent before its watchdog is offered a version in its stead. */
+const silentSeconds = 900
+
+/**
+ * The version that a heartbeat is offered, in its transaction. Its row tells already when there is none, and that the device
+ * stands in a rollout as before: then nothing is asked and nothing written.
+ */
+export async function offerTo(
+  db: Db,
+  { role }: Pick<AgentCaller, 'role'>,
+  device: AgentDeviceRow,
+  body: Reported,
+  now: Instant,
+): Promise<string | null> {
+  if (role === 'watchdog' && (device.last_seen_at ?? '') > later(now, -silentSeconds)) return null
+  const { reported, settled, wanted } = seenAs(role, device, body, now)
+  if (!settled && wanted(device) === undefined) return null
+
+  const target = await settledTarget(db, device, reported, settled, now)
+  const goal = target && wanted(target)
+  if (!target || goal === undefined || isResting({ ...device, ...target }, goal, now)) return null
+  const next = steppingStone(await stepsFor(db, device.id), reported, goal)
+  if (next === undefined || isResting({ ...device, ...target }, next, now)) return null
+  if (!isGateOpen(await settingsFor(db, device.id), now)) return null
+  if (isTurnOf(target) && goal === target.rollout_version && target.place_state === 'waiting') {
+    await markOffered(db, target.rollout_id!, device.id, now)
+  }
+  return next
+}
+
+/** Whether its row tells that an agent is offered nothing, and stands in a rollout as before. */
+export function hasNoOffer(device: AgentDeviceRow, body: Reported, now: Instant): boolean {
+  const { settled, wanted } = seenAs('agent', device, body, now)
+  return !settled && wanted(device) === undefined
+}
+
+type Reported = Pick<Heartbeat, 'agentVersion' | 'autoUpdate'>
+
+/** What a heartbeat says of versions: which one runs, what that settles, and which one a row makes it want. */
+function seenAs(role: AgentCaller['role'], device: AgentDeviceRow, body: Reported, now: Instant) {
+  // The watchdog says nothing of the agent: that is what it last said itself.
+  const reported = role === 'agent' ? body.agentVersion : device.agent_version
+  const acknowledged = body.autoUpdate ?? device.auto_update_acknowledged !== 0
+  const isOpen = isOpenToUpdates(device, reported, acknowledged)
+  const wanted = (row: AgentTargetColumns): string | undefined => {
+    const target = isOpen ? targetOf(row, reported) : null
+    return target === null || target === reported ? undefined : target
+  }
+  return { reported, wanted, settled: role === 'agent' ? settledBy(device, reported, now) : undefined }
+}
+
+/**
+ * What the device is to run, after what it reports has settled its place in the rollout. Until the transaction ends the
+ * rollout stays as it is, so that nobody is offered its version by what it was a moment before.
+ */
+async function settledTarget(
+  db: Db,
+  { id, rollout_id }: AgentDeviceRow,
+  reported: string,
+  seen: Settled | undefined,
+  now: Instant,
+): Promise<AgentTargetColumns | undefined> {
+  if (rollout_id === null) return findTarget(db, id)
+  const rollout = seen?.to === 'failed' ? await lockRollout(db, rollout_id) : undefined
+  if (!rollout) await keepRollout(db, rollout_id)
+  const target = await findTarget(db, id)
+  const settled = target && settledBy(target, reported, now)
+  if (!settled || target.rollout_id !== rollout_id) return target
+  if (settled.to !== 'failed') await markReached(db, rollout_id, id, settled.to, now)
+  // What it was at first sight decides who may write: a failure that only shows now is settled by the next heartbeat.
+  else if (rollout && (await settle(db, rollout_id, id, ['soaking', 'updated'], { ...settled, now }))) {
+    await haltIfDue(db, rollout, now)
+  }
+  return findTarget(db, id)
+}

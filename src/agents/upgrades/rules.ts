@@ -1,0 +1,152 @@
+import { type Instant, later } from '../../core/time.ts'
+import { isOpen, windowOf } from '../../core/weekly-window.ts'
+import type { AgentTargetColumns, DeviceUpdateColumns } from '../../storage/agent-tables.ts'
+import type { AgentDeviceRow } from '../../storage/tables.ts'
+import { isSuspended } from '../rules.ts'
+import { isDevelopment } from '../versions/order.ts'
+import type { FailureState, UpdateStatus } from './contract.ts'
+
+/** How long a version that failed on a device is not offered to it again. */
+const restSeconds = 3600
+
+/** Rollouts whose devices stay where they brought them. A promotion ends that: then it is not the current one any more. */
+const holding: readonly string[] = ['running', 'halted', 'aborted', 'completed']
+
+/**
+ * The version a device is to run: what the current rollout brings or has brought it to, else the promoted one; null: whatever
+ * it runs. While a rollout is being prepared nobody knows who is in it, and nobody is offered anything.
+ */
+export function targetOf(row: AgentTargetColumns, reported: string): string | null {
+  const { promoted_version: promoted, rollout_status: status, rollout_version: version } = row
+  if (status === 'preparing') return null
+  if (row.place_state === null || version === null || status === null) return promoted
+  const isReached = row.place_state !== 'waiting' && reported === version
+  if (isReached) return holding.includes(status) ? version : (promoted ?? row.place_from)
+  if (isTurnOf(row)) return version
+  return row.place_held === 1 && reported === row.place_from ? reported : promoted
+}
+
+/** Whether its rollout offers it the version now: its wave is open, and it was not settled. */
+export const isTurnOf = (row: AgentTargetColumns): boolean =>
+  row.rollout_status === 'running' &&
+  row.place_wave! <= row.rollout_wave! &&
+  (row.place_state === 'waiting' || row.place_state === 'offered')
+
+export type Settled = { to: 'soaking' | 'updated'; reason: null } | { to: 'failed'; reason: string }
+
+/**
+ * What a reported version means for the place of a device in the current rollout; undefined: nothing new. A device is updated
+ * when it still reports the version after it has soaked: not having failed until then would prove nothing of one that died.
+ */
+export function settledBy(row: AgentTargetColumns, reported: string, now: Instant): Settled | undefined {
+  const { rollout_version: version, rollout_status: status, place_state: state, rollout_soak: soak } = row
+  if (state === null || status === null || !holding.includes(status)) return undefined
+  if (reported === version) {
+    if (state === 'waiting' || state === 'offered') {
+      return { to: soak === 0 ? 'updated' : 'soaking', reason: null }
+    }
+    const isOver = state === 'soaking' && later(row.place_settled_at!, soak! * 60) <= now
+    return isOver ? { to: 'updated', reason: null } : undefined
+  }
+  const isOnIt = state === 'soaking' || state === 'updated'
+  if (!isOnIt || status === 'aborted' || status === 'completed') return undefined
+  return { to: 'failed', reason: `Reports ${reported} after it was updated` }
+}
+
+type Takes = Pick<AgentDeviceRow, 'status' | 'auto_update' | 'org_status' | 'partner_status'>
+
+/**
+ * Whether a device may be offered versions at all. `acknowledged` is what the agent says: it may refuse what people want,
+ * and they what it would do.
+ */
+export const isOpenToUpdates = (device: Takes, reported: string, acknowledged: boolean): boolean =>
+  device.auto_update === 1 &&
+  acknowledged &&
+  device.status !== 'maintenance' &&
+  !isDevelopment(reported) &&
+  !isSuspended(device)
+
+const failures: readonly string[] = ['failed', 'refused', 'rolled_back'] satisfies FailureState[]
+
+/** Whether a version failed there within the hour, and was not promoted since. */
+export function isResting(
+  row: Pick<AgentTargetColumns, 'promoted_version' | 'promoted_at'> & DeviceUpdateColumns,
+  version: string,
+  now: Instant,
+): boolean {
+  const { update_version, update_state, update_since: since } = row
+  if (update_version !== version || update_state === null || since === null) return false
+  if (!failures.includes(update_state) || since <= later(now, -restSeconds)) return false
+  return !(row.promoted_version === version && row.promoted_at !== null && row.promoted_at > since)
+}
+
+/**
+ * Whether the settings of an organization let its agents be offered versions now. What cannot be read, because it was
+ * written before it was checked, withholds: a restriction that somebody meant must not open everything.
+ */
+export function isGateOpen(settings: Record<string, unknown>, now: Instant): boolean {
+  const { agentUpdatePolicy: policy, maintenanceWindow: said } = defaultsOf(settings)
+  if (policy != null && policy !== 'auto' && policy !== 'staged') return false
+  if (said == null) return true
+  const window = typeof said === 'string' ? windowOf(said) : undefined
+  return window !== undefined && isOpen(window, now)
+}
+
+/** Whether an organization ever lets its agents be offered anything. */
+export function isManual(settings: Record<string, unknown>): boolean {
+  const { agentUpdatePolicy: policy } = defaultsOf(settings)
+  return policy != null && policy !== 'auto' && policy !== 'staged'
+}
+
+const defaultsOf = ({ defaults }: Record<string, unknown>): Record<string, unknown> =>
+  defaults !== null && typeof defaults === 'object' ? (defaults as Record<string, unknown>) : {}
+
+/** Columns of a device's update as they are from now on, and whether the device is done with updating. */
+export type UpdateChange = { columns: DeviceUpdateColumns; isOver: boolean }
+
+const none: DeviceUpdateColumns = {
+  update_version: null,
+  update_state: null,
+  update_since: null,
+  update_reason: null,
+}
+
+/** What a reported version means for the update of a device; the version it had says nothing of it. */
+export function updateAfter(
+  row: Pick<AgentDeviceRow, 'agent_version'> & DeviceUpdateColumns,
+  reported: string,
+  now: Instant,
+): UpdateChange | undefined {
+  if (row.update_state === null) return undefined
+  if (reported === row.update_version) return { columns: none, isOver: true }
+  if (row.update_state !== 'updating' || reported === row.agent_version) return undefined
+  const columns: DeviceUpdateColumns = {
+    update_version: row.update_version,
+    update_state: 'failed',
+    update_since: now,
+    update_reason: `Reports ${reported} instead`,
+  }
+  return { columns, isOver: true }
+}
+
+/** What an agent says of its update; undefined when it said so before: said again and again, it would never be late. */
+export function updateSaid(
+  row: DeviceUpdateColumns,
+  { targetVersion, state, reason }: UpdateStatus,
+  now: Instant,
+): UpdateChange | undefined {
+  if (row.update_version === targetVersion && row.update_state === state) return undefined
+  const columns: DeviceUpdateColumns = {
+    update_version: targetVersion,
+    update_state: state,
+    update_since: now,
+    update_reason: reason ?? null,
+  }
+  return { columns, isOver: state !== 'updating' }
+}
+
+/** The words of an agent that could not, as the reason of a rollout. */
+export function failureWords({ state, reason }: UpdateStatus): string {
+  const what = { failed: 'Failed', refused: 'Refused', rolled_back: 'Rolled back', updating: '' }[state]
+  return reason === undefined || reason === '' ? what : `${what}: ${reason}`
+}

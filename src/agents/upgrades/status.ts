@@ -1,0 +1,69 @@
+import { record } from '../../audit/outbox.ts'
+import { draftOf, type Happening } from '../../audit/rules.ts'
+import type { Instant } from '../../core/time.ts'
+import { tellUpdated } from '../../devices/events.ts'
+import type { AgentCaller } from '../../handler.ts'
+import { redacted } from '../../logs/redaction.ts'
+import type { Db } from '../../storage/open.ts'
+import { haltIfDue } from '../rollouts/moves.ts'
+import { settle } from '../rollouts/places.ts'
+import { lockRollout } from '../rollouts/store.ts'
+import type { UpdateStatus } from './contract.ts'
+import { failureWords, updateSaid } from './rules.ts'
+import { findTarget, lockUpdate, saveUpdate } from './store.ts'
+
+type Heard = { ip: string; userAgent: string | null; now: Instant }
+
+/**
+ * What an agent or its watchdog says of an update, over HTTP or its connection: the device is updating, or it is not and its
+ * place in the rollout of that version is settled. Said again, it changes nothing.
+ */
+export async function heedUpdateStatus(
+  db: Db,
+  { deviceId, orgId }: Pick<AgentCaller, 'deviceId' | 'orgId'>,
+  said: UpdateStatus,
+  heard: Heard,
+): Promise<void> {
+  const { now } = heard
+  const status = said.reason === undefined ? said : { ...said, reason: redacted(said.reason) }
+  const before = await lockUpdate(db, deviceId)
+  const change = before && updateSaid(before, status, now)
+  if (!change) return
+  const moved = await saveUpdate(db, deviceId, change, now)
+  if (moved !== before.status) {
+    await tellUpdated(db, { id: deviceId, orgId, hostname: before.hostname }, { status: moved }, now)
+  }
+  if (!change.isOver) return
+  await recordFailure(db, { id: deviceId, orgId, hostname: before.hostname }, status, heard)
+  await settleFailure(db, deviceId, status, now)
+}
+
+async function recordFailure(
+  db: Db,
+  { id, orgId, hostname }: { id: string; orgId: string; hostname: string },
+  { targetVersion, state, reason }: UpdateStatus,
+  { ip, userAgent, now }: Heard,
+): Promise<void> {
+  const happening: Happening = {
+    ...{ orgId, actorType: 'agent', actorId: id, actorEmail: null, action: 'agent.update.status' },
+    ...{ resourceType: 'device', resourceId: id, resourceName: hostname },
+    ...{
+      details: { targetVersion, state, reason: reason ?? null },
+      ipAddress: ip,
+      userAgent,
+      result: 'failure',
+    },
+  }
+  await record(db, draftOf(happening, now))
+}
+
+async function settleFailure(db: Db, deviceId: string, status: UpdateStatus, now: Instant): Promise<void> {
+  const target = await findTarget(db, deviceId)
+  if (target?.rollout_version !== status.targetVersion || target.place_state === null) return
+  const rollout = await lockRollout(db, target.rollout_id!)
+  if (rollout.status !== 'running' && rollout.status !== 'halted') return
+  const ending = { to: 'failed' as const, reason: failureWords(status), now }
+  if (await settle(db, rollout.id, deviceId, ['offered', 'soaking', 'updated'], ending)) {
+    await haltIfDue(db, rollout, now)
+  }
+}

@@ -1,0 +1,99 @@
+import type { Instant } from '../../core/time.ts'
+import type { AgentTargetColumns, DeviceUpdateColumns } from '../../storage/agent-tables.ts'
+import { forChange, is, prepared } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import type { Step } from '../versions/stepping.ts'
+import type { UpdateChange } from './rules.ts'
+
+/* Of a device whose agent has authenticated, by its id. */
+
+/** Devices with what says which version they are to run. */
+export const targetRows = (db: Db) =>
+  db
+    .selectFrom('devices')
+    .leftJoin('agent_builds as b', (join) =>
+      join
+        .onRef('b.platform', '=', 'devices.os_type')
+        .onRef('b.architecture', '=', 'devices.architecture')
+        .on(is('b.component', 'agent'))
+        .on('b.promoted_at', 'is not', null),
+    )
+    .leftJoin('agent_rollouts as r', (join) => join.on((eb) => eb('r.is_current', '=', eb.lit(1))))
+    .leftJoin('agent_rollout_devices as place', (join) =>
+      join.onRef('place.rollout_id', '=', 'r.id').onRef('place.device_id', '=', 'devices.id'),
+    )
+    .select(['b.version as promoted_version', 'b.promoted_at'])
+    .select(['r.id as rollout_id', 'r.version as rollout_version'])
+    .select(['r.status as rollout_status', 'r.wave as rollout_wave', 'r.soak_minutes as rollout_soak'])
+    .select(['place.wave as place_wave', 'place.state as place_state'])
+    .select(['place.from_version as place_from', 'place.is_held as place_held'])
+    .select('place.settled_at as place_settled_at')
+
+const byDevice = prepared((db, p: { id: string }) => targetRows(db).where('devices.id', '=', p.id))
+
+export async function findTarget(db: Db, id: string): Promise<AgentTargetColumns | undefined> {
+  const [row] = await byDevice(db, { id })
+  return row
+}
+
+const settingsOfDevice = prepared((db, p: { id: string }) =>
+  db
+    .selectFrom('devices')
+    .innerJoin('organizations as o', 'o.id', 'devices.org_id')
+    .select('o.settings')
+    .where('devices.id', '=', p.id),
+)
+
+/** Of the organization of a device. */
+export async function settingsFor(db: Db, id: string): Promise<Record<string, unknown>> {
+  const [row] = await settingsOfDevice(db, { id })
+  return JSON.parse(row?.settings ?? '{}') as Record<string, unknown>
+}
+
+const buildsForDevice = prepared((db, p: { id: string }) =>
+  db
+    .selectFrom('devices')
+    .innerJoin('agent_builds as b', (join) =>
+      join
+        .onRef('b.platform', '=', 'devices.os_type')
+        .onRef('b.architecture', '=', 'devices.architecture')
+        .on(is('b.component', 'agent')),
+    )
+    .innerJoin('agent_releases as v', 'v.version', 'b.version')
+    .select(['v.version', 'v.min_from as minFrom'])
+    .where('devices.id', '=', p.id),
+)
+
+/** The releases that have an agent for a machine of this kind. */
+export const stepsFor = (db: Db, id: string): Promise<Step[]> => buildsForDevice(db, { id })
+
+export type KeptUpdate = DeviceUpdateColumns & { status: string; hostname: string }
+
+/** The update of a device, held until the transaction ends. */
+export async function lockUpdate(db: Db, id: string): Promise<KeptUpdate | undefined> {
+  const found = db
+    .selectFrom('devices')
+    .select(['status', 'hostname', 'update_version', 'update_state', 'update_since', 'update_reason'])
+    .where('id', '=', id)
+  return forChange(found).executeTakeFirst()
+}
+
+/** Gives the status the device has then: what people decided is no update's to change. */
+export async function saveUpdate(
+  db: Db,
+  id: string,
+  { columns, isOver }: UpdateChange,
+  now: Instant,
+): Promise<string> {
+  const [from, to]: [readonly string[], string] = isOver
+    ? [['updating'], 'online']
+    : [['online', 'offline', 'pending'], 'updating']
+  const saved = await db
+    .updateTable('devices')
+    .set({ ...columns, updated_at: now })
+    .set((eb) => ({ status: eb.case().when('status', 'in', from).then(to).else(eb.ref('status')).end() }))
+    .where('id', '=', id)
+    .returning('status')
+    .executeTakeFirstOrThrow()
+  return saved.status
+}

@@ -1,0 +1,183 @@
+import { z } from 'zod'
+import { endpoint, publicly, user } from '../../core/endpoint.ts'
+import { flag, pageOf, pageQuery } from '../../core/page.ts'
+import { instant, text } from '../../core/schema.ts'
+import { architectureNames, architectureOf, components, platformNames, platformOf } from './manifest.ts'
+import { isVersion } from './order.ts'
+
+/** With or without the v of a tag. */
+export const version = text(21, 1)
+  .overwrite((said) => said.replace(/^v/, ''))
+  .refine(isVersion, 'must be a version such as 1.2.3 or 1.3.0-rc.1')
+
+export const component = z.enum(components)
+const platform = z.enum(['windows', 'macos', 'linux'])
+const architecture = z.enum(['x64', 'arm64', 'x86'])
+
+/** Which machine it is for, by any of the names that systems give themselves. */
+const machine = {
+  platform: z
+    .enum(platformNames)
+    .transform((name) => platformOf(name)!)
+    .describe('Operating system: darwin is macos'),
+  arch: z
+    .enum(architectureNames)
+    .transform((name) => architectureOf(name)!)
+    .describe('Architecture: amd64 is x64'),
+  component: component.default('agent').describe('Program'),
+}
+
+export const AgentBuild = z
+  .object({
+    build: z.string().describe('What it is for, such as agent:linux/amd64'),
+    component,
+    platform,
+    architecture,
+    name: z.string().describe('Of the file'),
+    checksum: z.string().describe('SHA-256, 64 hex characters'),
+    size: z.int(),
+    promotedAt: instant.nullable().describe('Not null: machines of this kind are offered it'),
+  })
+  .meta({ id: 'AgentBuild' })
+export type AgentBuild = z.output<typeof AgentBuild>
+
+export const AgentRelease = z
+  .object({
+    version: z.string(),
+    tag: z.string(),
+    channel: z.enum(['stable', 'candidate']),
+    minFrom: z.string().nullable().describe('The oldest version that may go to it directly; null: any'),
+    builds: z.array(z.string()).describe('What it is there for, such as agent:linux/amd64'),
+    promotedFor: z.array(z.string()).describe('The builds that machines are offered'),
+    notes: z.string().nullable(),
+    signingKeyId: z.string().describe('Of the key that signed its manifest'),
+    files: z.array(AgentBuild),
+    createdAt: instant,
+    updatedAt: instant,
+  })
+  .meta({ id: 'AgentRelease' })
+export type AgentRelease = z.output<typeof AgentRelease>
+
+/** What an agent needs to become that version: the manifest is the exact text that was signed. */
+const signed = {
+  manifestSignature: z.string().describe('Ed25519 over the bytes of the manifest, base64'),
+  signingKeyId: z.string(),
+}
+
+const tag = 'Agent versions'
+const params = z.strictObject({ version })
+const reads = user({ permission: 'devices:read', key: true })
+const writes = user({ scopes: ['system'], permission: 'organizations:write', mfa: true })
+const audited = (action: string) => ({ action, resource: 'agent_version' as const })
+
+export const agentVersions = {
+  list: endpoint({
+    method: 'GET',
+    path: '/agent-versions',
+    summary: 'List the versions of the agent that are registered, newest first',
+    tag,
+    access: reads,
+    query: z.strictObject(pageQuery()),
+    reply: pageOf(AgentRelease),
+  }),
+  latest: endpoint({
+    method: 'GET',
+    path: '/agent-versions/latest',
+    summary: 'Say which version machines of a kind are offered',
+    tag,
+    access: publicly,
+    query: z.strictObject(machine),
+    reply: z.object({
+      version: z.string(),
+      downloadUrl: z.string(),
+      checksum: z.string(),
+      fileSize: z.int(),
+      releaseManifest: z.string(),
+      ...signed,
+      releaseNotes: z.string().nullable(),
+    }),
+    errors: ['not_found'],
+  }),
+  show: endpoint({
+    method: 'GET',
+    path: '/agent-versions/:version',
+    summary: 'Show a version of the agent with its builds',
+    tag,
+    access: reads,
+    params,
+    reply: AgentRelease,
+  }),
+  info: endpoint({
+    method: 'GET',
+    path: '/agent-versions/:version/download',
+    summary: 'Say where a version of the agent is for a kind of machine, with its signed manifest',
+    tag,
+    access: publicly,
+    params,
+    query: z.strictObject(machine),
+    reply: z.object({
+      version: z.string(),
+      url: z.string(),
+      checksum: z.string(),
+      size: z.int(),
+      manifest: z.string(),
+      ...signed,
+    }),
+    errors: ['release_untrusted'],
+  }),
+  sync: endpoint({
+    method: 'POST',
+    path: '/agent-versions/sync-release',
+    summary: 'Register a release of the agent, the latest stable one unless told, and offer it to machines',
+    tag,
+    access: writes,
+    query: z.strictObject({
+      version: version.optional().describe('Tag of the release, such as v1.2.3 or v1.3.0-rc.1'),
+      promote: flag.prefault('true').describe('Offer it to machines as well'),
+    }),
+    reply: z.object({
+      version: z.string(),
+      synced: z.array(z.string()).describe('Its builds, such as agent:linux/amd64'),
+    }),
+    audit: audited('agent.version.sync'),
+    errors: [
+      'not_found',
+      'release_changed',
+      'rollout_in_progress',
+      'release_refused',
+      'releases_not_configured',
+      'release_host_failed',
+    ],
+  }),
+  promote: endpoint({
+    method: 'POST',
+    path: '/agent-versions/promote',
+    summary: 'Offer a registered version to the machines it has builds for, be it newer or older than theirs',
+    tag,
+    access: writes,
+    body: z.strictObject({
+      version: version.describe('Version such as 1.2.3'),
+      component: component.optional().describe('Only this program; all of the version unless told'),
+    }),
+    reply: z.object({
+      promoted: z.array(z.string()).describe('Builds that are offered now'),
+      demoted: z
+        .array(z.string())
+        .describe('Builds in whose place they are, such as agent:linux/amd64@1.1.0'),
+    }),
+    audit: audited('agent.version.promote'),
+    errors: ['not_found', 'rollout_in_progress'],
+    example: { version: '1.2.3' },
+  }),
+  remove: endpoint({
+    method: 'DELETE',
+    path: '/agent-versions/:version',
+    summary: 'Forget a version of the agent that nobody is offered',
+    tag,
+    access: writes,
+    params,
+    reply: z.object({ success: z.literal(true) }),
+    audit: audited('agent.version.delete'),
+    errors: ['release_in_use'],
+  }),
+}

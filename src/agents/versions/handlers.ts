@@ -1,0 +1,129 @@
+import { Problem } from '../../core/errors.ts'
+import { type HandlersOf, inSteps } from '../../handler.ts'
+import type { AgentBuildRow, AgentReleaseRow } from '../../storage/agent-tables.ts'
+import type { Binaries } from '../downloads/ports.ts'
+import type * as contract from './contract.ts'
+import { believe, Distrusted, type Manifest, type TrustKey } from './manifest.ts'
+import type { Releases } from './ports.ts'
+import { promote } from './promotion.ts'
+import { checkRegistered, checkUnchanged, labelOf, type Registration, shown, told } from './rules.ts'
+import * as store from './store.ts'
+import { readRelease } from './sync.ts'
+
+type Versions = typeof contract.agentVersions
+
+type On = {
+  releases: Releases | undefined
+  /** Those of manifests that were believed are not among them: whoever runs the service says whom it believes. */
+  trustKeys: readonly TrustKey[]
+  binaries: Binaries
+  publicUrl: () => string
+}
+
+export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl }: On): HandlersOf<Versions> {
+  function addressOf(build: AgentBuildRow): string {
+    if (!binaries.isHere && build.url === '') throw new Problem('not_found', 'Binary not found')
+    if (!binaries.isHere) return build.url
+    return `${publicUrl()}/api/v1/agents/download/${labelOf(build).replace(':', '/')}?version=${build.version}`
+  }
+
+  /** Once more, with the keys there are now. @throws release_untrusted */
+  function read(release: AgentReleaseRow, build: AgentBuildRow): { manifest: Manifest; keyId: string } {
+    try {
+      const found = believe(release.manifest, release.manifest_signature, trustKeys)
+      checkRegistered(found.manifest, build)
+      return found
+    } catch (error) {
+      if (!(error instanceof Distrusted)) throw error
+      throw new Problem('release_untrusted', undefined, { details: { reason: error.reason } })
+    }
+  }
+
+  return {
+    list: ({ db, query }) => store.listReleases(db, query),
+
+    async show({ db, params: { version } }) {
+      return shown(await store.getRelease(db, version), await store.buildsOf(db, version))
+    },
+
+    async latest({ db, query: { platform, arch: architecture, component } }) {
+      const build = await store.findBuild(db, { platform, architecture, component }, undefined)
+      if (!build) {
+        throw new Problem('not_found', 'No version found for the specified platform and architecture')
+      }
+      const release = await store.getRelease(db, build.version)
+      return {
+        version: build.version,
+        downloadUrl: addressOf(build),
+        checksum: build.checksum,
+        fileSize: build.size,
+        releaseManifest: release.manifest,
+        manifestSignature: release.manifest_signature,
+        signingKeyId: release.signing_key_id,
+        releaseNotes: release.notes,
+      }
+    },
+
+    async info({ db, params: { version }, query: { platform, arch: architecture, component } }) {
+      const release = await store.getRelease(db, version)
+      const build = await store.findBuild(db, { platform, architecture, component }, version)
+      if (!build)
+        throw new Problem('not_found', `${version} has no ${component} for ${platform}/${architecture}`)
+      const { keyId } = read(release, build)
+      const { checksum, size } = build
+      const { manifest, manifest_signature: manifestSignature } = release
+      return {
+        ...{ version, url: addressOf(build), checksum, size },
+        ...{ manifest, manifestSignature, signingKeyId: keyId },
+      }
+    },
+
+    sync: inSteps<Versions['sync'], Registration>({
+      prepare: ({ query }) => readRelease(releases, trustKeys, query.version),
+      async run({ db, query, now, note }, registration) {
+        const { version, tag } = registration.release
+        await store.lockReleases(db)
+        const known = await store.findRelease(db, version)
+        if (known) checkUnchanged(known, registration)
+        if (known) await store.changeRelease(db, registration, now)
+        else await store.insertRelease(db, registration, now)
+        await store.saveBuilds(db, registration)
+        const synced = registration.builds.map(({ label }) => label).sort()
+        note({ resourceId: version, resourceName: tag, details: { synced, known: known !== undefined } })
+        if (query.promote) {
+          const { change } = told(await promote(db, { version, anew: false }, now))
+          note(change)
+        }
+        return { version, synced }
+      },
+    }),
+
+    async promote({ db, body, now, note }) {
+      const { change, promoted, demoted } = told(await promote(db, body, now))
+      note({ resourceId: body.version, resourceName: body.version, ...change })
+      return { promoted, demoted }
+    },
+
+    async remove({ db, params: { version }, note }) {
+      await store.lockReleases(db)
+      const release = await store.getRelease(db, version)
+      const builds = await store.buildsOf(db, version)
+      const { promotedFor, signingKeyId } = shown(release, builds)
+      const rollout = await store.findCurrentRollout(db)
+      if (promotedFor.length > 0) {
+        throw new Problem('release_in_use', `${version} is offered: promote another version first`, {
+          details: { promotedFor },
+        })
+      }
+      if (rollout?.version === version) {
+        throw new Problem('release_in_use', `A rollout of ${version} decides what its devices are offered`, {
+          details: { rolloutId: rollout.id },
+        })
+      }
+      await store.removeRelease(db, version)
+      const before = { tag: release.tag, signingKeyId, builds: builds.map(labelOf).sort() }
+      note({ resourceId: version, resourceName: release.tag, before })
+      return { success: true }
+    },
+  }
+}

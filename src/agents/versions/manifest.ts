@@ -1,0 +1,186 @@
+import { createPublicKey, hash, type KeyObject, verify } from 'node:crypto'
+import { z } from 'zod'
+import { compareVersions, isVersion } from './order.ts'
+
+/*
+ * What a release says of its files, signed by whoever builds it (reference: release-manifest.json). The service believes it
+ * before it registers a version, and an agent before it becomes one: both read it here.
+ */
+
+export const components = ['agent', 'helper'] as const
+export type Component = (typeof components)[number]
+export type Platform = 'windows' | 'macos' | 'linux'
+export type Architecture = 'x64' | 'arm64' | 'x86'
+
+const platforms: Readonly<Record<string, Platform>> = {
+  windows: 'windows',
+  win32: 'windows',
+  macos: 'macos',
+  darwin: 'macos',
+  linux: 'linux',
+}
+const architectures: Readonly<Record<string, Architecture>> = {
+  x64: 'x64',
+  amd64: 'x64',
+  x86_64: 'x64',
+  arm64: 'arm64',
+  aarch64: 'arm64',
+  x86: 'x86',
+  386: 'x86',
+  ia32: 'x86',
+}
+
+export const platformNames = Object.keys(platforms)
+export const architectureNames = Object.keys(architectures)
+
+/** By any of the names it goes by. */
+export const platformOf = (name: string): Platform | undefined => own(platforms, name)
+export const architectureOf = (name: string): Architecture | undefined => own(architectures, name)
+
+const own = <T>(names: Readonly<Record<string, T>>, name: string): T | undefined =>
+  Object.hasOwn(names, name.toLowerCase()) ? names[name.toLowerCase()] : undefined
+
+export type Build = { component: Component; platform: Platform; architecture: Architecture }
+
+/** What a file is for, by its name `svc-<component>-<platform>-<arch>[.exe]`; undefined for any other file. */
+export function buildNamed(name: string): (Build & { label: string }) | undefined {
+  const [, kind, os, arch, exe] = /^svc-(agent|helper)-([a-z0-9]+)-([a-z0-9_]+)(\.exe)?$/.exec(name) ?? []
+  const platform = os === undefined ? undefined : platformOf(os)
+  const architecture = arch === undefined ? undefined : architectureOf(arch)
+  if (!platform || !architecture || (exe !== undefined) !== (platform === 'windows')) return undefined
+  return { component: kind as Component, platform, architecture, label: `${kind}:${os}/${arch}` }
+}
+
+function machineOf(name: string): string | undefined {
+  const named = buildNamed(name)
+  return named && `${named.component} ${named.platform} ${named.architecture}`
+}
+
+const isEach = (all: readonly string[]): boolean => new Set(all).size === all.length
+
+const ManifestAsset = z.object({
+  name: z.string().min(1).max(255),
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  size: z
+    .int()
+    .min(1)
+    .max(2 ** 40),
+})
+export type ManifestAsset = z.output<typeof ManifestAsset>
+
+export const Manifest = z
+  .object({
+    schemaVersion: z.literal(1),
+    /** The tag: `v` and the version. */
+    release: z.string().refine((tag) => isVersion(tag.replace(/^v/, ''))),
+    repository: z.string().max(500).optional(),
+    sourceCommit: z.string().max(100).optional(),
+    /** The oldest version that may go to this one directly. */
+    minFrom: z.string().refine(isVersion).optional(),
+    /** Keys that releases after this one may be signed with: who believes this one believes them. */
+    nextKeys: z
+      .array(z.object({ publicKeyB64: z.string() }))
+      .max(10)
+      .optional(),
+    assets: z.array(ManifestAsset).min(1).max(500),
+  })
+  .refine(({ minFrom, ...of }) => minFrom === undefined || compareVersions(minFrom, versionOf(of)) < 0)
+  // Two files for one machine, by two of its names, would be a choice that nobody has made.
+  .refine(({ assets }) => isEach(assets.flatMap(({ name }) => machineOf(name) ?? name)))
+export type Manifest = z.output<typeof Manifest>
+
+export type TrustKey = { keyId: string; publicKeyB64: string; validFrom: string | null }
+
+const spkiPrefix = Buffer.from('302a300506032b6570032100', 'hex')
+
+/**
+ * An Ed25519 public key as 32 raw bytes in base64, as SPKI in base64, or as PEM.
+ * @throws Error for anything else
+ */
+export function trustKeyOf(text: string, validFrom: string | null = null): TrustKey {
+  const raw = rawKeyOf(text.trim())
+  return { keyId: hash('sha256', raw, 'hex').slice(0, 16), publicKeyB64: raw.toString('base64'), validFrom }
+}
+
+function rawKeyOf(text: string): Buffer {
+  const bytes = text.startsWith('-----BEGIN') ? undefined : Buffer.from(text, 'base64')
+  if (bytes?.length === 32) return bytes
+  const key = bytes
+    ? createPublicKey({ key: bytes, format: 'der', type: 'spki' })
+    : createPublicKey({ key: text, format: 'pem' })
+  if (key.asymmetricKeyType !== 'ed25519') throw new Error('not an Ed25519 public key')
+  return key.export({ format: 'der', type: 'spki' }).subarray(spkiPrefix.length)
+}
+
+const keyObjectOf = ({ publicKeyB64 }: Pick<TrustKey, 'publicKeyB64'>): KeyObject => {
+  const der = Buffer.concat([spkiPrefix, Buffer.from(publicKeyB64, 'base64')])
+  return createPublicKey({ key: der, format: 'der', type: 'spki' })
+}
+
+/** Why a manifest is not believed; the words are API (`details.reason`). */
+export const distrust = {
+  no_trusted_keys: 'No key to trust releases by is configured',
+  signed_release_manifest_required: 'The release has no signed manifest',
+  invalid_release_manifest_signature: 'The signature of the release manifest is not by a trusted key',
+  invalid_release_manifest_json: 'The release manifest is not of a known shape',
+  release_manifest_metadata_mismatch: 'The release manifest is about something else',
+} as const
+export type Distrust = keyof typeof distrust
+
+export class Distrusted extends Error {
+  override name = 'Distrusted'
+  readonly reason: Distrust
+
+  constructor(reason: Distrust, about?: string) {
+    super(about ? `${distrust[reason]}: ${about}` : distrust[reason])
+    this.reason = reason
+  }
+}
+
+/**
+ * Reads a manifest that one of the keys has signed, over these very bytes; `signature` is 64 bytes in base64.
+ * @throws Distrusted
+ */
+export function believe(
+  text: string | Buffer,
+  signature: string,
+  keys: readonly TrustKey[],
+): { manifest: Manifest; keyId: string } {
+  if (keys.length === 0) throw new Distrusted('no_trusted_keys')
+  const bytes = Buffer.from(text as string)
+  const mark = Buffer.from(signature.trim(), 'base64')
+  const signer = mark.length === 64 && keys.find((key) => verify(null, bytes, keyObjectOf(key), mark))
+  if (!signer) throw new Distrusted('invalid_release_manifest_signature')
+  const read = Manifest.safeParse(parsed(bytes.toString('utf8')))
+  if (!read.success) throw new Distrusted('invalid_release_manifest_json')
+  return { manifest: read.data, keyId: signer.keyId }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** The version a manifest is about, without the v of its tag. */
+export const versionOf = ({ release }: { release: string }): string => release.replace(/^v/, '')
+
+/** The file of the release for such a machine. @throws Distrusted when there is none */
+export function assetFor(manifest: Manifest, build: Build): ManifestAsset {
+  const found = manifest.assets.find(({ name }) => {
+    const named = buildNamed(name)
+    return (
+      named?.component === build.component &&
+      named.platform === build.platform &&
+      named.architecture === build.architecture
+    )
+  })
+  if (found) return found
+  const { component, platform, architecture } = build
+  throw new Distrusted(
+    'release_manifest_metadata_mismatch',
+    `no ${component} for ${platform}/${architecture} in ${manifest.release}`,
+  )
+}

@@ -1,0 +1,16 @@
+import semverCompare from 'semver/functions/compare.js'
+import semverValid from 'semver/functions/valid.js'
+
+/** Semantic version 2.0 without a leading v or build metadata, at most 20 characters. */
+export const isVersion = (text: string): boolean =>
+  text.length <= 20 && /^\d/.test(text) && !text.includes('+') && semverValid(text) === text
+
+/** Negative: `a` comes before `b`. What is no version comes before all that are. */
+export function compareVersions(a: string, b: string): number {
+  const [left, right] = [isVersion(a), isVersion(b)]
+  if (left && right) return semverCompare(a, b)
+  return Number(left) - Number(right)
+}
+
+/** A build of a developer, which nothing is offered. */
+export const isDevelopment = (version: string): boolean => version.startsWith('dev-')

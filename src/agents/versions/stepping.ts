@@ -1,0 +1,39 @@
+import semverPrerelease from 'semver/functions/prerelease.js'
+import { compareVersions, isVersion } from './order.ts'
+
+/** A version as its manifest describes it. */
+export type Step = {
+  version: string
+  /** The oldest version that may go to it directly; null: any. */
+  minFrom: string | null
+}
+
+/**
+ * Which of the releases for a machine it goes to next, on the way from what it reports to its target: the target, or else the
+ * highest version before it that it may go to now. undefined: it is there, or there is no way. Older versions are gone to
+ * directly. A release candidate is a stepping stone only on the way to another one.
+ */
+export function steppingStone(
+  releases: readonly Step[],
+  reported: string,
+  target: string,
+): string | undefined {
+  const goal = releases.find(({ version }) => version === target)
+  if (!goal || reported === target) return undefined
+  if (compareVersions(target, reported) < 0) return target
+  const mayGo = ({ minFrom }: Step) => minFrom === null || compareVersions(minFrom, reported) <= 0
+  if (mayGo(goal)) return target
+  const isBetween = ({ version }: Step) =>
+    compareVersions(version, reported) > 0 && compareVersions(version, target) < 0
+  const isStone = ({ version }: Step) => isCandidate(target) || !isCandidate(version)
+  // From the highest, everything can be reached that can be from a lower one: minFrom is a bound, and no list.
+  return releases
+    .filter((step) => mayGo(step) && isBetween(step) && isStone(step))
+    .map(({ version }) => version)
+    .sort(compareVersions)
+    .at(-1)
+}
+
+/** A release candidate, alpha or the like: 1.3.0-rc.1. */
+export const isCandidate = (version: string): boolean =>
+  isVersion(version) && semverPrerelease(version) !== null

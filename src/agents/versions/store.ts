@@ -1,0 +1,146 @@
+import { Problem } from '../../core/errors.ts'
+import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Instant } from '../../core/time.ts'
+import type { AgentBuildRow, AgentReleaseRow } from '../../storage/agent-tables.ts'
+import { countOf } from '../../storage/counts.ts'
+import type { Db } from '../../storage/open.ts'
+import { lockTable } from '../../storage/table-lock.ts'
+import type { AgentRelease } from './contract.ts'
+import type { Build } from './manifest.ts'
+import { type Registration, shown } from './rules.ts'
+
+/* Releases belong to no tenant: there is one agent for all of them. */
+
+/** Registering, promoting and removing happen one after the other. */
+export const lockReleases = (db: Db): Promise<void> => lockTable(db, 'agent_releases')
+
+/** Newest first. */
+export async function listReleases(db: Db, page: PageQuery): Promise<Page<AgentRelease>> {
+  const found = db.selectFrom('agent_releases')
+  const releases = await found
+    .selectAll()
+    .orderBy('created_at', 'desc')
+    .orderBy('version', 'desc')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  const versions = releases.map(({ version }) => version)
+  const builds =
+    versions.length === 0
+      ? []
+      : await db.selectFrom('agent_builds').selectAll().where('version', 'in', versions).execute()
+  const total = totalFrom(releases.length, page) ?? (await countOf(found))
+  const rows = releases.map((one) =>
+    shown(
+      one,
+      builds.filter(({ version }) => version === one.version),
+    ),
+  )
+  return toPage(rows, total, page)
+}
+
+/** @throws not_found */
+export async function getRelease(db: Db, version: string): Promise<AgentReleaseRow> {
+  const row = await findRelease(db, version)
+  if (!row) throw new Problem('not_found', 'Version not found')
+  return row
+}
+
+export const findRelease = (db: Db, version: string): Promise<AgentReleaseRow | undefined> =>
+  db.selectFrom('agent_releases').selectAll().where('version', '=', version).executeTakeFirst()
+
+export const buildsOf = (db: Db, version: string): Promise<AgentBuildRow[]> =>
+  db.selectFrom('agent_builds').selectAll().where('version', '=', version).execute()
+
+const buildsFor = (db: Db, { component, platform, architecture }: Build) =>
+  db
+    .selectFrom('agent_builds')
+    .selectAll()
+    .where('component', '=', component)
+    .where('platform', '=', platform)
+    .where('architecture', '=', architecture)
+
+/** What is registered for a kind of machine under a version, or what such machines are offered. */
+export const findBuild = (
+  db: Db,
+  kind: Build,
+  version: string | undefined,
+): Promise<AgentBuildRow | undefined> =>
+  version === undefined
+    ? buildsFor(db, kind).where('promoted_at', 'is not', null).executeTakeFirst()
+    : buildsFor(db, kind).where('version', '=', version).executeTakeFirst()
+
+export const listPromoted = (db: Db): Promise<AgentBuildRow[]> =>
+  db.selectFrom('agent_builds').selectAll().where('promoted_at', 'is not', null).execute()
+
+export async function insertRelease(db: Db, { release }: Registration, now: Instant): Promise<void> {
+  const times = { created_at: now, updated_at: now }
+  await db
+    .insertInto('agent_releases')
+    .values({ ...release, ...times })
+    .execute()
+}
+
+/** What may be another one although its manifest is the same. */
+export async function changeRelease(db: Db, { release }: Registration, now: Instant): Promise<void> {
+  const { version, manifest_signature, signing_key_id, notes, tag } = release
+  await db
+    .updateTable('agent_releases')
+    .set({ manifest_signature, signing_key_id, notes, tag, updated_at: now })
+    .where('version', '=', version)
+    .execute()
+}
+
+/** Those that are there keep what was promised of them; where they are may change. */
+export async function saveBuilds(db: Db, { builds }: Registration): Promise<void> {
+  for (const { label: _, ...build } of builds) {
+    await db
+      .insertInto('agent_builds')
+      .values({ ...build, promoted_at: null })
+      .onConflict((c) =>
+        c.columns(['version', 'component', 'platform', 'architecture']).doUpdateSet({ url: build.url }),
+      )
+      .execute()
+  }
+}
+
+/** When the builds are offered; null: no more. */
+export async function setPromoted(
+  db: Db,
+  builds: readonly AgentBuildRow[],
+  at: Instant | null,
+): Promise<void> {
+  for (const { version, ...kind } of builds) {
+    await db
+      .updateTable('agent_builds')
+      .set({ promoted_at: at })
+      .where('version', '=', version)
+      .where('component', '=', kind.component)
+      .where('platform', '=', kind.platform)
+      .where('architecture', '=', kind.architecture)
+      .execute()
+  }
+}
+
+export async function removeRelease(db: Db, version: string): Promise<void> {
+  await db.deleteFrom('agent_releases').where('version', '=', version).execute()
+}
+
+/** The rollout that decides what its devices are offered. */
+export const findCurrentRollout = (
+  db: Db,
+): Promise<{ id: string; version: string; status: string } | undefined> =>
+  db
+    .selectFrom('agent_rollouts')
+    .select(['id', 'version', 'status'])
+    .where('is_current', '=', 1)
+    .executeTakeFirst()
+
+/** It decides nothing any more. */
+export async function endHold(db: Db, rolloutId: string, now: Instant): Promise<void> {
+  await db
+    .updateTable('agent_rollouts')
+    .set({ is_current: 0, updated_at: now })
+    .where('id', '=', rolloutId)
+    .execute()
+}

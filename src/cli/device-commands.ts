@@ -1,0 +1,115 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { deviceCommands } from '../agents/commands/contract.ts'
+import type { RawInput } from '../core/client.ts'
+import type { ReplyOf } from '../core/endpoint.ts'
+import type { Session } from './base.ts'
+import { forMinutes } from './durations.ts'
+import { CliError, exits, Silent, usage } from './exit.ts'
+import { choiceFlag, type FlagSet, wordFlag, yes } from './flags.ts'
+import { jsonFrom } from './input.ts'
+import { asJson, printRecord } from './print.ts'
+import { waiting } from './progress.ts'
+import { type Style, styleFor } from './style.ts'
+import { printable } from './table.ts'
+import type { View } from './view.ts'
+
+type Came = ReplyOf<typeof deviceCommands.show>
+
+const minutes = forMinutes('durationMinutes', 'For set_log_level: how long, such as 30m; an hour unless told')
+
+/** What a command says to the agent, by flags or as JSON: the service knows which type takes what. */
+export const payloadFlags: NonNullable<View['instead']> = {
+  fields: ['payload'],
+  flags: {
+    payload: wordFlag('What the command says, as JSON: -, @file or the JSON itself', 'JSON'),
+    what: wordFlag('For collect: inventory, metrics, logs, with commas between them', 'WHAT', ['payload']),
+    level: choiceFlag('For set_log_level: from which level on the agent hands in what it says of itself', [
+      'debug',
+      'info',
+      'warn',
+    ]),
+    ...minutes.flags,
+    enabled: choiceFlag('For set_auto_update: whether the agent may update itself', ['on', 'off']),
+  },
+  async values(flags, args) {
+    const { payload, what, level, enabled } = flags as Record<string, string | undefined>
+    const said = {
+      ...(what !== undefined && { what: what.split(',').map((one) => one.trim()) }),
+      ...(level !== undefined && { level }),
+      ...(await minutes.values(flags, args)),
+      ...(enabled !== undefined && { enabled: enabled === 'on' }),
+    }
+    if (payload === undefined) return Object.keys(said).length > 0 ? { payload: said } : {}
+    if (Object.keys(said).length > 0) throw usage('--payload says it all: leave the other flags out')
+    return { payload: await jsonFrom(payload, '--payload') }
+  },
+}
+
+export const waitFlags: FlagSet = {
+  wait: yes({
+    description: 'Wait until the agent has answered and show that; two minutes, or --timeout',
+    exclusive: ['dry-run'],
+  }),
+}
+
+const usualMs = 120_000
+
+/** Sends a command and waits for what comes of it; ends with 1 when it failed, 124 when nothing came in time. */
+export async function sendAndWait({ client, output, settings }: Session, input: RawInput): Promise<void> {
+  const { id: deviceId } = input.params as { id: string }
+  const { id } = (await client.request(deviceCommands.create, input)) as { id: string }
+  const { value, from } = settings.timeout
+  const until = performance.now() + (from === 'default' ? usualMs : value)
+  const show = () => client.call(deviceCommands.show, { params: { id: deviceId, commandId: id } })
+  const came = await waiting('Waiting for the agent', ended(show, until))
+  if (came === undefined) {
+    throw new CliError('The agent has not answered yet', {
+      exit: exits.timeout,
+      code: 'device_timeout',
+      hint: `it goes on waiting for the agent: svc devices result ${deviceId} ${id}`,
+    })
+  }
+  const style = await styleFor(process.stdout)
+  await printRecord(output, came, deviceCommands.show.reply, () => outcomeText(came, style))
+  if (came.status === 'failed') throw new Silent(exits.failure)
+}
+
+/** undefined: not in time. */
+async function ended(show: () => Promise<Came>, until: number): Promise<Came | undefined> {
+  for (let pause = 200; ; pause = Math.min(pause * 1.5, 2000)) {
+    const came = await show()
+    if (came.status === 'completed' || came.status === 'failed') return came
+    if (performance.now() + pause > until) return undefined
+    await sleep(pause)
+  }
+}
+
+const lines = (text: string): string => text.trimEnd().split('\n').map(printable).join('\n')
+
+/** What it wrote, and in the last line what became of it. */
+export function outcomeText({ type, status, result, sentAt, createdAt }: Came, style: Style): string {
+  const wrote = [result?.stdout, result?.stderr].filter((text) => text)
+  const data = result?.result ?? null
+  const parts = [...wrote.map((text) => lines(text!)), ...(data === null ? [] : [asJson(data, 2)])]
+  return `${[...parts, verdict()].join('\n')}\n`
+
+  function verdict(): string {
+    if (status === 'completed') return style.good(`${printable(type)} completed${details()}`)
+    if (status === 'failed') return style.bad(`${printable(type)} failed${details()}`)
+    const since = status === 'sent' ? `was given out at ${sentAt}` : `waits for the agent since ${createdAt}`
+    return style.careful(`${printable(type)} ${since}`)
+  }
+
+  function details(): string {
+    const { exitCode, durationMs, error } = result ?? {}
+    const told = [
+      ...(durationMs == null ? [] : [`in ${Math.round(durationMs)} ms`]),
+      ...(exitCode == null ? [] : [`with exit code ${exitCode}`]),
+    ].join(' ')
+    return `${told && ` ${told}`}${error ? `: ${printable(error)}` : ''}`
+  }
+}
+
+/** For `svc devices result`. */
+export const outcomeOf = async (reply: Record<string, unknown>): Promise<string> =>
+  outcomeText(reply as Came, await styleFor(process.stdout))

@@ -1,0 +1,181 @@
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type KeyObject,
+  sign,
+} from 'node:crypto'
+import { createReadStream, existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import {
+  believe,
+  buildNamed,
+  Distrusted,
+  type Manifest,
+  type ManifestAsset,
+  trustKeyOf,
+} from '../agents/versions/manifest.ts'
+import { compareVersions, isVersion } from '../agents/versions/order.ts'
+import { readTextFile } from './ask.ts'
+import { CliError, usage } from './exit.ts'
+import { checkPrivate, writePrivately } from './files.ts'
+import { type Output, printRecord, say } from './print.ts'
+import { bar } from './progress.ts'
+
+export type SignFlags = {
+  version: string
+  'key-file'?: string | undefined
+  'new-key'?: string | undefined
+  'min-from'?: string | undefined
+}
+
+const manifestName = 'release-manifest.json'
+
+/** Writes the manifest of the files in a folder beside them, with its signature. */
+export async function signRelease(output: Output, folder: string, flags: SignFlags): Promise<void> {
+  const version = versionFrom(flags.version, '--version')
+  const minFrom = flags['min-from'] === undefined ? undefined : versionFrom(flags['min-from'], '--min-from')
+  if (minFrom !== undefined && compareVersions(minFrom, version) >= 0) {
+    throw usage(`--min-from ${minFrom} does not come before --version ${version}`)
+  }
+  const names = buildsIn(folder)
+  const { key, next } = keysFrom(flags)
+  const assets = await assetsOf(folder, names)
+  const manifest: Manifest = {
+    schemaVersion: 1,
+    release: `v${version}`,
+    ...(minFrom !== undefined && { minFrom }),
+    ...(next && { nextKeys: [{ publicKeyB64: next.publicKeyB64 }] }),
+    assets,
+  }
+  const text = `${JSON.stringify(manifest, null, 2)}\n`
+  const signature = sign(null, Buffer.from(text), key).toString('base64')
+  const own = publicOf(key)
+  // As the service and every agent will.
+  try {
+    believe(text, signature, [own])
+  } catch (error) {
+    if (!(error instanceof Distrusted)) throw error
+    throw usage(
+      `No agent would believe this manifest: ${error.message}`,
+      'each machine has one file: svc-agent-linux-amd64 and svc-agent-linux-x64 are for the same',
+    )
+  }
+  keep(join(folder, manifestName), text)
+  keep(join(folder, `${manifestName}.sig`), `${signature}\n`)
+  const made = { version, builds: names.map((name) => buildNamed(name)!.label), publicKey: own.publicKeyB64 }
+  const record = {
+    ...made,
+    keyId: own.keyId,
+    ...(next && { nextPublicKey: next.publicKeyB64, nextKeyId: next.keyId }),
+  }
+  await printRecord(output, record, undefined, () => {
+    say(`${manifestName} and ${manifestName}.sig are written, for ${made.builds.join(', ')}`)
+    const keys = [own, ...(next ? [next] : [])].map(({ publicKeyB64 }) => publicKeyB64)
+    return `RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS=${keys.join(',')}\n`
+  })
+}
+
+function versionFrom(said: string, flag: string): string {
+  const version = said.replace(/^v/, '')
+  if (isVersion(version)) return version
+  throw usage(`${flag} takes a version such as 1.2.3 or 1.3.0-rc.1, not "${said}"`)
+}
+
+/** Files that are named as builds, in order. */
+function buildsIn(folder: string): string[] {
+  let names: string[]
+  try {
+    names = readdirSync(folder).sort()
+  } catch (error) {
+    throw usage(`Cannot read ${folder}: ${(error as NodeJS.ErrnoException).code}`)
+  }
+  const builds = names.filter((name) => buildNamed(name) && statSync(join(folder, name)).isFile())
+  if (builds.length > 0) return builds
+  throw usage(
+    `There is no file of an agent in ${folder}`,
+    'they are named svc-agent-<platform>-<arch>, such as svc-agent-linux-amd64 or svc-agent-windows-amd64.exe',
+  )
+}
+
+/**
+ * The key that signs, and the one that releases after this one may be signed with. With a new key alone, that signs: it is
+ * the first.
+ */
+function keysFrom(flags: SignFlags): { key: KeyObject; next?: ReturnType<typeof publicOf> } {
+  const [old, fresh] = [flags['key-file'], flags['new-key']]
+  if (old === undefined && fresh === undefined) {
+    throw usage('Missing --key-file', '--new-key FILE makes a key and signs with it')
+  }
+  const key = old === undefined ? undefined : readKey(old, '--key-file')
+  const made =
+    fresh === undefined ? undefined : existsSync(fresh) ? readKey(fresh, '--new-key') : makeKey(fresh)
+  if (key === undefined) return { key: made! }
+  return { key, ...(made && { next: publicOf(made) }) }
+}
+
+function readKey(path: string, flag: string): KeyObject {
+  checkPrivate(path, flag)
+  let key: KeyObject | undefined
+  try {
+    key = createPrivateKey(readTextFile(path, flag))
+  } catch {
+    // What a parser says of it may show the key.
+  }
+  if (key?.asymmetricKeyType === 'ed25519') return key
+  throw usage(
+    `${path} is not an Ed25519 private key in PEM`,
+    'svc agent sign-release DIR --new-key FILE makes one',
+  )
+}
+
+function makeKey(path: string): KeyObject {
+  const { privateKey } = generateKeyPairSync('ed25519')
+  writePrivately(path, privateKey.export({ format: 'pem', type: 'pkcs8' }).toString())
+  say(
+    `A new key is in ${path} (mode 0600). Keep it apart from the service: whoever has it can make agents run anything.`,
+  )
+  return privateKey
+}
+
+const publicOf = (key: KeyObject) =>
+  trustKeyOf(createPublicKey(key).export({ format: 'der', type: 'spki' }).toString('base64'))
+
+async function assetsOf(folder: string, names: readonly string[]): Promise<ManifestAsset[]> {
+  const total = names.reduce((sum, name) => sum + statSync(join(folder, name)).size, 0)
+  const shown = bar('Reading', 'bytes', total)
+  let done = 0
+  try {
+    const assets: ManifestAsset[] = []
+    for (const name of names) {
+      const hash = createHash('sha256')
+      let size = 0
+      await pipeline(
+        createReadStream(join(folder, name)),
+        async function* (pieces: AsyncIterable<Buffer>) {
+          for await (const piece of pieces) {
+            size += piece.length
+            done += piece.length
+            shown.done(done)
+            yield piece
+          }
+        },
+        hash,
+      )
+      assets.push({ name, sha256: hash.digest('hex'), size })
+    }
+    return assets
+  } finally {
+    shown.end()
+  }
+}
+
+function keep(path: string, text: string): void {
+  try {
+    writeFileSync(path, text)
+  } catch (error) {
+    throw new CliError(`Cannot write ${path}: ${(error as Error).message}`, { cause: error })
+  }
+}

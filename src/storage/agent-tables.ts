@@ -1,0 +1,162 @@
+import type { Generated } from 'kysely'
+
+/** Who speaks for a machine: the agent, or what looks after the agent. */
+export type AgentRole = 'agent' | 'watchdog'
+
+/**
+ * Where a token stands in its rotation: handed out and not confirmed in time is `lapsed`, replaced and good for some
+ * minutes more is `previous`.
+ */
+export type TokenStanding = 'current' | 'pending' | 'lapsed' | 'previous'
+
+/** What stands in the row of a device about its agent (see `DeviceRow`). */
+export type DeviceAgentColumns = {
+  watchdog_token_hash: string | null
+  /** null: when it was enrolled. */
+  token_issued_at: string | null
+  watchdog_seen_at: string | null
+  watchdog_version: string | null
+  /** Since when the watchdog says that the agent itself is silent. */
+  main_silent_since: string | null
+  /** Whether the agent may update itself, as people decided. */
+  auto_update: Generated<number>
+  /** The same as the agent last said it; null before it did. */
+  auto_update_acknowledged: number | null
+  possible_replacement_of: string | null
+} & DeviceUpdateColumns
+
+/** The update of a device that is under way, or was the last that failed. */
+export type DeviceUpdateColumns = {
+  update_version: string | null
+  /** updating, or how it failed: failed, refused or rolled_back. */
+  update_state: string | null
+  update_since: string | null
+  update_reason: string | null
+}
+
+/** What says which version a device is to run: read with the row of its agent. */
+export type AgentTargetColumns = {
+  /** For machines of its kind. */
+  promoted_version: string | null
+  promoted_at: string | null
+  /** Of the current rollout, whether or not the device has a place in it. */
+  rollout_id: string | null
+  rollout_version: string | null
+  rollout_status: string | null
+  rollout_wave: number | null
+  rollout_soak: number | null
+  /** All null without a place. */
+  place_wave: number | null
+  place_state: string | null
+  place_from: string | null
+  place_held: number | null
+  place_settled_at: string | null
+}
+
+/** While a token is being replaced: who has the new one, and until when the old one is good. */
+export type AgentRotationRow = {
+  device_id: string
+  pending_token_hash: string | null
+  pending_watchdog_hash: string | null
+  pending_until: string | null
+  previous_token_hash: string | null
+  previous_watchdog_hash: string | null
+  previous_until: string | null
+}
+
+export type AgentCommandRow = {
+  id: string
+  org_id: string
+  device_id: string
+  type: string
+  /** JSON. */
+  payload: string
+  /** agent or watchdog. */
+  target_role: string
+  /** pending, sent, completed or failed. */
+  status: string
+  sent_count: number
+  created_by: string | null
+  created_at: string
+  expires_at: string
+  sent_at: string | null
+  completed_at: string | null
+  /** JSON. */
+  result: string | null
+}
+
+/** A version of agents as its signed manifest describes it. Of no tenant. */
+export type AgentReleaseRow = {
+  version: string
+  tag: string
+  prerelease: number
+  notes: string | null
+  /** The oldest version that may go to this one directly. */
+  min_from: string | null
+  /** The exact bytes that were signed. */
+  manifest: string
+  manifest_signature: string
+  signing_key_id: string
+  created_at: string
+  updated_at: string
+}
+
+/** One file of a release. */
+export type AgentBuildRow = {
+  version: string
+  component: string
+  /** As in `devices.os_type`. */
+  platform: string
+  /** As in `devices.architecture`. */
+  architecture: string
+  /** Of the file: svc-agent-linux-amd64. */
+  name: string
+  url: string
+  checksum: string
+  size: number
+  /** Not null: what machines of this kind are offered. */
+  promoted_at: string | null
+}
+
+export type AgentRolloutRow = {
+  id: string
+  version: string
+  /** preparing, running, halted, completed, aborted or rolled_back. */
+  status: string
+  /** JSON list. */
+  waves: string
+  /** The wave that is open, from 0. */
+  wave: number
+  wave_began_at: string | null
+  gate_minutes: number
+  soak_minutes: number
+  max_failure_percent: number
+  /** How many had failed when the wave began, or when somebody went on in spite of them. */
+  accepted_failures: number
+  halt_reason: string | null
+  /** Which run of the job draws its devices, and until when nobody else does. */
+  claimed_by: string | null
+  claimed_until: string | null
+  created_by: string | null
+  created_at: string
+  updated_at: string
+  ended_at: string | null
+  /** 1 for the one that decides what its devices are offered; 0 once a promotion came after it. */
+  is_current: number
+}
+
+export type AgentRolloutDeviceRow = {
+  rollout_id: string
+  device_id: string
+  org_id: string
+  wave: number
+  /** waiting, offered, soaking, updated, failed or withdrawn. */
+  state: string
+  /** What it reported when it was drawn. */
+  from_version: string
+  /** 1: an earlier rollout brought it to `from_version`, where it stays until it is its turn. */
+  is_held: number
+  offered_at: string | null
+  settled_at: string | null
+  reason: string | null
+}

@@ -1,0 +1,133 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { settingsIn } from '../../../src/agent/settings.ts'
+import { journalIn } from '../../../src/agent/update/journal.ts'
+import { candidateFrom } from '../../../src/agent/update/offer.ts'
+import { trustIn } from '../../../src/agent/update/trust.ts'
+import { infoOf, type Publisher, publisher } from './releases.ts'
+
+let stateDir: string
+beforeEach(() => {
+  stateDir = mkdtempSync(join(tmpdir(), 'svc-trust-'))
+})
+afterEach(() => rmSync(stateDir, { recursive: true, force: true }))
+
+const trust = (operators?: string[]) => trustIn(stateDir, () => operators)
+const ids = (operators?: string[]) =>
+  trust(operators)
+    .keys()
+    .map(({ keyId }) => keyId)
+const wanted = (operators?: string[]) => ({
+  version: '2.0.0',
+  present: '1.0.0',
+  machine: { platform: process.platform, architecture: process.arch },
+  trust: trust(operators),
+})
+const content = Buffer.from('#!/bin/sh\n')
+const announcing = (by: Publisher, next: Publisher) =>
+  infoOf(by, '2.0.0', content, { manifest: { nextKeys: [{ publicKeyB64: next.trustKey.publicKeyB64 }] } })
+
+describe('the keys that the service names', () => {
+  test('are pinned the first time that there are any, and never exchanged by it', () => {
+    const [first, second] = [publisher(), publisher()]
+    expect(ids()).toEqual([])
+    trust().pin([])
+    trust().pin([{ publicKeyB64: 'nonsense' }])
+    expect(ids()).toEqual([])
+    trust().pin([first.trustKey])
+    trust().pin([second.trustKey])
+    trust().pin([first.trustKey, second.trustKey])
+    expect(ids()).toEqual([first.trustKey.keyId])
+  })
+
+  test('count for nothing where an operator named others', () => {
+    const [named, own] = [publisher(), publisher()]
+    trust().pin([named.trustKey])
+    expect(ids([own.trustKey.publicKeyB64])).toEqual([own.trustKey.keyId])
+    expect(ids([])).toEqual([])
+  })
+})
+
+describe('a manifest', () => {
+  test('announces keys that sign later ones, and these others', () => {
+    const [first, second, third] = [publisher(), publisher(), publisher()]
+    trust().pin([first.trustKey])
+    expect(() => candidateFrom(announcing(second, third), wanted())).toThrow('not by a trusted key')
+    candidateFrom(announcing(first, second), wanted())
+    candidateFrom(announcing(second, third), wanted())
+    expect(ids()).toEqual([first, second, third].map(({ trustKey }) => trustKey.keyId))
+  })
+
+  test('that a key had signed which does not count any more vouches for nobody', () => {
+    const [named, next, own] = [publisher(), publisher(), publisher()]
+    trust().pin([named.trustKey])
+    candidateFrom(announcing(named, next), wanted())
+    expect(ids([own.trustKey.publicKeyB64])).toEqual([own.trustKey.keyId])
+  })
+
+  test('that is refused for what it is about announces nothing', () => {
+    const [by, next] = [publisher(), publisher()]
+    trust().pin([by.trustKey])
+    const info = { ...announcing(by, next), size: 1 }
+    expect(() => candidateFrom(info, wanted())).toThrow('the file is another one')
+    expect(ids()).toEqual([by.trustKey.keyId])
+  })
+
+  test('is not believed as long as no key is known', () => {
+    expect(() => candidateFrom(infoOf(publisher(), '2.0.0', content), wanted())).toThrow('no_trusted_keys')
+  })
+
+  test('may go back, and not over a version that is needed between', () => {
+    const by = publisher()
+    trust().pin([by.trustKey])
+    const info = (minFrom: string) => infoOf(by, '2.0.0', content, { manifest: { minFrom } })
+    expect(candidateFrom(infoOf(by, '2.0.0', content), { ...wanted(), present: '3.0.0' }).version).toBe(
+      '2.0.0',
+    )
+    expect(() => candidateFrom(info('1.0.1'), wanted())).toThrow('it needs 1.0.1 first')
+    expect(candidateFrom(info('1.0.0'), wanted()).sha256).toHaveLength(64)
+    expect(candidateFrom(info('1.0.1'), { ...wanted(), present: 'dev-1' }).size).toBe(content.length)
+  })
+})
+
+describe('what people decided', () => {
+  test('is to update unless they said otherwise, and outlives a restart', () => {
+    expect(settingsIn(stateDir).load()).toMatchObject({
+      autoUpdate: true,
+      trialSeconds: 180,
+      silenceSeconds: 300,
+    })
+    writeFileSync(join(stateDir, 'config.json'), '{"trialSeconds":30,"site":"north"}')
+    settingsIn(stateDir).setAutoUpdate(false)
+    expect(settingsIn(stateDir).load()).toMatchObject({ autoUpdate: false, trialSeconds: 30, site: 'north' })
+  })
+
+  test('that cannot be read is to change nothing and to trust nobody', () => {
+    writeFileSync(join(stateDir, 'config.json'), '{"autoUpdate":tru')
+    const settings = settingsIn(stateDir)
+    expect(settings.load()).toMatchObject({ autoUpdate: false, trustKeys: [] })
+    expect(() => settings.setAutoUpdate(true)).toThrow('config.json is not readable')
+  })
+
+  test('counts until the agent ends where it cannot be written', () => {
+    const settings = settingsIn('/proc/nowhere')
+    expect(() => settings.setAutoUpdate(false)).toThrow()
+    expect(settings.load().autoUpdate).toBe(false)
+  })
+})
+
+test('a version that failed is left alone for an hour, whatever the clock says meanwhile', () => {
+  const journal = journalIn(stateDir)
+  const at = (minutes: number): Date => new Date(Date.UTC(2026, 0, 31, 12) + minutes * 60_000)
+  journal.fail('2.0.0', 'no', at(0))
+  expect([0, 59, 60, -1, -1e6].map((minutes) => journal.failedLately('2.0.0', at(minutes)))).toEqual([
+    true,
+    true,
+    false,
+    false,
+    false,
+  ])
+  expect(journal.failedLately('2.0.1', at(1))).toBe(false)
+})

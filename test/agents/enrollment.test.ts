@@ -1,0 +1,152 @@
+import { describe, expect, it } from 'vitest'
+import { trustKeyOf } from '../../src/agents/versions/manifest.ts'
+import { api } from '../../src/api.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { begin, machine } from '../devices/stage.ts'
+import { serviceOn } from '../harness.ts'
+import { releaseKey } from './signed.ts'
+
+onEveryDatabase((_, open) => {
+  const staged = async (env?: Record<string, string>) => {
+    const stage = await begin(open)
+    // The machines of the world came in before it was set so.
+    if (env) await stage.service.close()
+    const service = env ? await serviceOn(stage.service, { env }) : stage.service
+    const client = service.client(stage.tokens.bakery)
+    const made = await client.call(api.enrollmentKeys.create, { body: { name: 'till', maxUsage: 100 } })
+    const enrolling = (more: Record<string, unknown> = {}, headers: Record<string, string> = {}) =>
+      service.client(undefined, headers).call(api.agents.enroll, {
+        body: { enrollmentKey: made.key, hostname: 'till-1', ...machine, ...more } as never,
+      })
+    const uses = async () =>
+      (await client.call(api.enrollmentKeys.show, { params: { id: made.id } })).usageCount
+    const audited = async (limit = 1) =>
+      (await client.call(api.auditLogs.list, { query: { action: 'agent.enroll', limit } })).data
+    return { ...stage, service, client, enrolling, uses, audited }
+  }
+
+  describe('enrolling', () => {
+    it('gives a token to the agent and another to its watchdog', async () => {
+      const { enrolling } = await staged()
+      const token = expect.stringMatching(/^svc_[0-9a-f]{64}$/)
+      const enrolled = await enrolling()
+      expect(enrolled).toMatchObject({
+        ...{ authToken: token, watchdogAuthToken: token },
+        manifestTrustKeys: [trustKeyOf(releaseKey.publicKey)],
+      })
+      expect(enrolled.watchdogAuthToken).not.toBe(enrolled.authToken)
+    })
+
+    it('takes a secret besides the key where the service has one, in the body or a header', async () => {
+      const env = { AGENT_ENROLLMENT_SECRET: 'open sesame' }
+      const { enrolling, uses, audited, bakery } = await staged(env)
+      const denied = (code: string) => ({
+        orgId: bakery.id,
+        result: 'denied',
+        details: { code, reason: code, hostname: 'till-1' },
+      })
+      await expect(enrolling()).rejects.toMatchObject({ status: 403, code: 'enrollment_secret_required' })
+      expect(await audited()).toMatchObject([denied('enrollment_secret_required')])
+      for (const enrollmentSecret of ['open sesam', 'open sesame ', 'Open sesame']) {
+        await expect(enrolling({ enrollmentSecret })).rejects.toMatchObject({
+          status: 403,
+          code: 'invalid_enrollment_secret',
+        })
+      }
+      expect(await audited()).toMatchObject([denied('invalid_enrollment_secret')])
+      expect(await uses()).toBe(0)
+      await enrolling({ enrollmentSecret: 'open sesame' })
+      await enrolling({ hostname: 'till-2' }, { 'x-agent-enrollment-secret': 'open sesame' })
+      expect(await uses()).toBe(2)
+      expect(JSON.stringify(await audited(10))).not.toContain('sesam')
+    })
+
+    it('tells nothing of keys to who does not know the secret', async () => {
+      const { enrolling } = await staged({ AGENT_ENROLLMENT_SECRET: 'open sesame' })
+      const guess = { enrollmentKey: 'f'.repeat(64) }
+      await expect(enrolling(guess)).rejects.toMatchObject({ code: 'enrollment_secret_required' })
+      await expect(enrolling({ ...guess, enrollmentSecret: 'x' })).rejects.toMatchObject({
+        code: 'invalid_enrollment_secret',
+      })
+      const known = enrolling({ ...guess, enrollmentSecret: 'open sesame' })
+      await expect(known).rejects.toMatchObject({ code: 'enrollment_key_not_found' })
+    })
+
+    it('takes a secret for nothing where the service has none', async () => {
+      const { enrolling } = await staged()
+      await enrolling({ enrollmentSecret: 'whatever' })
+    })
+
+    it('says of a machine with the name of another that it may be that one, and raises an alert', async () => {
+      const { enrolling, show, client, audited } = await staged()
+      const first = await enrolling()
+      expect((await show(first.deviceId)).possibleReplacementOf).toBeNull()
+      const second = await enrolling()
+      expect((await show(second.deviceId)).possibleReplacementOf).toBe(first.deviceId)
+      expect(await audited()).toMatchObject([
+        { result: 'success', details: { possibleReplacementOf: first.deviceId } },
+      ])
+      const { data } = await client.call(api.alerts.list, { query: { deviceId: second.deviceId } })
+      expect(data).toMatchObject([
+        {
+          severity: 'medium',
+          status: 'active',
+          ruleId: 'possible-replacement',
+          title: 'till-1 enrolled beside a device of the same name',
+          context: { possibleReplacementOf: first.deviceId },
+        },
+      ])
+      const events = await client.call(api.alerts.list, { query: { deviceId: first.deviceId } })
+      expect(events.data).toEqual([])
+    })
+
+    it('says so of no machine that proves to be the one, is elsewhere, or is there for one that is out of use', async () => {
+      const { enrolling, show, client, bakery, service, orgs } = await staged()
+      const first = await enrolling()
+      const again = await enrolling({ reenrollmentToken: first.authToken })
+      expect((await show(again.deviceId)).possibleReplacementOf).toBeNull()
+      const atSite = await client.call(api.enrollmentKeys.create, {
+        body: { name: 'site', siteId: bakery.siteId, maxUsage: 10 },
+      })
+      const elsewhere = await enrolling({ enrollmentKey: atSite.key })
+      expect((await show(elsewhere.deviceId)).possibleReplacementOf).toBeNull()
+      const foreign = { hostname: `${orgs.garage.name}-pc` }
+      expect((await show((await enrolling(foreign)).deviceId)).possibleReplacementOf).toBeNull()
+      await client.call(api.devices.decommission, { params: { id: again.deviceId } })
+      const fresh = await enrolling()
+      expect((await show(fresh.deviceId)).possibleReplacementOf).toBeNull()
+      const alerts = service.storage.read.selectFrom('alerts').select('id')
+      expect(await alerts.where('rule_id', '=', 'possible-replacement').execute()).toEqual([])
+    })
+
+    it('leaves what people decided about updates as it was, and forgets what the agent before said', async () => {
+      const { enrolling, show, service } = await staged()
+      const first = await enrolling()
+      const set = { auto_update: 0, auto_update_acknowledged: 0, watchdog_status: 'failover' }
+      await service.storage.write((tx) =>
+        tx.updateTable('devices').set(set).where('id', '=', first.deviceId).execute(),
+      )
+      await enrolling({ reenrollmentToken: first.authToken })
+      expect(await show(first.deviceId)).toMatchObject({
+        autoUpdate: { desired: false, acknowledged: null },
+        watchdogStatus: null,
+      })
+    })
+
+    it('names the reason of each refusal in the audit log', async () => {
+      const { enrolling, audited, service, bakery } = await staged()
+      await service.storage.write((tx) =>
+        tx.updateTable('organizations').set({ max_devices: 1 }).where('id', '=', bakery.id).execute(),
+      )
+      await expect(enrolling()).rejects.toMatchObject({ code: 'device_limit_reached' })
+      expect(await audited()).toMatchObject([
+        { details: { reason: 'device_limit_reached', hostname: 'till-1' } },
+      ])
+      await service.storage.write((tx) => tx.updateTable('enrollment_keys').set({ max_usage: 0 }).execute())
+      await expect(enrolling()).rejects.toMatchObject({ code: 'enrollment_key_exhausted' })
+      expect(await audited()).toMatchObject([
+        { result: 'failure', details: { reason: 'enrollment_key_exhausted', hostname: 'till-1' } },
+      ])
+    })
+  })
+})

@@ -1,0 +1,357 @@
+import { describe, expect, it, vi } from 'vitest'
+import { api } from '../../../src/api.ts'
+import { onEveryDatabase } from '../../databases.ts'
+import { serviceOn } from '../../harness.ts'
+import { addPlace, addRollout } from './records.ts'
+import { before, type Machine, withFleet } from './stage.ts'
+
+const waves = [{ percent: 50 }, { percent: 100 }]
+const strict = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 0 }
+
+onEveryDatabase((kind, open) => {
+  /** A rollout whose first wave, half of the machines, was offered its version. */
+  const begun = async (count: number, bounds: Partial<typeof strict> = {}) => {
+    const stage = await withFleet(open, count)
+    const { start, wavesOf, offers, system, status } = stage
+    const id = await start({ waves, ...strict, ...bounds })
+    const wave = await wavesOf(id)
+    await offers(wave(1))
+    const audited = async () =>
+      (await system.call(api.auditLogs.list, { query: { limit: 100 } })).data.filter(({ action }) =>
+        action.startsWith('agent.rollout.'),
+      )
+    const reasonOf = async () => (await status(id)).haltReason
+    return { ...stage, id, first: wave(1), second: wave(2), audited, reasonOf }
+  }
+
+  describe('a rollout halts by itself', () => {
+    it('at once when more say that they could not than may', async () => {
+      const { id, first, second, say, status, offers, audited } = await begun(80, { maxFailurePercent: 5 })
+      const failed = { targetVersion: '1.0.0', state: 'rolled_back', reason: 'exit 1' } as const
+      await say(first[0]!, failed)
+      await say(first[1]!, { ...failed, state: 'refused', reason: 'wrong checksum' })
+      expect(await status(id)).toMatchObject({ status: 'running', failures: { counted: 2, allowed: 2 } })
+      await say(first[2]!, failed)
+      expect(await status(id)).toMatchObject({
+        status: 'halted',
+        haltReason: '3 failed in wave 1 of 40, where 5 % (2) may: Rolled back: exit 1',
+        failures: {
+          ...{ counted: 3, allowed: 2 },
+          reasons: [
+            { reason: 'Rolled back: exit 1', devices: 2 },
+            { reason: 'Refused: wrong checksum', devices: 1 },
+          ],
+        },
+        next: { step: 'decide' },
+      })
+      expect(await offers([...first.slice(3), ...second])).toEqual(Array(77).fill(null))
+      const [entry] = (await audited()).filter(({ action }) => action === 'agent.rollout.halt')
+      expect(entry).toMatchObject({
+        ...{ user: { role: 'system' }, resource: { type: 'agent_rollout', id, name: '1.0.0' } },
+        details: { wave: 1, devices: 40, allowed: 2, reason: expect.stringContaining('Rolled back') },
+      })
+    })
+
+    it('when devices go on reporting the version they had, or are not heard of any more', async () => {
+      const { clock, id, first, offers, round, status } = await begun(8)
+      clock.forward(14 * 60)
+      await offers(first.slice(0, 3))
+      await round()
+      expect(await status(id)).toMatchObject({ status: 'running', waves: [{ offered: 4 }, {}] })
+      clock.forward(60)
+      await round()
+      expect(await status(id)).toMatchObject({
+        status: 'halted',
+        failures: {
+          counted: 4,
+          reasons: [
+            { reason: 'Still on 0.1.0 15 minutes after it was offered', devices: 3 },
+            { reason: 'Not heard of since it was offered', devices: 1 },
+          ],
+        },
+      })
+    })
+
+    it('when a device comes up with another version', async () => {
+      const { clock, first, beat, round, reasonOf } = await begun(2)
+      clock.forward(60)
+      await beat(first[0]!, '0.9.0')
+      clock.forward(15 * 60)
+      await round()
+      expect(await reasonOf()).toContain('Reports 0.9.0 instead of 1.0.0')
+    })
+
+    it('when a device was updated and leaves the version again', async () => {
+      const { first, beat, reasonOf, placesOf, id } = await begun(2)
+      await beat(first[0]!, '1.0.0')
+      await beat(first[0]!, before)
+      expect(await reasonOf()).toContain('Reports 0.1.0 after it was updated')
+      expect((await placesOf(id))[0]).toMatchObject({ state: 'failed', agentVersion: before })
+    })
+
+    it('when an updated device falls silent while it soaks, but not in maintenance', async () => {
+      const { first, beat, status, id, system, live } = await begun(6)
+      for (const one of first) await beat(one, '1.0.0')
+      const [, resting, well] = first
+      const params = { id: resting!.deviceId }
+      await system.call(api.devices.maintenance, { params, body: { enable: true } })
+      await live(5, new Map([[well!, '1.0.0']]))
+      expect(await status(id)).toMatchObject({ status: 'running', failures: { counted: 0 } })
+      await live(1, new Map([[well!, '1.0.0']]))
+      expect(await status(id)).toMatchObject({
+        status: 'halted',
+        haltReason: expect.stringContaining('Silent within 10 minutes of its update'),
+        failures: { counted: 1 },
+      })
+    })
+
+    it('also when it does so at the very end, and opens no wave meanwhile', async () => {
+      const { first, status, id, live } = await begun(4)
+      const [, well] = first
+      await live(9, new Map(first.map((one) => [one, '1.0.0'])))
+      for (let minute = 10; minute <= 14; minute++) {
+        await live(1, new Map([[well!, '1.0.0']]))
+        expect(await status(id)).toMatchObject({ status: 'running', wave: 1 })
+      }
+      await live(1, new Map([[well!, '1.0.0']]))
+      expect(await status(id)).toMatchObject({
+        status: 'halted',
+        wave: 1,
+        waves: [{ failed: 1, updated: 1 }, {}],
+      })
+    })
+
+    it('but not for a device that falls silent after it has soaked', async () => {
+      const { first, status, id, clock, round, live } = await begun(2)
+      await live(11, new Map([[first[0]!, '1.0.0']]))
+      expect(await status(id)).toMatchObject({ status: 'running', wave: 2 })
+      clock.forward(3600)
+      await round()
+      expect(await status(id)).toMatchObject({ status: 'running', waves: [{ updated: 1 }, { waiting: 1 }] })
+    })
+
+    it('when nobody of a wave is left that could show that the version works', async () => {
+      const { id, first, system, round, status, move } = await begun(2)
+      await system.call(api.devices.decommission, { params: { id: first[0]!.deviceId } })
+      await round()
+      await round()
+      expect(await status(id)).toMatchObject({
+        ...{ status: 'halted', haltReason: 'Nobody of wave 1 is left that could take the version' },
+        waves: [{ withdrawn: 1, failed: 0 }, { waiting: 1 }],
+      })
+      await expect(move('resume', id)).rejects.toMatchObject({ status: 409, code: 'conflict' })
+    })
+  })
+
+  describe('what people take out is no failure', () => {
+    it('be it decommissioned, or not to be updated any more', async () => {
+      const { id, first, system, service, round, status, clock, beat } = await begun(6)
+      const [gone, off, well] = first
+      await system.call(api.devices.decommission, { params: { id: gone!.deviceId } })
+      await service.storage.write((tx) =>
+        tx.updateTable('devices').set({ auto_update: 0 }).where('id', '=', off!.deviceId).execute(),
+      )
+      await beat(well!, '1.0.0')
+      clock.forward(15 * 60)
+      await beat(well!, '1.0.0')
+      await round()
+      expect(await status(id)).toMatchObject({
+        status: 'running',
+        waves: [{ withdrawn: 2, updated: 1, failed: 0 }, {}],
+      })
+    })
+
+    it('and a device that moves to another organization goes on with it', async () => {
+      const { id, first, service, beat, world, placesOf } = await begun(2)
+      await service.storage.write((tx) =>
+        tx
+          .updateTable('devices')
+          .set({ org_id: world.orgs.garage.id, site_id: null })
+          .where('id', '=', first[0]!.deviceId)
+          .execute(),
+      )
+      await beat(first[0]!, '1.0.0')
+      expect((await placesOf(id))[0]).toMatchObject({ state: 'soaking', orgId: world.orgs.garage.id })
+    })
+  })
+
+  describe('a rollout that is halted', () => {
+    it('goes on when it is resumed, with what failed so far accepted', async () => {
+      const { id, first, second, say, move, status, offers, live } = await begun(8)
+      await say(first[0]!, { targetVersion: '1.0.0', state: 'failed', reason: 'disk full' })
+      expect(await offers(first.slice(1))).toEqual([null, null, null])
+      const resumed = await move('resume', id)
+      expect(resumed).toMatchObject({ status: 'running', haltReason: null, wave: 1 })
+      expect(await offers(first)).toEqual([null, '1.0.0', '1.0.0', '1.0.0'])
+      await live(11, new Map(first.slice(1).map((one) => [one, '1.0.0'])))
+      expect(await status(id)).toMatchObject({ wave: 2, failures: { counted: 0 } })
+      expect(await offers(second)).toEqual(Array(4).fill('1.0.0'))
+      await say(second[0]!, { targetVersion: '1.0.0', state: 'failed' })
+      expect((await status(id)).status).toBe('halted')
+    })
+
+    it('keeps devices where it brought them, also those that arrive only now, until it is rolled back', async () => {
+      const { id, first, second, move, offers, release, status } = await begun(6)
+      await release('0.5.0', { promoted: true })
+      const [there, late] = first
+      expect(await offers([there!], '1.0.0')).toEqual([null])
+      await move('halt', id)
+      expect(await offers([late!], '1.0.0')).toEqual([null])
+      expect(await offers(first.slice(2))).toEqual(['0.5.0'])
+      await move('abort', id)
+      expect(await offers([there!, late!], '1.0.0')).toEqual([null, null])
+      await move('rollBack', id)
+      expect(await status(id)).toMatchObject({
+        next: { step: 'return', because: '2 devices on the version to come back' },
+      })
+      expect(await offers([there!, late!], '1.0.0')).toEqual(['0.5.0', '0.5.0'])
+      expect(await offers([there!, late!], '0.5.0')).toEqual([null, null])
+      expect(await offers(second)).toEqual(['0.5.0', '0.5.0', '0.5.0'])
+      expect(await status(id)).toMatchObject({ status: 'rolled_back', next: null })
+    })
+
+    it('is rolled back to what devices came from where nothing is promoted and there is an agent of it', async () => {
+      const { id, first, move, offers, release } = await begun(4)
+      await offers(first, '1.0.0')
+      await move('rollBack', id)
+      expect(await offers(first, '1.0.0')).toEqual([null, null])
+      await release(before)
+      expect(await offers(first, '1.0.0')).toEqual([before, before])
+      expect(await offers(first, before)).toEqual([null, null])
+    })
+  })
+
+  describe('the rollout after an aborted one', () => {
+    it('does not drive back the devices that are still where that one brought them', async () => {
+      const { id, first, second, move, offers, release, start, wavesOf, status } = await begun(8)
+      await release('0.5.0', { promoted: true })
+      await offers(first, '1.0.0')
+      await move('abort', id)
+      await release('1.1.0')
+      const next = await start({ version: '1.1.0', waves })
+      expect(await status(id)).toMatchObject({ isCurrent: false })
+      const wave = await wavesOf(next)
+      for (const [n, offered] of [
+        [1, '1.1.0'],
+        [2, null],
+      ] as const) {
+        const held = wave(n).filter((one) => first.includes(one))
+        expect(await offers(held, '1.0.0')).toEqual(held.map(() => offered))
+      }
+      const others = wave(2).filter((one) => second.includes(one))
+      expect(await offers(others)).toEqual(others.map(() => '0.5.0'))
+    })
+
+    it('lets them go to what was promoted in between', async () => {
+      const { id, first, move, offers, release, start, clock, wavesOf } = await begun(8)
+      await offers(first, '1.0.0')
+      await move('abort', id)
+      clock.forward(60)
+      await release('0.5.0', { promoted: clock() })
+      await release('1.1.0')
+      const wave = await wavesOf(await start({ version: '1.1.0', waves }))
+      const waiting = wave(2).filter((one) => first.includes(one))
+      expect(await offers(waiting, '1.0.0')).toEqual(waiting.map(() => '0.5.0'))
+    })
+  })
+
+  describe('what people may do with a rollout', () => {
+    it('depends on how far it is', async () => {
+      const { id, move, first, offers, audited } = await begun(2)
+      const refused = (verb: Parameters<typeof move>[0]) =>
+        expect(move(verb, id)).rejects.toMatchObject({ status: 409, code: 'conflict' })
+      await refused('resume')
+      await move('halt', id)
+      await refused('halt')
+      await move('resume', id)
+      await offers(first, '1.0.0')
+      await move('abort', id)
+      for (const verb of ['halt', 'resume', 'abort'] as const) await refused(verb)
+      await move('rollBack', id)
+      for (const verb of ['halt', 'resume', 'abort', 'rollBack'] as const) await refused(verb)
+      const actions = (await audited()).map(({ action, result }) => `${action} ${result}`).reverse()
+      expect(actions).toEqual(
+        ['start', 'halt', 'resume', 'abort', 'roll_back'].map((verb) => `agent.rollout.${verb} success`),
+      )
+    })
+  })
+
+  describe('many heartbeats at once', () => {
+    it('never bring the version to a device outside of the open waves, and to nobody once it is halted', async () => {
+      const { service, clock, fleet, first, id, move, status, beat } = await begun(24)
+      const replicas = [service, kind === 'postgres' ? await serviceOn(service, { clock }) : service]
+      const offered = new Set<Machine>()
+      const late: Machine[] = []
+      let isHalted = false
+      const flood = async (n: number) => {
+        for (const one of fleet) {
+          const wasHalted = isHalted
+          if ((await beat(one, before, {}, replicas[n % 2])) !== '1.0.0') continue
+          offered.add(one)
+          if (wasHalted) late.push(one)
+        }
+      }
+      const halting = async () => {
+        await new Promise((resolve) => setTimeout(resolve, 50))
+        await move('halt', id)
+        isHalted = true
+      }
+      await Promise.all([...[1, 2, 3, 4, 5].map(flood), halting()])
+      expect([...offered].filter((one) => !first.includes(one))).toEqual([])
+      expect(late).toEqual([])
+      expect((await status(id)).status).toBe('halted')
+    })
+
+    it('that fail at once halt it once', async () => {
+      const { first, say, id, status, audited } = await begun(24)
+      await Promise.all(
+        first.map((one) => say(one, { targetVersion: '1.0.0', state: 'failed', reason: 'x' })),
+      )
+      expect(await status(id)).toMatchObject({ status: 'halted', waves: [{ failed: 12 }, {}] })
+      expect((await audited()).filter(({ action }) => action === 'agent.rollout.halt')).toHaveLength(1)
+    })
+
+    it('and processes that look at once open each wave once', async () => {
+      const { service, first, offers, clock, round, status, id, audited, placesOf } = await begun(8)
+      const other = kind === 'postgres' ? await serviceOn(service, { clock }) : service
+      await offers(first, '1.0.0')
+      clock.forward(9 * 60)
+      clock.forward(60)
+      await offers(first, '1.0.0')
+      await Promise.all([round(), round(other), round(), round(other), round()])
+      expect(await status(id)).toMatchObject({ status: 'running', wave: 2 })
+      expect((await placesOf(id)).map(({ wave }) => wave)).toEqual([1, 1, 1, 1, 2, 2, 2, 2])
+      expect((await audited()).map(({ action }) => action)).toEqual(['agent.rollout.start'])
+    })
+
+    it('and processes that draw at once draw each device once', async () => {
+      const stage = await withFleet(open, 30)
+      const { service, clock, system, round, placesOf, status } = stage
+      const other = kind === 'postgres' ? await serviceOn(service, { clock }) : service
+      const { id } = await system.call(api.agentRollouts.start, { body: { version: '1.0.0', waves } })
+      await Promise.all([round(), round(other), round(), round(other)])
+      await vi.waitFor(async () => expect((await status(id)).status).toBe('running'))
+      const places = await placesOf(id)
+      expect(new Set(places.map((one) => one.id)).size).toBe(30)
+      expect((await status(id)).waves.map(({ devices }) => devices)).toEqual([15, 15])
+    })
+  })
+
+  it('what a process had drawn that died is drawn anew, once its claim is over', async () => {
+    const stage = await withFleet(open, 4)
+    const { service, clock, round, status, fleet, bakery, placesOf } = stage
+    const id = await addRollout(service, 'preparing')
+    await addPlace(service, id, { id: bakery.id, deviceId: fleet[0]!.deviceId }, 'waiting')
+    const claimed = { version: '1.0.0', claimed_by: 'who died', claimed_until: clock(), wave_began_at: null }
+    clock.forward(-1)
+    await service.storage.write((tx) =>
+      tx.updateTable('agent_rollouts').set(claimed).where('id', '=', id).execute(),
+    )
+    await round()
+    expect((await status(id)).status).toBe('preparing')
+    expect(await placesOf(id)).toHaveLength(1)
+    clock.forward(1)
+    await round()
+    expect(await status(id)).toMatchObject({ status: 'running', waves: [{ devices: 4, waiting: 4 }] })
+  })
+})

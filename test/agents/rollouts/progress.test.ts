@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest'
+import { factsOf, waitsOf } from '../../../src/agents/rollouts/progress.ts'
+import type { Held } from '../../../src/agents/rollouts/rules.ts'
+
+describe('what a rollout waits for', () => {
+  const at = (minute: number) => new Date(Date.UTC(2026, 0, 1, 12, minute)).toISOString()
+  const rollout = { gateMinutes: 15, soakMinutes: 10, wave: 1, waveBeganAt: at(0) } as Held
+  const none = { offeredAt: null, settledAt: null }
+  const said = (tally: Parameters<typeof factsOf>[1], awaited: number, minute: number) =>
+    waitsOf(rollout, factsOf(rollout, tally, awaited), at(minute))
+
+  it('is everybody in the open waves, in the earlier ones as well, but nobody in a later one', () => {
+    expect(
+      said(
+        [
+          { wave: 0, state: 'offered', devices: 1, ...none, offeredAt: at(3) },
+          { wave: 1, state: 'soaking', devices: 2, ...none, settledAt: at(4) },
+          { wave: 1, state: 'updated', devices: 2, ...none },
+          { wave: 2, state: 'soaking', devices: 9, ...none, settledAt: at(9) },
+        ],
+        3,
+        5,
+      ),
+    ).toEqual([
+      { at: at(18), because: '1 device that was offered it' },
+      { at: at(14), because: '2 devices to stay alive' },
+      { at: at(15), because: '3 devices online to ask' },
+    ])
+  })
+
+  it('is nobody who is online and has not asked, once the gate has passed', () => {
+    const updated = [{ wave: 1, state: 'updated' as const, devices: 2, ...none }]
+    expect(said(updated, 3, 14)).toHaveLength(1)
+    expect(said(updated, 3, 15)).toEqual([])
+  })
+
+  it('is a first device of the open wave, whatever the earlier ones have shown', () => {
+    const earlier = [{ wave: 0, state: 'updated' as const, devices: 2, ...none }]
+    expect(said(earlier, 0, 99)).toEqual([{ at: null, because: 'a first device of the wave on the version' }])
+  })
+})

@@ -1,0 +1,77 @@
+import type { PlaceState, RolloutState } from '../../../src/agents/rollouts/contract.ts'
+import { insertPlaces } from '../../../src/agents/rollouts/places.ts'
+import { makeRollout, underWay } from '../../../src/agents/rollouts/rules.ts'
+import { insertRollout, saveRollout } from '../../../src/agents/rollouts/store.ts'
+import { newId } from '../../../src/core/new-id.ts'
+import type { Instant } from '../../../src/core/time.ts'
+import type { TestService } from '../../harness.ts'
+
+/** A version with an agent for each of these kinds of machine, as it would be registered. */
+export async function addRelease(
+  service: Pick<TestService, 'storage'>,
+  version: string,
+  {
+    kinds = ['linux/x64'],
+    promoted = false,
+    minFrom = null,
+  }: { kinds?: string[]; promoted?: boolean | Instant; minFrom?: string | null } = {},
+): Promise<void> {
+  const now = '2026-02-01T00:00:00.000Z'
+  const signed = { manifest: '{}', manifest_signature: '', signing_key_id: '' }
+  const release = { version, tag: `v${version}`, prerelease: 0, notes: null, min_from: minFrom, ...signed }
+  const promoted_at = promoted === false ? null : promoted === true ? now : promoted
+  const builds = kinds.map((kind) => {
+    const [platform = '', architecture = ''] = kind.split('/')
+    const file = { name: `svc-agent-${platform}-${architecture}`, url: '', checksum: '', size: 1 }
+    return {
+      version,
+      component: 'agent',
+      platform,
+      architecture,
+      ...file,
+      promoted_at,
+    }
+  })
+  await service.storage.write(async (tx) => {
+    await tx
+      .insertInto('agent_releases')
+      .values({ ...release, created_at: now, updated_at: now })
+      .execute()
+    await tx.insertInto('agent_builds').values(builds).execute()
+  })
+}
+
+/** A rollout of a version that nobody knows, to no device; one that is under way takes the place of any other. */
+export async function addRollout(service: TestService, status: RolloutState = 'aborted'): Promise<string> {
+  const id = newId()
+  const now = new Date().toISOString()
+  const bounds = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5 }
+  const wanted = { version: '9.9.9', waves: [{ percent: 100 }], ...bounds }
+  const made = makeRollout(wanted, new Map(), { id, by: newId(), now })
+  await service.storage.write(async (tx) => {
+    const before = tx.updateTable('agent_rollouts').where('status', 'in', underWay)
+    await before.set({ status: 'aborted', is_current: 0 }).execute()
+    await insertRollout(tx, made)
+    const isCurrent = underWay.includes(status)
+    await saveRollout(tx, { ...made, status, isCurrent, waveBeganAt: now, endedAt: isCurrent ? null : now })
+  })
+  return id
+}
+
+/** A place of a device in it, in that state. */
+export async function addPlace(
+  service: TestService,
+  rolloutId: string,
+  { id: org_id, deviceId: device_id }: { id: string; deviceId: string },
+  state: PlaceState,
+): Promise<void> {
+  const place = { device_id, org_id, wave: 0, from_version: '0.1.0', is_held: 0 }
+  await service.storage.write(async (tx) => {
+    await insertPlaces(tx, rolloutId, [place])
+    const placed = tx.updateTable('agent_rollout_devices').where('device_id', '=', device_id)
+    await placed
+      .set({ state, settled_at: new Date().toISOString() })
+      .where('rollout_id', '=', rolloutId)
+      .execute()
+  })
+}

@@ -1,0 +1,157 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { api } from '../../../src/api.ts'
+import { onEveryDatabase } from '../../databases.ts'
+import { clientsFor, type Fate, Fleet, type Machine } from './simulator.ts'
+import { before, begin } from './stage.ts'
+
+const count = 200
+/** A device that reports every five minutes is silent after eleven. */
+const offlineAfterSeconds = 660
+const bounds = {
+  waves: [{ percent: 10 }, { percent: 50 }, { percent: 100 }],
+  ...{ gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5 },
+}
+const firstWave = 20
+
+onEveryDatabase((_, open) => {
+  let stage: Awaited<ReturnType<typeof begin>>
+  let machines: Machine[]
+  let clients: ReturnType<typeof clientsFor>
+  let serial = 0
+
+  beforeAll(async () => {
+    stage = await begin(open, { env: { OFFLINE_AFTER_SECONDS: String(offlineAfterSeconds) } })
+    clients = clientsFor(stage.service.url, 16)
+    machines = []
+    for (let n = 0; n < count; n += 20) {
+      const some = Array.from({ length: 20 }, (_, at) => stage.enroll(`pc-${n + at}`))
+      for (const { agentId, deviceId, authToken } of await Promise.all(some)) {
+        machines.push({ agentId, deviceId, client: clients.of(authToken) })
+      }
+    }
+    await stage.release(before, { promoted: true })
+  }, 120_000)
+  afterAll(async () => {
+    await clients.close()
+    await stage.service.close()
+  })
+
+  /** A fleet that lives and has nothing to do with earlier rollouts, and a version that nobody knows. */
+  const staged = async () => {
+    const { service, clock, system, release } = stage
+    const { data } = await system.call(api.agentRollouts.list, { query: { limit: 100 } })
+    for (const { id, status } of data) {
+      const isOpen = status === 'running' || status === 'halted'
+      if (isOpen) await system.call(api.agentRollouts.abort, { params: { id } })
+    }
+    await system.call(api.agentVersions.promote, { body: { version: before } })
+    serial += 1
+    const version = `1.0.${serial}`
+    await release(version)
+    const ground = { storage: service.storage, clock, system, offlineAfterSeconds }
+    const fleet = new Fleet(ground, machines, before)
+    await fleet.live()
+    return { ...stage, fleet, wanted: { version, ...bounds } }
+  }
+
+  describe('a version that works', () => {
+    it('comes to every device, those that are away at first by its promotion', {
+      timeout: 300_000,
+    }, async () => {
+      const { fleet, wanted } = await staged()
+      for (const [n, agent] of fleet.agents.entries()) if (n % 10 === 0) agent.awayUntil = 40 * 60
+      const id = await fleet.start(wanted)
+      const { status, minutes } = await fleet.settle(id)
+      expect(status).toMatchObject({
+        ...{ status: 'completed', isCurrent: false },
+        waves: [{ devices: firstWave }, { devices: 80 }, { devices: 100 }],
+      })
+      expect(minutes).toBeLessThan(180)
+      await fleet.live(60)
+      expect(fleet.onVersion).toBe(count)
+    })
+
+    it('comes to every device although some fail, as long as they are few', {
+      timeout: 300_000,
+    }, async () => {
+      const { fleet, wanted } = await staged()
+      const some: Fate[] = ['crash', 'refuses', 'silent', 'wrong version', 'rolls back', 'dies later']
+      // Of fifty, one: not enough to halt a wave, nor that of twenty unless they are all in it.
+      fleet.fare((n) => (n % 50 === 49 ? some[Math.floor(n / 50) % some.length]! : 'well'))
+      const id = await fleet.start({ ...wanted, maxFailurePercent: 15 })
+      const { status } = await fleet.settle(id)
+      expect(status.status).toBe('completed')
+      expect(fleet.onVersion).toBeGreaterThanOrEqual(count - 8)
+    })
+  })
+
+  describe('a version that does not', () => {
+    it.each([
+      ['crash', 'Not heard of since it was offered'],
+      ['silent', 'Still on 0.1.0 15 minutes after it was offered'],
+      ['slow', 'Still on 0.1.0 15 minutes after it was offered'],
+      ['wrong version', 'Reports 0.0.1 instead of 1.0.'],
+      ['refuses', 'Refused: checksum'],
+      ['rolls back', 'Rolled back: exit 1'],
+      ['dies later', 'Silent within 10 minutes of its update'],
+    ] as const)(
+      'because it makes agents %s is halted within its first wave, and why is said',
+      async (fate, why) => {
+        const { fleet, wanted } = await staged()
+        fleet.fare(() => fate)
+        const id = await fleet.start(wanted)
+        const outcome = await fleet.settle(id)
+        expect(outcome).toMatchObject({ outside: 0, firstWave })
+        expect(outcome.status).toMatchObject({
+          status: 'halted',
+          wave: 1,
+          haltReason: expect.stringContaining(why),
+        })
+        // It stays so, however long nobody looks.
+        await fleet.live(60)
+        const later = await fleet.settle(id)
+        expect(later).toMatchObject({ outside: 0, status: { status: 'halted' } })
+        expect(later.touched).toBeLessThanOrEqual(firstWave)
+      },
+      300_000,
+    )
+
+    it('for some only is halted in the first wave that has too many of them', {
+      timeout: 300_000,
+    }, async () => {
+      const { fleet, wanted } = await staged()
+      fleet.fare((n) => (n % 4 === 0 ? 'crash' : 'well'))
+      const id = await fleet.start(wanted)
+      expect(await fleet.settle(id)).toMatchObject({ outside: 0, status: { status: 'halted', wave: 1 } })
+    })
+  })
+
+  describe('after a halt', () => {
+    it('the rollout goes on where it was, once the version works', { timeout: 300_000 }, async () => {
+      const { fleet, wanted, move } = await staged()
+      fleet.fare(() => 'refuses')
+      const id = await fleet.start(wanted)
+      expect((await fleet.settle(id)).status).toMatchObject({ status: 'halted', wave: 1 })
+      fleet.fare(() => 'well')
+      await move('resume', id)
+      expect((await fleet.settle(id)).status.status).toBe('completed')
+      await fleet.live(30)
+      expect(fleet.onVersion).toBe(count)
+    })
+
+    it('rolling back brings all back that live', { timeout: 300_000 }, async () => {
+      const { fleet, wanted, move, status, system } = await staged()
+      const id = await fleet.start(wanted)
+      while ((await status(id)).wave !== 3) await fleet.live()
+      await fleet.live(10)
+      expect(fleet.onVersion).toBeGreaterThan(150)
+      await move('halt', id)
+      await move('rollBack', id)
+      await fleet.live(15)
+      expect(fleet.onVersion).toBe(0)
+      expect(await status(id)).toMatchObject({ status: 'rolled_back', next: null })
+      const { data } = await system.call(api.devices.list, { query: { limit: 100, status: 'online' } })
+      expect(new Set(data.map(({ agentVersion }) => agentVersion))).toEqual(new Set([before]))
+    })
+  })
+})

@@ -1,0 +1,99 @@
+import { describe, expect, it } from 'vitest'
+import { isGateOpen, targetOf } from '../../../src/agents/upgrades/rules.ts'
+import { windowOf } from '../../../src/core/weekly-window.ts'
+import type { AgentTargetColumns } from '../../../src/storage/agent-tables.ts'
+
+const nothing: AgentTargetColumns = {
+  ...{ promoted_version: '1.0.0', promoted_at: '2026-01-01T00:00:00.000Z' },
+  ...{
+    rollout_id: null,
+    rollout_version: null,
+    rollout_status: null,
+    rollout_wave: null,
+    rollout_soak: null,
+  },
+  ...{ place_wave: null, place_state: null, place_from: null, place_held: null, place_settled_at: null },
+}
+const rollout = (status: string, more: Partial<AgentTargetColumns> = {}): AgentTargetColumns => ({
+  ...nothing,
+  ...{ rollout_id: 'r', rollout_version: '2.0.0', rollout_status: status, rollout_wave: 1, rollout_soak: 10 },
+  ...{ place_wave: 1, place_state: 'waiting', place_from: '1.0.0', place_held: 0 },
+  ...more,
+})
+const later = { place_wave: 2 }
+const held = { place_held: 1, place_from: '1.5.0' }
+
+describe('the version a device is to run', () => {
+  it.each<[string, AgentTargetColumns, string, string | null]>([
+    ['what is promoted', nothing, '0.9.0', '1.0.0'],
+    ['whatever it runs where nothing is', { ...nothing, promoted_version: null }, '0.9.0', null],
+    ['what is promoted, without a place', rollout('running', { place_state: null }), '0.9.0', '1.0.0'],
+    ['whatever it runs while devices are drawn', rollout('preparing', { place_state: null }), '0.9.0', null],
+    ['that of the rollout when its wave is open', rollout('running'), '0.9.0', '2.0.0'],
+    ['that of the rollout in a wave before', rollout('running', { place_wave: 0 }), '0.9.0', '2.0.0'],
+    ['what is promoted before its wave', rollout('running', later), '0.9.0', '1.0.0'],
+    [
+      'that of the rollout once it was offered',
+      rollout('running', { place_state: 'offered' }),
+      '1.0.0',
+      '2.0.0',
+    ],
+    ['what is promoted once it failed', rollout('running', { place_state: 'failed' }), '1.0.0', '1.0.0'],
+    ['what is promoted while it is halted', rollout('halted', { place_state: 'offered' }), '1.0.0', '1.0.0'],
+    ...['running', 'halted', 'aborted', 'completed'].map(
+      (status): [string, AgentTargetColumns, string, string] => [
+        `where the rollout brought it, ${status}`,
+        rollout(status, { place_state: 'updated' }),
+        ...(['2.0.0', '2.0.0'] as const),
+      ],
+    ),
+    ['where it came late', rollout('halted', { place_state: 'failed' }), '2.0.0', '2.0.0'],
+    ['not where it went by itself', rollout('running', later), '2.0.0', '1.0.0'],
+    ['what is promoted, rolled back', rollout('rolled_back', { place_state: 'updated' }), '2.0.0', '1.0.0'],
+    [
+      'where it came from, rolled back to nothing',
+      rollout('rolled_back', { place_state: 'updated', promoted_version: null, place_from: '0.5.0' }),
+      ...(['2.0.0', '0.5.0'] as const),
+    ],
+    ['where an earlier rollout brought it', rollout('running', { ...later, ...held }), '1.5.0', '1.5.0'],
+    ['that also when this one is rolled back', rollout('rolled_back', held), '1.5.0', '1.5.0'],
+    ['what is promoted once it left that', rollout('running', { ...later, ...held }), '1.4.0', '1.0.0'],
+    ['that of the rollout although it was held', rollout('running', held), '1.5.0', '2.0.0'],
+  ])('is %s', (_, row, reported, target) => {
+    expect(targetOf(row, reported)).toBe(target)
+  })
+})
+
+describe('a window of the week', () => {
+  it.each([
+    ['Sun 02:00-04:00', '2026-03-01T01:59:59.999Z', false],
+    ['Sun 02:00-04:00', '2026-03-01T02:00:00.000Z', true],
+    ['Sun 02:00-04:00', '2026-03-01T03:59:59.999Z', true],
+    ['Sun 02:00-04:00', '2026-03-01T04:00:00.000Z', false],
+    ['Sun 02:00-04:00', '2026-03-02T03:00:00.000Z', false],
+    // Over midnight, and over the end of the week.
+    ['Sat 22:00-02:00', '2026-02-28T23:00:00.000Z', true],
+    ['Sat 22:00-02:00', '2026-03-01T01:59:00.000Z', true],
+    ['Sat 22:00-02:00', '2026-03-01T02:00:00.000Z', false],
+    ['Sun 22:00-00:00', '2026-03-01T23:59:00.000Z', true],
+    ['Sun 22:00-02:00', '2026-03-02T01:00:00.000Z', true],
+    ['Sun 22:00-02:00', '2026-03-02T02:00:00.000Z', false],
+    ['Mon 00:00-23:59', '2026-03-02T00:00:00.000Z', true],
+  ])('%s at %s: %s', (maintenanceWindow, now, isOpen) => {
+    expect(isGateOpen({ defaults: { maintenanceWindow } }, now)).toBe(isOpen)
+  })
+
+  it.each([
+    '',
+    'Sun',
+    'sun 02:00-04:00',
+    'Sun 2:00-4:00',
+    'Sun 02:00-24:00',
+    'Sun 02:60-03:00',
+    'Sun 02:00 - 04:00',
+    'Sun 02:00-02:00',
+    ' Sun 02:00-04:00',
+  ])('is not said as "%s"', (text) => {
+    expect(windowOf(text)).toBeUndefined()
+  })
+})

@@ -1,0 +1,91 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { compareVersions } from '../../../src/agents/versions/order.ts'
+import { isCandidate, type Step, steppingStone } from '../../../src/agents/versions/stepping.ts'
+
+const release = (version: string, minFrom: string | null = null): Step => ({ version, minFrom })
+const line = [
+  release('1.0.0'),
+  release('1.5.0'),
+  release('2.0.0', '1.5.0'),
+  release('2.1.0-rc.1', '1.5.0'),
+  release('3.0.0', '2.0.0'),
+]
+
+describe('the way to a version', () => {
+  it.each([
+    ['1.5.0', '2.0.0', '2.0.0', 'directly, where it may'],
+    ['1.0.0', '3.0.0', '1.5.0', 'by the first of two stepping stones'],
+    ['1.5.0', '3.0.0', '2.0.0', 'by the second of them, and not by a release candidate'],
+    ['1.9.0', '2.1.0-rc.1', '2.1.0-rc.1', 'to a candidate as to any other'],
+    ['3.0.0', '1.0.0', '1.0.0', 'back directly'],
+    ['4.0.0', '2.0.0', '2.0.0', 'back from what nobody knows'],
+    ['3.0.0', '3.0.0', undefined, 'nowhere, where it is'],
+    ['1.0.0', '9.9.9', undefined, 'not to what there is none of for the machine'],
+    ['nonsense', '3.0.0', '1.5.0', 'of what is no version as of the oldest'],
+  ])('from %s to %s is %s: %s', (reported, target, next, _) => {
+    expect(steppingStone(line, reported, target)).toBe(next)
+  })
+
+  it('is none where a stone is missing', () => {
+    const torn = line.filter(({ version }) => version !== '1.5.0')
+    expect(steppingStone(torn, '1.0.0', '3.0.0')).toBeUndefined()
+  })
+
+  it('leads by a candidate to another one', () => {
+    const candidates = [release('2.0.0-rc.1'), release('2.0.0-rc.2', '2.0.0-rc.1')]
+    expect(steppingStone(candidates, '1.0.0', '2.0.0-rc.2')).toBe('2.0.0-rc.1')
+  })
+})
+
+const version = fc
+  .tuple(
+    fc.integer({ min: 0, max: 3 }),
+    fc.integer({ min: 0, max: 3 }),
+    fc.option(fc.integer({ max: 2, min: 1 })),
+  )
+  .map(([major, minor, rc]) => `${major}.${minor}.0${rc === null ? '' : `-rc.${rc}`}`)
+const releases = fc
+  .uniqueArray(fc.record({ version, minFrom: fc.option(version) }), {
+    selector: (one) => one.version,
+    maxLength: 20,
+  })
+  .map((all) => all.map((one) => release(one.version, one.minFrom)))
+
+/** Every version that can be reached without jumping over a required one, found by trying everything. */
+function reachable(all: readonly Step[], from: string, target: string): Set<string> {
+  const found = new Set([from])
+  for (const at of found) {
+    for (const { version: to, minFrom } of all) {
+      const isUp = compareVersions(to, at) > 0 && compareVersions(to, target) <= 0
+      const isOpen = to === target || isCandidate(target) || !isCandidate(to)
+      if (isUp && isOpen && (minFrom === null || compareVersions(minFrom, at) <= 0)) found.add(to)
+    }
+  }
+  return found
+}
+
+describe('whatever the releases demand', () => {
+  it('no step jumps over a required version, every way ends, and where there is a way it is found', () => {
+    fc.assert(
+      fc.property(releases, version, version, (all, reported, target) => {
+        let at = reported
+        for (let steps = 0; ; steps += 1) {
+          expect(steps).toBeLessThanOrEqual(all.length)
+          const next = steppingStone(all, at, target)
+          if (next === undefined) break
+          const { minFrom } = all.find((one) => one.version === next)!
+          const isUp = compareVersions(next, at) > 0
+          if (isUp && minFrom !== null) expect(compareVersions(minFrom, at)).toBeLessThanOrEqual(0)
+          if (!isUp) expect(next).toBe(target)
+          at = next
+        }
+        const known = all.some((one) => one.version === target)
+        const isWay =
+          known && (compareVersions(target, reported) < 0 || reachable(all, reported, target).has(target))
+        expect(at === target).toBe(isWay || reported === target)
+      }),
+      { numRuns: 2000 },
+    )
+  })
+})

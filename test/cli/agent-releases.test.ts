@@ -1,0 +1,211 @@
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { believe, trustKeyOf } from '../../src/agents/versions/manifest.ts'
+import { failureOf, Home } from './run.ts'
+import { page, problem, StandIn } from './stand-in.ts'
+import { hasOpenssl } from './way.ts'
+
+const home = new Home()
+const service = new StandIn()
+const at = '2026-01-31T12:00:00.000Z'
+const file = {
+  ...{ build: 'agent:linux/amd64', component: 'agent', platform: 'linux', architecture: 'x64' },
+  ...{ name: 'svc-agent-linux-amd64', checksum: 'a'.repeat(64), size: 7, promotedAt: at },
+}
+const release = {
+  ...{ version: '1.2.3', tag: 'v1.2.3', channel: 'stable', minFrom: null, notes: null, signingKeyId: 'k' },
+  ...{ builds: [file.build], promotedFor: [file.build], files: [file], createdAt: at, updatedAt: at },
+}
+
+beforeAll(async () => {
+  await service.start()
+  home.signIn(service.url)
+})
+beforeEach(() => {
+  service.seen.length = 0
+  service.answers['GET /agent-versions'] = page([release])
+  service.answers['GET /agent-versions/1.2.3'] = { body: release }
+  service.answers['DELETE /agent-versions/1.2.3'] = { body: { success: true } }
+  service.answers['POST /agent-versions/sync-release'] = {
+    body: { version: '1.2.3', synced: ['agent:linux/amd64', 'helper:linux/amd64'] },
+  }
+  service.answers['POST /agent-versions/promote'] = {
+    body: { promoted: ['agent:linux/amd64'], demoted: ['agent:linux/amd64@1.2.2'] },
+  }
+})
+afterAll(async () => {
+  await service.stop()
+  home.remove()
+})
+
+const svc = (...args: string[]) => home.run(['agent', ...args])
+
+describe('svc agent', () => {
+  it('syncs the latest release, or the one that is named, and says what for', async () => {
+    const { code, stdout } = await svc('sync-release')
+    expect([code, stdout]).toEqual([0, '1.2.3 is registered for agent:linux/amd64, helper:linux/amd64\n'])
+    await svc('sync-release', 'v1.3.0-rc.1', '--no-promote', '-q')
+    expect(service.seen.map(({ method, path }) => `${method} ${path}`)).toEqual([
+      'POST /agent-versions/sync-release',
+      'POST /agent-versions/sync-release?version=v1.3.0-rc.1&promote=false',
+    ])
+    expect(JSON.parse((await svc('sync-release', '--json')).stdout)).toMatchObject({ version: '1.2.3' })
+  })
+
+  it.each([
+    [502, 'release_host_failed', 8, { hint: 'is RELEASE_API_URL right?' }, 'is RELEASE_API_URL right?'],
+    [422, 'release_refused', 6, { reason: 'no_trusted_keys' }, 'RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS'],
+    [422, 'release_refused', 6, { reason: 'signed_release_manifest_required' }, 'svc agent sign-release'],
+    [404, 'not_found', 3, { hint: 'it has to be there' }, 'it has to be there'],
+    [409, 'rollout_in_progress', 6, {}, '--no-promote'],
+    [501, 'releases_not_configured', 8, undefined, null],
+  ])('says what mends a %i %s, and ends with %i', async (status, name, exit, details, hint) => {
+    service.answers['POST /agent-versions/sync-release'] = problem(status, name, 'No', { details })
+    const result = await svc('sync-release', '--json')
+    expect([result.code, failureOf(result).hint]).toEqual([
+      exit,
+      hint === null ? null : expect.stringContaining(hint),
+    ])
+  })
+
+  it('lists versions as a table, as ids and as they come', async () => {
+    const { stdout } = await svc('versions')
+    expect(stdout).toBe(
+      'VERSION  CHANNEL  PROMOTED FOR       MIN FROM  BUILDS             CREATED AT\n' +
+        `1.2.3    stable   agent:linux/amd64  -         agent:linux/amd64  ${at}\n`,
+    )
+    expect((await svc('versions', '-q')).stdout).toBe('1.2.3\n')
+    expect((await svc('versions', 'show', '1.2.3')).stdout).toContain('svc-agent-linux-amd64')
+    expect((await svc('versions', 'delete', '1.2.3', '--yes')).code).toBe(0)
+    expect((await svc('versions', 'delete', '1.2.3')).code).toBe(2)
+    expect(service.calls('DELETE /agent-versions/1.2.3')).toHaveLength(1)
+  })
+
+  it('promotes, and says what was offered before', async () => {
+    const { stdout } = await svc('promote', '1.2.3', '--component', 'agent')
+    expect(stdout).toBe('Offered to machines: agent:linux/amd64\nInstead of agent:linux/amd64@1.2.2\n')
+    expect(service.calls('POST /agent-versions/promote')[0]?.body).toEqual({
+      version: '1.2.3',
+      component: 'agent',
+    })
+    expect((await svc('promote')).code).toBe(2)
+  })
+})
+
+describe('svc agent sign-release', () => {
+  const folder = join(home.path, 'dist')
+  const key = join(home.path, 'release.key')
+  const read = (name: string) => readFileSync(join(folder, name), 'utf8')
+  const sign = (...args: string[]) => svc('sign-release', folder, ...args)
+
+  beforeEach(() => {
+    rmSync(folder, { recursive: true, force: true })
+    rmSync(key, { force: true })
+    mkdirSync(folder)
+    for (const name of ['svc-agent-linux-amd64', 'svc-helper-darwin-arm64', 'README.md']) {
+      writeFileSync(join(folder, name), `content of ${name}`)
+    }
+  })
+
+  it('makes a key, signs with it, and prints what the service has to be told', async () => {
+    const { code, stdout } = await sign('--version', 'v1.2.3', '--new-key', key)
+    const [, publicKey = ''] = /^RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS=(\S+)\n$/.exec(stdout) ?? []
+    expect([code, home.mode('release.key')]).toEqual([0, '600'])
+    const [text, signature] = [read('release-manifest.json'), read('release-manifest.json.sig')]
+    const { manifest, keyId } = believe(text, signature, [trustKeyOf(publicKey)])
+    const sha256 = (name: string) => createHash('sha256').update(`content of ${name}`).digest('hex')
+    expect(manifest).toEqual({
+      schemaVersion: 1,
+      release: 'v1.2.3',
+      assets: ['svc-agent-linux-amd64', 'svc-helper-darwin-arm64'].map((name) => ({
+        name,
+        sha256: sha256(name),
+        size: `content of ${name}`.length,
+      })),
+    })
+    const again = await sign('--version', '1.2.3', '--key-file', key, '--json')
+    expect(JSON.parse(again.stdout)).toEqual({
+      version: '1.2.3',
+      builds: ['agent:linux/amd64', 'helper:darwin/arm64'],
+      publicKey,
+      keyId,
+    })
+    expect([read('release-manifest.json'), read('release-manifest.json.sig')]).toEqual([text, signature])
+  })
+
+  it.runIf(hasOpenssl)('signs so that openssl believes it, with a key that openssl made', async () => {
+    const at = (name: string) => join(home.path, name)
+    execFileSync('openssl', ['genpkey', '-algorithm', 'ed25519', '-out', key])
+    chmodSync(key, 0o600)
+    expect((await sign('--version', '2.0.0', '--key-file', key, '--min-from', '1.0.0')).code).toBe(0)
+    writeFileSync(at('sig.bin'), Buffer.from(read('release-manifest.json.sig'), 'base64'))
+    execFileSync('openssl', ['pkey', '-in', key, '-pubout', '-out', at('public.pem')])
+    const check = ['pkeyutl', '-verify', '-pubin', '-inkey', at('public.pem'), '-rawin']
+    const said = execFileSync('openssl', [
+      ...check,
+      ...['-in', join(folder, 'release-manifest.json'), '-sigfile', at('sig.bin')],
+    ])
+    expect(said.toString()).toContain('Signature Verified Successfully')
+    expect(JSON.parse(read('release-manifest.json'))).toMatchObject({ minFrom: '1.0.0' })
+  })
+
+  it('names the key of releases to come, signed by the one that is known', async () => {
+    const next = join(home.path, 'next.key')
+    const { stdout: first } = await sign('--version', '1.0.0', '--new-key', key)
+    const { stdout } = await sign('--version', '1.1.0', '--key-file', key, '--new-key', next)
+    const keys = stdout.trim().split('=').slice(1).join('=').split(',')
+    expect(first).toBe(`RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS=${keys[0]}\n`)
+    const text = read('release-manifest.json')
+    const { manifest } = believe(text, read('release-manifest.json.sig'), [trustKeyOf(keys[0]!)])
+    expect(manifest.nextKeys).toEqual([{ publicKeyB64: keys[1] }])
+    // The key is there now: it is named again, and not made anew.
+    await sign('--version', '1.2.0', '--key-file', key, '--new-key', next)
+    expect(JSON.parse(read('release-manifest.json')).nextKeys).toEqual(manifest.nextKeys)
+  })
+
+  it.each([
+    ['no key', [], /^Missing --key-file$/],
+    ['no key there', ['--key-file', '/nowhere'], /^Cannot read --key-file from \/nowhere: ENOENT$/],
+    ['a version that is none', ['--version', '1.2'], /^--version takes a version/],
+    ['a version that nobody may come from', ['--min-from', '1.2.3'], /does not come before/],
+  ])('does nothing with %s', async (_, args, message) => {
+    const version = args.includes('--version') ? [] : ['--version', '1.2.3']
+    const result = await sign(...version, ...args, '--json')
+    expect([result.code, failureOf(result).message]).toEqual([2, expect.stringMatching(message)])
+    expect(() => read('release-manifest.json')).toThrow('ENOENT')
+  })
+
+  it('does nothing with a key that others can read, that is none, or of another kind', async () => {
+    const none = home.write('none.key', 'not a key, but secret-looking: abc123')
+    const wide = home.write('wide.key', 'x')
+    chmodSync(wide, 0o644)
+    for (const [path, message] of [
+      [none, /is not an Ed25519 private key in PEM$/],
+      [wide, /can be read by others \(mode 0644\)$/],
+    ] as const) {
+      const result = await sign('--version', '1.2.3', '--key-file', path, '--json')
+      expect([result.code, failureOf(result).message]).toEqual([2, expect.stringMatching(message)])
+      expect(result.stderr).not.toContain('abc123')
+    }
+  })
+
+  it('does nothing without files of an agent, or with two for one machine', async () => {
+    await sign('--version', '1.2.3', '--new-key', key)
+    rmSync(join(folder, 'release-manifest.json'))
+    writeFileSync(join(folder, 'svc-agent-linux-x64'), 'the same machine')
+    const twice = await sign('--version', '1.2.3', '--key-file', key, '--json')
+    expect([twice.code, failureOf(twice).hint]).toEqual([2, expect.stringContaining('for the same')])
+    for (const name of ['svc-agent-linux-x64', 'svc-agent-linux-amd64', 'svc-helper-darwin-arm64']) {
+      rmSync(join(folder, name))
+    }
+    const none = await sign('--version', '1.2.3', '--key-file', key, '--json')
+    expect([none.code, failureOf(none).message]).toEqual([
+      2,
+      expect.stringMatching(/^There is no file of an agent/),
+    ])
+    expect(() => read('release-manifest.json')).toThrow('ENOENT')
+  })
+})
