@@ -6,6 +6,7 @@ import type { Cipher } from '../src/core/cipher.ts'
 import { changes, type Endpoint, type Redirect, type StreamType } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
 import { declined, type Quick, quickly } from '../src/core/quick.ts'
+import { safeParse } from '../src/core/schema.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
 import type { Quota } from '../src/credentials/api-keys/window.ts'
 import {
@@ -225,7 +226,7 @@ function parserOf(entry: Endpoint): (request: FastifyRequest) => Record<Part, un
     const through = (part: Part, value: unknown) => {
       const made = quick![part](value)
       if (made !== declined) return made
-      const result = schemas[part].safeParse(value)
+      const result = safeParse(schemas[part], value)
       if (result.success) return result.data
       for (const issue of result.error.issues) faults.push(...faultsOf(part, issue, value))
       return undefined

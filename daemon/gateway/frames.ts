@@ -1,6 +1,7 @@
 import type { RawData } from 'ws'
 import type { AgentSocket } from '../../src/agents/socket.ts'
 import { Problem } from '../../src/core/errors.ts'
+import { safeParse } from '../../src/core/schema.ts'
 import type { Outcome } from '../../src/live/ports.ts'
 import { AgentFrame, type CommandResult, closings } from '../../src/live/wire/contract.ts'
 import type { Link, Linked } from './link.ts'
@@ -59,7 +60,7 @@ function understand(link: Link, manners: Manners, bytes: Buffer, on: Heard): Fau
   }
   const said = parsed(bytes)
   if (said === undefined) return { message: 'the frame is not JSON' }
-  const { success, data: frame } = AgentFrame.safeParse(said)
+  const { success, data: frame } = safeParse(AgentFrame, said)
   if (!success) {
     const type = (said as { type?: unknown } | null)?.type
     const named = typeof type === 'string' && { messageType: type.slice(0, 100) }

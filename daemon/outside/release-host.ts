@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { type AnnouncedFile, ReleaseFailure, type Releases } from '../../src/agents/versions/ports.ts'
 import { type Outbound, OutboundFailure, type OutboundReply } from '../../src/core/outbound.ts'
+import { safeParse } from '../../src/core/schema.ts'
 import { version as ownVersion } from '../../src/version.ts'
 import type { ReleaseSettings } from './release-settings.ts'
 
@@ -94,7 +95,7 @@ class Reader {
       reply = await this.#follow(`${this.#api.url}${path}`, accept, mostOf.answer)
       if (reply.status !== 404) break
     }
-    const read = Release.safeParse(jsonOf(bodyOf(reply!, 'the release')))
+    const read = safeParse(Release, jsonOf(bodyOf(reply!, 'the release')))
     if (!read.success) throw failure('its answer is not a release, as the API of GitHub has them')
     return read.data
   }
@@ -162,7 +163,7 @@ const failure = (what: string, hint?: string) =>
 /** @throws ReleaseFailure with what the host said, when that was no answer */
 function bodyOf({ status, isWhole, body }: OutboundReply, what: string): Buffer {
   if (status !== 200) {
-    const said = z.object({ message: z.string() }).safeParse(jsonOf(body)).data?.message
+    const said = safeParse(z.object({ message: z.string() }), jsonOf(body)).data?.message
     const words = said === undefined ? '' : `: ${plain(said)}`
     throw new ReleaseFailure('host', `The release host answered ${status} for ${what}${words}`, {
       ...(statusHints[status] !== undefined && { hint: statusHints[status] }),

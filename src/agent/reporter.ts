@@ -1,6 +1,7 @@
 import { agentCommands, type NewOutcome } from '../agents/commands/contract.ts'
 import { agents } from '../agents/contract.ts'
 import { agentUpdates } from '../agents/upgrades/contract.ts'
+import { safeParse } from '../core/schema.ts'
 import { diagnosticLogs, type NewDiagnosticLog } from '../logs/diagnostic/contract.ts'
 import { eventLogs, type NewEventLog } from '../logs/events/contract.ts'
 import type { Agent } from './agent.ts'
@@ -32,7 +33,7 @@ export async function startReporter(agent: Agent, me: IdentityKeeper) {
         },
       })
       report({ event: 'heartbeat', deviceId, metrics })
-      return HeartbeatReply.safeParse(said).data ?? HeartbeatReply.parse({})
+      return safeParse(HeartbeatReply, said).data ?? HeartbeatReply.parse({})
     },
 
     async inventory(): Promise<void> {

@@ -1,5 +1,6 @@
 import { agentTokens } from '../agents/tokens/contract.ts'
 import { ApiError } from '../core/client.ts'
+import { safeParse } from '../core/schema.ts'
 import type { Agent } from './agent.ts'
 import { whenDue } from './due.ts'
 import type { IdentityKeeper } from './keeper.ts'
@@ -16,7 +17,7 @@ export function rotationOf(agent: Agent, me: IdentityKeeper) {
   async function rotate(): Promise<void> {
     if (!me.now().staged) {
       const client = agent.connect(() => me.now().authToken)
-      const staged = StagedTokens.safeParse(await client.call(agentTokens.rotate, { params: params() }))
+      const staged = safeParse(StagedTokens, await client.call(agentTokens.rotate, { params: params() }))
       if (!staged.success) return
       try {
         me.save({ staged: staged.data })

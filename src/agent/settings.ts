@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
+import { safeParse } from '../core/schema.ts'
 import { jsonIn, replaceFile } from './durable.ts'
 
 /** What people decided about this agent: config.json in its state directory. Fields that are not known are kept. */
@@ -27,7 +28,7 @@ export function settingsIn(stateDir: string): SettingsStore {
   let unwritten: boolean | undefined
   const stored = (): Settings | undefined => {
     if (!existsSync(file(stateDir))) return Settings.parse({})
-    return Settings.safeParse(jsonIn(file(stateDir))).data
+    return safeParse(Settings, jsonIn(file(stateDir))).data
   }
   return {
     load() {

@@ -1,5 +1,6 @@
 import { string } from '@oclif/core/flags'
 import type { Client } from '../core/client.ts'
+import { safeParse } from '../core/schema.ts'
 import { isGroup } from '../filters/conditions/contract.ts'
 import {
   type Condition,
@@ -41,7 +42,7 @@ type ConditionFlags = { where?: string | undefined; file?: string | undefined }
 export async function conditionsFrom({ where, file }: ConditionFlags): Promise<ConditionGroup | undefined> {
   if (where !== undefined) return parseFilter((await indirect(where, '--where')) ?? where)
   if (file === undefined) return undefined
-  const parsed = ConditionGroup.safeParse(await jsonFrom(file === '-' ? '-' : `@${file}`, '--file'))
+  const parsed = safeParse(ConditionGroup, await jsonFrom(file === '-' ? '-' : `@${file}`, '--file'))
   if (parsed.success) return parsed.data
   const faults = parsed.error.issues.map(
     ({ path, message }) => `  ${path.join('.') || 'the tree'} ${message}`,

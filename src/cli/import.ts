@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiError } from '../core/client.ts'
+import { safeParse } from '../core/schema.ts'
 import { NewOrganization, orgs } from '../tenancy/contract.ts'
 import { readStdin, readTextFile } from './ask.ts'
 import type { Session } from './base.ts'
@@ -75,7 +76,7 @@ function checked(records: Record<string, unknown>[], partner: string | undefined
     const { partner: named = record.partnerId ?? partner, partnerId: _, ...rest } = record
     const body = rest.slug === undefined ? { ...rest, slug: slugFrom(String(rest.name ?? '')) } : rest
     if (named !== undefined && typeof named !== 'string') faults.push(`row ${at + 1}: partner is no text`)
-    const parsed = NewOrganization.safeParse(body)
+    const parsed = safeParse(NewOrganization, body)
     for (const issue of parsed.error?.issues ?? []) {
       const keys = issue.code === 'unrecognized_keys' ? issue.keys : [issue.path.join('.')]
       const missing = issue.code === 'invalid_type' && issue.input === undefined

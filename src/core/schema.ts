@@ -31,6 +31,22 @@ export type Audited = Resource | 'agent_version'
 export const idOf = (resource: Resource) =>
   z.guid({ error: 'must be a UUID' }).meta({ format: 'uuid', resource })
 
+/**
+ * As `schema.safeParse`, for what comes from outside: zod compares the `length` of anything to a limit, and an
+ * object with a `toString` of its own there, which JSON can say, makes it throw.
+ */
+export function safeParse<S extends z.ZodType>(schema: S, value: unknown): z.ZodSafeParseResult<z.output<S>> {
+  try {
+    return schema.safeParse(value)
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error
+    const comparable = JSON.stringify(value, (key, one) => (key === 'toString' ? undefined : one))
+    const { error: faults } = schema.safeParse(JSON.parse(comparable))
+    const custom = { code: 'custom' as const, path: [], message: 'has a field named toString', input: value }
+    return { success: false, error: (faults ?? new z.ZodError([custom])) as z.ZodError<z.output<S>> }
+  }
+}
+
 /** ISO 8601 with any offset, kept as UTC text with milliseconds. */
 export const instant = z.iso
   .datetime({ offset: true, error: 'must be an ISO 8601 date and time, such as 2026-01-31T12:00:00Z' })

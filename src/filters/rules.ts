@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { type Fault, invalid } from '../core/errors.ts'
 import { patternFault } from '../core/re2.ts'
+import { safeParse } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
 import {
   type Condition,
@@ -97,7 +98,7 @@ function scalarFault({ type, values, aliases = {} }: Field, value: unknown): str
     case 'boolean':
       return typeof value === 'boolean' ? [] : ['must be true or false']
     case 'datetime':
-      return date.safeParse(value).success ? [] : [aDate]
+      return safeParse(date, value).success ? [] : [aDate]
     case 'enum': {
       if (typeof value === 'string' && (values?.includes(value) || Object.hasOwn(aliases, value))) return []
       const meant = typeof value === 'string' ? didYouMean(value, values ?? []) : undefined

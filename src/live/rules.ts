@@ -1,5 +1,6 @@
 import type { z } from 'zod'
 import { invalid, Problem } from '../core/errors.ts'
+import { safeParse } from '../core/schema.ts'
 import type { Instant } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
 import type { EventsQuery, LiveEvent, LiveLog } from './contract.ts'
@@ -77,7 +78,7 @@ export function resultOf(outcome: Outcome, device: Device, timeoutMs: number): u
 
 /** @throws device_failed when the agent says something else than it was asked for */
 function understood<S extends z.ZodType>(schema: S, result: unknown): z.output<S> {
-  const read = schema.safeParse(result)
+  const read = safeParse(schema, result)
   if (read.success) return read.data
   throw new Problem('device_failed', 'The agent answered something else than it was asked')
 }

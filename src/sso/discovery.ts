@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { type FailureKind, type Outbound, OutboundFailure, type OutboundReply } from '../core/outbound.ts'
+import { safeParse } from '../core/schema.ts'
 import { addressFault } from './fields/contract.ts'
 import { type Discovered, type Endpoints, endpoints } from './rules.ts'
 
@@ -113,7 +114,7 @@ function documentIn<D extends typeof Signing>(
     throw new DiscoveryFailure(String(status), hint)
   }
   if (!isWhole) throw new DiscoveryFailure('the document is larger than 1 MiB', `look at ${url}`)
-  const { success, data, error } = document.safeParse(jsonOf(body))
+  const { success, data, error } = safeParse(document, jsonOf(body))
   if (success) return data
   const [path] = error.issues.map((issue) => issue.path.join('.'))
   const what = path ? `the document has no ${path}` : 'the document is not JSON'

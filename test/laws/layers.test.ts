@@ -26,6 +26,16 @@ describe('the layers', () => {
   })
 })
 
+/** Whether a field may be left out or be null is asked of the schema itself. */
+const throwing = /\.safeParse\((?!undefined|null)/
+
+describe('what comes from outside', () => {
+  it('is read by the safeParse of src/core/schema.ts, which never throws', () => {
+    const reading = sources.filter(({ text }) => throwing.test(text)).map(({ path }) => path)
+    expect(reading).toEqual(['src/core/schema.ts'])
+  })
+})
+
 /** Each line breaks one rule: a file, what it says, the rule. */
 const wrongs: [path: string, text: string, rule: string][] = [
   ['src/core/a.ts', `import { x } from '../tenancy/contract.ts'`, 'src/core imports only src/core'],

@@ -34,7 +34,7 @@ export function wrongFor({ schema, resource }: Field): [what: string, value: unk
   }
   if (inner instanceof z.ZodObject) return [...of('object'), ...nothing]
   if (inner instanceof z.ZodRecord) return [...of('object'), ...nothing, ...wrongObjects]
-  if (inner instanceof z.ZodArray) return [...of('list'), ...nothing]
+  if (inner instanceof z.ZodArray) return [...of('list'), ...nothing, uncountable]
   if (inner instanceof z.ZodBoolean) return [...of('flag'), ...nothing, ['is "true"', 'true'], ['is 1', 1]]
   if (inner instanceof z.ZodNumber) return [...of('number'), ...nothing, ...wrongNumbers]
   if (inner instanceof z.ZodUnion) return nothing
@@ -61,11 +61,15 @@ const wrongNumbers: [string, unknown][] = [
   ['is far below', -1e300],
 ]
 
+/** What is longer or shorter than a limit cannot even be asked of it. */
+const uncountable: [string, unknown] = ['has a length that is no number', { length: { toString: null } }]
+
 const wrongTexts: [string, unknown][] = [
   ['has a NUL', 'a\u0000b'],
   ['is half a surrogate pair', 'a\ud800'],
   ['is the other half', '\udc00a'],
   ['is a list of itself', ['a', 'b']],
+  uncountable,
 ]
 
 const someId = '0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11'

@@ -161,6 +161,7 @@ describe('frames that make no sense', () => {
     ['a prototype', '{"__proto__":{"type":"pong"}}'],
     ['a result without an id', '{"type":"command_result","status":"completed"}'],
     ['a result of an unknown status', '{"type":"command_result","commandId":"x","status":"maybe"}'],
+    ['an id that cannot be compared', '{"type":"command_result","commandId":{"length":{"toString":null}}}'],
     ['a pong to no ping', '{"type":"pong"}'],
     ['bytes', Buffer.from('{"type":"pong"}')],
     ['nothing', ''],

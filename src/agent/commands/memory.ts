@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { safeParse } from '../../core/schema.ts'
 import { jsonIn, replaceFile } from '../durable.ts'
 import { CommandOutcome } from '../spool/records.ts'
 
@@ -13,7 +14,7 @@ const Memory = z.object({
  * whatever ended the agent in the middle of it.
  */
 export function commandsIn(file: string) {
-  let known = Memory.safeParse(jsonIn(file)).data?.commands ?? []
+  let known = safeParse(Memory, jsonIn(file)).data?.commands ?? []
 
   function keep(id: string, outcome?: CommandOutcome): void {
     known = [...known.filter((one) => one.id !== id), { id, outcome }].slice(-most)

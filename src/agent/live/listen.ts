@@ -1,4 +1,5 @@
 import type { WebSocket } from 'ws'
+import { safeParse } from '../../core/schema.ts'
 import { Command } from '../../live/wire/contract.ts'
 import type { Agent } from '../agent.ts'
 import { isKept, type Performer } from '../commands/perform.ts'
@@ -105,7 +106,7 @@ function take(socket: WebSocket, text: string, able: Able, signal: AbortSignal, 
   const frame = parsed(text) as { type?: unknown } | undefined
   if (frame?.type === 'connected') onOpen()
   if (frame?.type === 'ping') socket.send('{"type":"pong"}')
-  const { success, data: command } = Command.safeParse(frame)
+  const { success, data: command } = safeParse(Command, frame)
   if (!success) return
   const done = isKept(command) ? able.perform(command) : obey(command, able.logs, signal)
   done.then((result) => {

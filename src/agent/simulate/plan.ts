@@ -1,5 +1,6 @@
 import type { Enrollment } from '../../agents/contract.ts'
 import { usage } from '../../cli/exit.ts'
+import { safeParse } from '../../core/schema.ts'
 import { architecture, osType } from '../../devices/contract.ts'
 
 export const mostAgents = 100_000
@@ -64,8 +65,8 @@ const isMode = (text: string): text is FailureMode => (failureModes as readonly 
 export function platformsIn(text: string): Weighted<Platform> {
   const mix = listed(text).map((one) => {
     const [, os, machine, share] = /^([a-z]+)\/(\w+)(?:=(\d{1,3}(?:\.\d{1,3})?)%)?$/.exec(one) ?? []
-    const { data: system } = osType.safeParse(os)
-    const { data: processor } = architecture.safeParse(machine)
+    const { data: system } = safeParse(osType, os)
+    const { data: processor } = safeParse(architecture, machine)
     const weight = Number(share ?? 100)
     if (!system || !processor || !(weight > 0)) {
       throw usage(

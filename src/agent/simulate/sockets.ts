@@ -1,4 +1,5 @@
 import type { WebSocket } from 'ws'
+import { safeParse } from '../../core/schema.ts'
 import { Command } from '../../live/wire/contract.ts'
 import type { Dial } from '../agent.ts'
 import { chance } from './chance.ts'
@@ -78,7 +79,7 @@ async function connection(fleet: Fleet, agent: SimulatedAgent, dial: Dial): Prom
 function take(fleet: Fleet, agent: SimulatedAgent, socket: WebSocket, text: string): void {
   const frame = parsed(text)
   if (frame?.type === 'ping') socket.send('{"type":"pong"}')
-  const { success, data: command } = Command.safeParse(frame)
+  const { success, data: command } = safeParse(Command, frame)
   if (!success) return
   obey(fleet, agent, command).then((outcome) => {
     if (socket.readyState !== socket.OPEN) return

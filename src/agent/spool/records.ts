@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { safeParse } from '../../core/schema.ts'
 import type { NewDiagnosticLog } from '../../logs/diagnostic/contract.ts'
 
 /** How a command ended, as the service is told. */
@@ -31,7 +32,7 @@ export type SpoolRecord = z.output<typeof SpoolRecord>
 /** undefined for a line that was torn, or that another version wrote. */
 export function recordIn(line: string): SpoolRecord | undefined {
   try {
-    return SpoolRecord.safeParse(JSON.parse(line)).data
+    return safeParse(SpoolRecord, JSON.parse(line)).data
   } catch {
     return undefined
   }

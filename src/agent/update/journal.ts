@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { z } from 'zod'
+import { safeParse } from '../../core/schema.ts'
 import { jsonIn, replaceFile } from '../durable.ts'
 
 const hour = 3_600_000
@@ -37,7 +38,7 @@ export type Journal = z.output<typeof Journal>
 /** What an update left behind wherever it was ended, in update.json: on the disk before the next step is taken. */
 export function journalIn(stateDir: string) {
   const file = join(stateDir, 'update.json')
-  const load = (): Journal => Journal.safeParse(jsonIn(file)).data ?? { failed: {} }
+  const load = (): Journal => safeParse(Journal, jsonIn(file)).data ?? { failed: {} }
   const save = (journal: Journal): void => replaceFile(file, `${JSON.stringify(journal, null, 2)}\n`)
   return {
     backupFile: join(stateDir, 'svc-agent.backup'),

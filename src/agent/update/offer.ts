@@ -11,6 +11,7 @@ import {
 } from '../../agents/versions/manifest.ts'
 import { compareVersions, isDevelopment } from '../../agents/versions/order.ts'
 import { ApiError, type Client } from '../../core/client.ts'
+import { safeParse } from '../../core/schema.ts'
 import { DownloadInfo } from '../replies.ts'
 import { UpdateFailure } from './failure.ts'
 import type { Trust } from './trust.ts'
@@ -29,7 +30,7 @@ export async function askFor(client: Client, version: string, machine: Machine):
   const said = await client.request(agentVersions.info, { params: { version }, query }).catch((error) => {
     throw refusalOf(error, version)
   })
-  const info = DownloadInfo.safeParse(said)
+  const info = safeParse(DownloadInfo, said)
   if (!info.success) throw new UpdateFailure('failed', 'the service does not describe the file')
   return info.data
 }

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { z } from 'zod'
 import { type TrustKey, trustKeyOf } from '../../agents/versions/manifest.ts'
+import { safeParse } from '../../core/schema.ts'
 import { jsonIn, replaceFile } from '../durable.ts'
 
 type NamedKey = { publicKeyB64: string; validFrom?: string | null }
@@ -15,7 +16,7 @@ const Kept = z.object({
 /** The keys that releases have to be signed with, in trust.json. Keys that an operator gave count instead of pinned ones. */
 export function trustIn(stateDir: string, operators: () => readonly string[] | undefined) {
   const file = join(stateDir, 'trust.json')
-  const kept = () => Kept.safeParse(jsonIn(file)).data ?? Kept.parse({})
+  const kept = () => safeParse(Kept, jsonIn(file)).data ?? Kept.parse({})
   const save = (trust: z.output<typeof Kept>): void =>
     replaceFile(file, `${JSON.stringify(trust, null, 2)}\n`)
 

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { safeParse } from '../../core/schema.ts'
 
 /*
  * What an agent tells the watchdog that started it, over the channel between them. Another version of this program may be
@@ -24,7 +25,7 @@ const Message = z.discriminatedUnion('said', [
 ])
 export type Message = z.output<typeof Message>
 
-export const messageIn = (message: unknown): Message | undefined => Message.safeParse(message).data
+export const messageIn = (message: unknown): Message | undefined => safeParse(Message, message).data
 
 /** Tells the watchdog, where there is one; resolves when it is on its way. */
 export function tellWatchdog(message: Message): Promise<void> {

@@ -1,6 +1,7 @@
 import { agentCommands, type NewOutcome } from '../../agents/commands/contract.ts'
 import { agents } from '../../agents/contract.ts'
 import type { Client } from '../../core/client.ts'
+import { safeParse } from '../../core/schema.ts'
 import type { Agent } from '../agent.ts'
 import { performerOf } from '../commands/perform.ts'
 import { HeartbeatReply } from '../replies.ts'
@@ -55,7 +56,7 @@ export function pulseOf(
       mainSilentSince,
     }
     const said = await client.call(agents.heartbeat, { params: { id: agentId }, body })
-    const { commands, upgradeTo } = HeartbeatReply.safeParse(said).data ?? HeartbeatReply.parse({})
+    const { commands, upgradeTo } = safeParse(HeartbeatReply, said).data ?? HeartbeatReply.parse({})
     const performer = performerOf(watchdog, deviceId, {
       tell: async (id, outcome) => {
         const params = { id: agentId, commandId: id }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { agentOrWatchdog, endpoint, user } from '../../core/endpoint.ts'
 import { longPageOf, longPageQuery } from '../../core/page.ts'
-import { anyJson, freeObject, idOf, instant } from '../../core/schema.ts'
+import { anyJson, freeObject, idOf, instant, safeParse } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 import { LogLevelChange } from '../../live/contract.ts'
 import { AskedCommand } from '../contract.ts'
@@ -45,7 +45,7 @@ export const NewCommand = z
     targetRole: targetRole.default('agent'),
   })
   .transform(({ type, payload, targetRole: role }, { issues }): NewCommand => {
-    const read = durablePayloads[type].safeParse(payload)
+    const read = safeParse(durablePayloads[type], payload)
     for (const issue of read.error?.issues ?? []) {
       issues.push({ ...issue, path: ['payload', ...issue.path] } as (typeof issues)[number])
     }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { text } from '../../core/schema.ts'
+import { safeParse, text } from '../../core/schema.ts'
 import { operators } from '../fields/contract.ts'
 
 /** Levels of groups, the outermost included, and conditions and groups in all (decisions.md, "Filters and search"). */
@@ -154,7 +154,7 @@ function valueFaults(value: unknown): ShapeFault[] {
 
 /** What a schema has to say; `wrongKind` where the value is not even of its kind. */
 function issuesOf(schema: z.ZodType, value: unknown, wrongKind = 'must be text'): ShapeFault[] {
-  const issues = schema.safeParse(value).error?.issues ?? []
+  const issues = safeParse(schema, value).error?.issues ?? []
   return issues.flatMap((issue): ShapeFault[] => {
     const path = issue.path as Way
     if (issue.code === 'unrecognized_keys') {

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { secret, text, trimmed } from '../../core/schema.ts'
+import { safeParse, secret, text, trimmed } from '../../core/schema.ts'
 import { AttributeMapping, presetIds } from '../presets/contract.ts'
 
 /** What is wrong with an address of an identity provider before anybody looks it up. */
@@ -49,7 +49,7 @@ const address = (max: number, ofIssuer = false) =>
     .nullable()
     .optional()
 
-const isId = (value: string): boolean => value === '' || z.guid().safeParse(value).success
+const isId = (value: string): boolean => value === '' || safeParse(z.guid(), value).success
 
 /** How the secret is shown to the token endpoint (RFC 6749, 2.3.1). */
 export const tokenAuth = z.enum(['client_secret_basic', 'client_secret_post'])

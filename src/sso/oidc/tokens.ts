@@ -6,6 +6,7 @@ import {
   type OutboundReply,
   type OutboundRequest,
 } from '../../core/outbound.ts'
+import { safeParse } from '../../core/schema.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
 import type { Held } from '../rules.ts'
 import type { Claims } from './claims.ts'
@@ -47,7 +48,7 @@ export async function redeem(
   })
   const said = jsonIn(reply)
   if (reply.status !== 200) throw refused(reply, said, provider)
-  const { success, data } = Tokens.safeParse(said)
+  const { success, data } = safeParse(Tokens, said)
   if (!success) throw new SsoFailure('sso_token_failed', 'its reply has no access_token')
   return data
 }
@@ -96,7 +97,7 @@ const ofKind: Record<FailureKind, FailureCode> = {
 
 /** Which of the many things that can be set wrong it was, as far as the provider says (RFC 6749, 5.2). */
 function refused({ status }: OutboundReply, said: unknown, { clientSecret }: Held): SsoFailure {
-  const { success, data } = Refusal.safeParse(said)
+  const { success, data } = safeParse(Refusal, said)
   const { error, error_description: text = '' } = success ? data : { error: '' }
   const detail = `it answered ${status}${error && ` ${error}`}${text && `: ${text}`}`.slice(0, 500)
   const isRedirect = error === 'redirect_uri_mismatch' || /redirect[ _-]?uri/i.test(text)

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
+import { safeParse } from '../../core/schema.ts'
 import type { Instant } from '../../core/time.ts'
 import { voidInvitation } from '../../identity/invitations/store.ts'
 import { findMembership, joinOrganization } from '../../identity/memberships.ts'
@@ -66,7 +67,7 @@ const Address = z.email().max(255)
 
 /** Names what there is instead of the claim: it mostly is the one to map. */
 function addressOf({ email, profile }: Vouched, { attributeMapping }: Held): string {
-  const { success, data } = Address.safeParse(email)
+  const { success, data } = safeParse(Address, email)
   if (success) return data
   const all = Object.keys(profile).join(', ')
   const detail =
