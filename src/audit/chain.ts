@@ -33,10 +33,35 @@ export type ChainEntry = {
   prevChecksum: string
 }
 
-/** RFC 8785 text of an entry. */
+/**
+ * RFC 8785 text of an entry that is to be sealed. Its fields are written in the order of their names; the details,
+ * which may hold anything, are left to the library.
+ */
 export function canonicalText(entry: ChainEntry): string {
-  const text = canonicalizeJson(entry)
-  if (text === undefined) throw new TypeError('an audit entry must be JSON')
+  const { action, actorEmail, actorId, actorType, details, errorMessage, id, ipAddress, orgId } = entry
+  const { prevChecksum, resourceId, resourceName, resourceType, result, seq, timestamp, userAgent } = entry
+  const before = JSON.stringify({ action, actorEmail, actorId, actorType })
+  const after = JSON.stringify({
+    errorMessage,
+    id,
+    ipAddress,
+    orgId,
+    prevChecksum,
+    resourceId,
+    resourceName,
+    resourceType,
+    result,
+    seq,
+    timestamp,
+    userAgent,
+  })
+  return `${before.slice(0, -1)},"details":${canonicalJson(details)},${after.slice(1)}`
+}
+
+/** RFC 8785 text of any JSON. */
+export function canonicalJson(value: unknown): string {
+  const text = canonicalizeJson(value)
+  if (text === undefined) throw new TypeError('what is made canonical must be JSON')
   return text
 }
 

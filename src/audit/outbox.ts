@@ -1,4 +1,5 @@
-import { forUpdate, prepared, rowOf, runsAlone } from '../storage/dialect.ts'
+import { beforeCommit } from '../storage/before-commit.ts'
+import { forUpdate, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
 import { type ChainEntry, canonicalText, checksumOf, genesis, type Head } from './chain.ts'
@@ -10,27 +11,33 @@ const insertion = prepared((db, p: { chain: string; entry: string }) =>
 
 /**
  * Says, in the transaction of a change, what happened. Where transactions run one by one it is sealed in the same
- * one; where they run side by side, all of an organization would wait for each other at the head of its chain: there
- * it is kept in the outbox, and sealed soon.
+ * one, together with what others have to say that share its commit; where they run side by side, all of an
+ * organization would wait for each other at the head of its chain: there it is kept in the outbox, and sealed soon.
  */
 export async function record(db: Db, draft: Draft): Promise<void> {
-  const chain = chainOf(draft.orgId)
-  if (runsAlone(db) && (await sealAtOnce(db, chain, draft))) return
-  await insertion(db, { chain, entry: JSON.stringify(draft) })
+  if (!beforeCommit(db, sealAtOnce, draft)) await keep(db, draft)
 }
 
+const keep = (db: Db, draft: Draft) =>
+  insertion(db, { chain: chainOf(draft.orgId), entry: JSON.stringify(draft) })
+
 /**
- * Whether that could be done. A chain that somebody damaged keeps nobody from their work: its entries wait in the
- * outbox, and the sealer says why.
+ * A chain that somebody damaged keeps nobody from their work: its entries wait in the outbox, and the sealer says
+ * why.
  */
-async function sealAtOnce(db: Db, chain: string, draft: Draft): Promise<boolean> {
-  try {
-    const [row] = linked(chain, await lockHead(db, chain), [draft])
-    await append(db, row!)
-    await moveHead(db, row!)
-    return true
-  } catch {
-    return false
+async function sealAtOnce(tx: Db, drafts: readonly Draft[]): Promise<void> {
+  for (const [chain, own] of Map.groupBy(drafts, ({ orgId }) => chainOf(orgId))) {
+    let last: AuditLogRow | undefined
+    let sealed = 0
+    try {
+      for (const row of linked(chain, await lockHead(tx, chain), own)) {
+        await append(tx, row)
+        last = row
+        sealed += 1
+      }
+    } catch {}
+    if (last) await moveHead(tx, last)
+    for (const draft of own.slice(sealed)) await keep(tx, draft)
   }
 }
 

@@ -3,7 +3,7 @@ import type { Scope } from '../core/scope.ts'
 import { inScope, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
-import { type ChainEntry, canonicalText, checksumOf, entryLine, type Head } from './chain.ts'
+import { type ChainEntry, canonicalJson, checksumOf, entryLine, type Head } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
 import { orgOf, toEntry } from './rules.ts'
 
@@ -130,5 +130,5 @@ function asStored(row: AuditLogRow): string {
   }
   const same = Object.entries(columns).every(([field, value]) => entry[field as keyof ChainEntry] === value)
   const intact = same || checksumOf(row.canonical) !== row.checksum
-  return intact ? row.canonical : canonicalText({ ...entry, ...columns })
+  return intact ? row.canonical : canonicalJson({ ...entry, ...columns })
 }

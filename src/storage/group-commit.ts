@@ -1,3 +1,4 @@
+import { Leftovers } from './before-commit.ts'
 import type { Db } from './db.ts'
 import { Nesting } from './nesting.ts'
 import type { SqliteConnection } from './sqlite-connection.ts'
@@ -85,8 +86,10 @@ export class GroupCommit {
       return
     }
     const finished: Finished[] = []
+    const leftovers = new Leftovers()
     try {
-      await this.#fill(finished)
+      await this.#fill(finished, leftovers)
+      if (!leftovers.isEmpty) await this.#finish(leftovers)
       this.#connection.run('commit', [])
     } catch (error) {
       this.#rollBack()
@@ -105,16 +108,19 @@ export class GroupCommit {
     this.#log.committed(synced.length > 0)
   }
 
-  async #fill(finished: Finished[]): Promise<void> {
+  async #fill(finished: Finished[], leftovers: Leftovers): Promise<void> {
     const end = performance.now() + this.#limits.milliseconds
     let taken = 0
     try {
       for (; taken < this.#limits.jobs && (taken === 0 || performance.now() < end); taken++) {
         const job = this.#queue[taken]
         if (!job) break
-        const outcome = await (taken === 0 ? this.#first(job.work) : this.#attempt(job.work))
-        if ('value' in outcome) finished.push({ job, value: outcome.value })
-        else job.reject(outcome.error)
+        const own = new Leftovers()
+        const outcome = await (taken === 0 ? this.#first(job.work, own) : this.#attempt(job.work, own))
+        if ('value' in outcome) {
+          finished.push({ job, value: outcome.value })
+          leftovers.take(own)
+        } else job.reject(outcome.error)
         // A full disk or an I/O error makes SQLite roll back the whole transaction by itself.
         if (!this.#connection.database.inTransaction) {
           taken++
@@ -127,16 +133,16 @@ export class GroupCommit {
   }
 
   /** Nothing comes before it that a rollback could take along: it needs no savepoint, which would copy what it changes. */
-  async #first(work: Work): Promise<Outcome> {
-    const outcome = await this.#work(work)
+  async #first(work: Work, leftovers: Leftovers): Promise<Outcome> {
+    const outcome = await this.#work(work, leftovers)
     if ('error' in outcome) this.#beginAgain()
     return outcome
   }
 
-  async #attempt(work: Work): Promise<Outcome> {
+  async #attempt(work: Work, leftovers: Leftovers): Promise<Outcome> {
     try {
       this.#connection.run('savepoint job', [])
-      const outcome = await this.#work(work)
+      const outcome = await this.#work(work, leftovers)
       if ('error' in outcome) this.#rollBackJob()
       else this.#connection.run('release job', [])
       return outcome
@@ -146,8 +152,14 @@ export class GroupCommit {
     }
   }
 
-  async #work(work: Work): Promise<Outcome> {
-    const { tx, end } = kyselyOnce(this.#connection)
+  /** @throws what went wrong, which ends the batch */
+  async #finish(leftovers: Leftovers): Promise<void> {
+    const outcome = await this.#work((tx) => leftovers.finish(tx))
+    if ('error' in outcome) throw outcome.error
+  }
+
+  async #work(work: Work, leftovers?: Leftovers): Promise<Outcome> {
+    const { tx, end } = kyselyOnce(this.#connection, leftovers)
     try {
       return { value: await this.#patiently(this.#nesting.run(() => work(tx))) }
     } catch (error) {

@@ -9,6 +9,7 @@ import {
   SqliteAdapter,
   SqliteIntrospector,
 } from 'kysely'
+import type { Leftovers } from './before-commit.ts'
 import { SqliteCompiler } from './compilers.ts'
 import type { Db } from './db.ts'
 
@@ -18,8 +19,11 @@ export function kyselyOver(connection: DatabaseConnection): Db {
 }
 
 /** The queries of one write: `end` makes a query that was left running fail, not join the next write. */
-export function kyselyOnce(connection: DatabaseConnection): { tx: Db; end: () => void } {
-  const executor = new DirectExecutor(connection)
+export function kyselyOnce(
+  connection: DatabaseConnection,
+  leftovers?: Leftovers,
+): { tx: Db; end: () => void } {
+  const executor = new DirectExecutor(connection, leftovers)
   return { tx: kyselyWith(executor), end: () => executor.end() }
 }
 
@@ -60,12 +64,15 @@ function kyselyWith(executor: DirectExecutor): Db {
 }
 
 class DirectExecutor extends DefaultQueryExecutor {
+  /** Where what is read or written is part of a write. */
+  readonly leftovers: Leftovers | undefined
   readonly #connection: DatabaseConnection
   #ended = false
 
-  constructor(connection: DatabaseConnection) {
+  constructor(connection: DatabaseConnection, leftovers?: Leftovers) {
     super(compiler, adapter, { provideConnection: (consumer) => consumer(connection) })
     this.#connection = connection
+    this.leftovers = leftovers
   }
 
   end(): void {

@@ -1,6 +1,8 @@
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   type ChainEntry,
+  canonicalJson,
   canonicalText,
   checksumOf,
   entryLine,
@@ -48,6 +50,20 @@ function chain(length: number): string[] {
   }
   return [...lines, trailerLine({ seq: length, checksum: link })]
 }
+
+it('is made of entries as RFC 8785 writes them', () => {
+  const texts = fc.string({ unit: 'grapheme' })
+  const anything = {
+    details: fc.dictionary(texts, fc.jsonValue({ stringUnit: 'grapheme' })),
+    userAgent: texts,
+  }
+  fc.assert(
+    fc.property(fc.record(anything), (more) => {
+      const one = entry(7, genesis, more as Partial<ChainEntry>)
+      expect(canonicalText(one)).toBe(canonicalJson(one))
+    }),
+  )
+})
 
 function verify(lines: string[], chunk = 1 << 16): Verdict {
   const verifier = new ChainVerifier()

@@ -7,8 +7,9 @@ import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { CompiledQuery, sql } from 'kysely'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { beforeCommit } from '../../src/storage/before-commit.ts'
 import { GroupCommit } from '../../src/storage/group-commit.ts'
-import { openStorage, type Storage } from '../../src/storage/open.ts'
+import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
 import { Readers } from '../../src/storage/readers.ts'
 import { SqliteConnection } from '../../src/storage/sqlite-connection.ts'
 import { openWriter, sqliteFile } from '../../src/storage/sqlite-file.ts'
@@ -111,6 +112,39 @@ describe('durability', () => {
     ])
     expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'fulfilled', 'rejected', 'fulfilled'])
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }, { id: 4 }])
+  })
+
+  test('what the writes of a batch leave is done once, for those that succeed', async () => {
+    const { queue, connection } = await writing({}, oneBatch)
+    const times: (readonly number[])[] = []
+    const finish = async (tx: Db, left: readonly number[]) => {
+      times.push(left)
+      for (const id of left) await addNote(tx, id)
+    }
+    const leaving = (id: number, fails = false) =>
+      queue.write(async (tx) => {
+        expect(beforeCommit(tx, finish, id)).toBe(true)
+        if (fails) throw new Error(`no ${id}`)
+      }, false)
+    const outcomes = await Promise.allSettled([leaving(1, true), leaving(2), leaving(3, true), leaving(4)])
+    expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'fulfilled', 'rejected', 'fulfilled'])
+    expect(times).toEqual([[2, 4]])
+    expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }, { id: 4 }])
+  })
+
+  test('when what was left cannot be done, no write of the batch claims success', async () => {
+    const { queue, connection } = await writing({}, oneBatch)
+    const finish = async (tx: Db) => {
+      // What is left at the end is not left again.
+      expect(beforeCommit(tx, finish, 0)).toBe(false)
+      throw new Error('cannot be done')
+    }
+    const leaving = queue.write(async (tx) => void beforeCommit(tx, finish, 1), false)
+    const other = queue.write((tx) => addNote(tx, 2), false)
+    await expect(leaving).rejects.toThrow('cannot be done')
+    await expect(other).rejects.toThrow('cannot be done')
+    await queue.write((tx) => addNote(tx, 3), false)
+    expect(connection.run('select id from notes', []).rows).toEqual([{ id: 3 }])
   })
 
   test('a write that waits for something else is given up, and the others go on', async () => {
