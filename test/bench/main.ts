@@ -216,7 +216,7 @@ async function postgres(): Promise<() => Promise<string>> {
   const provide = (key: string, value: string) => {
     given[key] = value
   }
-  atEnd(await startPostgres({ provide } as unknown as TestProject))
+  atEnd(await startPostgres({ provide } as unknown as TestProject, { autovacuum: 'on' }))
   return async () => {
     const name = `bench_${randomBytes(6).toString('hex')}`
     const client = new pg.Client(given.postgresUrl)

@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { expect, inject, onTestFinished, test } from 'vitest'
 import type { AnyDb } from '../../src/storage/columns.ts'
-import { type Params, prepared } from '../../src/storage/dialect.ts'
+import { listed, type Params, prepared } from '../../src/storage/dialect.ts'
 import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
 import { openEmpty, temporaryFolder } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
@@ -110,6 +110,32 @@ test('what is run again and again is planned once for each connection', async ()
   }
   const { rows } = await storage.write(run)
   expect(rows).toEqual([{ statement: 'select * from "notes" where "id" = $1' }])
+})
+
+const ids = listed<{ id: number }>({ id: 'bigint' })
+const notesByIds = prepared((db, p: { ids: string }) =>
+  (db as AnyDb)
+    .selectFrom('notes')
+    .innerJoin(ids.as(p.ids, 'asked'), 'asked.id', 'notes.id')
+    .select('notes.id'),
+)
+
+test('what is given a list is planned for the table as it is, also when that has grown', async () => {
+  const storage = await open()
+  await createNotes(storage)
+  await storage.write((tx) => addNote(tx, 1))
+  const { rows: kept } = await storage.write(async (tx) => {
+    await notesByIds(tx, { ids: ids.of([{ id: 1 }]) })
+    return sql<{ statement: string }>`select statement from pg_prepared_statements`.execute(tx)
+  })
+  expect(kept).toEqual([])
+  await storage.write((tx) =>
+    sql`insert into notes select n, 'more ' || n from generate_series(2, 20000) as n`.execute(tx),
+  )
+  const hundred = ids.of(Array.from({ length: 100 }, (_, n) => ({ id: n + 1 })))
+  const { rows } = await sql<Record<string, string>>`explain select notes.id from notes
+    inner join ${ids.as(sql.lit(hundred) as never, 'asked')} on asked.id = notes.id`.execute(storage.read)
+  expect(rows.flatMap((row) => Object.values(row)).join('\n')).toContain('Index')
 })
 
 test('a table that gets a column under a running process disturbs nobody', async () => {
