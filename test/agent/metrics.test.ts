@@ -31,7 +31,8 @@ test('the CPU share rises with the load between two readings', async () => {
 test('reading the metrics is cheap enough for every heartbeat', async () => {
   const read = startMetrics()
   await read()
-  const started = performance.now()
+  const before = process.cpuUsage()
   for (let n = 0; n < 20; n += 1) await read()
-  expect((performance.now() - started) / 20).toBeLessThan(50)
+  const { user, system } = process.cpuUsage(before)
+  expect((user + system) / 20 / 1000, 'ms of the processor').toBeLessThan(50)
 })

@@ -116,10 +116,12 @@ onEveryDatabase((_, open) => {
 
   it('an unknown address takes as long as a wrong password', async () => {
     const service = await start()
+    // Of the processor, which does not depend on what else the machine does.
     const time = async (email: string) => {
-      const began = performance.now()
+      const began = process.cpuUsage()
       for (let n = 0; n < 4; n++) await login(service, { email, password: 'a wrong password' })
-      return performance.now() - began
+      const { user, system } = process.cpuUsage(began)
+      return user + system
     }
     await time('warm-up@example.com')
     expect((await time('nobody@example.com')) / (await time(adminEmail))).toBeGreaterThan(0.4)
