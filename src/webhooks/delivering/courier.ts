@@ -37,8 +37,8 @@ export type Delivering = {
 
 type Arrived = Attempt & { lane: Lane }
 
-/** Outcomes put down, and queues taken, in one transaction. */
-const batch = 100
+/** Outcomes put down, and queues taken, in one transaction. On SQLite it is this thread that writes them. */
+const batches = { sqlite: 100, postgres: 200 }
 /** How often is looked for what nobody told this process of. */
 const sweepMs = 1000
 /** How long what is on its way may take when the service ends: less than that takes (daemon/serve.ts). */
@@ -74,6 +74,9 @@ export class Courier {
     if (this.#isClosing) return
     const isSweep = performance.now() - this.#sweptAt >= sweepMs
     if (isSweep || this.#sinceRenewal() >= leaseSeconds) await this.#sweep()
+    // What that leaves free is on its way while it is looked for more.
+    await this.#load()
+    this.#send()
     let more = false
     if (await hasHappened(storage.read)) {
       const given = await giveOut(storage, clock())
@@ -156,7 +159,7 @@ export class Courier {
   /** Whether there may be more to take. */
   async #take(): Promise<boolean> {
     const { storage, clock } = this.#on
-    const limit = Math.min(batch, this.#lanes.room)
+    const limit = Math.min(batches[storage.dialect], this.#lanes.room)
     const now = clock()
     const queues = await findDue(storage, { now, apart: this.#lanes.full(), limit })
     if (queues.length === 0) return false
@@ -252,6 +255,7 @@ export class Courier {
   /** Puts down what came of the attempts, and gives back the queues that are done. */
   async #settle(): Promise<void> {
     const { storage, clock } = this.#on
+    const batch = batches[storage.dialect]
     const arrived = this.#arrived.slice(0, batch)
     const inWork = new Map(arrived.map(({ lane, parcel }) => [parcel.id, lane]))
     const doneWith = this.#lanes
