@@ -14,8 +14,13 @@ import { sendBytes } from './wire.ts'
 /** Said with each run; with the same seed come the same requests. */
 const seed = Number(process.env.FUZZ_SEED ?? Date.now() % 2 ** 31)
 const entries = entriesOf(api)
-/** Of each entry, by each kind of caller. */
-const runs = 8
+/** What strangers try first. */
+const rooms = ['/auth', '/users', '/roles', '/permissions', '/api-keys', '/enrollment-keys']
+const ofPeopleAndKeys = entries.filter(({ entry }) =>
+  rooms.some((room) => entry.path === room || entry.path.startsWith(`${room}/`)),
+)
+/** Of each entry, by each kind of caller; of people and of keys at least 300 by each. */
+const runs = { ofPeopleAndKeys: 16, ofOthers: 6 }
 
 onEveryDatabase((kind, open) => {
   let service: TestService
@@ -67,7 +72,8 @@ onEveryDatabase((kind, open) => {
         },
       )
       const own = seed + entries.findIndex((one) => one.name === name)
-      await fc.assert(property, { seed: own, numRuns: runs })
+      const isFirst = ofPeopleAndKeys.some((one) => one.name === name)
+      await fc.assert(property, { seed: own, numRuns: isFirst ? runs.ofPeopleAndKeys : runs.ofOthers })
     })
   })
 
@@ -89,4 +95,12 @@ onEveryDatabase((kind, open) => {
       )
     return all
   }
+})
+
+describe('what is fuzzed', () => {
+  it('is every entry, and enough of those of people and of keys', () => {
+    expect(entries.length).toBeGreaterThan(200)
+    expect(ofPeopleAndKeys.length).toBeGreaterThan(40)
+    expect(ofPeopleAndKeys.length * runs.ofPeopleAndKeys).toBeGreaterThanOrEqual(300)
+  })
 })
