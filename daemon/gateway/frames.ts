@@ -1,6 +1,7 @@
 import type { RawData } from 'ws'
 import type { AgentSocket } from '../../src/agents/socket.ts'
 import { Problem } from '../../src/core/errors.ts'
+import { jsonOf } from '../../src/core/json.ts'
 import { safeParse } from '../../src/core/schema.ts'
 import type { Outcome } from '../../src/live/ports.ts'
 import { AgentFrame, type CommandResult, closings } from '../../src/live/wire/contract.ts'
@@ -58,7 +59,7 @@ function understand(link: Link, manners: Manners, bytes: Buffer, on: Heard): Fau
   if (bytes.length > smallFrame && !link.waits) {
     return { message: 'nothing was asked for that is this large' }
   }
-  const said = parsed(bytes)
+  const said = jsonOf(bytes)
   if (said === undefined) return { message: 'the frame is not JSON' }
   const { success, data: frame } = safeParse(AgentFrame, said)
   if (!success) {
@@ -106,16 +107,8 @@ async function attend(link: Link, manners: Manners, frame: Attended, on: Heard):
   }
 }
 
-function parsed(bytes: Buffer): unknown {
-  try {
-    return JSON.parse(bytes.toString('utf8'))
-  } catch {
-    return undefined
-  }
-}
-
 function outcomeOf({ status, result, stdout, error, code }: CommandResult): Outcome {
   if (status === 'timeout') return { status }
   if (status === 'failed') return { status, error: error ?? '', ...(code && { code }) }
-  return { status, result: result ?? (stdout === undefined ? undefined : parsed(Buffer.from(stdout))) }
+  return { status, result: result ?? (stdout === undefined ? undefined : jsonOf(stdout)) }
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { type AnnouncedFile, ReleaseFailure, type Releases } from '../../src/agents/versions/ports.ts'
+import { jsonOf } from '../../src/core/json.ts'
 import { type Outbound, OutboundFailure, type OutboundReply } from '../../src/core/outbound.ts'
 import { safeParse } from '../../src/core/schema.ts'
 import { version as ownVersion } from '../../src/version.ts'
@@ -182,11 +183,3 @@ const statusHints: Readonly<Record<number, string>> = {
 
 /** Words of somebody else, on one line. */
 const plain = (text: string): string => text.replace(/[^\x20-\x7e\u00a0-\uffff]+/g, ' ').slice(0, mostSaid)
-
-function jsonOf(body: Buffer): unknown {
-  try {
-    return JSON.parse(body.toString('utf8'))
-  } catch {
-    return undefined
-  }
-}

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { jsonOf } from '../core/json.ts'
 import { type FailureKind, type Outbound, OutboundFailure, type OutboundReply } from '../core/outbound.ts'
 import { safeParse } from '../core/schema.ts'
 import { addressFault } from './fields/contract.ts'
@@ -119,14 +120,6 @@ function documentIn<D extends typeof Signing>(
   const [path] = error.issues.map((issue) => issue.path.join('.'))
   const what = path ? `the document has no ${path}` : 'the document is not JSON'
   throw new DiscoveryFailure(what, `${url} has to be an OpenID Connect discovery document`)
-}
-
-function jsonOf(body: Buffer): unknown {
-  try {
-    return JSON.parse(body.toString('utf8'))
-  } catch {
-    return undefined
-  }
 }
 
 /** What is wrong with addresses that tokens and codes go to: they are HTTPS, and public. */

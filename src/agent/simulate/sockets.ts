@@ -1,4 +1,5 @@
 import type { WebSocket } from 'ws'
+import { jsonOf } from '../../core/json.ts'
 import { safeParse } from '../../core/schema.ts'
 import { Command } from '../../live/wire/contract.ts'
 import type { Dial } from '../agent.ts'
@@ -77,7 +78,7 @@ async function connection(fleet: Fleet, agent: SimulatedAgent, dial: Dial): Prom
 }
 
 function take(fleet: Fleet, agent: SimulatedAgent, socket: WebSocket, text: string): void {
-  const frame = parsed(text)
+  const frame = jsonOf(text) as { type?: unknown } | undefined
   if (frame?.type === 'ping') socket.send('{"type":"pong"}')
   const { success, data: command } = safeParse(Command, frame)
   if (!success) return
@@ -85,12 +86,4 @@ function take(fleet: Fleet, agent: SimulatedAgent, socket: WebSocket, text: stri
     if (socket.readyState !== socket.OPEN) return
     socket.send(JSON.stringify({ type: 'command_result', commandId: command.id, ...outcome }))
   })
-}
-
-function parsed(text: string): { type?: unknown } | undefined {
-  try {
-    return JSON.parse(text) as { type?: unknown }
-  } catch {
-    return undefined
-  }
 }

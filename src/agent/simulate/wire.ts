@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { fewConnections } from '../../cli/transport.ts'
 import { reasonOf } from '../../core/client.ts'
+import { jsonOf } from '../../core/json.ts'
 
 export type Reply = {
   /** 0: there was no answer. */
@@ -69,7 +70,7 @@ export async function wireTo(options: {
 }
 
 function replyOf({ statusCode = 0, headers }: IncomingMessage, text: string): Reply {
-  const body = parsed(text)
+  const body = jsonOf(text)
   const { code } = (body ?? {}) as { code?: unknown }
   const wait = Number(headers['retry-after'] ?? 0)
   return {
@@ -77,13 +78,5 @@ function replyOf({ statusCode = 0, headers }: IncomingMessage, text: string): Re
     body,
     reason: `${statusCode} ${typeof code === 'string' ? code : ''}`.trim(),
     retryAfterMs: Number.isFinite(wait) ? wait * 1000 : 0,
-  }
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
   }
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { jsonOf } from '../../core/json.ts'
 import {
   type FailureKind,
   type Outbound,
@@ -46,7 +47,7 @@ export async function redeem(
   const reply = await asked(outbound, 'sso_token_failed', {
     ...{ method: 'POST', url: tokenUrl!, headers, body: form.toString(), milliseconds, mostBody },
   })
-  const said = jsonIn(reply)
+  const said = jsonOf(reply.body)
   if (reply.status !== 200) throw refused(reply, said, provider)
   const { success, data } = safeParse(Tokens, said)
   if (!success) throw new SsoFailure('sso_token_failed', 'its reply has no access_token')
@@ -66,7 +67,7 @@ export async function userInfoOf(outbound: Outbound, url: string, accessToken: s
     milliseconds,
     mostBody,
   })
-  const said = jsonIn(reply)
+  const said = jsonOf(reply.body)
   if (reply.status === 200 && typeof said === 'object' && said !== null && !Array.isArray(said))
     return said as Claims
   const why = reply.status === 200 ? 'its reply is no JSON object' : `it answered ${reply.status}`
@@ -118,12 +119,4 @@ const ofRefusal: Record<string, FailureCode> = {
 function basic(clientId: string, secret: string): string {
   const encoded = (text: string) => new URLSearchParams({ '': text }).toString().slice(1)
   return `Basic ${Buffer.from(`${encoded(clientId)}:${encoded(secret)}`).toString('base64')}`
-}
-
-function jsonIn({ body }: OutboundReply): unknown {
-  try {
-    return JSON.parse(body.toString('utf8'))
-  } catch {
-    return undefined
-  }
 }
