@@ -12,6 +12,7 @@ import {
 import type { Leftovers } from './before-commit.ts'
 import { SqliteCompiler } from './compilers.ts'
 import type { Db } from './db.ts'
+import type { SqliteConnection } from './sqlite-connection.ts'
 
 /** Queries over one connection, without Kysely's mutex, init and release around each of them. */
 export function kyselyOver(connection: DatabaseConnection): Db {
@@ -19,11 +20,8 @@ export function kyselyOver(connection: DatabaseConnection): Db {
 }
 
 /** The queries of one write: `end` makes a query that was left running fail, not join the next write. */
-export function kyselyOnce(
-  connection: DatabaseConnection,
-  leftovers?: Leftovers,
-): { tx: Db; end: () => void } {
-  const executor = new DirectExecutor(connection, leftovers)
+export function kyselyOnce(connection: SqliteConnection, leftovers?: Leftovers): { tx: Db; end: () => void } {
+  const executor = new WriteExecutor(connection, leftovers)
   return { tx: kyselyWith(executor), end: () => executor.end() }
 }
 
@@ -64,23 +62,42 @@ function kyselyWith(executor: DirectExecutor): Db {
 }
 
 class DirectExecutor extends DefaultQueryExecutor {
-  /** Where what is read or written is part of a write. */
-  readonly leftovers: Leftovers | undefined
   readonly #connection: DatabaseConnection
-  #ended = false
 
-  constructor(connection: DatabaseConnection, leftovers?: Leftovers) {
+  constructor(connection: DatabaseConnection) {
     super(compiler, adapter, { provideConnection: (consumer) => consumer(connection) })
+    this.#connection = connection
+  }
+
+  override executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    return this.#connection.executeQuery(query)
+  }
+}
+
+class WriteExecutor extends DirectExecutor {
+  readonly leftovers: Leftovers | undefined
+  readonly #connection: SqliteConnection
+  #over: Error | undefined
+
+  constructor(connection: SqliteConnection, leftovers: Leftovers | undefined) {
+    super(connection)
     this.#connection = connection
     this.leftovers = leftovers
   }
 
   end(): void {
-    this.#ended = true
+    this.#over ??= new Error('This write has ended: a query was not awaited')
   }
 
-  override executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
-    if (this.#ended) return Promise.reject(new Error('This write has ended: a query was not awaited'))
-    return this.#connection.executeQuery(query)
+  override async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    if (this.#over) throw this.#over
+    try {
+      return this.#connection.run(query.sql, query.parameters) as QueryResult<R>
+    } catch (error) {
+      // A full disk or an I/O error makes SQLite roll back the whole transaction by itself: outside of it, what
+      // whoever catches this writes next would stay by itself.
+      if (!this.#connection.database.inTransaction) this.#over = error as Error
+      throw error
+    }
   }
 }

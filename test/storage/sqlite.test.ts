@@ -96,6 +96,27 @@ describe('durability', () => {
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 3 }])
   })
 
+  test('when SQLite itself rolls the transaction back, what is written next stays out as well', async () => {
+    const { queue, connection } = await writing({}, oneBatch)
+    const stubborn = async (tx: Db, id: number) => {
+      await sql`insert or rollback into notes (id) values (1)`.execute(tx).catch(() => undefined)
+      await addNote(tx, id)
+    }
+    const outcomes = await Promise.allSettled([
+      queue.write((tx) => addNote(tx, 1), false),
+      queue.write((tx) => stubborn(tx, 2), false),
+      queue.write((tx) => addNote(tx, 3), false),
+    ])
+    expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'fulfilled'])
+    const atTheEnd = queue.write(async (tx) => {
+      await addNote(tx, 1)
+      beforeCommit(tx, (end) => stubborn(end, 4), undefined)
+    }, false)
+    await expect(atTheEnd).rejects.toThrow('UNIQUE')
+    await queue.write((tx) => addNote(tx, 5), false)
+    expect(connection.run('select id from notes', []).rows).toEqual([{ id: 3 }, { id: 5 }])
+  })
+
   test('the first of a batch that fails leaves nothing behind, and the others are committed', async () => {
     const { queue, connection } = await writing({}, oneBatch)
     const outcomes = await Promise.allSettled([
