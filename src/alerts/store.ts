@@ -1,11 +1,11 @@
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
-import { keyAfter, type LongPage, type LongPageQuery, offsetOf, rowsAsked, toLongPage } from '../core/page.ts'
+import type { LongPage, LongPageQuery } from '../core/page.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { countOf } from '../storage/counts.ts'
-import { after, contains, forUpdate, inGroups, inScope, inSites } from '../storage/dialect.ts'
+import { contains, forUpdate, inGroups, inScope, inSites } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { readLongPage } from '../storage/pages.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { AlertRow } from '../storage/tables.ts'
 import type { Alert } from './contract.ts'
@@ -75,17 +75,13 @@ export async function listAlerts(db: Db, scope: Scope, query: AlertQuery): Promi
     .$if(since !== undefined, (q) => q.where('triggered_at', '>=', since!))
     .$if(until !== undefined, (q) => q.where('triggered_at', '<', until!))
     .$if(!!search, (q) => q.where((eb) => eb.or([contains('title', search!), contains('message', search!)])))
-  const key = keyAfter(query, 2)
-  const rows = await found
-    .select(columns)
-    .$if(key !== undefined, (q) => q.where(after(['triggered_at', 'id'], key!, 'desc')))
-    .orderBy('triggered_at', 'desc')
-    .orderBy('id', 'desc')
-    .limit(rowsAsked(query))
-    .offset(key === undefined ? offsetOf(query) : 0)
-    .execute()
-  const total = key === undefined ? await countOf(found) : undefined
-  return toLongPage(rows.map(read), query, ({ triggeredAt, id }) => [triggeredAt, id], total)
+  return readLongPage(
+    found,
+    query,
+    { by: ['triggered_at', 'id'], direction: 'desc', keyOf: ({ triggeredAt, id }) => [triggeredAt, id] },
+    (q) => q.select(columns),
+    read,
+  )
 }
 
 /** @throws not_found, also for an alert outside the scope */

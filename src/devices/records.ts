@@ -1,9 +1,9 @@
 import { fold } from '../core/fold.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import type { Page, PageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
-import { countOf } from '../storage/counts.ts'
 import { containsKey, prepared, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { readPage } from '../storage/pages.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type {
   DeviceDiskRow,
@@ -115,17 +115,6 @@ export async function listSoftware(
     .selectFrom('device_software')
     .where('device_id', '=', deviceId)
     .$if(name !== undefined, (q) => q.where(containsKey('name_key', fold(name!))))
-  const rows = await found
-    .selectAll()
-    .orderBy('name_key')
-    .orderBy('position')
-    .limit(page.limit)
-    .offset(offsetOf(page))
-    .execute()
-  const total = totalFrom(rows.length, page) ?? (await countOf(found))
-  return toPage(
-    rows.map((row) => softwareRows.read(row)),
-    total,
-    page,
-  )
+  const byName = (q: typeof found) => q.selectAll().orderBy('name_key').orderBy('position')
+  return readPage(found, page, byName, (row) => softwareRows.read(row))
 }

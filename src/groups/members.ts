@@ -1,11 +1,11 @@
 import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
-import { keyAfter, type LongPage, type LongPageQuery, offsetOf, rowsAsked, toLongPage } from '../core/page.ts'
+import type { LongPage, LongPageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { type Instant, later } from '../core/time.ts'
-import { countOf } from '../storage/counts.ts'
-import { after, inGroups, inScope, inSites } from '../storage/dialect.ts'
+import { inGroups, inScope, inSites } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { readLongPage } from '../storage/pages.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { DeviceGroupChangeRow, DeviceRow } from '../storage/tables.ts'
 import type { DeviceGroup, GroupChange, GroupMember } from './contract.ts'
@@ -50,18 +50,13 @@ export async function listMembers(
   query: LongPageQuery,
 ): Promise<LongPage<GroupMember>> {
   const found = membersIn(db, scope, groupId)
-  const key = keyAfter(query, 2)
-  const rows = await found
-    .select(columns)
-    .$if(key !== undefined, (q) => q.where(after(['devices.hostname', 'devices.id'], key!)))
-    .orderBy('devices.hostname')
-    .orderBy('devices.id')
-    .limit(rowsAsked(query))
-    .offset(key === undefined ? offsetOf(query) : 0)
-    .execute()
-  const total = key === undefined ? await countOf(found) : undefined
-  const members = rows.map((row) => memberRows.read(row) as GroupMember)
-  return toLongPage(members, query, ({ hostname, id }) => [hostname, id], total)
+  return readLongPage(
+    found,
+    query,
+    { by: ['devices.hostname', 'devices.id'], keyOf: ({ hostname, id }) => [hostname, id] },
+    (q) => q.select(columns),
+    (row) => memberRows.read(row) as GroupMember,
+  )
 }
 
 export async function findMember(
@@ -89,18 +84,13 @@ export async function listChanges(
     .where(inScope(scope, 'devices.org_id'))
     .where(inSites(scope, 'devices.site_id'))
     .where(inGroups(scope, 'devices.id'))
-  const key = keyAfter(query, 2)
-  const rows = await found
-    .select(['c.id', 'c.device_id', 'devices.hostname', 'c.action', 'c.reason', 'c.created_at'])
-    .$if(key !== undefined, (q) => q.where(after(['c.created_at', 'c.id'], key!, 'desc')))
-    .orderBy('c.created_at', 'desc')
-    .orderBy('c.id', 'desc')
-    .limit(rowsAsked(query))
-    .offset(key === undefined ? offsetOf(query) : 0)
-    .execute()
-  const total = key === undefined ? await countOf(found) : undefined
-  const changes = rows.map((row) => changeRows.read(row) as GroupChange)
-  return toLongPage(changes, query, ({ createdAt, id }) => [createdAt, id], total)
+  return readLongPage(
+    found,
+    query,
+    { by: ['c.created_at', 'c.id'], direction: 'desc', keyOf: ({ createdAt, id }) => [createdAt, id] },
+    (q) => q.select(['c.id', 'c.device_id', 'devices.hostname', 'c.action', 'c.reason', 'c.created_at']),
+    (row) => changeRows.read(row) as GroupChange,
+  )
 }
 
 /**

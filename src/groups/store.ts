@@ -1,6 +1,6 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import type { Page, PageQuery } from '../core/page.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
 import {
@@ -12,6 +12,7 @@ import {
   ownGroups,
 } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { readPage } from '../storage/pages.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { DeviceGroupRow, Tables } from '../storage/tables.ts'
 import type { DeviceGroup } from './contract.ts'
@@ -79,19 +80,8 @@ export async function listGroups(db: Db, scope: Scope, query: GroupQuery): Promi
     .$if(type !== undefined, (q) => q.where('type', '=', type!))
     .$if(parentId !== undefined, (q) => q.where('parent_id', '=', parentId!))
     .$if(!!search, (q) => q.where(contains('name', search!)))
-  const rows = await found
-    .select(columnsIn(scope))
-    .orderBy('name')
-    .orderBy('id')
-    .limit(query.limit)
-    .offset(offsetOf(query))
-    .execute()
-  const total = totalFrom(rows.length, query) ?? (await countOf(found))
-  return toPage(
-    rows.map((row) => read(row as never)),
-    total,
-    query,
-  )
+  const byName = (q: typeof found) => q.select(columnsIn(scope)).orderBy('name').orderBy('id')
+  return readPage(found, query, byName, (row) => read(row as never))
 }
 
 export async function findGroup(db: Db, scope: Scope, id: string): Promise<DeviceGroup | undefined> {

@@ -1,12 +1,12 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import type { Page, PageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { countOf } from '../storage/counts.ts'
 import { contains, forUpdate, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { readPage } from '../storage/pages.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { ScriptRow, Tables } from '../storage/tables.ts'
 import type { Script, ScriptSummary } from './contract.ts'
@@ -75,19 +75,8 @@ export async function listScripts(db: Db, scope: Scope, query: ScriptQuery): Pro
     .$if(!!search, (q) =>
       q.where((eb) => eb.or([contains('name', search!), contains('description', search!)])),
     )
-  const rows = await found
-    .select(summaryColumns)
-    .orderBy('name')
-    .orderBy('id')
-    .limit(query.limit)
-    .offset(offsetOf(query))
-    .execute()
-  const total = totalFrom(rows.length, query) ?? (await countOf(found))
-  return toPage(
-    rows.map((row) => scriptRows.read(row) as unknown as ScriptSummary),
-    total,
-    query,
-  )
+  const byName = (q: typeof found) => q.select(summaryColumns).orderBy('name').orderBy('id')
+  return readPage(found, query, byName, (row) => scriptRows.read(row) as unknown as ScriptSummary)
 }
 
 /** @throws not_found, also for a script outside the scope */

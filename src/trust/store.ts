@@ -1,10 +1,10 @@
 import { Problem } from '../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import type { Page, PageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { countOf } from '../storage/counts.ts'
 import { forUpdate, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { readPage } from '../storage/pages.ts'
 import { rowsOf } from '../storage/rows.ts'
 import type { TrustPolicyRow } from '../storage/tables.ts'
 import type { TrustPolicy } from './contract.ts'
@@ -31,19 +31,8 @@ export async function listTrustPolicies(
   { orgId, ...page }: PageQuery & { orgId?: string | undefined },
 ): Promise<Page<TrustPolicy>> {
   const found = policiesIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
-  const all = await found
-    .selectAll()
-    .orderBy('created_at')
-    .orderBy('id')
-    .limit(page.limit)
-    .offset(offsetOf(page))
-    .execute()
-  const total = totalFrom(all.length, page) ?? (await countOf(found))
-  return toPage(
-    all.map((row) => shown(held(row))),
-    total,
-    page,
-  )
+  const oldestFirst = (q: typeof found) => q.selectAll().orderBy('created_at').orderBy('id')
+  return readPage(found, page, oldestFirst, (row) => shown(held(row)))
 }
 
 /** @throws not_found, also for a policy outside the scope */

@@ -1,11 +1,11 @@
 import type { Cipher } from '../core/cipher.ts'
 import { Problem } from '../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../core/page.ts'
+import type { Page, PageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { countOf } from '../storage/counts.ts'
 import { forChange, inScope, textsOf } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { readPage } from '../storage/pages.ts'
 import type { WebhookQueueRow, WebhookRow } from '../storage/tables.ts'
 import type { RetryPolicy, Webhook } from './contract.ts'
 import { discreet, type Header, type Held, shownStatus, storedStatus } from './rules.ts'
@@ -101,8 +101,8 @@ export const noCounts: Counts = {
 export const webhooksIn = (db: Db, scope: Scope) =>
   db.selectFrom('webhooks').where(inScope(scope, 'webhooks.org_id')).where('webhooks.deleted_at', 'is', null)
 
-const rowsIn = (db: Db, scope: Scope) =>
-  webhooksIn(db, scope)
+const whole = (found: ReturnType<typeof webhooksIn>) =>
+  found
     .innerJoin('webhook_queues as q', 'q.webhook_id', 'webhooks.id')
     .select(columns)
     .select(eventsOf.as('events'))
@@ -116,23 +116,12 @@ export async function listWebhooks(
   query: PageQuery & { orgId?: string | undefined; status?: Webhook['status'] | undefined },
 ): Promise<Page<Webhook>> {
   const { orgId, status } = query
-  const rows = await rowsIn(db, scope)
-    .$if(orgId !== undefined, (q) => q.where('webhooks.org_id', '=', orgId!))
-    .$if(status !== undefined, (q) => q.where('webhooks.status', '=', storedStatus(status!)))
-    .orderBy('webhooks.created_at', 'desc')
-    .orderBy('webhooks.id', 'desc')
-    .limit(query.limit)
-    .offset(offsetOf(query))
-    .execute()
   const found = webhooksIn(db, scope)
     .$if(orgId !== undefined, (q) => q.where('webhooks.org_id', '=', orgId!))
     .$if(status !== undefined, (q) => q.where('webhooks.status', '=', storedStatus(status!)))
-  const total = totalFrom(rows.length, query) ?? (await countOf(found))
-  return toPage(
-    rows.map((row) => shownWith(opened(cipher, row), row)),
-    total,
-    query,
-  )
+  const newestFirst = (q: typeof found) =>
+    whole(q).orderBy('webhooks.created_at', 'desc').orderBy('webhooks.id', 'desc')
+  return readPage(found, query, newestFirst, (row) => shownWith(opened(cipher, row), row))
 }
 
 /** @throws not_found, also for a webhook outside the scope */
@@ -142,7 +131,7 @@ export async function getWebhook(
   scope: Scope,
   id: string,
 ): Promise<{ webhook: Held; counts: Counts }> {
-  const row = await rowsIn(db, scope).where('webhooks.id', '=', id).executeTakeFirst()
+  const row = await whole(webhooksIn(db, scope)).where('webhooks.id', '=', id).executeTakeFirst()
   if (!row) throw notFound()
   return { webhook: opened(cipher, row), counts: row }
 }

@@ -1,20 +1,14 @@
 import { Problem } from '../../core/errors.ts'
-import {
-  keyAfter,
-  type LongPage,
-  type LongPageQuery,
-  offsetOf,
-  rowsAsked,
-  toLongPage,
-} from '../../core/page.ts'
+import type { LongPage, LongPageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { checkDevice } from '../../devices/records.ts'
 import { devicesIn } from '../../devices/store.ts'
 import type { AgentCommandRow, AgentRole } from '../../storage/agent-tables.ts'
 import { countOf } from '../../storage/counts.ts'
-import { after, forUpdate, is } from '../../storage/dialect.ts'
+import { forUpdate, is } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readLongPage } from '../../storage/pages.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { AskedCommand } from '../contract.ts'
 import type { DeviceCommand, DeviceCommandDetail, Outcome } from './contract.ts'
@@ -76,18 +70,13 @@ export async function listCommands(
     .where('device_id', '=', deviceId)
     .$if(status !== undefined, (q) => q.where('status', '=', status!))
     .$if(type !== undefined, (q) => q.where('type', '=', type!))
-  const key = keyAfter(query, 2)
-  const rows = await found
-    .select(columns)
-    .$if(key !== undefined, (q) => q.where(after(['created_at', 'id'], key!, 'desc')))
-    .orderBy('created_at', 'desc')
-    .orderBy('id', 'desc')
-    .limit(rowsAsked(query))
-    .offset(key === undefined ? offsetOf(query) : 0)
-    .execute()
-  const total = key === undefined ? await countOf(found) : undefined
-  const commands = rows.map((row) => commandRows.read(row) as DeviceCommand)
-  return toLongPage(commands, query, ({ createdAt, id }) => [createdAt, id], total)
+  return readLongPage(
+    found,
+    query,
+    { by: ['created_at', 'id'], direction: 'desc', keyOf: ({ createdAt, id }) => [createdAt, id] },
+    (q) => q.select(columns),
+    (row) => commandRows.read(row) as DeviceCommand,
+  )
 }
 
 /** @throws not_found, also for a command of a device outside the scope */

@@ -1,16 +1,10 @@
-import {
-  keyAfter,
-  type LongPage,
-  type LongPageQuery,
-  offsetOf,
-  rowsAsked,
-  toLongPage,
-} from '../../core/page.ts'
+import type { LongPage, LongPageQuery } from '../../core/page.ts'
 import type { Instant } from '../../core/time.ts'
 import type { AgentRolloutDeviceRow } from '../../storage/agent-tables.ts'
 import { countOf } from '../../storage/counts.ts'
-import { after, listed, prepared } from '../../storage/dialect.ts'
+import { listed, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readLongPage } from '../../storage/pages.ts'
 import type { PlaceState, RolloutDevice } from './contract.ts'
 import type { Tally } from './progress.ts'
 import type { Held, Late } from './rules.ts'
@@ -257,8 +251,6 @@ export async function clearPlaces(db: Db, id: string, limit: number): Promise<nu
   return Number(numDeletedRows)
 }
 
-const order = ['place.wave', 'place.state', 'place.device_id'] as const
-
 /** By wave and state. */
 export async function listPlaces(
   db: Db,
@@ -271,28 +263,27 @@ export async function listPlaces(
     .where('place.rollout_id', '=', id)
     .$if(state !== undefined, (q) => q.where('place.state', '=', state!))
     .$if(wave !== undefined, (q) => q.where('place.wave', '=', wave! - 1))
-  const key = keyAfter(query, order.length)
-  const rows = await found
-    .select((eb) => [
-      'devices.id',
-      'devices.org_id as orgId',
-      'devices.hostname',
-      'devices.status',
-      eb('place.wave', '+', 1).as('wave'),
-      eb.ref('place.state').$castTo<PlaceState>().as('state'),
-      'place.from_version as fromVersion',
-      'devices.agent_version as agentVersion',
-      'place.offered_at as offeredAt',
-      'place.settled_at as settledAt',
-      'place.reason',
-    ])
-    .$if(key !== undefined, (q) => q.where(after(order, key!)))
-    .orderBy('place.wave')
-    .orderBy('place.state')
-    .orderBy('place.device_id')
-    .limit(rowsAsked(query))
-    .offset(key === undefined ? offsetOf(query) : 0)
-    .execute()
-  const total = key === undefined ? await countOf(found) : undefined
-  return toLongPage(rows, query, (one) => [one.wave - 1, one.state, one.id], total)
+  return readLongPage(
+    found,
+    query,
+    {
+      by: ['place.wave', 'place.state', 'place.device_id'],
+      keyOf: (one: RolloutDevice) => [one.wave - 1, one.state, one.id],
+    },
+    (q) =>
+      q.select((eb) => [
+        'devices.id',
+        'devices.org_id as orgId',
+        'devices.hostname',
+        'devices.status',
+        eb('place.wave', '+', 1).as('wave'),
+        eb.ref('place.state').$castTo<PlaceState>().as('state'),
+        'place.from_version as fromVersion',
+        'devices.agent_version as agentVersion',
+        'place.offered_at as offeredAt',
+        'place.settled_at as settledAt',
+        'place.reason',
+      ]),
+    (row) => row,
+  )
 }

@@ -1,10 +1,10 @@
 import { Problem } from '../../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Page, PageQuery } from '../../core/page.ts'
 import type { Instant } from '../../core/time.ts'
 import type { AgentRolloutRow } from '../../storage/agent-tables.ts'
-import { countOf } from '../../storage/counts.ts'
 import { forShare, forUpdate, isUniqueViolation, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readPage } from '../../storage/pages.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { Rollout } from './contract.ts'
 import { type Held, shown, underWay } from './rules.ts'
@@ -45,18 +45,10 @@ const all = (db: Db) => db.selectFrom('agent_rollouts').select(columns)
 
 /** Newest first. */
 export async function listRollouts(db: Db, query: PageQuery): Promise<Page<Rollout>> {
-  const found = await all(db)
-    .orderBy('created_at', 'desc')
-    .orderBy('id', 'desc')
-    .limit(query.limit)
-    .offset(offsetOf(query))
-    .execute()
-  const total = totalFrom(found.length, query) ?? (await countOf(db.selectFrom('agent_rollouts')))
-  return toPage(
-    found.map((row) => shown(held(row))),
-    total,
-    query,
-  )
+  const found = db.selectFrom('agent_rollouts')
+  const newestFirst = (q: typeof found) =>
+    q.select(columns).orderBy('created_at', 'desc').orderBy('id', 'desc')
+  return readPage(found, query, newestFirst, (row) => shown(held(row)))
 }
 
 const unknown = () => new Problem('not_found', 'Rollout not found')

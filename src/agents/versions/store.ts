@@ -1,9 +1,9 @@
 import { Problem } from '../../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Page, PageQuery } from '../../core/page.ts'
 import type { Instant } from '../../core/time.ts'
 import type { AgentBuildRow, AgentReleaseRow } from '../../storage/agent-tables.ts'
-import { countOf } from '../../storage/counts.ts'
 import type { Db } from '../../storage/open.ts'
+import { readPage } from '../../storage/pages.ts'
 import { lockTable } from '../../storage/table-lock.ts'
 import type { AgentRelease } from './contract.ts'
 import type { Build } from './manifest.ts'
@@ -17,26 +17,21 @@ export const lockReleases = (db: Db): Promise<void> => lockTable(db, 'agent_rele
 /** Newest first. */
 export async function listReleases(db: Db, page: PageQuery): Promise<Page<AgentRelease>> {
   const found = db.selectFrom('agent_releases')
-  const releases = await found
-    .selectAll()
-    .orderBy('created_at', 'desc')
-    .orderBy('version', 'desc')
-    .limit(page.limit)
-    .offset(offsetOf(page))
-    .execute()
+  const newestFirst = (q: typeof found) =>
+    q.selectAll().orderBy('created_at', 'desc').orderBy('version', 'desc')
+  const { data: releases, pagination } = await readPage(found, page, newestFirst, (row) => row)
   const versions = releases.map(({ version }) => version)
   const builds =
     versions.length === 0
       ? []
       : await db.selectFrom('agent_builds').selectAll().where('version', 'in', versions).execute()
-  const total = totalFrom(releases.length, page) ?? (await countOf(found))
-  const rows = releases.map((one) =>
+  const data = releases.map((one) =>
     shown(
       one,
       builds.filter(({ version }) => version === one.version),
     ),
   )
-  return toPage(rows, total, page)
+  return { data, pagination }
 }
 
 /** @throws not_found */

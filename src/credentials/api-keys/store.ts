@@ -1,10 +1,10 @@
 import { Problem } from '../../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { countOf } from '../../storage/counts.ts'
 import { inScope, prepared, rowOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readPage } from '../../storage/pages.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { ApiKeyRow } from '../../storage/tables.ts'
 import type { ApiKey } from './contract.ts'
@@ -42,15 +42,9 @@ export async function listApiKeys(
   const found = keysIn(db, scope)
     .$if(query.orgId !== undefined, (q) => q.where('org_id', '=', query.orgId!))
     .$if(query.status !== undefined, (q) => q.where('status', '=', query.status!))
-  const rows = await found
-    .select(columns)
-    .orderBy('created_at', 'desc')
-    .orderBy('id', 'desc')
-    .limit(query.limit)
-    .offset(offsetOf(query))
-    .execute()
-  const total = totalFrom(rows.length, query) ?? (await countOf(found))
-  return toPage(rows.map(read), total, query)
+  const newestFirst = (q: typeof found) =>
+    q.select(columns).orderBy('created_at', 'desc').orderBy('id', 'desc')
+  return readPage(found, query, newestFirst, read)
 }
 
 /** @throws not_found, also for a key outside the scope */

@@ -1,11 +1,11 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Page, PageQuery } from '../../core/page.ts'
 import { isNarrowed, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { countOf } from '../../storage/counts.ts'
 import { forUpdate, inGroups, inScope, inSites, prepared, rowOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readPage } from '../../storage/pages.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { DeviceRow, EnrollmentKeyRow, Tables } from '../../storage/tables.ts'
 import type { EnrolledDevice, EnrollmentKey } from './contract.ts'
@@ -60,18 +60,8 @@ export async function listEnrollmentKeys(
     .$if(query.orgId !== undefined, (q) => q.where('org_id', '=', query.orgId!))
     .$if(query.expired === true, (q) => q.where('expires_at', '<=', now))
     .$if(query.expired === false, (q) => q.where('expires_at', '>', now))
-  const rows = await found
-    .select(columnsIn(scope))
-    .orderBy('id', 'desc')
-    .limit(query.limit)
-    .offset(offsetOf(query))
-    .execute()
-  const total = totalFrom(rows.length, query) ?? (await countOf(found))
-  return toPage(
-    rows.map((row) => keyRows.read(row)),
-    total,
-    query,
-  )
+  const newestFirst = (q: typeof found) => q.select(columnsIn(scope)).orderBy('id', 'desc')
+  return readPage(found, query, newestFirst, (row) => keyRows.read(row))
 }
 
 /** @throws not_found, also for a key outside the scope */
@@ -94,19 +84,12 @@ export async function listEnrolled(
     .where(inScope(scope, 'devices.org_id'))
     .where(inSites(scope, 'devices.site_id'))
     .where(inGroups(scope, 'devices.id'))
-  const rows = await found
-    .select(['id', 'org_id', 'site_id', 'hostname', 'os_type', 'status', 'enrolled_at', 'enrollment_ip'])
-    .orderBy('enrolled_at', 'desc')
-    .orderBy('id', 'desc')
-    .limit(page.limit)
-    .offset(offsetOf(page))
-    .execute()
-  const total = totalFrom(rows.length, page) ?? (await countOf(found))
-  return toPage(
-    rows.map((row) => deviceRows.read(row)),
-    total,
-    page,
-  )
+  const newestFirst = (q: typeof found) =>
+    q
+      .select(['id', 'org_id', 'site_id', 'hostname', 'os_type', 'status', 'enrolled_at', 'enrollment_ip'])
+      .orderBy('enrolled_at', 'desc')
+      .orderBy('id', 'desc')
+  return readPage(found, page, newestFirst, (row) => deviceRows.read(row))
 }
 
 const insertion = prepared((db, p: { [K in keyof EnrollmentKeyRow]: EnrollmentKeyRow[K] }) =>

@@ -1,10 +1,11 @@
 import type { Expression, ExpressionBuilder, SqlBool } from 'kysely'
 import { Problem } from '../../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import { countOf } from '../../storage/counts.ts'
 import { inPartner, inScope, isForeignKeyViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readPage } from '../../storage/pages.ts'
 import { rowsOf, type Value } from '../../storage/rows.ts'
 import type { RoleRow, Tables } from '../../storage/tables.ts'
 import { scopeOfTenant, type Tenant } from '../rules.ts'
@@ -48,16 +49,14 @@ export async function findRole(db: Db, tenant: Tenant, id: string): Promise<Role
 /** The roles of a tenant by name. */
 export async function listRoles(db: Db, tenant: Tenant, page: PageQuery): Promise<Page<contract.Role>> {
   const found = db.selectFrom('roles').where((eb) => heldIn(eb, tenant))
-  const rows = await found
-    .leftJoin('roles as parents', 'parents.id', 'roles.parent_role_id')
-    .selectAll('roles')
-    .select('parents.name as parent_role_name')
-    .orderBy('roles.name')
-    .orderBy('roles.id')
-    .limit(page.limit)
-    .offset(offsetOf(page))
-    .execute()
-  const total = totalFrom(rows.length, page) ?? (await countOf(found))
+  const byName = (q: typeof found) =>
+    q
+      .leftJoin('roles as parents', 'parents.id', 'roles.parent_role_id')
+      .selectAll('roles')
+      .select('parents.name as parent_role_name')
+      .orderBy('roles.name')
+      .orderBy('roles.id')
+  const { data: rows, pagination } = await readPage(found, page, byName, (row) => row)
   const counts = await countHolders(
     db,
     scopeOfTenant(tenant),
@@ -65,7 +64,7 @@ export async function listRoles(db: Db, tenant: Tenant, page: PageQuery): Promis
     rows.map(({ id }) => id),
   )
   const data = rows.map((row) => summaryRows.read({ ...row, user_count: counts.get(row.id) ?? 0 }))
-  return toPage(data as contract.Role[], total, page)
+  return { data: data as contract.Role[], pagination }
 }
 
 export async function findInSight(db: Db, scope: Scope, id: string): Promise<contract.Role | undefined> {

@@ -77,20 +77,19 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   async list({ db, storage, scope, query: { orgId, partnerId, ...query } }) {
     const tenant = await findTenant(db, scope, { orgId, partnerId })
     // Looking for a part of a name reads every account in sight.
-    const { accounts, total } = await store.listAccounts(query.q ? storage.heavy : db, scope, tenant, query)
+    const found = await store.listAccounts(query.q ? storage.heavy : db, scope, tenant, query)
     const held = await heldBy(
       db,
       scope,
-      accounts.map(({ id }) => id),
+      found.data.map(({ id }) => id),
     )
-    const { page, limit } = query
     return {
-      data: accounts.map((account) => {
+      data: found.data.map((account) => {
         const own = held.filter(({ userId }) => userId === account.id)
         // Among all the users of the service a person stands once, by their first membership.
         return rules.presented(account, tenant ? rules.theOne(own, tenant) : own[0])
       }),
-      pagination: { page, limit, total },
+      pagination: found.pagination,
     }
   },
 

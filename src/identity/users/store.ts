@@ -1,10 +1,10 @@
 import type { ExpressionBuilder } from 'kysely'
-import { offsetOf, type PageQuery, totalFrom } from '../../core/page.ts'
+import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { countOf } from '../../storage/counts.ts'
 import { contains, forUpdate, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readPage } from '../../storage/pages.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { RoleRow, Tables, UserRow } from '../../storage/tables.ts'
 import type { Tenant } from '../rules.ts'
@@ -53,7 +53,7 @@ export async function listAccounts(
   scope: Scope,
   tenant: Tenant | undefined,
   { q, status, ...page }: Query,
-): Promise<{ accounts: Account[]; total: number }> {
+): Promise<Page<Account>> {
   const members = (disabled?: boolean) => {
     const all = membersOf(db, scope, tenant!) as ReturnType<typeof membersOfOrg>
     const some = disabled === undefined ? all : all.where('m.disabled_at', disabled ? 'is not' : 'is', null)
@@ -74,15 +74,12 @@ export async function listAccounts(
     .$if(q !== undefined && q !== '', (it) =>
       it.where((eb) => eb.or([contains('users.name', q!), contains('users.email', q!)])),
     )
-  const rows = await found
-    .select(columns.map((column) => `users.${column}` as const))
-    .orderBy('users.name')
-    .orderBy('users.id')
-    .limit(page.limit)
-    .offset(offsetOf(page))
-    .execute()
-  const total = totalFrom(rows.length, page) ?? (await countOf(found))
-  return { accounts: rows.map((row) => accountRows.read(row)), total }
+  const byName = (it: typeof found) =>
+    it
+      .select(columns.map((column) => `users.${column}` as const))
+      .orderBy('users.name')
+      .orderBy('users.id')
+  return readPage(found, page, byName, (row) => accountRows.read(row))
 }
 
 const membersOfOrg = (db: Db) => db.selectFrom('organization_memberships as m')

@@ -1,10 +1,10 @@
 import { Problem } from '../../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { countOf } from '../../storage/counts.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readPage } from '../../storage/pages.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { SsoIdentityRow } from '../../storage/tables.ts'
 import type { SsoIdentity } from './contract.ts'
@@ -33,19 +33,8 @@ export async function listIdentities(
   page: PageQuery,
 ): Promise<Page<SsoIdentity>> {
   const found = identitiesIn(db, scope, providerId)
-  const all = await found
-    .select(columns)
-    .orderBy('last_login_at', 'desc')
-    .orderBy('id')
-    .limit(page.limit)
-    .offset(offsetOf(page))
-    .execute()
-  const total = totalFrom(all.length, page) ?? (await countOf(found))
-  return toPage(
-    all.map((row) => rows.read(row)),
-    total,
-    page,
-  )
+  const latestFirst = (q: typeof found) => q.select(columns).orderBy('last_login_at', 'desc').orderBy('id')
+  return readPage(found, page, latestFirst, (row) => rows.read(row))
 }
 
 /** @throws not_found, also for one of another provider or outside the scope */

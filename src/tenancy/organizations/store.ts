@@ -1,10 +1,11 @@
 import { Problem } from '../../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { countOf } from '../../storage/counts.ts'
 import { forShare, forUpdate, inScope, preparedInScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readPage } from '../../storage/pages.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { OrganizationRow } from '../../storage/tables.ts'
 import { slugTaken } from '../partners/store.ts'
@@ -36,15 +37,7 @@ export async function pageOrgs(
   const found = liveOrgs(db, scope).$if(partnerId !== undefined, (q) =>
     q.where('partner_id', '=', partnerId!),
   )
-  const rows = await found
-    .selectAll()
-    .orderBy('name')
-    .orderBy('id')
-    .limit(page.limit)
-    .offset(offsetOf(page))
-    .execute()
-  const total = totalFrom(rows.length, page) ?? (await countOf(found))
-  return toPage(rows.map(readOrg), total, page)
+  return readPage(found, page, (q) => q.selectAll().orderBy('name').orderBy('id'), readOrg)
 }
 
 export async function findOrg(db: Db, scope: Scope, id: string): Promise<Organization | undefined> {

@@ -1,8 +1,8 @@
 import { Problem } from '../../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
-import { countOf } from '../../storage/counts.ts'
+import type { Page, PageQuery } from '../../core/page.ts'
 import { forUpdate, isUniqueViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readPage } from '../../storage/pages.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { PartnerRow } from '../../storage/tables.ts'
 import type { Partner } from './contract.ts'
@@ -16,15 +16,7 @@ const readPartner = (row: PartnerRow) => partnerRows.read(row) as Partner
 const live = (db: Db) => db.selectFrom('partners').where('deleted_at', 'is', null)
 
 export async function listPartners(db: Db, page: PageQuery): Promise<Page<Partner>> {
-  const rows = await live(db)
-    .selectAll()
-    .orderBy('name')
-    .orderBy('id')
-    .limit(page.limit)
-    .offset(offsetOf(page))
-    .execute()
-  const total = totalFrom(rows.length, page) ?? (await countOf(live(db)))
-  return toPage(rows.map(readPartner), total, page)
+  return readPage(live(db), page, (q) => q.selectAll().orderBy('name').orderBy('id'), readPartner)
 }
 
 export async function findPartner(db: Db, id: string): Promise<Partner | undefined> {

@@ -1,17 +1,11 @@
 import { Problem } from '../../core/errors.ts'
-import {
-  keyAfter,
-  type LongPage,
-  type LongPageQuery,
-  offsetOf,
-  rowsAsked,
-  toLongPage,
-} from '../../core/page.ts'
+import type { LongPage, LongPageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { countOf } from '../../storage/counts.ts'
-import { after, forUpdate, inScope, isNot } from '../../storage/dialect.ts'
+import { forUpdate, inScope, isNot } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readLongPage } from '../../storage/pages.ts'
 import type { WebhookDeliveryRow } from '../../storage/tables.ts'
 import { lockQueue, reschedule } from '../queues.ts'
 import type { DeliveryStatus, FailureClass, WebhookDelivery } from './contract.ts'
@@ -78,16 +72,13 @@ export async function listDeliveries(
     .where('webhook_id', '=', webhookId)
     .$if(status !== undefined, (q) => q.where('status', '=', status!))
     .$if(status !== undefined && status !== 'delivered', (q) => q.where(isUndelivered))
-  const key = keyAfter(query, 1)
-  const rows = await found
-    .select(columns)
-    .$if(key !== undefined, (q) => q.where(after(['seq'], key!, 'desc')))
-    .orderBy('seq', 'desc')
-    .limit(rowsAsked(query))
-    .offset(key === undefined ? offsetOf(query) : 0)
-    .execute()
-  const total = key === undefined ? await countOf(found) : undefined
-  return toLongPage(rows.map(read), query, ({ sequence }) => [sequence], total)
+  return readLongPage(
+    found,
+    query,
+    { by: ['seq'], direction: 'desc', keyOf: ({ sequence }) => [sequence] },
+    (q) => q.select(columns),
+    read,
+  )
 }
 
 export type DeadQuery = LongPageQuery & {
@@ -107,17 +98,13 @@ export async function listDead(db: Db, scope: Scope, query: DeadQuery): Promise<
     .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
     .$if(since !== undefined, (q) => q.where('created_at', '>=', since!))
     .$if(until !== undefined, (q) => q.where('created_at', '<', until!))
-  const key = keyAfter(query, 2)
-  const rows = await found
-    .select(columns)
-    .$if(key !== undefined, (q) => q.where(after(['created_at', 'id'], key!, 'desc')))
-    .orderBy('created_at', 'desc')
-    .orderBy('id', 'desc')
-    .limit(rowsAsked(query))
-    .offset(key === undefined ? offsetOf(query) : 0)
-    .execute()
-  const total = key === undefined ? await countOf(found) : undefined
-  return toLongPage(rows.map(read), query, ({ createdAt, id }) => [createdAt, id], total)
+  return readLongPage(
+    found,
+    query,
+    { by: ['created_at', 'id'], direction: 'desc', keyOf: ({ createdAt, id }) => [createdAt, id] },
+    (q) => q.select(columns),
+    read,
+  )
 }
 
 type Which = { webhookId: string; id: string }
