@@ -14,6 +14,7 @@ export const groups: Record<string, string> = {
   dev: 'For those who try the service out',
   devices: 'Managed machines',
   enroll: 'Enrollment keys, with which machines join',
+  events: 'What happens in other systems, raised for webhooks',
   groups: 'Device groups: put together by hand or found by a filter',
   filters: 'Saved questions about devices, and which devices match',
   invite: 'Accept an invitation',

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { exits } from '../../src/cli/exit.ts'
-import { pages } from '../../src/cli/topics.ts'
+import { groups, pages } from '../../src/cli/topics.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { errors } from '../../src/core/errors.ts'
 import { Home } from './run.ts'
@@ -38,6 +38,17 @@ describe('every command', () => {
       expect(one.flags.map(({ name }) => name)).toEqual(expect.arrayContaining(outputs))
     }
   })
+})
+
+it('every group of commands says what it is for, and no other is named', () => {
+  const above = commands.flatMap(({ id }) => {
+    const words = id.split(' ')
+    return words.slice(1).map((_, at) => words.slice(0, at + 1).join(':'))
+  })
+  const alone = (name: string) => !commands.some(({ id }) => id === name.replaceAll(':', ' '))
+  const named = Object.keys(groups)
+  expect([...new Set(above)].filter((name) => alone(name) && !named.includes(name))).toEqual([])
+  expect(named.filter((name) => !above.includes(name))).toEqual([])
 })
 
 it('every endpoint a person can call has a command', () => {
