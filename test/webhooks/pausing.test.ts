@@ -8,7 +8,7 @@ import { until } from '../daemon/process.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, testSecrets } from '../harness.ts'
 import { reaching, receiver } from './receiver.ts'
-import { gate, healthy, stage } from './stage.ts'
+import { gate, handOn, healthy, stage } from './stage.ts'
 
 const deliveredIn = (all: WebhookDelivery[]) => all.filter(({ status }) => status === 'delivered').length
 
@@ -66,6 +66,21 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
       expect(to.got).toHaveLength(4)
       const gone = client.call(api.webhookDeliveries.list, { params, query: {} })
       await expect(gone).rejects.toMatchObject({ status: 404 })
+      const holders = service.storage.read.selectFrom('webhook_queues').select('holder')
+      await until(async () => (await holders.execute()).every(({ holder }) => holder === null))
+    })
+
+    it('whose organization is deleted is sent nothing more after the reply', async () => {
+      const { orgId, to, client, service, answer } = await start()
+      const { partnerId } = await client.call(api.orgs.show, { params: { id: orgId } })
+      const other = await client.call(api.orgs.create, { body: { partnerId, name: 'Dairy', slug: 'dairy' } })
+      const well = await healthy(certificate, handOn(client, other.id))
+      await client.call(api.orgs.remove, { params: { id: orgId } })
+      answer()
+      await until(() => to.open === 0)
+      await well.beats()
+      await well.beats()
+      expect(to.got).toHaveLength(4)
       const holders = service.storage.read.selectFrom('webhook_queues').select('holder')
       await until(async () => (await holders.execute()).every(({ holder }) => holder === null))
     })

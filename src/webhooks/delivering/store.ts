@@ -26,10 +26,12 @@ const webhooksOf = prepared((db, p: { ids: string }) =>
 /** What tells whether a webhook is still what is known of it; several times as quick as all of it. */
 const versionsOf = prepared((db, p: { ids: string }) =>
   db
-    .selectFrom('webhooks')
-    .select(['id', 'updated_at', 'status'])
-    .where('id', 'in', (eb) => eb.selectFrom(ids.as(p.ids, 'asked')).select('asked.id'))
-    .where('deleted_at', 'is', null),
+    .selectFrom('webhooks as w')
+    .innerJoin('organizations as o', 'o.id', 'w.org_id')
+    .select(['w.id', 'w.updated_at', 'w.status'])
+    .where('w.id', 'in', (eb) => eb.selectFrom(ids.as(p.ids, 'asked')).select('asked.id'))
+    .where('w.deleted_at', 'is', null)
+    .where('o.deleted_at', 'is', null),
 )
 
 /** Webhooks as they are now, without those that are gone, or whose organization is; what is `known` of one when it did not change. */
