@@ -70,6 +70,10 @@ class DirectExecutor extends DefaultQueryExecutor {
   }
 
   override executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    return this.run(query)
+  }
+
+  protected run<R>(query: CompiledQuery): Promise<QueryResult<R>> {
     return this.#connection.executeQuery(query)
   }
 }
@@ -89,7 +93,7 @@ class WriteExecutor extends DirectExecutor {
     this.#over ??= new Error('This write has ended: a query was not awaited')
   }
 
-  override async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+  protected override async run<R>(query: CompiledQuery): Promise<QueryResult<R>> {
     if (this.#over) throw this.#over
     try {
       return this.#connection.run(query.sql, query.parameters) as QueryResult<R>

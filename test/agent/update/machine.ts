@@ -145,9 +145,11 @@ export function machine(binary: string | Buffer, url: string, setting: Setting =
     installed: () => readFileSync(file),
     /** The watchdog alone, at once. */
     kill: () => child?.kill('SIGKILL'),
-    /** All processes of it that are in its group, at once: what a power cut does. */
+    /** All processes of it, at once: what a power cut does. One that is being started may have no command line yet. */
     killAll(): void {
-      for (const pid of processesUnder(home)) {
+      const all = new Set(processesUnder(home))
+      if (child?.pid !== undefined && child.exitCode === null && child.signalCode === null) all.add(child.pid)
+      for (const pid of all) {
         try {
           process.kill(pid, 'SIGKILL')
         } catch {
