@@ -31,8 +31,7 @@ test('the CPU share rises with the load between two readings', async () => {
 test('reading the metrics is cheap enough for every heartbeat', async () => {
   const read = startMetrics()
   await read()
-  const before = process.cpuUsage()
+  const started = performance.now()
   for (let n = 0; n < 20; n += 1) await read()
-  const { user, system } = process.cpuUsage(before)
-  expect((user + system) / 20 / 1000, 'ms of the processor').toBeLessThan(50)
+  expect((performance.now() - started) / 20).toBeLessThan(50)
 })

@@ -116,15 +116,19 @@ onEveryDatabase((_, open) => {
 
   it('an unknown address takes as long as a wrong password', async () => {
     const service = await start()
-    // Of the processor, which does not depend on what else the machine does.
     const time = async (email: string) => {
-      const began = process.cpuUsage()
-      for (let n = 0; n < 4; n++) await login(service, { email, password: 'a wrong password' })
-      const { user, system } = process.cpuUsage(began)
-      return user + system
+      const began = performance.now()
+      await login(service, { email, password: 'a wrong password' })
+      return performance.now() - began
     }
     await time('warm-up@example.com')
-    expect((await time('nobody@example.com')) / (await time(adminEmail))).toBeGreaterThan(0.4)
+    const [unknown, known]: [number[], number[]] = [[], []]
+    for (let n = 0; n < 4; n++) {
+      unknown.push(await time('nobody@example.com'))
+      known.push(await time(adminEmail))
+    }
+    // The quickest of each, by turns: what else the machine does only ever adds.
+    expect(Math.min(...unknown) / Math.min(...known)).toBeGreaterThan(0.4)
   })
 
   it('five wrong passwords lock the account for 15 minutes, also for the right one', async () => {

@@ -148,7 +148,7 @@ describe('a request that never ends', () => {
     const again = performance.now()
     other.kill('SIGTERM')
     expect(await other.ended).toEqual({ code: 143, signal: null })
-    expect(performance.now() - again, 'what it waits for otherwise is 10 s').toBeLessThan(5000)
+    expect(performance.now() - again).toBeLessThan(1000)
   })
 
   it('keeps the process for 10 s and no longer', async () => {

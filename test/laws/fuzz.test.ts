@@ -20,7 +20,7 @@ const ofPeopleAndKeys = entries.filter(({ entry }) =>
   rooms.some((room) => entry.path === room || entry.path.startsWith(`${room}/`)),
 )
 /** Of each entry, by each kind of caller; of people and of keys at least 300 by each. */
-const runs = { ofPeopleAndKeys: 16, ofOthers: 6 }
+const runs = { ofPeopleAndKeys: 16, ofOthers: 8 }
 
 onEveryDatabase((kind, open) => {
   let service: TestService

@@ -213,7 +213,7 @@ export class Fleet {
       await this.live()
       status = await this.status(id)
     }
-    const first = new Set(await this.#firstWave(id))
+    const first = new Set(await this.firstWave(id))
     return {
       status,
       touched: this.touched.size,
@@ -224,7 +224,8 @@ export class Fleet {
     }
   }
 
-  async #firstWave(id: string): Promise<string[]> {
+  /** The ids of the devices that were drawn for it. */
+  async firstWave(id: string): Promise<string[]> {
     const ids: string[] = []
     for (let cursor: string | undefined; ; ) {
       const query = { wave: 1, limit: 100, ...(cursor !== undefined && { cursor }) }
