@@ -42,11 +42,9 @@ export async function readPage<DB, TB extends keyof DB, Row, T>(
   )
 }
 
-type Columns = readonly [string, ...string[]]
-
 /** Columns that together are of one row alone: a list is in the order of all of them, in the same direction. */
 type Order<T> = {
-  by: Columns
+  by: readonly [string, ...string[]]
   direction?: 'asc' | 'desc'
   /** Their values, of what is shown of a row. */
   keyOf: (shown: T) => readonly (string | number)[]

@@ -61,12 +61,12 @@ function kyselyWith(executor: DirectExecutor): Db {
   return new Kysely({ config: { dialect }, dialect, driver, executor } as never)
 }
 
-class DirectExecutor extends DefaultQueryExecutor {
-  readonly #connection: DatabaseConnection
+class DirectExecutor<C extends DatabaseConnection = DatabaseConnection> extends DefaultQueryExecutor {
+  protected readonly connection: C
 
-  constructor(connection: DatabaseConnection) {
+  constructor(connection: C) {
     super(compiler, adapter, { provideConnection: (consumer) => consumer(connection) })
-    this.#connection = connection
+    this.connection = connection
   }
 
   override executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
@@ -74,18 +74,16 @@ class DirectExecutor extends DefaultQueryExecutor {
   }
 
   protected run<R>(query: CompiledQuery): Promise<QueryResult<R>> {
-    return this.#connection.executeQuery(query)
+    return this.connection.executeQuery(query)
   }
 }
 
-class WriteExecutor extends DirectExecutor {
+class WriteExecutor extends DirectExecutor<SqliteConnection> {
   readonly leftovers: Leftovers | undefined
-  readonly #connection: SqliteConnection
   #over: Error | undefined
 
   constructor(connection: SqliteConnection, leftovers: Leftovers | undefined) {
     super(connection)
-    this.#connection = connection
     this.leftovers = leftovers
   }
 
@@ -96,11 +94,11 @@ class WriteExecutor extends DirectExecutor {
   protected override async run<R>(query: CompiledQuery): Promise<QueryResult<R>> {
     if (this.#over) throw this.#over
     try {
-      return this.#connection.run(query.sql, query.parameters) as QueryResult<R>
+      return this.connection.run(query.sql, query.parameters) as QueryResult<R>
     } catch (error) {
       // A full disk or an I/O error makes SQLite roll back the whole transaction by itself: outside of it, what
       // whoever catches this writes next would stay by itself.
-      if (!this.#connection.database.inTransaction) this.#over = error as Error
+      if (!this.connection.database.inTransaction) this.#over = error as Error
       throw error
     }
   }

@@ -12,26 +12,24 @@ import type { Place } from './lanes.ts'
 
 const ids = listed<{ id: string }>({ id: 'text' })
 
-const webhooksOf = prepared((db, p: { ids: string }) =>
+/** Those that are not gone, and whose organization is not. */
+const living = (db: Db, asked: string) =>
   db
     .selectFrom('webhooks as w')
     .innerJoin('organizations as o', 'o.id', 'w.org_id')
-    .select(['w.id', 'w.org_id', 'w.name', 'w.url', 'w.secret', 'w.previous_secret', 'w.previous_until'])
-    .select(['w.headers', 'w.status', 'w.retry_policy', 'w.created_by', 'w.created_at', 'w.updated_at'])
-    .where('w.id', 'in', (eb) => eb.selectFrom(ids.as(p.ids, 'asked')).select('asked.id'))
+    .where('w.id', 'in', (eb) => eb.selectFrom(ids.as(asked, 'asked')).select('asked.id'))
     .where('w.deleted_at', 'is', null)
-    .where('o.deleted_at', 'is', null),
+    .where('o.deleted_at', 'is', null)
+
+const webhooksOf = prepared((db, p: { ids: string }) =>
+  living(db, p.ids)
+    .select(['w.id', 'w.org_id', 'w.name', 'w.url', 'w.secret', 'w.previous_secret', 'w.previous_until'])
+    .select(['w.headers', 'w.status', 'w.retry_policy', 'w.created_by', 'w.created_at', 'w.updated_at']),
 )
 
 /** What tells whether a webhook is still what is known of it; several times as quick as all of it. */
 const versionsOf = prepared((db, p: { ids: string }) =>
-  db
-    .selectFrom('webhooks as w')
-    .innerJoin('organizations as o', 'o.id', 'w.org_id')
-    .select(['w.id', 'w.updated_at', 'w.status'])
-    .where('w.id', 'in', (eb) => eb.selectFrom(ids.as(p.ids, 'asked')).select('asked.id'))
-    .where('w.deleted_at', 'is', null)
-    .where('o.deleted_at', 'is', null),
+  living(db, p.ids).select(['w.id', 'w.updated_at', 'w.status']),
 )
 
 /** Webhooks as they are now, without those that are gone, or whose organization is; what is `known` of one when it did not change. */
