@@ -40,11 +40,14 @@ function entry(seq: number, prevChecksum: string, more: Partial<ChainEntry> = {}
 }
 
 /** Lines of a chain: header, entries, trailer. */
-function chain(length: number): string[] {
+function chain(
+  length: number,
+  more: (seq: number, link: string) => Partial<ChainEntry> = () => ({}),
+): string[] {
   const lines = [headerLine(orgId)]
   let link = genesis
   for (let seq = 1; seq <= length; seq += 1) {
-    const text = canonicalText(entry(seq, link))
+    const text = canonicalText(entry(seq, link, more(seq, link)))
     link = checksumOf(text)
     lines.push(entryLine(link, text))
   }
@@ -132,6 +135,50 @@ describe('a chain', () => {
     expect(faultOf(lines.with(9, forged(at(9), 'site.create', 'site.delete')))).toMatchObject({
       kind: 'rewritten',
     })
+  })
+
+  it('names the first of very many, wherever it is', () => {
+    const lines = chain(200)
+    expect(faultOf(lines)).toBe('sound')
+    for (let seq = 1; seq <= 200; seq++) {
+      const line = lines[seq]!
+      const altered = lines.with(seq, line.replace('site.create', 'site.delete'))
+      expect(faultOf(altered)).toEqual({ verdict: 'tampered', kind: 'altered', seq })
+      const relinked = faultOf(lines.with(seq, forged(line, 'site.create', 'site.delete')))
+      const kind = seq === 200 ? 'rewritten' : 'relinked'
+      expect(relinked).toMatchObject({ kind, seq: Math.min(seq + 1, 200) })
+    }
+  })
+
+  it('is linked by what its entries say themselves, not by what their details say', () => {
+    const other = checksumOf('something else')
+    /** The details name `right` as an entry would, the entry itself another one; from the `from`th on. */
+    const twofold = (from: number, right: (link: string) => string, own: (link: string) => string) =>
+      chain(100, (seq, link) => {
+        const tail = { resourceId: null, result: 'success', seq, timestamp: '', userAgent: null }
+        const details = { a: 1, orgId, prevChecksum: right(link), ...tail }
+        return seq < from ? { details } : { details, prevChecksum: own(link) }
+      })
+    const itself = (link: string) => link
+    const not = () => other
+    expect(faultOf(twofold(1, not, itself))).toBe('sound')
+    for (const from of [1, 2, 63, 64, 65, 66, 100])
+      expect(faultOf(twofold(from, itself, not))).not.toBe('sound')
+  })
+
+  it('counts on, whatever the length of its numbers and of what is behind them', () => {
+    const agents = [null, 'svc', 'Mozilla/5.0 (CCCC)'.repeat(20), '"prevChecksum":"']
+    const lines = chain(1100, (seq) => ({
+      userAgent: agents[seq % 4]!,
+      timestamp: '2026-03-01T12:00:00.000Z',
+    }))
+    expect(faultOf(lines)).toBe('sound')
+    for (const seq of [9, 10, 11, 99, 100, 999, 1000]) {
+      for (const instead of [seq + 1, seq - 1, `0${seq}`, seq + 0.5, `-${seq}`])
+        expect(faultOf(lines.with(seq, forged(lines[seq]!, `"seq":${seq},`, `"seq":${instead},`)))).not.toBe(
+          'sound',
+        )
+    }
   })
 
   it('shows entries that are cut off at its end', () => {

@@ -97,10 +97,12 @@ export function cpuOf({ pid }: ChildProcess): number | undefined {
   }
 }
 
-/** Resident memory in MB; undefined where there is no /proc. */
-export function residentMb({ pid }: ChildProcess): number | undefined {
+/** Resident memory in MB, as it is or the most so far; undefined where there is no /proc. */
+export function residentMb({ pid }: ChildProcess, what: 'VmRSS' | 'VmHWM' = 'VmRSS'): number | undefined {
   try {
-    const kb = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
+    const kb = new RegExp(`^${what}:\\s+(\\d+) kB`, 'm').exec(
+      readFileSync(`/proc/${pid}/status`, 'utf8'),
+    )?.[1]
     return kb === undefined ? undefined : (Number(kb) * 1024) / 1e6
   } catch {
     return undefined

@@ -14,6 +14,8 @@ const read = promisify(readWithCallback)
 const newline = 0x0a
 /** Bytes that are worth a message between threads. */
 const usualRange = 16 << 20
+/** What a thread makes is garbage at once: without a limit the room for it grows, for nothing. */
+const room = { maxYoungGenerationSizeMb: 4 }
 
 export type RangeOptions = { size: number; threads: number; trust?: Trust | undefined; range?: number }
 
@@ -69,7 +71,7 @@ async function walk(
 ): Promise<number> {
   const found: Promise<Walked>[] = []
   const workers = Array.from({ length: Math.min(threads, ranges.length) }, () => {
-    return new Worker(script, { workerData: task })
+    return new Worker(script, { workerData: task, resourceLimits: room })
   })
   try {
     let next = 0

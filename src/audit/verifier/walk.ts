@@ -1,49 +1,61 @@
 import { hash } from 'node:crypto'
-import { canonicalAt, checksumAt, checksumOf, entryMiddle, entryStart, type Head } from '../chain.ts'
+import {
+  canonicalAt,
+  canonicalText,
+  checksumAt,
+  entryMiddle,
+  entryStart,
+  genesis,
+  type Head,
+} from '../chain.ts'
 import type { Forest } from './forest.ts'
 
-const middleAt = checksumAt + 64
+const checksumSize = 64
+const middleAt = checksumAt + checksumSize
 
 const newline = 0x0a
 const brace = 0x7d
 const quote = 0x22
 const colon = 0x3a
 const zero = 0x30
-// A field is looked for by a letter that is rare, and then compared.
+const linkField = '"prevChecksum":"'
+/** Rare among what stands behind the link, so that the link is looked for by it. */
 const linkLetter = 'C'.charCodeAt(0)
-const seqLetter = 'q'.charCodeAt(0)
+const linkLetterAt = linkField.indexOf('C')
+/** With the end of the result, which stands before it: of eight bytes. */
+const seqField = '","seq":'
+const timeField = ',"timestamp":"'
 
-/** A text to compare bytes with, four at a time: for so few bytes that is faster than any call. */
-class Text {
-  readonly length: number
-  readonly #last: number
-  readonly #words: Int32Array
+const isStart = standing(entryStart)
+const isMiddle = standing(entryMiddle)
+const isLinkField = standing(linkField)
+const isSeqField = standing(seqField)
+const isTimeField = standing(timeField)
 
-  /** Of four bytes and more. */
-  constructor(text: string) {
-    const bytes = Buffer.from(text)
-    this.length = bytes.length
-    this.#words = Int32Array.from({ length: bytes.length >> 2 }, (_, word) => bytes.readInt32LE(word * 4))
-    this.#last = bytes.readInt32LE(bytes.length - 4)
-  }
+/** As much stands behind the details of the barest entry: a link that ends nearer to the end of its line is its own. */
+const behindDetails = (() => {
+  const nobody = {
+    actorType: 'user',
+    actorId: '',
+    actorEmail: null,
+    ipAddress: null,
+    userAgent: null,
+  } as const
+  const nothing = { resourceType: '', resourceId: null, resourceName: null, orgId: null, details: {} }
+  const id = '00000000-0000-0000-0000-000000000000'
+  const done = { id, seq: 1, timestamp: '2026-01-01T00:00:00.000Z', action: '', prevChecksum: genesis }
+  const text = canonicalText({ ...nobody, ...nothing, ...done, result: 'denied', errorMessage: null })
+  return text.length - text.indexOf(',"errorMessage"')
+})()
 
-  standsAt(at: number, bytes: DataView): boolean {
-    if (at < 0 || at + this.length > bytes.byteLength) return false
-    const words = this.#words
-    for (let word = 0; word < words.length; word++) {
-      if (bytes.getInt32(at + word * 4, true) !== words[word]) return false
-    }
-    return bytes.getInt32(at + this.length - 4, true) === this.#last
-  }
-}
+/** Farther from the end of a line than anything in it. */
+const far = 2 ** 30
 
-const start = new Text(entryStart)
-const middle = new Text(entryMiddle)
-const linkField = new Text('"prevChecksum":"')
-const linkLetterAt = '"prev'.length
-const seqField = new Text('"seq":')
-const seqLetterAt = '"se'.length
-const timeField = new Text(',"timestamp":"')
+/** Of a checksum as text. That its length is said spares a look at the name of the algorithm, each time. */
+const asText = { outputEncoding: 'hex', outputLength: 32 } as const
+
+/** Lines whose checksums are compared at once. */
+const batch = 64
 
 export type Place = {
   orgId: string | null
@@ -65,127 +77,179 @@ export class Walk {
   readonly forest: Forest | undefined
   readonly #watch: number
   /** What stands before the link in every entry. */
-  readonly #before: Text
-  /** Where the link stands in the bytes at hand; -1 when it came from elsewhere. */
-  #linkAt = -1
-  #nextLetter = -1
-  /** How far before its end the last line had its `seq`: where the next one has it as well, most of the time. */
-  #seqBack = 0
+  readonly #before: DataView
+  /** What the lines of a batch say their checksums are, behind the one that the first has to name as its link. */
+  readonly #said = Buffer.from(new ArrayBuffer(checksumSize * (batch + 1)))
+  readonly #saidNumbers = new Float64Array(this.#said.buffer)
+  /** Where the lines of a batch end. */
+  readonly #ends = new Int32Array(batch)
+  /** How far before its end the last line had the end of its link, and its `seq`: the next one often has, too. */
+  #linkBack = far
+  #seqBack = far
 
   constructor({ orgId, head, forest, watch = -1 }: Place) {
     this.seq = head.seq
     this.link = head.checksum
     this.forest = forest
     this.#watch = watch
-    this.#before = new Text(`"orgId":${JSON.stringify(orgId)},`)
+    this.#before = viewOf(Buffer.from(`"orgId":${JSON.stringify(orgId)},${linkField}`))
   }
 
   /**
    * Goes over whole lines from `from`. Where it stands then: behind the last whole line, or before a line that is
-   * not the next entry. It makes no strings and searches nothing twice: hashing takes most of its time.
+   * not the next entry.
    */
   lines(bytes: Buffer, from: number): number {
-    this.#nextLetter = -1
-    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
+    if (this.link.length !== checksumSize) return from
+    const view = viewOf(bytes)
+    for (let at = from; ; ) {
+      this.#said.write(this.link, 0, checksumSize, 'latin1')
+      const checksums = this.#linked(bytes, view, at)
+      const said = this.#said.toString('latin1', checksumSize, checksumSize + checksums.length)
+      const count = commonChecksums(checksums, said)
+      at = this.#pass(bytes, at, count, checksums)
+      if (count < batch) return at
+    }
+  }
+
+  /**
+   * The checksums of the lines from `from`, a batch at most, as far as each names what the one before says of itself
+   * and has the next number. Hashing is to take nearly all of the time: so everything else is done here, in place,
+   * with next to no calls and no strings but the checksums.
+   */
+  #linked(bytes: Buffer, view: DataView, from: number): string {
+    const { buffer, byteOffset } = bytes
+    const before = this.#before
+    const beforeLength = before.byteLength
+    const said = this.#saidNumbers
+    const ends = this.#ends
+    let linkBack = this.#linkBack
+    let seqBack = this.#seqBack
+    let next = this.seq + 1
+    let checksums = ''
     let at = from
-    for (let end = bytes.indexOf(newline, at); end !== -1; end = bytes.indexOf(newline, at)) {
-      if (!this.#entry(bytes, view, at, end)) break
+    for (let line = 0; line < batch; line++) {
+      const canonical = at + canonicalAt
+      // No line ends before its text: all of what stands there is compared.
+      const end = bytes.indexOf(newline, canonical)
+      if (end === -1 || bytes[end - 1] !== brace) break
+      if (!isStart(view, at) || !isMiddle(view, at + middleAt)) break
+
+      let link = end - linkBack - checksumSize
+      if (linkBack > behindDetails || !isBefore(link, before, beforeLength, view, canonical)) {
+        link = lastLink(bytes, view, canonical, end)
+        if (!isBefore(link, before, beforeLength, view, canonical)) break
+        linkBack = end - link - checksumSize
+      }
+      if (bytes[link + checksumSize] !== quote) break
+      let follows = true
+      for (let n = 0; n < 8; n++) {
+        if (view.getFloat64(link + n * 8, true) !== said[line * 8 + n]) follows = false
+        said[line * 8 + 8 + n] = view.getFloat64(at + checksumAt + n * 8, true)
+      }
+      if (!follows) break
+
+      // Behind the link there is one `seq`. It is a whole number, without a zero before it.
+      let seq = end - seqBack
+      if (seq <= link || !isSeqField(view, seq)) {
+        seq = bytes.indexOf(seqField, link, 'latin1')
+        if (seq === -1 || seq >= end) break
+        seqBack = end - seq
+      }
+      const first = seq + seqField.length
+      let behind = first
+      let value = 0
+      for (let byte = bytes[behind]!; byte >= zero && byte <= zero + 9; byte = bytes[++behind]!) {
+        value = value * 10 + byte - zero
+      }
+      if (value !== next || bytes[first] === zero) break
+      if (behind + timeField.length > end || !isTimeField(view, behind)) break
+
+      const text = new Uint8Array(buffer, byteOffset + canonical, end - 1 - canonical)
+      checksums += hash('sha256', text, asText)
+      ends[line] = end
+      next++
       at = end + 1
     }
-    if (this.#linkAt !== -1) this.link = bytes.toString('latin1', this.#linkAt, this.#linkAt + 64)
-    this.#linkAt = -1
+    this.#linkBack = linkBack
+    this.#seqBack = seqBack
+    return checksums
+  }
+
+  /** Goes past the lines of a batch that are sound; where the next one begins. */
+  #pass(bytes: Buffer, from: number, count: number, checksums: string): number {
+    let at = from
+    for (let line = 0; line < count; line++) {
+      const end = this.#ends[line]!
+      if (this.forest) grow(this.forest, this.seq + line, bytes, at + canonicalAt, end - 1)
+      at = end + 1
+    }
+    const watched = this.#watch - this.seq - 1
+    if (watched >= 0 && watched < count) this.seen = checksumIn(checksums, watched)
+    if (count > 0) this.link = checksumIn(checksums, count - 1)
+    this.seq += count
+    this.entries += count
     return at
   }
-
-  #entry(bytes: Buffer, view: DataView, from: number, end: number): boolean {
-    const canonicalFrom = from + canonicalAt
-    if (bytes[end - 1] !== brace || !start.standsAt(from, view) || !middle.standsAt(from + middleAt, view))
-      return false
-    const checksum = checksumOf(bytes.subarray(canonicalFrom, end - 1))
-    if (!reads(checksum, view, from + checksumAt)) return false
-
-    // Past `details` every field is a plain value, so the last match can only be the entry's own field; what a
-    // string holds has its quotes escaped.
-    const field = this.#lastLink(bytes, view, canonicalFrom, end)
-    const link = field + linkField.length
-    const fits =
-      field - this.#before.length > canonicalFrom &&
-      this.#before.standsAt(field - this.#before.length, view) &&
-      this.#follows(view, link) &&
-      bytes[link + 64] === quote &&
-      this.#isNext(bytes, view, link + 64, end)
-    if (!fits) return false
-    if (this.forest) this.#grow(this.forest, bytes, canonicalFrom, end - 1)
-    this.#linkAt = from + checksumAt
-    this.seq += 1
-    this.entries += 1
-    if (this.seq === this.#watch) this.seen = checksum
-    return true
-  }
-
-  /** Whether the link at a place is the checksum of the entry before. */
-  #follows(view: DataView, link: number): boolean {
-    if (link + 64 > view.byteLength) return false
-    return this.#linkAt === -1 ? reads(this.link, view, link) : isSame(view, this.#linkAt, view, link)
-  }
-
-  /** The byte before the text is lent to the leaf's 0x00, so that nothing is copied to be hashed. */
-  #grow(forest: Forest, bytes: Buffer, from: number, end: number): void {
-    bytes[from - 1] = 0
-    forest.push(this.seq, 1, hash('sha256', bytes.subarray(from - 1, end), 'binary'))
-    bytes[from - 1] = colon
-  }
-
-  /** Where the last link field of a line begins; where the next letter is stays known for the next line. */
-  #lastLink(bytes: Buffer, view: DataView, from: number, end: number): number {
-    let last = -1
-    let next = this.#nextLetter < from ? bytes.indexOf(linkLetter, from) : this.#nextLetter
-    while (next !== -1 && next < end) {
-      if (linkField.standsAt(next - linkLetterAt, view)) last = next - linkLetterAt
-      next = bytes.indexOf(linkLetter, next + 1)
-    }
-    // Past the end, so that what is not there is not searched again.
-    this.#nextLetter = next === -1 ? bytes.length : next
-    return last
-  }
-
-  /** Whether the `seq` behind a place, of which there is one, is the next, written as a whole number. */
-  #isNext(bytes: Buffer, view: DataView, from: number, end: number): boolean {
-    let at = end - this.#seqBack
-    if (at < from || !seqField.standsAt(at, view)) at = seqBehind(bytes, view, from)
-    if (at === -1 || at >= end) return false
-    this.#seqBack = end - at
-    const first = at + seqField.length
-    let digit = first
-    let value = 0
-    for (let byte = bytes[digit]!; byte >= zero && byte <= zero + 9; byte = bytes[++digit]!) {
-      value = value * 10 + byte - zero
-    }
-    return value === this.seq + 1 && bytes[first] !== zero && timeField.standsAt(digit, view)
-  }
 }
 
-const written = Buffer.alloc(64)
-const writtenView = new DataView(written.buffer, written.byteOffset, 64)
-
-/** Whether a checksum stands at a place. To write and compare it is faster than to compare its letters. */
-function reads(checksum: string, view: DataView, at: number): boolean {
-  if (checksum.length !== 64) return false
-  written.write(checksum, 0, 64, 'latin1')
-  return isSame(writtenView, 0, view, at)
+function viewOf({ buffer, byteOffset, length }: Buffer): DataView {
+  return new DataView(buffer, byteOffset, length)
 }
 
-/** Where the first `seq` behind a place begins; -1 without one. */
-function seqBehind(bytes: Buffer, view: DataView, from: number): number {
-  let at = bytes.indexOf(seqLetter, from)
-  while (at !== -1 && !seqField.standsAt(at - seqLetterAt, view)) at = bytes.indexOf(seqLetter, at + 1)
-  return at === -1 ? -1 : at - seqLetterAt
+/*
+ * Bytes are compared eight at a time, as numbers, which is the fastest way there is. Numbers made of text are the
+ * same only when the bytes are. What is said in place of a checksum may be no text; that is told by the hash.
+ */
+
+/** Tells whether a text, of 8 to 16 bytes, stands at a place. */
+function standing(text: string): (view: DataView, at: number) => boolean {
+  const bytes = Buffer.from(text)
+  const last = bytes.length - 8
+  const [first, second] = [bytes.readDoubleLE(0), bytes.readDoubleLE(last)]
+  return (view, at) => view.getFloat64(at, true) === first && view.getFloat64(at + last, true) === second
 }
 
-/** Whether the 64 bytes at two places are the same. */
-function isSame(a: DataView, atA: number, b: DataView, atB: number): boolean {
-  for (let n = 0; n < 64; n += 4) {
-    if (a.getInt32(atA + n, true) !== b.getInt32(atB + n, true)) return false
+/** Whether a text, of eight bytes and more, stands right before a place, and not before `from`. */
+function isBefore(place: number, text: DataView, length: number, view: DataView, from: number): boolean {
+  const at = place - length
+  if (at < from) return false
+  const last = length - 8
+  for (let n = 0; n < last; n += 8) {
+    if (text.getFloat64(n, true) !== view.getFloat64(at + n, true)) return false
   }
-  return true
+  return text.getFloat64(last, true) === view.getFloat64(at + last, true)
+}
+
+/**
+ * Where the link of a line begins; -1 without one. Past `details` every field is a plain value, so the last match can
+ * only be the entry's own field; what a string holds has its quotes escaped.
+ */
+function lastLink(bytes: Buffer, view: DataView, from: number, end: number): number {
+  let letter = bytes.lastIndexOf(linkLetter, end)
+  while (letter - linkLetterAt >= from && !isLinkField(view, letter - linkLetterAt)) {
+    letter = bytes.lastIndexOf(linkLetter, letter - 1)
+  }
+  const at = letter - linkLetterAt
+  const link = at + linkField.length
+  return at >= from && link + checksumSize < end ? link : -1
+}
+
+/** The byte before the text is lent to the leaf's 0x00, so that nothing is copied to be hashed. */
+function grow(forest: Forest, leaf: number, bytes: Buffer, from: number, end: number): void {
+  bytes[from - 1] = 0
+  forest.push(leaf, 1, hash('sha256', bytes.subarray(from - 1, end), 'binary'))
+  bytes[from - 1] = colon
+}
+
+function checksumIn(checksums: string, index: number): string {
+  return checksums.slice(index * checksumSize, (index + 1) * checksumSize)
+}
+
+/** How many checksums two texts have in common at their beginning. */
+function commonChecksums(a: string, b: string): number {
+  if (a === b) return a.length / checksumSize
+  let count = 0
+  while (checksumIn(a, count) === checksumIn(b, count)) count++
+  return count
 }
