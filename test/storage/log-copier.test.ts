@@ -1,9 +1,10 @@
 import { once } from 'node:events'
 import { statSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
 import Database from 'better-sqlite3'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { span } from '../../src/storage/log-copier.ts'
+import { lookMs, span } from '../../src/storage/log-copier.ts'
 import type { Log } from '../../src/storage/log-copier-thread.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import { sqliteFile } from '../../src/storage/sqlite-file.ts'
@@ -31,11 +32,13 @@ async function open() {
   onTestFinished(() => void beside.close())
   const look = beside.prepare<[], Log>('pragma wal_checkpoint(noop)')
   let last = 0
-  /** Adds notes that fill so many pages. */
+  /** Adds notes that fill so many pages. After the first of them, and after the last, the log is looked at. */
   const fill = async (pages: number) => {
     const perNote = 50
-    for (let i = 0; i < pages / perNote; i++) {
+    const count = Math.ceil(pages / perNote)
+    for (let i = 1; i <= count; i++) {
       const id = ++last
+      if (i === 1 || i === count) await sleep(2 * lookMs)
       await storage.write((tx) => addNote(tx, id, `${id} `.padEnd((perNote * pageSize) / 2, 'x')))
     }
   }
