@@ -79,8 +79,8 @@ export class Walk {
   /** What stands before the link in every entry. */
   readonly #before: DataView
   /** What the lines of a batch say their checksums are, behind the one that the first has to name as its link. */
-  readonly #said = Buffer.from(new ArrayBuffer(checksumSize * (batch + 1)))
-  readonly #saidNumbers = new Float64Array(this.#said.buffer)
+  readonly #said = Buffer.alloc(checksumSize * (batch + 1))
+  readonly #saidView = viewOf(this.#said)
   /** Where the lines of a batch end. */
   readonly #ends = new Int32Array(batch)
   /** How far before its end the last line had the end of its link, and its `seq`: the next one often has, too. */
@@ -121,7 +121,7 @@ export class Walk {
     const { buffer, byteOffset } = bytes
     const before = this.#before
     const beforeLength = before.byteLength
-    const said = this.#saidNumbers
+    const said = this.#saidView
     const ends = this.#ends
     let linkBack = this.#linkBack
     let seqBack = this.#seqBack
@@ -143,9 +143,10 @@ export class Walk {
       }
       if (bytes[link + checksumSize] !== quote) break
       let follows = true
-      for (let n = 0; n < 8; n++) {
-        if (view.getFloat64(link + n * 8, true) !== said[line * 8 + n]) follows = false
-        said[line * 8 + 8 + n] = view.getFloat64(at + checksumAt + n * 8, true)
+      const named = line * checksumSize
+      for (let n = 0; n < checksumSize; n += 8) {
+        if (view.getFloat64(link + n, true) !== said.getFloat64(named + n, true)) follows = false
+        said.setFloat64(named + checksumSize + n, view.getFloat64(at + checksumAt + n, true), true)
       }
       if (!follows) break
 
