@@ -1,13 +1,5 @@
 import { hash } from 'node:crypto'
-import {
-  canonicalAt,
-  canonicalText,
-  checksumAt,
-  entryMiddle,
-  entryStart,
-  genesis,
-  type Head,
-} from '../chain.ts'
+import { canonicalAt, checksumAt, entryMiddle, entryStart, type Head } from '../chain.ts'
 import type { Forest } from './forest.ts'
 
 const checksumSize = 64
@@ -31,22 +23,6 @@ const isMiddle = standing(entryMiddle)
 const isLinkField = standing(linkField)
 const isSeqField = standing(seqField)
 const isTimeField = standing(timeField)
-
-/** As much stands behind the details of the barest entry: a link that ends nearer to the end of its line is its own. */
-const behindDetails = (() => {
-  const nobody = {
-    actorType: 'user',
-    actorId: '',
-    actorEmail: null,
-    ipAddress: null,
-    userAgent: null,
-  } as const
-  const nothing = { resourceType: '', resourceId: null, resourceName: null, orgId: null, details: {} }
-  const id = '00000000-0000-0000-0000-000000000000'
-  const done = { id, seq: 1, timestamp: '2026-01-01T00:00:00.000Z', action: '', prevChecksum: genesis }
-  const text = canonicalText({ ...nobody, ...nothing, ...done, result: 'denied', errorMessage: null })
-  return text.length - text.indexOf(',"errorMessage"')
-})()
 
 /** Farther from the end of a line than anything in it. */
 const far = 2 ** 30
@@ -83,8 +59,7 @@ export class Walk {
   readonly #saidView = viewOf(this.#said)
   /** Where the lines of a batch end. */
   readonly #ends = new Int32Array(batch)
-  /** How far before its end the last line had the end of its link, and its `seq`: the next one often has, too. */
-  #linkBack = far
+  /** How far before its end the last line had its `seq`: the next one often has, too. */
   #seqBack = far
 
   constructor({ orgId, head, forest, watch = -1 }: Place) {
@@ -123,7 +98,6 @@ export class Walk {
     const beforeLength = before.byteLength
     const said = this.#saidView
     const ends = this.#ends
-    let linkBack = this.#linkBack
     let seqBack = this.#seqBack
     let next = this.seq + 1
     let checksums = ''
@@ -135,12 +109,8 @@ export class Walk {
       if (end === -1 || bytes[end - 1] !== brace) break
       if (!isStart(view, at) || !isMiddle(view, at + middleAt)) break
 
-      let link = end - linkBack - checksumSize
-      if (linkBack > behindDetails || !isBefore(link, before, beforeLength, view, canonical)) {
-        link = lastLink(bytes, view, canonical, end)
-        if (!isBefore(link, before, beforeLength, view, canonical)) break
-        linkBack = end - link - checksumSize
-      }
+      const link = lastLink(bytes, view, canonical, end)
+      if (!isBefore(link, before, beforeLength, view, canonical)) break
       if (bytes[link + checksumSize] !== quote) break
       let follows = true
       const named = line * checksumSize
@@ -172,7 +142,6 @@ export class Walk {
       next++
       at = end + 1
     }
-    this.#linkBack = linkBack
     this.#seqBack = seqBack
     return checksums
   }
