@@ -166,6 +166,39 @@ describe('a chain', () => {
       expect(faultOf(twofold(from, itself, not))).not.toBe('sound')
   })
 
+  it('is read alike whatever is before a line, also where a line is of no form it should have', () => {
+    const other = checksumOf('something else')
+    const tail = (seq: number, link: string) =>
+      `{"orgId":"${orgId}","prevChecksum":"${link}","result":"success","seq":${seq},"timestamp":""}`
+    /** The 100th of 200 has fields of an entry in the place of its last one. */
+    const odd = (fields: (link: string) => string) => {
+      const texts: string[] = []
+      let link = genesis
+      for (let seq = 1; seq <= 200; seq++) {
+        const text = canonicalText(entry(seq, link))
+        texts.push(seq === 100 ? text.replace('"userAgent":null', `"userAgent":${fields(link)}`) : text)
+        link = checksumOf(texts.at(-1)!)
+      }
+      const lines = texts.map((text) => entryLine(checksumOf(text), text))
+      return [headerLine(orgId), ...lines, trailerLine({ seq: 200, checksum: link })]
+    }
+    expect(faultOf(odd(() => 'null'))).toBe('sound')
+    expect(faultOf(odd((link) => tail(100, link)))).toBe('sound')
+    expect(faultOf(odd(() => tail(100, other)))).not.toBe('sound')
+    expect(faultOf(odd((link) => tail(101, link)))).not.toBe('sound')
+    expect(faultOf(odd(() => `{"prevChecksum":"${other}"}`))).not.toBe('sound')
+    expect(faultOf(odd(() => '{"timestamp":"","timestamp":""}'))).not.toBe('sound')
+  })
+
+  it('finds what it looks for wherever that is', () => {
+    const near = ['"prevChecksum":', '"timestamp":', 'prevChecksum', '"pr', '":"', ',"timestamp":"']
+    const lines = chain(200, (seq) => ({
+      userAgent: near[seq % near.length]! + 'C'.repeat(seq % 31),
+      resourceName: 'n'.repeat(seq % 17),
+    }))
+    expect(faultOf(lines)).toBe('sound')
+  })
+
   it('counts on, whatever the length of its numbers and of what is behind them', () => {
     const agents = [null, 'svc', 'Mozilla/5.0 (CCCC)'.repeat(20), '"prevChecksum":"']
     const lines = chain(1100, (seq) => ({

@@ -11,27 +11,26 @@ const quote = 0x22
 const colon = 0x3a
 const zero = 0x30
 const linkField = '"prevChecksum":"'
-/** Rare among what stands behind the link, so that the link is looked for by it. */
-const linkLetter = 'C'.charCodeAt(0)
-const linkLetterAt = linkField.indexOf('C')
 /** With the end of the result, which stands before it: of eight bytes. */
 const seqField = '","seq":'
 const timeField = ',"timestamp":"'
 
+/** Of an offset. */
+const none = 255
+
 const isStart = standing(entryStart)
 const isMiddle = standing(entryMiddle)
-const isLinkField = standing(linkField)
-const isSeqField = standing(seqField)
-const isTimeField = standing(timeField)
-
-/** Farther from the end of a line than anything in it. */
-const far = 2 ** 30
+const lastLinkField = lastOf(linkField)
+const lastTimeField = lastOf(timeField)
 
 /** Of a checksum as text. That its length is said spares a look at the name of the algorithm, each time. */
 const asText = { outputEncoding: 'hex', outputLength: 32 } as const
 
-/** Lines whose checksums are compared at once. */
-const batch = 64
+/**
+ * Lines that are worked on at once: all are found, then all are compared, then all are hashed. So the processor has
+ * the code of one of these at hand for long; line by line it would take a twentieth longer.
+ */
+const batch = 128
 
 export type Place = {
   orgId: string | null
@@ -57,10 +56,11 @@ export class Walk {
   /** What the lines of a batch say their checksums are, behind the one that the first has to name as its link. */
   readonly #said = Buffer.alloc(checksumSize * (batch + 1))
   readonly #saidView = viewOf(this.#said)
+  /** The next number, with the name of its field. */
+  readonly #next = Buffer.alloc(32)
+  readonly #nextView = viewOf(this.#next)
   /** Where the lines of a batch end. */
   readonly #ends = new Int32Array(batch)
-  /** How far before its end the last line had its `seq`: the next one often has, too. */
-  #seqBack = far
 
   constructor({ orgId, head, forest, watch = -1 }: Place) {
     this.seq = head.seq
@@ -79,7 +79,8 @@ export class Walk {
     const view = viewOf(bytes)
     for (let at = from; ; ) {
       this.#said.write(this.link, 0, checksumSize, 'latin1')
-      const checksums = this.#linked(bytes, view, at)
+      const linked = this.#linked(bytes, view, at, this.#whole(bytes, at))
+      const checksums = this.#hashed(bytes, at, linked)
       const said = this.#said.toString('latin1', checksumSize, checksumSize + checksums.length)
       const count = commonChecksums(checksums, said)
       at = this.#pass(bytes, at, count, checksums)
@@ -87,62 +88,68 @@ export class Walk {
     }
   }
 
+  /** How many whole lines there are from `from`, a batch at most. None ends before the place of its text. */
+  #whole(bytes: Buffer, from: number): number {
+    let at = from
+    for (let line = 0; line < batch; line++) {
+      const end = bytes.indexOf(newline, at + canonicalAt)
+      if (end === -1) return line
+      this.#ends[line] = end
+      at = end + 1
+    }
+    return batch
+  }
+
   /**
-   * The checksums of the lines from `from`, a batch at most, as far as each names what the one before says of itself
-   * and has the next number. Hashing is to take nearly all of the time: so everything else is done here, in place,
-   * with next to no calls and no strings but the checksums.
+   * How many lines from `from` name what the one before says of itself, and have the next number. Hashing is to take
+   * nearly all of the time: so all of this is done in place, with no calls and no strings.
    */
-  #linked(bytes: Buffer, view: DataView, from: number): string {
-    const { buffer, byteOffset } = bytes
+  #linked(bytes: Buffer, view: DataView, from: number, lines: number): number {
     const before = this.#before
     const beforeLength = before.byteLength
     const said = this.#saidView
     const ends = this.#ends
-    let seqBack = this.#seqBack
-    let next = this.seq + 1
-    let checksums = ''
+    const next = this.#nextView
+    let nextLength = this.#next.write(`${seqField}${this.seq + 1}`, 'latin1')
     let at = from
-    for (let line = 0; line < batch; line++) {
+    for (let line = 0; line < lines; line++) {
       const canonical = at + canonicalAt
-      // No line ends before its text: all of what stands there is compared.
-      const end = bytes.indexOf(newline, canonical)
-      if (end === -1 || bytes[end - 1] !== brace) break
-      if (!isStart(view, at) || !isMiddle(view, at + middleAt)) break
+      const end = ends[line]!
+      if (bytes[end - 1] !== brace || !isStart(view, at) || !isMiddle(view, at + middleAt)) return line
 
-      const link = lastLink(bytes, view, canonical, end)
-      if (!isBefore(link, before, beforeLength, view, canonical)) break
-      if (bytes[link + checksumSize] !== quote) break
+      // Past `details` every field is a plain value, so the last match can only be the entry's own field; what a
+      // string holds has its quotes escaped.
+      const link = lastLinkField(view, canonical, end) + linkField.length
+      if (!isBefore(link, before, beforeLength, view, canonical)) return line
+      if (link + checksumSize >= end || bytes[link + checksumSize] !== quote) return line
       let follows = true
       const named = line * checksumSize
       for (let n = 0; n < checksumSize; n += 8) {
         if (view.getFloat64(link + n, true) !== said.getFloat64(named + n, true)) follows = false
         said.setFloat64(named + checksumSize + n, view.getFloat64(at + checksumAt + n, true), true)
       }
-      if (!follows) break
+      if (!follows) return line
 
-      // Behind the link there is one `seq`. It is a whole number, without a zero before it.
-      let seq = end - seqBack
-      if (seq <= link || !isSeqField(view, seq)) {
-        seq = bytes.indexOf(seqField, link, 'latin1')
-        if (seq === -1 || seq >= end) break
-        seqBack = end - seq
-      }
-      const first = seq + seqField.length
-      let behind = first
-      let value = 0
-      for (let byte = bytes[behind]!; byte >= zero && byte <= zero + 9; byte = bytes[++behind]!) {
-        value = value * 10 + byte - zero
-      }
-      if (value !== next || bytes[first] === zero) break
-      if (behind + timeField.length > end || !isTimeField(view, behind)) break
-
-      const text = new Uint8Array(buffer, byteOffset + canonical, end - 1 - canonical)
-      checksums += hash('sha256', text, asText)
-      ends[line] = end
-      next++
+      // The number stands before the time, which is the last of its form, too.
+      const time = lastTimeField(view, link, end)
+      if (!isBefore(time, next, nextLength, view, link)) return line
+      nextLength = increased(this.#next, nextLength)
       at = end + 1
     }
-    this.#seqBack = seqBack
+    return lines
+  }
+
+  /** The checksums of the lines from `from`. */
+  #hashed({ buffer, byteOffset }: Buffer, from: number, lines: number): string {
+    const ends = this.#ends
+    let checksums = ''
+    let at = from
+    for (let line = 0; line < lines; line++) {
+      const end = ends[line]!
+      const canonical = at + canonicalAt
+      checksums += hash('sha256', new Uint8Array(buffer, byteOffset + canonical, end - 1 - canonical), asText)
+      at = end + 1
+    }
     return checksums
   }
 
@@ -192,17 +199,40 @@ function isBefore(place: number, text: DataView, length: number, view: DataView,
 }
 
 /**
- * Where the link of a line begins; -1 without one. Past `details` every field is a plain value, so the last match can
- * only be the entry's own field; what a string holds has its quotes escaped.
+ * Tells where a text stands for the last time between two places; -1 when it does not. Each step looks at two bytes,
+ * and is as long as the text has places for two bytes: so wherever it stands, it is met. No two bytes may come twice
+ * in it.
  */
-function lastLink(bytes: Buffer, view: DataView, from: number, end: number): number {
-  let letter = bytes.lastIndexOf(linkLetter, end)
-  while (letter - linkLetterAt >= from && !isLinkField(view, letter - linkLetterAt)) {
-    letter = bytes.lastIndexOf(linkLetter, letter - 1)
+function lastOf(text: string): (view: DataView, from: number, end: number) => number {
+  const bytes = Buffer.from(text)
+  const { length } = bytes
+  const isHere = standing(text)
+  const step = length - 1
+  /** How far into the text two bytes are. */
+  const offsets = new Uint8Array(1 << 16).fill(none)
+  for (let offset = 0; offset < step; offset++) offsets[bytes.readUInt16LE(offset)] = offset
+  return (view, from, end) => {
+    for (let at = end - 2; at >= from; at -= step) {
+      const offset = offsets[view.getUint16(at, true)]!
+      if (offset === none) continue
+      const start = at - offset
+      if (start >= from && start + length <= end && isHere(view, start)) return start
+    }
+    return -1
   }
-  const at = letter - linkLetterAt
-  const link = at + linkField.length
-  return at >= from && link + checksumSize < end ? link : -1
+}
+
+/** Adds one to the decimal number that a text of this length ends with; how long the text is then. */
+function increased(text: Buffer, length: number): number {
+  let digit = length - 1
+  while (text[digit] === zero + 9) text[digit--] = zero
+  if (text[digit] !== colon) {
+    text[digit]!++
+    return length
+  }
+  text[digit + 1] = zero + 1
+  text[length] = zero
+  return length + 1
 }
 
 /** The byte before the text is lent to the leaf's 0x00, so that nothing is copied to be hashed. */
