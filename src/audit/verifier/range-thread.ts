@@ -11,6 +11,9 @@ export type RangeTask = {
   descriptor: number
   place: Pick<Place, 'orgId' | 'watch'>
   tree: boolean
+  ranges: readonly Range[]
+  /** How many of the ranges threads have taken on: one number, shared by all of them. */
+  taken: Int32Array
 }
 
 /** The lines that begin in these bytes of the file. */
@@ -19,12 +22,23 @@ export type Range = { from: number; to: number }
 /** `at`: behind the last line, or before a line that is not the next entry. */
 export type Walked = { run: Run | undefined; from: number; at: number; isWhole: boolean }
 
+export type Found = { index: number; walked: Walked }
+
 const newline = 0x0a
+/** Longer than nearly every line. */
+const lineSize = 16 << 10
 const longestBuffer = 32 << 20
-const { descriptor, place, tree } = workerData as RangeTask
+const { descriptor, place, tree, ranges, taken } = workerData as RangeTask
 let buffer: Buffer = Buffer.allocUnsafe(1 << 20)
 
-parentPort?.on('message', (range: Range) => parentPort?.postMessage(walked(range)))
+for (let index = take(); index < ranges.length; index = take()) {
+  const found: Found = { index, walked: walked(ranges[index]!) }
+  parentPort?.postMessage(found)
+}
+
+function take(): number {
+  return Atomics.add(taken, 0, 1)
+}
 
 function walked(range: Range): Walked {
   const from = range.from === 0 ? 0 : lineFrom(range.from - 1)
@@ -65,10 +79,10 @@ function walked(range: Range): Walked {
 
 /** Where the first line begins behind a byte. */
 function lineFrom(byte: number): number {
-  for (let at = byte; ; at += buffer.length) {
-    const read = readSync(descriptor, buffer, 0, buffer.length, at)
+  for (let at = byte; ; at += lineSize) {
+    const read = readSync(descriptor, buffer, 0, lineSize, at)
     const end = buffer.subarray(0, read).indexOf(newline)
     if (end !== -1) return at + end + 1
-    if (read < buffer.length) return at + read
+    if (read < lineSize) return at + read
   }
 }

@@ -1,9 +1,8 @@
-import { once } from 'node:events'
 import { readSync, read as readWithCallback } from 'node:fs'
 import { promisify } from 'node:util'
 import { Worker } from 'node:worker_threads'
 import { ownModule } from '../../core/own-modules.ts'
-import type { Range, RangeTask, Walked } from './range-thread.ts'
+import type { Found, Range, RangeTask, Walked } from './range-thread.ts'
 import type { Verdict } from './verdict.ts'
 import { ChainVerifier, type Trust } from './verifier.ts'
 
@@ -12,7 +11,7 @@ const script = ownModule('src/audit/verifier/range-thread.ts')
 const read = promisify(readWithCallback)
 
 const newline = 0x0a
-/** Bytes that are worth a message between threads. */
+/** Bytes that a thread takes on at once. */
 const usualRange = 16 << 20
 /** What a thread makes is garbage at once: without a limit the room for it grows, for nothing. */
 const room = { maxYoungGenerationSizeMb: 4 }
@@ -32,13 +31,15 @@ export async function verifyRanges(
   const verifier = new ChainVerifier(trust)
   const start = begin(verifier, descriptor, size)
   const { place } = verifier
-  const task: RangeTask | undefined = place && {
+  if (!place) return readOn(verifier, descriptor, start, seen)
+  const task: RangeTask = {
     descriptor,
     place: { orgId: place.orgId, watch: place.watch },
     tree: place.forest !== undefined,
+    ranges: rangesOf(start, size, range),
+    taken: new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)),
   }
-  const at = task ? await walk(verifier, task, rangesOf(start, size, range), threads, seen) : start
-  return readOn(verifier, descriptor, at, seen)
+  return readOn(verifier, descriptor, await walk(verifier, task, threads, seen), seen)
 }
 
 /** Gives the header to the verifier; where the next line begins. */
@@ -65,34 +66,25 @@ const rangesOf = (start: number, size: number, range: number): Range[] =>
 async function walk(
   verifier: ChainVerifier,
   task: RangeTask,
-  ranges: readonly Range[],
   threads: number,
   seen: (entries: number) => void,
 ): Promise<number> {
-  const found: Promise<Walked>[] = []
+  const { ranges } = task
+  const found = ranges.map(() => Promise.withResolvers<Walked>())
+  // Whoever joins sees a failure; until then it is nobody's.
+  for (const { promise } of found) promise.catch(() => {})
   const workers = Array.from({ length: Math.min(threads, ranges.length) }, () => {
-    return new Worker(script, { workerData: task, resourceLimits: room })
+    const worker = new Worker(script, { workerData: task, resourceLimits: room })
+    worker.on('message', ({ index, walked }: Found) => found[index]!.resolve(walked))
+    worker.on('error', (error) => {
+      for (const { reject } of found) reject(error)
+    })
+    return worker
   })
   try {
-    let next = 0
-    const give = async (worker: Worker): Promise<Walked> => {
-      const answer = once(worker, 'message') as Promise<[Walked]>
-      worker.postMessage(ranges[next++])
-      const [walked] = await answer
-      // A thread goes on as soon as it has answered, as far as there is something to do.
-      if (next < ranges.length) start(worker)
-      return walked
-    }
-    const start = (worker: Worker) => {
-      const answer = give(worker)
-      // Whoever joins sees the failure; until then it is nobody's.
-      answer.catch(() => {})
-      found.push(answer)
-    }
-    for (const worker of workers) start(worker)
     let at = ranges[0]?.from ?? 0
     for (let index = 0; index < ranges.length; index++) {
-      const { run, from, at: end, isWhole } = await found[index]!
+      const { run, from, at: end, isWhole } = await found[index]!.promise
       if (from !== at && end > at) return at
       if (run && !verifier.follow(run)) return at
       at = Math.max(at, end)
