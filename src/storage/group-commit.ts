@@ -35,9 +35,9 @@ type Log = {
 }
 
 /**
- * The one writer of a SQLite file. Jobs run strictly one after the other, each but the first in a savepoint, and a whole
- * batch shares one transaction and so one fsync: no promise resolves before that fsync has returned. Telemetry
- * alone may be lost with the power, never with the process: it waits for no fsync.
+ * The one writer of a SQLite file. Jobs run strictly one after the other, and a whole batch shares one transaction and
+ * so one fsync: no promise resolves before that fsync has returned, and that of the batch before. Telemetry alone may
+ * be lost with the power, never with the process: it waits for no fsync.
  */
 export class GroupCommit {
   readonly #connection: SqliteConnection
@@ -47,6 +47,8 @@ export class GroupCommit {
   #queue: Job[] = []
   #pump: Promise<void> | undefined
   #closed = false
+  /** Called when so many jobs wait. */
+  #waiter: { jobs: number; go: () => void } | undefined
 
   constructor(connection: SqliteConnection, log: Log, limits: Partial<Limits> = {}) {
     this.#connection = connection
@@ -60,6 +62,7 @@ export class GroupCommit {
     return new Promise<T>((resolve, reject) => {
       this.#queue.push({ work, unsynced, resolve, reject })
       this.#pump ??= this.#run()
+      if (this.#waiter && this.#queue.length >= this.#waiter.jobs) this.#waiter.go()
     })
   }
 
@@ -68,36 +71,57 @@ export class GroupCommit {
     await this.#pump
   }
 
+  /**
+   * While the disk has one batch the next may be written, once as many jobs wait for it: sooner, batches would be small
+   * and many. A third one waits for the disk.
+   */
   async #run(): Promise<void> {
+    let settled = Promise.resolve()
     while (this.#queue.length > 0) {
       // One turn of the event loop lets every request that has already arrived join the batch.
       await new Promise((resolve) => setImmediate(resolve))
-      await this.#batch()
+      const finished = await this.#batch()
+      await settled
+      settled = this.#settle(finished)
+      await Promise.race([settled, this.#waiting(finished.length)])
+      if (this.#queue.length === 0) await settled
     }
     this.#pump = undefined
   }
 
-  async #batch(): Promise<void> {
+  #waiting(jobs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#waiter = { jobs, go: resolve }
+    if (this.#queue.length >= jobs) resolve()
+    return promise
+  }
+
+  /** What was committed; none when all of it failed. */
+  async #batch(): Promise<Finished[]> {
     try {
       await this.#log.ready()
       this.#connection.run('begin immediate', [])
     } catch (error) {
       for (const job of this.#queue.splice(0)) job.reject(error)
-      return
+      return []
     }
     const finished: Finished[] = []
-    const leftovers = new Leftovers()
     try {
-      await this.#fill(finished, leftovers)
+      const leftovers = await this.#fill(finished)
       if (!leftovers.isEmpty) await this.#finish(leftovers)
       this.#connection.run('commit', [])
     } catch (error) {
       this.#rollBack()
       for (const { job } of finished) job.reject(error)
-      return
+      return []
     }
-    const synced = finished.filter(({ job }) => !job.unsynced)
     for (const { job, value } of finished) if (job.unsynced) job.resolve(value as never)
+    return finished
+  }
+
+  /** Resolves what the disk is to have, once it has it. */
+  async #settle(finished: readonly Finished[]): Promise<void> {
+    const synced = finished.filter(({ job }) => !job.unsynced)
     try {
       if (synced.length > 0) await this.#log.sync()
     } catch (error) {
@@ -105,38 +129,47 @@ export class GroupCommit {
       return
     }
     for (const { job, value } of synced) job.resolve(value as never)
-    this.#log.committed(synced.length > 0)
+    if (finished.length > 0) this.#log.committed(synced.length > 0)
   }
 
-  async #fill(finished: Finished[], leftovers: Leftovers): Promise<void> {
+  /**
+   * Runs jobs and takes them from the queue. At first without savepoints, each of which would copy what its job changes:
+   * when one fails after it has changed something, those before it are run again, and all with savepoints.
+   */
+  async #fill(finished: Finished[]): Promise<Leftovers> {
     const end = performance.now() + this.#limits.milliseconds
-    let taken = 0
+    let leftovers = new Leftovers()
+    let isCareful = false
     try {
-      for (; taken < this.#limits.jobs && (taken === 0 || performance.now() < end); taken++) {
-        const job = this.#queue[taken]
+      while (finished.length < this.#limits.jobs && (finished.length === 0 || performance.now() < end)) {
+        const job = this.#queue[finished.length]
         if (!job) break
         const own = new Leftovers()
-        const outcome = await (taken === 0 ? this.#first(job.work, own) : this.#attempt(job.work, own))
+        const { changed } = this.#connection
+        const outcome = await (isCareful ? this.#attempt(job.work, own) : this.#work(job.work, own))
         if ('value' in outcome) {
           finished.push({ job, value: outcome.value })
           leftovers.take(own)
-        } else job.reject(outcome.error)
+        } else {
+          this.#queue.splice(finished.length, 1)
+          job.reject(outcome.error)
+        }
         // A full disk or an I/O error makes SQLite roll back the whole transaction by itself.
         if (!this.#connection.database.inTransaction) {
-          taken++
           throw 'error' in outcome ? outcome.error : new Error('The transaction was rolled back')
         }
+        if ('error' in outcome && !isCareful && this.#connection.changed > changed) {
+          this.#connection.run('rollback', [])
+          this.#connection.run('begin immediate', [])
+          isCareful = true
+          finished.length = 0
+          leftovers = new Leftovers()
+        }
       }
+      return leftovers
     } finally {
-      this.#queue.splice(0, taken)
+      this.#queue.splice(0, finished.length)
     }
-  }
-
-  /** Nothing comes before it that a rollback could take along: it needs no savepoint, which would copy what it changes. */
-  async #first(work: Work, leftovers: Leftovers): Promise<Outcome> {
-    const outcome = await this.#work(work, leftovers)
-    if ('error' in outcome) this.#beginAgain()
-    return outcome
   }
 
   async #attempt(work: Work, leftovers: Leftovers): Promise<Outcome> {
@@ -167,15 +200,6 @@ export class GroupCommit {
     } finally {
       end()
     }
-  }
-
-  /** Where that fails there is no transaction, which ends the batch. */
-  #beginAgain(): void {
-    try {
-      if (!this.#connection.database.inTransaction) return
-      this.#connection.run('rollback', [])
-      this.#connection.run('begin immediate', [])
-    } catch {}
   }
 
   #rollBackJob(): void {

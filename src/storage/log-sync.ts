@@ -19,6 +19,7 @@ export class LogSync {
 
   /** @throws when the disk refuses: what it holds is not known then until SQLite reads it anew */
   async sync(): Promise<void> {
+    this.check()
     try {
       this.#log ??= openSync(this.#path, 'r+')
       await datasync(this.#log)
@@ -31,7 +32,7 @@ export class LogSync {
     }
   }
 
-  /** Asked before anything is written. @throws when the disk has refused */
+  /** Asked before anything is written or said to be kept. @throws when the disk has refused */
   check(): void {
     if (this.#failure) throw this.#failure
   }

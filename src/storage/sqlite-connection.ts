@@ -5,6 +5,8 @@ import { Statements } from './statements.ts'
 /** Runs compiled queries on one open SQLite database, at once and on this thread. */
 export class SqliteConnection implements DatabaseConnection {
   readonly database: Database
+  /** How many statements may have changed something. */
+  changed = 0
   readonly #statements: Statements
 
   constructor(database: Database) {
@@ -20,8 +22,9 @@ export class SqliteConnection implements DatabaseConnection {
     for (let i = 0; i < parameters.length; i++) {
       if (parameters[i] === undefined) throw unusable(parameters, sql)
     }
-    const { statement, reader } = this.#statements.get(sql)
+    const { statement, reader, changes: mayChange } = this.#statements.get(sql)
     try {
+      if (mayChange) this.changed++
       if (reader) return { rows: statement.all(parameters) }
       const { changes, lastInsertRowid } = statement.run(parameters)
       return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) }

@@ -6,9 +6,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { CompiledQuery, sql } from 'kysely'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { beforeCommit } from '../../src/storage/before-commit.ts'
 import { GroupCommit } from '../../src/storage/group-commit.ts'
+import { LogSync } from '../../src/storage/log-sync.ts'
 import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
 import { Readers } from '../../src/storage/readers.ts'
 import { SqliteConnection } from '../../src/storage/sqlite-connection.ts'
@@ -135,6 +136,47 @@ describe('durability', () => {
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }, { id: 4 }])
   })
 
+  test('a write runs again only when one after it failed that had changed something', async () => {
+    const { queue, connection } = await writing({}, oneBatch)
+    const runs = [0, 0, 0, 0, 0, 0]
+    const write = (id: number, work: (tx: Db) => Promise<unknown>) =>
+      queue.write((tx) => {
+        runs[id]!++
+        return work(tx)
+      }, false)
+    const refuse = async () => {
+      throw new Error('no')
+    }
+    const outcomes = await Promise.allSettled([
+      write(0, (tx) => addNote(tx, 10)),
+      write(1, refuse),
+      write(2, (tx) => sql`delete from notes where id = 99`.execute(tx).then(() => runs[2]!)),
+      write(3, (tx) => addNote(tx, 13).then(refuse)),
+      write(4, refuse),
+      write(5, (tx) => addNote(tx, 15).then(refuse)),
+      write(5, (tx) => addNote(tx, 16)),
+    ])
+    expect(runs).toEqual([2, 1, 2, 1, 1, 2])
+    const [added, refused, counted, ...others] = outcomes
+    expect([added, refused].map((it) => it!.status)).toEqual(['fulfilled', 'rejected'])
+    expect(counted).toEqual({ status: 'fulfilled', value: 2 })
+    expect(others.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected', 'fulfilled'])
+    expect(connection.run('select id from notes', []).rows).toEqual([{ id: 10 }, { id: 16 }])
+  })
+
+  test('tables that a failed write has made are gone as well', async () => {
+    const { queue, connection } = await writing({}, oneBatch)
+    const outcomes = await Promise.allSettled([
+      queue.write((tx) => addNote(tx, 1), false),
+      queue.write(async (tx) => {
+        await sql`create table others (id integer)`.execute(tx)
+        throw new Error('no')
+      }, false),
+    ])
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected'])
+    expect(connection.run(`select name from sqlite_schema where name = 'others'`, []).rows).toEqual([])
+  })
+
   test('what the writes of a batch leave is done once, for those that succeed', async () => {
     const { queue, connection } = await writing({}, oneBatch)
     const times: (readonly number[])[] = []
@@ -192,7 +234,7 @@ describe('durability', () => {
     await Promise.all([write(1, true), write(2, false), write(3, true)])
     expect(said).toEqual(['written 1', 'written 3', 'on the disk', 'committed true', 'written 2'])
     await write(4, true)
-    expect(said.slice(5)).toEqual(['committed false', 'written 4'])
+    expect(said.slice(5)).toEqual(['written 4', 'committed false'])
     expect(connection.run('select id from notes', []).rows).toHaveLength(4)
   })
 
@@ -204,6 +246,52 @@ describe('durability', () => {
     await written
     clearInterval(timer)
     expect(ticks).toBeGreaterThan(10)
+  })
+
+  /** A disk whose answers are given by hand, oldest first. */
+  function slowDisk() {
+    const asked: PromiseWithResolvers<void>[] = []
+    const sync = () => {
+      const answer = Promise.withResolvers<void>()
+      asked.push(answer)
+      return answer.promise
+    }
+    return { asked, sync }
+  }
+
+  test('as many writes as the disk has are written meanwhile, and resolve when it has them', async () => {
+    const { asked, sync } = slowDisk()
+    const { queue, connection } = await writing({ sync }, oneBatch)
+    const written: number[] = []
+    const write = (id: number) => queue.write((tx) => addNote(tx, id), false).then(() => written.push(id))
+    const count = () => connection.run('select id from notes', []).rows.length
+    const all = [write(1), write(2)]
+    await vi.waitUntil(() => asked.length === 1)
+    all.push(write(3))
+    await sleep(20)
+    expect(count()).toBe(2)
+    all.push(write(4))
+    await vi.waitUntil(() => count() === 4)
+    all.push(write(5), write(6))
+    await sleep(20)
+    expect([count(), asked.length, written]).toEqual([4, 1, []])
+    asked[0]!.resolve()
+    await vi.waitUntil(() => asked.length === 2)
+    expect(written).toEqual([1, 2])
+    asked[1]!.resolve()
+    await vi.waitUntil(() => asked.length === 3)
+    expect(written).toEqual([1, 2, 3, 4])
+    asked[2]!.resolve()
+    await Promise.all(all)
+    expect(count()).toBe(6)
+  })
+
+  test('what was written while the disk refused is not claimed either', async () => {
+    const file = join(await temporaryFolder(), 'svc.sqlite')
+    const disk = new LogSync(file)
+    await expect(disk.sync()).rejects.toThrow('The disk did not keep')
+    await writeFile(`${file}-wal`, '')
+    await expect(disk.sync()).rejects.toThrow('The disk did not keep')
   })
 
   test('a disk that has refused once is written to no more, and the service is not ready', async () => {
