@@ -26,6 +26,7 @@ import * as ssoSignIn from './0025_sso_sign_in.ts'
 import * as trust from './0026_trust.ts'
 import * as deliveryStates from './0027_delivery_states.ts'
 import * as agents from './0028_agents.ts'
+import * as keyLookUp from './0029_key_look_up.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -56,4 +57,5 @@ export const migrations: readonly Migration[] = [
   { name: '0026_trust', up: trust.up },
   { name: '0027_delivery_states', up: deliveryStates.up },
   { name: '0028_agents', up: agents.up },
+  { name: '0029_key_look_up', up: keyLookUp.up },
 ]

@@ -42,6 +42,10 @@ export const is = (column: string, text: string): Expression<SqlBool> =>
 export const isNot = (column: string, text: string): Expression<SqlBool> =>
   sql<SqlBool>`${sql.ref(column)} <> ${sql.lit(text)}`
 
+/** That a column is this hash, where only the beginning of hashes is in an index. */
+export const isHash = (column: string, hash: string): Expression<SqlBool> =>
+  sql<SqlBool>`substr(${sql.ref(column)}, 1, 8) = ${hash.slice(0, 8)} and ${sql.ref(column)} = ${hash}`
+
 function holdsInScope(scope: Scope, value: Expression<unknown>): Expression<SqlBool> {
   if (scope.kind === 'system') return sql<SqlBool>`1 = 1`
   if (scope.kind === 'organization') return sql<SqlBool>`${value} = ${scope.orgId}`

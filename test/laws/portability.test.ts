@@ -32,6 +32,7 @@ describe('the two databases', { timeout: 120_000 }, () => {
     expect(schema.organizations?.indexes).toContain(
       'organizations_live_slug: partner_id, slug unique where deleted_at is null',
     )
+    expect(schema.enrollment_keys?.indexes).toContain('enrollment_keys_hash: substr(key_hash, 1, 8)')
     expect(schema.sessions?.foreignKeys).toEqual([
       'sso_provider_id -> sso_providers(id) on delete cascade',
       'user_id -> users(id) on delete cascade',

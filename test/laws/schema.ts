@@ -8,7 +8,7 @@ export type Table = {
   columns: Column[]
   primaryKey: string[]
   unique: string[]
-  /** `name: columns [unique] [where …]` */
+  /** `name: columns or an expression [unique] [where …]` */
   indexes: string[]
   /** `columns -> table(columns) on delete …` */
   foreignKeys: string[]
@@ -76,12 +76,12 @@ async function ofSqlite(storage: Storage): Promise<Record<string, Table>> {
     )
     const columnsOf = async (index: string) =>
       (
-        await rowsOf<{ name: string }>(
+        await rowsOf<{ name: string | null }>(
           storage,
           `select name from pragma_index_info('${index}') order by seqno`,
         )
       )
-        .map((column) => column.name)
+        .map((column) => column.name ?? '')
         .join(', ')
     const made = indexes.filter(({ origin }) => origin === 'c')
     const foreign = await rowsOf<{ id: number; from: string; table: string; to: string; on_delete: string }>(
@@ -101,7 +101,8 @@ async function ofSqlite(storage: Storage): Promise<Record<string, Table>> {
       indexes: await Promise.all(
         made.map(async (index) => {
           const where = plain(/\swhere\s(.*)$/is.exec(index.sql ?? '')?.[1])
-          return `${index.name}: ${await columnsOf(index.name)}${index.unique ? ' unique' : ''}${where}`
+          const columns = (await columnsOf(index.name)) || /" \((.*)\)/s.exec(index.sql ?? '')?.[1]
+          return `${index.name}: ${columns}${index.unique ? ' unique' : ''}${where}`
         }),
       ),
       foreignKeys: foreign.map((it) => foreignKey(it.from, it.table, it.to, it.on_delete)),
@@ -144,9 +145,9 @@ async function ofPostgres(storage: Storage): Promise<Record<string, Table>> {
   }>(
     storage,
     `select i.indrelid::regclass::text as table, i.indexrelid::regclass::text as name, i.indisunique as unique, (
-       select string_agg(a.attname, ', ' order by k.at)
+       select string_agg(coalesce(a.attname, pg_get_indexdef(i.indexrelid, k.at::int, false)), ', ' order by k.at)
        from unnest(i.indkey::int2[]) with ordinality as k(attnum, at)
-       join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+       left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum and k.attnum > 0
      ) as columns, pg_get_expr(i.indpred, i.indrelid) as where
      from pg_index i join pg_class c on c.oid = i.indexrelid
      where c.relnamespace = current_schema()::regnamespace

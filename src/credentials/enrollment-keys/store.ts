@@ -3,7 +3,7 @@ import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
 import { isNarrowed, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { forUpdate, inGroups, inScope, inSites, prepared, rowOf } from '../../storage/dialect.ts'
+import { forUpdate, inGroups, inScope, inSites, isHash, prepared, rowOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { readPage } from '../../storage/pages.ts'
 import { rowsOf } from '../../storage/rows.ts'
@@ -135,7 +135,7 @@ export async function expireEnrollmentKeys(db: Db, scope: Scope, now: Instant): 
 // Enrolling: the key itself is the credential, so its hash stands in for a scope.
 
 export async function findByHash(db: Db, hash: string): Promise<EnrollmentKey | undefined> {
-  const found = db.selectFrom('enrollment_keys').select(columns).where('key_hash', '=', hash)
+  const found = db.selectFrom('enrollment_keys').select(columns).where(isHash('key_hash', hash))
   const row = await found.executeTakeFirst()
   return row && keyRows.read(row)
 }
@@ -177,7 +177,7 @@ export async function spendEnrollmentKey(
   const { numUpdatedRows } = await db
     .updateTable('enrollment_keys')
     .set((eb) => ({ usage_count: eb('usage_count', '+', 1), last_used_at: now, last_device_id: deviceId }))
-    .where('key_hash', '=', hash)
+    .where(isHash('key_hash', hash))
     .where('expires_at', '>', now)
     .where((eb) => eb.or([eb('max_usage', 'is', null), eb('usage_count', '<', eb.ref('max_usage'))]))
     .executeTakeFirstOrThrow()
