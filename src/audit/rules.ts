@@ -35,19 +35,20 @@ export type Happening = {
  * texts keep within their columns (spec, "Platform audit log entry").
  */
 export function draftOf(it: Happening, now: Instant): Draft {
-  const actor = it.actorId ?? zeroId
-  const rawActor = isId(actor) ? {} : { rawActorId: actor }
-  const rawResource = it.resourceId === null || isId(it.resourceId) ? {} : { rawResourceId: it.resourceId }
+  const actorId = idOf(it.actorId ?? zeroId)
+  const resourceId = it.resourceId === null ? null : idOf(it.resourceId)
+  const rawActor = it.actorId === null || actorId === it.actorId ? {} : { rawActorId: it.actorId }
+  const rawResource = resourceId === it.resourceId ? {} : { rawResourceId: it.resourceId }
   return {
     id: newId(),
     orgId: it.orgId,
     timestamp: now,
     actorType: it.actorType,
-    actorId: isId(actor) ? actor : zeroId,
+    actorId,
     actorEmail: cut(it.actorEmail, 255),
     action: it.action.slice(0, 100),
     resourceType: it.resourceType.slice(0, 50),
-    resourceId: it.resourceId === null ? null : isId(it.resourceId) ? it.resourceId : zeroId,
+    resourceId,
     resourceName: cut(it.resourceName, 255),
     details: sealable({ ...it.details, ...rawActor, ...rawResource }) as Draft['details'],
     ipAddress: cut(it.ipAddress, 45),
@@ -56,6 +57,8 @@ export function draftOf(it: Happening, now: Instant): Draft {
     errorMessage: it.errorMessage === undefined ? null : it.errorMessage.toWellFormed(),
   }
 }
+
+const idOf = (text: string): string => (isId(text) ? text : zeroId)
 
 /** RFC 8785 knows no halves of surrogate pairs and no infinite numbers: one of them, and nothing could be sealed. */
 function sealable(value: unknown): unknown {
