@@ -51,8 +51,7 @@ function open(file: string, readonly: boolean, prepare: (database: Database.Data
     database = new Database(file, { readonly, timeout: 5000 })
     prepare(database)
     database.pragma('temp_store = memory')
-    // All of it is looked through with a commit that has split a page, so it is not larger than is of use.
-    database.pragma('cache_size = -16384')
+    database.pragma('cache_size = -32768')
     database.function('fold', { deterministic: true }, (text: unknown) =>
       text === null ? null : fold(String(text)),
     )
