@@ -65,7 +65,10 @@ export function canonicalJson(value: unknown): string {
   return text
 }
 
-export const checksumOf = (canonical: string | Uint8Array): string => hash('sha256', canonical, 'hex')
+export const checksumOf = (canonical: string | Uint8Array): string => hash('sha256', canonical, asText)
+
+/** That the length is said spares a look at the name of the algorithm, each time. */
+const asText = { outputEncoding: 'hex', outputLength: 32 } as const
 
 export type Head = { seq: number; checksum: string }
 

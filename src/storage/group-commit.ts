@@ -80,10 +80,10 @@ export class GroupCommit {
     while (this.#queue.length > 0) {
       // One turn of the event loop lets every request that has already arrived join the batch.
       await new Promise((resolve) => setImmediate(resolve))
-      const finished = await this.#batch()
+      const synced = await this.#batch()
       await settled
-      settled = this.#settle(finished)
-      await Promise.race([settled, this.#waiting(finished.length)])
+      settled = this.#settle(synced)
+      await Promise.race([settled, this.#waiting(synced.length)])
       if (this.#queue.length === 0) await settled
     }
     this.#pump = undefined
@@ -96,7 +96,7 @@ export class GroupCommit {
     return promise
   }
 
-  /** What was committed; none when all of it failed. */
+  /** What was committed and the disk is to have. */
   async #batch(): Promise<Finished[]> {
     try {
       await this.#log.ready()
@@ -115,21 +115,23 @@ export class GroupCommit {
       for (const { job } of finished) job.reject(error)
       return []
     }
+    const synced = finished.filter(({ job }) => !job.unsynced)
     for (const { job, value } of finished) if (job.unsynced) job.resolve(value as never)
-    return finished
+    if (synced.length === 0) this.#log.committed(false)
+    return synced
   }
 
   /** Resolves what the disk is to have, once it has it. */
-  async #settle(finished: readonly Finished[]): Promise<void> {
-    const synced = finished.filter(({ job }) => !job.unsynced)
+  async #settle(synced: readonly Finished[]): Promise<void> {
+    if (synced.length === 0) return
     try {
-      if (synced.length > 0) await this.#log.sync()
+      await this.#log.sync()
     } catch (error) {
       for (const { job } of synced) job.reject(error)
       return
     }
     for (const { job, value } of synced) job.resolve(value as never)
-    if (finished.length > 0) this.#log.committed(synced.length > 0)
+    this.#log.committed(true)
   }
 
   /**

@@ -234,7 +234,7 @@ describe('durability', () => {
     await Promise.all([write(1, true), write(2, false), write(3, true)])
     expect(said).toEqual(['written 1', 'written 3', 'on the disk', 'committed true', 'written 2'])
     await write(4, true)
-    expect(said.slice(5)).toEqual(['written 4', 'committed false'])
+    expect(said.slice(5)).toEqual(['committed false', 'written 4'])
     expect(connection.run('select id from notes', []).rows).toHaveLength(4)
   })
 

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { canonicalAt, checksumAt, entryMiddle, entryStart, type Head } from '../chain.ts'
+import { canonicalAt, checksumAt, checksumOf, entryMiddle, entryStart, type Head } from '../chain.ts'
 import type { Forest } from './forest.ts'
 
 const checksumSize = 64
@@ -15,16 +15,13 @@ const linkField = '"prevChecksum":"'
 const seqField = '","seq":'
 const timeField = ',"timestamp":"'
 
-/** Of an offset. */
+/** In place of an offset. */
 const none = 255
 
 const isStart = standing(entryStart)
 const isMiddle = standing(entryMiddle)
 const lastLinkField = lastOf(linkField)
 const lastTimeField = lastOf(timeField)
-
-/** Of a checksum as text. That its length is said spares a look at the name of the algorithm, each time. */
-const asText = { outputEncoding: 'hex', outputLength: 32 } as const
 
 /**
  * Lines that are worked on at once: all are found, then all are compared, then all are hashed. So the processor has
@@ -147,7 +144,7 @@ export class Walk {
     for (let line = 0; line < lines; line++) {
       const end = ends[line]!
       const canonical = at + canonicalAt
-      checksums += hash('sha256', new Uint8Array(buffer, byteOffset + canonical, end - 1 - canonical), asText)
+      checksums += checksumOf(new Uint8Array(buffer, byteOffset + canonical, end - 1 - canonical))
       at = end + 1
     }
     return checksums
