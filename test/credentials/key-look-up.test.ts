@@ -2,8 +2,12 @@ import { CompiledQuery, sql } from 'kysely'
 import { expect, test } from 'vitest'
 import { migrations } from '../../migrations/index.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { enrollmentKeyHash, newEnrollmentKey } from '../../src/credentials/enrollment-keys/rules.ts'
-import { findByHash } from '../../src/credentials/enrollment-keys/store.ts'
+import {
+  enrollmentKeyHash,
+  makeEnrollmentKey,
+  newEnrollmentKey,
+} from '../../src/credentials/enrollment-keys/rules.ts'
+import { findByHash, insertEnrollmentKey } from '../../src/credentials/enrollment-keys/store.ts'
 import { isHash } from '../../src/storage/dialect.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import type { Storage } from '../../src/storage/open.ts'
@@ -29,26 +33,12 @@ async function addOrg(storage: Storage): Promise<string> {
   return org.id
 }
 
-const addKey = (storage: Storage, orgId: string, hash: string) =>
-  storage.write((tx) =>
-    tx
-      .insertInto('enrollment_keys')
-      .values({
-        id: newId(),
-        org_id: orgId,
-        site_id: null,
-        name: 'Reception',
-        key_hash: hash,
-        usage_count: 1,
-        max_usage: 5,
-        expires_at: at,
-        created_by: newId(),
-        created_at: at,
-        last_used_at: at,
-        last_device_id: newId(),
-      })
-      .execute(),
-  )
+async function addKey(storage: Storage, orgId: string, hash: string): Promise<void> {
+  const made = { id: newId(), by: newId(), now: at, ttlMinutes: 60 }
+  const key = makeEnrollmentKey({ orgId, name: 'Reception', maxUsage: 5 }, made)
+  const used = { ...key, usageCount: 1, lastUsedAt: at, lastDeviceId: newId() }
+  await storage.write((tx) => insertEnrollmentKey(tx, used, hash))
+}
 
 const newHash = () => enrollmentKeyHash('pepper', newEnrollmentKey())
 

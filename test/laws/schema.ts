@@ -81,7 +81,7 @@ async function ofSqlite(storage: Storage): Promise<Record<string, Table>> {
           `select name from pragma_index_info('${index}') order by seqno`,
         )
       )
-        .map((column) => column.name ?? '')
+        .map((column) => column.name)
         .join(', ')
     const made = indexes.filter(({ origin }) => origin === 'c')
     const foreign = await rowsOf<{ id: number; from: string; table: string; to: string; on_delete: string }>(
@@ -147,7 +147,7 @@ async function ofPostgres(storage: Storage): Promise<Record<string, Table>> {
     `select i.indrelid::regclass::text as table, i.indexrelid::regclass::text as name, i.indisunique as unique, (
        select string_agg(coalesce(a.attname, pg_get_indexdef(i.indexrelid, k.at::int, false)), ', ' order by k.at)
        from unnest(i.indkey::int2[]) with ordinality as k(attnum, at)
-       left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum and k.attnum > 0
+       left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
      ) as columns, pg_get_expr(i.indpred, i.indrelid) as where
      from pg_index i join pg_class c on c.oid = i.indexrelid
      where c.relnamespace = current_schema()::regnamespace
