@@ -165,7 +165,7 @@ function webhooksOf(parts: Parts, config: Config): Loop[] {
     onAttempt: (outcome) => parts.webhooks.add(outcome),
   })
   const rounds = loop('webhooks', () => courier.round(), 1000, log)
-  storage.onCommit(wake)
+  storage.onCommit(wake, ['events', 'webhooks', 'webhook_deliveries', 'webhook_queues'])
   wake()
   const stop = async () => {
     await rounds.stop()

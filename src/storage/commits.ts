@@ -1,14 +1,19 @@
+import { anyTable } from './statements.ts'
+import type { TableName } from './tables.ts'
+
 /** Who wants to know that something was committed. */
 export class Commits {
-  readonly #listeners: (() => void)[] = []
+  readonly #listeners: { listener: () => void; tables: readonly string[] | undefined }[] = []
 
-  listen(listener: () => void): void {
-    this.#listeners.push(listener)
+  /** `tables`: it does not matter to the listener what was committed to others. */
+  listen(listener: () => void, tables?: readonly TableName[]): void {
+    this.#listeners.push({ listener, tables })
   }
 
   /** What was committed stays committed: a listener's failure is only warned about. */
-  announce(): void {
-    for (const listener of this.#listeners) {
+  announce(touched: ReadonlySet<string> = all): void {
+    for (const { listener, tables } of this.#listeners) {
+      if (tables && !touched.has(anyTable) && !tables.some((table) => touched.has(table))) continue
       try {
         listener()
       } catch (error) {
@@ -17,3 +22,5 @@ export class Commits {
     }
   }
 }
+
+const all: ReadonlySet<string> = new Set([anyTable])

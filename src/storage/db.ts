@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import type { Tables } from './tables.ts'
+import type { TableName, Tables } from './tables.ts'
 
 /** A place to run queries: plain reads, heavy reads, or the transaction of one write. */
 export type Db = Kysely<Tables>
@@ -31,11 +31,15 @@ export type Storage = {
    * done again from what is kept.
    */
   write<T>(work: (tx: Db) => Promise<T>, options?: { unsynced?: boolean }): Promise<T>
-  /** Called after synced commits, at once, in this process; it must be cheap. */
-  onCommit(listener: () => void): void
   /**
-   * Changes with every commit, whoever made it: what was read under one version still holds while the version
-   * does. As of this turn of the event loop. undefined on Postgres, where only asking the database again tells.
+   * Called after synced commits, at once, in this process; it must be cheap. After those to other tables only where
+   * that cannot be told.
+   */
+  onCommit(listener: () => void, tables?: readonly TableName[]): void
+  /**
+   * Changes with every commit that may decide about callers, whoever made it: who they were found to be under one
+   * version they are while the version holds. As of this turn of the event loop. undefined on Postgres, where only
+   * asking the database again tells.
    */
   version(): number | undefined
   /** undefined on SQLite, where there is one process. */

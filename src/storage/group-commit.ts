@@ -15,13 +15,17 @@ type Job = {
 
 type Outcome = { value: unknown } | { error: unknown }
 type Finished = { job: Job; value: unknown }
+/** What was committed and is to be synced, and the tables that may have changed. */
+type Written = { synced: readonly Finished[]; touched: ReadonlySet<string> }
+
+const nothing: Written = { synced: [], touched: new Set() }
 
 type Limits = {
   /** Jobs that share one commit. */
   jobs: number
   /** Milliseconds after which a batch takes no further job. */
   milliseconds: number
-  /** Milliseconds after which one job is given up, so that it cannot hold the others for ever. */
+  /** Milliseconds after which a job is given up, so that it cannot hold the others for ever. */
   patience: number
 }
 
@@ -30,8 +34,10 @@ type Log = {
   ready(): Promise<void> | undefined
   /** Puts on the disk what was committed. */
   sync(): Promise<void>
-  /** After each commit, of which the disk has what is to be durable. */
-  committed(durable: boolean): void
+  /** After each commit, which may have changed rows of these tables. */
+  committed(touched: ReadonlySet<string>): void
+  /** Once the disk has what of it is to last; nothing of it is where it says no tables. */
+  settled(touched?: ReadonlySet<string>): void
 }
 
 /**
@@ -47,6 +53,8 @@ export class GroupCommit {
   #queue: Job[] = []
   #pump: Promise<void> | undefined
   #closed = false
+  /** Ends what is running. */
+  #giveUp: ((error: Error) => void) | undefined
   /** Called when so many jobs wait. */
   #waiter: { jobs: number; go: () => void } | undefined
 
@@ -80,10 +88,10 @@ export class GroupCommit {
     while (this.#queue.length > 0) {
       // One turn of the event loop lets every request that has already arrived join the batch.
       await new Promise((resolve) => setImmediate(resolve))
-      const synced = await this.#batch()
+      const written = await this.#batch()
       await settled
-      settled = this.#settle(synced)
-      await Promise.race([settled, this.#waiting(synced.length)])
+      settled = this.#settle(written)
+      await Promise.race([settled, this.#waiting(written.synced.length)])
       if (this.#queue.length === 0) await settled
     }
     this.#pump = undefined
@@ -96,16 +104,19 @@ export class GroupCommit {
     return promise
   }
 
-  /** What was committed and the disk is to have. */
-  async #batch(): Promise<Finished[]> {
+  /** Gives what was committed and the disk is to have. */
+  async #batch(): Promise<Written> {
+    const { touched } = this.#connection
     try {
       await this.#log.ready()
       this.#connection.run('begin immediate', [])
+      touched.clear()
     } catch (error) {
       for (const job of this.#queue.splice(0)) job.reject(error)
-      return []
+      return nothing
     }
     const finished: Finished[] = []
+    const patience = this.#startPatience()
     try {
       const leftovers = await this.#fill(finished)
       if (!leftovers.isEmpty) await this.#finish(leftovers)
@@ -113,16 +124,19 @@ export class GroupCommit {
     } catch (error) {
       this.#rollBack()
       for (const { job } of finished) job.reject(error)
-      return []
+      return nothing
+    } finally {
+      clearInterval(patience)
     }
+    this.#log.committed(touched)
     const synced = finished.filter(({ job }) => !job.unsynced)
     for (const { job, value } of finished) if (job.unsynced) job.resolve(value as never)
-    if (synced.length === 0) this.#log.committed(false)
-    return synced
+    if (synced.length === 0) this.#log.settled()
+    return { synced, touched: new Set(touched) }
   }
 
   /** Resolves what the disk is to have, once it has it. */
-  async #settle(synced: readonly Finished[]): Promise<void> {
+  async #settle({ synced, touched }: Written): Promise<void> {
     if (synced.length === 0) return
     try {
       await this.#log.sync()
@@ -131,7 +145,7 @@ export class GroupCommit {
       return
     }
     for (const { job, value } of synced) job.resolve(value as never)
-    this.#log.committed(true)
+    this.#log.settled(touched)
   }
 
   /**
@@ -194,13 +208,13 @@ export class GroupCommit {
   }
 
   async #work(work: Work, leftovers?: Leftovers): Promise<Outcome> {
-    const { tx, end } = kyselyOnce(this.#connection, leftovers)
+    const write = kyselyOnce(this.#connection, leftovers)
     try {
-      return { value: await this.#patiently(this.#nesting.run(() => work(tx))) }
+      return { value: await this.#patiently(this.#nesting.run(write, () => work(write.tx))) }
     } catch (error) {
       return { error }
     } finally {
-      end()
+      write.isOver = true
     }
   }
 
@@ -223,10 +237,15 @@ export class GroupCommit {
 
   #patiently<T>(running: Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      const timer = setTimeout(() => {
-        reject(new Error('A write was given up: it waited for something outside the database'))
-      }, this.#limits.patience)
-      running.then(resolve, reject).finally(() => clearTimeout(timer))
+      this.#giveUp = reject
+      running.then(resolve, reject)
     })
+  }
+
+  /** One for the whole batch, which takes no further job by the time this ends one. */
+  #startPatience(): NodeJS.Timeout {
+    return setInterval(() => {
+      this.#giveUp?.(new Error('A write was given up: it waited for something outside the database'))
+    }, this.#limits.patience)
   }
 }

@@ -5,21 +5,16 @@ const cheap = Number(process.versions.node.split('.')[0]) >= 24
 
 /** Refuses a write begun inside another write of the same storage: on SQLite it would wait for itself. */
 export class Nesting {
-  readonly #inside = cheap ? new AsyncLocalStorage<{ running: boolean }>() : undefined
+  readonly #inside = cheap ? new AsyncLocalStorage<{ readonly isOver: boolean }>() : undefined
 
   check(): void {
-    if (this.#inside?.getStore()?.running) {
+    if (this.#inside?.getStore()?.isOver === false) {
       throw new Error('write() was called inside a write(): use the tx it was given')
     }
   }
 
-  async run<T>(work: () => Promise<T>): Promise<T> {
-    if (!this.#inside) return work()
-    const mark = { running: true }
-    try {
-      return await this.#inside.run(mark, work)
-    } finally {
-      mark.running = false
-    }
+  /** Does what belongs to a write, until that is over. */
+  run<T>(write: { readonly isOver: boolean }, work: () => Promise<T>): Promise<T> {
+    return this.#inside ? this.#inside.run(write, work) : work()
   }
 }

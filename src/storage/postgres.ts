@@ -22,7 +22,14 @@ export async function openPostgres(databaseUrl: string, poolSize: number): Promi
   async function write<T>(work: (tx: Db) => Promise<T>, options?: { unsynced?: boolean }): Promise<T> {
     nesting.check()
     if (closing) throw new Error('The storage is closed')
-    const result = transaction(db, (tx) => nesting.run(() => work(tx)))
+    const result = transaction(db, async (tx) => {
+      const write = { isOver: false }
+      try {
+        return await nesting.run(write, () => work(tx))
+      } finally {
+        write.isOver = true
+      }
+    })
     running.add(result)
     try {
       const value = await result

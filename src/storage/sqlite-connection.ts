@@ -7,6 +7,8 @@ export class SqliteConnection implements DatabaseConnection {
   readonly database: Database
   /** How many statements may have changed something. */
   changed = 0
+  /** The tables whose rows they may have changed, since whoever looks at them emptied this. */
+  readonly touched = new Set<string>()
   readonly #statements: Statements
 
   constructor(database: Database) {
@@ -22,9 +24,12 @@ export class SqliteConnection implements DatabaseConnection {
     for (let i = 0; i < parameters.length; i++) {
       if (parameters[i] === undefined) throw unusable(parameters, sql)
     }
-    const { statement, reader, changes: mayChange } = this.#statements.get(sql)
+    const { statement, reader, changes: table } = this.#statements.get(sql)
     try {
-      if (mayChange) this.changed++
+      if (table !== undefined) {
+        this.changed++
+        this.touched.add(table)
+      }
       if (reader) return { rows: statement.all(parameters) }
       const { changes, lastInsertRowid } = statement.run(parameters)
       return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) }
@@ -35,7 +40,7 @@ export class SqliteConnection implements DatabaseConnection {
 
   /** Whether a statement may change what is stored. */
   changes(sql: string): boolean {
-    return this.#statements.get(sql).changes
+    return this.#statements.get(sql).changes !== undefined
   }
 
   // biome-ignore lint/correctness/useYield: a stream is refused, not empty

@@ -19,10 +19,9 @@ export function kyselyOver(connection: DatabaseConnection): Db {
   return kyselyWith(new DirectExecutor(connection))
 }
 
-/** The queries of one write: `end` makes a query that was left running fail, not join the next write. */
-export function kyselyOnce(connection: SqliteConnection, leftovers?: Leftovers): { tx: Db; end: () => void } {
-  const executor = new WriteExecutor(connection, leftovers)
-  return { tx: kyselyWith(executor), end: () => executor.end() }
+/** The queries of one write. Once it is over, a query that was left running fails: it does not join the next write. */
+export function kyselyOnce(connection: SqliteConnection, leftovers?: Leftovers): WriteExecutor {
+  return new WriteExecutor(connection, leftovers)
 }
 
 class Adapter extends SqliteAdapter {
@@ -80,25 +79,24 @@ class DirectExecutor<C extends DatabaseConnection = DatabaseConnection> extends 
 
 class WriteExecutor extends DirectExecutor<SqliteConnection> {
   readonly leftovers: Leftovers | undefined
-  #over: Error | undefined
+  readonly tx: Db = kyselyWith(this)
+  isOver = false
+  #failure: Error | undefined
 
   constructor(connection: SqliteConnection, leftovers: Leftovers | undefined) {
     super(connection)
     this.leftovers = leftovers
   }
 
-  end(): void {
-    this.#over ??= new Error('This write has ended: a query was not awaited')
-  }
-
   protected override async run<R>(query: CompiledQuery): Promise<QueryResult<R>> {
-    if (this.#over) throw this.#over
+    if (this.#failure) throw this.#failure
+    if (this.isOver) throw new Error('This write has ended: a query was not awaited')
     try {
       return this.connection.run(query.sql, query.parameters) as QueryResult<R>
     } catch (error) {
       // A full disk or an I/O error makes SQLite roll back the whole transaction by itself: outside of it, what
       // whoever catches this writes next would stay by itself.
-      if (!this.connection.database.inTransaction) this.#over = error as Error
+      if (!this.connection.database.inTransaction) this.#failure = error as Error
       throw error
     }
   }

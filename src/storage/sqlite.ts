@@ -1,4 +1,3 @@
-import type { Database } from 'better-sqlite3'
 import { Commits } from './commits.ts'
 import type { Storage } from './db.ts'
 import { GroupCommit } from './group-commit.ts'
@@ -8,6 +7,7 @@ import { Readers } from './readers.ts'
 import { ReadingConnection, SqliteConnection } from './sqlite-connection.ts'
 import { openReader, openWriter, sqliteFile } from './sqlite-file.ts'
 import { kyselyOver } from './sqlite-kysely.ts'
+import { Versions } from './versions.ts'
 
 export async function openSqlite(dataDir: string, readerThreads: number): Promise<Storage> {
   const file = sqliteFile(dataDir)
@@ -17,18 +17,17 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
   const copier = new LogCopier(file, writer.database)
   const disk = new LogSync(file)
   const commits = new Commits()
-  const version = versionOf(reader.database)
+  const versions = new Versions(writer.database)
   const queue = new GroupCommit(writer, {
     ready() {
       disk.check()
       return copier.finishing
     },
     sync: () => disk.sync(),
-    committed(durable) {
+    committed: (touched) => versions.committed(touched),
+    settled(touched) {
       copier.go()
-      if (!durable) return
-      version.forget()
-      commits.announce()
+      if (touched) commits.announce(touched)
     },
   })
 
@@ -48,8 +47,8 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
     read: kyselyOver(reader),
     heavy: kyselyOver(readers),
     write: (work, options) => queue.write(work, options?.unsynced ?? false),
-    onCommit: (listener) => commits.listen(listener),
-    version: version.ask,
+    onCommit: (listener, tables) => commits.listen(listener, tables),
+    version: () => versions.ask(),
     signals: undefined,
     check: async () => {
       reader.run('select count(*) from sqlite_schema', [])
@@ -61,24 +60,4 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
       return closing
     },
   }
-}
-
-/**
- * Asked once a turn of the event loop and after each commit of this process: all requests that a turn takes
- * in were sent before it began.
- */
-function versionOf(database: Database) {
-  const statement = database.prepare('pragma data_version').pluck()
-  let known: number | undefined
-  const forget = () => {
-    known = undefined
-  }
-  const ask = (): number => {
-    if (known === undefined) {
-      known = statement.get() as number
-      setImmediate(forget)
-    }
-    return known
-  }
-  return { ask, forget }
 }

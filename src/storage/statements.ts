@@ -1,7 +1,10 @@
 import type { Database, Statement } from 'better-sqlite3'
 
-/** `reader`: it gives rows. `changes`: it may change what is stored. */
-export type Prepared = { statement: Statement; reader: boolean; changes: boolean }
+/** `reader`: it gives rows. `changes`: the table whose rows it may change. */
+export type Prepared = { statement: Statement; reader: boolean; changes: string | undefined }
+
+/** Of a statement that changes what cannot be told from its beginning. */
+export const anyTable = '*'
 
 /**
  * Prepared statements by their SQL. Two generations instead of a true LRU: a hit costs one map look-up,
@@ -34,6 +37,12 @@ export class Statements {
 
   #prepare(sql: string): Prepared {
     const statement = this.#database.prepare(sql)
-    return { statement, reader: statement.reader, changes: !statement.readonly }
+    return { statement, reader: statement.reader, changes: statement.readonly ? undefined : tableOf(sql) }
   }
 }
+
+/** As Kysely begins them. Triggers write to nothing but indexes of the same table. */
+const tableOf = (sql: string): string | undefined =>
+  sql === 'begin immediate'
+    ? undefined
+    : (/^(?:insert into|update|delete from) "(\w+)"/.exec(sql)?.[1] ?? anyTable)

@@ -100,6 +100,8 @@ export type Tables = {
   phone_codes: PhoneCodeRow
 }
 
+export type TableName = keyof Tables
+
 type Stamped = { id: string; created_at: string; updated_at: string }
 
 export type PartnerRow = Stamped & {

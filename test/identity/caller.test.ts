@@ -1,9 +1,18 @@
-import { describe, expect, it } from 'vitest'
+import { sql } from 'kysely'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { api } from '../../src/api.ts'
-import { openStorage } from '../../src/storage/open.ts'
+import { findPresentedKey } from '../../src/credentials/api-keys/principal.ts'
+import { apiKeyHash } from '../../src/credentials/api-keys/rules.ts'
+import { findCaller } from '../../src/identity/principal.ts'
+import { accessTokens } from '../../src/identity/sessions/tokens.ts'
+import { type Db, openStorage } from '../../src/storage/open.ts'
+import { beside } from '../../src/storage/versions.ts'
+import { findWorkload } from '../../src/trust/principal.ts'
+import { workloadTokens } from '../../src/trust/tokens.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { startService } from '../harness.ts'
-import { buildWorld } from '../world.ts'
+import { startService, testSecrets } from '../harness.ts'
+import { start } from '../trust/stage.ts'
+import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 
 onEveryDatabase((kind, open) => {
   describe('what a signed-in person may do', () => {
@@ -27,18 +36,74 @@ onEveryDatabase((kind, open) => {
       await other.close()
     })
 
-    it('is known anew after every commit', async () => {
+    it('is known anew after every commit that may decide about it, and after all of other processes', async () => {
       const { storage, dataDir, databaseUrl } = await open()
       if (kind === 'postgres') return expect(storage.version()).toBeUndefined()
       const other = await openStorage({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) })
+      const note = (tx: Db) => tx.insertInto('outbox').values({ chain: 'x', entry: '{}' }).execute()
+      const force = (tx: Db) => tx.updateTable('roles').set({ force_mfa: 1 }).execute()
+      const raw = (tx: Db) => sql`with none as (select 1) delete from roles where false`.execute(tx)
       const seen = [storage.version()]
-      for (const writer of [storage, other, storage]) {
-        await writer.write((tx) => tx.insertInto('outbox').values({ chain: 'x', entry: '{}' }).execute())
+      for (const [writer, work, unsynced] of [
+        [storage, force],
+        [other, note],
+        [storage, raw],
+        [storage, force, true],
+        [other, note],
+      ] as const) {
+        await writer.write<unknown>(work, { unsynced: unsynced ?? false })
         seen.push(storage.version())
+        await storage.write(note)
         expect(storage.version()).toBe(seen.at(-1))
       }
+      await storage.write((tx) => note(tx).then(() => force(tx)))
+      seen.push(storage.version())
       await other.close()
-      expect(new Set(seen).size).toBe(4)
+      expect(new Set(seen).size).toBe(7)
+    })
+
+    it('is read from no table whose commits leave it as it was', async () => {
+      const { service, world, bakery, client, create, exchange, tokenOf, clock } = await start(open)
+      const { orgs, tokens } = world
+      const site = orgs.bakery.siteId
+      const group = await addGroup(service, bakery.id, 'Tills', [])
+      const narrowed = [
+        await addOrgUser(service, 'narrow', bakery.id, { siteIds: [site] }),
+        await addOrgUser(service, 'grouped', bakery.id, { groupIds: [group] }),
+      ]
+      const key = await client.call(api.apiKeys.create, { body: { name: 'CI', scopes: ['devices:read'] } })
+      await create()
+      const { accessToken } = await exchange(await tokenOf())
+
+      const { dataDir, databaseUrl } = service
+      const alone = await openStorage({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) })
+      onTestFinished(() => alone.close())
+      const asked = vi.spyOn(alone.read.getExecutor(), 'executeQuery')
+      const people = accessTokens(testSecrets.JWT_SECRET)
+      for (const token of [...Object.values(tokens), ...narrowed]) {
+        const claims = await people.verify(token, new Date())
+        expect(await findCaller(alone.read, claims!)).toMatchObject({ kind: 'user' })
+      }
+      expect(await findPresentedKey(alone.read, apiKeyHash(key.key))).toMatchObject({
+        caller: { orgId: bakery.id },
+      })
+      const run = await workloadTokens(testSecrets.JWT_SECRET).verify(accessToken, new Date(clock()))
+      expect(await findWorkload(alone.read, run!)).toMatchObject({ kind: 'workload' })
+
+      const named = new Set(
+        asked.mock.calls.flatMap(([{ sql: text }]) => text.match(/(?<=")\w+(?=")/g) ?? []),
+      )
+      expect([...named]).toEqual(
+        expect.arrayContaining([
+          'users',
+          'sessions',
+          'role_permissions',
+          'api_keys',
+          'trust_policies',
+          'partners',
+        ]),
+      )
+      expect(beside.filter((table) => named.has(table))).toEqual([])
     })
   })
 })

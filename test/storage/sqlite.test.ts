@@ -26,7 +26,7 @@ async function open(dataDir?: string): Promise<Storage> {
 }
 
 /** A log that is never copied and always on the disk. */
-const resting = { ready: () => undefined, sync: async () => {}, committed: () => {} }
+const resting = { ready: () => undefined, sync: async () => {}, committed: () => {}, settled: () => {} }
 
 /** A writer of notes whose log does this. */
 async function writing(
@@ -225,16 +225,18 @@ describe('durability', () => {
   test('a write resolves when the disk has it; an unsynced one does not wait for that', async () => {
     const log = {
       sync: () => new Promise((resolve) => setTimeout(resolve, 20)).then(() => void said.push('on the disk')),
-      committed: (durable: boolean) => void said.push(`committed ${durable}`),
+      committed: (touched: ReadonlySet<string>) => void said.push(`committed ${[...touched]}`),
+      settled: (touched?: ReadonlySet<string>) => void said.push(`settled ${[...(touched ?? ['no'])]}`),
     }
     const { queue, connection } = await writing(log, oneBatch)
     const said: string[] = []
     const write = (id: number, unsynced: boolean) =>
       queue.write((tx) => addNote(tx, id), unsynced).then(() => said.push(`written ${id}`))
     await Promise.all([write(1, true), write(2, false), write(3, true)])
-    expect(said).toEqual(['written 1', 'written 3', 'on the disk', 'committed true', 'written 2'])
+    const synced = ['on the disk', 'settled notes', 'written 2']
+    expect(said).toEqual(['committed notes', 'written 1', 'written 3', ...synced])
     await write(4, true)
-    expect(said.slice(5)).toEqual(['committed false', 'written 4'])
+    expect(said.slice(6)).toEqual(['committed notes', 'settled no', 'written 4'])
     expect(connection.run('select id from notes', []).rows).toHaveLength(4)
   })
 

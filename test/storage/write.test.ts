@@ -107,6 +107,20 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await noteIds(storage.read)).toEqual([1, 2])
   })
 
+  test('a listener is not woken by what it has no use for, where that can be told', async () => {
+    const { storage } = await open()
+    await createNotes(storage)
+    await storage.write((tx) => sql`create table outbox (chain text, entry text)`.execute(tx))
+    const woken = { outbox: 0, events: 0 }
+    storage.onCommit(() => woken.outbox++, ['outbox', 'users'])
+    storage.onCommit(() => woken.events++, ['events'])
+    const keep = (tx: Db) => tx.insertInto('outbox').values({ chain: 'x', entry: '{}' }).execute()
+    await Promise.all([storage.write(keep), storage.write((tx) => addNote(tx, 1))])
+    expect(woken).toEqual(kind === 'sqlite' ? { outbox: 1, events: 0 } : { outbox: 2, events: 2 })
+    await storage.write((tx) => sql`with none as (select 1) delete from outbox`.execute(tx))
+    expect(woken).toEqual(kind === 'sqlite' ? { outbox: 2, events: 1 } : { outbox: 3, events: 3 })
+  })
+
   test("a listener's failure does not undo or stop anything", async () => {
     const { storage } = await open()
     await createNotes(storage)
