@@ -27,6 +27,7 @@ import * as trust from './0026_trust.ts'
 import * as deliveryStates from './0027_delivery_states.ts'
 import * as agents from './0028_agents.ts'
 import * as keyLookUp from './0029_key_look_up.ts'
+import * as linksCopyNothing from './0030_links_copy_nothing.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -58,4 +59,5 @@ export const migrations: readonly Migration[] = [
   { name: '0027_delivery_states', up: deliveryStates.up },
   { name: '0028_agents', up: agents.up },
   { name: '0029_key_look_up', up: keyLookUp.up },
+  { name: '0030_links_copy_nothing', up: linksCopyNothing.up },
 ]

@@ -104,8 +104,9 @@ const columns = [
   'result',
 ] as const
 
+/** For SQLite, which would copy pages before it changes them, to undo a single row that it refuses. */
 const append = prepared((db, p: AuditLogRow) =>
-  db.insertInto('audit_logs').values(rowOf<AuditLogRow>(p, columns)),
+  db.insertInto('audit_logs').orFail().values(rowOf<AuditLogRow>(p, columns)),
 )
 
 const moveHead = prepared((db, p: { chain: string; seq: number; checksum: string }) =>

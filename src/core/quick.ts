@@ -9,6 +9,7 @@ export const declined = Symbol('declined')
 type Def = {
   type: string
   format?: string
+  pattern?: RegExp
   coerce?: boolean
   checks?: { _zod: { def: CheckDef } }[]
   innerType?: z.core.$ZodType
@@ -39,7 +40,7 @@ export function quickly(schema: z.core.$ZodType): Quick {
   if (def.coerce) return never
   switch (def.type) {
     case 'string':
-      return def.format === undefined ? checked((value) => typeof value === 'string', def) : never
+      return strings(def)
     case 'number':
       return numbers(def)
     case 'boolean':
@@ -52,6 +53,10 @@ export function quickly(schema: z.core.$ZodType): Quick {
       return orElse(null, def)
     case 'optional':
       return orElse(undefined, def)
+    case 'default': {
+      const inner = quickly(def.innerType!)
+      return (value) => (value === undefined ? declined : inner(value))
+    }
     // What is caught is what the inner schema refuses, and so declines.
     case 'catch':
       return quickly(def.innerType!)
@@ -60,6 +65,14 @@ export function quickly(schema: z.core.$ZodType): Quick {
     default:
       return never
   }
+}
+
+function strings(def: Def): Quick {
+  const { format, pattern } = def
+  if (format === undefined) return checked((value) => typeof value === 'string', def)
+  // What a pattern says is all that is asked of these.
+  if (!pattern || !(format === 'guid' || format === 'uuid')) return never
+  return checked((value) => typeof value === 'string' && pattern.test(value), def)
 }
 
 function numbers(def: Def): Quick {

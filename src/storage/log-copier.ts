@@ -6,7 +6,7 @@ import type { Log } from './log-copier-thread.ts'
 const script = ownModule('src/storage/log-copier-thread.ts')
 
 /** Milliseconds between two looks at how long the log is. */
-export const lookMs = 10
+export const lookMs = 20
 
 /** Pages the log grows by before they are copied, 31 MiB: one that many commits touch is copied once. */
 export const span = 8000

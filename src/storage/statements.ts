@@ -45,4 +45,4 @@ export class Statements {
 const tableOf = (sql: string): string | undefined =>
   sql === 'begin immediate'
     ? undefined
-    : (/^(?:insert into|update|delete from) "(\w+)"/.exec(sql)?.[1] ?? anyTable)
+    : (/^(?:insert into|insert or fail into|update|delete from) "(\w+)"/.exec(sql)?.[1] ?? anyTable)

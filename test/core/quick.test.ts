@@ -6,6 +6,7 @@ import { api } from '../../src/api.ts'
 import { type Contract, entriesOf } from '../../src/core/endpoint.ts'
 import { declined, quickly } from '../../src/core/quick.ts'
 import { text } from '../../src/core/schema.ts'
+import { NewEnrollmentKey } from '../../src/credentials/enrollment-keys/contract.ts'
 
 /** Of which many are what somebody waits for, or just beyond it. */
 const samples: unknown[] = [
@@ -107,6 +108,12 @@ describe('the quick way through a schema', () => {
     })
   })
 
+  test('is taken by what mints a key', () => {
+    const orgId = '01923f7e-0000-7000-8000-000000000000'
+    expect(agrees(NewEnrollmentKey, { orgId, name: 'Reception laptops', maxUsage: 5 })).toBe(true)
+    expect(agrees(NewEnrollmentKey, { name: 'Reception laptops' })).toBe(false)
+  })
+
   test.each([
     ['a bad value of telemetry', { status: 'ok', agentVersion: '1', uptime: 'long' }],
     ['a field that has to be there', { status: 'ok' }],
@@ -120,7 +127,13 @@ describe('the quick way through a schema', () => {
     ['what is changed on its way', z.object({ name: z.string().trim() }), { name: 'x' }],
     ['what has a value of its own where there is none', z.object({ on: z.boolean().default(true) }), {}],
     ['a rule over the whole', z.object({ a: text(5) }).refine(() => true), { a: 'x' }],
-    ['formats', z.object({ id: z.guid() }), { id: '01923f7e-0000-7000-8000-000000000000' }],
+    ['formats', z.object({ email: z.email() }), { email: 'ada@example.com' }],
+    ['what only looks like an id', z.object({ id: z.guid() }), { id: '01923f7e-0000-7000-8000-00000000000' }],
+    [
+      'an id that is a list of one',
+      z.object({ id: z.guid() }),
+      { id: ['01923f7e-0000-7000-8000-000000000000'] },
+    ],
     ['a field that is there and undefined', z.object({ a: text(5).optional() }), { a: undefined }],
   ])('declines %s', (_, schema, value) => {
     expect(quickly(schema)(value)).toBe(declined)
