@@ -28,7 +28,7 @@ export function actors(
   admitKey: KeyActors,
   mfaOn: boolean,
 ): Actors {
-  const recall = remembered(tokens)
+  const { recall, learn } = remembered(tokens)
   const findAgent = agentDoor(storage)
   return {
     async admit(entry, request, now) {
@@ -53,7 +53,7 @@ export function actors(
         if (caller.role === 'watchdog' && !access.watchdog) throw new Problem('agent_role_required')
         return caller
       }
-      const session = await recall(token, now)
+      const session = recall(token, now) ?? (await learn(token, now))
       if (!session) throw new Problem('invalid_token')
       limiter.take('BEARER', session.owner)
       // Whatever decides about the caller is read again as soon as anything was committed.
@@ -103,17 +103,20 @@ type Session = {
 function remembered(tokens: Tokens) {
   const known = new Map<string, Session>()
   const keepMs = 60_000
-  return async (token: string, now: string): Promise<Session | undefined> => {
-    const at = Date.parse(now)
-    const found = known.get(token)
-    if (found && found.until > at) return found
-    const verified = await verify(tokens, token, new Date(now))
-    if (!verified) return undefined
-    if (known.size >= 10_000) known.clear()
-    const { expiresAt, ...session } = verified
-    const kept: Session = { ...session, until: Math.min(at + keepMs, expiresAt) }
-    known.set(token, kept)
-    return kept
+  return {
+    recall(token: string, now: string): Session | undefined {
+      const found = known.get(token)
+      return found && found.until > Date.parse(now) ? found : undefined
+    },
+    async learn(token: string, now: string): Promise<Session | undefined> {
+      const verified = await verify(tokens, token, new Date(now))
+      if (!verified) return undefined
+      if (known.size >= 10_000) known.clear()
+      const { expiresAt, ...session } = verified
+      const kept: Session = { ...session, until: Math.min(Date.parse(now) + keepMs, expiresAt) }
+      known.set(token, kept)
+      return kept
+    },
   }
 }
 

@@ -95,14 +95,16 @@ export function addRoute(
       form: entry.form === true,
       redirects: entry.redirects === true,
     },
-    onRequest: (request, reply) => admit(request, reply).catch((error) => refuse(request, error)),
-    handler: (request, reply) => answer(request, reply).catch((error) => refuse(request, error)),
+    onRequest: admit,
+    handler: (request, reply) => void answer(request, reply),
   })
 
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    if (entry.limit) on.limiter.take(entry.limit, networkOf(request.client.ip))
     try {
+      if (entry.limit) on.limiter.take(entry.limit, networkOf(request.client.ip))
       request.caller = await on.actors.admit(entry, request, request.now)
+    } catch (error) {
+      throw await refuse(request, error)
     } finally {
       if (request.quota) reply.headers(quotaHeaders(request.quota))
       // It has a newer token, or somebody else has: this one ends in some minutes.
@@ -112,7 +114,17 @@ export function addRoute(
     }
   }
 
-  async function answer(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    try {
+      const result = await outcomeOf(request, reply)
+      if (entry.bytes) await sendBytes(request, reply.code(status), result as Bytes)
+      else send(request, reply.code(status), result)
+    } catch (error) {
+      reply.send(await refuse(request, error).catch((other) => other))
+    }
+  }
+
+  async function outcomeOf(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
     const caller = request.caller as Caller
     const { now, facts } = request
     const asked = {
@@ -129,11 +141,11 @@ export function addRoute(
       gone: () => goneOf(reply),
       limit,
     }
-    const ready = await steps.prepare?.(asked as unknown as Preparation<AnyEndpoint>)
+    const ready = steps.prepare && (await steps.prepare(asked as unknown as Preparation<AnyEndpoint>))
     if (ready instanceof Answered) {
       if (!isTelemetry)
         throw new Error(`${name} was answered before its transaction: no entry would tell of it`)
-      return send(request, reply, ready.reply)
+      return ready.reply
     }
     const run = (db: Db) => steps.run({ ...asked, db } as unknown as AnyCall, ready as never)
 
@@ -146,41 +158,39 @@ export function addRoute(
         const read = entryOf(entry, asked, result, about, caller, asked, now)
         if (read) await on.storage.write((tx) => record(tx, read))
       }
-      return send(request, reply, result)
+      return result
     }
     const owner = 'id' in caller ? caller.id : `${caller.kind} ${asked.ip}`
     const attempt =
       status === 201 ? attemptOf(owner, request.headers['idempotency-key'], route, asked.body) : undefined
-    const work = async (tx: Db): Promise<unknown> => {
-      const change = async () => {
-        const result = await run(tx)
-        const audited = entryOf(entry, asked, result, facts, caller, asked, now)
-        if (audited) await record(tx, audited)
-        return result
-      }
-      return attempt ? once(tx, on.cipher, attempt, now, change) : change()
+    const change = async (tx: Db): Promise<unknown> => {
+      const result = await run(tx)
+      const audited = entryOf(entry, asked, result, facts, caller, asked, now)
+      if (audited) await record(tx, audited)
+      return result
     }
-    return send(request, reply, await on.storage.write(work, { unsynced: isTelemetry }))
+    const work = attempt ? (tx: Db) => once(tx, on.cipher, attempt, now, () => change(tx)) : change
+    return on.storage.write(work, { unsynced: isTelemetry })
   }
 
-  function send(request: FastifyRequest, reply: FastifyReply, result: unknown): unknown {
-    reply.code(status)
-    if (entry.bytes) return sendBytes(request, reply, result as Bytes)
-    if (entry.redirects) return sendOn(reply, result as Redirect)
-    if (entry.streams) {
+  function send(request: FastifyRequest, reply: FastifyReply, result: unknown): void {
+    if (entry.redirects) {
+      sendOn(reply, result as Redirect)
+    } else if (entry.streams) {
       const { type, headers, pieces } = streamed(entry.streams[0], result as AsyncIterable<string> | Streamed)
-      return reply.type(type).headers(headers).send(Readable.from(pieces))
+      reply.type(type).headers(headers).send(Readable.from(pieces))
+    } else {
+      const shown = keepSession(entry, request, reply, result, request.client.https)
+      write ??= replyWriter(entry.reply)
+      reply.type('application/json; charset=utf-8').send(write(shown))
     }
-    const shown = keepSession(entry, request, reply, result, request.client.https)
-    write ??= replyWriter(entry.reply)
-    return reply.type('application/json; charset=utf-8').send(write(shown))
   }
 
-  /** Refusals are audited wherever on the path they happen. */
-  async function refuse(request: FastifyRequest, error: unknown): Promise<never> {
+  /** Refusals are audited wherever on the path they happen. Gives what is to be told. */
+  async function refuse(request: FastifyRequest, error: unknown): Promise<unknown> {
     const refused = refusalOf(entry, request, problemOf(error), originOf(request), request.now)
     if (refused) await on.storage.write((tx) => record(tx, refused))
-    throw error
+    return error
   }
 
   function originOf(request: FastifyRequest): Origin {

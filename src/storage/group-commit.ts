@@ -64,10 +64,10 @@ export class GroupCommit {
     this.#limits = { jobs: 128, milliseconds: 5, patience: 10_000, ...limits }
   }
 
-  async write<T>(work: (tx: Db) => Promise<T>, unsynced: boolean): Promise<T> {
-    this.#nesting.check()
-    if (this.#closed) throw new Error('The storage is closed')
+  write<T>(work: (tx: Db) => Promise<T>, unsynced: boolean): Promise<T> {
     return new Promise<T>((resolve, reject) => {
+      this.#nesting.check()
+      if (this.#closed) throw new Error('The storage is closed')
       this.#queue.push({ work, unsynced, resolve, reject })
       this.#pump ??= this.#run()
       if (this.#waiter && this.#queue.length >= this.#waiter.jobs) this.#waiter.go()
@@ -207,15 +207,21 @@ export class GroupCommit {
     if ('error' in outcome) throw outcome.error
   }
 
-  async #work(work: Work, leftovers?: Leftovers): Promise<Outcome> {
+  #work(work: Work, leftovers?: Leftovers): Promise<Outcome> {
     const write = kyselyOnce(this.#connection, leftovers)
-    try {
-      return { value: await this.#patiently(this.#nesting.run(write, () => work(write.tx))) }
-    } catch (error) {
-      return { error }
-    } finally {
-      write.isOver = true
-    }
+    return new Promise((resolve) => {
+      const end = (outcome: Outcome) => {
+        write.isOver = true
+        resolve(outcome)
+      }
+      const fail = (error: unknown) => end({ error })
+      this.#giveUp = fail
+      try {
+        this.#nesting.run(write, () => work(write.tx)).then((value) => end({ value }), fail)
+      } catch (error) {
+        fail(error)
+      }
+    })
   }
 
   #rollBackJob(): void {
@@ -233,13 +239,6 @@ export class GroupCommit {
     try {
       if (this.#connection.database.inTransaction) this.#connection.run('rollback', [])
     } catch {}
-  }
-
-  #patiently<T>(running: Promise<T>): Promise<T> {
-    return new Promise<T>((resolve, reject) => {
-      this.#giveUp = reject
-      running.then(resolve, reject)
-    })
   }
 
   /** One for the whole batch, which takes no further job by the time this ends one. */

@@ -28,10 +28,18 @@ export function prepared<P extends { [K in keyof P]: Value }, O>(
     const dialect = isPostgres(executor) ? 'postgres' : 'sqlite'
     plans[dialect] ??= planned(build(db, placeholders as Params<P>).compile(), dialect)
     const plan = plans[dialect]
-    const query = { ...plan.query, parameters: filled(plan, values as Record<string, unknown>) }
-    return plan.outcome(await executor.executeQuery<O>(query)) as O[]
+    const parameters = filled(plan, values as Record<string, unknown>)
+    const result = isImmediate(executor)
+      ? executor.executeNow<O>({ sql: plan.query.sql, parameters })
+      : await executor.executeQuery<O>({ ...plan.query, parameters })
+    return plan.outcome(result) as O[]
   }
 }
+
+/** That of a write on SQLite, which has the result at once. */
+type Immediate = { executeNow<R>(query: Pick<CompiledQuery, 'sql' | 'parameters'>): QueryResult<R> }
+
+const isImmediate = (executor: object): executor is Immediate => 'executeNow' in executor
 
 export const isPostgres = ({ adapter }: QueryExecutor): boolean => adapter instanceof PostgresAdapter
 

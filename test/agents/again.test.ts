@@ -143,6 +143,8 @@ function watchStatements(write: Write): { write: Write; counts: number[] } {
       let count = 0
       const counting = <T extends object>(watched: T, name: string, more: Partial<T> = {}): T =>
         new Proxy(watched, {
+          // All its queries go the same way.
+          has: (target, key) => key !== 'executeNow' && key in target,
           get: (target, key) => {
             if (key in more) return more[key as keyof T]
             const value = Reflect.get(target, key) as unknown

@@ -22,19 +22,31 @@ type Seen = { reply: ReturnType<typeof sameFor>; statements: string[]; hashed: n
 
 /** A request with the statements it runs, as they are written. */
 async function watch({ storage }: TestService, ask: () => Promise<Reply<unknown>>): Promise<Seen> {
-  let owner = storage.read.getExecutor() as object
-  while (!Object.hasOwn(owner, 'executeQuery')) owner = Object.getPrototypeOf(owner)
-  const run = vi.spyOn(owner as { executeQuery(query: CompiledQuery): Promise<unknown> }, 'executeQuery')
+  const statements: string[] = []
+  const written = await storage.write(async (tx) => tx.getExecutor())
+  const spies = [noted(storage.read.getExecutor(), 'executeQuery', statements)]
+  if ('executeNow' in written) spies.push(noted(written, 'executeNow', statements))
   const [hash, verify] = [argon2.hash as Mock, argon2.verify as Mock]
   hash.mockClear()
   verify.mockClear()
   try {
     const reply = sameFor(await ask())
-    const statements = run.mock.calls.map(([query]) => query.sql)
     return { reply, statements, hashed: hash.mock.calls.length, verified: verify.mock.calls.length }
   } finally {
-    run.mockRestore()
+    for (const spy of spies) spy.mockRestore()
   }
+}
+
+/** Notes what is run by this method of an executor, and of all others of its kind. */
+function noted(executor: object, name: string, statements: string[]): Mock {
+  let owner = executor
+  while (!Object.hasOwn(owner, name)) owner = Object.getPrototypeOf(owner)
+  const methods = owner as Record<string, (query: CompiledQuery) => unknown>
+  const run = methods[name]!
+  return vi.spyOn(methods, name).mockImplementation(function (this: unknown, query: CompiledQuery) {
+    statements.push(query.sql)
+    return run.call(this, query)
+  })
 }
 
 onEveryDatabase((_, open) => {
