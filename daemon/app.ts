@@ -25,7 +25,7 @@ import { refuseConnection, sendProblem } from './problems.ts'
 export type Readiness = () => Promise<{ ready: boolean; checks: Record<string, string> }>
 
 /** What the hooks of the app know of a route. */
-type RouteConfig = { keys?: boolean; agent?: boolean }
+type RouteConfig = { name?: string; keys?: boolean; agent?: boolean }
 
 type Handlers = Record<string, Record<string, unknown>>
 
@@ -74,11 +74,12 @@ export function buildApp(
   app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, parseForm)
 
   const security = securityHeaders()
+  const ofData = Object.fromEntries(Object.entries(security).filter(([name]) => !forPages.has(name)))
   const plain = { 'x-content-type-options': security['x-content-type-options'] }
   app.addHook('onRequest', (request, reply, done) => {
-    const { keys, agent } = request.routeOptions.config as RouteConfig
+    const { name, keys, agent } = request.routeOptions.config as RouteConfig
     // What an agent gets for its token no browser can ask for; refusals have them all.
-    reply.headers(agent ? plain : security).header('x-request-id', request.id)
+    reply.headers(agent ? plain : name === undefined ? security : ofData).header('x-request-id', request.id)
     request.client = on.clientOf(request.ip, request.headers)
     request.facts = {}
     request.now = on.clock()
@@ -111,7 +112,7 @@ export function buildApp(
   // Made of known fields, so there is nothing to redact.
   const requests = log.child({}, { redact: [] })
   app.addHook('onResponse', (request, reply, done) => {
-    const { name } = request.routeOptions.config as { name?: string }
+    const { name } = request.routeOptions.config as RouteConfig
     const { caller: who } = request
     const caller = who && 'id' in who ? who.id : who?.kind
     const ms = Math.round(reply.elapsedTime * 10) / 10
@@ -152,6 +153,16 @@ function childless(log: FastifyBaseLogger): FastifyBaseLogger {
   const own: FastifyBaseLogger = Object.create(log, { child: { value: () => own } })
   return own
 }
+
+/** Those that say what a page may do, and so nothing of the data that routes of the contract reply with. */
+const forPages = new Set([
+  'cross-origin-opener-policy',
+  'origin-agent-cluster',
+  'x-dns-prefetch-control',
+  'x-download-options',
+  'x-permitted-cross-domain-policies',
+  'x-xss-protection',
+])
 
 /** Helmet's, worked out once: they are the same on every reply. */
 function securityHeaders(): Record<string, string> {

@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module'
 import { type DestinationStream, type Logger, pino } from 'pino'
 import type PinoPretty from 'pino-pretty'
+import { systemClock } from '../src/core/time.ts'
 
 /** Fields that never reach a log line, wherever they stand. */
 const secretFields = [
@@ -31,11 +32,11 @@ export function logTo(
         sync: true,
         ignore: 'pid,hostname',
       })
-    : pino.destination({ fd: stream.fd, sync: false, minLength: 4096 })
+    : pino.destination({ fd: stream.fd, sync: false, minLength: 12_288 })
   const log = logInto(out, level)
   if (!stream.isTTY) setInterval(() => log.flush(), 500).unref()
   return log
 }
 
 export const logInto = (out: DestinationStream, level: string): Logger =>
-  pino({ level, redact, base: undefined, timestamp: pino.stdTimeFunctions.isoTime }, out)
+  pino({ level, redact, base: undefined, timestamp: () => `,"time":"${systemClock()}"` }, out)

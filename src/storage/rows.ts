@@ -32,20 +32,6 @@ const camel = (column: string): string =>
   column.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase())
 const snake = (field: string): string => field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
-/** What `make` gave for a name, worked out once. */
-function memo<T>(make: (name: string) => T & {}): (name: string) => T {
-  const known = new Map<string, T>()
-  return (name) => {
-    const found = known.get(name)
-    if (found !== undefined) return found
-    const made = make(name)
-    known.set(name, made)
-    return made
-  }
-}
-
-const toColumn = memo(snake)
-
 const parsed = (cell: unknown) =>
   cell === null ? null : cell === '{}' ? {} : cell === '[]' ? [] : JSON.parse(cell as string)
 
@@ -54,24 +40,38 @@ type Kind = 'plain' | 'json' | 'flag'
 /** Fields that are read as an object of several columns, by their names in it; null where the first of them is. */
 type Groups<Row> = Readonly<Record<string, Readonly<Record<string, keyof Row & string>>>>
 
-/** How rows with these columns, in this order, become values. */
-type Plan = { columns: readonly string[]; make: (row: object) => object }
+/** What objects with these names, in this order, become. */
+type Plan = { names: readonly string[]; make: (from: object) => object }
 
-function fits({ columns }: Plan, row: object): boolean {
+/** Kept of each kind: of the parts of a value that may change there are many. */
+const mostPlans = 64
+
+/** By the plan for its names, which is made for the first of its kind. */
+function made(plans: Plan[], from: object, planFor: (names: readonly string[]) => Plan['make']): object {
+  let plan = plans.find((one) => fits(one, from))
+  if (!plan) {
+    const names = Object.keys(from)
+    plan = { names, make: planFor(names) }
+    if (plans.length < mostPlans) plans.push(plan)
+  }
+  return plan.make(from)
+}
+
+function fits({ names }: Plan, from: object): boolean {
   let at = 0
-  for (const column in row) if (column !== columns[at++]) return false
-  return at === columns.length
+  for (const name in from) if (name !== names[at++]) return false
+  return at === names.length
 }
 
 /**
  * Written out as one object literal, because a list is made of thousands of cells: thirty times as fast as
  * setting field after field. The columns are those of our own queries.
  */
-function planFor(
+function reading(
   columns: readonly string[],
   kindOf: (column: string) => Kind,
   groups: Groups<Record<string, unknown>>,
-): Plan {
+): Plan['make'] {
   const cellOf = (column: string) => `row[${JSON.stringify(column)}]`
   const written = (column: string) => {
     const cell = cellOf(column)
@@ -96,7 +96,20 @@ function planFor(
     }),
   ]
   const build = new Function('parsed', `return (row) => ({ ${fields.join(', ')} })`)
-  return { columns, make: build(parsed) as Plan['make'] }
+  return build(parsed) as Plan['make']
+}
+
+/** The other way round. The fields are those of our own types. */
+function writing(fields: readonly string[], kindOf: (column: string) => Kind): Plan['make'] {
+  const cells = fields.map((field) => {
+    const column = snake(field)
+    const value = `value[${JSON.stringify(field)}]`
+    const kind = kindOf(column)
+    const written =
+      kind === 'json' ? `JSON.stringify(${value})` : kind === 'flag' ? `(${value} ? 1 : 0)` : value
+    return `${JSON.stringify(column)}: ${kind === 'plain' ? value : `${value} === null ? null : ${written}`}`
+  })
+  return new Function('value', `return { ${cells.join(', ')} }`) as Plan['make']
 }
 
 /** How rows of a table are read and written, given which columns hold JSON and which are flags. */
@@ -110,33 +123,10 @@ export const rowsOf =
     const kindOf = (column: string): Kind =>
       json.has(column) ? 'json' : flags.has(column) ? 'flag' : 'plain'
     const groups: Groups<Record<string, unknown>> = kinds.groups ?? {}
-    const plans: Plan[] = []
+    const read: Plan[] = []
+    const written: Plan[] = []
     return {
-      read(row) {
-        let plan = plans.find((one) => fits(one, row))
-        if (!plan) {
-          plan = planFor(Object.keys(row), kindOf, groups)
-          plans.push(plan)
-        }
-        return plan.make(row) as never
-      },
-      write(value) {
-        const row: Record<string, unknown> = {}
-        for (const field in value) {
-          const column = toColumn(field)
-          const cell = value[field] as unknown
-          row[column] =
-            cell === null
-              ? null
-              : json.has(column)
-                ? JSON.stringify(cell)
-                : flags.has(column)
-                  ? cell
-                    ? 1
-                    : 0
-                  : cell
-        }
-        return row as never
-      },
+      read: (row) => made(read, row, (columns) => reading(columns, kindOf, groups)) as never,
+      write: (value) => made(written, value, (fields) => writing(fields, kindOf)) as never,
     }
   }

@@ -129,6 +129,8 @@ describe('every failure has the same shape', () => {
         'strict-transport-security': expect.stringMatching(/max-age=\d{8}/),
         'referrer-policy': expect.any(String),
       })
+      // What only pages need is spared where replies are data.
+      expect('origin-agent-cluster' in headers).toBe(path !== '/api/v1/health')
       expect(headers).not.toHaveProperty('x-powered-by')
       expect(headers).not.toHaveProperty('server')
     },

@@ -19,6 +19,22 @@ it('rows with fewer columns, or in another order, are read as they are', () => {
   expect(rows.read(row)).toEqual(value)
 })
 
+it('values with fewer fields, or in another order, are written as they are', () => {
+  expect(rows.write({ orgId: '2' })).toEqual({ org_id: '2' })
+  expect(rows.write({ isOn: false, id: '1' })).toEqual({ is_on: 0, id: '1' })
+  expect(rows.write({ extra: { b: null }, settings: {} })).toEqual({ extra: '{"b":null}', settings: '{}' })
+  expect(rows.write({ extra: null })).toEqual({ extra: null })
+  expect(rows.write({})).toEqual({})
+})
+
+it('of more kinds than are kept, each is still read and written', () => {
+  const many = rowsOf<Record<string, number>>()()
+  for (let n = 0; n < 100; n++) {
+    expect(many.read({ [`column_${n}x`]: n })).toEqual({ [`column${n}x`]: n })
+    expect(many.write({ [`fieldX${n}`]: n } as never)).toEqual({ [`field_x${n}`]: n })
+  }
+})
+
 it('values read from one row are no part of another', () => {
   const empty = { ...row, settings: '{}' }
   const [a, b] = [rows.read(empty), rows.read(empty)]
