@@ -3,6 +3,7 @@ import { agentDoor } from '../src/agents/principal.ts'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import { everything, only, type Scope } from '../src/core/scope.ts'
+import { millisecondsOf } from '../src/core/time.ts'
 import type { AgentCaller, Caller, UserCaller, WorkloadCaller } from '../src/handler.ts'
 import { findCaller } from '../src/identity/principal.ts'
 import { checkAccess } from '../src/identity/rules.ts'
@@ -106,14 +107,14 @@ function remembered(tokens: Tokens) {
   return {
     recall(token: string, now: string): Session | undefined {
       const found = known.get(token)
-      return found && found.until > Date.parse(now) ? found : undefined
+      return found && found.until > millisecondsOf(now) ? found : undefined
     },
     async learn(token: string, now: string): Promise<Session | undefined> {
       const verified = await verify(tokens, token, new Date(now))
       if (!verified) return undefined
       if (known.size >= 10_000) known.clear()
       const { expiresAt, ...session } = verified
-      const kept: Session = { ...session, until: Math.min(Date.parse(now) + keepMs, expiresAt) }
+      const kept: Session = { ...session, until: Math.min(millisecondsOf(now) + keepMs, expiresAt) }
       known.set(token, kept)
       return kept
     },

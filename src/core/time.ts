@@ -13,8 +13,17 @@ export const systemClock: Clock = () => {
 let at = Number.NaN
 let text: Instant = ''
 
+/** Milliseconds since 1970. What is asked over and over is the instant of a request. */
+export function millisecondsOf(instant: Instant): number {
+  if (instant !== asked) [asked, milliseconds] = [instant, Date.parse(instant)]
+  return milliseconds
+}
+
+let asked: Instant = ''
+let milliseconds = Number.NaN
+
 export function later(now: Instant, seconds: number): Instant {
-  return new Date(Date.parse(now) + seconds * 1000).toISOString()
+  return new Date(millisecondsOf(now) + seconds * 1000).toISOString()
 }
 
 /** Seconds from `a` to `b`, negative when `b` is earlier. */

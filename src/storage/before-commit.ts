@@ -5,26 +5,24 @@ export type Finish<T> = (tx: Db, left: readonly T[]) => Promise<void>
 
 /** What writes leave to be done before the commit that they share. */
 export class Leftovers {
-  readonly #left = new Map<Finish<never>, unknown[]>()
+  readonly #left: { finish: Finish<never>; what: unknown }[] = []
 
   add<T>(finish: Finish<T>, what: T): void {
-    const known = this.#left.get(finish)
-    if (known) known.push(what)
-    else this.#left.set(finish, [what])
+    this.#left.push({ finish, what })
   }
 
-  /** Adds those of a write that has succeeded. */
-  take(others: Leftovers): void {
-    for (const [finish, left] of others.#left)
-      for (const what of left) this.add(finish as Finish<unknown>, what)
+  get size(): number {
+    return this.#left.length
+  }
+
+  /** Forgets what was left since there was so much: the write that left it has failed. */
+  cut(size: number): void {
+    this.#left.length = size
   }
 
   async finish(tx: Db): Promise<void> {
-    for (const [finish, left] of this.#left) await finish(tx, left as never)
-  }
-
-  get isEmpty(): boolean {
-    return this.#left.size === 0
+    const kinds = Map.groupBy(this.#left, ({ finish }) => finish)
+    for (const [finish, left] of kinds) await finish(tx, left.map(({ what }) => what) as never)
   }
 }
 

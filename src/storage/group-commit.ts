@@ -118,8 +118,9 @@ export class GroupCommit {
     const finished: Finished[] = []
     const patience = this.#startPatience()
     try {
-      const leftovers = await this.#fill(finished)
-      if (!leftovers.isEmpty) await this.#finish(leftovers)
+      const leftovers = new Leftovers()
+      await this.#fill(finished, leftovers)
+      if (leftovers.size > 0) await this.#finish(leftovers)
       this.#connection.run('commit', [])
     } catch (error) {
       this.#rollBack()
@@ -152,37 +153,34 @@ export class GroupCommit {
    * Runs jobs and takes them from the queue. At first without savepoints, each of which would copy what its job changes:
    * when one fails after it has changed something, those before it are run again, and all with savepoints.
    */
-  async #fill(finished: Finished[]): Promise<Leftovers> {
+  async #fill(finished: Finished[], leftovers: Leftovers): Promise<void> {
     const end = performance.now() + this.#limits.milliseconds
-    let leftovers = new Leftovers()
     let isCareful = false
     try {
       while (finished.length < this.#limits.jobs && (finished.length === 0 || performance.now() < end)) {
         const job = this.#queue[finished.length]
         if (!job) break
-        const own = new Leftovers()
         const { changed } = this.#connection
-        const outcome = await (isCareful ? this.#attempt(job.work, own) : this.#work(job.work, own))
+        const { size } = leftovers
+        const outcome = await (isCareful
+          ? this.#attempt(job.work, leftovers)
+          : this.#work(job.work, leftovers))
         if ('value' in outcome) {
           finished.push({ job, value: outcome.value })
-          leftovers.take(own)
-        } else {
-          this.#queue.splice(finished.length, 1)
-          job.reject(outcome.error)
+          continue
         }
-        // A full disk or an I/O error makes SQLite roll back the whole transaction by itself.
-        if (!this.#connection.database.inTransaction) {
-          throw 'error' in outcome ? outcome.error : new Error('The transaction was rolled back')
-        }
-        if ('error' in outcome && !isCareful && this.#connection.changed > changed) {
+        this.#queue.splice(finished.length, 1)
+        job.reject(outcome.error)
+        leftovers.cut(size)
+        if (!this.#connection.database.inTransaction) throw outcome.error
+        if (!isCareful && this.#connection.changed > changed) {
           this.#connection.run('rollback', [])
           this.#connection.run('begin immediate', [])
           isCareful = true
           finished.length = 0
-          leftovers = new Leftovers()
+          leftovers.cut(0)
         }
       }
-      return leftovers
     } finally {
       this.#queue.splice(0, finished.length)
     }
@@ -207,12 +205,13 @@ export class GroupCommit {
     if ('error' in outcome) throw outcome.error
   }
 
+  /** A work that SQLite has rolled back has failed, whatever it says. */
   #work(work: Work, leftovers?: Leftovers): Promise<Outcome> {
     const write = kyselyOnce(this.#connection, leftovers)
     return new Promise((resolve) => {
       const end = (outcome: Outcome) => {
-        write.isOver = true
-        resolve(outcome)
+        write.end()
+        resolve(write.failure ? { error: write.failure } : outcome)
       }
       const fail = (error: unknown) => end({ error })
       this.#giveUp = fail

@@ -74,14 +74,20 @@ class DirectExecutor<C extends DatabaseConnection = DatabaseConnection> extends 
 }
 
 class WriteExecutor extends DirectExecutor<SqliteConnection> {
-  readonly leftovers: Leftovers | undefined
+  leftovers: Leftovers | undefined
   readonly tx: Db = kyselyWith(this)
   isOver = false
-  #failure: Error | undefined
+  /** Why SQLite has rolled back the whole transaction by itself. */
+  failure: Error | undefined
 
   constructor(connection: SqliteConnection, leftovers: Leftovers | undefined) {
     super(connection)
     this.leftovers = leftovers
+  }
+
+  end(): void {
+    this.isOver = true
+    this.leftovers = undefined
   }
 
   override async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
@@ -90,14 +96,14 @@ class WriteExecutor extends DirectExecutor<SqliteConnection> {
 
   /** At once, which spares who knows of it two promises. */
   executeNow<R>({ sql, parameters }: Pick<CompiledQuery, 'sql' | 'parameters'>): QueryResult<R> {
-    if (this.#failure) throw this.#failure
+    if (this.failure) throw this.failure
     if (this.isOver) throw new Error('This write has ended: a query was not awaited')
     try {
       return this.connection.run(sql, parameters) as QueryResult<R>
     } catch (error) {
       // A full disk or an I/O error makes SQLite roll back the whole transaction by itself: outside of it, what
       // whoever catches this writes next would stay by itself.
-      if (!this.connection.database.inTransaction) this.#failure = error as Error
+      if (!this.connection.database.inTransaction) this.failure = error as Error
       throw error
     }
   }

@@ -195,6 +195,22 @@ describe('durability', () => {
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }, { id: 4 }])
   })
 
+  test('a write that is over leaves nothing more to the others of its batch', async () => {
+    const { queue } = await writing({}, oneBatch)
+    const left: unknown[] = []
+    const finish = async (_: Db, all: readonly unknown[]) => void left.push(...all)
+    let leaked: Db | undefined
+    const first = queue.write(async (tx) => {
+      leaked = tx
+    }, false)
+    const second = queue.write(async (tx) => {
+      expect(beforeCommit(leaked!, finish, 1)).toBe(false)
+      expect(beforeCommit(tx, finish, 2)).toBe(true)
+    }, false)
+    await Promise.all([first, second])
+    expect(left).toEqual([2])
+  })
+
   test('when what was left cannot be done, no write of the batch claims success', async () => {
     const { queue, connection } = await writing({}, oneBatch)
     const finish = async (tx: Db) => {
