@@ -127,8 +127,11 @@ export function addRoute(
   async function outcomeOf(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
     const caller = request.caller as Caller
     const { now, facts } = request
+    const { params, query, body } = parse(request)
     const asked = {
-      ...parse(request),
+      params,
+      query,
+      body,
       ip: request.client.ip,
       userAgent: request.headers['user-agent'] ?? null,
       cookies: cookiesOf(request),
@@ -136,6 +139,7 @@ export function addRoute(
       scope: scopeOfCaller(caller),
       now,
       storage: on.storage,
+      db: undefined as Db | undefined,
       note: (more: AuditFacts) =>
         void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
       gone: () => goneOf(reply),
@@ -147,7 +151,10 @@ export function addRoute(
         throw new Error(`${name} was answered before its transaction: no entry would tell of it`)
       return ready.reply
     }
-    const run = (db: Db) => steps.run({ ...asked, db } as unknown as AnyCall, ready as never)
+    const run = (db: Db) => {
+      asked.db = db
+      return steps.run(asked as unknown as AnyCall, ready as never)
+    }
 
     if (!changes(entry)) {
       const result = await run(on.storage.read)
@@ -170,7 +177,7 @@ export function addRoute(
       return result
     }
     const work = attempt ? (tx: Db) => once(tx, on.cipher, attempt, now, () => change(tx)) : change
-    return on.storage.write(work, { unsynced: isTelemetry })
+    return await on.storage.write(work, { unsynced: isTelemetry })
   }
 
   function send(request: FastifyRequest, reply: FastifyReply, result: unknown): void {
