@@ -1,6 +1,6 @@
 import type { LookupAddress } from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
-import type { Agent, Dispatcher } from 'undici'
+import type { Agent } from 'undici'
 import {
   type FailureKind,
   type Outbound,
@@ -8,6 +8,7 @@ import {
   type OutboundReply,
   type OutboundRequest,
 } from '../../src/core/outbound.ts'
+import { Exchange } from './exchange.ts'
 import {
   checkHost,
   guardedWay,
@@ -22,8 +23,6 @@ import { lookupInTurn } from './lookup.ts'
 /** Bytes of a reply that are read, unless the request says. */
 const usualBody = 64 << 10
 const mostHeaders = 16 << 10
-/** Replies before the reply (1xx) that are heard. */
-const mostInterim = 16
 /** When a connection that nobody waits for any more is given up. */
 const connectMs = 60_000
 
@@ -60,42 +59,33 @@ export function guardedClient(settings: OutboundSettings, resolve: Resolve = loo
     const { method, url, headers, body, milliseconds, mostBody = usualBody } = request
     const begin = performance.now()
     const target = new URL(url)
-    const { signal, end, clear } = deadline(milliseconds)
-    let interim = 0
+    const exchange = new Exchange(mostBody)
+    const timer = setTimeout(() => exchange.end(new DOMException('too late', 'TimeoutError')), milliseconds)
     let forget: (() => void) | undefined
     try {
       checkHost(target, settings)
       agents ??= open()
       const dispatcher = (await agents)[target.protocol]
       if (!dispatcher) throw new RefusedAddress(`${target.protocol} is not spoken`)
-      forget = await Promise.race([ways[target.protocol as Protocol].check(target.hostname), aborted(signal)])
-      const replying = dispatcher.request({
-        origin: target.origin,
-        path: target.pathname + target.search,
-        method,
-        headers,
-        body: body ?? null,
-        signal,
-        onInfo() {
-          interim += 1
-          if (interim > mostInterim) end(new Error(`More than ${mostInterim} interim replies`))
-        },
-      })
-      // While it waits for a connection it does not hear the signal.
-      const reply = await Promise.race([replying, aborted(signal)])
-      const read = await beginningOf(reply.body, mostBody)
+      if (!isAddress(target.hostname)) {
+        const checked = ways[target.protocol as Protocol].check(target.hostname)
+        await Promise.race([checked, exchange.reply])
+        forget = await checked
+      }
+      const { origin, pathname, search } = target
+      dispatcher.dispatch({ origin, path: pathname + search, method, headers, body: body ?? null }, exchange)
+      const reply = await exchange.reply
       return {
-        status: reply.statusCode,
+        ...reply,
         headers: Object.fromEntries(
           Object.entries(reply.headers).map(([name, value]) => [name, [value].flat().join(', ')]),
         ),
-        ...read,
         milliseconds: Math.round(performance.now() - begin),
       }
     } catch (error) {
       throw failureOf(error, milliseconds)
     } finally {
-      clear()
+      clearTimeout(timer)
       forget?.()
     }
   }
@@ -122,7 +112,6 @@ function checkedWay(protocol: Protocol, settings: OutboundSettings, resolve: Res
     connect: { ...way, lookup },
     /** Gives what ends the use of it. @throws RefusedAddress */
     async check(hostname: string): Promise<() => void> {
-      if (isIP(hostname) !== 0 || hostname.startsWith('[')) return () => {}
       const addresses = await new Promise<LookupAddress[]>((done, fail) =>
         way.lookup(hostname, { all: true }, (error, all) =>
           error ? fail(error) : done(all as unknown as LookupAddress[]),
@@ -136,34 +125,7 @@ function checkedWay(protocol: Protocol, settings: OutboundSettings, resolve: Res
   }
 }
 
-function deadline(milliseconds: number) {
-  const controller = new AbortController()
-  const { signal } = controller
-  const end = (reason: Error) => controller.abort(reason)
-  const timer = setTimeout(() => end(new DOMException('too late', 'TimeoutError')), milliseconds)
-  return { signal, end, clear: () => clearTimeout(timer) }
-}
-
-const aborted = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => {
-    if (signal.aborted) reject(signal.reason)
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-  })
-
-async function beginningOf(
-  body: Dispatcher.ResponseData['body'],
-  most: number,
-): Promise<{ body: Buffer; isWhole: boolean }> {
-  const pieces: Buffer[] = []
-  let left = most
-  // Leaving the loop closes the connection, with whatever still comes.
-  for await (const piece of body as AsyncIterable<Buffer>) {
-    pieces.push(piece.subarray(0, left))
-    left -= piece.length
-    if (left < 0) break
-  }
-  return { body: Buffer.concat(pieces), isWhole: left >= 0 }
-}
+const isAddress = (hostname: string): boolean => isIP(hostname) !== 0 || hostname.startsWith('[')
 
 const kinds: readonly [RegExp, FailureKind][] = [
   [/^(ENOTFOUND|EAI_|ENODATA|ESERVFAIL)/, 'dns'],
