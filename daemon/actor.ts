@@ -57,16 +57,10 @@ export function actors(
       const session = recall(token, now) ?? (await learn(token, now))
       if (!session) throw new Problem('invalid_token')
       limiter.take('BEARER', session.owner)
-      // Whatever decides about the caller is read again as soon as anything was committed.
-      const version = storage.version()
-      if (!session.caller || version === undefined || session.version !== version) {
-        session.caller = undefined
-        session.caller = await session.find(storage.read)
-        session.version = version
-      }
-      request.caller = session.caller
-      if (access.who === 'user') checkAccess(access, session.caller, mfaOn)
-      return session.caller
+      const caller = await current(session, storage)
+      request.caller = caller
+      if (access.who === 'user') checkAccess(access, caller, mfaOn)
+      return caller
     },
   }
 }
@@ -98,6 +92,31 @@ type Session = {
   until: number
   caller?: UserCaller | WorkloadCaller | undefined
   version?: number | undefined
+  /** Asked for by all requests of a turn of the event loop. */
+  next?: Promise<UserCaller | WorkloadCaller> | undefined
+}
+
+/** Who a session is of. Whatever decides about them is read again as soon as anything was committed that may. */
+async function current(session: Session, storage: Storage): Promise<UserCaller | WorkloadCaller> {
+  const version = storage.version()
+  if (version === undefined) return fromNowOn(session, storage)
+  if (!session.caller || session.version !== version) {
+    session.caller = undefined
+    session.caller = await session.find(storage.read)
+    session.version = version
+  }
+  return session.caller
+}
+
+/** Read after all requests that a turn takes in were sent, once for them. */
+function fromNowOn(session: Session, storage: Storage): Promise<UserCaller | WorkloadCaller> {
+  session.next ??= new Promise((resolve) => {
+    setImmediate(() => {
+      session.next = undefined
+      resolve(session.find(storage.read))
+    })
+  })
+  return session.next
 }
 
 /** A signature that was checked once is not checked again for a minute. */

@@ -48,6 +48,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     },
     2000,
     log,
+    { restMs: 25 },
   )
   if (!runsAlone(storage.read)) storage.onCommit(sealer.wake)
   // Letters are rare: they wait a second rather than have every commit look for them.
@@ -117,17 +118,15 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
   })
   const forgetter = loop('old logs', () => forgetOldLogs(storage, config, clock()), 600_000, log)
   const reaper = loop('commands', () => reapCommands(storage, parts.nudge, clock()), 15_000, log)
-  const commands = loop('old commands', () => forgetCommands(storage, clock()), 600_000, log, 300_000)
+  const commands = loop('old commands', () => forgetCommands(storage, clock()), 600_000, log, {
+    firstMs: 300_000,
+  })
   const { parts: checking } = parts.audit
   const everyMs = config.checkpointSeconds * 1000
-  const checkpoints = loop(
-    'audit checkpoints',
-    () => takeDue(checking),
-    everyMs,
-    log,
-    Math.min(everyMs, 60_000),
-  )
-  const verifier = loop('audit verification', () => verifyDue(checking), 60_000, log, 300_000)
+  const checkpoints = loop('audit checkpoints', () => takeDue(checking), everyMs, log, {
+    firstMs: Math.min(everyMs, 60_000),
+  })
+  const verifier = loop('audit verification', () => verifyDue(checking), 60_000, log, { firstMs: 300_000 })
   const pruner: Loop = loop(
     'audit retention',
     async () => {
@@ -135,7 +134,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     },
     600_000,
     log,
-    120_000,
+    { firstMs: 120_000 },
   )
   return [
     sealer,
@@ -171,7 +170,10 @@ function webhooksOf(parts: Parts, config: Config): Loop[] {
     await rounds.stop()
     await courier.close()
   }
-  return [{ wake, stop }, loop('webhook upkeep', () => tidy(storage, config, clock()), 600_000, log, 300_000)]
+  return [
+    { wake, stop },
+    loop('webhook upkeep', () => tidy(storage, config, clock()), 600_000, log, { firstMs: 300_000 }),
+  ]
 }
 
 /** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */

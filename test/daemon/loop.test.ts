@@ -1,0 +1,53 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pino } from 'pino'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { type Loop, loop } from '../../daemon/loop.ts'
+
+const log = pino({ level: 'silent' })
+const never = 3_600_000
+
+function started(work: () => Promise<void>, restMs: number): Loop {
+  const one = loop('work', work, never, log, { restMs })
+  onTestFinished(() => one.stop())
+  return one
+}
+
+test('work rests between two runs, however often it is woken, and misses nothing', async () => {
+  const begun: number[] = []
+  const one = started(async () => void begun.push(performance.now()), 400)
+  one.wake()
+  await vi.waitUntil(() => begun.length === 1)
+  for (let n = 0; n < 5; n++) {
+    one.wake()
+    await sleep(5)
+  }
+  expect(begun).toHaveLength(1)
+  await vi.waitUntil(() => begun.length === 2)
+  expect(begun[1]! - begun[0]!).toBeGreaterThanOrEqual(395)
+  await sleep(600)
+  expect(begun).toHaveLength(2)
+})
+
+test('what is stopped while it rests does not run again', async () => {
+  let runs = 0
+  const one = started(async () => void runs++, 50)
+  one.wake()
+  await vi.waitUntil(() => runs === 1)
+  one.wake()
+  await one.stop()
+  await sleep(80)
+  expect(runs).toBe(1)
+})
+
+test('a run that fails is tried again', async () => {
+  let runs = 0
+  const work = async () => {
+    runs++
+    if (runs === 1) throw new Error('not now')
+  }
+  const one = started(work, 0)
+  one.wake()
+  await vi.waitUntil(() => runs === 1)
+  one.wake()
+  await vi.waitUntil(() => runs === 2, { timeout: 5000 })
+})
