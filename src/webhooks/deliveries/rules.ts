@@ -1,6 +1,6 @@
 import { invalid } from '../../core/errors.ts'
 import { failureHints, type OutboundFailure, type OutboundReply } from '../../core/outbound.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { type Instant, later, millisecondsOf } from '../../core/time.ts'
 import { nativeSignature, standardSignature } from '../../core/webhook-signature.ts'
 import type { RetryPolicy } from '../contract.ts'
 import { delayAfter, type Header } from '../rules.ts'
@@ -35,8 +35,8 @@ export function headersOf(
   body: string,
   { secrets, headers, at }: { secrets: readonly string[]; headers: readonly Header[]; at: Instant },
 ): Record<string, string> {
-  const milliseconds = String(Date.parse(at))
-  const seconds = String(Math.floor(Date.parse(at) / 1000))
+  const milliseconds = String(millisecondsOf(at))
+  const seconds = String(Math.floor(millisecondsOf(at) / 1000))
   const [current, previous] = secrets
   return {
     ...Object.fromEntries(headers.map(({ key, value }) => [key, value])),

@@ -37,6 +37,14 @@ export type Delivering = {
 
 type Arrived = Attempt & { lane: Lane }
 
+/** What is wrong with where a webhook leads; found out once for each as it is. */
+function faultOf(webhook: Held): string | undefined {
+  if (!faults.has(webhook)) faults.set(webhook, urlFault(webhook.url) ?? credentialsFault(webhook.url))
+  return faults.get(webhook)
+}
+
+const faults = new WeakMap<Held, string | undefined>()
+
 /** Outcomes put down, and queues taken, in one transaction. On SQLite it is this thread that writes them. */
 const batches = { sqlite: 100, postgres: 200 }
 /** How often is looked for what nobody told this process of. */
@@ -234,7 +242,7 @@ export class Courier {
   async #attempt(webhook: Held, parcel: Parcel): Promise<Outcome> {
     const { outbound, clock, timeoutMs } = this.#on
     const { url, headers: own, retryPolicy: policy } = webhook
-    const fault = urlFault(url) ?? credentialsFault(url)
+    const fault = faultOf(webhook)
     if (fault !== undefined)
       return unanswered(parcel, { kind: 'blocked', message: fault }, { policy, now: clock() })
     try {
