@@ -2,7 +2,7 @@ import { Leftovers } from './before-commit.ts'
 import type { Db } from './db.ts'
 import { Nesting } from './nesting.ts'
 import type { SqliteConnection } from './sqlite-connection.ts'
-import { kyselyOnce } from './sqlite-kysely.ts'
+import { WriteExecutor } from './sqlite-kysely.ts'
 
 type Work = (tx: Db) => Promise<unknown>
 
@@ -207,7 +207,7 @@ export class GroupCommit {
 
   /** A work that SQLite has rolled back has failed, whatever it says. */
   #work(work: Work, leftovers?: Leftovers): Promise<Outcome> {
-    const write = kyselyOnce(this.#connection, leftovers)
+    const write = new WriteExecutor(this.#connection, leftovers)
     return new Promise((resolve) => {
       const end = (outcome: Outcome) => {
         write.end()

@@ -19,11 +19,6 @@ export function kyselyOver(connection: DatabaseConnection): Db {
   return kyselyWith(new DirectExecutor(connection))
 }
 
-/** The queries of one write. Once it is over, a query that was left running fails: it does not join the next write. */
-export function kyselyOnce(connection: SqliteConnection, leftovers?: Leftovers): WriteExecutor {
-  return new WriteExecutor(connection, leftovers)
-}
-
 class Adapter extends SqliteAdapter {
   override get supportsMultipleConnections(): boolean {
     return true
@@ -73,14 +68,15 @@ class DirectExecutor<C extends DatabaseConnection = DatabaseConnection> extends 
   }
 }
 
-class WriteExecutor extends DirectExecutor<SqliteConnection> {
+/** The queries of one write. Once it is over, a query that was left running fails: it does not join the next write. */
+export class WriteExecutor extends DirectExecutor<SqliteConnection> {
   leftovers: Leftovers | undefined
   readonly tx: Db = kyselyWith(this)
   isOver = false
   /** Why SQLite has rolled back the whole transaction by itself. */
   failure: Error | undefined
 
-  constructor(connection: SqliteConnection, leftovers: Leftovers | undefined) {
+  constructor(connection: SqliteConnection, leftovers?: Leftovers) {
     super(connection)
     this.leftovers = leftovers
   }
