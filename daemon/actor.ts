@@ -8,6 +8,7 @@ import type { AgentCaller, Caller, UserCaller, WorkloadCaller } from '../src/han
 import { findCaller } from '../src/identity/principal.ts'
 import { checkAccess } from '../src/identity/rules.ts'
 import type { AccessTokens } from '../src/identity/sessions/tokens.ts'
+import { gatheredReads } from '../src/storage/gathered.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { findWorkload } from '../src/trust/principal.ts'
 import type { WorkloadTokens } from '../src/trust/tokens.ts'
@@ -30,6 +31,11 @@ export function actors(
   mfaOn: boolean,
 ): Actors {
   const { recall, learn } = remembered(tokens)
+  // All requests of a turn of the event loop were sent before its end: of one session they ask once.
+  const findNow = gatheredReads(
+    async (sessions: readonly Session[]) =>
+      new Map([...new Set(sessions)].map((session) => [session, session.find(storage.read)])),
+  )
   const findAgent = agentDoor(storage)
   return {
     async admit(entry, request, now) {
@@ -57,11 +63,23 @@ export function actors(
       const session = recall(token, now) ?? (await learn(token, now))
       if (!session) throw new Problem('invalid_token')
       limiter.take('BEARER', session.owner)
-      const caller = await current(session, storage)
+      const caller = await callerOf(session)
       request.caller = caller
       if (access.who === 'user') checkAccess(access, caller, mfaOn)
       return caller
     },
+  }
+
+  /** Whatever decides about a caller is read again as soon as anything was committed that may. */
+  async function callerOf(session: Session): Promise<UserCaller | WorkloadCaller> {
+    const version = storage.version()
+    if (version === undefined) return (await findNow(session))!
+    if (!session.caller || session.version !== version) {
+      session.caller = undefined
+      session.caller = await session.find(storage.read)
+      session.version = version
+    }
+    return session.caller
   }
 }
 
@@ -92,31 +110,6 @@ type Session = {
   until: number
   caller?: UserCaller | WorkloadCaller | undefined
   version?: number | undefined
-  /** Asked for by all requests of a turn of the event loop. */
-  next?: Promise<UserCaller | WorkloadCaller> | undefined
-}
-
-/** Who a session is of. Whatever decides about them is read again as soon as anything was committed that may. */
-async function current(session: Session, storage: Storage): Promise<UserCaller | WorkloadCaller> {
-  const version = storage.version()
-  if (version === undefined) return fromNowOn(session, storage)
-  if (!session.caller || session.version !== version) {
-    session.caller = undefined
-    session.caller = await session.find(storage.read)
-    session.version = version
-  }
-  return session.caller
-}
-
-/** Read after all requests that a turn takes in were sent, once for them. */
-function fromNowOn(session: Session, storage: Storage): Promise<UserCaller | WorkloadCaller> {
-  session.next ??= new Promise((resolve) => {
-    setImmediate(() => {
-      session.next = undefined
-      resolve(session.find(storage.read))
-    })
-  })
-  return session.next
 }
 
 /** A signature that was checked once is not checked again for a minute. */
