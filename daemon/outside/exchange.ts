@@ -59,8 +59,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseData(_: Controller, piece: Buffer): void {
     if (this.#left < 0) return
-    // They stand in a larger buffer, which would be kept with them.
-    this.#pieces.push(Buffer.from(piece.subarray(0, this.#left)))
+    this.#pieces.push(piece.subarray(0, this.#left))
     this.#left -= piece.length
     if (this.#left >= 0) return
     this.#done()
@@ -76,7 +75,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   #done(): void {
-    const body = this.#pieces.length === 1 ? this.#pieces[0]! : Buffer.concat(this.#pieces)
+    const body = Buffer.concat(this.#pieces)
     this.#ended.resolve({ status: this.#status, headers: this.#headers, body, isWhole: this.#left >= 0 })
   }
 }

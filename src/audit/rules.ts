@@ -37,9 +37,8 @@ export type Happening = {
 export function draftOf(it: Happening, now: Instant): Draft {
   const actorId = idOf(it.actorId ?? zeroId)
   const resourceId = it.resourceId === null ? null : idOf(it.resourceId)
-  const rawActor = it.actorId === null || actorId === it.actorId ? undefined : { rawActorId: it.actorId }
-  const rawResource = resourceId === it.resourceId ? undefined : { rawResourceId: it.resourceId }
-  const raw = rawActor || rawResource
+  const rawActor = it.actorId === null || actorId === it.actorId ? {} : { rawActorId: it.actorId }
+  const rawResource = resourceId === it.resourceId ? {} : { rawResourceId: it.resourceId }
   return {
     id: newId(),
     orgId: it.orgId,
@@ -51,7 +50,7 @@ export function draftOf(it: Happening, now: Instant): Draft {
     resourceType: it.resourceType.slice(0, 50),
     resourceId,
     resourceName: cut(it.resourceName, 255),
-    details: sealable(raw ? { ...it.details, ...rawActor, ...rawResource } : it.details) as Draft['details'],
+    details: sealable({ ...it.details, ...rawActor, ...rawResource }) as Draft['details'],
     ipAddress: cut(it.ipAddress, 45),
     userAgent: cut(it.userAgent, 500),
     result: it.result,

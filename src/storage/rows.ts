@@ -101,13 +101,15 @@ function reading(
 
 /** The other way round. The fields are those of our own types. */
 function writing(fields: readonly string[], kindOf: (column: string) => Kind): Plan['make'] {
-  const cells = fields.map((field) => {
-    const column = snake(field)
+  const written = (field: string, column: string) => {
     const value = `value[${JSON.stringify(field)}]`
     const kind = kindOf(column)
-    const written =
-      kind === 'json' ? `JSON.stringify(${value})` : kind === 'flag' ? `(${value} ? 1 : 0)` : value
-    return `${JSON.stringify(column)}: ${kind === 'plain' ? value : `${value} === null ? null : ${written}`}`
+    if (kind === 'plain') return value
+    return `${value} === null ? null : ${kind === 'json' ? `JSON.stringify(${value})` : `${value} ? 1 : 0`}`
+  }
+  const cells = fields.map((field) => {
+    const column = snake(field)
+    return `${JSON.stringify(column)}: ${written(field, column)}`
   })
   return new Function('value', `return { ${cells.join(', ')} }`) as Plan['make']
 }
