@@ -1,5 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Dialect, Kysely, PostgresDialect, type QueryCompiler } from 'kysely'
+import {
+  CompiledQuery,
+  type DatabaseConnection,
+  type Driver,
+  Kysely,
+  PostgresDialect,
+  type PostgresDialectConfig,
+  PostgresDriver,
+  type QueryCompiler,
+} from 'kysely'
 import pg from 'pg'
 import { SetupError } from '../core/errors.ts'
 import { Commits } from './commits.ts'
@@ -13,7 +22,8 @@ import { signalsOn } from './signals.ts'
 export async function openPostgres(databaseUrl: string, poolSize: number): Promise<Storage> {
   const pool = newPool(databaseUrl, poolSize)
   await firstConnection(pool, databaseUrl)
-  const db: Db = new Kysely({ dialect: new PortableDialect({ pool }) as Dialect })
+  const db: Db = new Kysely({ dialect: new PortableDialect({ pool }, begin) })
+  const unsynced: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginUnsynced) })
   const commits = new Commits()
   const nesting = new Nesting()
   const running = new Set<Promise<unknown>>()
@@ -22,7 +32,7 @@ export async function openPostgres(databaseUrl: string, poolSize: number): Promi
   async function write<T>(work: (tx: Db) => Promise<T>, options?: { unsynced?: boolean }): Promise<T> {
     nesting.check()
     if (closing) throw new Error('The storage is closed')
-    const result = transaction(db, async (tx) => {
+    const result = transaction(options?.unsynced ? unsynced : db, async (tx) => {
       const write = { isOver: false }
       try {
         return await nesting.run(write, () => work(tx))
@@ -64,9 +74,39 @@ export async function openPostgres(databaseUrl: string, poolSize: number): Promi
   }
 }
 
+const begin = 'begin isolation level read committed'
+/** Its transactions end before they are on disk, which they reach in their order a moment later. */
+const beginUnsynced = `${begin}; set local synchronous_commit = off`
+
 class PortableDialect extends PostgresDialect {
+  readonly #config: PostgresDialectConfig
+  readonly #begin: string
+
+  constructor(config: PostgresDialectConfig, begin: string) {
+    super(config)
+    this.#config = config
+    this.#begin = begin
+  }
+
+  override createDriver(): Driver {
+    return new BeginningDriver(this.#config, this.#begin)
+  }
+
   override createQueryCompiler(): QueryCompiler {
     return new PostgresCompiler()
+  }
+}
+
+class BeginningDriver extends PostgresDriver {
+  readonly #begin: string
+
+  constructor(config: PostgresDialectConfig, begin: string) {
+    super(config)
+    this.#begin = begin
+  }
+
+  override async beginTransaction(connection: DatabaseConnection): Promise<void> {
+    await connection.executeQuery(CompiledQuery.raw(this.#begin))
   }
 }
 
@@ -119,7 +159,7 @@ const attempts = 5
 async function transaction<T>(db: Db, work: (tx: Db) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await db.transaction().setIsolationLevel('read committed').execute(work)
+      return await db.transaction().execute(work)
     } catch (error) {
       const isTransient = isStalePlan(error) || transient.has((error as { code?: string }).code ?? '')
       if (attempt === attempts || !isTransient) throw error

@@ -43,6 +43,24 @@ test('a wrong password and a missing database are told apart, without the passwo
   expect(message).not.toContain(missing.password)
 })
 
+test('what may be lost with the power does not wait for the disk, on a connection that is used for both', async () => {
+  const { databaseUrl, dataDir, close } = await openEmpty('postgres')
+  onTestFinished(close)
+  const storage = await openStorage({ databaseUrl, dataDir, poolSize: 1 })
+  onTestFinished(() => storage.close())
+  const setting = async (tx: Db, name: string) => {
+    const { rows } = await sql<{ is: string }>`select current_setting(${name}) as "is"`.execute(tx)
+    return rows[0]!.is
+  }
+  const settings = async (tx: Db) => [
+    await setting(tx, 'synchronous_commit'),
+    await setting(tx, 'transaction_isolation'),
+  ]
+  expect(await storage.write(settings, { unsynced: true })).toEqual(['off', 'read committed'])
+  expect(await storage.write(settings)).toEqual(['on', 'read committed'])
+  expect(await storage.write(settings, { unsynced: true })).toEqual(['off', 'read committed'])
+})
+
 test('a deadlock is resolved by trying again', async () => {
   const storage = await open()
   await createNotes(storage)
