@@ -21,8 +21,8 @@ export function listed<Row extends Record<string, string | number | null>>(colum
       markList(parameter)
       const elements = byDialect({
         sqlite: sql`json_each(${parameter})`,
-        // As json and not jsonb, which would be sorted and packed for nothing.
-        postgres: sql`json_array_elements(cast(${parameter} as json))`,
+        // As json each cell would be looked for from the beginning of its row.
+        postgres: sql`jsonb_array_elements(cast(${parameter} as jsonb))`,
       })
       return sql<Row>`(select ${sql.join(cells)} from ${elements})`.as(alias)
     },
