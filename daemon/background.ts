@@ -26,6 +26,7 @@ import { runsAlone } from '../src/storage/dialect.ts'
 import type { Db } from '../src/storage/open.ts'
 import { sweepTokens } from '../src/trust/store.ts'
 import { Courier } from '../src/webhooks/delivering/courier.ts'
+import { giveOut } from '../src/webhooks/delivering/fan-out.ts'
 import { tidy } from '../src/webhooks/jobs.ts'
 import type { Config } from './config.ts'
 import { forgetOldAttempts } from './idempotency.ts'
@@ -156,22 +157,33 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
 
 function webhooksOf(parts: Parts, config: Config): Loop[] {
   const { storage, clock, log } = parts
-  const wake = () => rounds.wake()
   const courier = new Courier({
     ...parts,
     timeoutMs: config.webhookTimeoutMs,
-    wake,
+    wake: () => rounds.wake(),
     onAttempt: (outcome) => parts.webhooks.add(outcome),
   })
-  const rounds = loop('webhooks', () => courier.round(), 1000, log)
-  storage.onCommit(wake, ['events', 'webhooks', 'webhook_deliveries', 'webhook_queues'])
-  wake()
+  const tell = async () => {
+    const now = clock()
+    const { webhookIds, more } = await giveOut(storage, now)
+    if (webhookIds.length > 0) courier.hasNews(webhookIds, now)
+    if (more) events.wake()
+  }
+  // Where this thread does all of it, it does one after the other: the more there is at once, the less each costs.
+  const isAlone = runsAlone(storage.read)
+  const round = () => (isAlone ? courier.round().then(tell) : courier.round())
+  const rounds = loop('webhooks', round, 1000, log)
+  const events = isAlone ? rounds : loop('webhook events', tell, 1000, log)
+  storage.onCommit(rounds.wake, ['webhooks', 'webhook_deliveries', 'webhook_queues'])
+  storage.onCommit(events.wake, ['events'])
+  rounds.wake()
+  events.wake()
   const stop = async () => {
-    await rounds.stop()
+    await Promise.all([rounds.stop(), events.stop()])
     await courier.close()
   }
   return [
-    { wake, stop },
+    { wake: rounds.wake, stop },
     loop('webhook upkeep', () => tidy(storage, config, clock()), 600_000, log, { firstMs: 300_000 }),
   ]
 }

@@ -28,6 +28,7 @@ import * as deliveryStates from './0027_delivery_states.ts'
 import * as agents from './0028_agents.ts'
 import * as keyLookUp from './0029_key_look_up.ts'
 import * as linksCopyNothing from './0030_links_copy_nothing.ts'
+import * as webhookCounts from './0031_webhook_counts.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -60,4 +61,5 @@ export const migrations: readonly Migration[] = [
   { name: '0028_agents', up: agents.up },
   { name: '0029_key_look_up', up: keyLookUp.up },
   { name: '0030_links_copy_nothing', up: linksCopyNothing.up },
+  { name: '0031_webhook_counts', up: webhookCounts.up },
 ]

@@ -59,6 +59,7 @@ export type Tables = {
   /** What a webhook asked for: event types, or `*`. */
   webhook_events: { webhook_id: string; event: string; org_id: string }
   webhook_queues: WebhookQueueRow
+  webhook_counts: WebhookCountRow
   /** Processes that send deliveries; what one of them holds is free again when it is no longer alive. */
   webhook_workers: { id: string; alive_until: string }
   webhook_deliveries: WebhookDeliveryRow
@@ -696,6 +697,10 @@ export type WebhookQueueRow = {
   /** The process that sends them at the moment. */
   holder: string | null
   last_seq: number
+}
+
+export type WebhookCountRow = {
+  webhook_id: string
   /** Of attempts. */
   success_count: number
   failure_count: number

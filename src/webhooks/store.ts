@@ -6,7 +6,7 @@ import type { Instant } from '../core/time.ts'
 import { forChange, inScope, textsOf } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { readPage } from '../storage/pages.ts'
-import type { WebhookQueueRow, WebhookRow } from '../storage/tables.ts'
+import type { WebhookCountRow, WebhookRow } from '../storage/tables.ts'
 import type { RetryPolicy, Webhook } from './contract.ts'
 import { discreet, type Header, type Held, shownStatus, storedStatus } from './rules.ts'
 
@@ -29,10 +29,7 @@ const columns = [
 const eventsOf = textsOf({ table: 'webhook_events', by: 'webhook_id', of: 'webhooks.id' }, 'event')
 
 type HeldRow = Omit<WebhookRow, 'deleted_at'> & { events: string }
-type Counts = Pick<
-  WebhookQueueRow,
-  'success_count' | 'failure_count' | 'last_delivery_at' | 'last_success_at'
->
+type Counts = Omit<WebhookCountRow, 'webhook_id'>
 
 const placeOf = (column: string, id: string) => `webhooks.${column}.${id}`
 
@@ -103,10 +100,10 @@ export const webhooksIn = (db: Db, scope: Scope) =>
 
 const whole = (found: ReturnType<typeof webhooksIn>) =>
   found
-    .innerJoin('webhook_queues as q', 'q.webhook_id', 'webhooks.id')
+    .innerJoin('webhook_counts as c', 'c.webhook_id', 'webhooks.id')
     .select(columns)
     .select(eventsOf.as('events'))
-    .select(['q.success_count', 'q.failure_count', 'q.last_delivery_at', 'q.last_success_at'])
+    .select(['c.success_count', 'c.failure_count', 'c.last_delivery_at', 'c.last_success_at'])
 
 /** Newest first. */
 export async function listWebhooks(
@@ -168,10 +165,11 @@ export async function insertWebhook(db: Db, cipher: Cipher, webhook: Held): Prom
   await insertEvents(db, webhook)
   await db
     .insertInto('webhook_queues')
-    .values({
-      ...{ webhook_id: webhook.id, org_id: webhook.orgId, due_at: null, holder: null, last_seq: 0 },
-      ...noCounts,
-    })
+    .values({ webhook_id: webhook.id, org_id: webhook.orgId, due_at: null, holder: null, last_seq: 0 })
+    .execute()
+  await db
+    .insertInto('webhook_counts')
+    .values({ webhook_id: webhook.id, ...noCounts })
     .execute()
 }
 

@@ -8,7 +8,7 @@ export type Dump = Map<string, string[]>
 /** What happens beside the requests: sealing and signing, letters and events going out, and the sessions of the callers themselves. */
 const letters = ['mails', 'password_reset_requests', 'password_resets', 'registrations']
 const signing = ['audit_tiles', 'audit_checkpoints', 'audit_verdicts']
-const deliveries = ['events', 'webhook_deliveries', 'webhook_queues', 'webhook_workers']
+const deliveries = ['events', 'webhook_counts', 'webhook_deliveries', 'webhook_queues', 'webhook_workers']
 const beside = ['outbox', 'audit_heads', 'audit_logs', ...signing, ...letters, ...deliveries, 'sessions']
 /** Of agents that are connected just now. */
 const passing = ['agent_links', 'live_questions']

@@ -2,7 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Webhook } from 'standardwebhooks'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { systemClock } from '../../src/core/time.ts'
 import { checkSignatures, nativeSignature } from '../../src/core/webhook-signature.ts'
+import { raisable } from '../../src/events/contract.ts'
+import { emit } from '../../src/events/outbox.ts'
 import { hasOpenssl, testCertificate } from '../cli/way.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
@@ -93,6 +96,29 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
           lastDeliveredAt: delivery.deliveredAt,
         },
       })
+    })
+
+    it('of many kinds that happened at once is told to those who ask for it, in order', async () => {
+      const { service, client, orgId, hook } = await start()
+      const all = await hook({ events: ['*'] })
+      const some = await hook({ events: ['session.logout', 'alert.resolved'] })
+      const happened = [...raisable, ...raisable]
+      await service.storage.write(async (tx) => {
+        for (const type of happened) await emit(tx, { orgId, type, data: {} }, systemClock())
+      })
+      const told = async ({ id }: { id: string }) => {
+        const list = { params: { id }, query: { limit: 100 } }
+        const { data } = await client.call(api.webhookDeliveries.list, list)
+        return data.map(({ event, sequence }) => [sequence, event]).reverse()
+      }
+      await expect.poll(() => told(all), { timeout: 10_000 }).toHaveLength(happened.length)
+      expect(await told(all)).toEqual(happened.map((type, at) => [at + 1, type]))
+      expect(await told(some)).toEqual([
+        [1, 'alert.resolved'],
+        [2, 'session.logout'],
+        [3, 'alert.resolved'],
+        [4, 'session.logout'],
+      ])
     })
 
     it('is told to nobody who does not ask, is of another organization, or was made later', async () => {

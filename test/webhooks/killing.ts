@@ -149,9 +149,10 @@ export async function checkWhole(place: Place, { hooks, answered }: World, kills
       )
 
       const queue = await db
-        .selectFrom('webhook_queues')
-        .select(['last_seq', 'success_count', 'due_at', 'holder'])
-        .where('webhook_id', '=', id)
+        .selectFrom('webhook_queues as q')
+        .innerJoin('webhook_counts as c', 'c.webhook_id', 'q.webhook_id')
+        .select(['q.last_seq', 'c.success_count', 'q.due_at', 'q.holder'])
+        .where('q.webhook_id', '=', id)
         .executeTakeFirstOrThrow()
       const count = rows.length
       expect(queue).toEqual({ last_seq: count, success_count: count, due_at: null, holder: null })

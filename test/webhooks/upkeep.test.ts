@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
@@ -121,12 +122,38 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       })
       await client.call(api.webhooks.remove, { params })
       await tidied(1)
-      const rows = (table: 'webhook_deliveries' | 'webhook_queues' | 'webhook_events') =>
-        storage.read.selectFrom(table).select('webhook_id').execute()
-      for (const table of ['webhook_deliveries', 'webhook_queues', 'webhook_events'] as const) {
-        expect(await rows(table)).toEqual([{ webhook_id: other }])
+      const tables = ['webhook_deliveries', 'webhook_queues', 'webhook_counts', 'webhook_events'] as const
+      for (const table of tables) {
+        const rows = await storage.read.selectFrom(table).select('webhook_id').execute()
+        expect(rows, table).toEqual([{ webhook_id: other }])
       }
       expect(await storage.read.selectFrom('webhooks').select('id').execute()).toEqual([{ id: other }])
+    })
+
+    it('removes with a deleted webhook also what is being added to its queue at that moment', async () => {
+      const { tidied, service, orgId, client, params, clock } = await start()
+      const { storage } = service
+      await client.call(api.webhooks.remove, { params })
+      const added = Promise.withResolvers<void>()
+      const end = Promise.withResolvers<void>()
+      const adding = storage.write(async (tx) => {
+        const made = { id: newId(), eventId: newId(), webhookId: params.id, orgId, event: 'patch.failed' }
+        await insertAskedFor(tx, { ...made, payload: {}, now: clock() })
+        added.resolve()
+        await end.promise
+      })
+      await added.promise
+      let isTidy = false
+      const tidying = tidied(1).then(() => {
+        isTidy = true
+      })
+      await sleep(200)
+      expect(isTidy).toBe(false)
+      end.resolve()
+      await Promise.all([adding, tidying])
+      for (const table of ['webhook_deliveries', 'webhook_queues', 'webhook_counts'] as const) {
+        expect(await storage.read.selectFrom(table).select('webhook_id').execute()).toEqual([])
+      }
     })
   })
 })

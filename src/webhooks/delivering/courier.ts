@@ -3,10 +3,10 @@ import type { Cipher } from '../../core/cipher.ts'
 import { newId } from '../../core/new-id.ts'
 import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
 import { type Clock, type Instant, secondsBetween } from '../../core/time.ts'
+import { runsAlone } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { answered, bodyOf, headersOf, type Outcome, type Parcel, unanswered } from '../deliveries/rules.ts'
 import { credentialsFault, type Held, secretsAt, urlFault } from '../rules.ts'
-import { giveOut, hasHappened } from './fan-out.ts'
 import { type Lane, Lanes, start } from './lanes.ts'
 import {
   findDue,
@@ -36,6 +36,7 @@ export type Delivering = {
 }
 
 type Arrived = Attempt & { lane: Lane }
+type Settled = { arrived: Arrived[]; doneWith: Lane[]; fates: Map<string, store.Fate> }
 
 /** What is wrong with where a webhook leads; found out once for each as it is. */
 function faultOf(webhook: Held): string | undefined {
@@ -51,6 +52,12 @@ const batches = { sqlite: 100, postgres: 200 }
 const sweepMs = 1000
 /** How long what is on its way may take when the service ends: less than that takes (daemon/serve.ts). */
 const patienceMs = 8000
+
+/** Waits for all of it, also when some has failed: nothing of a round goes on in the next one. */
+async function allOf<T extends readonly unknown[] | []>(work: T) {
+  await Promise.allSettled(work)
+  return Promise.all(work)
+}
 
 /**
  * Sends what happened to the webhooks that asked for it. What is to be sent is in the database alone: a process
@@ -73,32 +80,18 @@ export class Courier {
     this.#on = on
   }
 
-  /** One round: what arrived is put down, what happened given out, what is due taken and sent. One at a time. */
+  /** One round: what arrived is put down, what is due sent, and queues are taken that have more. One at a time. */
   async round(): Promise<void> {
     const { storage, clock, wake } = this.#on
     if (!this.#hasBegun) await freeOfPredecessors(storage)
     this.#hasBegun = true
-    await this.#settle()
-    if (this.#isClosing) return
     const isSweep = performance.now() - this.#sweptAt >= sweepMs
     if (isSweep || this.#sinceRenewal() >= leaseSeconds) await this.#sweep()
-    // What that leaves free is on its way while it is looked for more.
-    await this.#load()
-    this.#send()
-    let more = false
-    if (await hasHappened(storage.read)) {
-      const given = await giveOut(storage, clock())
-      more = given.more
-      for (const id of given.webhookIds) this.#hasNews(id)
-    }
-    let next = await nextWork(storage.read)
-    if (next !== undefined && next <= clock() && this.#lanes.room > 0) {
-      if (await this.#take()) more = true
-      next = await nextWork(storage.read)
-    }
-    await this.#load()
-    this.#send()
-    if (more || this.#arrived.length > 0) wake()
+    const [hasSettled, next] = await allOf([this.#settleAndSend(), nextWork(storage.read)])
+    if (this.#isClosing) return
+    const isDue = next !== undefined && next <= clock() && this.#lanes.room > 0
+    const hasTaken = isDue && (await this.#take())
+    if (hasSettled || hasTaken || this.#arrived.length > 0) wake()
     else this.#wakeAt(next)
   }
 
@@ -119,15 +112,22 @@ export class Courier {
         lane.more = false
         if (isLate) lane.busy.clear()
       }
-      await this.#settle()
+      this.#conclude(await this.#settle())
       const isWaiting = this.#arrived.length === 0 && this.#underWay.size > 0
       if (isWaiting && !isLate) await Promise.race([late, ...this.#underWay])
     }
   }
 
-  #hasNews(webhookId: string): void {
-    const lane = this.#lanes.get(webhookId)
-    if (lane) lane.more = true
+  /** These webhooks have more to send, which is due since `dueAt`. */
+  hasNews(webhookIds: readonly string[], dueAt: Instant): void {
+    for (const id of webhookIds) {
+      const lane = this.#lanes.get(id)
+      if (!lane) continue
+      lane.more = true
+      // What was to be tried again became due while this was given out, and was taken in before it.
+      if (dueAt < lane.behind.dueAt) lane.behind = start
+    }
+    this.#on.wake()
   }
 
   /** What other processes gave out to queues that are held here is found, and what the dead held is freed. */
@@ -164,7 +164,7 @@ export class Courier {
     return passed < 0 ? leaseSeconds : passed
   }
 
-  /** Whether there may be more to take. */
+  /** Whether there was something to take. */
   async #take(): Promise<boolean> {
     const { storage, clock } = this.#on
     const limit = Math.min(batches[storage.dialect], this.#lanes.room)
@@ -177,7 +177,28 @@ export class Courier {
       // It may be one that somebody else took to be abandoned.
       if (held.has(webhookId) && !this.#lanes.get(webhookId)) this.#lanes.add(webhookId, orgId)
     }
-    return queues.length === limit
+    return held.size > 0
+  }
+
+  /** Whether something was put down. */
+  async #settleAndSend(): Promise<boolean> {
+    if (runsAlone(this.#on.storage.read)) {
+      // It is this thread that writes: nothing could go on meanwhile.
+      const settled = await this.#settle()
+      this.#conclude(settled)
+      await this.#sendDue()
+      return settled !== undefined
+    }
+    // Both begin with the lanes as they are: nothing is looked for in those that are given back.
+    const [settled] = await allOf([this.#settle(), this.#sendDue()])
+    // Not before: what is put down may still be found as due, and counts as on its way until then.
+    this.#conclude(settled)
+    return settled !== undefined
+  }
+
+  async #sendDue(): Promise<void> {
+    await this.#load()
+    this.#send()
   }
 
   /**
@@ -261,7 +282,7 @@ export class Courier {
   }
 
   /** Puts down what came of the attempts, and gives back the queues that are done. */
-  async #settle(): Promise<void> {
+  async #settle(): Promise<Settled | undefined> {
     const { storage, clock } = this.#on
     const batch = batches[storage.dialect]
     const arrived = this.#arrived.slice(0, batch)
@@ -271,7 +292,7 @@ export class Courier {
       .filter((lane) => [...lane.busy].every((id) => inWork.has(id)))
       .filter((lane) => lane.ready.length === 0 && this.#lanes.wants(lane) === 0)
       .slice(0, batch)
-    if (arrived.length === 0 && doneWith.length === 0) return
+    if (arrived.length === 0 && doneWith.length === 0) return undefined
     // Lost with the power it is sent once more.
     const finished = doneWith.map((lane) => ({
       webhookId: lane.webhookId,
@@ -282,7 +303,12 @@ export class Courier {
       await putDown(tx, arrived, now)
       return store.letGo(tx, finished, { holder: this.#me, now })
     }
-    const fates = await storage.write(work, { unsynced: true })
+    return { arrived, doneWith, fates: await storage.write(work, { unsynced: true }) }
+  }
+
+  #conclude(settled: Settled | undefined): void {
+    if (!settled) return
+    const { arrived, doneWith, fates } = settled
     this.#arrived.splice(0, arrived.length)
     for (const { lane, parcel } of arrived) this.#lanes.settled(lane, parcel.id)
     for (const lane of doneWith) {

@@ -1,11 +1,13 @@
 import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
-import { forUpdate, listed, prepared } from '../../storage/dialect.ts'
+import { type Each, forUpdate, listed, prepared, preparedForEach } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { storedStatus } from '../rules.ts'
 
 /** Events looked at, and deliveries made, in one transaction. */
 const batch = 200
+/** Events whose listeners are looked for at once. Each may have more than there is room for. */
+const lookAhead = 20
 
 /** What one transaction gave out. */
 export type GivenOut = {
@@ -20,51 +22,64 @@ export type GivenOut = {
  * that is paused or has failed keeps it until somebody asks for it. Several processes may do so at once.
  */
 export async function giveOut(storage: Storage, now: Instant): Promise<GivenOut> {
-  // Lost with the power it is done again, with the same events.
+  if ((await anyEvent(storage.read, {})).length === 0) return { webhookIds: [], more: false }
+  // Lost with the power it is done again: the same events, in deliveries with other ids.
   return storage.write((tx) => giveOutSome(tx, now), { unsynced: true })
 }
 
+/** Asked very often, so that there is a write only when there is something to give out. */
 const anyEvent = prepared((db, _: Record<never, string>) =>
   db.selectFrom('events').select('seq').orderBy('seq').limit(1),
 )
 
-/** Asked very often, so that there is a write only when there is something to give out. */
-export const hasHappened = async (db: Db): Promise<boolean> => (await anyEvent(db, {})).length > 0
-
 const pending = prepared((db, p: { batch: number }) =>
   forUpdate(
-    db.selectFrom('events').select(['seq', 'org_id', 'type', 'given_to']).orderBy('seq').limit(p.batch),
+    db
+      .selectFrom('events')
+      .select(['seq', 'org_id as orgId', 'type'])
+      .select((eb) => eb.fn.coalesce('given_to', eb.cast<string>(eb.val(''), 'text')).as('behind'))
+      .orderBy('seq')
+      .limit(p.batch),
     { skipLocked: true },
   ),
 )
 
+type Pending = Awaited<ReturnType<typeof pending>>[number]
+
+/** Who of an organization is told of what, behind the last who was. */
+type Audience = Pick<Pending, 'orgId' | 'type' | 'behind'>
 type Listener = { id: string; status: string }
 
-const listeners = prepared((db, p: { orgId: string; type: string; behind: string; limit: number }) =>
-  db
-    .selectFrom('webhook_events as e')
-    .innerJoin('webhooks as w', 'w.id', 'e.webhook_id')
-    .select(['w.id', 'w.status'])
-    .distinct()
-    .where('e.org_id', '=', p.orgId)
-    .where((eb) => eb('e.event', 'in', [eb.cast<string>(eb.val(p.type), 'text'), eb.val('*')]))
-    .where('e.webhook_id', '>', p.behind)
-    .where('w.deleted_at', 'is', null)
-    .orderBy('w.id')
-    .limit(p.limit),
+const listeners = preparedForEach(
+  { orgId: 'text', type: 'text', behind: 'text', limit: 'bigint' } as const,
+  (db, audience: Each<Audience & { limit: number }>) =>
+    db
+      .selectFrom('webhook_events as e')
+      .innerJoin('webhooks as w', 'w.id', 'e.webhook_id')
+      .select(['w.id', 'w.status', 'e.org_id as orgId'])
+      .select((eb) => [
+        eb.cast<string>(audience.type, 'text').as('type'),
+        eb.cast<string>(audience.behind, 'text').as('behind'),
+      ])
+      .distinct()
+      .where('e.org_id', '=', audience.orgId)
+      .where((eb) => eb('e.event', 'in', [eb.cast<string>(audience.type, 'text'), eb.val('*')]))
+      .where('e.webhook_id', '>', audience.behind)
+      .where('w.deleted_at', 'is', null)
+      .orderBy('w.id')
+      .limit(audience.limit),
 )
-
-type Pending = Awaited<ReturnType<typeof pending>>[number]
 
 async function giveOutSome(tx: Db, now: Instant): Promise<GivenOut> {
   const events = await pending(tx, { batch })
   const made: { event: Pending; listener: Listener }[] = []
   const done: number[] = []
   const known = new Map<string, Listener[]>()
-  for (const event of events) {
+  for (const [at, event] of events.entries()) {
     const room = batch - made.length
     if (room === 0) break
-    const found = await listenersOf(tx, event, known)
+    if (!known.has(nameOf(event))) await learn(tx, events.slice(at, at + lookAhead), known)
+    const found = known.get(nameOf(event))!
     const part = found.slice(0, room)
     made.push(...part.map((listener) => ({ event, listener })))
     if (part.length === found.length && found.length <= batch) done.push(event.seq)
@@ -80,14 +95,20 @@ async function giveOutSome(tx: Db, now: Instant): Promise<GivenOut> {
   return { webhookIds, more: events.length === batch || done.length < events.length }
 }
 
-/** One more than fit, which tells whether there are more; the same question is asked once. */
-async function listenersOf(tx: Db, event: Pending, known: Map<string, Listener[]>): Promise<Listener[]> {
-  const { org_id: orgId, type, given_to } = event
-  const behind = given_to ?? ''
-  const question = `${orgId} ${type} ${behind}`
-  const found = known.get(question) ?? (await listeners(tx, { orgId, type, behind, limit: batch + 1 }))
-  known.set(question, found)
-  return found
+const nameOf = ({ orgId, type, behind }: Audience): string => `${orgId} ${type} ${behind}`
+
+/** Finds the listeners of these events that are not known: one more than fit, which tells whether there are more. */
+async function learn(tx: Db, events: readonly Pending[], known: Map<string, Listener[]>): Promise<void> {
+  const audiences = new Map<string, Audience>()
+  for (const { orgId, type, behind } of events) {
+    const audience = { orgId, type, behind }
+    if (!known.has(nameOf(audience))) audiences.set(nameOf(audience), audience)
+  }
+  for (const name of audiences.keys()) known.set(name, [])
+  const asked = [...audiences.values()].map((audience) => ({ ...audience, limit: batch + 1 }))
+  for (const { id, status, ...audience } of await listeners(tx, asked)) {
+    known.get(nameOf(audience))!.push({ id, status })
+  }
 }
 
 const seqs = listed<{ seq: number }>({ seq: 'bigint' })

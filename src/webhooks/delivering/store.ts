@@ -174,7 +174,7 @@ const tallies = listed<Tally>({
 
 const counted = prepared((db, p: { tallies: string }) =>
   db
-    .updateTable('webhook_queues')
+    .updateTable('webhook_counts')
     .from(tallies.as(p.tallies, 't'))
     .set((eb) => ({
       success_count: eb('success_count', '+', eb.ref('t.successes')),
@@ -195,6 +195,9 @@ export type Finished = {
   /** Goes behind the others, also when something in it is due. */
   makesRoom: boolean
 }
+
+/** What became of it. */
+export type Fate = 'released' | 'kept' | 'lost'
 
 const holders = prepared((db, p: { ids: string }) =>
   forUpdate(
@@ -224,8 +227,8 @@ export async function letGo(
   db: Db,
   done: readonly Finished[],
   { holder, now }: { holder: string; now: Instant },
-): Promise<Map<string, 'released' | 'kept' | 'lost'>> {
-  const fates = new Map(done.map(({ webhookId }) => [webhookId, 'lost' as 'released' | 'kept' | 'lost']))
+): Promise<Map<string, Fate>> {
+  const fates = new Map(done.map(({ webhookId }) => [webhookId, 'lost' as Fate]))
   if (done.length === 0) return fates
   const found = await holders(db, { ids: listOf(done.map(({ webhookId }) => webhookId)) })
   const held = found.filter((queue) => queue.holder === holder)
