@@ -1,6 +1,5 @@
 import { type AliasedRawBuilder, sql } from 'kysely'
 import { byDialect } from './compilers.ts'
-import { markList } from './prepared.ts'
 
 export type Cells = Record<string, string | number | null>
 export type Columns<Row> = { [Name in keyof Row]: 'text' | 'bigint' | 'double precision' }
@@ -18,7 +17,6 @@ export function listed<Row extends Record<string, string | number | null>>(colum
   return {
     of: (rows: readonly Row[]): string => JSON.stringify(rows.map((row) => names.map((name) => row[name]))),
     as<Alias extends string>(parameter: string, alias: Alias): AliasedRawBuilder<Row, Alias> {
-      markList(parameter)
       const elements = byDialect({
         sqlite: sql`json_each(${parameter})`,
         // As json each cell would be looked for from the beginning of its row.

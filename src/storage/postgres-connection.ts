@@ -7,10 +7,14 @@ export function isStalePlan(error: unknown): boolean {
   return code === '0A000' && message !== undefined && message.includes('cached plan')
 }
 
-/** Names what is run again and again, so that Postgres parses and plans it once for each connection. */
+/** How old a plan may become: what was planned for a table that was small reads all of it, also when it has grown. */
+const planAgeMs = 10_000
+
+/** Names what is run again and again, so that Postgres parses it once for each connection, and plans it seldom. */
 export class Connection extends pg.Client {
   /** Names of before are worth nothing any more. */
   #generation = 0
+  #plannedAt = performance.now()
 
   // biome-ignore lint/suspicious/noExplicitAny: pg has a dozen forms of it, of which Kysely uses one
   override query(...args: any[]): any {
@@ -22,6 +26,7 @@ export class Connection extends pg.Client {
 
   /** What found its plan stale is run again, unless that has ended a transaction: then all of it is. */
   async #run(name: string, query: { text: string; values: unknown[] }): Promise<unknown> {
+    this.#refreshPlans()
     try {
       return await super.query({ ...query, name: `${name}_${this.#generation}` })
     } catch (error) {
@@ -30,5 +35,13 @@ export class Connection extends pg.Client {
       if (this.getTransactionStatus() !== 'I') throw error
       return super.query({ ...query, name: `${name}_${this.#generation}` })
     }
+  }
+
+  #refreshPlans(): void {
+    const now = performance.now()
+    if (now - this.#plannedAt < planAgeMs) return
+    this.#plannedAt = now
+    // What this fails of, the query behind it fails of as well, and says so.
+    super.query('discard plans').catch(() => {})
   }
 }

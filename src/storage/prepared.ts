@@ -50,17 +50,10 @@ export function rowOf<Row>(p: Params<Row>, columns: readonly (keyof Row)[]): Row
 
 class Placeholder {
   readonly name: string
-  /** Whether it stands for many rows (`listed`). */
-  isList = false
 
   constructor(name: string) {
     this.name = name
   }
-}
-
-/** Says of what stands for a parameter that it is a list of rows. */
-export function markList(parameter: unknown): void {
-  if (parameter instanceof Placeholder) parameter.isList = true
 }
 
 const placeholders = new Proxy({}, { get: (_, name) => new Placeholder(String(name)) })
@@ -71,17 +64,13 @@ type Plan = {
   outcome: (result: QueryResult<unknown>) => unknown[]
 }
 
-/**
- * What Postgres is to keep the plan of, by its text: to make it costs more than to run it, for most. Not of what is
- * given a list: for a table that is small, all of it would be read, and once more when it is large.
- */
+/** What Postgres is to keep the plan of, by its text: to make it costs more than to run it, for most. */
 const statements = new Map<string, string>()
 
 export const statementName = (text: string): string | undefined => statements.get(text)
 
 function planned(query: CompiledQuery, dialect: 'sqlite' | 'postgres'): Plan {
-  const isKept = !query.parameters.some((value) => value instanceof Placeholder && value.isList)
-  if (dialect === 'postgres' && isKept && !statements.has(query.sql)) {
+  if (dialect === 'postgres' && !statements.has(query.sql)) {
     statements.set(query.sql, `svc_${statements.size + 1}`)
   }
   const slots = query.parameters.flatMap((value, index) =>
