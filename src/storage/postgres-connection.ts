@@ -10,6 +10,18 @@ export function isStalePlan(error: unknown): boolean {
 /** How old a plan may become: what was planned for a table that was small reads all of it, also when it has grown. */
 const planAgeMs = 10_000
 
+type Done = (error: unknown, result: unknown) => void
+
+/** pg makes one of an object as well, which it copies property by property first: much slower than what follows. */
+class NamedQuery extends pg.Query {
+  readonly name: string
+
+  constructor(name: string, text: string, values: unknown[], done: Done) {
+    super(text, values, done)
+    this.name = name
+  }
+}
+
 /** Names what is run again and again, so that Postgres parses it once for each connection, and plans it seldom. */
 export class Connection extends pg.Client {
   /** Names of before are worth nothing any more. */
@@ -20,21 +32,28 @@ export class Connection extends pg.Client {
   override query(...args: any[]): any {
     const [text, values, ...more] = args
     const name = typeof text === 'string' && more.length === 0 ? statementName(text) : undefined
-    if (name !== undefined) return this.#run(name, { text, values })
+    if (name !== undefined) return this.#run(name, text, values)
     return (super.query as (...all: unknown[]) => unknown).apply(this, args)
   }
 
   /** What found its plan stale is run again, unless that has ended a transaction: then all of it is. */
-  async #run(name: string, query: { text: string; values: unknown[] }): Promise<unknown> {
+  async #run(name: string, text: string, values: unknown[]): Promise<unknown> {
     this.#refreshPlans()
     try {
-      return await super.query({ ...query, name: `${name}_${this.#generation}` })
+      return await this.#ask(name, text, values)
     } catch (error) {
       if (!isStalePlan(error)) throw error
       this.#generation += 1
       if (this.getTransactionStatus() !== 'I') throw error
-      return super.query({ ...query, name: `${name}_${this.#generation}` })
+      return this.#ask(name, text, values)
     }
+  }
+
+  #ask(name: string, text: string, values: unknown[]): Promise<unknown> {
+    const { promise, resolve, reject } = Promise.withResolvers()
+    const done: Done = (error, result) => (error ? reject(error) : resolve(result))
+    super.query(new NamedQuery(`${name}_${this.#generation}`, text, values, done))
+    return promise
   }
 
   #refreshPlans(): void {

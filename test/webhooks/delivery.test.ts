@@ -121,6 +121,30 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       ])
     })
 
+    it('is told once to each of more than are told at once, in order', async () => {
+      const { service, client, hook, raise } = await start()
+      const made = await Promise.all(Array.from({ length: 450 }, () => hook()))
+      await Promise.all(
+        made.map(({ id }) =>
+          client.call(api.webhooks.update, { params: { id }, body: { status: 'paused' } }),
+        ),
+      )
+      const ids = made.map(({ id }) => id).sort()
+      const events = [(await raise()).id, (await raise()).id]
+      const waiting = () => service.storage.read.selectFrom('events').select('seq').execute()
+      await expect.poll(waiting, { timeout: 10_000 }).toEqual([])
+      const told = await service.storage.read
+        .selectFrom('webhook_deliveries')
+        .select(['webhook_id', 'seq', 'event_id'])
+        .where('webhook_id', 'in', ids)
+        .orderBy('webhook_id')
+        .orderBy('seq')
+        .execute()
+      expect(told).toEqual(
+        ids.flatMap((id) => events.map((event, at) => ({ webhook_id: id, seq: at + 1, event_id: event }))),
+      )
+    })
+
     it('is told to nobody who does not ask, is of another organization, or was made later', async () => {
       const { service, world, client, to, hook, raise } = await start()
       await hook({ events: ['patch.failed'] })
