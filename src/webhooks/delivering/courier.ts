@@ -88,7 +88,6 @@ export class Courier {
     const isSweep = performance.now() - this.#sweptAt >= sweepMs
     if (isSweep || this.#sinceRenewal() >= leaseSeconds) await this.#sweep()
     const [hasSettled, next] = await allOf([this.#settleAndSend(), nextWork(storage.read)])
-    if (this.#isClosing) return
     const isDue = next !== undefined && next <= clock() && this.#lanes.room > 0
     const hasTaken = isDue && (await this.#take())
     if (hasSettled || hasTaken || this.#arrived.length > 0) wake()
@@ -96,8 +95,8 @@ export class Courier {
   }
 
   /**
-   * Sends nothing more, puts down what still arrives, and gives everything back. What takes too long counts as not
-   * tried: it is sent again by whoever holds its queue next.
+   * After the last round: sends nothing more, puts down what still arrives, and gives everything back. What takes too
+   * long counts as not tried: it is sent again by whoever holds its queue next.
    */
   async close(): Promise<void> {
     this.#isClosing = true
@@ -243,7 +242,6 @@ export class Courier {
   }
 
   #send(): void {
-    if (this.#isClosing) return
     for (let next = this.#lanes.next(); next; next = this.#lanes.next()) {
       const { lane, parcel } = next
       const under = this.#deliver(lane, lane.webhook!, parcel).finally(() => this.#underWay.delete(under))
