@@ -23,8 +23,8 @@ export type GivenOut = {
  */
 export async function giveOut(storage: Storage, now: Instant): Promise<GivenOut> {
   if ((await anyEvent(storage.read, {})).length === 0) return { webhookIds: [], more: false }
-  // Lost with the power it is done again: the same events, in deliveries with other ids.
   const batch = batches[storage.dialect]
+  // Lost with the power it is done again: the same events, in deliveries with other ids.
   return storage.write((tx) => giveOutSome(tx, now, batch), { unsynced: true })
 }
 
