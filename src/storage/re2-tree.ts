@@ -15,7 +15,8 @@ export const one = (text: string): Node => ({ kind: 'one', text })
 export const test = (text: string): Node => ({ kind: 'test', text })
 
 export function all(parts: readonly Node[]): Node {
-  return parts.length === 1 ? parts[0]! : { kind: 'all', parts }
+  const some = parts.filter((part) => !isNothing(part))
+  return some.length === 1 ? some[0]! : { kind: 'all', parts: some }
 }
 
 export function any(parts: readonly Node[]): Node {
@@ -23,21 +24,34 @@ export function any(parts: readonly Node[]): Node {
 }
 
 const nothing = all([])
-const isNothing = (node: Node): boolean => node.kind === 'all' && node.parts.length === 0
+function isNothing(node: Node | undefined): boolean {
+  return node?.kind === 'all' && node.parts.length === 0
+}
 
-/** Whether it matches where it takes nothing, whatever is around. */
-function isOptional(node: Node): boolean {
+/** What must be true where it takes nothing; undefined when it always takes something. */
+function emptyWhere(node: Node): Node | undefined {
   switch (node.kind) {
-    case 'all':
-      return node.parts.every(isOptional)
-    case 'any':
-      return node.parts.some(isOptional)
+    case 'one':
+      return undefined
+    case 'test':
+      return node
+    case 'all': {
+      const parts = node.parts.map(emptyWhere)
+      return parts.every(isDefined) ? all(parts) : undefined
+    }
+    case 'any': {
+      const parts = node.parts.map(emptyWhere).filter(isDefined)
+      return parts.some(isNothing) ? nothing : parts.length === 0 ? undefined : any(parts)
+    }
     case 'times':
-      return node.min === 0 || isOptional(node.part)
-    default:
-      return false
+      return node.min === 0 ? nothing : emptyWhere(node.part)
   }
 }
+
+const isDefined = (node: Node | undefined): node is Node => node !== undefined
+
+/** Whether it matches where it takes nothing, whatever is around. */
+const isOptional = (node: Node): boolean => isNothing(emptyWhere(node))
 
 export function times(part: Node, least: number, max: number): Node {
   const min = isOptional(part) ? 0 : least
@@ -54,24 +68,51 @@ export function times(part: Node, least: number, max: number): Node {
 
 const isStar = (node: Node): boolean => node.kind === 'times' && node.min === 0 && node.max === Infinity
 
-/** The plainest that gives the same when it goes round any number of times. */
+/** The plainest that gives the same when it goes round any number of times, and takes something each time. */
 function unlooped(node: Node): Node {
   switch (node.kind) {
-    case 'test':
-      return nothing
     case 'times':
-      return node.min <= 1 ? unlooped(node.part) : node
+      return node.min <= 1 ? unlooped(node.part) : taking(node)
     case 'any':
-      return anyBut(node.parts)
+      return anyBut(node.parts.map(unlooped))
     case 'all':
-      return node.parts.every(isOptional) ? anyBut(node.parts) : node
+      return node.parts.every(isOptional) ? anyBut(node.parts.map(unlooped)) : taking(node)
     default:
-      return node
+      return taking(node)
   }
 }
 
-const anyBut = (parts: readonly Node[]): Node => {
-  const some = parts.map(unlooped).filter((part) => !isNothing(part))
+/** Of its matches those that take something; nothing when there are none. */
+function taking(node: Node): Node {
+  if (!emptyWhere(node)) return node
+  switch (node.kind) {
+    case 'any':
+      return anyBut(node.parts.map(taking))
+    case 'all':
+      return anyBut(node.parts.map((part, i) => led(node.parts.slice(0, i), part, node.parts.slice(i + 1))))
+    case 'times': {
+      const { part, min, max } = node
+      const some = taking(part)
+      if (min <= 1) return times(some, 1, max)
+      // Once it has taken nothing, it may have done so as often as is left to do.
+      return anyBut([
+        led([], part, [times(part, min - 1, max - 1)]),
+        led([part], times(some, 1, max - 1), []),
+      ])
+    }
+    default:
+      return nothing
+  }
+}
+
+/** Those take nothing, the first after them something. */
+function led(none: readonly Node[], first: Node, rest: readonly Node[]): Node {
+  const some = taking(first)
+  return isNothing(some) ? nothing : all([...none.map(emptyWhere).filter(isDefined), some, ...rest])
+}
+
+function anyBut(parts: readonly Node[]): Node {
+  const some = parts.filter((part) => !isNothing(part))
   return some.length === 0 ? nothing : any(some)
 }
 
@@ -85,8 +126,11 @@ export function written(node: Node, looped = false): string {
       return `(?:${node.parts.map((part) => written(part, looped)).join('|')})`
     case 'all':
       return `(?:${node.parts.map((part) => written(part, looped)).join('')})`
-    case 'times':
-      return repeated(written(node.part, looped || node.max > 1), node.min, node.max)
+    case 'times': {
+      const isLooped = looped || node.max > 1
+      const more = node.max === Infinity ? written(unlooped(node.part), true) : ''
+      return repeated(written(node.part, isLooped), node.min, node.max, more)
+    }
   }
 }
 
@@ -96,12 +140,13 @@ const lookedAt = (text: string): string => text.replaceAll('\\A', '(?<!.)').repl
 /** Postgres counts to 255. */
 const mostRepeats = 255
 
-function repeated(text: string, min: number, max: number): string {
+/** @param loop what goes round after the least, when there is no most */
+function repeated(text: string, min: number, max: number, loop: string): string {
   const often = (count: number, from: (n: number) => string) => {
     const whole = `${text}${from(mostRepeats)}`.repeat(Math.floor(count / mostRepeats))
     return count % mostRepeats === 0 ? whole : `${whole}${text}${from(count % mostRepeats)}`
   }
   const needed = min === 1 ? text : often(min, (n) => `{${n}}`)
-  const more = max === Infinity ? `${text}*` : often(max - min, (n) => `{0,${n}}`)
+  const more = max === Infinity ? `${loop}*` : often(max - min, (n) => `{0,${n}}`)
   return `(?:${needed}${more})`
 }

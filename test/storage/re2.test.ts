@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { sql } from 'kysely'
 import { expect, test } from 'vitest'
 import { patternFault, re2 } from '../../src/core/re2.ts'
+import type { Storage } from '../../src/storage/open.ts'
 import { translated } from '../../src/storage/re2-for-postgres.ts'
 import { openEmpty } from '../databases.ts'
 
@@ -113,9 +114,32 @@ const texts = fc
   .array(fc.constantFrom(...'abcABCkKK0_- \n.*{},:]\\ßẞςσΣİiıéÉ😀😁x2\t/١'), { maxLength: 8 })
   .map((all) => all.join(''))
 
+type Case = [pattern: string, texts: readonly string[]]
+
+/** How many answers of Postgres were the same as those of RE2. */
+async function compared({ read }: Storage, cases: readonly Case[]): Promise<number> {
+  const good = cases.filter(([one]) => one.length <= 100 && patternFault(one) === undefined)
+  const questions = good.flatMap(([one, list]) =>
+    list.map((text) => ({ one, text, wanted: re2(one).test(text) })),
+  )
+  if (questions.length === 0) return 0
+  const columns = questions.map(
+    ({ one, text }) => sql`cast(${text} as text) collate "C" ~ ${translated(one)}`,
+  )
+  const { rows } = await sql<{
+    answers: string
+  }>`select array_to_json(array[${sql.join(columns)}])::text as answers`.execute(read)
+  const answers = JSON.parse(rows[0]!.answers) as boolean[]
+  const wrong = questions.flatMap((question, i) =>
+    answers[i] === question.wanted ? [] : [{ ...question, postgres: translated(question.one) }],
+  )
+  expect(wrong).toEqual([])
+  return answers.length
+}
+
 test('a pattern matches the same texts in Postgres as in RE2', { timeout: 120_000 }, async () => {
   const { storage } = await openEmpty('postgres')
-  let compared = 0
+  let all = 0
   const cases = fc.array(fc.tuple(pattern, fc.array(texts, { minLength: 8, maxLength: 8 })), {
     minLength: 1,
     maxLength: 20,
@@ -123,25 +147,28 @@ test('a pattern matches the same texts in Postgres as in RE2', { timeout: 120_00
   })
   await fc.assert(
     fc.asyncProperty(cases, async (some) => {
-      const good = some.filter(([one]) => one.length <= 100 && patternFault(one) === undefined)
-      const questions = good.flatMap(([one, list]) =>
-        list.map((text) => ({ one, text, wanted: re2(one).test(text) })),
-      )
-      if (questions.length === 0) return
-      const columns = questions.map(
-        ({ one, text }) => sql`cast(${text} as text) collate "C" ~ ${translated(one)}`,
-      )
-      const { rows } = await sql<{
-        answers: string
-      }>`select array_to_json(array[${sql.join(columns)}])::text as answers`.execute(storage.read)
-      const answers = JSON.parse(rows[0]!.answers) as boolean[]
-      compared += answers.length
-      const wrong = questions.flatMap((question, i) =>
-        answers[i] === question.wanted ? [] : [{ ...question, postgres: translated(question.one) }],
-      )
-      expect(wrong).toEqual([])
+      all += await compared(storage, some)
     }),
     { numRuns: 1000, interruptAfterTimeLimit: 30_000 },
   )
-  expect(compared).toBeGreaterThan(10_000)
+  expect(all).toBeGreaterThan(10_000)
+})
+
+test('Postgres compiles loops whose rounds may take nothing, if what is around allows it', async () => {
+  const { storage } = await openEmpty('postgres')
+  const asked = ['', 'a', 'b', '1', ' ', 'aa', 'ab', 'a1', '1a', 'a b', 'a\nb', '1aa', 'éé', '-1', 'kk', '}']
+  const patterns = [
+    '^(((\\D|\\Ba*){1,2}){2,})*$',
+    '^((\\D|\\Ba*){2,3})*1$',
+    '(a|\\B){2,}b',
+    '^(a?\\b){2,}$',
+    '^((\\b|\\B)+a?)+$',
+    '((((((a|\\B)+)+)+)+)+)+1',
+    '(\\p{Lu}??(?m)(-\\D{0,3}||(?-i:(?i)\\b\\b{1,2}|.(?ms)ß{1,2}(?i)é{2,})+(?s)[:a]*(?i)\\B)){0,3}\\.??',
+    '(?m)(?U:(?-i)(?ims:(?i)\\d(?U)}|(?m:|\\p{Greek}*\\B{2}(?m)[^\\x00-\\x{10FFFF}]{0,3}){1,2}\\z+)+)+?',
+    '(?s:(?U)\\s*(?s)😀*(?ms)a?|(?U:K{1,2}|)(?-i:(?s)[kK]?(?-i)\\b{2,}(?U)\\b+){2,}?|){0,3}|',
+    '(?U)b|(?U)((?-i)(?-i:)*(?-i)(?i:(?i-m)(?s:\\pL?(?U)$+?|(?ms)\\b[-a]?))+){2,}',
+  ]
+  const cases = patterns.map((one): Case => [one, asked])
+  expect(await compared(storage, cases)).toBe(patterns.length * asked.length)
 })
