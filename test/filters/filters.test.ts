@@ -8,7 +8,7 @@ import { addOrgUser, buildWorld, type World } from '../world.ts'
 const all = (...conditions: ConditionGroup['conditions']): ConditionGroup => ({ operator: 'AND', conditions })
 const isPc = all({ field: 'hostname', operator: 'endsWith', value: '-PC' })
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
   describe('saved filters', { timeout: 60_000 }, () => {
     let service: TestService
     let world: World
@@ -218,6 +218,18 @@ onEveryDatabase((_, open) => {
       ])('answers %s rightly', async (value, total) => {
         const conditions = all({ field: 'hostname', operator: 'matches', value })
         expect((await hostnames(world.tokens.system, conditions)).total).toBe(total)
+      })
+
+      it('says so where Postgres gives up on a pattern', async () => {
+        const found = hostnames(
+          world.tokens.system,
+          all({ field: 'hostname', operator: 'matches', value: '(a|\\B){24}-pc$' }),
+        )
+        if (kind === 'sqlite') return expect(await found).toMatchObject({ total: 0 })
+        await expect(found).rejects.toMatchObject({
+          status: 400,
+          details: [{ path: 'conditions', message: 'a pattern is too complex for this database' }],
+        })
       })
     })
 

@@ -145,6 +145,17 @@ describe('conditions', () => {
       of('hostname', 'matches', '(a?b?c?d?){200}'),
       { [value]: 'is too large: repeat less' },
     ],
+    ...[
+      'x((a?\\b|^b*)?){14}y',
+      '(a?\\b|^b*){14}',
+      '(((((a?\\b|^b*){2,}$){2,}$){2,}$){2,}$)',
+      '(a|b|^)?'.repeat(16),
+      `(${'\\bx|^|'.repeat(16)}y)*z`,
+    ].map((pattern): [string, unknown, Record<string, string>] => [
+      `the tests of ${pattern}`,
+      of('hostname', 'matches', pattern),
+      { [value]: 'lets too many of ^, $, \\b and \\B follow each other: repeat less' },
+    ]),
     [
       'a long list',
       of('hostname', 'in', Array(501).fill('a')),
@@ -184,6 +195,16 @@ describe('conditions', () => {
     expect(faults(tree)['conditions.1.conditions.0.operator']).toBe(
       'Operator contains not valid for field status: it takes equals, notEquals, in, notIn',
     )
+  })
+
+  it.each([
+    Array(25).fill('\\bpc-\\d\\b').join('|'),
+    `(${Array(25).fill('^pc-\\d$').join('|')})*`,
+    '(?m)(^|,)(a=1)?(,|$)(b=2)?(,|$)(c=3)?(,|$)(d=4)?(,|$)(e=5)?(,|$)$',
+    '^(\\b[a-z]+\\b[-.]?){20}$',
+    'a?'.repeat(120),
+  ])('may match %s', (pattern) => {
+    expect(faults(of('hostname', 'matches', pattern))).toEqual({})
   })
 
   it('may be ten levels deep and no deeper, however deep they are', () => {

@@ -166,7 +166,7 @@ test('Postgres compiles loops whose rounds may take nothing, if what is around a
     '((((((a|\\B)+)+)+)+)+)+1',
     '(\\p{Lu}??(?m)(-\\D{0,3}||(?-i:(?i)\\b\\b{1,2}|.(?ms)ß{1,2}(?i)é{2,})+(?s)[:a]*(?i)\\B)){0,3}\\.??',
     '(?m)(?U:(?-i)(?ims:(?i)\\d(?U)}|(?m:|\\p{Greek}*\\B{2}(?m)[^\\x00-\\x{10FFFF}]{0,3}){1,2}\\z+)+)+?',
-    '(?s:(?U)\\s*(?s)😀*(?ms)a?|(?U:K{1,2}|)(?-i:(?s)[kK]?(?-i)\\b{2,}(?U)\\b+){2,}?|){0,3}|',
+    '(?s:(?U)\\s*(?s)😀*(?ms)a?|(?U:K{1,2}|)(?-i:(?s)[kK]?(?-i)\\b(?U)\\b+){2,}?|){0,3}|',
     '(?U)b|(?U)((?-i)(?-i:)*(?-i)(?i:(?i-m)(?s:\\pL?(?U)$+?|(?ms)\\b[-a]?))+){2,}',
   ]
   const cases = patterns.map((one): Case => [one, asked])
