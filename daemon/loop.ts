@@ -8,9 +8,12 @@ export type Loop = {
   stop(): Promise<void>
 }
 
+const sayAgainMs = 60_000
+
 /**
- * Runs `work` soon after each wake and at least every `everyMs`, by itself first after `firstMs`; a failed run is
- * logged and tried again. Two runs are `restMs` apart, for work that is cheaper the more of it there is at once.
+ * Runs `work` soon after each wake and at least every `everyMs`, by itself first after `firstMs`. A failed run is tried
+ * again; it is logged at first, once a minute while it fails in the same way, and when it works again. Two runs are
+ * `restMs` apart, for work that is cheaper the more of it there is at once.
  */
 export function loop(
   name: string,
@@ -22,8 +25,23 @@ export function loop(
   let stopped = false
   let woken = false
   let restedAt = 0
+  let failures = 0
+  let said = { message: '', until: 0 }
   let running: Promise<void> | undefined
 
+  const failed = (err: unknown): void => {
+    failures += 1
+    const message = err instanceof Error ? err.message : String(err)
+    if (message === said.message && performance.now() < said.until) return
+    said = { message, until: performance.now() + sayAgainMs }
+    log.error({ err, loop: name, failures }, 'background work failed')
+  }
+  const worked = (): void => {
+    if (failures === 0) return
+    log.info({ loop: name, failures }, 'background work goes on')
+    failures = 0
+    said = { message: '', until: 0 }
+  }
   const run = async (): Promise<void> => {
     // A turn of the event loop, so that commits that come together are one run.
     await new Promise((resolve) => setImmediate(resolve))
@@ -36,9 +54,10 @@ export function loop(
       woken = false
       try {
         await work()
+        worked()
         restedAt = performance.now() + restMs
       } catch (err) {
-        log.error({ err, loop: name }, 'background work failed')
+        failed(err)
         return
       }
     }

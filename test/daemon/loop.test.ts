@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { expect, onTestFinished, test, vi } from 'vitest'
+import { logInto } from '../../daemon/log.ts'
 import { type Loop, loop } from '../../daemon/loop.ts'
 
 const log = pino({ level: 'silent' })
@@ -50,4 +51,37 @@ test('a run that fails is tried again', async () => {
   await vi.waitUntil(() => runs === 1)
   one.wake()
   await vi.waitUntil(() => runs === 2, { timeout: 5000 })
+})
+
+test('work that goes on failing says so once a minute, and when it works again', async () => {
+  vi.useFakeTimers()
+  onTestFinished(() => void vi.useRealTimers())
+  const lines: string[] = []
+  const said = () => lines.splice(0).map((line) => JSON.parse(line) as Record<string, unknown>)
+  let fault: string | undefined = 'no database'
+  const work = async () => {
+    if (fault !== undefined) throw new Error(fault)
+  }
+  const one = loop('work', work, 1000, logInto({ write: (line) => void lines.push(line) }, 'info'))
+  onTestFinished(() => one.stop())
+  const failed = (message: string, failures: number) => ({
+    level: 50,
+    loop: 'work',
+    failures,
+    err: { message },
+    msg: 'background work failed',
+  })
+  await vi.advanceTimersByTimeAsync(60_900)
+  expect(said()).toMatchObject([failed('no database', 1)])
+  await vi.advanceTimersByTimeAsync(1000)
+  expect(said()).toMatchObject([failed('no database', 61)])
+  fault = 'no space'
+  await vi.advanceTimersByTimeAsync(5000)
+  expect(said()).toMatchObject([failed('no space', 62)])
+  fault = undefined
+  await vi.advanceTimersByTimeAsync(5000)
+  expect(said()).toMatchObject([{ level: 30, loop: 'work', failures: 66, msg: 'background work goes on' }])
+  fault = 'no space'
+  await vi.advanceTimersByTimeAsync(1000)
+  expect(said()).toMatchObject([failed('no space', 1)])
 })
