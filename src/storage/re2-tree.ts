@@ -63,6 +63,13 @@ export function times(part: Node, least: number, max: number): Node {
     const inner = unlooped(part)
     return isNothing(inner) ? nothing : { kind: 'times', part: inner, min: 0, max: Infinity }
   }
+  const empty = emptyWhere(part)
+  if (empty && max === Infinity) {
+    const inner = unlooped(part)
+    if (isNothing(inner)) return empty
+    if (min === 1) return any([empty, { kind: 'times', part: inner, min: 1, max }])
+    return all([times(part, min, min), times(inner, 0, max)])
+  }
   return { kind: 'times', part, min, max }
 }
 
@@ -85,19 +92,24 @@ function unlooped(node: Node): Node {
 /** Of its matches those that take something; nothing when there are none. */
 function taking(node: Node): Node {
   if (!emptyWhere(node)) return node
+  if (weight(node) === 0) return nothing
   switch (node.kind) {
     case 'any':
       return anyBut(node.parts.map(taking))
-    case 'all':
-      return anyBut(node.parts.map((part, i) => led(node.parts.slice(0, i), part, node.parts.slice(i + 1))))
+    case 'all': {
+      const at = heaviest(node.parts)
+      const [before, part, after] = [node.parts.slice(0, at), node.parts[at]!, node.parts.slice(at + 1)]
+      const some = taking(part)
+      return anyBut([all([...before, some, ...after]), taking(all([...before, emptyWhere(part)!, ...after]))])
+    }
     case 'times': {
       const { part, min, max } = node
       const some = taking(part)
       if (min <= 1) return times(some, 1, max)
       // Once it has taken nothing, it may have done so as often as is left to do.
       return anyBut([
-        led([], part, [times(part, min - 1, max - 1)]),
-        led([part], times(some, 1, max - 1), []),
+        all([some, times(part, min - 1, max - 1)]),
+        all([emptyWhere(part)!, times(some, 1, max - 1)]),
       ])
     }
     default:
@@ -105,10 +117,24 @@ function taking(node: Node): Node {
   }
 }
 
-/** Those take nothing, the first after them something. */
-function led(none: readonly Node[], first: Node, rest: readonly Node[]): Node {
-  const some = taking(first)
-  return isNothing(some) ? nothing : all([...none.map(emptyWhere).filter(isDefined), some, ...rest])
+/** Where the part is that takes most. It is written once, where a lighter one is written for each that is heavier. */
+function heaviest(parts: readonly Node[]): number {
+  const weights = parts.map(weight)
+  return weights.indexOf(Math.max(...weights))
+}
+
+/** How many characters are written in it; none: it takes nothing. */
+function weight(node: Node): number {
+  switch (node.kind) {
+    case 'one':
+      return 1
+    case 'test':
+      return 0
+    case 'times':
+      return weight(node.part)
+    default:
+      return node.parts.reduce((sum, part) => sum + weight(part), 0)
+  }
 }
 
 function anyBut(parts: readonly Node[]): Node {
@@ -126,11 +152,8 @@ export function written(node: Node, looped = false): string {
       return `(?:${node.parts.map((part) => written(part, looped)).join('|')})`
     case 'all':
       return `(?:${node.parts.map((part) => written(part, looped)).join('')})`
-    case 'times': {
-      const isLooped = looped || node.max > 1
-      const more = node.max === Infinity ? written(unlooped(node.part), true) : ''
-      return repeated(written(node.part, isLooped), node.min, node.max, more)
-    }
+    case 'times':
+      return repeated(written(node.part, looped || node.max > 1), node.min, node.max)
   }
 }
 
@@ -140,13 +163,13 @@ const lookedAt = (text: string): string => text.replaceAll('\\A', '(?<!.)').repl
 /** Postgres counts to 255. */
 const mostRepeats = 255
 
-/** @param loop what goes round after the least, when there is no most */
-function repeated(text: string, min: number, max: number, loop: string): string {
+function repeated(text: string, min: number, max: number): string {
+  if (max === Infinity && min <= 1) return `(?:${text}${min === 0 ? '*' : '+'})`
   const often = (count: number, from: (n: number) => string) => {
     const whole = `${text}${from(mostRepeats)}`.repeat(Math.floor(count / mostRepeats))
     return count % mostRepeats === 0 ? whole : `${whole}${text}${from(count % mostRepeats)}`
   }
   const needed = min === 1 ? text : often(min, (n) => `{${n}}`)
-  const more = max === Infinity ? `${loop}*` : often(max - min, (n) => `{0,${n}}`)
+  const more = max === Infinity ? `${text}*` : often(max - min, (n) => `{0,${n}}`)
   return `(?:${needed}${more})`
 }

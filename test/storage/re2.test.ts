@@ -169,6 +169,15 @@ test('Postgres compiles loops whose rounds may take nothing, if what is around a
     '(?s:(?U)\\s*(?s)😀*(?ms)a?|(?U:K{1,2}|)(?-i:(?s)[kK]?(?-i)\\b(?U)\\b+){2,}?|){0,3}|',
     '(?U)b|(?U)((?-i)(?-i:)*(?-i)(?i:(?i-m)(?s:\\pL?(?U)$+?|(?ms)\\b[-a]?))+){2,}',
   ]
+  const nested = (inner: string, [open, close]: readonly [string, string], levels: number) =>
+    `${open.repeat(levels)}${inner}${close.repeat(levels)}`
+  patterns.push(
+    nested('a', ['(', 'b)+'], 24),
+    nested('a', ['(', 'b)*'], 24),
+    nested('(a|\\B)', ['(b*', 'c*)+'], 13),
+    nested('(a|\\B)', ['(b*', 'c*)*'], 13),
+    nested('(a|\\B)', ['(', 'b)+'], 22),
+  )
   const cases = patterns.map((one): Case => [one, asked])
   expect(await compared(storage, cases)).toBe(patterns.length * asked.length)
 })
