@@ -92,7 +92,7 @@ export function refusalOf(
     },
     ipAddress: origin.ip,
     userAgent: origin.userAgent,
-    result: problem.status === 401 ? 'failure' : 'denied',
+    result: refusal?.result ?? (problem.status === 401 ? 'failure' : 'denied'),
     errorMessage: problem.message,
   }
   return draftOf(happening, now)

@@ -29,6 +29,7 @@ import * as agents from './0028_agents.ts'
 import * as keyLookUp from './0029_key_look_up.ts'
 import * as linksCopyNothing from './0030_links_copy_nothing.ts'
 import * as webhookCounts from './0031_webhook_counts.ts'
+import * as ssoVouching from './0034_sso_vouching.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -62,4 +63,5 @@ export const migrations: readonly Migration[] = [
   { name: '0029_key_look_up', up: keyLookUp.up },
   { name: '0030_links_copy_nothing', up: linksCopyNothing.up },
   { name: '0031_webhook_counts', up: webhookCounts.up },
+  { name: '0034_sso_vouching', up: ssoVouching.up },
 ]

@@ -250,7 +250,11 @@ export async function addProvider(
   const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
   const id = newId()
   const wanted = { orgId, name: 'provider', type: 'oidc' as const, clientId: 'svc', clientSecret: 'hush' }
-  const provider = { ...makeProvider(wanted, undefined, { id, by: newId(), now }), ...rest, status }
+  const provider = {
+    ...makeProvider(wanted, undefined, { id, by: { id: newId(), permissions: new Set(['*:*']) }, now }),
+    ...rest,
+    status,
+  }
   await service.storage.write((tx) => insertProvider(tx, cipher, provider))
   return id
 }

@@ -81,7 +81,7 @@ async function perform(
       ? undefined
       : () => `${message}\n`
   await print(session, entry, reply, told)
-  if (recordIn(entry.reply) && typeof reply.warning === 'string') say(`Warning: ${reply.warning}`)
+  if (typeof reply.warning === 'string') say(`Warning: ${reply.warning}`)
   if (view.verdict?.(reply) === false) throw new Silent(exits.failure)
 }
 

@@ -175,6 +175,8 @@ export type Refusal = {
   orgId?: string | null
   actorId?: string
   actorEmail?: string
+  /** It was known who they are. */
+  result?: 'denied'
   details?: Record<string, unknown>
 }
 

@@ -82,6 +82,10 @@ export function describePermission(permission: Permission): string {
   return `${actionLabels[action as keyof typeof actionLabels]} ${label}`
 }
 
+/** What of `wanted` is beyond `held`, sorted. */
+export const beyond = (held: ReadonlySet<string>, wanted: Iterable<string>): string[] =>
+  [...wanted].filter((pair) => !holds(held, pair as Permission)).sort()
+
 /** True when `held` has the pair itself or a wildcard that covers it. */
 export function holds(held: ReadonlySet<string>, wanted: Permission): boolean {
   if (held.has(wanted) || held.has('*:*')) return true

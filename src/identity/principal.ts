@@ -1,4 +1,5 @@
 import { Problem } from '../core/errors.ts'
+import { beyond } from '../core/permissions.ts'
 import type { UserCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { findGrants, findMembership } from './memberships.ts'
@@ -54,6 +55,8 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
   const barred = membership.kind === 'partner' && membership.pending ? ('tenant_pending' as const) : undefined
   if (!membership.usable && !barred) throw new Problem('tenant_inactive')
   const { permissions, forceMfa } = await findGrants(db, membership.roleId)
+  // Whoever was raised since has to come in by what vouches for that.
+  if (user.vouched && beyond(user.vouched, permissions).length > 0) throw new Problem('invalid_token')
   const mfaDemanded = mustEnrol({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)
   const { roleId } = membership
   return { ...person, scope: scopeOf(membership), roleId, permissions, mfaDemanded, barred }

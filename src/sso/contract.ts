@@ -41,6 +41,10 @@ export const Provider = z
       .nullable()
       .describe('To be registered at a provider of SAML; null: of OpenID Connect, or without PUBLIC_URL'),
     serviceEntityId: z.string().nullable().describe('The same: its audience'),
+    vouches: z
+      .array(z.string())
+      .describe('Nobody signs in with it who may do more; the permissions of whoever configured it last'),
+    vouchedBy: z.guid().nullable().describe('Who that was'),
     createdBy: z.guid(),
     createdAt: instant,
     updatedAt: instant,
@@ -68,9 +72,10 @@ const tag = 'SSO'
 const reads = user({ permission: 'organizations:read' })
 const writes = user({ permission: 'organizations:write', mfa: true })
 const params = z.strictObject({ id: idOf('sso_provider') })
+const warning = z.string().optional()
 const told = z.object({
   data: Provider,
-  warning: z.string().optional().describe('That discovery failed, and why'),
+  warning: warning.describe('That discovery failed, and why; that it does not vouch for somebody'),
 })
 const audited = (action: string) => ({ action, resource: 'sso_provider' as const })
 
@@ -141,7 +146,13 @@ export const ssoProviders = {
     tag,
     access: reads,
     params,
-    reply: z.object({ data: Provider }),
+    reply: z.object({
+      data: Provider,
+      membersBeyond: z
+        .int()
+        .describe('Members who may do more than it vouches for: they do not sign in with it'),
+      warning: warning.describe('That there are such'),
+    }),
   }),
   update: endpoint({
     method: 'PATCH',
@@ -175,7 +186,7 @@ export const ssoProviders = {
     access: writes,
     params,
     body: z.strictObject({ status: providerStatus.describe('Its status from now on') }),
-    reply: z.object({ data: Provider }),
+    reply: z.object({ data: Provider, warning: warning.describe('That it does not vouch for somebody') }),
     audit: audited('sso.provider.status.update'),
     errors: ['site_access_denied'],
     example: { status: 'testing' },
@@ -198,6 +209,7 @@ export const ssoProviders = {
           userInfoEndpoint: z.string().nullable(),
         })
         .optional(),
+      warning: warning.describe('That it does not vouch for somebody'),
     }),
     audit: audited('sso.provider.test'),
     errors: ['oidc_discovery_failed'],

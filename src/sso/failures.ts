@@ -151,6 +151,10 @@ export const failures = {
     message: 'Your account does not belong to this organization',
     hint: 'Ask an administrator of the organization to invite you.',
   },
+  beyond_provider: {
+    message: 'Your permissions are more than this provider may vouch for',
+    hint: 'Somebody who holds them has to activate it: svc sso activate PROVIDER. Until then sign in with your password.',
+  },
   sso_link_required: {
     message: 'Your account is linked with another identity of this provider',
     hint: 'Ask an administrator to take the link away: svc sso identities PROVIDER, then svc sso unlink PROVIDER IDENTITY.',

@@ -2,7 +2,7 @@ import type { Cipher } from '../core/cipher.ts'
 import { checkSomeChange, invalid, Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Outbound } from '../core/outbound.ts'
-import { holds } from '../core/permissions.ts'
+import { beyond, holds } from '../core/permissions.ts'
 import { only, type Scope } from '../core/scope.ts'
 import { type Clock, type Instant, later } from '../core/time.ts'
 import { type HandlersOf, inSteps } from '../handler.ts'
@@ -23,6 +23,7 @@ import { presets } from './presets/rules.ts'
 import { certificateFrom, checkReady } from './readiness.ts'
 import {
   applied,
+  bound,
   checkProven,
   checkSeesWhole,
   checkStays,
@@ -35,6 +36,7 @@ import {
   makeProvider,
   provenSeconds,
   toDiscover,
+  vouchedAnew,
 } from './rules.ts'
 import type { ssoSignIn } from './sign-in/contract.ts'
 import { signInHandlers } from './sign-in/handlers.ts'
@@ -123,14 +125,14 @@ export function ssoHandlers(on: On): {
         async prepare({ body, scope, caller, now }) {
           checkSeesWhole(scope)
           const said = await checked(body)
-          const made = { id: newId(), by: caller.id, now }
+          const made = { id: newId(), by: caller, now }
           const { force: _, ...wanted } = said
           return look(undefined, said, makeProvider({ ...wanted, orgId: '' }, undefined, made))
         },
         async run({ db, scope, caller, now, note }, { said, discovered, warning }) {
           const { force, ...wanted } = said
           const orgId = await orgOfNew(db, scope, said.orgId)
-          const made = { id: newId(), by: caller.id, now }
+          const made = { id: newId(), by: caller, now }
           const provider = makeProvider({ ...wanted, orgId }, discovered, made)
           await checkRole(db, provider, caller.permissions)
           if (provider.enforceSSO) checkProven(force === true)
@@ -138,12 +140,14 @@ export function ssoHandlers(on: On): {
           const { id, name, type, status } = provider
           note({ orgId, resourceId: id, resourceName: name })
           note({ after: settingsOf(provider), details: { type, status, ...forced(provider, force) } })
-          return { data: shown(provider), ...(warning !== undefined && { warning }) }
+          return { data: shown(provider), ...warned(warning, await beyondOf(db, provider)) }
         },
       }),
 
       async show({ db, scope, params }) {
-        return { data: shown(await store.getProvider(db, cipher, scope, params.id)) }
+        const provider = await store.getProvider(db, cipher, scope, params.id)
+        const membersBeyond = await beyondOf(db, provider)
+        return { data: shown(provider), membersBeyond, ...warned(undefined, membersBeyond) }
       },
 
       update: inSteps<Providers['update'], Looked<Said>>({
@@ -160,7 +164,7 @@ export function ssoHandlers(on: On): {
         async run({ db, scope, params, body: { force }, caller, now, note }, looked) {
           const { said, discovered, warning } = looked
           const before = await store.lockProvider(db, cipher, scope, params.id)
-          const after = applied(before, said, discovered, now)
+          const after = bound(before, applied(before, said, discovered, now), caller)
           await checkRole(db, after, caller.permissions)
           if (after.status === 'active') checkReady(after, now, 'body')
           const elsewhere = isElsewhere(before, after)
@@ -172,7 +176,7 @@ export function ssoHandlers(on: On): {
           await onlyWayIn(db, after, now)
           note({ orgId: after.orgId, resourceName: after.name, ...difference(before, after) })
           note({ details: { ...(enforces && forced(after, force)), ...(forgotten > 0 && { forgotten }) } })
-          return { data: shown(after), ...(warning !== undefined && { warning }) }
+          return { data: shown(after), ...warned(warning, await beyondOf(db, after)) }
         },
       }),
 
@@ -188,19 +192,23 @@ export function ssoHandlers(on: On): {
         return { success: true }
       },
 
-      async setStatus({ db, scope, params, body: { status }, now, note }) {
+      async setStatus({ db, scope, caller, params, body: { status }, now, note }) {
         checkSeesWhole(scope)
         const before = await store.lockProvider(db, cipher, scope, params.id)
-        const after = { ...before, status, updatedAt: now }
-        if (status === 'active') checkReady(after, now, 'provider')
+        const set = { ...before, status, updatedAt: now }
+        const after = status === 'active' ? vouchedAnew(set, caller) : set
+        if (status === 'active') {
+          checkReady(after, now, 'provider')
+          await checkRole(db, after, caller.permissions)
+        }
         // Who came in by it is let in by nobody any more.
         else if (before.status === 'active') await store.endSessionsBy(db, scope, after.id, now)
         await store.changeProvider(db, cipher, scope, after)
         await onlyWayIn(db, after, now)
         const { id: resourceId, orgId, name: resourceName } = after
         note({ orgId, resourceId, resourceName })
-        note({ before: { status: before.status }, after: { status } })
-        return { data: shown(after) }
+        note(difference(before, after))
+        return { data: shown(after), ...warned(undefined, await beyondOf(db, after)) }
       },
 
       test: inSteps<Providers['test'], { provider: Held; found: Discovered | undefined }>({
@@ -208,16 +216,18 @@ export function ssoHandlers(on: On): {
           const provider = await store.getProvider(storage.read, cipher, scope, params.id)
           return { provider, found: await tested(provider) }
         },
-        async run({ note }, { provider: { orgId, name, issuer }, found }) {
+        async run({ db, note }, { provider, found }) {
+          const { orgId, name, issuer } = provider
           note({ orgId, resourceName: name, details: { issuer } })
-          if (!found) return { success: true, message: 'Provider configuration appears valid' }
+          const warning = warned(undefined, await beyondOf(db, provider))
+          if (!found) return { success: true, message: 'Provider configuration appears valid', ...warning }
           const discovery = {
             issuer: found.issuer,
             authorizationEndpoint: found.authorizationUrl!,
             tokenEndpoint: found.tokenUrl!,
             userInfoEndpoint: found.userInfoUrl,
           }
-          return { success: true, message: 'Provider configuration is valid', discovery }
+          return { success: true, message: 'Provider configuration is valid', discovery, ...warning }
         },
       }),
     },
@@ -251,6 +261,24 @@ async function checkRole(db: Db, provider: Held, held: ReadonlySet<string>): Pro
     throw invalid([{ path: 'body.defaultRoleId', message }])
   }
   checkMayGrant(held, (await findGrants(db, id)).permissions)
+}
+
+/** How many members of its organization may do more than a provider vouches for. */
+async function beyondOf(db: Db, { orgId, vouches }: Held): Promise<number> {
+  const held = new Set(vouches)
+  let count = 0
+  for (const { roleId, members } of await store.countRolesHeld(db, only(orgId))) {
+    if (beyond(held, (await findGrants(db, roleId)).permissions).length > 0) count += members
+  }
+  return count
+}
+
+/** What whoever configures a provider should know. */
+function warned(discovery: string | undefined, membersBeyond: number): { warning?: string } {
+  const members = membersBeyond === 1 ? 'One member holds' : `${membersBeyond} members hold`
+  const refused = `${members} permissions that whoever configured it did not: they cannot sign in with it until somebody who holds them activates it`
+  const warnings = [discovery, membersBeyond > 0 ? refused : undefined].filter((one) => one !== undefined)
+  return warnings.length > 0 ? { warning: warnings.join('. ') } : {}
 }
 
 /** Where passwords are not taken any more, by this provider or the next, no session that began with one goes on. */

@@ -47,19 +47,40 @@ const blank = {
   enforceSSO: false,
 } satisfies Partial<Held>
 
+/** Who configures a provider, and what they may do there. */
+export type Configurer = { id: string; permissions: ReadonlySet<string> }
+
+/** What a provider vouches for when somebody configures it: nobody lets in others who may do more than they. */
+const bondOf = ({ id, permissions }: Configurer): Pick<Held, 'vouches' | 'vouchedBy'> => ({
+  vouches: [...permissions].sort(),
+  vouchedBy: id,
+})
+
+/** What has nothing to do with who it speaks for. */
+const harmless: readonly string[] = ['name', 'enforceSSO']
+
+/** A provider as a change leaves it, bound to whoever makes it when that changes who it speaks for. */
+export function bound(before: Held, after: Held, by: Configurer): Held {
+  const speaksAnew = changedIn(before, after).some((field) => !harmless.includes(field))
+  return speaksAnew ? { ...after, ...bondOf(by) } : after
+}
+
+/** The same for one that begins to speak, or goes on at the word of whoever says so. */
+export const vouchedAnew = (provider: Held, by: Configurer): Held => ({ ...provider, ...bondOf(by) })
+
 /** @throws invalid_request when neither the type nor a preset that has one is said */
 export function makeProvider(
   wanted: Omit<NewProvider, 'force'> & { orgId: string },
   discovered: Discovered | undefined,
-  made: { id: string; by: string; now: Instant },
+  made: { id: string; by: Configurer; now: Instant },
 ): Held {
   const { orgId, ...said } = wanted
   const type = said.type ?? presetOf(said.preset)?.type
   if (type === undefined) {
     throw invalid([{ path: 'body.type', message: 'is required, unless a preset says it' }])
   }
-  const { id, by: createdBy, now } = made
-  const stamps = { createdBy, createdAt: now, updatedAt: now }
+  const { id, by, now } = made
+  const stamps = { createdBy: by.id, createdAt: now, updatedAt: now, ...bondOf(by) }
   return applied(
     { id, orgId, name: wanted.name, type, status: 'inactive', ...blank, ...stamps },
     said,
@@ -133,12 +154,16 @@ export function discreet(provider: Held): Discreet {
   return { ...rest, hasClientSecret: clientSecret !== null }
 }
 
-/** The fields that a change alters, as they were and as they are; of a secret only that it is another one. */
-export function difference(before: Held, after: Held) {
+function changedIn(before: Held, after: Held): (keyof Held)[] {
   const { updatedAt: _, ...all } = after
-  const changed = (Object.keys(all) as (keyof Held)[]).filter(
+  return (Object.keys(all) as (keyof Held)[]).filter(
     (field) => JSON.stringify(before[field]) !== JSON.stringify(after[field]),
   )
+}
+
+/** The fields that a change alters, as they were and as they are; of a secret only that it is another one. */
+export function difference(before: Held, after: Held) {
+  const changed = changedIn(before, after)
   const of = (provider: Held) => {
     const shown = { ...provider, clientSecret: provider.clientSecret === null ? 'none' : 'set' }
     return Object.fromEntries(changed.map((field) => [field, shown[field]]))

@@ -12,7 +12,7 @@ import type { Provider } from './contract.ts'
 import { type Discreet, discreet, type Held } from './rules.ts'
 
 const rows = rowsOf<SsoProviderRow>()({
-  json: ['attribute_mapping'],
+  json: ['attribute_mapping', 'vouches'],
   flags: ['auto_provision', 'enforce_sso'],
 })
 
@@ -21,13 +21,14 @@ const placeOf = (id: string) => `sso_providers.client_secret.${id}`
 function opened(cipher: Cipher, row: SsoProviderRow): Held {
   const { enforceSso: enforceSSO, clientSecret: sealed, ...rest } = rows.read(row)
   const clientSecret = sealed === null ? null : cipher.open(sealed, placeOf(row.id))
-  return { ...rest, enforceSSO, clientSecret } as Held
+  return { ...rest, enforceSSO, clientSecret } as unknown as Held
 }
 
 function sealed(cipher: Cipher, provider: Held): SsoProviderRow {
-  const { enforceSSO: enforceSso, clientSecret: plain, ...rest } = provider
+  const { enforceSSO: enforceSso, clientSecret: plain, vouches: list, ...rest } = provider
+  const vouches = list as unknown as Record<string, unknown>
   const clientSecret = plain === null ? null : cipher.seal(plain, placeOf(provider.id))
-  return rows.write({ ...rest, enforceSso, clientSecret }) as SsoProviderRow
+  return rows.write({ ...rest, enforceSso, clientSecret, vouches }) as SsoProviderRow
 }
 
 const providersIn = (db: Db, scope: Scope) =>
@@ -126,6 +127,20 @@ export async function forgetSubjects(db: Db, scope: Scope, id: string): Promise<
 
 export async function removeProvider(db: Db, scope: Scope, id: string): Promise<void> {
   await db.deleteFrom('sso_providers').where('id', '=', id).where(inScope(scope, 'org_id')).execute()
+}
+
+/** The roles that members of an organization act with, and how many do. */
+export async function countRolesHeld(db: Db, scope: Scope): Promise<{ roleId: string; members: number }[]> {
+  const held = await db
+    .selectFrom('organization_memberships as m')
+    .innerJoin('users as u', 'u.id', 'm.user_id')
+    .select((eb) => ['m.role_id', eb.fn.countAll().as('members')])
+    .where(inScope(scope, 'm.org_id'))
+    .where('m.disabled_at', 'is', null)
+    .where('u.status', '<>', 'disabled')
+    .groupBy('m.role_id')
+    .execute()
+  return held.map((one) => ({ roleId: one.role_id, members: Number(one.members) }))
 }
 
 /** The roles in its organization of those who signed in with a provider since then. */

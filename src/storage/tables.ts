@@ -739,6 +739,9 @@ export type WebhookDeliveryRow = {
 
 export type SsoProviderRow = Stamped & {
   org_id: string
+  /** JSON: the permissions of whoever configured it. */
+  vouches: string
+  vouched_by: string | null
   name: string
   /** oidc or saml. */
   type: string

@@ -75,7 +75,10 @@ describe.skipIf(!hasOpenssl)('discovery', () => {
       expect(await news()).toMatchObject([
         { action: 'sso.provider.test', resourceId: data.id, resourceName: 'a', details: { issuer: idp.url } },
       ])
-      expect(await client.call(api.ssoProviders.show, { params: { id: data.id } })).toEqual({ data })
+      expect(await client.call(api.ssoProviders.show, { params: { id: data.id } })).toEqual({
+        data,
+        membersBeyond: 0,
+      })
       const silent = (await create('')).data
       expect(await test(silent.id)).toEqual({
         success: true,

@@ -1,5 +1,5 @@
 import { type Fault, invalid, Problem } from '../../core/errors.ts'
-import { holds, type Pair, type Permission, pairOf, permissionOf } from '../../core/permissions.ts'
+import { beyond, holds, type Pair, type Permission, pairOf, permissionOf } from '../../core/permissions.ts'
 import type { Tenant } from '../rules.ts'
 import type { EffectivePermissions, NewRole, RoleChange } from './contract.ts'
 
@@ -20,7 +20,7 @@ export type Chain = readonly [Link, ...Link[]]
  * @throws forbidden, naming the permissions the granter lacks
  */
 export function checkMayGrant(held: ReadonlySet<string>, granted: Iterable<string>): void {
-  const lacking = [...granted].filter((pair) => !holds(held, pair as Permission)).sort()
+  const lacking = beyond(held, granted)
   if (lacking.length === 0) return
   throw new Problem('forbidden', `Cannot assign permission not held by caller: ${lacking.join(', ')}`, {
     details: { lacking },

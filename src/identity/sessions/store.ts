@@ -24,6 +24,7 @@ const bySession = prepared((db, p: { sessionId: string }) =>
   db
     .selectFrom('sessions as s')
     .innerJoin('users as u', 'u.id', 's.user_id')
+    .leftJoin('sso_providers as p', 'p.id', 's.sso_provider_id')
     .select([
       'u.id',
       'u.email',
@@ -35,6 +36,7 @@ const bySession = prepared((db, p: { sessionId: string }) =>
       'u.mfa_method',
       's.sso_provider_id',
       's.expires_at',
+      'p.vouches',
     ])
     .where('s.id', '=', p.sessionId)
     .where('s.revoked_at', 'is', null),
@@ -43,15 +45,21 @@ const bySession = prepared((db, p: { sessionId: string }) =>
 export type SignedIn = Pick<
   User,
   'id' | 'email' | 'name' | 'status' | 'isSystem' | 'authEpoch' | 'mfaEpoch' | 'mfaMethod'
-> & { ssoProviderId: string | null; endsBy: Instant | null }
+> & {
+  ssoProviderId: string | null
+  endsBy: Instant | null
+  /** What the provider they came in by vouches for; null: they came by none. */
+  vouched: ReadonlySet<string> | null
+}
 
 /** The person of a session that was not revoked. */
 export async function findBySession(db: Db, sessionId: string): Promise<SignedIn | undefined> {
   const [row] = await bySession(db, { sessionId })
   if (!row) return undefined
-  const { sso_provider_id: ssoProviderId, expires_at: expiresAt, ...user } = row
+  const { sso_provider_id: ssoProviderId, expires_at: expiresAt, vouches, ...user } = row
   const endsBy = ssoProviderId === null ? null : expiresAt
-  return { ...signedInRows.read(user), ssoProviderId, endsBy }
+  const vouched = vouches === null ? null : new Set(JSON.parse(vouches) as string[])
+  return { ...signedInRows.read(user), ssoProviderId, endsBy, vouched }
 }
 
 /** Counts a wrong password; the one that fills the count locks the account instead: true. */

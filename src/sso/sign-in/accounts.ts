@@ -3,10 +3,11 @@ import { z } from 'zod'
 import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
+import { beyond } from '../../core/permissions.ts'
 import { safeParse } from '../../core/schema.ts'
 import type { Instant } from '../../core/time.ts'
 import { voidInvitation } from '../../identity/invitations/store.ts'
-import { findMembership, joinOrganization } from '../../identity/memberships.ts'
+import { findGrants, findMembership, joinOrganization } from '../../identity/memberships.ts'
 import { findRole } from '../../identity/roles/store.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../../identity/store.ts'
 import type { Db } from '../../storage/open.ts'
@@ -41,7 +42,7 @@ export async function judge(db: Db, provider: Held, vouched: Vouched): Promise<A
   if (!linked && !vouched.emailVerified) throw new SsoFailure('sso_email_unverified', email)
   const user = linked ?? (await findUserByEmail(db, email))
   if (!user) return newcomer(db, provider, vouched, email)
-  await checkBelongs(db, user, provider.orgId)
+  await checkBelongs(db, user, provider)
   if (!link && (await findIdentity(db, { providerId: provider.id, userId: user.id }))) {
     throw new SsoFailure('sso_link_required', email)
   }
@@ -53,14 +54,23 @@ async function newcomer(db: Db, provider: Held, vouched: Vouched, email: string)
   if (!autoProvision) throw new SsoFailure('user_not_found', email)
   const role = roleId === null ? undefined : await findRole(db, { kind: 'organization', orgId }, roleId)
   if (!role) throw new SsoFailure('default_role_required', email)
+  await checkVouches(db, provider, role.id)
   const name = (vouched.name ?? email.slice(0, email.lastIndexOf('@'))).slice(0, 255)
   return { kind: 'new', email, name, roleId: role.id }
 }
 
-async function checkBelongs(db: Db, user: User, orgId: string): Promise<void> {
+async function checkBelongs(db: Db, user: User, provider: Held): Promise<void> {
+  const { orgId } = provider
   if (user.status === 'disabled') throw new SsoFailure('account_inactive', user.email)
   const membership = await findMembership(db, user.id, { kind: 'organization', orgId })
   if (!membership || membership.disabled) throw new SsoFailure('no_org_access', user.email)
+  await checkVouches(db, provider, membership.roleId)
+}
+
+/** Asked of what a role grants now, whatever it granted when somebody was linked or the role was chosen. */
+async function checkVouches(db: Db, { vouches }: Held, roleId: string): Promise<void> {
+  const lacking = beyond(new Set(vouches), (await findGrants(db, roleId)).permissions)
+  if (lacking.length > 0) throw new SsoFailure('beyond_provider', lacking.join(', '))
 }
 
 const Address = z.email().max(255)

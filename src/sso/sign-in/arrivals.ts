@@ -96,7 +96,8 @@ export function arrivals({ cipher, web, log }: SigningIn) {
     const details = { method: 'sso', providerId: signIn.providerId, reason: code, ...(detail && { detail }) }
     const who = vouched?.email === undefined ? {} : { actorEmail: vouched.email }
     const location = locationOfFailure(web, failure, { target: signIn.redirectPath, orgId })
-    const refusal = { action: loginFailed, orgId: orgId ?? null, ...who, details }
+    const result = code === 'beyond_provider' ? { result: 'denied' as const } : {}
+    const refusal = { action: loginFailed, orgId: orgId ?? null, ...who, ...result, details }
     return new Problem('sso_failed', failure.message, { location, refusal })
   }
 

@@ -1,0 +1,163 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { newEntries } from '../laws/audited.ts'
+import { addOrgUser, addRole } from '../world.ts'
+import { addMember, browser, codeIn, errorIn, person, start } from './sign-in/stage.ts'
+import { oidc } from './stage.ts'
+
+const admin = { ...person, sub: 'subject-2', email: 'boss@bakery.example.com' }
+
+onEveryDatabase((_, open) => {
+  /** The bakery, with somebody in it who may change organizations and nothing else. */
+  async function stage() {
+    const on = await start(open)
+    const { service, bakery } = on
+    await addMember(service, bakery.id, admin.email)
+    const writers = await addRole(service, bakery.id, 'writers', [
+      'organizations:read',
+      'organizations:write',
+    ])
+    const lesser = service.client(await addOrgUser(service, 'lesser', bakery.id, { role: writers }))
+    const lessers = async (more: object = {}) => {
+      const body = { ...oidc, autoProvision: false, ...more } as never
+      const { data } = await lesser.call(api.ssoProviders.create, { body })
+      const params = { id: data.id }
+      return lesser.call(api.ssoProviders.setStatus, { params, body: { status: 'active' } })
+    }
+    const exchanged = async (location: string) =>
+      (await service.client().call(api.ssoSignIn.exchange, { body: { code: codeIn(location) } })).accessToken
+    return { ...on, writers, lesser, lessers, exchanged }
+  }
+
+  describe('an identity provider', () => {
+    it('does not make whoever configures it an administrator', async () => {
+      const { service, bakery, signIn, lessers } = await stage()
+      const { data, warning } = await lessers()
+      expect(data).toMatchObject({ vouches: ['organizations:read', 'organizations:write'] })
+      expect(warning).toMatch(/^\d members hold permissions that whoever configured it did not/)
+      const news = await newEntries(service)
+      const { location } = await signIn(admin)
+      expect(errorIn(location)).toBe('beyond_provider')
+      expect(codeIn(location)).toBe('')
+      expect(await news()).toMatchObject([
+        {
+          ...{ action: 'user.login.failed', orgId: bakery.id, result: 'denied', actorEmail: admin.email },
+          details: { reason: 'beyond_provider', detail: expect.stringContaining('users:write') },
+        },
+      ])
+      expect(await service.storage.read.selectFrom('sso_identities').selectAll().execute()).toEqual([])
+    })
+
+    it('lets in those who may do no more', async () => {
+      const { service, bakery, signIn, lessers, exchanged, writers } = await stage()
+      await lessers()
+      await addOrgUser(service, 'peer', bakery.id, { role: writers })
+      const { location } = await signIn({ ...person, email: 'peer@example.com' })
+      const me = await service.client(await exchanged(location)).call(api.auth.me)
+      expect(me.user.email).toBe('peer@example.com')
+    })
+
+    it('vouches for more once somebody who holds it activates it, which its administrators are told', async () => {
+      const { client, lessers, signIn, setStatus } = await stage()
+      const { id } = (await lessers()).data
+      const params = { id }
+      const before = await client.call(api.ssoProviders.show, { params })
+      expect(before.membersBeyond).toBeGreaterThan(1)
+      expect(before.warning).toContain('they cannot sign in with it')
+      const trial = await client.call(api.ssoProviders.test, { params })
+      expect(trial.warning).toBe(before.warning)
+      // A name says nothing of who it speaks for.
+      await client.call(api.ssoProviders.update, { params, body: { name: 'Ours' } })
+      expect(errorIn((await signIn(admin)).location)).toBe('beyond_provider')
+      const { warning } = await setStatus(id, 'active')
+      expect(warning).toBeUndefined()
+      expect(await client.call(api.ssoProviders.show, { params })).toMatchObject({ membersBeyond: 0 })
+      expect(codeIn((await signIn(admin)).location)).not.toBe('')
+    })
+
+    it('is bound anew by whoever changes who it speaks for', async () => {
+      const { client, lesser, provider, signIn, service, exchanged, writers } = await stage()
+      const { id } = await provider()
+      const params = { id }
+      const session = service.client(await exchanged((await signIn(admin)).location))
+      await session.call(api.auth.me)
+      await lesser.call(api.ssoProviders.update, { params, body: { name: 'Renamed' } })
+      await session.call(api.auth.me)
+      await lesser.call(api.ssoProviders.update, { params, body: { scopes: 'openid email' } })
+      await expect(session.call(api.auth.me)).rejects.toMatchObject({ status: 401 })
+      expect(errorIn((await signIn(admin)).location)).toBe('beyond_provider')
+      const changes = [
+        { issuer: 'https://mine.example.com', ...endpointsOf('https://mine.example.com') },
+        { clientId: 'other' },
+        { clientSecret: 'other' },
+        { userInfoUrl: 'https://mine.example.com/people' },
+        { attributeMapping: { email: 'mail', name: 'name' } },
+        { allowedDomains: 'bakery.example.com' },
+        { autoProvision: true },
+        { defaultRoleId: writers },
+      ]
+      for (const body of changes) {
+        await client.call(api.ssoProviders.setStatus, { params, body: { status: 'active' } })
+        const { data } = await lesser.call(api.ssoProviders.update, { params, body })
+        expect({ body, vouches: data.vouches }).toEqual({
+          body,
+          vouches: ['organizations:read', 'organizations:write'],
+        })
+      }
+    })
+
+    it('ends the session of a member who is raised beyond it', async () => {
+      const { service, bakery, client, signIn, lessers, exchanged, writers } = await stage()
+      await lessers()
+      await addOrgUser(service, 'peer', bakery.id, { role: writers })
+      const { location } = await signIn({ ...person, email: 'peer@example.com' })
+      const session = service.client(await exchanged(location))
+      await session.call(api.auth.me)
+      const more = ['users:read', 'organizations:read', 'organizations:write'].map((pair) => {
+        const [resource = '', action = ''] = pair.split(':')
+        return { resource, action }
+      })
+      await client.call(api.roles.update, { params: { id: writers }, body: { permissions: more } })
+      await expect(session.call(api.auth.me)).rejects.toMatchObject({ status: 401 })
+      expect(errorIn((await signIn({ ...person, email: 'peer@example.com' })).location)).toBe(
+        'beyond_provider',
+      )
+    })
+
+    it('makes no account with a role beyond it, also when the role grew', async () => {
+      const { service, bakery, client, lesser, signIn, lessers, setStatus } = await stage()
+      const small = await addRole(service, bakery.id, 'small', ['organizations:read'])
+      const { id } = (await lessers({ autoProvision: true, defaultRoleId: small })).data
+      const permissions = [{ resource: 'users', action: 'write' }]
+      await client.call(api.roles.update, { params: { id: small }, body: { permissions } })
+      expect(errorIn((await signIn()).location)).toBe('beyond_provider')
+      await expect(
+        lesser.call(api.ssoProviders.setStatus, { params: { id }, body: { status: 'active' } }),
+      ).rejects.toMatchObject({ status: 403, code: 'forbidden' })
+      await setStatus(id, 'active')
+      expect(codeIn((await signIn()).location)).not.toBe('')
+    })
+
+    it('says so in a trial', async () => {
+      const { service, idp, lesser, lessers } = await stage()
+      const { id } = (await lessers()).data
+      const params = { id }
+      const { id: testId, loginUrl } = await lesser.call(api.ssoTrials.begin, { params, body: {} })
+      const by = browser()
+      const begun = await by.open(`${service.url}${new URL(loginUrl).pathname}${new URL(loginUrl).search}`)
+      const back = new URL(await idp.authorize(begun.location, admin))
+      await by.open(`${service.url}/api/v1/sso/callback${back.search}`)
+      const trial = await lesser.call(api.ssoTrials.show, { params: { ...params, testId } })
+      expect(trial.status).toBe('failed')
+      expect(trial.steps.at(-1)).toMatchObject({ ok: false, code: 'beyond_provider' })
+    })
+  })
+})
+
+const endpointsOf = (of: string) => ({
+  authorizationUrl: `${of}/authorize`,
+  tokenUrl: `${of}/token`,
+  userInfoUrl: `${of}/userinfo`,
+  jwksUrl: `${of}/keys`,
+})
