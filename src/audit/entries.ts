@@ -9,7 +9,7 @@ import {
 } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
-import { after, contains, inScope, jsonField, namedInScope, plainContains } from '../storage/dialect.ts'
+import { after, contains, inHistory, jsonField, namedInHistory, plainContains } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditEntry } from './contract.ts'
 import { chainOf } from './rules.ts'
@@ -143,7 +143,7 @@ export async function entriesAfter(
 
 /** Entries that are asked for by their ids. */
 const named = (db: Db, scope: Scope) =>
-  db.selectFrom('audit_logs').where(namedInScope(scope, 'audit_logs.chain'))
+  db.selectFrom('audit_logs').where(namedInHistory(scope, 'audit_logs.chain'))
 
 /** Which entries come first is decided on an index where it can be; only those of the page are read. */
 async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter): Promise<Found[]> {
@@ -175,7 +175,7 @@ async function countAll(db: Db, scope: Scope, filter: Filter): Promise<number> {
         .whereRef('audit_logs.chain', '=', 'audit_heads.chain')
       return eb.fn.sum<number | string | null>(eb(eb('seq', '-', first), '+', 1)).as('total')
     })
-    .where(inScope(scope, 'audit_heads.chain'))
+    .where(inHistory(scope, 'audit_heads.chain'))
     .$if(filter.orgId !== undefined, (it) => it.where('audit_heads.chain', '=', chainOf(filter.orgId!)))
     .executeTakeFirstOrThrow()
   // Postgres adds numbers up to one of any size, which it gives as text.

@@ -1,6 +1,6 @@
 import { Problem } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
-import { inScope, prepared } from '../storage/dialect.ts'
+import { inHistory, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
 import { type ChainEntry, canonicalJson, checksumOf, entryLine, type Head } from './chain.ts'
@@ -8,7 +8,7 @@ import type { AuditEntry } from './contract.ts'
 import { orgOf, toEntry } from './rules.ts'
 
 export const entriesIn = (db: Db, scope: Scope) =>
-  db.selectFrom('audit_logs').where(inScope(scope, 'audit_logs.chain'))
+  db.selectFrom('audit_logs').where(inHistory(scope, 'audit_logs.chain'))
 
 /** @throws not_found, also for an entry outside the scope */
 export async function getEntry(db: Db, scope: Scope, id: string): Promise<AuditEntry> {
@@ -44,7 +44,7 @@ export async function listHeads(db: Db, scope: Scope): Promise<ChainHead[]> {
     .selectFrom('audit_heads')
     .leftJoin('organizations', 'organizations.id', 'audit_heads.chain')
     .select(['chain', 'seq', 'checksum', 'name'])
-    .where(inScope(scope, 'audit_heads.chain'))
+    .where(inHistory(scope, 'audit_heads.chain'))
     .orderBy('name')
     .orderBy('chain')
     .execute()
@@ -62,7 +62,7 @@ export async function findHead(db: Db, scope: Scope, chain: string): Promise<Hea
     .selectFrom('audit_heads')
     .select(['seq', 'checksum'])
     .where('chain', '=', chain)
-    .where(inScope(scope, 'audit_heads.chain'))
+    .where(inHistory(scope, 'audit_heads.chain'))
     .executeTakeFirst()
 }
 

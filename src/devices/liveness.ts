@@ -1,5 +1,7 @@
 import { expressionBuilder } from 'kysely'
+import { everything } from '../core/scope.ts'
 import { type Instant, later } from '../core/time.ts'
+import { inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { Tables } from '../storage/tables.ts'
 import { type Moved, movedColumns } from './events.ts'
@@ -41,6 +43,7 @@ export async function findDue(
     .select(['id', 'status', 'update_state', 'watchdog_status'])
     .select(['last_seen_at', 'update_since', 'maintenance_until', 'watchdog_seen_at'])
     .where(eb.or(dues))
+    .where(inScope(everything, 'org_id'))
     .limit(limit)
     .execute()
   const idsOf = (isDue: (row: (typeof rows)[number]) => boolean) => rows.filter(isDue).map(({ id }) => id)

@@ -1,5 +1,5 @@
 import { type Expression, expressionBuilder, type SqlBool } from 'kysely'
-import { only, type Scope } from '../core/scope.ts'
+import { everything, only, type Scope } from '../core/scope.ts'
 import { type Instant, later } from '../core/time.ts'
 import { deviceMatches } from '../filters/compile.ts'
 import type { ConditionGroup, SavedFilter } from '../filters/contract.ts'
@@ -107,6 +107,7 @@ const due = (db: Db, now: Instant) =>
     .selectFrom('device_groups')
     .select('id')
     .where('filter_id', 'is not', null)
+    .where(inScope(everything, 'org_id'))
     .where(({ or, eb }) =>
       or([eb('evaluated_at', 'is', null), eb('evaluated_at', '<=', later(now, -goodForSeconds))]),
     )

@@ -15,24 +15,31 @@ export { isForeignKeyViolation, isOutage, isPatternTooComplex, isUniqueViolation
 /**
  * What a caller may see, for `.where(...)`; `column` holds an organization's id (`devices.org_id`).
  *
- * - system: every row, also those of deleted organizations and those of none: what happened in a deleted
- *   organization must stay readable to someone. A list that should not show them says so itself.
- * - partner: rows of its organizations that are not deleted and that the caller was granted.
+ * - system: every row, those of no organization as well.
+ * - partner: rows of its organizations that the caller was granted.
  * - organization: its rows. That it is not deleted is checked when the caller signs in.
  *
+ * Whatever belongs to a deleted organization is gone with it, in every scope: only `inHistory` still finds it.
  * Rows without an organization are visible to system only.
  */
 export function inScope(scope: Scope, column: string): Expression<SqlBool> {
   return holdsInScope(scope, sql.ref(column))
 }
 
+/** The same for the audit log, which outlives what it tells of: in system scope also that of deleted organizations. */
+export function inHistory(scope: Scope, column: string): Expression<SqlBool> {
+  return scope.kind === 'system' ? all : inScope(scope, column)
+}
+
 /**
  * The same for rows that are named by their ids: it leads to no index over the column. SQLite would rather walk a
  * whole organization than look up some hundred ids.
  */
-export function namedInScope(scope: Scope, column: string): Expression<SqlBool> {
-  return holdsInScope(scope, sql`(${sql.ref(column)} || '')`)
+export function namedInHistory(scope: Scope, column: string): Expression<SqlBool> {
+  return scope.kind === 'system' ? all : holdsInScope(scope, sql`(${sql.ref(column)} || '')`)
 }
+
+const all = sql<SqlBool>`1 = 1`
 
 /** That a column is this text, as a partial index says it: a parameter in its place would not find the index. */
 export const is = (column: string, text: string): Expression<SqlBool> =>
@@ -47,7 +54,11 @@ export const isHash = (column: string, hash: string): Expression<SqlBool> =>
   sql<SqlBool>`substr(${sql.ref(column)}, 1, 8) = ${hash.slice(0, 8)} and ${sql.ref(column)} = ${hash}`
 
 function holdsInScope(scope: Scope, value: Expression<unknown>): Expression<SqlBool> {
-  if (scope.kind === 'system') return sql<SqlBool>`1 = 1`
+  // Those that are gone are few: a list of them, read once, leaves the query the index and the order it has.
+  if (scope.kind === 'system')
+    return sql<SqlBool>`(${value} is null or ${value} not in (
+    select scope_orgs.id from organizations as scope_orgs where scope_orgs.deleted_at is not null
+  ))`
   if (scope.kind === 'organization') return sql<SqlBool>`${value} = ${scope.orgId}`
   if (scope.orgs !== 'all' && scope.orgs.length === 0) return sql<SqlBool>`1 = 0`
   const granted = scope.orgs === 'all' ? sql`` : sql` and scope_orgs.id in (${sql.join(scope.orgs)})`

@@ -6,6 +6,7 @@ import {
   contains,
   folded,
   forUpdate,
+  inHistory,
   inScope,
   inSites,
   isForeignKeyViolation,
@@ -32,15 +33,20 @@ onEveryEmptyDatabase((kind, open) => {
       })
     })
 
-    const seen = async (scope: Scope): Promise<(string | null)[]> => {
+    const seen = async (scope: Scope, within = inScope): Promise<(string | null)[]> => {
       const { rows } = await sql<{ org_id: string | null }>`select distinct t.org_id from things as t
-        where ${inScope(scope, 't.org_id')} and ${inSites(scope, 't.site_id')}`.execute(storage.read)
+        where ${within(scope, 't.org_id')} and ${inSites(scope, 't.site_id')}`.execute(storage.read)
       return rows.map((row) => row.org_id).sort()
     }
     const partner = (orgs: 'all' | string[]): Scope => ({ kind: 'partner', partnerId: 'a', orgs })
 
-    test('system sees everything, also what was deleted and what belongs to nobody', async () => {
-      expect(await seen(everything)).toEqual(['a-gone', 'a1', 'a2', 'b1', null])
+    test('system sees everything, also what belongs to nobody, but for what was deleted', async () => {
+      expect(await seen(everything)).toEqual(['a1', 'a2', 'b1', null])
+    })
+
+    test('the history of what was deleted is seen by system alone', async () => {
+      expect(await seen(everything, inHistory)).toEqual(['a-gone', 'a1', 'a2', 'b1', null])
+      expect(await seen(partner('all'), inHistory)).toEqual(['a1', 'a2'])
     })
 
     test('a partner sees its living organizations', async () => {

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createGzip } from 'node:zlib'
 import { everything, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { inScope } from '../../storage/dialect.ts'
+import { inHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { entryLine, type Head, headerLine, trailerLine } from '../chain.ts'
 import type { CheckpointParts } from '../checkpoints/jobs.ts'
@@ -20,7 +20,7 @@ const batch = 500
 type Parts = Pick<CheckpointParts, 'storage' | 'signer' | 'clock'> & { archive: Archive }
 
 const archivesIn = (db: Db, scope: Scope) =>
-  db.selectFrom('audit_archives').where(inScope(scope, 'audit_archives.chain'))
+  db.selectFrom('audit_archives').where(inHistory(scope, 'audit_archives.chain'))
 
 export async function archivesOf(
   db: Db,

@@ -1,12 +1,12 @@
 import type { Scope } from '../../core/scope.ts'
 import { type Instant, later } from '../../core/time.ts'
-import { forUpdate, inScope } from '../../storage/dialect.ts'
+import { forUpdate, inHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { AuditRetentionRow } from '../../storage/tables.ts'
 import { defaultPolicy, type Hold, type Policy, restSeconds, retryAt } from './rules.ts'
 
 const policiesIn = (db: Db, scope: Scope) =>
-  db.selectFrom('audit_retention').where(inScope(scope, 'audit_retention.chain'))
+  db.selectFrom('audit_retention').where(inHistory(scope, 'audit_retention.chain'))
 
 /** The policy of a chain, which has one without being told of it. */
 export async function getPolicy(db: Db, scope: Scope, chain: string): Promise<Policy> {
@@ -64,7 +64,10 @@ const nothing = {
 }
 
 const update = (tx: Db, scope: Scope, chain: string) =>
-  tx.updateTable('audit_retention').where('chain', '=', chain).where(inScope(scope, 'audit_retention.chain'))
+  tx
+    .updateTable('audit_retention')
+    .where('chain', '=', chain)
+    .where(inHistory(scope, 'audit_retention.chain'))
 
 type Kept = Pick<Policy, 'retentionDays' | 'archiveToS3'>
 

@@ -31,6 +31,7 @@ async function inPartners(db: Db, scope: Scope, userIds: readonly string[]): Pro
     .selectFrom('partner_membership_orgs')
     .selectAll()
     .where('membership_id', 'in', selected.length > 0 ? selected : [''])
+    .where(inScope(everything, 'org_id'))
     .orderBy('org_id')
     .execute()
   return rows.map((row) => ({

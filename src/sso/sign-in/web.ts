@@ -11,8 +11,8 @@ export type Web = {
   samlEntityId: string | undefined
 }
 
-/** Whether a browser that nobody told where to go on ends at the page of the service itself. */
-export const endsHere = ({ app }: Web, target: string): boolean => app === undefined && target === '/'
+/** Whether a browser ends at the page of the service itself: without an application no path leads anywhere. */
+export const endsHere = ({ app }: Web, target: string): boolean => app === undefined && target.startsWith('/')
 
 export function locationOfCode(web: Web, target: string, code: string): string {
   if (endsHere(web, target)) return `/login#ssoCode=${code}`

@@ -1,6 +1,7 @@
 import { newId } from '../../core/new-id.ts'
+import { everything } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { type Each, forUpdate, listed, prepared, preparedForEach } from '../../storage/dialect.ts'
+import { type Each, forUpdate, inScope, listed, prepared, preparedForEach } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { storedStatus } from '../rules.ts'
 
@@ -67,6 +68,7 @@ const listeners = preparedForEach(
       .where((eb) => eb('e.event', 'in', [eb.cast<string>(audience.type, 'text'), eb.val('*')]))
       .where('e.webhook_id', '>', audience.behind)
       .where('w.deleted_at', 'is', null)
+      .where(inScope(everything, 'e.org_id'))
       .orderBy('w.id')
       .limit(audience.limit),
 )
