@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { findOutOfUse, insertPlaces } from '../../src/agents/rollouts/places.ts'
+import { getRollout } from '../../src/agents/rollouts/store.ts'
 import { api } from '../../src/api.ts'
 import { type Contract, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
 import type { Resource } from '../../src/core/schema.ts'
@@ -56,6 +58,9 @@ async function buildStage(service: TestService, by: 'itself' | 'its partner'): P
   const victim = await recordsOf(service, partners.acme, bakery)
   const sibling = await recordsOf(service, partners.acme, garage)
   const other = await recordsOf(service, partners.globex, harbor)
+  // A rollout is of no tenant, and has the machines of all of them.
+  const place = { device_id: bakery.deviceId, org_id: bakery.id, wave: 0, from_version: '0.1.0', is_held: 0 }
+  await service.storage.write((tx) => insertPlaces(tx, harbor.rolloutId, [place]))
   const system = service.client(tokens.system)
   if (by === 'itself') await system.call(api.orgs.remove, { params: { id: bakery.id } })
   else await system.call(api.partners.remove, { params: { id: partners.acme } })
@@ -146,6 +151,9 @@ onEveryDatabase((_, open) => {
           tx.updateTable('device_groups').set(filled).where('id', '=', groupId).execute(),
         )
       }
+      const place = { wave: 0, from_version: '0.1.0', is_held: 0 }
+      const places = both.map((org) => ({ ...place, device_id: org.deviceId, org_id: org.id }))
+      await storage.write((tx) => insertPlaces(tx, orgs.harbor.rolloutId, places))
       await service.client(tokens.system).call(api.orgs.remove, { params: { id: bakery.id } })
       const before = about(await dump(storage), [bakery.id])
       // As if it had been waiting.
@@ -162,6 +170,9 @@ onEveryDatabase((_, open) => {
       await giveOut(storage, clock())
       const told = storage.read.selectFrom('webhook_deliveries').select('org_id')
       expect(await told.where('event', '=', 'device.updated').execute()).toEqual([{ org_id: garage.id }])
+      const rollout = await getRollout(storage.read, orgs.harbor.rolloutId)
+      const out = await findOutOfUse(storage.read, rollout, 10)
+      expect(out.map(({ id }) => id)).toEqual([bakery.deviceId])
       const states = await storage.read.selectFrom('device_groups').select(['id', 'evaluated_at']).execute()
       const evaluated = new Map(states.map((row) => [row.id, row.evaluated_at]))
       expect([evaluated.get(bakery.groupId), evaluated.get(garage.groupId)]).toEqual([null, clock()])

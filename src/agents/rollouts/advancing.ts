@@ -60,7 +60,7 @@ async function settleOver({ storage, clock, offlineAfterSeconds }: On, rollout: 
     const over: Over[] = [
       ...out.map(({ id, status }) => ({
         ...{ id, from: ['waiting', 'offered', 'soaking'] as const },
-        ...{ to: 'withdrawn' as const, reason: outOfUse(status)! },
+        ...{ to: 'withdrawn' as const, reason: outOfUse(status) ?? 'Its organization was deleted' },
       })),
       ...late.map((device) => ({ id: device.id, from: ['offered'] as const, ...lateness(device, rollout) })),
       ...silent.map(({ id }) => ({ id, from: ['soaking'] as const, ...died })),

@@ -1,8 +1,9 @@
 import type { LongPage, LongPageQuery } from '../../core/page.ts'
+import { everything } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { AgentRolloutDeviceRow } from '../../storage/agent-tables.ts'
 import { countOf } from '../../storage/counts.ts'
-import { listed, prepared } from '../../storage/dialect.ts'
+import { inScope, listed, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { readLongPage } from '../../storage/pages.ts'
 import type { PlaceState, RolloutDevice } from './contract.ts'
@@ -192,7 +193,7 @@ export function findResting(
     .execute()
 }
 
-/** Devices of the open waves that nobody updates any more, because people took them out. */
+/** Devices of the open waves that nobody updates any more, because people took them out, or their organization is deleted. */
 export async function findOutOfUse(
   db: Db,
   rollout: Held,
@@ -201,7 +202,12 @@ export async function findOutOfUse(
   const of = (state: PlaceState) =>
     withDevices(db, rollout, state)
       .select(['devices.id', 'devices.status'])
-      .where('devices.status', 'in', ['decommissioned', 'quarantined'])
+      .where((eb) =>
+        eb.or([
+          eb('devices.status', 'in', ['decommissioned', 'quarantined']),
+          eb.not(inScope(everything, 'devices.org_id')),
+        ]),
+      )
       .limit(limit)
       .execute()
   return [...(await of('waiting')), ...(await of('offered')), ...(await of('soaking'))]
@@ -261,6 +267,7 @@ export async function listPlaces(
     .selectFrom('agent_rollout_devices as place')
     .innerJoin('devices', 'devices.id', 'place.device_id')
     .where('place.rollout_id', '=', id)
+    .where(inScope(everything, 'place.org_id'))
     .$if(state !== undefined, (q) => q.where('place.state', '=', state!))
     .$if(wave !== undefined, (q) => q.where('place.wave', '=', wave! - 1))
   return readLongPage(
