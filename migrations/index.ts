@@ -31,6 +31,7 @@ import * as linksCopyNothing from './0030_links_copy_nothing.ts'
 import * as webhookCounts from './0031_webhook_counts.ts'
 import * as ssoVouching from './0034_sso_vouching.ts'
 import * as goneOrganizations from './0038_gone_organizations.ts'
+import * as samlRequests from './0039_saml_requests.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -66,4 +67,5 @@ export const migrations: readonly Migration[] = [
   { name: '0031_webhook_counts', up: webhookCounts.up },
   { name: '0034_sso_vouching', up: ssoVouching.up },
   { name: '0038_gone_organizations', up: goneOrganizations.up },
+  { name: '0039_saml_requests', up: samlRequests.up },
 ]

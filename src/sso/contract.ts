@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { endpoint, publicly, user } from '../core/endpoint.ts'
 import { pageOf, pageQuery } from '../core/page.ts'
 import { idOf, instant, text } from '../core/schema.ts'
-import { fields, tokenAuth } from './fields/contract.ts'
+import { fields, nameIdFormat, tokenAuth } from './fields/contract.ts'
 import { AttributeMapping, Preset, providerType } from './presets/contract.ts'
 
 export const providerStatus = z.enum(['inactive', 'testing', 'active'])
@@ -27,6 +27,9 @@ export const Provider = z
     entityId: z.string().nullable(),
     ssoUrl: z.string().nullable(),
     certificate: z.string().nullable().describe('PEM'),
+    nameIdFormat: nameIdFormat.nullable(),
+    forceAuthn: z.boolean(),
+    signRequests: z.boolean(),
     attributeMapping: AttributeMapping,
     autoProvision: z.boolean(),
     defaultRoleId: idOf('role').nullable(),

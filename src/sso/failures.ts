@@ -223,6 +223,10 @@ export const failures = {
     message: 'The assertion answers another sign-in',
     hint: 'Begin at this service: sign-ins that begin at the provider are not accepted.',
   },
+  saml_not_forced: {
+    message: 'The identity provider did not ask to sign in again',
+    hint: 'Set it to honor ForceAuthn, or do without: svc sso update PROVIDER --no-force-authn.',
+  },
   saml_replayed: {
     message: 'The assertion was used before',
     hint: 'Begin again.',

@@ -13,7 +13,7 @@ import { type Discreet, discreet, type Held } from './rules.ts'
 
 const rows = rowsOf<SsoProviderRow>()({
   json: ['attribute_mapping', 'vouches'],
-  flags: ['auto_provision', 'enforce_sso'],
+  flags: ['auto_provision', 'enforce_sso', 'force_authn', 'sign_requests'],
 })
 
 const placeOf = (id: string) => `sso_providers.client_secret.${id}`

@@ -69,6 +69,8 @@ export type Tables = {
   sso_exchanges: SsoExchangeRow
   sso_assertions: { id_hash: string; expires_at: string }
   sso_tests: SsoTestRow
+  /** What our own requests are signed with; the key sealed, the certificate in base64. */
+  saml_keys: { id: string; private_key: string; certificate: string; created_at: string }
   trust_policies: TrustPolicyRow
   /** Where issuers of tokens publish their keys. */
   trust_issuers: { issuer: string; jwks_url: string; discovered_at: string }
@@ -739,6 +741,10 @@ export type WebhookDeliveryRow = {
 
 export type SsoProviderRow = Stamped & {
   org_id: string
+  /** Of SAML: one of those the contract names. */
+  name_id_format: string | null
+  force_authn: number
+  sign_requests: number
   /** JSON: the permissions of whoever configured it. */
   vouches: string
   vouched_by: string | null

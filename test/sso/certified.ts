@@ -9,7 +9,11 @@ export type Account = { email: string; name: string; email_verified?: boolean }
 /** Somebody else's provider, certified for OpenID Connect, over HTTPS on this machine; the caller closes it. */
 export async function certifiedProvider(
   certificate: ReturnType<typeof testCertificate>,
-  { redirectUri, accounts }: { redirectUri: string; accounts: Record<string, Account> },
+  {
+    redirectUri,
+    accounts,
+    userInfoAlgorithm,
+  }: { redirectUri: string; accounts: Record<string, Account>; userInfoAlgorithm?: 'RS256' },
 ) {
   let handle: RequestListener = (_, reply) => void reply.writeHead(503).end()
   const server = createServer(certificate.pair(), (request, reply) => handle(request, reply))
@@ -21,12 +25,13 @@ export async function certifiedProvider(
       {
         ...{ client_id: 'svc', client_secret: 'hush', redirect_uris: [redirectUri] },
         ...{ grant_types: ['authorization_code'], response_types: ['code'] },
+        ...(userInfoAlgorithm && { userinfo_signed_response_alg: userInfoAlgorithm }),
       },
     ],
     jwks: { keys: [{ ...(await exportJWK(privateKey)), kid: 'first', alg: 'RS256', use: 'sig' }] },
     cookies: { keys: ['only for tests'] },
     claims: { openid: ['sub'], email: ['email', 'email_verified'], profile: ['name'] },
-    features: { devInteractions: { enabled: false } },
+    features: { devInteractions: { enabled: false }, jwtUserinfo: { enabled: true } },
     interactions: { url: (_, { uid }) => `/interaction/${uid}` },
     ttl: {
       ...{ AccessToken: minutes, AuthorizationCode: 60, IdToken: minutes },

@@ -48,6 +48,7 @@ onEveryDatabase((_, open) => {
         enforceSSO: false,
         ...{ redirectUri: `${service.url}/api/v1/sso/callback`, acsUrl: null, serviceEntityId: null },
         createdBy: expect.any(String),
+        ...{ nameIdFormat: null, forceAuthn: false, signRequests: false },
         vouches: expect.arrayContaining(['organizations:write']),
         vouchedBy: expect.any(String),
         createdAt: clock(),

@@ -54,6 +54,9 @@ const isId = (value: string): boolean => value === '' || safeParse(z.guid(), val
 /** How the secret is shown to the token endpoint (RFC 6749, 2.3.1). */
 export const tokenAuth = z.enum(['client_secret_basic', 'client_secret_post'])
 
+/** Formats of names that stay with a person (SAML core 8.3). */
+export const nameIdFormat = z.enum(['email', 'persistent', 'unspecified', 'windows'])
+
 /** What may be said of a provider when it is made and later; an empty text or null clears it. */
 export const fields = {
   preset: z
@@ -87,6 +90,18 @@ export const fields = {
     .optional()
     .meta({ file: true })
     .describe('Certificate that a SAML provider signs with, PEM'),
+  nameIdFormat: nameIdFormat
+    .nullable()
+    .optional()
+    .describe('How a SAML provider shall name people; as it is set there unless told'),
+  forceAuthn: z
+    .boolean()
+    .optional()
+    .describe('Whoever is signed in at a SAML provider signs in there again; the answer has to say when'),
+  signRequests: z
+    .boolean()
+    .optional()
+    .describe('Sign what a SAML provider is asked, with the key in the metadata of this service'),
   attributeMapping: AttributeMapping.optional().describe('Which claim says what: email and name at least'),
   autoProvision: z.boolean().optional().describe('Make an account for people who have none; on unless told'),
   defaultRoleId: text(36)

@@ -7,7 +7,7 @@ import type { Held } from '../rules.ts'
 import type { Trace } from '../trace.ts'
 import type { Vouched } from '../vouched.ts'
 import { type Claims, vouchedIn } from './claims.ts'
-import { claimsOf } from './id-token.ts'
+import { claimsOf, userInfoIn } from './id-token.ts'
 import { redeem, userInfoOf } from './tokens.ts'
 
 /** Where a browser is sent to sign in (OpenID Connect Core 1.0, 3.1.2.1; RFC 7636, 4.3). */
@@ -69,8 +69,11 @@ export async function vouchedBy(
   trace.passed('The code was exchanged', `an access token${given.map((one) => `, ${one}`).join('')}`)
   const idToken = await idTokenOf(tokens, { provider, nonce, keys, now })
   if (tokens.id_token) trace.passed('The ID token is right', trace.redacted(idToken))
-  const { userInfoUrl } = provider
-  const userInfo = userInfoUrl === null ? {} : await userInfoOf(outbound, userInfoUrl, tokens.access_token)
+  const { userInfoUrl, issuer, clientId, jwksUrl } = provider
+  const verified = (token: string) =>
+    userInfoIn(token, keys, { issuer: issuer!, clientId: clientId!, jwksUrl: jwksUrl! })
+  const userInfo =
+    userInfoUrl === null ? {} : await userInfoOf(outbound, userInfoUrl, tokens.access_token, verified)
   if (userInfoUrl !== null) trace.passed('The provider told about the person', trace.redacted(userInfo))
   const subject = subjectOf(idToken, userInfo)
   return {

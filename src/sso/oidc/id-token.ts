@@ -44,6 +44,28 @@ export async function claimsOf(token: string, keys: KeySets, expected: Expected)
   return claims
 }
 
+/**
+ * What a signed user info says (5.3.2): signed by the same issuer, and for us. Whom it is about is looked at together
+ * with the ID token.
+ * @throws SsoFailure
+ */
+export async function userInfoIn(
+  token: string,
+  keys: KeySets,
+  expected: Pick<Expected, 'issuer' | 'clientId' | 'jwksUrl'>,
+): Promise<Claims> {
+  const refused = (why: string) => new SsoFailure('sso_userinfo_failed', `it is signed, but ${why}`)
+  const claims = await keys.payloadOf(token, expected.jwksUrl).catch((error: unknown) => {
+    if (!(error instanceof TokenFailure)) throw error
+    throw refused(`${error.fault.replaceAll('_', ' ')}: ${error.message}`)
+  })
+  const { iss, aud } = claims
+  if (iss !== expected.issuer) throw refused(`of ${shown(iss)}, not "${expected.issuer}"`)
+  const isOurs = (Array.isArray(aud) ? aud : [aud]).includes(expected.clientId)
+  if (!isOurs) throw refused(`for ${shown(aud)}, not "${expected.clientId}"`)
+  return claims
+}
+
 /** 3.1.3.7, 2: to the letter. */
 function checkIssuer({ iss }: Claims, { issuer }: Expected): void {
   if (iss !== issuer) throw new SsoFailure('sso_issuer_mismatch', `it says ${shown(iss)}, not "${issuer}"`)

@@ -58,8 +58,13 @@ export async function redeem(
  * What the provider tells about the person who signed in (OpenID Connect Core 1.0, 5.3).
  * @throws SsoFailure
  */
-export async function userInfoOf(outbound: Outbound, url: string, accessToken: string): Promise<Claims> {
-  const headers = { authorization: `Bearer ${accessToken}`, accept: 'application/json' }
+export async function userInfoOf(
+  outbound: Outbound,
+  url: string,
+  accessToken: string,
+  verified: (token: string) => Promise<Claims>,
+): Promise<Claims> {
+  const headers = { authorization: `Bearer ${accessToken}`, accept: 'application/json, application/jwt' }
   const reply = await asked(outbound, 'sso_userinfo_failed', {
     method: 'GET',
     url,
@@ -67,6 +72,9 @@ export async function userInfoOf(outbound: Outbound, url: string, accessToken: s
     milliseconds,
     mostBody,
   })
+  const [type = ''] = String(reply.headers['content-type'] ?? '').split(';')
+  if (reply.status === 200 && type.trim().toLowerCase() === 'application/jwt')
+    return verified(reply.body.toString('utf8').trim())
   const said = jsonOf(reply.body)
   if (reply.status === 200 && typeof said === 'object' && said !== null && !Array.isArray(said))
     return said as Claims

@@ -33,6 +33,7 @@ export function assertionIn(element: Element, expected: Expected): Assertion {
   const subject = only(element, 'Subject')
   until.push(checkConfirmation(subject, expected))
   const [statement] = checkStatements(element, expected)
+  checkSignedInSince(statement!, expected)
   return {
     id,
     ...nameIn(subject),
@@ -41,6 +42,14 @@ export function assertionIn(element: Element, expected: Expected): Assertion {
     attributes: attributesIn(element),
     notOnOrAfter: later(new Date(Math.min(...until)).toISOString(), skewSeconds),
   }
+}
+
+/** SAML core 3.4.1: ForceAuthn wants them to prove who they are now, whatever session they have there. */
+function checkSignedInSince(statement: Element, { signedInSince }: Expected): void {
+  if (signedInSince === undefined) return
+  const at = timeIn(statement, 'AuthnInstant')
+  if (at !== undefined && at >= Date.parse(signedInSince) - skewSeconds * 1000) return
+  throw new SsoFailure('saml_not_forced', `they signed in at ${at === undefined ? 'no time' : instantOf(at)}`)
 }
 
 function only(element: Element, name: string): Element {

@@ -10,6 +10,8 @@ export type Expected = {
   entityId: string
   acsUrl: string
   requestId: string
+  /** When they had to sign in again: not before. */
+  signedInSince?: Instant | undefined
   now: Instant
 }
 

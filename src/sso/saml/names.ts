@@ -9,6 +9,9 @@ export const namespaces = {
 
 export const nameIdFormats = {
   email: 'urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress',
+  persistent: 'urn:oasis:names:tc:SAML:2.0:nameid-format:persistent',
+  unspecified: 'urn:oasis:names:tc:SAML:1.1:nameid-format:unspecified',
+  windows: 'urn:oasis:names:tc:SAML:1.1:nameid-format:WindowsDomainQualifiedName',
   entity: 'urn:oasis:names:tc:SAML:2.0:nameid-format:entity',
   transient: 'urn:oasis:names:tc:SAML:2.0:nameid-format:transient',
 } as const
@@ -29,6 +32,9 @@ export const signatureMethods: Readonly<Record<string, { key: 'rsa' | 'ec'; hash
   'http://www.w3.org/2001/04/xmldsig-more#ecdsa-sha384': { key: 'ec', hash: 'sha384' },
   'http://www.w3.org/2001/04/xmldsig-more#ecdsa-sha512': { key: 'ec', hash: 'sha512' },
 }
+
+/** What our own requests are signed with. */
+export const requestSignature = 'http://www.w3.org/2001/04/xmldsig-more#rsa-sha256'
 
 export const digestMethods: Readonly<Record<string, string>> = {
   'http://www.w3.org/2001/04/xmlenc#sha256': 'sha256',

@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto'
+import { type KeyObject, randomBytes, sign } from 'node:crypto'
 import { deflateRawSync } from 'node:zlib'
 import type { Instant } from '../../core/time.ts'
-import { namespaces, postBinding } from './names.ts'
+import { namespaces, postBinding, requestSignature } from './names.ts'
 import { escaped } from './xml.ts'
 
 /** A name of XML cannot begin with a digit; 128 random bits, as SAML core 1.3.4 wants. */
@@ -20,6 +20,8 @@ export type AuthnRequest = {
   forceAuthn?: boolean | undefined
   /** How the provider shall name people; unless told, as it is set there: some refuse a format that is not. */
   nameIdFormat?: string | undefined
+  /** What it is signed with; unless told, it is not. */
+  key?: KeyObject | undefined
 }
 
 /** Where a browser is sent to sign in: a request by HTTP-Redirect (SAML core 3.4.1, bindings 3.4.4.1). */
@@ -27,7 +29,12 @@ export function authnRequestUrl(request: AuthnRequest): string {
   const query = new URLSearchParams({
     SAMLRequest: deflateRawSync(requestXml(request)).toString('base64'),
     RelayState: request.relayState,
+    ...(request.key && { SigAlg: requestSignature }),
   })
+  // Over the very octets that are sent (SAML bindings 3.4.4.1).
+  if (request.key) {
+    query.set('Signature', sign('sha256', Buffer.from(`${query}`), request.key).toString('base64'))
+  }
   const url = new URL(request.ssoUrl)
   // As it is: Google tells its customers apart by the query.
   url.search = url.search === '' ? `${query}` : `${url.search}&${query}`

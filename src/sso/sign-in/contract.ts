@@ -77,6 +77,12 @@ export const ssoSignIn = {
     summary: 'What a SAML provider has to know of this service',
     tag,
     access: publicly,
+    query: z.strictObject({
+      signed: z
+        .enum(['true', 'false'])
+        .optional()
+        .describe('For a provider that is to take signed requests alone, as with signRequests'),
+    }),
     streams: ['application/samlmetadata+xml'],
     reply: z.string().describe('SAML 2.0 metadata'),
     errors: ['sso_not_configured'],

@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto'
 import type { Redirect } from '../../core/endpoint.ts'
 import { Problem } from '../../core/errors.ts'
 import { only } from '../../core/scope.ts'
@@ -15,6 +16,7 @@ import { challengeOf } from '../oidc/flow.ts'
 import { isComplete } from '../readiness.ts'
 import type { Held } from '../rules.ts'
 import { serviceMetadata } from '../saml/metadata.ts'
+import { ownKey } from '../saml/own-key.ts'
 import { findInUse, getProvider, lockProvider, unlessGone } from '../store.ts'
 import { findTrial, saveTrial, type Trial } from '../trials/store.ts'
 import { admit } from './accounts.ts'
@@ -39,7 +41,13 @@ import {
 type Entries = typeof ssoSignIn
 
 type Admission = Pick<Call<Entries['callback']>, 'db' | 'now' | 'note'>
-type Begun = { provider: Held; trial: Trial | undefined; target: string; base: string }
+type Begun = {
+  provider: Held
+  trial: Trial | undefined
+  target: string
+  base: string
+  key: KeyObject | undefined
+}
 
 export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
   const { cipher, access, web } = on
@@ -104,11 +112,14 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
         if (!isComplete(provider)) {
           throw new Problem('invalid_request', 'SSO provider configuration is invalid')
         }
-        return { provider, trial, target, base: url }
+        const signs = provider.type === 'saml' && provider.signRequests
+        const key = signs ? (await ownKey(storage, cipher, now)).key : undefined
+        return { provider, trial, target, base: url, key }
       },
-      async run({ db, query, now }, { provider, trial, target, base }) {
+      async run({ db, query, now }, { provider, trial, target, base, key }) {
         const [state, browser] = [newState(), browserAt(newState(), provider.id)]
-        const begun = await begin(provider, { state, verifier: newVerifier(), now, ...addresses(web, base) })
+        const on = { state, verifier: newVerifier(), now, key, ...addresses(web, base) }
+        const begun = await begin(provider, on)
         const stateHash = tokenHash(state)
         await store.insertSignIn(db, cipher, {
           ...{ stateHash, providerId: provider.id, nonce: begun.nonce, codeVerifier: begun.verifier },
@@ -130,9 +141,11 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
       run: letIn,
     }),
 
-    async metadata() {
+    async metadata({ storage, query, now }) {
       const url = base()
-      const xml = serviceMetadata({ entityId: entityIdOf(web, url), acsUrl: acsUrl(url) })
+      const { certificate } = await ownKey(storage, cipher, now)
+      const about = { entityId: entityIdOf(web, url), acsUrl: acsUrl(url), certificate }
+      const xml = serviceMetadata({ ...about, signed: query.signed === 'true' })
       const headers = { 'content-disposition': 'inline; filename="svc-metadata.xml"' }
       return { type: 'application/samlmetadata+xml', headers, pieces: once(xml) }
     },

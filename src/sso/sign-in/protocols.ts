@@ -1,10 +1,11 @@
-import { hash } from 'node:crypto'
+import { hash, type KeyObject } from 'node:crypto'
 import type { Instant } from '../../core/time.ts'
 import type { Storage } from '../../storage/open.ts'
 import { SsoFailure } from '../failures.ts'
 import { type Answer, authorizationUrl, vouchedBy as vouchedByCode } from '../oidc/flow.ts'
 import type { Held } from '../rules.ts'
 import { vouchedBy as vouchedByAssertion } from '../saml/attributes.ts'
+import { nameIdFormats } from '../saml/names.ts'
 import { authnRequestUrl, newRequestId } from '../saml/request.ts'
 import { verifyResponse } from '../saml/response.ts'
 import type { Vouched } from '../vouched.ts'
@@ -18,7 +19,14 @@ import { acsUrl, redirectUri } from './web.ts'
 /** Where the browser is sent, and what has to come back: a nonce, or the id of the request. */
 export async function begin(
   provider: Held,
-  on: { state: string; verifier: string; now: Instant; base: string; entityId: string },
+  on: {
+    state: string
+    verifier: string
+    now: Instant
+    base: string
+    entityId: string
+    key?: KeyObject | undefined
+  },
 ): Promise<{ location: string; nonce: string; verifier: string }> {
   const { state, verifier, now, base, entityId } = on
   if (provider.type === 'oidc') {
@@ -27,7 +35,11 @@ export async function begin(
     return { location, nonce, verifier }
   }
   const id = newRequestId()
-  const request = { ssoUrl: provider.ssoUrl!, id, now, acsUrl: acsUrl(base), entityId, relayState: state }
+  const { forceAuthn, nameIdFormat } = provider
+  const request = {
+    ...{ ssoUrl: provider.ssoUrl!, id, now, acsUrl: acsUrl(base), entityId, relayState: state, forceAuthn },
+    ...{ key: on.key, nameIdFormat: nameIdFormat === null ? undefined : nameIdFormats[nameIdFormat] },
+  }
   return { location: authnRequestUrl(request), nonce: id, verifier: '' }
 }
 
@@ -46,7 +58,11 @@ export const ofSaml =
     if (provider.type !== 'saml')
       throw new SsoFailure('invalid_callback', 'the provider is one of OpenID Connect')
     const { certificate, entityId: issuer } = provider
-    const expected = { certificate: certificate!, issuer: issuer!, entityId, acsUrl: acsUrl(base), now }
+    const expected = {
+      ...{ certificate: certificate!, issuer: issuer!, entityId, acsUrl: acsUrl(base), now },
+      // A browser could have taken out that it was asked for.
+      signedInSince: provider.forceAuthn ? signIn.createdAt : undefined,
+    }
     const assertion = await verifyResponse(response, { ...expected, requestId: signIn.nonce })
     trace.passed(
       'The assertion is right',

@@ -1,5 +1,7 @@
+import { generateKeyPairSync, randomBytes, verify, X509Certificate } from 'node:crypto'
 import { inflateRawSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
+import { selfSigned } from '../../../src/sso/saml/certificate.ts'
 import { serviceMetadata } from '../../../src/sso/saml/metadata.ts'
 import { authnRequestUrl, newRequestId } from '../../../src/sso/saml/request.ts'
 import { parsed } from '../../../src/sso/saml/xml.ts'
@@ -19,7 +21,34 @@ function read(url: string) {
   return { xml, root: parsed(xml), searchParams }
 }
 
+const pair = generateKeyPairSync('rsa', { modulusLength: 2048 })
+const own = selfSigned(pair, {
+  ...{ name: 'svc', serial: randomBytes(15), from: new Date('2026-11-22T12:00:00Z') },
+})
+
 describe('a request to sign in', () => {
+  it('is signed over what is sent, with the key of the certificate in the metadata', () => {
+    const url = authnRequestUrl({
+      ...request,
+      ssoUrl: 'https://idp.example.com/sso?idpid=1',
+      key: pair.privateKey,
+    })
+    const { search, searchParams } = new URL(url)
+    const [, signed = ''] = /(SAMLRequest=.*)&Signature=/.exec(search) ?? []
+    expect(signed.split('&').map((one) => one.split('=')[0])).toEqual(['SAMLRequest', 'RelayState', 'SigAlg'])
+    expect(searchParams.get('SigAlg')).toBe('http://www.w3.org/2001/04/xmldsig-more#rsa-sha256')
+    const certificate = new X509Certificate(own)
+    const signature = Buffer.from(searchParams.get('Signature')!, 'base64')
+    const isRight = (text: string) => verify('sha256', Buffer.from(text), certificate.publicKey, signature)
+    expect([isRight(signed), isRight(signed.replace('RelayState=a', 'RelayState=b'))]).toEqual([true, false])
+    expect(certificate.verify(certificate.publicKey)).toBe(true)
+    expect([
+      certificate.subject,
+      certificate.validFromDate.toISOString(),
+      certificate.validToDate.getUTCFullYear(),
+    ]).toEqual(['CN=svc', '2026-11-22T12:00:00.000Z', 9999])
+  })
+
   it('goes by HTTP-Redirect', () => {
     const url = authnRequestUrl(request)
     const { root, searchParams } = read(url)
@@ -81,10 +110,13 @@ describe('a request to sign in', () => {
 
 describe('the metadata of the service', () => {
   it('say where assertions go, and that they have to be signed', () => {
-    const xml = serviceMetadata({ entityId: 'https://svc.example.com/?a&b', acsUrl: request.acsUrl })
+    const about = { entityId: 'https://svc.example.com/?a&b', acsUrl: request.acsUrl, certificate: own }
+    const xml = serviceMetadata({ ...about, signed: false })
+    expect(serviceMetadata({ ...about, signed: true })).toContain('AuthnRequestsSigned="true"')
     expect(xml).toBe(`<?xml version="1.0" encoding="UTF-8"?>
 <md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://svc.example.com/?a&amp;b">
   <md:SPSSODescriptor AuthnRequestsSigned="false" WantAssertionsSigned="true" protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">
+    <md:KeyDescriptor use="signing"><ds:KeyInfo xmlns:ds="http://www.w3.org/2000/09/xmldsig#"><ds:X509Data><ds:X509Certificate>${own.toString('base64')}</ds:X509Certificate></ds:X509Data></ds:KeyInfo></md:KeyDescriptor>
     <md:NameIDFormat>urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress</md:NameIDFormat>
     <md:AssertionConsumerService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST" Location="https://svc.example.com/api/v1/sso/saml/acs" index="0" isDefault="true"/>
   </md:SPSSODescriptor>

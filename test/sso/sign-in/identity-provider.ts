@@ -26,6 +26,8 @@ export function identityProvider(clock: Clock) {
     /** What ends up in the ID token, besides or instead of what belongs there. */
     idClaims: {} as Claims,
     userInfo: undefined as Claims | undefined,
+    /** The user info comes as this token. */
+    userInfoToken: undefined as ((claims: Claims) => Promise<string>) | undefined,
     idToken: undefined as ((claims: Claims) => Promise<string | undefined>) | undefined,
     /** Instead of its own reply, by the path. */
     replies: {} as Record<string, { status?: number; body?: unknown; fails?: FailureKind }>,
@@ -53,7 +55,10 @@ export function identityProvider(clock: Clock) {
           ? [said.status ?? 200, said.body]
           : await answerTo(pathname, headers, new URLSearchParams(body.toString()))
         const text = typeof json === 'string' ? json : JSON.stringify(json)
-        return { status, headers: {}, body: Buffer.from(text), isWhole: true, milliseconds: 1 }
+        const type =
+          self.userInfoToken && pathname === '/userinfo' ? 'application/jwt; charset=utf-8' : undefined
+        const typed: Record<string, string> = type === undefined ? {} : { 'content-type': type }
+        return { status, headers: typed, body: Buffer.from(text), isWhole: true, milliseconds: 1 }
       },
       whereabouts: async () => ({ leads: 'out' }),
       close: async () => {},
@@ -72,7 +77,8 @@ export function identityProvider(clock: Clock) {
     }
     if (path === '/token') return token(headers, form)
     const grant = [...grants.values()].at(-1)
-    return [200, self.userInfo ?? grant?.person]
+    const claims = self.userInfo ?? grant?.person ?? {}
+    return [200, self.userInfoToken ? await self.userInfoToken(claims) : claims]
   }
 
   async function token(headers: Record<string, string>, form: URLSearchParams): Promise<[number, unknown]> {

@@ -1,10 +1,12 @@
+import { verify, X509Certificate } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
+import { later } from '../../../src/core/time.ts'
 import { parsed } from '../../../src/sso/saml/xml.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { roleOf } from '../../world.ts'
-import { expected, jo, type Said } from '../saml/identity-provider.ts'
+import { expected, jo, type Said, signedAssertion } from '../saml/identity-provider.ts'
 import { post, requestIn, responseTo, saml, samlEnv } from './posting.ts'
 import { addMember, browser, codeIn, errorIn, start } from './stage.ts'
 
@@ -193,6 +195,44 @@ onEveryDatabase((kind, open) => {
     })
   })
 
+  describe('what a provider of SAML is asked', () => {
+    it('is signed, for a name and for another sign-in, where that is set', async () => {
+      const { service, bakery, begin, client, id } = await stage()
+      await addMember(service, bakery.id, jo)
+      const plain = await begin()
+      expect(new URL(plain.location).searchParams.has('Signature')).toBe(false)
+      const body = { signRequests: true, nameIdFormat: 'persistent', forceAuthn: true } as const
+      const { data } = await client.call(api.ssoProviders.update, { params: { id }, body })
+      expect(data).toMatchObject(body)
+      const { location } = await begin()
+      const { request } = requestIn(location)
+      expect(request.attributes.get('ForceAuthn')).toBe('true')
+      expect(request.children[1]!.attributes.get('Format')).toBe(
+        'urn:oasis:names:tc:SAML:2.0:nameid-format:persistent',
+      )
+      const metadata = await (await fetch(`${service.url}/api/v1/sso/saml/metadata?signed=true`)).text()
+      const [, base64 = ''] = /<ds:X509Certificate>([^<]+)</.exec(metadata) ?? []
+      const { publicKey } = new X509Certificate(Buffer.from(base64, 'base64'))
+      const { search, searchParams } = new URL(location)
+      const [, signed = ''] = /(SAMLRequest=.*&SigAlg=[^&]+)&Signature=/.exec(search) ?? []
+      const signature = Buffer.from(searchParams.get('Signature')!, 'base64')
+      expect(verify('sha256', Buffer.from(signed), publicKey, signature)).toBe(true)
+    })
+
+    it('is answered by a sign-in of now where that was asked for', async () => {
+      const { service, bakery, begin, clock } = await stage({ forceAuthn: true })
+      await addMember(service, bakery.id, jo)
+      const answered = async (seconds: number) => {
+        const { by, location } = await begin()
+        const at = `AuthnInstant="${later(clock(), seconds)}"`
+        const sign = (xml: string) => signedAssertion(xml.replace(/AuthnInstant="[^"]+"/, at))
+        return (await post(by, service, responseTo(location, clock(), { sign }))).location
+      }
+      expect(codeIn(await answered(0))).not.toBe('')
+      expect(errorIn(await answered(-3600))).toBe('saml_not_forced')
+    })
+  })
+
   describe('what a provider of SAML has to know of this service', () => {
     const read = async (env: Record<string, string>) => {
       const { service } = await start(open, env)
@@ -210,11 +250,28 @@ onEveryDatabase((kind, open) => {
       expect(Object.fromEntries(role!.attributes)).toMatchObject({
         ...{ AuthnRequestsSigned: 'false', WantAssertionsSigned: 'true' },
       })
-      const [format, acs] = role!.children
+      const [key, format, acs] = role!.children
+      expect(Object.fromEntries(key!.attributes)).toEqual({ use: 'signing' })
       expect(format!.text).toBe('urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress')
       expect(Object.fromEntries(acs!.attributes)).toMatchObject({
         ...{ Binding: 'urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST', Location: expected.acsUrl },
       })
+    })
+
+    it('is the same everywhere and always, whether signed requests alone are to be taken or not', async () => {
+      const { service, replica } = await start(open)
+      const ask = async ({ url }: { url: string }, query = '') =>
+        (await fetch(`${url}/api/v1/sso/saml/metadata${query}`)).text()
+      const all = await Promise.all(
+        kind === 'sqlite' ? [1, 2].map(() => ask(service)) : [ask(service), ask(await replica())],
+      )
+      expect(all[0]).toBe(all[1])
+      const signed = await ask(service, '?signed=true')
+      expect(signed).toBe(all[0]!.replace('AuthnRequestsSigned="false"', 'AuthnRequestsSigned="true"'))
+      const [row, ...more] = await service.storage.read.selectFrom('saml_keys').selectAll().execute()
+      expect(more).toEqual([])
+      expect(row!.private_key).toMatch(/^v1\./)
+      expect(signed).toContain(row!.certificate)
     })
 
     it('names the entity id that was set', async () => {

@@ -1,0 +1,66 @@
+import { UnsecuredJWT } from 'jose'
+import { describe, expect, it } from 'vitest'
+import { onEveryDatabase } from '../../databases.ts'
+import { newEntries } from '../../laws/audited.ts'
+import { issuer } from '../stage.ts'
+import { addMember, codeIn, errorIn, person, start } from './stage.ts'
+
+type Claims = Record<string, unknown>
+
+onEveryDatabase((_, open) => {
+  describe('user info that comes as a token', () => {
+    const stage = async () => {
+      const on = await start(open)
+      await on.provider()
+      await addMember(on.service, on.bakery.id, person.email)
+      // The ID token says who it is and nothing more, so that the address has to come from here.
+      on.idp.idClaims = { email: undefined, name: undefined }
+      const right = { iss: issuer, aud: 'svc' }
+      return { ...on, right }
+    }
+
+    it('is read when it is of the issuer and for us', async () => {
+      const { idp, right, signIn } = await stage()
+      idp.userInfoToken = (claims) => idp.signed({ ...claims, ...right })
+      expect(codeIn((await signIn()).location)).not.toBe('')
+      idp.userInfoToken = (claims) => idp.signed({ ...claims, ...right, aud: ['other', 'svc'] })
+      expect(codeIn((await signIn()).location)).not.toBe('')
+    })
+
+    it.each<
+      [string, (idp: Awaited<ReturnType<typeof stage>>['idp'], claims: Claims) => Promise<string>, string]
+    >([
+      ['signed by another key', (idp, claims) => idp.signed(claims, 'another'), 'sso_userinfo_failed'],
+      [
+        'signed by a key nobody published',
+        (idp, claims) => idp.signed(claims, 'its', 'other'),
+        'sso_userinfo_failed',
+      ],
+      ['not signed', async (_, claims) => new UnsecuredJWT(claims).encode(), 'sso_userinfo_failed'],
+      [
+        'of another issuer',
+        (idp, claims) => idp.signed({ ...claims, iss: 'https://a.example' }),
+        'sso_userinfo_failed',
+      ],
+      ['of nobody', (idp, claims) => idp.signed({ ...claims, iss: undefined }), 'sso_userinfo_failed'],
+      [
+        'for another client',
+        (idp, claims) => idp.signed({ ...claims, aud: ['other'] }),
+        'sso_userinfo_failed',
+      ],
+      ['for nobody', (idp, claims) => idp.signed({ ...claims, aud: undefined }), 'sso_userinfo_failed'],
+      [
+        'about another person',
+        (idp, claims) => idp.signed({ ...claims, sub: 'subject-9' }),
+        'sso_subject_mismatch',
+      ],
+      ['no token', async () => 'e30', 'sso_userinfo_failed'],
+    ])('is not believed: %s', async (_, make, code) => {
+      const { idp, right, signIn, service } = await stage()
+      idp.userInfoToken = (claims) => make(idp, { ...claims, ...right })
+      const news = await newEntries(service)
+      expect(errorIn((await signIn()).location)).toBe(code)
+      expect(await news()).toMatchObject([{ action: 'user.login.failed', details: { reason: code } }])
+    })
+  })
+})
