@@ -11,7 +11,7 @@ import { checkMayGrant } from '../identity/roles/rules.ts'
 import { findRole } from '../identity/roles/store.ts'
 import { endPasswordSessionsIn } from '../identity/sessions/tenants.ts'
 import type { AccessTokens } from '../identity/sessions/tokens.ts'
-import type { Db } from '../storage/open.ts'
+import type { Db, Storage } from '../storage/open.ts'
 import { orgOfNew } from '../tenancy/org-of-new.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
@@ -38,6 +38,7 @@ import {
   toDiscover,
   vouchedAnew,
 } from './rules.ts'
+import { findOwnKey, type KeptKey, keepOwnKey, newOwnKey } from './saml/own-key.ts'
 import type { ssoSignIn } from './sign-in/contract.ts'
 import { signInHandlers } from './sign-in/handlers.ts'
 import { registeredAt, type Web } from './sign-in/web.ts'
@@ -49,7 +50,13 @@ type Providers = typeof contract.ssoProviders
 type Said = Omit<contract.NewProvider, 'orgId' | 'name' | 'force'> & { name?: string | undefined }
 
 /** What is known before the transaction begins. */
-type Looked<S> = { said: S; discovered: Discovered | undefined; warning: string | undefined }
+type Looked<S> = {
+  said: S
+  discovered: Discovered | undefined
+  warning: string | undefined
+  /** What requests are to be signed with, where there is none yet. */
+  key: KeptKey | undefined
+}
 
 type On = {
   cipher: Cipher
@@ -84,17 +91,26 @@ export function ssoHandlers(on: On): {
     return said.certificate ? { ...said, certificate: certificateFrom(said.certificate) } : said
   }
 
+  async function keyFor({ read }: Storage, said: Said, now: Instant): Promise<KeptKey | undefined> {
+    return said.signRequests && !(await findOwnKey(read, cipher)) ? newOwnKey(cipher, now) : undefined
+  }
+
   /** A provider can do without discovery: a failure is a warning (spec, "SSO"). */
-  async function look<S extends Said>(before: Held | undefined, said: S, after: Held): Promise<Looked<S>> {
+  async function look<S extends Said>(
+    before: Held | undefined,
+    said: S,
+    after: Held,
+    key: KeptKey | undefined,
+  ): Promise<Looked<S>> {
     const issuer = toDiscover(before, said, after)
-    if (issuer === undefined) return { said, discovered: undefined, warning: undefined }
+    if (issuer === undefined) return { said, discovered: undefined, warning: undefined, key }
     try {
-      return { said, discovered: await discover(outbound, issuer), warning: undefined }
+      return { said, discovered: await discover(outbound, issuer), warning: undefined, key }
     } catch (error) {
       if (!(error instanceof DiscoveryFailure)) throw error
       log.warn({ issuer, reason: error.message }, 'OIDC discovery failed')
       const warning = `OIDC discovery failed for issuer "${issuer}": ${error.message}. ${capital(error.hint)}`
-      return { said, discovered: undefined, warning }
+      return { said, discovered: undefined, warning, key }
     }
   }
 
@@ -122,14 +138,15 @@ export function ssoHandlers(on: On): {
       },
 
       create: inSteps<Providers['create'], Looked<contract.NewProvider>>({
-        async prepare({ body, scope, caller, now }) {
+        async prepare({ storage, body, scope, caller, now }) {
           checkSeesWhole(scope)
           const said = await checked(body)
           const made = { id: newId(), by: caller, now }
           const { force: _, ...wanted } = said
-          return look(undefined, said, makeProvider({ ...wanted, orgId: '' }, undefined, made))
+          const provider = makeProvider({ ...wanted, orgId: '' }, undefined, made)
+          return look(undefined, said, provider, await keyFor(storage, said, now))
         },
-        async run({ db, scope, caller, now, note }, { said, discovered, warning }) {
+        async run({ db, scope, caller, now, note }, { said, discovered, warning, key }) {
           const { force, ...wanted } = said
           const orgId = await orgOfNew(db, scope, said.orgId)
           const made = { id: newId(), by: caller, now }
@@ -137,6 +154,7 @@ export function ssoHandlers(on: On): {
           await checkRole(db, provider, caller.permissions)
           if (provider.enforceSSO) checkProven(force === true)
           await store.insertProvider(db, cipher, provider)
+          if (key) await keepOwnKey(db, key)
           const { id, name, type, status } = provider
           note({ orgId, resourceId: id, resourceName: name })
           note({ after: settingsOf(provider), details: { type, status, ...forced(provider, force) } })
@@ -159,10 +177,11 @@ export function ssoHandlers(on: On): {
           checkStays(before, body.orgId)
           checkSomeChange(change)
           const said = await checked(change)
-          return look(before, said, applied(before, said, undefined, now))
+          const after = applied(before, said, undefined, now)
+          return look(before, said, after, await keyFor(storage, said, now))
         },
         async run({ db, scope, params, body: { force }, caller, now, note }, looked) {
-          const { said, discovered, warning } = looked
+          const { said, discovered, warning, key } = looked
           const before = await store.lockProvider(db, cipher, scope, params.id)
           const after = bound(before, applied(before, said, discovered, now), caller)
           await checkRole(db, after, caller.permissions)
@@ -173,6 +192,7 @@ export function ssoHandlers(on: On): {
           const enforces = after.enforceSSO && !before.enforceSSO
           if (enforces) checkProven(force === true || (await isProven(db, scope, after, now)))
           await store.changeProvider(db, cipher, scope, after)
+          if (key) await keepOwnKey(db, key)
           await onlyWayIn(db, after, now)
           note({ orgId: after.orgId, resourceName: after.name, ...difference(before, after) })
           note({ details: { ...(enforces && forced(after, force)), ...(forgotten > 0 && { forgotten }) } })

@@ -39,6 +39,24 @@ afterAll(async () => {
 const svc = (...args: string[]) => home.run(args)
 
 describe('svc sso', () => {
+  it('warns of members that a provider does not vouch for', async () => {
+    const warning = 'One member holds permissions that whoever configured it did not'
+    const told = { data: okta, warning, membersBeyond: 1 }
+    service.answers[`GET /sso/providers/${uuid(70)}`] = { body: told }
+    service.answers[`POST /sso/providers/${uuid(70)}/status`] = { body: told }
+    service.answers[`POST /sso/providers/${uuid(70)}/test`] = {
+      body: { success: true, message: 'Provider configuration is valid', warning },
+    }
+    for (const verb of ['show', 'activate', 'test']) {
+      const { stdout, stderr, code } = await svc('sso', verb, 'Okta')
+      expect([verb, code, stderr]).toEqual([verb, 0, expect.stringContaining(`Warning: ${warning}`)])
+      expect(stdout).not.toContain(warning)
+    }
+    expect(JSON.parse((await svc('sso', 'show', 'Okta', '--json')).stdout)).toMatchObject({
+      membersBeyond: 1,
+    })
+  })
+
   it('prints the record as one, and the reply as the API answers in JSON', async () => {
     const plain = await svc('sso', 'show', 'Okta')
     expect(plain.stdout).toMatch(/^Id: +0197c1c4-0000-7000-8000-000000000070\n/)

@@ -16,7 +16,7 @@ import { challengeOf } from '../oidc/flow.ts'
 import { isComplete } from '../readiness.ts'
 import type { Held } from '../rules.ts'
 import { serviceMetadata } from '../saml/metadata.ts'
-import { ownKey } from '../saml/own-key.ts'
+import { findOwnKey } from '../saml/own-key.ts'
 import { findInUse, getProvider, lockProvider, unlessGone } from '../store.ts'
 import { findTrial, saveTrial, type Trial } from '../trials/store.ts'
 import { admit } from './accounts.ts'
@@ -113,7 +113,7 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
           throw new Problem('invalid_request', 'SSO provider configuration is invalid')
         }
         const signs = provider.type === 'saml' && provider.signRequests
-        const key = signs ? (await ownKey(storage, cipher, now)).key : undefined
+        const key = signs ? (await findOwnKey(storage.read, cipher))?.key : undefined
         return { provider, trial, target, base: url, key }
       },
       async run({ db, query, now }, { provider, trial, target, base, key }) {
@@ -141,9 +141,9 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
       run: letIn,
     }),
 
-    async metadata({ storage, query, now }) {
+    async metadata({ db, query }) {
       const url = base()
-      const { certificate } = await ownKey(storage, cipher, now)
+      const certificate = (await findOwnKey(db, cipher))?.certificate
       const about = { entityId: entityIdOf(web, url), acsUrl: acsUrl(url), certificate }
       const xml = serviceMetadata({ ...about, signed: query.signed === 'true' })
       const headers = { 'content-disposition': 'inline; filename="svc-metadata.xml"' }

@@ -250,8 +250,7 @@ onEveryDatabase((kind, open) => {
       expect(Object.fromEntries(role!.attributes)).toMatchObject({
         ...{ AuthnRequestsSigned: 'false', WantAssertionsSigned: 'true' },
       })
-      const [key, format, acs] = role!.children
-      expect(Object.fromEntries(key!.attributes)).toEqual({ use: 'signing' })
+      const [format, acs] = role!.children
       expect(format!.text).toBe('urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress')
       expect(Object.fromEntries(acs!.attributes)).toMatchObject({
         ...{ Binding: 'urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST', Location: expected.acsUrl },
@@ -259,7 +258,16 @@ onEveryDatabase((kind, open) => {
     })
 
     it('is the same everywhere and always, whether signed requests alone are to be taken or not', async () => {
-      const { service, replica } = await start(open)
+      const { service, replica, client, id } = await stage()
+      const bare = await (await fetch(`${service.url}/api/v1/sso/saml/metadata?signed=true`)).text()
+      // Nobody signs anything yet.
+      expect(bare).not.toContain('KeyDescriptor')
+      expect(bare).toContain('AuthnRequestsSigned="false"')
+      const sign = () =>
+        client.call(api.ssoProviders.update, { params: { id }, body: { signRequests: true } })
+      await sign()
+      await client.call(api.ssoProviders.update, { params: { id }, body: { signRequests: false } })
+      await sign()
       const ask = async ({ url }: { url: string }, query = '') =>
         (await fetch(`${url}/api/v1/sso/saml/metadata${query}`)).text()
       const all = await Promise.all(
