@@ -29,12 +29,28 @@ onEveryDatabase((_, open) => {
       const more = { permissions: pairs('devices:read', 'devices:write') }
       await expect(update(client, id, more)).rejects.toEqual(lacking('devices:write'))
 
-      // What a role has already may stay when something else changes.
-      const high = await create(admin, 'High', ['sites:write', 'devices:read'])
-      expect(await update(client, high.id, { permissions: pairs('sites:write') })).toBeTruthy()
-      await expect(update(client, high.id, { permissions: pairs('sites:delete') })).rejects.toEqual(
-        lacking('sites:delete'),
-      )
+      // A role that holds more is not theirs to change, by itself, by a parent or for those who inherit from it.
+      const beyond = (...names: string[]) =>
+        failing(403, `This role grants permissions that you do not hold: ${names.join(', ')}`)
+      const high = await create(admin, 'High', ['sites:write', 'devices:read'], { forceMfa: true })
+      const heir = await create(admin, 'Heir', [], { parentRoleId: high.id })
+      const base = await create(admin, 'Base', ['devices:read'], { forceMfa: true })
+      await create(admin, 'Above', ['sites:write'], { parentRoleId: base.id })
+      for (const change of [
+        { forceMfa: false },
+        { permissions: [] },
+        { permissions: pairs('sites:write') },
+      ]) {
+        await expect(update(client, high.id, change)).rejects.toEqual(beyond('sites:write'))
+      }
+      await expect(update(client, high.id, { name: 'Low' })).rejects.toEqual(beyond('sites:write'))
+      await expect(update(client, heir.id, { parentRoleId: null })).rejects.toEqual(beyond('sites:write'))
+      await expect(update(client, base.id, { forceMfa: false })).rejects.toEqual(beyond('sites:write'))
+      const cleaner = await create(admin, 'Cleaner', ['users:read', 'users:delete'])
+      const remover = service.client((await join(service, 'cleaner', orgs.bakery.id, cleaner.id)).token)
+      const removal = remover.call(api.roles.remove, { params: { id: heir.id } })
+      await expect(removal).rejects.toEqual(beyond('devices:read', 'sites:write'))
+      await update(client, id, { forceMfa: true, permissions: [] })
       const chief = service.client(
         (await joinAsPartner(service, 'p', partners.acme, builtIn('Partner Viewer', 'partner'))).token,
       )

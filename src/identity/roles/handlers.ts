@@ -45,9 +45,13 @@ export const roles: HandlersOf<typeof contract.roles> = {
     const parent = await parentChain(db, scope, tenant, link.parentRoleId)
     const after = rules.chainUnder(link, parent, below)
     const changesPower = rules.changesPower(before[0], link)
+    rules.checkMayChange(caller.permissions, rules.grantsOf(before))
     if (changesPower) {
       await checkNotOwn(db, caller, below)
-      rules.checkMayGrant(caller.permissions, rules.addedBy(before, after))
+      rules.checkMayGrant(caller.permissions, rules.grantsOf(after))
+      for (const { id } of below) {
+        rules.checkMayChange(caller.permissions, rules.grantsOf(await chainOf(db, id)))
+      }
     }
     const governed = changesPower && (await hasFullAdmin(db, tenant))
     const description = body.description === undefined ? found.description : body.description
@@ -59,11 +63,13 @@ export const roles: HandlersOf<typeof contract.roles> = {
     return detailsOf(db, reach, found.id)
   },
 
-  async remove({ db, scope, params, query, note }) {
+  async remove({ db, scope, caller, params, query, note }) {
     const reach = await reachOf(db, scope, query)
     const { role } = await lockRole(db, reach, params.id, note, 'Cannot delete system roles')
     rules.checkUnused(role.userCount, await store.countChildren(db, role.id))
-    const { permissions } = (await chainOf(db, role.id))[0]
+    const chain = await chainOf(db, role.id)
+    rules.checkMayChange(caller.permissions, rules.grantsOf(chain))
+    const { permissions } = chain[0]
     await store.removeRole(db, reach, role.id)
     const { name, description, parentRoleId, forceMfa } = role
     note({ before: { name, description, parentRoleId, forceMfa, permissions } })

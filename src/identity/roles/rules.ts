@@ -27,6 +27,19 @@ export function checkMayGrant(held: ReadonlySet<string>, granted: Iterable<strin
   })
 }
 
+/**
+ * Nobody changes a role that grants what they do not hold, by itself, by a parent or to those that inherit from
+ * it: who holds more would lose it, or the factor that guards it.
+ * @throws forbidden, naming the permissions the caller lacks
+ */
+export function checkMayChange(held: ReadonlySet<string>, granted: Iterable<string>): void {
+  const lacking = [...granted].filter((pair) => !holds(held, pair as Permission)).sort()
+  if (lacking.length === 0) return
+  throw new Problem('forbidden', `This role grants permissions that you do not hold: ${lacking.join(', ')}`, {
+    details: { lacking },
+  })
+}
+
 /** @throws system_role */
 export function checkNotBuiltIn(role: { isSystem: boolean }, message: string): void {
   if (role.isSystem) throw new Problem('system_role', message)
@@ -116,17 +129,6 @@ function levelsOf(below: Below, top: string): number {
 export function parentFault(message: string): Problem {
   const fault: Fault = { path: 'body.parentRoleId', message }
   return invalid([fault], message)
-}
-
-/**
- * What a change gives to a role: what its holders could not do before, and what it now grants by itself even
- * where it had that from a parent, since it would keep it when the parent loses it.
- */
-export function addedBy(before: Chain, after: Chain): string[] {
-  const had = grantsOf(before)
-  const gained = [...grantsOf(after)].filter((permission) => !holds(had, permission as Permission))
-  const own = after[0].permissions.filter((permission) => !before[0].permissions.includes(permission))
-  return [...new Set([...gained, ...own])]
 }
 
 /** Whether a change is about what a role lets its holders do, and not only about its name. */
