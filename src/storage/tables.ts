@@ -737,6 +737,8 @@ export type WebhookDeliveryRow = {
   delivered_at: string | null
   /** When it arrived, or failed for good. */
   ended_at: string | null
+  /** The delivery that it repeats, for it was asked for again. */
+  retry_of: string | null
 }
 
 export type SsoProviderRow = Stamped & {

@@ -294,7 +294,11 @@ async function prepare(service: TestService) {
     ['lockDelivery', tenant, (db, scope) => lockDelivery(db, scope, which)],
     ['listDeliveries', tenant, (db, scope) => listDeliveries(db, scope, webhookId, page)],
     ['countDeliveries', tenant, (db, scope) => countDeliveries(db, scope, webhookId)],
-    ['findForReplay', tenant, (db, scope) => findForReplay(db, scope, webhookId, { after: 0 }, 9)],
+    [
+      'findForReplay',
+      tenant,
+      (db, scope) => findForReplay(db, scope, webhookId, { after: 0, through: 1000 }, 9),
+    ],
     [
       'listDead',
       tenant,
@@ -378,7 +382,8 @@ async function prepare(service: TestService) {
     [
       'sendAgain',
       tenant,
-      (db, scope) => sendAgain(db, scope, { webhookId, ids: [deliveryId], isActive: false, now }),
+      (db, scope) =>
+        sendAgain(db, scope, { webhookId, ids: [deliveryId], isActive: false, isReplay: true, now }),
     ],
     [
       'changeProvider',

@@ -66,6 +66,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
         'x-own': 'mine',
       })
       expect(delivery).toEqual({
+        retryOf: null,
         id: expect.any(String),
         webhookId: id,
         orgId,
@@ -236,14 +237,23 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
         attempt: 1,
       })
       to.answer = () => ({ status: 200 })
-      const which = { params: { id, deliveryId: delivery.id } }
-      await client.call(api.webhookDeliveries.retry, which)
-      expect(await settled(id, 'delivered')).toMatchObject({
-        id: delivery.id,
-        eventId: failed.eventId,
-        attempt: 1,
+      const { delivery: again } = await client.call(api.webhookDeliveries.retry, {
+        params: { id, deliveryId: delivery.id },
       })
+      await to.until(2)
+      const which = { params: { id, deliveryId: again.id } }
+      const show = () => client.call(api.webhookDeliveries.show, which)
+      await expect.poll(show, { timeout: 10_000 }).toMatchObject({ status: 'delivered' })
+      expect(await show()).toMatchObject({
+        ...{ id: again.id, retryOf: failed.id, eventId: failed.eventId, attempt: 1 },
+      })
+      const { data } = await client.call(api.webhookDeliveries.list, { params })
+      expect(data[1]).toEqual(failed)
       const [first, second] = to.got
+      expect([first, second].map((one) => one!.headers['x-service-delivery-id'])).toEqual([
+        failed.id,
+        again.id,
+      ])
       expect(second!.body).toBe(first!.body)
       expect(first!.event).toMatchObject({ type: 'alert.triggered', data: { severity: 'low' } })
       const { status } = await client.call(api.webhooks.show, { params })

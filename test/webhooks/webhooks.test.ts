@@ -331,33 +331,41 @@ onEveryDatabase((_, open) => {
   })
 
   describe('a delivery', () => {
-    it('that failed is tried again once, from the start; any other is not', async () => {
+    it('that failed is sent again as a new one of the same event, and stays as it ended', async () => {
       const { client, bakery, service } = await start()
       const { webhookId: id, deliveryId } = bakery
       const params = { id, deliveryId }
-      // What is paused sends what somebody asks for: here nobody is to.
-      await service.storage.write((tx) =>
-        tx.deleteFrom('webhook_queues').where('webhook_id', '=', id).execute(),
-      )
-      const before = await client.call(api.webhookDeliveries.show, { params })
-      expect(before).toMatchObject({ status: 'failed', attempt: 6, failureClass: 'refused' })
-      expect(await client.call(api.webhookDeliveries.retry, { params })).toEqual({
-        message: 'Delivery retry queued',
-        delivery: { id: deliveryId, webhookId: id, status: 'pending', event: 'patch.failed', attempt: 0 },
+      const show = (one: string) =>
+        client.call(api.webhookDeliveries.show, { params: { id, deliveryId: one } })
+      const { delivery: first } = await client.call(api.webhookDeliveries.test, { params: { id } })
+      await expect.poll(() => show(first.id), { timeout: 10_000 }).not.toMatchObject({ status: 'pending' })
+      // What is paused sends what somebody asks for: from here on nobody is to, but one who does nothing.
+      await service.storage.write(async (tx) => {
+        const alive_until = '2999-01-01T00:00:00.000Z'
+        await tx.insertInto('webhook_workers').values({ id: 'nobody', alive_until }).execute()
+        await tx.updateTable('webhook_queues').set({ holder: 'nobody' }).execute()
       })
+      const before = await show(deliveryId)
+      expect(before).toMatchObject({ status: 'failed', attempt: 6, failureClass: 'refused', retryOf: null })
+      const { message, delivery } = await client.call(api.webhookDeliveries.retry, { params })
+      expect(message).toBe('Delivery retry queued')
+      expect(delivery).toEqual({
+        ...{ id: expect.any(String), webhookId: id },
+        ...{ status: 'pending', event: 'patch.failed', attempt: 0 },
+      })
+      expect(delivery.id).not.toBe(deliveryId)
       const { eventId, payload, sequence } = before
-      const after = await client.call(api.webhookDeliveries.show, { params })
-      expect(after).toMatchObject({
-        eventId,
-        payload,
-        sequence,
-        status: 'pending',
-        attempt: 0,
-        errorMessage: null,
+      expect(await show(delivery.id)).toMatchObject({
+        ...{ eventId, payload, retryOf: deliveryId, sequence: sequence + 2 },
+        ...{ status: 'pending', attempt: 0, errorMessage: null, responseStatus: null, deliveredAt: null },
       })
-      await expect(client.call(api.webhookDeliveries.retry, { params })).rejects.toEqual(
-        said(400, 'Only failed deliveries can be retried'),
-      )
+      expect(await show(deliveryId)).toEqual(before)
+      const { deliveryStats } = await client.call(api.webhooks.show, { params: { id } })
+      expect(deliveryStats).toMatchObject({ total: 3, pending: 1 })
+      const { data: dead } = await client.call(api.webhookDeliveries.dead, { query: {} })
+      expect(dead.map((one) => one.id)).not.toContain(deliveryId)
+      const untried = client.call(api.webhookDeliveries.retry, { params: { id, deliveryId: delivery.id } })
+      await expect(untried).rejects.toEqual(said(400, 'Only failed deliveries can be retried'))
       const unknown = client.call(api.webhookDeliveries.retry, { params: { id, deliveryId: newId() } })
       await expect(unknown).rejects.toEqual(said(404, 'Delivery not found'))
     })

@@ -40,6 +40,7 @@ export const WebhookDelivery = z
     hint: z.string().nullable().describe('What to look at when it failed'),
     attempt: z.int().describe('Attempts that were made'),
     nextAttemptAt: instant.nullable().describe('null on a pending one: kept while the webhook was paused'),
+    retryOf: z.guid().nullable().describe('The delivery that it repeats, by hand or in a replay'),
     createdAt: instant,
     deliveredAt: instant.nullable(),
   })
@@ -82,7 +83,7 @@ export const webhookDeliveries = {
   dead: endpoint({
     method: 'GET',
     path: '/webhooks/dead-letters',
-    summary: 'List the deliveries of all webhooks that failed for good, newest first',
+    summary: 'List the deliveries of all webhooks that failed for good and were not sent again, newest first',
     tag,
     access: reads,
     query: z.strictObject({
@@ -123,7 +124,7 @@ export const webhookDeliveries = {
   retry: endpoint({
     method: 'POST',
     path: '/webhooks/:id/retry/:deliveryId',
-    summary: 'Try a failed delivery again from the start, also while the webhook is paused',
+    summary: 'Send a failed delivery again as a new one, also while the webhook is paused',
     tag,
     access: writes,
     params: deliveryParams,
@@ -152,6 +153,11 @@ export const webhookDeliveries = {
           .min(0, 'must be at least 0')
           .default(0)
           .describe('Only those with a higher sequence: goes on where a replay ended'),
+        through: z
+          .int()
+          .min(0, 'must be at least 0')
+          .optional()
+          .describe('Only those up to this sequence: where the replay that goes on began'),
       })
       .prefault({}),
     status: 202,
@@ -159,6 +165,9 @@ export const webhookDeliveries = {
       message: z.string(),
       deliveries: z.int().describe('How many are sent again'),
       nextAfter: z.int().nullable().describe('Where to go on; null: that was all'),
+      through: z
+        .int()
+        .describe('The last sequence there was: goes with nextAfter, so that none goes out twice'),
     }),
     audit: { action: 'webhook.replay', resource: 'webhook' },
     example: { status: 'failed', since: '2026-03-01T00:00:00Z' },

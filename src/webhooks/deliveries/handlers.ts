@@ -42,27 +42,42 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
     const { id: webhookId, isActive } = await getSummary(db, scope, params.id)
     const delivery = await store.lockDelivery(db, scope, { webhookId, id: params.deliveryId })
     checkRetriable(delivery)
-    const { id, orgId, event, eventId } = delivery
-    await store.sendAgain(db, scope, { webhookId, ids: [id], isActive, now })
-    note({ orgId, resourceId: id, resourceName: event, details: { webhookId, eventId } })
+    const { id: retryOf, orgId, event, eventId } = delivery
+    const [id] = await store.sendAgain(db, scope, {
+      webhookId,
+      ids: [retryOf],
+      isActive,
+      isReplay: false,
+      now,
+    })
+    if (id === undefined) throw new Error('A failed delivery that is held was not there')
+    note({ orgId, resourceId: retryOf, resourceName: event, details: { webhookId, eventId, deliveryId: id } })
     const again = { id, webhookId, status: 'pending' as const, event, attempt: 0 }
     return { message: 'Delivery retry queued', delivery: again }
   },
 
-  replay: inSteps<Deliveries['replay'], { id: string; seq: number }[]>({
+  replay: inSteps<Deliveries['replay'], { found: { id: string; seq: number }[]; through: number }>({
     async prepare({ storage, scope, params, body }) {
       await getSummary(storage.read, scope, params.id)
-      return store.findForReplay(storage.heavy, scope, params.id, body, replayed + 1)
+      // What is made meanwhile, by this replay too, is not its own: it would go round and round.
+      const through = body.through ?? (await store.lastSequence(storage.read, scope, params.id))
+      const range = { ...body, through }
+      return {
+        through,
+        found: await store.findForReplay(storage.heavy, scope, params.id, range, replayed + 1),
+      }
     },
-    async run({ db, scope, params, body, now, note }, found) {
+    async run({ db, scope, params, body, now, note }, { found, through }) {
       const { id: webhookId, orgId, name, isActive } = await getSummary(db, scope, params.id)
       const part = found.slice(0, replayed)
       const ids = part.map(({ id }) => id)
-      const deliveries = await store.sendAgain(db, scope, { webhookId, ids, isActive, now })
+      const { length: deliveries } = await store.sendAgain(db, scope, {
+        ...{ webhookId, ids, isActive, isReplay: true, now },
+      })
       const { since = null, until = null, status = null } = body
       note({ orgId, resourceName: name, details: { deliveries, since, until, status } })
       const nextAfter = found.length > replayed ? part.at(-1)!.seq : null
-      return { message: `${deliveries} deliveries queued`, deliveries, nextAfter }
+      return { message: `${deliveries} deliveries queued`, deliveries, nextAfter, through }
     },
   }),
 }
