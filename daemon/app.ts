@@ -14,6 +14,8 @@ import { Problem } from '../src/core/errors.ts'
 import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
 import { networkOf } from './address.ts'
+import { tellCsrf } from './browser.ts'
+import { answerPreflight, isAllowed, isPreflight, openTo } from './cors.ts'
 import { docsPage } from './docs.ts'
 import { type Gateway, isUpgrade } from './gateway.ts'
 import { addMetrics, type Metrics } from './metrics.ts'
@@ -25,7 +27,7 @@ import { refuseConnection, sendProblem } from './problems.ts'
 export type Readiness = () => Promise<{ ready: boolean; checks: Record<string, string> }>
 
 /** What the hooks of the app know of a route. */
-type RouteConfig = { name?: string; keys?: boolean; agent?: boolean }
+type RouteConfig = { name?: string; keys?: boolean; agent?: boolean; redirects?: boolean }
 
 type Handlers = Record<string, Record<string, unknown>>
 
@@ -77,9 +79,14 @@ export function buildApp(
   const ofData = Object.fromEntries(Object.entries(security).filter(([name]) => !forPages.has(name)))
   const plain = { 'x-content-type-options': security['x-content-type-options'] }
   app.addHook('onRequest', (request, reply, done) => {
-    const { name, keys, agent } = request.routeOptions.config as RouteConfig
+    const { name, keys, agent, redirects } = request.routeOptions.config as RouteConfig
     // What an agent gets for its token no browser can ask for; refusals have them all.
     reply.headers(agent ? plain : name === undefined ? security : ofData).header('x-request-id', request.id)
+    // No script asks for what agents get, nor for what a browser meets on its way.
+    if (!agent && !redirects && request.url.startsWith('/api/v1/')) {
+      openTo(on.origins, request, reply)
+      if (isAllowed(on.origins, request)) tellCsrf(request, reply)
+    }
     request.client = on.clientOf(request.ip, request.headers)
     request.facts = {}
     request.now = on.clock()
@@ -133,6 +140,7 @@ export function buildApp(
   app.setNotFoundHandler((request, reply) => {
     const methods = methodsOf(request.url)
     if (methods.length === 0) return sendProblem(request, reply, new Problem('not_found'))
+    if (isPreflight(on.origins, request)) return answerPreflight(reply, methods)
     return sendProblem(request, reply.header('allow', methods.join(', ')), new Problem('method_not_allowed'))
   })
 

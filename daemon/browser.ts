@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Endpoint, Redirect } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import { refreshSeconds } from '../src/identity/sessions/tokens.ts'
+import { csrfHeader, isAllowed, type Origins } from './cors.ts'
 
 /*
  * Sessions in browsers: the refresh token lives in an HttpOnly cookie and never in a reply's body. Other
@@ -19,18 +20,26 @@ const none: Readonly<Record<string, string | undefined>> = Object.freeze({})
 export const cookiesOf = ({ headers, server }: FastifyRequest): typeof none =>
   headers.cookie === undefined ? none : server.parseCookie(headers.cookie)
 
+/** A script elsewhere cannot read the cookie, which another window may have renewed. */
+export function tellCsrf(request: FastifyRequest, reply: FastifyReply): void {
+  const csrf = cookiesOf(request)[csrfCookie]
+  if (csrf !== undefined && /^[0-9a-f]{64}$/.test(csrf)) reply.header(csrfHeader, csrf)
+}
+
 /** A body without a refresh token takes the cookie's, guarded against other sites (double submit). */
-export function withCookieToken(entry: Endpoint, request: FastifyRequest): unknown {
+export function withCookieToken(entry: Endpoint, request: FastifyRequest, origins: Origins): unknown {
   const body = request.body as { refreshToken?: string } | undefined
   if (entry.session !== 'renews' || body?.refreshToken !== undefined) return body
   const cookies = cookiesOf(request)
   const token = cookies[refreshCookie]
   if (token === undefined) return body
-  const header = request.headers['x-service-csrf']
+  const header = request.headers[csrfHeader]
   const cookie = cookies[csrfCookie]
   if (header === undefined) throw new Problem('csrf', 'Missing CSRF header')
   if (cookie === undefined) throw new Problem('csrf', 'Missing CSRF cookie')
   if (typeof header !== 'string' || !same(header, cookie)) throw new Problem('csrf', 'Invalid CSRF token')
+  // It came from where an operator said that it may, as the browser bears out.
+  if (isAllowed(origins, request)) return { ...body, refreshToken: token }
   const { origin, host } = request.headers
   if (origin !== undefined && !sameHost(origin, host)) throw new Problem('csrf', 'Invalid request origin')
   const site = request.headers['sec-fetch-site']
@@ -49,17 +58,26 @@ export function keepSession<T>(
   reply: FastifyReply,
   result: T,
   secure: boolean,
+  origins: Origins,
 ): T {
+  // To the script of another site a browser gives no other cookies, nor takes them from it; and these only by TLS.
+  const fromAfar = isAllowed(origins, request) && request.headers['sec-fetch-site'] === 'cross-site'
+  const kind = { sameSite: fromAfar && secure ? 'none' : 'lax', secure } as const
   if (entry.session === 'ends') {
-    reply.clearCookie(refreshCookie, { path: refreshPath }).clearCookie(csrfCookie, { path: '/' })
+    reply
+      .clearCookie(refreshCookie, { ...kind, path: refreshPath })
+      .clearCookie(csrfCookie, { ...kind, path: '/' })
+      .removeHeader(csrfHeader)
     return result
   }
   const { tokens, refreshToken: bare } = result as WithTokens
   const token = tokens?.refreshToken ?? bare
   if (entry.session === undefined || !token || request.headers['x-service-client'] === 'cli') return result
-  const options = { sameSite: 'lax', secure, maxAge: refreshSeconds } as const
+  const options = { ...kind, maxAge: refreshSeconds } as const
+  const csrf = randomBytes(32).toString('hex')
   reply.setCookie(refreshCookie, token, { ...options, path: refreshPath, httpOnly: true })
-  reply.setCookie(csrfCookie, randomBytes(32).toString('hex'), { ...options, path: '/' })
+  reply.setCookie(csrfCookie, csrf, { ...options, path: '/' })
+  if (isAllowed(origins, request)) reply.header(csrfHeader, csrf)
   // Where the spec has the token in the reply itself, it stays there.
   if (!tokens) return result
   const { refreshToken: _, ...shown } = tokens

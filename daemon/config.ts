@@ -5,6 +5,7 @@ import ipaddr from 'ipaddr.js'
 import type { Seeds } from '../src/audit/checkpoints/signer.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
+import { type Origins, readOrigins } from './cors.ts'
 import { type OutsideSettings, readOutside } from './outside/settings.ts'
 import { type Env, secretOf, wholeNumber, yesNo } from './variables.ts'
 
@@ -54,6 +55,8 @@ export type Config = {
   /** The first system administrator; generated when absent. */
   admin: { email: string; password: string | undefined }
   proxies: { trusted: readonly string[]; cloudflare: boolean } | undefined
+  /** CORS_ALLOWED_ORIGINS: front-ends that are served from elsewhere. */
+  origins: Origins
   outside: OutsideSettings
 }
 
@@ -126,6 +129,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     proxies: yesNo(env, 'TRUST_PROXY_HEADERS', false)
       ? { trusted: trustedRanges(env), cloudflare: yesNo(env, 'TRUST_CF_CONNECTING_IP', false) }
       : undefined,
+    origins: readOrigins(env),
     outside: readOutside(env),
   }
 }

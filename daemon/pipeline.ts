@@ -26,6 +26,7 @@ import { type Client, networkOf } from './address.ts'
 import { entryOf, type Origin, refusalOf } from './auditing.ts'
 import { cookiesOf, keepSession, sendOn, withCookieToken } from './browser.ts'
 import { sendBytes } from './bytes.ts'
+import type { Origins } from './cors.ts'
 import { attemptOf, once } from './idempotency.ts'
 import { inflate } from './inflate.ts'
 import { quotaHeaders } from './key-actor.ts'
@@ -54,6 +55,8 @@ export type Pipeline = {
   limiter: Limiter
   cipher: Cipher
   clock: Clock
+  /** Of front-ends elsewhere. */
+  origins: Origins
   clientOf: (peer: string, headers: FastifyRequest['headers']) => Client
 }
 
@@ -79,7 +82,7 @@ export function addRoute(
   const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
 
   const readings = readingsOf(entry)
-  const parse = parserOf(entry)
+  const parse = parserOf(entry, on.origins)
   const limit: Preparation<AnyEndpoint>['limit'] = (...taken) => on.limiter.take(...taken)
 
   app.route({
@@ -187,7 +190,7 @@ export function addRoute(
       const { type, headers, pieces } = streamed(entry.streams[0], result as AsyncIterable<string> | Streamed)
       reply.type(type).headers(headers).send(Readable.from(pieces))
     } else {
-      const shown = keepSession(entry, request, reply, result, request.client.https)
+      const shown = keepSession(entry, request, reply, result, request.client.https, on.origins)
       write ??= replyWriter(entry.reply)
       reply.type('application/json; charset=utf-8').send(write(shown))
     }
@@ -230,7 +233,7 @@ const noBody = nothing.optional()
 type Part = 'params' | 'query' | 'body'
 
 /** Gives the parts of a request through their schemas; every fault at once. @throws invalid_request */
-function parserOf(entry: Endpoint): (request: FastifyRequest) => Record<Part, unknown> {
+function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) => Record<Part, unknown> {
   const schemas = {
     params: entry.params ?? nothing,
     query: entry.query ?? nothing,
@@ -251,7 +254,10 @@ function parserOf(entry: Endpoint): (request: FastifyRequest) => Record<Part, un
     const parsed = {
       params: through('params', request.params),
       query: through('query', request.query),
-      body: through('body', withHeaders(entry, request, withCookieToken(entry, request)) ?? undefined),
+      body: through(
+        'body',
+        withHeaders(entry, request, withCookieToken(entry, request, origins)) ?? undefined,
+      ),
     }
     if (faults.length > 0) throw invalid(faults)
     return parsed

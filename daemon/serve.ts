@@ -228,6 +228,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     cipher,
     clock,
     clientOf: clientReader(config.proxies),
+    origins: config.origins,
   }
   const { metricsToken: token } = config
   return buildApp(handlers, on, {

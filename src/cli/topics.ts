@@ -96,6 +96,8 @@ export const pages: Record<string, string> = {
   AUDIT_CHECKPOINT_SECONDS      how often audit chains that grew are signed; 3600
   METRICS_TOKEN         bearer token for /metrics, in the format of Prometheus; off without one
   PUBLIC_URL            where people find the service, for links in mail and single sign-on (PUBLIC_APP_URL, DASHBOARD_URL)
+  CORS_ALLOWED_ORIGINS  front-ends that are served from elsewhere, with commas between them: https://app.example.com; off: none.
+                        The origins of DASHBOARD_URL and PUBLIC_APP_URL unless told
   SAML_SP_ENTITY_ID     what identity providers of SAML call the service (the address of its metadata)
   RELEASE_API_URL       where releases of the agent are: https://api.github.com/repos/OWNER/NAME, or another that speaks so
   RELEASE_API_TOKEN     for a repository that is private, or asked often

@@ -29,6 +29,7 @@ export async function serveContract(
     limiter,
     cipher: cipherOf([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
+    origins: new Set<string>(),
     clientOf: (ip: string) => ({ ip, https: false }),
   }
   const readiness = async () => ({ ready: true, checks: {} })

@@ -1,0 +1,74 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { SetupError } from '../src/core/errors.ts'
+import { type Env, webAddress } from './variables.ts'
+
+/*
+ * Front-ends that are served from elsewhere (Fetch standard, "CORS protocol"). An origin is allowed by its exact name or
+ * not at all: whoever is, acts with the session of whoever is in front of the browser.
+ */
+
+/** Of front-ends, as browsers write them. */
+export type Origins = ReadonlySet<string>
+
+/** CORS_ALLOWED_ORIGINS, else those of the dashboard. @throws SetupError */
+export function readOrigins(env: Env): Origins {
+  const text = env.CORS_ALLOWED_ORIGINS
+  if (text === 'off') return new Set()
+  if (text) return new Set(text.split(',').map((one) => originOf(one.trim())))
+  const known = ['DASHBOARD_URL', 'PUBLIC_APP_URL'].map((name) => webAddress(env, name))
+  return new Set(known.flatMap((url) => (url === undefined ? [] : [new URL(url).origin])))
+}
+
+function originOf(text: string): string {
+  const url = URL.parse(text)
+  const isWeb = url?.protocol === 'https:' || url?.protocol === 'http:'
+  // A star is a letter like any other to a parser of addresses.
+  const isExact = url?.href === `${url?.origin}/` && !text.endsWith('/') && !url.hostname.includes('*')
+  if (url && isWeb && isExact) return url.origin
+  throw new SetupError(
+    `CORS_ALLOWED_ORIGINS must be exact origins such as https://app.example.com, with commas between them, or off: "${text}" is none`,
+  )
+}
+
+export const isAllowed = (
+  origins: Origins,
+  { headers: { origin } }: Pick<FastifyRequest, 'headers'>,
+): boolean => origin !== undefined && origins.has(origin)
+
+/** Says what the cookie of the same purpose says; in replies, what it says from now on (browser.ts). */
+export const csrfHeader = 'x-service-csrf'
+
+/** What a script may send besides what any may. Not the client's name, by which it would get the refresh token itself. */
+const sent = ['authorization', 'content-type', 'idempotency-key', csrfHeader].join(', ')
+
+/** What a script may read besides what any may. */
+const shown = [
+  ...['content-disposition', csrfHeader, 'retry-after', 'x-request-id', 'x-truncated', 'x-next-cursor'],
+  ...['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'],
+].join(', ')
+
+/** Lets an allowed origin read the reply. What it is told depends on who asks, which a cache has to know. */
+export function openTo(origins: Origins, request: FastifyRequest, reply: FastifyReply): void {
+  if (origins.size === 0) return
+  reply.header('vary', 'origin')
+  if (!isAllowed(origins, request)) return
+  reply
+    .header('access-control-allow-origin', request.headers.origin)
+    .header('access-control-allow-credentials', 'true')
+    .header('access-control-expose-headers', shown)
+}
+
+/** A browser that asks before it sends. */
+export const isPreflight = (origins: Origins, request: FastifyRequest): boolean =>
+  request.method === 'OPTIONS' &&
+  request.headers['access-control-request-method'] !== undefined &&
+  isAllowed(origins, request)
+
+export const answerPreflight = (reply: FastifyReply, methods: readonly string[]): FastifyReply =>
+  reply
+    .code(204)
+    .removeHeader('access-control-expose-headers')
+    .header('access-control-allow-methods', methods.join(', '))
+    .header('access-control-allow-headers', sent)
+    .header('access-control-max-age', 600)
+    .send()
