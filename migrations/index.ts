@@ -33,6 +33,7 @@ import * as ssoVouching from './0034_sso_vouching.ts'
 import * as deliveryRetries from './0035_delivery_retries.ts'
 import * as goneOrganizations from './0038_gone_organizations.ts'
 import * as samlRequests from './0039_saml_requests.ts'
+import * as agentTokenLookUp from './0040_agent_token_look_up.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -70,4 +71,5 @@ export const migrations: readonly Migration[] = [
   { name: '0035_delivery_retries', up: deliveryRetries.up },
   { name: '0038_gone_organizations', up: goneOrganizations.up },
   { name: '0039_saml_requests', up: samlRequests.up },
+  { name: '0040_agent_token_look_up', up: agentTokenLookUp.up },
 ]

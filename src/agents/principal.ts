@@ -4,7 +4,7 @@ import { agentId as wellFormed } from '../devices/contract.ts'
 import type { AgentCaller } from '../handler.ts'
 import { gatheredReads } from '../storage/gathered.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { type AgentRow, findAgents, findStandings } from './store.ts'
+import { type AgentRow, findAgents, findStandings, isAgentToken } from './store.ts'
 import { agentTokenHash, currentOf, standingOf } from './tokens/rules.ts'
 import { findTokens } from './tokens/store.ts'
 
@@ -16,7 +16,7 @@ export type AgentDoor = (agentId: string, token: string, asked: Asked) => Promis
  * Gives the agent behind a bearer token, for the agent id in the path. An organization that is suspended still
  * lets its agents report; a churned or deleted one does not (decisions.md, Tenancy). What a rotation knows is asked
  * only about a token that does not count as it is: `lapsed` lets one in that was not confirmed in time.
- * Throws invalid_agent_credentials (or `unknown`, for an id that no device has), device_decommissioned and
+ * Throws invalid_agent_credentials (or `unknown`, to another agent), device_decommissioned and
  * device_quarantined.
  */
 export function agentDoor({ read }: Pick<Storage, 'read'>): AgentDoor {
@@ -27,7 +27,9 @@ export function agentDoor({ read }: Pick<Storage, 'read'>): AgentDoor {
     const tokenHash = agentTokenHash(token)
     const stands = row && (currentOf(row, tokenHash) ?? (await rotatingOf(read, row.id, tokenHash, now)))
     if (!stands || (stands.standing === 'lapsed' && !lapsed)) {
-      if (unknown) throw new Problem(unknown, 'No device has this agent id and token')
+      if (unknown && !stands && (await isAgentToken(read, tokenHash))) {
+        throw new Problem(unknown, 'No device has this agent id and token')
+      }
       throw new Problem('invalid_agent_credentials')
     }
     if (isTenantGone(row)) throw new Problem('invalid_agent_credentials')

@@ -5,7 +5,7 @@ import type { Device } from '../devices/contract.ts'
 import { rowOf } from '../devices/rows.ts'
 import { nameKeys } from '../devices/rules.ts'
 import { getDevice } from '../devices/store.ts'
-import { forUpdate, is, listed, prepared, runsAlone } from '../storage/dialect.ts'
+import { forUpdate, is, isHash, listed, prepared, runsAlone } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AgentDeviceRow, DeviceMetricsColumns, Tables } from '../storage/tables.ts'
 import type { MetricsReport } from './contract.ts'
@@ -103,6 +103,14 @@ export async function findAgents(db: Db, ids: readonly string[]): Promise<Map<st
 
 export const findAgent = async (db: Db, agentId: string): Promise<AgentRow | undefined> =>
   (await findAgents(db, [agentId])).get(agentId)
+
+/** Whether the agent or the watchdog of any device has this token. */
+export async function isAgentToken(db: Db, tokenHash: string): Promise<boolean> {
+  const has = (column: 'token_hash' | 'watchdog_token_hash') =>
+    db.selectFrom('devices').select('id').where(isHash(column, tokenHash))
+  const found = await has('token_hash').union(has('watchdog_token_hash')).executeTakeFirst()
+  return found !== undefined
+}
 
 type Standing = Pick<
   AgentRow,

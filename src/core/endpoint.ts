@@ -22,8 +22,8 @@ export type Access =
       /** A new token counts also when it was not confirmed in time: to be told so. */
       lapsed?: true
       /**
-       * An agent id that no device has is a record that does not exist (spec, "Errors"). So is one with the token
-       * of another, or the answer would tell which ids there are.
+       * To an agent, an id that no device has is a record that does not exist (spec, "Errors"). So is the id of
+       * another device, or the answer would tell which ids there are. A token that no agent has is refused first.
        */
       unknown?: 'not_found'
     }

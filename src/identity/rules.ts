@@ -118,7 +118,7 @@ export function judge(access: Access, subject: Subject, mfaOn: boolean): Verdict
   }
   if (subject.kind === 'nobody') return refused('unauthenticated')
   if (access.who === 'agent') {
-    return subject.kind === 'agent' ? welcome : refused(access.unknown ?? 'invalid_agent_credentials')
+    return subject.kind === 'agent' ? welcome : refused('invalid_agent_credentials')
   }
   if (subject.kind === 'api_key') return judgeKey(access, subject)
   if (subject.kind === 'workload') return judgeWorkload(access, subject)

@@ -219,7 +219,7 @@ onEveryDatabase((_, open) => {
       const { client, mint, clock } = await begin()
       const { id } = await mint({ name: 'x', expiresAt: new Date(Date.parse(clock()) + 1000).toISOString() })
       clock.forward(1)
-      const message = 'Cannot update expired API key'
+      const message = 'Cannot update revoked API key'
       const update = client.call(api.apiKeys.update, { params: { id }, body: { name: 'y' } })
       await expect(update).rejects.toEqual(failing(400, 'invalid_request', message))
       const rotate = client.call(api.apiKeys.rotate, { params: { id } })

@@ -33,6 +33,15 @@ onEveryDatabase((_, open) => {
   const clock = testClock()
   const start = () => startService(open, { clock })
 
+  it('no two access tokens are the same, also of one second', async () => {
+    const service = await start()
+    const first = await signIn(service)
+    const second = await refresh(service, first.refreshToken)
+    const idOf = (token: string) => JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()).jti
+    expect(idOf(first.accessToken)).toMatch(/^[0-9a-f-]{36}$/)
+    expect(idOf(second.body.tokens.accessToken)).not.toBe(idOf(first.accessToken))
+  })
+
   it('a refresh token in the body gives a new pair, and each works once', async () => {
     const service = await start()
     const first = await signIn(service)

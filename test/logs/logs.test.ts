@@ -264,7 +264,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('handing in', () => {
-    it('answers 404 to an agent id that no device has, and to the token of another device the same', async () => {
+    it('answers 404 to an agent with an id that is not its own, and 401 to a token that no agent has', async () => {
       const { service, world, bakery, hand } = await start()
       const { garage } = world.orgs
       for (const [entry, body] of [
@@ -277,6 +277,11 @@ onEveryDatabase((_, open) => {
         await expect(say(bakery.agentToken, 'nobody')).rejects.toEqual(refused(404, 'not_found'))
         await expect(say(garage.agentToken, bakery.agentId)).rejects.toEqual(refused(404, 'not_found'))
         await expect(say(undefined, bakery.agentId)).rejects.toEqual(refused(401, 'unauthenticated'))
+        for (const id of [bakery.agentId, 'f'.repeat(64), 'nobody']) {
+          for (const token of ['svc_wrong', `svc_${'0'.repeat(64)}`, world.tokens.bakery]) {
+            await expect(say(token, id)).rejects.toEqual(refused(401, 'invalid_agent_credentials'))
+          }
+        }
       }
       expect(await hand(log())).toEqual({ received: 1 })
     })

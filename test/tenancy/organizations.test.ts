@@ -4,7 +4,7 @@ import type { OrganizationChange } from '../../src/tenancy/contract.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
-import { addPartnerUser, buildWorld } from '../world.ts'
+import { addOrgUser, addPartnerUser, buildWorld } from '../world.ts'
 
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 
@@ -135,6 +135,16 @@ onEveryDatabase((_, open) => {
       expect((await take()).slug).toBe('bakery')
       await system.call(api.orgs.remove, { params: { id: orgs.garage.id } })
       expect((await create(partners.acme, 'bakery')).slug).toBe('bakery')
+    })
+
+    it('of their own scope is listed to those who may read nothing of it', async () => {
+      const service = await startService(open)
+      const { tokens, orgs } = await buildWorld(service)
+      const auditor = await addOrgUser(service, 'auditor', orgs.bakery.id, { role: 'Auditor' })
+      for (const token of [tokens.bakeryViewer, auditor]) {
+        const client = service.client(token)
+        expect((await client.call(api.orgs.list)).data.map(({ name }) => name)).toEqual(['bakery'])
+      }
     })
 
     it('is in no list and has no details once it is deleted; its sites stay', async () => {

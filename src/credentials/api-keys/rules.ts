@@ -47,9 +47,8 @@ export function statusAt(key: Pick<ApiKey, 'status' | 'expiresAt'>, now: Instant
 
 /** @throws invalid_request: only active keys can be updated or rotated */
 export function checkChangeable(key: ApiKey, now: Instant): void {
-  const status = statusAt(key, now)
-  if (status === 'active') return
-  const message = `Cannot update ${status} API key`
+  if (statusAt(key, now) === 'active') return
+  const message = 'Cannot update revoked API key'
   throw invalid([{ path: 'params.id', message }], message)
 }
 

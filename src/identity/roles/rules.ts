@@ -170,8 +170,7 @@ export function makeRole(
 /** @throws role_in_use, with how many there are */
 export function checkUnused(userCount: number, childRoleCount: number): void {
   if (userCount === 0 && childRoleCount === 0) return
-  const message = `Cannot delete role with assigned users${userCount === 0 ? ' or child roles' : ''}`
-  throw new Problem('role_in_use', message, { details: { userCount, childRoleCount } })
+  throw new Problem('role_in_use', undefined, { details: { userCount, childRoleCount } })
 }
 
 /** What a copy says of itself; as long as a description may be, and never cut through a character. */

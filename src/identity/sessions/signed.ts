@@ -1,4 +1,5 @@
 import { type JWTPayload, jwtVerify, SignJWT } from 'jose'
+import { newId } from '../../core/new-id.ts'
 
 const issuer = 'service'
 
@@ -7,7 +8,7 @@ export type Signed = { subject: string; claims: JWTPayload; expiresAt: number }
 
 /**
  * Tokens that this service gives and nobody else: JWT, HS256. Each kind has an audience or a `type` of its own, so that
- * none can be taken for another.
+ * none can be taken for another; each token has an id, so that no two are the same.
  */
 export function signedTokens(secret: string, kind: { audience: string; type: string; seconds: number }) {
   const key = new TextEncoder().encode(secret)
@@ -16,6 +17,7 @@ export function signedTokens(secret: string, kind: { audience: string; type: str
     sign: (subject: string, claims: JWTPayload, now: Date): Promise<string> =>
       new SignJWT({ ...claims, type })
         .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
+        .setJti(newId())
         .setSubject(subject)
         .setIssuer(issuer)
         .setAudience(audience)
