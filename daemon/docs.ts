@@ -61,6 +61,7 @@ function needsOf({ access }: Endpoint): string {
     access.permission && `permission <code>${access.permission}</code>`,
     access.mfa && 'a verified second factor',
     access.wholePartner && 'all organizations of their partner',
+    access.wholeOrganization && 'all sites and device groups of their organization',
   ]
   const named = needs.filter(Boolean).join(' and ')
   const keys = access.key ? ' Also for API keys whose scopes hold it.' : ''

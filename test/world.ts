@@ -181,7 +181,7 @@ export async function addOrg(
     body: { orgId: id, deviceId, severity: 'high', title: `${slug} alert` },
   })
   const webhook = await addWebhook(service, id, `${slug} webhook`)
-  const deliveryId = await addFailedDelivery(service, webhook)
+  const deliveryId = await addFailedDelivery(service, webhook, { deviceId, hostname: `${slug}-pc` })
   const providerId = await addProvider(service, id, { name: `${slug} provider` })
   const policyId = await addPolicy(service, id, { name: `${slug} policy` })
   const rolloutId = await addRollout(service)
@@ -227,12 +227,13 @@ export async function addWebhook(
 export async function addFailedDelivery(
   service: TestService,
   webhook: { id: string; orgId: string },
+  payload: Record<string, unknown> = { patchId: 'a' },
 ): Promise<string> {
   const now = new Date().toISOString()
   const { id: webhookId, orgId } = webhook
   const [id, eventId] = [newId(), newId()]
   await service.storage.write(async (tx) => {
-    const made = { id, webhookId, orgId, event: 'patch.failed', eventId, payload: { patchId: 'a' }, now }
+    const made = { id, webhookId, orgId, event: 'patch.failed', eventId, payload, now }
     await insertAskedFor(tx, made)
     const failed = { status: 'failed', attempt: 6, due_at: null, failure_class: 'refused', ended_at: now }
     await tx.updateTable('webhook_deliveries').set(failed).where('id', '=', id).execute()

@@ -37,6 +37,8 @@ export type Access =
       whileEnrolling: boolean
       /** Of a partner's users only for those who see all its organizations (spec, "Permission and scope rules"). */
       wholePartner: boolean
+      /** Not for members narrowed to some sites or groups of devices: it reaches all devices of an organization. */
+      wholeOrganization: boolean
       /** Open to API keys as well: those whose scopes hold the permission. */
       key: boolean
       /** Open to workloads as well: those whose trust policy names the permission. */
@@ -64,7 +66,12 @@ export function user(needs: Needs & { workload: true }): UserAccess & { key: fal
 export function user(needs?: Needs): UserAccess & { key: false; workload: false }
 export function user(needs: Needs & { key?: boolean; workload?: boolean } = {}): UserAccess {
   const { permission, scopes = everyScope, mfa = false, whileEnrolling = false } = needs
-  const { wholePartner = false, key = false, workload = key && permission !== undefined } = needs
+  const {
+    wholePartner = false,
+    wholeOrganization = false,
+    key = false,
+    workload = key && permission !== undefined,
+  } = needs
   const opens = { key, workload }
   return {
     who: 'user',
@@ -72,6 +79,7 @@ export function user(needs: Needs & { key?: boolean; workload?: boolean } = {}):
     mfa,
     whileEnrolling,
     wholePartner,
+    wholeOrganization,
     ...opens,
     ...(permission && { permission }),
   }

@@ -75,6 +75,7 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
           scopes: access.scopes,
           mfa: access.mfa,
           ...(access.wholePartner && { wholePartner: true }),
+          ...(access.wholeOrganization && { wholeOrganization: true }),
         }
       : undefined
   return {

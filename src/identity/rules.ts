@@ -1,7 +1,7 @@
 import type { Access } from '../core/endpoint.ts'
 import { type ErrorCode, Problem } from '../core/errors.ts'
 import { holds } from '../core/permissions.ts'
-import { everything, only, type Scope } from '../core/scope.ts'
+import { everything, isNarrowed, only, type Scope } from '../core/scope.ts'
 
 /** Which of a person's memberships a session acts through. */
 export type Context =
@@ -136,15 +136,19 @@ export function judge(access: Access, subject: Subject, mfaOn: boolean): Verdict
   if (access.wholePartner && scope.kind === 'partner' && scope.orgs !== 'all') {
     return refused('partner_access_limited')
   }
+  if (access.wholeOrganization && isNarrowed(scope)) return refused('site_access_denied', seesPart)
   if (mfaOn && access.mfa && !mfa) return refused('mfa_required', mfaEnabled ? {} : { enrollUrl })
   return welcome
 }
 
 type UserAccess = Extract<Access, { who: 'user' }>
 
+const seesPart = { message: 'Your access is limited to some sites or device groups' }
+
 function judgeKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key' }>): Verdict {
   if (!access.key) return refused('unauthenticated', { message: 'Missing or invalid authorization header' })
   if (!access.scopes.includes(key.scope.kind)) return refused('scope_not_allowed')
+  if (access.wholeOrganization && isNarrowed(key.scope)) return refused('site_access_denied', seesPart)
   const { permission } = access
   if (permission === undefined || holds(key.permissions, permission)) return welcome
   return refused('api_key_scope', { details: { required: permission } })

@@ -141,8 +141,9 @@ export const WebhookChange = z.strictObject({
 export type WebhookChange = z.output<typeof WebhookChange>
 
 const tag = 'Webhooks'
-const reads = user({ permission: 'organizations:read' })
-const writes = user({ permission: 'organizations:write' })
+/** It is told of every device of its organization, and so is whoever reads what it is sent, or says where to. */
+const reads = user({ permission: 'organizations:read', wholeOrganization: true })
+const writes = user({ permission: 'organizations:write', wholeOrganization: true })
 const params = z.strictObject({ id: idOf('webhook') })
 
 export const webhooks = {

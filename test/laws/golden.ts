@@ -30,13 +30,14 @@ export function routeTable(contract: Contract): string {
 
 function accessOf({ access }: Endpoint): string {
   if (access.who !== 'user') return access.who
-  const { permission, scopes, mfa, whileEnrolling, wholePartner, key, workload } = access
+  const { permission, scopes, mfa, whileEnrolling, wholePartner, wholeOrganization, key, workload } = access
   const notes = [
     permission ?? 'any user',
     scopes.length === 3 ? 'every scope' : scopes.join('+'),
     mfa && 'factor',
     whileEnrolling && 'while enrolling',
     wholePartner && 'whole partner',
+    wholeOrganization && 'whole organization',
     key && 'or key',
     workload && 'or workload',
   ]

@@ -54,6 +54,7 @@ export const enrollmentKeyHandlers = (
       const shape = shapeOf(caller)
       checkShape(body, shape, now)
       const before = await store.getEnrollmentKey(db, scope, params.id)
+      checkOwnSite(scope, before)
       const after = within(rotated(before, body), shape, now)
       const key = newEnrollmentKey()
       await store.replaceEnrollmentKey(db, scope, after, hashOf(key))
@@ -63,6 +64,7 @@ export const enrollmentKeyHandlers = (
 
     async remove({ db, scope, params, note }) {
       const key = await store.getEnrollmentKey(db, scope, params.id)
+      checkOwnSite(scope, key)
       await store.removeEnrollmentKey(db, scope, key.id)
       note({ orgId: key.orgId, resourceName: key.name, before: limitsOf(key) })
       return { success: true, message: 'Enrollment key deleted successfully' }
@@ -78,6 +80,12 @@ const limitsOf = ({ usageCount, maxUsage, expiresAt }: contract.EnrollmentKey) =
   maxUsage,
   expiresAt,
 })
+
+/** Who sees some sites only sees that a key without one is there, and neither gets it nor ends it. @throws site_access_denied */
+function checkOwnSite(scope: Scope, { siteId }: contract.EnrollmentKey): void {
+  if (siteId !== null || scope.kind !== 'organization' || scope.siteIds === null) return
+  throw new Problem('site_access_denied', 'Your access is limited to some sites: this key is of none')
+}
 
 async function checkSite(db: Db, scope: Scope, orgId: string, siteId: string | undefined): Promise<void> {
   // A membership narrowed to some sites mints for those only.

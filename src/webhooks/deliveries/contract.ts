@@ -53,8 +53,9 @@ const Queued = z.object({
 })
 
 const tag = 'Webhooks'
-const reads = user({ permission: 'organizations:read' })
-const writes = user({ permission: 'organizations:write' })
+/** It is told of every device of its organization, and so is whoever reads what it is sent, or says where to. */
+const reads = user({ permission: 'organizations:read', wholeOrganization: true })
+const writes = user({ permission: 'organizations:write', wholeOrganization: true })
 const params = z.strictObject({ id: idOf('webhook') })
 const deliveryParams = params.extend({
   deliveryId: idOf('webhook_delivery').describe('The delivery'),
