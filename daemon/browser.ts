@@ -2,6 +2,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Endpoint, Redirect } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
+import { isStorable } from '../src/core/schema.ts'
 import { refreshSeconds } from '../src/identity/sessions/tokens.ts'
 import { csrfHeader, isAllowed, type Origins } from './cors.ts'
 
@@ -16,9 +17,12 @@ const refreshPath = '/api/v1/auth'
 
 const none: Readonly<Record<string, string | undefined>> = Object.freeze({})
 
-/** Nearly all who call are programs, which send none. */
-export const cookiesOf = ({ headers, server }: FastifyRequest): typeof none =>
-  headers.cookie === undefined ? none : server.parseCookie(headers.cookie)
+/** Nearly all who call are programs, which send none. One that is no text that could be stored is none of ours. */
+export function cookiesOf({ headers, server }: FastifyRequest): typeof none {
+  if (headers.cookie === undefined) return none
+  const all = Object.entries(server.parseCookie(headers.cookie))
+  return Object.fromEntries(all.filter(([, value]) => value !== undefined && isStorable(value)))
+}
 
 /** A script elsewhere cannot read the cookie, which another window may have renewed. */
 export function tellCsrf(request: FastifyRequest, reply: FastifyReply): void {

@@ -1,11 +1,11 @@
 import { z } from 'zod'
 import { agent, agentOrWatchdog, endpoint, publicly } from '../core/endpoint.ts'
-import { idOf, instant, secret, text } from '../core/schema.ts'
+import { heard, idOf, instant, secret, text } from '../core/schema.ts'
 import { agentParams, type architecture, deviceRole, osType } from '../devices/contract.ts'
 import { lenient, lenientList } from './lenient.ts'
 
 const tag = 'Agents'
-const short = text(255)
+const short = heard(255)
 const amount = z.number().min(0).max(1e15)
 
 /** amd64, x86_64 … under the three names the product uses; anything else is kept as it came. */
@@ -39,36 +39,36 @@ const HardwareReport = lenient({
 export type HardwareReport = z.output<typeof HardwareReport>
 
 const InterfaceReport = lenient({
-  interfaceName: text(255, 1),
-  name: text(255, 1),
-  macAddress: text(64),
-  mac: text(64),
-  ipAddress: text(64),
-  ip: text(64),
-  ipType: text(10),
+  interfaceName: heard(255, 1),
+  name: heard(255, 1),
+  macAddress: heard(64),
+  mac: heard(64),
+  ipAddress: heard(64),
+  ip: heard(64),
+  ipType: heard(10),
   isPrimary: z.boolean(),
-  publicIp: text(64),
+  publicIp: heard(64),
 })
 export type InterfaceReport = z.output<typeof InterfaceReport>
 
 const DiskReport = lenient({
-  mountPoint: text(1024, 1),
+  mountPoint: heard(1024, 1),
   device: short,
-  fsType: text(50),
+  fsType: heard(50),
   totalGb: amount,
   usedGb: amount,
   freeGb: amount,
   usedPercent: z.number().min(0).max(100),
-  health: text(50),
+  health: heard(50),
 })
 export type DiskReport = z.output<typeof DiskReport>
 
 const SoftwareReport = lenient({
-  name: text(500, 1),
-  version: text(255),
+  name: heard(500, 1),
+  version: heard(255),
   publisher: short,
-  installDate: text(50),
-  installLocation: text(1024),
+  installDate: heard(50),
+  installLocation: heard(1024),
 })
 export type SoftwareReport = z.output<typeof SoftwareReport>
 
@@ -132,22 +132,22 @@ export const Enrolled = z
 
 export const Heartbeat = z.looseObject({
   status: z.enum(['ok', 'warning', 'error']),
-  agentVersion: text(50, 1),
+  agentVersion: heard(50, 1),
   metrics: MetricsReport.optional().catch(undefined),
   ...lenient({
-    hostname: text(255, 1),
-    osVersion: text(100, 1),
-    osBuild: text(100),
+    hostname: heard(255, 1),
+    osVersion: heard(100, 1),
+    osBuild: heard(100),
     uptime: amount,
     lastUser: short,
     pendingReboot: z.boolean(),
     deviceRole,
     isVirtual: z.boolean(),
-    virtualizationPlatform: text(100),
+    virtualizationPlatform: heard(100),
     isHeadless: z.boolean(),
     autoUpdate: z.boolean(),
     role: z.enum(['agent', 'watchdog']),
-    watchdogVersion: text(50, 1),
+    watchdogVersion: heard(50, 1),
     mainSilentSince: instant.nullable(),
   }).shape,
 })

@@ -26,6 +26,7 @@ type CheckDef = {
   inclusive?: boolean
   pattern?: RegExp
   fn?: (value: unknown) => unknown
+  tx?: (value: unknown) => unknown
 }
 
 const never: Quick = () => declined
@@ -108,6 +109,7 @@ function testOf({
   format,
   pattern,
   fn,
+  tx,
 }: CheckDef): Test | undefined {
   switch (check) {
     case 'max_length':
@@ -124,6 +126,9 @@ function testOf({
         : undefined
     case 'custom':
       return fn && ((given: unknown) => fn(given) === true)
+    // What it would change is left to the schema.
+    case 'overwrite':
+      return tx && ((given: unknown) => tx(given) === given)
     default:
       return undefined
   }

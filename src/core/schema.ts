@@ -60,6 +60,10 @@ export const instant = z.iso
 /** Whether a text can be stored, hashed and given back as it came: RFC 8785 and UTF-8 know no half pairs. */
 const isUnicode = (value: string): boolean => value.isWellFormed()
 const hasNoNul = (value: string): boolean => !value.includes('\u0000')
+
+/** Whether both databases take it, and give it back. */
+export const isStorable = (value: string): boolean => hasNoNul(value) && isUnicode(value)
+
 const unicode = 'must be Unicode text without halves of surrogate pairs'
 const noNul = 'must not contain a NUL character'
 
@@ -77,6 +81,27 @@ function limited(string: z.ZodString, max: number, min: number) {
   return min > 0
     ? base.min(min, min === 1 ? 'must not be empty' : `must be at least ${min} characters`)
     : base
+}
+
+/** What both databases take of a text: all else becomes U+FFFD. */
+const storable = (value: string): string => value.toWellFormed().replaceAll('\u0000', '\uFFFD')
+
+/** Text that a machine reports: telemetry is cleaned of what cannot be stored, and not refused for it. */
+export const heard = (max: number, min = 0) => limited(z.string().overwrite(storable), max, min)
+
+/** The same, of a JSON object that may hold anything. */
+export const heardObject = (size: number) =>
+  z
+    .record(z.string(), z.unknown())
+    .refine((value) => isWithin(value, deepest), tooDeep)
+    .overwrite((value) => cleaned(value) as Record<string, unknown>)
+    .refine((value) => JSON.stringify(value).length <= size, `must be at most ${size / 1024} KiB of JSON`)
+
+function cleaned(value: unknown): unknown {
+  if (typeof value === 'string') return storable(value)
+  if (Array.isArray(value)) return value.map(cleaned)
+  if (value === null || typeof value !== 'object') return value
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [storable(key), cleaned(item)]))
 }
 
 /** Some of a few words, with commas between them: `warn,error`. */
@@ -108,6 +133,8 @@ export const timezone = text(50, 1).refine((name) => {
 
 const deepest = 32
 
+const tooDeep = { error: `must not be nested more than ${deepest} levels deep`, abort: true }
+
 /** Most characters of JSON in a free object. */
 export const freeSize = 16_384
 
@@ -115,10 +142,7 @@ export const freeSize = 16_384
 export const free = <S extends z.ZodType<Record<string, unknown>>>(schema: S, size = freeSize): S =>
   schema
     // First, because everything that handles it later goes down into it by calling itself.
-    .refine((value) => isWithin(value, deepest), {
-      error: `must not be nested more than ${deepest} levels deep`,
-      abort: true,
-    })
+    .refine((value) => isWithin(value, deepest), tooDeep)
     .refine((value) => JSON.stringify(value).length <= size, `must be at most ${size / 1024} KiB of JSON`)
     .refine((value) => everyText(value, hasNoNul), noNul)
     .refine((value) => everyText(value, isUnicode), unicode)

@@ -27,6 +27,10 @@ export const failures = {
     message: 'The identity provider did not let you in',
     hint: 'Ask whoever runs the identity provider to assign you to this application.',
   },
+  sso_text_invalid: {
+    message: 'The identity provider says something of you that is no text',
+    hint: 'A NUL character, or half of a character, is in what it sends; the log of the service names the field. Correct it at the provider.',
+  },
   sso_scope_refused: {
     message: 'The identity provider does not know a scope that is asked for',
     hint: 'Set the scopes to what the provider offers: svc sso update PROVIDER --scopes "openid profile email".',

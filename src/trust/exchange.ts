@@ -1,4 +1,5 @@
 import { Problem } from '../core/errors.ts'
+import { isStorable } from '../core/schema.ts'
 import { everything, only } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { type HandlersOf, inSteps } from '../handler.ts'
@@ -35,7 +36,8 @@ export const exchangeHandlers = (on: { issuers: Issuers; tokens: WorkloadTokens 
     async prepare({ storage: { read }, body, now }) {
       const { token, orgId, policyId } = body
       const issuer = claimsIn(token)?.iss
-      if (typeof issuer !== 'string' || !(await store.isTrusted(read, everything, issuer))) {
+      const isText = typeof issuer === 'string' && isStorable(issuer)
+      if (!isText || !(await store.isTrusted(read, everything, issuer))) {
         const said = typeof issuer === 'string' ? issuer.slice(0, longest) : null
         throw refusal({ cause: 'unknown_issuer', details: { issuer: said } })
       }

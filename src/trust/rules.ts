@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { decodeJwt } from 'jose'
 import { invalid } from '../core/errors.ts'
+import { isStorable } from '../core/schema.ts'
 import { type Instant, later } from '../core/time.ts'
 import type { NewTrustPolicy, TrustPolicy, TrustPolicyChange } from './contract.ts'
 
@@ -99,7 +100,9 @@ export const leadsIn = (claims: Claims): string[] =>
     .slice(0, mostLeads)
     .flatMap((name) => {
       const value = textOf(claims, name)
-      return value === undefined ? [] : [spelled(name, value)]
+      const lead = value === undefined ? '' : spelled(name, value)
+      // What cannot be stored is in no policy either.
+      return lead !== '' && isStorable(lead) ? [lead] : []
     })
 
 const spelled = (name: string, value: string): string => `${name}=${value}`

@@ -124,7 +124,7 @@ describe('the quick way through a schema', () => {
 
   test.each<[string, z.ZodType, unknown]>([
     ['what is coerced', z.object({ limit: z.coerce.number() }), { limit: 5 }],
-    ['what is changed on its way', z.object({ name: z.string().trim() }), { name: 'x' }],
+    ['what is changed on its way', z.object({ name: z.string().trim() }), { name: ' x' }],
     ['what has a value of its own where there is none', z.object({ on: z.boolean().default(true) }), {}],
     ['a rule over the whole', z.object({ a: text(5) }).refine(() => true), { a: 'x' }],
     ['formats', z.object({ email: z.email() }), { email: 'ada@example.com' }],

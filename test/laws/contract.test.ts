@@ -159,6 +159,16 @@ const wrong: [what: string, contract: Contract, fault: string][] = [
     'body.note may be of any length',
   ],
   [
+    'a text that may hold a NUL',
+    { a: { x: entry({ body: z.strictObject({ name: text(10), note: z.string().max(9).optional() }) }) } },
+    'body.note takes what cannot be stored',
+  ],
+  [
+    'an object that may hold one',
+    { a: { x: entry({ query: z.strictObject({ like: z.record(z.string(), z.unknown()).optional() }) }) } },
+    'query.like takes what cannot be stored',
+  ],
+  [
     'a parameter that the path does not have',
     { a: { x: entry({ path: '/t/:id' }) } },
     'the path and params differ',

@@ -113,10 +113,32 @@ function ofInput(name: string, field: Field, at: string): string[] {
   if (field.leaf && !field.resource && (isGuid || named) && ours) faults.push(`${at} is an id of no kind`)
   if (field.leaf && looksSecret(field) && !field.secret && !harmless.has(`${name} ${at}`))
     faults.push(`${at} looks like a secret and is not marked`)
+  const isKept = keptAsJson.has(`${name} ${at}`) || last(field) === 'cursor'
+  if (field.leaf && !isKept && letsOddThrough(field.schema)) faults.push(`${at} takes what cannot be stored`)
   const unending = inner instanceof z.ZodString && field.schema.safeParse(endless).success
   if (unending && !isLenient(field.schema)) faults.push(`${at} may be of any length`)
   return faults
 }
+
+/** What no database stores, or gives back: in what comes out of a schema there is none of it. */
+export const holdsOdd = (value: unknown): boolean =>
+  /\\u0000|\\ud[89a-f][0-9a-f]{2}/.test(JSON.stringify(value) ?? '')
+
+const odd: unknown[] = ['a\u0000b', 'a\ud800', '\udc00a']
+
+function letsOddThrough(schema: z.ZodType): boolean {
+  const values = [
+    ...odd,
+    ...odd.map((text) => ({ a: { b: [text] } })),
+    ...odd.map((key) => ({ [key as string]: 1 })),
+  ]
+  return values.some((value) => holdsOdd(schema.safeParse(value).data))
+}
+
+/** Kept as JSON, in which every character has a name; and what is unpacked before it is used. */
+const keptAsJson = new Set(
+  ['stdout', 'stderr', 'error', 'result'].map((name) => `agentCommands.result body.${name}`),
+)
 
 /** A bad value is dropped rather than refused. */
 const isLenient = (schema: z.ZodType): boolean => schema.safeParse(Symbol.iterator).success

@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import type { Endpoint } from '../../src/core/endpoint.ts'
-import { unwrap } from '../../src/core/schema.ts'
+import { safeParse, unwrap } from '../../src/core/schema.ts'
 import { put, toWire } from './calls.ts'
+import { holdsOdd } from './contract.ts'
 import { type Field, inputsOf, optional } from './fields.ts'
 import type { Play } from './plays.ts'
 import type { Wire } from './wire.ts'
@@ -99,14 +100,19 @@ function fields(entry: Endpoint, play: Play): Mutation[] {
       return {
         what: `${at} ${what}`,
         wire: { ...toWire(entry, input, play.token), body: withRaw(JSON.stringify(input.body)) },
-        outcome: lenient ? 'either' : 'refused',
-        ...(!lenient && { path: at }),
+        ...(lenient || isCleaned(field, value) ? { outcome: 'either' } : { outcome: 'refused', path: at }),
       }
     })
   })
 }
 
 const begins = (path: string[], start: string[]): boolean => start.every((step, i) => path[i] === step)
+
+/** Of telemetry, what cannot be stored is made into what can. */
+function isCleaned({ schema }: Field, value: unknown): boolean {
+  const { success, data } = holdsOdd(value) ? safeParse(schema, value) : { success: false, data: undefined }
+  return success && !holdsOdd(data)
+}
 
 /** A bad value is dropped rather than refused (decisions.md, Wire). */
 const isLenient = ({ schema }: Field): boolean => schema.safeParse(Symbol.iterator).success

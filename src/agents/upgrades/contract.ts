@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { agentOrWatchdog, endpoint } from '../../core/endpoint.ts'
-import { text } from '../../core/schema.ts'
+import { heard, text } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 
 /** How an update ended that did not come to its version. */
@@ -10,7 +10,7 @@ export type FailureState = z.output<typeof failureState>
 export const UpdateStatus = z.strictObject({
   targetVersion: text(50, 1).describe('The version that was offered'),
   state: z.enum(['updating', ...failureState.options]).describe('It begins, or why it is not there'),
-  reason: text(1000).optional().describe('What people should know of it'),
+  reason: heard(1000).optional().describe('What people should know of it'),
 })
 export type UpdateStatus = z.output<typeof UpdateStatus>
 

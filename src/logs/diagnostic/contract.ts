@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, knownAgent, user } from '../../core/endpoint.ts'
 import { longPageQuery } from '../../core/page.ts'
-import { free, idOf, instant, someOf, text } from '../../core/schema.ts'
+import { heard, heardObject, idOf, instant, someOf, text } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 import { logPageOf, logPlace, logSeq } from '../contract.ts'
 
@@ -29,10 +29,10 @@ export type DiagnosticLog = z.output<typeof DiagnosticLog>
 const NewDiagnosticLog = z.object({
   timestamp: instant,
   level: logLevel,
-  component: text(100, 1),
-  message: text(10_000),
-  fields: free(z.record(z.string(), z.unknown()), 32_768).optional(),
-  agentVersion: text(50).optional(),
+  component: heard(100, 1),
+  message: heard(10_000),
+  fields: heardObject(32_768).optional(),
+  agentVersion: heard(50).optional(),
 })
 export type NewDiagnosticLog = z.output<typeof NewDiagnosticLog>
 

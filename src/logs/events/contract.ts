@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, knownAgent, user } from '../../core/endpoint.ts'
 import { longPageQuery } from '../../core/page.ts'
-import { free, idOf, instant, someOf, text } from '../../core/schema.ts'
+import { heard, heardObject, idOf, instant, someOf, text } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 import { logPageOf, logPlace, logSeq } from '../contract.ts'
 
@@ -32,10 +32,12 @@ const NewEventLog = z.object({
   timestamp: instant,
   level: eventLevel,
   category: eventCategory,
-  source: text(255, 1),
-  eventId: text(100, 1).optional().describe('Of one record: what has the same source and eventId is ignored'),
-  message: text(2000),
-  details: free(z.record(z.string(), z.unknown()), 32_768).optional(),
+  source: heard(255, 1),
+  eventId: heard(100, 1)
+    .optional()
+    .describe('Of one record: what has the same source and eventId is ignored'),
+  message: heard(2000),
+  details: heardObject(32_768).optional(),
 })
 export type NewEventLog = z.output<typeof NewEventLog>
 

@@ -99,6 +99,14 @@ const declaration = new RegExp(`^<\\?xml${space}[^<>?]*\\?>`, 'u')
 const illegal = /[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/u
 const unknownEntity = /&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)/
 
+/** The parser makes characters of these that are none, and what was signed has others in their place (XML 1.0, 4.1). */
+const refersToIllegal = (text: string): boolean =>
+  text.includes('&#') &&
+  [...text.matchAll(/&#(x?)([0-9A-Fa-f]+);/g)].some(([, hex, digits]) => {
+    const code = Number.parseInt(digits!, hex ? 16 : 10)
+    return code > 0x10ffff || illegal.test(String.fromCodePoint(code))
+  })
+
 /** No sign-in comes near these. What does is meant to keep us busy: some steps take the square of what they are given. */
 const most = { depth: 64, elements: 5_000, attributes: 10_000, asides: 500 }
 
@@ -119,6 +127,8 @@ function checkWellFormed(text: string): void {
     if (groups === undefined) throw malformed(`it is no XML at ${shown(text.slice(at, at + 40))}`)
     const { start, end, empty, attributes = '', text: between } = groups
     if (unknownEntity.test(between ?? attributes)) throw malformed('it refers to an entity')
+    if (refersToIllegal(between ?? attributes))
+      throw malformed('it refers to a character that XML does not allow')
     if (start !== undefined) {
       if (open.length === 0) count.roots += 1
       count.elements += 1

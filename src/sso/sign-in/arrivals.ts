@@ -1,4 +1,5 @@
 import { Problem } from '../../core/errors.ts'
+import { isStorable } from '../../core/schema.ts'
 import type { Instant } from '../../core/time.ts'
 import { loginFailed } from '../../identity/sessions/identity.ts'
 import { tokenHash } from '../../identity/sessions/tokens.ts'
@@ -49,6 +50,7 @@ export function arrivals({ cipher, web, log }: SigningIn) {
         const base = web.url() ?? ''
         const { trace } = known
         const vouched = await vouch({ provider, signIn, now, trace, base, entityId: entityIdOf(web, base) })
+        checkTexts(vouched)
         known.vouched = vouched
         if (signIn.testId !== null) await foretell(storage, provider, vouched, trace)
         return { signIn, provider, vouched, trace }
@@ -119,6 +121,16 @@ export function arrivals({ cipher, web, log }: SigningIn) {
 function checkBrowser({ stateHash, browserHash }: store.SignIn, cookies: Call['cookies']): void {
   const value = cookies[cookieName(stateHash)]
   if (value === undefined || tokenHash(value) !== browserHash) throw new SsoFailure('invalid_callback')
+}
+
+/** What no database takes would end as a fault of the service, or as another name than the provider's. */
+function checkTexts({ subject, email, name, groups }: Vouched): void {
+  const said = { subject: [subject], email: [email], name: [name], groups }
+  for (const [field, texts] of Object.entries(said)) {
+    const isText = texts.every((text) => text === undefined || isStorable(text))
+    if (!isText)
+      throw new SsoFailure('sso_text_invalid', `${field} has a NUL character, or half of a character`)
+  }
 }
 
 /** @throws SsoFailure */
