@@ -24,6 +24,11 @@ export default class AgentSignRelease extends LocalCommand {
       description: 'Oldest version that may go to this one directly; any may, without it',
       helpValue: 'VERSION',
     }),
+    'minimum-version': string({
+      description:
+        'Version that no agent which takes this one goes below any more, whatever it is offered; none, without it',
+      helpValue: 'VERSION',
+    }),
     'new-key': string({
       description:
         'Key that releases after this one may be signed with, made when there is none; without --key-file it signs this one',

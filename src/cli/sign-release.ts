@@ -29,6 +29,7 @@ export type SignFlags = {
   'key-file'?: string | undefined
   'new-key'?: string | undefined
   'min-from'?: string | undefined
+  'minimum-version'?: string | undefined
 }
 
 const manifestName = 'release-manifest.json'
@@ -40,6 +41,11 @@ export async function signRelease(output: Output, folder: string, flags: SignFla
   if (minFrom !== undefined && compareVersions(minFrom, version) >= 0) {
     throw usage(`--min-from ${minFrom} does not come before --version ${version}`)
   }
+  const lowest = flags['minimum-version']
+  const minimumVersion = lowest === undefined ? undefined : versionFrom(lowest, '--minimum-version')
+  if (minimumVersion !== undefined && compareVersions(minimumVersion, version) > 0) {
+    throw usage(`--minimum-version ${minimumVersion} comes after --version ${version}`)
+  }
   const names = buildsIn(folder)
   const { key, next } = keysFrom(flags)
   const assets = await assetsOf(folder, names)
@@ -47,6 +53,7 @@ export async function signRelease(output: Output, folder: string, flags: SignFla
     schemaVersion: 1,
     release: `v${version}`,
     ...(minFrom !== undefined && { minFrom }),
+    ...(minimumVersion !== undefined && { minimumVersion }),
     ...(next && { nextKeys: [{ publicKeyB64: next.publicKeyB64 }] }),
     assets,
   }

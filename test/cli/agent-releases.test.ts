@@ -140,7 +140,20 @@ describe('svc agent sign-release', () => {
     const at = (name: string) => join(home.path, name)
     execFileSync('openssl', ['genpkey', '-algorithm', 'ed25519', '-out', key])
     chmodSync(key, 0o600)
-    expect((await sign('--version', '2.0.0', '--key-file', key, '--min-from', '1.0.0')).code).toBe(0)
+    expect(
+      (
+        await sign(
+          '--version',
+          '2.0.0',
+          '--key-file',
+          key,
+          '--min-from',
+          '1.0.0',
+          '--minimum-version',
+          '1.5.0',
+        )
+      ).code,
+    ).toBe(0)
     writeFileSync(at('sig.bin'), Buffer.from(read('release-manifest.json.sig'), 'base64'))
     execFileSync('openssl', ['pkey', '-in', key, '-pubout', '-out', at('public.pem')])
     const check = ['pkeyutl', '-verify', '-pubin', '-inkey', at('public.pem'), '-rawin']
@@ -149,7 +162,9 @@ describe('svc agent sign-release', () => {
       ...['-in', join(folder, 'release-manifest.json'), '-sigfile', at('sig.bin')],
     ])
     expect(said.toString()).toContain('Signature Verified Successfully')
-    expect(JSON.parse(read('release-manifest.json'))).toMatchObject({ minFrom: '1.0.0' })
+    expect(JSON.parse(read('release-manifest.json'))).toMatchObject({
+      ...{ minFrom: '1.0.0', minimumVersion: '1.5.0' },
+    })
   })
 
   it('names the key of releases to come, signed by the one that is known', async () => {
@@ -170,6 +185,7 @@ describe('svc agent sign-release', () => {
     ['no key', [], /^Missing --key-file$/],
     ['no key there', ['--key-file', '/nowhere'], /^Cannot read --key-file from \/nowhere: ENOENT$/],
     ['a version that is none', ['--version', '1.2'], /^--version takes a version/],
+    ['a lowest version above its own', ['--minimum-version', '1.2.4'], /comes after --version 1\.2\.3/],
     ['a version that nobody may come from', ['--min-from', '1.2.3'], /does not come before/],
   ])('does nothing with %s', async (_, args, message) => {
     const version = args.includes('--version') ? [] : ['--version', '1.2.3']

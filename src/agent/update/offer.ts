@@ -45,7 +45,7 @@ function refusalOf(error: unknown, version: string): unknown {
 
 /**
  * Compares what the service says with what the manifest says, which one of the keys has signed. Keys that it announces are
- * trusted from then on. @throws UpdateFailure `refused`
+ * trusted from then on, and the lowest version that it allows is kept. @throws UpdateFailure `refused`
  */
 export function candidateFrom(
   info: DownloadInfo,
@@ -55,6 +55,7 @@ export function candidateFrom(
     const { manifest, keyId } = believe(info.manifest, info.manifestSignature, wanted.trust.keys())
     const candidate = checked(info, manifest, wanted)
     wanted.trust.learn(manifest.nextKeys ?? [], keyId)
+    wanted.trust.raise(manifest.minimumVersion)
     return candidate
   } catch (error) {
     if (error instanceof Distrusted) throw new UpdateFailure('refused', `${error.message} (${error.reason})`)
@@ -65,7 +66,7 @@ export function candidateFrom(
 function checked(
   info: DownloadInfo,
   manifest: Manifest,
-  { version, present, machine }: { version: string; present: string; machine: Machine },
+  { version, present, machine, trust }: { version: string; present: string; machine: Machine; trust: Trust },
 ): Candidate {
   const mismatch = (what: string): Distrusted => new Distrusted('release_manifest_metadata_mismatch', what)
   if (versionOf(manifest) !== version || info.version !== version) {
@@ -77,6 +78,13 @@ function checked(
     throw mismatch(`nothing is built for ${machine.platform}/${machine.architecture}`)
   const { sha256, size } = assetFor(manifest, { component, platform, architecture })
   if (info.checksum !== sha256 || info.size !== size) throw mismatch('the file is another one')
+  const floor = trust.floor()
+  if (floor !== undefined && compareVersions(version, floor) < 0) {
+    throw new UpdateFailure(
+      'refused',
+      `it is below ${floor}, the lowest version that a signed release allows`,
+    )
+  }
   const { minFrom } = manifest
   if (minFrom !== undefined && !isDevelopment(present) && compareVersions(present, minFrom) < 0) {
     throw new UpdateFailure('refused', `it needs ${minFrom} first`)

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { z } from 'zod'
 import { type TrustKey, trustKeyOf } from '../../agents/versions/manifest.ts'
+import { compareVersions } from '../../agents/versions/order.ts'
 import { safeParse } from '../../core/schema.ts'
 import { jsonIn, replaceFile } from '../durable.ts'
 
@@ -11,9 +12,11 @@ const Kept = z.object({
   pinned: z.array(z.string()).default([]),
   /** Keys that a manifest announced, each with the key that had signed it. */
   learned: z.array(z.object({ key: z.string(), by: z.string() })).default([]),
+  /** The highest minimumVersion that a believed manifest had. */
+  floor: z.string().optional(),
 })
 
-/** The keys that releases have to be signed with, in trust.json. Keys that an operator gave count instead of pinned ones. */
+/** The keys that releases have to be signed with, and the version that none may be below, in trust.json. Keys that an operator gave count instead of pinned ones. */
 export function trustIn(stateDir: string, operators: () => readonly string[] | undefined) {
   const file = join(stateDir, 'trust.json')
   const kept = () => safeParse(Kept, jsonIn(file)).data ?? Kept.parse({})
@@ -37,6 +40,17 @@ export function trustIn(stateDir: string, operators: () => readonly string[] | u
       const trust = kept()
       if (trust.pinned.length > 0 || keys.length === 0) return
       save({ ...trust, pinned: keys.map(({ publicKeyB64 }) => publicKeyB64) })
+    },
+
+    /** No version below this one is gone to, whoever offers it; undefined: any. */
+    floor: (): string | undefined => kept().floor,
+
+    /** It only rises: a release that says less, or nothing, leaves it as it is. @throws when it cannot be written */
+    raise(minimumVersion: string | undefined): void {
+      const { floor, ...trust } = kept()
+      if (minimumVersion === undefined) return
+      if (floor !== undefined && compareVersions(minimumVersion, floor) <= 0) return
+      save({ ...trust, floor: minimumVersion })
     },
 
     /** Keys that a manifest announced which was signed with this one. */

@@ -79,6 +79,8 @@ export const Manifest = z
     sourceCommit: z.string().max(100).optional(),
     /** The oldest version that may go to this one directly. */
     minFrom: z.string().refine(isVersion).optional(),
+    /** No agent that has read this goes below that version any more: not to what is known to be broken into. */
+    minimumVersion: z.string().refine(isVersion).optional(),
     /** Keys that releases after this one may be signed with: who believes this one believes them. */
     nextKeys: z
       .array(z.object({ publicKeyB64: z.string() }))
@@ -87,6 +89,9 @@ export const Manifest = z
     assets: z.array(ManifestAsset).min(1).max(500),
   })
   .refine(({ minFrom, ...of }) => minFrom === undefined || compareVersions(minFrom, versionOf(of)) < 0)
+  .refine(
+    ({ minimumVersion: floor, ...of }) => floor === undefined || compareVersions(floor, versionOf(of)) <= 0,
+  )
   // Two files for one machine, by two of its names, would be a choice that nobody has made.
   .refine(({ assets }) => isEach(assets.flatMap(({ name }) => machineOf(name) ?? name)))
 export type Manifest = z.output<typeof Manifest>

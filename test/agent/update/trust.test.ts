@@ -92,6 +92,51 @@ describe('a manifest', () => {
   })
 })
 
+describe('the lowest version that a signed release allows', () => {
+  const offered = (by: Publisher, version: string, manifest: object = {}, present = '1.5.0') =>
+    candidateFrom(infoOf(by, version, content, { manifest }), { ...wanted(), version, present })
+
+  test('is kept over restarts, and holds against whatever is offered after it', () => {
+    const by = publisher()
+    trust().pin([by.trustKey])
+    offered(by, '1.9.0', {}, '2.0.0')
+    offered(by, '2.0.0', { minimumVersion: '2.0.0-rc.2' })
+    const refusal = 'it is below 2.0.0-rc.2, the lowest version that a signed release allows'
+    // Also as what comes after the version that is there: a trial that failed has left the floor.
+    for (const version of ['1.9.0', '2.0.0-rc.1']) {
+      expect(() => offered(by, version)).toThrow(
+        expect.objectContaining({ kind: 'refused', message: refusal }),
+      )
+      expect(() => offered(by, version, {}, '3.0.0')).toThrow(refusal)
+      expect(() => offered(by, version, {}, 'dev-1')).toThrow(refusal)
+    }
+    for (const version of ['2.0.0-rc.2', '2.0.0-rc.10', '2.0.0', '2.1.0']) {
+      expect(offered(by, version, {}, '3.0.0').version).toBe(version)
+    }
+  })
+
+  test('rises with releases that say more, and never sinks', () => {
+    const by = publisher()
+    trust().pin([by.trustKey])
+    offered(by, '2.0.0', { minimumVersion: '1.8.0' })
+    offered(by, '2.1.0', { minimumVersion: '1.2.0' })
+    offered(by, '2.2.0')
+    expect(trust().floor()).toBe('1.8.0')
+    offered(by, '2.3.0', { minimumVersion: '2.3.0' })
+    expect(trust().floor()).toBe('2.3.0')
+    expect(() => offered(by, '2.2.0')).toThrow('it is below 2.3.0')
+  })
+
+  test('is nothing that a key says which is not trusted, or a release that is refused', () => {
+    const [by, other] = [publisher(), publisher()]
+    trust().pin([by.trustKey])
+    expect(() => offered(other, '9.0.0', { minimumVersion: '9.0.0' })).toThrow('not by a trusted key')
+    expect(() => offered(by, '2.0.0', { minimumVersion: '2.0.0', minFrom: '1.6.0' })).toThrow('needs 1.6.0')
+    expect(trust().floor()).toBeUndefined()
+    expect(offered(by, '1.4.0').version).toBe('1.4.0')
+  })
+})
+
 describe('what people decided', () => {
   test('is to update unless they said otherwise, and outlives a restart', () => {
     expect(settingsIn(stateDir).load()).toMatchObject({

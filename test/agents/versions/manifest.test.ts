@@ -57,8 +57,9 @@ describe('the signed manifest of a release', () => {
   })
 
   const unreachable = JSON.stringify({ ...manifest, minFrom: '1.2.3' })
+  const below = JSON.stringify({ ...manifest, minimumVersion: '1.2.4' })
   const twice = JSON.stringify({ ...manifest, assets: [asset, { ...asset, name: 'svc-agent-linux-x64' }] })
-  it.each(['{}', '[', '{"schemaVersion":1,"release":"v1","assets":[]}', unreachable, twice])(
+  it.each(['{}', '[', '{"schemaVersion":1,"release":"v1","assets":[]}', unreachable, below, twice])(
     'is of a known shape, unlike %s',
     (text) => {
       const { publicKey, privateKey } = pair()
