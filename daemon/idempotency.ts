@@ -1,36 +1,121 @@
 import { hash } from 'node:crypto'
 import type { Cipher } from '../src/core/cipher.ts'
 import { invalid, Problem } from '../src/core/errors.ts'
+import type { Scope } from '../src/core/scope.ts'
 import { type Instant, later } from '../src/core/time.ts'
+import type { Caller } from '../src/handler.ts'
 import type { Db } from '../src/storage/open.ts'
+import { findOrg } from '../src/tenancy/organizations/store.ts'
 
-/** A create that a client may send again: who sent it, under which key, and what it asks. */
-export type Attempt = { owner: string; key: string; requestHash: string }
+/**
+ * A change that a client may send again: who sent it and in which context, under which key, and what it asks. `scope` is
+ * what the caller sees at this moment.
+ */
+export type Attempt = { owner: string; key: string; asks: string; scope: Scope }
+
+/** What came of it, as it is kept: encrypted as a whole, since replies hold secrets and a hash of a request may tell one. */
+type Kept = { asks: string; reach: Scope; orgId: string | null; reply: unknown }
+
+/** What came of a change, and the organization it was in; null: in none. */
+export type Done = { reply: unknown; orgId: string | null }
 
 const keptSeconds = 24 * 3600
 
-export function attemptOf(owner: string, key: unknown, route: string, body: unknown): Attempt | undefined {
+export function attemptOf(
+  caller: Caller,
+  request: { key: unknown; ip: string; scope: Scope; route: string; input: unknown },
+): Attempt | undefined {
+  const { key, ip, scope, route, input } = request
   if (key === undefined) return undefined
   if (typeof key !== 'string' || key.length === 0 || key.length > 255) {
     throw invalid([{ path: 'headers.idempotency-key', message: 'must have 1 to 255 characters' }])
   }
-  return { owner, key, requestHash: hash('sha256', `${route}\n${JSON.stringify(body)}`, 'hex') }
+  return {
+    owner: ownerOf(caller, ip, scope),
+    key,
+    asks: hash('sha256', `${route}\n${JSON.stringify(input)}`, 'hex'),
+    scope,
+  }
 }
 
+/** @throws invalid_request where a key means nothing */
+export function refuseKey(key: unknown): void {
+  if (key === undefined) return
+  throw invalid([{ path: 'headers.idempotency-key', message: 'means nothing here: leave it out' }])
+}
+
+/** Somebody in one tenant and the same person in another are two: what one was given is nothing to the other. */
+function ownerOf(caller: Caller, ip: string, scope: Scope): string {
+  if (caller.kind === 'nobody') return `nobody at ${ip}`
+  if (caller.kind === 'agent') return `agent ${caller.deviceId} ${caller.role}`
+  return `${caller.kind} ${caller.id} in ${contextOf(scope)}`
+}
+
+function contextOf(scope: Scope): string {
+  if (scope.kind === 'system') return 'system'
+  return scope.kind === 'partner' ? `partner ${scope.partnerId}` : `organization ${scope.orgId}`
+}
+
+const placeOf = ({ owner, key }: Attempt): string => `idempotency_keys.reply.${owner}.${key}`
+
 /**
- * Runs a create once for a key within 24 hours, in its transaction; a repetition gets the first reply.
- * Replies may hold secrets, so they are kept encrypted.
+ * The reply that a key got within 24 hours, when it got one, as far as the caller still sees what it is about.
  * @throws idempotency_mismatch when the key came with another request
+ * @throws not_found when what was made is out of the caller's reach by now
  */
-export async function once<T>(
+export async function givenBefore(
   db: Db,
   cipher: Cipher,
   attempt: Attempt,
   now: Instant,
-  create: () => Promise<T>,
-): Promise<T> {
-  const { owner, key, requestHash } = attempt
-  const place = `idempotency_keys.reply.${owner}.${key}`
+): Promise<{ reply: unknown } | undefined> {
+  const row = await db
+    .selectFrom('idempotency_keys')
+    .select('reply')
+    .where('owner', '=', attempt.owner)
+    .where('key', '=', attempt.key)
+    .where('created_at', '>=', later(now, -keptSeconds))
+    .executeTakeFirst()
+  if (!row) return undefined
+  const kept = JSON.parse(cipher.open(row.reply, placeOf(attempt))) as Kept
+  if (kept.asks !== attempt.asks) throw new Problem('idempotency_mismatch')
+  if (!(await isInReach(db, kept, attempt.scope))) throw new Problem('not_found')
+  return { reply: kept.reply }
+}
+
+async function isInReach(db: Db, { orgId, reach }: Kept, scope: Scope): Promise<boolean> {
+  if (orgId !== null) return (await findOrg(db, scope, orgId)) !== undefined && isAsWide(scope, reach)
+  return isAsWide(scope, reach) && seesAsManyOrganizations(scope, reach)
+}
+
+/** Whether an organization is not narrowed further than it was. */
+function isAsWide(now: Scope, then: Scope): boolean {
+  if (now.kind !== 'organization' || then.kind !== 'organization') return true
+  return holds(now.siteIds, then.siteIds) && holds(now.groupIds, then.groupIds)
+}
+
+function seesAsManyOrganizations(now: Scope, then: Scope): boolean {
+  if (now.kind !== 'partner' || then.kind !== 'partner') return true
+  return holds(...([now.orgs, then.orgs].map((orgs) => (orgs === 'all' ? null : orgs)) as [Ids, Ids]))
+}
+
+/** null: all there are. */
+type Ids = readonly string[] | null
+
+const holds = (now: Ids, then: Ids): boolean => now === null || then?.every((id) => now.includes(id)) === true
+
+/**
+ * Runs a change once for a key within 24 hours, in its transaction; a repetition gets the first reply. Of two at the same
+ * moment the second waits for the first.
+ */
+export async function once(
+  db: Db,
+  cipher: Cipher,
+  attempt: Attempt,
+  now: Instant,
+  change: () => Promise<Done>,
+): Promise<unknown> {
+  const { owner, key, asks, scope } = attempt
   await db
     .deleteFrom('idempotency_keys')
     .where('owner', '=', owner)
@@ -39,19 +124,15 @@ export async function once<T>(
     .execute()
   const { numInsertedOrUpdatedRows } = await db
     .insertInto('idempotency_keys')
-    .values({ owner, key, request_hash: requestHash, reply: '', status: 201, created_at: now })
+    .values({ owner, key, request_hash: '', reply: '', status: 0, created_at: now })
     .onConflict((c) => c.doNothing())
     .executeTakeFirstOrThrow()
-  const row = db.selectFrom('idempotency_keys').selectAll().where('owner', '=', owner).where('key', '=', key)
-  if (numInsertedOrUpdatedRows !== 1n) {
-    const first = await row.executeTakeFirstOrThrow()
-    if (first.request_hash !== requestHash) throw new Problem('idempotency_mismatch')
-    return JSON.parse(cipher.open(first.reply, place)) as T
-  }
-  const reply = await create()
+  if (numInsertedOrUpdatedRows !== 1n) return (await givenBefore(db, cipher, attempt, now))!.reply
+  const { reply, orgId } = await change()
+  const kept: Kept = { asks, reach: scope, orgId, reply }
   await db
     .updateTable('idempotency_keys')
-    .set({ reply: cipher.seal(JSON.stringify(reply), place) })
+    .set({ reply: cipher.seal(JSON.stringify(kept), placeOf(attempt)) })
     .where('owner', '=', owner)
     .where('key', '=', key)
     .execute()

@@ -27,7 +27,7 @@ import { entryOf, type Origin, refusalOf } from './auditing.ts'
 import { cookiesOf, keepSession, sendOn, withCookieToken } from './browser.ts'
 import { sendBytes } from './bytes.ts'
 import type { Origins } from './cors.ts'
-import { attemptOf, once } from './idempotency.ts'
+import { attemptOf, type Done, givenBefore, once, refuseKey } from './idempotency.ts'
 import { inflate } from './inflate.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
@@ -148,6 +148,14 @@ export function addRoute(
       gone: () => goneOf(reply),
       limit,
     }
+    const key = request.headers['idempotency-key']
+    if (entry.idempotencyKey === 'refused') refuseKey(key)
+    const input = { params, query, body }
+    const said = { key, ip: asked.ip, scope: asked.scope, route, input }
+    const attempt = entry.idempotencyKey === 'honored' ? attemptOf(caller, said) : undefined
+    // What prepares a change may send something itself.
+    const first = attempt && (await givenBefore(on.storage.read, on.cipher, attempt, now))
+    if (first) return first.reply
     const ready = steps.prepare && (await steps.prepare(asked as unknown as Preparation<AnyEndpoint>))
     if (ready instanceof Answered) {
       if (!isTelemetry)
@@ -170,16 +178,14 @@ export function addRoute(
       }
       return result
     }
-    const owner = 'id' in caller ? caller.id : `${caller.kind} ${asked.ip}`
-    const attempt =
-      status === 201 ? attemptOf(owner, request.headers['idempotency-key'], route, asked.body) : undefined
-    const change = async (tx: Db): Promise<unknown> => {
-      const result = await run(tx)
-      const audited = entryOf(entry, asked, result, facts, caller, asked, now)
+    const change = async (tx: Db): Promise<Done> => {
+      const reply = await run(tx)
+      const audited = entryOf(entry, asked, reply, facts, caller, asked, now)
       if (audited) await record(tx, audited)
-      return result
+      return { reply, orgId: audited?.orgId ?? null }
     }
-    const work = attempt ? (tx: Db) => once(tx, on.cipher, attempt, now, () => change(tx)) : change
+    const work = async (tx: Db): Promise<unknown> =>
+      attempt ? once(tx, on.cipher, attempt, now, () => change(tx)) : (await change(tx)).reply
     return await on.storage.write(work, { unsynced: isTelemetry })
   }
 

@@ -185,6 +185,7 @@ export const agents = {
   enroll: endpoint({
     method: 'POST',
     path: '/agents/enroll',
+    idempotencyKey: 'honored',
     summary: 'Enroll a machine with an enrollment key',
     tag,
     access: publicly,
@@ -221,6 +222,7 @@ export const agents = {
   heartbeat: endpoint({
     method: 'POST',
     path: '/agents/:id/heartbeat',
+    idempotencyKey: 'refused',
     summary: 'Report that the machine is alive, with its latest metrics',
     tag,
     access: agentOrWatchdog,

@@ -77,6 +77,7 @@ export const alerts = {
   create: endpoint({
     method: 'POST',
     path: '/alerts',
+    idempotencyKey: 'honored',
     summary: 'Raise an alert',
     tag,
     access: writes,
@@ -100,6 +101,7 @@ export const alerts = {
   acknowledge: endpoint({
     method: 'POST',
     path: '/alerts/:id/acknowledge',
+    idempotencyKey: 'honored',
     summary: 'Say that you look after an active alert',
     tag,
     access: acknowledges,
@@ -111,6 +113,7 @@ export const alerts = {
   resolve: endpoint({
     method: 'POST',
     path: '/alerts/:id/resolve',
+    idempotencyKey: 'honored',
     summary: 'Close an alert',
     tag,
     access: writes,
@@ -132,6 +135,7 @@ export const alerts = {
   escalate: endpoint({
     method: 'POST',
     path: '/alerts/:id/escalate',
+    idempotencyKey: 'honored',
     summary: 'Call for more attention to an alert that is not resolved; as often as needed',
     tag,
     access: acknowledges,

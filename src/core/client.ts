@@ -94,8 +94,6 @@ export function pathOf(entry: Pick<Endpoint, 'path'>, input: RawInput = {}): str
   return query.size > 0 ? `${path}?${query}` : path
 }
 
-const isCreate = (entry: Endpoint): boolean => entry.method === 'POST' && entry.status === 201
-
 export function connect(options: ClientOptions): Client {
   const url = options.url.replace(/\/+$/, '')
   const { transport = fetchTransport, timeout = 30_000, retries = 2 } = options
@@ -194,7 +192,7 @@ export function connect(options: ClientOptions): Client {
     method: entry.method,
     path: pathOf(entry, input),
     ...(input?.body !== undefined && { body: JSON.stringify(input.body) }),
-    ...(isCreate(entry) && {
+    ...(entry.idempotencyKey === 'honored' && {
       headers: { 'idempotency-key': process.getBuiltinModule('node:crypto').randomUUID() },
     }),
   })

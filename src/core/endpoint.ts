@@ -131,6 +131,12 @@ export type Endpoint = {
   body?: Schema
   /** Fields of the body that may come as a header instead, a bearer token without its scheme. */
   headers?: Readonly<Record<string, string>>
+  /**
+   * Said of every POST: whether a request that is sent again under its Idempotency-Key gets the first reply, or has no
+   * use for such a key and says so. What a session, a sign-in or an agent's token begins with is never kept to be given
+   * out again; a reading has nothing to keep.
+   */
+  idempotencyKey?: 'honored' | 'refused'
   /** Success status; 200 unless something is created or queued. */
   status?: 200 | 201 | 202 | 302
   /**
@@ -166,8 +172,12 @@ export type Endpoint = {
   gzip?: true
 }
 
+type Decided<E extends Endpoint> = E['method'] extends 'POST'
+  ? { idempotencyKey: 'honored' | 'refused' }
+  : { idempotencyKey?: never }
+
 /** Keeps the literal type of an entry, so that client and handler know their shapes. */
-export const endpoint = <const E extends Endpoint>(entry: E): E => entry
+export const endpoint = <const E extends Endpoint>(entry: E & Decided<E>): E => entry
 
 type Out<S> = S extends z.ZodType ? z.output<S> : undefined
 type In<S> = S extends z.ZodType ? z.input<S> : undefined

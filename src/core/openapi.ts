@@ -169,7 +169,7 @@ function parametersOf(entry: Endpoint, schemas: Json): Json {
         return { name, in: place, required, ...(description !== undefined && { description }), schema: made }
       }),
   )
-  if (entry.status === 201 && entry.method === 'POST') parameters.push(idempotencyKey)
+  if (entry.idempotencyKey === 'honored') parameters.push(idempotencyKey)
   return parameters.length > 0 ? { parameters } : {}
 }
 

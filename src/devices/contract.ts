@@ -292,6 +292,7 @@ export const devices = {
   tag: endpoint({
     method: 'POST',
     path: '/devices/tags',
+    idempotencyKey: 'honored',
     summary: 'Put tags on devices, or take them off',
     tag: section,
     access: writes,
@@ -304,6 +305,7 @@ export const devices = {
   maintenance: endpoint({
     method: 'POST',
     path: '/devices/:id/maintenance',
+    idempotencyKey: 'honored',
     summary: 'Begin or end the maintenance of a device',
     tag: section,
     access: writes,
@@ -330,6 +332,7 @@ export const devices = {
   restore: endpoint({
     method: 'POST',
     path: '/devices/:id/restore',
+    idempotencyKey: 'honored',
     summary: 'Take a decommissioned device back',
     tag: section,
     access: writes,

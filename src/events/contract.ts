@@ -15,6 +15,7 @@ export const events = {
   create: endpoint({
     method: 'POST',
     path: '/events',
+    idempotencyKey: 'honored',
     summary: 'Raise an event: it goes to the webhooks of the organization that ask for its type',
     tag: 'Webhooks',
     access: user({ permission: '*:*', scopes: ['partner', 'system'] }),

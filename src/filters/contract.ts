@@ -102,6 +102,7 @@ export const filters = {
   create: endpoint({
     method: 'POST',
     path: '/filters',
+    idempotencyKey: 'honored',
     summary: 'Save a filter',
     tag,
     access: writes,
@@ -123,6 +124,7 @@ export const filters = {
   preview: endpoint({
     method: 'POST',
     path: '/filters/preview',
+    idempotencyKey: 'refused',
     summary: 'Show which devices match conditions that are not saved',
     tag,
     access: reads,
@@ -168,6 +170,7 @@ export const filters = {
   savedPreview: endpoint({
     method: 'POST',
     path: '/filters/:id/preview',
+    idempotencyKey: 'refused',
     summary: 'Show which devices a saved filter matches, in all organizations the caller can see',
     tag,
     access: reads,

@@ -117,6 +117,7 @@ export const deviceGroups = {
   create: endpoint({
     method: 'POST',
     path: '/device-groups',
+    idempotencyKey: 'honored',
     summary: 'Create a device group',
     tag,
     access: writes,
@@ -173,6 +174,7 @@ export const deviceGroups = {
   add: endpoint({
     method: 'POST',
     path: '/device-groups/:id/devices',
+    idempotencyKey: 'honored',
     summary: 'Put devices into a static group',
     tag,
     access: writes,
@@ -199,6 +201,7 @@ export const deviceGroups = {
   pin: endpoint({
     method: 'POST',
     path: '/device-groups/:id/devices/:deviceId/pin',
+    idempotencyKey: 'honored',
     summary: 'Keep a device in a dynamic group, whatever its filter says',
     tag,
     access: writes,

@@ -144,6 +144,7 @@ export const logLevels = {
   set: endpoint({
     method: 'POST',
     path: '/devices/:id/log-level',
+    idempotencyKey: 'honored',
     summary: 'Let the agent of a device say more of itself for a while',
     tag,
     access: user({ permission: 'devices:execute', mfa: true }),

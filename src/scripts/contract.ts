@@ -125,6 +125,7 @@ export const scripts = {
   create: endpoint({
     method: 'POST',
     path: '/scripts',
+    idempotencyKey: 'honored',
     summary: 'Create a script',
     tag,
     access: writes,

@@ -124,6 +124,7 @@ export const ssoProviders = {
   create: endpoint({
     method: 'POST',
     path: '/sso/providers',
+    idempotencyKey: 'honored',
     summary: 'Create an SSO provider, inactive; discovery finds what its issuer publishes',
     tag,
     access: writes,
@@ -184,6 +185,7 @@ export const ssoProviders = {
   setStatus: endpoint({
     method: 'POST',
     path: '/sso/providers/:id/status',
+    idempotencyKey: 'honored',
     summary: 'Set the status of an SSO provider; people sign in with an active one, which has to be complete',
     tag,
     access: writes,
@@ -197,6 +199,7 @@ export const ssoProviders = {
   test: endpoint({
     method: 'POST',
     path: '/sso/providers/:id/test',
+    idempotencyKey: 'refused',
     summary: 'Ask the issuer of an SSO provider what it publishes, and check that; nothing changes',
     tag,
     access: writes,

@@ -582,11 +582,14 @@ export type AuditArchiveRow = {
 }
 
 export type IdempotencyKeyRow = {
+  /** Who, and in which tenant. */
   owner: string
   key: string
+  /** Of earlier releases: what was asked is kept with the reply. */
   request_hash: string
-  /** Encrypted reply; empty while the first request is still running. */
+  /** What was asked, and the reply, encrypted; empty while the first request is still running. */
   reply: string
+  /** Of earlier releases. */
   status: number
   created_at: string
 }

@@ -132,6 +132,7 @@ export const trust = {
   exchange: endpoint({
     method: 'POST',
     path: '/auth/federated',
+    idempotencyKey: 'refused',
     summary: 'Exchange the token of a CI job for a short access token, by the trust policy that it fits',
     tag,
     access: publicly,
@@ -171,6 +172,7 @@ export const trustPolicies = {
   create: endpoint({
     method: 'POST',
     path: '/trust/policies',
+    idempotencyKey: 'honored',
     summary: 'Create a trust policy: jobs of a CI system sign in with the tokens they have there',
     tag,
     access: writes,
@@ -225,6 +227,7 @@ export const trustPolicies = {
   test: endpoint({
     method: 'POST',
     path: '/trust/policies/:id/test',
+    idempotencyKey: 'refused',
     summary: 'Say whether a token would be accepted by a trust policy, check by check; it is not used up',
     tag,
     access: writes,

@@ -164,6 +164,7 @@ export const webhooks = {
   create: endpoint({
     method: 'POST',
     path: '/webhooks',
+    idempotencyKey: 'honored',
     summary: 'Create a webhook',
     tag,
     access: writes,
@@ -225,6 +226,7 @@ export const webhooks = {
   rotateSecret: endpoint({
     method: 'POST',
     path: '/webhooks/:id/rotate-secret',
+    idempotencyKey: 'honored',
     summary: 'Give a webhook a new secret; for 24 hours the one before signs as well',
     tag,
     access: writes,

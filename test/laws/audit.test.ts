@@ -2,14 +2,17 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { systemClock } from '../../src/core/time.ts'
+import { joinOrganization } from '../../src/identity/memberships.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { addKeeper } from '../events/listener.ts'
 import { adminEmail, startService, type TestService } from '../harness.ts'
-import { buildWorld } from '../world.ts'
+import { buildWorld, roleOf, tokenFor } from '../world.ts'
 import { newEntries, secretsOf } from './audited.ts'
 import { type Input, toWire } from './calls.ts'
 import { mutating } from './fields.ts'
+import { userIdOf } from './fixture.ts'
 import { type Hand, handOf, type Play, playOf, playsOfTheirOwn, type Reply } from './plays.ts'
+import { faultOf } from './refusal.ts'
 import { type Answer, Line } from './wire.ts'
 
 const changing = mutating(api)
@@ -101,24 +104,65 @@ onEveryDatabase((_, open) => {
       expect(play.token === undefined || !said.includes(play.token)).toBe(true)
     })
 
-    const creating = changing.filter(({ entry }) => entry.status === 201)
-    it.each(creating)(
-      '$name that is sent again under its Idempotency-Key leaves nothing more',
+    const repeated = changing.filter(({ entry }) => entry.idempotencyKey === 'honored')
+    it.each(repeated)(
+      '$name that is sent again under its Idempotency-Key leaves nothing more, and is another one in another tenant',
       async ({ name, entry }) => {
         const play = await playOf(name, entry, hand)
         const news = await newEntries(service)
-        const wire = {
-          ...toWire(entry, play.input, play.token),
-          headers: { 'idempotency-key': `again ${name}` },
-        }
+        const key = { headers: { 'idempotency-key': `again ${name}` } }
+        const wire = { ...toWire(entry, play.input, play.token), ...key }
         const first = await line.send(wire)
         const one = [expect.objectContaining({ result: 'success' })]
         const audited = entry.audit !== undefined && !('unaudited' in entry.audit)
-        expect([first.status, await news()]).toEqual([201, audited ? one : []])
+        expect([first.status, await news()]).toEqual([entry.status ?? 200, audited ? one : []])
+        const heard = await eventsIn(service)
         const again = await line.send(wire)
-        expect([again.status, again.text, await news()]).toEqual([201, first.text, []])
+        expect([again.status, again.text, await news()]).toEqual([first.status, first.text, []])
+        const more = (await eventsIn(service)).filter(({ id }) => !heard.some((one) => one.id === id))
+        expect(more).toEqual([])
+        if (play.token !== hand.world.tokens.system) return
+
+        // The same person goes to an organization: what they are told there is not what they were told here.
+        const { id: orgId } = await hand.fresh()
+        const userId = await userIdOf(service, 'admin')
+        const membership = {
+          orgId,
+          userId,
+          roleId: roleOf('Org Admin', 'organization'),
+          siteIds: null,
+          groupIds: null,
+        }
+        await service.storage.write((tx) => joinOrganization(tx, membership, systemClock()))
+        const token = await tokenFor(service, userId, { kind: 'organization', orgId })
+        await news()
+        const elsewhere = await line.send({ ...toWire(entry, play.input, token), ...key })
+        expect([name, elsewhere.status, elsewhere.status >= 400 || (await news()).length > 0]).toEqual([
+          name,
+          expect.any(Number),
+          true,
+        ])
       },
     )
+
+    const refusing = entriesOf(api).filter(({ entry }) => entry.idempotencyKey === 'refused')
+    it.each(refusing)('$name refuses an Idempotency-Key, and changes nothing', async ({ name, entry }) => {
+      const play = changing.some((one) => one.name === name) ? await playOf(name, entry, hand) : undefined
+      if (!play) return
+      const news = await newEntries(service)
+      const headers = { 'idempotency-key': 'of no use' }
+      const form = entry.form && {
+        body: new URLSearchParams(play.input.body as Record<string, string>).toString(),
+        headers: { ...headers, 'content-type': 'application/x-www-form-urlencoded' },
+      }
+      const answer = await line.send({ ...toWire(entry, play.input, play.token), headers, ...form })
+      // A browser that is on its way is sent on, also with this.
+      if (!entry.redirects) {
+        expect(faultOf(answer, { path: 'headers.idempotency-key' })).toBe(undefined)
+        expect(answer.status).toBe(400)
+      }
+      expect(await news()).toEqual([])
+    })
 
     it('that finds something in its way leaves none', async () => {
       const client = service.client(hand.world.tokens.system)

@@ -63,6 +63,7 @@ describe('the contract', () => {
 const entry = (change: Partial<Endpoint>): Endpoint => ({
   method: 'POST',
   path: '/things',
+  idempotencyKey: 'honored',
   summary: 'Make a thing',
   tag: 'Things',
   access: user({ permission: 'sites:write' }),
@@ -111,6 +112,21 @@ const wrong: [what: string, contract: Contract, fault: string][] = [
     'a reading audited without end',
     { a: { x: { ...without('body'), method: 'GET' } } },
     'audits a read, but not how often',
+  ],
+  [
+    'a POST without a word on keys',
+    { a: { x: without('idempotencyKey') } },
+    'says nothing on Idempotency-Key',
+  ],
+  [
+    'a session to be given out again',
+    { a: { x: entry({ session: 'starts' }) } },
+    'would give a session out again',
+  ],
+  [
+    'a create that takes no key',
+    { a: { x: entry({ status: 201, idempotencyKey: 'refused' }) } },
+    'creates, and knows no Idempotency-Key',
   ],
   ['a body without an example', { a: { x: without('example') } }, 'body without an example'],
   [

@@ -68,6 +68,14 @@ function ofMeaning(entry: Endpoint): string[] {
   const { audit, access, path, params } = entry
   const said = audit && ('unaudited' in audit ? audit.unaudited.length > 0 : audit.action.includes('.'))
   if (changes(entry) && !said) faults.push('says neither what it audits nor why not')
+  if ((entry.method === 'POST') !== (entry.idempotencyKey !== undefined)) {
+    faults.push('says nothing on Idempotency-Key, or is no POST and does')
+  }
+  if (entry.idempotencyKey === 'honored' && (entry.session || !changes(entry))) {
+    faults.push('would give a session out again')
+  }
+  if (entry.idempotencyKey === 'refused' && entry.status === 201)
+    faults.push('creates, and knows no Idempotency-Key')
   const quiet = audit && 'action' in audit ? audit.quietFor : undefined
   if (!changes(entry) && audit && quiet === undefined) faults.push('audits a read, but not how often')
   if (changes(entry) && quiet !== undefined) faults.push('audits a change only now and then')

@@ -76,6 +76,7 @@ const house = {
   wipe: endpoint({
     method: 'POST',
     path: '/house/wipe',
+    idempotencyKey: 'honored',
     summary: 'Changes the records of everyone',
     tag,
     access,

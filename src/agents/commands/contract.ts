@@ -103,6 +103,7 @@ export const deviceCommands = {
   create: endpoint({
     method: 'POST',
     path: '/devices/:id/commands',
+    idempotencyKey: 'honored',
     summary: 'Send a command to the agent of a device; it waits for an agent that is away',
     tag,
     access: executes,
@@ -141,6 +142,7 @@ export const deviceCommands = {
   setAutoUpdate: endpoint({
     method: 'POST',
     path: '/devices/:id/auto-update',
+    idempotencyKey: 'honored',
     summary: 'Say whether the agent of a device may update itself',
     tag,
     access: executes,
@@ -187,6 +189,7 @@ export const agentCommands = {
   result: endpoint({
     method: 'POST',
     path: '/agents/:id/commands/:commandId/result',
+    idempotencyKey: 'refused',
     summary: 'Say what came of a command; said again, or too late, it changes nothing',
     tag: 'Agents',
     access: agentOrWatchdog,

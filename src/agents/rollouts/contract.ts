@@ -143,6 +143,7 @@ const move = (verb: string, action: string, summary: string) =>
   endpoint({
     method: 'POST',
     path: `/agent-rollouts/:id/${verb}`,
+    idempotencyKey: 'honored',
     summary,
     tag,
     access: writes,
@@ -165,6 +166,7 @@ export const agentRollouts = {
   start: endpoint({
     method: 'POST',
     path: '/agent-rollouts',
+    idempotencyKey: 'honored',
     summary: 'Bring a version to agents wave by wave; it halts by itself when too many fail',
     tag,
     access: writes,

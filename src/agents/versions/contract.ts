@@ -128,6 +128,7 @@ export const agentVersions = {
   sync: endpoint({
     method: 'POST',
     path: '/agent-versions/sync-release',
+    idempotencyKey: 'honored',
     summary: 'Register a release of the agent, the latest stable one unless told, and offer it to machines',
     tag,
     access: writes,
@@ -152,6 +153,7 @@ export const agentVersions = {
   promote: endpoint({
     method: 'POST',
     path: '/agent-versions/promote',
+    idempotencyKey: 'honored',
     summary: 'Offer a registered version to the machines it has builds for, be it newer or older than theirs',
     tag,
     access: writes,

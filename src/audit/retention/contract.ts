@@ -116,6 +116,7 @@ export const auditRetention = {
   run: endpoint({
     method: 'POST',
     path: '/audit-logs/retention/run',
+    idempotencyKey: 'honored',
     summary: 'Delete now what is old enough to go, for some seconds at most',
     tag,
     access: writes,

@@ -95,6 +95,7 @@ export const apiKeys = {
   create: endpoint({
     method: 'POST',
     path: '/api-keys',
+    idempotencyKey: 'honored',
     summary: 'Mint an API key',
     tag,
     access: writes,
@@ -143,6 +144,7 @@ export const apiKeys = {
   rotate: endpoint({
     method: 'POST',
     path: '/api-keys/:id/rotate',
+    idempotencyKey: 'honored',
     summary: 'Replace the key itself; name, scopes, rate limit and expiry stay',
     tag,
     access: writes,

@@ -75,6 +75,7 @@ export const enrollmentKeys = {
   create: endpoint({
     method: 'POST',
     path: '/enrollment-keys',
+    idempotencyKey: 'honored',
     summary: 'Mint an enrollment key',
     tag,
     access: writes,
@@ -107,6 +108,7 @@ export const enrollmentKeys = {
   rotate: endpoint({
     method: 'POST',
     path: '/enrollment-keys/:id/rotate',
+    idempotencyKey: 'honored',
     summary: 'Replace the key itself and start counting from 0',
     tag,
     access: writes,

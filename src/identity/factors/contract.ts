@@ -18,6 +18,7 @@ export const factors = {
   setupMfa: endpoint({
     method: 'POST',
     path: '/auth/mfa/setup',
+    idempotencyKey: 'refused',
     summary: 'Begin to enrol an authenticator app',
     tag,
     access: mine,
@@ -35,6 +36,7 @@ export const factors = {
   enableMfa: endpoint({
     method: 'POST',
     path: '/auth/mfa/enable',
+    idempotencyKey: 'refused',
     summary: 'Confirm the authenticator with a first code; other sessions end',
     tag,
     access: mine,
@@ -48,6 +50,7 @@ export const factors = {
   verifyMfa: endpoint({
     method: 'POST',
     path: '/auth/mfa/verify',
+    idempotencyKey: 'refused',
     summary: 'Finish a sign-in with a code; when signed in already, confirm a set-up or prove a factor',
     tag,
     access: { ...publicly, session: true },
@@ -66,6 +69,7 @@ export const factors = {
   disableMfa: endpoint({
     method: 'POST',
     path: '/auth/mfa/disable',
+    idempotencyKey: 'refused',
     summary: 'Remove the second factor, its phone number and recovery codes; other sessions end',
     tag,
     access: mine,
@@ -79,6 +83,7 @@ export const factors = {
   newRecoveryCodes: endpoint({
     method: 'POST',
     path: '/auth/mfa/recovery-codes',
+    idempotencyKey: 'refused',
     summary: 'Replace all recovery codes',
     tag,
     access: user({ whileEnrolling: true, mfa: true }),

@@ -30,6 +30,7 @@ export const invitations = {
   invite: endpoint({
     method: 'POST',
     path: '/users/invite',
+    idempotencyKey: 'honored',
     summary: 'Invite a person by e-mail; an existing account is added',
     tag,
     access: user({ permission: 'users:invite', wholePartner: true }),
@@ -50,6 +51,7 @@ export const invitations = {
   resendInvite: endpoint({
     method: 'POST',
     path: '/users/resend-invite',
+    idempotencyKey: 'honored',
     summary: 'Send an invitation again; the link sent before stops working',
     tag,
     access: user({ permission: 'users:invite', wholePartner: true }),
@@ -64,6 +66,7 @@ export const acceptance = {
   previewInvite: endpoint({
     method: 'POST',
     path: '/auth/invite/preview',
+    idempotencyKey: 'refused',
     summary: 'Show what an invitation is to',
     tag: 'Authentication',
     access: publicly,
@@ -83,6 +86,7 @@ export const acceptance = {
   acceptInvite: endpoint({
     method: 'POST',
     path: '/auth/accept-invite',
+    idempotencyKey: 'refused',
     summary: 'Accept an invitation: sets the first password and signs in',
     tag: 'Authentication',
     access: publicly,

@@ -13,6 +13,7 @@ export const passwords = {
   forgotPassword: endpoint({
     method: 'POST',
     path: '/auth/forgot-password',
+    idempotencyKey: 'refused',
     summary: 'Ask for a link to set a new password; the answer is the same for every address',
     tag,
     access: publicly,
@@ -25,6 +26,7 @@ export const passwords = {
   resetPassword: endpoint({
     method: 'POST',
     path: '/auth/reset-password',
+    idempotencyKey: 'refused',
     summary: 'Set a new password with the token of a link; ends every session',
     tag,
     access: publicly,
@@ -38,6 +40,7 @@ export const passwords = {
   changePassword: endpoint({
     method: 'POST',
     path: '/auth/change-password',
+    idempotencyKey: 'refused',
     summary: 'Set a new password; ends every session, this one included',
     tag,
     access: user({ whileEnrolling: true }),

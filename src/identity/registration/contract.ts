@@ -17,6 +17,7 @@ export const registration = {
   register: endpoint({
     method: 'POST',
     path: '/auth/register',
+    idempotencyKey: 'honored',
     summary: 'Make an account that can then be invited; the answer is the same for every address',
     tag,
     access: publicly,
@@ -29,6 +30,7 @@ export const registration = {
   registerPartner: endpoint({
     method: 'POST',
     path: '/auth/register-partner',
+    idempotencyKey: 'honored',
     summary: 'Register a partner with its first administrator, organization and site',
     tag,
     access: publicly,
@@ -53,6 +55,7 @@ export const registration = {
   verifyEmail: endpoint({
     method: 'POST',
     path: '/auth/verify-email',
+    idempotencyKey: 'refused',
     summary: 'Prove the address of a registration with the token that was sent there',
     tag,
     access: publicly,

@@ -131,6 +131,7 @@ export const roles = {
   create: endpoint({
     method: 'POST',
     path: '/roles',
+    idempotencyKey: 'honored',
     summary: 'Create a role',
     tag,
     access: writes,
@@ -189,6 +190,7 @@ export const roles = {
   clone: endpoint({
     method: 'POST',
     path: '/roles/:id/clone',
+    idempotencyKey: 'honored',
     summary: 'Copy a role with everything it grants, inherited permissions included',
     tag,
     access: writes,

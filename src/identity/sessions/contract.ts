@@ -45,6 +45,7 @@ export const sessions = {
   login: endpoint({
     method: 'POST',
     path: '/auth/login',
+    idempotencyKey: 'refused',
     summary: 'Sign in with e-mail and password',
     tag,
     access: publicly,
@@ -65,6 +66,7 @@ export const sessions = {
   logout: endpoint({
     method: 'POST',
     path: '/auth/logout',
+    idempotencyKey: 'refused',
     summary: 'Sign out everywhere: ends every session and token of the caller',
     tag,
     access: user({ whileEnrolling: true }),
@@ -76,6 +78,7 @@ export const sessions = {
   refresh: endpoint({
     method: 'POST',
     path: '/auth/refresh',
+    idempotencyKey: 'refused',
     summary: 'Exchange the refresh token for a new pair',
     tag,
     access: publicly,
@@ -116,6 +119,7 @@ export const sessions = {
   switch: endpoint({
     method: 'POST',
     path: '/auth/switch',
+    idempotencyKey: 'refused',
     summary: 'Go on in another membership; without one, in the one a sign-in would choose',
     tag,
     access: user({ whileEnrolling: true }),

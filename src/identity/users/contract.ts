@@ -201,6 +201,7 @@ export const people = {
   assignRole: endpoint({
     method: 'POST',
     path: '/users/:id/role',
+    idempotencyKey: 'honored',
     summary: 'Give a user another role',
     tag,
     access: writes,
@@ -229,6 +230,7 @@ export const people = {
   resetMfa: endpoint({
     method: 'POST',
     path: '/users/:id/mfa/reset',
+    idempotencyKey: 'honored',
     summary: "Remove a user's second factors and sign them out",
     tag,
     access: user({ permission: 'users:write', mfa: true, wholePartner: true }),
@@ -239,6 +241,7 @@ export const people = {
   signOut: endpoint({
     method: 'POST',
     path: '/users/:id/sign-out',
+    idempotencyKey: 'honored',
     summary: 'End the sessions of a user in the tenants you administer',
     tag,
     access: writes,

@@ -42,6 +42,7 @@ export const diagnosticLogs = {
   submit: endpoint({
     method: 'POST',
     path: '/agents/:id/logs',
+    idempotencyKey: 'honored',
     summary: 'Hand in what the agent says of itself',
     tag,
     access: { ...knownAgent, watchdog: true },

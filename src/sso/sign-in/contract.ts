@@ -59,6 +59,7 @@ export const ssoSignIn = {
   acs: endpoint({
     method: 'POST',
     path: '/sso/saml/acs',
+    idempotencyKey: 'refused',
     summary: 'Where a SAML provider posts its answer, by way of a browser',
     tag,
     access: publicly,
@@ -90,6 +91,7 @@ export const ssoSignIn = {
   exchange: endpoint({
     method: 'POST',
     path: '/sso/exchange',
+    idempotencyKey: 'refused',
     summary: 'Exchange the code of a sign-in at an identity provider for tokens, once and within two minutes',
     tag,
     access: publicly,

@@ -17,6 +17,7 @@ export const ssoTrials = {
   begin: endpoint({
     method: 'POST',
     path: '/sso/providers/:id/test-logins',
+    idempotencyKey: 'honored',
     summary: 'Try an SSO provider, in any status, with a real sign-in that lets nobody in',
     tag,
     access: user({ permission: 'organizations:write', mfa: true }),

@@ -143,6 +143,7 @@ export const orgs = {
   create: endpoint({
     method: 'POST',
     path: '/orgs/organizations',
+    idempotencyKey: 'honored',
     summary: 'Create an organization',
     tag,
     access: writes,

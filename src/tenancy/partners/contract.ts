@@ -124,6 +124,7 @@ export const partners = {
   create: endpoint({
     method: 'POST',
     path: '/orgs/partners',
+    idempotencyKey: 'honored',
     summary: 'Create a partner',
     tag,
     access: user({ scopes: ['system'], permission: 'organizations:write' }),

@@ -65,6 +65,7 @@ export const sites = {
   create: endpoint({
     method: 'POST',
     path: '/orgs/sites',
+    idempotencyKey: 'honored',
     summary: 'Create a site',
     tag,
     access: user({ permission: 'sites:write' }),

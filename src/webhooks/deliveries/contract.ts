@@ -107,6 +107,7 @@ export const webhookDeliveries = {
   test: endpoint({
     method: 'POST',
     path: '/webhooks/:id/test',
+    idempotencyKey: 'honored',
     summary: 'Send a test delivery, also while the webhook is paused',
     tag,
     access: writes,
@@ -125,6 +126,7 @@ export const webhookDeliveries = {
   retry: endpoint({
     method: 'POST',
     path: '/webhooks/:id/retry/:deliveryId',
+    idempotencyKey: 'honored',
     summary: 'Send a failed delivery again as a new one, also while the webhook is paused',
     tag,
     access: writes,
@@ -136,6 +138,7 @@ export const webhookDeliveries = {
   replay: endpoint({
     method: 'POST',
     path: '/webhooks/:id/replay',
+    idempotencyKey: 'honored',
     summary:
       'Send deliveries again, oldest first: those that failed and those kept while it was paused, unless told',
     tag,
