@@ -10,8 +10,13 @@ export type Client = { ip: string; https: boolean }
  * The client's address: that of the connection, unless it is a trusted proxy's, which then says for whom it
  * speaks (decisions.md, Client address).
  */
-export function clientReader(proxies: Config['proxies']): (peer: string, headers: Headers) => Client {
-  if (!proxies) return (peer) => ({ ip: plain(peer), https: false })
+export function clientReader(
+  proxies: Config['proxies'],
+  publicUrl?: string,
+): (peer: string, headers: Headers) => Client {
+  // Where people come by HTTPS alone, nothing of a session is to go another way, whoever ends their TLS.
+  const always = publicUrl?.startsWith('https:') === true
+  if (!proxies) return (peer) => ({ ip: plain(peer), https: always })
   const ranges = proxies.trusted.map((cidr) => ipaddr.parseCIDR(cidr))
   const trusted = (address: string): boolean => {
     if (!ipaddr.isValid(address)) return false
@@ -19,11 +24,11 @@ export function clientReader(proxies: Config['proxies']): (peer: string, headers
     return ranges.some((range) => parsed.kind() === range[0].kind() && parsed.match(range))
   }
   return (peer, headers) => {
-    if (!trusted(peer)) return { ip: plain(peer), https: false }
+    if (!trusted(peer)) return { ip: plain(peer), https: always }
     const cloudflare = proxies.cloudflare ? valid(headers['cf-connecting-ip']) : undefined
     const forwarded = rightmostClient(headers['x-forwarded-for'], trusted)
     const ip = cloudflare ?? forwarded ?? valid(headers['x-real-ip']) ?? plain(peer)
-    return { ip, https: headers['x-forwarded-proto'] === 'https' }
+    return { ip, https: always || headers['x-forwarded-proto'] === 'https' }
   }
 }
 

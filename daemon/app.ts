@@ -27,7 +27,13 @@ import { refuseConnection, sendProblem } from './problems.ts'
 export type Readiness = () => Promise<{ ready: boolean; checks: Record<string, string> }>
 
 /** What the hooks of the app know of a route. */
-type RouteConfig = { name?: string; keys?: boolean; agent?: boolean; redirects?: boolean }
+type RouteConfig = {
+  name?: string
+  keys?: boolean
+  agent?: boolean
+  redirects?: boolean
+  isPrivate?: boolean
+}
 
 type Handlers = Record<string, Record<string, unknown>>
 
@@ -79,9 +85,10 @@ export function buildApp(
   const ofData = Object.fromEntries(Object.entries(security).filter(([name]) => !forPages.has(name)))
   const plain = { 'x-content-type-options': security['x-content-type-options'] }
   app.addHook('onRequest', (request, reply, done) => {
-    const { name, keys, agent, redirects } = request.routeOptions.config as RouteConfig
+    const { name, keys, agent, redirects, isPrivate } = request.routeOptions.config as RouteConfig
     // What an agent gets for its token no browser can ask for; refusals have them all.
     reply.headers(agent ? plain : name === undefined ? security : ofData).header('x-request-id', request.id)
+    if (isPrivate) reply.header('cache-control', 'no-store')
     // No script asks for what agents get, nor for what a browser meets on its way.
     if (!agent && !redirects && request.url.startsWith('/api/v1/')) {
       openTo(on.origins, request, reply)

@@ -6,7 +6,7 @@ import type { Cipher } from '../src/core/cipher.ts'
 import { changes, type Endpoint, type Redirect, type StreamType } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
 import { declined, type Quick, quickly } from '../src/core/quick.ts'
-import { safeParse } from '../src/core/schema.ts'
+import { holdsSecrets, safeParse } from '../src/core/schema.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
 import type { Quota } from '../src/credentials/api-keys/window.ts'
 import {
@@ -95,6 +95,7 @@ export function addRoute(
       name,
       keys: entry.access.who === 'user' && entry.access.key,
       agent: entry.access.who === 'agent',
+      isPrivate: isPrivate(entry),
       form: entry.form === true,
       redirects: entry.redirects === true,
     },
@@ -214,6 +215,10 @@ export function addRoute(
     return { ip: request.client.ip, userAgent: userAgent ?? null }
   }
 }
+
+/** Whether a reply is for who asked alone: no cache on the way, nor the disk of a browser, keeps it. */
+export const isPrivate = ({ access, query, body, reply }: Endpoint): boolean =>
+  access.who !== 'public' || [query, body, reply].some((schema) => schema && holdsSecrets(schema))
 
 /** Made for the few that wait for somebody else. */
 function goneOf(reply: FastifyReply): AbortSignal {

@@ -227,7 +227,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     limiter,
     cipher,
     clock,
-    clientOf: clientReader(config.proxies),
+    clientOf: clientReader(config.proxies, config.outside.publicUrl),
     origins: config.origins,
   }
   const { metricsToken: token } = config

@@ -188,7 +188,7 @@ export function withoutSecrets(schema: z.ZodType | undefined, value: unknown): u
 }
 
 /** Whether a field is marked as secret, at any depth; found out once for each schema. */
-function holdsSecrets(schema: z.ZodType): boolean {
+export function holdsSecrets(schema: z.ZodType): boolean {
   let known = secretive.get(schema)
   if (known === undefined) {
     known = findsSecret(schema, new Set())

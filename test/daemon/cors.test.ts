@@ -41,7 +41,10 @@ describe('a front-end on another origin', () => {
 
   beforeAll(async () => {
     const database = await openMigrated('sqlite')
-    const env = { DASHBOARD_URL: `${app}/dashboard`, TRUST_PROXY_HEADERS: 'true' }
+    const env = {
+      ...{ PUBLIC_URL: 'http://svc.example.com', DASHBOARD_URL: `${app}/dashboard` },
+      TRUST_PROXY_HEADERS: 'true',
+    }
     service = await serviceOn(database, { env })
     token = await systemToken(service)
     return async () => {
