@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module'
 import { type DestinationStream, type Logger, pino } from 'pino'
 import type PinoPretty from 'pino-pretty'
+import { visibleIn } from '../src/core/terminal.ts'
 import { systemClock } from '../src/core/time.ts'
 
 /** Fields that never reach a log line, wherever they stand. */
@@ -26,16 +27,22 @@ export function logTo(
   { level, color }: { level: string; color: boolean },
 ): Logger {
   const out: DestinationStream = stream.isTTY
-    ? (createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty)({
-        destination: stream.fd,
-        colorize: color,
-        sync: true,
-        ignore: 'pid,hostname',
-      })
+    ? prettyTo(stream.fd, color)
     : pino.destination({ fd: stream.fd, sync: false, minLength: 12_288 })
   const log = logInto(out, level)
   if (!stream.isTTY) setInterval(() => log.flush(), 500).unref()
   return log
+}
+
+/** Its colors are the only sequences on the terminal: what a record says was made visible before. */
+export function prettyTo(destination: number | NodeJS.WritableStream, colorize: boolean): DestinationStream {
+  const pretty = (createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty)({
+    destination,
+    colorize,
+    sync: true,
+    ignore: 'pid,hostname',
+  })
+  return { write: (line) => void pretty.write(`${JSON.stringify(visibleIn(JSON.parse(line)))}\n`) }
 }
 
 export const logInto = (out: DestinationStream, level: string): Logger =>

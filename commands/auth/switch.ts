@@ -19,6 +19,6 @@ export default class AuthSwitch extends ApiCommand {
     const { args, flags } = await this.parse(AuthSwitch)
     const run = this.open(flags)
     const result = await switchMembership(run, args.membership)
-    await printRecord(run.output, result, undefined, () => `Now in ${result.scope} scope${result.of}\n`)
+    await printRecord(run.output, result, undefined, ({ scope, of }) => `Now in ${scope} scope${of}\n`)
   }
 }

@@ -3,6 +3,7 @@ import { command } from '../../src/cli/command.ts'
 import { outcomeOf } from '../../src/cli/device-commands.ts'
 
 export default command(deviceCommands.show, {
+  lined: true,
   human: outcomeOf,
   examples: [
     'svc devices result web-1 0197c1f6-1b2c-7d3e-8f40-5a6b7c8d9e0f\ncollect completed in 812 ms',

@@ -23,6 +23,6 @@ export default class MfaDisable extends ApiCommand {
     const code = await codeFrom(run, flags.code, 'Code of your authenticator, or a recovery code')
     const { tokens, ...reply } = await run.client.call(auth.disableMfa, { body: { code } })
     await goOn(run, tokens)
-    await printRecord(run.output, reply, auth.disableMfa.reply, () => `${reply.message}\n`)
+    await printRecord(run.output, reply, auth.disableMfa.reply, ({ message }) => `${message}\n`)
   }
 }

@@ -24,6 +24,6 @@ export default class MfaEnable extends ApiCommand {
     // The set-up has shown the recovery codes already.
     const { tokens, recoveryCodes: _, ...reply } = await run.client.call(auth.enableMfa, { body: { code } })
     await goOn(run, tokens)
-    await printRecord(run.output, reply, auth.enableMfa.reply, () => `${reply.message}\n`)
+    await printRecord(run.output, reply, auth.enableMfa.reply, ({ message }) => `${message}\n`)
   }
 }

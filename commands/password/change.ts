@@ -19,6 +19,6 @@ export default class PasswordChange extends ApiCommand {
     const { flags } = await this.parse(PasswordChange)
     const run = this.open(flags)
     const reply = await changePassword(run, flags)
-    await printRecord(run.output, reply, auth.changePassword.reply, () => `${reply.message}\n`)
+    await printRecord(run.output, reply, auth.changePassword.reply, ({ message }) => `${message}\n`)
   }
 }

@@ -19,6 +19,6 @@ export default class PasswordReset extends ApiCommand {
     const { flags } = await this.parse(PasswordReset)
     const run = this.open(flags)
     const reply = await resetPassword(run, flags)
-    await printRecord(run.output, reply, auth.resetPassword.reply, () => `${reply.message}\n`)
+    await printRecord(run.output, reply, auth.resetPassword.reply, ({ message }) => `${message}\n`)
   }
 }

@@ -3,6 +3,7 @@ import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import { usage } from '../cli/exit.ts'
 import { fail } from '../cli/fail.ts'
 import { holdNotes, releaseNotes, wantsJson } from '../cli/notes.ts'
+import { guardTerminal } from '../core/terminal.ts'
 import { options } from './options.ts'
 import { type Build, selfOf } from './update/self.ts'
 
@@ -68,6 +69,7 @@ function secondsIn(text: string): number {
   throw usage('--interval takes seconds, from 1 to 86400')
 }
 
+guardTerminal()
 const [, , command, ...argv] = process.argv
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(0)

@@ -75,13 +75,16 @@ async function perform(
   const reply = view.inParts ? await inParts(view.inParts) : await send()
   const { human } = view
   const message = changes(entry) && typeof reply.message === 'string' ? reply.message : undefined
+  const raw = recordOf(entry, reply)
   const told = human
-    ? () => human(recordOf(entry, reply))
+    ? (shown: Reply) => human(view.lined ? raw : shown)
     : message === undefined
       ? undefined
-      : () => `${message}\n`
+      : (shown: Reply) => `${String(shown.message)}\n`
   await print(session, entry, reply, told)
-  if (typeof reply.warning === 'string') say(`Warning: ${reply.warning}`)
+  if (typeof reply.warning === 'string') {
+    say(`Warning: ${(await import('./table.ts')).printable(reply.warning)}`)
+  }
   if (view.verdict?.(reply) === false) throw new Silent(exits.failure)
 }
 
@@ -93,7 +96,7 @@ async function print(
   { output }: Session,
   entry: Endpoint,
   reply: Reply,
-  human?: () => string | Promise<string>,
+  human?: (shown: Reply) => string | Promise<string>,
 ): Promise<void> {
   const inner = recordIn(entry.reply)
   const isWhole = output.columns === undefined && ['json', 'ndjson', 'yaml'].includes(output.format)

@@ -1,4 +1,6 @@
 import { readFileSync } from 'node:fs'
+import { Writable } from 'node:stream'
+import { isVisible, own, visible } from '../core/terminal.ts'
 import { usage } from './exit.ts'
 import type { Settings } from './settings.ts'
 
@@ -70,7 +72,17 @@ const onCommandLine = (flag: string): Error =>
     `${flag} - reads standard input, ${flag} @file reads a file`,
   )
 
-const toStderr = { output: process.stderr }
+/** Prompts draw with sequences that are not marked as the program's own: what they are given to say is made visible before. */
+const drawn = (): { output: NodeJS.WritableStream } => {
+  const { stderr } = process
+  const output = new Writable({
+    decodeStrings: false,
+    write: (text: string, _, done) => void stderr.write(own(text), done),
+  })
+  return {
+    output: Object.assign(output, { isTTY: stderr.isTTY, columns: stderr.columns, rows: stderr.rows }),
+  }
+}
 
 type Question = {
   mayBeEmpty?: boolean
@@ -84,8 +96,14 @@ export async function askText(
   { mayBeEmpty = false, signal }: Question = {},
 ): Promise<string> {
   const { input } = await import('@inquirer/prompts')
-  const question = { message, required: !mayBeEmpty, ...(initial !== undefined && { default: initial }) }
-  return input(question, { ...toStderr, ...(signal && { signal }) })
+  const question = {
+    message: visible(message),
+    required: !mayBeEmpty,
+    transformer: visible,
+    // What cannot be shown as it is, nobody can agree to.
+    ...(initial !== undefined && isVisible(initial) && { default: initial }),
+  }
+  return input(question, { ...drawn(), ...(signal && { signal }) })
 }
 
 export async function askChoice(
@@ -93,15 +111,16 @@ export async function askChoice(
   choices: { value: string; name: string }[],
 ): Promise<string> {
   const { select } = await import('@inquirer/prompts')
-  return select({ message, choices }, toStderr)
+  const shown = choices.map(({ value, name }) => ({ value, name: visible(name) }))
+  return select({ message: visible(message), choices: shown }, drawn())
 }
 
 export async function askSecret(message: string): Promise<string> {
   const { password } = await import('@inquirer/prompts')
-  return password({ message, mask: '*' }, toStderr)
+  return password({ message: visible(message), mask: '*' }, drawn())
 }
 
 export async function askYesNo(message: string, initial = false): Promise<boolean> {
   const { confirm } = await import('@inquirer/prompts')
-  return confirm({ message, default: initial }, toStderr)
+  return confirm({ message: visible(message), default: initial }, drawn())
 }

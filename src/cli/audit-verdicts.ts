@@ -20,7 +20,7 @@ export async function conclude({ output }: Session, chains: NamedVerdict[]): Pro
     const entries = chains.reduce((sum, one) => sum + one.entries, 0)
     await printRecord(output, { verdict, entries, chains }, undefined)
   } else {
-    const style = await styleFor(process.stdout)
+    const style = styleFor(process.stdout)
     for (const one of chains) await write(`${lineFor(one, style)}\n`)
     if (chains.length === 0) say('There is no chain you can read')
   }

@@ -69,7 +69,7 @@ export async function sendAndWait({ client, output, settings }: Session, input: 
       hint: `it goes on waiting for the agent: svc devices result ${deviceId} ${id}`,
     })
   }
-  const style = await styleFor(process.stdout)
+  const style = styleFor(process.stdout)
   await printRecord(output, came, deviceCommands.show.reply, () => outcomeText(came, style))
   if (came.status === 'failed') throw new Silent(exits.failure)
 }
@@ -112,4 +112,4 @@ export function outcomeText({ type, status, result, sentAt, createdAt }: Came, s
 
 /** For `svc devices result`. */
 export const outcomeOf = async (reply: Record<string, unknown>): Promise<string> =>
-  outcomeText(reply as Came, await styleFor(process.stdout))
+  outcomeText(reply as Came, styleFor(process.stdout))

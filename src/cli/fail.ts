@@ -32,12 +32,16 @@ export async function fail(error: unknown, argv: string[]): Promise<number> {
 async function text({ error, notes }: Report): Promise<string> {
   const { styleFor } = await import('./style.ts')
   const { printable } = await import('./table.ts')
-  const style = await styleFor(process.stderr)
+  const style = styleFor(process.stderr)
   const tidy = (words: string) => words.split('\n').map(printable).join('\n')
-  const lines = [`${style.bad('Error:')} ${notes.map(tidy).join('\n  ') || tidy(error.message)}`]
+  // What a service answered has one line: more could be taken for what this program says.
+  const said = error.status === null ? tidy : printable
+  const lines = [`${style.bad('Error:')} ${notes.map(said).join('\n  ') || said(error.message)}`]
   if (error.hint) lines.push(`${style.faint('Hint:')} ${tidy(error.hint)}`)
   if (error.requestId)
-    lines.push(style.faint(`Request: ${printable(error.requestId)} (${error.code}, ${error.status})`))
+    lines.push(
+      style.faint(`Request: ${printable(error.requestId)} (${printable(error.code)}, ${error.status})`),
+    )
   return `${lines.join('\n')}\n`
 }
 

@@ -1,5 +1,6 @@
 import type { Command } from '@oclif/core/command'
 import { CommandHelp, Help } from '@oclif/core/help'
+import { own } from '../core/terminal.ts'
 
 const isCommand = (line: string): boolean =>
   /^(?:[A-Z_]+=\S+ )*(?:svc|<%= config\.bin %>)(?: |$)/.test(line) || /\| svc /.test(line)
@@ -38,8 +39,16 @@ class ExamplesFirst extends CommandHelp {
   }
 }
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: it is what is looked for
+const sgr = /\u001b\[[\d;]*m/g
+
 export default class SvcHelp extends Help {
   protected override CommandHelpClass = ExamplesFirst
+
+  /** It is laid out from the commands alone: all of its colors are the program's own. */
+  protected override log(...texts: string[]): void {
+    super.log(...texts.map((text) => text.replace(sgr, own)))
+  }
 
   /** `svc orgs` is listed once, as the topic that it opens. */
   protected override get sortedCommands() {

@@ -21,7 +21,8 @@ export function linePrinter(output: Output, usual: Column[], known: Column[]) {
       if (some.length > 0) await rows(some)
     }
   }
-  const widths = columns.map((column) => titleOf(column).length)
+  const titles = columns.map((column) => printable(titleOf(column)))
+  const widths = titles.map((title) => title.length)
   const line = (cells: string[]) =>
     `${cells
       .map((cell, n) => {
@@ -35,7 +36,7 @@ export function linePrinter(output: Output, usual: Column[], known: Column[]) {
     if (rows.length === 0) return
     const cells = rows.map((row) => columns.map((column) => printable(asText(valueAt(row, column)))))
     for (const row of cells) line(row)
-    const head = headed ? '' : line(columns.map(titleOf))
+    const head = headed ? '' : line(titles)
     headed = true
     await write(head + cells.map(line).join(''))
   }

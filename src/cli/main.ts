@@ -2,6 +2,7 @@ import { fileURLToPath } from 'node:url'
 import type { Command } from '@oclif/core/command'
 import { getHelpFlagAdditions, normalizeArgv } from '@oclif/core/help'
 import { ownFile } from '../core/own-modules.ts'
+import { guardTerminal } from '../core/terminal.ts'
 import { holdNotes, releaseNotes, wantsJson } from './notes.ts'
 import { type Layout, Program } from './program.ts'
 
@@ -9,6 +10,7 @@ const compiled: Layout = { root: fileURLToPath(ownFile('.')) }
 
 /** Runs one command line and ends the process. */
 export async function main(argv: string[], layout: Layout = compiled): Promise<void> {
+  guardTerminal()
   // A reader that has seen enough, such as head, is not a failure.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0)

@@ -1,3 +1,4 @@
+import { own } from '../core/terminal.ts'
 import { askText, secretFrom } from './ask.ts'
 import type { Session } from './base.ts'
 import { usage } from './exit.ts'
@@ -26,7 +27,7 @@ export async function setupPage(reply: Record<string, unknown>): Promise<string>
 
 async function qrCode(text: string): Promise<string> {
   const { default: qrcode } = await import('qrcode')
-  return qrcode.toString(text, { type: 'terminal', small: true })
+  return own(await qrcode.toString(text, { type: 'terminal', small: true }))
 }
 
 /** New recovery codes, as they are kept on paper. */

@@ -1,7 +1,7 @@
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
 import type { z } from 'zod'
 import { usage } from './exit.ts'
-import { type Output, printRecord, say, write } from './print.ts'
+import { lineOf, type Output, printRecord, say, write } from './print.ts'
 import { sections } from './table.ts'
 
 /** A new file for a secret, made before the secret is: it must not be minted and then have nowhere to go. */
@@ -65,5 +65,5 @@ export async function mint(
   if (output.format !== 'plain' || output.columns !== undefined) return printRecord(output, record, schema)
   process.stderr.write(await sections(rest))
   say(`The ${key} follows on standard output. It is not shown again: store it now.`)
-  await write(`${String(secret)}\n`)
+  await write(`${(await lineOf())(String(secret))}\n`)
 }

@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import { isVisible, visibleIn } from '../core/terminal.ts'
 import { asText, type Column, checkColumns, columnsAmong, leavesIn, leavesOf, valueAt } from './columns.ts'
 import { usage } from './exit.ts'
 import type { Format } from './flags.ts'
@@ -53,12 +54,11 @@ export function write(text: string | Uint8Array): Promise<void> {
   })
 }
 
-/** JSON that stays JSON on a terminal: control characters that JSON allows are escaped as well. */
-export const asJson = (value: unknown, indent?: number): string =>
-  JSON.stringify(value, null, indent).replace(
-    /[\u007f-\u009f]/g,
-    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  )
+export const asJson = (value: unknown, indent?: number): string => JSON.stringify(value, null, indent)
+
+/** A text that stands for itself in its line: as it is, but on a terminal no line that it brings along. */
+export const lineOf = async (): Promise<(text: string) => string> =>
+  process.stdout.isTTY ? (await import('./table.ts')).printable : (text) => text
 
 const csvCell = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
 const csvLine = (cells: string[]): string => `${cells.map(csvCell).join(',')}\n`
@@ -88,13 +88,13 @@ export function idOfRecord(record: unknown): string | undefined {
 
 /**
  * Prints one record. Without a schema its columns are those it has. `human` takes over when nothing was asked
- * for.
+ * for; the texts it is given have one line each, since a second one could pass for the program's.
  */
-export async function printRecord(
+export async function printRecord<T>(
   output: Output,
-  record: unknown,
+  record: T,
   schema: z.ZodType | undefined,
-  human?: () => string | Promise<string>,
+  human?: (record: T) => string | Promise<string>,
 ): Promise<void> {
   const known = schema ? leavesOf(schema) : leavesIn(record)
   const columns = output.columns === undefined ? undefined : columnsAmong(output, known)
@@ -107,15 +107,15 @@ export async function printRecord(
     case 'yaml':
       return write(await asYaml(value))
     case 'id':
-      return write(`${idOfRecord(record) ?? ''}\n`)
+      return write(`${(await lineOf())(idOfRecord(record) ?? '')}\n`)
     case 'csv':
     case 'table':
       return printRows(output, [record], columns ?? known)
     default: {
       if (columns) return printRows(output, [record], columns)
-      if (human) return write(await human())
-      const { sections } = await import('./table.ts')
-      return write(await sections(record as Record<string, unknown>, await styleFor(process.stdout)))
+      const { printable, sections } = await import('./table.ts')
+      if (human) return write(await human(visibleIn(record, printable)))
+      return write(await sections(record as Record<string, unknown>, styleFor(process.stdout)))
     }
   }
 }
@@ -130,14 +130,21 @@ async function printRows(output: Output, rows: unknown[], columns: Column[]): Pr
 export async function writeJson({ jq }: Output, value: unknown): Promise<void> {
   if (jq === undefined) return write(`${asJson(value, 2)}\n`)
   const { raw } = await import('jq-wasm')
-  const { stdout, stderr, exitCode } = await raw(JSON.parse(asJson(value)), jq, ['-r'])
+  const { stdout, stderr, exitCode } = await raw(JSON.parse(JSON.stringify(value)), jq, ['-r'])
   if (exitCode !== 0) throw usage(`--jq: ${stderr.trim().replace(/^jq: (error: )?/, '')}`)
   await write(stdout === '' || stdout.endsWith('\n') ? stdout : `${stdout}\n`)
 }
 
 async function asYaml(value: unknown): Promise<string> {
-  const { stringify } = await import('yaml')
-  return stringify(value)
+  const { Document, visit } = await import('yaml')
+  const document = new Document(value)
+  // As a string in quotes it stays YAML where a terminal shows it with escapes.
+  visit(document, {
+    Scalar: (_, scalar) => {
+      if (typeof scalar.value === 'string' && !isVisible(scalar.value)) scalar.type = 'QUOTE_DOUBLE'
+    },
+  })
+  return document.toString()
 }
 
 export type RowPrinter = {
@@ -159,12 +166,14 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
       switch (output.format) {
         case 'ndjson':
           return write(page.map((row) => `${asJson(named ? pick(row, columns) : row)}\n`).join(''))
-        case 'id':
-          return write(page.map((row) => `${idOfRecord(row) ?? '-'}\n`).join(''))
+        case 'id': {
+          const line = await lineOf()
+          return write(page.map((row) => `${line(idOfRecord(row) ?? '-')}\n`).join(''))
+        }
         case 'csv': {
           const head = begun || !output.header ? '' : csvLine(columns)
           begun = true
-          const cell = process.stdout.isTTY ? (await import('./table.ts')).printable : (text: string) => text
+          const cell = await lineOf()
           const line = (row: unknown) => csvLine(columns.map((column) => cell(asText(valueAt(row, column)))))
           return write(head + page.map(line).join(''))
         }
@@ -183,7 +192,7 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
       if (output.format !== 'plain' && output.format !== 'table') return
       if (kept.length === 0 && process.stdout.isTTY) return say('Nothing to show')
       const { table } = await import('./table.ts')
-      const style = await styleFor(process.stdout)
+      const style = styleFor(process.stdout)
       const width = process.stdout.isTTY ? process.stdout.columns : undefined
       await write(await table(kept, columns, { header: output.header, style, width }))
     },

@@ -1,7 +1,11 @@
+import { own } from '../core/terminal.ts'
 import { asText } from './columns.ts'
 import { printable } from './table.ts'
 
 const visible = (): boolean => process.stderr.isTTY === true && process.env.TERM !== 'dumb' && !process.env.CI
+
+/** The line again, from its beginning. */
+export const anew = own('\r\u001b[2K')
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 
@@ -13,13 +17,13 @@ export async function waiting<T>(what: string, work: Promise<T>): Promise<T> {
     const passed = performance.now() - started
     if (passed < 1000) return
     const frame = frames[Math.floor(passed / 100) % frames.length]
-    process.stderr.write(`\r\u001b[2K${frame} ${printable(what)} ${Math.floor(passed / 1000)} s`)
+    process.stderr.write(`${anew}${frame} ${printable(what)} ${Math.floor(passed / 1000)} s`)
   }, 100)
   try {
     return await work
   } finally {
     clearInterval(timer)
-    if (performance.now() - started >= 1000) process.stderr.write('\r\u001b[2K')
+    if (performance.now() - started >= 1000) process.stderr.write(anew)
   }
 }
 
@@ -37,7 +41,7 @@ export function bar(what: string, unit: string, total?: number): Bar {
     const passed = performance.now() - started
     if (passed < 1000) return
     drawn = true
-    process.stderr.write(`\r\u001b[2K${lineOf(what, unit, count, passed, total)}`)
+    process.stderr.write(`${anew}${lineOf(what, unit, count, passed, total)}`)
   }
   const timer = visible() ? setInterval(draw, 200) : undefined
   return {
@@ -46,7 +50,7 @@ export function bar(what: string, unit: string, total?: number): Bar {
     },
     end: () => {
       clearInterval(timer)
-      if (drawn) process.stderr.write('\r\u001b[2K')
+      if (drawn) process.stderr.write(anew)
     },
   }
 }

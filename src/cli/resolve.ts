@@ -6,6 +6,7 @@ import { didYouMean } from '../core/suggest.ts'
 import { CliError, exits, usage } from './exit.ts'
 import { nouns } from './flags.ts'
 import { everyRow } from './pages.ts'
+import { printable } from './table.ts'
 
 export { isId }
 
@@ -131,8 +132,10 @@ export async function resolveId(
 
   const where = inOrg && within.insists ? 'in this organization' : 'among those you can see'
   const hint =
-    didYouMean(word, found.names) ??
-    (found.usual.length > 0 && found.usual.length <= 10 ? `there are: ${found.usual.join(', ')}` : undefined)
+    didYouMean(word, found.names.map(printable)) ??
+    (found.usual.length > 0 && found.usual.length <= 10
+      ? `there are: ${found.usual.map(printable).join(', ')}`
+      : undefined)
   throw new CliError(`No ${nouns[resource]} "${word}" ${where}`, {
     exit: exits.notFound,
     code: 'not_found',
@@ -176,7 +179,7 @@ function ambiguous(resource: Resource, word: string, matches: Row[], lookup: Loo
       .filter(Boolean)
       .join(', ')
     const parent = row.orgId ?? row.partnerId
-    return `  ${row.id}  ${name}${parent ? `  (in ${String(parent)})` : ''}`
+    return `  ${printable(row.id)}  ${printable(name)}${parent ? `  (in ${printable(String(parent))})` : ''}`
   })
   const rest = matches.length > 20 ? [`  and ${matches.length - 20} more`] : []
   const text = `"${word}" is the name of ${matches.length} ${nouns[resource]}s:\n${[...lines, ...rest].join('\n')}`

@@ -40,7 +40,7 @@ export async function tryLogin(run: Run, { params }: RawInput, { flags }: Typed)
   try {
     const came = await run.client.call(ssoTrials.show, { params: { id, testId } })
     if (came.status === 'pending') throw notOver()
-    const style = await styleFor(process.stdout)
+    const style = styleFor(process.stdout)
     await printRecord(run.output, came, ssoTrials.show.reply, () => stepLines(came, style))
     if (came.status === 'failed') throw new Silent(exits.failure)
   } finally {

@@ -1,4 +1,5 @@
-import type { ChalkInstance } from 'chalk'
+import { inspect } from 'node:util'
+import { own } from '../core/terminal.ts'
 
 export type Style = {
   heading: (text: string) => string
@@ -12,18 +13,26 @@ const same = (text: string): string => text
 
 export const plain: Style = { heading: same, faint: same, good: same, bad: same, careful: same }
 
+function styled(name: keyof typeof inspect.colors): (text: string) => string {
+  const [on, off] = inspect.colors[name]!
+  return (text) => own(`\u001b[${on}m`) + text + own(`\u001b[${off}m`)
+}
+
+const colors: Style = {
+  heading: styled('bold'),
+  faint: styled('dim'),
+  good: styled('green'),
+  bad: styled('red'),
+  careful: styled('yellow'),
+}
+
 /** Whether a stream shows colour: FORCE_COLOR, then NO_COLOR, then a terminal that is not dumb. */
 export function hasColor(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): boolean {
   if (env.FORCE_COLOR !== undefined) return env.FORCE_COLOR !== '0' && env.FORCE_COLOR !== 'false'
   return !env.NO_COLOR && stream.isTTY === true && env.TERM !== 'dumb'
 }
 
-export async function styleFor(stream: { isTTY?: boolean }): Promise<Style> {
-  if (!hasColor(stream)) return plain
-  const { Chalk } = await import('chalk')
-  const chalk: ChalkInstance = new Chalk({ level: 1 })
-  return { heading: chalk.bold, faint: chalk.dim, good: chalk.green, bad: chalk.red, careful: chalk.yellow }
-}
+export const styleFor = (stream: { isTTY?: boolean }): Style => (hasColor(stream) ? colors : plain)
 
 const tones: Record<string, keyof Style> = {
   active: 'good',
@@ -44,8 +53,8 @@ const tones: Record<string, keyof Style> = {
   updating: 'careful',
 }
 
-/** The states of the product in their colours; other words as they are. */
-export function toned(style: Style, word: string): string {
+/** The states of the product in their colours, also where `shown` is cut; other words as they are. */
+export function toned(style: Style, word: string, shown = word): string {
   const tone = Object.hasOwn(tones, word) ? tones[word] : undefined
-  return tone ? style[tone](word) : word
+  return tone ? style[tone](shown) : shown
 }

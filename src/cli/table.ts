@@ -1,14 +1,9 @@
+import { visible } from '../core/terminal.ts'
 import { asText, type Column, titleOf, valueAt } from './columns.ts'
 import { plain, type Style, toned } from './style.ts'
 
-/** Whatever would move the cursor or colour the terminal, made visible: names come from machines we do not trust. */
-export const printable = (text: string): string =>
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-  text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) => {
-    if (c === '\n') return '⏎'
-    if (c === '\t') return ' '
-    return `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
-  })
+/** A text that has one line, as wide as it will be: names come from machines we do not trust. */
+export const printable = (text: string): string => visible(text).replaceAll('\n', '⏎').replaceAll('\t', ' ')
 
 export type TableOptions = {
   header: boolean
@@ -28,18 +23,35 @@ export async function table(rows: unknown[], wanted: Column[], options: TableOpt
   const { header, style, width } = options
   const columns = width === undefined ? wanted : roomFor(wanted, width)
   const cells = rows.map((row) => columns.map((column) => printable(cellOf(valueAt(row, column))) || '-'))
-  const titles = columns.map(titleOf)
+  const titles = columns.map((column) => printable(titleOf(column)))
   const widest = columns.map((_, i) =>
     cells.reduce((most, line) => Math.max(most, widthOf(line[i]!)), header ? widthOf(titles[i]!) : 1),
   )
-  const styled = cells.map((line) => line.map((cell) => toned(style, cell)))
-  const lines = header ? [titles.map(style.heading), ...styled] : styled
-  if (width !== undefined) return fitted(lines, squeezed(widest, columns, width))
-  const bare = header ? [titles, ...cells] : cells
-  return lines
-    .map((line, row) => line.map((cell, i) => cell + ' '.repeat(widest[i]! - widthOf(bare[row]![i]!) + gap)))
-    .map((line) => `${line.join('').trimEnd()}\n`)
-    .join('')
+  const widths = width === undefined ? widest : squeezed(widest, columns, width)
+  const line = (texts: string[], styled: (text: string, shown: string) => string) =>
+    `${texts
+      .map((text, i) => {
+        const shown = cut(text, widths[i]!)
+        const padding = i === texts.length - 1 ? '' : ' '.repeat(widths[i]! - widthOf(shown) + gap)
+        return styled(text, shown) + padding
+      })
+      .join('')
+      .trimEnd()}\n`
+  const head = header ? line(titles, (_, shown) => style.heading(shown)) : ''
+  return head + cells.map((texts) => line(texts, (text, shown) => toned(style, text, shown))).join('')
+}
+
+/** What fits, with … for the rest. */
+function cut(text: string, width: number): string {
+  if (widthOf(text) <= width) return text
+  let kept = ''
+  let left = width - 1
+  for (const character of text) {
+    left -= widthOf(character)
+    if (left < 0) break
+    kept += character
+  }
+  return `${kept}…`
 }
 
 /** For reading: a list of plain values is said with commas. */
@@ -47,23 +59,6 @@ function cellOf(value: unknown): string {
   const isList = Array.isArray(value) && value.every((one) => one === null || typeof one !== 'object')
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
   return isList ? value.map(asText).join(', ') : asText(value)
-}
-
-/** Cells cut to their columns, by what they look like and not by what they are made of. */
-async function fitted(lines: string[][], widths: number[]): Promise<string> {
-  const { default: Table } = await import('cli-table3')
-  const none = { top: '', 'top-mid': '', 'top-left': '', 'top-right': '', bottom: '', 'bottom-mid': '' }
-  const more = { 'bottom-left': '', 'bottom-right': '', left: '', 'left-mid': '', mid: '', 'mid-mid': '' }
-  const chars = { ...none, ...more, right: '', 'right-mid': '', middle: ' '.repeat(gap) }
-  const style = { 'padding-left': 0, 'padding-right': 0, head: [], border: [], compact: true }
-  let text = ''
-  // The time a table takes grows with the square of its rows.
-  for (let from = 0; from < lines.length; from += 200) {
-    const grid = new Table({ chars, style, colWidths: widths })
-    grid.push(...lines.slice(from, from + 200))
-    text += `${grid.toString().replace(/ +$/gm, '')}\n`
-  }
-  return text
 }
 
 const narrow = /^[\u0020-\u007e]*$/
@@ -111,9 +106,10 @@ export async function sections(
     value !== null && typeof value === 'object' && Object.keys(value).length > 0
   const entries = Object.entries(record).filter(([, value]) => value !== undefined)
   const values = entries.filter(([, value]) => !isPart(value))
-  const longest = Math.max(0, ...values.map(([key]) => labelOf(key).length))
+  const longest = Math.max(0, ...values.map(([key]) => widthOf(labelOf(key))))
   const lines = values.map(([key, value]) => {
-    const label = `${labelOf(key)}:`.padEnd(longest + 2)
+    const name = `${labelOf(key)}:`
+    const label = name + ' '.repeat(longest + 2 - widthOf(name))
     return `${indent}${style.faint(label)}${toned(style, printable(shown(value)))}\n`
   })
   const parts = await Promise.all(
@@ -149,5 +145,5 @@ const abbreviations = /\b(cpu|ram|gpu|os|ip|bios|mac|mb|gb|mfa|otp|qr|url|sso|jw
 export function labelOf(key: string): string {
   const words = key.replace(/[A-Z]+/g, (capitals) => ` ${capitals.toLowerCase()}`)
   const sentence = words.charAt(0).toUpperCase() + words.slice(1)
-  return sentence.replace(abbreviations, (word) => word.toUpperCase())
+  return printable(sentence.replace(abbreviations, (word) => word.toUpperCase()))
 }

@@ -176,6 +176,8 @@ export const pages: Record<string, string> = {
   formatting: `FORMATTING
   Data goes to standard output, everything else to standard error. At a terminal lists are tables cut to its
   width; in a pipe they are aligned plain text, whole and without colour.
+  A terminal is shown every control character, and what reorders or hides text, as \\u009b; data in files and
+  pipes has the bytes.
 
   --json, -o json   as the API answers, one document; with --all every row is in it
   -o ndjson         a JSON document per line, page by page; for long lists

@@ -42,6 +42,8 @@ export type View = {
   narrowed?: Endpoint
   /** What a person reads, instead of the record field by field. */
   human?: (reply: Record<string, unknown>) => string | Promise<string>
+  /** It lays out texts of several lines. All others are given texts of one line: a second could pass for the program's. */
+  lined?: true
   /** Whether the answer is yes; no ends the command with exit 1. */
   verdict?: (reply: Record<string, unknown>) => boolean
   /** The failure as it is told, where this command knows more about it. */

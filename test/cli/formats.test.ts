@@ -185,3 +185,21 @@ describe('pages', () => {
     expect((await svc('sites', '--all', '--limit', '5')).code).toBe(2)
   })
 })
+
+describe('hostile values in a pipe', () => {
+  const name = 'a\u001b[31m\u009b\u202eb'
+  const hostile = organization(12, 'h', name, { settings: { [name]: name } })
+  const show = (...flags: string[]) => svc('orgs', 'show', uuid(12), ...flags).then(({ stdout }) => stdout)
+
+  beforeAll(() => {
+    service.answers[`GET /orgs/organizations/${uuid(12)}`] = { body: hostile }
+  })
+
+  it('are the bytes they are', async () => {
+    expect(await show('--json')).toBe(`${JSON.stringify(hostile, null, 2)}\n`)
+    expect(await show('-o', 'ndjson')).toBe(`${JSON.stringify(hostile)}\n`)
+    expect(await show('--jq', '.name, (.settings | keys[])')).toBe(`${name}\n${name}\n`)
+    expect(await show('--csv', '--columns', 'name', '--no-header')).toBe(`${name}\n`)
+    expect(parse(await show('-o', 'yaml'))).toEqual(hostile)
+  })
+})

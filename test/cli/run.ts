@@ -94,12 +94,12 @@ export function start(
   args: string[],
   env: Record<string, string | undefined>,
   cwd: string,
-  options: RunOptions & { answers?: [string, string][] } = {},
+  options: RunOptions & { answers?: [string, string][]; longest?: number } = {},
 ): Promise<Result> {
   const started = performance.now()
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, { env: env as NodeJS.ProcessEnv, cwd, stdio: 'pipe' })
-    const timer = setTimeout(() => child.kill('SIGKILL'), longest)
+    const timer = setTimeout(() => child.kill('SIGKILL'), options.longest ?? longest)
     const answers = [...(options.answers ?? [])]
     let { signalAfter } = options
     let stdout = ''

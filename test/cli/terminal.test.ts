@@ -64,6 +64,12 @@ describe.skipIf(noTerminal)('at a terminal', () => {
     expect((await home.terminal([...create, '--no-input'])).code).toBe(2)
   })
 
+  it('a question shows what it is about', async () => {
+    const { stdout } = await home.terminal(['sites', 'delete', 'a\u009b31m\u202e', '--org', uuid(10)])
+    expect(stdout).toContain('\\u009b31m\\u202e')
+    expect(stdout).not.toMatch(/[\u009b\u202e]/)
+  })
+
   it('Ctrl-C at a question is 130', async () => {
     const { code } = await home.terminal(['sites', 'create', '--org', uuid(10)], {
       answers: [['Name people see', '\u0003']],

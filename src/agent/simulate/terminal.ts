@@ -1,6 +1,7 @@
 import { secretFrom } from '../../cli/ask.ts'
 import { exits, usage } from '../../cli/exit.ts'
 import { asJson, say, write } from '../../cli/print.ts'
+import { anew } from '../../cli/progress.ts'
 import { type Settings, settingsOf } from '../../cli/settings.ts'
 import { isLocal, socketWay } from '../../cli/transport.ts'
 import { dialAs } from '../connection.ts'
@@ -127,12 +128,12 @@ const asLines = (): View => ({
 function onTerminal(): View {
   const isSeen = process.stderr.isTTY === true && process.env.TERM !== 'dumb' && !process.env.CI
   let hasSaid = false
-  const clear = () => isSeen && process.stderr.write('\r\u001b[2K')
+  const clear = () => isSeen && process.stderr.write(anew)
   return {
     show(event) {
       if (event.event === 'progress') {
         if (isSeen)
-          process.stderr.write(`\r\u001b[2K${lineOf(event).slice(0, (process.stderr.columns ?? 80) - 1)}`)
+          process.stderr.write(`${anew}${lineOf(event).slice(0, (process.stderr.columns ?? 80) - 1)}`)
         return
       }
       clear()

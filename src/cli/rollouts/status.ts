@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { stripVTControlCharacters } from 'node:util'
 import { agentRollouts, type RolloutProgress } from '../../agents/rollouts/contract.ts'
+import { own, unstyled } from '../../core/terminal.ts'
 import type { Session } from '../base.ts'
 import { exits, Silent, usage } from '../exit.ts'
 import { persistently } from '../follow.ts'
@@ -37,7 +37,7 @@ const isBad = ({ status }: RolloutProgress): boolean =>
 const isAtRest = ({ next }: RolloutProgress): boolean => next === null || next.step === 'decide'
 
 async function print({ output }: Session, it: RolloutProgress): Promise<void> {
-  const style = await styleFor(process.stdout)
+  const style = styleFor(process.stdout)
   await printRecord(output, it, agentRollouts.show.reply, () => rolloutLines(it, style, Date.now()))
 }
 
@@ -57,7 +57,7 @@ async function follow(
 
 /** How many lines of a terminal a text takes that ends with one. */
 export const linesTaken = (text: string, columns: number): number =>
-  stripVTControlCharacters(text)
+  unstyled(text)
     .split('\n')
     .slice(0, -1)
     .reduce((lines, line) => lines + Math.max(1, Math.ceil(widthOf(line) / columns)), 0)
@@ -68,11 +68,11 @@ async function screen({ output }: Session): Promise<(it: RolloutProgress) => Pro
   if (output.format !== 'plain' && !isJson)
     throw usage('--watch draws the status, or prints it as NDJSON', 'use --json')
   if (!isJson && process.stdout.isTTY && process.env.TERM !== 'dumb') {
-    const style = await styleFor(process.stdout)
+    const style = styleFor(process.stdout)
     let drawn = 0
     return async (it) => {
       const text = rolloutLines(it, style, Date.now())
-      await write(`${drawn > 0 ? `\u001b[${drawn}A` : ''}\u001b[0J${text}`)
+      await write(own(`${drawn > 0 ? `\u001b[${drawn}A` : ''}\u001b[0J`) + text)
       drawn = linesTaken(text, process.stdout.columns)
     }
   }

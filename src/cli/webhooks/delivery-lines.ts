@@ -20,7 +20,7 @@ export async function deliveryPrinter(output: Output): Promise<PrintDelivery> {
     const print = linePrinter(output, usual, known)
     return (delivery) => print([delivery])
   }
-  const style = await styleFor(process.stdout)
+  const style = styleFor(process.stdout)
   return (delivery) => write(`${line(delivery, style)}\n`)
 }
 

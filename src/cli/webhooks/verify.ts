@@ -31,7 +31,7 @@ export async function verifyDelivery(output: Output, file: string, flags: Verify
   }
   const record = { ...judged, signedAt: judged.signedAt?.toISOString() ?? null }
   await printRecord(output, record, undefined, async () =>
-    lines(judged, headers, time, await styleFor(process.stdout)),
+    lines(judged, headers, time, styleFor(process.stdout)),
   )
   if (judged.verdict === 'valid') return
   if (!isOutside(judged)) {

@@ -1,0 +1,80 @@
+import { inspect } from 'node:util'
+
+/**
+ * What moves the cursor, colors or reorders a terminal's text, or stands in it and is not seen: controls, breaks, whatever
+ * Unicode lets a renderer ignore, and joiners where no script has a use for them. Emoji need their variation selectors.
+ */
+const hidden =
+  /[[\p{Cc}\p{Zl}\p{Zp}\p{DI}\ufff9-\ufffb]--[\n\t\u200c\u200d\p{Variation_Selector}]]|(?<=^|[\p{ASCII}\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}])[\u200c\u200d]/gv
+
+const escaped = (character: string): string =>
+  Array.from({ length: character.length }, (_, at) => character.charCodeAt(at))
+    .map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`)
+    .join('')
+
+/** Makes everything visible but line breaks and tabs. What stood within a string of JSON is the same string still. */
+export const visible = (text: string): string => text.replace(hidden, escaped)
+
+export const isVisible = (text: string): boolean => text.search(hidden) === -1
+
+/** The same for every text in a value, and every name; or what else is to be made of them. */
+export function visibleIn<T>(value: T, shown = visible): T {
+  const of = (one: unknown): unknown => {
+    if (typeof one === 'string') return shown(one)
+    if (Array.isArray(one)) return one.map(of)
+    if (one === null || typeof one !== 'object') return one
+    return Object.fromEntries(Object.entries(one).map(([key, inner]) => [shown(key), of(inner)]))
+  }
+  return of(value) as T
+}
+
+/** Nobody else can know it: what stands between two of these was put there by this process. */
+const mark = `\u001b<${crypto.randomUUID()}>`
+
+/** A control sequence of the program's own, which reaches the terminal as it is. Never has data in it. */
+export const own = (sequence: string): string => mark + sequence + mark
+
+/** Without the program's own sequences. */
+export const unstyled = (text: string): string =>
+  text
+    .split(mark)
+    .filter((_, n) => n % 2 === 0)
+    .join('')
+
+const opened = (text: string, isTerminal: boolean): string =>
+  isTerminal || text.includes(mark)
+    ? text
+        .split(mark)
+        .map((part, n) => (isTerminal && n % 2 === 0 ? visible(part) : part))
+        .join('')
+    : text
+
+type Done = (error?: Error | null) => void
+
+/**
+ * The one door to a terminal: whoever writes to the stream, only `own` sequences get through and all else is made visible.
+ * Files and pipes are given the bytes as they are.
+ */
+export function guard(stream: NodeJS.WriteStream): void {
+  const write = stream.write.bind(stream) as (chunk: string | Uint8Array, done?: Done) => boolean
+  // A byte from 0x80 to 0x9f alone is a control of some terminals: decoded, it is none.
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+  stream.write = (chunk: string | Uint8Array, encoding?: BufferEncoding | Done, done?: Done): boolean => {
+    const isText = typeof chunk === 'string'
+    const after = typeof encoding === 'function' ? encoding : done
+    if (!isText && !stream.isTTY) return write(chunk, after)
+    return write(
+      opened(isText ? chunk : decoder.decode(chunk, { stream: true }), stream.isTTY === true),
+      after,
+    )
+  }
+}
+
+/** For the start of every program: also what ends it unexpectedly is told through the door, and not by Node past it. */
+export function guardTerminal(): void {
+  guard(process.stdout)
+  guard(process.stderr)
+  process.on('uncaughtException', (error) => {
+    process.stderr.write(`${error instanceof Error ? error.stack : inspect(error)}\n`, () => process.exit(1))
+  })
+}

@@ -1,0 +1,65 @@
+/** A command as the manifest has it. */
+export type Command = { args: Record<string, object>; flags: Record<string, object>; examples: string[] }
+
+const uuid = '0197c1c4-0000-7000-8000-000000000010'
+
+/** Arguments that are said as they stand in the example; all others are names of records. */
+const spoken =
+  /^(method|path|action|resource|enabled|type|level|number|log|kind|entry|version|dir|name|file)$/
+const records = /^--(org|site|partner|role|device|group|filter|user|script|by|on)$/
+/** How it looks, and what goes on without end or writes files. */
+const looks =
+  /^(--json|--csv|-q|--quiet|--no-header|-f|--follow|--watch|--wait|--all|--dry-run|--bundle|--login|--if-not-exists)$/
+const looksWithValue = /^(--url|-o|--output|--jq|--columns|--out-file|--cursor-file|--after|--pin)$/
+
+/** Files that examples speak of. */
+export const files: Readonly<Record<string, string>> = {
+  'secret.txt': 'correct-Horse-9-battery\n',
+  'clear.sh': 'true\n',
+  'customers.csv': 'name,slug\nBlue Bakery,blue-bakery\n',
+  'body.json': '{}',
+  'headers.txt': 'webhook-id: 1\nwebhook-timestamp: 1\nwebhook-signature: v1,AAAA\n',
+}
+
+/** What their examples leave to a person, or to standard input. */
+const more: Readonly<Record<string, string[]>> = {
+  'invite:accept': ['--invitation', '@secret.txt', '--password', '@secret.txt'],
+  'password:change': ['--current-password', '@secret.txt', '--new-password', '@secret.txt'],
+  'password:reset': ['--link', '@secret.txt', '--password', '@secret.txt'],
+  'sso:create': [
+    '--name',
+    'Entra',
+    '--type',
+    'oidc',
+    '--preset',
+    'azure-ad',
+    '--issuer',
+    'https://id.example.com',
+  ],
+}
+
+/** The first example of a command as it is typed, with ids for names: how to say what it needs is told there. */
+export function typed(id: string, { examples, args, flags }: Command): string[] {
+  const line = (examples[0] ?? '').split('\n').find((one) => one.includes('svc ')) ?? ''
+  const words = [...line.slice(line.indexOf('svc ') + 4).matchAll(/(?:'[^']*'|"[^"]*"|[^\s'"])+/g)].map(
+    ([word]) => word.replace(/'([^']*)'|"([^"]*)"/g, '$1$2'),
+  )
+  const name = id.split(':')
+  const own = words.slice(0, name.length).join(' ') === name.join(' ') ? words.slice(name.length) : []
+  const isSpoken = (arg: string) => spoken.test(arg) || /^(help|config|context)\b/.test(id)
+  const left = Object.keys(args)
+  const said: string[] = []
+  for (let at = 0; at < own.length && !/^\d?[|<>&]/.test(own[at]!); at += 1) {
+    const word = own[at]!
+    if (looks.test(word)) continue
+    if (looksWithValue.test(word)) at += 1
+    else if (records.test(word)) {
+      said.push(word, uuid)
+      at += 1
+    } else if (word === '-' || word.startsWith('@')) said.push('@secret.txt')
+    else if (word.startsWith('-') || own[at - 1]?.startsWith('--')) said.push(word)
+    else if (left.length > 0) said.push(isSpoken(left.shift()!) ? word : uuid)
+  }
+  const agreed = 'yes' in flags && !said.includes('--yes') ? ['--yes'] : []
+  return [...name, ...said, ...(more[id] ?? []), ...agreed]
+}
