@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, user } from '../core/endpoint.ts'
 import { longPageOf, longPageQuery } from '../core/page.ts'
-import { freeObject, idOf, instant, text } from '../core/schema.ts'
+import { endInstant, freeObject, idOf, instant, text } from '../core/schema.ts'
 
 export const alertStatus = z.enum(['active', 'acknowledged', 'resolved', 'suppressed', 'dismissed'])
 export const alertSeverity = z.enum(['critical', 'high', 'medium', 'low', 'info'])
@@ -67,7 +67,7 @@ export const alerts = {
       status: alertStatus.optional(),
       severity: alertSeverity.optional(),
       since: instant.optional().describe('Only those triggered at this time or later'),
-      until: instant.optional().describe('Only those triggered before this time'),
+      until: endInstant.optional().describe('Only those triggered before this time'),
       search: text(100).optional().describe('Part of the title or message'),
       ...longPageQuery(),
     }),

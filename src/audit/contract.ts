@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, user } from '../core/endpoint.ts'
 import { flag, longPageQuery, placeQuery } from '../core/page.ts'
-import { idOf, instant, text } from '../core/schema.ts'
+import { endInstant, idOf, instant, text } from '../core/schema.ts'
 
 export const tag = 'Audit'
 export const reads = user({ permission: 'audit:read' })
@@ -21,7 +21,7 @@ export const chainOfOrg = idOf('organization')
 
 export const span = {
   from: instant.optional().describe('Not before this time'),
-  to: instant.optional().describe('Not after this time'),
+  to: endInstant.optional().describe('Not after this time'),
 }
 export const texts = {
   user: text(255).optional().describe('Part of the e-mail address or name of who did it'),

@@ -97,7 +97,7 @@ export const secretFlags: FlagSet = {
 
 function whole(flag: string, least = 1) {
   return async (input: string): Promise<number> => {
-    const n = Number(input)
+    const n = /^\d+$/.test(input) ? Number(input) : Number.NaN
     if (!Number.isSafeInteger(n) || n < least)
       throw usage(`${flag} takes a whole number from ${least}, not "${input}"`)
     return n

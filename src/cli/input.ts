@@ -92,14 +92,14 @@ async function valueFor(
   if (field.kind === 'time') return momentOf(raw)
   if (field.kind === 'pair') return pairFrom(raw, flag)
   if (field.kind === 'number') {
-    const n = Number(raw)
-    if (raw.trim() === '' || Number.isNaN(n))
+    const n = /^[+-]?\d+(\.\d+)?$/.test(raw) ? Number(raw) : Number.NaN
+    if (Number.isNaN(n))
       throw usage(`${flag} takes a number${field.nullable ? ' or null' : ''}, not "${raw}"`)
     return n
   }
   if (field.resource) {
     const { isId, resolveId } = await import('./resolve.ts')
-    if (isId(raw)) return raw
+    if (isId(raw)) return raw.toLowerCase()
     const { org } = session.settings
     const within = orgId
       ? { orgId, insists: true }

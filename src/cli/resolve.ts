@@ -112,7 +112,7 @@ export async function resolveId(
   /** The organization, or partner, to look in, and whether the caller insists on it. */
   within: { orgId?: string | undefined; partnerId?: string | undefined; insists?: boolean } = {},
 ): Promise<string> {
-  if (isId(word)) return word
+  if (isId(word)) return word.toLowerCase()
   const lookup = lookups[resource]
   if (!lookup) throw usage(`"${word}" is not the id of ${article(nouns[resource])}`)
   const entry = await lookup.list()

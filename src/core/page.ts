@@ -1,18 +1,26 @@
 import { z } from 'zod'
 import { invalid } from './errors.ts'
+import { inQuery } from './schema.ts'
 
-const whole = z.coerce.number({ error: 'must be a number' }).int('must be a whole number')
+const number = z.number({ error: 'must be a number' })
+const wholeNumber = number.int('must be a whole number')
+
+/** The furthest page: where it begins can still be counted. */
+const mostPages = 1_000_000_000
+
+/** Of any size, also as JavaScript writes the largest ones. */
+const clamped = (most: number) =>
+  z
+    .preprocess(
+      (said) => (/^(\d{16,}|\d(\.\d+)?e\+?\d{2,})$/i.test(String(said)) ? most : said),
+      inQuery(wholeNumber),
+    )
+    .transform((n) => Math.min(Math.max(1, n), most))
 
 /** `page` and `limit`, clamped rather than refused when out of range (spec, "Tenancy"). */
 export const pageQuery = (limits: { default: number; max: number } = { default: 50, max: 100 }) => ({
-  page: whole
-    .transform((n) => Math.max(1, n))
-    .prefault(1)
-    .describe('Page to show, from 1'),
-  limit: whole
-    .transform((n) => Math.min(Math.max(1, n), limits.max))
-    .prefault(limits.default)
-    .describe(`Rows on a page, at most ${limits.max}`),
+  page: clamped(mostPages).prefault(1).describe('Page to show, from 1'),
+  limit: clamped(limits.max).prefault(limits.default).describe(`Rows on a page, at most ${limits.max}`),
 })
 
 /** The same for a list that may be long: `cursor` goes on where a page ended, at the cost of the first page. */
@@ -23,8 +31,7 @@ export const longPageQuery = (limits?: { default: number; max: number }) => ({
 
 /** For a list whose rows have a place (`seq`) in the order they came in: reading on from one, oldest first. */
 export const placeQuery = (of: string) =>
-  whole
-    .min(0, 'must be at least 0')
+  inQuery(wholeNumber.min(0, 'must be at least 0'))
     .optional()
     .describe(`Only what comes behind this seq ${of}, oldest first`)
 

@@ -27,9 +27,12 @@ export type Resource =
 /** What audit entries are about: also what goes by a name of its own and belongs to no tenant. */
 export type Audited = Resource | 'agent_version'
 
-/** An id that names a record of that kind; the CLI accepts its slug or name as well. */
+/** An id that names a record of that kind, in either case; the CLI accepts its slug or name as well. */
 export const idOf = (resource: Resource) =>
-  z.guid({ error: 'must be a UUID' }).meta({ format: 'uuid', resource })
+  z
+    .guid({ error: 'must be a UUID' })
+    .overwrite((id) => id.toLowerCase())
+    .meta({ format: 'uuid', resource })
 
 /**
  * As `schema.safeParse`, for what comes from outside: zod compares the `length` of anything to a limit, and an
@@ -47,15 +50,33 @@ export function safeParse<S extends z.ZodType>(schema: S, value: unknown): z.Zod
   }
 }
 
-/** ISO 8601 with any offset, kept as UTC text with milliseconds. */
-export const instant = z.iso
-  .datetime({ offset: true, error: 'must be an ISO 8601 date and time, such as 2026-01-31T12:00:00Z' })
-  .overwrite((text) => {
-    // Also runs on text that the check before it has just refused.
-    const at = Date.parse(text)
-    return Number.isNaN(at) ? text : new Date(at).toISOString()
-  })
-  .meta({ format: 'date-time' })
+const isoTime = 'must be an ISO 8601 date and time, such as 2026-01-31T12:00:00Z'
+const dateAlone = /^\d{4}-\d\d-\d\d$/
+
+/** ISO 8601 with any offset, kept as UTC text with milliseconds; a date alone is this time of its day in UTC. */
+const instantAt = (time: string) =>
+  z
+    .string({ error: isoTime })
+    .overwrite((text) => (dateAlone.test(text) ? `${text}T${time}Z` : text))
+    .check(z.iso.datetime({ offset: true, error: isoTime }))
+    .overwrite((text) => {
+      // Also runs on text that the check before it has just refused.
+      const at = Date.parse(text)
+      return Number.isNaN(at) ? text : new Date(at).toISOString()
+    })
+    .meta({ format: 'date-time' })
+
+/** A moment; a date alone is where its day begins. */
+export const instant = instantAt('00:00:00.000')
+
+/** The end of a time, or of what lasts until then; a date alone is where its day ends. */
+export const endInstant = instantAt('23:59:59.999')
+
+const decimal = /^[+-]?\d+$/
+
+/** A number in a query string: decimal digits and nothing else. */
+export const inQuery = <S extends z.ZodNumber>(number: S) =>
+  z.preprocess((said) => (typeof said === 'string' && decimal.test(said) ? Number(said) : said), number)
 
 /** Whether a text can be stored, hashed and given back as it came: RFC 8785 and UTF-8 know no half pairs. */
 const isUnicode = (value: string): boolean => value.isWellFormed()
@@ -89,13 +110,28 @@ const storable = (value: string): string => value.toWellFormed().replaceAll('\u0
 /** Text that a machine reports: telemetry is cleaned of what cannot be stored, and not refused for it. */
 export const heard = (max: number, min = 0) => limited(z.string().overwrite(storable), max, min)
 
-/** The same, of a JSON object that may hold anything. */
-export const heardObject = (size: number) =>
+const cutMark = '… [cut]'
+
+/** The same of any length: what is too long ends between two characters, with a mark. */
+export const cutText = (max: number) =>
   z
-    .record(z.string(), z.unknown())
-    .refine((value) => isWithin(value, deepest), tooDeep)
-    .overwrite((value) => cleaned(value) as Record<string, unknown>)
-    .refine((value) => JSON.stringify(value).length <= size, `must be at most ${size / 1024} KiB of JSON`)
+    .string()
+    .overwrite(storable)
+    .overwrite((whole) => {
+      if (whole.length <= max) return whole
+      const end = max - cutMark.length
+      const isSplit = /[\ud800-\udbff]/.test(whole[end - 1]!)
+      return whole.slice(0, isSplit ? end - 1 : end) + cutMark
+    })
+
+/** A JSON object of telemetry that may hold anything: of what is too much the beginning is kept, as text. */
+export const cutObject = (size: number) =>
+  z.record(z.string(), z.unknown()).overwrite((value) => {
+    if (!isWithin(value, deepest)) return { cut: true }
+    const clean = cleaned(value) as Record<string, unknown>
+    const json = JSON.stringify(clean)
+    return json.length <= size ? clean : { cut: true, beginning: json.slice(0, size / 4).toWellFormed() }
+  })
 
 function cleaned(value: unknown): unknown {
   if (typeof value === 'string') return storable(value)

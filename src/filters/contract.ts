@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { endpoint, user } from '../core/endpoint.ts'
-import { idOf, instant, text } from '../core/schema.ts'
+import { idOf, inQuery, instant, text } from '../core/schema.ts'
 import { deviceStatus, osType } from '../devices/contract.ts'
 import { ConditionGroup, StoredGroup } from './conditions/contract.ts'
 import { FilterField } from './fields/contract.ts'
@@ -73,7 +73,7 @@ export type FilterPreview = z.output<typeof FilterPreview>
 
 const limits = { error: 'must be a whole number from 1 to 100' }
 const limit = z.int(limits).min(1, limits).max(100, limits).default(10)
-const limitInQuery = z.coerce.number(limits).int(limits).min(1, limits).max(100, limits).default(10)
+const limitInQuery = inQuery(z.int(limits).min(1, limits).max(100, limits)).prefault(10)
 
 const tag = 'Filters'
 const reads = user({ permission: 'devices:read', key: true })

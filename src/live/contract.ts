@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, user } from '../core/endpoint.ts'
 import { pageOf, pageQuery } from '../core/page.ts'
-import { idOf, instant, text } from '../core/schema.ts'
+import { endInstant, idOf, inQuery, instant, text } from '../core/schema.ts'
 import { mostEvents } from './wire/contract.ts'
 
 const tag = 'Live queries'
@@ -59,11 +59,10 @@ const EventsQuery = z.strictObject({
   level: liveLevel.optional(),
   source: text(255).optional().describe('Only from this source'),
   startTime: instant.optional().meta({ flag: 'from' }).describe('Only from this time on'),
-  endTime: instant.optional().meta({ flag: 'to' }).describe('Only before this time'),
-  eventId: z.coerce
-    .number({ error: 'must be a number' })
-    .int('must be a whole number')
-    .min(1, 'must be at least 1')
+  endTime: endInstant.optional().meta({ flag: 'to' }).describe('Only before this time'),
+  eventId: inQuery(
+    z.number({ error: 'must be a number' }).int('must be a whole number').min(1, 'must be at least 1'),
+  )
     .optional()
     .describe('Only with this event id'),
   ...pageQuery({ default: 50, max: mostEvents }),

@@ -43,11 +43,17 @@ onEveryDatabase((kind, open) => {
       expect((await page({ page: 0, limit: 1000 })).pagination).toMatchObject({ page: 1, limit: 100 })
     })
 
-    it('needs a tenant in system scope, and all organizations in partner scope', async () => {
+    it('is that of every tenant in system scope, and needs all organizations in partner scope', async () => {
       const { service, system, tokens, orgs } = await begin(open)
-      await expect(system.call(api.roles.list)).rejects.toEqual(
-        failing(403, 'Partner or organization context required', { code: 'tenant_required' }),
-      )
+      const [bakery, garage] = [service.client(tokens.bakery), service.client(tokens.garage)]
+      await create(bakery, 'Of the bakery')
+      await create(garage, 'Of the garage')
+      const all = (await system.call(api.roles.list, { query: { limit: 100 } })).data
+      for (const name of ['Of the bakery', 'Of the garage', 'Partner Admin', 'Org Viewer'])
+        expect(all.map((one) => one.name)).toContain(name)
+      const admins = async (client: typeof system, query = {}) =>
+        (await client.call(api.roles.list, { query })).data.find((one) => one.name === 'Org Admin')!.userCount
+      expect(await admins(system)).toBeGreaterThan(await admins(system, { orgId: orgs.bakery.id }))
       for (const token of [tokens.acmeBakery, tokens.acmeNone]) {
         const client = service.client(token)
         const full = failing(403, 'Full partner organization access required')

@@ -123,7 +123,8 @@ function ofInput(name: string, field: Field, at: string): string[] {
     faults.push(`${at} looks like a secret and is not marked`)
   const isKept = keptAsJson.has(`${name} ${at}`) || last(field) === 'cursor'
   if (field.leaf && !isKept && letsOddThrough(field.schema)) faults.push(`${at} takes what cannot be stored`)
-  const unending = inner instanceof z.ZodString && field.schema.safeParse(endless).success
+  // What is cut has an end.
+  const unending = inner instanceof z.ZodString && field.schema.safeParse(endless).data === endless
   if (unending && !isLenient(field.schema)) faults.push(`${at} may be of any length`)
   return faults
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, user } from '../../core/endpoint.ts'
 import { longPageOf, longPageQuery, pageOf, pageQuery } from '../../core/page.ts'
-import { idOf, instant } from '../../core/schema.ts'
+import { idOf, inQuery, instant } from '../../core/schema.ts'
 import { version } from '../versions/contract.ts'
 
 export const rolloutStatus = z.enum(['preparing', 'running', 'halted', 'completed', 'aborted', 'rolled_back'])
@@ -198,11 +198,7 @@ export const agentRollouts = {
     params,
     query: z.strictObject({
       state: placeState.optional().describe('Only devices in this state'),
-      wave: z.coerce
-        .number()
-        .int()
-        .min(1, 'must be at least 1')
-        .max(mostWaves, `must be at most ${mostWaves}`)
+      wave: inQuery(z.int().min(1, 'must be at least 1').max(mostWaves, `must be at most ${mostWaves}`))
         .optional()
         .describe('Only devices of this wave, from 1'),
       ...longPageQuery(),

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { endpoint, user } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
 import { permissions } from '../../core/permissions.ts'
-import { idOf, instant, secret, text } from '../../core/schema.ts'
+import { endInstant, idOf, instant, secret, text } from '../../core/schema.ts'
 
 /** What a key may do: permission pairs, or `*` for all that whoever made it may. */
 export const keyScopes: readonly string[] = [...permissions, '*']
@@ -55,7 +55,7 @@ export const NewApiKey = z.strictObject({
     .describe('Organization the key is for; inferred in organization scope'),
   name: text(255, 1).describe('What the key is for'),
   scopes: scopes.default([]).describe('What it may do: permission pairs such as devices:read, or * for all'),
-  expiresAt: instant.nullable().default(null).describe('When it stops working; never unless told'),
+  expiresAt: endInstant.nullable().default(null).describe('When it stops working; never unless told'),
   rateLimit: rateLimit.default(1000).describe('Requests per hour'),
 })
 export type NewApiKey = z.output<typeof NewApiKey>

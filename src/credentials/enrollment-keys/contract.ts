@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, user } from '../../core/endpoint.ts'
 import { flag, pageOf, pageQuery } from '../../core/page.ts'
-import { idOf, instant, secret, text } from '../../core/schema.ts'
+import { endInstant, idOf, instant, secret, text } from '../../core/schema.ts'
 
 const maxUsage = z.int().min(1, 'must be at least 1').max(100_000, 'must be at most 100000')
 
@@ -48,7 +48,7 @@ export const NewEnrollmentKey = z.strictObject({
   siteId: idOf('site').optional().describe('Site the devices are placed in'),
   name: text(255, 1).describe('What the key is for'),
   maxUsage: maxUsage.default(1).describe('How many devices may enroll with it'),
-  expiresAt: instant.optional().describe('When it stops working; an hour from now unless told'),
+  expiresAt: endInstant.optional().describe('When it stops working; an hour from now unless told'),
 })
 export type NewEnrollmentKey = z.output<typeof NewEnrollmentKey>
 
@@ -116,7 +116,7 @@ export const enrollmentKeys = {
     body: z
       .strictObject({
         maxUsage: maxUsage.nullable().optional().describe('null lifts the limit; unchanged unless told'),
-        expiresAt: instant.optional().describe('Unchanged unless told'),
+        expiresAt: endInstant.optional().describe('Unchanged unless told'),
       })
       .prefault({}),
     reply: MintedEnrollmentKey,

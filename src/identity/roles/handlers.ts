@@ -6,7 +6,7 @@ import type { AuditFacts, HandlersOf, UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { hasFullAdmin, lockTenant } from '../administrators.ts'
 import type { Tenant } from '../rules.ts'
-import { getTenant, reachOf } from '../tenant.ts'
+import { findTenant, getTenant, reachOf } from '../tenant.ts'
 import type * as contract from './contract.ts'
 import { listHeldRoles, listHolders } from './holders.ts'
 import { findChain, listBelow } from './inheritance.ts'
@@ -15,7 +15,7 @@ import * as store from './store.ts'
 
 export const roles: HandlersOf<typeof contract.roles> = {
   async list({ db, scope, query }) {
-    return store.listRoles(db, await getTenant(db, scope, query), query)
+    return store.listRoles(db, (await findTenant(db, scope, query)) ?? { kind: 'system' }, query)
   },
 
   available: async () => ({ resources: [...builder.resources], actions: [...builder.actions] }),

@@ -1,14 +1,14 @@
 import type { Expression, ExpressionBuilder, SqlBool } from 'kysely'
 import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
-import type { Scope } from '../../core/scope.ts'
+import { everything, type Scope } from '../../core/scope.ts'
 import { countOf } from '../../storage/counts.ts'
 import { inPartner, inScope, isForeignKeyViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { readPage } from '../../storage/pages.ts'
 import { rowsOf, type Value } from '../../storage/rows.ts'
 import type { RoleRow, Tables } from '../../storage/tables.ts'
-import { scopeOfTenant, type Tenant } from '../rules.ts'
+import { type Context, scopeOfTenant, type Tenant } from '../rules.ts'
 import type * as contract from './contract.ts'
 import { countHolders } from './holders.ts'
 
@@ -46,9 +46,12 @@ export async function findRole(db: Db, tenant: Tenant, id: string): Promise<Role
   return row && roleRows.read(row)
 }
 
-/** The roles of a tenant by name. */
-export async function listRoles(db: Db, tenant: Tenant, page: PageQuery): Promise<Page<contract.Role>> {
-  const found = db.selectFrom('roles').where((eb) => heldIn(eb, tenant))
+/** The roles of a tenant by name; in system scope those of every tenant. */
+export async function listRoles(db: Db, context: Context, page: PageQuery): Promise<Page<contract.Role>> {
+  const found =
+    context.kind === 'system'
+      ? inSight(db, everything)
+      : db.selectFrom('roles').where((eb) => heldIn(eb, context))
   const byName = (q: typeof found) =>
     q
       .leftJoin('roles as parents', 'parents.id', 'roles.parent_role_id')
@@ -57,12 +60,12 @@ export async function listRoles(db: Db, tenant: Tenant, page: PageQuery): Promis
       .orderBy('roles.name')
       .orderBy('roles.id')
   const { data: rows, pagination } = await readPage(found, page, byName, (row) => row)
-  const counts = await countHolders(
-    db,
-    scopeOfTenant(tenant),
-    tenant.kind,
-    rows.map(({ id }) => id),
-  )
+  const scope = context.kind === 'system' ? everything : scopeOfTenant(context)
+  const counts = new Map<string, number>()
+  for (const kind of ['partner', 'organization']) {
+    const ids = rows.filter((row) => row.scope === kind).map(({ id }) => id)
+    for (const [id, count] of await countHolders(db, scope, kind, ids)) counts.set(id, count)
+  }
   const data = rows.map((row) => summaryRows.read({ ...row, user_count: counts.get(row.id) ?? 0 }))
   return { data: data as contract.Role[], pagination }
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, knownAgent, user } from '../../core/endpoint.ts'
 import { longPageQuery } from '../../core/page.ts'
-import { heard, heardObject, idOf, instant, someOf, text } from '../../core/schema.ts'
+import { cutObject, cutText, endInstant, heard, idOf, instant, someOf, text } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 import { logPageOf, logPlace, logSeq } from '../contract.ts'
 
@@ -30,8 +30,8 @@ const NewDiagnosticLog = z.object({
   timestamp: instant,
   level: logLevel,
   component: heard(100, 1),
-  message: heard(10_000),
-  fields: heardObject(32_768).optional(),
+  message: cutText(10_000),
+  fields: cutObject(32_768).optional(),
   agentVersion: heard(50).optional(),
 })
 export type NewDiagnosticLog = z.output<typeof NewDiagnosticLog>
@@ -79,7 +79,7 @@ export const diagnosticLogs = {
         .describe(`Only these levels, such as warn,error: ${levels.join(', ')}`),
       component: text(100).optional().describe('Only of this component'),
       since: instant.optional().describe('Only from this time on'),
-      until: instant.optional().describe('Only before this time'),
+      until: endInstant.optional().describe('Only before this time'),
       search: text(200).optional().describe('Part of the message'),
       after: logPlace,
       ...longPageQuery({ default: 100, max: 1000 }),

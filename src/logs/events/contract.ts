@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, knownAgent, user } from '../../core/endpoint.ts'
 import { longPageQuery } from '../../core/page.ts'
-import { heard, heardObject, idOf, instant, someOf, text } from '../../core/schema.ts'
+import { cutObject, cutText, endInstant, idOf, instant, someOf, text } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 import { logPageOf, logPlace, logSeq } from '../contract.ts'
 
@@ -32,12 +32,12 @@ const NewEventLog = z.object({
   timestamp: instant,
   level: eventLevel,
   category: eventCategory,
-  source: heard(255, 1),
-  eventId: heard(100, 1)
+  source: cutText(255),
+  eventId: cutText(4096)
     .optional()
     .describe('Of one record: what has the same source and eventId is ignored'),
-  message: heard(2000),
-  details: heardObject(32_768).optional(),
+  message: cutText(2000),
+  details: cutObject(32_768).optional(),
 })
 export type NewEventLog = z.output<typeof NewEventLog>
 
@@ -84,7 +84,7 @@ export const eventLogs = {
         .describe(`Only these levels, such as error,critical: ${levels.join(', ')}`),
       source: text(255).optional().describe('Only from this source'),
       startDate: instant.optional().meta({ flag: 'since' }).describe('Only from this time on'),
-      endDate: instant.optional().meta({ flag: 'until' }).describe('Only before this time'),
+      endDate: endInstant.optional().meta({ flag: 'until' }).describe('Only before this time'),
       after: logPlace,
       ...longPageQuery({ default: 100, max: 500 }),
     }),

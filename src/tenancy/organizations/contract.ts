@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, user } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
-import { free, freeObject, idOf, instant, slug, text } from '../../core/schema.ts'
+import { endInstant, free, freeObject, idOf, instant, slug, text } from '../../core/schema.ts'
 import { windowOf } from '../../core/weekly-window.ts'
 import { cap, organizationOrder } from '../partners/contract.ts'
 
@@ -73,7 +73,7 @@ const fields = {
   slug: slug.describe('Short name, unique within the partner'),
   maxDevices: cap.nullable().describe('Most devices the organization may enroll'),
   contractStart: instant.nullable().describe('When the contract begins'),
-  contractEnd: instant.nullable().describe('When the contract ends'),
+  contractEnd: endInstant.nullable().describe('When the contract ends'),
 }
 
 export const NewOrganization = z.strictObject({

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { endpoint, user } from '../../core/endpoint.ts'
 import { eventTypes } from '../../core/event-types.ts'
 import { longPageOf, longPageQuery } from '../../core/page.ts'
-import { idOf, instant } from '../../core/schema.ts'
+import { endInstant, idOf, instant } from '../../core/schema.ts'
 import { eventData } from '../../events/contract.ts'
 
 export const deliveryStatus = z.enum(['pending', 'delivered', 'failed', 'retrying'])
@@ -64,7 +64,7 @@ const deliveryParams = params.extend({
 /** What was said about a range of time. */
 const range = {
   since: instant.optional().meta({ past: true }).describe('Only those made at this time or later'),
-  until: instant.optional().meta({ past: true }).describe('Only those made before this time'),
+  until: endInstant.optional().meta({ past: true }).describe('Only those made before this time'),
 }
 
 export const webhookDeliveries = {

@@ -1,0 +1,54 @@
+import { expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { entriesOf } from '../../src/core/endpoint.ts'
+import { pageQuery, placeQuery } from '../../src/core/page.ts'
+import { quickly } from '../../src/core/quick.ts'
+import { cutText, endInstant, idOf, instant } from '../../src/core/schema.ts'
+
+const id = '01923F7E-ABCD-7000-8000-00000000000F'
+
+it('an id is the same in either case, also on the quick way', () => {
+  const schema = idOf('device')
+  expect(schema.parse(id)).toBe(id.toLowerCase())
+  const quick = quickly(schema)
+  expect(quick(id.toLowerCase())).toBe(id.toLowerCase())
+  expect(quick(id)).not.toBe(id)
+})
+
+it('a date alone begins or ends with its day, in UTC', () => {
+  expect(instant.parse('2026-01-31')).toBe('2026-01-31T00:00:00.000Z')
+  expect(endInstant.parse('2026-01-31')).toBe('2026-01-31T23:59:59.999Z')
+  expect(endInstant.parse('2026-01-31T12:00:00+01:00')).toBe('2026-01-31T11:00:00.000Z')
+  for (const bad of ['2026-02-31', '2026-13-01', '2026-1-1', '20260131', '']) {
+    expect(instant.safeParse(bad).success).toBe(false)
+  }
+})
+
+it('every span of time in the contract ends where the last day does', () => {
+  const ends = entriesOf(api).flatMap(({ name, entry }) =>
+    Object.entries(entry.query?.shape ?? {})
+      .filter(([key]) => /^(to|until|before|end(Date|Time))$/.test(key))
+      .map(([key, schema]) => [`${name}.${key}`, (schema as typeof instant).parse('2026-01-31')]),
+  )
+  expect(ends.length).toBeGreaterThan(5)
+  for (const [name, at] of ends) expect([name, at]).toEqual([name, '2026-01-31T23:59:59.999Z'])
+})
+
+it('a page of any size is clamped, and only decimal digits are a number', () => {
+  const { page, limit } = pageQuery()
+  for (const huge of ['1e18', '1000000000000000000', '1e+21', '9'.repeat(400)]) {
+    expect([huge, page.parse(huge), limit.parse(huge)]).toEqual([huge, 1_000_000_000, 100])
+  }
+  expect([page.parse('-5'), page.parse(undefined), page.parse('07')]).toEqual([1, 1, 7])
+  for (const schema of [page, limit, placeQuery('of it')]) {
+    for (const bad of ['0x10', '1e3', '0b1', '', ' 1', '1.5', 'x', 'Infinity', 'NaN', true, null, []]) {
+      expect([bad, schema.safeParse(bad).success]).toEqual([bad, false])
+    }
+  }
+})
+
+it('text of telemetry is cut between two characters', () => {
+  const schema = cutText(20)
+  expect(schema.parse('x'.repeat(20))).toBe('x'.repeat(20))
+  expect(schema.parse(`${'x'.repeat(12)}${'🙂'.repeat(9)}`)).toBe(`${'x'.repeat(12)}… [cut]`)
+})
