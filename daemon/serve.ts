@@ -168,7 +168,14 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
   if (await hasUsers(storage.read)) return undefined
   const password = admin.password ?? randomBytes(15).toString('base64url')
   const passwordHash = await hashPassword(password)
-  const user = { id: newId(), email: admin.email, name: 'System administrator', passwordHash, isSystem: true }
+  const user = {
+    id: newId(),
+    email: admin.email,
+    name: 'System administrator',
+    passwordHash,
+    isSystem: true,
+    emailProvedAt: now,
+  }
   try {
     await storage.write((tx) => insertUser(tx, user, now))
   } catch (error) {

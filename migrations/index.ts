@@ -29,6 +29,7 @@ import * as agents from './0028_agents.ts'
 import * as keyLookUp from './0029_key_look_up.ts'
 import * as linksCopyNothing from './0030_links_copy_nothing.ts'
 import * as webhookCounts from './0031_webhook_counts.ts'
+import * as acceptedMemberships from './0032_accepted_memberships.ts'
 import * as ssoVouching from './0034_sso_vouching.ts'
 import * as deliveryRetries from './0035_delivery_retries.ts'
 import * as goneOrganizations from './0038_gone_organizations.ts'
@@ -67,6 +68,7 @@ export const migrations: readonly Migration[] = [
   { name: '0029_key_look_up', up: keyLookUp.up },
   { name: '0030_links_copy_nothing', up: linksCopyNothing.up },
   { name: '0031_webhook_counts', up: webhookCounts.up },
+  { name: '0032_accepted_memberships', up: acceptedMemberships.up },
   { name: '0034_sso_vouching', up: ssoVouching.up },
   { name: '0035_delivery_retries', up: deliveryRetries.up },
   { name: '0038_gone_organizations', up: goneOrganizations.up },

@@ -26,8 +26,10 @@ export type UserCaller = {
   ssoProviderId: string | null
   /** When such a session ends, whatever is proved in it; null: it came by no provider. */
   endsBy: Instant | null
-  /** The partner waits for approval: only what is open while enrolling may be done. */
-  barred?: 'tenant_pending' | undefined
+  /** The partner waits for approval, or the invitation to be accepted: only what is open while enrolling may be done. */
+  barred?: 'tenant_pending' | 'invitation_pending' | undefined
+  /** When they last proved who they are, in this session or the one before it. */
+  provedAt: Instant
 }
 
 /** A program with an API key. It sees the key's organization, as far as whoever made the key does. */

@@ -1,17 +1,24 @@
+import { string as stringArg } from '@oclif/core/args'
 import { boolean, string } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { acceptInvitation } from '../../src/cli/people.ts'
+import { acceptInvitation, acceptMine } from '../../src/cli/people.ts'
 import { printRecord } from '../../src/cli/print.ts'
-import { auth } from '../../src/identity/contract.ts'
+import { printable } from '../../src/cli/table.ts'
+import { auth, users } from '../../src/identity/contract.ts'
 
 export default class InviteAccept extends ApiCommand {
-  static override summary = auth.acceptInvite.summary
+  static override summary = 'Accept an invitation: with its link, or with the account you are signed in to'
   static override description =
-    'The link is asked for, or read from a file: it is never an argument, where others can read it.'
+    'With the name of who invited you, the account you are signed in to accepts it (svc invite list). Without one, a new ' +
+    'account gets its first password. The link is asked for, or read from a file: it is never an argument, where others can read it.'
   static override examples = [
     'svc invite accept --url https://svc.example.com\nLink or token ********\nPassword ********\nSigned in to https://svc.example.com as ada@example.com, organization scope of 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11',
+    'svc invite accept "Blue Bakery"\nAccepted: you belong to Blue Bakery',
     'In a script\nsvc invite accept --invitation @link.txt --password-stdin --store file < password.txt',
   ]
+  static override args = {
+    tenant: stringArg({ description: 'Who invited the account you are signed in to: id or name' }),
+  }
   static override flags = {
     invitation: string({ description: 'The link or its token: - for standard input, @file for a file' }),
     'password-stdin': boolean({ description: 'Read the new password from standard input' }),
@@ -26,7 +33,17 @@ export default class InviteAccept extends ApiCommand {
   }
 
   async run(): Promise<void> {
-    const { flags } = await this.parse(InviteAccept)
+    const { args, flags } = await this.parse(InviteAccept)
+    if (args.tenant !== undefined) {
+      const signedIn = this.open(flags)
+      const accepted = await acceptMine(signedIn, users, args.tenant)
+      return printRecord(
+        signedIn.output,
+        accepted,
+        undefined,
+        () => `Accepted: you belong to ${printable(accepted.name)}\n`,
+      )
+    }
     const run = this.open(flags, { mayBeNew: true })
     const given = { ...flags, token: flags.invitation }
     const result = await acceptInvitation(run, auth.acceptInvite, given)

@@ -26,6 +26,24 @@ export function invited(reply: Record<string, unknown>): string {
   return `${who} ${how}. ${sent}\n`
 }
 
+/** Accepts the invitation of a partner or organization, by id or name, with the account that is signed in. */
+export async function acceptMine(
+  run: Run,
+  entries: Pick<typeof users, 'myInvitations' | 'acceptMine'>,
+  name: string,
+) {
+  const { data } = await run.client.call(entries.myInvitations)
+  const isNamed = ({ orgId, partnerId, name: called }: (typeof data)[number]) =>
+    [orgId, partnerId].includes(name) || called.toLowerCase() === name.toLowerCase()
+  const found = data.filter(isNamed)
+  const [one] = found
+  if (!one) throw usage(`No invitation of ${name} waits for you`, 'svc invite list shows those that do')
+  if (found.length > 1) throw usage(`Several are called ${name}`, 'Give the id: svc invite list')
+  const body = one.orgId === null ? { partnerId: one.partnerId! } : { orgId: one.orgId }
+  await run.client.call(entries.acceptMine, { body })
+  return { ...one, accepted: true }
+}
+
 type AcceptFlags = Pick<LoginFlags, 'password' | 'password-stdin' | 'store'> & { token?: string | undefined }
 
 /** Accepts an invitation, keeps the session and says where. */

@@ -67,6 +67,13 @@ export const errors = {
   account_inactive: { status: 403, exit: 5, title: 'Account is not active' },
   enrollment_secret_required: { status: 403, exit: 5, title: 'Enrollment secret required' },
   invalid_enrollment_secret: { status: 403, exit: 5, title: 'Invalid enrollment secret' },
+  reauthentication_required: {
+    status: 403,
+    exit: 5,
+    title: 'Prove again who you are: send your password, or sign in again',
+  },
+  email_unproved: { status: 403, exit: 5, title: 'Prove your e-mail address first: reset your password' },
+  invitation_pending: { status: 403, exit: 5, title: 'Your invitation waits for you to accept it' },
   tenant_pending: { status: 403, exit: 5, title: 'Your registration waits for approval' },
   tenant_inactive: { status: 403, exit: 5, title: 'Tenant is not active' },
   device_decommissioned: { status: 403, exit: 5, title: 'Device has been decommissioned' },

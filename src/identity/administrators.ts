@@ -27,6 +27,7 @@ export async function hasFullAdmin(db: Db, tenant: Tenant, besides?: string): Pr
           .where('m.org_access', '=', 'all')
           .where('u.status', '=', 'active')
           .where('m.disabled_at', 'is', null)
+          .where('m.accepted_at', 'is not', null)
           .$if(besides !== undefined, (q) => q.where('m.user_id', '!=', besides!))
       : db
           .selectFrom('organization_memberships as m')
@@ -37,6 +38,7 @@ export async function hasFullAdmin(db: Db, tenant: Tenant, besides?: string): Pr
           .where('m.grouped', '=', 0)
           .where('u.status', '=', 'active')
           .where('m.disabled_at', 'is', null)
+          .where('m.accepted_at', 'is not', null)
           .$if(besides !== undefined, (q) => q.where('m.user_id', '!=', besides!))
   for (const { role_id: roleId } of await roles.distinct().execute()) {
     if (isFullAdmin(tenant.kind, (await findGrants(db, roleId)).permissions)) return true

@@ -1,5 +1,5 @@
 import { factors } from './factors/contract.ts'
-import { acceptance, invitations } from './invitations/contract.ts'
+import { acceptance, invitations, myInvitations } from './invitations/contract.ts'
 import { passwords } from './passwords/contract.ts'
 import { phones } from './phones/contract.ts'
 import { registration } from './registration/contract.ts'
@@ -17,4 +17,4 @@ export const auth = {
 }
 
 /** Everything below /users. */
-export const users = { ...people, ...invitations }
+export const users = { ...people, ...myInvitations, ...invitations }

@@ -3,7 +3,7 @@ import type { Instant } from '../core/time.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { policyOf } from './factors/rules.ts'
-import type { Context, Membership } from './rules.ts'
+import type { Context, Membership, Tenant } from './rules.ts'
 
 /** Organizations that may be worked in: active or on trial, of an active partner. */
 const usableOrg = (status: string, deletedAt: string | null) =>
@@ -14,7 +14,7 @@ const partnerMemberships = prepared((db, p: { userId: string }) =>
     .selectFrom('partner_memberships as m')
     .innerJoin('partners as p', 'p.id', 'm.partner_id')
     .select(['m.id', 'm.partner_id', 'm.role_id', 'm.org_access', 'p.status', 'p.deleted_at', 'p.settings'])
-    .select('m.disabled_at')
+    .select(['m.disabled_at', 'm.accepted_at', 'm.accepted_by'])
     .where('m.user_id', '=', p.userId)
     .orderBy('m.created_at')
     .orderBy('m.id'),
@@ -32,6 +32,8 @@ const orgMemberships = prepared((db, p: { userId: string }) =>
       'm.narrowed',
       'm.grouped',
       'm.disabled_at',
+      'm.accepted_at',
+      'm.accepted_by',
       'o.partner_id',
       'o.status',
       'o.deleted_at',
@@ -66,19 +68,29 @@ export async function findMembership(db: Db, userId: string, context: Context): 
 }
 
 async function inPartner(db: Db, row: RowOf<typeof partnerMemberships>): Promise<Found> {
+  const accepted = row.accepted_at !== null
+  const lives = row.disabled_at === null && row.deleted_at === null
   return {
     kind: 'partner',
     partnerId: row.partner_id,
     roleId: row.role_id,
     orgs: row.org_access === 'all' ? 'all' : row.org_access === 'none' ? [] : await grantedOrgs(db, row.id),
-    usable: row.disabled_at === null && row.deleted_at === null && row.status === 'active',
-    pending: row.disabled_at === null && row.deleted_at === null && row.status === 'pending',
+    acceptedBy: row.accepted_by as AcceptedBy | null,
+    usable: accepted && lives && row.status === 'active',
+    invited: !accepted && lives && row.status === 'active',
+    pending: accepted && lives && row.status === 'pending',
     disabled: row.disabled_at !== null,
     requiresMfa: policyOf([row.settings]).required,
   }
 }
 
 async function inOrg(db: Db, row: RowOf<typeof orgMemberships>): Promise<Found> {
+  const accepted = row.accepted_at !== null
+  const lives =
+    row.disabled_at === null &&
+    usableOrg(row.status, row.deleted_at) &&
+    row.partner_deleted_at === null &&
+    row.partner_status === 'active'
   return {
     kind: 'organization',
     orgId: row.org_id,
@@ -87,11 +99,9 @@ async function inOrg(db: Db, row: RowOf<typeof orgMemberships>): Promise<Found> 
     siteIds: row.narrowed ? await narrowedSites(db, row.id) : null,
     groupIds: row.grouped ? await narrowedGroups(db, row.id) : null,
     disabled: row.disabled_at !== null,
-    usable:
-      row.disabled_at === null &&
-      usableOrg(row.status, row.deleted_at) &&
-      row.partner_deleted_at === null &&
-      row.partner_status === 'active',
+    acceptedBy: row.accepted_by as AcceptedBy | null,
+    usable: accepted && lives,
+    invited: !accepted && lives,
     requiresMfa: policyOf([row.settings]).required,
   }
 }
@@ -163,9 +173,27 @@ export async function findRoleName(db: Db, roleId: string): Promise<string | und
 export type PartnerReach = { orgAccess: 'all' | 'selected' | 'none'; orgIds: readonly string[] }
 export type OrgReach = { siteIds: readonly string[] | null; groupIds: readonly string[] | null }
 
+/** Who said yes to a membership: its holder, or the identity provider of the organization. */
+export type AcceptedBy = 'holder' | 'provider'
+
+/** How a membership begins: accepted, unless it is an invitation. */
+type Beginning = { acceptedBy?: AcceptedBy | null; invited?: { name: string; email: string } }
+
+const standing = ({ acceptedBy = 'holder', invited }: Beginning, now: Instant) => ({
+  accepted_at: acceptedBy === null ? null : now,
+  accepted_by: acceptedBy,
+  invited_name: invited?.name ?? null,
+  invited_email: invited?.email ?? null,
+})
+
 export async function joinPartner(
   db: Db,
-  membership: { partnerId: string; userId: string; roleId: string; orgs: 'all' | readonly string[] },
+  membership: {
+    partnerId: string
+    userId: string
+    roleId: string
+    orgs: 'all' | readonly string[]
+  } & Beginning,
   now: Instant,
 ): Promise<void> {
   const { partnerId, userId, roleId, orgs } = membership
@@ -174,7 +202,7 @@ export async function joinPartner(
   const columns = { id, partner_id: partnerId, user_id: userId, role_id: roleId, created_at: now }
   await db
     .insertInto('partner_memberships')
-    .values({ ...columns, org_access: orgAccess, disabled_at: null })
+    .values({ ...columns, ...standing(membership, now), org_access: orgAccess, disabled_at: null })
     .execute()
   await insertOrgs(db, id, orgs === 'all' ? [] : orgs)
 }
@@ -187,7 +215,7 @@ export async function joinOrganization(
     roleId: string
     siteIds: readonly string[] | null
     groupIds?: readonly string[] | null
-  },
+  } & Beginning,
   now: Instant,
 ): Promise<void> {
   const { orgId, userId, roleId, siteIds, groupIds = null } = membership
@@ -195,10 +223,45 @@ export async function joinOrganization(
   const columns = { id, org_id: orgId, user_id: userId, role_id: roleId, created_at: now, disabled_at: null }
   await db
     .insertInto('organization_memberships')
-    .values({ ...columns, narrowed: siteIds === null ? 0 : 1, grouped: groupIds === null ? 0 : 1 })
+    .values({
+      ...columns,
+      ...standing(membership, now),
+      narrowed: siteIds === null ? 0 : 1,
+      grouped: groupIds === null ? 0 : 1,
+    })
     .execute()
   await insertSites(db, id, siteIds ?? [])
   await insertGroups(db, id, groupIds ?? [])
+}
+
+/** Makes an invitation count; one that was accepted by single sign-on alone counts for passwords from then on. */
+export async function acceptMembership(
+  db: Db,
+  userId: string,
+  tenant: Tenant,
+  by: AcceptedBy,
+  now: Instant,
+): Promise<void> {
+  const accepted = { accepted_at: now, accepted_by: by }
+  if (tenant.kind === 'partner') {
+    await db
+      .updateTable('partner_memberships')
+      .set(accepted)
+      .where('user_id', '=', userId)
+      .where('partner_id', '=', tenant.partnerId)
+      .where('disabled_at', 'is', null)
+      .where((eb) => eb.or([eb('accepted_at', 'is', null), eb('accepted_by', '!=', by)]))
+      .execute()
+    return
+  }
+  await db
+    .updateTable('organization_memberships')
+    .set(accepted)
+    .where('user_id', '=', userId)
+    .where('org_id', '=', tenant.orgId)
+    .where('disabled_at', 'is', null)
+    .where((eb) => eb.or([eb('accepted_at', 'is', null), eb('accepted_by', '!=', by)]))
+    .execute()
 }
 
 /** Gives a partner membership another reach. */

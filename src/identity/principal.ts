@@ -37,6 +37,7 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
     sessionId: claims.sessionId,
     ssoProviderId: user.ssoProviderId,
     endsBy: user.endsBy,
+    provedAt: user.provedAt,
   }
 
   if (claims.context.kind === 'system') {
@@ -52,9 +53,17 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
   const membership = await findMembership(db, id, claims.context)
   if (!membership) throw new Problem('invalid_token')
   if (membership.disabled) throw new Problem('account_inactive')
-  const barred = membership.kind === 'partner' && membership.pending ? ('tenant_pending' as const) : undefined
+  const barred = membership.invited
+    ? ('invitation_pending' as const)
+    : membership.kind === 'partner' && membership.pending
+      ? ('tenant_pending' as const)
+      : undefined
   if (!membership.usable && !barred) throw new Problem('tenant_inactive')
-  const { permissions, forceMfa } = await findGrants(db, membership.roleId)
+  const grants = await findGrants(db, membership.roleId)
+  // What is offered is not theirs yet.
+  const { permissions, forceMfa } = membership.invited
+    ? { permissions: new Set<string>(), forceMfa: false }
+    : grants
   // Whoever was raised since has to come in by what vouches for that.
   if (user.vouched && beyond(user.vouched, permissions).length > 0) throw new Problem('invalid_token')
   const mfaDemanded = mustEnrol({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)

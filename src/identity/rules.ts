@@ -12,14 +12,19 @@ export type Context =
 /** What a person can belong to. */
 export type Tenant = Exclude<Context, { kind: 'system' }>
 
-/** A membership as it stands. `usable`: it is not disabled, and its tenant may be worked in. */
+/**
+ * A membership as it stands. `usable`: it is accepted and not disabled, and its tenant may be worked in. `invited`: it
+ * would be, if its holder accepted it.
+ */
 export type Membership =
   | {
       kind: 'partner'
       partnerId: string
       roleId: string
       orgs: 'all' | string[]
+      acceptedBy: 'holder' | 'provider' | null
       usable: boolean
+      invited: boolean
       /** The partner waits for approval: its people may sign in, and do what is open while enrolling. */
       pending: boolean
       disabled: boolean
@@ -31,12 +36,16 @@ export type Membership =
       roleId: string
       siteIds: string[] | null
       groupIds: string[] | null
+      /** null: not accepted. `provider`: by single sign-on alone, which is then the only way in. */
+      acceptedBy: 'holder' | 'provider' | null
       usable: boolean
+      invited: boolean
       disabled: boolean
     }
 
 /**
- * The membership a sign-in uses: the one asked for, else the partner's, else the oldest organization's.
+ * The membership a sign-in uses: the one asked for, else the partner's, else the oldest organization's. Who has none
+ * that can be used may look at what waits for them: a partner to be approved, an invitation to be accepted.
  * `memberships` come oldest first. undefined: this person cannot sign in there.
  */
 export function chooseContext(
@@ -45,7 +54,8 @@ export function chooseContext(
   asked: { orgId?: string | undefined; partnerId?: string | undefined },
 ): Context | undefined {
   const open = memberships.filter((one) => one.usable)
-  const usable = open.length > 0 ? open : memberships.filter((one) => one.kind === 'partner' && one.pending)
+  const waiting = memberships.filter((one) => one.invited || (one.kind === 'partner' && one.pending))
+  const usable = open.length > 0 ? open : waiting
   const { orgId, partnerId } = asked
   if (orgId !== undefined || partnerId !== undefined) {
     const kind = orgId === undefined ? 'partner' : 'organization'
@@ -95,8 +105,14 @@ export type Subject =
       mfaEnabled: boolean
       mfaDemanded: boolean
       /** Why this person cannot act at all; a signed-in caller has none. */
-      barred?: 'account_inactive' | 'tenant_inactive' | 'tenant_pending' | undefined
+      barred?: 'account_inactive' | 'tenant_inactive' | Waiting | undefined
     }
+
+/** Why somebody may sign in, and do no more than what is open while enrolling. */
+export type Waiting = 'tenant_pending' | 'invitation_pending'
+
+const waits = (barred: string | undefined): boolean =>
+  barred === 'tenant_pending' || barred === 'invitation_pending'
 
 export type Verdict =
   | { allowed: true }
@@ -113,7 +129,7 @@ const refused = (code: ErrorCode, more: { message?: string; details?: unknown; e
 export function judge(access: Access, subject: Subject, mfaOn: boolean): Verdict {
   if (access.who === 'public') {
     const known = access.session && subject.kind === 'user'
-    const barred = known && subject.barred !== 'tenant_pending' ? subject.barred : undefined
+    const barred = known && !waits(subject.barred) ? subject.barred : undefined
     return barred ? refused(barred) : welcome
   }
   if (subject.kind === 'nobody') return refused('unauthenticated')
@@ -124,8 +140,7 @@ export function judge(access: Access, subject: Subject, mfaOn: boolean): Verdict
   if (subject.kind === 'workload') return judgeWorkload(access, subject)
   if (subject.kind !== 'user') return refused('invalid_token')
   const { scope, permissions, mfa, mfaEnabled, mfaDemanded, barred } = subject
-  const waits = barred === 'tenant_pending' && access.whileEnrolling
-  if (barred !== undefined && !waits) return refused(barred)
+  if (barred !== undefined && !(waits(barred) && access.whileEnrolling)) return refused(barred)
   if (mfaOn && mfaDemanded && !access.whileEnrolling) {
     return refused('mfa_enrollment_required', { enrollUrl })
   }

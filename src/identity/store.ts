@@ -55,6 +55,7 @@ type NewUser = {
   passwordHash: string | null
   isSystem?: boolean
   status?: string
+  emailProvedAt?: Instant | null
 }
 
 export async function insertUser(db: Db, user: NewUser, now: Instant): Promise<void> {
@@ -71,7 +72,7 @@ export async function insertUserOnce(db: Db, user: NewUser, now: Instant): Promi
 }
 
 function newRow(user: NewUser, now: Instant): UserRow {
-  const { id, email, name, passwordHash, isSystem = false, status = 'active' } = user
+  const { id, email, name, passwordHash, isSystem = false, status = 'active', emailProvedAt = null } = user
   return {
     id,
     email,
@@ -92,9 +93,32 @@ function newRow(user: NewUser, now: Instant): UserRow {
     phone_number: null,
     phone_verified: 0,
     last_login_at: null,
+    email_proved_at: emailProvedAt,
     created_at: now,
     updated_at: now,
   }
+}
+
+/** Keeps since when it is known that the holder of an account reads the mail of its address. */
+export async function proveEmail(db: Db, userId: string, now: Instant): Promise<void> {
+  await db
+    .updateTable('users')
+    .set({ email_proved_at: now })
+    .where('id', '=', userId)
+    .where('email_proved_at', 'is', null)
+    .execute()
+}
+
+/** Whether a person has no password because an identity provider vouches for them. */
+export async function isFederated(db: Db, user: Pick<User, 'id' | 'passwordHash'>): Promise<boolean> {
+  if (user.passwordHash !== null) return false
+  const link = await db
+    .selectFrom('sso_identities')
+    .select('id')
+    .where('user_id', '=', user.id)
+    .limit(1)
+    .executeTakeFirst()
+  return link !== undefined
 }
 
 /** Ends every session of a person at once: tokens carry the epoch they were made in. */

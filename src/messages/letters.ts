@@ -13,10 +13,23 @@ export function invitation(a: To & { inviter: string; tenant: string; url: strin
   ])
 }
 
-export function addedToTenant(a: To & { inviter: string; tenant: string; url: string }): Letter {
+/** `proof`: where a password is reset, for an account whose address was never proved. */
+export function addedToTenant(
+  a: To & { inviter: string; tenant: string; url: string; proof?: string },
+): Letter {
+  const proof =
+    a.proof === undefined
+      ? []
+      : [
+          'Before that, choose a new password: it shows that this address is yours, and ends what anybody else ' +
+            'did with an account in its name.',
+          { label: 'Choose a new password', url: a.proof },
+        ]
   return compose('membership', a, `${a.inviter} invites you to ${a.tenant}`, [
-    `${a.inviter} has invited your account to work with ${a.tenant}. Sign in as you always do to accept:`,
+    `${a.inviter} has invited your account to work with ${a.tenant}. Sign in as you always do, and accept it ` +
+      'under your invitations (in a terminal: svc invite list):',
     { label: 'Sign in', url: a.url },
+    ...proof,
     'Your password and your other memberships stay as they are. If you do not know what this is about, ' +
       'you can ignore this message.',
   ])

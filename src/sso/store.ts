@@ -137,6 +137,7 @@ export async function countRolesHeld(db: Db, scope: Scope): Promise<{ roleId: st
     .select((eb) => ['m.role_id', eb.fn.countAll().as('members')])
     .where(inScope(scope, 'm.org_id'))
     .where('m.disabled_at', 'is', null)
+    .where('m.accepted_at', 'is not', null)
     .where('u.status', '<>', 'disabled')
     .groupBy('m.role_id')
     .execute()
@@ -157,6 +158,7 @@ export async function listRolesSignedIn(db: Db, scope: Scope, id: string, since:
     .where('i.last_login_at', '>', since)
     .where('u.status', '=', 'active')
     .where('m.disabled_at', 'is', null)
+    .where('m.accepted_at', 'is not', null)
     .execute()
   return held.map((one) => one.role_id)
 }

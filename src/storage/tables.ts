@@ -168,6 +168,8 @@ export type UserRow = Stamped & {
   phone_number: string | null
   phone_verified: number
   last_login_at: string | null
+  /** Since when it is known that the holder reads the mail of the address. */
+  email_proved_at: string | null
 }
 
 export type LoginChallengeRow = {
@@ -195,6 +197,8 @@ export type SessionRow = {
   revoked_at: string | null
   /** The identity provider it came in by. */
   sso_provider_id: string | null
+  /** When its holder last proved who they are. */
+  proved_at: string | null
 }
 
 export type RoleRow = Stamped & {
@@ -208,7 +212,18 @@ export type RoleRow = Stamped & {
   force_mfa: number
 }
 
-export type PartnerMembershipRow = {
+/** Whether a membership counts yet, and who its tenant invited. */
+type MembershipStanding = {
+  /** null: its holder has not accepted it, and it gives nothing. */
+  accepted_at: string | null
+  /** `holder`: on their own proof. `provider`: by single sign-on of the organization. */
+  accepted_by: string | null
+  /** As whoever invited them typed it. */
+  invited_name: string | null
+  invited_email: string | null
+}
+
+export type PartnerMembershipRow = MembershipStanding & {
   id: string
   partner_id: string
   user_id: string
@@ -218,7 +233,7 @@ export type PartnerMembershipRow = {
   disabled_at: string | null
 }
 
-export type OrganizationMembershipRow = {
+export type OrganizationMembershipRow = MembershipStanding & {
   id: string
   org_id: string
   user_id: string
@@ -240,6 +255,8 @@ export type InvitationRow = {
   expires_at: string
   accepted_at: string | null
   created_at: string
+  /** 1 when whoever invited saw the link as well: it proves no address. */
+  shown: Generated<number>
 }
 
 export type DeviceGroupRow = Stamped & {

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { proveEmail } from '../../src/identity/store.ts'
 import type { Mailer } from '../../src/messages/ports.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestClock, type TestService, testClock } from '../harness.ts'
@@ -183,11 +184,22 @@ onEveryDatabase((_, open) => {
     it('to an account adds a membership and says: sign in', async () => {
       await accept(tokenOf(await invite()))
       const added = await invite(world.tokens.harbor)
-      expect(added).toMatchObject({ status: 'active', name: 'Ada', inviteEmailSent: false })
+      expect(added).toMatchObject({ status: 'invited', name: 'Ada', inviteEmailSent: false })
       expect(added.inviteUrl).toBeUndefined()
       const letter = (await letters()).at(-1)!
       expect(letter.kind).toBe('membership')
-      expect(letter.links).toEqual([`${service.url}/login`])
+      expect(letter.links).toEqual([`${service.url}/login`, `${service.url}/forgot-password`])
+      await expect(login(world.orgs.harbor.id)).rejects.toEqual(failing(401, 'invalid_credentials'))
+      const own = as((await login()).tokens!.accessToken)
+      const waits = { orgId: world.orgs.harbor.id, partnerId: null, name: 'harbor', roleName: 'Org Viewer' }
+      expect((await own.call(api.users.myInvitations)).data).toMatchObject([waits])
+      const body = { orgId: world.orgs.harbor.id }
+      // The link that set the password was shown to the inviter: it says nothing of whose the address is.
+      const acceptMine = () => own.call(api.users.acceptMine, { body })
+      await expect(acceptMine()).rejects.toEqual(failing(403, 'email_unproved'))
+      await service.storage.write((tx) => proveEmail(tx, added.id, clock()))
+      expect(await acceptMine()).toEqual({ success: true })
+      await expect(acceptMine()).rejects.toEqual(failing(404, 'invite_not_found'))
       const { tokens } = await login(world.orgs.harbor.id)
       const me = await as(tokens!.accessToken).call(api.users.me)
       expect(me.orgId).toBe(world.orgs.harbor.id)
@@ -204,7 +216,7 @@ onEveryDatabase((_, open) => {
       expect(resent.inviteUrl).toBeUndefined()
       const mailed = (await letters()).at(-1)!.links[0]
       await accept(tokenOf({ inviteUrl: mailed }))
-      await expect(preview(tokenOf(first))).rejects.toEqual(failing(410, 'invite_accepted'))
+      await expect(preview(tokenOf(first))).rejects.toEqual(failing(404, 'invite_not_found'))
     })
 
     it('twice into one tenant is refused, also at the same time and in other letter case', async () => {

@@ -49,7 +49,8 @@ onEveryDatabase((_kind, open) => {
     })
 
     it('is not within either of them', async () => {
-      const within = (scope: Scope) => isWithin(service.storage.read, scope, { id: wanda, isSystem: false })
+      const within = (scope: Scope) =>
+        isWithin(service.storage.read, scope, { id: wanda, isSystem: false, status: 'active' })
       expect(await within(ofBakery)).toBe(false)
       expect(await within(ofAcme)).toBe(false)
       expect(await within(everything)).toBe(true)

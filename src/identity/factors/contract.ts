@@ -7,8 +7,10 @@ const tag = 'Authentication'
 export const mine = user({ whileEnrolling: true })
 
 export const code = secret(text(20, 1)).describe('Six digits, or a recovery code')
-/** Asked for by clients that want the person to prove themselves again; checked whenever it is there. */
-export const currentPassword = secret(text(1024, 1)).optional().describe('Checked when it is given')
+/** Proves again who somebody is; not needed within ten minutes of a sign-in or a code. */
+export const currentPassword = secret(text(1024, 1))
+  .optional()
+  .describe('Needed when the sign-in is more than 10 minutes ago')
 
 export const recoveryCodes = secret(z.array(z.string())).describe('Shown once; each signs in once')
 export const done = { success: z.literal(true), message: z.string() }

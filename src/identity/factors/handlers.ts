@@ -60,7 +60,9 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     const setup = await store.findMfaSetup(storage.read, caller.id)
     const user = await getUser(storage.read, caller.id)
     if (!setup || setup.expiresAt <= now) throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
-    await confirmPassword(user, body.currentPassword, limit)
+    // The set-up was begun with a proof, and does not wait for longer than one serves.
+    if (body.currentPassword !== undefined)
+      await confirmPassword(user, body.currentPassword, { caller, now, limit })
     const { secret, recoveryCodes } = JSON.parse(cipher.open(setup.content, setupPlace(user.id))) as Setup
     const step = totpStep(secret, body.code.trim(), now, 0)
     if (step === undefined) throw wrongCode(caller)
@@ -93,14 +95,14 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
 
   return {
     setupMfa: inSteps<Factors['setupMfa'], Setup & { otpAuthUrl: string; qrCodeDataUrl: string }>({
-      async prepare({ caller, body, storage, limit }) {
+      async prepare({ caller, body, storage, now, limit }) {
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         await checkOwnsFactors(storage.read, user, caller)
         // Someone with a phone as factor may move on to an app, when this session has proved the phone.
         if (user.mfaMethod === 'totp') throw new Problem('conflict', 'MFA is already enabled')
         if (user.mfaMethod !== null && !caller.mfa) throw new Problem('mfa_required')
-        await confirmPassword(user, body.currentPassword, limit)
+        await confirmPassword(user, body.currentPassword, { caller, now, limit })
         const secret = newTotpSecret()
         const otpAuthUrl = totpUrl(secret, caller.email)
         const { toDataURL } = await import('qrcode')
@@ -186,7 +188,9 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         const policy = await store.findMfaPolicy(storage.read, user.id)
         if (policy.required || !policy.smsAllowed) throw new Problem('mfa_enforced')
         limit('MFA', user.id)
-        await confirmPassword(user, body.currentPassword, limit)
+        // The code that comes along is a proof.
+        if (body.currentPassword !== undefined)
+          await confirmPassword(user, body.currentPassword, { caller, now, limit })
         const proof = await readProof(keys, user, body.code, now)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
         const { ssoProviderId, endsBy } = caller
@@ -204,12 +208,12 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     }),
 
     newRecoveryCodes: inSteps<Factors['newRecoveryCodes'], User>({
-      async prepare({ storage, caller, body, limit }) {
+      async prepare({ storage, caller, body, now, limit }) {
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         if (user.mfaMethod === null) throw notEnabled('MFA must be enabled before generating recovery codes')
         await checkOwnsFactors(storage.read, user, caller)
-        await confirmPassword(user, body.currentPassword, limit)
+        await confirmPassword(user, body.currentPassword, { caller, now, limit })
         return user
       },
       async run({ db, now, note }, user) {

@@ -1,6 +1,6 @@
 import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
-import type { Instant } from '../../core/time.ts'
+import { type Instant, secondsBetween } from '../../core/time.ts'
 import type { PhoneCodes } from '../../messages/ports.ts'
 import type { Db } from '../../storage/open.ts'
 import { checkPassword } from '../password.ts'
@@ -10,6 +10,12 @@ import type { User } from '../store.ts'
 import { looksLikeRecoveryCode, recoveryHash } from './recovery.ts'
 import { spendRecoveryCode, spendTotpStep } from './store.ts'
 import { totpStep } from './totp.ts'
+
+type ConfirmingCall = {
+  caller: { provedAt: Instant }
+  now: Instant
+  limit: (name: 'PASSWORD', key: string) => void
+}
 
 export type ProofKeys = { cipher: Cipher; recoveryPepper: string; phoneCodes: PhoneCodes }
 
@@ -72,16 +78,25 @@ export const wrongCode = (user: { id: string; email: string }, context?: Context
     },
   })
 
+/** How long a proof of who one is serves for what a stolen access token must not do. */
+export const proofSeconds = 10 * 60
+
+/** @throws reauthentication_required */
+export function checkProvedLately({ provedAt }: { provedAt: Instant }, now: Instant): void {
+  if (secondsBetween(provedAt, now) > proofSeconds) throw new Problem('reauthentication_required')
+}
+
 /**
- * A password that came along is checked, so that a client can ask for it before a change.
- * @throws wrong_password, rate_limited
+ * Before a change of how somebody signs in: a password that came along is checked; without one the session has to have
+ * begun, or proved a factor, lately.
+ * @throws wrong_password, reauthentication_required, rate_limited
  */
 export async function confirmPassword(
   user: Pick<User, 'id' | 'passwordHash'>,
   password: string | undefined,
-  limit: (name: 'PASSWORD', key: string) => void,
+  { caller, now, limit }: ConfirmingCall,
 ): Promise<void> {
-  if (password === undefined) return
+  if (password === undefined) return checkProvedLately(caller, now)
   limit('PASSWORD', user.id)
   if (!(await checkPassword(user.passwordHash, password))) throw new Problem('wrong_password')
 }

@@ -124,19 +124,21 @@ export async function replaceRecoveryCodes(db: Db, userId: string, hashes: reado
   await db.insertInto('recovery_codes').values(codes).execute()
 }
 
-/** What the live partners and organizations of a person say about factors. */
+/** What the live partners and organizations that a person belongs to say about factors. */
 export async function findMfaPolicy(db: Db, userId: string): Promise<MfaPolicy> {
   const partners = db
     .selectFrom('partner_memberships as m')
     .innerJoin('partners as p', 'p.id', 'm.partner_id')
     .select('p.settings')
     .where('m.user_id', '=', userId)
+    .where('m.accepted_at', 'is not', null)
     .where('p.deleted_at', 'is', null)
   const orgs = db
     .selectFrom('organization_memberships as m')
     .innerJoin('organizations as o', 'o.id', 'm.org_id')
     .select('o.settings')
     .where('m.user_id', '=', userId)
+    .where('m.accepted_at', 'is not', null)
     .where('o.deleted_at', 'is', null)
   const rows = await partners.unionAll(orgs).execute()
   return policyOf(rows.map((row) => row.settings))

@@ -62,6 +62,43 @@ export const invitations = {
   }),
 }
 
+/** An invitation that waits for the one it is to. */
+export const PendingInvitation = z
+  .object({
+    partnerId: idOf('partner').nullable(),
+    orgId: idOf('organization').nullable(),
+    name: z.string().describe('Of the partner or organization'),
+    roleName: z.string(),
+    invitedAt: instant,
+  })
+  .meta({ id: 'PendingInvitation' })
+
+export const myInvitations = {
+  myInvitations: endpoint({
+    method: 'GET',
+    path: '/users/me/invitations',
+    summary: 'List the invitations that wait for you to accept them',
+    tag,
+    access: user({ whileEnrolling: true }),
+    reply: z.object({ data: z.array(PendingInvitation) }),
+  }),
+  acceptMine: endpoint({
+    method: 'POST',
+    path: '/users/me/invitations',
+    summary: 'Accept an invitation of a partner or organization, with the account you are signed in to',
+    tag,
+    access: user({ whileEnrolling: true }),
+    body: z.strictObject({
+      orgId: idOf('organization').optional().describe('Organization that invited you'),
+      partnerId: idOf('partner').optional().describe('Partner that invited you'),
+    }),
+    reply: z.object({ success: z.literal(true) }),
+    audit: { action: 'user.invite.accepted', resource: 'user' },
+    errors: ['invite_not_found', 'mfa_required', 'email_unproved'],
+    example: {},
+  }),
+}
+
 export const acceptance = {
   previewInvite: endpoint({
     method: 'POST',

@@ -5,17 +5,23 @@ import type { Scope } from '../../core/scope.ts'
 import { type Instant, later } from '../../core/time.ts'
 import { type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
 import { addedToTenant, invitation } from '../../messages/letters.ts'
-import { inviteLink, loginLink } from '../../messages/links.ts'
+import { forgotLink, inviteLink, loginLink } from '../../messages/links.ts'
 import { queueLetter } from '../../messages/queue.ts'
 import { isUniqueViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { findGrants, findMembership, joinOrganization, joinPartner } from '../memberships.ts'
+import {
+  acceptMembership,
+  findGrants,
+  findMembership,
+  joinOrganization,
+  joinPartner,
+} from '../memberships.ts'
 import { hashPassword } from '../password.ts'
 import { checkStrength } from '../passwords/strength.ts'
 import { isFactorDemanded } from '../principal.ts'
 import { checkMayGrant } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
-import type { Tenant } from '../rules.ts'
+import { scopeOfTenant, type Tenant } from '../rules.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
 import { recordLogin } from '../sessions/store.ts'
@@ -24,8 +30,9 @@ import { type AccessTokens, newToken, tokenHash } from '../sessions/tokens.ts'
 import { isSsoOnly } from '../sso-only.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../store.ts'
 import { getTenant, tenantNamed } from '../tenant.ts'
-import { heldBy, isWithin } from '../users/memberships.ts'
-import { checkWithinReach, orgOfTenant } from '../users/rules.ts'
+import { heldBy, isOnlyWithin } from '../users/memberships.ts'
+import { checkWithinReach, orgOfTenant, statusOf } from '../users/rules.ts'
+import { clearFactors } from '../users/store.ts'
 import { checkMayTouch, findTarget, membershipOf } from '../users/targets.ts'
 import { orgReach, partnerReach } from '../users/tenants.ts'
 import type { acceptance, invitations, NewInvitation } from './contract.ts'
@@ -37,7 +44,7 @@ export type Post = { cipher: Cipher; mailer: { readonly real: boolean }; publicU
 
 type Accept = (typeof acceptance)['acceptInvite']
 
-/** Adds the membership. @throws user_exists, invalid_request */
+/** Adds the membership, which waits for its holder. @throws user_exists, invalid_request */
 async function join(
   db: Db,
   scope: Scope,
@@ -46,6 +53,7 @@ async function join(
 ): Promise<void> {
   const { roleId, orgAccess, orgIds, siteIds, deviceGroupIds } = body
   const wanted = { orgAccess, orgIds, siteIds, deviceGroupIds }
+  const invited = { acceptedBy: null, invited: { name: body.name, email: body.email } }
   const whole = { orgAccess: 'none', orgIds: null, siteIds: null, deviceGroupIds: null } as const
   const taken = (error: unknown): never => {
     throw isUniqueViolation(error) ? new Problem('user_exists') : error
@@ -53,18 +61,18 @@ async function join(
   if (tenant.kind === 'partner') {
     const reach = await partnerReach(db, scope, tenant.partnerId, wanted, whole)
     const orgs = reach.orgAccess === 'all' ? 'all' : reach.orgIds
-    await joinPartner(db, { ...tenant, userId, roleId, orgs }, now).catch(taken)
+    await joinPartner(db, { ...tenant, userId, roleId, orgs, ...invited }, now).catch(taken)
     return
   }
   const reach = await orgReach(db, scope, tenant.orgId, wanted, whole)
   checkWithinReach(scope, { siteIds: reach.siteIds, deviceGroupIds: reach.groupIds })
-  await joinOrganization(db, { ...tenant, userId, roleId, ...reach }, now).catch(taken)
+  await joinOrganization(db, { ...tenant, userId, roleId, ...reach, ...invited }, now).catch(taken)
 }
 
 /**
- * Queues the letter. Who has no password yet gets a link to set it; everybody else is told to sign in. The
- * link is shown to the inviter only while no mail leaves, and only when the account is theirs alone: else it
- * would let them into tenants that invited the same person.
+ * Queues the letter. Who has no password yet gets a link to set it, which accepts this invitation; everybody else is
+ * told to sign in and accept. The link is shown to the inviter only while no mail leaves, and only when nobody else
+ * invited the same person: else it would let them into what others gave.
  */
 async function send(
   db: Db,
@@ -76,16 +84,18 @@ async function send(
   const base = post.publicUrl()
   const letter = { to, name, inviter: caller.name, tenant: await store.nameOfTenant(db, tenant) }
   const inviteEmailSent = post.mailer.real
-  if (user.status !== 'invited' || user.passwordHash !== null) {
-    const url = loginLink(base)
-    await queueLetter(db, post.cipher, addedToTenant({ ...letter, url }), now, expiresAt)
+  if (user.passwordHash !== null) {
+    const proof = user.emailProvedAt === null ? { proof: forgotLink(base) } : {}
+    const told = addedToTenant({ ...letter, ...proof, url: loginLink(base) })
+    await queueLetter(db, post.cipher, told, now, expiresAt)
     return { inviteEmailSent }
   }
   const token = newToken()
-  await store.saveInvitation(db, { userId: user.id, tenant, tokenHash: tokenHash(token), expiresAt }, now)
+  const shown = !inviteEmailSent && (await isOnlyWithin(db, scopeOfTenant(tenant), user))
+  const link = { tokenHash: tokenHash(token), expiresAt, shown }
+  await store.saveInvitation(db, { userId: user.id, tenant, ...link }, now)
   const url = inviteLink(base, token)
   await queueLetter(db, post.cipher, invitation({ ...letter, url, days: invitationDays }), now, expiresAt)
-  const shown = !inviteEmailSent && (await isWithin(db, caller.scope, user))
   return { inviteEmailSent, ...(shown && { inviteUrl: url }) }
 }
 
@@ -101,16 +111,11 @@ export const invitationHandlers = (post: Post): HandlersOf<typeof invitations> =
     await insertUserOnce(db, { id: newId(), email, name, passwordHash: null, status: 'invited' }, now)
     const user = (await findUserByEmail(db, email))!
     await join(db, scope, { tenant, userId: user.id, body }, now)
-    const sent = await send(db, post, { user, tenant, caller, now })
-    note({ orgId: orgOfTenant(tenant), resourceName: user.email, details: { roleName: role.name } })
-    return {
-      id: user.id,
-      email: user.email,
-      name: user.name,
-      status: user.status as 'active' | 'invited' | 'disabled',
-      roleId: role.id,
-      ...sent,
-    }
+    await store.voidOtherInvitations(db, user.id, tenant)
+    const sent = await send(db, post, { user: { ...user, name }, tenant, caller, now })
+    note({ orgId: orgOfTenant(tenant), resourceName: email, details: { roleName: role.name } })
+    // Whether the address has an account elsewhere, and as whom, is not said.
+    return { id: user.id, email, name, status: 'invited' as const, roleId: role.id, ...sent }
   },
 
   async resendInvite({ db, scope, body, caller, now, note }) {
@@ -119,13 +124,17 @@ export const invitationHandlers = (post: Post): HandlersOf<typeof invitations> =
     const { tenant } = membershipOf(target)
     const user = (await findUser(db, body.userId))!
     const message = 'User is not in invited status'
-    if (user.status !== 'invited') throw invalid([{ path: 'body.userId', message }], message)
+    const membership = membershipOf(target)
+    if (statusOf(target.account, membership) !== 'invited') {
+      throw invalid([{ path: 'body.userId', message }], message)
+    }
     // The link may be shown: it must not open an account that can do more than the caller.
     await checkMayTouch(db, caller, target.account, await heldBy(db, scope, [user.id]))
-    if (user.passwordHash !== null) {
+    if (user.passwordHash !== null && user.status === 'invited') {
       throw new Problem('conflict', 'The account has a password already: set its status to active')
     }
-    const sent = await send(db, post, { user, tenant, caller, now })
+    const name = membership.invitedName ?? user.name
+    const sent = await send(db, post, { user: { ...user, name }, tenant, caller, now })
     note({ orgId: orgOfTenant(tenant), resourceId: user.id, resourceName: user.email })
     return { success: true, ...sent }
   },
@@ -163,9 +172,10 @@ export const acceptanceHandlers = (keys: {
       const found = await store.findInvitation(storage.read, hash)
       const state = stateOf(found, now)
       if (!found || state !== 'open') throw refused(state === 'accepted' ? 'accepted' : 'unknown')
+      const membership = await findMembership(storage.read, found.userId, found.tenant)
+      if (!membership || membership.disabled) throw refused('unknown')
       await checkStrength(body.password, 'body.password', [found.email, found.name])
       const user = (await findUser(storage.read, found.userId))!
-      const membership = await findMembership(storage.read, user.id, found.tenant)
       const ssoOnly = await isSsoOnly(storage.read, user.id, found.tenant)
       const demanded = keys.mfaOn && (await isFactorDemanded(storage.read, user, found.tenant))
       return {
@@ -179,13 +189,16 @@ export const acceptanceHandlers = (keys: {
           { context: found.tenant, mfa: false, ssoProviderId: null },
           now,
         ),
-        enters: membership?.usable === true && !ssoOnly,
+        enters: (membership.usable || membership.invited) && !ssoOnly,
         demanded,
       }
     },
     async run({ db, now, note }, { found, hash, passwordHash, user, granted, enters, demanded }) {
       if (!(await store.takeInvitation(db, found, hash, now))) throw refused('accepted')
-      if (!(await store.activate(db, user.id, passwordHash, now))) throw refused('accepted')
+      if (!(await store.activate(db, user.id, passwordHash, !found.shown, now))) throw refused('accepted')
+      await acceptMembership(db, user.id, found.tenant, 'holder', now)
+      // What others set up before the holder came, by single sign-on, does not stand in their way.
+      if (user.emailProvedAt === null && user.mfaMethod !== null) await clearFactors(db, user.id, now)
       note({ orgId: orgOfTenant(found.tenant), ...signsIn(user) })
       const active = { ...user, status: 'active' }
       if (!enters || user.mfaMethod !== null) {

@@ -13,6 +13,8 @@ export type Invitation = {
   tenant: Tenant
   expiresAt: Instant
   acceptedAt: Instant | null
+  /** Whoever invited saw the link as well. */
+  shown: boolean
   email: string
   name: string
   status: string
@@ -26,7 +28,7 @@ export type Invitation = {
 export function stateOf(invitation: Invitation | undefined, now: Instant): 'open' | 'accepted' | 'unknown' {
   if (!invitation) return 'unknown'
   if (invitation.acceptedAt !== null || invitation.hasPassword) return 'accepted'
-  return invitation.expiresAt > now && invitation.status === 'invited' ? 'open' : 'unknown'
+  return invitation.expiresAt > now && invitation.status !== 'disabled' ? 'open' : 'unknown'
 }
 
 export const refusals = {

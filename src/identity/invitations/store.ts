@@ -10,7 +10,12 @@ import type { Invitation } from './rules.ts'
 /** One link lives for a person and a tenant: a new one ends the one before. */
 export async function saveInvitation(
   db: Db,
-  { userId, tenant, ...link }: { userId: string; tenant: Tenant; tokenHash: string; expiresAt: Instant },
+  {
+    userId,
+    tenant,
+    shown,
+    ...link
+  }: { userId: string; tenant: Tenant; tokenHash: string; expiresAt: Instant; shown: boolean },
   now: Instant,
 ): Promise<void> {
   const fresh = {
@@ -18,6 +23,7 @@ export async function saveInvitation(
     expires_at: link.expiresAt,
     accepted_at: null,
     created_at: now,
+    shown: shown ? 1 : 0,
   }
   const place = { user_id: userId, tenant_kind: tenant.kind, tenant_id: idOfTenant(tenant) }
   await db
@@ -31,7 +37,7 @@ export async function findInvitation(db: Db, tokenHash: string): Promise<Invitat
   const row = await db
     .selectFrom('invitations as i')
     .innerJoin('users as u', 'u.id', 'i.user_id')
-    .select(['i.id', 'i.user_id', 'i.tenant_kind', 'i.tenant_id', 'i.expires_at', 'i.accepted_at'])
+    .select(['i.id', 'i.user_id', 'i.tenant_kind', 'i.tenant_id', 'i.expires_at', 'i.accepted_at', 'i.shown'])
     .select(['u.email', 'u.name', 'u.status', 'u.password_hash'])
     .where('i.token_hash', '=', tokenHash)
     .executeTakeFirst()
@@ -45,6 +51,7 @@ export async function findInvitation(db: Db, tokenHash: string): Promise<Invitat
           : { kind: 'organization', orgId: row.tenant_id },
       expiresAt: row.expires_at,
       acceptedAt: row.accepted_at,
+      shown: row.shown === 1,
       email: row.email,
       name: row.name,
       status: row.status,
@@ -77,8 +84,17 @@ export async function takeInvitation(
   return true
 }
 
-/** invited → active; false when the account is not waiting for its first password. */
-export async function activate(db: Db, userId: string, passwordHash: string, now: Instant): Promise<boolean> {
+/**
+ * Gives an account its first password; false when it has one. `proved`: nobody but the mailbox saw the link that it
+ * came by, which else says nothing of whose the address is, whatever was known before.
+ */
+export async function activate(
+  db: Db,
+  userId: string,
+  passwordHash: string,
+  proved: boolean,
+  now: Instant,
+): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('users')
     .set({
@@ -87,13 +103,23 @@ export async function activate(db: Db, userId: string, passwordHash: string, now
       password_changed_at: now,
       failed_logins: 0,
       locked_until: null,
+      email_proved_at: proved ? now : null,
       updated_at: now,
     })
     .where('id', '=', userId)
-    .where('status', '=', 'invited')
+    .where('status', '!=', 'disabled')
     .where('password_hash', 'is', null)
     .executeTakeFirstOrThrow()
   return numUpdatedRows === 1n
+}
+
+/** A link that is about opens one membership, and not the one that comes now: whoever has it waits for a new one. */
+export async function voidOtherInvitations(db: Db, userId: string, tenant: Tenant): Promise<void> {
+  await db
+    .deleteFrom('invitations')
+    .where('user_id', '=', userId)
+    .where('tenant_id', '!=', idOfTenant(tenant))
+    .execute()
 }
 
 export async function voidInvitation(db: Db, userId: string, tenant: Tenant): Promise<void> {

@@ -7,8 +7,9 @@ import { tellPassword } from '../notices.ts'
 import { checkPassword, hashPassword } from '../password.ts'
 import { signsIn } from '../sessions/identity.ts'
 import { tokenHash } from '../sessions/tokens.ts'
-import { isPasswordUseless } from '../sso-only.ts'
-import { findUser, getUser, type User } from '../store.ts'
+import { checkAccountWide, isPasswordUseless } from '../sso-only.ts'
+import { findUser, getUser, proveEmail, type User } from '../store.ts'
+import { clearFactors } from '../users/store.ts'
 import type { passwords } from './contract.ts'
 import * as store from './store.ts'
 import { checkStrength } from './strength.ts'
@@ -46,7 +47,11 @@ export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Pas
       },
       async run({ db, body, now, note }, renewal) {
         if (!(await store.takeReset(db, tokenHash(body.token)))) throw new Problem('invalid_reset_token')
+        const { user } = renewal
+        // Whoever registered the address could be somebody else: what they set up goes with their password.
+        if (user.emailProvedAt === null && user.mfaMethod !== null) await clearFactors(db, user.id, now)
         await renew(db, renewal, now)
+        await proveEmail(db, user.id, now)
         note(signsIn(renewal.user))
         return { success: true, message: 'Password reset successfully' }
       },
@@ -56,6 +61,7 @@ export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Pas
       async prepare({ storage, caller, body, limit }) {
         limit('PASSWORD', caller.id)
         const user = await getUser(storage.read, caller.id)
+        await checkAccountWide(storage.read, user, caller)
         await checkPasswordOpens(storage.read, user, 'Password change')
         if (user.passwordHash === null) {
           const message = 'Password authentication is not available for this account'

@@ -23,12 +23,12 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
 
   return {
     verifyPhone: inSteps<Phones['verifyPhone'], void>({
-      async prepare({ storage, caller, body, limit }) {
+      async prepare({ storage, caller, body, now, limit }) {
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         mayChange(user, caller)
         await checkOwnsFactors(storage.read, user, caller)
-        await confirmPassword(user, body.currentPassword, limit)
+        await confirmPassword(user, body.currentPassword, { caller, now, limit })
         limit('PHONE', body.phoneNumber)
         limit('PHONE', user.id)
         await phoneCodes.send(body.phoneNumber)
@@ -40,13 +40,13 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
     }),
 
     confirmPhone: inSteps<Phones['confirmPhone'], User>({
-      async prepare({ storage, caller, body, limit }) {
+      async prepare({ storage, caller, body, now, limit }) {
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         mayChange(user, caller)
         await checkOwnsFactors(storage.read, user, caller)
         limit('MFA', user.id)
-        await confirmPassword(user, body.currentPassword, limit)
+        await confirmPassword(user, body.currentPassword, { caller, now, limit })
         const code = body.code.trim()
         if (!/^\d{4,10}$/.test(code) || !(await phoneCodes.check(body.phoneNumber, code))) {
           const refusal = { action: 'auth.phone.verify.failed', actorId: user.id, actorEmail: user.email }
@@ -72,7 +72,7 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
         const policy = await findMfaPolicy(storage.read, user.id)
         if (!policy.smsAllowed) throw new Problem('sms_not_allowed')
         await checkOwnsFactors(storage.read, user, caller)
-        await confirmPassword(user, body.currentPassword, limit)
+        await confirmPassword(user, body.currentPassword, { caller, now, limit })
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
         const { ssoProviderId, endsBy } = caller
         const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId, endsBy }

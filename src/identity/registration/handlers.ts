@@ -53,7 +53,7 @@ export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries
     const { email: to, name } = wanted
     const send = (letter: Letter) => queueLetter(db, cipher, letter, now, expiresAt)
     if (!mailer.real && !known) {
-      note(await open(db, wanted, now))
+      note(await open(db, wanted, null, now))
       await send(welcome({ to, name, url: publicUrl() }))
       return answer
     }
@@ -85,7 +85,7 @@ export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries
       if (!waiting) throw new Problem('invalid_verification_link')
       const wanted = JSON.parse(cipher.open(waiting.content, place(hash))) as Registration
       if (await findUserByEmail(db, wanted.email)) throw new Problem('invalid_verification_link')
-      note(await open(db, wanted, now))
+      note(await open(db, wanted, now, now))
       return { success: true, message: 'The address is confirmed. You can sign in now.' }
     },
   }
@@ -96,11 +96,19 @@ const answer = {
   message: 'If registration can proceed, you will receive next steps shortly.',
 }
 
-/** The account; for a partner, in the same transaction, everything its administrator needs. */
-async function open(db: Db, wanted: Registration, now: Instant): Promise<AuditFacts> {
+/**
+ * The account; for a partner, in the same transaction, everything its administrator needs. `emailProvedAt`: null where
+ * no mail could ask for a proof.
+ */
+async function open(
+  db: Db,
+  wanted: Registration,
+  emailProvedAt: Instant | null,
+  now: Instant,
+): Promise<AuditFacts> {
   const { email, name, passwordHash, companyName } = wanted
   const userId = newId()
-  await insertUser(db, { id: userId, email, name, passwordHash }, now)
+  await insertUser(db, { id: userId, email, name, passwordHash, emailProvedAt }, now)
   const actor = { kind: 'user' as const, id: userId, email }
   if (companyName === null) return { actor, resourceId: userId, resourceName: email }
 
@@ -112,7 +120,11 @@ async function open(db: Db, wanted: Registration, now: Instant): Promise<AuditFa
   const org = makeOrg(NewOrganization.parse({ name: companyName, slug: `${slug}-org` }), partner.id, made())
   await insertOrg(db, org)
   await insertSite(db, makeSite(NewSite.parse({ orgId: org.id, name: 'Main Office' }), made()))
-  await joinPartner(db, { partnerId: partner.id, userId, roleId: partnerAdmin, orgs: 'all' }, now)
+  await joinPartner(
+    db,
+    { partnerId: partner.id, userId, roleId: partnerAdmin, orgs: 'all', acceptedBy: 'holder' },
+    now,
+  )
   return {
     actor,
     resourceId: partner.id,

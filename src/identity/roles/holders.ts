@@ -3,6 +3,9 @@ import type { Scope } from '../../core/scope.ts'
 import { countOf } from '../../storage/counts.ts'
 import { inPartner, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { heldBy, whichWithin } from '../users/memberships.ts'
+import { presented } from '../users/rules.ts'
+import { findAccounts } from '../users/store.ts'
 import type { Holder } from './contract.ts'
 
 const ofPartners = (db: Db, scope: Scope, roleIds: readonly string[]) =>
@@ -38,7 +41,7 @@ export async function countHolders(
   return new Map(rows.map((row) => [row.role_id, row.total]))
 }
 
-const person = ['users.id', 'users.name', 'users.email', 'users.status', 'users.last_login_at'] as const
+const person = ['users.id', 'm.id as membership'] as const
 
 /** Who holds a role, in the order they came. */
 export async function listHolders(
@@ -52,26 +55,30 @@ export async function listHolders(
   const rows = isPartner
     ? await partners
         .innerJoin('users', 'users.id', 'm.user_id')
-        .select([...person, 'm.partner_id as tenant'])
+        .select(person)
         .orderBy('m.id')
         .limit(page.limit)
         .offset(offsetOf(page))
         .execute()
     : await organizations
         .innerJoin('users', 'users.id', 'm.user_id')
-        .select([...person, 'm.org_id as tenant'])
+        .select(person)
         .orderBy('m.id')
         .limit(page.limit)
         .offset(offsetOf(page))
         .execute()
   const total = totalFrom(rows.length, page) ?? (await countOf(isPartner ? partners : organizations))
-  const data = rows.map(({ tenant, last_login_at: lastLoginAt, status, ...row }) => ({
-    ...row,
-    status: status as Holder['status'],
-    orgId: isPartner ? null : tenant,
-    partnerId: isPartner ? tenant : null,
-    lastLoginAt,
-  }))
+  // As the list of users shows them: of an account that others have a part in, no more than that.
+  const ids = rows.map(({ id }) => id)
+  const accounts = new Map((await findAccounts(db, ids)).map((one) => [one.id, one]))
+  const held = new Map((await heldBy(db, scope, ids)).map((one) => [one.id, one]))
+  const within = await whichWithin(db, scope, [...accounts.values()])
+  const data = rows.flatMap(({ id, membership }): Holder[] => {
+    const [account, one] = [accounts.get(id), held.get(membership)]
+    if (!account || !one) return []
+    const { name, email, status, lastLoginAt, orgId, partnerId } = presented(account, one, within.has(id))
+    return [{ id, name, email, status, lastLoginAt, orgId, partnerId }]
+  })
   return toPage(data, total, page)
 }
 

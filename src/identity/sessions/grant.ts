@@ -21,6 +21,8 @@ type Wanted = {
   ssoProviderId: string | null
   /** Of the session it takes the place of: nobody stays longer than their provider was asked for. */
   endsBy?: Instant | null
+  /** When its holder last proved who they are; now unless told. */
+  provedAt?: Instant | null
 }
 
 /** Tokens for a session that the transaction will store. */
@@ -31,6 +33,7 @@ export async function grantSession(
   now: Instant,
 ) {
   const { context, mfa, id = newId(), ssoProviderId, endsBy } = session
+  const provedAt = session.provedAt ?? now
   const { id: userId, authEpoch, mfaEpoch } = user
   const refresh = refreshToken(id)
   const claims = { userId, sessionId: id, context, authEpoch, mfaEpoch, mfa }
@@ -42,6 +45,7 @@ export async function grantSession(
       context,
       mfa,
       ssoProviderId,
+      provedAt,
       tokenHash: tokenHash(refresh),
       expiresAt: endsBy ?? later(now, ssoProviderId === null ? familySeconds : ssoFamilySeconds),
     },

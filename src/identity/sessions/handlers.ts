@@ -12,7 +12,7 @@ import { findRoleName, listMemberships } from '../memberships.ts'
 import { checkPassword } from '../password.ts'
 import { isFactorDemanded } from '../principal.ts'
 import { type Context, chooseContext, contextIn, foldEmail, orgOf } from '../rules.ts'
-import { isSsoOnly, listSsoOnly, openByPassword } from '../sso-only.ts'
+import { isAccountWide, isSsoOnly, listSsoOnly, openByPassword } from '../sso-only.ts'
 import { endSessions, findUser, findUserByEmail, getUser, type User } from '../store.ts'
 import type { sessions } from './contract.ts'
 import { tellLogin, tellLogout } from './events.ts'
@@ -140,7 +140,9 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
 
     async logout({ db, caller, ip, now, note }) {
       note({ resourceId: caller.id, resourceName: caller.email })
-      await endSessions(db, caller.id, now)
+      // A provider's word for somebody ends what began with it, and nothing else.
+      if (caller.ssoProviderId === null) await endSessions(db, caller.id, now)
+      else await store.revokeSessionsBy(db, caller.id, caller.ssoProviderId, now)
       await tellLogout(db, caller, orgOf(contextIn(caller.scope)), { mfa: caller.mfa, ip, now })
       return { success: true }
     },
@@ -180,15 +182,18 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
 
     async me({ db, caller, scope }) {
       const user = await getUser(db, caller.id)
+      const tenants = await store.listTenants(db, user.id)
+      const bySso = caller.ssoProviderId !== null
+      const whole = await isAccountWide(db, user, caller)
       const name = caller.roleId === null ? undefined : await findRoleName(db, caller.roleId)
       return {
-        user: identityOf(user),
+        user: { ...identityOf(user), ...(!whole && { phoneVerified: false, phoneLast4: null }) },
         scope: scope.kind,
         partnerId: scope.kind === 'partner' ? scope.partnerId : null,
         orgId: scope.kind === 'organization' ? scope.orgId : null,
         role: caller.roleId !== null && name !== undefined ? { id: caller.roleId, name } : null,
         permissions: [...caller.permissions].sort(),
-        memberships: await store.listTenants(db, user.id),
+        memberships: bySso ? tenants.filter(({ id }) => id === orgOf(contextIn(scope))) : tenants,
         mfaVerified: caller.mfa,
       }
     },
@@ -211,7 +216,8 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
         }
         const demanded = mfaOn && (await isFactorDemanded(storage.read, user, context))
         // The factor is the person's, not the membership's: what was proved stays proved.
-        const session = { context, mfa: caller.mfa, ssoProviderId: caller.ssoProviderId }
+        const { mfa, ssoProviderId, provedAt } = caller
+        const session = { context, mfa, ssoProviderId, provedAt }
         const granted = await grantSession(access, user, session, now)
         return { user, context, demanded, granted }
       },

@@ -36,6 +36,8 @@ const bySession = prepared((db, p: { sessionId: string }) =>
       'u.mfa_method',
       's.sso_provider_id',
       's.expires_at',
+      's.created_at',
+      's.proved_at',
       'p.vouches',
     ])
     .where('s.id', '=', p.sessionId)
@@ -48,6 +50,7 @@ export type SignedIn = Pick<
 > & {
   ssoProviderId: string | null
   endsBy: Instant | null
+  provedAt: Instant
   /** What the provider they came in by vouches for; null: they came by none. */
   vouched: ReadonlySet<string> | null
 }
@@ -56,10 +59,11 @@ export type SignedIn = Pick<
 export async function findBySession(db: Db, sessionId: string): Promise<SignedIn | undefined> {
   const [row] = await bySession(db, { sessionId })
   if (!row) return undefined
-  const { sso_provider_id: ssoProviderId, expires_at: expiresAt, vouches, ...user } = row
+  const { sso_provider_id: ssoProviderId, expires_at: expiresAt, vouches, ...rest } = row
+  const { created_at: createdAt, proved_at, ...user } = rest
   const endsBy = ssoProviderId === null ? null : expiresAt
   const vouched = vouches === null ? null : new Set(JSON.parse(vouches) as string[])
-  return { ...signedInRows.read(user), ssoProviderId, endsBy, vouched }
+  return { ...signedInRows.read(user), ssoProviderId, endsBy, vouched, provedAt: proved_at ?? createdAt }
 }
 
 /** Counts a wrong password; the one that fills the count locks the account instead: true. */
@@ -101,6 +105,8 @@ export type NewSession = {
   expiresAt: Instant
   /** The identity provider it came in by; it ends with it. */
   ssoProviderId?: string | null
+  /** When its holder last proved who they are; now unless told. */
+  provedAt?: Instant
 }
 
 /** One text for a context, which its sessions are found by. */
@@ -127,6 +133,7 @@ export async function insertSession(db: Db, session: NewSession, now: Instant): 
       expires_at: session.expiresAt,
       revoked_at: null,
       sso_provider_id: session.ssoProviderId ?? null,
+      proved_at: session.provedAt ?? now,
     })
     .execute()
 }
@@ -166,6 +173,22 @@ export async function revokeSession(db: Db, id: string, now: Instant): Promise<v
   await db.updateTable('sessions').set({ revoked_at: now }).where('id', '=', id).execute()
 }
 
+/** Ends the sessions of a person that began with one identity provider. */
+export async function revokeSessionsBy(
+  db: Db,
+  userId: string,
+  providerId: string,
+  now: Instant,
+): Promise<void> {
+  await db
+    .updateTable('sessions')
+    .set({ revoked_at: now })
+    .where('user_id', '=', userId)
+    .where('sso_provider_id', '=', providerId)
+    .where('revoked_at', 'is', null)
+    .execute()
+}
+
 // The second step of a sign-in.
 
 export async function insertChallenge(db: Db, challenge: Challenge): Promise<void> {
@@ -199,6 +222,7 @@ export async function listTenants(db: Db, userId: string) {
     .innerJoin('roles as r', 'r.id', 'm.role_id')
     .select(['t.id', 't.name', 't.slug', 'r.name as role'])
     .where('m.user_id', '=', userId)
+    .where('m.accepted_at', 'is not', null)
     .where('t.deleted_at', 'is', null)
     .orderBy('t.name')
     .execute()
@@ -208,6 +232,7 @@ export async function listTenants(db: Db, userId: string) {
     .innerJoin('roles as r', 'r.id', 'm.role_id')
     .select(['t.id', 't.name', 't.slug', 'r.name as role'])
     .where('m.user_id', '=', userId)
+    .where('m.accepted_at', 'is not', null)
     .where('t.deleted_at', 'is', null)
     .orderBy('t.name')
     .execute()

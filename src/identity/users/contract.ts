@@ -33,9 +33,7 @@ const membership = {
   deviceGroupIds: z.array(idOf('device_group')).nullable().describe('Device groups in reach; null is all'),
 }
 
-export const Membership = z
-  .object({ ...membership, status: z.enum(['active', 'disabled']), createdAt: instant })
-  .meta({ id: 'Membership' })
+export const Membership = z.object({ ...membership, status, createdAt: instant }).meta({ id: 'Membership' })
 export type Membership = z.output<typeof Membership>
 
 /** A person as an administrator of a tenant sees them. */
@@ -44,9 +42,12 @@ export const User = z
     id: idOf('user'),
     email: z.string(),
     name: z.string(),
-    status: status.describe('In this tenant: a membership can be disabled although the account is not'),
+    status: status.describe('In this tenant: invited until its holder accepts, and disabled here alone'),
     avatarUrl: z.string().nullable(),
-    mfaEnabled: z.boolean(),
+    mfaEnabled: z
+      .boolean()
+      .nullable()
+      .describe('null for a person of other tenants as well: their profile is not yours to see'),
     mfaMethod: z.enum(['totp', 'sms']).nullable(),
     lastLoginAt: instant.nullable(),
     createdAt: instant,
@@ -175,7 +176,7 @@ export const people = {
   change: endpoint({
     method: 'PATCH',
     path: '/users/:id',
-    summary: 'Change the name or status of a user; a disabled one is signed out at once',
+    summary: 'Change the name or status of a user in the tenant; a disabled one is signed out at once',
     tag,
     access: writes,
     params,
@@ -183,7 +184,7 @@ export const people = {
     body: UserChange,
     reply: User,
     audit: { action: 'user.update', resource: 'user' },
-    errors: ['last_administrator'],
+    errors: ['last_administrator', 'conflict'],
     example: { name: 'Ada Lovelace' },
   }),
   remove: endpoint({

@@ -4,16 +4,28 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { HandlersOf, UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
+import { checkProvedLately } from '../factors/proof.ts'
 import { voidInvitation } from '../invitations/store.ts'
-import { findGrants, reachDevices, reachOrgs } from '../memberships.ts'
+import { acceptMembership, findGrants, reachDevices, reachOrgs } from '../memberships.ts'
 import { tellFactors } from '../notices.ts'
 import { checkMayGrant } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
-import { contextIn, orgOf } from '../rules.ts'
+import { contextIn, orgOf, scopeOfTenant } from '../rules.ts'
+import { checkAccountWide, isAccountWide } from '../sso-only.ts'
 import { endSessions } from '../store.ts'
 import { findTenant, tenantNamed } from '../tenant.ts'
 import type { people } from './contract.ts'
-import { disableMembership, giveRole, heldBy, isWithin, removeMembership } from './memberships.ts'
+import {
+  disableMembership,
+  giveRole,
+  heldBy,
+  isOnlyWithin,
+  isWithin,
+  removeMembership,
+  renameInvited,
+  whichWithin,
+  withdrawAcceptance,
+} from './memberships.ts'
 import * as rules from './rules.ts'
 import * as store from './store.ts'
 import {
@@ -22,6 +34,7 @@ import {
   findTarget,
   findTargetAnywhere,
   lockTarget,
+  lockTargetAnywhere,
   membershipOf,
   notFound,
   type Target,
@@ -39,8 +52,11 @@ async function profile(db: Db, caller: UserCaller) {
   if (!account) throw new Problem('invalid_token')
   const { isSystem, ...own } = account
   const { scope } = caller
+  // Of what belongs to the person and not to the organization, a provider shows nothing.
+  const hidden = (await isAccountWide(db, account, caller)) ? {} : { phoneNumber: null, phoneVerified: false }
   return {
     ...own,
+    ...hidden,
     status: own.status as 'active',
     mfaEnabled: own.mfaMethod !== null,
     mfaMethod: own.mfaMethod as 'totp' | 'sms' | null,
@@ -62,6 +78,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   async changeMe({ db, caller, body, now, note }) {
     checkSomeChange(body)
     const before = await profile(db, caller)
+    await checkAccountWide(db, { id: caller.id, isSystem: before.isPlatformAdmin }, caller)
     await store.changeAccount(db, caller.id, body, now)
     const after = await profile(db, caller)
     const seen = ({ name, avatarUrl }: typeof before) => ({ name, avatarUrl })
@@ -83,11 +100,13 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
       scope,
       found.data.map(({ id }) => id),
     )
+    const within = await whichWithin(db, scope, found.data)
     return {
       data: found.data.map((account) => {
         const own = held.filter(({ userId }) => userId === account.id)
         // Among all the users of the service a person stands once, by their first membership.
-        return rules.presented(account, tenant ? rules.theOne(own, tenant) : own[0])
+        const one = tenant ? rules.theOne(own, tenant) : own[0]
+        return rules.presented(account, one, within.has(account.id))
       }),
       pagination: found.pagination,
     }
@@ -99,10 +118,12 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     const held = account ? await heldBy(db, scope, [params.id]) : []
     const one = asked ? rules.theOne(held, asked) : held[0]
     if (!account || (!one && (asked || scope.kind !== 'system'))) throw notFound()
+    const whole = await isWithin(db, scope, account)
     const { phoneNumber, phoneVerified, passwordChangedAt } = account
+    const theirs = { phoneNumber: null, phoneVerified: false, passwordChangedAt: null }
     return {
-      ...rules.presented(account, one),
-      ...{ phoneNumber, phoneVerified, passwordChangedAt },
+      ...rules.presented(account, one, whole),
+      ...(whole ? { phoneNumber, phoneVerified, passwordChangedAt } : theirs),
       memberships: held.map(rules.presentedMembership),
     }
   },
@@ -110,30 +131,27 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   async change({ db, scope, params, query, body, caller, now, note }) {
     checkSomeChange(body)
     const asked = await tenantNamed(db, scope, query)
-    const target = await lockTarget(db, scope, params.id, asked)
+    // The account itself is changed by the system alone; a tenant changes what somebody is in it.
+    const ofAccount = scope.kind === 'system' && asked === undefined
+    const target = ofAccount
+      ? await lockTargetAnywhere(db, scope, params.id)
+      : await lockTarget(db, scope, params.id, asked)
     const { account, held, one } = target
     const whole = await isWithin(db, scope, account)
-    const before = rules.presented(account, one)
+    const before = rules.presented(account, one, whole)
     const status = body.status === before.status ? undefined : body.status
     if (status !== undefined) rules.checkNotSelf(caller, account.id, 'You cannot change your own status')
     await checkMayTouch(db, caller, account, whole ? held : [membershipOf(target)])
-    rules.checkMayChangeAccount({ ...body, status }, whole)
 
-    if (status !== undefined && status !== 'active') {
-      for (const each of whole ? held : [membershipOf(target)]) await checkNotLast(db, account, each)
-      const lastOfAll = account.isSystem && (await store.otherSystemAdmins(db, account.id)) === 0
-      if (lastOfAll) throw new Problem('last_administrator')
+    if (body.name !== undefined) {
+      if (one?.acceptedAt === null) await renameInvited(db, one, body.name)
+      else rules.checkMayChangeAccount(body, whole)
+      if (whole) await store.changeAccount(db, account.id, { name: body.name }, now)
     }
-    const ofAccount = { name: body.name, status: whole ? status : undefined }
-    if (ofAccount.name !== undefined || ofAccount.status !== undefined) {
-      await store.changeAccount(db, account.id, ofAccount, now)
-    }
-    if (one && status !== undefined && (status === 'active' || !whole)) {
-      await disableMembership(db, one, status === 'active' ? null : now)
-      if (status !== 'active') await store.endSessionsIn(db, account.id, one.tenant, now)
-    }
+    if (status !== undefined && ofAccount) await setAccountStatus(db, target, status, now)
+    else if (status !== undefined) await setMembershipStatus(db, target, status, now)
     const changed = await findTarget(db, scope, params.id, one?.tenant)
-    const after = rules.presented(changed.account, changed.one)
+    const after = rules.presented(changed.account, changed.one, await isWithin(db, scope, account))
     const seen = ({ name, status }: typeof after) => ({ name, status })
     note({ ...about(target, one), before: seen(before), after: seen(after) })
     return after
@@ -199,10 +217,11 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     const seen = ({ orgAccess, orgIds, siteIds, deviceGroupIds }: rules.Held) =>
       tenant.kind === 'partner' ? { orgAccess, orgIds } : { siteIds, deviceGroupIds }
     note({ ...about(target, one), before: seen(one), after: seen(membershipOf(changed)) })
-    return rules.presented(changed.account, changed.one)
+    return rules.presented(changed.account, changed.one, await isWithin(db, scope, changed.account))
   },
 
   async resetMfa({ db, scope, params, caller, now, note }) {
+    checkProvedLately(caller, now)
     const target = await findTargetAnywhere(db, scope, params.id)
     const { account, held } = target
     rules.checkNotSelf(caller, params.id, 'Change your own factors with /auth/mfa')
@@ -218,6 +237,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   },
 
   async signOut({ db, scope, params, caller, now, note }) {
+    checkProvedLately(caller, now)
     const target = await findTargetAnywhere(db, scope, params.id)
     await checkMayTouch(db, caller, target.account, target.held)
     await signOutOf(db, scope, target, now)
@@ -226,7 +246,57 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   },
 })
 
+/** @throws last_administrator, conflict */
+async function setAccountStatus(
+  db: Db,
+  { account, held, one }: Target,
+  status: rules.Account['status'],
+  now: Instant,
+): Promise<void> {
+  if (status !== 'active') {
+    for (const each of held) await checkNotLast(db, account, each)
+    const isLast = account.isSystem && (await store.otherSystemAdmins(db, account.id)) === 0
+    if (isLast) throw new Problem('last_administrator')
+  } else if (one?.acceptedAt === null && held.length === 1 && account.status === 'active') {
+    throw onlyHolderAccepts()
+  }
+  await store.changeAccount(db, account.id, { status }, now)
+  if (!one || held.length > 1 || status !== 'active') return
+  await disableMembership(db, one, null)
+  if (rules.isUnused(account)) await acceptMembership(db, account.id, one.tenant, 'holder', now)
+}
+
+/** What somebody is in one tenant; what they are elsewhere stays as it is. @throws last_administrator, conflict */
+async function setMembershipStatus(
+  db: Db,
+  target: Target,
+  status: rules.Account['status'],
+  now: Instant,
+): Promise<void> {
+  const { account } = target
+  const one = membershipOf(target)
+  if (status !== 'active') {
+    await checkNotLast(db, account, one)
+    if (status === 'invited') await withdrawAcceptance(db, one)
+    else await disableMembership(db, one, now)
+    return store.endSessionsIn(db, account.id, one.tenant, now)
+  }
+  if (account.status === 'disabled') {
+    throw new Problem('conflict', 'The account is disabled by whoever runs the service')
+  }
+  // Who has never signed in can be let in without a link, by whoever invited them and nobody else did.
+  const mayLetIn = rules.isUnused(account) && (await isOnlyWithin(db, scopeOfTenant(one.tenant), account))
+  if (one.acceptedAt === null && !mayLetIn) throw onlyHolderAccepts()
+  await disableMembership(db, one, null)
+  if (one.acceptedAt !== null) return
+  await acceptMembership(db, account.id, one.tenant, 'holder', now)
+  await store.changeAccount(db, account.id, { status }, now)
+}
+
+const onlyHolderAccepts = () =>
+  new Problem('conflict', 'The invitation waits for its holder: nobody else can accept it')
+
 async function signOutOf(db: Db, scope: Scope, { account, held }: Target, now: Instant): Promise<void> {
-  if (await isWithin(db, scope, account)) return endSessions(db, account.id, now)
+  if (scope.kind === 'system') return endSessions(db, account.id, now)
   for (const { tenant } of held) await store.endSessionsIn(db, account.id, tenant, now)
 }

@@ -2,7 +2,8 @@ import { everything, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import type { Held } from './rules.ts'
+import type { PartnerMembershipRow } from '../../storage/tables.ts'
+import { type Account, type Held, liesWithin } from './rules.ts'
 
 /** The memberships of some people that are within the scope, in tenants that live; oldest first. */
 export async function heldBy(db: Db, scope: Scope, userIds: readonly string[]): Promise<Held[]> {
@@ -47,10 +48,26 @@ async function inPartners(db: Db, scope: Scope, userIds: readonly string[]): Pro
         : null,
     siteIds: null,
     deviceGroupIds: null,
-    disabledAt: row.disabled_at,
-    createdAt: row.created_at,
+    ...standingOf(row),
   }))
 }
+
+type Standing =
+  | 'disabled_at'
+  | 'accepted_at'
+  | 'accepted_by'
+  | 'invited_name'
+  | 'invited_email'
+  | 'created_at'
+
+const standingOf = (row: Pick<PartnerMembershipRow, Standing>) => ({
+  disabledAt: row.disabled_at,
+  acceptedAt: row.accepted_at,
+  acceptedBy: row.accepted_by as Held['acceptedBy'],
+  invitedName: row.invited_name,
+  invitedEmail: row.invited_email,
+  createdAt: row.created_at,
+})
 
 async function inOrgs(db: Db, scope: Scope, userIds: readonly string[]): Promise<Held[]> {
   const rows = await db
@@ -91,22 +108,31 @@ async function inOrgs(db: Db, scope: Scope, userIds: readonly string[]): Promise
     deviceGroupIds: row.grouped
       ? groups.filter((one) => one.membership_id === row.id).map((one) => one.group_id)
       : null,
-    disabledAt: row.disabled_at,
-    createdAt: row.created_at,
+    ...standingOf(row),
   }))
 }
 
-/** Whether a person belongs to nothing but what is within the scope. */
-export async function isWithin(
-  db: Db,
-  scope: Scope,
-  account: { id: string; isSystem: boolean },
-): Promise<boolean> {
-  if (scope.kind === 'system') return true
-  if (account.isSystem) return false
+type Owned = Pick<Account, 'id' | 'isSystem' | 'status'>
+
+/** Which of some accounts lie wholly within the scope (`liesWithin`). */
+export async function whichWithin(db: Db, scope: Scope, accounts: readonly Owned[]): Promise<Set<string>> {
+  if (scope.kind === 'system') return new Set(accounts.map(({ id }) => id))
+  const others = accounts.filter(({ isSystem }) => !isSystem)
+  const people = others.map(({ id }) => id)
+  const mine = Map.groupBy(await heldBy(db, scope, people), ({ userId }) => userId)
+  const all = Map.groupBy(await heldBy(db, everything, people), ({ userId }) => userId)
+  const within = others.filter((one) => liesWithin(one, mine.get(one.id) ?? [], all.get(one.id) ?? []))
+  return new Set(within.map(({ id }) => id))
+}
+
+export const isWithin = async (db: Db, scope: Scope, account: Owned): Promise<boolean> =>
+  (await whichWithin(db, scope, [account])).has(account.id)
+
+/** Whether no tenant but those within the scope has invited a person, accepted or not. */
+export async function isOnlyWithin(db: Db, scope: Scope, account: { id: string; isSystem: boolean }) {
+  if (account.isSystem) return scope.kind === 'system'
   const mine = await heldBy(db, scope, [account.id])
-  const all = await heldBy(db, everything, [account.id])
-  return mine.length === all.length
+  return mine.length === (await heldBy(db, everything, [account.id])).length
 }
 
 const tableOf = ({ tenant }: Held) =>
@@ -119,6 +145,17 @@ export async function giveRole(db: Db, held: Held, roleId: string): Promise<void
 /** `at`: since when it is disabled; null enables it again. */
 export async function disableMembership(db: Db, held: Held, at: Instant | null): Promise<void> {
   await db.updateTable(tableOf(held)).set({ disabled_at: at }).where('id', '=', held.id).execute()
+}
+
+/** Makes a membership an invitation again, which its holder has to accept. */
+export async function withdrawAcceptance(db: Db, held: Held): Promise<void> {
+  const pending = { accepted_at: null, accepted_by: null, disabled_at: null }
+  await db.updateTable(tableOf(held)).set(pending).where('id', '=', held.id).execute()
+}
+
+/** What an invitation calls the person whom it is to. */
+export async function renameInvited(db: Db, held: Held, name: string): Promise<void> {
+  await db.updateTable(tableOf(held)).set({ invited_name: name }).where('id', '=', held.id).execute()
 }
 
 export async function removeMembership(db: Db, held: Held): Promise<void> {

@@ -16,6 +16,12 @@ export type Held = {
   siteIds: string[] | null
   deviceGroupIds: string[] | null
   disabledAt: string | null
+  /** null: it is an invitation that its holder has not accepted, and gives nothing. */
+  acceptedAt: string | null
+  acceptedBy: 'holder' | 'provider' | null
+  /** As whoever invited them typed it. */
+  invitedName: string | null
+  invitedEmail: string | null
   createdAt: string
 }
 
@@ -76,11 +82,43 @@ export function checkWithinReach(
   throw new Problem('site_access_denied', 'Your access is limited to some sites or device groups')
 }
 
-/** @throws forbidden when an account that others administer as well would change for them too */
+/** @throws forbidden when an account that is not this tenant's alone would change */
 export function checkMayChangeAccount(change: UserChange, whole: boolean): void {
-  if (whole) return
-  const own = change.name !== undefined || change.status === 'invited'
-  if (own) throw new Problem('forbidden', 'This account belongs to other tenants as well')
+  if (change.name === undefined || whole) return
+  throw new Problem('forbidden', 'This account belongs to other tenants as well')
+}
+
+/**
+ * Whether an account lies wholly within what somebody reaches: they see its profile, and change what belongs to it.
+ * What another tenant did without the holder, an invitation or a sign-in by its own provider, takes nothing away from
+ * the tenant that the account was in before.
+ */
+export function liesWithin(
+  account: Pick<Account, 'status'>,
+  mine: readonly Held[],
+  all: readonly Held[],
+): boolean {
+  const since = mine
+    .map(({ acceptedAt }) => acceptedAt)
+    .filter((at) => at !== null)
+    .sort()[0]
+  // An invitation gives nothing of an account that somebody uses.
+  if (since === undefined) return isUnused(account) && mine.length > 0 && mine.length === all.length
+  const own = new Set(mine.map(({ id }) => id))
+  return all.every(
+    (one) =>
+      own.has(one.id) || one.acceptedAt === null || (one.acceptedBy === 'provider' && one.acceptedAt > since),
+  )
+}
+
+/** Whether nobody has ever been able to sign in to the account: it is what its invitations made it. */
+export const isUnused = (account: Pick<Account, 'status'>): boolean => account.status === 'invited'
+
+/** What a membership is, in its tenant; an account that is disabled can be used in none. */
+export function statusOf(account: Pick<Account, 'status'>, one: Held | undefined): User['status'] {
+  if (!one) return account.status as User['status']
+  if (account.status === 'disabled' || one.disabledAt !== null) return 'disabled'
+  return one.acceptedAt === null || isUnused(account) ? 'invited' : 'active'
 }
 
 /** The tenants of some memberships, in the order in which they are locked. */
@@ -139,21 +177,34 @@ function reachOf(held: Held | undefined): Pick<User, keyof typeof none> {
   }
 }
 
-/** A person as they appear in a tenant. */
-export function presented(account: Account, held: Held | undefined): User {
+/** Of an account that is not wholly in reach: what whoever invited them typed, and nothing else. */
+function asInvited({ id, email }: Account, held: Held) {
+  const address = held.invitedEmail ?? email
+  return {
+    id,
+    email: address,
+    name: held.invitedName ?? address,
+    avatarUrl: null,
+    lastLoginAt: null,
+    createdAt: held.createdAt,
+    updatedAt: held.createdAt,
+    mfaEnabled: null,
+    mfaMethod: null,
+  }
+}
+
+/** A person as they appear in a tenant. `whole`: the account lies wholly within the caller's reach. */
+export function presented(account: Account, held: Held | undefined, whole: boolean): User {
+  const status = statusOf(account, held)
+  if (held && !whole) return { ...asInvited(account, held), status, ...reachOf(held) }
   const { id, email, name, avatarUrl, lastLoginAt, createdAt, updatedAt } = account
   const mfaMethod = account.mfaMethod as User['mfaMethod']
-  return {
-    ...{ id, email, name, avatarUrl, lastLoginAt, createdAt, updatedAt },
-    status: held && held.disabledAt !== null ? 'disabled' : (account.status as User['status']),
-    mfaEnabled: mfaMethod !== null,
-    mfaMethod,
-    ...reachOf(held),
-  }
+  const profile = { id, email, name, avatarUrl, lastLoginAt, createdAt, updatedAt }
+  return { ...profile, status, mfaEnabled: mfaMethod !== null, mfaMethod, ...reachOf(held) }
 }
 
 export const presentedMembership = (held: Held): Membership => ({
   ...reachOf(held),
-  status: held.disabledAt === null ? 'active' : 'disabled',
+  status: held.disabledAt !== null ? 'disabled' : held.acceptedAt === null ? 'invited' : 'active',
   createdAt: held.createdAt,
 })

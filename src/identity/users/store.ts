@@ -54,26 +54,36 @@ export async function listAccounts(
   tenant: Tenant | undefined,
   { q, status, ...page }: Query,
 ): Promise<Page<Account>> {
-  const members = (disabled?: boolean) => {
-    const all = membersOf(db, scope, tenant!) as ReturnType<typeof membersOfOrg>
-    const some = disabled === undefined ? all : all.where('m.disabled_at', disabled ? 'is not' : 'is', null)
-    return some.select('m.user_id')
+  const members = () => (membersOf(db, scope, tenant!) as ReturnType<typeof membersOfOrg>).select('m.user_id')
+  const standing = (which: ReturnType<typeof members>) => {
+    if (status === 'disabled') return which.where('m.disabled_at', 'is not', null)
+    const living = which.where('m.disabled_at', 'is', null)
+    return living.where('m.accepted_at', status === 'invited' ? 'is' : 'is not', null)
   }
-  const isAccount = (eb: ExpressionBuilder<Tables, 'users'>) => eb('users.status', '=', status!)
+  const isAccount = (eb: ExpressionBuilder<Tables, 'users'>, wanted: string) =>
+    eb('users.status', '=', wanted)
+  // Of an account that others have a part in, only what was typed here is looked through: an answer tells.
+  const mayMatch = (eb: ExpressionBuilder<Tables, 'users'>) => {
+    const seen = eb.or([contains('users.name', q!), contains('users.email', q!)])
+    if (!tenant || scope.kind === 'system') return seen
+    const typed = eb.or([contains('m.invited_name' as never, q!), contains('m.invited_email' as never, q!)])
+    return eb.or([
+      eb('users.id', 'in', members().where(typed as never)),
+      eb.and([seen, eb('users.id', 'not in', sharedMembers(db, tenant))]),
+    ])
+  }
   const found = db
     .selectFrom('users')
     .$if(tenant !== undefined, (it) => it.where('users.id', 'in', members()))
     .$if(tenant === undefined && scope.kind !== 'system', (it) => it.where('users.id', '=', ''))
-    .$if(status !== undefined && tenant === undefined, (it) => it.where(isAccount))
+    .$if(status !== undefined && tenant === undefined, (it) => it.where((eb) => isAccount(eb, status!)))
     .$if(status !== undefined && status !== 'disabled' && tenant !== undefined, (it) =>
-      it.where(isAccount).where('users.id', 'in', members(false)),
+      it.where((eb) => eb.not(isAccount(eb, 'disabled'))).where('users.id', 'in', standing(members())),
     )
     .$if(status === 'disabled' && tenant !== undefined, (it) =>
-      it.where((eb) => eb.or([isAccount(eb), eb('users.id', 'in', members(true))])),
+      it.where((eb) => eb.or([isAccount(eb, 'disabled'), eb('users.id', 'in', standing(members()))])),
     )
-    .$if(q !== undefined && q !== '', (it) =>
-      it.where((eb) => eb.or([contains('users.name', q!), contains('users.email', q!)])),
-    )
+    .$if(q !== undefined && q !== '', (it) => it.where(mayMatch))
   const byName = (it: typeof found) =>
     it
       .select(columns.map((column) => `users.${column}` as const))
@@ -82,11 +92,48 @@ export async function listAccounts(
   return readPage(found, page, byName, (row) => accountRows.read(row))
 }
 
+/** Members of a tenant who have accepted a membership elsewhere, or none here yet. */
+function sharedMembers(db: Db, tenant: Tenant) {
+  const elsewhereInOrgs = db
+    .selectFrom('organization_memberships as x')
+    .select('x.user_id')
+    .where('x.accepted_at', 'is not', null)
+    .$if(tenant.kind === 'organization', (it) =>
+      it.where('x.org_id', '!=', (tenant as { orgId: string }).orgId),
+    )
+  const elsewhereInPartners = db
+    .selectFrom('partner_memberships as x')
+    .select('x.user_id')
+    .where('x.accepted_at', 'is not', null)
+    .$if(tenant.kind === 'partner', (it) =>
+      it.where('x.partner_id', '!=', (tenant as { partnerId: string }).partnerId),
+    )
+  const pending =
+    tenant.kind === 'partner'
+      ? db
+          .selectFrom('partner_memberships as x')
+          .select('x.user_id')
+          .where('x.partner_id', '=', tenant.partnerId)
+          .where('x.accepted_at', 'is', null)
+      : db
+          .selectFrom('organization_memberships as x')
+          .select('x.user_id')
+          .where('x.org_id', '=', tenant.orgId)
+          .where('x.accepted_at', 'is', null)
+  return elsewhereInOrgs.union(elsewhereInPartners).union(pending)
+}
+
 const membersOfOrg = (db: Db) => db.selectFrom('organization_memberships as m')
 
 export async function findAccount(db: Db, id: string): Promise<Account | undefined> {
   const row = await db.selectFrom('users').select(columns).where('id', '=', id).executeTakeFirst()
   return row && accountRows.read(row)
+}
+
+export async function findAccounts(db: Db, ids: readonly string[]): Promise<Account[]> {
+  if (ids.length === 0) return []
+  const rows = await db.selectFrom('users').select(columns).where('id', 'in', ids).execute()
+  return rows.map((row) => accountRows.read(row))
 }
 
 export async function changeAccount(

@@ -31,15 +31,16 @@ export async function findTarget(
 }
 
 /** The same, with its tenants locked: who administers them stays as it is until the end. */
-export async function lockTarget(
-  db: Db,
-  scope: Scope,
-  id: string,
-  asked: Tenant | undefined,
-): Promise<Target> {
-  const { held } = await findTarget(db, scope, id, asked)
+export const lockTarget = (db: Db, scope: Scope, id: string, asked: Tenant | undefined): Promise<Target> =>
+  locked(db, () => findTarget(db, scope, id, asked))
+
+export const lockTargetAnywhere = (db: Db, scope: Scope, id: string): Promise<Target> =>
+  locked(db, () => findTargetAnywhere(db, scope, id))
+
+async function locked(db: Db, find: () => Promise<Target>): Promise<Target> {
+  const { held } = await find()
   for (const tenant of rules.tenantsOf(held)) await lockTenant(db, tenant)
-  return findTarget(db, scope, id, asked)
+  return find()
 }
 
 /** @throws not_found */
@@ -67,7 +68,7 @@ export async function checkMayTouch(
 
 /** Refuses to take the last administrator from a tenant, which is locked. @throws last_administrator */
 export async function checkNotLast(db: Db, account: rules.Account, one: rules.Held): Promise<void> {
-  if (account.status !== 'active' || one.disabledAt !== null) return
+  if (account.status !== 'active' || rules.statusOf(account, one) !== 'active') return
   if (!rules.administers(one, (await findGrants(db, one.roleId)).permissions)) return
   if (await hasFullAdmin(db, one.tenant, account.id)) return
   throw new Problem('last_administrator', 'This is the last full administrator: make another one first')

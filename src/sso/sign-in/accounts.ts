@@ -7,8 +7,9 @@ import { beyond } from '../../core/permissions.ts'
 import { safeParse } from '../../core/schema.ts'
 import type { Instant } from '../../core/time.ts'
 import { voidInvitation } from '../../identity/invitations/store.ts'
-import { findGrants, findMembership, joinOrganization } from '../../identity/memberships.ts'
+import { acceptMembership, findGrants, findMembership, joinOrganization } from '../../identity/memberships.ts'
 import { findRole } from '../../identity/roles/store.ts'
+import type { Membership } from '../../identity/rules.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../../identity/store.ts'
 import type { Db } from '../../storage/open.ts'
 import { holdInUse } from '../../tenancy/hold.ts'
@@ -25,7 +26,7 @@ export type Admitted = {
 
 /** What would come of a sign-in, before anything is changed. */
 export type Admission =
-  | { kind: 'known'; user: User; link: Identity | undefined; email: string }
+  | { kind: 'known'; user: User; invited: boolean; link: Identity | undefined; email: string }
   | { kind: 'new'; email: string; name: string; roleId: string }
 
 /**
@@ -42,11 +43,11 @@ export async function judge(db: Db, provider: Held, vouched: Vouched): Promise<A
   if (!linked && !vouched.emailVerified) throw new SsoFailure('sso_email_unverified', email)
   const user = linked ?? (await findUserByEmail(db, email))
   if (!user) return newcomer(db, provider, vouched, email)
-  await checkBelongs(db, user, provider)
+  const { invited } = await getBelonging(db, user, provider)
   if (!link && (await findIdentity(db, { providerId: provider.id, userId: user.id }))) {
     throw new SsoFailure('sso_link_required', email)
   }
-  return { kind: 'known', user, link, email }
+  return { kind: 'known', user, invited, link, email }
 }
 
 async function newcomer(db: Db, provider: Held, vouched: Vouched, email: string): Promise<Admission> {
@@ -59,12 +60,13 @@ async function newcomer(db: Db, provider: Held, vouched: Vouched, email: string)
   return { kind: 'new', email, name, roleId: role.id }
 }
 
-async function checkBelongs(db: Db, user: User, provider: Held): Promise<void> {
+async function getBelonging(db: Db, user: User, provider: Held): Promise<Membership> {
   const { orgId } = provider
   if (user.status === 'disabled') throw new SsoFailure('account_inactive', user.email)
   const membership = await findMembership(db, user.id, { kind: 'organization', orgId })
   if (!membership || membership.disabled) throw new SsoFailure('no_org_access', user.email)
   await checkVouches(db, provider, membership.roleId)
+  return membership
 }
 
 /** Asked of what a role grants now, whatever it granted when somebody was linked or the role was chosen. */
@@ -123,10 +125,13 @@ async function account(
   now: Instant,
 ): Promise<{ user: Admitted['user']; made: boolean }> {
   if (admission.kind === 'known') {
-    const { user } = admission
-    if (user.status === 'invited') {
-      await activateInvited(db, user.id, now)
-      await voidInvitation(db, user.id, { kind: 'organization', orgId })
+    const { user, invited } = admission
+    if (user.status === 'invited') await activateInvited(db, user.id, now)
+    if (invited) {
+      // Here alone: invitations of other tenants wait for their holder, and their links go on working.
+      const tenant = { kind: 'organization', orgId } as const
+      await acceptMembership(db, user.id, tenant, 'provider', now)
+      await voidInvitation(db, user.id, tenant)
     }
     return { user, made: false }
   }
@@ -135,7 +140,16 @@ async function account(
   await insertUserOnce(db, user, now)
   // Invited somewhere else at the same moment: it is not for this provider to say that they belong here.
   if ((await findUserByEmail(db, email))?.id !== user.id) throw new SsoFailure('no_org_access', email)
-  await joinOrganization(db, { orgId, userId: user.id, roleId, siteIds: null }, now)
+  const invited = { name, email }
+  const membership = {
+    orgId,
+    userId: user.id,
+    roleId,
+    siteIds: null,
+    acceptedBy: 'provider' as const,
+    invited,
+  }
+  await joinOrganization(db, membership, now)
   return { user, made: true }
 }
 

@@ -1,0 +1,61 @@
+import { invalid, Problem } from '../../core/errors.ts'
+import { everything } from '../../core/scope.ts'
+import type { HandlersOf } from '../../handler.ts'
+import type { Db } from '../../storage/open.ts'
+import { acceptMembership, findMembership } from '../memberships.ts'
+import type { Tenant } from '../rules.ts'
+import { checkBySso } from '../sessions/rules.ts'
+import { getUser } from '../store.ts'
+import { heldBy } from '../users/memberships.ts'
+import { type Held, orgOfTenant, sameTenant } from '../users/rules.ts'
+import type { myInvitations as contract } from './contract.ts'
+import { nameOfTenant } from './store.ts'
+
+/** What waits for a person: invitations, and what a provider alone has accepted for them. */
+async function waiting(db: Db, userId: string): Promise<Held[]> {
+  const held = (await heldBy(db, everything, [userId])).filter(
+    (one) => one.disabledAt === null && one.acceptedBy !== 'holder',
+  )
+  const all = await Promise.all(
+    held.map(async (one) => ({ one, found: await findMembership(db, userId, one.tenant) })),
+  )
+  return all.flatMap(({ one, found }) => (found?.invited || found?.usable ? [one] : []))
+}
+
+/** What a person does with the invitations to their own account. */
+export const myInvitations: HandlersOf<typeof contract> = {
+  async myInvitations({ db, caller }) {
+    // A provider speaks for one organization, and learns nothing of others.
+    if (caller.ssoProviderId !== null) return { data: [] }
+    const held = await waiting(db, caller.id)
+    const data = await Promise.all(
+      held.map(async ({ tenant, roleName, createdAt }) => ({
+        partnerId: tenant.kind === 'partner' ? tenant.partnerId : null,
+        orgId: orgOfTenant(tenant),
+        name: await nameOfTenant(db, tenant),
+        roleName,
+        invitedAt: createdAt,
+      })),
+    )
+    return { data }
+  },
+
+  /** On the person's own proof: with a password that is theirs, and the factor if they have one. */
+  async acceptMine({ db, caller, body: { orgId, partnerId }, now, note }) {
+    if ((orgId === undefined) === (partnerId === undefined)) {
+      throw invalid([{ path: 'body', message: 'must name an organization or a partner' }])
+    }
+    checkBySso(caller)
+    if (caller.mfaEnabled && !caller.mfa) throw new Problem('mfa_required')
+    const tenant: Tenant =
+      orgId === undefined ? { kind: 'partner', partnerId: partnerId! } : { kind: 'organization', orgId }
+    const held = await waiting(db, caller.id)
+    if (!held.some((one) => sameTenant(one.tenant, tenant)))
+      throw new Problem('invite_not_found', 'No invitation of theirs waits for you')
+    // Whoever registered an address, or was shown the link to it, need not be the one who reads its mail.
+    if ((await getUser(db, caller.id)).emailProvedAt === null) throw new Problem('email_unproved')
+    await acceptMembership(db, caller.id, tenant, 'holder', now)
+    note({ orgId: orgOfTenant(tenant), resourceId: caller.id, resourceName: caller.email })
+    return { success: true }
+  },
+}

@@ -1,0 +1,305 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { acceptMembership, joinOrganization } from '../../src/identity/memberships.ts'
+import { hashPassword } from '../../src/identity/password.ts'
+import type { Context } from '../../src/identity/rules.ts'
+import { insertSession } from '../../src/identity/sessions/store.ts'
+import { accessTokens } from '../../src/identity/sessions/tokens.ts'
+import { findUserByEmail, insertUser, proveEmail } from '../../src/identity/store.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService, type TestClock, type TestService, testClock, testSecrets } from '../harness.ts'
+import { addProvider, buildWorld, roleOf, type World } from '../world.ts'
+import { lettersOf, unsent } from './mail.ts'
+
+const failing = (status: number, code: string) => expect.objectContaining({ status, code })
+const password = 'nine quiet herons over the weir'
+const email = 'ada@example.com'
+const viewer = roleOf('Org Viewer', 'organization')
+const admin = roleOf('Org Admin', 'organization')
+
+onEveryDatabase((_, open) => {
+  let service: TestService
+  let world: World
+  let clock: TestClock
+
+  beforeEach(async () => {
+    clock = testClock(new Date().toISOString())
+    const env = { ENABLE_REGISTRATION: 'true' }
+    service = await startService(open, { clock, env, outside: { mailer: unsent(false) } })
+    world = await buildWorld(service)
+  })
+
+  const as = (token?: string) => service.client(token)
+  const invite = (token: string, more: object = {}) =>
+    as(token).call(api.users.invite, { body: { email, name: 'Ada', roleId: viewer, ...more } })
+  const linkOf = (url = '') => new URL(url).searchParams.get('token') ?? ''
+  const accept = (token: string, secret = password) =>
+    as().call(api.auth.acceptInvite, { body: { token, password: secret } })
+  const login = (more: object = {}, secret = password) =>
+    as().call(api.auth.login, { body: { email, password: secret, ...more } })
+  const ada = async () => (await findUserByEmail(service.storage.read, email))!
+  const proved = async () => {
+    const { id } = await ada()
+    await service.storage.write((tx) => proveEmail(tx, id, clock()))
+  }
+  const acceptMine = (token: string, body: { orgId: string }) =>
+    as(token).call(api.users.acceptMine, { body })
+  const tokenOf = (reply: { tokens: { accessToken: string } | null }) => reply.tokens!.accessToken
+
+  /** An account of bakery with a password, whose address is proved. */
+  async function member(orgId = world.orgs.bakery.id): Promise<string> {
+    const id = newId()
+    const passwordHash = await hashPassword(password)
+    await service.storage.write(async (tx) => {
+      await insertUser(tx, { id, email, name: 'Ada Lovelace', passwordHash, emailProvedAt: clock() }, clock())
+      await joinOrganization(tx, { orgId, userId: id, roleId: viewer, siteIds: null }, clock())
+    })
+    return id
+  }
+
+  /** A session of single sign-on, as the exchange of a code gives it. */
+  async function bySso(userId: string, orgId: string, mfa = false): Promise<string> {
+    const vouches = JSON.stringify(['*:*'])
+    const providerId = await addProvider(service, orgId, { status: 'active' })
+    const row = await ada()
+    const id = newId()
+    const context: Context = { kind: 'organization', orgId }
+    const session = { id, userId, context, mfa, tokenHash: id, ssoProviderId: providerId }
+    const { authEpoch, mfaEpoch } = row
+    await service.storage.write(async (tx) => {
+      await tx.updateTable('sso_providers').set({ vouches }).where('id', '=', providerId).execute()
+      await insertSession(tx, { ...session, expiresAt: '9999-01-01T00:00:00.000Z' }, clock())
+    })
+    const claims = { userId, sessionId: id, context, authEpoch, mfaEpoch, mfa }
+    return accessTokens(testSecrets.JWT_SECRET).sign(claims, new Date(clock()))
+  }
+
+  describe('a link of an invitation', () => {
+    it('opens no membership of a tenant that invites the same address later', async () => {
+      const first = await invite(world.tokens.bakery)
+      const second = await invite(world.tokens.harbor, { roleId: admin })
+      expect(second).toMatchObject({ status: 'invited', name: 'Ada' })
+      expect(second.inviteUrl).toBeUndefined()
+      await expect(accept(linkOf(first.inviteUrl))).rejects.toMatchObject({ status: 400 })
+      // The mailbox has the link of the second, which opens that one alone.
+      const token = tokenOf(await accept(linkOf((await lettersOf(service)).at(-1)!.links[0])))
+      expect(await as(token).call(api.users.me)).toMatchObject({ orgId: world.orgs.harbor.id })
+      await expect(login({ orgId: world.orgs.bakery.id })).rejects.toEqual(
+        failing(401, 'invalid_credentials'),
+      )
+      expect(await acceptMine(token, { orgId: world.orgs.bakery.id })).toEqual({ success: true })
+      await login({ orgId: world.orgs.bakery.id })
+    })
+
+    it('that its inviter saw, or a registration that nobody proved, gives nothing of another tenant', async () => {
+      await accept(linkOf((await invite(world.tokens.bakery)).inviteUrl))
+      await invite(world.tokens.harbor, { roleId: admin })
+      const { id: orgId } = world.orgs.harbor
+      await expect(login({ orgId })).rejects.toEqual(failing(401, 'invalid_credentials'))
+      const token = tokenOf(await login())
+      await expect(acceptMine(token, { orgId })).rejects.toEqual(failing(403, 'email_unproved'))
+      await expect(as(token).call(api.auth.switch, { body: { orgId } })).rejects.toMatchObject({
+        status: 403,
+      })
+
+      const registered = { email: 'bob@example.com', password, name: 'Bob' }
+      await as().call(api.auth.register, { body: registered })
+      await invite(world.tokens.harbor, { email: registered.email, roleId: admin })
+      const waits = await as().call(api.auth.login, { body: { email: registered.email, password } })
+      const bob = as(tokenOf(waits))
+      await expect(bob.call(api.devices.list)).rejects.toEqual(failing(403, 'invitation_pending'))
+      expect(await bob.call(api.auth.me)).toMatchObject({ permissions: [], memberships: [] })
+      await expect(bob.call(api.users.acceptMine, { body: { orgId } })).rejects.toEqual(
+        failing(403, 'email_unproved'),
+      )
+    })
+  })
+
+  describe('an invitation', () => {
+    it('gives nothing and shows nothing before its holder accepts it', async () => {
+      const id = await member()
+      const before = await as(world.tokens.bakery).call(api.users.show, { params: { id } })
+      const invited = await invite(world.tokens.harbor, { name: 'Typed' })
+      expect(invited).toMatchObject({ id, name: 'Typed', status: 'invited' })
+      const shown = await as(world.tokens.harbor).call(api.users.show, { params: { id } })
+      expect(shown).toMatchObject({
+        ...{ name: 'Typed', email, status: 'invited', avatarUrl: null, lastLoginAt: null },
+        ...{ mfaEnabled: null, mfaMethod: null, phoneNumber: null, passwordChangedAt: null },
+      })
+      expect(JSON.stringify(shown)).not.toContain('Lovelace')
+      const search = (q: string) => as(world.tokens.harbor).call(api.users.list, { query: { q } })
+      expect((await search('Lovelace')).data).toEqual([])
+      expect((await search('Typed')).data).toMatchObject([{ id, name: 'Typed' }])
+      const holders = await as(world.tokens.harbor).call(api.roles.holders, { params: { id: viewer } })
+      expect(JSON.stringify(holders)).not.toContain('Lovelace')
+      // The tenant that was there first sees and may do what it could before.
+      expect(await as(world.tokens.bakery).call(api.users.show, { params: { id } })).toEqual(before)
+      await expect(login({ orgId: world.orgs.harbor.id })).rejects.toMatchObject({ status: 401 })
+      const token = tokenOf(await login())
+      expect((await as(token).call(api.auth.me)).memberships).toHaveLength(1)
+      await acceptMine(token, { orgId: world.orgs.harbor.id })
+      await login({ orgId: world.orgs.harbor.id })
+      const now = await as(world.tokens.bakery).call(api.users.show, { params: { id } })
+      expect(now).toMatchObject({ email, lastLoginAt: null, mfaEnabled: null })
+    })
+
+    it('is accepted by nobody but its holder, and what is answered is true', async () => {
+      const id = await member()
+      await invite(world.tokens.harbor)
+      const change = (status: 'active' | 'disabled' | 'invited') =>
+        as(world.tokens.harbor).call(api.users.change, { params: { id }, body: { status } })
+      await expect(change('active')).rejects.toEqual(failing(409, 'conflict'))
+      expect(await change('disabled')).toMatchObject({ status: 'disabled' })
+      const token = tokenOf(await login())
+      await expect(acceptMine(token, { orgId: world.orgs.harbor.id })).rejects.toEqual(
+        failing(404, 'invite_not_found'),
+      )
+      expect(await change('invited')).toMatchObject({ status: 'invited' })
+      await acceptMine(token, { orgId: world.orgs.harbor.id })
+      expect(await change('disabled')).toMatchObject({ status: 'disabled' })
+      await login({ orgId: world.orgs.bakery.id })
+      expect(await change('active')).toMatchObject({ status: 'active' })
+      await login({ orgId: world.orgs.harbor.id })
+    })
+
+    it('of somebody who never signed in can be made active by who invited them, and leaves a way to a password', async () => {
+      const { id } = await invite(world.tokens.bakery)
+      const params = { id }
+      const change = as(world.tokens.bakery).call(api.users.change, { params, body: { status: 'active' } })
+      expect(await change).toMatchObject({ status: 'active' })
+      await as().call(api.auth.forgotPassword, { body: { email } })
+      await expect.poll(async () => (await lettersOf(service)).at(-1)?.kind).toBe('password-reset')
+      const token = linkOf((await lettersOf(service)).at(-1)!.links[0])
+      await as().call(api.auth.resetPassword, { body: { token, password } })
+      await login()
+      expect((await ada()).emailProvedAt).not.toBeNull()
+    })
+
+    it('asks for the second factor of who has one', async () => {
+      const id = await member()
+      await invite(world.tokens.harbor)
+      const token = tokenOf(await login())
+      await service.storage.write((tx) =>
+        tx.updateTable('users').set({ mfa_method: 'totp' }).where('id', '=', id).execute(),
+      )
+      await expect(acceptMine(token, { orgId: world.orgs.harbor.id })).rejects.toEqual(
+        failing(403, 'mfa_required'),
+      )
+    })
+  })
+
+  describe('a reset of the password of an account that nobody proved', () => {
+    it('takes away what whoever registered it set up', async () => {
+      await as().call(api.auth.register, { body: { email, password, name: 'Mallory' } })
+      const { id } = await ada()
+      await service.storage.write((tx) =>
+        tx.updateTable('users').set({ mfa_method: 'totp', totp_secret: 'x' }).where('id', '=', id).execute(),
+      )
+      await as().call(api.auth.forgotPassword, { body: { email } })
+      await expect.poll(async () => (await lettersOf(service)).at(-1)?.kind).toBe('password-reset')
+      const token = linkOf((await lettersOf(service)).at(-1)!.links[0])
+      await as().call(api.auth.resetPassword, { body: { token, password: `${password} again` } })
+      expect(await ada()).toMatchObject({ mfaMethod: null, totpSecret: null })
+      expect((await ada()).emailProvedAt).not.toBeNull()
+    })
+  })
+
+  describe('a session of single sign-on', () => {
+    it('sees and changes its organization, and nothing of the account beside it', async () => {
+      const id = await member()
+      await invite(world.tokens.harbor)
+      const orgId = world.orgs.harbor.id
+      await service.storage.write((tx) =>
+        acceptMembership(tx, id, { kind: 'organization', orgId }, 'holder', clock()),
+      )
+      await service.storage.write((tx) =>
+        tx
+          .updateTable('users')
+          .set({ phone_number: '+15550001111', phone_verified: 1 })
+          .where('id', '=', id)
+          .execute(),
+      )
+      const own = tokenOf(await login({ orgId: world.orgs.bakery.id }))
+      const token = await bySso(id, orgId, true)
+      const me = await as(token).call(api.auth.me)
+      expect(me.memberships).toMatchObject([{ id: orgId }])
+      expect(me.user.phoneLast4).toBeNull()
+      expect((await as(token).call(api.users.me)).phoneNumber).toBeNull()
+      expect((await as(token).call(api.users.myInvitations)).data).toEqual([])
+      const refused = [
+        as(token).call(api.users.changeMe, { body: { name: 'Mallory' } }),
+        as(token).call(api.auth.setupMfa),
+        as(token).call(api.auth.verifyPhone, { body: { phoneNumber: '+15550002222' } }),
+        as(token).call(api.auth.changePassword, {
+          body: { currentPassword: password, newPassword: `${password} 2` },
+        }),
+        as(token).call(api.auth.switch, { body: { orgId: world.orgs.bakery.id } }),
+      ]
+      for (const one of await Promise.allSettled(refused)) {
+        expect(one).toMatchObject({ status: 'rejected', reason: { status: 403, code: 'forbidden' } })
+      }
+      await as(token).call(api.auth.logout)
+      await expect(as(token).call(api.users.me)).rejects.toMatchObject({ status: 401 })
+      expect(await as(own).call(api.users.me)).toMatchObject({ name: 'Ada Lovelace' })
+    })
+
+    it('of a person without a password changes the factor only where it is all they belong to', async () => {
+      const id = await member()
+      await service.storage.write((tx) =>
+        tx.updateTable('users').set({ password_hash: null }).where('id', '=', id).execute(),
+      )
+      const token = await bySso(id, world.orgs.bakery.id)
+      await as(token).call(api.auth.setupMfa)
+      // What another tenant offers takes nothing away.
+      await invite(world.tokens.harbor)
+      await as(token).call(api.auth.setupMfa)
+      const tenant = { kind: 'organization', orgId: world.orgs.harbor.id } as const
+      await service.storage.write((tx) => acceptMembership(tx, id, tenant, 'holder', clock()))
+      await expect(as(token).call(api.auth.setupMfa)).rejects.toEqual(failing(403, 'forbidden'))
+    })
+
+    it('that accepted an invitation opens nothing to a password', async () => {
+      await accept(linkOf((await invite(world.tokens.bakery)).inviteUrl))
+      await invite(world.tokens.harbor, { roleId: admin })
+      const { id } = await ada()
+      const orgId = world.orgs.harbor.id
+      clock.forward(1)
+      await service.storage.write((tx) =>
+        acceptMembership(tx, id, { kind: 'organization', orgId }, 'provider', clock()),
+      )
+      await expect(login({ orgId })).rejects.toEqual(failing(401, 'invalid_credentials'))
+      const token = tokenOf(await login())
+      await expect(as(token).call(api.auth.switch, { body: { orgId } })).rejects.toMatchObject({
+        status: 403,
+      })
+      const seen = await as(world.tokens.bakery).call(api.users.show, { params: { id } })
+      expect(seen).toMatchObject({ name: 'Ada', mfaEnabled: false })
+      await proved()
+      await acceptMine(token, { orgId })
+      await login({ orgId })
+    })
+  })
+
+  describe('an access token alone', () => {
+    it('changes no way of signing in ten minutes after the last proof', async () => {
+      await member()
+      const session = (await login()).tokens as { accessToken: string; refreshToken: string }
+      clock.forward(601)
+      const { accessToken } = session
+      const me = as(accessToken)
+      const again = failing(403, 'reauthentication_required')
+      await expect(me.call(api.auth.setupMfa)).rejects.toEqual(again)
+      const phone = me.call(api.auth.verifyPhone, { body: { phoneNumber: '+15550002222' } })
+      await expect(phone).rejects.toEqual(again)
+      await expect(me.call(api.auth.setupMfa, { body: { currentPassword: 'wrong' } })).rejects.toMatchObject({
+        code: 'wrong_password',
+      })
+      await me.call(api.auth.setupMfa, { body: { currentPassword: password } })
+      // Going on in another membership is no proof either.
+      const switched = tokenOf(await me.call(api.auth.switch, { body: {} }))
+      await expect(as(switched).call(api.auth.setupMfa)).rejects.toEqual(again)
+      await as(tokenOf(await login())).call(api.auth.setupMfa)
+    })
+  })
+})
