@@ -17,7 +17,10 @@ export default class InviteAccept extends ApiCommand {
     'In a script\nsvc invite accept --invitation @link.txt --password-stdin --store file < password.txt',
   ]
   static override args = {
-    tenant: stringArg({ description: 'Who invited the account you are signed in to: id or name' }),
+    tenant: stringArg({
+      ignoreStdin: true,
+      description: 'Who invited the account you are signed in to: id or name',
+    }),
   }
   static override flags = {
     invitation: string({ description: 'The link or its token: - for standard input, @file for a file' }),
