@@ -58,6 +58,46 @@ export function canonicalText(entry: ChainEntry): string {
   return `${before.slice(0, -1)},"details":${canonicalJson(details)},${after.slice(1)}`
 }
 
+/** The entry of a stored text; undefined when it is none, since whoever holds the database may have changed it. */
+export function entryIn(text: string): ChainEntry | undefined {
+  let value: Partial<Record<keyof ChainEntry, unknown>> | null
+  try {
+    value = JSON.parse(text) as typeof value
+  } catch {
+    return undefined
+  }
+  if (value === null || typeof value !== 'object') return undefined
+  const { details, seq } = value
+  const whole =
+    texts.every((field) => typeof value[field] === 'string') &&
+    perhapsTexts.every((field) => value[field] === null || typeof value[field] === 'string') &&
+    Number.isSafeInteger(seq) &&
+    details !== null &&
+    typeof details === 'object' &&
+    !Array.isArray(details)
+  return whole ? (value as ChainEntry) : undefined
+}
+
+const texts = [
+  'id',
+  'timestamp',
+  'actorType',
+  'actorId',
+  'action',
+  'resourceType',
+  'result',
+  'prevChecksum',
+] as const
+const perhapsTexts = [
+  'orgId',
+  'actorEmail',
+  'resourceId',
+  'resourceName',
+  'ipAddress',
+  'userAgent',
+  'errorMessage',
+] as const
+
 /** RFC 8785 text of any JSON. */
 export function canonicalJson(value: unknown): string {
   const text = canonicalizeJson(value)

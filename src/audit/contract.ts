@@ -46,6 +46,10 @@ const pagination = z.object({
   nextCursor: z.string().nullable().describe('null at the end of the list'),
 })
 
+const damage = z
+  .enum(['unreadable', 'altered'])
+  .describe('Only where somebody changed what is stored: its text is no entry, or not what its checksum says')
+
 export const AuditEntry = z
   .object({
     id: idOf('audit_log'),
@@ -63,6 +67,7 @@ export const AuditEntry = z
     seq: z.int().describe('Place in the chain of its organization, from 1'),
     checksum: z.string(),
     prevChecksum: z.string(),
+    damage: damage.optional(),
   })
   .meta({ id: 'AuditEntry' })
 export type AuditEntry = z.output<typeof AuditEntry>
@@ -83,6 +88,7 @@ const FlatAuditEntry = z
       before: z.record(z.string(), z.unknown()),
       after: z.record(z.string(), z.unknown()),
     }),
+    damage: damage.optional(),
   })
   .meta({ id: 'FlatAuditEntry' })
 

@@ -11,6 +11,7 @@ import type { Scope } from '../core/scope.ts'
 import { countOf } from '../storage/counts.ts'
 import { after, contains, inHistory, jsonField, namedInHistory, plainContains } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import type { AuditLogRow } from '../storage/tables.ts'
 import type { AuditEntry } from './contract.ts'
 import { chainOf } from './rules.ts'
 import { entriesIn, findHead, withNames } from './store.ts'
@@ -56,7 +57,7 @@ function filtered(db: Db, scope: Scope, filter: Filter) {
           contains('canonical', asJson(q!)),
           eb.or([
             ...searched.map((column) => contains(column, q!)),
-            contains(jsonField('canonical', 'details'), asJson(q!)),
+            contains(jsonField('canonical', 'details', 'errorMessage'), asJson(q!)),
           ]),
         ]),
       ),
@@ -93,20 +94,17 @@ export async function listEntries(db: Db, scope: Scope, query: ListQuery) {
   const found = chain === undefined ? await byTime(db, scope, at, filter) : await bySeq(db, scope, at, chain)
   const counted = async () => totalFrom(Math.min(found.length, limit), at) ?? countAll(db, scope, filter)
   const total = skipCount || cursor !== undefined ? -1 : await counted()
-  const keyOf = (row: Found) => (chain === undefined ? [row.timestamp, row.id] : [row.seq])
+  const keyOf = (row: AuditLogRow) => (chain === undefined ? [row.timestamp, row.id] : [row.seq])
   const { data, pagination } = toLongPage(found, at, keyOf, total)
   const totalPages = total < 0 ? -1 : Math.ceil(total / limit)
   return { data: await withNames(db, data), pagination: { ...pagination, total, totalPages } }
 }
 
-const shown = ['canonical', 'checksum', 'timestamp', 'id', 'seq'] as const
-type Found = { canonical: string; checksum: string; timestamp: string; id: string; seq: number }
-
-async function bySeq(db: Db, scope: Scope, query: LongPageQuery, chain: string): Promise<Found[]> {
+async function bySeq(db: Db, scope: Scope, query: LongPageQuery, chain: string): Promise<AuditLogRow[]> {
   const place = placeAfter(query)
   const last = async () => ((await findHead(db, scope, chain))?.seq ?? 0) - offsetOf(query) + 1
   return entriesIn(db, scope)
-    .select(shown)
+    .selectAll()
     .where('chain', '=', chain)
     .where('seq', '<', place ?? (await last()))
     .orderBy('seq', 'desc')
@@ -130,7 +128,7 @@ export async function entriesAfter(
   // Before the entries: so they hold all up to it.
   const head = (await findHead(db, scope, chain))?.seq ?? 0
   const found = await filtered(db, scope, filter)
-    .select(shown)
+    .selectAll()
     .where('chain', '=', chain)
     .where('seq', '>', place ?? start)
     .orderBy('seq')
@@ -146,7 +144,7 @@ const named = (db: Db, scope: Scope) =>
   db.selectFrom('audit_logs').where(namedInHistory(scope, 'audit_logs.chain'))
 
 /** Which entries come first is decided on an index where it can be; only those of the page are read. */
-async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter): Promise<Found[]> {
+async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter): Promise<AuditLogRow[]> {
   const key = keyAfter(query, newest.length)
   const places = filtered(db, scope, filter)
     .select('audit_logs.id')
@@ -156,7 +154,7 @@ async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter
     .limit(rowsAsked(query))
     .$if(key === undefined, (it) => it.offset(offsetOf(query)))
   return named(db, scope)
-    .select(shown)
+    .selectAll()
     .where('audit_logs.id', 'in', places)
     .orderBy('audit_logs.timestamp', 'desc')
     .orderBy('audit_logs.id', 'desc')
@@ -206,7 +204,9 @@ export async function newestKeys(
 /** These entries, in the order their ids are given. */
 export async function entriesOf(db: Db, scope: Scope, ids: string[]): Promise<AuditEntry[]> {
   if (ids.length === 0) return []
-  const rows = await named(db, scope).select(['canonical', 'checksum']).where('id', 'in', ids).execute()
-  const byId = new Map((await withNames(db, rows)).map((entry) => [entry.id, entry]))
+  const rows = await named(db, scope).selectAll().where('id', 'in', ids).execute()
+  const entries = await withNames(db, rows)
+  // By the ids that were asked for: that in the text of an entry may have been changed.
+  const byId = new Map(rows.map(({ id }, at) => [id, entries[at]!]))
   return ids.flatMap((id) => byId.get(id) ?? [])
 }

@@ -203,7 +203,7 @@ const objectOr = (value: unknown): Record<string, unknown> =>
 
 /** The flat shape of `GET /audit-logs`. */
 export function toFlatEntry(entry: AuditEntry) {
-  const { id, timestamp, action, resource, details, ipAddress, userAgent, user } = entry
+  const { id, timestamp, action, resource, details, ipAddress, userAgent, user, damage } = entry
   return {
     id,
     timestamp,
@@ -216,5 +216,6 @@ export function toFlatEntry(entry: AuditEntry) {
     sessionId: typeof details.sessionId === 'string' ? details.sessionId : null,
     user: { name: user.name, email: user.email ?? '', role: user.role, department: '' },
     changes: { before: objectOr(details.before), after: objectOr(details.after) },
+    ...(damage && { damage }),
   }
 }

@@ -3,7 +3,7 @@ import type { Scope } from '../core/scope.ts'
 import { inHistory, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
-import { type ChainEntry, canonicalJson, checksumOf, entryLine, type Head } from './chain.ts'
+import { type ChainEntry, checksumOf, entryIn, entryLine, type Head } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
 import { orgOf, toEntry } from './rules.ts'
 
@@ -12,28 +12,37 @@ export const entriesIn = (db: Db, scope: Scope) =>
 
 /** @throws not_found, also for an entry outside the scope */
 export async function getEntry(db: Db, scope: Scope, id: string): Promise<AuditEntry> {
-  const rows = await entriesIn(db, scope).select(['canonical', 'checksum']).where('id', '=', id).execute()
+  const rows = await entriesIn(db, scope).selectAll().where('id', '=', id).execute()
   const [entry] = await withNames(db, rows)
   if (!entry) throw new Problem('not_found', 'Audit log not found')
   return entry
 }
 
-/** What readers see is the canonical text itself; only names of people are looked up. */
-export async function withNames(
-  db: Db,
-  rows: { canonical: string; checksum: string }[],
-): Promise<AuditEntry[]> {
-  const entries = rows.map((row) => ({
-    entry: JSON.parse(row.canonical) as ChainEntry,
-    checksum: row.checksum,
-  }))
-  const ids = [...new Set(entries.map(({ entry }) => entry.actorId))]
+/** What readers see is the canonical text itself; only names of people are looked up. A row that is damaged is marked. */
+export async function withNames(db: Db, rows: AuditLogRow[]): Promise<AuditEntry[]> {
+  const read = rows.map((row) => ({ row, ...readRow(row) }))
+  const ids = [...new Set(read.map(({ entry }) => entry.actorId))]
   const people =
     ids.length === 0
       ? []
       : await db.selectFrom('users').select(['id', 'name']).where('id', 'in', ids).execute()
   const names = new Map(people.map(({ id, name }) => [id, name]))
-  return entries.map(({ entry, checksum }) => toEntry(entry, checksum, names.get(entry.actorId)))
+  return read.map(({ row, entry, damage }) => ({
+    ...toEntry(entry, row.checksum, names.get(entry.actorId)),
+    ...(damage && { damage }),
+  }))
+}
+
+/** An entry as it is shown; of a text that is none, what the columns beside it say. */
+function readRow(row: AuditLogRow): { entry: ChainEntry; damage?: AuditEntry['damage'] } {
+  const entry = entryIn(row.canonical)
+  if (!entry) {
+    const nothing = { actorType: 'system' as const, details: {}, ipAddress: null, userAgent: null }
+    const errorMessage = 'This entry cannot be read: its stored text was changed'
+    return { entry: { ...nothing, errorMessage, ...columnsOf(row) }, damage: 'unreadable' }
+  }
+  const altered = checksumOf(row.canonical) !== row.checksum || !isBeside(row, entry)
+  return altered ? { entry, damage: 'altered' } : { entry }
 }
 
 export type ChainHead = Head & { orgId: string | null; name: string }
@@ -108,27 +117,26 @@ export async function* chainLines(
  * the same as the column, whose checksum cannot match. So a change to what filters see is found like one to what readers see.
  */
 function asStored(row: AuditLogRow): string {
-  let entry: ChainEntry
-  try {
-    entry = JSON.parse(row.canonical) as ChainEntry
-  } catch {
-    return row.canonical
-  }
-  const columns: Partial<ChainEntry> = {
-    id: row.id,
-    orgId: orgOf(row.chain),
-    seq: row.seq,
-    timestamp: row.timestamp,
-    actorId: row.actor_id,
-    actorEmail: row.actor_email,
-    action: row.action,
-    resourceType: row.resource_type,
-    resourceId: row.resource_id,
-    resourceName: row.resource_name,
-    result: row.result as ChainEntry['result'],
-    prevChecksum: row.prev_checksum,
-  }
-  const same = Object.entries(columns).every(([field, value]) => entry[field as keyof ChainEntry] === value)
-  const intact = same || checksumOf(row.canonical) !== row.checksum
-  return intact ? row.canonical : canonicalJson({ ...entry, ...columns })
+  const entry = entryIn(row.canonical)
+  if (!entry || isBeside(row, entry) || checksumOf(row.canonical) !== row.checksum) return row.canonical
+  return JSON.stringify({ ...entry, ...columnsOf(row) })
 }
+
+/** Whether the columns of a row say what its entry says. */
+const isBeside = (row: AuditLogRow, entry: ChainEntry): boolean =>
+  Object.entries(columnsOf(row)).every(([field, value]) => entry[field as keyof ChainEntry] === value)
+
+const columnsOf = (row: AuditLogRow) => ({
+  id: row.id,
+  orgId: orgOf(row.chain),
+  seq: row.seq,
+  timestamp: row.timestamp,
+  actorId: row.actor_id,
+  actorEmail: row.actor_email,
+  action: row.action,
+  resourceType: row.resource_type,
+  resourceId: row.resource_id,
+  resourceName: row.resource_name,
+  result: row.result as ChainEntry['result'],
+  prevChecksum: row.prev_checksum,
+})

@@ -158,12 +158,16 @@ export function pairsOf(owned: Owned, key: string, value: string) {
 const ownedRows = ({ table, by, of }: Owned) =>
   sql`from ${sql.table(table)} where ${sql.ref(`${table}.${by}`)} = ${sql.ref(of)}`
 
-/** A field of the JSON object in a column, as JSON text. */
-export function jsonField(column: string, field: string): Expression<string | null> {
+/**
+ * A field of the RFC 8785 text of an object in a column, as JSON text, and the one that follows it. Somebody may have
+ * changed what is stored: of what is no such text it is null, or anything, and no error. Quotes within strings are
+ * escaped, so a name with its quotes is the field's own outside of it.
+ */
+export function jsonField(column: string, field: string, next: string): Expression<string | null> {
+  const text = sql.ref(column)
   return byDialect<string | null>({
-    sqlite: sql`(${sql.ref(column)} -> ${`$.${field}`})`,
-    // As json and not jsonb, which takes no NUL.
-    postgres: sql`(cast(${sql.ref(column)} as json) -> cast(${field} as text))::text`,
+    sqlite: sql`(case when json_valid(${text}) then ${text} -> ${`$.${field}`} end)`,
+    postgres: sql`substring(${text} from cast(${`"${field}":(.*),"${next}":`} as text))`,
   })
 }
 

@@ -9,7 +9,7 @@ import { keyIdOf, originOf } from './checkpoint.ts'
 import type { AuditCheckpoint, AuditKeys, AuditProof, auditCheckpoints } from './contract.ts'
 import { type CheckpointParts, type Taken, takeCheckpoint } from './jobs.ts'
 import { verifierText } from './note.ts'
-import { readNode } from './store.ts'
+import { MissingTile, readNode } from './store.ts'
 import { consistencySpans, inclusionSpans, leafHash, type Span, spanHash } from './tree.ts'
 
 type Group = typeof auditCheckpoints
@@ -88,6 +88,11 @@ async function growth(parts: CheckpointParts, chain: string, since: number): Pro
 async function pathOf({ storage }: CheckpointParts, chain: string, spans: Span[]): Promise<string[]> {
   const read = readNode(storage.read, chain)
   const path: string[] = []
-  for (const span of spans) path.push((await spanHash(read, span)).toString('base64'))
+  try {
+    for (const span of spans) path.push((await spanHash(read, span)).toString('base64'))
+  } catch (error) {
+    if (!(error instanceof MissingTile)) throw error
+    throw new Problem('audit_history_changed', error.message)
+  }
   return path
 }

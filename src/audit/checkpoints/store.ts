@@ -71,6 +71,12 @@ function perfectRoot(hashes: Buffer): Buffer {
   return nodes[0]!
 }
 
+/** The hashes of a tile without what is less than one, which only a tampered tile holds. */
+function wholeIn(text: string): Buffer {
+  const hashes = Buffer.from(text, 'base64')
+  return hashes.subarray(0, hashes.length - (hashes.length % hashSize))
+}
+
 const split = (hashes: Buffer): Buffer[] =>
   Array.from({ length: hashes.length / hashSize }, (_, n) =>
     hashes.subarray(n * hashSize, (n + 1) * hashSize),
@@ -79,7 +85,7 @@ const split = (hashes: Buffer): Buffer[] =>
 /** How many leaves the tiles of a chain hold. */
 export async function treeSize(db: Db, chain: string): Promise<number> {
   const [last] = await lastTile(db, { chain, level: 0 })
-  return last ? last.idx * width + Buffer.from(last.hashes, 'base64').length / hashSize : 0
+  return last ? last.idx * width + split(wholeIn(last.hashes)).length : 0
 }
 
 /** The first `size` leaves of a chain as a tree. @throws MissingTile */
@@ -101,7 +107,7 @@ const headLocked = prepared((db, p: { chain: string }) =>
 /** The leaves of tile `idx`, one after the other. */
 export async function leavesOfTile(db: Db, chain: string, idx: number): Promise<Buffer[]> {
   const [row] = await tileAt(db, { chain, level: 0, idx })
-  return split(Buffer.from(row?.hashes ?? '', 'base64'))
+  return split(wholeIn(row?.hashes ?? ''))
 }
 
 /** Keeps other processes from the tree of a chain, as from its head, until the transaction ends. */
@@ -126,7 +132,7 @@ const putTile = prepared((db, p: { chain: string; level: number; idx: number; ha
 /** Gives the nodes of the level above: one for each tile that is now full. */
 async function append(tx: Db, chain: string, level: number, nodes: readonly Buffer[]): Promise<Buffer[]> {
   const [last] = await lastTile(tx, { chain, level })
-  const tail = last ? Buffer.from(last.hashes, 'base64') : Buffer.alloc(0)
+  const tail = last ? wholeIn(last.hashes) : Buffer.alloc(0)
   const isOpen = tail.length < width * hashSize
   const all = Buffer.concat(isOpen ? [tail, ...nodes] : nodes)
   const full: Buffer[] = []

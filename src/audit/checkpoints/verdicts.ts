@@ -42,7 +42,7 @@ export async function countVerdicts(db: Db): Promise<{ verdict: string; count: n
 /** The chains to verify next, longest unverified first: once a day, and what is not sound once an hour. */
 export async function listDue(
   db: Db,
-  { sound, other }: { sound: string; other: string },
+  { sound, other, soon }: { sound: string; other: string; soon: string },
   limit: number,
 ): Promise<{ chain: string; seen: string | null }[]> {
   const rows = await db
@@ -54,6 +54,8 @@ export async function listDue(
       eb.or([
         eb('checked_at', 'is', null),
         eb('checked_at', '<=', sound),
+        // No process of this service wrote such a time: whoever did would have the chain never verified.
+        eb('checked_at', '>', soon),
         eb.and([eb('verdict', '<>', 'sound'), eb('checked_at', '<=', other)]),
       ]),
     )

@@ -31,9 +31,22 @@ const atOnce = 3
 export async function verifyDue(parts: VerificationParts): Promise<void> {
   const { storage, clock } = parts
   const now = clock()
-  const times = { sound: later(now, -day), other: later(now, -hour) }
+  const times = { sound: later(now, -day), other: later(now, -hour), soon: later(now, hour) }
   for (const { chain, seen } of await listDue(storage.read, times, atOnce)) {
-    if (await storage.write((tx) => claim(tx, chain, seen, now))) await verifyStored(parts, chain)
+    if (await storage.write((tx) => claim(tx, chain, seen, now))) await verifyAnyway(parts, chain)
+  }
+}
+
+/** A chain that cannot be verified is told, and keeps no other from its verdict. */
+async function verifyAnyway(parts: VerificationParts, chain: string): Promise<void> {
+  try {
+    await verifyStored(parts, chain)
+  } catch (error) {
+    const message = `It could not be verified: ${(error as Error).message}`
+    const fault = { kind: 'unreadable', message, seq: 0 }
+    const verdict: StoredVerdict = { chain, verdict: 'unverifiable', fault, entries: 0 }
+    await parts.storage.write((tx) => saveVerdict(tx, verdict, parts.clock()))
+    parts.onVerdict(verdict)
   }
 }
 
@@ -85,7 +98,7 @@ async function walkChain(
   const lines = whileKept(storage, chain, clock, async function* () {
     const anchor = await findAnchor(storage.read, everything, chain)
     forged = !isSigned(anchor, await signer.trusted())
-    yield await walk.begin(anchor)
+    yield forged ? headerLine(orgOf(chain)) : await walk.begin(anchor)
     const upTo = head?.seq ?? Number.MAX_SAFE_INTEGER
     yield* chainLines(storage.heavy, everything, chain, { after: anchor.head.seq, upTo })
   })
@@ -113,7 +126,9 @@ function isSigned({ head, tree, signed }: Anchor, publicKeys: readonly Buffer[])
   const it = openCheckpoint(signed.note, publicKeys)
   if (it.state !== 'signed' || it.checkpoint.kind !== 'anchor') return false
   const { head: told, root } = it.checkpoint
-  return told.seq === head.seq && told.checksum === head.checksum && root.equals(tree.root())
+  return (
+    told.seq === head.seq && told.checksum === head.checksum && tree !== undefined && root.equals(tree.root())
+  )
 }
 
 const unanchored: Fault = {
@@ -139,7 +154,7 @@ class TreeWalk {
 
   /** Begins behind what was removed, with the header of the chain. */
   async begin(anchor: Anchor): Promise<string> {
-    const { size, roots } = anchor.tree
+    const { size, roots } = anchor.tree!
     this.#tree = new Frontier(size, roots)
     const first = size - (size % tileWidth)
     const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)

@@ -9,8 +9,8 @@ import { Frontier } from '../checkpoints/tree.ts'
 export type Anchor = {
   head: Head
   prunedCount: number
-  /** Over what was removed. */
-  tree: Frontier
+  /** Over what was removed; undefined where what is stored is no tree of that many entries: somebody changed it. */
+  tree: Frontier | undefined
   /** null while nothing was removed. */
   signed: { note: string; time: Instant } | null
 }
@@ -30,18 +30,32 @@ export async function findAnchor(db: Db, scope: Scope, chain: string): Promise<A
     .where(inHistory(scope, 'audit_anchors.chain'))
     .executeTakeFirst()
   if (!row) return none
-  const roots = (JSON.parse(row.tree) as string[]).map((root) => Buffer.from(root, 'base64'))
   return {
     head: { seq: row.seq, checksum: row.checksum },
     prunedCount: row.pruned_count,
-    tree: new Frontier(row.seq, roots),
+    tree: treeIn(row.tree, row.seq),
     signed: { note: row.note, time: row.created_at },
   }
 }
 
-/** What the file of a chain says of its beginning; undefined while nothing was removed. */
+/** Of a text that whoever holds the database may have changed. */
+function treeIn(text: string, size: number): Frontier | undefined {
+  try {
+    return new Frontier(
+      size,
+      (JSON.parse(text) as string[]).map((root) => Buffer.from(root, 'base64')),
+    )
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * What the file of a chain says of its beginning; undefined while nothing was removed. A tree that cannot be read
+ * is none, which is not the one that the note names: whoever verifies the file sees it.
+ */
 export const partOf = ({ signed, tree }: Anchor): AnchorPart | undefined =>
-  signed === null ? undefined : { note: signed.note, tree: base64(tree) }
+  signed === null ? undefined : { note: signed.note, tree: tree ? base64(tree) : [] }
 
 const base64 = ({ roots }: Frontier): string[] => roots.map((root) => root.toString('base64'))
 
@@ -54,7 +68,7 @@ export async function moveAnchor(tx: Db, chain: string, anchor: Anchor): Promise
     checksum: head.checksum,
     pruned_count: prunedCount,
     note,
-    tree: JSON.stringify(base64(tree)),
+    tree: JSON.stringify(base64(tree!)),
     created_at: time,
   }
   await tx

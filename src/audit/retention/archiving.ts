@@ -121,7 +121,7 @@ async function objectOf(
   }
   const { head, tree } = at
   const orgId = orgOf(chain)
-  const checkpoint = { orgId, kind: 'checkpoint' as const, head, root: tree.root(), time: clock() }
+  const checkpoint = { orgId, kind: 'checkpoint' as const, head, root: tree!.root(), time: clock() }
   gzip.end(trailerLine(head, signer.sign(checkpoint)))
   await ended
   return head.seq === anchor.head.seq ? undefined : { head, body: Buffer.concat(pieces) }

@@ -2,7 +2,7 @@ import { Problem } from '../../core/errors.ts'
 import { everything } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import type { ChainEntry } from '../chain.ts'
+import { entryIn } from '../chain.ts'
 import { faultOf } from '../checkpoints/growth.ts'
 import { frontierAt, MissingTile } from '../checkpoints/store.ts'
 import { Frontier, leafHash } from '../checkpoints/tree.ts'
@@ -22,6 +22,8 @@ export async function oldestOf(
   { head, tree }: Pick<Anchor, 'head' | 'tree'>,
   { cutoff, limit, upTo }: { cutoff: Instant; limit: number; upTo: number },
 ): Promise<{ entries: Stored[]; head: Anchor['head']; tree: Frontier }> {
+  if (!tree)
+    throw new Problem('audit_history_changed', 'The anchor of the chain cannot be read: nothing was deleted')
   const rows = await entriesBehind(db, { chain, after: head.seq, upTo, limit })
   const entries: Stored[] = []
   const grown = new Frontier(tree.size, tree.roots)
@@ -29,7 +31,9 @@ export async function oldestOf(
   for (const row of rows) {
     if (faultOf(row, last.seq + 1, last.checksum)) throw changed(last.seq + 1)
     const { seq, checksum, canonical } = row
-    if ((JSON.parse(canonical) as ChainEntry).timestamp >= cutoff) break
+    const entry = entryIn(canonical)
+    if (!entry) throw changed(seq)
+    if (entry.timestamp >= cutoff) break
     grown.push(leafHash(canonical))
     entries.push({ seq, checksum, canonical })
     last = { seq, checksum }

@@ -1,0 +1,173 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { checksumOf } from '../../src/audit/chain.ts'
+import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
+import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
+import type { Client } from '../../src/core/client.ts'
+import { systemClock } from '../../src/core/time.ts'
+import type { Db } from '../../src/storage/open.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+import { partsOn, unguarded } from './chains.ts'
+
+type Damage = (tx: Db, chain: string) => Promise<unknown>
+
+/** The third entry of a chain, which somebody with the database changes. */
+const entry =
+  (changed: object): Damage =>
+  (tx, chain) =>
+    tx.updateTable('audit_logs').set(changed).where('chain', '=', chain).where('seq', '=', 3).execute()
+
+/** A text that is no entry, with the checksum of that text. */
+const text = (canonical: string): Damage => entry({ canonical, checksum: checksumOf(canonical) })
+
+const anchor =
+  (changed: object): Damage =>
+  (tx, chain) =>
+    tx
+      .insertInto('audit_anchors')
+      .values({
+        chain,
+        seq: 2,
+        checksum: 'a'.repeat(64),
+        pruned_count: 2,
+        note: 'x',
+        tree: '[]',
+        created_at: '2026-01-01T00:00:00.000Z',
+        ...changed,
+      })
+      .execute()
+
+const checkpoint =
+  (changed: object): Damage =>
+  (tx, chain) =>
+    tx.updateTable('audit_checkpoints').set(changed).where('chain', '=', chain).execute()
+
+const verdict =
+  (changed: object): Damage =>
+  async (tx, chain) => {
+    const row = { chain, verdict: 'sound', fault: null, entries: 1, checked_at: '2020-01-01T00:00:00.000Z' }
+    await tx.deleteFrom('audit_verdicts').where('chain', '=', chain).execute()
+    await tx
+      .insertInto('audit_verdicts')
+      .values({ ...row, ...changed })
+      .execute()
+  }
+
+const tile =
+  (hashes: string): Damage =>
+  (tx, chain) =>
+    tx.updateTable('audit_tiles').set({ hashes }).where('chain', '=', chain).execute()
+
+/** `found`: what the watch says of the chain. What is made again from the entries is sound. */
+const damages: [what: string, damage: Damage, found: 'tampered' | 'sound'][] = [
+  ['a canonical text of null', entry({ canonical: 'null' }), 'tampered'],
+  ['null with its checksum', text('null'), 'tampered'],
+  ['no JSON', entry({ canonical: '{"action":' }), 'tampered'],
+  ['no JSON with its checksum', text('{"action":'), 'tampered'],
+  ['a list with its checksum', text('[1]'), 'tampered'],
+  ['a number with its checksum', text('7'), 'tampered'],
+  ['an empty text', text(''), 'tampered'],
+  ['lines in the text', text('{\n"seq":3\n}\n'), 'tampered'],
+  ['details that are null', text('{"seq":3,"details":null,"orgId":null}'), 'tampered'],
+  ['half a surrogate in details', text('{"seq":3,"details":{"a":"\\ud800"}}'), 'tampered'],
+  ['a checksum that is none', entry({ checksum: 'none' }), 'tampered'],
+  ['a checksum of two lines', entry({ checksum: '"\n"' }), 'tampered'],
+  ['a time that is none', entry({ timestamp: 'yesterday' }), 'tampered'],
+  ['a time to come', entry({ timestamp: '2999-01-01T00:00:00.000Z' }), 'tampered'],
+  ['an anchor of too few roots', anchor({ seq: 3 }), 'tampered'],
+  ['an anchor that is no JSON', anchor({ tree: 'none' }), 'tampered'],
+  ['an anchor of null', anchor({ tree: 'null' }), 'tampered'],
+  ['an anchor of numbers', anchor({ tree: '[1]' }), 'tampered'],
+  ['an anchor behind the end', anchor({ seq: 2 ** 20, tree: '["AAAA"]' }), 'tampered'],
+  ['a checkpoint that is none', checkpoint({ note: 'none' }), 'tampered'],
+  ['a checkpoint of no text', checkpoint({ note: '' }), 'tampered'],
+  ['a tile of half a hash', tile('AAAA'), 'sound'],
+  ['a tile that is no base64', tile('!'), 'sound'],
+  ['a verdict nobody knows', verdict({ verdict: 'fine' }), 'sound'],
+  ['a fault that is no JSON', verdict({ verdict: 'tampered', fault: '{' }), 'sound'],
+  ['a verdict at no time', verdict({ checked_at: 'never' }), 'sound'],
+  ['a verdict of the year 2999', verdict({ checked_at: '2999-01-01T00:00:00.000Z' }), 'sound'],
+]
+
+const changedHistory = { status: 409, code: 'audit_history_changed' }
+
+onEveryDatabase((_, open) => {
+  describe('a database that somebody changed', () => {
+    it.each(damages)('%s is a verdict, and no reader fails', async (_name, damage, found) => {
+      const service = await startService(open)
+      const { tokens, orgs } = await buildWorld(service)
+      const client: Client = service.client(tokens.acme)
+      const query = { orgId: orgs.bakery.id }
+      const chain = orgs.bakery.id
+      await client.call(api.auditCheckpoints.checkpoint, { query })
+      const { data: before } = await client.call(api.auditLogs.list, { query })
+      const damaged = before.find(({ seq }) => seq === 3)!
+      await unguarded(service.storage, (tx) => damage(tx, chain))
+      const stored = await service.storage.read
+        .selectFrom('audit_logs')
+        .select(['canonical', 'checksum', 'timestamp'])
+        .where('chain', '=', chain)
+        .where('seq', '=', 3)
+        .executeTakeFirstOrThrow()
+      const isEntry = stored.canonical !== JSON.stringify(damaged) && damagedEntry(stored, damaged)
+
+      const { data } = await client.call(api.auditLogs.list, { query: { ...query, limit: 100 } })
+      expect(data.map(({ seq }) => seq)).toEqual(expect.arrayContaining(before.map(({ seq }) => seq)))
+      const marked = data.filter((one) => one.damage !== undefined)
+      expect(marked).toHaveLength(isEntry ? 1 : 0)
+
+      const { entries } = await client.call(api.auditLogs.flat, { query: { ...query, limit: 100 } })
+      expect(entries.filter((one) => one.damage !== undefined)).toHaveLength(marked.length)
+      expect((await client.call(api.auditLogs.show, { params: { id: damaged.id } })).damage).toBe(
+        marked[0]?.damage,
+      )
+      await client.call(api.auditLogs.search, { query: { ...query, q: 'e' } })
+      await client.call(api.auditLogs.search, { query: { ...query, q: 'null' } })
+      await drained(client, api.auditExports.download, { ...query, format: 'json' })
+      await drained(client, api.auditExports.download, { ...query, format: 'csv' })
+      await client.call(api.auditRetention.show, { query: { ...query, due: 'true' } })
+      await client.call(api.auditRetention.run, { query })
+
+      const verifier = new ChainVerifier()
+      for await (const piece of client.stream(api.auditLogs.chain, { query })) verifier.push(piece)
+      const said = verifier.end()
+      if (marked.length > 0) expect(said).toMatchObject({ verdict: 'tampered', fault: { seq: 3 } })
+
+      for (const [endpoint, more] of [
+        [api.auditCheckpoints.checkpoint, {}],
+        [api.auditCheckpoints.proof, { since: 1 }],
+        [api.auditCheckpoints.proof, { id: before.at(-1)!.id }],
+      ] as const) {
+        await client
+          .call(endpoint as typeof api.auditCheckpoints.checkpoint, {
+            query: { ...query, ...more },
+          })
+          .catch((error: unknown) => expect(error).toMatchObject(changedHistory))
+      }
+
+      const parts = { ...partsOn(service), clock: systemClock }
+      for (let turn = 0; turn < 5; turn += 1) await verifyDue(parts)
+      const verdicts = await service.storage.read
+        .selectFrom('audit_verdicts')
+        .select(['chain', 'verdict'])
+        .execute()
+      expect(verdicts).toContainEqual({ chain, verdict: found })
+      expect(verdicts).toContainEqual({ chain: orgs.harbor.id, verdict: 'sound' })
+    })
+  })
+})
+
+/** Whether the row of an entry is another than it was. */
+const damagedEntry = (
+  stored: { canonical: string; checksum: string; timestamp: string },
+  was: { checksum: string; timestamp: string },
+): boolean =>
+  checksumOf(stored.canonical) !== was.checksum ||
+  stored.checksum !== was.checksum ||
+  stored.timestamp !== was.timestamp
+
+async function drained(client: Client, endpoint: typeof api.auditExports.download, query: object) {
+  for await (const _ of client.stream(endpoint, { query: query as never }));
+}
