@@ -1,16 +1,16 @@
 import type { Instant } from '../../core/time.ts'
 import { deviceMatches } from '../../filters/compile.ts'
 import type { ConditionGroup } from '../../filters/contract.ts'
-import { countOf } from '../../storage/counts.ts'
 import { is } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { isManual } from '../upgrades/rules.ts'
+import { isNewer } from '../versions/order.ts'
 
 /* Which devices a version can be brought to, of all tenants: asked where it holds up nobody, page by page. */
 
 /**
  * In use, with a build of the version for machines of their kind, on another one that no developer made, and to be updated
- * as far as people and agents say.
+ * as far as people and agents say. Which of them run an older one no database can tell: whoever asks sees to that.
  */
 const candidates = (db: Db, version: string) =>
   db
@@ -86,7 +86,7 @@ export async function pageOfCandidates(
     .limit(page)
     .execute()
   const found = rows
-    .filter(({ org_id }) => !manual.has(org_id))
+    .filter(({ org_id, agent_version }) => !manual.has(org_id) && isNewer(version, agent_version))
     .map(({ id, org_id: orgId, agent_version: fromVersion, is_held }) => ({
       ...{ id, orgId, fromVersion, isHeld: Boolean(is_held) },
     }))
@@ -111,18 +111,18 @@ export async function pageOfFound(
   { after, now }: { after: string; now: Instant },
 ): Promise<{ found: string[]; last: string | undefined }> {
   const rows = await candidates(db, version)
-    .select('devices.id')
+    .select(['devices.id', 'devices.agent_version'])
     .where(deviceMatches(conditions, { now }))
     .where('devices.id', '>', after)
     .orderBy('devices.id')
     .limit(page)
     .execute()
-  const found = rows.map(({ id }) => id)
-  return { found, last: found.length < page ? undefined : found.at(-1) }
+  const found = rows.filter(({ agent_version }) => isNewer(version, agent_version)).map(({ id }) => id)
+  return { found, last: rows.length < page ? undefined : rows.at(-1)!.id }
 }
 
 /** How many devices could be in it: all, or those that a filter finds. */
-export function countCandidates(
+export async function countCandidates(
   db: Db,
   version: string,
   manual: ReadonlySet<string>,
@@ -131,7 +131,13 @@ export function countCandidates(
   const found = candidates(db, version)
     .$if(manual.size > 0, (q) => q.where('devices.org_id', 'not in', [...manual]))
     .$if(conditions !== undefined, (q) => q.where(deviceMatches(conditions!, { now })))
-  return countOf(found)
+  const byVersion = await found
+    .select((eb) => ['devices.agent_version', eb.fn.countAll<number>().as('count')])
+    .groupBy('devices.agent_version')
+    .execute()
+  return byVersion
+    .filter(({ agent_version }) => isNewer(version, agent_version))
+    .reduce((sum, { count }) => sum + Number(count), 0)
 }
 
 /** The agents of a version, by kind of machine. */

@@ -135,7 +135,10 @@ async function checkDevices(
 ): Promise<void> {
   const manual = await listManual(heavy)
   if ((await countCandidates(heavy, version, manual, { now })) === 0) {
-    throw new Problem('conflict', `No device can take ${version}: it has no build for them, or they have it`)
+    throw new Problem(
+      'conflict',
+      `No device can take ${version}: it has no build for them, or they have it or a newer one`,
+    )
   }
   for (const [n, { filterId }] of waves.entries()) {
     if (filterId === undefined) continue

@@ -7,11 +7,13 @@ import type { Heartbeat } from '../contract.ts'
 import { haltIfDue } from '../rollouts/moves.ts'
 import { markOffered, markReached, settle } from '../rollouts/places.ts'
 import { keepRollout, lockRollout } from '../rollouts/store.ts'
+import { isNewer } from '../versions/order.ts'
 import { steppingStone } from '../versions/stepping.ts'
 import {
   isGateOpen,
   isOpenToUpdates,
   isResting,
+  isTakenBack,
   isTurnOf,
   type Settled,
   settledBy,
@@ -42,6 +44,7 @@ export async function offerTo(
   if (!target || goal === undefined || isResting({ ...device, ...target }, goal, now)) return null
   const next = steppingStone(await stepsFor(db, device.id), reported, goal)
   if (next === undefined || isResting({ ...device, ...target }, next, now)) return null
+  if (!mayGoTo(next, target, reported)) return null
   if (!isGateOpen(await settingsFor(db, device.id), now)) return null
   if (isTurnOf(target) && goal === target.rollout_version && target.place_state === 'waiting') {
     await markOffered(db, target.rollout_id!, device.id, now)
@@ -55,6 +58,10 @@ export function hasNoOffer(device: AgentDeviceRow, body: Reported, now: Instant)
   return !settled && wanted(device) === undefined
 }
 
+/** What machines have is taken from none of them by the way: an older version only comes by a rollout that is rolled back. */
+const mayGoTo = (version: string, row: AgentTargetColumns, reported: string): boolean =>
+  version !== reported && (isNewer(version, reported) || isTakenBack(row, reported))
+
 type Reported = Pick<Heartbeat, 'agentVersion' | 'autoUpdate'>
 
 /** What a heartbeat says of versions: which one runs, what that settles, and which one a row makes it want. */
@@ -65,7 +72,7 @@ function seenAs(role: AgentCaller['role'], device: AgentDeviceRow, body: Reporte
   const isOpen = isOpenToUpdates(device, reported, acknowledged)
   const wanted = (row: AgentTargetColumns): string | undefined => {
     const target = isOpen ? targetOf(row, reported) : null
-    return target === null || target === reported ? undefined : target
+    return target !== null && mayGoTo(target, row, reported) ? target : undefined
   }
   return { reported, wanted, settled: role === 'agent' ? settledBy(device, reported, now) : undefined }
 }

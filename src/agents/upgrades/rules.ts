@@ -26,6 +26,13 @@ export function targetOf(row: AgentTargetColumns, reported: string): string | nu
   return row.place_held === 1 && reported === row.place_from ? reported : promoted
 }
 
+/** Whether people have decided that it goes back: the rollout that brought it where it is was rolled back. */
+export const isTakenBack = (row: AgentTargetColumns, reported: string): boolean =>
+  row.rollout_status === 'rolled_back' &&
+  row.place_state !== null &&
+  row.place_state !== 'waiting' &&
+  reported === row.rollout_version
+
 /** Whether its rollout offers it the version now: its wave is open, and it was not settled. */
 export const isTurnOf = (row: AgentTargetColumns): boolean =>
   row.rollout_status === 'running' &&

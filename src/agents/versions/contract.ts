@@ -154,7 +154,7 @@ export const agentVersions = {
     method: 'POST',
     path: '/agent-versions/promote',
     idempotencyKey: 'honored',
-    summary: 'Offer a registered version to the machines it has builds for, be it newer or older than theirs',
+    summary: 'Offer a registered version to the machines it has builds for, where theirs is older',
     tag,
     access: writes,
     body: z.strictObject({

@@ -12,5 +12,14 @@ export function compareVersions(a: string, b: string): number {
   return Number(left) - Number(right)
 }
 
+/**
+ * Whether a version comes after what an agent reports, which may have the v of a tag or build metadata. Of neither the order
+ * knows; what is no version at all comes before all that are.
+ */
+export function isNewer(version: string, reported: string): boolean {
+  const known = semverValid(reported)
+  return isVersion(version) && (known === null || semverCompare(version, known) > 0)
+}
+
 /** A build of a developer, which nothing is offered. */
 export const isDevelopment = (version: string): boolean => version.startsWith('dev-')

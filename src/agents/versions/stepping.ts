@@ -10,8 +10,8 @@ export type Step = {
 
 /**
  * Which of the releases for a machine it goes to next, on the way from what it reports to its target: the target, or else the
- * highest version before it that it may go to now. undefined: it is there, or there is no way. Older versions are gone to
- * directly. A release candidate is a stepping stone only on the way to another one.
+ * highest version before it that it may go to now. undefined: it is there, or there is no way. To an older version,
+ * which others decide on, it goes directly. A release candidate is a stepping stone only on the way to another one.
  */
 export function steppingStone(
   releases: readonly Step[],

@@ -247,11 +247,11 @@ onEveryDatabase((kind, open) => {
       await offers(first, '1.0.0')
       await move('abort', id)
       clock.forward(60)
-      await release('0.5.0', { promoted: clock() })
+      await release('1.0.5', { promoted: clock() })
       await release('1.1.0')
       const wave = await wavesOf(await start({ version: '1.1.0', waves }))
       const waiting = wave(2).filter((one) => first.includes(one))
-      expect(await offers(waiting, '1.0.0')).toEqual(waiting.map(() => '0.5.0'))
+      expect(await offers(waiting, '1.0.0')).toEqual(waiting.map(() => '1.0.5'))
     })
   })
 

@@ -122,7 +122,7 @@ onEveryDatabase((_, open) => {
   describe('what a rollout is drawn from', () => {
     it('are devices that can take the version, and will', async () => {
       const { enroll, release, start, placesOf, service, system, beat, world } = await staged(1)
-      const machines = ['there', 'developer', 'off', 'unwilling', 'other', 'quarantined', 'gone']
+      const machines = ['there', 'beyond', 'developer', 'off', 'unwilling', 'other', 'quarantined', 'gone']
       const made = new Map<string, Machine>()
       for (const name of machines) made.set(name, await enroll(name))
       const put = (name: string, columns: object) =>
@@ -130,6 +130,7 @@ onEveryDatabase((_, open) => {
           tx.updateTable('devices').set(columns).where('id', '=', made.get(name)!.deviceId).execute(),
         )
       await beat(made.get('there')!, '2.0.0')
+      await beat(made.get('beyond')!, '2.0.1-rc.1')
       await beat(made.get('developer')!, 'dev-1')
       await put('off', { auto_update: 0 })
       await beat(made.get('unwilling')!, before, { autoUpdate: false })
@@ -208,8 +209,10 @@ onEveryDatabase((_, open) => {
       await expect(start({ waves: [{ filterId: none.id }] })).rejects.toMatchObject({
         ...{ status: 409, message: 'The filter Nobody finds no device that can take 1.0.0' },
       })
-      await beat(fleet[0]!, '1.0.0')
-      await expect(start({})).rejects.toMatchObject({ status: 409, code: 'conflict' })
+      for (const reported of ['1.0.0', '1.0.1']) {
+        await beat(fleet[0]!, reported)
+        await expect(start({})).rejects.toMatchObject({ status: 409, code: 'conflict' })
+      }
       expect((await system.call(api.agentRollouts.list)).data.map(({ version }) => version)).not.toContain(
         '1.0.0',
       )

@@ -30,10 +30,30 @@ onEveryDatabase((_, open) => {
       expect(await beat(pc, '1.0.0')).toBeNull()
     })
 
-    it('is offered an older one when that is promoted', async () => {
+    it.each(['1.1.0', '1.1.0-rc.1', '1.0.1-alpha', 'v1.1.0', '1.1.0+build.7', '1.0.0+build.7', 'v1.0.0'])(
+      'is offered nothing by what is promoted that is not newer than %s',
+      async (reported) => {
+        const { pc, beat, release } = await staged()
+        await release('1.0.0', { promoted: true })
+        expect(await beat(pc, reported)).toBeNull()
+      },
+    )
+
+    it('is offered what is newer by precedence, and not by the order of letters', async () => {
       const { pc, beat, release } = await staged()
-      await release('1.0.0', { promoted: true })
-      expect(await beat(pc, '1.1.0')).toBe('1.0.0')
+      await release('1.0.0-rc.10', { promoted: true })
+      expect(await beat(pc, '1.0.0-rc.11')).toBeNull()
+      expect(await beat(pc, '1.0.0')).toBeNull()
+      expect(await beat(pc, '1.0.0-rc.9')).toBe('1.0.0-rc.10')
+      expect(await beat(pc, '0.10.0')).toBe('1.0.0-rc.10')
+    })
+
+    it('is led to no stepping stone that is older than what cannot be compared with its bounds', async () => {
+      const { pc, beat, release } = await staged()
+      await release('1.0.0')
+      await release('3.0.0', { promoted: true, minFrom: '1.0.0' })
+      expect(await beat(pc, 'v2.0.0')).toBeNull()
+      expect(await beat(pc, '2.0.0')).toBe('3.0.0')
     })
 
     it('is never offered what there is for other machines only', async () => {
