@@ -64,10 +64,16 @@ describe.skipIf(noTerminal)('at a terminal', () => {
     expect((await home.terminal([...create, '--no-input'])).code).toBe(2)
   })
 
-  it('a question shows what it is about', async () => {
-    const { stdout } = await home.terminal(['sites', 'delete', 'a\u009b31m\u202e', '--org', uuid(10)])
-    expect(stdout).toContain('\\u009b31m\\u202e')
+  it('a question shows every character of the name that it is about', async () => {
+    const name = 'a\u001b[35m\u009b31m\u202e'
+    service.answers['GET /orgs/sites'] = page([site(22, uuid(10), name)])
+    const { code, stdout } = await home.terminal(['sites', 'delete', name, '--org', uuid(10)], {
+      answers: [['Type', '\u0003']],
+    })
+    expect(code).toBe(130)
+    expect(stdout).toContain('Type a\\u001b[35m\\u009b31m\\u202e to delete it')
     expect(stdout).not.toMatch(/[\u009b\u202e]/)
+    expect(stdout).not.toContain('\u001b[35m')
   })
 
   it('Ctrl-C at a question is 130', async () => {

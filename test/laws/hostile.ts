@@ -62,3 +62,9 @@ export const entryFor = (method: string, path: string): Endpoint | undefined =>
   routes
     .filter(({ entry, pattern }) => entry.method === method && pattern.test(path))
     .sort((a, b) => a.params - b.params)[0]?.entry
+
+/** What of it a terminal must not be given, said apart from how the product finds it. */
+export const isClean = (text: string): boolean =>
+  ['\u001b', '\u0007', '\u007f', '\u009b', '\u202e', '\u200b', '\u2028', '\ufeff', '\u{e0041}'].every(
+    (one) => !text.includes(one),
+  )

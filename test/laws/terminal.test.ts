@@ -4,11 +4,10 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { isVisible } from '../../src/core/terminal.ts'
 import { Home, noTerminal, start } from '../cli/run.ts'
 import { me } from '../cli/stand-in.ts'
 import { type Command, files, typed } from './command-lines.ts'
-import { entryFor, hostile, hostileFor, shown } from './hostile.ts'
+import { entryFor, hostile, hostileFor, isClean, shown } from './hostile.ts'
 
 type Run = { id: string; kind: string; argv: string[]; url: string }
 type Seen = Run & { code: number | 'late'; text: string }
@@ -135,9 +134,9 @@ describe.skipIf(noTerminal)('whatever a service answers, a terminal', () => {
   it('is given no control but those of the program', () => {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
     const own = /\u001b\[(?:0|1|2|4|22|24|3[0-379]|4[07])m|\r\u001b\[2K|\u001b\[\d+A|\u001b\[0J/g
-    const bad = seen.filter(({ text }) => !isVisible(text.replace(own, '')))
+    const bad = seen.filter(({ text }) => !isClean(text.replace(own, '')))
     expect(bad.map(({ id, kind }) => `${id} ${kind}`)).toEqual([])
-    expect(isVisible(screen.replaceAll('\r\n', '\n').replace(own, ''))).toBe(true)
+    expect(isClean(screen.replaceAll('\r\n', '\n').replace(own, ''))).toBe(true)
   })
 
   it('shows no line that another has written', () => {
