@@ -169,7 +169,9 @@ onEveryDatabase((_, open) => {
       const change = as(world.tokens.bakery).call(api.users.change, { params, body: { status: 'active' } })
       expect(await change).toMatchObject({ status: 'active' })
       await as().call(api.auth.forgotPassword, { body: { email } })
-      await expect.poll(async () => (await lettersOf(service)).at(-1)?.kind).toBe('password-reset')
+      await expect
+        .poll(async () => (await lettersOf(service)).at(-1)?.kind, { timeout: 10_000 })
+        .toBe('password-reset')
       const token = linkOf((await lettersOf(service)).at(-1)!.links[0])
       await as().call(api.auth.resetPassword, { body: { token, password } })
       await login()
@@ -197,7 +199,9 @@ onEveryDatabase((_, open) => {
         tx.updateTable('users').set({ mfa_method: 'totp', totp_secret: 'x' }).where('id', '=', id).execute(),
       )
       await as().call(api.auth.forgotPassword, { body: { email } })
-      await expect.poll(async () => (await lettersOf(service)).at(-1)?.kind).toBe('password-reset')
+      await expect
+        .poll(async () => (await lettersOf(service)).at(-1)?.kind, { timeout: 10_000 })
+        .toBe('password-reset')
       const token = linkOf((await lettersOf(service)).at(-1)!.links[0])
       await as().call(api.auth.resetPassword, { body: { token, password: `${password} again` } })
       expect(await ada()).toMatchObject({ mfaMethod: null, totpSecret: null })

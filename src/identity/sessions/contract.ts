@@ -83,7 +83,7 @@ export const sessions = {
     tag,
     access: publicly,
     body: z
-      .strictObject({ refreshToken: secret(text(512, 1)).optional().describe('Else taken from the cookie') })
+      .strictObject({ refreshToken: secret(text(1024, 1)).optional().describe('Else taken from the cookie') })
       .prefault({}),
     reply: z.object({ tokens: Tokens }),
     session: 'renews',
