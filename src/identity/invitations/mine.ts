@@ -42,7 +42,7 @@ export const myInvitations: HandlersOf<typeof contract> = {
 
   /** On the person's own proof: with a password that is theirs, and the factor if they have one. */
   async acceptMine({ db, caller, body: { orgId, partnerId }, now, note }) {
-    if ((orgId === undefined) === (partnerId === undefined)) {
+    if (orgId === undefined && partnerId === undefined) {
       throw invalid([{ path: 'body', message: 'must name an organization or a partner' }])
     }
     checkBySso(caller)

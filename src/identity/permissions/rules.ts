@@ -68,8 +68,11 @@ function wordsFor(
   const needs = access.who === 'user' ? access : undefined
   switch (verdict.code) {
     case 'invalid_agent_credentials':
-    case 'not_found':
       return say('It is for the agent of a device alone, with its token')
+    case 'invitation_pending':
+      return say('The invitation waits for its holder to accept it', 'svc invite accept NAME')
+    case 'site_access_denied':
+      return say('It reaches all devices at once, and this reaches some sites or device groups alone')
     case 'account_inactive':
       return say('The account is not active')
     case 'tenant_inactive':
