@@ -78,7 +78,9 @@ describe('svc roles', () => {
   })
 
   it('asks where, and tells apart what is of the same name', async () => {
-    const lost = await system('roles', '--json')
+    expect((await system('roles')).stdout).toContain('Partner Admin')
+    const anywhere = ['--name', 'Anywhere', '--permission', 'audit:read', '--json']
+    const lost = await system('roles', 'create', ...anywhere)
     expect(lost.code).toBe(5)
     expect(failureOf(lost)).toMatchObject({
       code: 'tenant_required',

@@ -7,11 +7,13 @@ import { cipherOf } from '../../src/core/cipher.ts'
 import { changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
 import { zeroId } from '../../src/core/ids.ts'
 import { type Clock, later } from '../../src/core/time.ts'
+import { joinOrganization } from '../../src/identity/memberships.ts'
 import { hashPassword } from '../../src/identity/password.ts'
 import { saveReset } from '../../src/identity/passwords/store.ts'
 import { insertRegistration } from '../../src/identity/registration/store.ts'
 import type { Context } from '../../src/identity/rules.ts'
 import { newToken, tokenHash } from '../../src/identity/sessions/tokens.ts'
+import { proveEmail } from '../../src/identity/store.ts'
 import { insertExchange } from '../../src/sso/sign-in/store.ts'
 import { addPlace, addRelease, addRollout } from '../agents/rollouts/records.ts'
 import { releaseShelf } from '../agents/shelf.ts'
@@ -19,7 +21,16 @@ import { signedRelease } from '../agents/signed.ts'
 import { adminEmail, adminPassword, type TestService, testSecrets } from '../harness.ts'
 import { RawAgent } from '../live/raw-agent.ts'
 import { ciIssuer } from '../trust/issuer.ts'
-import { addOrg, addOrgUser, addPartnerUser, addProvider, type Org, tokenFor, type World } from '../world.ts'
+import {
+  addOrg,
+  addOrgUser,
+  addPartnerUser,
+  addProvider,
+  type Org,
+  roleOf,
+  tokenFor,
+  type World,
+} from '../world.ts'
 import { callOf, type Input, type Records } from './calls.ts'
 import { idsOf } from './fields.ts'
 import { recordsOf, userIdOf } from './fixture.ts'
@@ -500,6 +511,18 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     const { id, context, about } = await addPerson(hand)
     const token = await tokenFor(hand.service, id, context, { now: new Date(hand.clock()) })
     return { input: asked('users.changeMe', {}), token, ...about }
+  },
+  'users.acceptMine': async (hand) => {
+    const { id, email, context, about } = await addPerson(hand)
+    const token = await tokenFor(hand.service, id, context, { now: new Date(hand.clock()) })
+    const { id: orgId } = await hand.fresh()
+    const invited = { acceptedBy: null, invited: { name: 'Invited', email } }
+    const roleId = roleOf('Org Viewer', 'organization')
+    await hand.service.storage.write(async (tx) => {
+      await proveEmail(tx, id, hand.clock())
+      await joinOrganization(tx, { orgId, userId: id, roleId, siteIds: null, ...invited }, hand.clock())
+    })
+    return { input: asked('users.acceptMine', { orgId }), token, ...about, orgId }
   },
   'users.roles': (hand) => administered(hand, 'users.roles'),
   'users.list': (hand) => administered(hand, 'users.list'),

@@ -92,7 +92,7 @@ export const myInvitations = {
       orgId: idOf('organization').optional().describe('Organization that invited you'),
       partnerId: idOf('partner').optional().describe('Partner that invited you'),
     }),
-    idempotencyKey: 'honored',
+    idempotencyKey: 'refused',
     reply: z.object({ success: z.literal(true) }),
     audit: { action: 'user.invite.accepted', resource: 'user' },
     errors: ['invite_not_found', 'mfa_required', 'email_unproved'],
