@@ -7,7 +7,7 @@ export async function up({ db }: Schema): Promise<void> {
     await db.schema
       .createIndex(`devices_${column}`)
       .on('devices')
-      .expression(sql`substr(${sql.ref(column)}, 1, 8)`)
+      .expression(sql.raw(`substr(${column}, 1, 8)`))
       .execute()
   }
 }
