@@ -100,7 +100,9 @@ function fields(entry: Endpoint, play: Play): Mutation[] {
       return {
         what: `${at} ${what}`,
         wire: { ...toWire(entry, input, play.token), body: withRaw(JSON.stringify(input.body)) },
-        ...(lenient || isCleaned(field, value) ? { outcome: 'either' } : { outcome: 'refused', path: at }),
+        ...(lenient || isCleaned(field, value) || isCut(field, value)
+          ? { outcome: 'either' }
+          : { outcome: 'refused', path: at }),
       }
     })
   })
@@ -113,6 +115,16 @@ function isCleaned({ schema }: Field, value: unknown): boolean {
   const { success, data } = holdsOdd(value) ? safeParse(schema, value) : { success: false, data: undefined }
   return success && !holdsOdd(data)
 }
+
+/** Of telemetry, what is too much is made less: a batch is not refused for it. */
+function isCut({ schema }: Field, value: unknown): boolean {
+  const nested = typeof value === 'string' && value.startsWith('@@')
+  const { success, data } = safeParse(schema, nested ? JSON.parse(value.slice(2, -2)) : value)
+  if (!success || data === undefined || data === null) return false
+  return nested ? Object.hasOwn(data as object, 'cut') : textOf(data).length < textOf(value).length
+}
+
+const textOf = (value: unknown): string => JSON.stringify(value)
 
 /** A bad value is dropped rather than refused (decisions.md, Wire). */
 const isLenient = ({ schema }: Field): boolean => schema.safeParse(Symbol.iterator).success
