@@ -242,25 +242,23 @@ export async function acceptMembership(
   by: AcceptedBy,
   now: Instant,
 ): Promise<void> {
-  const accepted = { accepted_at: now, accepted_by: by }
-  if (tenant.kind === 'partner') {
-    await db
-      .updateTable('partner_memberships')
-      .set(accepted)
-      .where('user_id', '=', userId)
-      .where('partner_id', '=', tenant.partnerId)
-      .where('disabled_at', 'is', null)
-      .where((eb) => eb.or([eb('accepted_at', 'is', null), eb('accepted_by', '!=', by)]))
-      .execute()
-    return
-  }
+  // Both tables have these columns; they differ in what names the tenant.
+  const [table, column, id] =
+    tenant.kind === 'partner'
+      ? (['partner_memberships', 'partner_id', tenant.partnerId] as const)
+      : ([
+          'organization_memberships' as 'partner_memberships',
+          'org_id' as 'partner_id',
+          tenant.orgId,
+        ] as const)
   await db
-    .updateTable('organization_memberships')
-    .set(accepted)
+    .updateTable(table)
+    .set({ accepted_at: now, accepted_by: by })
     .where('user_id', '=', userId)
-    .where('org_id', '=', tenant.orgId)
+    .where(column, '=', id)
     .where('disabled_at', 'is', null)
-    .where((eb) => eb.or([eb('accepted_at', 'is', null), eb('accepted_by', '!=', by)]))
+    // What its holder accepted is not taken back by a provider's word.
+    .where((eb) => eb.or([eb('accepted_at', 'is', null), eb('accepted_by', '=', 'provider')]))
     .execute()
 }
 
