@@ -32,7 +32,7 @@ import { findUser, findUserByEmail, insertUserOnce, type User } from '../store.t
 import { getTenant, tenantNamed } from '../tenant.ts'
 import { heldBy, isOnlyWithin } from '../users/memberships.ts'
 import { checkWithinReach, orgOfTenant, statusOf } from '../users/rules.ts'
-import { clearFactors } from '../users/store.ts'
+import { clearUnprovedFactors } from '../users/store.ts'
 import { checkMayTouch, findTarget, membershipOf } from '../users/targets.ts'
 import { orgReach, partnerReach } from '../users/tenants.ts'
 import type { acceptance, invitations, NewInvitation } from './contract.ts'
@@ -197,8 +197,7 @@ export const acceptanceHandlers = (keys: {
       if (!(await store.takeInvitation(db, found, hash, now))) throw refused('accepted')
       if (!(await store.activate(db, user.id, passwordHash, !found.shown, now))) throw refused('accepted')
       await acceptMembership(db, user.id, found.tenant, 'holder', now)
-      // What others set up before the holder came, by single sign-on, does not stand in their way.
-      if (user.emailProvedAt === null && user.mfaMethod !== null) await clearFactors(db, user.id, now)
+      await clearUnprovedFactors(db, user, now)
       note({ orgId: orgOfTenant(found.tenant), ...signsIn(user) })
       const active = { ...user, status: 'active' }
       if (!enters || user.mfaMethod !== null) {

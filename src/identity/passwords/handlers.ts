@@ -9,7 +9,7 @@ import { signsIn } from '../sessions/identity.ts'
 import { tokenHash } from '../sessions/tokens.ts'
 import { checkAccountWide, isPasswordUseless } from '../sso-only.ts'
 import { findUser, getUser, proveEmail, type User } from '../store.ts'
-import { clearFactors } from '../users/store.ts'
+import { clearUnprovedFactors } from '../users/store.ts'
 import type { passwords } from './contract.ts'
 import * as store from './store.ts'
 import { checkStrength } from './strength.ts'
@@ -48,8 +48,7 @@ export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Pas
       async run({ db, body, now, note }, renewal) {
         if (!(await store.takeReset(db, tokenHash(body.token)))) throw new Problem('invalid_reset_token')
         const { user } = renewal
-        // Whoever registered the address could be somebody else: what they set up goes with their password.
-        if (user.emailProvedAt === null && user.mfaMethod !== null) await clearFactors(db, user.id, now)
+        await clearUnprovedFactors(db, user, now)
         await renew(db, renewal, now)
         await proveEmail(db, user.id, now)
         note(signsIn(renewal.user))

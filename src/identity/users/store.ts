@@ -176,6 +176,15 @@ export async function clearFactors(db: Db, id: string, now: Instant): Promise<vo
   await revokeSessions(db, id, now)
 }
 
+/** What others set up before the holder of an address proved it does not stand in the holder's way. */
+export async function clearUnprovedFactors(
+  db: Db,
+  user: { id: string; emailProvedAt: Instant | null; mfaMethod: string | null },
+  now: Instant,
+): Promise<void> {
+  if (user.emailProvedAt === null && user.mfaMethod !== null) await clearFactors(db, user.id, now)
+}
+
 /** Ends the sessions of a person in one tenant; what they do elsewhere goes on. */
 export async function endSessionsIn(db: Db, userId: string, tenant: Tenant, now: Instant): Promise<void> {
   const context = JSON.stringify(
