@@ -15,6 +15,7 @@ import { Commits } from './commits.ts'
 import { PostgresCompiler } from './compilers.ts'
 import type { Db, Storage } from './db.ts'
 import { Nesting } from './nesting.ts'
+import { refuseSharedSessions } from './pooler.ts'
 import { Connection, isStalePlan } from './postgres-connection.ts'
 import { getTypeParser } from './postgres-types.ts'
 import { signalsOn } from './signals.ts'
@@ -134,10 +135,24 @@ function ignore(): void {}
 
 async function firstConnection(pool: pg.Pool, databaseUrl: string): Promise<void> {
   try {
-    await pool.query('select 1')
+    await checkSessions(pool)
   } catch (error) {
     await pool.end()
+    if (error instanceof SetupError) throw error
     throw new SetupError(`Cannot use ${place(databaseUrl)}: ${reason(error)}`, { cause: error })
+  }
+}
+
+async function checkSessions(pool: pg.Pool): Promise<void> {
+  const one = await pool.connect()
+  try {
+    // A connection outside of the pool, which may have room for one alone.
+    const other = new pg.Client(pool.options)
+    other.on('error', ignore)
+    await other.connect()
+    await refuseSharedSessions(one, other).finally(() => other.end())
+  } finally {
+    one.release()
   }
 }
 

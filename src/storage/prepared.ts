@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import {
   type Compilable,
   type CompiledQuery,
@@ -64,14 +65,17 @@ type Plan = {
   outcome: (result: QueryResult<unknown>) => unknown[]
 }
 
-/** What Postgres is to keep the plan of, by its text: to make it costs more than to run it, for most. */
+/**
+ * Names of the statements that Postgres keeps the plan of, which costs more to make than to run, for most. A name is
+ * made of the text: where processes share a session, one name never stands for the statement of another.
+ */
 const statements = new Map<string, string>()
 
 export const statementName = (text: string): string | undefined => statements.get(text)
 
 function planned(query: CompiledQuery, dialect: 'sqlite' | 'postgres'): Plan {
   if (dialect === 'postgres' && !statements.has(query.sql)) {
-    statements.set(query.sql, `svc_${statements.size + 1}`)
+    statements.set(query.sql, `svc_${hash('sha256', query.sql, 'hex').slice(0, 32)}`)
   }
   const slots = query.parameters.flatMap((value, index) =>
     value instanceof Placeholder ? [{ index, name: value.name }] : [],

@@ -5,6 +5,7 @@ import { listed, type Params, prepared } from '../../src/storage/dialect.ts'
 import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
 import { openEmpty, temporaryFolder } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
+import { poolTransactions } from './pooler.ts'
 
 async function open(): Promise<Storage> {
   const { storage, close } = await openEmpty('postgres')
@@ -50,6 +51,16 @@ test('a wrong password and a missing database are told apart, without the passwo
   expect(message).toContain('database "nowhere" does not exist')
   expect(message).not.toContain(missing.password)
 })
+
+test.each([1, 2, 3])(
+  'a pooler that shares its sessions is refused in one sentence: %d of them',
+  async (sessions) => {
+    const { databaseUrl, close } = await openEmpty('postgres')
+    onTestFinished(close)
+    const message = await failureOf(await poolTransactions(databaseUrl!, sessions))
+    expect(message).toMatch(/^DATABASE_URL leads to a connection pooler .* session mode$/)
+  },
+)
 
 test('what may be lost with the power does not wait for the disk, on a connection that is used for both', async () => {
   const storage = await openWithOneConnection()
