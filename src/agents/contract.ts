@@ -197,7 +197,7 @@ export const agents = {
     },
     status: 201,
     reply: Enrolled,
-    audit: { action: 'agent.enroll', resource: 'device' },
+    audit: { action: 'device.create', resource: 'device' },
     emits: ['device.enrolled', 'alert.triggered'],
     limit: 'ENROLL_IP',
     errors: [

@@ -109,7 +109,8 @@ async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrol
     resourceId: device.id,
     resourceName: device.hostname,
     after: summaryOf(device),
-    ...(again && { details: { reenrolled: true } }),
+    // No device is made of a machine that is known.
+    ...(again && { action: 'agent.enroll', details: { reenrolled: true } }),
     ...(namesake !== undefined && { details: { possibleReplacementOf: namesake } }),
   })
   return {

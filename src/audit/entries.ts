@@ -13,7 +13,7 @@ import { after, contains, inHistory, jsonField, namedInHistory, plainContains } 
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
 import type { AuditEntry } from './contract.ts'
-import { chainOf } from './rules.ts'
+import { chainOf, meantBy, meantByPart } from './rules.ts'
 import { entriesIn, findHead, withNames } from './store.ts'
 
 export type Filter = {
@@ -40,10 +40,17 @@ function filtered(db: Db, scope: Scope, filter: Filter) {
   const { user, action, resource, excludeActions, q } = filter
   const named = (part: string) =>
     db.selectFrom('users').select('users.id').where(contains('users.name', part))
-  const excluded = (excludeActions ?? '').split(',').flatMap((one) => one.trim() || [])
+  const excluded = (excludeActions ?? '').split(',').flatMap((one) => (one.trim() ? meantBy(one.trim()) : []))
   return during(db, scope, filter)
     .$if(excluded.length > 0, (it) => it.where('action', 'not in', excluded))
-    .$if(Boolean(action), (it) => it.where(plainContains('action', action!)))
+    .$if(Boolean(action), (it) =>
+      it.where((eb) =>
+        eb.or([
+          plainContains('action', action!),
+          ...meantByPart(action!).map((one) => eb('action', '=', one)),
+        ]),
+      ),
+    )
     .$if(Boolean(user), (it) =>
       it.where((eb) => eb.or([contains('actor_email', user!), eb('actor_id', 'in', named(user!))])),
     )

@@ -115,9 +115,20 @@ export const complianceEvents: readonly string[] = [
   'organization.update',
 ]
 
+/** What is one of these as well, by the more telling name of the operation. */
+const kinds: ReadonlyMap<string, readonly string[]> = new Map([
+  ['user.permission.change', ['user.role.assign', 'user.access.update']],
+  ['agent.enroll', ['device.create']],
+])
+
+/** The actions that are meant by one of them. */
+export const meantBy = (action: string): readonly string[] => [action, ...(kinds.get(action) ?? [])]
+
+/** Those meant by every name that has this in it, besides those that have it themselves. */
+export const meantByPart = (part: string): readonly string[] =>
+  [...kinds].flatMap(([name, its]) => (name.includes(part.toLowerCase()) ? its : []))
+
 const loginEvents = ['user.login', 'user.login.failed']
-/** A role given to someone is a change of what they may, by the name the operation has. */
-const permissionEvents = ['user.permission.change', 'user.role.assign']
 const dataChanges = ['device.create', 'device.delete', 'policy.update', 'organization.update']
 
 export type ActionCount = { action: string; count: number }
@@ -126,8 +137,12 @@ export type ActionCount = { action: string; count: number }
 const sumOf = (counts: ActionCount[], actions?: readonly string[]): number =>
   counts.reduce((sum, one) => sum + (actions?.includes(one.action) === false ? 0 : one.count), 0)
 
-const among = (counts: ActionCount[], actions: readonly string[]) =>
-  counts.filter(({ action }) => actions.includes(action))
+/** How often each of these events happened, the most frequent first. */
+const among = (counts: ActionCount[], events: readonly string[]): ActionCount[] =>
+  events
+    .map((action) => ({ action, count: sumOf(counts, meantBy(action)) }))
+    .filter(({ count }) => count > 0)
+    .sort((a, b) => b.count - a.count || (a.action < b.action ? -1 : 1))
 
 export function securityOf(counts: ActionCount[]) {
   const byAction = among(counts, securityEvents)
@@ -135,7 +150,7 @@ export function securityOf(counts: ActionCount[]) {
     totalEvents: sumOf(byAction),
     loginAttempts: sumOf(counts, loginEvents),
     failedLogins: sumOf(counts, ['user.login.failed']),
-    permissionChanges: sumOf(counts, permissionEvents),
+    permissionChanges: sumOf(counts, meantBy('user.permission.change')),
     byAction,
   }
 }

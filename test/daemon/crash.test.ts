@@ -128,7 +128,7 @@ async function checkWhole(service: TestService, { orgId, token }: World, told: T
   const kinds = {
     sites: 'site.create',
     enrollment_keys: 'enrollment_key.create',
-    devices: 'agent.enroll',
+    devices: 'device.create',
   } as const
   const stored = new Set<string>()
   for (const [table, action] of Object.entries(kinds) as [keyof typeof kinds, string][]) {

@@ -170,7 +170,7 @@ onEveryDatabase((_, open) => {
       },
       'of a machine with an unknown key': async () => ({
         answer: await enroll('f'.repeat(64)),
-        entry: { action: 'agent.enroll', actorId: zeroId, orgId: null },
+        entry: { action: 'device.create', actorId: zeroId, orgId: null },
       }),
       'of a machine with a key that is used up': async () => {
         const org = await hand.fresh()
@@ -178,7 +178,7 @@ onEveryDatabase((_, open) => {
           .client(world.tokens.system)
           .call(api.enrollmentKeys.create, { body: { orgId: org.id, name: 'once' } })
         await enroll(key)
-        return { answer: await enroll(key), entry: { action: 'agent.enroll', orgId: org.id } }
+        return { answer: await enroll(key), entry: { action: 'device.create', orgId: org.id } }
       },
     }
 

@@ -7,6 +7,8 @@ export const specActions: Readonly<Record<string, string>> = {
   'POST /enrollment-keys': 'enrollment_key.create',
   'POST /enrollment-keys/:id/rotate': 'enrollment_key.rotate',
   'DELETE /enrollment-keys/:id': 'enrollment_key.delete',
+  'POST /agents/enroll': 'device.create',
+  'DELETE /devices/:id/permanent': 'device.delete',
   'PUT /agents/:id/eventlogs': 'agent.eventlogs.submit',
   'POST /filters': 'filter.create',
   'PATCH /filters/:id': 'filter.update',

@@ -44,7 +44,7 @@ export const auditReports = {
       totalEvents: count,
       loginAttempts: count.describe('Sign-ins, also those that failed'),
       failedLogins: count,
-      permissionChanges: count.describe('Also roles that were given'),
+      permissionChanges: count.describe('Also roles that were given, and limits to sites and groups'),
       byAction,
       recentEvents: z.array(AuditEntry),
     }),

@@ -1,6 +1,6 @@
 import type { HandlersOf } from '../../handler.ts'
 import { checked, sealed } from '../handlers.ts'
-import { complianceEvents, complianceOf, securityEvents, securityOf, statsOf } from '../rules.ts'
+import { complianceEvents, complianceOf, meantBy, securityEvents, securityOf, statsOf } from '../rules.ts'
 import { type auditReports as contract, mostUsers } from './contract.ts'
 import { activityOf, countActions, countUsers, recentOf } from './store.ts'
 
@@ -27,7 +27,7 @@ export const auditReports: HandlersOf<Reports> = {
     const { heavy } = call.storage
     return {
       ...securityOf(await countActions(heavy, call.scope, query)),
-      recentEvents: await recentOf(heavy, call.scope, query, securityEvents, recent),
+      recentEvents: await recentOf(heavy, call.scope, query, securityEvents.flatMap(meantBy), recent),
     }
   }),
 
@@ -36,7 +36,7 @@ export const auditReports: HandlersOf<Reports> = {
     const { heavy } = call.storage
     return {
       ...complianceOf(await countActions(heavy, call.scope, query)),
-      recentEvents: await recentOf(heavy, call.scope, query, complianceEvents, recent),
+      recentEvents: await recentOf(heavy, call.scope, query, complianceEvents.flatMap(meantBy), recent),
     }
   }),
 
