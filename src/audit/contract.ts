@@ -12,10 +12,13 @@ export const looked = { action: 'data.access', resource: 'audit_log', quietFor: 
 
 export const exported = { action: 'data.export', resource: 'audit_log', quietFor: 0 } as const
 
-export const orgId = idOf('organization').optional().describe('Only entries of this organization')
+/** An organization, also one that was deleted: what happened in it outlives it. */
+export const everOrg = () => idOf('organization').meta({ deleted: true })
+
+export const orgId = everOrg().optional().describe('Only entries of this organization')
 
 /** Whose chain; of a partner's user it has to be said. */
-export const chainOfOrg = idOf('organization')
+export const chainOfOrg = everOrg()
   .optional()
   .describe('Without it: your organization, or the system chain in system scope')
 
@@ -160,6 +163,12 @@ export const auditLogs = {
         z.object({
           orgId: idOf('organization').nullable().describe('null for the system chain'),
           name: z.string(),
+          slug: z.string().nullable().describe('null for the system chain'),
+          deletedAt: instant
+            .nullable()
+            .describe(
+              'When the organization was deleted; its chain stays until retention removes its entries',
+            ),
           seq: z.int(),
           checksum: z.string(),
         }),

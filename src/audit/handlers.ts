@@ -4,7 +4,7 @@ import type { Scope } from '../core/scope.ts'
 import type { Clock } from '../core/time.ts'
 import { type Call, type Handler, type HandlersOf, inSteps } from '../handler.ts'
 import type { Storage } from '../storage/open.ts'
-import { checkOrg } from '../tenancy/store.ts'
+import { checkOrgInHistory } from '../tenancy/store.ts'
 import { headerLine, trailerLine } from './chain.ts'
 import type { Closing } from './checkpoints/jobs.ts'
 import type * as contract from './contract.ts'
@@ -27,7 +27,7 @@ type Reading = { storage: Storage; scope: Scope; note: Call<Logs['list']>['note'
 /** A look into one organization is told in its own log. */
 export async function checked({ storage, scope, note }: Reading, orgId: string | undefined): Promise<void> {
   if (orgId === undefined) return
-  await checkOrg(storage.read, scope, orgId)
+  await checkOrgInHistory(storage.read, scope, orgId)
   note({ orgId })
 }
 

@@ -1,5 +1,6 @@
 import { Problem } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
 import { inHistory, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
@@ -45,21 +46,28 @@ function readRow(row: AuditLogRow): { entry: ChainEntry; damage?: AuditEntry['da
   return altered ? { entry, damage: 'altered' } : { entry }
 }
 
-export type ChainHead = Head & { orgId: string | null; name: string }
+export type ChainHead = Head & {
+  orgId: string | null
+  name: string
+  slug: string | null
+  deletedAt: Instant | null
+}
 
 /** The chains within the scope: the system's first, then by organization name. */
 export async function listHeads(db: Db, scope: Scope): Promise<ChainHead[]> {
   const rows = await db
     .selectFrom('audit_heads')
     .leftJoin('organizations', 'organizations.id', 'audit_heads.chain')
-    .select(['chain', 'seq', 'checksum', 'name'])
+    .select(['chain', 'seq', 'checksum', 'name', 'slug', 'deleted_at'])
     .where(inHistory(scope, 'audit_heads.chain'))
     .orderBy('name')
     .orderBy('chain')
     .execute()
-  const heads = rows.map(({ chain, seq, checksum, name }) => ({
+  const heads = rows.map(({ chain, seq, checksum, name, slug, deleted_at: deletedAt }) => ({
     orgId: orgOf(chain),
     name: name ?? 'System',
+    slug,
+    deletedAt,
     seq,
     checksum,
   }))

@@ -6,7 +6,11 @@ import { entriesOf, grouped } from './progress.ts'
 import { styleFor } from './style.ts'
 import { printable } from './table.ts'
 
-export type NamedVerdict = Verdict & { name: string }
+export type NamedVerdict = Verdict & {
+  name: string
+  /** Of a chain whose organization is no more. */
+  deletedAt?: string
+}
 
 /** Prints the verdicts and ends with the exit code of the worst. */
 export async function conclude({ output }: Session, chains: NamedVerdict[]): Promise<void> {
@@ -29,7 +33,11 @@ export async function conclude({ output }: Session, chains: NamedVerdict[]): Pro
 
 type Style = Awaited<ReturnType<typeof styleFor>>
 
-function lineFor(one: NamedVerdict, style: Style): string {
+function lineFor({ name: bare, deletedAt, ...verdict }: NamedVerdict, style: Style): string {
+  const one = {
+    ...verdict,
+    name: deletedAt === undefined ? bare : `${bare} (deleted ${printable(deletedAt)})`,
+  }
   if (one.verdict === 'sound') {
     const parts = [
       one.name,

@@ -103,8 +103,7 @@ async function verdictOn(
     return { name, ...verdict }
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
-    const fault = { kind: 'unreadable' as const, message: `it cannot be read (${code ?? message})`, seq: 1 }
-    return { name, verdict: 'unverifiable', orgId: null, entries: 0, fault }
+    return { name, ...unreadable(null, new Error(code ?? message)) }
   } finally {
     progress.end()
   }
@@ -142,19 +141,32 @@ async function chainsOf(
   const { data } = await client.call(heads)
   const known = wanted === undefined ? data : data.filter(({ orgId }) => orgId === wanted)
   const chains =
-    wanted !== undefined && known.length === 0 ? [{ orgId: wanted, name: wanted, seq: 0 }] : known
+    wanted !== undefined && known.length === 0
+      ? [{ orgId: wanted, name: wanted, seq: 0, deletedAt: null }]
+      : known
   const verdicts: NamedVerdict[] = []
-  for (const { orgId, name, seq } of chains) {
+  for (const { orgId, name, seq, deletedAt } of chains) {
     const stream = client.stream(chain, { query: { orgId: orgId ?? undefined } })
     const progress = bar('Verifying', 'rows', seq)
+    const of = { name: printable(name), ...(deletedAt && { deletedAt }) }
     try {
       const verdict = await judge(stream, begin(), progress)
-      verdicts.push({ name: printable(name), ...(elsewhere(verdict, orgId) ?? verdict) })
+      verdicts.push({ ...of, ...(elsewhere(verdict, orgId) ?? verdict) })
+    } catch (failure) {
+      // Of one that was asked for by itself the failure says all there is to say.
+      if (wanted !== undefined) throw failure
+      verdicts.push({ ...of, ...unreadable(orgId, failure as Error) })
     } finally {
       progress.end()
     }
   }
   return verdicts
+}
+
+/** What cannot be read is no verdict on what else can. */
+const unreadable = (orgId: string | null, { message }: Error): Verdict => {
+  const fault = { kind: 'unreadable' as const, message: `it cannot be read (${message})`, seq: 1 }
+  return { verdict: 'unverifiable', orgId, entries: 0, fault }
 }
 
 /** An answer about another chain than the one asked for proves nothing about it. */

@@ -1,5 +1,5 @@
 import type { Session } from './base.ts'
-import { resolveId } from './resolve.ts'
+import { resolveEverOrg } from './resolve.ts'
 
 export const orgOf = async ({ client, settings }: Session): Promise<string | undefined> =>
-  settings.org.value ? resolveId(client, 'organization', settings.org.value) : undefined
+  settings.org.value ? resolveEverOrg(client, settings.org.value) : undefined

@@ -25,6 +25,8 @@ export type Field = {
   secret: boolean
   /** The kind of record its id names. */
   resource?: Resource
+  /** It may name one that was deleted. */
+  deleted?: true
   description: string
 }
 
@@ -72,6 +74,7 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
       description: String(meta.description ?? ''),
       ...(choices && !isFlag && { choices }),
       ...(resource && { resource }),
+      ...(meta.deleted === true && { deleted: true as const }),
     },
     ...spread,
   ]

@@ -98,8 +98,9 @@ async function valueFor(
     return n
   }
   if (field.resource) {
-    const { isId, resolveId } = await import('./resolve.ts')
+    const { isId, resolveEverOrg, resolveId } = await import('./resolve.ts')
     if (isId(raw)) return raw.toLowerCase()
+    if (field.deleted) return resolveEverOrg(session.client, raw)
     const { org } = session.settings
     const within = orgId
       ? { orgId, insists: true }

@@ -1,4 +1,4 @@
-import type { Client } from '../core/client.ts'
+import { ApiError, type Client } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import { isId } from '../core/ids.ts'
 import type { Resource } from '../core/schema.ts'
@@ -141,6 +141,48 @@ export async function resolveId(
     code: 'not_found',
     ...(hint && { hint }),
   })
+}
+
+/**
+ * The same for an organization whose audit log is asked for, which may have been deleted. A slug that was used again means
+ * the one that lives; a name that several have had means none of them.
+ */
+export async function resolveEverOrg(client: Client, word: string): Promise<string> {
+  if (isId(word)) return word.toLowerCase()
+  const { deleted, bySlug } = await deletedOrgs(client, word)
+  if (deleted.length === 0) return resolveId(client, 'organization', word)
+  const live = await resolveId(client, 'organization', word).catch((failure: unknown) => {
+    if (failure instanceof CliError && failure.exit === exits.notFound) return undefined
+    throw failure
+  })
+  if (live !== undefined && bySlug) return live
+  const [only] = deleted
+  if (live === undefined && deleted.length === 1) return only!.id
+  const all = live === undefined ? deleted : [{ id: live, name: word }, ...deleted]
+  throw ambiguous('organization', word, all, lookups.organization!)
+}
+
+/** Those deleted organizations that `word` names best. */
+async function deletedOrgs(client: Client, word: string): Promise<{ deleted: Row[]; bySlug: boolean }> {
+  const { heads } = (await import('../audit/contract.ts')).auditLogs
+  const { data } = await client.call(heads).catch((failure: unknown) => {
+    // Whoever may not read audit logs sees no deleted organization.
+    if (failure instanceof ApiError && failure.status === 403) return { data: [] }
+    throw failure
+  })
+  const gone = data.flatMap(({ orgId, slug, name, deletedAt }) =>
+    orgId !== null && deletedAt
+      ? [{ id: orgId, slug, name: `${name}, deleted ${deletedAt}`, known: name }]
+      : [],
+  )
+  const same = (one: string | null) => one?.toLowerCase() === word.toLowerCase()
+  const tiers = [
+    gone.filter(({ slug }) => slug === word),
+    gone.filter(({ known }) => known === word),
+    gone.filter(({ slug, known }) => same(slug) || same(known)),
+  ]
+  const at = tiers.findIndex((tier) => tier.length > 0)
+  return { deleted: at === -1 ? [] : tiers[at]!, bySlug: at === 0 }
 }
 
 /** Matches of the most exact kind there is, and every name seen on the way. */

@@ -13,7 +13,7 @@ export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
     unrepresentable: 'any',
     override: ({ jsonSchema }) => {
       // Our own notes on fields are no part of the schema language.
-      for (const note of ['resource', 'secret', 'hidden', 'flag', 'spread', 'file', 'past', 'id'])
+      for (const note of ['resource', 'secret', 'hidden', 'flag', 'spread', 'file', 'past', 'deleted', 'id'])
         delete (jsonSchema as Json)[note]
     },
   }) as Json

@@ -26,9 +26,9 @@ export function inScope(scope: Scope, column: string): Expression<SqlBool> {
   return holdsInScope(scope, sql.ref(column))
 }
 
-/** The same for the audit log, which outlives what it tells of: in system scope also that of deleted organizations. */
+/** The same for the audit log, which outlives what it tells of: also that of organizations that were deleted. */
 export function inHistory(scope: Scope, column: string): Expression<SqlBool> {
-  return scope.kind === 'system' ? all : inScope(scope, column)
+  return heldInHistory(scope, sql.ref(column))
 }
 
 /**
@@ -36,7 +36,7 @@ export function inHistory(scope: Scope, column: string): Expression<SqlBool> {
  * whole organization than look up some hundred ids.
  */
 export function namedInHistory(scope: Scope, column: string): Expression<SqlBool> {
-  return scope.kind === 'system' ? all : holdsInScope(scope, sql`(${sql.ref(column)} || '')`)
+  return heldInHistory(scope, sql`(${sql.ref(column)} || '')`)
 }
 
 const all = sql<SqlBool>`1 = 1`
@@ -59,12 +59,21 @@ function holdsInScope(scope: Scope, value: Expression<unknown>): Expression<SqlB
     return sql<SqlBool>`(${value} is null or ${value} not in (
     select scope_orgs.id from organizations as scope_orgs where scope_orgs.deleted_at is not null
   ))`
+  return heldByTenant(scope, value, sql` and scope_orgs.deleted_at is null`)
+}
+
+const heldInHistory = (scope: Scope, value: Expression<unknown>): Expression<SqlBool> =>
+  scope.kind === 'system' ? all : heldByTenant(scope, value, sql``)
+
+type Tenants = Exclude<Scope, { kind: 'system' }>
+
+function heldByTenant(scope: Tenants, value: Expression<unknown>, which: Expression<unknown>) {
   if (scope.kind === 'organization') return sql<SqlBool>`${value} = ${scope.orgId}`
   if (scope.orgs !== 'all' && scope.orgs.length === 0) return sql<SqlBool>`1 = 0`
   const granted = scope.orgs === 'all' ? sql`` : sql` and scope_orgs.id in (${sql.join(scope.orgs)})`
   return sql<SqlBool>`${value} in (
     select scope_orgs.id from organizations as scope_orgs
-    where scope_orgs.partner_id = ${scope.partnerId} and scope_orgs.deleted_at is null${granted}
+    where scope_orgs.partner_id = ${scope.partnerId}${which}${granted}
   )`
 }
 

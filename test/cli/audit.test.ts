@@ -155,6 +155,92 @@ describe('the service', () => {
     expect(stdout).toContain('another chain')
   })
 
+  it('gives no verdict on a chain that cannot be read, and its verdict on each other', async () => {
+    const other = uuid(11)
+    const heads = [
+      {
+        orgId: other,
+        name: 'Gone Garage',
+        slug: 'garage',
+        deletedAt: '2026-02-01T00:00:00.000Z',
+        seq: 3,
+        checksum: 'x',
+      },
+      { orgId: org, name: 'Blue Bakery', slug: 'blue-bakery', deletedAt: null, seq: 5, checksum: 'x' },
+    ]
+    service.answers['GET /audit-logs/chains'] = { body: { data: heads } }
+    const answer = (lines: string[]) => {
+      service.answers['GET /audit-logs/chain'] = ({ path }) =>
+        path.includes(org) ? { body: lines.join('') } : problem(404, 'not_found', 'Organization not found')
+    }
+    answer(sound)
+    const told = await home.run(['audit', 'verify'])
+    expect(told.code).toBe(9)
+    expect(told.stdout).toContain(
+      'Cannot tell: Gone Garage (deleted 2026-02-01T00:00:00.000Z): it cannot be read',
+    )
+    expect(told.stdout).toContain('Sound: Blue Bakery, 5 entries')
+    const { code, stdout } = await verify()
+    expect(code).toBe(9)
+    expect(JSON.parse(stdout)).toMatchObject({
+      verdict: 'unverifiable',
+      chains: [
+        { name: 'Gone Garage', deletedAt: '2026-02-01T00:00:00.000Z', verdict: 'unverifiable', orgId: other },
+        { name: 'Blue Bakery', verdict: 'sound', entries: 5 },
+      ],
+    })
+    answer(altered)
+    expect((await verify()).code).toBe(1)
+  })
+
+  it('finds a deleted organization by its id, slug and name', async () => {
+    const gone = (n: number, slug: string, name: string) => ({
+      orgId: uuid(n),
+      name,
+      slug,
+      deletedAt: '2026-02-01T00:00:00.000Z',
+      seq: 5,
+      checksum: 'x',
+    })
+    service.answers['GET /audit-logs/chains'] = {
+      body: {
+        data: [
+          gone(20, 'garage', 'Old Garage'),
+          gone(21, 'garage-2', 'Twice'),
+          gone(22, 'garage-3', 'Twice'),
+          gone(23, 'blue-bakery', 'Blue Bakery'),
+        ],
+      },
+    }
+    service.answers['GET /audit-logs/chain'] = ({ path }) => ({
+      body: chain(new URL(path, 'http://x').searchParams.get('orgId'), 5).join(''),
+    })
+    const found = async (word: string) => {
+      const { code, stdout } = await verify('--org', word)
+      expect(code).toBe(0)
+      return JSON.parse(stdout).chains[0]
+    }
+    for (const word of [uuid(20), 'garage', 'Old Garage', 'old garage']) {
+      expect(await found(word)).toMatchObject({ orgId: uuid(20), name: 'Old Garage' })
+    }
+    // A slug that was used again is that of the one that lives.
+    expect(await found('blue-bakery')).toMatchObject({ orgId: org })
+    const twice = await verify('--org', 'Twice')
+    expect(failureOf(twice)).toMatchObject({ code: 'ambiguous' })
+    for (const id of [uuid(21), uuid(22)]) expect(twice.stderr).toContain(id)
+    const both = await verify('--org', 'Blue Bakery')
+    expect(failureOf(both)).toMatchObject({ code: 'ambiguous' })
+    for (const id of [org, uuid(23)]) expect(both.stderr).toContain(id)
+    const none = await verify('--org', 'Nobody')
+    expect(failureOf(none)).toMatchObject({ code: 'not_found' })
+    // The lists find it too.
+    service.answers['GET /audit-logs/logs'] = {
+      body: { data: [], pagination: { page: 1, limit: 50, total: 0 } },
+    }
+    await home.run(['audit', 'list', '--org', 'Old Garage', '--json'])
+    expect(service.calls('GET /audit-logs/logs').at(-1)!.path).toContain(uuid(20))
+  })
+
   it('that cannot be reached is exit 8', async () => {
     const result = await verify('--url', 'http://127.0.0.1:1', '--token', `@${home.write('token', 't')}`)
     expect(result.code).toBe(8)

@@ -44,9 +44,13 @@ onEveryEmptyDatabase((kind, open) => {
       expect(await seen(everything)).toEqual(['a1', 'a2', 'b1', null])
     })
 
-    test('the history of what was deleted is seen by system alone', async () => {
+    test('the history of what was deleted is seen by system and by those of the partner who had it in reach', async () => {
       expect(await seen(everything, inHistory)).toEqual(['a-gone', 'a1', 'a2', 'b1', null])
-      expect(await seen(partner('all'), inHistory)).toEqual(['a1', 'a2'])
+      expect(await seen(partner('all'), inHistory)).toEqual(['a-gone', 'a1', 'a2'])
+      expect(await seen(partner(['a2', 'a-gone', 'b1']), inHistory)).toEqual(['a-gone', 'a2'])
+      expect(await seen(partner(['a2']), inHistory)).toEqual(['a2'])
+      expect(await seen(partner([]), inHistory)).toEqual([])
+      expect(await seen(only('b1'), inHistory)).toEqual(['b1'])
     })
 
     test('a partner sees its living organizations', async () => {

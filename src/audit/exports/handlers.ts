@@ -2,8 +2,8 @@ import { keyAfter, toLongPage } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import { type HandlersOf, inSteps, type Preparation, type Streamed } from '../../handler.ts'
 import type { Storage } from '../../storage/open.ts'
-import { checkOrg } from '../../tenancy/store.ts'
 import { entriesOf, type Filter, newestKeys } from '../entries.ts'
+import { checked } from '../handlers.ts'
 import { sealPending } from '../outbox.ts'
 import { type auditExports as contract, type ExportColumn, type ExportFormat, exportCap } from './contract.ts'
 import { columnsAsked, frameOf } from './rules.ts'
@@ -36,7 +36,7 @@ async function prepare(
   const [timestamp, id] = (keyAfter({ cursor }, 2, cursorAt) ?? []).map(String)
   await sealPending(storage)
   const { orgId } = filter
-  if (orgId !== undefined) await checkOrg(storage.read, scope, orgId)
+  await checked({ storage, scope, note }, orgId)
   const found = await newestKeys(
     storage.heavy,
     scope,
@@ -48,7 +48,6 @@ async function prepare(
   const { nextCursor } = pagination
   const cut = { total: keys.length, truncated: nextCursor !== null, nextCursor }
   note({
-    ...(orgId !== undefined && { orgId }),
     after: null,
     details: { format, columns, filters: filter, entries: keys.length },
   })

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { endpoint, user } from '../../core/endpoint.ts'
 import { flag } from '../../core/page.ts'
 import { idOf, instant, text } from '../../core/schema.ts'
-import { reads, tag } from '../contract.ts'
+import { everOrg, reads, tag } from '../contract.ts'
 
 const leastDays = 1
 /** Ten years. */
@@ -11,7 +11,7 @@ const mostDays = 3650
 /** As other settings of organizations; their own people do not shorten what holds them to account. */
 const writes = user({ scopes: ['partner', 'system'], permission: 'organizations:write', mfa: true })
 
-const orgId = idOf('organization')
+const orgId = everOrg()
   .optional()
   .describe('Without it: your organization, or the system chain in system scope')
 const query = z.strictObject({ orgId })

@@ -3,7 +3,7 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { type Call, type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
-import { checkOrg } from '../../tenancy/store.ts'
+import { checkOrgInHistory } from '../../tenancy/store.ts'
 import { chainAsked, sealed } from '../handlers.ts'
 import { orgOf } from '../rules.ts'
 import { findAnchor } from './anchors.ts'
@@ -22,7 +22,7 @@ const oneCall = { milliseconds: 3000 }
 
 /** What happens to a chain is told in that chain. */
 async function chainOfCall(db: Db, { scope, query, note }: Asked): Promise<string> {
-  if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
+  if (query.orgId !== undefined) await checkOrgInHistory(db, scope, query.orgId)
   const chain = chainAsked(scope, query.orgId)
   note({ orgId: orgOf(chain) })
   return chain

@@ -3,7 +3,7 @@ import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { countOf } from '../../storage/counts.ts'
-import { forShare, forUpdate, inScope, preparedInScope } from '../../storage/dialect.ts'
+import { forShare, forUpdate, inHistory, inScope, preparedInScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { readPage } from '../../storage/pages.ts'
 import { rowsOf } from '../../storage/rows.ts'
@@ -57,11 +57,19 @@ export async function getOrg(db: Db, scope: Scope, id: string): Promise<Organiza
  * @throws org_access_denied, or not_found in system scope
  */
 export async function checkOrg(db: Db, scope: Scope, id: string): Promise<void> {
-  if ((await orgInSight(db, scope, { id })).length > 0) return
-  throw scope.kind === 'system'
+  if ((await orgInSight(db, scope, { id })).length === 0) throw outOfReach(scope)
+}
+
+/** The same for one whose history is asked for: it may have been deleted. */
+export async function checkOrgInHistory(db: Db, scope: Scope, id: string): Promise<void> {
+  const known = db.selectFrom('organizations').select('id').where(inHistory(scope, 'organizations.id'))
+  if (!(await known.where('id', '=', id).executeTakeFirst())) throw outOfReach(scope)
+}
+
+const outOfReach = (scope: Scope): Problem =>
+  scope.kind === 'system'
     ? new Problem('not_found', 'Organization not found')
     : new Problem('org_access_denied')
-}
 
 /**
  * The same, and keeps it from being deleted until the transaction ends.
