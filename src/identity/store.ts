@@ -131,7 +131,7 @@ export async function endSessions(db: Db, userId: string, now: Instant): Promise
   await revokeSessions(db, userId, now)
 }
 
-/** Spends every refresh token of a person. */
+/** Spends every refresh token of a person, and ends the sign-ins that wait for their second step. */
 export async function revokeSessions(db: Db, userId: string, now: Instant): Promise<void> {
   await db
     .updateTable('sessions')
@@ -139,4 +139,5 @@ export async function revokeSessions(db: Db, userId: string, now: Instant): Prom
     .where('user_id', '=', userId)
     .where('revoked_at', 'is', null)
     .execute()
+  await db.deleteFrom('login_challenges').where('user_id', '=', userId).execute()
 }

@@ -8,7 +8,7 @@ import { getChallenged } from '../sessions/challenge.ts'
 import { tellLogin } from '../sessions/events.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
-import { type Challenge, recordLogin, revokeSession, takeChallenge } from '../sessions/store.ts'
+import { type Challenge, leaveSession, recordLogin, takeChallenge } from '../sessions/store.ts'
 import { beginSession } from '../sessions/tenants.ts'
 import type { AccessTokens } from '../sessions/tokens.ts'
 import { checkOwnsFactors } from '../sso-only.ts'
@@ -170,7 +170,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
           note({ orgId, ...signsIn(user) })
         } else {
           await spendProof(db, user, proof, now)
-          await revokeSession(db, verified.replaces, now)
+          await leaveSession(db, verified.replaces, now)
           note({ action: 'auth.mfa.verify', resourceId: user.id, resourceName: user.email })
         }
         await beginSession(db, granted.session, now)

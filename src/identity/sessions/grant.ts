@@ -46,6 +46,8 @@ export async function grantSession(
       mfa,
       ssoProviderId,
       provedAt,
+      authEpoch,
+      mfaEpoch,
       tokenHash: tokenHash(refresh),
       expiresAt: endsBy ?? later(now, ssoProviderId === null ? familySeconds : ssoFamilySeconds),
     },

@@ -44,6 +44,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
     async run({ db, ip, now, note }, { user, orgId, challenge, granted, demanded, breaksGlass }) {
       note({ orgId, ...signsIn(user), ...(breaksGlass && { details: { breaksGlass } }) })
       if (challenge) {
+        await store.holdAccount(db, granted.session)
         await store.insertChallenge(db, challenge.row)
         note({ action: 'auth.mfa.challenge', details: { method: 'password' } })
         const mfaMethod = user.mfaMethod as 'totp' | 'sms'
@@ -217,12 +218,14 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
         const demanded = mfaOn && (await isFactorDemanded(storage.read, user, context))
         // The factor is the person's, not the membership's: what was proved stays proved.
         const { mfa, ssoProviderId, provedAt } = caller
-        const session = { context, mfa, ssoProviderId, provedAt }
+        // Nor does it last longer for that: nothing was proved.
+        const endsBy = (await store.findSession(storage.read, caller.sessionId))?.expiresAt
+        const session = { context, mfa, ssoProviderId, provedAt, ...(endsBy && { endsBy }) }
         const granted = await grantSession(access, user, session, now)
         return { user, context, demanded, granted }
       },
       async run({ db, caller, now, note }, { user, context, demanded, granted }) {
-        await store.revokeSession(db, caller.sessionId, now)
+        await store.leaveSession(db, caller.sessionId, now)
         await beginSession(db, granted.session, now)
         note({
           orgId: orgOf(context),

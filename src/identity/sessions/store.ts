@@ -1,5 +1,6 @@
+import { Problem } from '../../core/errors.ts'
 import type { Instant } from '../../core/time.ts'
-import { prepared } from '../../storage/dialect.ts'
+import { forUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf, type Value } from '../../storage/rows.ts'
 import type { LoginChallengeRow, SessionRow, UserRow } from '../../storage/tables.ts'
@@ -117,6 +118,23 @@ export function contextText(context: Context): string {
   )
 }
 
+/** What somebody was when they were let in: whatever ends all that they began alters one of the two. */
+export type Epochs = Pick<User, 'authEpoch' | 'mfaEpoch'>
+
+/**
+ * Keeps a person as they were when their sign-in was decided until the transaction ends: a password that was changed
+ * meanwhile, or a sign-out everywhere, would otherwise miss what begins only now.
+ * @throws invalid_token
+ */
+export async function holdAccount(
+  db: Db,
+  { userId, authEpoch, mfaEpoch }: { userId: string } & Epochs,
+): Promise<void> {
+  const found = db.selectFrom('users').select(['auth_epoch', 'mfa_epoch']).where('id', '=', userId)
+  const row = await forUpdate(found).executeTakeFirst()
+  if (row?.auth_epoch !== authEpoch || row.mfa_epoch !== mfaEpoch) throw new Problem('invalid_token')
+}
+
 /** Signing in goes through `beginSession`. */
 export async function insertSession(db: Db, session: NewSession, now: Instant): Promise<void> {
   await db
@@ -169,8 +187,20 @@ export async function rotateSession(
   return numUpdatedRows === 1n
 }
 
-export async function revokeSession(db: Db, id: string, now: Instant): Promise<void> {
-  await db.updateTable('sessions').set({ revoked_at: now }).where('id', '=', id).execute()
+/** False when it was over already. */
+export async function revokeSession(db: Db, id: string, now: Instant): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('sessions')
+    .set({ revoked_at: now })
+    .where('id', '=', id)
+    .where('revoked_at', 'is', null)
+    .executeTakeFirstOrThrow()
+  return numUpdatedRows === 1n
+}
+
+/** Ends the session that another takes the place of. @throws invalid_token when something else has ended it */
+export async function leaveSession(db: Db, id: string, now: Instant): Promise<void> {
+  if (!(await revokeSession(db, id, now))) throw new Problem('invalid_token')
 }
 
 /** Ends the sessions of a person that began with one identity provider. */

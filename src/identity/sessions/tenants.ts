@@ -6,14 +6,15 @@ import type { Db } from '../../storage/open.ts'
 import type { Tables } from '../../storage/tables.ts'
 import { holdInUse } from '../../tenancy/hold.ts'
 import { contextIn } from '../rules.ts'
-import { contextText, insertSession, type NewSession } from './store.ts'
+import { contextText, type Epochs, holdAccount, insertSession, type NewSession } from './store.ts'
 
 /**
- * Stores the session of a sign-in, unless its tenant has just gone out of use.
- * @throws tenant_inactive
+ * Stores the session of a sign-in, unless its tenant has just gone out of use, or what let its holder in has just ended.
+ * @throws tenant_inactive, invalid_token
  */
-export async function beginSession(db: Db, session: NewSession, now: Instant): Promise<void> {
+export async function beginSession(db: Db, session: NewSession & Epochs, now: Instant): Promise<void> {
   if (session.context.kind !== 'system') await holdInUse(db, session.context)
+  await holdAccount(db, session)
   await insertSession(db, session, now)
 }
 

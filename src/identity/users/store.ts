@@ -170,7 +170,7 @@ export async function clearFactors(db: Db, id: string, now: Instant): Promise<vo
     }))
     .where('id', '=', id)
     .execute()
-  for (const table of ['recovery_codes', 'mfa_setups', 'login_challenges'] as const) {
+  for (const table of ['recovery_codes', 'mfa_setups'] as const) {
     await db.deleteFrom(table).where('user_id', '=', id).execute()
   }
   await revokeSessions(db, id, now)
