@@ -32,6 +32,7 @@ import * as webhookCounts from './0031_webhook_counts.ts'
 import * as acceptedMemberships from './0032_accepted_memberships.ts'
 import * as ssoVouching from './0034_sso_vouching.ts'
 import * as deliveryRetries from './0035_delivery_retries.ts'
+import * as agentRollbacks from './0037_agent_rollbacks.ts'
 import * as goneOrganizations from './0038_gone_organizations.ts'
 import * as samlRequests from './0039_saml_requests.ts'
 import * as agentTokenLookUp from './0040_agent_token_look_up.ts'
@@ -71,6 +72,7 @@ export const migrations: readonly Migration[] = [
   { name: '0032_accepted_memberships', up: acceptedMemberships.up },
   { name: '0034_sso_vouching', up: ssoVouching.up },
   { name: '0035_delivery_retries', up: deliveryRetries.up },
+  { name: '0037_agent_rollbacks', up: agentRollbacks.up },
   { name: '0038_gone_organizations', up: goneOrganizations.up },
   { name: '0039_saml_requests', up: samlRequests.up },
   { name: '0040_agent_token_look_up', up: agentTokenLookUp.up },

@@ -47,7 +47,7 @@ export function heartbeatOf(
     await part(() => agent.trust.pin(reply.manifestTrustKeys))
     for (const command of commands) parts.perform(command)
     if (reply.rotateToken || reply.confirmTokenRotation) await rotation.rotate()
-    if (upgradeTo !== null) agent.updater?.consider(upgradeTo)
+    if (upgradeTo !== null) agent.updater?.consider({ version: upgradeTo, isRollback: reply.rollback })
   }
 }
 

@@ -27,6 +27,8 @@ export const HeartbeatReply = z.object({
     .catch(null)
     .default(null),
   upgradeTo: z.string().nullable().catch(null).default(null),
+  /** Whether that may be an older version than the present one. */
+  rollback: z.boolean().catch(false).default(false),
   rotateToken: z.boolean().catch(false).default(false),
   confirmTokenRotation: z.boolean().catch(false).default(false),
   manifestTrustKeys: TrustKeys,

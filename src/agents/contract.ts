@@ -175,6 +175,10 @@ export const HeartbeatReply = z.object({
     .object({ heartbeatIntervalSeconds: z.int().optional(), autoUpdate: z.boolean().optional() })
     .nullable(),
   upgradeTo: z.string().nullable().describe('The version to become, without a leading v'),
+  rollback: z
+    .literal(true)
+    .optional()
+    .describe('The version is older than the one that runs, and people have decided to go back to it'),
   rotateToken: z.boolean().describe('The token is old: ask for another'),
   confirmTokenRotation: z.literal(true).optional().describe('The new token is in use and not confirmed yet'),
   manifestTrustKeys: z.array(TrustKey).describe('Keys that releases are signed with'),

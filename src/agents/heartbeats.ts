@@ -54,10 +54,13 @@ export async function heartbeat(
   if (role === 'watchdog') await ofWatchdog(db, device, body, heard)
   else await ofAgent(db, caller.device, body, update, heard)
   const isOld = role === 'agent' && isTokenOld(device, agentTokenDays, heard.now)
+  const commands = await commandsFor(db, caller, heard.now)
+  const offer = await offerTo(db, caller, device, body, heard.now)
   return {
-    commands: await commandsFor(db, caller, heard.now),
+    commands,
     configUpdate: role === 'agent' ? configUpdateFor(device, body) : null,
-    upgradeTo: await offerTo(db, caller, device, body, heard.now),
+    upgradeTo: offer?.version ?? null,
+    ...(offer?.isRollback && { rollback: true as const }),
     rotateToken: isOld && caller.standing === 'current',
     ...(caller.standing === 'pending' && { confirmTokenRotation: true }),
     manifestTrustKeys: [...trustKeys],

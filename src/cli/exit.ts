@@ -185,6 +185,8 @@ const hints: { [code in ErrorCode]?: string } = {
   device_timeout: 'ask for less, such as with --from 1h, or try again',
   release_changed: 'what was changed needs a version of its own',
   release_in_use: 'svc agent versions shows what machines are offered',
+  rollback_needed: 'svc agent rollback VERSION goes back, also where a newer one runs',
+  below_minimum_version: 'svc agent versions show VERSION says which release names which lowest version',
   rollout_in_progress:
     'svc agent sync-release --no-promote registers a version meanwhile; svc agent rollout abort ends the rollout',
   slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',

@@ -122,6 +122,8 @@ export const errors = {
   release_untrusted: { status: 409, exit: 6, title: 'Release manifest is not trusted' },
   release_changed: { status: 409, exit: 6, title: 'The version is registered with another manifest' },
   release_in_use: { status: 409, exit: 6, title: 'The version is still offered to agents' },
+  rollback_needed: { status: 409, exit: 6, title: 'An older version comes by a roll-back alone' },
+  below_minimum_version: { status: 409, exit: 6, title: 'The version is below the lowest one allowed' },
   rollout_in_progress: { status: 409, exit: 6, title: 'A rollout is in progress' },
   idempotency_mismatch: { status: 409, exit: 6, title: 'Idempotency-Key was used with another request' },
   request_timeout: { status: 408, exit: 8, title: 'The request took too long to arrive' },

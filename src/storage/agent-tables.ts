@@ -39,6 +39,8 @@ export type AgentTargetColumns = {
   /** For machines of its kind. */
   promoted_version: string | null
   promoted_at: string | null
+  /** As in its build. */
+  promoted_rollback_at: string | null
   /** Of the current rollout, whether or not the device has a place in it. */
   rollout_id: string | null
   rollout_version: string | null
@@ -116,6 +118,8 @@ export type AgentBuildRow = {
   size: number
   /** Not null: what machines of this kind are offered. */
   promoted_at: string | null
+  /** Equal to `promoted_at`: those with a newer one are offered it as well. A later promotion has another time. */
+  rollback_at: string | null
 }
 
 export type AgentRolloutRow = {

@@ -11,13 +11,29 @@ import { hasOpenssl } from './way.ts'
 const home = new Home()
 const service = new StandIn()
 const at = '2026-01-31T12:00:00.000Z'
+const id = '0197c1ff-2a64-7b31-9c0d-5e6f7a8b9c0d'
 const file = {
   ...{ build: 'agent:linux/amd64', component: 'agent', platform: 'linux', architecture: 'x64' },
-  ...{ name: 'svc-agent-linux-amd64', checksum: 'a'.repeat(64), size: 7, promotedAt: at },
+  ...{ name: 'svc-agent-linux-amd64', checksum: 'a'.repeat(64), size: 7, promotedAt: at, rollbackAt: at },
 }
 const release = {
-  ...{ version: '1.2.3', tag: 'v1.2.3', channel: 'stable', minFrom: null, notes: null, signingKeyId: 'k' },
-  ...{ builds: [file.build], promotedFor: [file.build], files: [file], createdAt: at, updatedAt: at },
+  ...{
+    version: '1.2.3',
+    tag: 'v1.2.3',
+    channel: 'stable',
+    minFrom: null,
+    minimumVersion: '1.0.0',
+    notes: null,
+    signingKeyId: 'k',
+  },
+  ...{
+    builds: [file.build],
+    promotedFor: [file.build],
+    rollbackFor: [file.build],
+    files: [file],
+    createdAt: at,
+    updatedAt: at,
+  },
 }
 
 beforeAll(async () => {
@@ -30,10 +46,18 @@ beforeEach(() => {
   service.answers['GET /agent-versions/1.2.3'] = { body: release }
   service.answers['DELETE /agent-versions/1.2.3'] = { body: { success: true } }
   service.answers['POST /agent-versions/sync-release'] = {
-    body: { version: '1.2.3', synced: ['agent:linux/amd64', 'helper:linux/amd64'] },
+    body: {
+      version: '1.2.3',
+      synced: ['agent:linux/amd64', 'helper:linux/amd64'],
+      promoted: [],
+      withheld: null,
+    },
   }
   service.answers['POST /agent-versions/promote'] = {
     body: { promoted: ['agent:linux/amd64'], demoted: ['agent:linux/amd64@1.2.2'] },
+  }
+  service.answers['POST /agent-versions/rollback'] = {
+    body: { promoted: ['agent:linux/amd64'], demoted: ['agent:linux/amd64@1.2.4'], endedRollout: id },
   }
 })
 afterAll(async () => {
@@ -74,14 +98,37 @@ describe('svc agent', () => {
   it('lists versions as a table, as ids and as they come', async () => {
     const { stdout } = await svc('versions')
     expect(stdout).toBe(
-      'VERSION  CHANNEL  PROMOTED FOR       MIN FROM  BUILDS             CREATED AT\n' +
-        `1.2.3    stable   agent:linux/amd64  -         agent:linux/amd64  ${at}\n`,
+      'VERSION  CHANNEL  PROMOTED FOR       ROLLBACK FOR       MIN FROM  BUILDS             CREATED AT\n' +
+        `1.2.3    stable   agent:linux/amd64  agent:linux/amd64  -         agent:linux/amd64  ${at}\n`,
     )
     expect((await svc('versions', '-q')).stdout).toBe('1.2.3\n')
     expect((await svc('versions', 'show', '1.2.3')).stdout).toContain('svc-agent-linux-amd64')
     expect((await svc('versions', 'delete', '1.2.3', '--yes')).code).toBe(0)
     expect((await svc('versions', 'delete', '1.2.3')).code).toBe(2)
     expect(service.calls('DELETE /agent-versions/1.2.3')).toHaveLength(1)
+  })
+
+  it('says why a version that is registered is not offered', async () => {
+    const withheld = 'Machines were rolled back to 1.2.2'
+    const body = { version: '1.2.3', synced: ['agent:linux/amd64'], promoted: [], withheld }
+    service.answers['POST /agent-versions/sync-release'] = { body }
+    expect((await svc('sync-release')).stdout).toBe(
+      `1.2.3 is registered for agent:linux/amd64\nIt is not offered. ${withheld}\n`,
+    )
+  })
+
+  it('rolls back once that is confirmed, and says from what, and what ended with it', async () => {
+    expect((await svc('rollback', '1.2.3')).code).toBe(2)
+    expect(service.calls('POST /agent-versions/rollback')).toEqual([])
+    const { code, stdout } = await svc('rollback', 'v1.2.3', '--platform', 'linux', '--yes')
+    expect([code, stdout]).toEqual([
+      0,
+      'Machines with a newer version go back to it: agent:linux/amd64\n' +
+        `Instead of agent:linux/amd64@1.2.4\nThe rollout ${id} is over\n`,
+    ])
+    expect(service.calls('POST /agent-versions/rollback')[0]?.body).toEqual({
+      ...{ version: 'v1.2.3', platform: 'linux' },
+    })
   })
 
   it('promotes, and says what was offered before', async () => {

@@ -166,6 +166,7 @@ it('every endpoint a person can call has a command', () => {
     'agentVersions.show': 'agent versions show',
     'agentVersions.sync': 'agent sync-release',
     'agentVersions.promote': 'agent promote',
+    'agentVersions.rollback': 'agent rollback',
     'agentVersions.remove': 'agent versions delete',
     'agentRollouts.list': 'agent rollout',
     'agentRollouts.start': 'agent rollout start',

@@ -461,6 +461,10 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     const { version, about } = await releasing(hand, { promote: 'false' })
     return { input: asked('agentVersions.promote', { version, component: 'agent' }), ...about }
   },
+  async 'agentVersions.rollback'(hand) {
+    const { version, about } = await releasing(hand, { promote: 'true' })
+    return { input: asked('agentVersions.rollback', { version, component: 'agent' }), ...about }
+  },
   async 'agentVersions.remove'(hand) {
     const { version, about } = await releasing(hand, { promote: 'false' })
     return { input: { params: { version }, query: {}, body: undefined }, ...about }

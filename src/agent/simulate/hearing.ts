@@ -1,3 +1,4 @@
+import { isOlder } from '../../agents/versions/order.ts'
 import { chance } from './chance.ts'
 import { obey } from './commanded.ts'
 import { type Fleet, leave, pause, type SimulatedAgent } from './fleet.ts'
@@ -7,16 +8,20 @@ type Heard = {
   commands?: { id: string; type: string; payload: Record<string, unknown> }[]
   configUpdate?: { autoUpdate?: unknown } | null
   upgradeTo?: string | null
+  rollback?: boolean
   rotateToken?: boolean
 }
 
 /** Does what the answer to a heartbeat says. */
 export function hear(fleet: Fleet, agent: SimulatedAgent, reply: unknown): void {
-  const { commands = [], configUpdate, upgradeTo, rotateToken } = (reply ?? {}) as Heard
+  const { commands = [], configUpdate, upgradeTo, rollback, rotateToken } = (reply ?? {}) as Heard
   if (typeof configUpdate?.autoUpdate === 'boolean') agent.autoUpdate = configUpdate.autoUpdate
   for (const command of commands) void answer(fleet, agent, command)
   if (rotateToken === true) void rotate(fleet, agent)
-  if (typeof upgradeTo === 'string' && upgradeTo !== agent.version && agent.autoUpdate && !agent.isUpdating) {
+  if (typeof upgradeTo !== 'string' || upgradeTo === agent.version) return
+  // As an agent that is one does: it refuses to go back unless it is told that people want it.
+  const isTaken = rollback === true || !isOlder(upgradeTo, agent.version)
+  if (isTaken && agent.autoUpdate && !agent.isUpdating) {
     agent.isUpdating = true
     update(fleet, agent, upgradeTo).finally(() => {
       agent.isUpdating = false

@@ -9,12 +9,26 @@ import {
   platformOf,
   versionOf,
 } from '../../agents/versions/manifest.ts'
-import { compareVersions, isDevelopment } from '../../agents/versions/order.ts'
+import { compareVersions, isDevelopment, isOlder } from '../../agents/versions/order.ts'
 import { ApiError, type Client } from '../../core/client.ts'
 import { safeParse } from '../../core/schema.ts'
 import { DownloadInfo } from '../replies.ts'
 import { UpdateFailure } from './failure.ts'
 import type { Trust } from './trust.ts'
+
+/** What a heartbeat was answered with. `isRollback`: the version may be older than the present one. */
+export type Offer = { version: string; isRollback: boolean }
+
+/**
+ * An older version is only gone to where the service says that people want that. The mark is worth what the rest of the
+ * answer is: it came over TLS from the service that this machine enrolled with. Whoever has that service in hand can set it,
+ * and gets no further than to what was signed and is not below the lowest version of a signed release.
+ * @throws UpdateFailure `refused`
+ */
+export function checkDirection({ version, isRollback }: Offer, present: string): void {
+  if (isRollback || !isOlder(version, present)) return
+  throw new UpdateFailure('refused', `it is older than ${present}, and was not offered as a roll-back`)
+}
 
 /** A file that may take the place of this program, once its content is what a trusted key has signed. */
 export type Candidate = { version: string; url: string; sha256: string; size: number }

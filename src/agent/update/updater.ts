@@ -17,7 +17,7 @@ import {
   stagedFile,
 } from './files.ts'
 import type { UpdateJournal } from './journal.ts'
-import { askFor, type Candidate, candidateFrom } from './offer.ts'
+import { askFor, type Candidate, candidateFrom, checkDirection, type Offer } from './offer.ts'
 import { bound, type Self } from './self.ts'
 import type { Trust } from './trust.ts'
 
@@ -45,7 +45,7 @@ export type Updating = {
 export type Updater = {
   takesUpdates(): boolean
   /** Goes to that version if it may; comes back at once. */
-  consider(version: string): void
+  consider(offer: Offer): void
   /** When what was considered came to an end. */
   settled(): Promise<void>
 }
@@ -67,8 +67,10 @@ export function updaterOf(updating: Updating): Updater {
     return false
   }
 
-  async function goTo(version: string): Promise<void> {
+  async function goTo(offer: Offer): Promise<void> {
+    const { version } = offer
     try {
+      checkDirection(offer, self.version)
       tries = counted(version)
       if (tries > mostTries) throw new UpdateFailure('failed', `it came to nothing ${mostTries} times`)
       await prepare(version, self.file!)
@@ -149,10 +151,11 @@ export function updaterOf(updating: Updating): Updater {
 
   return {
     takesUpdates,
-    consider(version) {
+    consider(offer) {
+      const { version } = offer
       if (underWay || version === self.version || !takesUpdates()) return
       if (journal.failedLately(version, now())) return
-      underWay = goTo(version).finally(() => {
+      underWay = goTo(offer).finally(() => {
         underWay = undefined
       })
     },

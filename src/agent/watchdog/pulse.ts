@@ -6,6 +6,7 @@ import type { Agent } from '../agent.ts'
 import { performerOf } from '../commands/perform.ts'
 import { HeartbeatReply } from '../replies.ts'
 import type { IdentityStore } from '../state.ts'
+import type { Offer } from '../update/offer.ts'
 import type { Alive } from './messages.ts'
 
 const minute = 60_000
@@ -27,7 +28,7 @@ export function pulseOf(
   watchdog: Pick<Agent, 'clock' | 'commands' | 'settings' | 'report' | 'signal' | 'version'> & {
     identity: IdentityStore
     connect: (token: () => string) => Client
-    upgrade: (version: string) => void
+    upgrade: (offer: Offer) => void
   },
 ): Pulse {
   const { clock, version, signal } = watchdog
@@ -56,7 +57,7 @@ export function pulseOf(
       mainSilentSince,
     }
     const said = await client.call(agents.heartbeat, { params: { id: agentId }, body })
-    const { commands, upgradeTo } = safeParse(HeartbeatReply, said).data ?? HeartbeatReply.parse({})
+    const { commands, upgradeTo, rollback } = safeParse(HeartbeatReply, said).data ?? HeartbeatReply.parse({})
     const performer = performerOf(watchdog, deviceId, {
       tell: async (id, outcome) => {
         const params = { id: agentId, commandId: id }
@@ -64,7 +65,7 @@ export function pulseOf(
       },
     })
     for (const command of commands) void performer.perform(command)
-    if (upgradeTo !== null) watchdog.upgrade(upgradeTo)
+    if (upgradeTo !== null) watchdog.upgrade({ version: upgradeTo, isRollback: rollback })
   }
 
   return {

@@ -174,7 +174,7 @@ export const agentRollouts = {
     status: 201,
     reply: Rollout,
     audit: audited('agent.rollout.start'),
-    errors: ['rollout_in_progress', 'conflict'],
+    errors: ['rollout_in_progress', 'conflict', 'rollback_needed', 'below_minimum_version'],
     example: {
       version: '1.2.0',
       waves: [{ filterId: '0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11' }, { percent: 10 }, { percent: 100 }],

@@ -5,6 +5,7 @@ import * as filters from '../../filters/saved/store.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import { isPatternTooComplex } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
+import { checkMayBeOffered } from '../versions/promotion.ts'
 import { lockReleases } from '../versions/store.ts'
 import { countCandidates, findBuilds, listManual } from './candidates.ts'
 import type * as contract from './contract.ts'
@@ -117,12 +118,14 @@ async function end(db: Db, rollout: Held, status: 'aborted' | 'rolled_back', now
   return ended
 }
 
-/** @throws not_found, conflict */
+/** @throws not_found, conflict, rollback_needed, below_minimum_version */
 async function checkVersion(db: Db, version: string): Promise<void> {
   const builds = await findBuilds(db, version)
   if (builds.length === 0)
     throw new Problem('not_found', `There is no agent ${version}: sync its release first`)
-  if (builds.some(({ promotedAt }) => promotedAt === null)) return
+  if (builds.some(({ promotedAt }) => promotedAt === null)) {
+    return checkMayBeOffered(db, { version, component: 'agent' })
+  }
   throw new Problem('conflict', `${version} is promoted: all agents are offered it already`)
 }
 

@@ -2,7 +2,7 @@ import { record } from '../../audit/outbox.ts'
 import { draftOf } from '../../audit/rules.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { promote } from '../versions/promotion.ts'
+import { offer } from '../versions/promotion.ts'
 import { told } from '../versions/rules.ts'
 import { countFailed, listReasons, sumOf } from './places.ts'
 import { allowedFailures, type Held, haltReasonOf, reachesAll, waveAfter } from './rules.ts'
@@ -82,7 +82,7 @@ export async function complete(db: Db, rollout: Held, now: Instant): Promise<Hel
   const ended: Held = { ...rollout, status: 'completed', haltReason: null, isCurrent: !promotes, ...times }
   await saveRollout(db, ended)
   const { promoted, demoted } = promotes
-    ? told(await promote(db, { version: rollout.version }, now))
+    ? told(await offer(db, { version: rollout.version }, now))
     : { promoted: [], demoted: [] }
   const figures = Object.fromEntries(
     (await sumOf(db, rollout.id)).map(({ state, devices }) => [state, devices]),

@@ -7,14 +7,14 @@ import type { Heartbeat } from '../contract.ts'
 import { haltIfDue } from '../rollouts/moves.ts'
 import { markOffered, markReached, settle } from '../rollouts/places.ts'
 import { keepRollout, lockRollout } from '../rollouts/store.ts'
-import { isNewer } from '../versions/order.ts'
+import { isOlder } from '../versions/order.ts'
 import { steppingStone } from '../versions/stepping.ts'
 import {
   isGateOpen,
   isOpenToUpdates,
   isResting,
-  isTakenBack,
   isTurnOf,
+  mayGoTo,
   type Settled,
   settledBy,
   targetOf,
@@ -23,6 +23,9 @@ import { findTarget, settingsFor, stepsFor } from './store.ts'
 
 /** How long an agent has to be silent before its watchdog is offered a version in its stead. */
 const silentSeconds = 900
+
+/** `isRollback`: it is older than what runs, and people have decided that it is gone back to. */
+export type Offer = { version: string; isRollback: boolean }
 
 /**
  * The version that a heartbeat is offered, in its transaction. Its row tells already when there is none, and that the device
@@ -34,7 +37,7 @@ export async function offerTo(
   device: AgentDeviceRow,
   body: Reported,
   now: Instant,
-): Promise<string | null> {
+): Promise<Offer | null> {
   if (role === 'watchdog' && (device.last_seen_at ?? '') > later(now, -silentSeconds)) return null
   const { reported, settled, wanted } = seenAs(role, device, body, now)
   if (!settled && wanted(device) === undefined) return null
@@ -49,7 +52,7 @@ export async function offerTo(
   if (isTurnOf(target) && goal === target.rollout_version && target.place_state === 'waiting') {
     await markOffered(db, target.rollout_id!, device.id, now)
   }
-  return next
+  return { version: next, isRollback: isOlder(next, reported) }
 }
 
 /** Whether its row tells that an agent is offered nothing, and stands in a rollout as before. */
@@ -57,10 +60,6 @@ export function hasNoOffer(device: AgentDeviceRow, body: Reported, now: Instant)
   const { settled, wanted } = seenAs('agent', device, body, now)
   return !settled && wanted(device) === undefined
 }
-
-/** What machines have is taken from none of them by the way: an older version only comes by a rollout that is rolled back. */
-const mayGoTo = (version: string, row: AgentTargetColumns, reported: string): boolean =>
-  version !== reported && (isNewer(version, reported) || isTakenBack(row, reported))
 
 type Reported = Pick<Heartbeat, 'agentVersion' | 'autoUpdate'>
 

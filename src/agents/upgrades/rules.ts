@@ -3,7 +3,8 @@ import { isOpen, windowOf } from '../../core/weekly-window.ts'
 import type { AgentTargetColumns, DeviceUpdateColumns } from '../../storage/agent-tables.ts'
 import type { AgentDeviceRow } from '../../storage/tables.ts'
 import { isSuspended } from '../rules.ts'
-import { isDevelopment } from '../versions/order.ts'
+import { isDevelopment, isNewer, isOlder } from '../versions/order.ts'
+import { isRolledBackTo } from '../versions/rules.ts'
 import type { FailureState, UpdateStatus } from './contract.ts'
 
 /** How long a version that failed on a device is not offered to it again. */
@@ -26,8 +27,21 @@ export function targetOf(row: AgentTargetColumns, reported: string): string | nu
   return row.place_held === 1 && reported === row.place_from ? reported : promoted
 }
 
-/** Whether people have decided that it goes back: the rollout that brought it where it is was rolled back. */
-export const isTakenBack = (row: AgentTargetColumns, reported: string): boolean =>
+/**
+ * Whether a device may be offered a version. What machines have is taken from none of them by the way: an older one only
+ * comes where people have decided that they go back.
+ */
+export const mayGoTo = (version: string, row: AgentTargetColumns, reported: string): boolean =>
+  isNewer(version, reported) ||
+  (isOlder(version, reported) && (isTakenBack(row, reported) || isBroughtBack(row, version)))
+
+/** The promoted version is one that was rolled back to. */
+const isBroughtBack = (row: AgentTargetColumns, version: string): boolean =>
+  version === row.promoted_version &&
+  isRolledBackTo({ promoted_at: row.promoted_at, rollback_at: row.promoted_rollback_at })
+
+/** The rollout that brought it where it is was rolled back. */
+const isTakenBack = (row: AgentTargetColumns, reported: string): boolean =>
   row.rollout_status === 'rolled_back' &&
   row.place_state !== null &&
   row.place_state !== 'waiting' &&

@@ -23,6 +23,7 @@ export const targetRows = (db: Db) =>
       join.onRef('place.rollout_id', '=', 'r.id').onRef('place.device_id', '=', 'devices.id'),
     )
     .select(['b.version as promoted_version', 'b.promoted_at'])
+    .select('b.rollback_at as promoted_rollback_at')
     .select(['r.id as rollout_id', 'r.version as rollout_version'])
     .select(['r.status as rollout_status', 'r.wave as rollout_wave', 'r.soak_minutes as rollout_soak'])
     .select(['place.wave as place_wave', 'place.state as place_state'])

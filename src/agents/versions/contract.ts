@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, publicly, user } from '../../core/endpoint.ts'
 import { flag, pageOf, pageQuery } from '../../core/page.ts'
-import { instant, text } from '../../core/schema.ts'
+import { idOf, instant, text } from '../../core/schema.ts'
 import { architectureNames, architectureOf, components, platformNames, platformOf } from './manifest.ts'
 import { isVersion } from './order.ts'
 
@@ -37,6 +37,9 @@ export const AgentBuild = z
     checksum: z.string().describe('SHA-256, 64 hex characters'),
     size: z.int(),
     promotedAt: instant.nullable().describe('Not null: machines of this kind are offered it'),
+    rollbackAt: instant
+      .nullable()
+      .describe('Not null: they were rolled back to it, so those with a newer one are offered it as well'),
   })
   .meta({ id: 'AgentBuild' })
 export type AgentBuild = z.output<typeof AgentBuild>
@@ -47,8 +50,15 @@ export const AgentRelease = z
     tag: z.string(),
     channel: z.enum(['stable', 'candidate']),
     minFrom: z.string().nullable().describe('The oldest version that may go to it directly; null: any'),
+    minimumVersion: z
+      .string()
+      .nullable()
+      .describe('Agents that take it go below that version no more; null: it says nothing of that'),
     builds: z.array(z.string()).describe('What it is there for, such as agent:linux/amd64'),
     promotedFor: z.array(z.string()).describe('The builds that machines are offered'),
+    rollbackFor: z
+      .array(z.string())
+      .describe('Those of them that machines with a newer version are offered as well'),
     notes: z.string().nullable(),
     signingKeyId: z.string().describe('Of the key that signed its manifest'),
     files: z.array(AgentBuild),
@@ -139,6 +149,11 @@ export const agentVersions = {
     reply: z.object({
       version: z.string(),
       synced: z.array(z.string()).describe('Its builds, such as agent:linux/amd64'),
+      promoted: z.array(z.string()).describe('Those that machines are offered now'),
+      withheld: z
+        .string()
+        .nullable()
+        .describe('Why it is registered only: it is older than what is offered, or was rolled back from'),
     }),
     audit: audited('agent.version.sync'),
     errors: [
@@ -168,8 +183,34 @@ export const agentVersions = {
         .describe('Builds in whose place they are, such as agent:linux/amd64@1.1.0'),
     }),
     audit: audited('agent.version.promote'),
-    errors: ['not_found', 'rollout_in_progress'],
+    errors: ['not_found', 'rollback_needed', 'below_minimum_version', 'rollout_in_progress'],
     example: { version: '1.2.3' },
+  }),
+  rollback: endpoint({
+    method: 'POST',
+    path: '/agent-versions/rollback',
+    idempotencyKey: 'honored',
+    summary: 'Offer an older version to machines that run a newer one, until one is promoted',
+    tag,
+    access: writes,
+    body: z.strictObject({
+      version: version.describe('The version to go back to, such as 1.2.2'),
+      component: component.optional().describe('Only this program; all of the version unless told'),
+      platform: machine.platform.optional().describe('Only machines with this operating system'),
+      arch: machine.arch.optional().describe('Only machines of this architecture'),
+    }),
+    reply: z.object({
+      promoted: z.array(z.string()).describe('Builds that are gone back to now'),
+      demoted: z
+        .array(z.string())
+        .describe('Builds in whose place they are, such as agent:linux/amd64@1.2.3'),
+      endedRollout: idOf('agent_rollout')
+        .nullable()
+        .describe('The rollout of a newer version that was ended by it'),
+    }),
+    audit: audited('agent.version.rollback'),
+    errors: ['not_found', 'conflict', 'below_minimum_version', 'rollout_in_progress'],
+    example: { version: '1.2.2' },
   }),
   remove: endpoint({
     method: 'DELETE',

@@ -1,14 +1,22 @@
 import { Problem } from '../../core/errors.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { AgentBuildRow, AgentReleaseRow } from '../../storage/agent-tables.ts'
+import type { Db } from '../../storage/open.ts'
 import type { Binaries } from '../downloads/ports.ts'
 import type * as contract from './contract.ts'
 import { believe, Distrusted, type Manifest, type TrustKey } from './manifest.ts'
 import type { Releases } from './ports.ts'
-import { promote } from './promotion.ts'
+import { promote, promoteRegistered } from './promotion.ts'
+import { rollBack } from './rollback.ts'
 import { checkRegistered, checkUnchanged, labelOf, type Registration, shown, told } from './rules.ts'
 import * as store from './store.ts'
 import { readRelease } from './sync.ts'
+
+const labelsOffered = async (db: Db, version: string): Promise<string[]> =>
+  (await store.buildsOf(db, version))
+    .filter((build) => build.promoted_at !== null)
+    .map(labelOf)
+    .sort()
 
 type Versions = typeof contract.agentVersions
 
@@ -90,11 +98,12 @@ export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl 
         await store.saveBuilds(db, registration)
         const synced = registration.builds.map(({ label }) => label).sort()
         note({ resourceId: version, resourceName: tag, details: { synced, known: known !== undefined } })
-        if (query.promote) {
-          const { change } = told(await promote(db, { version, anew: false }, now))
-          note(change)
-        }
-        return { version, synced }
+        if (!query.promote)
+          return { version, synced, promoted: await labelsOffered(db, version), withheld: null }
+        const promotion = await promoteRegistered(db, { version, isKnown: known !== undefined }, now)
+        note(told(promotion).change)
+        const { withheld } = promotion
+        return { version, synced, promoted: await labelsOffered(db, version), withheld }
       },
     }),
 
@@ -102,6 +111,14 @@ export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl 
       const { change, promoted, demoted } = told(await promote(db, body, now))
       note({ resourceId: body.version, resourceName: body.version, ...change })
       return { promoted, demoted }
+    },
+
+    async rollback({ db, caller, body, now, note }) {
+      const { promotion, ended } = await rollBack(db, body, { by: caller.email, now })
+      const { change, promoted, demoted } = told(promotion)
+      const endedRollout = ended?.id ?? null
+      note({ resourceId: body.version, resourceName: body.version, ...change, details: { endedRollout } })
+      return { promoted, demoted, endedRollout }
     },
 
     async remove({ db, params: { version }, note }) {

@@ -21,5 +21,11 @@ export function isNewer(version: string, reported: string): boolean {
   return isVersion(version) && (known === null || semverCompare(version, known) > 0)
 }
 
+/** Whether a version comes before what an agent reports. Nothing comes before what is no version. */
+export function isOlder(version: string, reported: string): boolean {
+  const known = semverValid(reported)
+  return isVersion(version) && known !== null && semverCompare(version, known) < 0
+}
+
 /** A build of a developer, which nothing is offered. */
 export const isDevelopment = (version: string): boolean => version.startsWith('dev-')

@@ -2,37 +2,81 @@ import { Problem } from '../../core/errors.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Component } from './manifest.ts'
-import { type Promotion, promotionOf } from './rules.ts'
+import { checkFloor, checkGoesOn, checkNotLeft, type Promotion, promotionOf } from './rules.ts'
 import * as store from './store.ts'
 
 /** While one of these it decides what the devices in it are offered, and nobody else does. */
 const openStates: readonly string[] = ['preparing', 'running', 'halted']
 
+type Wanted = { version: string; component?: Component | undefined; anew?: boolean }
+
 /**
- * Offers a registered version to the machines it has builds for. What a rollout has held devices at ends with it. With
- * `anew` those who failed at it are offered it once more.
+ * Offers a registered version as people decide it. With `anew` those who failed at it are offered it once more.
+ * @throws not_found, rollback_needed, below_minimum_version, rollout_in_progress
+ */
+export async function promote(db: Db, wanted: Wanted, now: Instant): Promise<Promotion> {
+  await store.lockReleases(db)
+  await checkMayBeOffered(db, wanted)
+  return offer(db, wanted, now)
+}
+
+/**
+ * Offers a version because it was registered. That is not to bring anybody back to it, nor to what people went away from:
+ * then it is registered and no more, and it is said why. @throws rollout_in_progress
+ */
+export async function promoteRegistered(
+  db: Db,
+  { version, isKnown }: { version: string; isKnown: boolean },
+  now: Instant,
+): Promise<Promotion & { withheld: string | null }> {
+  await store.lockReleases(db)
+  try {
+    await checkMayBeOffered(db, { version })
+    if (isKnown) checkNotLeft(version, await store.buildsOf(db, version), await store.listPromoted(db))
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error
+    return { promoted: [], demoted: [], withheld: error.message }
+  }
+  return { ...(await offer(db, { version, anew: false }, now)), withheld: null }
+}
+
+/** @throws rollback_needed, below_minimum_version; a version that is not there is neither */
+export async function checkMayBeOffered(db: Db, { version, component }: Wanted): Promise<void> {
+  const builds = (await store.buildsOf(db, version)).filter((one) => isOf(component, one))
+  if (builds.length === 0) return
+  checkFloor(version, await store.listManifests(db))
+  checkGoesOn(version, builds, await store.listPromoted(db))
+}
+
+export const isOf = (component: Component | undefined, build: { component: string }): boolean =>
+  component === undefined || build.component === component
+
+/**
+ * Offers a registered version to the machines it has builds for, unless they are offered a newer one. What a rollout has
+ * held devices at ends with it.
  * @throws not_found, rollout_in_progress
  */
-export async function promote(
+export async function offer(
   db: Db,
-  { version, component, anew = true }: { version: string; component?: Component | undefined; anew?: boolean },
+  { version, component, anew = true }: Wanted,
   now: Instant,
 ): Promise<Promotion> {
   await store.lockReleases(db)
   await store.getRelease(db, version)
   const all = await store.buildsOf(db, version)
-  const builds = all.filter((build) => component === undefined || build.component === component)
+  const builds = all.filter((build) => isOf(component, build))
   if (builds.length === 0) throw new Problem('not_found', `${version} has no ${component}`)
   const promotion = promotionOf(builds, await store.listPromoted(db), { anew })
   // Rollouts are of the agent itself.
-  if (promotion.promoted.some((build) => build.component === 'agent')) await endRollout(db, now)
+  if (promotion.promoted.some((build) => build.component === 'agent')) await endCurrent(db, now)
   // First, since no two may be offered to one machine.
   await store.setPromoted(db, promotion.demoted, null)
   await store.setPromoted(db, promotion.promoted, now)
   return promotion
 }
 
-async function endRollout(db: Db, now: Instant): Promise<void> {
+/** The current rollout decides nothing any more. @throws rollout_in_progress */
+export async function endCurrent(db: Db, now: Instant): Promise<void> {
   const rollout = await store.findCurrentRollout(db)
   if (!rollout) return
   if (openStates.includes(rollout.status)) {

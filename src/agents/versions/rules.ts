@@ -1,13 +1,16 @@
 import { Problem } from '../../core/errors.ts'
+import { jsonOf } from '../../core/json.ts'
+import { safeParse } from '../../core/schema.ts'
 import type { AgentBuildRow, AgentReleaseRow } from '../../storage/agent-tables.ts'
 import type { AgentBuild, AgentRelease } from './contract.ts'
-import { assetFor, type Build, buildNamed, Distrusted, type Manifest, versionOf } from './manifest.ts'
+import { assetFor, type Build, buildNamed, Distrusted, Manifest, versionOf } from './manifest.ts'
+import { compareVersions, isOlder } from './order.ts'
 import { isCandidate } from './stepping.ts'
 
 /** A release that was believed, as it is to be registered. */
 export type Registration = {
   release: Omit<AgentReleaseRow, 'created_at' | 'updated_at'>
-  builds: (Omit<AgentBuildRow, 'promoted_at'> & { label: string })[]
+  builds: (Omit<AgentBuildRow, 'promoted_at' | 'rollback_at'> & { label: string })[]
 }
 
 /** What was read of a release, and which of its files are there. */
@@ -85,8 +88,10 @@ export function shown(release: AgentReleaseRow, builds: readonly AgentBuildRow[]
     tag: release.tag,
     channel: release.prerelease === 1 ? 'candidate' : 'stable',
     minFrom: release.min_from,
+    minimumVersion: floorIn(release) ?? null,
     builds: all.map(({ build }) => build),
     promotedFor: all.filter(({ promotedAt }) => promotedAt !== null).map(({ build }) => build),
+    rollbackFor: all.filter(({ rollbackAt }) => rollbackAt !== null).map(({ build }) => build),
     notes: release.notes,
     signingKeyId: release.signing_key_id,
     files: all,
@@ -98,28 +103,109 @@ export function shown(release: AgentReleaseRow, builds: readonly AgentBuildRow[]
 function shownBuild(row: AgentBuildRow): AgentBuild {
   const { component, platform, architecture } = row as Build
   const { name, checksum, size, promoted_at: promotedAt } = row
-  return { build: labelOf(row), component, platform, architecture, name, checksum, size, promotedAt }
+  const rollbackAt = isRolledBackTo(row) ? promotedAt : null
+  const what = { component, platform, architecture, name, checksum, size }
+  return { build: labelOf(row), ...what, promotedAt, rollbackAt }
+}
+
+/** Whether machines with a newer version are offered a build as well. */
+export const isRolledBackTo = ({
+  promoted_at,
+  rollback_at,
+}: Pick<AgentBuildRow, 'promoted_at' | 'rollback_at'>): boolean =>
+  promoted_at !== null && rollback_at === promoted_at
+
+/** What its manifest forbids to go below; undefined: nothing, or it was damaged and agents do not believe it either. */
+const floorIn = ({ manifest }: Pick<AgentReleaseRow, 'manifest'>): string | undefined =>
+  safeParse(Manifest, jsonOf(Buffer.from(manifest))).data?.minimumVersion
+
+/**
+ * No release that is registered names a higher version as the lowest one. Agents that took such a release refuse what is
+ * below by themselves; the others are not brought to it either. @throws below_minimum_version
+ */
+export function checkFloor(
+  version: string,
+  releases: readonly Pick<AgentReleaseRow, 'version' | 'manifest'>[],
+): void {
+  for (const release of releases) {
+    const floor = floorIn(release)
+    if (floor === undefined || !isOlder(version, floor)) continue
+    throw new Problem(
+      'below_minimum_version',
+      `${version} is below ${floor}, which ${release.version} names as the lowest version that agents may go to`,
+      { details: { minimumVersion: floor, namedBy: release.version } },
+    )
+  }
 }
 
 /** What a promotion does: which builds are offered by it, and which before. */
 export type Promotion = { promoted: AgentBuildRow[]; demoted: AgentBuildRow[] }
 
+const isSameKind = (a: AgentBuildRow, b: AgentBuildRow): boolean =>
+  a.component === b.component && a.platform === b.platform && a.architecture === b.architecture
+
+/** Whether machines of the kind of a build are offered an older version: negative, the same: 0, or a newer one. */
+const orderOfOffered = (build: AgentBuildRow, offered: readonly AgentBuildRow[]): number | undefined => {
+  const there = offered.find((one) => isSameKind(build, one))
+  return there && compareVersions(there.version, build.version)
+}
+
+/** @throws rollback_needed when all machines that the builds of a version are for are offered a newer one */
+export function checkGoesOn(
+  version: string,
+  builds: readonly AgentBuildRow[],
+  offered: readonly AgentBuildRow[],
+): void {
+  if (builds.some((build) => (orderOfOffered(build, offered) ?? 0) <= 0)) return
+  const newer = offered.filter((one) => builds.some((build) => isSameKind(build, one)))
+  const [highest] = newer
+    .map((one) => one.version)
+    .sort(compareVersions)
+    .slice(-1)
+  throw new Problem(
+    'rollback_needed',
+    `${version} is older than ${highest}, which is offered: svc agent rollback ${version} goes back to it`,
+    { details: { offered: newer.map((one) => `${labelOf(one)}@${one.version}`).sort() } },
+  )
+}
+
 /**
- * Builds of a version take the place of those for the same machines; machines that it has no build for keep what they
- * have. Without `anew` what is offered already stays as it is, and counts for nothing.
+ * Builds of a version take the place of those for the same machines, where those are older, or with `back` newer;
+ * machines that it has no build for keep what they have. Without `anew` what is offered already stays as it is, and counts
+ * for nothing.
  */
 export function promotionOf(
   builds: readonly AgentBuildRow[],
   offered: readonly AgentBuildRow[],
-  { anew }: { anew: boolean },
+  { anew, back = false }: { anew: boolean; back?: boolean },
 ): Promotion {
-  const promoted = builds.filter(({ promoted_at }) => anew || promoted_at === null)
-  const isSameKind = (a: AgentBuildRow, b: AgentBuildRow) =>
-    a.component === b.component && a.platform === b.platform && a.architecture === b.architecture
+  const isOnItsWay = (build: AgentBuildRow): boolean => {
+    const order = orderOfOffered(build, offered) ?? 0
+    return back ? order >= 0 : order <= 0
+  }
+  const promoted = builds.filter((build) => isOnItsWay(build) && (anew || build.promoted_at === null))
   const demoted = offered.filter(
     (one) => promoted.some((other) => isSameKind(one, other)) && one.version !== promoted[0]?.version,
   )
   return { promoted, demoted }
+}
+
+/**
+ * A version that is registered again, as by a job that runs every night, brings nobody back to what people went away from.
+ * @throws conflict
+ */
+export function checkNotLeft(
+  version: string,
+  builds: readonly AgentBuildRow[],
+  offered: readonly AgentBuildRow[],
+): void {
+  const left = offered.filter(isRolledBackTo).find((one) => {
+    const isOlderOne = compareVersions(one.version, version) < 0
+    return isOlderOne && builds.some((build) => isSameKind(build, one))
+  })
+  if (!left) return
+  const what = `Machines were rolled back to ${left.version}: svc agent promote ${version} offers it again`
+  throw new Problem('conflict', what)
 }
 
 /** As replies and the audit log tell of it. */

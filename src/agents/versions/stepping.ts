@@ -1,5 +1,5 @@
 import semverPrerelease from 'semver/functions/prerelease.js'
-import { compareVersions, isVersion } from './order.ts'
+import { compareVersions, isOlder, isVersion } from './order.ts'
 
 /** A version as its manifest describes it. */
 export type Step = {
@@ -20,7 +20,7 @@ export function steppingStone(
 ): string | undefined {
   const goal = releases.find(({ version }) => version === target)
   if (!goal || reported === target) return undefined
-  if (compareVersions(target, reported) < 0) return target
+  if (isOlder(target, reported)) return target
   const mayGo = ({ minFrom }: Step) => minFrom === null || compareVersions(minFrom, reported) <= 0
   if (mayGo(goal)) return target
   const isBetween = ({ version }: Step) =>

@@ -65,6 +65,10 @@ export const findBuild = (
     ? buildsFor(db, kind).where('promoted_at', 'is not', null).executeTakeFirst()
     : buildsFor(db, kind).where('version', '=', version).executeTakeFirst()
 
+/** What each release says of itself. */
+export const listManifests = (db: Db): Promise<Pick<AgentReleaseRow, 'version' | 'manifest'>[]> =>
+  db.selectFrom('agent_releases').select(['version', 'manifest']).execute()
+
 export const listPromoted = (db: Db): Promise<AgentBuildRow[]> =>
   db.selectFrom('agent_builds').selectAll().where('promoted_at', 'is not', null).execute()
 
@@ -91,7 +95,7 @@ export async function saveBuilds(db: Db, { builds }: Registration): Promise<void
   for (const { label: _, ...build } of builds) {
     await db
       .insertInto('agent_builds')
-      .values({ ...build, promoted_at: null })
+      .values({ ...build, promoted_at: null, rollback_at: null })
       .onConflict((c) =>
         c.columns(['version', 'component', 'platform', 'architecture']).doUpdateSet({ url: build.url }),
       )
@@ -99,16 +103,17 @@ export async function saveBuilds(db: Db, { builds }: Registration): Promise<void
   }
 }
 
-/** When the builds are offered; null: no more. */
+/** When the builds are offered; null: no more. `back`: to machines with a newer one as well. */
 export async function setPromoted(
   db: Db,
   builds: readonly AgentBuildRow[],
   at: Instant | null,
+  { back = false } = {},
 ): Promise<void> {
   for (const { version, ...kind } of builds) {
     await db
       .updateTable('agent_builds')
-      .set({ promoted_at: at })
+      .set({ promoted_at: at, rollback_at: back ? at : null })
       .where('version', '=', version)
       .where('component', '=', kind.component)
       .where('platform', '=', kind.platform)

@@ -67,6 +67,8 @@ export type Hosting = {
   by?: Publisher
   /** What the agents are to become; agents of that version are offered nothing. */
   target?: string | undefined
+  /** Whether it says that this is a roll-back. */
+  rollback?: boolean
   info?: (version: string, content: Buffer) => Info
   answer?: (request: Received, before: Received[]) => Answer | undefined
 }
@@ -91,7 +93,12 @@ export async function releaseHost(hosting: Hosting) {
       const upgradeTo = wants ? (hosting.target ?? null) : null
       return {
         status: 200,
-        body: { ...(beat as { body: object }).body, upgradeTo, manifestTrustKeys: [by.trustKey] },
+        body: {
+          ...(beat as { body: object }).body,
+          upgradeTo,
+          rollback: hosting.rollback,
+          manifestTrustKeys: [by.trustKey],
+        },
       }
     }
     const [, asked] = /^\/api\/v1\/agent-versions\/([^/]+)\/download\?/.exec(path) ?? []

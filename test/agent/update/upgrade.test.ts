@@ -35,7 +35,7 @@ async function goesOn(agent: Machine, host: ReleaseHost, version = '1.0.0'): Pro
 }
 
 describe.concurrent('an agent that is offered another version', () => {
-  test('becomes it and says so, as the same process; back again it goes as well', async () => {
+  test('becomes it and says so, as the same process; back again it goes where that is a roll-back', async () => {
     await using host = await releaseHost({
       files: { '1.0.0': build('1.0.0'), '2.0.0': build('2.0.0') },
       target: '2.0.0',
@@ -52,11 +52,50 @@ describe.concurrent('an agent that is offered another version', () => {
     const kept = readFileSync(join(agent.stateDir, 'svc-agent.backup'))
     expect(hash('sha256', kept, 'hex')).toBe(backup.sha256)
     host.hosting.target = '1.0.0'
+    host.hosting.rollback = true
     await until(() => expect(agent.states().filter((state) => state === 'installed')).toHaveLength(2))
     await goesOn(agent, host, '1.0.0')
     expect([agent.starts(), agent.pid()]).toEqual([1, pid])
     expect(await agent.terminate()).toBe(0)
     expect(processesUnder(agent.home)).toEqual([])
+  })
+
+  test('does not go back to an older one that is not marked as a roll-back, and says why', async () => {
+    await using host = await releaseHost({
+      files: { '1.0.0': build('1.0.0'), '2.0.0': build('2.0.0') },
+      target: '1.0.0',
+    })
+    await using agent = machine(build('2.0.0'), host.url)
+    await until(() => expect(host.statuses().at(-1)?.state).toBe('refused'))
+    const reason = 'it is older than 2.0.0, and was not offered as a roll-back'
+    expect(host.statuses()).toEqual([{ targetVersion: '1.0.0', state: 'refused', reason }])
+    await goesOn(agent, host, '2.0.0')
+    expect(agent.events().filter(({ event }) => event === 'update')).toEqual([
+      { event: 'update', state: 'refused', version: '1.0.0', reason },
+    ])
+    expect(host.count('/download')).toBe(0)
+  })
+
+  test('is brought back by no mark to what is below its floor, and says why', async () => {
+    const by = publisher()
+    const floor = { minimumVersion: '1.5.0' }
+    await using host = await releaseHost({
+      files: { '1.0.0': build('1.0.0'), '1.5.0': build('1.5.0'), '2.0.0': build('2.0.0') },
+      ...{ by, target: '2.0.0', rollback: true },
+      info: (version, content) =>
+        infoOf(by, version, content, { manifest: version === '2.0.0' ? floor : {} }),
+    })
+    await using agent = machine(build('1.5.0'), host.url)
+    await until(() => expect(agent.states()).toContain('installed'))
+    host.hosting.target = '1.0.0'
+    await until(() => expect(host.statuses().at(-1)?.state).toBe('refused'))
+    const reason = 'it is below 1.5.0, the lowest version that a signed release allows'
+    expect(host.statuses().at(-1)).toEqual({ targetVersion: '1.0.0', state: 'refused', reason })
+    expect(agent.events().at(-1)).not.toMatchObject({ state: 'downloading' })
+    await goesOn(agent, host, '2.0.0')
+    host.hosting.target = '1.5.0'
+    await until(() => expect(agent.states().filter((state) => state === 'installed')).toHaveLength(2))
+    await goesOn(agent, host, '1.5.0')
   })
 
   test.each(broken)('that %s stays what it was', async (_, content, reason) => {

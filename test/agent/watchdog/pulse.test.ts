@@ -6,6 +6,7 @@ import { commandsIn } from '../../../src/agent/commands/memory.ts'
 import { clientAs } from '../../../src/agent/connection.ts'
 import { settingsIn } from '../../../src/agent/settings.ts'
 import { identityIn } from '../../../src/agent/state.ts'
+import type { Offer } from '../../../src/agent/update/offer.ts'
 import { type Pulse, pulseOf } from '../../../src/agent/watchdog/pulse.ts'
 import { fetchTransport } from '../../../src/core/client.ts'
 import { agentId, agreeable, beat, identityAt, standIn, stored, watchdogAuthToken } from '../stand-in.ts'
@@ -28,7 +29,7 @@ async function live(
     ...(token && { watchdogAuthToken }),
   })
   const stop = new AbortController()
-  const upgrades: string[] = []
+  const upgrades: Offer[] = []
   let minute = 0
   const pulse: Pulse = pulseOf({
     identity: identityIn(stateDir),
@@ -39,7 +40,7 @@ async function live(
     report: () => {},
     version: '1.0.0',
     signal: stop.signal,
-    upgrade: (version) => upgrades.push(version),
+    upgrade: (offer) => upgrades.push(offer),
     clock: {
       now: () => minute * 60_000,
       async sleep(ms) {
@@ -98,10 +99,13 @@ describe('the heartbeats of a watchdog', () => {
     await using service = await standIn((request) =>
       request.path.endsWith('/result')
         ? stored
-        : { status: 200, body: { ...(beat as { body: object }).body, commands, upgradeTo: '2.0.0' } },
+        : {
+            status: 200,
+            body: { ...(beat as { body: object }).body, commands, upgradeTo: '2.0.0', rollback: true },
+          },
     )
     const { upgrades } = await live(service.url, 6, () => {})
-    expect(upgrades).toContain('2.0.0')
+    expect(upgrades).toContainEqual({ version: '2.0.0', isRollback: true })
     expect(settingsIn(stateDir).load().autoUpdate).toBe(false)
     await vi.waitFor(() => expect(service.count(`/commands/${id}/result`)).toBeGreaterThan(0))
     const told = service.received.find(({ path }) => path.endsWith('/result'))!

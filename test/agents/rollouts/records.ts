@@ -14,15 +14,17 @@ export async function addRelease(
     kinds = ['linux/x64'],
     promoted = false,
     minFrom = null,
-  }: { kinds?: string[]; promoted?: boolean | Instant; minFrom?: string | null } = {},
+    manifest = '{}',
+  }: { kinds?: string[]; promoted?: boolean | Instant; minFrom?: string | null; manifest?: string } = {},
 ): Promise<void> {
   const now = '2026-02-01T00:00:00.000Z'
-  const signed = { manifest: '{}', manifest_signature: '', signing_key_id: '' }
+  const signed = { manifest, manifest_signature: '', signing_key_id: '' }
   const release = { version, tag: `v${version}`, prerelease: 0, notes: null, min_from: minFrom, ...signed }
   const promoted_at = promoted === false ? null : promoted === true ? now : promoted
   const builds = kinds.map((kind) => {
     const [platform = '', architecture = ''] = kind.split('/')
-    const file = { name: `svc-agent-${platform}-${architecture}`, url: '', checksum: '', size: 1 }
+    const exe = platform === 'windows' ? '.exe' : ''
+    const file = { name: `svc-agent-${platform}-${architecture}${exe}`, url: '', checksum: '', size: 1 }
     return {
       version,
       component: 'agent',
@@ -30,6 +32,7 @@ export async function addRelease(
       architecture,
       ...file,
       promoted_at,
+      rollback_at: null,
     }
   })
   await service.storage.write(async (tx) => {

@@ -4,7 +4,7 @@ import { windowOf } from '../../../src/core/weekly-window.ts'
 import type { AgentTargetColumns } from '../../../src/storage/agent-tables.ts'
 
 const nothing: AgentTargetColumns = {
-  ...{ promoted_version: '1.0.0', promoted_at: '2026-01-01T00:00:00.000Z' },
+  ...{ promoted_version: '1.0.0', promoted_at: '2026-01-01T00:00:00.000Z', promoted_rollback_at: null },
   ...{
     rollout_id: null,
     rollout_version: null,

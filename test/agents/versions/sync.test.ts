@@ -48,7 +48,7 @@ onEveryDatabase((_, open) => {
       const release = signedRelease('1.2.3', { minFrom: '1.0.0' })
       host.publish(release)
       const news = await newEntries(service)
-      expect(await sync()).toEqual({ version: '1.2.3', synced: labels })
+      expect(await sync()).toEqual({ version: '1.2.3', synced: labels, promoted: labels, withheld: null })
       const entries = await news()
       expect(entries).toEqual([
         expect.objectContaining({
@@ -108,6 +108,45 @@ onEveryDatabase((_, open) => {
       expect([await versions(), await promoted()]).toEqual([['1.0.0'], []])
     })
 
+    it('is registered and not offered where machines would go back to it, and it is said why', async () => {
+      const { host, sync, promoted, versions } = await start()
+      host.publish(signedRelease('1.1.0', { minimumVersion: '1.0.0' }))
+      expect(await sync()).toMatchObject({ promoted: labels, withheld: null })
+      for (const version of ['1.0.5', '0.9.0']) host.publish(signedRelease(version))
+      expect(await sync({ version: '1.0.5' })).toMatchObject({
+        ...{ synced: labels, promoted: [] },
+        withheld: expect.stringContaining('svc agent rollback 1.0.5'),
+      })
+      expect(await sync({ version: '0.9.0' })).toMatchObject({
+        withheld: expect.stringContaining('0.9.0 is below 1.0.0'),
+      })
+      expect(await sync({ version: '1.0.5', promote: 'false' })).toMatchObject({ withheld: null })
+      expect((await versions()).sort()).toEqual(['0.9.0', '1.0.5', '1.1.0'])
+      expect(await promoted()).toEqual(labels.map((label) => `${label} 1.1.0`))
+    })
+
+    it('again ends no roll-back from it; a version that is new does', async () => {
+      const { host, client, sync, promoted } = await start()
+      for (const version of ['1.0.0', '1.1.0']) {
+        host.publish(signedRelease(version))
+        await sync({ version })
+      }
+      await client.call(api.agentVersions.rollback, { body: { version: '1.0.0' } })
+      host.latest = 'v1.1.0'
+      expect(await sync()).toMatchObject({
+        promoted: [],
+        withheld: expect.stringContaining('rolled back to 1.0.0'),
+      })
+      expect(await sync({ version: '1.0.0' })).toMatchObject({ promoted: labels, withheld: null })
+      expect(await promoted()).toEqual(labels.map((label) => `${label} 1.0.0`))
+      const { data } = await client.call(api.agentVersions.list)
+      expect(data.flatMap(({ rollbackFor }) => rollbackFor).sort()).toEqual(labels)
+      host.publish(signedRelease('1.2.0'))
+      host.latest = 'v1.2.0'
+      expect(await sync()).toMatchObject({ version: '1.2.0', promoted: labels, withheld: null })
+      expect(await promoted()).toEqual(labels.map((label) => `${label} 1.2.0`))
+    })
+
     it('leaves what other machines are offered as it is', async () => {
       const { host, sync, promoted } = await start()
       host.publish(signedRelease('1.0.0'))
@@ -139,10 +178,10 @@ onEveryDatabase((_, open) => {
       await sync()
       const show = () => client.call(api.agentVersions.show, { params: { version: '1.0.0' } })
       const before = await show()
-      expect(await sync()).toEqual({ version: '1.0.0', synced: [labels[0], labels[2]] })
+      expect(await sync()).toMatchObject({ version: '1.0.0', synced: [labels[0], labels[2]] })
       expect(await show()).toEqual({ ...before, updatedAt: expect.any(String) })
       host.publish(release)
-      expect(await sync()).toEqual({ version: '1.0.0', synced: labels })
+      expect(await sync()).toMatchObject({ version: '1.0.0', synced: labels })
       const after = await show()
       expect(after.promotedFor).toEqual(labels)
       expect([after.files[0], after.files[2]]).toEqual(before.files)

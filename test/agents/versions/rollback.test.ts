@@ -1,0 +1,271 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../../src/api.ts'
+import { onEveryDatabase } from '../../databases.ts'
+import { newEntries } from '../../laws/audited.ts'
+import { systemToken } from '../../world.ts'
+import { begin, type Machine } from '../rollouts/stage.ts'
+import { signedRelease } from '../signed.ts'
+
+const problem = (status: number, code: string, more: object = {}) =>
+  expect.objectContaining({ status, code, ...more })
+
+type Where = { component?: 'agent'; platform?: 'linux' | 'windows'; arch?: 'x64' | 'arm64' }
+
+onEveryDatabase((_, open) => {
+  /** 1.1.0, 1.2.0 and 1.3.0 are registered, and 1.3.0 promoted. */
+  const staged = async (kinds = ['linux/x64', 'windows/x64']) => {
+    const stage = await begin(open)
+    const { service, system, enroll, release, clock } = stage
+    for (const version of ['1.1.0', '1.2.0']) await release(version, { kinds })
+    await release('1.3.0', { kinds, promoted: true })
+    clock.forward(1)
+    const pc = await enroll('pc')
+    const back = (version: string, more: Where = {}) =>
+      system.call(api.agentVersions.rollback, { body: { version, ...more } })
+    const promote = (version: string) => system.call(api.agentVersions.promote, { body: { version } })
+    const told = async ({ agentId: id, authToken }: Machine, agentVersion: string) => {
+      const body = { status: 'ok' as const, agentVersion }
+      const reply = await service.client(authToken).call(api.agents.heartbeat, { params: { id }, body })
+      return { to: reply.upgradeTo, rollback: reply.rollback }
+    }
+    const inForce = async () =>
+      (await system.call(api.agentVersions.list)).data.flatMap(({ version, rollbackFor }) =>
+        rollbackFor.map((build) => `${build} ${version}`),
+      )
+    return { ...stage, pc, back, promote, told, inForce }
+  }
+  const nothing = { to: null, rollback: undefined }
+  const up = (to: string) => ({ to, rollback: undefined })
+  const down = (to: string) => ({ to, rollback: true })
+
+  describe('a roll-back', () => {
+    it('brings machines on a newer version back, which then stay until something is promoted', async () => {
+      const { pc, back, promote, told, inForce } = await staged()
+      expect(await told(pc, '1.3.0')).toEqual(nothing)
+      expect(await back('1.2.0')).toEqual({
+        promoted: ['agent:linux/x64', 'agent:windows/x64'],
+        demoted: ['agent:linux/x64@1.3.0', 'agent:windows/x64@1.3.0'],
+        endedRollout: null,
+      })
+      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+      expect(await told(pc, '1.4.0-rc.1')).toEqual(down('1.2.0'))
+      expect(await told(pc, '1.2.0')).toEqual(nothing)
+      expect(await told(pc, '1.1.0')).toEqual(up('1.2.0'))
+      expect(await inForce()).toEqual(['agent:linux/x64 1.2.0', 'agent:windows/x64 1.2.0'])
+
+      await promote('1.3.0')
+      expect(await told(pc, '1.2.0')).toEqual(up('1.3.0'))
+      expect(await told(pc, '1.4.0-rc.1')).toEqual(nothing)
+      expect(await inForce()).toEqual([])
+    })
+
+    it('ends with a promotion of the version itself: who has a newer one by then keeps it', async () => {
+      const { pc, back, promote, told, inForce } = await staged()
+      await back('1.2.0')
+      await promote('1.2.0')
+      expect(await told(pc, '1.3.0')).toEqual(nothing)
+      expect(await told(pc, '1.1.0')).toEqual(up('1.2.0'))
+      expect(await inForce()).toEqual([])
+    })
+
+    it('is the same when it is said again, and goes on to what is older still', async () => {
+      const { pc, back, told, inForce } = await staged()
+      await back('1.2.0')
+      expect(await back('1.2.0')).toMatchObject({ demoted: [], endedRollout: null })
+      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+      await back('1.1.0')
+      expect(await told(pc, '1.3.0')).toEqual(down('1.1.0'))
+      expect(await told(pc, '1.2.0')).toEqual(down('1.1.0'))
+      expect(await inForce()).toEqual(['agent:linux/x64 1.1.0', 'agent:windows/x64 1.1.0'])
+    })
+
+    it('is for the machines it is narrowed to', async () => {
+      const { pc, service, back, told, inForce } = await staged()
+      expect(await back('1.2.0', { platform: 'windows' })).toMatchObject({
+        demoted: ['agent:windows/x64@1.3.0'],
+      })
+      expect(await told(pc, '1.3.0')).toEqual(nothing)
+      const devices = service.storage.write((tx) =>
+        tx.updateTable('devices').set({ os_type: 'windows' }).where('id', '=', pc.deviceId).execute(),
+      )
+      await devices
+      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+      expect(await inForce()).toEqual(['agent:windows/x64 1.2.0'])
+      await expect(back('1.2.0', { arch: 'arm64' })).rejects.toThrow(problem(404, 'not_found'))
+    })
+
+    it('brings nobody up', async () => {
+      const { pc, back, told, inForce } = await staged()
+      await back('1.1.0', { platform: 'windows' })
+      // Windows stays at what is older.
+      expect(await back('1.2.0')).toMatchObject({ demoted: ['agent:linux/x64@1.3.0'] })
+      expect(await inForce()).toEqual(['agent:linux/x64 1.2.0', 'agent:windows/x64 1.1.0'])
+      await expect(back('1.3.0')).rejects.toThrow(
+        problem(409, 'conflict', { message: expect.stringContaining('svc agent promote 1.3.0') }),
+      )
+      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+    })
+
+    it('changes nothing for those that take no updates, or at which it failed within the hour', async () => {
+      const { pc, back, told, say, service, clock } = await staged()
+      await back('1.2.0')
+      expect(await told(pc, 'dev-abc')).toEqual(nothing)
+      await say(pc, { targetVersion: '1.2.0', state: 'refused', reason: 'it is below 1.3.0' })
+      expect(await told(pc, '1.3.0')).toEqual(nothing)
+      clock.forward(3600)
+      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+      await service.storage.write((tx) => tx.updateTable('devices').set({ auto_update: 0 }).execute())
+      expect(await told(pc, '1.3.0')).toEqual(nothing)
+    })
+
+    it('is in the audit log, with what was offered before, and who did it', async () => {
+      const { service, back } = await staged()
+      const news = await newEntries(service)
+      await back('1.2.0', { platform: 'linux' })
+      expect(await news()).toEqual([
+        expect.objectContaining({
+          action: 'agent.version.rollback',
+          result: 'success',
+          details: expect.objectContaining({
+            rawResourceId: '1.2.0',
+            before: { 'agent:linux/x64': '1.3.0' },
+            after: { 'agent:linux/x64': '1.2.0' },
+            endedRollout: null,
+          }),
+        }),
+      ])
+    })
+
+    it('is for the service alone to say, with a second factor', async () => {
+      const { service, world } = await staged()
+      const body = { version: '1.2.0' }
+      for (const token of [world.tokens.acme, world.tokens.bakery]) {
+        await expect(service.client(token).call(api.agentVersions.rollback, { body })).rejects.toThrow(
+          problem(403, 'scope_not_allowed'),
+        )
+      }
+      const weak = service.client(await systemToken(service, { mfa: false }))
+      await expect(weak.call(api.agentVersions.rollback, { body })).rejects.toThrow(
+        problem(403, 'mfa_required'),
+      )
+    })
+
+    it('of before ends with a promotion by a process that knows of no roll-backs', async () => {
+      const { pc, back, told, service, clock } = await staged()
+      await back('1.2.0')
+      clock.forward(1)
+      await service.storage.write((tx) =>
+        tx.updateTable('agent_builds').set({ promoted_at: clock() }).where('version', '=', '1.2.0').execute(),
+      )
+      expect(await told(pc, '1.3.0')).toEqual(nothing)
+    })
+  })
+
+  describe('a rollout of a newer version', () => {
+    it.each(['running', 'halted'] as const)(
+      'that is %s ends with a roll-back, and is taken back',
+      async (was) => {
+        const { pc, back, told, release, start, move, status, system, inForce } = await staged()
+        await release('1.4.0')
+        const id = await start({ version: '1.4.0', waves: [{ percent: 100 }] })
+        expect(await told(pc, '1.3.0')).toEqual(up('1.4.0'))
+        if (was === 'halted') await move('halt', id)
+        expect(await back('1.2.0')).toMatchObject({ endedRollout: id })
+        expect(await status(id)).toMatchObject({
+          ...{ status: 'aborted', isCurrent: false },
+          haltReason: 'Rolled back to 1.2.0 by admin@example.com',
+        })
+        expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+        expect(await told(pc, '1.4.0')).toEqual(down('1.2.0'))
+        expect(await inForce()).toContain('agent:linux/x64 1.2.0')
+        const query = { action: 'agent.rollout.abort' }
+        expect((await system.call(api.auditLogs.list, { query })).data).toEqual([
+          expect.objectContaining({ resource: expect.objectContaining({ id }) }),
+        ])
+      },
+    )
+
+    it('that was completed holds nobody any more', async () => {
+      const { pc, back, told, release, start, move } = await staged()
+      await release('1.4.0')
+      const id = await start({ version: '1.4.0', waves: [{ percent: 100 }] })
+      await told(pc, '1.3.0')
+      await told(pc, '1.4.0')
+      await move('abort', id)
+      expect(await told(pc, '1.4.0')).toEqual(nothing)
+      expect(await back('1.3.0')).toMatchObject({ demoted: [], endedRollout: null })
+      expect(await told(pc, '1.4.0')).toEqual(down('1.3.0'))
+    })
+
+    it('can begin while a roll-back is in force, and its devices stay where it brings them', async () => {
+      const { pc, back, told, release, start, move } = await staged()
+      await back('1.2.0')
+      await release('1.3.1')
+      expect(await told(pc, '1.2.0')).toEqual(nothing)
+      const id = await start({ version: '1.3.1', waves: [{ percent: 100 }] })
+      expect(await told(pc, '1.2.0')).toEqual(up('1.3.1'))
+      expect(await told(pc, '1.3.1')).toEqual(nothing)
+      await move('rollBack', id)
+      expect(await told(pc, '1.3.1')).toEqual(down('1.2.0'))
+    })
+
+    it('that is rolled back itself says to its devices that they go back', async () => {
+      const { pc, told, release, start, move } = await staged()
+      await release('1.4.0')
+      const id = await start({ version: '1.4.0', waves: [{ percent: 100 }] })
+      await told(pc, '1.3.0')
+      await told(pc, '1.4.0')
+      await move('rollBack', id)
+      expect(await told(pc, '1.4.0')).toEqual(down('1.3.0'))
+    })
+  })
+
+  describe('an older version', () => {
+    const older = problem(409, 'rollback_needed', {
+      message: '1.2.0 is older than 1.3.0, which is offered: svc agent rollback 1.2.0 goes back to it',
+    })
+
+    it('is neither promoted nor brought by a rollout', async () => {
+      const { promote, system, start, release, told, pc } = await staged()
+      await expect(promote('1.2.0')).rejects.toThrow(older)
+      await expect(start({ version: '1.2.0', waves: [{ percent: 100 }] })).rejects.toThrow(older)
+      await release('1.3.0-rc.9')
+      await expect(promote('1.3.0-rc.9')).rejects.toThrow(problem(409, 'rollback_needed'))
+      expect(
+        (await system.call(api.agentVersions.show, { params: { version: '1.3.0' } })).promotedFor,
+      ).toEqual(['agent:linux/x64', 'agent:windows/x64'])
+      expect(await told(pc, '1.1.0')).toEqual(up('1.3.0'))
+    })
+
+    it('is promoted where what is offered is older still, and there alone', async () => {
+      const { promote, back } = await staged()
+      await back('1.1.0', { platform: 'windows' })
+      expect(await promote('1.2.0')).toEqual({
+        promoted: ['agent:windows/x64'],
+        demoted: ['agent:windows/x64@1.1.0'],
+      })
+    })
+
+    it('below what a signed release names as the lowest is offered by nobody', async () => {
+      const { promote, back, release, start, system, told, pc } = await staged()
+      const manifest = signedRelease('1.4.0', { minimumVersion: '1.2.0' }).manifest.toString()
+      await release('1.4.0', { manifest })
+      const { minimumVersion } = await system.call(api.agentVersions.show, { params: { version: '1.4.0' } })
+      expect(minimumVersion).toBe('1.2.0')
+      const below = problem(409, 'below_minimum_version', {
+        message: '1.1.0 is below 1.2.0, which 1.4.0 names as the lowest version that agents may go to',
+        details: { minimumVersion: '1.2.0', namedBy: '1.4.0' },
+      })
+      for (const attempt of [
+        () => back('1.1.0'),
+        () => promote('1.1.0'),
+        () => start({ version: '1.1.0', waves: [{ percent: 100 }] }),
+      ]) {
+        await expect(attempt()).rejects.toThrow(below)
+      }
+      expect(await told(pc, '1.3.0')).toEqual(nothing)
+      await back('1.2.0')
+      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+    })
+  })
+})
