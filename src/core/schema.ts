@@ -58,12 +58,14 @@ const instantAt = (time: string) =>
   z
     .string({ error: isoTime })
     .overwrite((text) => (dateAlone.test(text) ? `${text}T${time}Z` : text))
-    .check(z.iso.datetime({ offset: true, error: isoTime }))
+    .check(z.iso.datetime({ offset: true, error: isoTime, abort: true }))
     .overwrite((text) => {
       // Also runs on text that the check before it has just refused.
       const at = Date.parse(text)
       return Number.isNaN(at) ? text : new Date(at).toISOString()
     })
+    // An offset can lead beyond the years that have four digits, and those others do not sort as text.
+    .refine((text) => !/^[+-]/.test(text), { error: isoTime })
     .meta({ format: 'date-time' })
 
 /** A moment; a date alone is where its day begins. */

@@ -24,6 +24,13 @@ it('a date alone begins or ends with its day, in UTC', () => {
   }
 })
 
+it('an offset leads to no year that does not sort as text', () => {
+  for (const bad of ['9999-12-31T23:59:59-14:00', '0000-01-01T00:00:00+14:00']) {
+    expect(endInstant.safeParse(bad).error?.issues).toHaveLength(1)
+  }
+  expect(instant.parse('9999-12-31T23:59:59+14:00')).toBe('9999-12-31T09:59:59.000Z')
+})
+
 it('every span of time in the contract ends where the last day does', () => {
   const ends = entriesOf(api).flatMap(({ name, entry }) =>
     Object.entries(entry.query?.shape ?? {})
