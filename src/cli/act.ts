@@ -130,7 +130,8 @@ async function printFound(session: Session, entry: Endpoint, view: View, record:
   // Standard output is for the secret, and there is none: nothing else may end up where it is kept.
   if (view.secret && output.format === 'plain') {
     const { sections } = await import('./table.ts')
-    return say((await sections(record)).trimEnd())
+    for (const line of (await sections(record)).trimEnd().split('\n')) say(line)
+    return
   }
   return print(session, entry, recordIn(entry.reply) ? { data: record } : record)
 }

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { Writable } from 'node:stream'
-import { isVisible, own, visible } from '../core/terminal.ts'
+import { isVisible, own, printable, visible } from '../core/terminal.ts'
 import { usage } from './exit.ts'
 import type { Settings } from './settings.ts'
 
@@ -72,12 +72,18 @@ const onCommandLine = (flag: string): Error =>
     `${flag} - reads standard input, ${flag} @file reads a file`,
   )
 
-/** Prompts draw with sequences that are not marked as the program's own: what they are given to say is made visible before. */
+/**
+ * Prompts draw with sequences that are not marked as the program's own: what they are given to say is made visible before.
+ * Nothing is kept here, or what is said after an answer would overtake the end of its line.
+ */
 const drawn = (): { output: NodeJS.WritableStream } => {
   const { stderr } = process
   const output = new Writable({
     decodeStrings: false,
-    write: (text: string, _, done) => void stderr.write(own(text), done),
+    write: (text: string, _, done) => {
+      stderr.write(own(text))
+      done()
+    },
   })
   return {
     output: Object.assign(output, { isTTY: stderr.isTTY, columns: stderr.columns, rows: stderr.rows }),
@@ -97,7 +103,7 @@ export async function askText(
 ): Promise<string> {
   const { input } = await import('@inquirer/prompts')
   const question = {
-    message: visible(message),
+    message: printable(message),
     required: !mayBeEmpty,
     transformer: visible,
     // What cannot be shown as it is, nobody can agree to.
@@ -111,16 +117,16 @@ export async function askChoice(
   choices: { value: string; name: string }[],
 ): Promise<string> {
   const { select } = await import('@inquirer/prompts')
-  const shown = choices.map(({ value, name }) => ({ value, name: visible(name) }))
-  return select({ message: visible(message), choices: shown }, drawn())
+  const shown = choices.map(({ value, name }) => ({ value, name: printable(name) }))
+  return select({ message: printable(message), choices: shown }, drawn())
 }
 
 export async function askSecret(message: string): Promise<string> {
   const { password } = await import('@inquirer/prompts')
-  return password({ message: visible(message), mask: '*' }, drawn())
+  return password({ message: printable(message), mask: '*' }, drawn())
 }
 
 export async function askYesNo(message: string, initial = false): Promise<boolean> {
   const { confirm } = await import('@inquirer/prompts')
-  return confirm({ message: visible(message), default: initial }, drawn())
+  return confirm({ message: printable(message), default: initial }, drawn())
 }

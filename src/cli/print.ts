@@ -60,6 +60,9 @@ export const asJson = (value: unknown, indent?: number): string => JSON.stringif
 export const lineOf = async (): Promise<(text: string) => string> =>
   process.stdout.isTTY ? (await import('./table.ts')).printable : (text) => text
 
+/** Where lines wrap; nothing else has an edge. */
+const widthOfTerminal = (): number | undefined => (process.stdout.isTTY ? process.stdout.columns : undefined)
+
 const csvCell = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
 const csvLine = (cells: string[]): string => `${cells.map(csvCell).join(',')}\n`
 
@@ -115,7 +118,9 @@ export async function printRecord<T>(
       if (columns) return printRows(output, [record], columns)
       const { printable, sections } = await import('./table.ts')
       if (human) return write(await human(visibleIn(record, printable)))
-      return write(await sections(record as Record<string, unknown>, styleFor(process.stdout)))
+      return write(
+        await sections(record as Record<string, unknown>, styleFor(process.stdout), widthOfTerminal()),
+      )
     }
   }
 }
@@ -193,8 +198,7 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
       if (kept.length === 0 && process.stdout.isTTY) return say('Nothing to show')
       const { table } = await import('./table.ts')
       const style = styleFor(process.stdout)
-      const width = process.stdout.isTTY ? process.stdout.columns : undefined
-      await write(await table(kept, columns, { header: output.header, style, width }))
+      await write(await table(kept, columns, { header: output.header, style, width: widthOfTerminal() }))
     },
   }
 }

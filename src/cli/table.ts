@@ -1,9 +1,8 @@
-import { visible } from '../core/terminal.ts'
+import { printable } from '../core/terminal.ts'
 import { asText, type Column, titleOf, valueAt } from './columns.ts'
 import { plain, type Style, toned } from './style.ts'
 
-/** A text that has one line, as wide as it will be: names come from machines we do not trust. */
-export const printable = (text: string): string => visible(text).replaceAll('\n', '⏎').replaceAll('\t', ' ')
+export { printable }
 
 export type TableOptions = {
   header: boolean
@@ -15,19 +14,15 @@ export type TableOptions = {
 const gap = 2
 const narrowest = 8
 
-const isWhole = (column: Column): boolean =>
-  column === 'id' || column.endsWith('Id') || column.endsWith('.id')
-
-/** Aligned columns. Only a terminal cuts cells, and never an id. */
+/**
+ * Aligned columns. Only a terminal cuts cells, and never an id or a time; columns that it has no room for are left out from
+ * the right, with … in their place: a line that wraps is no table.
+ */
 export async function table(rows: unknown[], wanted: Column[], options: TableOptions): Promise<string> {
   const { header, style, width } = options
-  const columns = width === undefined ? wanted : roomFor(wanted, width)
-  const cells = rows.map((row) => columns.map((column) => printable(cellOf(valueAt(row, column))) || '-'))
-  const titles = columns.map((column) => printable(titleOf(column)))
-  const widest = columns.map((_, i) =>
-    cells.reduce((most, line) => Math.max(most, widthOf(line[i]!)), header ? widthOf(titles[i]!) : 1),
-  )
-  const widths = width === undefined ? widest : squeezed(widest, columns, width)
+  const all = wanted.map((column) => laidOut(rows, column, options))
+  const kept = width === undefined ? all : roomFor(all, width)
+  const widths = width === undefined ? kept.map(({ widest }) => widest) : squeezed(kept, width)
   const line = (texts: string[], styled: (text: string, shown: string) => string) =>
     `${texts
       .map((text, i) => {
@@ -37,9 +32,37 @@ export async function table(rows: unknown[], wanted: Column[], options: TableOpt
       })
       .join('')
       .trimEnd()}\n`
-  const head = header ? line(titles, (_, shown) => style.heading(shown)) : ''
-  return head + cells.map((texts) => line(texts, (text, shown) => toned(style, text, shown))).join('')
+  const head = header
+    ? line(
+        kept.map(({ title }) => title),
+        (_, shown) => style.heading(shown),
+      )
+    : ''
+  const body = rows.map((_, row) =>
+    line(
+      kept.map(({ cells }) => cells[row] ?? ''),
+      (text, shown) => toned(style, text, shown),
+    ),
+  )
+  return head + body.join('')
 }
+
+/** A column as it would be with all the room there is. */
+type Laid = { title: string; cells: string[]; widest: number; least: number; isId: boolean }
+
+function laidOut(rows: unknown[], column: Column, { header, width }: TableOptions): Laid {
+  const title = printable(titleOf(column))
+  const texts = rows.map((row) => printable(cellOf(valueAt(row, column))) || '-')
+  const isTime = width !== undefined && texts.every((text) => text === '-' || instant.test(text))
+  const cells = isTime ? texts.map((text) => text.replace(instant, '$1 $2Z')) : texts
+  const widest = cells.reduce((most, text) => Math.max(most, widthOf(text)), header ? widthOf(title) : 1)
+  const isId = column === 'id' || column.endsWith('Id') || column.endsWith('.id')
+  const least = isId || isTime ? widest : Math.min(widest, narrowest)
+  return { title, cells, widest, least, isId }
+}
+
+/** To a person the fraction of a second says nothing. */
+const instant = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$/
 
 /** What fits, with … for the rest. */
 function cut(text: string, width: number): string {
@@ -70,23 +93,29 @@ const wide =
 export const widthOf = (text: string): number =>
   narrow.test(text) ? text.length : [...text.replace(invisible, '').replace(wide, '  ')].length
 
-/** Without the last ids that would not fit beside the rest: a person can do without, a pipe gets them all. */
-function roomFor(columns: Column[], width: number): Column[] {
-  const least = (kept: Column[]) =>
-    kept.reduce((sum, one) => sum + (isWhole(one) ? 36 : narrowest) + gap, -gap)
+const totalOf = (widths: number[]): number => widths.reduce((sum, one) => sum + one + gap, -gap)
+
+/** Whether every column has room, however narrow. */
+const fits = (columns: Laid[], width: number): boolean => totalOf(columns.map(({ least }) => least)) <= width
+
+/** Without the last ids that would not fit beside the rest, then without whatever is last. The first column stays. */
+function roomFor(columns: Laid[], width: number): Laid[] {
   const kept = [...columns]
-  for (let i = kept.length - 1; i > 0 && least(kept) > width; i -= 1) if (isWhole(kept[i]!)) kept.splice(i, 1)
-  return kept
+  for (let i = kept.length - 1; i > 0 && !fits(kept, width); i -= 1) if (kept[i]!.isId) kept.splice(i, 1)
+  if (fits(kept, width)) return kept
+  while (kept.length > 1 && !fits([...kept, more], width)) kept.pop()
+  return fits([...kept, more], width) ? [...kept, more] : kept
 }
 
+/** Stands for the columns that have no room. */
+const more: Laid = { title: '…', cells: [], widest: 1, least: 1, isId: false }
+
 /** Takes width from the widest columns until the line fits. */
-function squeezed(widest: number[], columns: Column[], width: number): number[] {
-  const fitted = [...widest]
-  const total = () => fitted.reduce((sum, one) => sum + one + gap, -gap)
-  for (let excess = total() - width; excess > 0; excess = total() - width) {
+function squeezed(columns: Laid[], width: number): number[] {
+  const fitted = columns.map(({ widest }) => widest)
+  for (let excess = totalOf(fitted) - width; excess > 0; excess -= 1) {
     const at = fitted.reduce(
-      (best, one, i) =>
-        !isWhole(columns[i]!) && one > narrowest && (best === -1 || one > fitted[best]!) ? i : best,
+      (best, one, i) => (one > columns[i]!.least && (best === -1 || one > fitted[best]!) ? i : best),
       -1,
     )
     if (at === -1) break
@@ -99,6 +128,8 @@ function squeezed(widest: number[], columns: Column[], width: number): number[] 
 export async function sections(
   record: Record<string, unknown>,
   style: Style = plain,
+  /** Columns of the terminal; undefined keeps every cell whole. */
+  width?: number,
   depth = 0,
 ): Promise<string> {
   const indent = '  '.repeat(depth)
@@ -117,20 +148,26 @@ export async function sections(
       .filter(([, value]) => isPart(value))
       .map(async ([key, value]) => {
         const heading = `\n${indent}${style.heading(labelOf(key))}\n`
-        return heading + (await part(value as object, style, depth + 1))
+        return heading + (await part(value as object, style, width, depth + 1))
       }),
   )
   return lines.join('') + parts.join('')
 }
 
-async function part(value: object, style: Style, depth: number): Promise<string> {
+async function part(value: object, style: Style, width: number | undefined, depth: number): Promise<string> {
   const indent = '  '.repeat(depth)
-  if (!Array.isArray(value)) return sections(value as Record<string, unknown>, style, depth)
+  if (!Array.isArray(value)) return sections(value as Record<string, unknown>, style, width, depth)
   const isRecord = (one: unknown) => one !== null && typeof one === 'object' && !Array.isArray(one)
   if (!value.every(isRecord)) return value.map((one) => `${indent}${printable(asText(one))}\n`).join('')
   const columns = [...new Set(value.flatMap((one) => Object.keys(one as object)))]
-  const text = await table(value, columns, { header: true, style, width: undefined })
-  return text.replace(/^(?=.)/gm, indent)
+  const options = { header: true, style, width: width === undefined ? undefined : width - indent.length }
+  const laid = columns.map((column) => laidOut(value, column, options))
+  if (options.width !== undefined && !fits(laid, options.width)) {
+    // One after the other, with nothing left out: who looks at one record wants all of it.
+    const each = value.map((one) => sections(one as Record<string, unknown>, style, width, depth))
+    return (await Promise.all(each)).join('\n')
+  }
+  return (await table(value, columns, options)).replace(/^(?=.)/gm, indent)
 }
 
 const shown = (value: unknown): string => {

@@ -2,10 +2,22 @@ import { inspect } from 'node:util'
 
 /**
  * What moves the cursor, colors or reorders a terminal's text, or stands in it and is not seen: controls, breaks, whatever
- * Unicode lets a renderer ignore, and joiners where no script has a use for them. Emoji need their variation selectors.
+ * Unicode lets a renderer ignore, joiners where no script has a use for them, selectors that select nothing, and marks beyond
+ * all that a letter has, which are drawn over other lines. Emoji need their selectors, and so do digits of keycaps.
  */
-const hidden =
-  /[[\p{Cc}\p{Zl}\p{Zp}\p{DI}\ufff9-\ufffb]--[\n\t\u200c\u200d\p{Variation_Selector}]]|(?<=^|[\p{ASCII}\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}])[\u200c\u200d]/gv
+const alone = String.raw`\p{ASCII}\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}`
+const joiners = String.raw`\u200c\u200d`
+const selector = String.raw`\p{Variation_Selector}`
+const hidden = new RegExp(
+  [
+    String.raw`[[\p{Cc}\p{Zl}\p{Zp}\p{DI}\ufff9-\ufffb]--[\n\t${joiners}${selector}]]`,
+    `(?<=^|[${alone}${joiners}])[${joiners}]`,
+    `(?<=^|[[${alone}${joiners}${selector}]--[0-9#*]])${selector}`,
+    String.raw`(?<=[\p{M}--${selector}]{8})\p{M}`,
+    String.raw`(?<=[0-9#*])[${selector}--[\ufe0e\ufe0f]]`,
+  ].join('|'),
+  'gv',
+)
 
 const escaped = (character: string): string =>
   Array.from({ length: character.length }, (_, at) => character.charCodeAt(at))
@@ -14,6 +26,9 @@ const escaped = (character: string): string =>
 
 /** Makes everything visible but line breaks and tabs. What stood within a string of JSON is the same string still. */
 export const visible = (text: string): string => text.replace(hidden, escaped)
+
+/** A text that has one line, as wide as it will be: names come from machines we do not trust. */
+export const printable = (text: string): string => visible(text).replaceAll('\n', '⏎').replaceAll('\t', ' ')
 
 export const isVisible = (text: string): boolean => text.search(hidden) === -1
 

@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { say } from '../../src/cli/notes.ts'
 import { lineOf } from '../../src/cli/progress.ts'
 import { plain } from '../../src/cli/style.ts'
-import { table, widthOf } from '../../src/cli/table.ts'
+import { sections, table, widthOf } from '../../src/cli/table.ts'
 import { Home, noTerminal } from './run.ts'
 import { organization, page, StandIn, site, uuid } from './stand-in.ts'
 
@@ -76,12 +77,62 @@ describe.skipIf(noTerminal)('at a terminal', () => {
     expect(stdout).not.toContain('\u001b[35m')
   })
 
+  it('what is said after an answer stands on its own line', async () => {
+    const { stdout } = await home.terminal(
+      ['password', 'reset', '--link', `@${home.write('link', 'token')}`],
+      {
+        answers: [
+          ['New password', 'one\r'],
+          ['once more', 'two\r'],
+          ['They differ', '\u0003'],
+        ],
+      },
+    )
+    expect(stdout).toMatch(new RegExp(`\\n(?:${esc}\\[[?\\d]*[A-Za-z])*They differ\\. Once again\\.\\r\\n`))
+  })
+
+  it('a new password is asked for twice, also of who accepts an invitation', async () => {
+    const accept = [
+      'invite',
+      'accept',
+      '--url',
+      service.url,
+      '--invitation',
+      `@${home.write('link', 'token')}`,
+    ]
+    const { code } = await home.terminal(accept, {
+      answers: [
+        ['New password', 'one\r'],
+        ['New password once more', '\u0003'],
+      ],
+    })
+    expect(code).toBe(130)
+  })
+
   it('Ctrl-C at a question is 130', async () => {
     const { code } = await home.terminal(['sites', 'create', '--org', uuid(10)], {
       answers: [['Name people see', '\u0003']],
     })
     expect(code).toBe(130)
   })
+})
+
+it('a note is one line of a terminal, whatever name is in it', () => {
+  const { isTTY } = process.stderr
+  const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+  try {
+    for (const terminal of [true, false]) {
+      process.stderr.isTTY = terminal
+      say('Signing in with A\nSigned in')
+    }
+    expect(write.mock.calls.map(([text]) => text)).toEqual([
+      'Signing in with A⏎Signed in\n',
+      'Signing in with A\nSigned in\n',
+    ])
+  } finally {
+    process.stderr.isTTY = isTTY
+    write.mockRestore()
+  }
 })
 
 it('FORCE_COLOR colours a pipe as well', async () => {
@@ -113,6 +164,39 @@ describe('progress', () => {
 describe('columns', () => {
   it('are aligned by what a text looks like', () => {
     expect(['abc', 'é', 'e\u0301', '日本', '🚀', '한국어'].map(widthOf)).toEqual([3, 1, 1, 4, 2, 6])
+  })
+
+  const wide = {
+    id: uuid(1),
+    name: 'A name of some length',
+    kind: 'a kind of some length',
+    status: 'active',
+    note: 'a note of some length',
+    ownerId: uuid(2),
+    seenAt: '2026-01-31T12:00:00.123Z',
+  }
+  const columns = Object.keys(wide)
+  const widest = (text: string) => Math.max(...text.split('\n').map(widthOf))
+
+  it('fit a terminal of any width, and what has no room is told of', async () => {
+    for (const width of [200, 80, 60, 40, 37]) {
+      const text = await table([wide], columns, { header: true, style: plain, width })
+      expect([width, widest(text) <= width]).toEqual([width, true])
+      expect(text).toContain(uuid(1))
+      const isWhole = text.includes('2026-01-31 12:00:00Z')
+      expect([width, /…$/m.test(text.split('\n')[0]!)]).toEqual([width, !isWhole && width > 38])
+    }
+    const piped = await table([wide], columns, { header: true, style: plain, width: undefined })
+    expect(piped).toContain(wide.seenAt)
+  })
+
+  it('of one record that have no room are shown one below the other', async () => {
+    const text = await sections({ id: uuid(9), parts: [wide, { ...wide, name: 'B' }] }, plain, 80)
+    expect(widest(text)).toBeLessThanOrEqual(80)
+    for (const value of Object.values(wide)) expect(text).toContain(value)
+    expect(text).toContain('  Name:     B')
+    const roomy = await sections({ parts: [{ name: 'A', status: 'active' }] }, plain, 80)
+    expect(roomy).toBe('\nParts\n  NAME  STATUS\n  A     active\n')
   })
 
   it('take a time that grows with the rows, not with their square', async () => {

@@ -14,6 +14,11 @@ describe('what is not seen', () => {
     ['tags', '\u{e0041}', '\\udb40\\udc41'],
     ['blanks that are letters', '\u3164\u115f', '\\u3164\\u115f'],
     ['a joiner that joins nothing', 'ac\u200dme\u200c', 'ac\\u200dme\\u200c'],
+    ['a joiner of joiners', '👩\u200d\u200d👧', '👩\u200d\\u200d👧'],
+    ['a selector that selects nothing', 'ac\ufe0fme\u{e0100}', 'ac\\ufe0fme\\udb40\\udd00'],
+    ['text in selectors', '😀\ufe01\ufe02\u{e0142}', '😀\ufe01\\ufe02\\udb40\\udd42'],
+    ['marks over other lines', `a${'\u0301'.repeat(9)}b`, `a${'\u0301'.repeat(8)}\\u0301b`],
+    ['a selector no keycap has', '1\ufe01', '1\\ufe01'],
   ])('%s is made visible', (_, text, shown) => {
     expect(visible(text)).toBe(shown)
     expect(visible(shown)).toBe(shown)
@@ -25,7 +30,9 @@ describe('what is not seen', () => {
     '日本語',
     'می\u200cخواهم',
     '👩\u200d👩\u200d👧',
-    '❤\ufe0f',
+    '❤\ufe0f\u200d🔥',
+    '1\ufe0f\u20e3',
+    '葛\u{e0100}',
     'العربية',
   ])('%j is read as it is', (text) => {
     expect(visible(text)).toBe(text)
