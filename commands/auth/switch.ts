@@ -18,7 +18,7 @@ export default class AuthSwitch extends ApiCommand {
   async run(): Promise<void> {
     const { args, flags } = await this.parse(AuthSwitch)
     const run = this.open(flags)
-    const result = await switchMembership(run, args.membership)
+    const result = await switchMembership(run, args.membership ?? flags.org)
     await printRecord(run.output, result, undefined, ({ scope, of }) => `Now in ${scope} scope${of}\n`)
   }
 }

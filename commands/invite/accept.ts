@@ -12,7 +12,7 @@ export default class InviteAccept extends ApiCommand {
     'With the name of who invited you, the account you are signed in to accepts it (svc invite list). Without one, a new ' +
     'account gets its first password. The link is asked for, or read from a file: it is never an argument, where others can read it.'
   static override examples = [
-    'svc invite accept --url https://svc.example.com\nLink or token ********\nPassword ********\nSigned in to https://svc.example.com as ada@example.com, organization scope of 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11',
+    'svc invite accept --url https://svc.example.com\nLink or token ********\nNew password ********\nNew password once more ********\nSigned in to https://svc.example.com as ada@example.com, organization scope of 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11',
     'svc invite accept "Blue Bakery"\nAccepted: you belong to Blue Bakery',
     'In a script\nsvc invite accept --invitation @link.txt --password-stdin --store file < password.txt',
   ]

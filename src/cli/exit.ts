@@ -174,6 +174,10 @@ const hints: { [code in ErrorCode]?: string } = {
   forbidden: 'svc explain METHOD PATH says why; svc can-i ACTION RESOURCE asks before',
   api_key_scope:
     'svc keys show KEY says what it may do, never more than whoever made it may now; svc keys update KEY --scope … changes that',
+  reauthentication_required: 'this asks who you are, within 10 minutes of signing in: svc login, then again',
+  email_unproved:
+    'svc password forgot EMAIL sends a link, svc password reset takes it; then svc login, and again',
+  invitation_pending: 'svc invite list shows what waits for you, svc invite accept NAME accepts it',
   own_role: 'someone else who administers this tenant can change it',
   system_role: 'svc roles clone makes a copy that can be changed',
   role_in_use: 'svc roles users ROLE shows who holds it',

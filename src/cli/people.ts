@@ -5,6 +5,7 @@ import type { Session as Run } from './base.ts'
 import { chooseStore } from './choose-store.ts'
 import { usage } from './exit.ts'
 import { type LoginFlags, secretsOf, settle, warnIfOpen } from './login.ts'
+import { newPassword } from './password.ts'
 import { say } from './print.ts'
 import { printable } from './table.ts'
 
@@ -20,7 +21,7 @@ export function invited(reply: Record<string, unknown>): string {
   }
   const sent = inviteEmailSent
     ? 'A mail is on its way'
-    : 'No mail server is configured: svc dev outbox shows the mail'
+    : 'No mail server is configured: svc dev outbox --latest shows the mail'
   if (email === undefined) return `${sent}\n`
   const how = status === undefined || status === 'invited' ? 'is invited' : 'has an account and was added'
   return `${who} ${how}. ${sent}\n`
@@ -49,7 +50,8 @@ type AcceptFlags = Pick<LoginFlags, 'password' | 'password-stdin' | 'store'> & {
 /** Accepts an invitation, keeps the session and says where. */
 export async function acceptInvitation(run: Run, entry: typeof auth.acceptInvite, flags: AcceptFlags) {
   const token = await linkToken(run, flags.token)
-  const { password } = await secretsOf(run, flags)
+  const isGiven = flags.password !== undefined || flags['password-stdin'] === true
+  const password = run.attended && !isGiven ? await newPassword() : (await secretsOf(run, flags)).password
   warnIfOpen(run.settings.url.value)
   const store = await chooseStore(run.settings, flags.store, run.attended)
   const reply = await run.stranger.call(entry, { body: { token, password } })

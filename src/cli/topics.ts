@@ -175,7 +175,7 @@ export const pages: Record<string, string> = {
 `,
   formatting: `FORMATTING
   Data goes to standard output, everything else to standard error. At a terminal lists are tables cut to its
-  width; in a pipe they are aligned plain text, whole and without colour.
+  width, with … for the columns that have no room; in a pipe they are aligned plain text, whole and without colour.
   A terminal is shown every control character, and what reorders or hides text, as \\u009b; data in files and
   pipes has the bytes.
 
