@@ -53,8 +53,9 @@ export async function loopback(): Promise<Loopback> {
     request.on('error', () => {})
     reply.on('error', () => {})
     reply.setHeader('connection', 'close')
-    const url = new URL(request.url ?? '/', `http://${host}`)
-    if (request.headers.host !== host || url.pathname !== path) return refuse(reply, 404, 'Not found')
+    // Any page of the browser may call here, at an address that is none too.
+    const url = URL.parse(request.url ?? '/', `http://${host}`)
+    if (request.headers.host !== host || url?.pathname !== path) return refuse(reply, 404, 'Not found')
     if (request.method === 'GET') return show(reply, pageAt(url.searchParams, take))
     if (request.method === 'POST') return void receive(request, reply, `http://${host}`, take)
     refuse(reply, 405, 'Method not allowed')

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import { chmodSync, existsSync, readFileSync, rmSync } from 'node:fs'
+import type { RequestOptions } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { loopback } from '../../src/cli/loopback.ts'
@@ -209,7 +210,9 @@ describe('the port of this machine', () => {
     expect(await status(url, { 'content-type': 'text/plain' })).toBe(403)
     expect(await status(url, {}, 'x'.repeat(2000))).toBe(400)
     expect(await status(url, {}, '{"code":1}')).toBe(400)
-    expect(await hostOf(url, 'evil.example')).toBe(404)
+    expect(await statusAt(url, { headers: { host: 'evil.example' } })).toBe(404)
+    // Any page may send the browser there, and none ends the sign-in by it.
+    expect(await statusAt(url, { path: '//[' })).toBe(404)
     const first = post(url)
     const came = await arrival
     expect(came).toMatchObject({ code: 'the-code' })
@@ -220,11 +223,13 @@ describe('the port of this machine', () => {
     await expect(fetch(url)).rejects.toThrow()
   })
 
-  /** As a name that was made to lead to this machine. */
-  async function hostOf(url: URL, host: string): Promise<number | undefined> {
+  /** By a name that was made to lead to this machine, or at an address that is none. */
+  async function statusAt(url: URL, asked: RequestOptions): Promise<number | undefined> {
     const { request } = await import('node:http')
-    return new Promise((resolve) => {
-      request(url, { headers: { host } }, (reply) => resolve(reply.resume().statusCode)).end()
+    return new Promise((resolve, reject) => {
+      request(url, asked, (reply) => resolve(reply.resume().statusCode))
+        .on('error', reject)
+        .end()
     })
   }
 })
