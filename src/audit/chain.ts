@@ -112,6 +112,10 @@ const asText = { outputEncoding: 'hex', outputLength: 32 } as const
 
 export type Head = { seq: number; checksum: string }
 
+/** Where a chain ends, as it is stored: what somebody made of it that is no place is the beginning, and the rest is missing. */
+export const headIn = (row: Head | undefined): Head =>
+  row !== undefined && Number.isSafeInteger(row.seq) && row.seq >= 0 ? row : { seq: 0, checksum: genesis }
+
 /*
  * A chain as a file (NDJSON): a header line, a line for each entry, oldest first, and a trailer line that
  * says where the chain ended, so that a cut file is noticed. The canonical text stands in its line byte for

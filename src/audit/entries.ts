@@ -109,7 +109,7 @@ export async function listEntries(db: Db, scope: Scope, query: ListQuery) {
 
 async function bySeq(db: Db, scope: Scope, query: LongPageQuery, chain: string): Promise<AuditLogRow[]> {
   const place = placeAfter(query)
-  const last = async () => ((await findHead(db, scope, chain))?.seq ?? 0) - offsetOf(query) + 1
+  const last = async () => (await placeIn(db, scope, chain, 'desc')) - offsetOf(query) + 1
   return entriesIn(db, scope)
     .selectAll()
     .where('chain', '=', chain)
@@ -117,6 +117,21 @@ async function bySeq(db: Db, scope: Scope, query: LongPageQuery, chain: string):
     .orderBy('seq', 'desc')
     .limit(rowsAsked(query))
     .execute()
+}
+
+/**
+ * The place of its first or last entry, of the entries themselves: a head that somebody changed does not hide what is there.
+ * In one of the databases a text could stand in place of a number, behind all of them.
+ */
+async function placeIn(db: Db, scope: Scope, chain: string, direction: 'asc' | 'desc'): Promise<number> {
+  const row = await entriesIn(db, scope)
+    .select('seq')
+    .where('chain', '=', chain)
+    .where('seq', '<=', Number.MAX_SAFE_INTEGER)
+    .orderBy('seq', direction)
+    .limit(1)
+    .executeTakeFirst()
+  return row?.seq ?? 0
 }
 
 /**
@@ -171,6 +186,11 @@ async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter
 /** Whole chains say themselves how long they are. */
 async function countAll(db: Db, scope: Scope, filter: Filter): Promise<number> {
   if (!isPlain(filter)) return countOf(filtered(db, scope, filter))
+  const chain = wholeChain(scope, filter)
+  if (chain !== undefined) {
+    const last = await placeIn(db, scope, chain, 'desc')
+    return last === 0 ? 0 : last - (await placeIn(db, scope, chain, 'asc')) + 1
+  }
   const { total } = await db
     .selectFrom('audit_heads')
     .select((eb) => {
@@ -181,10 +201,9 @@ async function countAll(db: Db, scope: Scope, filter: Filter): Promise<number> {
       return eb.fn.sum<number | string | null>(eb(eb('seq', '-', first), '+', 1)).as('total')
     })
     .where(inHistory(scope, 'audit_heads.chain'))
-    .$if(filter.orgId !== undefined, (it) => it.where('audit_heads.chain', '=', chainOf(filter.orgId!)))
     .executeTakeFirstOrThrow()
-  // Postgres adds numbers up to one of any size, which it gives as text.
-  return Number(total ?? 0)
+  // Postgres adds numbers up to one of any size, which it gives as text. A head may be anything.
+  return Math.max(0, Number(total) || 0)
 }
 
 /** Where an entry stands in time. */

@@ -2,7 +2,7 @@ import { beforeCommit } from '../storage/before-commit.ts'
 import { forUpdate, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
-import { type ChainEntry, canonicalText, checksumOf, genesis, type Head } from './chain.ts'
+import { type ChainEntry, canonicalText, checksumOf, genesis, type Head, headIn } from './chain.ts'
 import { chainOf, type Draft } from './rules.ts'
 
 const insertion = prepared((db, p: { chain: string; entry: string }) =>
@@ -150,11 +150,11 @@ const headOf = prepared((db, p: { chain: string }) =>
 
 async function lockHead(tx: Db, chain: string): Promise<Head> {
   const [head] = await headOf(tx, { chain })
-  if (head) return head
+  if (head) return headIn(head)
   await tx
     .insertInto('audit_heads')
     .values({ chain, seq: 0, checksum: genesis })
     .onConflict((c) => c.doNothing())
     .execute()
-  return (await headOf(tx, { chain }))[0]!
+  return headIn((await headOf(tx, { chain }))[0])
 }

@@ -4,7 +4,7 @@ import type { Instant } from '../core/time.ts'
 import { inHistory, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
-import { type ChainEntry, checksumOf, entryIn, entryLine, type Head } from './chain.ts'
+import { type ChainEntry, checksumOf, entryIn, entryLine, type Head, headIn } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
 import { orgOf, toEntry } from './rules.ts'
 
@@ -68,19 +68,19 @@ export async function listHeads(db: Db, scope: Scope): Promise<ChainHead[]> {
     name: name ?? 'System',
     slug,
     deletedAt,
-    seq,
-    checksum,
+    ...headIn({ seq, checksum }),
   }))
   return heads.sort((a, b) => Number(a.orgId !== null) - Number(b.orgId !== null))
 }
 
 export async function findHead(db: Db, scope: Scope, chain: string): Promise<Head | undefined> {
-  return db
+  const row = await db
     .selectFrom('audit_heads')
     .select(['seq', 'checksum'])
     .where('chain', '=', chain)
     .where(inHistory(scope, 'audit_heads.chain'))
     .executeTakeFirst()
+  return row && headIn(row)
 }
 
 /** The entries of a chain behind a place as they are stored, oldest first: for what the service itself does with a chain. */

@@ -1,6 +1,6 @@
 import { forUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { genesis, type Head } from '../chain.ts'
+import { type Head, headIn } from '../chain.ts'
 import { Frontier, nodeHash, perfectSpans, type ReadNode, spanHash } from './tree.ts'
 
 /*
@@ -113,7 +113,7 @@ export async function leavesOfTile(db: Db, chain: string, idx: number): Promise<
 /** Keeps other processes from the tree of a chain, as from its head, until the transaction ends. */
 export async function lockTree(tx: Db, chain: string): Promise<Head> {
   const [head] = await headLocked(tx, { chain })
-  return head ?? { seq: 0, checksum: genesis }
+  return headIn(head)
 }
 
 /** Adds leaves to the tree of a chain, whose lock the transaction holds. */
