@@ -48,6 +48,8 @@ export function buildApp(
     version: string
     log: FastifyBaseLogger
     readiness: Readiness
+    /** Told of what a handler did not expect. */
+    onError?: (error: unknown) => void
     metrics?: Metrics
     gateway?: Gateway
     /** Where people reach the service, for its pages; without, it has none. */
@@ -55,7 +57,7 @@ export function buildApp(
     contract?: Contract
   },
 ): FastifyInstance {
-  const { version, log, readiness, metrics, gateway, publicUrl, contract = api as Contract } = about
+  const { version, log, readiness, onError, metrics, gateway, publicUrl, contract = api as Contract } = about
   const app = fastify({
     loggerInstance: childless(log),
     genReqId: requestId,
@@ -142,7 +144,10 @@ export function buildApp(
     requests.info(line, 'request')
     done()
   })
-  app.setErrorHandler((error, request, reply) => sendProblem(request, reply.headers(security), error))
+  app.setErrorHandler((error, request, reply) => {
+    onError?.(error)
+    return sendProblem(request, reply.headers(security), error)
+  })
   const methodsOf = methodsByPath(contract)
   app.setNotFoundHandler((request, reply) => {
     const methods = methodsOf(request.url)

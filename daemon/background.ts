@@ -48,7 +48,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
       if (failure !== undefined) throw failure
     },
     2000,
-    log,
+    parts,
     { restMs: 25 },
   )
   if (!runsAlone(storage.read)) storage.onCommit(sealer.wake)
@@ -60,7 +60,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
       if (await sendDue({ ...parts, onFailure })) postman.wake()
     },
     1000,
-    log,
+    parts,
   )
   sealer.wake()
   postman.wake()
@@ -84,9 +84,9 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
       })
     },
     60_000,
-    log,
+    parts,
   )
-  const counter = loop('key counter', () => meter.flush(clock()), 2000, log)
+  const counter = loop('key counter', () => meter.flush(clock()), 2000, parts)
   const since = clock()
   const grace = Math.min(config.offlineAfterSeconds, startSeconds)
   const watch = loop(
@@ -95,7 +95,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
       if (secondsBetween(since, clock()) >= grace) await checkLiveness(storage, config, clock())
     },
     10_000,
-    log,
+    parts,
   )
   const grouper: Loop = loop(
     'device groups',
@@ -103,7 +103,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
       if (await refreshDue(parts)) grouper.wake()
     },
     15_000,
-    log,
+    parts,
   )
   const rollouts = loop(
     'agent rollouts',
@@ -112,29 +112,29 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
       if (await goRound({ ...parts, ...config }, { isJudging })) parts.rollouts.isBegun = false
     },
     15_000,
-    log,
+    parts,
   )
   storage.onCommit(() => {
     if (parts.rollouts.isBegun) rollouts.wake()
   })
-  const forgetter = loop('old logs', () => forgetOldLogs(storage, config, clock()), 600_000, log)
-  const reaper = loop('commands', () => reapCommands(storage, parts.nudge, clock()), 15_000, log)
-  const commands = loop('old commands', () => forgetCommands(storage, clock()), 600_000, log, {
+  const forgetter = loop('old logs', () => forgetOldLogs(storage, config, clock()), 600_000, parts)
+  const reaper = loop('commands', () => reapCommands(storage, parts.nudge, clock()), 15_000, parts)
+  const commands = loop('old commands', () => forgetCommands(storage, clock()), 600_000, parts, {
     firstMs: 300_000,
   })
   const { parts: checking } = parts.audit
   const everyMs = config.checkpointSeconds * 1000
-  const checkpoints = loop('audit checkpoints', () => takeDue(checking), everyMs, log, {
+  const checkpoints = loop('audit checkpoints', () => takeDue(checking), everyMs, parts, {
     firstMs: Math.min(everyMs, 60_000),
   })
-  const verifier = loop('audit verification', () => verifyDue(checking), 60_000, log, { firstMs: 300_000 })
+  const verifier = loop('audit verification', () => verifyDue(checking), 60_000, parts, { firstMs: 300_000 })
   const pruner: Loop = loop(
     'audit retention',
     async () => {
       if (config.auditRetentionOn && (await pruneDue({ ...parts, ...checking }))) pruner.wake()
     },
     600_000,
-    log,
+    parts,
     { firstMs: 120_000 },
   )
   return [
@@ -156,7 +156,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
 }
 
 function webhooksOf(parts: Parts, config: Config): Loop[] {
-  const { storage, clock, log } = parts
+  const { storage, clock } = parts
   const courier = new Courier({
     ...parts,
     timeoutMs: config.webhookTimeoutMs,
@@ -172,8 +172,8 @@ function webhooksOf(parts: Parts, config: Config): Loop[] {
   // Where this thread does all of it, it does one after the other: the more there is at once, the less each costs.
   const isAlone = runsAlone(storage.read)
   const round = () => (isAlone ? courier.round().then(tell) : courier.round())
-  const rounds = loop('webhooks', round, 1000, log)
-  const events = isAlone ? rounds : loop('webhook events', tell, 1000, log)
+  const rounds = loop('webhooks', round, 1000, parts)
+  const events = isAlone ? rounds : loop('webhook events', tell, 1000, parts)
   storage.onCommit(rounds.wake, ['webhooks', 'webhook_deliveries', 'webhook_queues'])
   storage.onCommit(events.wake, ['events'])
   rounds.wake()
@@ -184,7 +184,7 @@ function webhooksOf(parts: Parts, config: Config): Loop[] {
   }
   return [
     { wake: rounds.wake, stop },
-    loop('webhook upkeep', () => tidy(storage, config, clock()), 600_000, log, { firstMs: 300_000 }),
+    loop('webhook upkeep', () => tidy(storage, config, clock()), 600_000, parts, { firstMs: 300_000 }),
   ]
 }
 

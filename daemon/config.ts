@@ -5,6 +5,7 @@ import ipaddr from 'ipaddr.js'
 import type { Seeds } from '../src/audit/checkpoints/signer.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
+import type { PostgresSettings } from '../src/storage/open.ts'
 import { type Origins, readOrigins } from './cors.ts'
 import { type OutsideSettings, readOutside } from './outside/settings.ts'
 import { type Env, secretOf, wholeNumber, yesNo } from './variables.ts'
@@ -15,6 +16,8 @@ export type Config = {
   port: number
   dataDir: string
   databaseUrl: string | undefined
+  /** DATABASE_POOL_SIZE, DATABASE_STATEMENT_TIMEOUT_MS, DATABASE_WAIT_SECONDS: of Postgres alone. */
+  postgres: PostgresSettings
   production: boolean
   autoMigrate: boolean
   logLevel: string
@@ -103,6 +106,11 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     port: flags.port ?? wholeNumber(env, 'PORT', 3000, 0, 65_535),
     dataDir,
     databaseUrl,
+    postgres: {
+      poolSize: wholeNumber(env, 'DATABASE_POOL_SIZE', 10, 2, 500),
+      statementMs: wholeNumber(env, 'DATABASE_STATEMENT_TIMEOUT_MS', 30_000, 100, 600_000),
+      waitMs: wholeNumber(env, 'DATABASE_WAIT_SECONDS', 30, 0, 3600) * 1000,
+    },
     production,
     autoMigrate: yesNo(env, 'AUTO_MIGRATE', true),
     logLevel: env.LOG_LEVEL ?? 'info',

@@ -9,7 +9,7 @@ import { databaseOf } from './config.ts'
 type Flags = { 'data-dir'?: string | undefined }
 
 async function withStorage<T>(flags: Flags, work: (storage: Storage) => Promise<T>): Promise<T> {
-  const storage = await openStorage(databaseOf(flags))
+  const storage = await openStorage({ ...databaseOf(flags), postgres: { statementMs: 0 } })
   try {
     return await work(storage)
   } finally {

@@ -45,5 +45,20 @@ export function prettyTo(destination: number | NodeJS.WritableStream, colorize: 
   return { write: (line) => void pretty.write(`${JSON.stringify(visibleIn(JSON.parse(line)))}\n`) }
 }
 
+/** `code` is the name of a secret elsewhere; that of an error says what is wrong (SQLSTATE, errno). */
+function errorSaid(error: Error): Record<string, unknown> {
+  const { code, ...said } = pino.stdSerializers.err(error) as unknown as Record<string, unknown>
+  return typeof code === 'string' && /^[A-Z0-9_]{2,64}$/.test(code) ? { ...said, errorCode: code } : said
+}
+
 export const logInto = (out: DestinationStream, level: string): Logger =>
-  pino({ level, redact, base: undefined, timestamp: () => `,"time":"${systemClock()}"` }, out)
+  pino(
+    {
+      level,
+      redact,
+      serializers: { err: errorSaid },
+      base: undefined,
+      timestamp: () => `,"time":"${systemClock()}"`,
+    },
+    out,
+  )

@@ -1,11 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import type { DatabaseWatch } from './database-watch.ts'
 
 /** Work in the background: woken by commits, swept every so often, one run at a time. */
 export type Loop = {
   wake(): void
   /** Ends after the run that is under way. */
   stop(): Promise<void>
+}
+
+export type LoopParts = {
+  log: Logger
+  /** Told of what failed. */
+  database?: Pick<DatabaseWatch, 'note'>
 }
 
 const sayAgainMs = 60_000
@@ -19,7 +26,7 @@ export function loop(
   name: string,
   work: () => Promise<void>,
   everyMs: number,
-  log: Logger,
+  { log, database }: LoopParts,
   { firstMs = everyMs, restMs = 0 }: { firstMs?: number; restMs?: number } = {},
 ): Loop {
   let stopped = false
@@ -31,6 +38,7 @@ export function loop(
 
   const failed = (err: unknown): void => {
     failures += 1
+    database?.note(err)
     const message = err instanceof Error ? err.message : String(err)
     if (message === said.message && performance.now() < said.until) return
     said = { message, until: performance.now() + sayAgainMs }

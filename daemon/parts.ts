@@ -7,6 +7,7 @@ import type { Switchboard } from '../src/live/ports.ts'
 import type { Web } from '../src/sso/sign-in/web.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { AuditWatch } from './audit-watch.ts'
+import type { DatabaseWatch } from './database-watch.ts'
 import type { Gateway } from './gateway.ts'
 import type { KeyMeter } from './key-meter.ts'
 import type { Limiter } from './limiter.ts'
@@ -23,6 +24,7 @@ export type Parts = Outside & {
   log: pino.Logger
   audit: AuditWatch
   webhooks: WebhookWatch
+  database: DatabaseWatch
   /** The connections of agents. */
   agents: Gateway
   /** Asks agents, and tells them that something waits, wherever they are connected. */

@@ -28,6 +28,9 @@ const faultsOfFramework: Readonly<Record<string, Fault>> = {
 }
 const someFault: Fault = { path: 'request', message: 'cannot be understood' }
 
+/** After which a database that could not be used may be asked again. */
+const retrySeconds = 5
+
 /** Anything thrown as a Problem; a bug becomes `internal` and tells nothing of the inside. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof Problem) return error
@@ -35,7 +38,7 @@ export function problemOf(error: unknown): Problem {
   const known = code === undefined ? undefined : ofFramework[code]
   if (known) return new Problem(known)
   if (error instanceof SyntaxError && statusCode === 400) return new Problem('malformed_json')
-  if (isOutage(error)) return new Problem('unavailable')
+  if (isOutage(error)) return new Problem('unavailable', undefined, { retryAfter: retrySeconds })
   // What a record refers to is looked at before it is stored; between the two it can be deleted.
   if (isForeignKeyViolation(error))
     return new Problem('conflict', 'What this refers to was deleted meanwhile')
@@ -48,7 +51,8 @@ const ofOthers: ReadonlySet<ErrorCode> = new Set(['device_failed', 'device_timeo
 
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
-  if (problem.status >= 500 && !ofOthers.has(problem.code))
+  // Of a database that cannot be used every request would say the same (database-watch.ts).
+  if (problem.status >= 500 && !ofOthers.has(problem.code) && !isOutage(error))
     request.log.error({ requestId: request.id, err: error }, 'unhandled error')
   const { retryAfter, location = lost(request, problem) } = problem.extras
   if (location !== undefined) return reply.header('cache-control', 'no-store').redirect(location, 302)

@@ -1,4 +1,5 @@
 import { setFlagsFromString } from 'node:v8'
+import { systemClock } from '../src/core/time.ts'
 import { debugging, ownConfig, ownName } from './config.ts'
 import { type Service, serve } from './serve.ts'
 
@@ -15,7 +16,7 @@ type Flags = {
  */
 export async function runService(flags: Flags): Promise<never> {
   const config = await startable(() => ownConfig(flags))
-  const service = await startable(() => serve(config))
+  const service = await startable(() => serve(config, systemClock, { alone: true }))
   // Under load a small young generation costs time.
   setFlagsFromString('--semi-space-growth-factor=2')
   endOnSignal(service)

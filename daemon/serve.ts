@@ -49,7 +49,7 @@ import { search } from '../src/search/handlers.ts'
 import { ssoHandlers } from '../src/sso/handlers.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
-import { openStorage, type Storage } from '../src/storage/open.ts'
+import { openStorage, type Storage, type StorageOptions } from '../src/storage/open.ts'
 import type { Cut } from '../src/tenancy/cut.ts'
 import { tenancyHandlers } from '../src/tenancy/handlers.ts'
 import { trustHandlers } from '../src/trust/handlers.ts'
@@ -60,11 +60,12 @@ import { webhookDeliveries } from '../src/webhooks/deliveries/handlers.ts'
 import { webhookHandlers } from '../src/webhooks/handlers.ts'
 import { actors } from './actor.ts'
 import { clientReader } from './address.ts'
-import { buildApp } from './app.ts'
-import { type AuditWatch, watchAudit } from './audit-watch.ts'
+import { buildApp, type Readiness } from './app.ts'
+import { watchAudit } from './audit-watch.ts'
 import { backgroundOf } from './background.ts'
 import type { Config } from './config.ts'
 import { connectionsOf } from './connections.ts'
+import { DatabaseWatch } from './database-watch.ts'
 import { keyActors } from './key-actor.ts'
 import { KeyMeter } from './key-meter.ts'
 import { Limiter } from './limiter.ts'
@@ -85,27 +86,31 @@ export type Service = {
   close(): Promise<void>
 }
 
-export type Replaced = Partial<Outside & { log: Logger }>
+export type Replaced = Partial<Outside & { log: Logger; alone: boolean }>
 
 /**
  * config → storage → app → loops; what it returns drains them in the other order. `replaced` stands in for the log and
- * for ports to the outside.
+ * for ports to the outside; `alone` refuses an SQLite directory that another process serves from.
  */
 export async function serve(
   config: Config,
   clock: Clock = systemClock,
   {
     log = logTo(process.stderr, { level: config.logLevel, color: config.color }),
+    alone = false,
     ...replaced
   }: Replaced = {},
 ): Promise<Service> {
   mkdirSync(config.dataDir, { recursive: true, mode: 0o700 })
-  const storage = await openStorage({
+  const onRefused = (reason: string) => log.warn({ reason }, 'waiting for the database')
+  const place = {
     dataDir: config.dataDir,
     ...(config.databaseUrl !== undefined && { databaseUrl: config.databaseUrl }),
-  })
+    postgres: { ...config.postgres, onRefused },
+  }
+  const storage = await openStorage({ ...place, alone })
   try {
-    await prepareSchema(storage, config.autoMigrate)
+    await prepareSchema(storage, place, config.autoMigrate)
     const firstPassword = await firstRun(storage, config, clock())
 
     const limiter = new Limiter(config.limits)
@@ -122,6 +127,7 @@ export async function serve(
     const web = { url: () => (isKnown ? publicUrl() : undefined), app: appUrl, samlEntityId }
     const rollouts = { isBegun: false }
     const webhooks = new WebhookWatch()
+    const database = new DatabaseWatch(storage, log)
     const own = {
       storage,
       limiter,
@@ -131,6 +137,7 @@ export async function serve(
       meter,
       audit,
       webhooks,
+      database,
       ...agents,
       publicUrl,
       web,
@@ -153,13 +160,17 @@ export async function serve(
   }
 }
 
-async function prepareSchema(storage: Storage, autoMigrate: boolean): Promise<void> {
-  if (autoMigrate) return void (await migrate(storage, migrations))
+async function prepareSchema(storage: Storage, place: StorageOptions, autoMigrate: boolean): Promise<void> {
   const pending = await pendingMigrations(storage, migrations)
   if (pending.length === 0) return
-  throw new SetupError(
-    `AUTO_MIGRATE is off and migrations are pending: ${pending.join(', ')}. Run: svc db migrate`,
-  )
+  if (!autoMigrate) {
+    throw new SetupError(
+      `AUTO_MIGRATE is off and migrations are pending: ${pending.join(', ')}. Run: svc db migrate`,
+    )
+  }
+  // In connections of its own: over many rows a migration takes as long as it takes.
+  const patient = await openStorage({ ...place, postgres: { ...place.postgres, statementMs: 0 } })
+  await migrate(patient, migrations).finally(() => patient.close())
 }
 
 /** Built-in roles, and a system administrator when there is no user yet; gives the password it made. */
@@ -241,19 +252,25 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   return buildApp(handlers, on, {
     version,
     log,
-    readiness: () => readinessOf(storage, audit),
+    readiness: () => readinessOf(parts),
+    onError: (error) => parts.database.note(error),
     gateway: parts.agents,
     publicUrl: parts.publicUrl,
     ...(token !== undefined && { metrics: metricsOf(parts, token) }),
   })
 }
 
-function metricsOf({ audit, webhooks }: Parts, token: string): Metrics {
+function metricsOf({ audit, webhooks, database }: Parts, token: string): Metrics {
   const requests = new RequestWatch()
   return {
     token,
     onRequest: (name, status, milliseconds) => requests.add(name, status, milliseconds),
-    read: async () => [...requests.metrics(), ...webhooks.metrics(), ...(await audit.metrics())],
+    read: async () => [
+      ...requests.metrics(),
+      ...webhooks.metrics(),
+      ...database.metrics(),
+      ...(await audit.metrics()),
+    ],
   }
 }
 
@@ -264,20 +281,15 @@ const cut: Cut = async (db, scope, now) => {
   await endSessionsIn(db, scope, now)
 }
 
-async function readinessOf(
-  storage: Storage,
-  audit: AuditWatch,
-): Promise<{ ready: boolean; checks: Record<string, string> }> {
-  try {
-    await storage.check()
-    // Someone has to look after a chain that was tampered with; the service does its work all the same.
-    return { ready: true, checks: { database: 'ok', audit: await audit.check() } }
-  } catch {
-    return { ready: false, checks: { database: 'error: unavailable' } }
-  }
+async function readinessOf({ database, audit }: Parts): ReturnType<Readiness> {
+  const fault = await database.fault()
+  if (fault !== undefined) return { ready: false, checks: { database: `error: ${fault}` } }
+  // Someone has to look after pages and chains that are damaged; the service does its work all the same.
+  return { ready: true, checks: { database: database.damage ?? 'ok', audit: await audit.check() } }
 }
 
-const drainMs = 10_000
+/** The storage has what is left of ten seconds to close. */
+const drainMs = 8500
 
 async function drain(
   app: FastifyInstance,

@@ -36,6 +36,7 @@ import * as agentRollbacks from './0037_agent_rollbacks.ts'
 import * as goneOrganizations from './0038_gone_organizations.ts'
 import * as samlRequests from './0039_saml_requests.ts'
 import * as agentTokenLookUp from './0040_agent_token_look_up.ts'
+import * as probes from './0043_probes.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -76,4 +77,5 @@ export const migrations: readonly Migration[] = [
   { name: '0038_gone_organizations', up: goneOrganizations.up },
   { name: '0039_saml_requests', up: samlRequests.up },
   { name: '0040_agent_token_look_up', up: agentTokenLookUp.up },
+  { name: '0043_probes', up: probes.up },
 ]

@@ -6,6 +6,17 @@ export type Db = Kysely<Tables>
 
 export type Dialect = 'sqlite' | 'postgres'
 
+export type PostgresSettings = {
+  /** Connections. */
+  poolSize: number
+  /** Milliseconds a statement may take; 0: as long as it takes, for migrations. */
+  statementMs: number
+  /** Milliseconds a database that refuses the first connection is waited for. */
+  waitMs: number
+  /** Told why, while it is waited for. */
+  onRefused?(reason: string): void
+}
+
 /** Messages between the processes that serve one database. What nobody hears is lost. */
 export type Signals = {
   /** `heard` gets each message to the channel; `missed` says that some may have been lost. Gives what ends it. */
@@ -44,7 +55,7 @@ export type Storage = {
   version(): number | undefined
   /** undefined on SQLite, where there is one process. */
   signals: Signals | undefined
-  /** Readiness: throws when the database does not answer. */
+  /** Readiness: throws when the database answers no question, or takes no change. */
   check(): Promise<void>
   /** Finishes what is queued, then closes. Safe to call twice. */
   close(): Promise<void>

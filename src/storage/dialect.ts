@@ -10,7 +10,14 @@ export { type Params, prepared, rowOf } from './prepared.ts'
 export { type Each, preparedForEach } from './prepared-for-each.ts'
 export { preparedInScope } from './prepared-in-scope.ts'
 export { isAmong, type Ranked, rankedIds } from './ranked.ts'
-export { isForeignKeyViolation, isOutage, isPatternTooComplex, isUniqueViolation } from './violations.ts'
+export {
+  isForeignKeyViolation,
+  isOutage,
+  isPatternTooComplex,
+  isUniqueViolation,
+  type Trouble,
+  troubleOf,
+} from './violations.ts'
 
 /**
  * What a caller may see, for `.where(...)`; `column` holds an organization's id (`devices.org_id`).

@@ -1,20 +1,24 @@
-import type { Storage } from './db.ts'
+import type { PostgresSettings, Storage } from './db.ts'
 
-export type { Db, Dialect, Storage } from './db.ts'
+export type { Db, Dialect, PostgresSettings, Storage } from './db.ts'
 
 export type StorageOptions = {
   /** `postgres://…`; without it, SQLite in the data directory. */
   databaseUrl?: string
   dataDir: string
-  /** Connections to Postgres. */
-  poolSize?: number
+  postgres?: Partial<PostgresSettings>
+  /** On SQLite: refuses to share the data directory with another process that serves. */
+  alone?: boolean
   /** Threads for heavy reads on SQLite. */
   readerThreads?: number
 }
 
+export const defaultPostgres: PostgresSettings = { poolSize: 10, statementMs: 30_000, waitMs: 0 }
+
 /** Opens what is there; tables are the business of migrate.ts. Only the driver that is needed is loaded. */
 export async function openStorage(options: StorageOptions): Promise<Storage> {
-  const { databaseUrl, dataDir, poolSize = 10, readerThreads = 2 } = options
-  if (databaseUrl) return (await import('./postgres.ts')).openPostgres(databaseUrl, poolSize)
-  return (await import('./sqlite.ts')).openSqlite(dataDir, readerThreads)
+  const { databaseUrl, dataDir, postgres, alone = false, readerThreads = 2 } = options
+  if (databaseUrl)
+    return (await import('./postgres.ts')).openPostgres(databaseUrl, { ...defaultPostgres, ...postgres })
+  return (await import('./sqlite.ts')).openSqlite(dataDir, { alone, readerThreads })
 }

@@ -27,13 +27,33 @@ export class Connection extends pg.Client {
   /** Names of before are worth nothing any more. */
   #generation = 0
   #plannedAt = performance.now()
+  #unanswered = 0
+  /** Since when the database owes an answer; of no meaning where none is unanswered. */
+  #owingSince = 0
 
   // biome-ignore lint/suspicious/noExplicitAny: pg has a dozen forms of it, of which Kysely uses one
   override query(...args: any[]): any {
     const [text, values, ...more] = args
     const name = typeof text === 'string' && more.length === 0 ? statementName(text) : undefined
     if (name !== undefined) return this.#run(name, text, values)
-    return (super.query as (...all: unknown[]) => unknown).apply(this, args)
+    const result = (super.query as (...all: unknown[]) => unknown).apply(this, args)
+    if (result instanceof Promise) {
+      this.#asked()
+      result.then(this.#answered, this.#answered)
+    }
+    return result
+  }
+
+  /** Milliseconds for which the database has answered nothing, though it was asked. */
+  silentMs(now: number): number {
+    return this.#unanswered === 0 ? 0 : now - this.#owingSince
+  }
+
+  /** Ends it without a word to the other side, which may not hear it: what is under way fails at once. */
+  cut(reason: string): void {
+    const { stream } = (this as unknown as { connection: { stream: { destroy(error: Error): void } } })
+      .connection
+    stream.destroy(new Error(`Connection terminated: ${reason}`))
   }
 
   /** What found its plan stale is run again, unless that has ended a transaction: then all of it is. */
@@ -51,9 +71,24 @@ export class Connection extends pg.Client {
 
   #ask(name: string, text: string, values: unknown[]): Promise<unknown> {
     const { promise, resolve, reject } = Promise.withResolvers()
-    const done: Done = (error, result) => (error ? reject(error) : resolve(result))
+    const done: Done = (error, result) => {
+      this.#answered()
+      if (error) reject(error)
+      else resolve(result)
+    }
+    this.#asked()
     super.query(new NamedQuery(`${name}_${this.#generation}`, text, values, done))
     return promise
+  }
+
+  #asked(): void {
+    if (this.#unanswered === 0) this.#owingSince = performance.now()
+    this.#unanswered += 1
+  }
+
+  readonly #answered = (): void => {
+    this.#unanswered -= 1
+    if (this.#unanswered > 0) this.#owingSince = performance.now()
   }
 
   #refreshPlans(): void {

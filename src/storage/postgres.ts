@@ -13,16 +13,27 @@ import pg from 'pg'
 import { SetupError } from '../core/errors.ts'
 import { Commits } from './commits.ts'
 import { PostgresCompiler } from './compilers.ts'
-import type { Db, Storage } from './db.ts'
+import type { Db, PostgresSettings, Storage } from './db.ts'
 import { Nesting } from './nesting.ts'
 import { refuseSharedSessions } from './pooler.ts'
 import { Connection, isStalePlan } from './postgres-connection.ts'
+import { Probe } from './postgres-probe.ts'
 import { getTypeParser } from './postgres-types.ts'
 import { signalsOn } from './signals.ts'
 
-export async function openPostgres(databaseUrl: string, poolSize: number): Promise<Storage> {
-  const pool = newPool(databaseUrl, poolSize)
-  await firstConnection(pool, databaseUrl)
+/** Connections end after a failure to answer this much longer than a statement may take, or twice that. */
+const graceMs = 5000
+/** How long what is under way may take when the storage is closed. */
+const closeMs = 1500
+const watchMs = 250
+
+export async function openPostgres(databaseUrl: string, settings: PostgresSettings): Promise<Storage> {
+  const { statementMs } = settings
+  const connections = new Set<Connection>()
+  const pool = newPool(databaseUrl, settings, connections)
+  await firstConnection(pool, databaseUrl, settings)
+  const watch = setInterval(() => cutSilent(connections, statementMs), watchMs).unref()
+  const probe = new Probe(databaseUrl)
   const db: Db = new Kysely({ dialect: new PortableDialect({ pool }, begin) })
   const unsynced: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginUnsynced) })
   const commits = new Commits()
@@ -52,9 +63,15 @@ export async function openPostgres(databaseUrl: string, poolSize: number): Promi
   }
 
   async function close(): Promise<void> {
+    const late = setTimeout(() => {
+      for (const connection of connections) connection.cut('the service ends')
+    }, closeMs)
     await Promise.allSettled(running)
+    await probe.close()
     await db.destroy()
     if (!pool.ended) await pool.end()
+    clearTimeout(late)
+    clearInterval(watch)
   }
 
   return {
@@ -65,13 +82,25 @@ export async function openPostgres(databaseUrl: string, poolSize: number): Promi
     onCommit: (listener) => commits.listen(listener),
     version: () => undefined,
     signals: signalsOn(databaseUrl, db),
-    check: async () => {
-      await pool.query({ text: 'select 1', query_timeout: 5000 } as pg.QueryConfig)
-    },
+    check: () => probe.check(),
     close: () => {
       closing ??= close()
       return closing
     },
+  }
+}
+
+/**
+ * Whoever has not answered by now does not answer any more, or is not heard: a statement that takes too long is ended by
+ * the database itself before.
+ */
+function cutSilent(connections: ReadonlySet<Connection>, statementMs: number): void {
+  if (statementMs === 0) return
+  const now = performance.now()
+  const mostMs = statementMs + Math.min(graceMs, statementMs)
+  for (const connection of connections) {
+    const silentMs = connection.silentMs(now)
+    if (silentMs > mostMs) connection.cut(`no answer for ${Math.round(silentMs / 1000)} s`)
   }
 }
 
@@ -111,31 +140,96 @@ class BeginningDriver extends PostgresDriver {
   }
 }
 
-function newPool(databaseUrl: string, poolSize: number): pg.Pool {
-  const pool = new pg.Pool({
-    connectionString: databaseUrl,
+function newPool(
+  databaseUrl: string,
+  { poolSize, statementMs }: PostgresSettings,
+  connections: Set<Connection>,
+): pg.Pool {
+  class Registered extends Connection {
+    constructor(config?: string | pg.ClientConfig) {
+      super(config)
+      connections.add(this)
+      // A lost connection fails the query that uses it and is replaced; the event itself must not end the process.
+      this.on('error', ignore)
+      this.once('end', () => connections.delete(this))
+    }
+  }
+  const pool = new PatientPool({
+    ...connectionConfig(databaseUrl),
     max: poolSize,
     application_name: 'svc',
-    connectionTimeoutMillis: 10_000,
-    keepAlive: true,
     types: { getTypeParser },
-    Client: Connection,
-    onConnect,
+    Client: Registered,
+    onConnect: (client: pg.ClientBase) => client.query(sessionSettings(statementMs)),
   })
-  // A lost connection fails the query that uses it and is replaced; the event itself must not end the process.
   pool.on('error', ignore)
-  pool.on('connect', (client) => client.on('error', ignore))
   return pool
 }
 
-/** Its default is that of a turning disk, where to read a small table whole beats an index; what is read here is in memory. */
-const onConnect = (client: pg.ClientBase) => client.query('set random_page_cost = 1.1')
+const connectionConfig = (databaseUrl: string): pg.ClientConfig => ({
+  connectionString: databaseUrl,
+  connectionTimeoutMillis: 10_000,
+  keepAlive: true,
+  keepAliveInitialDelayMillis: 10_000,
+})
+
+/**
+ * The default cost of a page is that of a turning disk, where to read a small table whole beats an index; what is read
+ * here is in memory. A process that was stopped in the middle of a transaction holds its locks no longer than a
+ * statement may take. Not as parameters of the connection: poolers know few of those.
+ */
+const sessionSettings = (statementMs: number): string =>
+  `set random_page_cost = 1.1; set statement_timeout = ${statementMs}; set idle_in_transaction_session_timeout = ${statementMs}`
+
+/** Refused, starting, stopping, or with all connections taken: there may be one in a moment. */
+const mayTakeOne = new Set(['ECONNREFUSED', '57P03', '53300'])
+const isRefused = (error: unknown): boolean => mayTakeOne.has((error as { code?: string }).code ?? '')
+
+/** How long a connection that is refused is tried again, so that a restart of the database is a wait and no failure. */
+const patienceMs = 2000
+
+/** Tries a connection that was refused again, for a moment. */
+class PatientPool extends pg.Pool {
+  override connect(): Promise<pg.PoolClient>
+  override connect(callback: Parameters<pg.Pool['connect']>[0]): void
+  override connect(callback?: Parameters<pg.Pool['connect']>[0]): Promise<pg.PoolClient> | undefined {
+    if (callback) {
+      super.connect(callback)
+      return undefined
+    }
+    return again(() => super.connect(), patienceMs)
+  }
+}
+
+async function again<T>(
+  work: () => Promise<T>,
+  forMs: number,
+  onRefused?: (error: unknown) => void,
+): Promise<T> {
+  for (const end = performance.now() + forMs; ; ) {
+    try {
+      return await work()
+    } catch (error) {
+      if (!isRefused(error) || performance.now() > end) throw error
+      onRefused?.(error)
+      await sleep(forMs / 20 + Math.random() * 100)
+    }
+  }
+}
 
 function ignore(): void {}
 
-async function firstConnection(pool: pg.Pool, databaseUrl: string): Promise<void> {
+async function firstConnection(
+  pool: pg.Pool,
+  databaseUrl: string,
+  { waitMs, onRefused }: PostgresSettings,
+): Promise<void> {
   try {
-    await checkSessions(pool)
+    await again(
+      () => checkSessions(pool, databaseUrl),
+      waitMs,
+      (error) => onRefused?.(reason(error)),
+    )
   } catch (error) {
     await pool.end()
     if (error instanceof SetupError) throw error
@@ -143,11 +237,11 @@ async function firstConnection(pool: pg.Pool, databaseUrl: string): Promise<void
   }
 }
 
-async function checkSessions(pool: pg.Pool): Promise<void> {
+async function checkSessions(pool: pg.Pool, databaseUrl: string): Promise<void> {
   const one = await pool.connect()
   try {
     // A connection outside of the pool, which may have room for one alone.
-    const other = new pg.Client(pool.options)
+    const other = new pg.Client(connectionConfig(databaseUrl))
     other.on('error', ignore)
     await other.connect()
     await refuseSharedSessions(one, other).finally(() => other.end())

@@ -1,10 +1,14 @@
 import { sql } from 'kysely'
-import pg from 'pg'
 import type { Db, Signals } from './db.ts'
+import { Connection } from './postgres-connection.ts'
 
 /** Class of the advisory locks by which others see who listens. */
 const lockClass = 1937138540
 const againMs = 1000
+/** How often who listens asks whether it is still heard, and how long it waits for the answer. */
+const pingMs = 10_000
+/** How long a farewell may take. */
+const endMs = 500
 
 /** LISTEN and NOTIFY. A process that listens holds a lock on its channel for as long as its session lasts. */
 export function signalsOn(databaseUrl: string, db: Db, onError: (error: Error) => void = () => {}): Signals {
@@ -34,14 +38,16 @@ async function listen(
   onError: (error: Error) => void,
 ): Promise<() => Promise<void>> {
   let closed = false
-  let client: pg.Client | undefined
+  let client: Connection | undefined
+  let ping: NodeJS.Timeout | undefined
   let again: NodeJS.Timeout | undefined
 
   async function open(): Promise<void> {
-    const next = new pg.Client({
+    const next = new Connection({
       connectionString: databaseUrl,
       application_name: 'svc signals',
       keepAlive: true,
+      keepAliveInitialDelayMillis: 5000,
       connectionTimeoutMillis: 10_000,
     })
     next.on('error', onError)
@@ -49,7 +55,12 @@ async function listen(
     await next.connect()
     next.on('end', reopenLater)
     client = next
-    // A machine that is gone without a word is noticed in a quarter of a minute, not in two hours.
+    clearInterval(ping)
+    // A database that is gone without a word is noticed in half a minute, not in two hours; so is whoever listens.
+    ping = setInterval(() => {
+      if (next.silentMs(performance.now()) > pingMs / 2) next.cut('the listener is not answered')
+      else next.query('select 1').catch(() => {})
+    }, pingMs).unref()
     await next.query(
       'set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 2',
     )
@@ -74,6 +85,10 @@ async function listen(
   return async () => {
     closed = true
     clearTimeout(again)
-    await client?.end().catch(() => {})
+    clearInterval(ping)
+    const last = client
+    const late = setTimeout(() => last?.cut('the service ends'), endMs)
+    await last?.end().catch(() => {})
+    clearTimeout(late)
   }
 }

@@ -1,5 +1,6 @@
+import type { Database } from 'better-sqlite3'
 import { Commits } from './commits.ts'
-import type { Storage } from './db.ts'
+import type { Db, Storage } from './db.ts'
 import { GroupCommit } from './group-commit.ts'
 import { LogCopier } from './log-copier.ts'
 import { LogSync } from './log-sync.ts'
@@ -7,11 +8,17 @@ import { Readers } from './readers.ts'
 import { ReadingConnection, SqliteConnection } from './sqlite-connection.ts'
 import { openReader, openWriter, sqliteFile } from './sqlite-file.ts'
 import { kyselyOver } from './sqlite-kysely.ts'
+import { lockDirectory } from './sqlite-lock.ts'
 import { Versions } from './versions.ts'
 
-export async function openSqlite(dataDir: string, readerThreads: number): Promise<Storage> {
+export async function openSqlite(
+  dataDir: string,
+  { alone, readerThreads }: { alone: boolean; readerThreads: number },
+): Promise<Storage> {
   const file = sqliteFile(dataDir)
-  const writer = new SqliteConnection(openWriter(file))
+  const database = openWriter(file)
+  const unlock = alone ? lockOr(database, dataDir) : undefined
+  const writer = new SqliteConnection(database)
   const reader = new ReadingConnection(openReader(file), writer)
   const readers = new Readers(file, readerThreads)
   const copier = new LogCopier(file, writer.database)
@@ -40,6 +47,7 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
     reader.database.close()
     // Last, because the last connection to go folds the write-ahead log back into the file.
     writer.database.close()
+    unlock?.()
   }
 
   return {
@@ -53,11 +61,22 @@ export async function openSqlite(dataDir: string, readerThreads: number): Promis
     check: async () => {
       reader.run('select count(*) from sqlite_schema', [])
       disk.check()
-      if (!writer.database.open) throw new Error('The database is closed')
+      const probe = (tx: Db) => tx.updateTable('probes').set({ at: new Date().toISOString() }).execute()
+      await queue.write(probe, true)
     },
     close: () => {
       closing ??= close()
       return closing
     },
+  }
+}
+
+/** The directory is there only once its database was opened. */
+function lockOr(database: Database, dataDir: string): () => void {
+  try {
+    return lockDirectory(dataDir)
+  } catch (error) {
+    database.close()
+    throw error
   }
 }

@@ -16,6 +16,8 @@ import type {
  * Times are ISO 8601 UTC with milliseconds, so they compare as text.
  */
 export type Tables = {
+  /** What readiness changes. */
+  probes: { id: number; at: string }
   partners: PartnerRow
   organizations: OrganizationRow
   sites: SiteRow

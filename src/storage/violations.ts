@@ -42,19 +42,49 @@ export function isPatternTooComplex(error: unknown): boolean {
   return databaseError(error).code === '2201B'
 }
 
-const outages = new Set([
-  // Postgres: starting, stopping, full, or the database itself is gone.
-  ...['57P01', '57P02', '57P03', '53300', '3D000'],
+/** Why a database cannot be used, or not for this. */
+export type Trouble =
+  /** It may answer in a moment: it is away, starting, stopping, or gives nobody another connection. */
+  | 'unreachable'
+  /** A statement took longer than one may. */
+  | 'too slow'
+  /** It takes no changes: a replica, or one that was set to read only. */
+  | 'read-only'
+  /** Its disk, memory or another of its limits is used up. */
+  | 'full'
+  /** Its disk fails to read or write. */
+  | 'failing disk'
+  /** What it stores is not what it wrote. */
+  | 'damaged'
+
+const away = new Set([
+  // Postgres: starting, stopping, all connections taken, or the database itself is gone.
+  ...['57P01', '57P02', '57P03', '53300', '3D000', '25P03'],
   ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENOTFOUND', 'EAI_AGAIN'],
-  ...['SQLITE_BUSY', 'SQLITE_FULL'],
+  ...['SQLITE_BUSY'],
 ])
+
+/** The driver's own failures have no code. */
+const driver =
+  /^Connection terminated|^timeout exceeded when trying to connect|^Query read timeout|not queryable$/
+
+/** undefined: the database is well, and the statement was at fault (PostgreSQL, appendix A; SQLite, result codes). */
+export function troubleOf(error: unknown): Trouble | undefined {
+  const { code = '', message = '' } = databaseError(error)
+  if (away.has(code) || code.startsWith('08') || driver.test(message)) return 'unreachable'
+  if (code === '57014') return 'too slow'
+  if (code === '25006' || code.startsWith('SQLITE_READONLY')) return 'read-only'
+  if (code === 'XX001' || code === 'XX002' || code.startsWith('SQLITE_CORRUPT') || code === 'SQLITE_NOTADB')
+    return 'damaged'
+  if (/^53...$/.test(code) || code === 'SQLITE_FULL' || code === 'SQLITE_NOMEM') return 'full'
+  if (/^58...$/.test(code) || code.startsWith('SQLITE_IOERR')) return 'failing disk'
+  return undefined
+}
 
 /** Could the database not be used, through no fault of the statement? The same may work later. */
 export function isOutage(error: unknown): boolean {
-  const { code = '', message = '' } = databaseError(error)
-  // The driver's own failures have no code.
-  const driver = /^Connection terminated|^timeout exceeded when trying to connect|not queryable$/
-  return outages.has(code) || code.startsWith('08') || code.startsWith('SQLITE_IOERR') || driver.test(message)
+  const trouble = troubleOf(error)
+  return trouble !== undefined && trouble !== 'damaged'
 }
 
 function databaseError(error: unknown): DatabaseError {

@@ -8,7 +8,7 @@ const log = pino({ level: 'silent' })
 const never = 3_600_000
 
 function started(work: () => Promise<void>, restMs: number): Loop {
-  const one = loop('work', work, never, log, { restMs })
+  const one = loop('work', work, never, { log }, { restMs })
   onTestFinished(() => one.stop())
   return one
 }
@@ -62,7 +62,8 @@ test('work that goes on failing says so once a minute, and when it works again',
   const work = async () => {
     if (fault !== undefined) throw new Error(fault)
   }
-  const one = loop('work', work, 1000, logInto({ write: (line) => void lines.push(line) }, 'info'))
+  const log = logInto({ write: (line) => void lines.push(line) }, 'info')
+  const one = loop('work', work, 1000, { log })
   onTestFinished(() => one.stop())
   const failed = (message: string, failures: number) => ({
     level: 50,

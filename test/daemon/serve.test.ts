@@ -151,9 +151,9 @@ describe('a request that never ends', () => {
     expect(performance.now() - again).toBeLessThan(1000)
   })
 
-  it('keeps the process for 10 s and no longer', async () => {
+  it('keeps the process for at most 10 s', async () => {
     expect(await stuck.service.ended).toEqual({ code: 0, signal: null })
-    expect(await stuck.endedAfter).toBeGreaterThan(9000)
-    expect(await stuck.endedAfter).toBeLessThan(12_000)
+    expect(await stuck.endedAfter).toBeGreaterThan(8000)
+    expect(await stuck.endedAfter).toBeLessThan(10_500)
   })
 })

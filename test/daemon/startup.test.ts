@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process'
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Kysely } from 'kysely'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
 import { api } from '../../src/api.ts'
 import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
@@ -51,7 +52,8 @@ describe('a database that cannot be used is one clear line and exit 1', () => {
       changed((url) => (url.pathname = '/nowhere')),
       changed((url) => (url.port = '1')),
     ]
-    const starts = await Promise.all(urls.map((databaseUrl) => failedStart({ databaseUrl })))
+    const env = { ...told, DATABASE_WAIT_SECONDS: '0' }
+    const starts = await Promise.all(urls.map((databaseUrl) => failedStart({ databaseUrl }, { env })))
     for (const start of starts) {
       expect(start).toMatchObject(oneLine(/./))
       expect(start.stderr).toContain('PostgreSQL at ')
@@ -249,5 +251,46 @@ onEveryDatabase((_, open) => {
     await second.listening()
     await second.stop()
     expect(second.stderr).not.toMatch(/password/i)
+  })
+})
+
+describe('two services on one SQLite directory', () => {
+  it('the second is refused in one line, and starts once the first is gone, however it ended', async () => {
+    const dataDir = await temporaryFolder()
+    const first = new ServeProcess({ dataDir })
+    await first.listening()
+    expect(await failedStart({ dataDir })).toMatchObject(oneLine(/Another svc serve uses .* --data-dir\./))
+    first.kill('SIGKILL')
+    await first.ended
+    const second = new ServeProcess({ dataDir })
+    await second.listening()
+    await second.stop()
+  })
+})
+
+describe('a Postgres that is not there yet', () => {
+  it('is waited for, and said to be', async () => {
+    const { databaseUrl } = await openMigrated('postgres')
+    const { port, hostname } = new URL(databaseUrl!)
+    const server = createServer((client) => {
+      const database = connect(Number(port), hostname)
+      client.pipe(database).pipe(client)
+      for (const socket of [client, database]) socket.on('error', () => {})
+    })
+    const listen = async (on: number) => {
+      await new Promise<void>((resolve) => server.listen(on, '127.0.0.1', resolve))
+      return (server.address() as AddressInfo).port
+    }
+    const free = await listen(0)
+    await new Promise((resolve) => server.close(resolve))
+    const late = new URL(databaseUrl!)
+    late.port = String(free)
+    const env = { ...told, DATABASE_WAIT_SECONDS: '30' }
+    const service = new ServeProcess({ dataDir: await temporaryFolder(), databaseUrl: late.href }, { env })
+    await until(() => service.stderr.includes('waiting for the database'), 10_000)
+    await listen(free)
+    onTestFinished(() => void server.close())
+    await service.listening()
+    await service.stop()
   })
 })

@@ -176,7 +176,7 @@ it('a database that goes away is 503 for everyone but the liveness probe, until 
   await until(async () => !(await ready()))
   expect(await send(service.url, 'GET', '/health/ready')).toMatchObject({
     status: 503,
-    body: { status: 'not_ready', checks: { database: 'error: unavailable' } },
+    body: { status: 'not_ready', checks: { database: 'error: unreachable' } },
   })
   expect((await send(service.url, 'GET', '/health/live')).status).toBe(200)
   expect((await send(service.url, 'GET', '/health')).status).toBe(200)

@@ -17,3 +17,11 @@ export async function noteIds(db: Db): Promise<number[]> {
   const rows = await (db as AnyDb).selectFrom('notes').select('id').orderBy('id').execute()
   return rows.map((row) => row.id)
 }
+
+/** What readiness changes, in a database without migrations. */
+export async function createProbes(storage: Storage): Promise<void> {
+  await storage.write(async (tx) => {
+    await sql`create table probes (id integer primary key, at text not null)`.execute(tx)
+    await tx.insertInto('probes').values({ id: 1, at: '' }).execute()
+  })
+}

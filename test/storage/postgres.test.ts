@@ -16,7 +16,7 @@ async function open(): Promise<Storage> {
 async function openWithOneConnection(): Promise<Storage> {
   const { databaseUrl, dataDir, close } = await openEmpty('postgres')
   onTestFinished(close)
-  const storage = await openStorage({ databaseUrl, dataDir, poolSize: 1 })
+  const storage = await openStorage({ databaseUrl, dataDir, postgres: { poolSize: 1 } })
   onTestFinished(() => storage.close())
   return storage
 }

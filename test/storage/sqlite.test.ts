@@ -17,7 +17,7 @@ import { openWriter, sqliteFile } from '../../src/storage/sqlite-file.ts'
 import { kyselyOver } from '../../src/storage/sqlite-kysely.ts'
 import { Statements } from '../../src/storage/statements.ts'
 import { temporaryFolder } from '../databases.ts'
-import { addNote, createNotes, noteIds } from './notes.ts'
+import { addNote, createNotes, createProbes, noteIds } from './notes.ts'
 
 async function open(dataDir?: string): Promise<Storage> {
   const storage = await openStorage({ dataDir: dataDir ?? (await temporaryFolder()) })
@@ -314,6 +314,9 @@ describe('durability', () => {
 
   test('a disk that has refused once is written to no more, and the service is not ready', async () => {
     const dataDir = await temporaryFolder()
+    const before = await open(dataDir)
+    await createProbes(before)
+    await before.close()
     const storage = await open(dataDir)
     await storage.check()
     // What cannot be found cannot be synced.

@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import { expect, test } from 'vitest'
 import type { Db } from '../../src/storage/open.ts'
 import { onEveryEmptyDatabase } from '../databases.ts'
-import { addNote, createNotes, noteIds } from './notes.ts'
+import { addNote, createNotes, createProbes, noteIds } from './notes.ts'
 
 const ids = (count: number) => Array.from({ length: count }, (_, i) => i + 1)
 
@@ -164,6 +164,7 @@ onEveryEmptyDatabase((kind, open) => {
 
   test('check passes while the database answers', async () => {
     const { storage } = await open()
+    await createProbes(storage)
     await expect(storage.check()).resolves.toBeUndefined()
   })
 

@@ -51,7 +51,7 @@ const batches = { sqlite: 100, postgres: 200 }
 /** How often is looked for what nobody told this process of. */
 const sweepMs = 1000
 /** How long what is on its way may take when the service ends: less than that takes (daemon/serve.ts). */
-const patienceMs = 8000
+const patienceMs = 6000
 
 /** Waits for all of it, also when some has failed: nothing of a round goes on in the next one. */
 async function allOf<T extends readonly unknown[] | []>(work: T) {

@@ -1,0 +1,86 @@
+import type { Logger } from 'pino'
+import { type Trouble, troubleOf } from '../src/storage/dialect.ts'
+import type { Storage } from '../src/storage/open.ts'
+import type { Metric } from './metrics.ts'
+
+const sayAgainMs = 60_000
+/** How long readiness waits for an answer. */
+const mostMs = 4000
+/** Whoever asks more often gets the answer of before: each costs the database a write. */
+const freshMs = 1000
+
+const troubles: readonly Trouble[] = [
+  'unreachable',
+  'too slow',
+  'read-only',
+  'full',
+  'failing disk',
+  'damaged',
+]
+
+/** What is wrong with the database: for the log once a minute, for readiness, and for those who watch the service. */
+export class DatabaseWatch {
+  readonly #storage: Storage
+  readonly #log: Logger
+  readonly #counts = new Map<Trouble, number>()
+  readonly #saidUntil = new Map<Trouble, number>()
+  #answer: { at: number; check: Promise<string | undefined> } | undefined
+
+  constructor(storage: Storage, log: Logger) {
+    this.#storage = storage
+    this.#log = log
+  }
+
+  /** Takes any error; those of a database that cannot be used are counted, and said once a minute. */
+  note(error: unknown): void {
+    const trouble = troubleOf(error)
+    if (trouble === undefined) return
+    const failures = (this.#counts.get(trouble) ?? 0) + 1
+    this.#counts.set(trouble, failures)
+    const now = performance.now()
+    if (now < (this.#saidUntil.get(trouble) ?? 0)) return
+    this.#saidUntil.set(trouble, now + sayAgainMs)
+    const { code: sqlState, message } = error as { code?: string; message?: string }
+    this.#log.error({ trouble, sqlState, reason: message, failures }, `the database is ${trouble}`)
+  }
+
+  /** For `/health/ready`: why nothing can be done; undefined when it can. */
+  fault(): Promise<string | undefined> {
+    const now = performance.now()
+    if (!this.#answer || now - this.#answer.at > freshMs) this.#answer = { at: now, check: this.#check() }
+    return this.#answer.check
+  }
+
+  /** What somebody has to look after while the service does its work all the same. */
+  get damage(): string | undefined {
+    return this.#counts.has('damaged') ? 'damaged: restore it from a backup' : undefined
+  }
+
+  metrics(): Metric[] {
+    return [
+      {
+        name: 'svc_database_failures_total',
+        kind: 'counter',
+        help: 'Statements that failed because the database could not be used, by the reason.',
+        values: troubles.map((trouble) => ({
+          labels: { reason: trouble.replace(' ', '_') },
+          value: this.#counts.get(trouble) ?? 0,
+        })),
+      },
+    ]
+  }
+
+  async #check(): Promise<string | undefined> {
+    const { promise: late, resolve } = Promise.withResolvers<'late'>()
+    const timer = setTimeout(resolve, mostMs, 'late')
+    try {
+      const outcome = await Promise.race([this.#storage.check(), late])
+      return outcome === 'late' ? `no answer within ${mostMs / 1000} s` : undefined
+    } catch (error) {
+      this.note(error)
+      return troubleOf(error) ?? 'unavailable'
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+}
