@@ -45,9 +45,11 @@ function rightmostClient(
   return valid(hops.findLast((hop) => hop !== '' && !trusted(hop)))
 }
 
+/** In its usual spelling, so that one address is one client; without the zone, which is anything of any length. */
 function valid(header: string | string[] | undefined): string | undefined {
-  const text = typeof header === 'string' ? header.trim() : undefined
-  return text !== undefined && ipaddr.isValid(text) ? plain(text) : undefined
+  const [text = ''] = typeof header === 'string' ? header.trim().split('%', 1) : []
+  if (!ipaddr.IPv4.isValidFourPartDecimal(text) && !ipaddr.IPv6.isValid(text)) return undefined
+  return ipaddr.process(text).toString()
 }
 
 /** What limits count as one client: an IPv4 address, or the /64 network of an IPv6 one. */

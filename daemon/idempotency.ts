@@ -2,10 +2,12 @@ import { hash } from 'node:crypto'
 import type { Cipher } from '../src/core/cipher.ts'
 import { invalid, Problem } from '../src/core/errors.ts'
 import type { Scope } from '../src/core/scope.ts'
+import { isVisible } from '../src/core/terminal.ts'
 import { type Instant, later } from '../src/core/time.ts'
 import type { Caller } from '../src/handler.ts'
 import type { Db } from '../src/storage/open.ts'
 import { findOrg } from '../src/tenancy/organizations/store.ts'
+import { textOf } from './header-text.ts'
 
 /**
  * A change that a client may send again: who sent it and in which context, under which key, and what it asks. `scope` is
@@ -25,10 +27,14 @@ export function attemptOf(
   caller: Caller,
   request: { key: unknown; ip: string; scope: Scope; route: string; input: unknown },
 ): Attempt | undefined {
-  const { key, ip, scope, route, input } = request
-  if (key === undefined) return undefined
-  if (typeof key !== 'string' || key.length === 0 || key.length > 255) {
+  const { key: said, ip, scope, route, input } = request
+  if (said === undefined) return undefined
+  const key = typeof said === 'string' ? textOf(said) : ''
+  if (key.length === 0 || key.length > 255) {
     throw invalid([{ path: 'headers.idempotency-key', message: 'must have 1 to 255 characters' }])
+  }
+  if (!isVisible(key)) {
+    throw invalid([{ path: 'headers.idempotency-key', message: 'must not have control characters' }])
   }
   return {
     owner: ownerOf(caller, ip, scope),

@@ -27,6 +27,7 @@ import { entryOf, type Origin, refusalOf } from './auditing.ts'
 import { cookiesOf, keepSession, sendOn, withCookieToken } from './browser.ts'
 import { sendBytes } from './bytes.ts'
 import type { Origins } from './cors.ts'
+import { userAgentOf } from './header-text.ts'
 import { attemptOf, type Done, givenBefore, once, refuseKey } from './idempotency.ts'
 import { inflate } from './inflate.ts'
 import { quotaHeaders } from './key-actor.ts'
@@ -137,7 +138,7 @@ export function addRoute(
       query,
       body,
       ip: request.client.ip,
-      userAgent: request.headers['user-agent'] ?? null,
+      userAgent: userAgentOf(request.headers),
       cookies: cookiesOf(request),
       caller,
       scope: scopeOfCaller(caller),
@@ -211,8 +212,7 @@ export function addRoute(
   }
 
   function originOf(request: FastifyRequest): Origin {
-    const { 'user-agent': userAgent } = request.headers
-    return { ip: request.client.ip, userAgent: userAgent ?? null }
+    return { ip: request.client.ip, userAgent: userAgentOf(request.headers) }
   }
 }
 

@@ -6,6 +6,7 @@ import type { Storage } from '../../src/storage/open.ts'
 import { bearer, shareOf } from '../actor.ts'
 import { type clientReader, networkOf } from '../address.ts'
 import type { Admission } from '../gateway.ts'
+import { userAgentOf } from '../header-text.ts'
 import type { Limiter } from '../limiter.ts'
 
 /** Lets agents in as on their other routes; the token counts in the header alone, an address gets into logs. */
@@ -26,8 +27,7 @@ export function admission(
       // A device has one connection, and it is the agent's: the watchdog would take its place.
       if (caller.role === 'watchdog') throw new Problem('agent_role_required')
       const { deviceId, orgId, tokenHash } = caller
-      const { 'user-agent': userAgent = null } = request.headers
-      return { agentId, deviceId, orgId, tokenHash, ip, userAgent }
+      return { agentId, deviceId, orgId, tokenHash, ip, userAgent: userAgentOf(request.headers) }
     },
     meter: ({ agentId }) => limiter.take('AGENT', shareOf({ agentId, role: 'agent' })),
     // As many as are connected: on SQLite the event loop would wait for that.

@@ -186,6 +186,9 @@ describe('which address a request comes from', () => {
     ['no address at all', peer, { 'x-forwarded-for': '6.6.6.6, <script>' }, '127.0.0.1'],
     ['an empty header', peer, { 'x-forwarded-for': ' , ' }, '127.0.0.1'],
     ['IPv6', peer, { 'x-forwarded-for': '2001:db8::1, fd00::7' }, '2001:db8::1'],
+    ['IPv6 in other spellings, with a zone', peer, { 'x-real-ip': '2001:DB8:0::1%eth0' }, '2001:db8::1'],
+    ['what is an address to some only', peer, { 'x-forwarded-for': '0x7f.1' }, '127.0.0.1'],
+    ['a number', peer, { 'x-real-ip': '16909060' }, '127.0.0.1'],
     ['x-real-ip alone', peer, { 'x-real-ip': '203.0.113.9' }, '203.0.113.9'],
     [
       'both: x-forwarded-for first',
