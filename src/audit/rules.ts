@@ -1,5 +1,6 @@
 import { isId, zeroId } from '../core/ids.ts'
 import { newId } from '../core/new-id.ts'
+import { storable } from '../core/schema.ts'
 import type { Instant } from '../core/time.ts'
 import type { ChainEntry } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
@@ -69,9 +70,8 @@ function sealable(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key.toWellFormed(), sealable(item)]))
 }
 
-/** Lone surrogates are not Unicode text and NUL is not Postgres text: both become U+FFFD. */
 function cut(text: string | null, max: number): string | null {
-  return text === null ? null : text.slice(0, max).toWellFormed().replaceAll('\u0000', '\uFFFD')
+  return text === null ? null : storable(text.slice(0, max))
 }
 
 const categories: readonly [prefix: string, category: string][] = [

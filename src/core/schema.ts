@@ -106,8 +106,8 @@ function limited(string: z.ZodString, max: number, min: number) {
     : base
 }
 
-/** What both databases take of a text: all else becomes U+FFFD. */
-const storable = (value: string): string => value.toWellFormed().replaceAll('\u0000', '\uFFFD')
+/** What both databases take of a text: lone surrogates are no Unicode text and NUL is no Postgres text, so both become U+FFFD. */
+export const storable = (value: string): string => value.toWellFormed().replaceAll('\u0000', '\uFFFD')
 
 /** Text that a machine reports: telemetry is cleaned of what cannot be stored, and not refused for it. */
 export const heard = (max: number, min = 0) => limited(z.string().overwrite(storable), max, min)

@@ -63,14 +63,13 @@ import {
   recordUse,
   removeTrustPolicy,
 } from '../../src/trust/store.ts'
+import { findForReplay, sendAgain } from '../../src/webhooks/deliveries/asked-for.ts'
 import {
   countDeliveries,
-  findForReplay,
   getDelivery,
   listDead,
   listDeliveries,
   lockDelivery,
-  sendAgain,
 } from '../../src/webhooks/deliveries/store.ts'
 import {
   changeWebhook,

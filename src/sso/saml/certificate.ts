@@ -24,10 +24,10 @@ export function selfSigned(
   return sequence(body, algorithm, der(0x03, Buffer.from([0]), sign('sha256', body, privateKey)))
 }
 
-const sha256WithRsa = '2a864886f70d01010b'
-const commonName = '550403'
+export const sha256WithRsa = '2a864886f70d01010b'
+export const commonName = '550403'
 
-function der(tag: number, ...parts: Buffer[]): Buffer {
+export function der(tag: number, ...parts: Buffer[]): Buffer {
   const content = Buffer.concat(parts)
   const { length } = content
   const long = Buffer.from([length >> 8, length & 255])
@@ -35,5 +35,5 @@ function der(tag: number, ...parts: Buffer[]): Buffer {
   return Buffer.concat([Buffer.from([tag, ...size]), content])
 }
 
-const sequence = (...parts: Buffer[]): Buffer => der(0x30, ...parts)
-const oid = (hex: string): Buffer => der(0x06, Buffer.from(hex, 'hex'))
+export const sequence = (...parts: Buffer[]): Buffer => der(0x30, ...parts)
+export const oid = (hex: string): Buffer => der(0x06, Buffer.from(hex, 'hex'))

@@ -2,6 +2,7 @@ import { newId } from '../../core/new-id.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import { checkOrg } from '../../tenancy/store.ts'
 import { getSummary } from '../store.ts'
+import * as askedFor from './asked-for.ts'
 import type * as contract from './contract.ts'
 import { checkRetriable, greeting } from './rules.ts'
 import * as store from './store.ts'
@@ -32,7 +33,7 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
     const { id: webhookId, orgId, name } = await getSummary(db, scope, params.id)
     const { event, payload = greeting(webhookId, now) } = body
     const id = newId()
-    await store.insertAskedFor(db, { id, webhookId, orgId, event, eventId: newId(), payload, now })
+    await askedFor.insertAskedFor(db, { id, webhookId, orgId, event, eventId: newId(), payload, now })
     note({ orgId, resourceName: name, details: { deliveryId: id, event } })
     const delivery = { id, webhookId, status: 'pending' as const, event, attempt: 0 }
     return { message: 'Test delivery queued', delivery }
@@ -43,7 +44,7 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
     const delivery = await store.lockDelivery(db, scope, { webhookId, id: params.deliveryId })
     checkRetriable(delivery)
     const { id: retryOf, orgId, event, eventId } = delivery
-    const [id] = await store.sendAgain(db, scope, {
+    const [id] = await askedFor.sendAgain(db, scope, {
       webhookId,
       ids: [retryOf],
       isActive,
@@ -60,18 +61,18 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
     async prepare({ storage, scope, params, body }) {
       await getSummary(storage.read, scope, params.id)
       // What is made meanwhile, by this replay too, is not its own: it would go round and round.
-      const through = body.through ?? (await store.lastSequence(storage.read, scope, params.id))
+      const through = body.through ?? (await askedFor.lastSequence(storage.read, scope, params.id))
       const range = { ...body, through }
       return {
         through,
-        found: await store.findForReplay(storage.heavy, scope, params.id, range, replayed + 1),
+        found: await askedFor.findForReplay(storage.heavy, scope, params.id, range, replayed + 1),
       }
     },
     async run({ db, scope, params, body, now, note }, { found, through }) {
       const { id: webhookId, orgId, name, isActive } = await getSummary(db, scope, params.id)
       const part = found.slice(0, replayed)
       const ids = part.map(({ id }) => id)
-      const { length: deliveries } = await store.sendAgain(db, scope, {
+      const { length: deliveries } = await askedFor.sendAgain(db, scope, {
         ...{ webhookId, ids, isActive, isReplay: true, now },
       })
       const { since = null, until = null, status = null } = body

@@ -1,5 +1,6 @@
 import { invalid } from '../../core/errors.ts'
 import { failureHints, type OutboundFailure, type OutboundReply } from '../../core/outbound.ts'
+import { storable } from '../../core/schema.ts'
 import { type Instant, later, millisecondsOf } from '../../core/time.ts'
 import { nativeSignature, standardSignature } from '../../core/webhook-signature.ts'
 import type { RetryPolicy } from '../contract.ts'
@@ -120,9 +121,6 @@ const next = (wait: number | undefined, now: Instant): Pick<Outcome, 'status' | 
   wait === undefined
     ? { status: 'failed', dueAt: null }
     : { status: 'retrying', dueAt: later(now, wait / 1000) }
-
-/** What both databases can keep. */
-const storable = (text: string): string => text.toWellFormed().replaceAll('\u0000', '\uFFFD')
 
 /** Milliseconds; seconds or a date (RFC 9110, 10.2.3). */
 function retryAfterOf(header: string | undefined, now: Instant): number | undefined {

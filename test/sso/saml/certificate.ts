@@ -5,6 +5,7 @@ import {
   X509Certificate as X509,
   type X509Certificate,
 } from 'node:crypto'
+import { commonName, der, oid, sequence, sha256WithRsa } from '../../../src/sso/saml/certificate.ts'
 
 export type KeyPair = { privateKey: KeyObject; publicKey: KeyObject }
 
@@ -28,18 +29,5 @@ export function selfSigned(
   return new X509(sequence(body, algorithm, der(0x03, Buffer.from([0]), signature)))
 }
 
-const sha256WithRsa = '2a864886f70d01010b'
 const sha256WithEcdsa = '2a8648ce3d040302'
-const commonName = '550403'
-
-function der(tag: number, ...parts: Buffer[]): Buffer {
-  const content = Buffer.concat(parts)
-  const { length } = content
-  const long = Buffer.from([length >> 8, length & 255])
-  const size = length < 128 ? [length] : [0x80 | long.length, ...long]
-  return Buffer.concat([Buffer.from([tag, ...size]), content])
-}
-
-const sequence = (...parts: Buffer[]): Buffer => der(0x30, ...parts)
-const oid = (hex: string): Buffer => der(0x06, Buffer.from(hex, 'hex'))
 const time = (at: Date): Buffer => der(0x18, Buffer.from(`${at.toISOString().replace(/[-:T]|\.\d+/g, '')}`))
