@@ -13,3 +13,7 @@ export type Vouched = {
   profile: Record<string, unknown>
   tokens?: { accessToken: string | null; refreshToken: string | null; expiresInSeconds: number | null }
 }
+
+/** Whether a provider says no, in any of the ways that they do: as JSON or as a text, in either case, or as an xs:boolean. */
+export const isDenied = (said: unknown): boolean =>
+  Array.isArray(said) ? said.some(isDenied) : ['false', '0'].includes(String(said).trim().toLowerCase())

@@ -1,5 +1,5 @@
 import type { AttributeMapping } from '../presets/contract.ts'
-import type { Vouched } from '../vouched.ts'
+import { isDenied, type Vouched } from '../vouched.ts'
 
 export type Claims = Record<string, unknown>
 
@@ -43,6 +43,3 @@ const textOf = (value: unknown): string | undefined => {
 
 const listOf = (value: unknown): string[] =>
   (Array.isArray(value) ? value : [value]).filter((one): one is string => typeof one === 'string')
-
-/** Some say it as a text. */
-const isDenied = (value: unknown): boolean => value === false || value === 'false'

@@ -1,6 +1,6 @@
 import { SsoFailure } from '../failures.ts'
 import type { AttributeMapping } from '../presets/contract.ts'
-import type { Vouched } from '../vouched.ts'
+import { isDenied, type Vouched } from '../vouched.ts'
 import type { Assertion } from './assertion.ts'
 import { nameIdFormats } from './names.ts'
 
@@ -44,7 +44,7 @@ export function vouchedBy(assertion: Assertion, mapping: AttributeMapping): Vouc
   return {
     subject: nameId,
     email: textOf('email') ?? addressIn(nameId),
-    emailVerified: saidOf(attributes, ['email_verified'])[0]?.toLowerCase() !== 'false',
+    emailVerified: !isDenied(saidOf(attributes, ['email_verified'])),
     name: textOf('name') ?? (parts.length > 0 ? parts.join(' ') : undefined),
     groups: listOf('groups'),
     mfa: contexts.some((context) => context !== undefined && multiFactor.includes(context)),

@@ -129,6 +129,8 @@ describe('who is vouched for', () => {
 
   it('has an address that is not verified when the provider says so', () => {
     expect(vouched({ 'http://schemas.auth0.com/email_verified': ['false'] }).emailVerified).toBe(false)
+    expect(vouched({ email_verified: ['0'] }).emailVerified).toBe(false)
+    expect(vouched({ email_verified: ['true', 'False '] }).emailVerified).toBe(false)
     expect(vouched({ email_verified: ['true'] }).emailVerified).toBe(true)
   })
 
