@@ -1,6 +1,14 @@
 /** A command as the manifest has it. */
 export type Command = { args: Record<string, object>; flags: Record<string, object>; examples: string[] }
 
+/** What runs until it is told to end, signs in, or reads a database: each runs by itself in its own process. */
+export const alone = ['agent:run', 'agent:simulate', 'db:status', 'login', 'serve', 'webhooks:listen']
+/** What asks no service and reads nothing that another wrote; some change this machine. */
+export const local = [
+  ...['agent:install', 'agent:uninstall', 'agent:sign-release'],
+  ...['db:migrate', 'db:unlock'],
+]
+
 const uuid = '0197c1c4-0000-7000-8000-000000000010'
 
 /** Arguments that are said as they stand in the example; all others are names of records. */

@@ -68,3 +68,8 @@ export const isClean = (text: string): boolean =>
   ['\u001b', '\u0007', '\u007f', '\u009b', '\u202e', '\u200b', '\u2028', '\ufeff', '\u{e0041}'].every(
     (one) => !text.includes(one),
   )
+
+/** The sequences that the program writes by itself: colors, a line anew, and what moves between the lines of progress. */
+export const own =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  /\u001b\[(?:0|1|2|4|22|24|3[0-379]|4[07])m|\r\u001b\[2K|\u001b\[\d+A|\u001b\[0J/g

@@ -7,9 +7,21 @@ const { runs, config, to } = JSON.parse(readFileSync(process.argv[2], 'utf8'))
 const longest = 3000
 
 const seen = []
-for (const one of runs) seen.push({ ...one, ...(await run(one)) })
+const columns = new Map()
+for (const one of runs) seen.push({ ...one, ...(await (one.columns ? withColumns(one) : run(one))) })
 writeFileSync(to, JSON.stringify(seen))
 process.reallyExit(0)
+
+/** Which columns there are is said to whoever names another; what is not a table says nothing. */
+async function withColumns(one) {
+  if (!columns.has(one.id)) {
+    const { text } = await run({ ...one, argv: [...one.columns, '--columns', '?', '--json'] })
+    columns.set(one.id, /"hint":"columns: ([^"]+)"/.exec(text)?.[1].replaceAll(', ', ','))
+  }
+  const known = columns.get(one.id)
+  if (known === undefined) return { code: 'none', text: '' }
+  return run({ ...one, argv: [...one.argv, '--columns', known] })
+}
 
 /** Nothing of one run is there in the next. */
 async function run({ argv, url }) {

@@ -1,0 +1,48 @@
+import { createServer } from 'node:http'
+import { me } from '../cli/stand-in.ts'
+import { listening } from '../cli/way.ts'
+import { entryFor, hostile, hostileFor } from './hostile.ts'
+
+/** What a service answers with. `likely`: whoever reads it goes on. */
+export type Answer = 'likely' | 'wild' | 'refusal'
+
+const refusal = {
+  error: hostile,
+  code: hostile,
+  requestId: hostile,
+  details: [{ path: hostile, message: hostile }],
+}
+
+/** Answers every endpoint of the contract with hostile values. */
+export class HostileService {
+  readonly #server
+
+  constructor(answer: Answer) {
+    this.#server = createServer((request, reply) => {
+      request.resume().on('end', () => {
+        const path = new URL(request.url ?? '', 'http://x').pathname.replace(/^\/api\/v1/, '')
+        const entry = entryFor(request.method ?? '', path)
+        const isRefused = answer === 'refusal' || entry === undefined
+        const named = { ...me, user: { ...me.user, name: hostile } }
+        const body = isRefused
+          ? refusal
+          : path === '/auth/me'
+            ? named
+            : hostileFor(entry.reply, answer === 'likely')
+        reply.writeHead(answer === 'refusal' ? 400 : (entry?.status ?? 200), {
+          'content-type': 'application/json',
+        })
+        reply.end(JSON.stringify(body))
+      })
+    })
+  }
+
+  async start(): Promise<string> {
+    return `http://127.0.0.1:${await listening(this.#server)}`
+  }
+
+  async stop(): Promise<void> {
+    this.#server.closeAllConnections()
+    await new Promise((resolve) => this.#server.close(resolve))
+  }
+}
