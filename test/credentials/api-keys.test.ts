@@ -5,8 +5,9 @@ import type { NewApiKey } from '../../src/credentials/api-keys/contract.ts'
 import { revokeApiKeys } from '../../src/credentials/api-keys/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
+import { join } from '../identity/role-stage.ts'
 import { userIdOf } from '../laws/fixture.ts'
-import { addOrgUser, addPartnerUser, buildWorld, systemToken } from '../world.ts'
+import { addOrgUser, addPartnerUser, addRole, buildWorld, systemToken } from '../world.ts'
 
 const failing = (status: number, code: string, message?: string) =>
   expect.objectContaining({ status, code, ...(message !== undefined && { message }) })
@@ -274,6 +275,53 @@ onEveryDatabase((_, open) => {
       const wide = await mint(reading)
       const narrow = service.client(token).call(api.apiKeys.rotate, { params: { id: wide.id } })
       await expect(narrow).rejects.toEqual(failing(403, 'site_access_denied'))
+    })
+
+    it('is neither handed to nor widened by who holds less; they may narrow it to what they hold, and revoke it', async () => {
+      const { service, orgs, mint, look, client } = await begin()
+      const role = await addRole(service, orgs.bakery.id, 'Keeper', [
+        'organizations:read',
+        'organizations:write',
+        'devices:read',
+      ])
+      const { token } = await join(service, 'keeper', orgs.bakery.id, role)
+      const lesser = service.client(token)
+      const strong = await mint({ name: 'strong', scopes: ['devices:read', 'devices:write'] })
+      const params = { id: strong.id }
+      const refused = failing(403, 'forbidden')
+      const change = (scopes: string[]) => lesser.call(api.apiKeys.update, { params, body: { scopes } })
+      await expect(lesser.call(api.apiKeys.rotate, { params })).rejects.toEqual(refused)
+      for (const scopes of [['*'], ['audit:read'], ['devices:read', 'devices:write', 'organizations:read']]) {
+        await expect(change(scopes)).rejects.toEqual(refused)
+      }
+      const { data } = await client.call(api.apiKeys.list)
+      const kept = data.find(({ id }) => id === strong.id)
+      expect(kept).toMatchObject({ scopes: ['devices:read', 'devices:write'], keyPrefix: strong.keyPrefix })
+      await look(strong.key)
+      expect(await change(['devices:read'])).toMatchObject({ scopes: ['devices:read'] })
+      // Now it holds no more than they do.
+      const { key } = await lesser.call(api.apiKeys.rotate, { params })
+      await look(key)
+      const other = await mint({ name: 'other', scopes: ['devices:read', 'devices:write'] })
+      await lesser.call(api.apiKeys.revoke, { params: { id: other.id } })
+      await expect(look(other.key)).rejects.toEqual(failing(401, 'api_key_revoked'))
+    })
+
+    it('that sees more is given nothing more by a member of some sites', async () => {
+      const { service, orgs, mint, look } = await begin()
+      const { id: orgId, siteId } = orgs.bakery
+      const narrow = service.client(await addOrgUser(service, 'of-site', orgId, { siteIds: [siteId] }))
+      const wide = await mint({ name: 'wide', scopes: ['sites:read'] })
+      const change = (id: string, scopes: string[]) =>
+        narrow.call(api.apiKeys.update, { params: { id }, body: { scopes } })
+      await expect(change(wide.id, ['sites:read', 'devices:read'])).rejects.toEqual(
+        failing(403, 'site_access_denied'),
+      )
+      await expect(look(wide.key)).rejects.toEqual(failing(403, 'api_key_scope'))
+      expect(await change(wide.id, ['sites:read'])).toMatchObject({ scopes: ['sites:read'] })
+      expect(await change(wide.id, [])).toMatchObject({ scopes: [] })
+      const own = await mint({ name: 'own', scopes: ['sites:read'] }, narrow)
+      expect(await change(own.id, ['devices:read'])).toMatchObject({ scopes: ['devices:read'] })
     })
 
     it('sees no more sites than whoever made it', async () => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock, testSecrets } from '../harness.ts'
-import { addOrgUser, buildWorld } from '../world.ts'
+import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
@@ -193,6 +193,44 @@ onEveryDatabase((_, open) => {
       await expect(build).rejects.toEqual(failing(403, 'site_access_denied'))
       expect((await narrow.call(api.sites.list)).data.map((site) => site.name)).toEqual(['Annex'])
       expect((await narrow.call(api.devices.list)).data).toEqual([])
+    })
+
+    it('without a site, or of any for members of some groups, lets in what they never see: none of theirs', async () => {
+      const { service, client, orgs } = await begin()
+      const { id: orgId, siteId, deviceId } = orgs.bakery
+      const group = await addGroup(service, orgId, 'counter', [deviceId])
+      const everywhere = await client.call(api.enrollmentKeys.create, { body: { name: 'all' } })
+      const atSite = await client.call(api.enrollmentKeys.create, { body: { name: 'shop', siteId } })
+      const denied = failing(403, 'site_access_denied')
+      const tokens = {
+        sites: await addOrgUser(service, 'of-site', orgId, { siteIds: [siteId] }),
+        groups: await addOrgUser(service, 'of-group', orgId, { groupIds: [group] }),
+        both: await addOrgUser(service, 'of-both', orgId, { siteIds: [siteId], groupIds: [group] }),
+      }
+      for (const [who, token] of Object.entries(tokens)) {
+        const narrow = service.client(token)
+        const acts = (id: string, body: { name: string; siteId?: string }) => [
+          () => narrow.call(api.enrollmentKeys.create, { body }),
+          () => narrow.call(api.enrollmentKeys.rotate, { params: { id }, body: {} }),
+          () => narrow.call(api.enrollmentKeys.remove, { params: { id } }),
+        ]
+        for (const act of acts(everywhere.id, { name: 'mine' }))
+          await expect(act(), who).rejects.toEqual(denied)
+        if (who === 'sites') continue
+        for (const act of acts(atSite.id, { name: 'mine', siteId }))
+          await expect(act(), who).rejects.toEqual(denied)
+      }
+      const { data } = await client.call(api.enrollmentKeys.list)
+      expect(data.map(({ name }) => name)).not.toContain('mine')
+      // Neither was taken away meanwhile, nor replaced.
+      for (const [n, { key: enrollmentKey }] of [everywhere, atSite].entries()) {
+        const body = { ...machine, hostname: `pc-${n}`, enrollmentKey }
+        await service.client().call(api.agents.enroll, { body })
+      }
+      const own = service.client(tokens.sites)
+      const { id } = await own.call(api.enrollmentKeys.create, { body: { name: 'mine', siteId } })
+      await own.call(api.enrollmentKeys.rotate, { params: { id }, body: {} })
+      await own.call(api.enrollmentKeys.remove, { params: { id } })
     })
   })
 })

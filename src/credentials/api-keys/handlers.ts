@@ -11,6 +11,7 @@ import {
   checkMayHold,
   checkRevocable,
   difference,
+  isWidened,
   makeApiKey,
   newApiKey,
   overlapEnd,
@@ -41,6 +42,7 @@ export const apiKeys: HandlersOf<typeof contract.apiKeys> = {
     checkChangeable(before, now)
     if (body.scopes !== undefined) checkDelegation(body.scopes, caller.permissions)
     const after = applied(before, body)
+    if (isWidened(before, after)) checkMayHold(before, caller)
     await store.changeApiKey(db, scope, after)
     note({ orgId: after.orgId, ...difference(before, after) })
     return after

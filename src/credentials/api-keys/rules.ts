@@ -71,8 +71,13 @@ export function checkDelegation(scopes: readonly string[], held: ReadonlySet<str
   })
 }
 
+/** Whether a change gives a key what it had not; `*` has everything. */
+export const isWidened = (before: Pick<ApiKey, 'scopes'>, after: Pick<ApiKey, 'scopes'>): boolean =>
+  !before.scopes.includes('*') && after.scopes.some((scope) => !before.scopes.includes(scope))
+
 /**
- * A rotation hands out the key: who sees some sites only must not get one that sees more.
+ * A rotation hands out the key, and a wider scope reaches as far as it does: who sees some sites only must neither get one
+ * that sees more, nor give to one what they have at theirs alone.
  * @throws site_access_denied
  */
 export function checkMayHold(key: ApiKey, caller: { id: string; scope: Scope }): void {

@@ -54,7 +54,7 @@ export const enrollmentKeyHandlers = (
       const shape = shapeOf(caller)
       checkShape(body, shape, now)
       const before = await store.getEnrollmentKey(db, scope, params.id)
-      checkOwnSite(scope, before)
+      checkWithinReach(scope, before.siteId)
       const after = within(rotated(before, body), shape, now)
       const key = newEnrollmentKey()
       await store.replaceEnrollmentKey(db, scope, after, hashOf(key))
@@ -64,7 +64,7 @@ export const enrollmentKeyHandlers = (
 
     async remove({ db, scope, params, note }) {
       const key = await store.getEnrollmentKey(db, scope, params.id)
-      checkOwnSite(scope, key)
+      checkWithinReach(scope, key.siteId)
       await store.removeEnrollmentKey(db, scope, key.id)
       note({ orgId: key.orgId, resourceName: key.name, before: limitsOf(key) })
       return { success: true, message: 'Enrollment key deleted successfully' }
@@ -81,18 +81,27 @@ const limitsOf = ({ usageCount, maxUsage, expiresAt }: contract.EnrollmentKey) =
   expiresAt,
 })
 
-/** Who sees some sites only sees that a key without one is there, and neither gets it nor ends it. @throws site_access_denied */
-function checkOwnSite(scope: Scope, { siteId }: contract.EnrollmentKey): void {
-  if (siteId !== null || scope.kind !== 'organization' || scope.siteIds === null) return
-  throw new Problem('site_access_denied', 'Your access is limited to some sites: this key is of none')
+/**
+ * A key lets machines in of which its holder has to see all. Who sees some sites only sees that a key without one is there,
+ * and neither gets it nor ends it; who sees some groups only has no key at all, as a machine that comes in is in no group.
+ * @throws site_access_denied
+ */
+function checkWithinReach(scope: Scope, siteId: string | null): void {
+  if (scope.kind !== 'organization') return
+  if (scope.groupIds !== null) {
+    const message = 'Your access is limited to some device groups, and a machine that enrolls is in none'
+    throw new Problem('site_access_denied', message)
+  }
+  if (siteId !== null || scope.siteIds === null) return
+  throw new Problem(
+    'site_access_denied',
+    'Your access is limited to some sites: a key without one is for all',
+  )
 }
 
 async function checkSite(db: Db, scope: Scope, orgId: string, siteId: string | undefined): Promise<void> {
-  // A membership narrowed to some sites mints for those only.
-  const narrowed = scope.kind === 'organization' && scope.siteIds !== null
-  if (siteId === undefined && !narrowed) return
-  if (siteId === undefined)
-    throw new Problem('site_access_denied', 'Your access is limited to some sites: name one')
+  checkWithinReach(scope, siteId ?? null)
+  if (siteId === undefined) return
   const site = await findSite(db, scope, siteId)
   if (site?.orgId === orgId) return
   throw invalid([{ path: 'body.siteId', message: 'siteId does not belong to the specified org' }])
