@@ -7,6 +7,7 @@ import { millisecondsOf } from '../src/core/time.ts'
 import type { AgentCaller, Caller, UserCaller, WorkloadCaller } from '../src/handler.ts'
 import { findCaller } from '../src/identity/principal.ts'
 import { checkAccess } from '../src/identity/rules.ts'
+import { contextText } from '../src/identity/sessions/store.ts'
 import type { AccessTokens } from '../src/identity/sessions/tokens.ts'
 import { gatheredReads } from '../src/storage/gathered.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
@@ -137,7 +138,8 @@ async function verify({ access, workloads }: Tokens, token: string, now: Date) {
   const person = await access.verify(token, now)
   if (person) {
     const find = (db: Db) => findCaller(db, person)
-    return { owner: person.userId, expiresAt: person.expiresAt, find }
+    // Whoever signs somebody in to one tenant does not use up their share of another.
+    return { owner: `${person.userId} ${contextText(person.context)}`, expiresAt: person.expiresAt, find }
   }
   const workload = await workloads.verify(token, now)
   if (!workload) return undefined

@@ -1,10 +1,17 @@
 import ipaddr from 'ipaddr.js'
+import { isLoopback, plainAddress as plain } from '../src/core/network.ts'
 import type { Config } from './config.ts'
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
 
-/** Where a request came from, and whether it came by TLS, which ends at the proxy. */
-export type Client = { ip: string; https: boolean }
+/**
+ * Where a request came from, and whether it came by TLS, which ends at the proxy. `isLocal`: its connection is of this
+ * machine, and nobody else is behind it.
+ */
+export type Client = { ip: string; https: boolean; isLocal: boolean }
+
+/** A proxy on this machine says with one of these that it speaks for somebody else, trusted or not. */
+const forwarding = ['x-forwarded-for', 'x-real-ip', 'cf-connecting-ip', 'true-client-ip', 'forwarded', 'via']
 
 /**
  * The client's address: that of the connection, unless it is a trusted proxy's, which then says for whom it
@@ -16,7 +23,10 @@ export function clientReader(
 ): (peer: string, headers: Headers) => Client {
   // Where people come by HTTPS alone, nothing of a session is to go another way, whoever ends their TLS.
   const always = publicUrl?.startsWith('https:') === true
-  if (!proxies) return (peer) => ({ ip: plain(peer), https: always })
+  const isLocal = (peer: string, headers: Headers): boolean =>
+    isLoopback(peer) && forwarding.every((name) => headers[name] === undefined)
+  if (!proxies)
+    return (peer, headers) => ({ ip: plain(peer), https: always, isLocal: isLocal(peer, headers) })
   const ranges = proxies.trusted.map((cidr) => ipaddr.parseCIDR(cidr))
   const trusted = (address: string): boolean => {
     if (!ipaddr.isValid(address)) return false
@@ -24,11 +34,12 @@ export function clientReader(
     return ranges.some((range) => parsed.kind() === range[0].kind() && parsed.match(range))
   }
   return (peer, headers) => {
-    if (!trusted(peer)) return { ip: plain(peer), https: always }
+    const local = isLocal(peer, headers)
+    if (!trusted(peer)) return { ip: plain(peer), https: always, isLocal: local }
     const cloudflare = proxies.cloudflare ? valid(headers['cf-connecting-ip']) : undefined
     const forwarded = rightmostClient(headers['x-forwarded-for'], trusted)
     const ip = cloudflare ?? forwarded ?? valid(headers['x-real-ip']) ?? plain(peer)
-    return { ip, https: always || headers['x-forwarded-proto'] === 'https' }
+    return { ip, https: always || headers['x-forwarded-proto'] === 'https', isLocal: local }
   }
 }
 
@@ -57,6 +68,3 @@ export function networkOf(address: string): string {
   if (!address.includes(':') || !ipaddr.isValid(address)) return address
   return ipaddr.parse(address).toByteArray().slice(0, 8).join('.')
 }
-
-/** IPv4 written as IPv6 becomes IPv4 again. */
-const plain = (address: string): string => (address.startsWith('::ffff:') ? address.slice(7) : address)

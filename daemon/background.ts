@@ -11,6 +11,7 @@ import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { checkLiveness } from '../src/devices/jobs.ts'
 import { refreshDue } from '../src/groups/jobs.ts'
 import { sweepChanges } from '../src/groups/members.ts'
+import { sweepMarks } from '../src/identity/door/store.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { sweepInvitations } from '../src/identity/invitations/store.ts'
 import { issueResets } from '../src/identity/passwords/jobs.ts'
@@ -70,6 +71,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
       limiter.sweep()
       await storage.write(async (tx) => {
         await sweepSessions(tx, clock())
+        await sweepMarks(tx, clock())
         await sweepFactors(tx, clock())
         await sweepInvitations(tx, clock())
         await sweepResets(tx, clock())

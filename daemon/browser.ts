@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Endpoint, Redirect } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import { isStorable } from '../src/core/schema.ts'
-import { refreshSeconds } from '../src/identity/sessions/tokens.ts'
+import { refreshCookie, refreshSeconds } from '../src/identity/sessions/tokens.ts'
 import { csrfHeader, isAllowed, type Origins } from './cors.ts'
 
 /*
@@ -11,7 +11,6 @@ import { csrfHeader, isAllowed, type Origins } from './cors.ts'
  * clients say `X-Service-Client: cli` and keep it themselves.
  */
 
-const refreshCookie = 'service_refresh_token'
 const csrfCookie = 'service_csrf_token'
 const refreshPath = '/api/v1/auth'
 

@@ -3,6 +3,7 @@ import type { Nudge } from '../src/agents/commands/ports.ts'
 import type { Beginning } from '../src/agents/rollouts/handlers.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import type { Clock } from '../src/core/time.ts'
+import type { Door } from '../src/identity/door/door.ts'
 import type { Switchboard } from '../src/live/ports.ts'
 import type { Web } from '../src/sso/sign-in/web.ts'
 import type { Storage } from '../src/storage/open.ts'
@@ -12,6 +13,7 @@ import type { Gateway } from './gateway.ts'
 import type { KeyMeter } from './key-meter.ts'
 import type { Limiter } from './limiter.ts'
 import type { Outside } from './outside/open.ts'
+import type { SignInWatch } from './sign-in-watch.ts'
 import type { WebhookWatch } from './webhook-watch.ts'
 
 /** What a running service is made of. */
@@ -25,6 +27,9 @@ export type Parts = Outside & {
   audit: AuditWatch
   webhooks: WebhookWatch
   database: DatabaseWatch
+  signIns: SignInWatch
+  /** Where passwords are held against accounts. */
+  door: Door
   /** The connections of agents. */
   agents: Gateway
   /** Asks agents, and tells them that something waits, wherever they are connected. */

@@ -138,6 +138,7 @@ export function addRoute(
       query,
       body,
       ip: request.client.ip,
+      isLocal: request.client.isLocal,
       userAgent: userAgentOf(request.headers),
       cookies: cookiesOf(request),
       caller,

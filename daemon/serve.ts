@@ -33,6 +33,7 @@ import { filterHandlers } from '../src/filters/handlers.ts'
 import { filterUse } from '../src/groups/filter-use.ts'
 import { deviceGroups } from '../src/groups/handlers.ts'
 import { leaveGroupsOfOtherSites } from '../src/groups/moves.ts'
+import { doorOf } from '../src/identity/door/door.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { hashPassword } from '../src/identity/password.ts'
 import { permissionHandlers } from '../src/identity/permissions/handlers.ts'
@@ -75,6 +76,7 @@ import type { Metrics } from './metrics.ts'
 import { type Outside, openOutside } from './outside/open.ts'
 import type { Parts } from './parts.ts'
 import { RequestWatch } from './request-watch.ts'
+import { SignInWatch } from './sign-in-watch.ts'
 import { WebhookWatch } from './webhook-watch.ts'
 
 export type Service = {
@@ -128,6 +130,10 @@ export async function serve(
     const rollouts = { isBegun: false }
     const webhooks = new WebhookWatch()
     const database = new DatabaseWatch(storage, log)
+    const signIns = new SignInWatch()
+    const { limits } = config
+    const onStopped = signIns.add.bind(signIns)
+    const door = doorOf({ cipher, publicUrl, limits, onStopped })
     const own = {
       storage,
       limiter,
@@ -138,6 +144,8 @@ export async function serve(
       audit,
       webhooks,
       database,
+      signIns,
+      door,
       ...agents,
       publicUrl,
       web,
@@ -260,7 +268,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   })
 }
 
-function metricsOf({ audit, webhooks, database }: Parts, token: string): Metrics {
+function metricsOf({ audit, webhooks, database, signIns, storage, clock }: Parts, token: string): Metrics {
   const requests = new RequestWatch()
   return {
     token,
@@ -269,6 +277,7 @@ function metricsOf({ audit, webhooks, database }: Parts, token: string): Metrics
       ...requests.metrics(),
       ...webhooks.metrics(),
       ...database.metrics(),
+      ...(await signIns.metrics(storage.read, clock())),
       ...(await audit.metrics()),
     ],
   }

@@ -30,6 +30,7 @@ import * as keyLookUp from './0029_key_look_up.ts'
 import * as linksCopyNothing from './0030_links_copy_nothing.ts'
 import * as webhookCounts from './0031_webhook_counts.ts'
 import * as acceptedMemberships from './0032_accepted_memberships.ts'
+import * as signInMarks from './0033_sign_in_marks.ts'
 import * as ssoVouching from './0034_sso_vouching.ts'
 import * as deliveryRetries from './0035_delivery_retries.ts'
 import * as agentRollbacks from './0037_agent_rollbacks.ts'
@@ -71,6 +72,7 @@ export const migrations: readonly Migration[] = [
   { name: '0030_links_copy_nothing', up: linksCopyNothing.up },
   { name: '0031_webhook_counts', up: webhookCounts.up },
   { name: '0032_accepted_memberships', up: acceptedMemberships.up },
+  { name: '0033_sign_in_marks', up: signInMarks.up },
   { name: '0034_sso_vouching', up: ssoVouching.up },
   { name: '0035_delivery_retries', up: deliveryRetries.up },
   { name: '0037_agent_rollbacks', up: agentRollbacks.up },

@@ -106,6 +106,8 @@ type Asked<E extends Endpoint> = {
   scope: Scope
   now: Instant
   ip: string
+  /** The connection is of the machine itself, whatever headers say. */
+  isLocal: boolean
   userAgent: string | null
   cookies: Readonly<Record<string, string | undefined>>
   note(facts: AuditFacts): void

@@ -159,6 +159,9 @@ function exitOfStatus(status: number): number {
 
 const hints: { [code in ErrorCode]?: string } = {
   unauthenticated: 'svc login',
+  invalid_credentials:
+    'after many wrong passwords the right one is refused as well: wait 15 minutes, sign in where you signed in before, ' +
+    'or choose a new password with svc password forgot EMAIL and sign in where you did that',
   invalid_token: 'svc login',
   invalid_refresh_token: 'the session is over: svc login',
   invalid_mfa_session: 'the sign-in took too long: svc login',

@@ -11,8 +11,9 @@ import { membershipNamed } from './memberships.ts'
 import type { Codes } from './otp-secret.ts'
 import { say } from './print.ts'
 import { changeProfile, checkContextName, type KnownIdentity, nameFor } from './profile.ts'
-import { clientOptions, sessionOf } from './send.ts'
-import { type Place, removeSession, type Session, whereabouts, writeSession } from './store.ts'
+import { clientOptions, placeOf, sessionOf } from './send.ts'
+import { sameAddress } from './settings.ts'
+import { type Place, readSession, removeSession, type Session, whereabouts, writeSession } from './store.ts'
 import { isLocal } from './transport.ts'
 
 export type LoginFlags = {
@@ -38,7 +39,7 @@ export async function login(run: Run, flags: LoginFlags) {
   const store = await chooseStore(run.settings, flags.store, run.attended)
 
   const first = await run.stranger.call(auth.login, {
-    body: { email, password: secrets.password, ...membershipOf(flags) },
+    body: { email, password: secrets.password, ...(await knownHere(run)), ...membershipOf(flags) },
   })
   const reply = first.mfaRequired ? await withCode(run, first, secrets.otp, codes) : first
   return settle(run, store, reply, flags)
@@ -83,6 +84,14 @@ export const notKept = (reason: string): CliError =>
 export function warnIfOpen(address: string): void {
   const { protocol, hostname } = new URL(address)
   if (protocol === 'http:' && !isLocal(hostname)) say(`Warning: ${address} is not encrypted: use https`)
+}
+
+/** The session of before, which the account knows this machine by; that it cannot be read keeps nobody from signing in. */
+async function knownHere({ settings, attended }: Run): Promise<{ refreshToken?: string }> {
+  const place = placeOf(settings, attended)
+  const session = place && (await readSession(place).catch(() => undefined))
+  if (!session?.refreshToken || !sameAddress(session.url, settings.url.value)) return {}
+  return { refreshToken: session.refreshToken }
 }
 
 async function asked<T>(run: Run, flag: string, ask: () => Promise<T>): Promise<T> {

@@ -19,6 +19,12 @@ export const defaultLimits = {
   LOGIN_IP: { count: 10, seconds: 300 },
   /** By client address and e-mail. */
   LOGIN_ACCOUNT: { count: 5, seconds: 300 },
+  /**
+   * Wrong passwords that stop an account from one network, for as long as they are counted; and those from all networks
+   * together, after which a stranger needs a proof besides the password. In the database, for all replicas.
+   */
+  WRONG_PASSWORDS_NETWORK: { count: 5, seconds: 900 },
+  WRONG_PASSWORDS_ACCOUNT: { count: 50, seconds: 3600 },
   /** Codes tried, by user. */
   MFA: { count: 5, seconds: 300 },
   /** Invitations looked at, and accepted, by client address. */

@@ -51,12 +51,21 @@ export function passwordChanged(a: To & { at: Instant }): Letter {
   ])
 }
 
-export function accountLocked(a: To & { url: string; minutes: number }): Letter {
-  return compose('account-locked', a, 'Your account is locked for a while', [
-    `There were too many wrong passwords for your account, so nobody can sign in to it for ${count(a.minutes, 'minute')}. ` +
-      'It unlocks by itself.',
+export function signInStopped(a: To & { url: string; network: string; minutes: number }): Letter {
+  return compose('sign-in-stopped', a, 'Wrong passwords for your account', [
+    `There were too many wrong passwords for your account from the network ${a.network}, so nobody can sign in to it ` +
+      `from there for ${count(a.minutes, 'minute')}. From everywhere else it works as always.`,
     'If it was not you, someone may be guessing your password. If you have forgotten it, choose a new one:',
     { label: 'Reset your password', url: a.url },
+  ])
+}
+
+export function signInGuarded(a: To & { url: string; minutes: number }): Letter {
+  return compose('sign-in-guarded', a, 'Someone is guessing your password', [
+    `There were very many wrong passwords for your account within ${count(a.minutes, 'minute')}. While this goes on, ` +
+      'the password alone opens it only where you signed in before and did not sign out.',
+    'To sign in anywhere else, choose a new password first, and sign in from the same place:',
+    { label: 'Choose a new password', url: a.url },
   ])
 }
 

@@ -29,6 +29,8 @@ export type Tables = {
   registrations: { token_hash: string; content: string; expires_at: string }
   login_challenges: LoginChallengeRow
   sessions: SessionRow
+  /** What happened at the door of an account lately (src/identity/door). */
+  sign_in_marks: { door: string; marks: string; guarded_until: string | null; expires_at: string }
   roles: RoleRow
   role_permissions: { role_id: string; permission: string }
   partner_memberships: PartnerMembershipRow
@@ -157,6 +159,7 @@ export type UserRow = Stamped & {
   is_system: number
   password_hash: string | null
   password_changed_at: string | null
+  /** Both are read by the release before 0033 alone. */
   failed_logins: number
   locked_until: string | null
   /** Both are compared with the access token's on every request. */

@@ -1,5 +1,6 @@
 // Bare password checks: node argon2-child.ts <at a time> <milliseconds>; prints checks per second.
-import { checkPassword, hashPassword } from '../../src/identity/password.ts'
+import { checkPassword } from '../../src/identity/door/check.ts'
+import { hashPassword } from '../../src/identity/password.ts'
 
 const [lanes = '8', milliseconds = '1000'] = process.argv.slice(2)
 const password = 'correct horse battery staple'

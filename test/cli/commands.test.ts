@@ -75,6 +75,7 @@ it('every endpoint a person can call has a command', () => {
     'users.changeAccess': 'users access',
     'users.resetMfa': 'users reset-mfa',
     'users.signOut': 'users sign-out',
+    'users.unlock': 'users unlock',
     'partners.list': 'partners',
     'partners.create': 'partners create',
     'partners.show': 'partners show',

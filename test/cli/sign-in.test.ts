@@ -87,9 +87,22 @@ describe('signing in', () => {
     expect(failureOf(result).message).toBe(message)
   })
 
-  it('a wrong password is exit 4 and leaves nothing behind', async () => {
+  it('shows the session of before, which the account knows this machine by, to the same service alone', async () => {
+    await home.run(password, { input: 'x' })
+    await home.run(password, { input: 'x' })
+    const sent = () => service.calls('POST /auth/login').map(({ body }) => body)
+    expect(sent()).toMatchObject([{ email: 'admin@example.com' }, { refreshToken: 'refresh-1' }])
+    expect(sent()[0]).not.toHaveProperty('refreshToken')
+    const { port } = new URL(service.url)
+    await home.run(password, { input: 'x', env: { SVC_URL: `http://localhost:${port}` } })
+    expect(sent()[2]).not.toHaveProperty('refreshToken')
+  })
+
+  it('a wrong password is exit 4, says what helps when it was the right one, and leaves nothing behind', async () => {
     service.answers['POST /auth/login'] = problem(401, 'invalid_credentials', 'Invalid email or password')
-    expect((await home.run(password, { input: 'x' })).code).toBe(4)
+    const { code, stderr } = await home.run(password, { input: 'x' })
+    expect(code).toBe(4)
+    expect(stderr).toContain('svc password forgot')
     expect(existsSync(join(home.config, 'config.json'))).toBe(false)
   })
 

@@ -81,6 +81,7 @@ describe('svc users', () => {
     expect(sites).toBe(world.orgs.bakery.siteId)
     expect(await said('users', 'access', email, '--site-ids', 'null', '--jq', '.siteIds')).toBe('null')
     expect(await said('users', 'sign-out', email)).toBe('Signed out')
+    expect(await said('users', 'unlock', email)).toBe('Unlocked')
     expect(failureOf(await svc('users', 'remove', email, '--json')).message).toContain('--yes')
     expect(await said('users', 'remove', email, '--yes')).toBe('User removed')
     expect(await said('users', 'remove', email, '--yes', '--ignore-not-found')).toBe('')

@@ -131,35 +131,6 @@ onEveryDatabase((_, open) => {
     expect(Math.min(...unknown) / Math.min(...known)).toBeGreaterThan(0.4)
   })
 
-  it('five wrong passwords lock the account for 15 minutes, also for the right one', async () => {
-    const service = await start()
-    const attempt = async (right: boolean) =>
-      (await login(service, right ? admin : { ...admin, password: 'a wrong password' })).status
-    const wrong = async (times: number) => {
-      for (let n = 0; n < times; n++) expect(await attempt(false)).toBe(401)
-    }
-    await wrong(4)
-    expect(await attempt(true), 'four are forgiven').toBe(200)
-    await wrong(5)
-    const locked = await login(service)
-    expect(locked).toMatchObject({ status: 401, body: { code: 'invalid_credentials' } })
-    expect(sameFor(locked)).toEqual(sameFor(await login(service, { email: 'nobody@example.com', password })))
-    clock.forward(15 * 60 - 1)
-    await wrong(3)
-    expect(await attempt(true)).toBe(401)
-    clock.forward(1)
-    expect(await attempt(true), 'attempts during the lock do not prolong it').toBe(200)
-    const reasons = (await audited(service, 'user.login.failed')).map(({ details }) => details.reason)
-    expect(reasons.filter((reason) => reason === 'account_locked')).toHaveLength(5)
-  })
-
-  it('parallel wrong passwords are all counted', async () => {
-    const service = await start()
-    const wrong = { ...admin, password: 'a wrong password' }
-    await Promise.all(Array.from({ length: 5 }, () => login(service, wrong)))
-    expect((await login(service)).status).toBe(401)
-  })
-
   it('someone who is disabled, or whose tenant is suspended, is refused at the next request', async () => {
     const service = await start()
     const { orgId } = await addTenant(service)

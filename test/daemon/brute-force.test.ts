@@ -1,11 +1,15 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { defaultLimits } from '../../src/core/limits.ts'
+import { sweepMarks } from '../../src/identity/door/store.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { startService, type TestService, testClock } from '../harness.ts'
+import { serviceOn, startService, type TestService, testClock } from '../harness.ts'
+import { lettersOf, unsent } from '../identity/mail.ts'
+import { received, tokenIn } from '../identity/mailbox.ts'
 import {
   addPerson,
   addTenant,
   admin,
+  audited,
   codeAt,
   enrolFactor,
   login,
@@ -28,6 +32,8 @@ const from = (address: string) => ({ 'x-service-client': 'cli', 'x-forwarded-for
 /** The nth address of an attacker who has many. */
 const nth = (n: number) => `198.51.100.${n}`
 const here = '203.0.113.7'
+/** An address in the nth network of many. */
+const network = (n: number) => `198.${n}.100.7`
 
 const count = (n: number) => Array.from({ length: n }, (_, i) => i + 1)
 const statuses = (replies: readonly Reply<unknown>[]) => replies.map(({ status }) => status)
@@ -106,39 +112,210 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('passwords tried from many addresses', () => {
-    it('lock the account after five, for fifteen minutes, with nothing to tell it by', async () => {
-      const service = await start()
+  describe('wrong passwords', () => {
+    const many = { ...behindProxy, RATE_LIMIT_LOGIN_IP: 'off', RATE_LIMIT_LOGIN_ACCOUNT: 'off' }
+
+    async function withOwner(env: Record<string, string> = many) {
+      const service = await start(env)
       const { orgId } = await addTenant(service)
       const email = await addPerson(service, 'owner', { orgId }, 'Org Viewer')
-      const wrong = await each(count(5), (n) => guess(service, email, nth(n)))
-      expect(statuses(wrong)).toEqual([401, 401, 401, 401, 401])
+      const right = (address: string, more: Record<string, string> = {}) =>
+        send<{ tokens?: { refreshToken: string } }>(service.url, 'POST', '/api/v1/auth/login', {
+          body: { email, password, ...more },
+          headers: from(address),
+        })
+      const wrong = (address: string, to = email) => guess(service, to, address)
+      /** Wrong passwords until strangers need a proof. */
+      const besiege = (to = email) => each(count(50), (n) => wrong(network(n), to))
+      return { service, email, right, wrong, besiege }
+    }
 
-      const right = (address: string) => guess(service, email, address, password)
+    it('stop their own network after five, for fifteen minutes, with nothing to tell it by', async () => {
+      const { service, right, wrong } = await withOwner()
+      const five = await each(count(5), (n) => wrong(nth(n)))
+      expect(statuses(five)).toEqual([401, 401, 401, 401, 401])
       const others = [
         await right(nth(6)),
-        await right(here),
-        await guess(service, email, nth(7)),
+        await right(`::ffff:${nth(7)}`),
+        await right('::ffff:c633:6408'),
+        await wrong(nth(9)),
         await guess(service, 'unknown@example.com', nth(8), password),
       ]
-      for (const reply of [...wrong, ...others]) expect(sameFor(reply)).toEqual(sameFor(wrong[0]!))
+      for (const reply of [...five, ...others]) expect(sameFor(reply)).toEqual(sameFor(five[0]!))
+      expect((await right(here)).status, 'the owner, elsewhere').toBe(200)
 
       pass(15 * 60 - 1)
-      // More of them than it takes to lock: they do not prolong it, and do not count for the next.
-      await each(count(6), (n) => guess(service, email, nth(n + 10)))
-      expect((await right(here)).status).toBe(401)
+      // Refused attempts do not prolong it, and do not count for the next.
+      await each(count(6), (n) => wrong(nth(n + 10)))
+      expect((await right(nth(1))).status).toBe(401)
       pass(1)
-      expect((await right(here)).status).toBe(200)
-      expect((await login(service, admin, from(nth(1)))).status, 'nobody else is locked').toBe(200)
+      expect((await right(nth(1))).status).toBe(200)
+      const reasons = (await audited(service, 'user.login.failed')).map(({ details }) => details.reason)
+      expect(reasons.filter((reason) => reason === 'network_stopped')).toHaveLength(11)
     })
 
-    it('lock it also when they come at the same moment', async () => {
-      const service = await start()
+    it('count as one network in a /64 of IPv6, and as another in the next', async () => {
+      const { right, wrong } = await withOwner()
+      await each(count(5), (n) => wrong(`2001:db8:1:2:${n}::1`))
+      expect((await right('2001:db8:1:2:ffff::9')).status).toBe(401)
+      expect((await right('2001:db8:1:3::9')).status).toBe(200)
+    })
+
+    it('are all counted when they come at the same moment', async () => {
+      const { email, wrong, right } = await withOwner()
+      const replies = await Promise.all(count(20).map((n) => wrong(nth(n), email)))
+      expect(statuses(replies)).toEqual(count(20).map(() => 401))
+      expect((await right(nth(1))).status).toBe(401)
+    })
+
+    it('are counted by all replicas together', async () => {
+      const { service, email, wrong, right } = await withOwner()
+      const second = await serviceOn(service, { clock, env: many })
+      await each(count(3), () => wrong(here))
+      await each(count(2), () => guess(second, email, here))
+      expect((await right(here)).status).toBe(401)
+      expect((await guess(second, email, here, password)).status).toBe(401)
+    })
+
+    it('four are forgiven by the right one', async () => {
+      const { wrong, right } = await withOwner()
+      for (const _ of count(3)) {
+        await each(count(4), () => wrong(here))
+        expect((await right(here)).status).toBe(200)
+      }
+    })
+
+    it('of many networks ask strangers for a proof, and never the client that the account knows', async () => {
+      const { service, right, besiege } = await withOwner()
+      const { tokens } = (await right(here)).body
+      const all = await besiege()
+      for (const reply of all) expect(sameFor(reply)).toEqual(sameFor(all[0]!))
+      const stranger = await right(network(99))
+      expect(sameFor(stranger)).toEqual(sameFor(all[0]!))
+      const [entry] = await audited(service, 'user.login.failed')
+      expect(entry?.details).toMatchObject({ reason: 'proof_required' })
+
+      const { refreshToken } = tokens!
+      expect((await right(network(99), { refreshToken })).status, 'from anywhere').toBe(200)
+      const cookie = { cookie: `service_refresh_token=${refreshToken}` }
+      const { email } = { email: 'owner@example.com' }
+      expect((await login(service, { email, password }, { ...from(here), ...cookie })).status).toBe(200)
+      // Not one that somebody made up, nor of somebody else.
+      const { tokens: others } = (await login(service, admin, from(here))).body
+      for (const made of [`${refreshToken.slice(0, -1)}!`, others!.refreshToken!, 'x', '.', ''])
+        expect((await right(here, made ? { refreshToken: made } : {})).status, made).toBe(401)
+
+      pass(3600)
+      expect((await right(network(99))).status, 'an hour later').toBe(200)
+    })
+
+    it('of a network that is stopped do not stop the client that the account knows', async () => {
+      const { right, wrong } = await withOwner()
+      const { refreshToken } = (await right(here)).body.tokens!
+      await each(count(6), () => wrong(here))
+      expect((await right(here)).status).toBe(401)
+      expect((await right(here, { refreshToken })).status).toBe(200)
+    })
+
+    it('with a stolen refresh token are five as well, and leave its owner the door of strangers', async () => {
+      const { service, email, right } = await withOwner()
+      const { refreshToken } = (await right(here)).body.tokens!
+      const stolen = (address: string, secret: string) =>
+        send(service.url, 'POST', '/api/v1/auth/login', {
+          body: { email, password: secret, refreshToken },
+          headers: from(address),
+        })
+      await each(count(10), () => stolen(nth(1), 'a wrong password'))
+      expect((await stolen(nth(1), password)).status, 'the thief').toBe(401)
+      expect((await stolen(here, password)).status, 'the owner').toBe(200)
+    })
+
+    it('are forgotten when a link of the mailbox sets a new one, which signs in from there while others go on', async () => {
+      const { service, email, besiege, right } = await withOwner()
+      await besiege()
+      expect((await right(here)).status).toBe(401)
+      await send(service.url, 'POST', '/api/v1/auth/forgot-password', {
+        body: { email },
+        headers: from(here),
+      })
+      const token = tokenIn(await received(service, email, 'password-reset'))
+      const better = 'seven purple elephants on a roof'
+      const reset = { token, password: better }
+      const path = '/api/v1/auth/reset-password'
+      expect((await send(service.url, 'POST', path, { body: reset, headers: from(here) })).status).toBe(200)
+      await besiege()
+      expect((await guess(service, email, network(99), better)).status).toBe(401)
+      expect((await guess(service, email, here, better)).status).toBe(200)
+    })
+
+    it('never keep a system administrator out of the machine itself, whatever a header says', async () => {
+      const { service, besiege } = await withOwner()
+      await besiege(admin.email)
+      await each(count(6), () => login(service, { ...admin, password: 'a wrong password' }, {}))
+      const local = () => login(service, admin, { 'x-service-client': 'cli' })
+      expect((await local()).status).toBe(200)
+      for (const address of [here, '127.0.0.1', '::1', 'localhost'])
+        expect((await guess(service, admin.email, address, password)).status, address).toBe(401)
+      for (const name of ['x-real-ip', 'forwarded', 'via', 'x-forwarded-for'])
+        expect((await login(service, admin, { [name]: '127.0.0.1' })).status, name).toBe(401)
+    })
+
+    it('tell the owner once in an hour that a network was stopped, and that somebody guesses', async () => {
+      const service = await startService(open, { clock, env: many, outside: { mailer: unsent(false) } })
       const { orgId } = await addTenant(service)
       const email = await addPerson(service, 'owner', { orgId }, 'Org Viewer')
-      const replies = await Promise.all(count(20).map((n) => guess(service, email, nth(n))))
-      expect(statuses(replies)).toEqual(count(20).map(() => 401))
-      expect((await guess(service, email, here, password)).status).toBe(401)
+      for (const n of count(12)) await each(count(5), () => guess(service, email, network(n)))
+      const letters = await lettersOf(service)
+      expect(letters.map(({ kind }) => kind)).toEqual(['sign-in-stopped', 'sign-in-guarded'])
+      expect(letters[0]).toMatchObject({ to: email, text: expect.stringContaining('198.1.100.0/24') })
+    })
+
+    it('are figures that can be set, and seen', async () => {
+      const env = { RATE_LIMIT_WRONG_PASSWORDS_NETWORK: '2/60', RATE_LIMIT_WRONG_PASSWORDS_ACCOUNT: '3/120' }
+      const { service, wrong, right } = await withOwner({ ...many, ...env, METRICS_TOKEN: 'metrics' })
+      await each(count(2), () => wrong(here))
+      expect((await right(here)).status).toBe(401)
+      pass(60)
+      expect((await right(here)).status).toBe(200)
+      await each(count(3), (n) => wrong(network(n)))
+      expect((await right(here)).status).toBe(401)
+      const headers = { authorization: 'Bearer metrics' }
+      const seen = async () => (await fetch(`${service.url}/metrics`, { headers })).text()
+      expect(await seen()).toMatch(/svc_passwords_stopped_total\{reason="network_stopped"\} 1\n/)
+      expect(await seen()).toMatch(/svc_passwords_stopped_total\{reason="proof_required"\} 1\n/)
+      expect(await seen()).toMatch(/svc_accounts_guarded 1\n/)
+      pass(120)
+      expect(await seen()).toMatch(/svc_accounts_guarded 0\n/)
+      expect((await right(here)).status).toBe(200)
+    })
+
+    it('keep one row for each account, some thousand for all addresses without one, and are swept', async () => {
+      const { service, wrong } = await withOwner()
+      await each(count(10), (n) => wrong(network(n)))
+      await each(count(10), (n) => wrong(network(n), `nobody${n}@example.com`))
+      const rows = () => service.storage.read.selectFrom('sign_in_marks').selectAll().execute()
+      const kept = await rows()
+      expect(kept.filter(({ door }) => !/^nobody [0-9a-f]{3}$/.test(door))).toHaveLength(1)
+      pass(3601)
+      await service.storage.write((tx) => sweepMarks(tx, clock()))
+      expect(await rows()).toEqual([])
+    })
+
+    it('stop who is signed in for a while too, and say for how long', async () => {
+      const { service, email, right } = await withOwner({ ...many, RATE_LIMIT_PASSWORD: 'off' })
+      const { accessToken } = (await signIn(service, { email, password })) as { accessToken: string }
+      const change = (currentPassword: string) =>
+        send(service.url, 'POST', '/api/v1/auth/change-password', {
+          token: accessToken,
+          body: { currentPassword, newPassword: 'seven purple elephants on a roof' },
+          headers: from(here),
+        })
+      // First as a client that the account knows, then as anybody.
+      expect(statuses(await each(count(10), () => change('a wrong password')))).toEqual(
+        count(10).map(() => 401),
+      )
+      expect(waitOf(await change(password))).toBe(900)
+      expect((await right(network(1))).status).toBe(200)
     })
   })
 

@@ -2,7 +2,6 @@ import * as argon2 from '@node-rs/argon2'
 import type { CompiledQuery } from 'kysely'
 import { beforeEach, describe, expect, it, type Mock, vi } from 'vitest'
 import { api } from '../../src/api.ts'
-import { later } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminEmail, startService, type TestService, testClock } from '../harness.ts'
 import { unsent } from '../identity/mail.ts'
@@ -16,6 +15,11 @@ vi.mock('@node-rs/argon2', async (original) => {
   const { hash, verify } = await original<typeof argon2>()
   return { hash: vi.fn(hash), verify: vi.fn(verify) }
 })
+
+const guarding = {
+  RATE_LIMIT_WRONG_PASSWORDS_NETWORK: '5/900',
+  RATE_LIMIT_WRONG_PASSWORDS_ACCOUNT: '50/3600',
+}
 
 /** What can be seen of a request from outside, and what it cost. */
 type Seen = { reply: ReturnType<typeof sameFor>; statements: string[]; hashed: number; verified: number }
@@ -57,7 +61,11 @@ onEveryDatabase((_, open) => {
   /** One account of every kind, and an address without any. */
   async function begin(options: { real?: boolean } = {}) {
     clock = testClock()
-    service = await startService(open, { clock, outside: { mailer: unsent(options.real ?? false) } })
+    service = await startService(open, {
+      clock,
+      env: guarding,
+      outside: { mailer: unsent(options.real ?? false) },
+    })
     const { orgId } = await addTenant(service)
     const person = (name: string, row: Record<string, string | null> = {}) => made(orgId, name, row)
     const invited = await service.client(await systemToken(service)).call(api.users.invite, {
@@ -68,7 +76,7 @@ onEveryDatabase((_, open) => {
       known: await person('known'),
       disabled: await person('disabled', { status: 'disabled' }),
       invited: invited.email,
-      locked: await person('locked', { locked_until: later(clock(), 600) }),
+      locked: await person('locked'),
       'without a password': await person('nopassword', { password_hash: null }),
       'with a factor': await person('factor', { mfa_method: 'totp' }),
       'without a tenant': await person('nowhere'),
@@ -78,6 +86,9 @@ onEveryDatabase((_, open) => {
       const who = tx.selectFrom('users').select('id').where('email', '=', people['without a tenant']!)
       await tx.deleteFrom('organization_memberships').where('user_id', 'in', who).execute()
     })
+    await Promise.all(
+      Array.from({ length: 5 }, () => login(service, { email: people.locked!, password: 'no' })),
+    )
     // The stand-in for those without a password is made once, at the first sign-in.
     await login(service, { email: 'warm-up@example.com', password })
     return { orgId, inviteUrl: invited.inviteUrl }

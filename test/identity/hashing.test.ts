@@ -1,6 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { expect, it } from 'vitest'
-import { checkPassword, hashPassword } from '../../src/identity/password.ts'
+import { checkPassword } from '../../src/identity/door/check.ts'
+import { hashPassword } from '../../src/identity/password.ts'
 import { ServeProcess } from '../daemon/process.ts'
 import { temporaryFolder } from '../databases.ts'
 

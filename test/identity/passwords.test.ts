@@ -165,10 +165,10 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('a locked account tells its owner, with a way back in', async () => {
-    const { service, email } = await withPerson()
+  it('an account that is stopped tells its owner, with a way back in', async () => {
+    const { service, email } = await withPerson({ env: { RATE_LIMIT_WRONG_PASSWORDS_NETWORK: '5/900' } })
     for (let n = 0; n < 5; n += 1) await login(service, { email, password: `guess ${n}` })
-    expect((await received(service, email, 'account-locked')).links[0]).toMatch(/\/forgot-password$/)
+    expect((await received(service, email, 'sign-in-stopped')).links[0]).toMatch(/\/forgot-password$/)
     await forgot(service, email)
     const token = tokenIn(await received(service, email, 'password-reset'))
     await reset(service, token)

@@ -7,6 +7,7 @@ import type { Context } from '../../src/identity/rules.ts'
 import { insertSession } from '../../src/identity/sessions/store.ts'
 import { accessTokens } from '../../src/identity/sessions/tokens.ts'
 import { findUserByEmail, insertUser, proveEmail } from '../../src/identity/store.ts'
+import { audited, codeAt, enrolFactor } from '../daemon/people.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestClock, type TestService, testClock, testSecrets } from '../harness.ts'
 import { addProvider, buildWorld, roleOf, type World } from '../world.ts'
@@ -282,6 +283,88 @@ onEveryDatabase((_, open) => {
       await proved()
       await acceptMine(token, { orgId })
       await login({ orgId })
+    })
+  })
+
+  describe('with limits', () => {
+    beforeEach(async () => {
+      const env = {
+        RATE_LIMIT_MFA: '5/300',
+        RATE_LIMIT_PASSWORD: '5/300',
+        RATE_LIMIT_BEARER: '40/60',
+        RATE_LIMIT_WRONG_PASSWORDS_NETWORK: '5/900',
+        RATE_LIMIT_WRONG_PASSWORDS_ACCOUNT: '5/3600',
+      }
+      service = await startService(open, { clock, env, outside: { mailer: unsent(false) } })
+      world = await buildWorld(service)
+    })
+    const failed = (promise: Promise<unknown>) =>
+      promise.then(
+        () => 'ok',
+        ({ code }) => code as string,
+      )
+    const times = async (count: number, ask: () => Promise<unknown>) => {
+      const all: string[] = []
+      for (let n = 0; n < count; n += 1) all.push(await failed(ask()))
+      return all
+    }
+
+    it('whoever runs an identity provider uses up no codes, passwords or requests of the person elsewhere', async () => {
+      const id = await member()
+      const own = as(tokenOf(await login()))
+      const factor = await enrolFactor(own, clock)
+      const orgId = world.orgs.harbor.id
+      await service.storage.write((tx) =>
+        joinOrganization(
+          tx,
+          { orgId, userId: id, roleId: viewer, siteIds: null, acceptedBy: 'provider' },
+          clock(),
+        ),
+      )
+      clock.forward(300)
+      const vouched = as(await bySso(id, orgId))
+      const body = { currentPassword: 'wrong', newPassword: 'seven purple elephants on a roof' }
+      expect(await times(7, () => vouched.call(api.auth.changePassword, { body }))).not.toContain('ok')
+      const codes = await times(7, () => vouched.call(api.auth.verifyMfa, { body: { code: '000000' } }))
+      expect(codes.slice(5)).toEqual(['rate_limited', 'rate_limited'])
+      expect((await times(40, () => vouched.call(api.auth.me))).at(-1)).toBe('rate_limited')
+
+      const { tempToken } = await login()
+      const step = { tempToken: tempToken!, code: codeAt(factor.secret, clock) }
+      const token = tokenOf(await as().call(api.auth.verifyMfa, { body: step }))
+      const { currentPassword: _, ...rest } = body
+      await as(token).call(api.auth.changePassword, { body: { currentPassword: password, ...rest } })
+    })
+
+    it('wrong passwords are forgotten by who administers all of the account, and by nobody who only invited it', async () => {
+      const id = await member()
+      const params = { params: { id } }
+      const unlock = (token: string) => failed(as(token).call(api.users.unlock, params))
+      const siege = () => times(5, () => login({}, 'a wrong password'))
+      await siege()
+      expect(await failed(login())).toBe('invalid_credentials')
+      expect(await unlock(world.tokens.bakeryViewer)).toBe('forbidden')
+      expect(await unlock(world.tokens.harbor)).toBe('not_found')
+      await invite(world.tokens.harbor)
+      expect(await unlock(world.tokens.harbor)).toBe('forbidden')
+      expect(await failed(login())).toBe('invalid_credentials')
+
+      const row = () => service.storage.read.selectFrom('users').selectAll().where('id', '=', id).execute()
+      const before = await row()
+      expect(await unlock(world.tokens.bakery)).toBe('ok')
+      expect(await row(), 'of the account nothing else').toEqual(before)
+      expect(await failed(login())).toBe('ok')
+      expect(await unlock(world.tokens.bakery), 'whether or not there was anything').toBe('ok')
+      const [entry] = await audited(service, 'user.unlock')
+      expect(entry).toMatchObject({ result: 'success', resource: { id } })
+
+      // Where it belongs to two tenants, whoever runs the service does it.
+      const tenant = { kind: 'organization', orgId: world.orgs.harbor.id } as const
+      await service.storage.write((tx) => acceptMembership(tx, id, tenant, 'holder', clock()))
+      await siege()
+      expect(await unlock(world.tokens.harbor)).toBe('forbidden')
+      expect(await unlock(world.tokens.system)).toBe('ok')
+      expect(await failed(login())).toBe('ok')
     })
   })
 

@@ -142,6 +142,11 @@ const ownImports: Rule[] = [
     allows: (_, { target }) => target !== 'src/handler.ts' && !target.endsWith('/handlers.ts'),
   },
   {
+    name: 'a password is held against an account at the door alone, where wrong ones are counted',
+    applies: (path) => path !== 'src/identity/door/door.ts',
+    allows: (_, { target }) => target !== 'src/identity/door/check.ts',
+  },
+  {
     name: 'the daemon knows nothing of the command line',
     applies: inZone('daemon'),
     allows: (_, { target }) => !/^(commands|src\/cli|src\/agent)\//.test(target),
@@ -186,7 +191,14 @@ const clientMaySee = (target: string): boolean =>
   [signInFailures, 'src/api.ts', 'src/version.ts'].includes(target)
 
 /** Rules about packages and what Node brings. */
+const hashing: readonly string[] = ['src/identity/password.ts', 'src/identity/door/check.ts']
+
 const packageImports: Rule[] = [
+  {
+    name: 'passwords are hashed in one place, and verified in one',
+    applies: (path) => !hashing.includes(path),
+    allows: (_, { target }) => target !== '@node-rs/argon2',
+  },
   {
     name: 'client code loads no package of the server',
     applies: inZone('core', 'api', 'cli', 'agent', 'commands'),

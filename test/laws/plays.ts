@@ -541,6 +541,7 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     })),
   'users.resetMfa': (hand) => administered(hand, 'users.resetMfa', () => ({}), false),
   'users.signOut': (hand) => administered(hand, 'users.signOut', () => ({}), false),
+  'users.unlock': (hand) => administered(hand, 'users.unlock', () => ({}), false),
   'devices.tag': async (hand) => {
     const { deviceId, about } = await ofDevice(hand)
     return { input: asked('devices.tag', { deviceIds: [deviceId] }), ...about }

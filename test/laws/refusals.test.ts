@@ -34,7 +34,7 @@ onEveryDatabase((_, open) => {
   let line: Line
 
   beforeAll(async () => {
-    service = await startService(open)
+    service = await startService(open, { env: { RATE_LIMIT_WRONG_PASSWORDS_NETWORK: '5/900' } })
     world = await buildWorld(service)
     hand = handOf(service, world, systemClock)
     victim = await recordsOf(service, world.partners.acme, world.orgs.bakery)
@@ -140,7 +140,7 @@ onEveryDatabase((_, open) => {
           orgId: null,
         },
       }),
-      'of a locked account': async () => {
+      'from a network that was stopped': async () => {
         const { id, email, org } = await addPerson(hand)
         for (let i = 0; i < 5; i += 1) await login(email, 'not the password')
         const entry = { action: 'user.login.failed', actorId: id, actorEmail: email, orgId: org.id }
@@ -190,7 +190,7 @@ onEveryDatabase((_, open) => {
       expect(left.at(-1)).toMatchObject({ ...entry, result: 'failure', ipAddress: '127.0.0.1' })
       const { action } = entry as { action: string }
       const failed = left.filter((one) => one.action === action && one.result === 'failure')
-      expect(failed).toHaveLength(name === 'of a locked account' ? 6 : 1)
+      expect(failed).toHaveLength(name === 'from a network that was stopped' ? 6 : 1)
       expect(JSON.stringify(left)).not.toMatch(/not the password|correct horse/)
     })
   })

@@ -12,7 +12,8 @@ const everyLetter: Record<string, Letter> = {
   membership: letters.addedToTenant({ ...base, inviter: 'Bob', tenant: 'Acme', url }),
   'password-reset': letters.passwordReset({ ...base, url, minutes: 60 }),
   'password-changed': letters.passwordChanged({ ...base, at }),
-  'account-locked': letters.accountLocked({ ...base, url, minutes: 15 }),
+  'sign-in-stopped': letters.signInStopped({ ...base, url, network: '203.0.113.0/24', minutes: 15 }),
+  'sign-in-guarded': letters.signInGuarded({ ...base, url, minutes: 60 }),
   welcome: letters.welcome({ ...base, url }),
   'factors-changed': letters.factorsChanged({ ...base, what: 'An authenticator app was added.', at }),
 }

@@ -1,7 +1,8 @@
 import { invalid, Problem } from '../../core/errors.ts'
 import { type Instant, later } from '../../core/time.ts'
 import { type Caller, type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
-import type { Db, Storage } from '../../storage/open.ts'
+import type { Db } from '../../storage/open.ts'
+import type { Door } from '../door/door.ts'
 import { tellFactors } from '../notices.ts'
 import { contextIn, orgOf } from '../rules.ts'
 import { getChallenged } from '../sessions/challenge.ts'
@@ -15,6 +16,7 @@ import { checkOwnsFactors } from '../sso-only.ts'
 import { getUser, type User } from '../store.ts'
 import type { factors } from './contract.ts'
 import {
+  type ConfirmingCall,
   confirmPassword,
   type Proof,
   type ProofKeys,
@@ -31,6 +33,7 @@ type Factors = typeof factors
 
 export type FactorKeys = ProofKeys & {
   access: AccessTokens
+  door: Door
   /** ENABLE_2FA: without it there are no factors, and the routes for them answer 404. */
   mfaOn: boolean
 }
@@ -42,27 +45,20 @@ const setupSeconds = 10 * 60
 const setupPlace = (userId: string) => `mfa_setups.content.${userId}`
 
 export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
-  const { access, cipher, mfaOn } = keys
-
-  type Confirming = {
-    storage: Storage
-    caller: UserCaller
-    now: Instant
-    limit: (name: 'MFA' | 'PASSWORD', key: string) => void
-  }
+  const { access, cipher, door, mfaOn } = keys
 
   /** The first code of the authenticator that is being enrolled, and a session that has proved it. */
   async function confirm(
-    { storage, caller, now, limit }: Confirming,
+    call: ConfirmingCall,
     body: { code: string; currentPassword?: string | undefined },
   ): Promise<Confirmed> {
-    limit('MFA', caller.id)
+    const { storage, caller, now, limit } = call
+    limit('MFA', factorShare(caller))
     const setup = await store.findMfaSetup(storage.read, caller.id)
     const user = await getUser(storage.read, caller.id)
     if (!setup || setup.expiresAt <= now) throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
     // The set-up was begun with a proof, and does not wait for longer than one serves.
-    if (body.currentPassword !== undefined)
-      await confirmPassword(user, body.currentPassword, { caller, now, limit })
+    if (body.currentPassword !== undefined) await confirmPassword(door, user, body.currentPassword, call)
     const { secret, recoveryCodes } = JSON.parse(cipher.open(setup.content, setupPlace(user.id))) as Setup
     const step = totpStep(secret, body.code.trim(), now, 0)
     if (step === undefined) throw wrongCode(caller)
@@ -95,14 +91,15 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
 
   return {
     setupMfa: inSteps<Factors['setupMfa'], Setup & { otpAuthUrl: string; qrCodeDataUrl: string }>({
-      async prepare({ caller, body, storage, now, limit }) {
+      async prepare(call) {
+        const { caller, body, storage } = call
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         await checkOwnsFactors(storage.read, user, caller)
         // Someone with a phone as factor may move on to an app, when this session has proved the phone.
         if (user.mfaMethod === 'totp') throw new Problem('conflict', 'MFA is already enabled')
         if (user.mfaMethod !== null && !caller.mfa) throw new Problem('mfa_required')
-        await confirmPassword(user, body.currentPassword, { caller, now, limit })
+        await confirmPassword(door, user, body.currentPassword, call)
         const secret = newTotpSecret()
         const otpAuthUrl = totpUrl(secret, caller.email)
         const { toDataURL } = await import('qrcode')
@@ -129,16 +126,16 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     }),
 
     verifyMfa: inSteps<Factors['verifyMfa'], Verified>({
-      async prepare({ storage, caller, body, now, limit }) {
+      async prepare(call) {
+        const { storage, caller, body, now, limit } = call
         requireMfaOn(mfaOn)
         if (body.tempToken === undefined) {
           const signedIn = whoIs(caller)
           const user = await getUser(storage.read, signedIn.id)
           if (user.mfaMethod === null) {
-            const confirming = { storage, caller: signedIn, now, limit }
-            return { kind: 'enrolment', confirmed: await confirm(confirming, body) }
+            return { kind: 'enrolment', confirmed: await confirm({ ...call, caller: signedIn }, body) }
           }
-          limit('MFA', user.id)
+          limit('MFA', factorShare(signedIn))
           const context = contextIn(signedIn.scope)
           const proof = await readProof(keys, user, body.code, now)
           const { ssoProviderId, endsBy } = signedIn
@@ -180,7 +177,8 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     }),
 
     disableMfa: inSteps<Factors['disableMfa'], { user: User; proof: Proof; granted: Granted }>({
-      async prepare({ storage, caller, body, now, limit }) {
+      async prepare(call) {
+        const { storage, caller, body, now, limit } = call
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         if (user.mfaMethod === null) throw notEnabled('MFA is not enabled')
@@ -189,8 +187,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         if (policy.required || !policy.smsAllowed) throw new Problem('mfa_enforced')
         limit('MFA', user.id)
         // The code that comes along is a proof.
-        if (body.currentPassword !== undefined)
-          await confirmPassword(user, body.currentPassword, { caller, now, limit })
+        if (body.currentPassword !== undefined) await confirmPassword(door, user, body.currentPassword, call)
         const proof = await readProof(keys, user, body.code, now)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
         const { ssoProviderId, endsBy } = caller
@@ -208,12 +205,13 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     }),
 
     newRecoveryCodes: inSteps<Factors['newRecoveryCodes'], User>({
-      async prepare({ storage, caller, body, now, limit }) {
+      async prepare(call) {
+        const { storage, caller, body } = call
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         if (user.mfaMethod === null) throw notEnabled('MFA must be enabled before generating recovery codes')
         await checkOwnsFactors(storage.read, user, caller)
-        await confirmPassword(user, body.currentPassword, { caller, now, limit })
+        await confirmPassword(door, user, body.currentPassword, call)
         return user
       },
       async run({ db, now, note }, user) {
@@ -237,6 +235,13 @@ export function requireMfaOn(mfaOn: boolean): void {
 export const changedMeanwhile = () => new Problem('conflict', 'MFA was changed meanwhile')
 
 export const notEnabled = (message: string) => new Problem('invalid_request', message)
+
+/**
+ * Of the codes that may be tried for one person. A session of single sign-on has its own: whoever runs the provider
+ * would otherwise use up what the person needs to sign in.
+ */
+export const factorShare = ({ id, ssoProviderId, scope }: UserCaller): string =>
+  ssoProviderId === null ? id : `${id} ${orgOf(contextIn(scope))}`
 
 function whoIs(caller: Caller): UserCaller {
   if (caller.kind !== 'user') throw new Problem('unauthenticated', 'Missing or invalid authorization header')

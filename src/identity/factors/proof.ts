@@ -1,9 +1,10 @@
 import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import { type Instant, secondsBetween } from '../../core/time.ts'
+import type { UserCaller } from '../../handler.ts'
 import type { PhoneCodes } from '../../messages/ports.ts'
-import type { Db } from '../../storage/open.ts'
-import { checkPassword } from '../password.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import type { Door } from '../door/door.ts'
 import { type Context, orgOf } from '../rules.ts'
 import { loginFailed } from '../sessions/identity.ts'
 import type { User } from '../store.ts'
@@ -11,10 +12,13 @@ import { looksLikeRecoveryCode, recoveryHash } from './recovery.ts'
 import { spendRecoveryCode, spendTotpStep } from './store.ts'
 import { totpStep } from './totp.ts'
 
-type ConfirmingCall = {
-  caller: { provedAt: Instant }
+export type ConfirmingCall = {
+  storage: Storage
+  caller: UserCaller
+  ip: string
+  isLocal: boolean
   now: Instant
-  limit: (name: 'PASSWORD', key: string) => void
+  limit: (name: 'PASSWORD' | 'MFA', key: string) => void
 }
 
 export type ProofKeys = { cipher: Cipher; recoveryPepper: string; phoneCodes: PhoneCodes }
@@ -92,11 +96,12 @@ export function checkProvedLately({ provedAt }: { provedAt: Instant }, now: Inst
  * @throws wrong_password, reauthentication_required, rate_limited
  */
 export async function confirmPassword(
-  user: Pick<User, 'id' | 'passwordHash'>,
+  door: Door,
+  user: User,
   password: string | undefined,
-  { caller, now, limit }: ConfirmingCall,
+  call: ConfirmingCall,
 ): Promise<void> {
-  if (password === undefined) return checkProvedLately(caller, now)
-  limit('PASSWORD', user.id)
-  if (!(await checkPassword(user.passwordHash, password))) throw new Problem('wrong_password')
+  if (password === undefined) return checkProvedLately(call.caller, call.now)
+  call.limit('PASSWORD', user.id)
+  await door.confirm(call, user, password)
 }

@@ -101,8 +101,6 @@ export async function activate(
       status: 'active',
       password_hash: passwordHash,
       password_changed_at: now,
-      failed_logins: 0,
-      locked_until: null,
       email_proved_at: proved ? now : null,
       updated_at: now,
     })

@@ -3,8 +3,10 @@ import { invalid, Problem } from '../../core/errors.ts'
 import type { Instant } from '../../core/time.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
+import type { Door } from '../door/door.ts'
+import { confirmPassword } from '../factors/proof.ts'
 import { tellPassword } from '../notices.ts'
-import { checkPassword, hashPassword } from '../password.ts'
+import { hashPassword } from '../password.ts'
 import { signsIn } from '../sessions/identity.ts'
 import { tokenHash } from '../sessions/tokens.ts'
 import { checkAccountWide, isPasswordUseless } from '../sso-only.ts'
@@ -23,7 +25,7 @@ async function checkPasswordOpens(db: Db, user: User, what: string): Promise<voi
   throw new Problem('sso_required', `${what} is disabled because your organization requires SSO.`)
 }
 
-export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Passwords> => {
+export const passwordHandlers = ({ cipher, door }: { cipher: Cipher; door: Door }): HandlersOf<Passwords> => {
   /** The new password in, every session out, a letter to the owner. */
   async function renew(db: Db, { user, passwordHash }: Renewal, now: Instant): Promise<void> {
     await store.setPassword(db, user.id, passwordHash, now)
@@ -45,11 +47,12 @@ export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Pas
         await checkStrength(body.password, 'body.password', [user.email, user.name])
         return { user, passwordHash: await hashPassword(body.password) }
       },
-      async run({ db, body, now, note }, renewal) {
+      async run({ db, body, ip, now, note }, renewal) {
         if (!(await store.takeReset(db, tokenHash(body.token)))) throw new Problem('invalid_reset_token')
         const { user } = renewal
         await clearUnprovedFactors(db, user, now)
         await renew(db, renewal, now)
+        await door.proved(db, user, ip, now)
         await proveEmail(db, user.id, now)
         note(signsIn(renewal.user))
         return { success: true, message: 'Password reset successfully' }
@@ -57,8 +60,8 @@ export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Pas
     }),
 
     changePassword: inSteps<Passwords['changePassword'], Renewal>({
-      async prepare({ storage, caller, body, limit }) {
-        limit('PASSWORD', caller.id)
+      async prepare(call) {
+        const { storage, caller, body } = call
         const user = await getUser(storage.read, caller.id)
         await checkAccountWide(storage.read, user, caller)
         await checkPasswordOpens(storage.read, user, 'Password change')
@@ -66,10 +69,7 @@ export const passwordHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<Pas
           const message = 'Password authentication is not available for this account'
           throw invalid([{ path: 'body.currentPassword', message }], message)
         }
-        if (!(await checkPassword(user.passwordHash, body.currentPassword))) {
-          const refusal = { actorId: user.id, actorEmail: user.email, details: { reason: 'wrong_password' } }
-          throw new Problem('wrong_password', undefined, { refusal })
-        }
+        await confirmPassword(door, user, body.currentPassword, call)
         if (body.newPassword === body.currentPassword) {
           const message = 'must not be the current password'
           throw invalid([{ path: 'body.newPassword', message }])

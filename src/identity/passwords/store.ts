@@ -2,6 +2,7 @@ import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
 import { forUpdate } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { forgetMarks } from '../door/store.ts'
 import { foldEmail } from '../rules.ts'
 import { revokeSessions } from '../store.ts'
 
@@ -64,21 +65,20 @@ export async function takeReset(db: Db, tokenHash: string): Promise<boolean> {
   return numDeletedRows === 1n
 }
 
-/** Sets a password, lifts a lock, and ends every session at once; links to reset it stop working. */
+/** Sets a password, forgets wrong ones, and ends every session at once; links to reset it stop working. */
 export async function setPassword(db: Db, userId: string, passwordHash: string, now: Instant): Promise<void> {
   await db
     .updateTable('users')
     .set((eb) => ({
       password_hash: passwordHash,
       password_changed_at: now,
-      failed_logins: 0,
-      locked_until: null,
       auth_epoch: eb('auth_epoch', '+', 1),
       updated_at: now,
     }))
     .where('id', '=', userId)
     .execute()
   await db.deleteFrom('password_resets').where('user_id', '=', userId).execute()
+  await forgetMarks(db, userId)
   await revokeSessions(db, userId, now)
 }
 

@@ -1,6 +1,12 @@
 import { invalid, Problem } from '../../core/errors.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
-import { changedMeanwhile, type FactorKeys, notEnabled, requireMfaOn } from '../factors/handlers.ts'
+import {
+  changedMeanwhile,
+  type FactorKeys,
+  factorShare,
+  notEnabled,
+  requireMfaOn,
+} from '../factors/handlers.ts'
 import { confirmPassword } from '../factors/proof.ts'
 import { newRecoveryCodes, recoveryHash } from '../factors/recovery.ts'
 import { enableFactor, findMfaPolicy, setPhone } from '../factors/store.ts'
@@ -19,16 +25,17 @@ type Phones = typeof phones
 
 /** Phone numbers: proving one, and using it as second factor. */
 export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
-  const { access, cipher, phoneCodes, mfaOn } = keys
+  const { access, cipher, door, phoneCodes, mfaOn } = keys
 
   return {
     verifyPhone: inSteps<Phones['verifyPhone'], void>({
-      async prepare({ storage, caller, body, now, limit }) {
+      async prepare(call) {
+        const { storage, caller, body, limit } = call
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         mayChange(user, caller)
         await checkOwnsFactors(storage.read, user, caller)
-        await confirmPassword(user, body.currentPassword, { caller, now, limit })
+        await confirmPassword(door, user, body.currentPassword, call)
         limit('PHONE', body.phoneNumber)
         limit('PHONE', user.id)
         await phoneCodes.send(body.phoneNumber)
@@ -40,13 +47,14 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
     }),
 
     confirmPhone: inSteps<Phones['confirmPhone'], User>({
-      async prepare({ storage, caller, body, now, limit }) {
+      async prepare(call) {
+        const { storage, caller, body, limit } = call
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         mayChange(user, caller)
         await checkOwnsFactors(storage.read, user, caller)
-        limit('MFA', user.id)
-        await confirmPassword(user, body.currentPassword, { caller, now, limit })
+        limit('MFA', factorShare(caller))
+        await confirmPassword(door, user, body.currentPassword, call)
         const code = body.code.trim()
         if (!/^\d{4,10}$/.test(code) || !(await phoneCodes.check(body.phoneNumber, code))) {
           const refusal = { action: 'auth.phone.verify.failed', actorId: user.id, actorEmail: user.email }
@@ -62,7 +70,8 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
     }),
 
     enableSms: inSteps<Phones['enableSms'], { user: User; granted: Granted }>({
-      async prepare({ storage, caller, body, now, limit }) {
+      async prepare(call) {
+        const { storage, caller, body, now } = call
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         if (user.mfaMethod !== null)
@@ -72,7 +81,7 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
         const policy = await findMfaPolicy(storage.read, user.id)
         if (!policy.smsAllowed) throw new Problem('sms_not_allowed')
         await checkOwnsFactors(storage.read, user, caller)
-        await confirmPassword(user, body.currentPassword, { caller, now, limit })
+        await confirmPassword(door, user, body.currentPassword, call)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
         const { ssoProviderId, endsBy } = caller
         const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId, endsBy }

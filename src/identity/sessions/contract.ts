@@ -54,6 +54,12 @@ export const sessions = {
       password: secret(text(1024, 1)),
       orgId: idOf('organization').optional().describe('Membership to sign in with'),
       partnerId: idOf('partner').optional().describe('Membership to sign in with'),
+      refreshToken: secret(text(1024, 1))
+        .optional()
+        .describe(
+          'Of a session of this account, else taken from the cookie: the proof that is asked for while many ' +
+            'passwords are tried',
+        ),
     }),
     reply: SignIn,
     session: 'starts',

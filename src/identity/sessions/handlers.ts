@@ -1,15 +1,10 @@
-import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import { zeroId } from '../../core/ids.ts'
 import { newId } from '../../core/new-id.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { later } from '../../core/time.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
-import { accountLocked } from '../../messages/letters.ts'
-import { forgotLink } from '../../messages/links.ts'
-import { queueLetter } from '../../messages/queue.ts'
-import type { Db } from '../../storage/open.ts'
+import type { Door } from '../door/door.ts'
 import { findRoleName, listMemberships } from '../memberships.ts'
-import { checkPassword } from '../password.ts'
 import { isFactorDemanded } from '../principal.ts'
 import { type Context, chooseContext, contextIn, foldEmail, orgOf } from '../rules.ts'
 import { isAccountWide, isSsoOnly, listSsoOnly, openByPassword } from '../sso-only.ts'
@@ -18,10 +13,17 @@ import type { sessions } from './contract.ts'
 import { tellLogin, tellLogout } from './events.ts'
 import { type Granted, grantSession } from './grant.ts'
 import { identityOf, loginFailed, signedIn, signsIn } from './identity.ts'
-import { checkBySso, isLocked, judgeRefresh, lockout } from './rules.ts'
+import { checkBySso, judgeRefresh } from './rules.ts'
 import * as store from './store.ts'
 import { beginSession } from './tenants.ts'
-import { type AccessTokens, newToken, refreshSeconds, sessionOfRefreshToken, tokenHash } from './tokens.ts'
+import {
+  type AccessTokens,
+  newToken,
+  refreshCookie,
+  refreshSeconds,
+  sessionOfRefreshToken,
+  tokenHash,
+} from './tokens.ts'
 
 type Sessions = typeof sessions
 
@@ -29,14 +31,13 @@ const challengeSeconds = 5 * 60
 
 export type SessionKeys = {
   access: AccessTokens
-  cipher: Cipher
+  door: Door
   /** ENABLE_2FA */
   mfaOn: boolean
-  publicUrl: () => string
 }
 
 export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
-  const { access, cipher, mfaOn, publicUrl } = keys
+  const { access, door, mfaOn } = keys
 
   const login = inSteps<Sessions['login'], Awaited<ReturnType<typeof passTheDoor>>>({
     prepare: (call) => passTheDoor(call),
@@ -59,22 +60,18 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
     },
   })
 
-  /** The one that locks the account sends its owner a letter; without an account the same work is done. */
-  async function countWrongPassword(tx: Db, user: User | undefined, now: Instant): Promise<void> {
-    const locked = await store.countWrongPassword(tx, user?.id ?? zeroId, later(now, lockout.seconds))
-    if (!user || !locked) return
-    const { email: to, name } = user
-    const letter = accountLocked({ to, name, url: forgotLink(publicUrl()), minutes: lockout.seconds / 60 })
-    await queueLetter(tx, cipher, letter, now, later(now, lockout.seconds))
-  }
-
   type LoginCall = Parameters<Extract<HandlersOf<Sessions>['login'], { prepare: unknown }>['prepare']>[0]
 
   /** Every refusal is the same 401 after the same work; only the audit log knows the reason. */
-  async function passTheDoor({ storage, body, ip, now, limit }: LoginCall) {
+  async function passTheDoor({ storage, body, cookies, ip, isLocal, now, limit }: LoginCall) {
     limit('LOGIN_ACCOUNT', `${ip} ${foldEmail(body.email)}`)
     const user = await findUserByEmail(storage.read, body.email)
-    const right = await checkPassword(user?.passwordHash ?? null, body.password)
+    const proof = body.refreshToken ?? cookies[refreshCookie]
+    const known =
+      proof !== undefined && (await store.isKnownClient(storage.read, proof, user?.id ?? zeroId, now))
+    const { email, password } = body
+    const asked = { email, password, known, ...(user && { user }) }
+    const answer = await door.knock({ storage, ip, isLocal, now }, asked)
     const memberships = await listMemberships(storage.read, user?.id ?? zeroId)
     const ssoOnly = await listSsoOnly(storage.read, user?.id ?? zeroId)
     const isSystem = user?.isSystem ?? false
@@ -85,9 +82,9 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
 
     const reason = !user
       ? 'unknown_account'
-      : isLocked(user, now)
-        ? 'account_locked'
-        : !right
+      : typeof answer === 'object'
+        ? answer.reason
+        : answer === 'wrong'
           ? 'invalid_password'
           : user.status !== 'active'
             ? 'account_inactive'
@@ -97,8 +94,6 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
                 ? 'sso_required'
                 : 'tenant_inactive'
     if (!user || !context || reason !== undefined) {
-      const counted = reason === 'invalid_password' ? user : undefined
-      await storage.write((tx) => countWrongPassword(tx, counted, now))
       const refusal = {
         action: loginFailed,
         orgId,

@@ -6,7 +6,8 @@ import { rowsOf, type Value } from '../../storage/rows.ts'
 import type { LoginChallengeRow, SessionRow, UserRow } from '../../storage/tables.ts'
 import type { Context } from '../rules.ts'
 import type { User } from '../store.ts'
-import { lockout } from './rules.ts'
+import { judgeRefresh } from './rules.ts'
+import { sessionOfRefreshToken, tokenHash } from './tokens.ts'
 
 const sessionRows = rowsOf<SessionRow>()({ flags: ['mfa'] })
 const challengeRows = rowsOf<LoginChallengeRow>()()
@@ -67,34 +68,8 @@ export async function findBySession(db: Db, sessionId: string): Promise<SignedIn
   return { ...signedInRows.read(user), ssoProviderId, endsBy, vouched, provedAt: proved_at ?? createdAt }
 }
 
-/** Counts a wrong password; the one that fills the count locks the account instead: true. */
-export async function countWrongPassword(db: Db, userId: string, lockedUntil: Instant): Promise<boolean> {
-  const row = await db
-    .updateTable('users')
-    .set((eb) => {
-      const isLast = eb('failed_logins', '>=', lockout.failures - 1)
-      return {
-        failed_logins: eb
-          .case()
-          .when(isLast)
-          .then(0)
-          .else(eb('failed_logins', '+', 1))
-          .end(),
-        locked_until: eb.case().when(isLast).then(lockedUntil).else(eb.ref('locked_until')).end(),
-      }
-    })
-    .where('id', '=', userId)
-    .returning('failed_logins')
-    .executeTakeFirst()
-  return row?.failed_logins === 0
-}
-
 export async function recordLogin(db: Db, userId: string, now: Instant): Promise<void> {
-  await db
-    .updateTable('users')
-    .set({ failed_logins: 0, locked_until: null, last_login_at: now })
-    .where('id', '=', userId)
-    .execute()
+  await db.updateTable('users').set({ last_login_at: now }).where('id', '=', userId).execute()
 }
 
 export type NewSession = {
@@ -167,6 +142,17 @@ export async function findSession(db: Db, id: string): Promise<Session | undefin
   if (!row) return undefined
   const { sso_status: ssoStatus, ...session } = row
   return { ...sessionRows.read(session), context: JSON.parse(row.context) as Context, ssoStatus }
+}
+
+/**
+ * Whether a refresh token is of a session of this person, which a provider's word would not show. It may be too old to
+ * renew the session with, as it is where one was away for a while.
+ */
+export async function isKnownClient(db: Db, token: string, userId: string, now: Instant): Promise<boolean> {
+  const session = await findSession(db, sessionOfRefreshToken(token))
+  if (session?.userId !== userId || session.ssoProviderId !== null) return false
+  if (session.revokedAt !== null || session.expiresAt <= now) return false
+  return judgeRefresh(session, tokenHash(token), now) !== 'reused'
 }
 
 /** Spends the current refresh token for the next; false when another request was first. */

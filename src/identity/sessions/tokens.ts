@@ -53,6 +53,9 @@ export function accessTokens(secret: string): AccessTokens {
   }
 }
 
+/** The cookie that a browser keeps its refresh token in. */
+export const refreshCookie = 'service_refresh_token'
+
 export const tokenHash = (token: string): string => hash('sha256', token, 'hex')
 
 export const newToken = (): string => randomBytes(32).toString('base64url')

@@ -250,4 +250,15 @@ export const people = {
     reply: done,
     audit: { action: 'user.sign_out', resource: 'user' },
   }),
+  unlock: endpoint({
+    method: 'POST',
+    path: '/users/:id/unlock',
+    idempotencyKey: 'honored',
+    summary: 'Forget the wrong passwords that were tried for a user, who can then sign in from everywhere',
+    tag,
+    access: writes,
+    params,
+    reply: done,
+    audit: { action: 'user.unlock', resource: 'user' },
+  }),
 }

@@ -4,6 +4,7 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { HandlersOf, UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
+import { forgetMarks } from '../door/store.ts'
 import { checkProvedLately } from '../factors/proof.ts'
 import { voidInvitation } from '../invitations/store.ts'
 import { acceptMembership, findGrants, reachDevices, reachOrgs } from '../memberships.ts'
@@ -226,9 +227,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     const { account, held } = target
     rules.checkNotSelf(caller, params.id, 'Change your own factors with /auth/mfa')
     await checkMayTouch(db, caller, account, held)
-    if (!(await isWithin(db, scope, account))) {
-      throw new Problem('forbidden', 'This account belongs to other tenants as well')
-    }
+    if (!(await isWithin(db, scope, account))) throw ofOthersToo()
     await store.clearFactors(db, account.id, now)
     const what = 'An administrator removed the second factors of your account'
     await tellFactors(db, cipher, account, what, now)
@@ -242,6 +241,17 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     await checkMayTouch(db, caller, target.account, target.held)
     await signOutOf(db, scope, target, now)
     note(about(target, target.held[0]))
+    return { success: true }
+  },
+
+  async unlock({ db, scope, params, caller, note }) {
+    const target = await findTargetAnywhere(db, scope, params.id)
+    const { account, held } = target
+    await checkMayTouch(db, caller, account, held)
+    // Somebody who only invited the account would let themselves guess at its password again and again.
+    if (!(await isWithin(db, scope, account))) throw ofOthersToo()
+    await forgetMarks(db, account.id)
+    note(about(target, held[0]))
     return { success: true }
   },
 })
@@ -292,6 +302,8 @@ async function setMembershipStatus(
   await acceptMembership(db, account.id, one.tenant, 'holder', now)
   await store.changeAccount(db, account.id, { status }, now)
 }
+
+const ofOthersToo = () => new Problem('forbidden', 'This account belongs to other tenants as well')
 
 const onlyHolderAccepts = () =>
   new Problem('conflict', 'The invitation waits for its holder: nobody else can accept it')
