@@ -8,6 +8,7 @@ import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/c
 import type { PostgresSettings } from '../src/storage/open.ts'
 import { type Origins, readOrigins } from './cors.ts'
 import { type OutsideSettings, readOutside } from './outside/settings.ts'
+import { looksRandom } from './randomness.ts'
 import { type Env, secretOf, wholeNumber, yesNo } from './variables.ts'
 
 /** Everything `svc serve` is told from outside. This file is the only reader of the environment. */
@@ -24,6 +25,8 @@ export type Config = {
   /** Colours in the log, where it goes to a terminal. */
   color: boolean
   secrets: Secrets
+  /** What to tell of secrets that production would refuse. */
+  weakSecrets: string | undefined
   /** APP_ENCRYPTION_KEY_PREVIOUS: opens what was sealed before the key was changed. */
   previousEncryption: string | undefined
   /** What signs the audit log. */
@@ -100,6 +103,8 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
   if (password !== undefined && (password.length < 8 || password.length > 128)) {
     throw new SetupError('SVC_ADMIN_PASSWORD must have 8 to 128 characters')
   }
+  const weakSecrets = weakKeys(env)
+  if (production && weakSecrets !== undefined) throw new SetupError(weakSecrets)
   const secrets = readSecrets(env, dataDir, production)
   return {
     host: flags.host ?? env.HOST ?? '127.0.0.1',
@@ -116,6 +121,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     logLevel: env.LOG_LEVEL ?? 'info',
     color: !env.NO_COLOR,
     secrets,
+    weakSecrets,
     previousEncryption: secretOf(env, 'APP_ENCRYPTION_KEY_PREVIOUS'),
     signing: signingSeeds(env, secrets),
     checkpointSeconds: wholeNumber(env, 'AUDIT_CHECKPOINT_SECONDS', 3600, 1, 86_400),
@@ -203,6 +209,30 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
   const kept =
     Object.keys(invented).length === 0 || keep(file, { ...stored, ...invented }, stored === undefined)
   return kept ? secrets : readSecrets(env, dataDir, production)
+}
+
+/**
+ * What tokens and hashes are made with can be guessed at leisure by whoever has one of them. A key of before is only used
+ * to open what it sealed: it goes on to do that.
+ */
+const keys = [
+  'JWT_SECRET',
+  'APP_ENCRYPTION_KEY',
+  'SECRET_ENCRYPTION_KEY',
+  'ENROLLMENT_KEY_PEPPER',
+  'MFA_RECOVERY_CODE_PEPPER',
+  'AUDIT_SIGNING_KEY',
+]
+
+/** A sentence about the keys that the environment gives and that do not look random. */
+function weakKeys(env: Env): string | undefined {
+  const weak = keys.filter((name) => {
+    const key = secretOf(env, name)
+    return key !== undefined && !looksRandom(key)
+  })
+  if (weak.length === 0) return undefined
+  const [each, looks] = weak.length > 1 ? [' each', 'do'] : ['', 'does']
+  return `${weak.join(', ')} must be 32 random bytes${each} and ${looks} not look so: openssl rand -base64 32 makes a good one`
 }
 
 /** The signing key of whoever gives none: the same in every process that is given the same secrets. */

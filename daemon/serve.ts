@@ -103,6 +103,7 @@ export async function serve(
     ...replaced
   }: Replaced = {},
 ): Promise<Service> {
+  if (config.weakSecrets !== undefined) log.warn(config.weakSecrets)
   mkdirSync(config.dataDir, { recursive: true, mode: 0o700 })
   const onRefused = (reason: string) => log.warn({ reason }, 'waiting for the database')
   const place = {

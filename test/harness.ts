@@ -46,10 +46,10 @@ export const noLimits = Object.fromEntries(
 
 /** Same in every process that works on one database. */
 export const testSecrets = {
-  JWT_SECRET: 'a secret for tests, of more than 32 characters',
-  APP_ENCRYPTION_KEY: 'another secret for tests, of more than 32 characters',
-  ENROLLMENT_KEY_PEPPER: 'a pepper for tests',
-  MFA_RECOVERY_CODE_PEPPER: 'another pepper for tests',
+  JWT_SECRET: 'PHXq8b9DsX+YFc4PacPescFk0DSwo7kDQduSA9o90wI=',
+  APP_ENCRYPTION_KEY: 'YJke2C/PB6ZHQF0hW+OJAgV7Lobb3I4S1Hd2SMRVA1s=',
+  ENROLLMENT_KEY_PEPPER: 'CMUX0CNQnu9/XNJOdSv9acP8yLStgRjH7fDwlwPKBKs=',
+  MFA_RECOVERY_CODE_PEPPER: '7G0TV1kPsts7Uu51v4/c0Mx6vnuKT9NvjCohk2F1t+E=',
 }
 
 export type TestService = Service & {

@@ -89,7 +89,8 @@ export const pages: Record<string, string> = {
   LOG_LEVEL             info; debug, warn, error, silent
   SVC_ADMIN_EMAIL, SVC_ADMIN_PASSWORD   the first administrator
   JWT_SECRET, APP_ENCRYPTION_KEY, ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER
-                        secrets; needed in production, else generated once
+                        secrets; needed in production, else generated once. Each is 32 random bytes, as
+                        openssl rand -base64 32 prints them: in production others are refused
   APP_ENCRYPTION_KEY_PREVIOUS   the key before, after a change of APP_ENCRYPTION_KEY
   AUDIT_SIGNING_KEY     signs the audit log: 32 bytes in base64; without it, made from APP_ENCRYPTION_KEY
   AUDIT_SIGNING_KEY_PREVIOUS    the key before, so that what it signed goes on to verify

@@ -41,10 +41,10 @@ export type World = {
 export const password = 'correct horse battery staple'
 
 export const secrets = {
-  JWT_SECRET: 'a secret for benchmarks, of more than 32 characters',
-  APP_ENCRYPTION_KEY: 'another secret for benchmarks, of more than 32 characters',
-  ENROLLMENT_KEY_PEPPER: 'a pepper for benchmarks',
-  MFA_RECOVERY_CODE_PEPPER: 'another pepper for benchmarks',
+  JWT_SECRET: '7eEAZOvME76TOrtm6JlH7pObatRC2PMRcwda1jcXXK8=',
+  APP_ENCRYPTION_KEY: 'M4413wO882TBaU6Mexd91/9ysDgJ8LyKyFhYhKQ59R4=',
+  ENROLLMENT_KEY_PEPPER: 'Gp/wpGx+x/Ko68nKREZT5oDjFKQbaMKbkKw9rmMdBD0=',
+  MFA_RECOVERY_CODE_PEPPER: 'DP0hOFidKfxLcGO2admxzwgouK1+298ZW7YDWpYX8x4=',
 }
 
 const rows = 20

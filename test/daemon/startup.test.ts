@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
@@ -82,6 +83,10 @@ function failureOf(env: Record<string, string>): string {
   }
 }
 
+/** As openssl prints it: in hex where that is 64 digits. */
+const randomText = (length: number): string =>
+  length === 64 ? randomBytes(32).toString('hex') : randomBytes(36).toString('base64').slice(0, length)
+
 describe('secrets', () => {
   const fileOf = (dataDir: string) => join(dataDir, 'secrets.json')
 
@@ -147,6 +152,59 @@ describe('secrets', () => {
     const names =
       'JWT_SECRET APP_ENCRYPTION_KEY SECRET_ENCRYPTION_KEY ENROLLMENT_KEY_PEPPER MFA_RECOVERY_CODE_PEPPER AUDIT_SIGNING_KEY'
     for (const name of names.split(' ')) expect(start.stderr).toContain(name)
+  })
+
+  const keys = [
+    'JWT_SECRET',
+    'APP_ENCRYPTION_KEY',
+    'SECRET_ENCRYPTION_KEY',
+    'ENROLLMENT_KEY_PEPPER',
+    'MFA_RECOVERY_CODE_PEPPER',
+  ]
+  const weak = ['a', 'a'.repeat(64), 'changeme'.repeat(8), 'a secret, of more than 32 characters']
+
+  it.each(keys)(
+    'refuse the start in production when %s is weak, in one sentence that says how to make one',
+    async (name) => {
+      const file = join(await temporaryFolder(), name)
+      for (const value of weak) {
+        await writeFile(file, `${value}\n`)
+        for (const given of [{ [name]: value }, { [name]: '', [`${name}_FILE`]: file }]) {
+          const failure = failureOf({ ...given, NODE_ENV: 'production' })
+          expect(failure).toMatch(
+            new RegExp(`^${name} must be 32 random bytes .*: openssl rand -base64 32 makes`),
+          )
+          if (value.length > 1) expect(failure).not.toContain(value)
+          expect(failureOf(given), 'while developing').toBe('')
+        }
+      }
+      for (const good of [64, 43, 44, 48].map((length) => randomText(length)))
+        expect(failureOf({ [name]: good, NODE_ENV: 'production' })).toBe('')
+    },
+  )
+
+  it('that are weak are all named at once, and a warning where nothing is at stake', async () => {
+    const given = { JWT_SECRET: 'a', ENROLLMENT_KEY_PEPPER: 'b' }
+    expect(failureOf({ ...given, NODE_ENV: 'production' })).toMatch(
+      /^JWT_SECRET, ENROLLMENT_KEY_PEPPER must be .* each/,
+    )
+    const zeros = { AUDIT_SIGNING_KEY: Buffer.alloc(32).toString('base64') }
+    expect(failureOf({ ...zeros, NODE_ENV: 'production' })).toMatch(
+      /^AUDIT_SIGNING_KEY must be 32 random bytes/,
+    )
+    const folder = await temporaryFolder()
+    const service = new ServeProcess({ dataDir: folder }, { env: { ...told, ...given, LOG_LEVEL: 'warn' } })
+    await service.listening()
+    await service.stop()
+    expect(service.stderr).toContain('JWT_SECRET, ENROLLMENT_KEY_PEPPER must be 32 random bytes each')
+  })
+
+  it('of before a change go on to open what they sealed, however weak', () => {
+    const previous = {
+      APP_ENCRYPTION_KEY_PREVIOUS: 'a weak one',
+      AUDIT_SIGNING_KEY_PREVIOUS: Buffer.alloc(32).toString('base64'),
+    }
+    expect(failureOf({ ...previous, NODE_ENV: 'production' })).toBe('')
   })
 
   it('are taken from files that *_FILE variables name', async () => {
