@@ -37,6 +37,7 @@ import * as agentRollbacks from './0037_agent_rollbacks.ts'
 import * as goneOrganizations from './0038_gone_organizations.ts'
 import * as samlRequests from './0039_saml_requests.ts'
 import * as agentTokenLookUp from './0040_agent_token_look_up.ts'
+import * as provisionedMemberships from './0041_provisioned_memberships.ts'
 import * as probes from './0043_probes.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
@@ -79,5 +80,6 @@ export const migrations: readonly Migration[] = [
   { name: '0038_gone_organizations', up: goneOrganizations.up },
   { name: '0039_saml_requests', up: samlRequests.up },
   { name: '0040_agent_token_look_up', up: agentTokenLookUp.up },
+  { name: '0041_provisioned_memberships', up: provisionedMemberships.up },
   { name: '0043_probes', up: probes.up },
 ]

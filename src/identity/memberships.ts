@@ -34,6 +34,7 @@ const orgMemberships = prepared((db, p: { userId: string }) =>
       'm.disabled_at',
       'm.accepted_at',
       'm.accepted_by',
+      'm.provisioned',
       'o.partner_id',
       'o.status',
       'o.deleted_at',
@@ -102,6 +103,7 @@ async function inOrg(db: Db, row: RowOf<typeof orgMemberships>): Promise<Found> 
     acceptedBy: row.accepted_by as AcceptedBy | null,
     usable: accepted && lives,
     invited: !accepted && lives,
+    provisioned: row.provisioned === 1,
     requiresMfa: policyOf([row.settings]).required,
   }
 }
@@ -215,10 +217,11 @@ export async function joinOrganization(
     roleId: string
     siteIds: readonly string[] | null
     groupIds?: readonly string[] | null
+    provisioned?: boolean
   } & Beginning,
   now: Instant,
 ): Promise<void> {
-  const { orgId, userId, roleId, siteIds, groupIds = null } = membership
+  const { orgId, userId, roleId, siteIds, groupIds = null, provisioned = false } = membership
   const id = newId()
   const columns = { id, org_id: orgId, user_id: userId, role_id: roleId, created_at: now, disabled_at: null }
   await db
@@ -228,6 +231,7 @@ export async function joinOrganization(
       ...standing(membership, now),
       narrowed: siteIds === null ? 0 : 1,
       grouped: groupIds === null ? 0 : 1,
+      provisioned: provisioned ? 1 : 0,
     })
     .execute()
   await insertSites(db, id, siteIds ?? [])

@@ -40,6 +40,8 @@ export type Membership =
       acceptedBy: 'holder' | 'provider' | null
       usable: boolean
       invited: boolean
+      /** The invitation is an identity provider's, for somebody who has an account already. */
+      provisioned: boolean
       disabled: boolean
     }
 

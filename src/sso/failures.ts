@@ -155,6 +155,10 @@ export const failures = {
     message: 'Your account does not belong to this organization',
     hint: 'Ask an administrator of the organization to invite you.',
   },
+  invitation_pending: {
+    message: 'You have an account already, which has yet to accept the invitation of this organization',
+    hint: 'Sign in with your e-mail address and password, and accept it under your invitations (svc login, svc invite list, svc invite accept NAME). Then sign in here again.',
+  },
   beyond_provider: {
     message: 'Your permissions are more than this provider may vouch for',
     hint: 'Somebody who holds them has to activate it: svc sso activate PROVIDER. Until then sign in with your password.',

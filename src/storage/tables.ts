@@ -249,6 +249,8 @@ export type OrganizationMembershipRow = MembershipStanding & {
   disabled_at: string | null
   /** 1 when the membership is narrowed to the device groups listed beside it. */
   grouped: Generated<number>
+  /** 1 when an identity provider invited, and no person did. */
+  provisioned: Generated<number>
 }
 
 export type InvitationRow = {

@@ -3,8 +3,9 @@ import { api } from '../../src/api.ts'
 import { everything, only, type Scope } from '../../src/core/scope.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
-import { heldBy, isWithin } from '../../src/identity/users/memberships.ts'
+import { heldBy } from '../../src/identity/users/memberships.ts'
 import { membersOf } from '../../src/identity/users/store.ts'
+import { isWithin } from '../../src/identity/users/within.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { addOrgUser, buildWorld, roleOf, type World } from '../world.ts'
@@ -49,8 +50,7 @@ onEveryDatabase((_kind, open) => {
     })
 
     it('is not within either of them', async () => {
-      const within = (scope: Scope) =>
-        isWithin(service.storage.read, scope, { id: wanda, isSystem: false, status: 'active' })
+      const within = (scope: Scope) => isWithin(service.storage.read, scope, { id: wanda })
       expect(await within(ofBakery)).toBe(false)
       expect(await within(ofAcme)).toBe(false)
       expect(await within(everything)).toBe(true)

@@ -145,6 +145,55 @@ onEveryDatabase((_, open) => {
       expect(now).toMatchObject({ email, lastLoginAt: null, mfaEnabled: null })
     })
 
+    it('is listed, looked for and sorted by what its tenant typed alone', async () => {
+      const { harbor, bakery } = world.orgs
+      const partner = as(world.tokens.globex)
+      const at = async (real: string, typed: string) => {
+        const [id, address] = [newId(), `${real}@example.com`.toLowerCase()]
+        const account = { id, email: address, name: `${real} Real`, passwordHash: 'none' }
+        await service.storage.write(async (tx) => {
+          await insertUser(tx, account, clock())
+          await joinOrganization(tx, { orgId: bakery.id, userId: id, roleId: viewer, siteIds: null }, clock())
+        })
+        clock.forward(1)
+        await invite(world.tokens.harbor, { email: address.toUpperCase(), name: typed })
+        return id
+      }
+      const pending = await at('Aaron', 'zz')
+      const accepted = await at('Bert', 'yy')
+      const vouched = await at('Carl', 'xx')
+      const unused = (await invite(world.tokens.harbor, { email: 'own@example.com', name: 'ww' })).id
+      const tenant = { kind: 'organization', orgId: harbor.id } as const
+      await service.storage.write(async (tx) => {
+        await acceptMembership(tx, accepted, tenant, 'holder', clock())
+        await acceptMembership(tx, vouched, tenant, 'provider', clock())
+      })
+      const mine = [pending, accepted, vouched, unused]
+      const rank = async (client: typeof partner, query: object = {}) =>
+        (await client.call(api.users.list, { query })).data.filter(({ id }) => mine.includes(id))
+      const named = (data: { name: string }[]) => data.map(({ name }) => name)
+      for (const [client, query] of [
+        [as(world.tokens.harbor), {}],
+        [partner, { orgId: harbor.id }],
+      ] as const) {
+        expect(named(await rank(client, query))).toEqual(['ww', 'xx', 'yy', 'zz'])
+        for (const q of ['real', 'aaron r', 'bert r', 'carl r'])
+          expect(await rank(client, { ...query, q })).toEqual([])
+        for (const q of ['AARON@', 'zz']) expect(named(await rank(client, { ...query, q }))).toEqual(['zz'])
+        for (const status of ['active', 'invited', 'disabled'] as const) {
+          const data = await rank(client, { ...query, status })
+          expect(data.map((one) => one.status)).toEqual(data.map(() => status))
+          expect(data).toHaveLength({ active: 2, invited: 2, disabled: 0 }[status])
+        }
+      }
+      // Where somebody was first, and a provider elsewhere alone says more, they are who they are.
+      const first = as(world.tokens.bakery)
+      expect(named(await rank(first))).toEqual(['Aaron Real', 'Carl Real', 'bert@example.com'])
+      expect(await rank(first, { q: 'bert real' })).toEqual([])
+      expect(named(await rank(first, { q: 'carl real' }))).toEqual(['Carl Real'])
+      expect(named(await rank(as(world.tokens.system), { q: 'bert real' }))).toEqual(['Bert Real'])
+    })
+
     it('is accepted by nobody but its holder, and what is answered is true', async () => {
       const id = await member()
       await invite(world.tokens.harbor)

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { acceptMembership } from '../../src/identity/memberships.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminPassword, serviceOn, startService, type TestService } from '../harness.ts'
@@ -400,11 +401,23 @@ onEveryDatabase((kind, open) => {
         },
       })
       const acme = as(world.tokens.acme)
+      const partner = { kind: 'partner', partnerId: world.partners.acme } as const
+      const account = () =>
+        service.storage.read.selectFrom('users').selectAll().where('id', '=', id).executeTakeFirst()
+      const before = await account()
+      // An invitation that waits is the tenant's, like any other: whom it is to is not told.
+      expect(await acme.call(api.users.change, { params: { id }, body: { name: 'x' } })).toMatchObject({
+        name: 'x',
+      })
+      expect(await account()).toEqual(before)
+      const now = new Date().toISOString()
+      await service.storage.write((tx) => acceptMembership(tx, id, partner, 'holder', now))
       for (const body of [{ status: 'disabled' as const }, { name: 'x' }]) {
         await expect(acme.call(api.users.change, { params: { id }, body })).rejects.toEqual(
           failing(403, 'forbidden'),
         )
       }
+      expect(await account()).toEqual(before)
     })
 
     it('who is the last one cannot be removed, demoted, narrowed or disabled', async () => {

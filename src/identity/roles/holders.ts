@@ -3,9 +3,10 @@ import type { Scope } from '../../core/scope.ts'
 import { countOf } from '../../storage/counts.ts'
 import { inPartner, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { heldBy, whichWithin } from '../users/memberships.ts'
+import { heldBy } from '../users/memberships.ts'
 import { presented } from '../users/rules.ts'
 import { findAccounts } from '../users/store.ts'
+import { whichWithin } from '../users/within.ts'
 import type { Holder } from './contract.ts'
 
 const ofPartners = (db: Db, scope: Scope, roleIds: readonly string[]) =>

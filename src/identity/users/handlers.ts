@@ -20,11 +20,8 @@ import {
   disableMembership,
   giveRole,
   heldBy,
-  isOnlyWithin,
-  isWithin,
   removeMembership,
   renameInvited,
-  whichWithin,
   withdrawAcceptance,
 } from './memberships.ts'
 import * as rules from './rules.ts'
@@ -41,6 +38,7 @@ import {
   type Target,
 } from './targets.ts'
 import { orgReach, partnerReach } from './tenants.ts'
+import { isOnlyWithin, isWithin, whichWithin } from './within.ts'
 
 const about = ({ account }: Target, one: rules.Held | undefined) => ({
   orgId: rules.orgOfTenant(one?.tenant),
@@ -95,7 +93,10 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   async list({ db, storage, scope, query: { orgId, partnerId, ...query } }) {
     const tenant = await findTenant(db, scope, { orgId, partnerId })
     // Looking for a part of a name reads every account in sight.
-    const found = await store.listAccounts(query.q ? storage.heavy : db, scope, tenant, query)
+    const on = query.q ? storage.heavy : db
+    const found = tenant
+      ? await store.listMembers(on, scope, tenant, query)
+      : await store.listAccounts(on, scope, query)
     const held = await heldBy(
       db,
       scope,
@@ -291,12 +292,12 @@ async function setMembershipStatus(
     else await disableMembership(db, one, now)
     return store.endSessionsIn(db, account.id, one.tenant, now)
   }
-  if (account.status === 'disabled') {
-    throw new Problem('conflict', 'The account is disabled by whoever runs the service')
-  }
   // Who has never signed in can be let in without a link, by whoever invited them and nobody else did.
   const mayLetIn = rules.isUnused(account) && (await isOnlyWithin(db, scopeOfTenant(one.tenant), account))
   if (one.acceptedAt === null && !mayLetIn) throw onlyHolderAccepts()
+  if (account.status === 'disabled') {
+    throw new Problem('conflict', 'The account is disabled by whoever runs the service')
+  }
   await disableMembership(db, one, null)
   if (one.acceptedAt !== null) return
   await acceptMembership(db, account.id, one.tenant, 'holder', now)

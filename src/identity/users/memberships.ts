@@ -3,7 +3,7 @@ import type { Instant } from '../../core/time.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { PartnerMembershipRow } from '../../storage/tables.ts'
-import { type Account, type Held, liesWithin } from './rules.ts'
+import type { Held } from './rules.ts'
 
 /** The memberships of some people that are within the scope, in tenants that live; oldest first. */
 export async function heldBy(db: Db, scope: Scope, userIds: readonly string[]): Promise<Held[]> {
@@ -48,6 +48,7 @@ async function inPartners(db: Db, scope: Scope, userIds: readonly string[]): Pro
         : null,
     siteIds: null,
     deviceGroupIds: null,
+    provisioned: false,
     ...standingOf(row),
   }))
 }
@@ -108,31 +109,9 @@ async function inOrgs(db: Db, scope: Scope, userIds: readonly string[]): Promise
     deviceGroupIds: row.grouped
       ? groups.filter((one) => one.membership_id === row.id).map((one) => one.group_id)
       : null,
+    provisioned: row.provisioned === 1,
     ...standingOf(row),
   }))
-}
-
-type Owned = Pick<Account, 'id' | 'isSystem' | 'status'>
-
-/** Which of some accounts lie wholly within the scope (`liesWithin`). */
-export async function whichWithin(db: Db, scope: Scope, accounts: readonly Owned[]): Promise<Set<string>> {
-  if (scope.kind === 'system') return new Set(accounts.map(({ id }) => id))
-  const others = accounts.filter(({ isSystem }) => !isSystem)
-  const people = others.map(({ id }) => id)
-  const mine = Map.groupBy(await heldBy(db, scope, people), ({ userId }) => userId)
-  const all = Map.groupBy(await heldBy(db, everything, people), ({ userId }) => userId)
-  const within = others.filter((one) => liesWithin(one, mine.get(one.id) ?? [], all.get(one.id) ?? []))
-  return new Set(within.map(({ id }) => id))
-}
-
-export const isWithin = async (db: Db, scope: Scope, account: Owned): Promise<boolean> =>
-  (await whichWithin(db, scope, [account])).has(account.id)
-
-/** Whether no tenant but those within the scope has invited a person, accepted or not. */
-export async function isOnlyWithin(db: Db, scope: Scope, account: { id: string; isSystem: boolean }) {
-  if (account.isSystem) return scope.kind === 'system'
-  const mine = await heldBy(db, scope, [account.id])
-  return mine.length === (await heldBy(db, everything, [account.id])).length
 }
 
 const tableOf = ({ tenant }: Held) =>

@@ -19,6 +19,8 @@ export type Held = {
   /** null: it is an invitation that its holder has not accepted, and gives nothing. */
   acceptedAt: string | null
   acceptedBy: 'holder' | 'provider' | null
+  /** An identity provider invited, and no person did. */
+  provisioned: boolean
   /** As whoever invited them typed it. */
   invitedName: string | null
   invitedEmail: string | null
@@ -88,36 +90,25 @@ export function checkMayChangeAccount(change: UserChange, whole: boolean): void 
   throw new Problem('forbidden', 'This account belongs to other tenants as well')
 }
 
-/**
- * Whether an account lies wholly within what somebody reaches: they see its profile, and change what belongs to it.
- * What another tenant did without the holder, an invitation or a sign-in by its own provider, takes nothing away from
- * the tenant that the account was in before.
- */
-export function liesWithin(
-  account: Pick<Account, 'status'>,
-  mine: readonly Held[],
-  all: readonly Held[],
-): boolean {
-  const since = mine
-    .map(({ acceptedAt }) => acceptedAt)
-    .filter((at) => at !== null)
-    .sort()[0]
-  // An invitation gives nothing of an account that somebody uses.
-  if (since === undefined) return isUnused(account) && mine.length > 0 && mine.length === all.length
-  const own = new Set(mine.map(({ id }) => id))
-  return all.every(
-    (one) =>
-      own.has(one.id) || one.acceptedAt === null || (one.acceptedBy === 'provider' && one.acceptedAt > since),
-  )
-}
+/** An invitation that an identity provider made, and that its holder knows nothing of yet. */
+export const isProvidersWord = (one: Pick<Held, 'provisioned' | 'acceptedAt'>): boolean =>
+  one.provisioned && one.acceptedAt === null
 
 /** Whether nobody has ever been able to sign in to the account: it is what its invitations made it. */
 export const isUnused = (account: Pick<Account, 'status'>): boolean => account.status === 'invited'
 
-/** What a membership is, in its tenant; an account that is disabled can be used in none. */
-export function statusOf(account: Pick<Account, 'status'>, one: Held | undefined): User['status'] {
+/**
+ * What a membership is, in its tenant. An account that is disabled can be used in none, which is nobody's business
+ * whose invitation waits, unless the account is within their reach (`whole`).
+ */
+export function statusOf(
+  account: Pick<Account, 'status'>,
+  one: Held | undefined,
+  whole = false,
+): User['status'] {
   if (!one) return account.status as User['status']
-  if (account.status === 'disabled' || one.disabledAt !== null) return 'disabled'
+  if (one.disabledAt !== null) return 'disabled'
+  if (account.status === 'disabled' && (whole || one.acceptedAt !== null)) return 'disabled'
   return one.acceptedAt === null || isUnused(account) ? 'invited' : 'active'
 }
 
@@ -195,7 +186,7 @@ function asInvited({ id, email }: Account, held: Held) {
 
 /** A person as they appear in a tenant. `whole`: the account lies wholly within the caller's reach. */
 export function presented(account: Account, held: Held | undefined, whole: boolean): User {
-  const status = statusOf(account, held)
+  const status = statusOf(account, held, whole)
   if (held && !whole) return { ...asInvited(account, held), status, ...reachOf(held) }
   const { id, email, name, avatarUrl, lastLoginAt, createdAt, updatedAt } = account
   const mfaMethod = account.mfaMethod as User['mfaMethod']

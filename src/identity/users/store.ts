@@ -10,6 +10,7 @@ import type { RoleRow, Tables, UserRow } from '../../storage/tables.ts'
 import type { Tenant } from '../rules.ts'
 import { endSessions, revokeSessions } from '../store.ts'
 import type { Account } from './rules.ts'
+import { liesWithin } from './within.ts'
 
 type AccountRow = Pick<UserRow, (typeof columns)[number]>
 
@@ -47,43 +48,17 @@ export const membersOf = (db: Db, scope: Scope, tenant: Tenant) =>
 
 type Query = PageQuery & { q?: string | undefined; status?: string | undefined }
 
-/** By name; without a tenant every account there is, which only the system sees. */
+/** Every account there is, by name; which only the system sees. */
 export async function listAccounts(
   db: Db,
   scope: Scope,
-  tenant: Tenant | undefined,
   { q, status, ...page }: Query,
 ): Promise<Page<Account>> {
-  const members = () => (membersOf(db, scope, tenant!) as ReturnType<typeof membersOfOrg>).select('m.user_id')
-  const standing = (which: ReturnType<typeof members>) => {
-    if (status === 'disabled') return which.where('m.disabled_at', 'is not', null)
-    const living = which.where('m.disabled_at', 'is', null)
-    return living.where('m.accepted_at', status === 'invited' ? 'is' : 'is not', null)
-  }
-  const isAccount = (eb: ExpressionBuilder<Tables, 'users'>, wanted: string) =>
-    eb('users.status', '=', wanted)
-  // Of an account that others have a part in, only what was typed here is looked through: an answer tells.
-  const mayMatch = (eb: ExpressionBuilder<Tables, 'users'>) => {
-    const seen = eb.or([contains('users.name', q!), contains('users.email', q!)])
-    if (!tenant || scope.kind === 'system') return seen
-    const typed = eb.or([contains('m.invited_name' as never, q!), contains('m.invited_email' as never, q!)])
-    return eb.or([
-      eb('users.id', 'in', members().where(typed as never)),
-      eb.and([seen, eb('users.id', 'not in', sharedMembers(db, tenant))]),
-    ])
-  }
   const found = db
     .selectFrom('users')
-    .$if(tenant !== undefined, (it) => it.where('users.id', 'in', members()))
-    .$if(tenant === undefined && scope.kind !== 'system', (it) => it.where('users.id', '=', ''))
-    .$if(status !== undefined && tenant === undefined, (it) => it.where((eb) => isAccount(eb, status!)))
-    .$if(status !== undefined && status !== 'disabled' && tenant !== undefined, (it) =>
-      it.where((eb) => eb.not(isAccount(eb, 'disabled'))).where('users.id', 'in', standing(members())),
-    )
-    .$if(status === 'disabled' && tenant !== undefined, (it) =>
-      it.where((eb) => eb.or([isAccount(eb, 'disabled'), eb('users.id', 'in', standing(members()))])),
-    )
-    .$if(q !== undefined && q !== '', (it) => it.where(mayMatch))
+    .$if(scope.kind !== 'system', (it) => it.where('users.id', '=', ''))
+    .$if(status !== undefined, (it) => it.where('users.status', '=', status!))
+    .$if(!!q, (it) => it.where((eb) => eb.or([contains('users.name', q!), contains('users.email', q!)])))
   const byName = (it: typeof found) =>
     it
       .select(columns.map((column) => `users.${column}` as const))
@@ -92,35 +67,53 @@ export async function listAccounts(
   return readPage(found, page, byName, (row) => accountRows.read(row))
 }
 
-/** Members of a tenant who have accepted a membership elsewhere, or none here yet. */
-function sharedMembers(db: Db, tenant: Tenant) {
-  const elsewhereInOrgs = db
-    .selectFrom('organization_memberships as x')
-    .select('x.user_id')
-    .where('x.accepted_at', 'is not', null)
-    .$if(tenant.kind === 'organization', (it) =>
-      it.where('x.org_id', '!=', (tenant as { orgId: string }).orgId),
+/**
+ * The members of a tenant, by the name they are shown with: of an account that others have a part in, what was typed
+ * here. A part of another name, or its place in the list, would tell as much as the name.
+ */
+export async function listMembers(
+  db: Db,
+  scope: Scope,
+  tenant: Tenant,
+  { q, status, ...page }: Query,
+): Promise<Page<Account>> {
+  type Members = ExpressionBuilder<Tables & { m: Tables['organization_memberships'] }, 'users' | 'm'>
+  const isWhole = (eb: Members) => liesWithin(eb as never, scope)
+  const shown = (eb: Members, column: 'name' | 'email') => {
+    const address = eb.fn.coalesce('m.invited_email', 'users.email')
+    const typed = column === 'name' ? eb.fn.coalesce('m.invited_name', address) : address
+    return eb
+      .case()
+      .when(isWhole(eb))
+      .then(eb.ref(`users.${column}`))
+      .else(typed)
+      .end()
+  }
+  // As `statusOf` says it.
+  const standing = (eb: Members) => {
+    const disabled = eb.or([
+      eb('m.disabled_at', 'is not', null),
+      eb.and([
+        eb('users.status', '=', 'disabled'),
+        eb.or([eb('m.accepted_at', 'is not', null), isWhole(eb)]),
+      ]),
+    ])
+    const invited = eb.or([eb('m.accepted_at', 'is', null), eb('users.status', '=', 'invited')])
+    return eb.case().when(disabled).then('disabled').when(invited).then('invited').else('active').end()
+  }
+  const members = membersOf(db, scope, tenant) as ReturnType<typeof membersOfOrg>
+  const found = members
+    .innerJoin('users', 'users.id', 'm.user_id')
+    .$if(status !== undefined, (it) => it.where((eb) => eb(standing(eb), '=', status!)))
+    .$if(!!q, (it) =>
+      it.where((eb) => eb.or([contains(shown(eb, 'name'), q!), contains(shown(eb, 'email'), q!)])),
     )
-  const elsewhereInPartners = db
-    .selectFrom('partner_memberships as x')
-    .select('x.user_id')
-    .where('x.accepted_at', 'is not', null)
-    .$if(tenant.kind === 'partner', (it) =>
-      it.where('x.partner_id', '!=', (tenant as { partnerId: string }).partnerId),
-    )
-  const pending =
-    tenant.kind === 'partner'
-      ? db
-          .selectFrom('partner_memberships as x')
-          .select('x.user_id')
-          .where('x.partner_id', '=', tenant.partnerId)
-          .where('x.accepted_at', 'is', null)
-      : db
-          .selectFrom('organization_memberships as x')
-          .select('x.user_id')
-          .where('x.org_id', '=', tenant.orgId)
-          .where('x.accepted_at', 'is', null)
-  return elsewhereInOrgs.union(elsewhereInPartners).union(pending)
+  const byName = (it: typeof found) =>
+    it
+      .select(columns.map((column) => `users.${column}` as const))
+      .orderBy((eb) => shown(eb, 'name'))
+      .orderBy('users.id')
+  return readPage(found, page, byName, (row) => accountRows.read(row))
 }
 
 const membersOfOrg = (db: Db) => db.selectFrom('organization_memberships as m')

@@ -11,9 +11,10 @@ import { acceptMembership, findGrants, findMembership, joinOrganization } from '
 import { findRole } from '../../identity/roles/store.ts'
 import type { Membership } from '../../identity/rules.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../../identity/store.ts'
+import { isUniqueViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { holdInUse } from '../../tenancy/hold.ts'
-import { SsoFailure } from '../failures.ts'
+import { type FailureCode, SsoFailure } from '../failures.ts'
 import type { Held } from '../rules.ts'
 import type { Vouched } from '../vouched.ts'
 import { activateInvited, findIdentity, type Identity, saveIdentity } from './store.ts'
@@ -24,10 +25,16 @@ export type Admitted = {
   made: 'account' | 'link' | 'nothing'
 }
 
+/** Who has an account elsewhere, and was invited: they are not let in yet. */
+export type Invited = { userId: string; email: string; roleName: string; made: 'invitation' }
+
 /** What would come of a sign-in, before anything is changed. */
 export type Admission =
   | { kind: 'known'; user: User; invited: boolean; link: Identity | undefined; email: string }
-  | { kind: 'new'; email: string; name: string; roleId: string }
+  | ({ kind: 'new' } & Newcomer)
+  | ({ kind: 'elsewhere'; user: User } & Newcomer)
+
+type Newcomer = { email: string; name: string; role: { id: string; name: string } }
 
 /**
  * Who a person is here that an identity provider vouches for (spec, "Single sign-on" 4 to 6). Somebody is found by
@@ -42,29 +49,48 @@ export async function judge(db: Db, provider: Held, vouched: Vouched): Promise<A
   const linked = link && (await findUser(db, link.userId))
   if (!linked && !vouched.emailVerified) throw new SsoFailure('sso_email_unverified', email)
   const user = linked ?? (await findUserByEmail(db, email))
-  if (!user) return newcomer(db, provider, vouched, email)
-  const { invited } = await getBelonging(db, user, provider)
+  if (!user) return { kind: 'new', ...(await newcomer(db, provider, vouched, email, 'user_not_found')) }
+  const { orgId } = provider
+  const membership = await findMembership(db, user.id, { kind: 'organization', orgId })
+  // Somebody who is linked and no member was removed here, which the provider does not undo.
+  if (!membership && !link) {
+    return { kind: 'elsewhere', user, ...(await newcomer(db, provider, vouched, email, 'no_org_access')) }
+  }
+  const { invited } = await checkBelongs(db, { user, email }, provider, membership)
   if (!link && (await findIdentity(db, { providerId: provider.id, userId: user.id }))) {
     throw new SsoFailure('sso_link_required', email)
   }
   return { kind: 'known', user, invited, link, email }
 }
 
-async function newcomer(db: Db, provider: Held, vouched: Vouched, email: string): Promise<Admission> {
+async function newcomer(
+  db: Db,
+  provider: Held,
+  vouched: Vouched,
+  email: string,
+  otherwise: FailureCode,
+): Promise<Newcomer> {
   const { autoProvision, defaultRoleId: roleId, orgId } = provider
-  if (!autoProvision) throw new SsoFailure('user_not_found', email)
+  if (!autoProvision) throw new SsoFailure(otherwise, email)
   const role = roleId === null ? undefined : await findRole(db, { kind: 'organization', orgId }, roleId)
   if (!role) throw new SsoFailure('default_role_required', email)
   await checkVouches(db, provider, role.id)
   const name = (vouched.name ?? email.slice(0, email.lastIndexOf('@'))).slice(0, 255)
-  return { kind: 'new', email, name, roleId: role.id }
+  return { email, name, role }
 }
 
-async function getBelonging(db: Db, user: User, provider: Held): Promise<Membership> {
-  const { orgId } = provider
+async function checkBelongs(
+  db: Db,
+  { user, email }: { user: User; email: string },
+  provider: Held,
+  membership: Membership | undefined,
+): Promise<Membership> {
+  if (membership?.kind !== 'organization' || membership.disabled) {
+    throw new SsoFailure('no_org_access', email)
+  }
+  // What a provider offered it does not accept as well: it would be the word of one for both sides.
+  if (membership.invited && membership.provisioned) throw new SsoFailure('invitation_pending', email)
   if (user.status === 'disabled') throw new SsoFailure('account_inactive', user.email)
-  const membership = await findMembership(db, user.id, { kind: 'organization', orgId })
-  if (!membership || membership.disabled) throw new SsoFailure('no_org_access', user.email)
   await checkVouches(db, provider, membership.roleId)
   return membership
 }
@@ -95,15 +121,16 @@ function checkDomain(email: string, domains: string | null): void {
   throw new SsoFailure('domain_not_allowed', `${domain} is none of ${domains}`)
 }
 
-/** Lets somebody in, with an account and a link where there are none. @throws SsoFailure */
+/** Lets somebody in, with an account and a link where there are none; or invites them. @throws SsoFailure */
 export async function admit(
   db: Db,
   cipher: Cipher,
   { provider, vouched, now }: { provider: Held; vouched: Vouched; now: Instant },
-): Promise<Admitted> {
+): Promise<Admitted | Invited> {
   const { id: providerId, orgId } = provider
   await checkInUse(db, orgId)
   const admission = await judge(db, provider, vouched)
+  if (admission.kind === 'elsewhere') return invite(db, orgId, admission, now)
   const { user, made } = await account(db, provider, admission, now)
   const link = admission.kind === 'known' ? admission.link : undefined
   const { email } = admission
@@ -121,7 +148,7 @@ export async function admit(
 async function account(
   db: Db,
   { orgId }: Held,
-  admission: Admission,
+  admission: Exclude<Admission, { kind: 'elsewhere' }>,
   now: Instant,
 ): Promise<{ user: Admitted['user']; made: boolean }> {
   if (admission.kind === 'known') {
@@ -135,7 +162,7 @@ async function account(
     }
     return { user, made: false }
   }
-  const { email, name, roleId } = admission
+  const { email, name, role } = admission
   const user = { id: newId(), email, name, passwordHash: null }
   await insertUserOnce(db, user, now)
   // Invited somewhere else at the same moment: it is not for this provider to say that they belong here.
@@ -144,13 +171,32 @@ async function account(
   const membership = {
     orgId,
     userId: user.id,
-    roleId,
+    roleId: role.id,
     siteIds: null,
     acceptedBy: 'provider' as const,
     invited,
   }
   await joinOrganization(db, membership, now)
   return { user, made: true }
+}
+
+/**
+ * Offers a membership to somebody who has an account already; it gives nothing before they accept it. No letter goes
+ * out: a provider could send them to everybody. What others sent goes on working.
+ */
+async function invite(
+  db: Db,
+  orgId: string,
+  { user, email, name, role }: Extract<Admission, { kind: 'elsewhere' }>,
+  now: Instant,
+): Promise<Invited> {
+  const invited = { acceptedBy: null, invited: { name, email }, provisioned: true }
+  const membership = { orgId, userId: user.id, roleId: role.id, siteIds: null, ...invited }
+  await joinOrganization(db, membership, now).catch((error: unknown) => {
+    // Somebody invited them at this very moment.
+    throw isUniqueViolation(error) ? new SsoFailure('invitation_pending', email) : error
+  })
+  return { userId: user.id, email, roleName: role.name, made: 'invitation' }
 }
 
 async function checkInUse(db: Db, orgId: string): Promise<void> {

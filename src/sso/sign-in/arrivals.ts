@@ -62,6 +62,7 @@ export function arrivals({ cipher, web, log }: SigningIn) {
   /** What would come of it, in a trial. */
   async function foretell({ read }: Storage, provider: Held, vouched: Vouched, trace: Trace): Promise<void> {
     const admission = await judge(read, provider, vouched)
+    if (admission.kind === 'elsewhere') throw new SsoFailure('invitation_pending', admission.email)
     if (admission.kind === 'new')
       trace.passed('An account would be made', `${admission.name}, ${admission.email}`)
     else {
@@ -114,7 +115,7 @@ export function arrivals({ cipher, web, log }: SigningIn) {
   const unknown = (failure: SsoFailure): Problem =>
     new Problem('sso_failed', failure.message, { location: locationOfFailure(web, failure) })
 
-  return { arrive, refusing }
+  return { arrive, refusing, refused }
 }
 
 /** Nobody is signed in as somebody else by a link they were sent (RFC 6749, 10.12). */

@@ -12,6 +12,7 @@ import { recordLogin } from '../../identity/sessions/store.ts'
 import { beginSession } from '../../identity/sessions/tenants.ts'
 import { newToken, tokenHash } from '../../identity/sessions/tokens.ts'
 import { findUser, type User } from '../../identity/store.ts'
+import { SsoFailure } from '../failures.ts'
 import { challengeOf } from '../oidc/flow.ts'
 import { isComplete } from '../readiness.ts'
 import type { Held } from '../rules.ts'
@@ -51,7 +52,7 @@ type Begun = {
 
 export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
   const { cipher, access, web } = on
-  const { arrive, refusing } = arrivals(on)
+  const { arrive, refusing, refused } = arrivals(on)
 
   /** @throws sso_not_configured */
   function base(): string {
@@ -75,12 +76,20 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
       })
       return { location: locationOfTrial(web, signIn.redirectPath, 'passed') }
     }
-    const { user, made } = await refusing(arrival, async () => {
+    const admitted = await refusing(arrival, async () => {
       // Held until the end, so that two first sign-ins of somebody do not make two accounts.
       const held = await unlessGone(lockProvider(db, cipher, only(provider.orgId), provider.id))
       checkUnchanged(held, signIn)
       return admit(db, cipher, { provider, vouched, now })
     })
+    if (admitted.made === 'invitation') {
+      const { extras } = await refused(new SsoFailure('invitation_pending', admitted.email), arrival)
+      const { id: providerId, name, orgId } = provider
+      note({ action: 'user.invite', orgId, resourceId: admitted.userId, resourceName: admitted.email })
+      note({ details: { method: 'sso', providerId, provider: name, roleName: admitted.roleName } })
+      return { location: extras.location! }
+    }
+    const { user, made } = admitted
     const code = newToken()
     // At the end of it a code that somebody was sent by another would sign them in as that other.
     const staysHere = signIn.challenge === null && endsHere(web, signIn.redirectPath)

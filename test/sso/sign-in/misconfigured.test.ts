@@ -296,6 +296,12 @@ const cases: Case[] = [
     ...{ code: 'no_org_access', detail: 'gus@garage.example.com', mend: 'invite' },
   },
   {
+    what: 'somebody of another organization, who is invited',
+    set: { autoProvision: true, defaultRoleId: roleOf('Org Viewer', 'organization') },
+    who: { ...person, sub: 'gus', email: 'gus@garage.example.com' },
+    ...{ code: 'invitation_pending', detail: 'gus@garage.example.com', mend: 'svc invite accept' },
+  },
+  {
     what: 'somebody who is disabled',
     who: { ...person, sub: 'off', email: 'off@bakery.example.com' },
     ...{ code: 'account_inactive', detail: 'off@bakery.example.com', mend: 'svc users enable' },
