@@ -3,8 +3,8 @@ import type { Logger } from 'pino'
 import type { CheckpointParts } from '../src/audit/checkpoints/jobs.ts'
 import { keptIn } from '../src/audit/checkpoints/kept.ts'
 import { recordKeys, type Seeds, signerOf } from '../src/audit/checkpoints/signer.ts'
-import { countVerdicts } from '../src/audit/checkpoints/verdicts.ts'
-import type { VerificationParts } from '../src/audit/checkpoints/verification.ts'
+import { countVerdicts, listFaults } from '../src/audit/checkpoints/verdicts.ts'
+import { Memory, type VerificationParts } from '../src/audit/checkpoints/verification.ts'
 import type { Clock } from '../src/core/time.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Metric } from './metrics.ts'
@@ -18,6 +18,11 @@ export type AuditWatch = {
   metrics(): Promise<Metric[]>
 }
 
+const told = {
+  tampered: 'an audit chain was tampered with',
+  unverifiable: 'an audit chain could not be verified: nobody knows whether it is sound',
+}
+
 /** Writes the signing key down, and keeps what signing and verifying find for those who watch the service. */
 export async function watchAudit({ storage, clock, log, dataDir, signing }: On): Promise<AuditWatch> {
   const unlinked = await storage.write((tx) => recordKeys(tx, signing, clock()))
@@ -29,43 +34,56 @@ export async function watchAudit({ storage, clock, log, dataDir, signing }: On):
   }
   let refused = 0
   let verified = 0
+  const memory = new Memory()
   const kept = keptIn(join(dataDir, 'checkpoints'))
   const parts: AuditWatch['parts'] = {
     storage,
     clock,
     signer: signerOf(storage, signing),
     kept,
+    memory,
     onRefusal: (change) => {
       refused += 1
+      memory.keep({ chain: change.chain, verdict: 'tampered' }, clock())
       const text = 'an audit chain is not signed: it does not contain what was signed of it before'
       log.error({ ...change, lastSigned: kept.fileOf(change.chain) }, text)
     },
     onVerdict: ({ chain, verdict, fault, entries }) => {
       verified += entries
       if (verdict === 'sound') log.debug({ chain, entries }, 'an audit chain was verified')
-      else log.error({ chain, verdict, fault, entries }, 'an audit chain was tampered with')
+      else log.error({ chain, verdict, fault, entries }, told[verdict])
     },
+  }
+  /** The chains that are not sound: what this process found stands, whatever the database says of it now. */
+  const faultsNow = async () => {
+    const faults = new Map((await listFaults(storage.read)).map(({ chain, verdict }) => [chain, verdict]))
+    const stored = faults.size
+    for (const [chain, { verdict }] of memory.faults) faults.set(chain, verdict)
+    const count = (wanted: string) => [...faults.values()].filter((verdict) => verdict === wanted).length
+    return { tampered: count('tampered'), unverifiable: count('unverifiable'), hidden: faults.size - stored }
   }
   return {
     parts,
     check: async () => {
-      const counts = await countVerdicts(storage.read)
-      const tampered = counts.find(({ verdict }) => verdict === 'tampered')?.count ?? 0
-      return tampered === 0 ? 'ok' : `tampered: ${tampered}`
+      const { tampered, unverifiable } = await faultsNow()
+      const found = [
+        ...(tampered > 0 ? [`tampered: ${tampered}`] : []),
+        ...(unverifiable > 0 ? [`unverifiable: ${unverifiable}`] : []),
+      ]
+      return found.join(', ') || 'ok'
     },
     metrics: async () => {
       const counts = await countVerdicts(storage.read)
       const last = Math.max(0, ...counts.map((one) => Date.parse(one.last) / 1000))
-      const count = (verdict: string) => counts.find((one) => one.verdict === verdict)?.count ?? 0
+      const { tampered, unverifiable, hidden } = await faultsNow()
+      const stored = counts.find((one) => one.verdict === 'sound')?.count ?? 0
+      const now = { sound: Math.max(0, stored - hidden), tampered, unverifiable }
       return [
         {
           name: 'svc_audit_chain_verdict',
           kind: 'gauge',
           help: 'Audit chains by what their last verification found.',
-          values: ['sound', 'tampered', 'unverifiable'].map((verdict) => ({
-            labels: { verdict },
-            value: count(verdict),
-          })),
+          values: Object.entries(now).map(([verdict, value]) => ({ labels: { verdict }, value })),
         },
         {
           name: 'svc_audit_verified_entries_total',

@@ -242,7 +242,11 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     agentRollouts: rolloutHandlers(parts.rollouts),
     agentVersions: agentVersionHandlers({ ...parts, trustKeys: config.outside.releases.trustKeys }),
     agentDownloads: agentDownloadHandlers(parts.binaries),
-    auditLogs: auditLogHandlers({ clock, closing: (chain) => closing(audit.parts, chain) }),
+    auditLogs: auditLogHandlers({
+      clock,
+      kept: audit.parts.kept,
+      closing: (chain) => closing(audit.parts, chain),
+    }),
     auditCheckpoints: auditCheckpointHandlers(audit.parts),
     auditExports,
     auditReports,

@@ -33,6 +33,7 @@ import * as acceptedMemberships from './0032_accepted_memberships.ts'
 import * as signInMarks from './0033_sign_in_marks.ts'
 import * as ssoVouching from './0034_sso_vouching.ts'
 import * as deliveryRetries from './0035_delivery_retries.ts'
+import * as sealedVerdicts from './0036_sealed_verdicts.ts'
 import * as agentRollbacks from './0037_agent_rollbacks.ts'
 import * as goneOrganizations from './0038_gone_organizations.ts'
 import * as samlRequests from './0039_saml_requests.ts'
@@ -76,6 +77,7 @@ export const migrations: readonly Migration[] = [
   { name: '0033_sign_in_marks', up: signInMarks.up },
   { name: '0034_sso_vouching', up: ssoVouching.up },
   { name: '0035_delivery_retries', up: deliveryRetries.up },
+  { name: '0036_sealed_verdicts', up: sealedVerdicts.up },
   { name: '0037_agent_rollbacks', up: agentRollbacks.up },
   { name: '0038_gone_organizations', up: goneOrganizations.up },
   { name: '0039_saml_requests', up: samlRequests.up },

@@ -49,7 +49,7 @@ const pagination = z.object({
   nextCursor: z.string().nullable().describe('null at the end of the list'),
 })
 
-const damage = z
+export const damage = z
   .enum(['unreadable', 'altered'])
   .describe('Only where somebody changed what is stored: its text is no entry, or not what its checksum says')
 
@@ -163,7 +163,10 @@ export const auditLogs = {
         z.object({
           orgId: idOf('organization').nullable().describe('null for the system chain'),
           name: z.string(),
-          slug: z.string().nullable().describe('null for the system chain'),
+          slug: z
+            .string()
+            .nullable()
+            .describe('null for the system chain, and where the organization is not known any more'),
           deletedAt: instant
             .nullable()
             .describe(

@@ -7,6 +7,7 @@ import type { Storage } from '../storage/open.ts'
 import { checkOrgInHistory } from '../tenancy/store.ts'
 import { headerLine, trailerLine } from './chain.ts'
 import type { Closing } from './checkpoints/jobs.ts'
+import type { Kept } from './checkpoints/kept.ts'
 import type * as contract from './contract.ts'
 import { entriesAfter, type ListQuery, listEntries } from './entries.ts'
 import { sealPending } from './outbox.ts'
@@ -38,11 +39,13 @@ async function read(call: Reading, query: ListQuery) {
 
 type Parts = {
   clock: Clock
+  /** What was signed of each chain, outside the database. */
+  kept: Kept
   /** The signed end of a chain's file, with the head up to which it goes. */
   closing(chain: string): Promise<Closing>
 }
 
-export const auditLogHandlers = ({ clock, closing }: Parts): HandlersOf<Logs> => ({
+export const auditLogHandlers = ({ clock, kept, closing }: Parts): HandlersOf<Logs> => ({
   flat: sealed<Logs['flat']>(async ({ query, ...call }) => {
     const { data, pagination } = await read(call, query)
     return { entries: data.map(toFlatEntry), pagination }
@@ -63,11 +66,18 @@ export const auditLogHandlers = ({ clock, closing }: Parts): HandlersOf<Logs> =>
     query: query.q,
   })),
 
-  heads: sealed<Logs['heads']>(async ({ db, scope }) => ({ data: await store.listHeads(db, scope) })),
+  heads: sealed<Logs['heads']>(async ({ db, scope }) => ({
+    data: await store.listHeads(db, scope, await kept.list()),
+  })),
 
   chain: inSteps<Logs['chain'], { chain: string; closing: Closing }>({
     prepare: async ({ query, ...call }) => {
-      await checked(call, query.orgId)
+      await checked(call, query.orgId).catch(async (failure: unknown) => {
+        // Of an organization that somebody removed as well the file shows what is missing.
+        const { orgId } = query
+        if (call.scope.kind !== 'system' || orgId === undefined || (await kept.read(orgId)) === undefined)
+          throw failure
+      })
       const chain = chainAsked(call.scope, query.orgId)
       return { chain, closing: await closing(chain) }
     },

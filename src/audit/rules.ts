@@ -10,6 +10,9 @@ export const systemChain = 'system'
 
 export const chainOf = (orgId: string | null): string => orgId ?? systemChain
 
+/** Whether some organization may have it: names of chains come from the database, and become names of files. */
+export const isChain = (chain: string): boolean => chain === systemChain || isId(chain)
+
 export const orgOf = (chain: string): string | null => (chain === systemChain ? null : chain)
 
 /** An entry before it has its place in the chain. */

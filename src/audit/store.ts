@@ -4,9 +4,9 @@ import type { Instant } from '../core/time.ts'
 import { inHistory, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
-import { type ChainEntry, checksumOf, entryIn, entryLine, type Head, headIn } from './chain.ts'
+import { type ChainEntry, checksumOf, entryIn, entryLine, genesis, type Head, headIn } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
-import { orgOf, toEntry } from './rules.ts'
+import { orgOf, systemChain, toEntry } from './rules.ts'
 
 export const entriesIn = (db: Db, scope: Scope) =>
   db.selectFrom('audit_logs').where(inHistory(scope, 'audit_logs.chain'))
@@ -53,8 +53,11 @@ export type ChainHead = Head & {
   deletedAt: Instant | null
 }
 
-/** The chains within the scope: the system's first, then by organization name. */
-export async function listHeads(db: Db, scope: Scope): Promise<ChainHead[]> {
+/**
+ * The chains within the scope: the system's first, then by organization name. One that something was signed of, or that
+ * has entries, is among them without a head as well: somebody removed it.
+ */
+export async function listHeads(db: Db, scope: Scope, signed: readonly string[]): Promise<ChainHead[]> {
   const rows = await db
     .selectFrom('audit_heads')
     .leftJoin('organizations', 'organizations.id', 'audit_heads.chain')
@@ -70,7 +73,54 @@ export async function listHeads(db: Db, scope: Scope): Promise<ChainHead[]> {
     deletedAt,
     ...headIn({ seq, checksum }),
   }))
-  return heads.sort((a, b) => Number(a.orgId !== null) - Number(b.orgId !== null))
+  const all = [...heads, ...(await listHeadless(db, scope, new Set(rows.map(({ chain }) => chain)), signed))]
+  return all.sort((a, b) => Number(a.orgId !== null) - Number(b.orgId !== null))
+}
+
+/** The chains that ought to have a head and have none. */
+async function listHeadless(
+  db: Db,
+  scope: Scope,
+  known: ReadonlySet<string>,
+  signed: readonly string[],
+): Promise<ChainHead[]> {
+  const lost = new Set(signed.filter((chain) => !known.has(chain)))
+  const orgs = await db
+    .selectFrom('organizations')
+    .select(['id', 'name', 'slug', 'deleted_at as deletedAt'])
+    .select(({ exists, selectFrom }) =>
+      exists(selectFrom('audit_logs').select('seq').whereRef('audit_logs.chain', '=', 'organizations.id')).as(
+        'hasEntries',
+      ),
+    )
+    .where(inHistory(scope, 'organizations.id'))
+    .where(({ not, exists, selectFrom }) =>
+      not(
+        exists(
+          selectFrom('audit_heads').select('seq').whereRef('audit_heads.chain', '=', 'organizations.id'),
+        ),
+      ),
+    )
+    .orderBy('name')
+    .orderBy('id')
+    .execute()
+  const none: Head = { seq: 0, checksum: genesis }
+  const heads = orgs
+    .filter(({ id, hasEntries }) => lost.has(id) || Boolean(hasEntries))
+    .map(({ id, name, slug, deletedAt }) => ({ orgId: id, name, slug, deletedAt, ...none }))
+  if (scope.kind !== 'system') return heads
+  const named = new Set(orgs.map(({ id }) => id))
+  const nameless = [...lost].filter((chain) => !named.has(chain))
+  return [
+    ...heads,
+    ...nameless.map((chain) => ({
+      orgId: orgOf(chain),
+      name: chain === systemChain ? 'System' : chain,
+      slug: null,
+      deletedAt: null,
+      ...none,
+    })),
+  ]
 }
 
 export async function findHead(db: Db, scope: Scope, chain: string): Promise<Head | undefined> {

@@ -26,6 +26,9 @@ export function later(now: Instant, seconds: number): Instant {
   return new Date(millisecondsOf(now) + seconds * 1000).toISOString()
 }
 
+/** How far the clocks of the machines that share a database may be apart, in seconds. */
+export const clockSkew = 300
+
 /** Seconds from `a` to `b`, negative when `b` is earlier. */
 export function secondsBetween(a: Instant, b: Instant): number {
   return (Date.parse(b) - Date.parse(a)) / 1000

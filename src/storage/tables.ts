@@ -537,6 +537,8 @@ export type AuditVerdictRow = {
   fault: string | null
   entries: number
   checked_at: string
+  /** The mark of the service on the rest of the row. */
+  seal: string | null
 }
 
 export type AuditLogRow = {

@@ -5,6 +5,7 @@ import type { CheckpointParts } from '../../src/audit/checkpoints/jobs.ts'
 import { keptIn } from '../../src/audit/checkpoints/kept.ts'
 import { type Seeds, signerOf } from '../../src/audit/checkpoints/signer.ts'
 import type { StoredVerdict } from '../../src/audit/checkpoints/verdicts.ts'
+import { Memory } from '../../src/audit/checkpoints/verification.ts'
 import { record, sealPending } from '../../src/audit/outbox.ts'
 import { draftOf } from '../../src/audit/rules.ts'
 import type { Storage } from '../../src/storage/open.ts'
@@ -24,6 +25,7 @@ export type TestParts = CheckpointParts & {
   clock: TestClock
   refused: Change[]
   verdicts: StoredVerdict[]
+  memory: Memory
   onVerdict(verdict: StoredVerdict): void
 }
 
@@ -38,6 +40,7 @@ export function partsOn({ storage, dataDir }: Pick<TestDatabase, 'storage' | 'da
     clock: testClock(),
     refused,
     verdicts,
+    memory: new Memory(),
     onRefusal: (change) => void refused.push(change),
     onVerdict: (verdict) => void verdicts.push(verdict),
   }

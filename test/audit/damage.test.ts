@@ -1,3 +1,4 @@
+import { parse } from 'csv-parse/sync'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { checksumOf } from '../../src/audit/chain.ts'
@@ -97,8 +98,8 @@ const damages: [what: string, damage: Damage, found: 'tampered' | 'sound'][] = [
   ['a tile that is no base64', tile('!'), 'sound'],
   ['a verdict nobody knows', verdict({ verdict: 'fine' }), 'sound'],
   ['a fault that is no JSON', verdict({ verdict: 'tampered', fault: '{' }), 'sound'],
-  ['a verdict at no time', verdict({ checked_at: 'never' }), 'sound'],
-  ['a verdict of the year 2999', verdict({ checked_at: '2999-01-01T00:00:00.000Z' }), 'sound'],
+  ['a verdict at no time', verdict({ checked_at: 'never' }), 'tampered'],
+  ['a verdict of the year 2999', verdict({ checked_at: '2999-01-01T00:00:00.000Z' }), 'tampered'],
 ]
 
 const changedHistory = { status: 409, code: 'audit_history_changed' }
@@ -138,8 +139,15 @@ onEveryDatabase((name, open) => {
       )
       await client.call(api.auditLogs.search, { query: { ...query, q: 'e' } })
       await client.call(api.auditLogs.search, { query: { ...query, q: 'null' } })
-      await drained(client, api.auditExports.download, { ...query, format: 'json' })
-      await drained(client, api.auditExports.download, { ...query, format: 'csv' })
+      const marks = marked.map((one) => one.damage)
+      const { data: exported } = JSON.parse(await downloaded(client, { ...query, format: 'json' })) as {
+        data: { damage?: string }[]
+      }
+      expect(exported.flatMap((one) => one.damage ?? [])).toEqual(marks)
+      const csv = parse(await downloaded(client, { ...query, format: 'csv' }), { columns: true })
+      expect((csv as { damage: string }[]).flatMap((one) => one.damage || [])).toEqual(marks)
+      const idsOf = (rows: unknown) => (rows as { id: string }[]).map(({ id }) => id)
+      expect(idsOf(csv)).toEqual(expect.arrayContaining(idsOf(exported)))
       await client.call(api.auditRetention.show, { query: { ...query, due: 'true' } })
       await client.call(api.auditRetention.run, { query })
 
@@ -181,6 +189,9 @@ const damagedEntry = (
   stored.checksum !== was.checksum ||
   stored.timestamp !== was.timestamp
 
-async function drained(client: Client, endpoint: typeof api.auditExports.download, query: object) {
-  for await (const _ of client.stream(endpoint, { query: query as never }));
+async function downloaded(client: Client, query: object): Promise<string> {
+  const pieces: Buffer[] = []
+  const stream = client.stream(api.auditExports.download, { query: query as never })
+  for await (const piece of stream) pieces.push(piece)
+  return Buffer.concat(pieces).toString('utf8')
 }

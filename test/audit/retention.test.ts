@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import { describe, expect, it } from 'vitest'
 import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
 import { closing, takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
-import { verifyStored } from '../../src/audit/checkpoints/verification.ts'
+import { Memory, verifyStored } from '../../src/audit/checkpoints/verification.ts'
 import { listEntries } from '../../src/audit/entries.ts'
 import { chainFileOf } from '../../src/audit/handlers.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
@@ -141,7 +141,7 @@ onEveryDatabase((kind, open) => {
     it('leaves a chain that the service itself finds sound, behind an anchor that it signed', async () => {
       const world = await begin()
       const { parts, orgId, storage } = world
-      const judging = { ...parts, onVerdict: () => {} }
+      const judging = { ...parts, memory: new Memory(), onVerdict: () => {} }
       for (const ages of [[...Array(300).fill(500), 1], [...Array(400).fill(500)]]) {
         await world.aged(orgId, ages)
         await pruneChain(parts, orgId, whole)

@@ -7,6 +7,7 @@ import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
 import { lastCheckpoint } from '../../src/audit/checkpoints/store.ts'
 import { verifyStored } from '../../src/audit/checkpoints/verification.ts'
 import { newId } from '../../src/core/new-id.ts'
+import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase, type TestDatabase } from '../databases.ts'
 import { partsOn } from './chains.ts'
 import type { Life } from './signing-child.ts'
@@ -43,7 +44,8 @@ async function lived(
 onEveryDatabase((_, open) => {
   it('kill -9 between a checkpoint in the database and its file leaves a chain that is signed on', async () => {
     const database = await open()
-    const parts = partsOn(database)
+    // What signs beside it has the clock of the machine.
+    const parts = { ...partsOn(database), clock: systemClock }
     const org = newId()
     const stored = async () => (await lastCheckpoint(database.storage.read, org))?.note
     await lived(database, org, 0, 'after the file')
@@ -63,7 +65,8 @@ onEveryDatabase((_, open) => {
 
   it(`kill -9 at any moment of signing neither loses a checkpoint nor contradicts one (CRASH_SEED=${seed})`, async () => {
     const database = await open()
-    const parts = partsOn(database)
+    // What signs beside it has the clock of the machine.
+    const parts = { ...partsOn(database), clock: systemClock }
     const org = newId()
     let state = seed
     for (let round = 0; round < 4; round += 1) {

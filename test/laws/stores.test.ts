@@ -217,7 +217,7 @@ async function prepare(service: TestService) {
     [
       'listHeads',
       tenant,
-      async (db, scope) => (await listHeads(db, scope)).some(({ orgId }) => orgId === bakery.id),
+      async (db, scope) => (await listHeads(db, scope, [bakery.id])).some(({ orgId }) => orgId === bakery.id),
     ],
     ['getPolicy', tenant, (db, scope) => getPolicy(db, scope, bakery.id)],
     ['archivesOf', tenant, (db, scope) => archivesOf(db, scope, bakery.id)],

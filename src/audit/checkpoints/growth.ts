@@ -21,6 +21,15 @@ const firstSeq = prepared((db, p: { chain: string }) =>
   db.selectFrom('audit_logs').select('seq').where('chain', '=', p.chain).orderBy('seq').limit(1),
 )
 
+/** The places of the first and the last entry that are there; 0 when there is none. */
+export async function extentOf(db: Db, chain: string): Promise<{ first: number; last: number }> {
+  const places = (order: 'asc' | 'desc') =>
+    db.selectFrom('audit_logs').select('seq').where('chain', '=', chain).orderBy('seq', order).limit(1)
+  const first = await places('asc').executeTakeFirst()
+  const last = await places('desc').executeTakeFirst()
+  return { first: first?.seq ?? 0, last: last?.seq ?? 0 }
+}
+
 type StoredEntry = { canonical: string; checksum: string }
 
 /** An entry by its place: `pruned` when no earlier one is there either. */

@@ -3,12 +3,14 @@ import { type Clock, secondsBetween } from '../../core/time.ts'
 import type { Storage } from '../../storage/open.ts'
 import { genesis, type Head } from '../chain.ts'
 import { sealPending } from '../outbox.ts'
-import { orgOf } from '../rules.ts'
+import { findAnchor } from '../retention/anchors.ts'
+import { isChain, orgOf } from '../rules.ts'
 import { findHead } from '../store.ts'
 import { type Change, ChangedHistory } from './changed-history.ts'
 import { type Checkpoint, openCheckpoint, originOf } from './checkpoint.ts'
-import { grow, isLeafOf, type Place, storedEntry } from './growth.ts'
+import { extentOf, grow, isLeafOf, type Place, storedEntry } from './growth.ts'
 import type { Kept } from './kept.ts'
+import { isBelievable } from './postdated.ts'
 import type { Signer } from './signer.ts'
 import { frontierAt, insertCheckpoint, lastCheckpoint, listGrown, MissingTile, treeSize } from './store.ts'
 import { saveVerdict } from './verdicts.ts'
@@ -40,11 +42,12 @@ export async function takeCheckpoint(parts: CheckpointParts, chain: string): Pro
   }
 }
 
-async function refuse({ storage, clock, onRefusal }: CheckpointParts, change: Change): Promise<void> {
+async function refuse({ storage, signer, clock, onRefusal }: CheckpointParts, change: Change): Promise<void> {
   const { chain, kind, why, found } = change
   const fault = { kind, message: why, seq: found }
-  await storage.write((tx) => saveVerdict(tx, { chain, verdict: 'tampered', fault, entries: found }, clock()))
   onRefusal(change)
+  const verdict = { chain, verdict: 'tampered' as const, fault, entries: found }
+  await storage.write((tx) => saveVerdict(tx, signer, verdict, clock()))
 }
 
 /** What ends the file of a chain: where it ended, and what was signed of that. */
@@ -73,16 +76,22 @@ const headOf = async ({ read }: Storage, chain: string): Promise<Head> =>
 
 /** A checkpoint of every chain that grew since its last. A chain that gets none does not keep another from its own. */
 export async function takeDue(parts: CheckpointParts): Promise<void> {
+  const failures: unknown[] = []
   for (const chain of await listGrown(parts.storage.read)) {
     try {
       await takeCheckpoint(parts, chain)
     } catch (error) {
-      if (!(error instanceof ChangedHistory)) throw error
+      if (!(error instanceof ChangedHistory)) failures.push(error)
     }
   }
+  if (failures.length > 0) throw failures[0]
 }
 
 async function take({ storage, signer, kept, clock }: CheckpointParts, chain: string): Promise<Taken> {
+  if (!isChain(chain)) {
+    const why = 'No organization has a chain of this name: somebody put it there'
+    throw new ChangedHistory({ chain, kind: 'rewritten', signed: 0, found: 0, why })
+  }
   await sealPending(storage)
   const { read } = storage
   // Before the head is: with another process at work, the chain is never shorter than what was signed of it.
@@ -90,9 +99,13 @@ async function take({ storage, signer, kept, clock }: CheckpointParts, chain: st
   const outside = await kept.read(chain)
   const signed = [last, outside].flatMap((note) => note ?? []).map((note) => opened(chain, note))
   const size = await treeSize(read, chain)
+  // Each before what bounds it: neither sealing nor retention makes a fault of what they do in between.
+  const extent = await extentOf(read, chain)
   const head = await headOf(storage, chain)
+  const anchor = await findAnchor(read, everything, chain)
   const at: Place = { chain, signed: Math.max(size, ...signed.map((one) => one.head.seq)), found: head.seq }
 
+  checkWhole(at, head, anchor.head, extent)
   for (const one of signed) await checkContains(storage, at, head, one, size)
   await grow(storage, at, size, head)
   const root = await rootAt(storage, at, head.seq)
@@ -107,7 +120,8 @@ async function take({ storage, signer, kept, clock }: CheckpointParts, chain: st
   const now = clock()
   const again = last === undefined ? undefined : openCheckpoint(last, signer.publicKeys.slice(0, 1))
   if (again?.state === 'signed' && isStill(again.checkpoint, head, root)) {
-    if (secondsBetween(again.checkpoint.time, now) < restSeconds) {
+    const { time } = again.checkpoint
+    if (isBelievable(time, now) && secondsBetween(time, now) < restSeconds) {
       if (outside !== last) await kept.write(chain, last!)
       return { note: last!, checkpoint: again.checkpoint }
     }
@@ -136,6 +150,23 @@ function opened(chain: string, note: string): Checkpoint {
     found: 0,
     why: 'The last checkpoint of the chain is not one: somebody has changed it',
   })
+}
+
+/** @throws ChangedHistory unless there are entries from the anchor on, and up to the head */
+function checkWhole(
+  at: Place,
+  head: Head,
+  anchor: Head,
+  { first, last }: { first: number; last: number },
+): void {
+  if (last > head.seq) {
+    const why = `The chain has entries up to ${last}; its head says ${head.seq}`
+    throw new ChangedHistory({ ...at, kind: 'truncated', why })
+  }
+  if (head.seq > anchor.seq && (first === 0 || first > anchor.seq + 1)) {
+    const why = first === 0 ? 'All entries of the chain are gone' : `The entries before ${first} are gone`
+    throw new ChangedHistory({ ...at, found: 0, kind: 'truncated', why })
+  }
 }
 
 /** @throws ChangedHistory unless the chain begins with what was signed */

@@ -1,6 +1,8 @@
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
+import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { isId } from '../../core/ids.ts'
 import { newId } from '../../core/new-id.ts'
+import { isChain } from '../rules.ts'
 
 /**
  * The last checkpoint of each chain, outside the database: whoever puts an older database in place of the one
@@ -11,13 +13,19 @@ export type Kept = {
   fileOf(chain: string): string
   read(chain: string): Promise<string | undefined>
   write(chain: string, note: string): Promise<void>
+  /** The chains there is one of, and that the database has to know. */
+  list(): Promise<string[]>
 }
+
+/** A draft is renamed at once: one that is older was left by a process that died. */
+const draftMs = 3_600_000
 
 export function keptIn(folder: string): Kept {
   const fileOf = (chain: string): string => join(folder, chain)
   return {
     fileOf,
     async read(chain) {
+      if (!isChain(chain)) return undefined
       try {
         return await readFile(fileOf(chain), 'utf8')
       } catch (error) {
@@ -26,10 +34,35 @@ export function keptIn(folder: string): Kept {
       }
     },
     async write(chain, note) {
+      if (!isChain(chain)) throw new Error(`${JSON.stringify(chain)} is the name of no chain`)
       await mkdir(folder, { recursive: true, mode: 0o700 })
       await replace(folder, fileOf(chain), note)
     },
+    async list() {
+      const names = await namesIn(folder)
+      for (const name of names) if (isDraft(name)) await forget(join(folder, name))
+      return names.filter(isChain)
+    },
   }
+}
+
+async function namesIn(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  }
+}
+
+function isDraft(name: string): boolean {
+  const [chain, id, ...more] = name.split('.')
+  return isChain(chain!) && id !== undefined && isId(id) && more.length === 0
+}
+
+async function forget(draft: string): Promise<void> {
+  const found = await stat(draft).catch(() => undefined)
+  if (found && Date.now() - found.mtimeMs > draftMs) await rm(draft, { force: true })
 }
 
 /** At once and on the disk, without a wait of the event loop for it: there is the old note or the new one. */

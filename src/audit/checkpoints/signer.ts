@@ -1,3 +1,4 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { Instant } from '../../core/time.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { type Checkpoint, keyOf, signCheckpoint, signSuccession, trustedKeys } from './checkpoint.ts'
@@ -10,6 +11,10 @@ export type Signer = {
   publicKeys: readonly Buffer[]
   /** How the keys followed each other, oldest first. */
   successions(): Promise<string[]>
+  /** A mark on what the service keeps in the database for itself, which nobody makes without its seed. */
+  seal(text: string): string
+  /** Whether a mark is one of its own, or of the key before. */
+  isSealed(text: string, seal: string): boolean
   /** Every key that these vouch for, the current one first. A row of the database alone vouches for none. */
   trusted(): Promise<Buffer[]>
 }
@@ -21,13 +26,27 @@ const publicKeyOf = (seed: Buffer): Buffer => keyOf(seed, null).publicKey
 
 export function signerOf(storage: Pick<Storage, 'read'>, { current, previous }: Seeds): Signer {
   const publicKeys = [current, ...(previous ? [previous] : [])].map(publicKeyOf)
+  const sealers = [current, ...(previous ? [previous] : [])].map(sealerOf)
   const successions = () => listSuccessions(storage.read)
   return {
     sign: (checkpoint) => signCheckpoint(checkpoint, current),
     publicKeys,
+    seal: (text) => sealers[0]!(text).toString('base64'),
+    isSealed: (text, seal) => {
+      const said = Buffer.from(seal, 'base64')
+      return sealers.some((own) => said.length === sealBytes && timingSafeEqual(own(text), said))
+    },
     successions,
     trusted: async () => trustedKeys(publicKeys.slice(0, 1), await successions()),
   }
+}
+
+const sealBytes = 32
+
+/** By a key of its own, derived from the seed: no mark is a signature of anything. */
+function sealerOf(seed: Buffer): (text: string) => Buffer {
+  const key = createHmac('sha256', seed).update('svc audit seal').digest()
+  return (text) => createHmac('sha256', key).update(text).digest()
 }
 
 /**

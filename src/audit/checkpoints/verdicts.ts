@@ -1,5 +1,9 @@
-import { prepared } from '../../storage/dialect.ts'
+import { type Instant, later } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
+import type { AuditVerdictRow } from '../../storage/tables.ts'
+import { systemChain } from '../rules.ts'
+import { isBelievable } from './postdated.ts'
+import type { Signer } from './signer.ts'
 
 /** What the service last found when it verified a chain, or was to sign it. */
 export type StoredVerdict = {
@@ -9,19 +13,29 @@ export type StoredVerdict = {
   entries: number
 }
 
-const put = prepared(
-  (db, p: { chain: string; verdict: string; fault: string | null; entries: number; now: string }) => {
-    const values = { verdict: p.verdict, fault: p.fault, entries: p.entries, checked_at: p.now }
-    return db
-      .insertInto('audit_verdicts')
-      .values({ chain: p.chain, ...values })
-      .onConflict((c) => c.column('chain').doUpdateSet(values))
-  },
-)
+export type Sealing = Pick<Signer, 'seal' | 'isSealed'>
 
-export async function saveVerdict(tx: Db, verdict: StoredVerdict, now: string): Promise<void> {
-  const { chain, verdict: said, fault, entries } = verdict
-  await put(tx, { chain, verdict: said, fault: fault ? JSON.stringify(fault) : null, entries, now })
+const textOf = ({ chain, verdict, fault, entries, checked_at }: AuditVerdictRow): string =>
+  JSON.stringify([chain, verdict, fault, entries, checked_at])
+
+const sealed = (row: AuditVerdictRow, { seal }: Sealing): AuditVerdictRow => ({
+  ...row,
+  seal: seal(textOf(row)),
+})
+
+export async function saveVerdict(
+  tx: Db,
+  signer: Sealing,
+  { chain, verdict, fault, entries }: StoredVerdict,
+  now: Instant,
+): Promise<void> {
+  const found = { chain, verdict, fault: fault ? JSON.stringify(fault) : null, entries, checked_at: now }
+  const { chain: _, ...row } = sealed({ ...found, seal: null }, signer)
+  await tx
+    .insertInto('audit_verdicts')
+    .values({ chain, ...row })
+    .onConflict((c) => c.column('chain').doUpdateSet(row))
+    .execute()
 }
 
 /** How many chains there are of each verdict, and when one was last verified. */
@@ -39,49 +53,115 @@ export async function countVerdicts(db: Db): Promise<{ verdict: string; count: n
   return rows.map(({ verdict, count, last }) => ({ verdict, count: Number(count), last }))
 }
 
-/** The chains to verify next, longest unverified first: once a day, and what is not sound once an hour. */
-export async function listDue(
-  db: Db,
-  { sound, other, soon }: { sound: string; other: string; soon: string },
-  limit: number,
-): Promise<{ chain: string; seen: string | null }[]> {
-  const rows = await db
-    .selectFrom('audit_heads')
-    .leftJoin('audit_verdicts', 'audit_verdicts.chain', 'audit_heads.chain')
-    .select(['audit_heads.chain', 'checked_at'])
-    .where('seq', '>', 0)
-    .where((eb) =>
-      eb.or([
-        eb('checked_at', 'is', null),
-        eb('checked_at', '<=', sound),
-        // No process of this service wrote such a time: whoever did would have the chain never verified.
-        eb('checked_at', '>', soon),
-        eb.and([eb('verdict', '<>', 'sound'), eb('checked_at', '<=', other)]),
-      ]),
-    )
-    .orderBy((eb) => eb.fn.coalesce('checked_at', eb.val('')))
-    .orderBy('audit_heads.chain')
-    .limit(limit)
+/** The verdicts that are not sound, as the database has them. */
+export async function listFaults(db: Db): Promise<{ chain: string; verdict: string }[]> {
+  return db
+    .selectFrom('audit_verdicts')
+    .select(['chain', 'verdict'])
+    .where('verdict', 'in', ['tampered', 'unverifiable'])
     .execute()
-  return rows.map(({ chain, checked_at: seen }) => ({ chain, seen }))
 }
 
-/** Whether this process is the one to verify a chain that was last verified then. */
-export async function claim(tx: Db, chain: string, seen: string | null, now: string): Promise<boolean> {
-  if (seen === null) {
-    const first = { chain, verdict: 'pending', fault: null, entries: 0, checked_at: now }
+export type Due = {
+  chain: string
+  /** The last verdict, as it stands there. */
+  seen: AuditVerdictRow | undefined
+  /** Whether a process of this service wrote it. */
+  isOwn: boolean
+}
+
+const day = 86_400
+const hour = 3600
+
+/** Runs of a day, of those that verify some chains at a time. */
+const runs = 720
+const atLeast = 3
+
+/**
+ * The chains to verify next, longest unverified first: once a day, and what is not sound once an hour. Who holds the
+ * database decides neither which chains there are nor when they were verified: those a checkpoint is kept of outside
+ * count as well, and a verdict only when the service itself wrote it, at a time that has come.
+ */
+export async function listDue(
+  db: Db,
+  { kept, signer, now }: { kept: readonly string[]; signer: Sealing; now: Instant },
+): Promise<Due[]> {
+  const verdicts = new Map(
+    (await db.selectFrom('audit_verdicts').selectAll().execute()).map((row) => [row.chain, row]),
+  )
+  const heads = await db.selectFrom('audit_heads').select('chain').where('seq', '>', 0).execute()
+  const chains = new Set([...heads.map(({ chain }) => chain), ...kept, ...(await listHeadless(db))])
+  const [sound, other] = [later(now, -day), later(now, -hour)]
+  const due: (Due & { at: string })[] = []
+  for (const chain of chains) {
+    const seen = verdicts.get(chain)
+    const isOwn =
+      seen !== undefined &&
+      isBelievable(seen.checked_at, now) &&
+      signer.isSealed(textOf(seen), seen.seal ?? '')
+    const isRested = isOwn && seen.checked_at > (seen.verdict === 'sound' ? sound : other)
+    if (!isRested) due.push({ chain, seen, isOwn, at: isOwn ? seen.checked_at : '' })
+  }
+  const few = Math.max(atLeast, Math.ceil(chains.size / runs))
+  return due.sort((a, b) => order(a.at, b.at) || order(a.chain, b.chain)).slice(0, few)
+}
+
+const order = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
+
+/** The chains that have entries and no head. */
+async function listHeadless(db: Db): Promise<string[]> {
+  const hasHead = (chain: string) =>
+    db
+      .selectFrom('audit_heads')
+      .select('seq')
+      .where('chain', '=', chain)
+      .where('seq', '>', 0)
+      .executeTakeFirst()
+  const hasEntries = (chain: string) =>
+    db.selectFrom('audit_logs').select('seq').where('chain', '=', chain).limit(1).executeTakeFirst()
+  const isHeadless = !(await hasHead(systemChain)) && (await hasEntries(systemChain))
+  const rows = await db
+    .selectFrom('organizations')
+    .select('id')
+    .where(({ and, not, exists, selectFrom }) =>
+      and([
+        not(
+          exists(
+            selectFrom('audit_heads')
+              .select('seq')
+              .whereRef('audit_heads.chain', '=', 'organizations.id')
+              .where('seq', '>', 0),
+          ),
+        ),
+        exists(selectFrom('audit_logs').select('seq').whereRef('audit_logs.chain', '=', 'organizations.id')),
+      ]),
+    )
+    .execute()
+  return [...rows.map(({ id }) => id), ...(isHeadless ? [systemChain] : [])]
+}
+
+/** Whether this process is the one to verify a chain. */
+export async function claim(
+  tx: Db,
+  signer: Sealing,
+  { chain, seen, isOwn }: Due,
+  now: Instant,
+): Promise<boolean> {
+  const before = isOwn && seen ? seen : { chain, verdict: 'pending', fault: null, entries: 0, seal: null }
+  const { chain: _, ...row } = sealed({ ...before, checked_at: now }, signer)
+  if (!seen) {
     const [made] = await tx
       .insertInto('audit_verdicts')
-      .values(first)
+      .values({ chain, ...row })
       .onConflict((c) => c.doNothing())
       .execute()
     return made!.numInsertedOrUpdatedRows === 1n
   }
   const [moved] = await tx
     .updateTable('audit_verdicts')
-    .set({ checked_at: now })
+    .set(row)
     .where('chain', '=', chain)
-    .where('checked_at', '=', seen)
+    .where('checked_at', '=', seen.checked_at)
     .execute()
   return moved!.numUpdatedRows === 1n
 }

@@ -1,7 +1,8 @@
 import { everything } from '../../core/scope.ts'
-import { later } from '../../core/time.ts'
+import { type Instant, secondsBetween } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { canonicalAt, checksumAt, entryStart, headerLine, trailerLine } from '../chain.ts'
+import { sealPending } from '../outbox.ts'
 import { type Anchor, findAnchor, partOf } from '../retention/anchors.ts'
 import { whileKept } from '../retention/readings.ts'
 import { orgOf } from '../rules.ts'
@@ -10,61 +11,104 @@ import { ChainVerifier } from '../verifier/verifier.ts'
 import { ChangedHistory } from './changed-history.ts'
 import { type Checkpoint, openCheckpoint } from './checkpoint.ts'
 import { type CheckpointParts, takeCheckpoint } from './jobs.ts'
+import { findPostdated } from './postdated.ts'
 import { lastCheckpoint, leavesOfTile, tileWidth } from './store.ts'
 import { Frontier, leafHash } from './tree.ts'
-import { claim, listDue, type StoredVerdict, saveVerdict } from './verdicts.ts'
+import { claim, type Due, listDue, type StoredVerdict, saveVerdict } from './verdicts.ts'
+
+/** What this process knows by itself: whoever holds the database cannot change it. */
+export class Memory {
+  /** Chains it last found not sound, and when. */
+  readonly faults = new Map<string, { verdict: StoredVerdict['verdict']; at: Instant }>()
+  /** Since when chains are to be verified that it could not claim. */
+  readonly unclaimed = new Map<string, Instant>()
+
+  keep({ chain, verdict }: Pick<StoredVerdict, 'chain' | 'verdict'>, at: Instant): void {
+    if (verdict === 'sound') this.faults.delete(chain)
+    else this.faults.set(chain, { verdict, at })
+  }
+}
 
 export type VerificationParts = CheckpointParts & {
+  memory: Memory
   /** Told of every verdict. */
   onVerdict(verdict: StoredVerdict): void
 }
 
 type Fault = NonNullable<StoredVerdict['fault']>
 
-const day = 86_400
 const hour = 3600
 
-/** Chains of one run, so that a day's work is spread over the day. */
-const atOnce = 3
-
-/** Verifies chains whose turn it is, each once a day by one of the processes. */
+/**
+ * Verifies chains whose turn it is, each once a day by one of the processes; and those that this one found not sound
+ * again by itself, whatever the database says of them now.
+ */
 export async function verifyDue(parts: VerificationParts): Promise<void> {
-  const { storage, clock } = parts
+  const { storage, signer, kept, memory, clock } = parts
   const now = clock()
-  const times = { sound: later(now, -day), other: later(now, -hour), soon: later(now, hour) }
-  for (const { chain, seen } of await listDue(storage.read, times, atOnce)) {
-    if (await storage.write((tx) => claim(tx, chain, seen, now))) await verifyAnyway(parts, chain)
+  const isLong = (since: Instant | undefined) => since !== undefined && secondsBetween(since, now) >= hour
+  const due = await listDue(storage.read, { kept: await kept.list(), signer, now })
+  const waited = new Map(memory.unclaimed)
+  memory.unclaimed.clear()
+  const failures: unknown[] = []
+  const verify = async (chain: string, seen?: Due) => {
+    const since = waited.get(chain)
+    try {
+      // Another process has it, which is done in an hour; or somebody lets nobody have it.
+      if (!seen || isLong(since) || (await storage.write((tx) => claim(tx, signer, seen, now))))
+        await verifyStored(parts, chain, seen?.seen?.checked_at)
+      else memory.unclaimed.set(chain, since ?? now)
+    } catch (error) {
+      failures.push(error)
+    }
   }
+  for (const one of due) await verify(one.chain, one)
+  for (const [chain, { at }] of [...memory.faults]) if (isLong(at)) await verify(chain)
+  if (failures.length > 0) throw failures[0]
 }
 
-/** A chain that cannot be verified is told, and keeps no other from its verdict. */
-async function verifyAnyway(parts: VerificationParts, chain: string): Promise<void> {
-  try {
-    await verifyStored(parts, chain)
-  } catch (error) {
-    const message = `It could not be verified: ${(error as Error).message}`
-    const fault = { kind: 'unreadable', message, seq: 0 }
-    const verdict: StoredVerdict = { chain, verdict: 'unverifiable', fault, entries: 0 }
-    await parts.storage.write((tx) => saveVerdict(tx, verdict, parts.clock()))
-    parts.onVerdict(verdict)
-  }
+/** Told before it is written: whoever keeps it from being written keeps nobody from knowing. */
+async function conclude(
+  { storage, signer, memory, clock, onVerdict }: VerificationParts,
+  verdict: StoredVerdict,
+): Promise<void> {
+  memory.keep(verdict, clock())
+  onVerdict(verdict)
+  await storage.write((tx) => saveVerdict(tx, signer, verdict, clock()))
 }
 
 /**
  * Recomputes a chain from its entries, in constant memory: that they fit each other, the tree and everything
- * that was signed of them.
+ * that was signed of them, and that no time beside it is yet to come. `checkedAt`: of the verdict before. What
+ * cannot be verified is told, and keeps no other chain from its verdict.
  */
-export async function verifyStored(parts: VerificationParts, chain: string): Promise<StoredVerdict> {
-  const { storage, clock } = parts
-  const verdict = await judged(parts, chain)
-  await storage.write((tx) => saveVerdict(tx, verdict, clock()))
-  parts.onVerdict(verdict)
+export async function verifyStored(
+  parts: VerificationParts,
+  chain: string,
+  checkedAt?: Instant,
+): Promise<StoredVerdict> {
+  const verdict = await judged(parts, chain, checkedAt).catch((error: Error): StoredVerdict => {
+    const fault = { kind: 'unreadable', message: `It could not be verified: ${error.message}`, seq: 0 }
+    return { chain, verdict: 'unverifiable', fault, entries: 0 }
+  })
+  await conclude(parts, verdict)
   return verdict
 }
 
-async function judged(parts: VerificationParts, chain: string): Promise<StoredVerdict> {
-  const { storage, kept } = parts
+async function judged(
+  parts: VerificationParts,
+  chain: string,
+  checkedAt: Instant | undefined,
+): Promise<StoredVerdict> {
+  const { storage, kept, clock } = parts
   const notes = [(await lastCheckpoint(storage.read, chain))?.note, await kept.read(chain)]
+  const signed = notes.flatMap((note) => {
+    const it = note === undefined ? undefined : openCheckpoint(note, [])
+    return it && it.state !== 'unreadable' ? [it.checkpoint] : []
+  })
+  await sealPending(storage)
+  // Before anything is signed anew, which puts a later time in its place.
+  const postdated = await findPostdated(storage.read, chain, { signed, checkedAt }, clock())
   let refusal: ChangedHistory | undefined
   let upTo: Checkpoint | undefined
   try {
@@ -73,15 +117,12 @@ async function judged(parts: VerificationParts, chain: string): Promise<StoredVe
     if (!(error instanceof ChangedHistory)) throw error
     refusal = error
   }
-  const signed = notes.flatMap((note) => {
-    const it = note === undefined ? undefined : openCheckpoint(note, [])
-    return it && it.state !== 'unreadable' ? [it.checkpoint] : []
-  })
   const walk = new TreeWalk(storage.heavy, chain, upTo ? [...signed, upTo] : signed)
   const verifier = new ChainVerifier()
   const found = await walkChain(parts, chain, upTo?.head, verifier, walk)
   const change = refusal?.change
-  const fault = found ?? (change && { kind: change.kind, message: change.why, seq: change.found })
+  const refused = change && { kind: change.kind, message: change.why, seq: change.found }
+  const fault = found ?? refused ?? postdated
   const { entries } = verifier
   return fault ? { chain, verdict: 'tampered', fault, entries } : { chain, verdict: 'sound', entries }
 }

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { endpoint, user } from '../../core/endpoint.ts'
 import { flag } from '../../core/page.ts'
 import { text } from '../../core/schema.ts'
-import { exported, orgId, span, tag, texts } from '../contract.ts'
+import { damage, exported, orgId, span, tag, texts } from '../contract.ts'
 
 /** Most entries in one export (spec, "Limits"). */
 export const exportCap = 10_000
@@ -26,6 +26,7 @@ export const ExportedEntry = z
     ipAddress: z.string().nullable(),
     userAgent: z.string().nullable(),
     details: z.record(z.string(), z.unknown()),
+    damage,
   })
   .partial()
   .meta({ id: 'ExportedAuditEntry' })

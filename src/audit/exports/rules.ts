@@ -16,6 +16,7 @@ const cells: Record<ExportColumn, (entry: AuditEntry) => unknown> = {
   ipAddress: (it) => it.ipAddress,
   userAgent: (it) => it.userAgent,
   details: (it) => it.details,
+  damage: (it) => it.damage,
 }
 
 export function columnsAsked(columns: readonly ExportColumn[] | undefined, details: boolean): ExportColumn[] {

@@ -1,7 +1,8 @@
 import { newId } from '../../core/new-id.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { clockSkew, type Instant, later } from '../../core/time.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { lockTree } from '../checkpoints/store.ts'
+import { aheadOf } from './rules.ts'
 
 /*
  * A chain that is being read whole keeps its beginning meanwhile, or its reader would see a gap and call it
@@ -9,7 +10,7 @@ import { lockTree } from '../checkpoints/store.ts'
  */
 
 /** A reader that says nothing for so long is gone. */
-const patience = 60
+const patience = aheadOf.reading
 const renewSeconds = 20
 
 /** Reads a chain piece by piece, with what was asked before the first piece. */
@@ -47,7 +48,9 @@ export async function* whileKept<T>(
 export async function isRead(tx: Db, chain: string, now: Instant): Promise<boolean> {
   await lockTree(tx, chain)
   const rows = await tx.selectFrom('audit_readings').select('until').where('chain', '=', chain).execute()
-  if (rows.some(({ until }) => until > now)) return true
+  // A later one than any reader writes would keep the chain from retention for good.
+  const latest = later(now, patience + clockSkew)
+  if (rows.some(({ until }) => until > now && until <= latest)) return true
   if (rows.length > 0) await tx.deleteFrom('audit_readings').where('chain', '=', chain).execute()
   return false
 }

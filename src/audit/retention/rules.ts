@@ -40,5 +40,8 @@ export function keyOf(chain: string, first: number, last: number): string {
   return `${chain}/${from}-${to}.ndjson.gz`
 }
 
+/** How many seconds ahead of its clock a process writes a time: when it tries again, and how long it is waited for. */
+export const aheadOf = { retry: day, lease: 60, reading: 60 } as const
+
 /** What of a policy the audit log tells. */
 export const told = ({ retentionDays, archiveToS3 }: Policy) => ({ retentionDays, archiveToS3 })

@@ -1,9 +1,9 @@
 import type { Scope } from '../../core/scope.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { clockSkew, type Instant, later } from '../../core/time.ts'
 import { forUpdate, inHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { AuditRetentionRow } from '../../storage/tables.ts'
-import { defaultPolicy, type Hold, type Policy, restSeconds, retryAt } from './rules.ts'
+import { aheadOf, defaultPolicy, type Hold, type Policy, restSeconds, retryAt } from './rules.ts'
 
 const policiesIn = (db: Db, scope: Scope) =>
   db.selectFrom('audit_retention').where(inHistory(scope, 'audit_retention.chain'))
@@ -95,7 +95,10 @@ export async function changeHold(tx: Db, scope: Scope, chain: string, hold: Hold
 }
 
 /** How long a run that died keeps others away. */
-const leaseSeconds = 60
+const leaseSeconds = aheadOf.lease
+
+/** No process wrote a time later than that, `ahead` of its clock: what is there keeps nobody from anything. */
+const beyond = (now: Instant, ahead = 0): Instant => later(now, ahead + clockSkew)
 
 /** Takes a chain for one run; false when another one has it. */
 export async function claim(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
@@ -104,7 +107,13 @@ export async function claim(tx: Db, chain: string, lease: string, now: Instant):
     .updateTable('audit_retention')
     .set({ lease, leased_until: later(now, leaseSeconds) })
     .where('chain', '=', chain)
-    .where((eb) => eb.or([eb('leased_until', 'is', null), eb('leased_until', '<=', now)]))
+    .where((eb) =>
+      eb.or([
+        eb('leased_until', 'is', null),
+        eb('leased_until', '<=', now),
+        eb('leased_until', '>', beyond(now, leaseSeconds)),
+      ]),
+    )
     .executeTakeFirstOrThrow()
   return Number(numUpdatedRows) === 1
 }
@@ -167,9 +176,21 @@ export async function listDue(db: Db, now: Instant, limit: number): Promise<stri
     .select('audit_heads.chain')
     .where((eb) =>
       eb.and([
-        eb.or([eb('last_cleanup_at', 'is', null), eb('last_cleanup_at', '<=', later(now, -restSeconds))]),
-        eb.or([eb('retry_at', 'is', null), eb('retry_at', '<=', now)]),
-        eb.or([eb('leased_until', 'is', null), eb('leased_until', '<=', now)]),
+        eb.or([
+          eb('last_cleanup_at', 'is', null),
+          eb('last_cleanup_at', '<=', later(now, -restSeconds)),
+          eb('last_cleanup_at', '>', beyond(now)),
+        ]),
+        eb.or([
+          eb('retry_at', 'is', null),
+          eb('retry_at', '<=', now),
+          eb('retry_at', '>', beyond(now, aheadOf.retry)),
+        ]),
+        eb.or([
+          eb('leased_until', 'is', null),
+          eb('leased_until', '<=', now),
+          eb('leased_until', '>', beyond(now, leaseSeconds)),
+        ]),
         eb('held_at', 'is', null),
       ]),
     )

@@ -1,0 +1,72 @@
+import { clockSkew, type Instant, later } from '../../core/time.ts'
+import type { Db } from '../../storage/open.ts'
+import { aheadOf } from '../retention/rules.ts'
+import type { Checkpoint } from './checkpoint.ts'
+
+export type Postdated = { kind: 'postdated'; message: string; seq: number }
+
+/** Whether some process of the service can have written a time: clocks differ by less than that. */
+export const isBelievable = (time: string, now: Instant, ahead = 0): boolean =>
+  /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(time) && time <= later(now, ahead + clockSkew)
+
+/**
+ * A time beside a chain that has not come yet. Whoever wrote it would have something never looked at again, never
+ * deleted, or never signed anew; where it was a clock of the service, that is to be known as well.
+ */
+export async function findPostdated(
+  db: Db,
+  chain: string,
+  { signed, checkedAt }: { signed: readonly Checkpoint[]; checkedAt: string | undefined },
+  now: Instant,
+): Promise<Postdated | undefined> {
+  const retention = await db
+    .selectFrom('audit_retention')
+    .select(['last_cleanup_at', 'held_at', 'error_at', 'retry_at', 'leased_until'])
+    .where('chain', '=', chain)
+    .executeTakeFirst()
+  const anchor = await db
+    .selectFrom('audit_anchors')
+    .select('created_at')
+    .where('chain', '=', chain)
+    .executeTakeFirst()
+  const reading = await db
+    .selectFrom('audit_readings')
+    .select((eb) => eb.fn.max('until').as('until'))
+    .where('chain', '=', chain)
+    .executeTakeFirst()
+  const checkpoint = await db
+    .selectFrom('audit_checkpoints')
+    .select((eb) => eb.fn.max('created_at').as('made'))
+    .where('chain', '=', chain)
+    .executeTakeFirst()
+  const entry = await db
+    .selectFrom('audit_logs')
+    .select(['seq', 'timestamp'])
+    .where('chain', '=', chain)
+    .orderBy('timestamp', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+
+  const times: [what: string, time: string | null | undefined, ahead?: number, seq?: number][] = [
+    ['The last verdict on the chain', checkedAt],
+    ...signed.map(({ kind, time }): [string, string] => [`The ${kind} of the chain`, time]),
+    ['The checkpoint of the chain', checkpoint?.made],
+    ['The anchor of the chain', anchor?.created_at],
+    ['The last run of retention', retention?.last_cleanup_at],
+    ['The hold of the chain', retention?.held_at],
+    ['The failure of retention', retention?.error_at],
+    ['The next run of retention', retention?.retry_at, aheadOf.retry],
+    ['The lease of retention', retention?.leased_until, aheadOf.lease],
+    ['Somebody reading the chain', reading?.until, aheadOf.reading],
+    [`Entry ${entry?.seq}`, entry?.timestamp, 0, entry?.seq],
+  ]
+  for (const [what, time, ahead, seq = 0] of times) {
+    if (time === null || time === undefined || isBelievable(time, now, ahead)) continue
+    return {
+      kind: 'postdated',
+      message: `${what} is dated ${time.slice(0, 40)}, which has not come yet`,
+      seq,
+    }
+  }
+  return undefined
+}

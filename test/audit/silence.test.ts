@@ -1,0 +1,324 @@
+import { existsSync, readdirSync, utimesSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { entryLine } from '../../src/audit/chain.ts'
+import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
+import { takeCheckpoint, takeDue } from '../../src/audit/checkpoints/jobs.ts'
+import { keptIn } from '../../src/audit/checkpoints/kept.ts'
+import { lastCheckpoint } from '../../src/audit/checkpoints/store.ts'
+import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
+import { linked, record } from '../../src/audit/outbox.ts'
+import { pruneChain } from '../../src/audit/retention/jobs.ts'
+import { isRead } from '../../src/audit/retention/readings.ts'
+import { listDue } from '../../src/audit/retention/store.ts'
+import { draftOf } from '../../src/audit/rules.ts'
+import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { later } from '../../src/core/time.ts'
+import type { Db } from '../../src/storage/open.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+import { cutTo, forgetSigned, happen, partsOn, type TestParts, unguarded } from './chains.ts'
+import { happening } from './rows.ts'
+
+/** What somebody does who holds the database, and nothing else. */
+type Silencing = (tx: Db, chain: string, parts: TestParts) => Promise<unknown>
+
+const never = '2999-01-01T00:00:00.000Z'
+
+const gone =
+  (
+    ...tables: ('audit_logs' | 'audit_heads' | 'audit_checkpoints' | 'audit_tiles' | 'audit_verdicts')[]
+  ): Silencing =>
+  async (tx, chain) => {
+    for (const table of tables) await tx.deleteFrom(table).where('chain', '=', chain).execute()
+  }
+
+const verdict =
+  (changed: object): Silencing =>
+  (tx, chain) =>
+    tx.updateTable('audit_verdicts').set(changed).where('chain', '=', chain).execute()
+
+const retention =
+  (changed: object): Silencing =>
+  (tx, chain) =>
+    tx
+      .insertInto('audit_retention')
+      .values({
+        chain,
+        retention_days: 365,
+        archive_to_s3: 0,
+        failures: 0,
+        last_cleanup_at: null,
+        hold_reason: null,
+        hold_by: null,
+        hold_email: null,
+        held_at: null,
+        error: null,
+        error_at: null,
+        retry_at: null,
+        lease: null,
+        leased_until: null,
+        archiving_to: null,
+        ...changed,
+      })
+      .execute()
+
+const signedAt =
+  (time: string, where: 'inside' | 'outside'): Silencing =>
+  async (tx, chain, parts) => {
+    const last = (await lastCheckpoint(tx, chain))!
+    const opened = openCheckpoint(last.note, [])
+    if (opened.state === 'unreadable') throw new Error('no checkpoint')
+    const note = parts.signer.sign({ ...opened.checkpoint, time })
+    if (where === 'outside') return parts.kept.write(chain, note)
+    return tx.updateTable('audit_checkpoints').set({ note }).where('chain', '=', chain).execute()
+  }
+
+/** An entry that the service seals, as it seals its own. */
+const entryAt =
+  (time: string): Silencing =>
+  (tx, chain) =>
+    record(tx, draftOf(happening(chain), time))
+
+const silencings: [what: string, silencing: Silencing, kind: string][] = [
+  ['all rows of a chain removed', gone('audit_logs'), 'truncated'],
+  ['its head removed', gone('audit_heads'), 'truncated'],
+  ['rows and head removed', gone('audit_logs', 'audit_heads'), 'truncated'],
+  ['rows, head and verdict removed', gone('audit_logs', 'audit_heads', 'audit_verdicts'), 'truncated'],
+  [
+    'all there is of it removed',
+    gone('audit_logs', 'audit_heads', 'audit_checkpoints', 'audit_tiles', 'audit_verdicts'),
+    'truncated',
+  ],
+  [
+    'its head put before its first entry',
+    (tx, chain) => tx.updateTable('audit_heads').set({ seq: 0 }).where('chain', '=', chain).execute(),
+    'truncated',
+  ],
+  [
+    'its head put back',
+    (tx, chain) => tx.updateTable('audit_heads').set({ seq: 7 }).where('chain', '=', chain).execute(),
+    'truncated',
+  ],
+  ['a verdict dated 2999', verdict({ checked_at: never }), 'postdated'],
+  ['a verdict at no time', verdict({ checked_at: 'never' }), 'postdated'],
+  ['a verdict dated tomorrow', verdict({ checked_at: '2026-03-03T12:00:00.000Z' }), 'postdated'],
+  ['a checkpoint dated 2999', signedAt(never, 'inside'), 'postdated'],
+  ['a kept checkpoint dated 2999', signedAt(never, 'outside'), 'postdated'],
+  [
+    'a checkpoint made in 2999',
+    (tx, chain) =>
+      tx.updateTable('audit_checkpoints').set({ created_at: never }).where('chain', '=', chain).execute(),
+    'postdated',
+  ],
+  ['a lease of 2999', retention({ lease: 'x', leased_until: never }), 'postdated'],
+  ['a next try in 2999', retention({ retry_at: never }), 'postdated'],
+  ['a last run in 2999', retention({ last_cleanup_at: never }), 'postdated'],
+  ['a failure in 2999', retention({ error: 'x', error_at: never }), 'postdated'],
+  ['a hold since 2999', retention({ held_at: never, hold_reason: 'x' }), 'postdated'],
+  [
+    'a reader until 2999',
+    (tx, chain) => tx.insertInto('audit_readings').values({ id: newId(), chain, until: never }).execute(),
+    'postdated',
+  ],
+  ['an entry of 2999', entryAt(never), 'postdated'],
+]
+
+onEveryDatabase((_, open) => {
+  const begin = async (count = 20) => {
+    const parts = partsOn(await open())
+    const chain = newId()
+    const other = newId()
+    await happen(parts.storage, chain, count)
+    await happen(parts.storage, other, 5)
+    await takeDue(parts)
+    await verifyDue(parts)
+    expect(parts.verdicts.map((one) => one.verdict)).toEqual(['sound', 'sound'])
+    parts.verdicts.length = 0
+    return { parts, storage: parts.storage, chain, other }
+  }
+  /** What the watch says of each chain that it looks at within an hour. */
+  const watched = async (parts: TestParts) => {
+    parts.verdicts.length = 0
+    for (let turn = 0; turn < 2; turn += 1) await verifyDue(parts)
+    return new Map(parts.verdicts.map((one) => [one.chain, one]))
+  }
+  const storedOf = async ({ storage }: TestParts, chain: string) =>
+    storage.read.selectFrom('audit_verdicts').selectAll().where('chain', '=', chain).executeTakeFirst()
+
+  describe('somebody with the database alone does not silence the verification', () => {
+    it.each(silencings)('by %s', async (_name, silencing, kind) => {
+      const { parts, storage, chain, other } = await begin()
+      await unguarded(storage, (tx) => silencing(tx, chain, parts))
+      parts.clock.forward(86_400 + 1)
+      const found = await watched(parts)
+      expect(found.get(chain)).toMatchObject({ verdict: 'tampered', fault: { kind } })
+      expect(found.get(other)).toMatchObject({ verdict: 'sound' })
+      expect(await storedOf(parts, chain)).toMatchObject({ verdict: 'tampered' })
+    })
+
+    it('nor by a clock that differs a little, which is no fault', async () => {
+      const { parts, storage, chain } = await begin()
+      const ahead = later(parts.clock(), 86_400 + 240)
+      await unguarded(storage, async (tx) => {
+        await signedAt(ahead, 'inside')(tx, chain, parts)
+        await retention({ last_cleanup_at: ahead, lease: 'x', leased_until: later(ahead, 60) })(
+          tx,
+          chain,
+          parts,
+        )
+      })
+      parts.clock.forward(86_400 + 1)
+      expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
+    })
+
+    it('by saying again and again that it was just found sound', async () => {
+      const { parts, storage, chain } = await begin()
+      await cutTo(storage, chain, 12)
+      await forgetSigned(storage, chain)
+      for (let hour = 0; hour < 5; hour += 1) {
+        parts.clock.forward(3600)
+        await storage.write((tx) =>
+          verdict({ verdict: 'sound', fault: null, checked_at: parts.clock() })(tx, chain, parts),
+        )
+        expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'tampered' })
+      }
+    })
+
+    it('by putting an earlier verdict of the service itself back', async () => {
+      const { parts, storage, chain } = await begin()
+      const sound = (await storedOf(parts, chain))!
+      parts.clock.forward(86_400 + 1)
+      await cutTo(storage, chain, 12)
+      expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'tampered' })
+      await storage.write((tx) => verdict(sound)(tx, chain, parts))
+      expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'tampered' })
+    })
+
+    it('by letting no process claim it, or write what it found', async () => {
+      const { parts, storage, chain } = await begin()
+      await cutTo(storage, chain, 12)
+      parts.clock.forward(86_400 + 1)
+      const takenAway = {
+        ...parts,
+        storage: {
+          ...storage,
+          read: storage.read,
+          write: async (work: (tx: Db) => Promise<unknown>, options?: object) => {
+            const result = await storage.write(work as never, options as never)
+            // As a trigger would have it that lets nothing change.
+            return typeof result === 'boolean' ? false : result
+          },
+        },
+      } as TestParts
+      await verifyDue(takenAway)
+      expect(parts.verdicts).toEqual([])
+      parts.clock.forward(3600)
+      // Each time another verdict stands there than the one that was read.
+      await storage.write((tx) => tx.updateTable('audit_verdicts').set({ seal: null }).execute())
+      await verifyDue(takenAway)
+      expect(parts.verdicts.find((one) => one.chain === chain)).toMatchObject({ verdict: 'tampered' })
+      expect(parts.memory.faults.get(chain)).toMatchObject({ verdict: 'tampered' })
+    })
+
+    it('by a chain whose name leads to another file', async () => {
+      const { parts, storage, chain, other } = await begin()
+      const name = '../secrets.json'
+      const [row] = linked(name, { seq: 0, checksum: '0'.repeat(64) }, [
+        draftOf(happening(name), parts.clock()),
+      ])
+      await storage.write(async (tx) => {
+        await tx.insertInto('audit_logs').values(row!).execute()
+        await tx.insertInto('audit_heads').values({ chain: name, seq: 1, checksum: row!.checksum }).execute()
+      })
+      expect(entryLine(row!.checksum, row!.canonical)).toContain(name)
+      await happen(storage, other, 1)
+      await takeDue(parts)
+      expect(existsSync(join(parts.kept.fileOf(chain), '..', name))).toBe(false)
+      expect((await lastCheckpoint(storage.read, other))?.seq).toBe(6)
+      await expect(parts.kept.write(name, 'x')).rejects.toThrow('name of no chain')
+      expect(await parts.kept.read(name)).toBeUndefined()
+      parts.clock.forward(86_400 + 1)
+      const found = await watched(parts)
+      expect(found.get(name)).toMatchObject({ verdict: 'tampered' })
+      expect(found.get(chain)).toMatchObject({ verdict: 'sound' })
+    })
+
+    it('and a checkpoint of a time to come is signed anew', async () => {
+      const { parts, storage, chain } = await begin()
+      await storage.write((tx) => signedAt(never, 'inside')(tx, chain, parts))
+      expect((await takeCheckpoint(parts, chain)).checkpoint.time).toBe(parts.clock())
+    })
+
+    it('nor does it keep retention from a chain', async () => {
+      const { parts, storage, chain } = await begin()
+      const stuck = retention({ lease: 'x', leased_until: never, retry_at: never, last_cleanup_at: never })
+      await storage.write((tx) => stuck(tx, chain, parts))
+      const reader = { id: newId(), chain, until: never }
+      await storage.write((tx) => tx.insertInto('audit_readings').values(reader).execute())
+      parts.clock.forward(400 * 86_400)
+      expect(await listDue(storage.read, parts.clock(), 10)).toContain(chain)
+      expect(await storage.write((tx) => isRead(tx, chain, parts.clock()))).toBe(false)
+      const pruning = { ...parts, archive: undefined, log: { warn: () => {} } as never }
+      expect(await pruneChain(pruning, chain, { milliseconds: 3000 })).toEqual({ state: 'done', pruned: 20 })
+      await verifyDue(parts)
+      expect((await watched(parts)).get(chain) ?? { verdict: 'sound' }).toMatchObject({ verdict: 'sound' })
+    })
+  })
+
+  describe('who asks for the chains', () => {
+    it('is shown one whose head, rows or organization were removed, and what is missing', async () => {
+      const service = await startService(open)
+      const { tokens, orgs } = await buildWorld(service)
+      const { bakery, garage } = orgs
+      const system = service.client(tokens.system)
+      const acme = service.client(tokens.acme)
+      for (const { id } of [bakery, garage]) {
+        await system.call(api.auditCheckpoints.checkpoint, { query: { orgId: id } })
+      }
+      // Never an organization of this database: as if it had been removed as well.
+      const lost = newId()
+      const note = await keptIn(`${service.dataDir}/checkpoints`).read(bakery.id)
+      await keptIn(`${service.dataDir}/checkpoints`).write(lost, note!.replaceAll(bakery.id, lost))
+      await unguarded(service.storage, async (tx) => {
+        await gone(
+          'audit_logs',
+          'audit_heads',
+          'audit_checkpoints',
+          'audit_tiles',
+        )(tx, bakery.id, {} as never)
+        await gone('audit_heads')(tx, garage.id, {} as never)
+      })
+      const idsOf = async (client: typeof system) =>
+        (await client.call(api.auditLogs.heads)).data.map(({ orgId }) => orgId)
+      expect(await idsOf(system)).toEqual(expect.arrayContaining([null, bakery.id, garage.id, lost]))
+      expect((await idsOf(acme)).sort()).toEqual([bakery.id, garage.id].sort())
+      expect(await idsOf(service.client(tokens.globex))).toEqual([orgs.harbor.id])
+      expect(await idsOf(service.client(tokens.acmeBakery))).toEqual([bakery.id])
+      for (const orgId of [bakery.id, garage.id, lost]) {
+        const verifier = new ChainVerifier()
+        for await (const piece of system.stream(api.auditLogs.chain, { query: { orgId } }))
+          verifier.push(piece)
+        expect(verifier.end()).toMatchObject({ verdict: 'tampered', orgId, fault: { kind: 'truncated' } })
+      }
+      const none = system.stream(api.auditLogs.chain, { query: { orgId: newId() } })
+      await expect(none[Symbol.asyncIterator]().next()).rejects.toMatchObject({ status: 404 })
+    })
+  })
+
+  describe('kept checkpoints', () => {
+    it('are listed by their chains; a draft that was left there goes, and one that is being written stays', async () => {
+      const { parts, chain, other } = await begin()
+      const folder = join(parts.kept.fileOf(chain), '..')
+      const [old, young] = [`${chain}.${newId()}`, `${chain}.${newId()}`]
+      for (const name of [old, young, 'notes.txt', `${chain}.txt`]) writeFileSync(join(folder, name), 'x')
+      utimesSync(join(folder, old), 1, 1)
+      expect((await parts.kept.list()).sort()).toEqual([chain, other].sort())
+      expect(readdirSync(folder).sort()).toEqual([chain, other, young, 'notes.txt', `${chain}.txt`].sort())
+      expect(await keptIn(join(folder, 'none')).list()).toEqual([])
+    })
+  })
+})

@@ -1,0 +1,62 @@
+import { mkdirSync, rmSync } from 'node:fs'
+import { expect, it } from 'vitest'
+import { watchAudit } from '../../daemon/audit-watch.ts'
+import { takeDue } from '../../src/audit/checkpoints/jobs.ts'
+import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { cutTo, happen, seeds } from '../audit/chains.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { testClock } from '../harness.ts'
+
+onEveryDatabase((_, open) => {
+  it('tells of what was tampered with and of what cannot be verified, whatever the database says', async () => {
+    const { storage, dataDir } = await open()
+    const clock = testClock()
+    const errors: [string, unknown][] = []
+    const log = {
+      debug: () => {},
+      warn: () => {},
+      error: ({ verdict }: { verdict?: string }, text: string) => void errors.push([text, verdict]),
+    }
+    const on = { storage, clock, log: log as never, dataDir, signing: seeds('a') }
+    const { parts, check, metrics } = await watchAudit(on)
+    const [cut, hidden] = [newId(), newId()]
+    await happen(storage, cut, 9)
+    await happen(storage, hidden, 3)
+    await takeDue(parts)
+    await verifyDue(parts)
+    expect(await check()).toBe('ok')
+
+    await cutTo(storage, cut, 4)
+    rmSync(parts.kept.fileOf(hidden))
+    mkdirSync(parts.kept.fileOf(hidden))
+    clock.forward(86_401)
+    await verifyDue(parts)
+    expect(await check()).toBe('tampered: 1, unverifiable: 1')
+    expect(errors).toContainEqual(['an audit chain was tampered with', 'tampered'])
+    expect(errors).toContainEqual([
+      'an audit chain could not be verified: nobody knows whether it is sound',
+      'unverifiable',
+    ])
+
+    const said = async () => {
+      const gauge = (await metrics()).find(({ name }) => name === 'svc_audit_chain_verdict')!
+      return Object.fromEntries(gauge.values.map(({ labels, value }) => [labels!.verdict, value]))
+    }
+    const truth = { sound: 0, tampered: 1, unverifiable: 1 }
+    expect(await said()).toEqual(truth)
+    await storage.write((tx) =>
+      tx.updateTable('audit_verdicts').set({ verdict: 'sound', fault: null }).execute(),
+    )
+    expect(await check()).toBe('tampered: 1, unverifiable: 1')
+    expect(await said()).toEqual(truth)
+    await storage.write((tx) => tx.deleteFrom('audit_verdicts').execute())
+    expect(await check()).toBe('tampered: 1, unverifiable: 1')
+
+    // What was mended is well again.
+    rmSync(parts.kept.fileOf(hidden), { recursive: true })
+    clock.forward(3601)
+    await verifyDue(parts)
+    expect(await check()).toBe('tampered: 1')
+  })
+})
