@@ -29,7 +29,9 @@ export function entryOf(
     before,
     after = before === undefined ? withoutSecrets(entry.body, request.body) : undefined,
   } = facts
-  const orgId = facts.orgId ?? made.orgId ?? orgOfCaller(caller)
+  // What a handler says of it counts, none as well; whoever only waits to become a member is of no organization.
+  const told = isWaiting(caller) ? null : (made.orgId ?? orgOfCaller(caller))
+  const orgId = facts.orgId === undefined ? told : facts.orgId
   const happening: Happening = {
     ...actorOf(caller, facts.actor),
     orgId,
@@ -116,8 +118,13 @@ const programOf = (actorId: string) => ({ actorType: 'api_key' as const, actorId
 const runOf = (caller: Caller) =>
   caller.kind === 'workload' ? { workload: { policy: caller.name, run: caller.run } } : {}
 
+/** Somebody who was invited is no member yet, whose doings were for others to read. */
+const isWaiting = (caller: Caller): boolean =>
+  caller.kind === 'user' && caller.barred === 'invitation_pending'
+
 function orgOfCaller(caller: Caller): string | null {
   if (caller.kind !== 'user') return 'orgId' in caller ? caller.orgId : null
+  if (isWaiting(caller)) return null
   return caller.scope.kind === 'organization' ? caller.scope.orgId : null
 }
 

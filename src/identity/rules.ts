@@ -212,11 +212,29 @@ export const isFullAdmin = (kind: Tenant['kind'], permissions: ReadonlySet<strin
 /** Where a person enrols a factor. */
 export const enrollUrl = '/auth/mfa/setup'
 
-export const foldEmail = (email: string): string => email.normalize('NFKC').trim().toLowerCase()
+/** An address in the letters that mail servers know it by. */
+export const plainEmail = (email: string): string => email.normalize('NFKC').trim()
+
+/** What two spellings of one address have in common. */
+export const foldEmail = (email: string): string => plainEmail(email).toLowerCase()
 
 /** The organization a session acts in; null in the other scopes. */
 export const orgOf = (context: Context): string | null =>
   context.kind === 'organization' ? context.orgId : null
+
+/**
+ * The organization that hears of what somebody does in a context, in its audit log and by its webhooks: one that they
+ * have not joined, but were invited to, hears nothing of them.
+ */
+export const orgThatHears = (context: Context, membership: Membership | undefined): string | null =>
+  membership?.acceptedBy ? orgOf(context) : null
+
+/** The same of the memberships of somebody. */
+export const orgThatHearsAmong = (context: Context, memberships: readonly Membership[]): string | null =>
+  orgThatHears(
+    context,
+    memberships.find((one) => one.kind === 'organization' && one.orgId === orgOf(context)),
+  )
 
 /** All of one tenant. */
 export const scopeOfTenant = (tenant: Tenant): Scope =>

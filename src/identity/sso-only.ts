@@ -3,7 +3,7 @@ import type { Db } from '../storage/open.ts'
 import { listMemberships } from './memberships.ts'
 import type { Context, Membership } from './rules.ts'
 import { checkBySso } from './sessions/rules.ts'
-import type { User } from './store.ts'
+import { getUser, type User } from './store.ts'
 
 /**
  * The organizations a person belongs to that take no passwords: the provider that people sign in with, the oldest
@@ -38,11 +38,43 @@ export const openByPassword = <M extends Membership>(
     (one) => one.acceptedBy !== 'provider' && (one.kind === 'partner' || !ssoOnly.has(one.orgId)),
   )
 
-/** Whether a person's password opens nothing that they belong to; an invitation is nothing yet. */
-export async function isPasswordUseless(db: Db, user: { id: string; isSystem: boolean }): Promise<boolean> {
+/**
+ * Whether a person's password opens nothing that they belong to; an invitation is nothing yet. What nobody but a
+ * provider accepted takes no password from whoever has one.
+ */
+export async function isPasswordUseless(
+  db: Db,
+  user: Pick<User, 'id' | 'isSystem' | 'passwordHash'>,
+): Promise<boolean> {
   if (user.isSystem) return false
-  const accepted = (await listMemberships(db, user.id)).filter((one) => one.acceptedBy !== null)
-  return accepted.length > 0 && openByPassword(accepted, await listSsoOnly(db, user.id)).length === 0
+  const joined = (await listMemberships(db, user.id)).filter((one) => one.acceptedBy !== null)
+  const own = joined.filter((one) => one.acceptedBy === 'holder')
+  if (own.length === 0) return user.passwordHash === null && joined.length > 0
+  return openByPassword(own, await listSsoOnly(db, user.id)).length === 0
+}
+
+/** Whether a person may not be given a link to set a password, since single sign-on is the way in to all they have. */
+export async function isResetUseless(db: Db, user: User): Promise<boolean> {
+  if (await isFederated(db, user)) return true
+  if (!(await isPasswordUseless(db, user))) return false
+  // It is how an address is proved, without which nobody accepts an invitation of another tenant.
+  if (user.passwordHash === null || user.emailProvedAt !== null) return true
+  return !(await listMemberships(db, user.id)).some((one) => one.invited)
+}
+
+/** Whether a person has no password because identity providers vouch for them wherever they belong. */
+async function isFederated(db: Db, user: Pick<User, 'id' | 'passwordHash'>): Promise<boolean> {
+  if (user.passwordHash !== null) return false
+  const vouched = await db
+    .selectFrom('sso_identities as i')
+    .innerJoin('sso_providers as p', 'p.id', 'i.provider_id')
+    .select('p.org_id')
+    .where('i.user_id', '=', user.id)
+    .execute()
+  if (vouched.length === 0) return false
+  const orgs = new Set(vouched.map((row) => row.org_id))
+  const own = (await listMemberships(db, user.id)).filter((one) => one.acceptedBy === 'holder')
+  return own.every((one) => one.kind === 'organization' && orgs.has(one.orgId))
 }
 
 /** Whether a person's password does not open the organization they would come in to. */
@@ -52,7 +84,7 @@ export const isSsoOnly = async (db: Db, userId: string, context: Context): Promi
 /**
  * Whether a session may see and change what belongs to the account and not to one tenant: a session of single sign-on
  * only where its organization is all that the person belongs to. Whoever runs the provider could be anybody there, and
- * nobody anywhere else.
+ * nobody anywhere else; nor does its word alone make it the keeper of somebody who has a password.
  */
 export async function isAccountWide(
   db: Db,
@@ -61,10 +93,10 @@ export async function isAccountWide(
 ): Promise<boolean> {
   if (ssoProviderId === null) return true
   if (user.isSystem || scope.kind !== 'organization') return false
-  const memberships = await listMemberships(db, user.id)
-  return memberships.every(
-    (one) => one.acceptedBy === null || (one.kind === 'organization' && one.orgId === scope.orgId),
-  )
+  const joined = (await listMemberships(db, user.id)).filter((one) => one.acceptedBy !== null)
+  if (!joined.every((one) => one.kind === 'organization' && one.orgId === scope.orgId)) return false
+  if (joined.some((one) => one.acceptedBy === 'holder')) return true
+  return (await getUser(db, user.id)).passwordHash === null
 }
 
 /** @throws forbidden */

@@ -4,7 +4,7 @@ import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf, type Value } from '../storage/rows.ts'
 import type { UserRow } from '../storage/tables.ts'
-import { foldEmail } from './rules.ts'
+import { foldEmail, plainEmail } from './rules.ts'
 
 /*
  * Accounts stand above the tenants: a person may belong to several. What a person may see comes from
@@ -75,7 +75,8 @@ function newRow(user: NewUser, now: Instant): UserRow {
   const { id, email, name, passwordHash, isSystem = false, status = 'active', emailProvedAt = null } = user
   return {
     id,
-    email,
+    // Mail goes where the address itself does, in whatever letters somebody typed it first.
+    email: plainEmail(email),
     email_key: foldEmail(email),
     name,
     status,
@@ -107,18 +108,6 @@ export async function proveEmail(db: Db, userId: string, now: Instant): Promise<
     .where('id', '=', userId)
     .where('email_proved_at', 'is', null)
     .execute()
-}
-
-/** Whether a person has no password because an identity provider vouches for them. */
-export async function isFederated(db: Db, user: Pick<User, 'id' | 'passwordHash'>): Promise<boolean> {
-  if (user.passwordHash !== null) return false
-  const link = await db
-    .selectFrom('sso_identities')
-    .select('id')
-    .where('user_id', '=', user.id)
-    .limit(1)
-    .executeTakeFirst()
-  return link !== undefined
 }
 
 /** Ends every session of a person at once: tokens carry the epoch they were made in. */

@@ -57,6 +57,8 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     const setup = await store.findMfaSetup(storage.read, caller.id)
     const user = await getUser(storage.read, caller.id)
     if (!setup || setup.expiresAt <= now) throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
+    // The account may have become more than the provider's since the set-up was begun.
+    await checkOwnsFactors(storage.read, user, caller)
     // The set-up was begun with a proof, and does not wait for longer than one serves.
     if (body.currentPassword !== undefined) await confirmPassword(door, user, body.currentPassword, call)
     const { secret, recoveryCodes } = JSON.parse(cipher.open(setup.content, setupPlace(user.id))) as Setup
@@ -85,7 +87,14 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
   const tell = (db: Db, user: User, what: string, now: Instant) => tellFactors(db, cipher, user, what, now)
 
   type Verified =
-    | { kind: 'sign-in'; user: User; challenge: Challenge; proof: Proof; granted: Granted }
+    | {
+        kind: 'sign-in'
+        user: User
+        challenge: Challenge
+        orgId: string | null
+        proof: Proof
+        granted: Granted
+      }
     | { kind: 'step-up'; user: User; proof: Proof; granted: Granted; replaces: string }
     | { kind: 'enrolment'; confirmed: Confirmed }
 
@@ -142,12 +151,12 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
           const granted = await grantSession(access, user, { context, mfa: true, ssoProviderId, endsBy }, now)
           return { kind: 'step-up', user, proof, granted, replaces: signedIn.sessionId }
         }
-        const { challenge, user } = await getChallenged(storage.read, body.tempToken, now)
+        const { challenge, user, orgId } = await getChallenged(storage.read, body.tempToken, now)
         limit('MFA', user.id)
         const { context } = challenge
-        const proof = await readProof(keys, user, body.code, now, context)
+        const proof = await readProof(keys, user, body.code, now, { orgId })
         const granted = await grantSession(access, user, { context, mfa: true, ssoProviderId: null }, now)
-        return { kind: 'sign-in', user, challenge, proof, granted }
+        return { kind: 'sign-in', user, challenge, orgId, proof, granted }
       },
       async run({ db, ip, now, note }, verified) {
         if (verified.kind === 'enrolment') {
@@ -158,11 +167,10 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         }
         const { user, proof, granted } = verified
         if (verified.kind === 'sign-in') {
-          const { challenge } = verified
+          const { challenge, orgId } = verified
           if (!(await takeChallenge(db, challenge.id))) throw new Problem('invalid_mfa_session')
-          await spendProof(db, user, proof, now, challenge.context)
+          await spendProof(db, user, proof, now, { orgId })
           await recordLogin(db, user.id, now)
-          const orgId = orgOf(challenge.context)
           await tellLogin(db, user, orgId, { method: proof.method, mfa: true, ip, now })
           note({ orgId, ...signsIn(user) })
         } else {
@@ -183,7 +191,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         const user = await getUser(storage.read, caller.id)
         if (user.mfaMethod === null) throw notEnabled('MFA is not enabled')
         await checkOwnsFactors(storage.read, user, caller)
-        const policy = await store.findMfaPolicy(storage.read, user.id)
+        const policy = await store.findMfaPolicy(storage.read, user.id, contextIn(caller.scope))
         if (policy.required || !policy.smsAllowed) throw new Problem('mfa_enforced')
         limit('MFA', user.id)
         // The code that comes along is a proof.

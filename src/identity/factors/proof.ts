@@ -5,7 +5,6 @@ import type { UserCaller } from '../../handler.ts'
 import type { PhoneCodes } from '../../messages/ports.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import type { Door } from '../door/door.ts'
-import { type Context, orgOf } from '../rules.ts'
 import { loginFailed } from '../sessions/identity.ts'
 import type { User } from '../store.ts'
 import { looksLikeRecoveryCode, recoveryHash } from './recovery.ts'
@@ -31,13 +30,16 @@ export type Proof =
 
 export const totpPlace = (userId: string) => `users.totp_secret.${userId}`
 
+/** A sign-in, by the organization that hears of it. */
+type SignInHeard = { orgId: string | null }
+
 /** @throws invalid_mfa_code, sms_not_configured, sms_unavailable */
 export async function readProof(
   keys: ProofKeys,
   user: User,
   code: string,
   now: Instant,
-  context?: Context,
+  signIn?: SignInHeard,
 ): Promise<Proof> {
   const text = code.trim()
   if (looksLikeRecoveryCode(text)) {
@@ -50,7 +52,7 @@ export async function readProof(
     const step = totpStep(keys.cipher.open(user.totpSecret, totpPlace(user.id)), text, now, user.totpStep)
     if (step !== undefined) return { method: 'totp', step }
   }
-  throw wrongCode(user, context)
+  throw wrongCode(user, signIn)
 }
 
 /**
@@ -62,23 +64,23 @@ export async function spendProof(
   user: User,
   proof: Proof,
   now: Instant,
-  context?: Context,
+  signIn?: SignInHeard,
 ): Promise<void> {
   const spent =
     proof.method === 'totp'
       ? await spendTotpStep(db, user.id, proof.step)
       : proof.method === 'sms' || (await spendRecoveryCode(db, user.id, proof.hash, now))
-  if (!spent) throw wrongCode(user, context)
+  if (!spent) throw wrongCode(user, signIn)
 }
 
-/** `context`: of the sign-in that was tried, when it was one. */
-export const wrongCode = (user: { id: string; email: string }, context?: Context): Problem =>
+/** `signIn`: when a sign-in was tried. */
+export const wrongCode = (user: { id: string; email: string }, signIn?: SignInHeard): Problem =>
   new Problem('invalid_mfa_code', undefined, {
     refusal: {
       actorId: user.id,
       actorEmail: user.email,
       details: { reason: 'mfa_invalid_code' },
-      ...(context && { action: loginFailed, orgId: orgOf(context) }),
+      ...(signIn && { action: loginFailed, orgId: signIn.orgId }),
     },
   })
 

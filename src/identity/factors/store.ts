@@ -2,6 +2,7 @@ import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import type { UserRow } from '../../storage/tables.ts'
+import { type Context, orgOf } from '../rules.ts'
 import { revokeSessions, type User } from '../store.ts'
 import { type MfaPolicy, policyOf } from './rules.ts'
 
@@ -124,14 +125,18 @@ export async function replaceRecoveryCodes(db: Db, userId: string, hashes: reado
   await db.insertInto('recovery_codes').values(codes).execute()
 }
 
-/** What the live partners and organizations that a person belongs to say about factors. */
-export async function findMfaPolicy(db: Db, userId: string): Promise<MfaPolicy> {
+/**
+ * What the live partners and organizations that a person has joined say about factors, and the one that the session is
+ * in. One that its own provider put them in says nothing of what they do elsewhere.
+ */
+export async function findMfaPolicy(db: Db, userId: string, context: Context): Promise<MfaPolicy> {
   const partners = db
     .selectFrom('partner_memberships as m')
     .innerJoin('partners as p', 'p.id', 'm.partner_id')
     .select('p.settings')
     .where('m.user_id', '=', userId)
-    .where('m.accepted_at', 'is not', null)
+    .where('m.accepted_by', '=', 'holder')
+    .where('m.disabled_at', 'is', null)
     .where('p.deleted_at', 'is', null)
   const orgs = db
     .selectFrom('organization_memberships as m')
@@ -139,6 +144,8 @@ export async function findMfaPolicy(db: Db, userId: string): Promise<MfaPolicy> 
     .select('o.settings')
     .where('m.user_id', '=', userId)
     .where('m.accepted_at', 'is not', null)
+    .where((eb) => eb.or([eb('m.accepted_by', '=', 'holder'), eb('o.id', '=', orgOf(context) ?? '')]))
+    .where('m.disabled_at', 'is', null)
     .where('o.deleted_at', 'is', null)
   const rows = await partners.unionAll(orgs).execute()
   return policyOf(rows.map((row) => row.settings))

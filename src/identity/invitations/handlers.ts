@@ -186,7 +186,8 @@ export const acceptanceHandlers = (keys: {
         user,
         granted: await grantSession(
           keys.access,
-          user,
+          // What others set up is cleared, which ends their sessions.
+          user.emailProvedAt === null ? { ...user, mfaEpoch: user.mfaEpoch + 1 } : user,
           { context: found.tenant, mfa: false, ssoProviderId: null },
           now,
         ),

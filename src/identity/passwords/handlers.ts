@@ -9,7 +9,7 @@ import { tellPassword } from '../notices.ts'
 import { hashPassword } from '../password.ts'
 import { signsIn } from '../sessions/identity.ts'
 import { tokenHash } from '../sessions/tokens.ts'
-import { checkAccountWide, isPasswordUseless } from '../sso-only.ts'
+import { checkAccountWide, isPasswordUseless, isResetUseless } from '../sso-only.ts'
 import { findUser, getUser, proveEmail, type User } from '../store.ts'
 import { clearUnprovedFactors } from '../users/store.ts'
 import type { passwords } from './contract.ts'
@@ -19,11 +19,8 @@ import { checkStrength } from './strength.ts'
 type Passwords = typeof passwords
 type Renewal = { user: User; passwordHash: string }
 
-/** @throws sso_required */
-async function checkPasswordOpens(db: Db, user: User, what: string): Promise<void> {
-  if (!(await isPasswordUseless(db, user))) return
-  throw new Problem('sso_required', `${what} is disabled because your organization requires SSO.`)
-}
+const ssoRequired = (what: string): Problem =>
+  new Problem('sso_required', `${what} is disabled because your organization requires SSO.`)
 
 export const passwordHandlers = ({ cipher, door }: { cipher: Cipher; door: Door }): HandlersOf<Passwords> => {
   /** The new password in, every session out, a letter to the owner. */
@@ -43,7 +40,7 @@ export const passwordHandlers = ({ cipher, door }: { cipher: Cipher; door: Door 
         const reset = await store.findReset(storage.read, tokenHash(body.token), now)
         const user = reset && (await findUser(storage.read, reset.userId))
         if (user?.status !== 'active') throw new Problem('invalid_reset_token')
-        await checkPasswordOpens(storage.read, user, 'Password reset')
+        if (await isResetUseless(storage.read, user)) throw ssoRequired('Password reset')
         await checkStrength(body.password, 'body.password', [user.email, user.name])
         return { user, passwordHash: await hashPassword(body.password) }
       },
@@ -64,7 +61,7 @@ export const passwordHandlers = ({ cipher, door }: { cipher: Cipher; door: Door 
         const { storage, caller, body } = call
         const user = await getUser(storage.read, caller.id)
         await checkAccountWide(storage.read, user, caller)
-        await checkPasswordOpens(storage.read, user, 'Password change')
+        if (await isPasswordUseless(storage.read, user)) throw ssoRequired('Password change')
         if (user.passwordHash === null) {
           const message = 'Password authentication is not available for this account'
           throw invalid([{ path: 'body.currentPassword', message }], message)

@@ -5,8 +5,8 @@ import { resetLink } from '../../messages/links.ts'
 import { queueLetter } from '../../messages/queue.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { newToken, tokenHash } from '../sessions/tokens.ts'
-import { isPasswordUseless } from '../sso-only.ts'
-import { findUserByKey, isFederated, type User } from '../store.ts'
+import { isResetUseless } from '../sso-only.ts'
+import { findUserByKey, type User } from '../store.ts'
 import { resetMinutes } from './rules.ts'
 import { hasResetRequest, saveReset, takeResetRequest } from './store.ts'
 
@@ -34,8 +34,7 @@ async function issueNext(tx: Db, on: Resets): Promise<boolean> {
   if (!request) return false
   const user = await findUserByKey(tx, request.emailKey)
   // Who comes in by single sign-on has no password, and an invited person has a link of their own.
-  if (user?.status !== 'active' || (await isFederated(tx, user))) return true
-  if (await isPasswordUseless(tx, user)) return true
+  if (user?.status !== 'active' || (await isResetUseless(tx, user))) return true
   const now = on.clock()
   const expiresAt = later(now, resetMinutes * 60)
   const token = newToken()

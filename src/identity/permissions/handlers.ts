@@ -17,8 +17,11 @@ import { findChain } from '../roles/inheritance.ts'
 import { forcesMfa, grantsOf } from '../roles/rules.ts'
 import { findRole, getRole } from '../roles/store.ts'
 import { checkAccess, chooseContext, type Membership, mustEnrol, scopeOf } from '../rules.ts'
-import { findUser, type User } from '../store.ts'
 import { reachOf } from '../tenant.ts'
+import { heldBy } from '../users/memberships.ts'
+import { presented } from '../users/rules.ts'
+import { findAccount } from '../users/store.ts'
+import { isWithin } from '../users/within.ts'
 import type * as contract from './contract.ts'
 import { type Actor, explain } from './rules.ts'
 
@@ -71,7 +74,7 @@ export const permissionHandlers = (on: {
       ? await themselves(db, caller)
       : userId === undefined
         ? await anyoneWith(db, reach, roleId!)
-        : await another(db, reach, userId, roleId)
+        : await another(db, { scope, reach }, userId, roleId)
     return mfa === undefined || actor.subject.kind !== 'user'
       ? actor
       : { ...actor, subject: { ...actor.subject, mfa } }
@@ -121,17 +124,27 @@ async function anyoneWith(db: Db, reach: Scope, roleId: string): Promise<Actor> 
   return { subject, chain, user: undefined }
 }
 
-/** Someone in reach, as they sign in by default; with another role when one is named. */
-async function another(db: Db, reach: Scope, userId: string, roleId: string | undefined): Promise<Actor> {
-  const person = await findUser(db, userId)
+/**
+ * Someone in reach, as they sign in by default; with another role when one is named. Of an account that is not wholly
+ * the caller's to see no more is said than its membership tells: it stands for anyone who has it, with their factor.
+ */
+async function another(
+  db: Db,
+  { scope, reach }: { scope: Scope; reach: Scope },
+  userId: string,
+  roleId: string | undefined,
+): Promise<Actor> {
+  const person = await findAccount(db, userId)
   const memberships = (await listMemberships(db, userId)).filter((one) => within(reach, one))
   const system = reach.kind === 'system' && person?.isSystem === true
   if (!person || (memberships.length === 0 && !system)) throw new Problem('not_found', 'User not found')
   const context = chooseContext(system, memberships, {})
   const membership = memberships.find((one) => one.usable && isOf(one, context)) ?? memberships[0]
-  const mfaEnabled = person.mfaMethod !== null
-  const barred = person.status === 'active' ? undefined : ('account_inactive' as const)
-  const factor = { kind: 'user' as const, mfa: mfaEnabled, mfaEnabled }
+  const whole = await isWithin(db, scope, person)
+  const held = membership && (await heldBy(db, scope, [userId])).find((one) => isOf(membership, one.tenant))
+  const { name, status, mfaEnabled } = presented(person, held, whole)
+  const factor = { kind: 'user' as const, mfa: mfaEnabled ?? true, mfaEnabled: mfaEnabled ?? true }
+  const barred = status === 'active' || membership?.invited ? undefined : ('account_inactive' as const)
   if (context?.kind === 'system' || !membership) {
     if (roleId !== undefined) throw new Problem('not_found', 'Role not found')
     const subject = {
@@ -141,26 +154,27 @@ async function another(db: Db, reach: Scope, userId: string, roleId: string | un
       mfaDemanded: false,
       barred,
     }
-    return { subject, chain: undefined, user: person }
+    return { subject, chain: undefined, user: { id: userId, name } }
   }
   const role = roleId === undefined ? membership.roleId : (await findRole(db, membership, roleId))?.id
   if (role === undefined) throw new Problem('not_found', 'Role not found')
   const chain = (await findChain(db, role)) ?? undefined
+  const demands = { forceMfa: forcesMfa(chain ?? []), requiresMfa: membership.requiresMfa }
   const subject = {
     ...factor,
     scope: scopeOf(membership),
     permissions: grantsOf(chain ?? []),
-    mfaDemanded: mustEnrol(
-      { forceMfa: forcesMfa(chain ?? []), requiresMfa: membership.requiresMfa },
-      person.mfaMethod,
-    ),
-    barred: barred ?? tenantBar(membership),
+    mfaDemanded: mfaEnabled !== null && mustEnrol(demands, person.mfaMethod),
+    barred: barred ?? barOf(membership),
   }
-  return { subject, chain, user: person satisfies User }
+  return { subject, chain, user: { id: userId, name } }
 }
 
-function tenantBar(membership: Membership): 'tenant_pending' | 'tenant_inactive' | undefined {
+function barOf(
+  membership: Membership,
+): 'invitation_pending' | 'tenant_pending' | 'tenant_inactive' | undefined {
   if (membership.usable) return undefined
+  if (membership.invited) return 'invitation_pending'
   return membership.kind === 'partner' && membership.pending ? 'tenant_pending' : 'tenant_inactive'
 }
 

@@ -11,11 +11,10 @@ import { confirmPassword } from '../factors/proof.ts'
 import { newRecoveryCodes, recoveryHash } from '../factors/recovery.ts'
 import { enableFactor, findMfaPolicy, setPhone } from '../factors/store.ts'
 import { tellFactors } from '../notices.ts'
-import { contextIn, orgOf } from '../rules.ts'
+import { contextIn } from '../rules.ts'
 import { getChallenged } from '../sessions/challenge.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { signsIn } from '../sessions/identity.ts'
-import type { Challenge } from '../sessions/store.ts'
 import { beginSession } from '../sessions/tenants.ts'
 import { checkOwnsFactors } from '../sso-only.ts'
 import { getUser, type User } from '../store.ts'
@@ -78,7 +77,7 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
           throw new Problem('conflict', 'MFA is already enabled. Disable it first to switch methods.')
         if (user.phoneNumber === null || !user.phoneVerified)
           throw notEnabled('Phone number must be verified before enabling SMS MFA')
-        const policy = await findMfaPolicy(storage.read, user.id)
+        const policy = await findMfaPolicy(storage.read, user.id, contextIn(caller.scope))
         if (!policy.smsAllowed) throw new Problem('sms_not_allowed')
         await checkOwnsFactors(storage.read, user, caller)
         await confirmPassword(door, user, body.currentPassword, call)
@@ -103,10 +102,10 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
       },
     }),
 
-    sendSms: inSteps<Phones['sendSms'], { user: User; challenge: Challenge }>({
+    sendSms: inSteps<Phones['sendSms'], { user: User; orgId: string | null }>({
       async prepare({ storage, body, now, limit }) {
         requireMfaOn(mfaOn)
-        const { challenge, user } = await getChallenged(storage.read, body.tempToken, now)
+        const { challenge, user, orgId } = await getChallenged(storage.read, body.tempToken, now)
         const { phoneNumber } = user
         if (user.mfaMethod !== 'sms' || phoneNumber === null) {
           const message = 'No phone number configured for SMS MFA'
@@ -115,10 +114,10 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
         limit('SMS', challenge.tokenHash)
         limit('SMS_PHONE', phoneNumber)
         await phoneCodes.send(phoneNumber)
-        return { user, challenge }
+        return { user, orgId }
       },
-      async run({ note }, { user, challenge }) {
-        note({ orgId: orgOf(challenge.context), ...signsIn(user) })
+      async run({ note }, { user, orgId }) {
+        note({ orgId, ...signsIn(user) })
         return { success: true, message: 'SMS code sent' }
       },
     }),

@@ -1,19 +1,22 @@
 import { Problem } from '../../core/errors.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
+import { findMembership } from '../memberships.ts'
+import { orgThatHears } from '../rules.ts'
 import { findUser, type User } from '../store.ts'
 import { type Challenge, findChallenge } from './store.ts'
 import { tokenHash } from './tokens.ts'
 
-/** The sign-in that waits for its second step, and whose it is. @throws invalid_mfa_session */
+/** The sign-in that waits for its second step, whose it is, and the organization that hears of it. @throws invalid_mfa_session */
 export async function getChallenged(
   db: Db,
   tempToken: string,
   now: Instant,
-): Promise<{ challenge: Challenge; user: User }> {
+): Promise<{ challenge: Challenge; user: User; orgId: string | null }> {
   const challenge = await findChallenge(db, tokenHash(tempToken))
   const user = challenge && (await findUser(db, challenge.userId))
   const live = challenge && challenge.expiresAt > now && user?.mfaEpoch === challenge.mfaEpoch
   if (!live || !user || user.status !== 'active') throw new Problem('invalid_mfa_session')
-  return { challenge, user }
+  const membership = await findMembership(db, user.id, challenge.context)
+  return { challenge, user, orgId: orgThatHears(challenge.context, membership) }
 }

@@ -6,7 +6,7 @@ import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { Door } from '../door/door.ts'
 import { findRoleName, listMemberships } from '../memberships.ts'
 import { isFactorDemanded } from '../principal.ts'
-import { type Context, chooseContext, contextIn, foldEmail, orgOf } from '../rules.ts'
+import { type Context, chooseContext, contextIn, foldEmail, orgOf, orgThatHearsAmong } from '../rules.ts'
 import { isAccountWide, isSsoOnly, listSsoOnly, openByPassword } from '../sso-only.ts'
 import { endSessions, findUser, findUserByEmail, getUser, type User } from '../store.ts'
 import type { sessions } from './contract.ts'
@@ -78,7 +78,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
     const context = chooseContext(isSystem, openByPassword(memberships, ssoOnly), body)
     // What they would have come in to with any password.
     const wanted = context ?? chooseContext(isSystem, memberships, body)
-    const orgId = wanted ? orgOf(wanted) : null
+    const orgId = wanted ? orgThatHearsAmong(wanted, memberships) : null
 
     const reason = !user
       ? 'unknown_account'
@@ -139,7 +139,9 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
       // A provider's word for somebody ends what began with it, and nothing else.
       if (caller.ssoProviderId === null) await endSessions(db, caller.id, now)
       else await store.revokeSessionsBy(db, caller.id, caller.ssoProviderId, now)
-      await tellLogout(db, caller, orgOf(contextIn(caller.scope)), { mfa: caller.mfa, ip, now })
+      // Whoever waits to accept an invitation is no member yet, whose doings were for others to hear.
+      const orgId = caller.barred === 'invitation_pending' ? null : orgOf(contextIn(caller.scope))
+      await tellLogout(db, caller, orgId, { mfa: caller.mfa, ip, now })
       return { success: true }
     },
 
@@ -161,7 +163,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
         if (use === 'reused') {
           await storage.write((tx) => store.revokeSession(tx, session.id, now))
           const { id: actorId, email: actorEmail } = user
-          const orgId = orgOf(session.context)
+          const orgId = orgThatHearsAmong(session.context, await listMemberships(storage.read, user.id))
           const details = { reason: 'refresh_token_reused', sessionId: session.id }
           throw new Problem('invalid_refresh_token', undefined, {
             refusal: { action: 'auth.refresh.reuse_detected', orgId, actorId, actorEmail, details },
@@ -196,7 +198,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
 
     switch: inSteps<
       Sessions['switch'],
-      { user: User; context: Context; demanded: boolean; granted: Granted }
+      { user: User; context: Context; orgId: string | null; demanded: boolean; granted: Granted }
     >({
       async prepare({ storage, caller, body, now }) {
         checkBySso(caller)
@@ -217,13 +219,13 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
         const endsBy = (await store.findSession(storage.read, caller.sessionId))?.expiresAt
         const session = { context, mfa, ssoProviderId, provedAt, ...(endsBy && { endsBy }) }
         const granted = await grantSession(access, user, session, now)
-        return { user, context, demanded, granted }
+        return { user, context, orgId: orgThatHearsAmong(context, all), demanded, granted }
       },
-      async run({ db, caller, now, note }, { user, context, demanded, granted }) {
+      async run({ db, caller, now, note }, { user, context, orgId, demanded, granted }) {
         await store.leaveSession(db, caller.sessionId, now)
         await beginSession(db, granted.session, now)
         note({
-          orgId: orgOf(context),
+          orgId,
           resourceId: user.id,
           resourceName: user.email,
           details: { to: context },

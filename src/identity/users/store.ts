@@ -169,13 +169,16 @@ export async function clearFactors(db: Db, id: string, now: Instant): Promise<vo
   await revokeSessions(db, id, now)
 }
 
-/** What others set up before the holder of an address proved it does not stand in the holder's way. */
+/**
+ * What others set up before the holder of an address proved it does not stand in the holder's way: a factor, a phone
+ * number that would become one, or a set-up that is under way, and the sessions in which they did.
+ */
 export async function clearUnprovedFactors(
   db: Db,
-  user: { id: string; emailProvedAt: Instant | null; mfaMethod: string | null },
+  user: { id: string; emailProvedAt: Instant | null },
   now: Instant,
 ): Promise<void> {
-  if (user.emailProvedAt === null && user.mfaMethod !== null) await clearFactors(db, user.id, now)
+  if (user.emailProvedAt === null) await clearFactors(db, user.id, now)
 }
 
 /** Ends the sessions of a person in one tenant; what they do elsewhere goes on. */

@@ -52,7 +52,15 @@ export function liesWithin(users: Users, scope: Scope): Expression<SqlBool> {
   return users.and([
     users('users.is_system', '=', 0),
     users.or([
-      users.and([is(accepted), users.not(is(before))]),
+      users.and([
+        is(accepted),
+        // The word of a provider alone makes nobody the keeper of somebody who has a password of their own.
+        users.or([
+          is(mine().where('x.accepted_by', '=', 'holder')),
+          users('users.password_hash', 'is', null),
+        ]),
+        users.not(is(before)),
+      ]),
       users.and([
         users('users.status', '=', 'invited'),
         users.not(is(accepted)),

@@ -11,6 +11,7 @@ import { signsIn } from '../../identity/sessions/identity.ts'
 import { recordLogin } from '../../identity/sessions/store.ts'
 import { beginSession } from '../../identity/sessions/tenants.ts'
 import { newToken, tokenHash } from '../../identity/sessions/tokens.ts'
+import { isAccountWide } from '../../identity/sso-only.ts'
 import { findUser, type User } from '../../identity/store.ts'
 import { SsoFailure } from '../failures.ts'
 import { challengeOf } from '../oidc/flow.ts'
@@ -178,7 +179,9 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
       async run({ db, body, ip, now, note }, { user, provider: { orgId, name: provider }, granted }) {
         if (!(await store.takeExchange(db, tokenHash(body.code)))) throw new Problem('invalid_exchange_code')
         await beginSession(db, granted.session, now)
-        await recordLogin(db, user.id, now)
+        // What stands between others and the password is not lifted by a provider that is not the person's only one.
+        const vouched = { ssoProviderId: granted.session.ssoProviderId, scope: only(orgId) }
+        if (await isAccountWide(db, user, vouched)) await recordLogin(db, user.id, now)
         const how = { method: 'sso', mfa: granted.session.mfa }
         await tellLogin(db, user, orgId, { ...how, ip, now })
         note({ orgId, ...signsIn(user), details: { ...how, provider } })
