@@ -1,4 +1,4 @@
-import { type Compilable, sql } from 'kysely'
+import { type Compilable, type Kysely, sql } from 'kysely'
 import { prepared } from '../../src/storage/dialect.ts'
 import type { Storage } from '../../src/storage/open.ts'
 
@@ -9,14 +9,17 @@ export type Dump = Map<string, string[]>
 const letters = ['mails', 'password_reset_requests', 'password_resets', 'registrations']
 const signing = ['audit_tiles', 'audit_checkpoints', 'audit_verdicts']
 const deliveries = ['events', 'webhook_counts', 'webhook_deliveries', 'webhook_queues', 'webhook_workers']
-const beside = ['outbox', 'audit_heads', 'audit_logs', ...signing, ...letters, ...deliveries, 'sessions']
+const beside = ['outbox', 'audit_heads', 'audit_logs', ...signing, ...letters, ...deliveries]
 /** Of agents that are connected just now. */
 const passing = ['agent_links', 'live_questions']
 const apart = ['svc_migrations', ...beside, ...passing]
 
 type Row = { place: string; row: string }
 const questions = new Map<string, ReturnType<typeof asking>>()
-const asked = new WeakMap<Storage, Promise<string>>()
+const asked = {
+  true: new WeakMap<Storage, Promise<string>>(),
+  false: new WeakMap<Storage, Promise<string>>(),
+}
 
 /** Postgres keeps the plan, which takes it longer to make than to run. */
 const asking = (question: string) =>
@@ -26,10 +29,11 @@ const asking = (question: string) =>
     }),
   )
 
-/** Everything that is stored, but for the audit log and sessions. */
-export async function dump(storage: Storage): Promise<Dump> {
-  if (!asked.has(storage)) asked.set(storage, questionOf(storage))
-  const question = (await asked.get(storage))!
+/** Everything that is stored, but for the audit log, and for sessions unless they are asked for. */
+export async function dump(storage: Storage, { sessions = false } = {}): Promise<Dump> {
+  const known = asked[`${sessions}`]
+  if (!known.has(storage)) known.set(storage, questionOf(storage, sessions))
+  const question = (await known.get(storage))!
   if (!questions.has(question)) questions.set(question, asking(question))
   const all: Dump = new Map()
   for (const { place, row } of await questions.get(question)!(storage.read, {})) {
@@ -42,9 +46,9 @@ export async function dump(storage: Storage): Promise<Dump> {
 }
 
 /** One statement that reads every table, since it is asked very often. */
-async function questionOf({ dialect, read }: Storage): Promise<string> {
+async function questionOf({ dialect, read }: Storage, sessions: boolean): Promise<string> {
   const tables = (await read.introspection.getTables()).filter(
-    ({ name }) => !apart.includes(name) && !/_trigrams/.test(name),
+    ({ name }) => !apart.includes(name) && !/_trigrams/.test(name) && (sessions || name !== 'sessions'),
   )
   const parts = tables.map(({ name, columns }) => {
     const fields = columns.map((column) => `'${column.name}', "${column.name}"`).join(', ')
@@ -71,4 +75,45 @@ export function changed(before: Dump, after: Dump): string[] {
 export function about(all: Dump, texts: readonly string[]): Dump {
   const mentions = (row: string) => texts.some((text) => row.includes(text))
   return new Map([...all].map(([table, rows]) => [table, rows.filter(mentions)]))
+}
+
+type AnyRow = Record<string, unknown>
+
+/**
+ * Puts back what came, went or changed since, row by row: what a table takes along when a row of another goes stays
+ * where it is.
+ */
+export async function restore({ dialect, write }: Storage, before: Dump, after: Dump): Promise<void> {
+  const later =
+    dialect === 'sqlite'
+      ? sql`pragma defer_foreign_keys = on`
+      : sql`set local session_replication_role = replica`
+  await write(async (tx) => {
+    await later.execute(tx)
+    const db = tx as unknown as Kysely<Record<string, AnyRow>>
+    for (const table of new Set([...before.keys(), ...after.keys()])) {
+      const [was, is] = [new Set(before.get(table)), new Set(after.get(table))]
+      const only = (these: Set<string>, those: Set<string>) =>
+        [...these].filter((row) => !those.has(row)).map((row) => JSON.parse(row) as AnyRow)
+      const [gone, come] = [only(was, is), only(is, was)]
+      const isOne = (a: AnyRow, b: AnyRow) => a.id !== undefined && a.id === b.id
+      for (const row of come) {
+        const old = gone.find((one) => isOne(one, row))
+        const names = row.id === undefined ? Object.keys(row) : ['id']
+        const where = sql.join(
+          names.map(
+            (name) => sql`${sql.ref(name)} ${row[name] === null ? sql`is null` : sql`= ${row[name]}`}`,
+          ),
+          sql` and `,
+        )
+        const values = old && Object.entries(old).map(([name, value]) => sql`${sql.ref(name)} = ${value}`)
+        const statement = values
+          ? sql`update ${sql.table(table)} set ${sql.join(values)} where ${where}`
+          : sql`delete from ${sql.table(table)} where ${where}`
+        await statement.execute(tx)
+      }
+      const lost = gone.filter((one) => !come.some((row) => isOne(one, row)))
+      if (lost.length > 0) await db.insertInto(table).values(lost).execute()
+    }
+  })
 }

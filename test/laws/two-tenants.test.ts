@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { systemClock } from '../../src/core/time.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { identityProvider } from '../sso/sign-in/identity-provider.ts'
+import { buildWorld } from '../world.ts'
+import { called } from './fields.ts'
+import { buildTwoTenants, Watch } from './two-tenants.ts'
+import { Line } from './wire.ts'
+
+/** Thousands of calls, on machines that may be busy. */
+const patience = 300_000
+
+/** What shows people, among all that can be read. */
+const waysToLook = ['users.list', 'users.show', 'roles.holders', 'permissions.explain']
+
+onEveryDatabase((_, open) => {
+  describe('an account of two tenants', { timeout: patience }, () => {
+    it.each([
+      ['bakery', 0],
+      ['globex', 1],
+    ] as const)('is to the other what it was, whatever %s and its people call', async (_name, from) => {
+      const idp = identityProvider(systemClock)
+      const env = { PUBLIC_URL: 'https://svc.example.com', DASHBOARD_URL: 'https://app.example.com' }
+      const service = await startService(open, { outside: { outbound: idp.outbound }, env })
+      const on = await buildTwoTenants(service, await buildWorld(service), idp)
+      const line = new Line(service.url)
+      const watch = new Watch(on, on.sides[from], line)
+      await watch.begin()
+      expect(watch.looks).toEqual(expect.arrayContaining(waysToLook))
+      const came = await watch.signInEverybody()
+      await watch.callEverything()
+      expect(watch.touches).toEqual([])
+      // Members are let in by the provider; whom it does not know is invited, and no more than that.
+      expect(came).toEqual([...['200', '200', '200', '200'], ...['invitation_pending', 'invitation_pending']])
+
+      const entries = called(api).filter(({ entry }) => entry.access.who !== 'agent')
+      expect([...watch.called]).toEqual(entries.map(({ name }) => name))
+      expect(Math.min(...watch.worked.values())).toBeGreaterThan(10)
+      expect(await watch.stillActing()).toEqual(on.sides[from].callers.map(({ name }) => name))
+      await line.close()
+    })
+  })
+})
