@@ -30,6 +30,14 @@ export const defaultLimits = {
   /** Invitations looked at, and accepted, by client address. */
   INVITE_PREVIEW: { count: 30, seconds: 600 },
   INVITE_ACCEPT: { count: 10, seconds: 3600 },
+  /** Invitations sent, also again: to one address by one tenant, by one inviter, and by one tenant. */
+  INVITE_ADDRESS: { count: 5, seconds: 3600 },
+  INVITE_INVITER: { count: 100, seconds: 3600 },
+  INVITE_TENANT: { count: 500, seconds: 3600 },
+  /** Letters that anybody can have sent to an address, whoever has it: of each kind. */
+  LETTER: { count: 5, seconds: 3600 },
+  /** Changes of how somebody signs in, of which a letter tells them: by the account, and by administrator. */
+  NOTICE: { count: 10, seconds: 3600 },
   /** Passwords tried by someone who is signed in, by user. */
   PASSWORD: { count: 5, seconds: 300 },
   /** Links asked for, by client address. */

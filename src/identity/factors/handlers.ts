@@ -64,6 +64,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     const { secret, recoveryCodes } = JSON.parse(cipher.open(setup.content, setupPlace(user.id))) as Setup
     const step = totpStep(secret, body.code.trim(), now, 0)
     if (step === undefined) throw wrongCode(caller)
+    limit('NOTICE', caller.id)
     const factor = { method: 'totp' as const, secret: cipher.seal(secret, totpPlace(user.id)), step }
     const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
     const { ssoProviderId, endsBy } = caller
@@ -197,6 +198,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         // The code that comes along is a proof.
         if (body.currentPassword !== undefined) await confirmPassword(door, user, body.currentPassword, call)
         const proof = await readProof(keys, user, body.code, now)
+        limit('NOTICE', user.id)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
         const { ssoProviderId, endsBy } = caller
         const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId, endsBy }
@@ -220,6 +222,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         if (user.mfaMethod === null) throw notEnabled('MFA must be enabled before generating recovery codes')
         await checkOwnsFactors(storage.read, user, caller)
         await confirmPassword(door, user, body.currentPassword, call)
+        call.limit('NOTICE', user.id)
         return user
       },
       async run({ db, now, note }, user) {

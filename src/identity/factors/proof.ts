@@ -17,7 +17,7 @@ export type ConfirmingCall = {
   ip: string
   isLocal: boolean
   now: Instant
-  limit: (name: 'PASSWORD' | 'MFA', key: string) => void
+  limit: (name: 'PASSWORD' | 'MFA' | 'NOTICE', key: string) => void
 }
 
 export type ProofKeys = { cipher: Cipher; recoveryPepper: string; phoneCodes: PhoneCodes }

@@ -3,7 +3,7 @@ import { invalid, Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Scope } from '../../core/scope.ts'
 import { type Instant, later } from '../../core/time.ts'
-import { type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
+import { type HandlersOf, inSteps, type Preparation, type UserCaller } from '../../handler.ts'
 import { addedToTenant, invitation } from '../../messages/letters.ts'
 import { forgotLink, inviteLink, loginLink } from '../../messages/links.ts'
 import { queueLetter } from '../../messages/queue.ts'
@@ -21,7 +21,7 @@ import { checkStrength } from '../passwords/strength.ts'
 import { isFactorDemanded } from '../principal.ts'
 import { checkMayGrant } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
-import { scopeOfTenant, type Tenant } from '../rules.ts'
+import { foldEmail, scopeOfTenant, type Tenant } from '../rules.ts'
 import { type Granted, grantSession } from '../sessions/grant.ts'
 import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
 import { recordLogin } from '../sessions/store.ts'
@@ -31,7 +31,7 @@ import { isSsoOnly } from '../sso-only.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../store.ts'
 import { getTenant, tenantNamed } from '../tenant.ts'
 import { heldBy } from '../users/memberships.ts'
-import { checkWithinReach, orgOfTenant, statusOf } from '../users/rules.ts'
+import { checkWithinReach, idOfTenant, orgOfTenant, statusOf } from '../users/rules.ts'
 import { clearUnprovedFactors } from '../users/store.ts'
 import { checkMayTouch, findTarget, membershipOf } from '../users/targets.ts'
 import { orgReach, partnerReach } from '../users/tenants.ts'
@@ -42,6 +42,21 @@ import * as store from './store.ts'
 
 /** What letters need. `real`: they leave the machine. */
 export type Post = { cipher: Cipher; mailer: { readonly real: boolean }; publicUrl: () => string }
+
+type Entries = typeof invitations
+
+/** The address first: who hammers at one uses up nothing of the others. */
+function limitLetters(
+  limit: Preparation<Entries['invite']>['limit'],
+  caller: { id: string },
+  tenant: Tenant,
+  address: string,
+): void {
+  const place = idOfTenant(tenant)
+  limit('INVITE_ADDRESS', `${place} ${foldEmail(address)}`)
+  limit('INVITE_INVITER', caller.id)
+  limit('INVITE_TENANT', place)
+}
 
 type Accept = (typeof acceptance)['acceptInvite']
 
@@ -101,44 +116,57 @@ async function send(
 }
 
 export const invitationHandlers = (post: Post): HandlersOf<typeof invitations> => ({
-  async invite({ db, scope, body, caller, now, note }) {
-    const tenant = await getTenant(db, scope, body)
-    const role = await findRole(db, tenant, body.roleId)
-    const message = 'Invalid role for this scope'
-    if (!role) throw invalid([{ path: 'body.roleId', message }], message)
-    checkMayGrant(caller.permissions, (await findGrants(db, role.id)).permissions)
+  invite: inSteps<Entries['invite'], Tenant>({
+    async prepare({ storage, scope, body, caller, limit }) {
+      const tenant = await getTenant(storage.read, scope, body)
+      limitLetters(limit, caller, tenant, body.email)
+      return tenant
+    },
+    async run({ db, scope, body, caller, now, note }, tenant) {
+      const role = await findRole(db, tenant, body.roleId)
+      const message = 'Invalid role for this scope'
+      if (!role) throw invalid([{ path: 'body.roleId', message }], message)
+      checkMayGrant(caller.permissions, (await findGrants(db, role.id)).permissions)
 
-    const { email, name } = body
-    await insertUserOnce(db, { id: newId(), email, name, passwordHash: null, status: 'invited' }, now)
-    const user = (await findUserByEmail(db, email))!
-    await join(db, scope, { tenant, userId: user.id, body }, now)
-    await store.voidOtherInvitations(db, user.id, tenant)
-    const sent = await send(db, post, { user: { ...user, name }, tenant, caller, now })
-    note({ orgId: orgOfTenant(tenant), resourceName: email, details: { roleName: role.name } })
-    // Whether the address has an account elsewhere, and as whom, is not said.
-    return { id: user.id, email, name, status: 'invited' as const, roleId: role.id, ...sent }
-  },
+      const { email, name } = body
+      await insertUserOnce(db, { id: newId(), email, name, passwordHash: null, status: 'invited' }, now)
+      const user = (await findUserByEmail(db, email))!
+      await join(db, scope, { tenant, userId: user.id, body }, now)
+      await store.voidOtherInvitations(db, user.id, tenant)
+      const sent = await send(db, post, { user: { ...user, name }, tenant, caller, now })
+      note({ orgId: orgOfTenant(tenant), resourceName: email, details: { roleName: role.name } })
+      // Whether the address has an account elsewhere, and as whom, is not said.
+      return { id: user.id, email, name, status: 'invited' as const, roleId: role.id, ...sent }
+    },
+  }),
 
-  async resendInvite({ db, scope, body, caller, now, note }) {
-    const asked = await tenantNamed(db, scope, body)
-    const target = await findTarget(db, scope, body.userId, asked, 'body')
-    const { tenant } = membershipOf(target)
-    const user = (await findUser(db, body.userId))!
-    const message = 'User is not in invited status'
-    const membership = membershipOf(target)
-    if (statusOf(target.account, membership) !== 'invited') {
-      throw invalid([{ path: 'body.userId', message }], message)
-    }
-    // The link may be shown: it must not open an account that can do more than the caller.
-    await checkMayTouch(db, caller, target.account, await heldBy(db, scope, [user.id]))
-    if (user.passwordHash !== null && user.status === 'invited') {
-      throw new Problem('conflict', 'The account has a password already: set its status to active')
-    }
-    const name = membership.invitedName ?? user.name
-    const sent = await send(db, post, { user: { ...user, name }, tenant, caller, now })
-    note({ orgId: orgOfTenant(tenant), resourceId: user.id, resourceName: user.email })
-    return { success: true, ...sent }
-  },
+  resendInvite: inSteps<Entries['resendInvite'], void>({
+    async prepare({ storage, scope, body, caller, limit }) {
+      const asked = await tenantNamed(storage.read, scope, body)
+      const target = await findTarget(storage.read, scope, body.userId, asked, 'body')
+      limitLetters(limit, caller, membershipOf(target).tenant, target.account.email)
+    },
+    async run({ db, scope, body, caller, now, note }) {
+      const asked = await tenantNamed(db, scope, body)
+      const target = await findTarget(db, scope, body.userId, asked, 'body')
+      const { tenant } = membershipOf(target)
+      const user = (await findUser(db, body.userId))!
+      const message = 'User is not in invited status'
+      const membership = membershipOf(target)
+      if (statusOf(target.account, membership) !== 'invited') {
+        throw invalid([{ path: 'body.userId', message }], message)
+      }
+      // The link may be shown: it must not open an account that can do more than the caller.
+      await checkMayTouch(db, caller, target.account, await heldBy(db, scope, [user.id]))
+      if (user.passwordHash !== null && user.status === 'invited') {
+        throw new Problem('conflict', 'The account has a password already: set its status to active')
+      }
+      const name = membership.invitedName ?? user.name
+      const sent = await send(db, post, { user: { ...user, name }, tenant, caller, now })
+      note({ orgId: orgOfTenant(tenant), resourceId: user.id, resourceName: user.email })
+      return { success: true, ...sent }
+    },
+  }),
 })
 
 export const acceptanceHandlers = (keys: {

@@ -7,6 +7,7 @@ import type { Door } from '../door/door.ts'
 import { confirmPassword } from '../factors/proof.ts'
 import { tellPassword } from '../notices.ts'
 import { hashPassword } from '../password.ts'
+import { foldEmail } from '../rules.ts'
 import { signsIn } from '../sessions/identity.ts'
 import { tokenHash } from '../sessions/tokens.ts'
 import { checkAccountWide, isPasswordUseless, isResetUseless } from '../sso-only.ts'
@@ -30,10 +31,16 @@ export const passwordHandlers = ({ cipher, door }: { cipher: Cipher; door: Door 
   }
 
   return {
-    async forgotPassword({ db, body, now }) {
-      await store.insertResetRequest(db, body.email, now)
-      return { success: true, message: 'If this email exists, a reset link will be sent.' }
-    },
+    forgotPassword: inSteps<Passwords['forgotPassword'], void>({
+      async prepare({ body, limit }) {
+        // Whoever uses them up has sent a link to the holder that works for as long as they are used up.
+        limit('LETTER', `password-reset ${foldEmail(body.email)}`)
+      },
+      async run({ db, body, now }) {
+        await store.insertResetRequest(db, body.email, now)
+        return { success: true, message: 'If this email exists, a reset link will be sent.' }
+      },
+    }),
 
     resetPassword: inSteps<Passwords['resetPassword'], Renewal>({
       async prepare({ storage, body, now }) {
@@ -67,6 +74,8 @@ export const passwordHandlers = ({ cipher, door }: { cipher: Cipher; door: Door 
           throw invalid([{ path: 'body.currentPassword', message }], message)
         }
         await confirmPassword(door, user, body.currentPassword, call)
+        // Apart from other changes: whoever has a session alone does not use up what its holder needs to end it.
+        call.limit('NOTICE', `password ${user.id}`)
         if (body.newPassword === body.currentPassword) {
           const message = 'must not be the current password'
           throw invalid([{ path: 'body.newPassword', message }])

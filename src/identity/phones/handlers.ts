@@ -81,6 +81,7 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
         if (!policy.smsAllowed) throw new Problem('sms_not_allowed')
         await checkOwnsFactors(storage.read, user, caller)
         await confirmPassword(door, user, body.currentPassword, call)
+        call.limit('NOTICE', user.id)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
         const { ssoProviderId, endsBy } = caller
         const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId, endsBy }

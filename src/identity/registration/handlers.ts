@@ -16,6 +16,7 @@ import { insertOrg, insertPartner, insertSite } from '../../tenancy/store.ts'
 import { joinPartner } from '../memberships.ts'
 import { hashPassword } from '../password.ts'
 import { checkStrength } from '../passwords/strength.ts'
+import { foldEmail } from '../rules.ts'
 import { partnerAdmin } from '../seeds.ts'
 import { newToken, tokenHash } from '../sessions/tokens.ts'
 import { findUserByEmail, insertUser } from '../store.ts'
@@ -39,9 +40,10 @@ const place = (hash: string) => `registrations.content.${hash}`
 export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries> => {
   const { cipher, registrationOn, mailer, publicUrl } = keys
 
-  async function prepare({ body }: Preparation<Entries['register']>): Promise<Registration> {
+  async function prepare({ body, limit }: Preparation<Entries['register']>): Promise<Registration> {
     if (!registrationOn) throw new Problem('not_found')
     const { email, name, password } = body
+    limit('LETTER', `registration ${foldEmail(email)}`)
     await checkStrength(password, 'body.password', [email, name])
     return { email, name, passwordHash: await hashPassword(password), companyName: null }
   }

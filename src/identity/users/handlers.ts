@@ -2,7 +2,7 @@ import type { Cipher } from '../../core/cipher.ts'
 import { checkSomeChange, invalid, Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import type { HandlersOf, UserCaller } from '../../handler.ts'
+import { type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { forgetMarks } from '../door/store.ts'
 import { checkProvedLately } from '../factors/proof.ts'
@@ -222,19 +222,24 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     return rules.presented(changed.account, changed.one, await isWithin(db, scope, changed.account))
   },
 
-  async resetMfa({ db, scope, params, caller, now, note }) {
-    checkProvedLately(caller, now)
-    const target = await findTargetAnywhere(db, scope, params.id)
-    const { account, held } = target
-    rules.checkNotSelf(caller, params.id, 'Change your own factors with /auth/mfa')
-    await checkMayTouch(db, caller, account, held)
-    if (!(await isWithin(db, scope, account))) throw ofOthersToo()
-    await store.clearFactors(db, account.id, now)
-    const what = 'An administrator removed the second factors of your account'
-    await tellFactors(db, cipher, account, what, now)
-    note({ ...about(target, held[0]), before: { mfaMethod: account.mfaMethod } })
-    return { success: true }
-  },
+  resetMfa: inSteps<(typeof people)['resetMfa'], void>({
+    async prepare({ params, caller, limit }) {
+      limit('NOTICE', `${caller.id} ${params.id}`)
+    },
+    async run({ db, scope, params, caller, now, note }) {
+      checkProvedLately(caller, now)
+      const target = await findTargetAnywhere(db, scope, params.id)
+      const { account, held } = target
+      rules.checkNotSelf(caller, params.id, 'Change your own factors with /auth/mfa')
+      await checkMayTouch(db, caller, account, held)
+      if (!(await isWithin(db, scope, account))) throw ofOthersToo()
+      await store.clearFactors(db, account.id, now)
+      const what = 'An administrator removed the second factors of your account'
+      await tellFactors(db, cipher, account, what, now)
+      note({ ...about(target, held[0]), before: { mfaMethod: account.mfaMethod } })
+      return { success: true }
+    },
+  }),
 
   async signOut({ db, scope, params, caller, now, note }) {
     checkProvedLately(caller, now)
