@@ -164,6 +164,8 @@ function webhooksOf(parts: Parts, config: Config): Loop[] {
     timeoutMs: config.webhookTimeoutMs,
     wake: () => rounds.wake(),
     onAttempt: (outcome) => parts.webhooks.add(outcome),
+    onSpoiled: (what) =>
+      parts.log.error({ ...what, err: what.error }, 'what came of a delivery cannot be stored'),
   })
   const tell = async () => {
     const now = clock()

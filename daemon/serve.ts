@@ -18,7 +18,7 @@ import { auditExports } from '../src/audit/exports/handlers.ts'
 import { auditLogHandlers } from '../src/audit/handlers.ts'
 import { auditReports } from '../src/audit/reports/handlers.ts'
 import { retentionHandlers } from '../src/audit/retention/handlers.ts'
-import { cipherOf } from '../src/core/cipher.ts'
+import { type Cipher, cipherOf } from '../src/core/cipher.ts'
 import { entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
@@ -72,7 +72,7 @@ import { KeyMeter } from './key-meter.ts'
 import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
 import type { Loop } from './loop.ts'
-import type { Metrics } from './metrics.ts'
+import type { Metric, Metrics } from './metrics.ts'
 import { type Outside, openOutside } from './outside/open.ts'
 import type { Parts } from './parts.ts'
 import { RequestWatch } from './request-watch.ts'
@@ -273,7 +273,10 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   })
 }
 
-function metricsOf({ audit, webhooks, database, signIns, storage, clock }: Parts, token: string): Metrics {
+function metricsOf(
+  { audit, webhooks, database, signIns, storage, clock, cipher }: Parts,
+  token: string,
+): Metrics {
   const requests = new RequestWatch()
   return {
     token,
@@ -283,10 +286,18 @@ function metricsOf({ audit, webhooks, database, signIns, storage, clock }: Parts
       ...webhooks.metrics(),
       ...database.metrics(),
       ...(await signIns.metrics(storage.read, clock())),
+      unreadableValues(cipher),
       ...(await audit.metrics()),
     ],
   }
 }
+
+const unreadableValues = ({ unreadable }: Cipher): Metric => ({
+  name: 'svc_unreadable_values_total',
+  kind: 'counter',
+  help: 'Encrypted values that were read and do not open with the keys of this process, by where they are.',
+  values: [...unreadable].map(([column, value]) => ({ labels: { column }, value })),
+})
 
 const cut: Cut = async (db, scope, now) => {
   await revokeApiKeys(db, scope)

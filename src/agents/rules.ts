@@ -2,6 +2,7 @@ import { hash, timingSafeEqual } from 'node:crypto'
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
 import { randomBytes } from '../core/random.ts'
+import { cut } from '../core/text.ts'
 import { type Instant, later, secondsBetween } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
 import type { DeviceAgentColumns } from '../storage/agent-tables.ts'
@@ -216,7 +217,7 @@ export function reenrolled(device: Device, made: Device): Device {
 export function replacementAlert({ id, orgId, hostname, possibleReplacementOf }: Device) {
   return {
     ...{ orgId, deviceId: id, ruleId: 'possible-replacement', severity: 'medium' as const },
-    title: `${hostname} enrolled beside a device of the same name`.slice(0, 500),
+    title: cut(`${hostname} enrolled beside a device of the same name`, 500),
     message:
       'It may be the same machine after it was set up again, or another one that goes by its name. ' +
       'Decommission the device that is not in use any more.',

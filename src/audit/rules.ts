@@ -1,6 +1,6 @@
 import { isId, zeroId } from '../core/ids.ts'
 import { newId } from '../core/new-id.ts'
-import { storable } from '../core/schema.ts'
+import { cut } from '../core/text.ts'
 import type { Instant } from '../core/time.ts'
 import type { ChainEntry } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
@@ -49,14 +49,14 @@ export function draftOf(it: Happening, now: Instant): Draft {
     timestamp: now,
     actorType: it.actorType,
     actorId,
-    actorEmail: cut(it.actorEmail, 255),
+    actorEmail: cutOrNull(it.actorEmail, 255),
     action: it.action.slice(0, 100),
     resourceType: it.resourceType.slice(0, 50),
     resourceId,
-    resourceName: cut(it.resourceName, 255),
+    resourceName: cutOrNull(it.resourceName, 255),
     details: sealable({ ...it.details, ...rawActor, ...rawResource }) as Draft['details'],
-    ipAddress: cut(it.ipAddress, 45),
-    userAgent: cut(it.userAgent, 500),
+    ipAddress: cutOrNull(it.ipAddress, 45),
+    userAgent: cutOrNull(it.userAgent, 500),
     result: it.result,
     errorMessage: it.errorMessage === undefined ? null : it.errorMessage.toWellFormed(),
   }
@@ -73,9 +73,8 @@ function sealable(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key.toWellFormed(), sealable(item)]))
 }
 
-function cut(text: string | null, max: number): string | null {
-  return text === null ? null : storable(text.slice(0, max))
-}
+const cutOrNull = (text: string | null, most: number): string | null =>
+  text === null ? null : cut(text, most)
 
 const categories: readonly [prefix: string, category: string][] = [
   ['user.login', 'authentication'],

@@ -9,6 +9,10 @@ export type Cipher = {
   seal(plain: string, place: string): string
   /** Throws when the value was altered, moved, or sealed with a key that is not in the ring. */
   open(sealed: string, place: string): string
+  /** undefined where `open` throws: one value that is lost is marked, and does not hold up what stands beside it. */
+  tryOpen(sealed: string, place: string): string | undefined
+  /** How often `tryOpen` gave nothing since the start, by table and column. */
+  unreadable: ReadonlyMap<string, number>
 }
 
 /** The first secret seals; all of them open. */
@@ -18,7 +22,9 @@ export function cipherOf(secrets: readonly [string, ...string[]]): Cipher {
     return { key, id: hash('sha256', key, 'hex').slice(0, 8) }
   })
   const current = ring[0]!
-  return {
+  const unreadable = new Map<string, number>()
+  const cipher: Cipher = {
+    unreadable,
     seal(plain, place) {
       const nonce = randomBytes(12)
       const gcm = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(Buffer.from(place))
@@ -36,5 +42,15 @@ export function cipherOf(secrets: readonly [string, ...string[]]): Cipher {
       gcm.setAAD(Buffer.from(place)).setAuthTag(Buffer.from(tag, 'base64url'))
       return gcm.update(text, 'base64url', 'utf8') + gcm.final('utf8')
     },
+    tryOpen(sealed, place) {
+      try {
+        return cipher.open(sealed, place)
+      } catch {
+        const column = place.split('.', 2).join('.')
+        unreadable.set(column, (unreadable.get(column) ?? 0) + 1)
+        return undefined
+      }
+    },
   }
+  return cipher
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { storable } from './text.ts'
 
 /** The kinds of record an id in a path, query or body can name. Tests of isolation are derived from it. */
 export type Resource =
@@ -105,9 +106,6 @@ function limited(string: z.ZodString, max: number, min: number) {
     ? base.min(min, min === 1 ? 'must not be empty' : `must be at least ${min} characters`)
     : base
 }
-
-/** What both databases take of a text: lone surrogates are no Unicode text and NUL is no Postgres text, so both become U+FFFD. */
-export const storable = (value: string): string => value.toWellFormed().replaceAll('\u0000', '\uFFFD')
 
 /** Text that a machine reports: telemetry is cleaned of what cannot be stored, and not refused for it. */
 export const heard = (max: number, min = 0) => limited(z.string().overwrite(storable), max, min)

@@ -49,14 +49,10 @@ async function deliver(on: Delivery, mail: store.Mail, lease: string): Promise<v
 
 /** `sent`, or why not. */
 async function attempted({ cipher, mailer }: Delivery, { id, content }: store.Mail): Promise<string> {
-  let letter: Letter
+  const letter = cipher.tryOpen(content, placeOf(id))
+  if (letter === undefined) return 'sealed with another key'
   try {
-    letter = JSON.parse(cipher.open(content, placeOf(id))) as Letter
-  } catch {
-    return 'sealed with another key'
-  }
-  try {
-    await mailer.send(letter, id)
+    await mailer.send(JSON.parse(letter) as Letter, id)
     return 'sent'
   } catch (error) {
     return reasonOf(error)

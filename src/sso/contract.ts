@@ -18,6 +18,9 @@ export const Provider = z
     issuer: z.string().nullable(),
     clientId: z.string().nullable(),
     hasClientSecret: z.boolean(),
+    unreadable: z
+      .array(z.enum(['clientSecret']))
+      .describe('What cannot be decrypted with the keys of the service: set it anew; nobody signs in before'),
     tokenAuth: tokenAuth.nullable(),
     authorizationUrl: z.string().nullable(),
     tokenUrl: z.string().nullable(),

@@ -9,7 +9,11 @@ type Registered = Pick<Provider, 'redirectUri' | 'acsUrl' | 'serviceEntityId'>
 export type Discreet = Omit<Provider, keyof Registered>
 
 /** A provider with what it keeps to itself. */
-export type Held = Omit<Discreet, 'hasClientSecret'> & { clientSecret: string | null }
+export type Held = Omit<Discreet, 'hasClientSecret' | 'unreadable'> & {
+  clientSecret: string | null
+  /** A client secret that does not open with the keys there are, as it is stored: it stays until one is set. */
+  unreadableSecret: string | null
+}
 
 export const endpoints = ['authorizationUrl', 'tokenUrl', 'userInfoUrl', 'jwksUrl'] as const
 export type Endpoints = { [E in (typeof endpoints)[number]]: string | null }
@@ -31,6 +35,7 @@ const blank = {
   issuer: null,
   clientId: null,
   clientSecret: null,
+  unreadableSecret: null,
   tokenAuth: null,
   authorizationUrl: null,
   tokenUrl: null,
@@ -105,6 +110,7 @@ export function applied(before: Held, change: Said, discovered: Discovered | und
     ...definedIn({ issuer: fixedIn(preset.issuer), ssoUrl: fixedIn(preset.ssoUrl) }),
   }
   const after: Held = { ...before, ...filled, ...said, updatedAt: now }
+  if (said.clientSecret !== undefined) after.unreadableSecret = null
   if (after.scopes === '') after.scopes = presetOf(after.preset)?.scopes ?? usualScopes
   checkPreset(after, said)
   checkScopes(after)
@@ -153,12 +159,16 @@ const whoSays = ({ type, issuer, entityId }: Held): string => `${type} ${type ==
 
 /** Without what it keeps to itself. */
 export function discreet(provider: Held): Discreet {
-  const { clientSecret, ...rest } = provider
-  return { ...rest, hasClientSecret: clientSecret !== null }
+  const { clientSecret, unreadableSecret, ...rest } = provider
+  return {
+    ...rest,
+    hasClientSecret: clientSecret !== null || unreadableSecret !== null,
+    unreadable: unreadableSecret === null ? [] : ['clientSecret'],
+  }
 }
 
 function changedIn(before: Held, after: Held): (keyof Held)[] {
-  const { updatedAt: _, ...all } = after
+  const { updatedAt: _, unreadableSecret: __, ...all } = after
   return (Object.keys(all) as (keyof Held)[]).filter(
     (field) => JSON.stringify(before[field]) !== JSON.stringify(after[field]),
   )

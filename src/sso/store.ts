@@ -20,14 +20,15 @@ const placeOf = (id: string) => `sso_providers.client_secret.${id}`
 
 function opened(cipher: Cipher, row: SsoProviderRow): Held {
   const { enforceSso: enforceSSO, clientSecret: sealed, ...rest } = rows.read(row)
-  const clientSecret = sealed === null ? null : cipher.open(sealed, placeOf(row.id))
-  return { ...rest, enforceSSO, clientSecret } as unknown as Held
+  const clientSecret = sealed === null ? null : (cipher.tryOpen(sealed, placeOf(row.id)) ?? null)
+  const unreadableSecret = clientSecret === null ? sealed : null
+  return { ...rest, enforceSSO, clientSecret, unreadableSecret } as unknown as Held
 }
 
 function sealed(cipher: Cipher, provider: Held): SsoProviderRow {
-  const { enforceSSO: enforceSso, clientSecret: plain, vouches: list, ...rest } = provider
+  const { enforceSSO: enforceSso, clientSecret: plain, unreadableSecret, vouches: list, ...rest } = provider
   const vouches = list as unknown as Record<string, unknown>
-  const clientSecret = plain === null ? null : cipher.seal(plain, placeOf(provider.id))
+  const clientSecret = plain === null ? unreadableSecret : cipher.seal(plain, placeOf(provider.id))
   return rows.write({ ...rest, enforceSso, clientSecret, vouches }) as SsoProviderRow
 }
 

@@ -1,4 +1,5 @@
 import { type AliasedRawBuilder, sql } from 'kysely'
+import { storable } from '../core/text.ts'
 import { byDialect } from './compilers.ts'
 
 export type Cells = Record<string, string | number | null>
@@ -15,7 +16,9 @@ export function listed<Row extends Record<string, string | number | null>>(colum
     return sql`cast(value ->> ${sql.lit(at)} as ${type}) as ${sql.ref(name)}`
   })
   return {
-    of: (rows: readonly Row[]): string => JSON.stringify(rows.map((row) => names.map((name) => row[name]))),
+    /** In it no text holds what one of the databases refuses in JSON: a single one would fail all rows. */
+    of: (rows: readonly Row[]): string =>
+      JSON.stringify(rows.map((row) => names.map((name) => storableCell(row[name])))),
     as<Alias extends string>(parameter: string, alias: Alias): AliasedRawBuilder<Row, Alias> {
       const elements = byDialect({
         sqlite: sql`json_each(${parameter})`,
@@ -26,3 +29,6 @@ export function listed<Row extends Record<string, string | number | null>>(colum
     },
   }
 }
+
+const storableCell = (cell: string | number | null | undefined) =>
+  typeof cell === 'string' && (cell.includes('\u0000') || !cell.isWellFormed()) ? storable(cell) : cell

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import { decodeJwt } from 'jose'
 import { invalid } from '../core/errors.ts'
 import { isStorable } from '../core/schema.ts'
+import { cut } from '../core/text.ts'
 import { type Instant, later } from '../core/time.ts'
 import type { NewTrustPolicy, TrustPolicy, TrustPolicyChange } from './contract.ts'
 
@@ -203,7 +204,7 @@ export function runOf(claims: Claims): string {
       : of.pipeline_id !== undefined
         ? `${of.project_path ?? of.project_id} pipeline ${of.pipeline_id} job ${of.job_id}`
         : (subjectOf(claims) ?? 'without a name')
-  return named.slice(0, longest).toWellFormed()
+  return cut(named, longest)
 }
 
 /** The fields that a change alters, as they were and as they are. */

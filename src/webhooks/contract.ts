@@ -89,6 +89,11 @@ export const Webhook = z
     name: z.string(),
     url: z.string().describe('What follows a ? is hidden'),
     hasSecret: z.boolean(),
+    unreadable: z
+      .array(z.enum(['url', 'secret', 'headers']))
+      .describe(
+        'What cannot be decrypted with the keys of the service: set it anew; nothing is delivered before',
+      ),
     events: z.array(z.string()),
     headers: z.array(z.object({ key: z.string(), value: z.string().describe('Hidden') })),
     status: webhookStatus,

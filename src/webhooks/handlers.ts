@@ -20,7 +20,7 @@ import {
   type Held,
   makeWebhook,
   policyFrom,
-  signedWith,
+  rotated,
   urlFault,
   whereaboutsFault,
 } from './rules.ts'
@@ -112,7 +112,7 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
     async rotateSecret({ db, scope, params, body, now, note }) {
       const { webhook: before, counts } = await store.lockWebhook(db, cipher, scope, params.id)
       const secret = body.secret ?? newWebhookSecret(randomBytes(32))
-      const after = { ...before, ...signedWith(before, secret, now), updatedAt: now }
+      const after = rotated(before, secret, now)
       await store.changeWebhook(db, cipher, scope, after)
       note(changed(before, after))
       const { previousUntil: previousValidUntil } = after

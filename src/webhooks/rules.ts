@@ -13,9 +13,14 @@ import {
 /** A webhook with what it keeps to itself. */
 export type Held = Omit<
   Webhook,
-  'hasSecret' | 'successCount' | 'failureCount' | 'lastDeliveryAt' | 'lastSuccessAt'
+  'hasSecret' | 'unreadable' | 'successCount' | 'failureCount' | 'lastDeliveryAt' | 'lastSuccessAt'
 > &
-  Signing
+  Signing & {
+    /** What does not open with the keys there are, as it is stored: it stays until somebody sets it anew. */
+    unreadable: { [C in SealedColumn]?: string }
+  }
+
+export type SealedColumn = 'url' | 'secret' | 'previous_secret' | 'headers'
 
 export type Signing = {
   secret: string | null
@@ -46,6 +51,7 @@ export function makeWebhook(
     retryPolicy: null,
     previousSecret: null,
     previousUntil: null,
+    unreadable: {},
     createdBy: made.by,
     createdAt: made.now,
     updatedAt: made.now,
@@ -62,9 +68,33 @@ export function applied(webhook: Held, change: WebhookChange, now: Instant): Hel
     ...(headers !== undefined && { headers }),
     ...(status !== undefined && { status }),
     ...(secret !== undefined && signedWith(webhook, secret, now)),
+    unreadable: without(webhook.unreadable, [
+      ...(url === undefined ? [] : ['url' as const]),
+      ...(headers === undefined ? [] : ['headers' as const]),
+      ...(secret === undefined ? [] : signingColumns),
+    ]),
     updatedAt: now,
   }
 }
+
+/** With another secret alone. */
+export const rotated = (webhook: Held, secret: string, now: Instant): Held => ({
+  ...webhook,
+  ...signedWith(webhook, secret, now),
+  unreadable: without(webhook.unreadable, signingColumns),
+  updatedAt: now,
+})
+
+const signingColumns: readonly SealedColumn[] = ['secret', 'previous_secret']
+
+const without = (unreadable: Held['unreadable'], columns: readonly SealedColumn[]): Held['unreadable'] =>
+  Object.fromEntries(
+    Object.entries(unreadable).filter(([column]) => !columns.includes(column as SealedColumn)),
+  )
+
+/** What has to be set anew before anything can be delivered. */
+export const unreadableIn = ({ unreadable }: Held): Webhook['unreadable'] =>
+  (['url', 'secret', 'headers'] as const).filter((column) => unreadable[column] !== undefined)
 
 /** Another secret: the one before signs as well for a day. Without a secret nothing does. */
 export function signedWith(before: Signing, secret: string | null, now: Instant): Signing {
@@ -83,10 +113,18 @@ export const secretsAt = ({ secret, previousSecret, previousUntil }: Signing, no
 ]
 
 /** As replies show it: without what may be a credential. */
-export function discreet(webhook: Held): Omit<Held, keyof Signing> & { hasSecret: boolean } {
-  const { secret, previousSecret: _, previousUntil: __, ...rest } = webhook
+export function discreet(
+  webhook: Held,
+): Omit<Held, keyof Signing | 'unreadable'> & Pick<Webhook, 'hasSecret' | 'unreadable'> {
+  const { secret, previousSecret: _, previousUntil: __, unreadable, ...rest } = webhook
   const headers = webhook.headers.map(({ key }) => ({ key, value: hiddenValue }))
-  return { ...rest, url: discreetUrl(webhook.url), headers, hasSecret: secret !== null }
+  return {
+    ...rest,
+    url: discreetUrl(webhook.url),
+    headers,
+    hasSecret: secret !== null || unreadable.secret !== undefined,
+    unreadable: unreadableIn(webhook),
+  }
 }
 
 export const discreetUrl = (url: string): string => url.replace(/\?[^#]+/s, `?${hiddenValue}`)

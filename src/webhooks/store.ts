@@ -7,8 +7,8 @@ import { forChange, inScope, textsOf } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { readPage } from '../storage/pages.ts'
 import type { WebhookCountRow, WebhookRow } from '../storage/tables.ts'
-import type { RetryPolicy, Webhook } from './contract.ts'
-import { discreet, type Header, type Held, shownStatus, storedStatus } from './rules.ts'
+import { hiddenValue, type RetryPolicy, type Webhook } from './contract.ts'
+import { discreet, type Header, type Held, type SealedColumn, shownStatus, storedStatus } from './rules.ts'
 
 const columns = [
   'webhooks.id',
@@ -35,17 +35,21 @@ const placeOf = (column: string, id: string) => `webhooks.${column}.${id}`
 
 /** Opens what is sealed in a row. */
 export function opened(cipher: Cipher, row: HeldRow): Held {
-  const open = (column: 'url' | 'secret' | 'previous_secret' | 'headers') => {
+  const unreadable: Held['unreadable'] = {}
+  const open = (column: SealedColumn) => {
     const sealed = row[column]
-    return sealed === null ? null : cipher.open(sealed, placeOf(column, row.id))
+    if (sealed === null) return null
+    const plain = cipher.tryOpen(sealed, placeOf(column, row.id))
+    if (plain === undefined) unreadable[column] = sealed
+    return plain ?? null
   }
   return {
     id: row.id,
     orgId: row.org_id,
     name: row.name,
-    url: open('url')!,
+    url: open('url') ?? hiddenValue,
     events: JSON.parse(row.events) as string[],
-    headers: JSON.parse(open('headers')!) as Header[],
+    headers: JSON.parse(open('headers') ?? '[]') as Header[],
     status: shownStatus(row.status),
     retryPolicy: row.retry_policy === null ? null : (JSON.parse(row.retry_policy) as RetryPolicy),
     secret: open('secret'),
@@ -54,13 +58,16 @@ export function opened(cipher: Cipher, row: HeldRow): Held {
     createdBy: row.created_by,
     createdAt: row.created_at,
     updatedAt: row.updated_at,
+    unreadable,
   }
 }
 
 function sealed(cipher: Cipher, webhook: Held): Omit<WebhookRow, 'deleted_at'> {
   const { id } = webhook
-  const seal = (column: string, plain: string) => cipher.seal(plain, placeOf(column, id))
-  const sealOrNull = (column: string, plain: string | null) => (plain === null ? null : seal(column, plain))
+  const seal = (column: SealedColumn, plain: string) =>
+    webhook.unreadable[column] ?? cipher.seal(plain, placeOf(column, id))
+  const sealOrNull = (column: SealedColumn, plain: string | null) =>
+    plain === null ? (webhook.unreadable[column] ?? null) : seal(column, plain)
   return {
     id,
     org_id: webhook.orgId,

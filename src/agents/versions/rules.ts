@@ -1,6 +1,7 @@
 import { Problem } from '../../core/errors.ts'
 import { jsonOf } from '../../core/json.ts'
 import { safeParse } from '../../core/schema.ts'
+import { cut } from '../../core/text.ts'
 import type { AgentBuildRow, AgentReleaseRow } from '../../storage/agent-tables.ts'
 import type { AgentBuild, AgentRelease } from './contract.ts'
 import { assetFor, type Build, buildNamed, Distrusted, Manifest, versionOf } from './manifest.ts'
@@ -49,7 +50,7 @@ export function registrationOf({ manifest, files, ...it }: Believed): Registrati
       tag: it.tag,
       prerelease: isCandidate(version) ? 1 : 0,
       // Postgres takes no NUL, and neither takes half a letter.
-      notes: it.notes?.replaceAll('\0', '').slice(0, mostNotes).toWellFormed() ?? null,
+      notes: it.notes ? cut(it.notes.replaceAll('\0', ''), mostNotes) : null,
       min_from: manifest.minFrom ?? null,
       manifest: it.text,
       manifest_signature: it.signature,

@@ -1,4 +1,5 @@
 import type { Scope } from '../../core/scope.ts'
+import { cut } from '../../core/text.ts'
 import { clockSkew, type Instant, later } from '../../core/time.ts'
 import { forUpdate, inHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -160,7 +161,7 @@ export async function fail(
   await ofRun(tx, chain, lease)
     .set({
       ...over,
-      error: message.slice(0, 1000),
+      error: cut(message, 1000),
       error_at: now,
       failures: failures + 1,
       retry_at: retryAt(failures, now),

@@ -56,12 +56,13 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     limit('MFA', factorShare(caller))
     const setup = await store.findMfaSetup(storage.read, caller.id)
     const user = await getUser(storage.read, caller.id)
-    if (!setup || setup.expiresAt <= now) throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
+    const content = setup && cipher.tryOpen(setup.content, setupPlace(caller.id))
+    if (!content || setup.expiresAt <= now) throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
     // The account may have become more than the provider's since the set-up was begun.
     await checkOwnsFactors(storage.read, user, caller)
     // The set-up was begun with a proof, and does not wait for longer than one serves.
     if (body.currentPassword !== undefined) await confirmPassword(door, user, body.currentPassword, call)
-    const { secret, recoveryCodes } = JSON.parse(cipher.open(setup.content, setupPlace(user.id))) as Setup
+    const { secret, recoveryCodes } = JSON.parse(content) as Setup
     const step = totpStep(secret, body.code.trim(), now, 0)
     if (step === undefined) throw wrongCode(caller)
     limit('NOTICE', caller.id)

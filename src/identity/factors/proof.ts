@@ -49,7 +49,9 @@ export async function readProof(
     if (/^\d{4,10}$/.test(text) && (await keys.phoneCodes.check(user.phoneNumber, text)))
       return { method: 'sms' }
   } else if (user.totpSecret !== null) {
-    const step = totpStep(keys.cipher.open(user.totpSecret, totpPlace(user.id)), text, now, user.totpStep)
+    // One that cannot be decrypted takes no code; recovery codes still do, and an administrator can reset it.
+    const secret = keys.cipher.tryOpen(user.totpSecret, totpPlace(user.id))
+    const step = secret === undefined ? undefined : totpStep(secret, text, now, user.totpStep)
     if (step !== undefined) return { method: 'totp', step }
   }
   throw wrongCode(user, signIn)

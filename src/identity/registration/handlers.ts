@@ -84,8 +84,9 @@ export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries
       if (!registrationOn) throw new Problem('not_found')
       const hash = tokenHash(body.token)
       const waiting = await store.takeRegistration(db, hash, now)
-      if (!waiting) throw new Problem('invalid_verification_link')
-      const wanted = JSON.parse(cipher.open(waiting.content, place(hash))) as Registration
+      const content = waiting && cipher.tryOpen(waiting.content, place(hash))
+      if (!content) throw new Problem('invalid_verification_link')
+      const wanted = JSON.parse(content) as Registration
       if (await findUserByEmail(db, wanted.email)) throw new Problem('invalid_verification_link')
       note(await open(db, wanted, now, now))
       return { success: true, message: 'The address is confirmed. You can sign in now.' }

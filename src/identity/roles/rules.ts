@@ -1,5 +1,6 @@
 import { type Fault, invalid, Problem } from '../../core/errors.ts'
 import { beyond, holds, type Pair, type Permission, pairOf, permissionOf } from '../../core/permissions.ts'
+import { cut } from '../../core/text.ts'
 import type { Tenant } from '../rules.ts'
 import type { EffectivePermissions, NewRole, RoleChange } from './contract.ts'
 
@@ -176,7 +177,7 @@ export function checkUnused(userCount: number, childRoleCount: number): void {
 /** What a copy says of itself; as long as a description may be, and never cut through a character. */
 export const clonedFrom = (role: { name: string; description: string | null }): string => {
   const whole = `Cloned from ${role.name}${role.description === null ? '' : `: ${role.description}`}`
-  return whole.slice(0, 1000).toWellFormed()
+  return cut(whole, 1000)
 }
 
 /** A role is held where its scope says, and a copy of it as well. */

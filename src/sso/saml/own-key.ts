@@ -7,7 +7,11 @@ import type { Tables } from '../../storage/tables.ts'
 import { selfSigned } from './certificate.ts'
 
 /** What this installation signs requests with: of all its processes, and of all tenants. */
-export type OwnKey = { key: KeyObject; certificate: Buffer }
+export type OwnKey = {
+  /** undefined: it cannot be decrypted with the keys of the service. */
+  key: KeyObject | undefined
+  certificate: Buffer
+}
 
 /** The same as it is kept, sealed. */
 export type KeptKey = Tables['saml_keys']
@@ -19,12 +23,12 @@ const place = 'saml_keys.private_key'
 /** There is one as soon as a provider is to be asked with it. */
 export async function findOwnKey(db: Db, cipher: Cipher): Promise<OwnKey | undefined> {
   const row = await db.selectFrom('saml_keys').selectAll().where('id', '=', id).executeTakeFirst()
-  return (
-    row && {
-      key: createPrivateKey(cipher.open(row.private_key, place)),
-      certificate: Buffer.from(row.certificate, 'base64'),
-    }
-  )
+  if (!row) return undefined
+  const pem = cipher.tryOpen(row.private_key, place)
+  return {
+    key: pem === undefined ? undefined : createPrivateKey(pem),
+    certificate: Buffer.from(row.certificate, 'base64'),
+  }
 }
 
 export async function newOwnKey(cipher: Cipher, now: Instant): Promise<KeptKey> {

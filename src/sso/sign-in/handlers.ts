@@ -119,11 +119,11 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
           throw new Problem('not_found', 'No active SSO provider for this organization')
         }
         const provider = await getProvider(storage.read, cipher, only(orgId), found.id)
-        if (!isComplete(provider)) {
-          throw new Problem('invalid_request', 'SSO provider configuration is invalid')
-        }
         const signs = provider.type === 'saml' && provider.signRequests
         const key = signs ? (await findOwnKey(storage.read, cipher))?.key : undefined
+        if (!isComplete(provider) || (signs && !key)) {
+          throw new Problem('invalid_request', 'SSO provider configuration is invalid')
+        }
         return { provider, trial, target, base: url, key }
       },
       async run({ db, query, now }, { provider, trial, target, base, key }) {

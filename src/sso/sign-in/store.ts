@@ -34,7 +34,9 @@ export async function takeSignIn(db: Db, cipher: Cipher, stateHash: string): Pro
     .where('state_hash', '=', stateHash)
     .returningAll()
     .executeTakeFirst()
-  return row && { ...signInRows.read(row), codeVerifier: cipher.open(row.code_verifier, placeOf(stateHash)) }
+  const codeVerifier = row && cipher.tryOpen(row.code_verifier, placeOf(stateHash))
+  // One that was begun with another key is begun again.
+  return codeVerifier === undefined ? undefined : { ...signInRows.read(row!), codeVerifier }
 }
 
 /** The provider of a sign-in; undefined when it is gone. */

@@ -1,6 +1,6 @@
 import { invalid } from '../../core/errors.ts'
 import { failureHints, type OutboundFailure, type OutboundReply } from '../../core/outbound.ts'
-import { storable } from '../../core/schema.ts'
+import { cut } from '../../core/text.ts'
 import { type Instant, later, millisecondsOf } from '../../core/time.ts'
 import { nativeSignature, standardSignature } from '../../core/webhook-signature.ts'
 import type { RetryPolicy } from '../contract.ts'
@@ -87,8 +87,8 @@ export function answered(
   { policy, now }: { policy: RetryPolicy | null; now: Instant },
 ): Outcome {
   const { status: responseStatus, milliseconds: responseTimeMs } = reply
-  const text = storable(reply.body.toString('utf8'))
-  const responseBody = text.slice(0, 1000)
+  const text = reply.body.toString('utf8')
+  const responseBody = cut(text, 1000)
   const said = { responseStatus, responseBody, responseTimeMs, attempt: attempt + 1 }
   if (responseStatus >= 200 && responseStatus < 300) {
     const fine = { errorMessage: null, failureClass: null, isUnwanted: false }
@@ -98,7 +98,7 @@ export function answered(
   const failureClass = responseStatus < 400 ? 'redirect' : responseStatus < 500 ? '4xx' : '5xx'
   const retryAfter = retryAfterOf(reply.headers['retry-after'], now)
   const wait = isUnwanted ? undefined : delayAfter(attempt + 1, retryAfter, policy)
-  const begin = text.slice(0, 500).trim()
+  const begin = cut(text, 500).trim()
   const errorMessage = `HTTP ${responseStatus}${begin ? `: ${begin}` : ''}`
   return { ...nothing, ...said, ...next(wait, now), errorMessage, failureClass, isUnwanted }
 }
@@ -112,10 +112,18 @@ export function unanswered(
   const { kind: failureClass, message } = failure
   const isUnsafe = failureClass === 'blocked'
   const wait = isUnsafe ? undefined : delayAfter(attempt + 1, undefined, policy)
-  const errorMessage = storable(isUnsafe ? `Unsafe webhook URL: ${message}` : message).slice(0, 1000)
+  const errorMessage = cut(isUnsafe ? `Unsafe webhook URL: ${message}` : message, 1000)
   const made = { attempt: attempt + 1, errorMessage, failureClass, isUnwanted: false }
   return { ...nothing, ...made, ...next(wait, now) }
 }
+
+/** One that the database did not take: without what the receiver said, and for good. */
+export const spoiled = ({ attempt, responseStatus, responseTimeMs }: Outcome): Outcome => ({
+  ...nothing,
+  ...{ attempt, responseStatus, responseTimeMs, status: 'failed', dueAt: null, isUnwanted: false },
+  failureClass: 'broken',
+  errorMessage: 'What came of this attempt could not be stored: the log of the service says why',
+})
 
 const next = (wait: number | undefined, now: Instant): Pick<Outcome, 'status' | 'dueAt'> =>
   wait === undefined

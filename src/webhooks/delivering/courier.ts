@@ -3,10 +3,18 @@ import type { Cipher } from '../../core/cipher.ts'
 import { newId } from '../../core/new-id.ts'
 import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
 import { type Clock, type Instant, secondsBetween } from '../../core/time.ts'
-import { runsAlone } from '../../storage/dialect.ts'
+import { isOutage, runsAlone } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
-import { answered, bodyOf, headersOf, type Outcome, type Parcel, unanswered } from '../deliveries/rules.ts'
-import { credentialsFault, type Held, secretsAt, urlFault } from '../rules.ts'
+import {
+  answered,
+  bodyOf,
+  headersOf,
+  type Outcome,
+  type Parcel,
+  spoiled,
+  unanswered,
+} from '../deliveries/rules.ts'
+import { credentialsFault, type Held, secretsAt, unreadableIn, urlFault } from '../rules.ts'
 import { type Lane, Lanes, start } from './lanes.ts'
 import {
   findDue,
@@ -33,6 +41,8 @@ export type Delivering = {
   wake(): void
   /** Told what came of each attempt. */
   onAttempt(outcome: Outcome): void
+  /** Told of an outcome that the database did not take. */
+  onSpoiled(what: { deliveryId: string; webhookId: string; error: unknown }): void
 }
 
 type Arrived = Attempt & { lane: Lane }
@@ -261,6 +271,12 @@ export class Courier {
   async #attempt(webhook: Held, parcel: Parcel): Promise<Outcome> {
     const { outbound, clock, timeoutMs } = this.#on
     const { url, headers: own, retryPolicy: policy } = webhook
+    const unreadable = unreadableIn(webhook)
+    if (unreadable.length > 0) {
+      // The key may come back: it is tried again, as a receiver that is away is.
+      const message = `Cannot be decrypted with the keys of the service: ${unreadable.join(', ')}. Set it anew.`
+      return unanswered(parcel, { kind: 'broken', message }, { policy, now: clock() })
+    }
     const fault = faultOf(webhook)
     if (fault !== undefined)
       return unanswered(parcel, { kind: 'blocked', message: fault }, { policy, now: clock() })
@@ -297,11 +313,37 @@ export class Courier {
       makesRoom: this.#isClosing || this.#lanes.makesRoom(lane),
     }))
     const now = clock()
+    const letGo = (tx: Db) => store.letGo(tx, finished, { holder: this.#me, now })
     const work = async (tx: Db) => {
       await putDown(tx, arrived, now)
-      return store.letGo(tx, finished, { holder: this.#me, now })
+      return letGo(tx)
     }
-    return { arrived, doneWith, fates: await storage.write(work, { unsynced: true }) }
+    const fates = await storage.write(work, { unsynced: true }).catch(async (error) => {
+      if (arrived.length === 0 || isOutage(error)) throw error
+      await this.#settleOneByOne(arrived, now)
+      return storage.write(letGo, { unsynced: true })
+    })
+    return { arrived, doneWith, fates }
+  }
+
+  /**
+   * One outcome that cannot be put down does not hold the others, which may be of other organizations: its delivery
+   * fails, with the reason. One that does not even do that is sent again later, as after a crash.
+   */
+  async #settleOneByOne(arrived: readonly Arrived[], now: Instant): Promise<void> {
+    const { storage, onSpoiled } = this.#on
+    const put = (attempt: Attempt) => storage.write((tx) => putDown(tx, [attempt], now), { unsynced: true })
+    for (const attempt of arrived) {
+      try {
+        await put(attempt)
+      } catch (error) {
+        if (isOutage(error)) throw error
+        onSpoiled({ deliveryId: attempt.parcel.id, webhookId: attempt.parcel.webhookId, error })
+        await put({ ...attempt, outcome: spoiled(attempt.outcome) }).catch((again) => {
+          if (isOutage(again)) throw again
+        })
+      }
+    }
   }
 
   #conclude(settled: Settled | undefined): void {
