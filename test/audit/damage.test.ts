@@ -172,10 +172,12 @@ onEveryDatabase((name, open) => {
       for (let turn = 0; turn < 5; turn += 1) await verifyDue(parts)
       const verdicts = await service.storage.read
         .selectFrom('audit_verdicts')
-        .select(['chain', 'verdict'])
+        .select(['chain', 'verdict', 'checked_at'])
         .execute()
-      expect(verdicts).toContainEqual({ chain, verdict: found })
-      expect(verdicts).toContainEqual({ chain: orgs.harbor.id, verdict: 'sound' })
+      const [own, other] = [chain, orgs.harbor.id].map((id) => verdicts.find((one) => one.chain === id))
+      expect([own?.verdict, other?.verdict]).toEqual([found, 'sound'])
+      // A time at which nobody has verified is no verdict.
+      expect(own?.checked_at.localeCompare(new Date(Date.now() + 60_000).toISOString())).toBe(-1)
     })
   })
 })
