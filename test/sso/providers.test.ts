@@ -36,6 +36,7 @@ onEveryDatabase((_, open) => {
         issuer,
         clientId: 'svc',
         hasClientSecret: true,
+        unreadable: [],
         ...endpointsOf(issuer),
         scopes: 'openid profile email',
         entityId: null,

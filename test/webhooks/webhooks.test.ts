@@ -48,6 +48,7 @@ onEveryDatabase((_, open) => {
         name: 'hook',
         url: `${url}?${hiddenValue}#x`,
         hasSecret: true,
+        unreadable: [],
         events,
         headers: [{ key: 'Authorization', value: hiddenValue }],
         status: 'active',
@@ -256,6 +257,7 @@ onEveryDatabase((_, open) => {
         name: 'other',
         status: 'failed',
         hasSecret: true,
+        unreadable: [],
         url,
         updatedAt: clock(),
       })
