@@ -1,5 +1,6 @@
+import type { Scope } from '../core/scope.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
-import { forUpdate, prepared, rowOf } from '../storage/dialect.ts'
+import { forUpdate, inHistory, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
 import { type ChainEntry, canonicalText, checksumOf, genesis, type Head, headIn } from './chain.ts'
@@ -45,12 +46,18 @@ async function sealAtOnce(tx: Db, drafts: readonly Draft[]): Promise<void> {
 const batch = 200
 
 /**
- * Seals all that is recorded and not sealed yet, chain by chain; gives what stopped those that cannot grow, which
- * keep no other from it. Several processes may do so at once: the head of a chain is locked while it grows.
+ * Seals all that is recorded and not sealed yet; gives what stopped the chains that cannot grow, which keep no other from
+ * it, and neither does one that grows all the time: each gets a batch in turn, the one that waits the longest first.
+ * Several processes may do so at once: the head of a chain is locked while it grows.
  */
 export async function sealPending(storage: Storage): Promise<unknown[]> {
   const stuck = new Map<string, unknown>()
-  const pending = storage.read.selectFrom('outbox').select('chain').distinct().limit(100)
+  const pending = storage.read
+    .selectFrom('outbox')
+    .select('chain')
+    .groupBy('chain')
+    .orderBy(({ fn }) => fn.min('id'))
+    .limit(100)
   for (;;) {
     const chains = await pending
       .$if(stuck.size > 0, (it) => it.where('chain', 'not in', [...stuck.keys()]))
@@ -58,8 +65,7 @@ export async function sealPending(storage: Storage): Promise<unknown[]> {
     if (chains.length === 0) return [...stuck.values()]
     for (const { chain } of chains) {
       try {
-        // Lost with the power it is done again, with the same result: the outbox is synced, and empties with it.
-        while ((await storage.write((tx) => seal(tx, chain), { unsynced: true })) === batch);
+        await sealBatch(storage, chain, Number.MAX_SAFE_INTEGER)
       } catch (error) {
         stuck.set(chain, error)
       }
@@ -67,15 +73,44 @@ export async function sealPending(storage: Storage): Promise<unknown[]> {
   }
 }
 
-const pendingOf = prepared((db, p: { chain: string; batch: number }) =>
-  db.selectFrom('outbox').select(['id', 'entry']).where('chain', '=', p.chain).orderBy('id').limit(p.batch),
+/**
+ * Seals what is recorded at this moment in one chain, else in those that a scope sees: what others do meanwhile, and in other
+ * chains, is not waited for. A chain that cannot grow is shown as it is.
+ */
+export async function sealFor(storage: Storage, scope: Scope, chain?: string): Promise<void> {
+  const pending = await storage.read
+    .selectFrom('outbox')
+    .select(({ fn }) => ['chain', fn.max('id').as('upTo')])
+    .where(inHistory(scope, 'outbox.chain'))
+    .$if(chain !== undefined, (it) => it.where('chain', '=', chain!))
+    .groupBy('chain')
+    .execute()
+  for (const one of pending) {
+    try {
+      while ((await sealBatch(storage, one.chain, Number(one.upTo))) === batch);
+    } catch {}
+  }
+}
+
+/** Lost with the power it is done again, with the same result: the outbox is synced, and empties with it. */
+const sealBatch = (storage: Storage, chain: string, upTo: number): Promise<number> =>
+  storage.write((tx) => seal(tx, chain, upTo), { unsynced: true })
+
+const pendingOf = prepared((db, p: { chain: string; upTo: number; batch: number }) =>
+  db
+    .selectFrom('outbox')
+    .select(['id', 'entry'])
+    .where('chain', '=', p.chain)
+    .where('id', '<=', p.upTo)
+    .orderBy('id')
+    .limit(p.batch),
 )
 
 /** Seals one batch of a chain; how many entries that were. */
-async function seal(tx: Db, chain: string): Promise<number> {
+async function seal(tx: Db, chain: string, upTo: number): Promise<number> {
   // Whoever else seals this chain waits here, and finds less pending.
   const head = await lockHead(tx, chain)
-  const pending = await pendingOf(tx, { chain, batch })
+  const pending = await pendingOf(tx, { chain, upTo, batch })
   if (pending.length === 0) return 0
   const drafts = pending.map(({ entry }) => JSON.parse(entry) as Draft)
   const rows = linked(chain, head, drafts)
