@@ -80,11 +80,13 @@ export const pages: Record<string, string> = {
   SVC_ENROLLMENT_KEY    key that a machine enrolls with, once
   SVC_AGENT_STATE_DIR   where the agent keeps its identity (/var/lib/svc-agent for root, else ~/.local/state/svc-agent)
 
-  svc serve. Secrets also as NAME_FILE, the name of a file that holds them.
+  svc serve. Secrets also as NAME_FILE, the name of a file that holds them. All limits: man svc-serve
 
   HOST, PORT            where it listens (127.0.0.1, 3000)
   SVC_DATA_DIR          the SQLite database, generated secrets, the outbox (./data)
   DATABASE_URL          postgres://… instead of SQLite
+  DATABASE_POOL_SIZE, DATABASE_STATEMENT_TIMEOUT_MS, DATABASE_WAIT_SECONDS   connections of one process (10), what one
+                        statement may take (30000), how long a database that refuses is waited for at the start (30)
   AUTO_MIGRATE          false: start only when svc db migrate was run
   LOG_LEVEL             info; debug, warn, error, silent
   SVC_ADMIN_EMAIL, SVC_ADMIN_PASSWORD   the first administrator
