@@ -6,7 +6,7 @@ import { verifyDue } from '../src/audit/checkpoints/verification.ts'
 import { record, sealPending } from '../src/audit/outbox.ts'
 import { pruneDue } from '../src/audit/retention/jobs.ts'
 import { draftOf, type Happening } from '../src/audit/rules.ts'
-import { later, secondsBetween } from '../src/core/time.ts'
+import { type Instant, later, secondsBetween } from '../src/core/time.ts'
 import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { checkLiveness } from '../src/devices/jobs.ts'
 import { refreshDue } from '../src/groups/jobs.ts'
@@ -23,8 +23,9 @@ import { forgetOldLogs } from '../src/logs/jobs.ts'
 import { type Failure, sendDue } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { sweepSignIns } from '../src/sso/sign-in/store.ts'
+import { eachByItself } from '../src/storage/apart.ts'
 import { runsAlone } from '../src/storage/dialect.ts'
-import type { Db } from '../src/storage/open.ts'
+import type { Db, Storage } from '../src/storage/open.ts'
 import { sweepTokens } from '../src/trust/store.ts'
 import { Courier } from '../src/webhooks/delivering/courier.ts'
 import { giveOut } from '../src/webhooks/delivering/fan-out.ts'
@@ -45,7 +46,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
   const sealer = loop(
     'sealer',
     async () => {
-      const [failure] = await sealPending(storage)
+      const [failure] = await sealPending(storage, clock)
       if (failure !== undefined) throw failure
     },
     2000,
@@ -54,11 +55,14 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
   )
   if (!runsAlone(storage.read)) storage.onCommit(sealer.wake)
   // Letters are rare: they wait a second rather than have every commit look for them.
+  const issueLinks = () => issueResets({ ...parts, onIssued })
+  const sendLetters = async () => {
+    if (await sendDue({ ...parts, onFailure })) postman.wake()
+  }
   const postman: Loop = loop(
     'postman',
     async () => {
-      await issueResets({ ...parts, onIssued })
-      if (await sendDue({ ...parts, onFailure })) postman.wake()
+      await eachByItself([issueLinks, sendLetters], (work) => work())
     },
     1000,
     parts,
@@ -69,25 +73,12 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     'sweeper',
     async () => {
       limiter.sweep()
-      await storage.write(async (tx) => {
-        await sweepSessions(tx, clock())
-        await sweepMarks(tx, clock())
-        await sweepFactors(tx, clock())
-        await sweepInvitations(tx, clock())
-        await sweepResets(tx, clock())
-        await sweepRegistrations(tx, clock())
-        await forgetOldAttempts(tx, clock())
-        await sweepPhoneCodes(tx, clock())
-        await sweepChanges(tx, clock())
-        await sweepSignIns(tx, clock())
-        await sweepTokens(tx, clock())
-        await sweepRotations(tx, later(clock(), -86_400))
-        await sweepBuckets(tx, Date.parse(clock()))
-      })
+      await sweep(storage, clock())
     },
     60_000,
     parts,
   )
+  const aside = loop('set aside', () => parts.setAside.tell(), 10_000, parts)
   const counter = loop('key counter', () => meter.flush(clock()), 2000, parts)
   const since = clock()
   const grace = Math.min(config.offlineAfterSeconds, startSeconds)
@@ -143,6 +134,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     sealer,
     postman,
     sweeper,
+    aside,
     counter,
     watch,
     grouper,
@@ -157,6 +149,26 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
   ]
 }
 
+const sweeps: readonly ((tx: Db, now: Instant) => Promise<void>)[] = [
+  sweepSessions,
+  sweepMarks,
+  sweepFactors,
+  sweepInvitations,
+  sweepResets,
+  sweepRegistrations,
+  forgetOldAttempts,
+  sweepPhoneCodes,
+  sweepChanges,
+  sweepSignIns,
+  sweepTokens,
+  (tx, now) => sweepRotations(tx, later(now, -86_400)),
+  (tx, now) => sweepBuckets(tx, Date.parse(now)),
+]
+
+/** Each in a transaction of its own: one that fails keeps nothing else from going. */
+export const sweep = (storage: Storage, now: Instant): Promise<void> =>
+  eachByItself(sweeps, (one) => storage.write((tx) => one(tx, now)))
+
 function webhooksOf(parts: Parts, config: Config): Loop[] {
   const { storage, clock } = parts
   const courier = new Courier({
@@ -169,13 +181,15 @@ function webhooksOf(parts: Parts, config: Config): Loop[] {
   })
   const tell = async () => {
     const now = clock()
-    const { webhookIds, more } = await giveOut(storage, now)
+    const { webhookIds, more, failure } = await giveOut(storage, now)
     if (webhookIds.length > 0) courier.hasNews(webhookIds, now)
     if (more) events.wake()
+    if (failure !== undefined) throw failure
   }
   // Where this thread does all of it, it does one after the other: the more there is at once, the less each costs.
   const isAlone = runsAlone(storage.read)
-  const round = () => (isAlone ? courier.round().then(tell) : courier.round())
+  const both = () => eachByItself([() => courier.round(), tell], (work) => work())
+  const round = () => (isAlone ? both() : courier.round())
   const rounds = loop('webhooks', round, 1000, parts)
   const events = isAlone ? rounds : loop('webhook events', tell, 1000, parts)
   storage.onCommit(rounds.wake, ['webhooks', 'webhook_deliveries', 'webhook_queues'])

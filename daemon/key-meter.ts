@@ -6,6 +6,7 @@ import {
   type Uses,
 } from '../src/credentials/api-keys/usage.ts'
 import { bucketAt, leaseFor, type Quota } from '../src/credentials/api-keys/window.ts'
+import { apart, eachByItself } from '../src/storage/apart.ts'
 import type { Storage } from '../src/storage/open.ts'
 
 type Metered = { id: string; hash: string; rateLimit: number }
@@ -131,20 +132,17 @@ export class KeyMeter {
     // In one order in every process, so that they do not wait for each other in a circle.
     const uses = [...this.#uses.values()].sort((a, b) => (a.keyId < b.keyId ? -1 : 1))
     this.#uses = new Map()
-    for (let at = 0; at < Math.max(uses.length, leftovers.length); at += batch) {
-      const some = uses.slice(at, at + batch)
-      try {
-        await this.#storage.write(
-          async (tx) => {
-            await recordUses(tx, some)
-            await returnRequests(tx, leftovers.slice(at, at + batch))
-          },
-          { unsynced: true },
-        )
-      } catch (error) {
-        this.#keep(uses.slice(at))
-        throw error
-      }
+    const waiting = new Set(uses)
+    const record = async (some: readonly Uses[]) => {
+      await this.#storage.write((tx) => recordUses(tx, some), { unsynced: true })
+      for (const one of some) waiting.delete(one)
+    }
+    const giveBack = (some: readonly Leftover[]) =>
+      this.#storage.write((tx) => returnRequests(tx, some), { unsynced: true })
+    try {
+      await eachByItself([() => inParts(uses, record), () => inParts(leftovers, giveBack)], (step) => step())
+    } finally {
+      this.#keep([...waiting])
     }
   }
 
@@ -157,4 +155,14 @@ export class KeyMeter {
       else this.#uses.set(place, one)
     }
   }
+}
+
+/** @throws why some could not be written, when all others are */
+async function inParts<T>(items: readonly T[], write: (some: readonly T[]) => Promise<void>): Promise<void> {
+  const failures: unknown[] = []
+  for (let at = 0; at < items.length; at += batch) {
+    const { refused } = await apart(items.slice(at, at + batch), write)
+    failures.push(...refused.map(({ error }) => error))
+  }
+  if (failures.length > 0) throw failures[0]
 }

@@ -13,6 +13,7 @@ import type { Gateway } from './gateway.ts'
 import type { KeyMeter } from './key-meter.ts'
 import type { Limiter } from './limiter.ts'
 import type { Outside } from './outside/open.ts'
+import type { SetAsideWatch } from './set-aside-watch.ts'
 import type { SignInWatch } from './sign-in-watch.ts'
 import type { WebhookWatch } from './webhook-watch.ts'
 
@@ -28,6 +29,7 @@ export type Parts = Outside & {
   webhooks: WebhookWatch
   database: DatabaseWatch
   signIns: SignInWatch
+  setAside: SetAsideWatch
   /** Where passwords are held against accounts. */
   door: Door
   /** The connections of agents. */

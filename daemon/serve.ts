@@ -69,7 +69,6 @@ import { connectionsOf } from './connections.ts'
 import { DatabaseWatch } from './database-watch.ts'
 import { keyActors } from './key-actor.ts'
 import { KeyMeter } from './key-meter.ts'
-import { checkKeys, checkNotLost } from './key-prints.ts'
 import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
 import type { Loop } from './loop.ts'
@@ -77,6 +76,7 @@ import type { Metric, Metrics } from './metrics.ts'
 import { type Outside, openOutside } from './outside/open.ts'
 import type { Parts } from './parts.ts'
 import { RequestWatch } from './request-watch.ts'
+import { SetAsideWatch } from './set-aside-watch.ts'
 import { SignInWatch } from './sign-in-watch.ts'
 import { WebhookWatch } from './webhook-watch.ts'
 
@@ -115,9 +115,6 @@ export async function serve(
   const storage = await openStorage({ ...place, alone })
   try {
     await prepareSchema(storage, place, config.autoMigrate)
-    await checkNotLost(storage, config.dataDir)
-    const changed = await checkKeys(storage, config, clock())
-    if (changed.length > 0) log.warn({ keys: changed }, 'keys were changed')
     const firstPassword = await firstRun(storage, config, clock())
 
     const limiter = new Limiter(config.limits)
@@ -136,6 +133,7 @@ export async function serve(
     const webhooks = new WebhookWatch()
     const database = new DatabaseWatch(storage, log)
     const signIns = new SignInWatch()
+    const setAside = new SetAsideWatch(storage, clock, log)
     const { limits } = config
     const onStopped = signIns.add.bind(signIns)
     const door = doorOf({ cipher, publicUrl, limits, onStopped })
@@ -150,6 +148,7 @@ export async function serve(
       webhooks,
       database,
       signIns,
+      setAside,
       door,
       ...agents,
       publicUrl,
@@ -277,10 +276,8 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   })
 }
 
-function metricsOf(
-  { audit, webhooks, database, signIns, storage, clock, cipher }: Parts,
-  token: string,
-): Metrics {
+function metricsOf(parts: Parts, token: string): Metrics {
+  const { audit, webhooks, database, signIns, setAside, storage, clock, cipher } = parts
   const requests = new RequestWatch()
   return {
     token,
@@ -292,6 +289,7 @@ function metricsOf(
       ...(await signIns.metrics(storage.read, clock())),
       unreadableValues(cipher),
       ...(await audit.metrics()),
+      ...(await setAside.metrics()),
     ],
   }
 }
@@ -310,11 +308,13 @@ const cut: Cut = async (db, scope, now) => {
   await endSessionsIn(db, scope, now)
 }
 
-async function readinessOf({ database, audit }: Parts): ReturnType<Readiness> {
+async function readinessOf({ database, audit, setAside }: Parts): ReturnType<Readiness> {
   const fault = await database.fault()
   if (fault !== undefined) return { ready: false, checks: { database: `error: ${fault}` } }
   // Someone has to look after pages and chains that are damaged; the service does its work all the same.
-  return { ready: true, checks: { database: database.damage ?? 'ok', audit: await audit.check() } }
+  const aside = await setAside.check()
+  const checks = { database: database.damage ?? 'ok', audit: await audit.check() }
+  return { ready: true, checks: { ...checks, ...(aside !== undefined && { setAside: aside }) } }
 }
 
 /** The storage has what is left of ten seconds to close. */

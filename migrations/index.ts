@@ -40,7 +40,7 @@ import * as samlRequests from './0039_saml_requests.ts'
 import * as agentTokenLookUp from './0040_agent_token_look_up.ts'
 import * as provisionedMemberships from './0041_provisioned_memberships.ts'
 import * as probes from './0043_probes.ts'
-import * as keyPrints from './0048_key_prints.ts'
+import * as setAside from './0046_set_aside.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -85,5 +85,5 @@ export const migrations: readonly Migration[] = [
   { name: '0040_agent_token_look_up', up: agentTokenLookUp.up },
   { name: '0041_provisioned_memberships', up: provisionedMemberships.up },
   { name: '0043_probes', up: probes.up },
-  { name: '0048_key_prints', up: keyPrints.up },
+  { name: '0046_set_aside', up: setAside.up },
 ]

@@ -60,22 +60,26 @@ export function canonicalText(entry: ChainEntry): string {
 
 /** The entry of a stored text; undefined when it is none, since whoever holds the database may have changed it. */
 export function entryIn(text: string): ChainEntry | undefined {
-  let value: Partial<Record<keyof ChainEntry, unknown>> | null
   try {
-    value = JSON.parse(text) as typeof value
+    const value: unknown = JSON.parse(text)
+    return isEntry(value) ? value : undefined
   } catch {
     return undefined
   }
-  if (value === null || typeof value !== 'object') return undefined
+}
+
+export function isEntry(it: unknown): it is ChainEntry {
+  if (it === null || typeof it !== 'object') return false
+  const value = it as Partial<Record<keyof ChainEntry, unknown>>
   const { details, seq } = value
-  const whole =
+  return (
     texts.every((field) => typeof value[field] === 'string') &&
     perhapsTexts.every((field) => value[field] === null || typeof value[field] === 'string') &&
     Number.isSafeInteger(seq) &&
     details !== null &&
     typeof details === 'object' &&
     !Array.isArray(details)
-  return whole ? (value as ChainEntry) : undefined
+  )
 }
 
 const texts = [

@@ -1,10 +1,11 @@
-import type { Scope } from '../core/scope.ts'
+import { type Clock, type Instant, systemClock } from '../core/time.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
-import { forUpdate, inHistory, prepared, rowOf } from '../storage/dialect.ts'
+import { forUpdate, isOutage, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
+import { reasonOf, setAside } from '../storage/set-aside.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
-import { type ChainEntry, canonicalText, checksumOf, genesis, type Head, headIn } from './chain.ts'
-import { chainOf, type Draft } from './rules.ts'
+import { type ChainEntry, canonicalText, checksumOf, genesis, type Head, headIn, isEntry } from './chain.ts'
+import { chainOf, type Draft, isChain, orgOf, standInFor } from './rules.ts'
 
 const insertion = prepared((db, p: { chain: string; entry: string }) =>
   db.insertInto('outbox').values({ chain: p.chain, entry: p.entry }),
@@ -46,18 +47,12 @@ async function sealAtOnce(tx: Db, drafts: readonly Draft[]): Promise<void> {
 const batch = 200
 
 /**
- * Seals all that is recorded and not sealed yet; gives what stopped the chains that cannot grow, which keep no other from
- * it, and neither does one that grows all the time: each gets a batch in turn, the one that waits the longest first.
- * Several processes may do so at once: the head of a chain is locked while it grows.
+ * Seals all that is recorded and not sealed yet, chain by chain; gives what stopped those that cannot grow, which
+ * keep no other from it. Several processes may do so at once: the head of a chain is locked while it grows.
  */
-export async function sealPending(storage: Storage): Promise<unknown[]> {
+export async function sealPending(storage: Storage, clock: Clock = systemClock): Promise<unknown[]> {
   const stuck = new Map<string, unknown>()
-  const pending = storage.read
-    .selectFrom('outbox')
-    .select('chain')
-    .groupBy('chain')
-    .orderBy(({ fn }) => fn.min('id'))
-    .limit(100)
+  const pending = storage.read.selectFrom('outbox').select('chain').distinct().limit(100)
   for (;;) {
     const chains = await pending
       .$if(stuck.size > 0, (it) => it.where('chain', 'not in', [...stuck.keys()]))
@@ -65,7 +60,7 @@ export async function sealPending(storage: Storage): Promise<unknown[]> {
     if (chains.length === 0) return [...stuck.values()]
     for (const { chain } of chains) {
       try {
-        await sealBatch(storage, chain, Number.MAX_SAFE_INTEGER)
+        await sealChain(storage, chain, clock)
       } catch (error) {
         stuck.set(chain, error)
       }
@@ -74,45 +69,73 @@ export async function sealPending(storage: Storage): Promise<unknown[]> {
 }
 
 /**
- * Seals what is recorded at this moment in one chain, else in those that a scope sees: what others do meanwhile, and in other
- * chains, is not waited for. A chain that cannot grow is shown as it is.
+ * Where some cannot be sealed together they are tried from the first on, alone and then ever more: the one that cannot be
+ * sealed is set aside, and an entry in its place says so. A chain that does not even take that cannot grow.
  */
-export async function sealFor(storage: Storage, scope: Scope, chain?: string): Promise<void> {
-  const pending = await storage.read
-    .selectFrom('outbox')
-    .select(({ fn }) => ['chain', fn.max('id').as('upTo')])
-    .where(inHistory(scope, 'outbox.chain'))
-    .$if(chain !== undefined, (it) => it.where('chain', '=', chain!))
-    .groupBy('chain')
-    .execute()
-  for (const one of pending) {
+async function sealChain(storage: Storage, chain: string, clock: Clock): Promise<void> {
+  let most = batch
+  for (;;) {
+    const at: Place = { first: undefined }
     try {
-      while ((await sealBatch(storage, one.chain, Number(one.upTo))) === batch);
-    } catch {}
+      // Lost with the power it is done again, with the same result: the outbox is synced, and empties with it.
+      const sealed = await storage.write((tx) => seal(tx, chain, most, at), { unsynced: true })
+      if (sealed < most) return
+      most = Math.min(batch, 2 * most)
+    } catch (error) {
+      if (isOutage(error) || at.first === undefined) throw error
+      if (most === 1) await passOver(storage, chain, at.first, error, clock())
+      most = 1
+    }
   }
 }
 
-/** Lost with the power it is done again, with the same result: the outbox is synced, and empties with it. */
-const sealBatch = (storage: Storage, chain: string, upTo: number): Promise<number> =>
-  storage.write((tx) => seal(tx, chain, upTo), { unsynced: true })
+type Place = { first: number | undefined }
 
-const pendingOf = prepared((db, p: { chain: string; upTo: number; batch: number }) =>
-  db
-    .selectFrom('outbox')
-    .select(['id', 'entry'])
-    .where('chain', '=', p.chain)
-    .where('id', '<=', p.upTo)
-    .orderBy('id')
-    .limit(p.batch),
+/** With the entry as it was, which the database may not take in any other place either; else without. */
+async function passOver(
+  storage: Storage,
+  chain: string,
+  id: number,
+  error: unknown,
+  now: Instant,
+): Promise<void> {
+  const pass = (isShown: boolean) => storage.write((tx) => replace(tx, chain, id, { error, isShown, now }))
+  await pass(true).catch(() => pass(false))
+}
+
+async function replace(
+  tx: Db,
+  chain: string,
+  id: number,
+  { error, isShown, now }: { error: unknown; isShown: boolean; now: Instant },
+): Promise<void> {
+  const head = await lockHead(tx, chain)
+  const row = await tx.deleteFrom('outbox').where('id', '=', id).returning('entry').executeTakeFirst()
+  // Another process was faster.
+  if (!row) return
+  const { entry } = row
+  const reason = reasonOf(error)
+  const number = await setAside(tx, { source: 'audit_logs', orgId: orgOf(chain), entry, reason, now })
+  // What names no chain that there could be belongs into none.
+  if (!isChain(chain)) return
+  const draft = standInFor(chain, { number, entry, reason, sha256: checksumOf(entry), isShown }, now)
+  const [sealed] = linked(chain, head, [draft])
+  await tx.insertInto('audit_logs').values(sealed!).execute()
+  await moveHead(tx, sealed!)
+}
+
+const pendingOf = prepared((db, p: { chain: string; batch: number }) =>
+  db.selectFrom('outbox').select(['id', 'entry']).where('chain', '=', p.chain).orderBy('id').limit(p.batch),
 )
 
-/** Seals one batch of a chain; how many entries that were. */
-async function seal(tx: Db, chain: string, upTo: number): Promise<number> {
+/** Seals so many of a chain; how many there were. */
+async function seal(tx: Db, chain: string, most: number, at: Place): Promise<number> {
   // Whoever else seals this chain waits here, and finds less pending.
   const head = await lockHead(tx, chain)
-  const pending = await pendingOf(tx, { chain, upTo, batch })
+  const pending = await pendingOf(tx, { chain, batch: most })
+  at.first = pending[0]?.id
   if (pending.length === 0) return 0
-  const drafts = pending.map(({ entry }) => JSON.parse(entry) as Draft)
+  const drafts = pending.map(({ entry }) => draftIn(entry, chain))
   const rows = linked(chain, head, drafts)
   await tx.insertInto('audit_logs').values(rows).execute()
   // By their ids: one that was recorded before the last of them may have been committed after they were read.
@@ -120,6 +143,15 @@ async function seal(tx: Db, chain: string, upTo: number): Promise<number> {
   await tx.deleteFrom('outbox').where('id', 'in', ids).execute()
   await moveHead(tx, rows.at(-1)!)
   return pending.length
+}
+
+/** @throws when it is none, or belongs into another chain */
+function draftIn(entry: string, chain: string): Draft {
+  const draft: unknown = JSON.parse(entry)
+  const sealable = { ...(draft as Draft), seq: 1, prevChecksum: genesis }
+  if (!isEntry(sealable)) throw new Error('It is no entry')
+  if (chainOf(sealable.orgId) !== chain) throw new Error('It belongs into another chain')
+  return draft as Draft
 }
 
 const columns = [

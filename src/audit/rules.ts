@@ -62,6 +62,43 @@ export function draftOf(it: Happening, now: Instant): Draft {
   }
 }
 
+/** Of an entry in the outbox that cannot be sealed. */
+type Unsealable = {
+  /** Of what was set aside. */
+  number: number
+  entry: string
+  sha256: string
+  reason: string
+  isShown: boolean
+}
+
+const mostShown = 20_000
+
+/** What a chain says in the place of an entry that it cannot hold, so that nobody takes it for complete. */
+export function standInFor(
+  chain: string,
+  { number, entry, sha256, reason, isShown }: Unsealable,
+  now: Instant,
+): Draft {
+  const shown = isShown ? { entry: cut(entry, mostShown) } : {}
+  const it: Happening = {
+    orgId: orgOf(chain),
+    actorType: 'system',
+    actorId: null,
+    actorEmail: null,
+    action: 'audit.entry.set_aside',
+    resourceType: 'audit_log',
+    resourceId: null,
+    resourceName: null,
+    details: { setAside: number, reason, sha256, ...shown },
+    ipAddress: null,
+    userAgent: null,
+    result: 'failure',
+    errorMessage: 'What happened could not be sealed as it was',
+  }
+  return draftOf(it, now)
+}
+
 const idOf = (text: string): string => (isId(text) ? text : zeroId)
 
 /** RFC 8785 knows no halves of surrogate pairs and no infinite numbers: one of them, and nothing could be sealed. */

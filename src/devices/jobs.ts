@@ -1,4 +1,5 @@
 import { type Instant, later } from '../core/time.ts'
+import { apart } from '../storage/apart.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import { type Moved, tellMoved, tellUpdated } from './events.ts'
 import { type Due, endMaintenance, endUpdates, findDue, markOffline, markUnwatched } from './liveness.ts'
@@ -28,26 +29,35 @@ export async function checkLiveness(
     for (const device of part) await tellUpdated(tx, device, { watchdogStatus: 'offline' }, now)
     return part
   }
-  for (;;) {
-    const { silent, late, maintained, unwatched, more } = await findDue(storage.heavy, due, found)
-    moved.push(...(await inParts(storage, silent, move(markOffline))))
-    moved.push(...(await inParts(storage, late, move(endUpdates))))
-    moved.push(...(await inParts(storage, maintained, move(endMaintenance))))
-    await inParts(storage, unwatched, unwatch)
-    if (!more) return moved
+  const stuck = new Map<string, unknown>()
+  for (let last: string | undefined = ''; last !== undefined; ) {
+    const { silent, late, maintained, unwatched, next } = await findDue(storage.heavy, due, last, found)
+    moved.push(...(await inParts(storage, silent, move(markOffline), stuck)))
+    moved.push(...(await inParts(storage, late, move(endUpdates), stuck)))
+    moved.push(...(await inParts(storage, maintained, move(endMaintenance), stuck)))
+    await inParts(storage, unwatched, unwatch, stuck)
+    last = next
   }
+  const [failure] = stuck.values()
+  if (failure !== undefined) throw failure
+  return moved
 }
 
+/** `stuck`: those that cannot be changed, and why; the next time may. */
 async function inParts<T>(
   storage: Storage,
   ids: string[],
   change: (tx: Db, ids: string[]) => Promise<T[]>,
+  stuck: Map<string, unknown>,
 ): Promise<T[]> {
   const changed: T[] = []
   for (let at = 0; at < ids.length; at += written) {
-    const some = ids.slice(at, at + written)
     // What a crash undoes is found again.
-    changed.push(...(await storage.write((tx) => change(tx, some), { unsynced: true })))
+    const { done, refused } = await apart(ids.slice(at, at + written), (some) =>
+      storage.write((tx) => change(tx, [...some]), { unsynced: true }),
+    )
+    changed.push(...done.flat())
+    for (const { item, error } of refused) stuck.set(item, error)
   }
   return changed
 }

@@ -35,15 +35,18 @@ const isUnwatched = ({ before }: Due) =>
 export async function findDue(
   db: Db,
   due: Due,
+  after: string,
   limit: number,
-): Promise<{ silent: string[]; late: string[]; maintained: string[]; unwatched: string[]; more: boolean }> {
+): Promise<{ silent: string[]; late: string[]; maintained: string[]; unwatched: string[]; next?: string }> {
   const dues = [isSilent(due), isLate(due), isMaintained(due), isUnwatched(due)]
   const rows = await db
     .selectFrom('devices')
     .select(['id', 'status', 'update_state', 'watchdog_status'])
     .select(['last_seen_at', 'update_since', 'maintenance_until', 'watchdog_seen_at'])
     .where(eb.or(dues))
+    .where('id', '>', after)
     .where(inScope(everything, 'org_id'))
+    .orderBy('id')
     .limit(limit)
     .execute()
   const idsOf = (isDue: (row: (typeof rows)[number]) => boolean) => rows.filter(isDue).map(({ id }) => id)
@@ -52,7 +55,7 @@ export async function findDue(
     late: idsOf(({ update_state }) => update_state === 'updating'),
     maintained: idsOf(({ status }) => status === 'maintenance'),
     unwatched: idsOf(({ watchdog_status }) => watchdog_status !== null && watchdog_status !== 'offline'),
-    more: rows.length === limit,
+    ...(rows.length === limit && { next: rows.at(-1)!.id }),
   }
 }
 

@@ -11,6 +11,9 @@ import { addMembers, takeMembers } from './members.ts'
 /** A group that a filter fills. */
 export type Dynamic = { id: string; orgId: string; siteId: string | null; conditions: ConditionGroup }
 
+/** One as it is stored. */
+export type Claimed = { id: string; org_id: string; site_id: string | null; conditions: string }
+
 /** Devices that the filter finds and the group lacks, and those in it that the filter does not find. */
 export type Difference = { missing: string[]; surplus: string[] }
 
@@ -116,29 +119,34 @@ export async function isGroupDue(db: Db, now: Instant): Promise<boolean> {
   return (await due(db, now).limit(1).executeTakeFirst()) !== undefined
 }
 
+/** Groups whose turn it is. */
+export async function listDue(db: Db, now: Instant, limit: number): Promise<string[]> {
+  const found = await due(db, now).orderBy('evaluated_at').limit(limit).execute()
+  return found.map(({ id }) => id)
+}
+
 /**
- * Takes over groups whose turn it is; the time is the claim. Another process that asks for the same ones waits
- * for this to commit, and then finds that their turn is over.
+ * Takes over those of these groups whose turn it still is; the time is the claim. Another process that asks for the same
+ * ones waits for this to commit, and then finds that their turn is over.
  */
-export async function claimDue(db: Db, now: Instant, limit: number): Promise<Dynamic[]> {
+export async function claimDue(db: Db, ids: readonly string[], now: Instant): Promise<Claimed[]> {
   const claimed = await db
     .updateTable('device_groups')
     .set({ evaluated_at: now })
-    .where('id', 'in', due(db, now).orderBy('evaluated_at').limit(limit))
+    .where('id', 'in', ids)
     .where(({ or, eb }) =>
       or([eb('evaluated_at', 'is', null), eb('evaluated_at', '<=', later(now, -goodForSeconds))]),
     )
     .returning('id')
     .execute()
   if (claimed.length === 0) return []
-  const rows = await dynamicGroups(db)
+  return dynamicGroups(db)
     .where(
       'g.id',
       'in',
       claimed.map(({ id }) => id),
     )
     .execute()
-  return rows.map(toDynamic)
 }
 
 const dynamicGroups = (db: Db) =>
@@ -148,9 +156,8 @@ const dynamicGroups = (db: Db) =>
     .select(['g.id', 'g.org_id', 'g.site_id', 'f.conditions'])
     .orderBy('g.id')
 
-type Row = { id: string; org_id: string; site_id: string | null; conditions: string }
-
-const toDynamic = (row: Row): Dynamic => ({
+/** @throws when its filter is none */
+export const toDynamic = (row: Claimed): Dynamic => ({
   id: row.id,
   orgId: row.org_id,
   siteId: row.site_id,

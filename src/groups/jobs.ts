@@ -1,6 +1,15 @@
 import type { Clock } from '../core/time.ts'
+import { apart } from '../storage/apart.ts'
 import type { Storage } from '../storage/open.ts'
-import { claimDue, type Dynamic, findDifference, isGroupDue, settleClaimed } from './dynamic.ts'
+import {
+  type Claimed,
+  claimDue,
+  findDifference,
+  isGroupDue,
+  listDue,
+  settleClaimed,
+  toDynamic,
+} from './dynamic.ts'
 
 const batch = 50
 
@@ -13,20 +22,39 @@ export async function refreshDue({ storage, clock }: { storage: Storage; clock: 
   const now = clock()
   if (!(await isGroupDue(storage.read, now))) return false
   // What is lost of it with the power is asked again.
-  const groups = await storage.write((tx) => claimDue(tx, now, batch), { unsynced: true })
-  let failure: unknown
+  const { done, refused } = await apart(await listDue(storage.read, now, batch), (some) =>
+    storage.write((tx) => claimDue(tx, some, now), { unsynced: true }),
+  )
+  const groups = done.flat()
+  const failures = refused.map(({ error }) => error)
   // One after the other, and one that fails must not keep the others from their turn.
   for (const group of groups) {
-    await refreshOne(storage, group, now, clock).catch((error: unknown) => {
-      failure ??= error
-    })
+    await refreshOne(storage, group, now, clock).catch((error: unknown) => failures.push(error))
   }
-  if (failure !== undefined) throw failure
+  if (failures.length > 0) throw failures[0]
   return groups.length > 0
 }
 
-async function refreshOne(storage: Storage, group: Dynamic, claimedAt: string, clock: Clock): Promise<void> {
-  const difference = await findDifference(storage.heavy, group, claimedAt)
-  if (difference.missing.length + difference.surplus.length === 0) return
-  await storage.write((tx) => settleClaimed(tx, group.id, difference, { claimedAt, now: clock() }))
+/** @throws why some devices could not be put in or out, when all others are */
+async function refreshOne(
+  storage: Storage,
+  claimed: Claimed,
+  claimedAt: string,
+  clock: Clock,
+): Promise<void> {
+  const group = toDynamic(claimed)
+  const { missing, surplus } = await findDifference(storage.heavy, group, claimedAt)
+  const moves = [
+    ...missing.map((id) => ({ id, isFound: true })),
+    ...surplus.map((id) => ({ id, isFound: false })),
+  ]
+  const settle = (some: readonly (typeof moves)[number][]) => {
+    const part = {
+      missing: some.filter(({ isFound }) => isFound).map(({ id }) => id),
+      surplus: some.filter(({ isFound }) => !isFound).map(({ id }) => id),
+    }
+    return storage.write((tx) => settleClaimed(tx, group.id, part, { claimedAt, now: clock() }))
+  }
+  const { refused } = await apart(moves, settle)
+  if (refused.length > 0) throw refused[0]!.error
 }

@@ -1,5 +1,6 @@
 import { type Instant, later } from '../core/time.ts'
-import type { Db, Storage } from '../storage/open.ts'
+import { eachByItself, inParts } from '../storage/apart.ts'
+import type { Storage } from '../storage/open.ts'
 
 /** Rows of one write: nobody waits for longer than that. */
 const batch = 1000
@@ -13,32 +14,29 @@ export async function forgetOldLogs(
   { agentLogRetentionDays, eventLogRetentionDays }: Retention,
   now: Instant,
 ): Promise<void> {
-  await forget(storage, 'agent_logs', later(now, -agentLogRetentionDays * day))
-  await forget(storage, 'device_event_logs', later(now, -eventLogRetentionDays * day))
+  const kept = [
+    ['agent_logs', agentLogRetentionDays],
+    ['device_event_logs', eventLogRetentionDays],
+  ] as const
+  await eachByItself(kept, ([table, days]) => forget(storage, table, later(now, -days * day)))
 }
 
 async function forget(
-  storage: Storage,
+  { read, write }: Storage,
   table: 'agent_logs' | 'device_event_logs',
   before: Instant,
 ): Promise<void> {
+  const find = (except: readonly string[]) =>
+    read
+      .selectFrom(table)
+      .select('id')
+      .where('created_at', '<', before)
+      .$if(except.length > 0, (q) => q.where('id', 'not in', except))
+      .orderBy('created_at')
+      .limit(batch)
+      .execute()
   // What a crash brings back is found again.
-  for (;;) {
-    const gone = await storage.write((tx) => forgetSome(tx, table, before), { unsynced: true })
-    if (gone < batch) return
-  }
-}
-
-async function forgetSome(
-  db: Db,
-  table: 'agent_logs' | 'device_event_logs',
-  before: Instant,
-): Promise<number> {
-  const { numDeletedRows } = await db
-    .deleteFrom(table)
-    .where('id', 'in', (eb) =>
-      eb.selectFrom(table).select('id').where('created_at', '<', before).orderBy('created_at').limit(batch),
-    )
-    .executeTakeFirstOrThrow()
-  return Number(numDeletedRows)
+  const remove = (ids: readonly string[]) =>
+    write((tx) => tx.deleteFrom(table).where('id', 'in', ids).execute(), { unsynced: true })
+  await inParts(find, remove, batch)
 }

@@ -1,6 +1,7 @@
 import type { Cipher } from '../core/cipher.ts'
 import { newId } from '../core/new-id.ts'
 import { type Clock, later } from '../core/time.ts'
+import { apart } from '../storage/apart.ts'
 import type { Storage } from '../storage/open.ts'
 import type { Letter, Mailer } from './ports.ts'
 import { batch, leaseSeconds, nextAttempt, placeOf } from './rules.ts'
@@ -27,10 +28,14 @@ export async function sendDue(on: Delivery): Promise<boolean> {
   if (!(await store.isMailDue(storage.read, now))) return false
   const lease = newId()
   const until = later(now, leaseSeconds)
-  const mails = await storage.write((tx) => store.claimMails(tx, { lease, now, until, limit: batch }))
+  const { done, refused } = await apart(await store.listDueMails(storage.read, now, batch), (some) =>
+    storage.write((tx) => store.claimMails(tx, some, { lease, now, until })),
+  )
+  const mails = done.flat()
   const outcomes = await Promise.allSettled(mails.map((mail) => deliver(on, mail, lease)))
-  const failed = outcomes.find(({ status }) => status === 'rejected')
-  if (failed) throw (failed as PromiseRejectedResult).reason
+  const failed = outcomes.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
+  const failures = [...refused.map(({ error }) => error), ...failed]
+  if (failures.length > 0) throw failures[0]
   return mails.length > 0
 }
 

@@ -35,18 +35,24 @@ export const isMailDue = async (db: Db, now: Instant): Promise<boolean> =>
 
 export type Mail = { id: string; kind: string; content: string; attempts: number; expiresAt: Instant }
 
-/** Takes mails that are due, until `until`; nobody else does meanwhile. */
+/** The mails that are due. */
+export async function listDueMails(db: Db, now: Instant, limit: number): Promise<string[]> {
+  const due = db.selectFrom('mails').select('id').where('due_at', '<=', now)
+  return (await due.orderBy('due_at').orderBy('id').limit(limit).execute()).map(({ id }) => id)
+}
+
+/** Takes those of these mails that are due, until `until`; nobody else does meanwhile. */
 export async function claimMails(
   db: Db,
-  claim: { lease: string; now: Instant; until: Instant; limit: number },
+  ids: readonly string[],
+  claim: { lease: string; now: Instant; until: Instant },
 ): Promise<Mail[]> {
   const due = db
     .selectFrom('mails')
     .select(['id', 'kind', 'content', 'attempts', 'expires_at as expiresAt'])
+    .where('id', 'in', ids)
     .where('due_at', '<=', claim.now)
-    .orderBy('due_at')
     .orderBy('id')
-    .limit(claim.limit)
   const mails = await forUpdate(due, { skipLocked: true }).execute()
   if (mails.length === 0) return []
   await db

@@ -1,6 +1,6 @@
 import type { Db } from './db.ts'
 
-/** Does once what several writes have left to be done. If it fails, none of them counts. */
+/** Does once what several writes have left to be done. If it fails, each is written by itself, with what it left alone. */
 export type Finish<T> = (tx: Db, left: readonly T[]) => Promise<void>
 
 /** What writes leave to be done before the commit that they share. */

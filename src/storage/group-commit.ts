@@ -3,12 +3,15 @@ import type { Db } from './db.ts'
 import { Nesting } from './nesting.ts'
 import type { SqliteConnection } from './sqlite-connection.ts'
 import { WriteExecutor } from './sqlite-kysely.ts'
+import { isOutage } from './violations.ts'
 
 type Work = (tx: Db) => Promise<unknown>
 
 type Job = {
   work: Work
   unsynced: boolean
+  /** It may be at fault for the failure of a commit that it shared: it shares no other. */
+  isAlone?: true
   resolve: (value: never) => void
   reject: (error: unknown) => void
 }
@@ -124,7 +127,10 @@ export class GroupCommit {
       this.#connection.run('commit', [])
     } catch (error) {
       this.#rollBack()
-      for (const { job } of finished) job.reject(error)
+      this.#fail(
+        finished.map(({ job }) => job),
+        error,
+      )
       return nothing
     } finally {
       clearInterval(patience)
@@ -134,6 +140,16 @@ export class GroupCommit {
     for (const { job, value } of finished) if (job.unsynced) job.resolve(value as never)
     if (synced.length === 0) this.#log.settled()
     return { synced, touched: new Set(touched) }
+  }
+
+  /** What one of them leaves to be done may be at fault, by which no other fails: each is run again by itself. */
+  #fail(jobs: Job[], error: unknown): void {
+    if (jobs.length > 1 && !isOutage(error)) {
+      for (const job of jobs) job.isAlone = true
+      this.#queue.unshift(...jobs)
+      return
+    }
+    for (const job of jobs) job.reject(error)
   }
 
   /** Resolves what the disk is to have, once it has it. */
@@ -159,7 +175,7 @@ export class GroupCommit {
     try {
       while (finished.length < this.#limits.jobs && (finished.length === 0 || performance.now() < end)) {
         const job = this.#queue[finished.length]
-        if (!job) break
+        if (!job || (finished.length > 0 && (job.isAlone || finished[0]!.job.isAlone))) break
         const { changed } = this.#connection
         const { size } = leftovers
         const outcome = await (isCareful

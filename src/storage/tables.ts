@@ -18,8 +18,15 @@ import type {
 export type Tables = {
   /** What readiness changes. */
   probes: { id: number; at: string }
-  /** Which keys the database is used with (daemon/key-prints.ts). */
-  key_prints: { name: string; print: string; since: string }
+  /** What could not be written where it belongs. */
+  set_aside: {
+    id: Generated<number>
+    source: string
+    org_id: string | null
+    entry: string
+    reason: string
+    created_at: string
+  }
   partners: PartnerRow
   organizations: OrganizationRow
   sites: SiteRow

@@ -17,6 +17,7 @@ export const beside: readonly TableName[] = [
   'events',
   'idempotency_keys',
   'outbox',
+  'set_aside',
   'webhook_counts',
   'webhook_deliveries',
   'webhook_queues',

@@ -1,5 +1,7 @@
 import { type Instant, later } from '../core/time.ts'
+import { eachByItself, inParts } from '../storage/apart.ts'
 import type { Db, Storage } from '../storage/open.ts'
+import { forgetEventsSetAside } from '../storage/set-aside.ts'
 
 /** How long what came while a webhook was paused can wait to be replayed (decisions.md, Webhooks). */
 const keptHours = 72
@@ -17,67 +19,61 @@ export async function tidy(
   settings: { deliveryDays: number },
   now: Instant,
 ): Promise<void> {
-  const write = (work: (tx: Db) => Promise<number>) => storage.write(work, { unsynced: true })
   const keptSince = later(now, -keptHours * 3600)
-  while ((await write((tx) => expireKept(tx, keptSince, now))) === batch);
   const endedBefore = later(now, -settings.deliveryDays * 86_400)
-  while ((await write((tx) => forgetEnded(tx, endedBefore))) === batch);
-  const deleted = await storage.read
-    .selectFrom('webhooks')
-    .select('id')
-    .where('deleted_at', 'is not', null)
-    .execute()
-  for (const { id } of deleted) {
-    while ((await write((tx) => removeDeliveries(tx, id))) === batch);
-    await write(async (tx) => {
-      await tx.deleteFrom('webhooks').where('id', '=', id).where('deleted_at', 'is not', null).execute()
-      return 0
-    })
-  }
+  const steps = [
+    () => expireKept(storage, keptSince, now),
+    () => forgetEnded(storage, endedBefore),
+    () => storage.write((tx) => forgetEventsSetAside(tx, endedBefore), { unsynced: true }),
+    () => removeDeleted(storage),
+  ]
+  await eachByItself(steps, (step) => step())
 }
 
-async function expireKept(tx: Db, before: Instant, now: Instant): Promise<number> {
-  const found = await tx
+const found = (db: Db, except: readonly string[]) =>
+  db
     .selectFrom('webhook_deliveries')
     .select('id')
-    .where('status', '=', 'pending')
-    .where('due_at', 'is', null)
-    .where('created_at', '<', before)
+    .$if(except.length > 0, (q) => q.where('id', 'not in', except))
     .limit(batch)
-    .execute()
-  const ids = found.map(({ id }) => id)
-  if (ids.length === 0) return 0
-  await tx
-    .updateTable('webhook_deliveries')
-    .set({ status: 'failed', error_message: expired, ended_at: now })
-    .where('id', 'in', ids)
-    .where('status', '=', 'pending')
-    .where('due_at', 'is', null)
-    .execute()
-  return ids.length
-}
 
-async function forgetEnded(tx: Db, before: Instant): Promise<number> {
-  const found = tx
-    .selectFrom('webhook_deliveries')
-    .select('id')
-    .where('ended_at', '<', before)
-    .orderBy('ended_at')
-    .limit(batch)
-  const ids = (await found.execute()).map(({ id }) => id)
-  if (ids.length === 0) return 0
+async function expireKept({ read, write }: Storage, before: Instant, now: Instant): Promise<void> {
+  const find = (except: readonly string[]) =>
+    found(read, except)
+      .where('status', '=', 'pending')
+      .where('due_at', 'is', null)
+      .where('created_at', '<', before)
+      .execute()
   // Somebody may have asked for one of them meanwhile.
-  await tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).where('ended_at', '<', before).execute()
-  return ids.length
+  const expire = (tx: Db, ids: readonly string[]) =>
+    tx
+      .updateTable('webhook_deliveries')
+      .set({ status: 'failed', error_message: expired, ended_at: now })
+      .where('id', 'in', ids)
+      .where('status', '=', 'pending')
+      .where('due_at', 'is', null)
+      .execute()
+  await inParts(find, (ids) => write((tx) => expire(tx, ids), { unsynced: true }), batch)
 }
 
-async function removeDeliveries(tx: Db, webhookId: string): Promise<number> {
-  const found = tx
-    .selectFrom('webhook_deliveries')
-    .select('id')
-    .where('webhook_id', '=', webhookId)
-    .limit(batch)
-  const ids = (await found.execute()).map(({ id }) => id)
-  if (ids.length > 0) await tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).execute()
-  return ids.length
+async function forgetEnded({ read, write }: Storage, before: Instant): Promise<void> {
+  const find = (except: readonly string[]) =>
+    found(read, except).where('ended_at', '<', before).orderBy('ended_at').execute()
+  // Somebody may have asked for one of them meanwhile.
+  const forget = (tx: Db, ids: readonly string[]) =>
+    tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).where('ended_at', '<', before).execute()
+  await inParts(find, (ids) => write((tx) => forget(tx, ids), { unsynced: true }), batch)
+}
+
+async function removeDeleted({ read, write }: Storage): Promise<void> {
+  const deleted = await read.selectFrom('webhooks').select('id').where('deleted_at', 'is not', null).execute()
+  await eachByItself(deleted, async ({ id }) => {
+    const find = (except: readonly string[]) => found(read, except).where('webhook_id', '=', id).execute()
+    const remove = (ids: readonly string[]) =>
+      write((tx) => tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).execute(), { unsynced: true })
+    await inParts(find, remove, batch)
+    const end = (tx: Db) =>
+      tx.deleteFrom('webhooks').where('id', '=', id).where('deleted_at', 'is not', null).execute()
+    await write(end, { unsynced: true })
+  })
 }

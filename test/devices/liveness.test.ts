@@ -147,7 +147,7 @@ onEveryDatabase((kind, open) => {
     const { service, clock, bakery, state, beat } = await staged()
     clock.forward(301)
     const due = { now: clock(), before: new Date(Date.parse(clock()) - 300_000).toISOString() }
-    const { silent } = await findDue(service.storage.heavy, due, 100)
+    const { silent } = await findDue(service.storage.heavy, due, '', 100)
     expect(silent).toContain(bakery.deviceId)
     await beat()
     const moved = await service.storage.write((tx) => markOffline(tx, silent, due))

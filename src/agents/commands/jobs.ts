@@ -1,4 +1,5 @@
 import { type Instant, later } from '../../core/time.ts'
+import { eachByItself, inParts as writeInParts } from '../../storage/apart.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import type { Outcome } from './contract.ts'
 import type { Nudge } from './ports.ts'
@@ -19,7 +20,7 @@ const outOfUse = givenUp('The device was decommissioned')
  */
 export async function reapCommands(storage: Storage, nudge: Nudge, now: Instant): Promise<void> {
   const before = later(now, -answerSeconds)
-  const again = async (tx: Db, ids: string[]) => {
+  const again = async (tx: Db, ids: readonly string[]) => {
     const rows = await tx
       .updateTable('agent_commands')
       .set({ status: 'pending' })
@@ -32,16 +33,21 @@ export async function reapCommands(storage: Storage, nudge: Nudge, now: Instant)
   }
   const sent = (db: Db) => open(db, 'sent').where('sent_at', '<=', before)
   const pending = (db: Db) => open(db, 'pending')
-  const givingUp = (status: 'sent' | 'pending', outcome: Outcome) => (tx: Db, ids: string[]) =>
+  const givingUp = (status: 'sent' | 'pending', outcome: Outcome) => (tx: Db, ids: readonly string[]) =>
     giveUp(tx, ids, { status, outcome, now })
-  await inParts(storage, (db) => sent(db).where('sent_count', '>=', mostSent), givingUp('sent', unanswered))
-  await inParts(storage, (db) => sent(db).where('sent_count', '<', mostSent), again)
-  await inParts(storage, (db) => pending(db).where('expires_at', '<=', now), givingUp('pending', unfetched))
+  const lost = (db: Db) => sent(db).where('sent_count', '>=', mostSent)
+  const late = (db: Db) => pending(db).where('expires_at', '<=', now)
   const gone = (db: Db) =>
     pending(db).where('device_id', 'in', (eb) =>
       eb.selectFrom('devices').select('devices.id').where('devices.status', '=', 'decommissioned'),
     )
-  await inParts(storage, gone, givingUp('pending', outOfUse))
+  const steps: [(db: Db) => ReturnType<typeof open>, (tx: Db, ids: readonly string[]) => Promise<void>][] = [
+    [lost, givingUp('sent', unanswered)],
+    [(db) => sent(db).where('sent_count', '<', mostSent), again],
+    [late, givingUp('pending', unfetched)],
+    [gone, givingUp('pending', outOfUse)],
+  ]
+  await eachByItself(steps, ([due, change]) => inParts(storage, due, change))
 }
 
 const open = (db: Db, status: 'sent' | 'pending') =>
@@ -53,7 +59,7 @@ const open = (db: Db, status: 'sent' | 'pending') =>
 
 async function giveUp(
   tx: Db,
-  ids: string[],
+  ids: readonly string[],
   { status, outcome, now }: { status: string; outcome: Outcome; now: Instant },
 ): Promise<void> {
   await tx
@@ -66,39 +72,33 @@ async function giveUp(
 }
 
 async function inParts(
-  storage: Storage,
+  { read, write }: Storage,
   due: (db: Db) => ReturnType<typeof open>,
-  change: (tx: Db, ids: string[]) => Promise<void>,
+  change: (tx: Db, ids: readonly string[]) => Promise<void>,
 ): Promise<void> {
-  for (;;) {
-    const ids = (await due(storage.read).limit(batch).execute()).map(({ id }) => id)
-    // What a crash undoes is found again.
-    if (ids.length > 0) await storage.write((tx) => change(tx, ids), { unsynced: true })
-    if (ids.length < batch) return
-  }
+  const find = (except: readonly string[]) =>
+    due(read)
+      .$if(except.length > 0, (q) => q.where('agent_commands.id', 'not in', except))
+      .limit(batch)
+      .execute()
+  // What a crash undoes is found again.
+  await writeInParts(find, (ids) => write((tx) => change(tx, ids), { unsynced: true }), batch)
 }
 
 /** Deletes what ended longer ago than it is kept. */
-export async function forgetCommands(storage: Storage, now: Instant): Promise<void> {
+export async function forgetCommands({ read, write }: Storage, now: Instant): Promise<void> {
   const before = later(now, -keptDays * 86_400)
-  for (;;) {
-    const gone = await storage.write((tx) => forgetSome(tx, before), { unsynced: true })
-    if (gone < batch) return
-  }
-}
-
-async function forgetSome(tx: Db, before: Instant): Promise<number> {
-  const { numDeletedRows } = await tx
-    .deleteFrom('agent_commands')
-    .where('id', 'in', (eb) =>
-      eb
-        .selectFrom('agent_commands')
-        .select('id')
-        .where('completed_at', 'is not', null)
-        .where('completed_at', '<', before)
-        .orderBy('completed_at')
-        .limit(batch),
-    )
-    .executeTakeFirstOrThrow()
-  return Number(numDeletedRows)
+  const find = (except: readonly string[]) =>
+    read
+      .selectFrom('agent_commands')
+      .select('id')
+      .where('completed_at', 'is not', null)
+      .where('completed_at', '<', before)
+      .$if(except.length > 0, (q) => q.where('id', 'not in', except))
+      .orderBy('completed_at')
+      .limit(batch)
+      .execute()
+  const forget = (ids: readonly string[]) =>
+    write((tx) => tx.deleteFrom('agent_commands').where('id', 'in', ids).execute(), { unsynced: true })
+  await writeInParts(find, forget, batch)
 }

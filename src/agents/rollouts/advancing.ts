@@ -1,4 +1,5 @@
 import { type Clock, type Instant, later } from '../../core/time.ts'
+import { apart } from '../../storage/apart.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import type { PlaceState } from './contract.ts'
 import { complete, haltIfDue, haltItself, openNext } from './moves.ts'
@@ -30,8 +31,12 @@ type Over = { id: string; from: readonly PlaceState[]; to: PlaceState; reason: s
  * holds the rollout, and looks again.
  */
 export async function advance(on: On, rollout: Held): Promise<void> {
-  await settleOver(on, rollout)
-  const { storage, clock } = on
+  const failure = await settleOver(on, rollout)
+  await goOnIfDue(on, rollout)
+  if (failure !== undefined) throw failure
+}
+
+async function goOnIfDue({ storage, clock }: On, rollout: Held): Promise<void> {
   const now = clock()
   const known = await getRollout(storage.read, rollout.id)
   if (known.status !== 'running') return
@@ -45,10 +50,14 @@ export async function advance(on: On, rollout: Held): Promise<void> {
   await storage.write((tx) => goOn(tx, known, now))
 }
 
-/** A time that has passed, or what people did, settles these devices. */
-async function settleOver({ storage, clock, offlineAfterSeconds }: On, rollout: Held): Promise<void> {
+/**
+ * A time that has passed, or what people did, settles these devices. Gives why some of
+ * them could not be: they wait, and the others do not.
+ */
+async function settleOver({ storage, clock, offlineAfterSeconds }: On, rollout: Held): Promise<unknown> {
   const { heavy } = storage
   const { gateMinutes, soakMinutes } = rollout
+  let failure: unknown
   for (;;) {
     const now = clock()
     const ago = (seconds: number) => later(now, -seconds)
@@ -70,10 +79,13 @@ async function settleOver({ storage, clock, offlineAfterSeconds }: On, rollout: 
       })),
     ]
     for (let at = 0; at < over.length; at += written) {
-      const some = over.slice(at, at + written)
-      if (!(await storage.write((tx) => settleSome(tx, rollout.id, some, now)))) return
+      const { done, refused } = await apart(over.slice(at, at + written), (some) =>
+        storage.write((tx) => settleSome(tx, rollout.id, some, now)),
+      )
+      failure ??= refused[0]?.error
+      if (done.includes(false)) return failure
     }
-    if (over.length < found) return
+    if (over.length < found || failure !== undefined) return failure
   }
 }
 

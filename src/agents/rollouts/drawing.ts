@@ -1,5 +1,6 @@
 import { newId } from '../../core/new-id.ts'
 import { type Clock, later } from '../../core/time.ts'
+import { apart } from '../../storage/apart.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { type Candidate, listManual, pageOfCandidates, pageOfFound } from './candidates.ts'
 import { endRollout, openNext } from './moves.ts'
@@ -36,8 +37,21 @@ export async function draw({ storage, clock }: On, rollout: Held): Promise<void>
   for (let at = 0; at < devices.length; at += batch) {
     const places = devices
       .slice(at, at + batch)
-      .flatMap((device, n) => (waveOf[at + n] === -1 ? [] : [placeOf(device, waveOf[at + n]!)]))
-    if (!(await mine((tx) => insertPlaces(tx, rollout.id, places)))) return
+      .flatMap((device, n) =>
+        waveOf[at + n] === -1 ? [] : [{ ...placeOf(device, waveOf[at + n]!), at: at + n }],
+      )
+    const insert = (some: typeof places) =>
+      mine((tx) =>
+        insertPlaces(
+          tx,
+          rollout.id,
+          some.map(({ at: _, ...place }) => place),
+        ),
+      )
+    const { done, refused } = await apart(places, (some) => insert([...some]))
+    if (done.includes(undefined)) return
+    // A device that cannot be taken in is left out, and keeps no other from its update.
+    for (const { item } of refused) waveOf[item.at] = -1
   }
   const waves = rollout.waves.map((wave, n): KeptWave => ({ ...wave, devices: countIn(waveOf, n) }))
   await mine((tx) => begin(tx, rollout.id, waves, clock))

@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import { everything } from '../../core/scope.ts'
+import { eachByItself } from '../../storage/apart.ts'
 import { type CheckpointParts, takeCheckpoint } from '../checkpoints/jobs.ts'
 import { record } from '../outbox.ts'
 import { draftOf, orgOf } from '../rules.ts'
@@ -99,13 +100,17 @@ export async function pruneDue(parts: RetentionParts): Promise<boolean> {
   const due = await listDue(storage.read, clock(), few)
   const end = performance.now() + round
   let more = due.length === few
-  for (const chain of due) {
+  // One of which nothing can be known, or kept, keeps no other from its turn.
+  await eachByItself(due, async (chain) => {
     const milliseconds = end - performance.now()
-    if (milliseconds <= 0) return true
+    if (milliseconds <= 0) {
+      more = true
+      return
+    }
     const { state, pruned } = await pruneChain(parts, chain, { milliseconds })
     if (pruned > 0) await storage.write((tx) => record(tx, draftOf(happened(chain, pruned), clock())))
     more ||= state === 'more'
-  }
+  })
   return more
 }
 

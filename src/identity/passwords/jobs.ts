@@ -3,12 +3,13 @@ import { type Clock, later } from '../../core/time.ts'
 import { passwordReset } from '../../messages/letters.ts'
 import { resetLink } from '../../messages/links.ts'
 import { queueLetter } from '../../messages/queue.ts'
+import { isOutage } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { newToken, tokenHash } from '../sessions/tokens.ts'
 import { isResetUseless } from '../sso-only.ts'
 import { findUserByKey, type User } from '../store.ts'
 import { resetMinutes } from './rules.ts'
-import { hasResetRequest, saveReset, takeResetRequest } from './store.ts'
+import { dropResetRequest, hasResetRequest, saveReset, takeResetRequest } from './store.ts'
 
 export type Resets = {
   storage: Storage
@@ -21,16 +22,30 @@ export type Resets = {
 
 /**
  * Makes the links that were asked for. It runs after the answer, so that nobody learns from it whether an
- * address has an account.
+ * address has an account. A request that no link can be made for is dropped, and told: it can be made again.
  */
 export async function issueResets(on: Resets): Promise<void> {
-  while (await hasResetRequest(on.storage.read)) {
-    if (!(await on.storage.write((tx) => issueNext(tx, on)))) return
+  const { storage } = on
+  if (!(await hasResetRequest(storage.read))) return
+  const failures: unknown[] = []
+  let at = ''
+  for (;;) {
+    const last = at
+    try {
+      const isTaken = await storage.write((tx) => issueNext(tx, on, last, (id) => (at = id)))
+      if (!isTaken) break
+    } catch (error) {
+      if (isOutage(error) || at === last) throw error
+      failures.push(error)
+      const id = at
+      await storage.write((tx) => dropResetRequest(tx, id)).catch((again) => failures.push(again))
+    }
   }
+  if (failures.length > 0) throw failures[0]
 }
 
-async function issueNext(tx: Db, on: Resets): Promise<boolean> {
-  const request = await takeResetRequest(tx)
+async function issueNext(tx: Db, on: Resets, last: string, onTaken: (id: string) => void): Promise<boolean> {
+  const request = await takeResetRequest(tx, last, onTaken)
   if (!request) return false
   const user = await findUserByKey(tx, request.emailKey)
   // Who comes in by single sign-on has no password, and an invited person has a link of their own.

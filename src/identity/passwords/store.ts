@@ -20,13 +20,22 @@ export async function hasResetRequest(db: Db): Promise<boolean> {
   )
 }
 
-/** Takes one request; undefined when there is none left. Several processes may do so at once. */
-export async function takeResetRequest(db: Db): Promise<{ emailKey: string } | undefined> {
-  const next = db.selectFrom('password_reset_requests').selectAll().orderBy('id').limit(1)
-  const row = await forUpdate(next, { skipLocked: true }).executeTakeFirst()
+/** Takes one request behind another; undefined when there is none left. Several processes may do so at once. */
+export async function takeResetRequest(
+  db: Db,
+  last: string,
+  onTaken: (id: string) => void,
+): Promise<{ emailKey: string } | undefined> {
+  const next = db.selectFrom('password_reset_requests').selectAll().where('id', '>', last).orderBy('id')
+  const row = await forUpdate(next.limit(1), { skipLocked: true }).executeTakeFirst()
   if (!row) return undefined
-  await db.deleteFrom('password_reset_requests').where('id', '=', row.id).execute()
+  onTaken(row.id)
+  await dropResetRequest(db, row.id)
   return { emailKey: row.email_key }
+}
+
+export async function dropResetRequest(db: Db, id: string): Promise<void> {
+  await db.deleteFrom('password_reset_requests').where('id', '=', id).execute()
 }
 
 /** The only link of a person that works: a newer one replaces it. */

@@ -5,6 +5,7 @@ import { contains } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { AgentLogRow } from '../../storage/tables.ts'
+import { insertLogs } from '../inserting.ts'
 import { type LogPage, type LogQuery, pageOfLogs } from '../list.ts'
 import type { DiagnosticLog } from './contract.ts'
 
@@ -38,11 +39,19 @@ export async function listDiagnosticLogs(
   return pageOfLogs(db, deviceId, found, query, (row) => logRows.read(row) as DiagnosticLog)
 }
 
-const group = 100
-
 export async function insertDiagnosticLogs(db: Db, logs: readonly DiagnosticLog[]): Promise<void> {
-  for (let at = 0; at < logs.length; at += group) {
-    const rows = logs.slice(at, at + group).map((log) => logRows.write(log))
-    await db.insertInto('agent_logs').values(rows).execute()
+  const insert = async (some: readonly DiagnosticLog[]) => {
+    await db
+      .insertInto('agent_logs')
+      .values(some.map((log) => logRows.write(log)))
+      .execute()
+    return some.length
   }
+  await insertLogs(db, logs, insert, (log, message) => ({
+    ...log,
+    component: 'service',
+    message,
+    fields: null,
+    agentVersion: null,
+  }))
 }

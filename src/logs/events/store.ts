@@ -4,6 +4,7 @@ import { checkDevice } from '../../devices/records.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf } from '../../storage/rows.ts'
 import type { DeviceEventLogRow } from '../../storage/tables.ts'
+import { insertLogs } from '../inserting.ts'
 import { type LogPage, type LogQuery, pageOfLogs } from '../list.ts'
 import type { EventLog } from './contract.ts'
 
@@ -37,19 +38,21 @@ export async function listEventLogs(
   return pageOfLogs(db, deviceId, found, query, (row) => eventRows.read(row) as EventLog)
 }
 
-const group = 100
-
 /** How many were new: a record that was handed in before is left as it is. */
 export async function insertEventLogs(db: Db, events: readonly EventLog[]): Promise<number> {
-  let count = 0
-  for (let at = 0; at < events.length; at += group) {
-    const rows = events.slice(at, at + group).map((event) => eventRows.write(event))
+  const insert = async (some: readonly EventLog[]) => {
     const done = await db
       .insertInto('device_event_logs')
-      .values(rows)
+      .values(some.map((event) => eventRows.write(event)))
       .onConflict((conflict) => conflict.doNothing())
       .executeTakeFirstOrThrow()
-    count += Number(done.numInsertedOrUpdatedRows)
+    return Number(done.numInsertedOrUpdatedRows)
   }
-  return count
+  return insertLogs(db, events, insert, (event, message) => ({
+    ...event,
+    source: 'service',
+    eventId: null,
+    message,
+    details: null,
+  }))
 }

@@ -1,8 +1,17 @@
 import { newId } from '../../core/new-id.ts'
 import { everything } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { type Each, forUpdate, inScope, listed, prepared, preparedForEach } from '../../storage/dialect.ts'
+import {
+  type Each,
+  forUpdate,
+  inScope,
+  isOutage,
+  listed,
+  prepared,
+  preparedForEach,
+} from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
+import { reasonOf, setAside } from '../../storage/set-aside.ts'
 import { storedStatus } from '../rules.ts'
 
 /** Events looked at, and deliveries made, in one transaction. On SQLite it is this thread that writes them. */
@@ -16,6 +25,8 @@ export type GivenOut = {
   webhookIds: string[]
   /** Whether there may be more to give out. */
   more: boolean
+  /** Why something could not be given out, which is set aside or stays as it is. */
+  failure?: unknown
 }
 
 /**
@@ -25,8 +36,64 @@ export type GivenOut = {
 export async function giveOut(storage: Storage, now: Instant): Promise<GivenOut> {
   if ((await anyEvent(storage.read, {})).length === 0) return { webhookIds: [], more: false }
   const batch = batches[storage.dialect]
-  // Lost with the power it is done again: the same events, in deliveries with other ids.
-  return storage.write((tx) => giveOutSome(tx, now, batch), { unsynced: true })
+  try {
+    // Lost with the power it is done again: the same events, in deliveries with other ids.
+    return await storage.write((tx) => giveOutSome(tx, now, { batch, after: 0 }), { unsynced: true })
+  } catch (error) {
+    if (isOutage(error)) throw error
+    return giveOutOneByOne(storage, now, batch)
+  }
+}
+
+/** One event to one webhook at a time: what cannot be given out is passed over, and holds up no other. */
+async function giveOutOneByOne(storage: Storage, now: Instant, most: number): Promise<GivenOut> {
+  const webhookIds = new Set<string>()
+  let after = 0
+  let failure: unknown
+  for (let n = 0; n < most; n++) {
+    const at: At = { event: undefined, listener: undefined }
+    try {
+      const given = await storage.write((tx) => giveOutSome(tx, now, { batch: 1, after, at }), {
+        unsynced: true,
+      })
+      for (const id of given.webhookIds) webhookIds.add(id)
+      if (at.event === undefined) return { webhookIds: [...webhookIds], more: false, failure }
+    } catch (error) {
+      const { event, listener } = at
+      if (isOutage(error) || event === undefined) throw error
+      failure ??= error
+      if (listener === undefined || !(await passOver(storage, { event, listener, error, now })))
+        after = event.seq
+    }
+  }
+  return { webhookIds: [...webhookIds], more: true, failure }
+}
+
+/** What a transaction had in hand. */
+type At = { event: Pending | undefined; listener: Listener | undefined }
+type Passed = { event: Pending; listener: Listener; error: unknown; now: Instant }
+
+/** Keeps what a webhook was not told: as it was, which the database may not take in any other place either, else its id. */
+async function passOver(storage: Storage, { event, listener, error, now }: Passed): Promise<boolean> {
+  for (const isWhole of [true, false]) {
+    try {
+      await storage.write(async (tx) => {
+        const { seq, orgId } = event
+        const known = tx
+          .selectFrom('events')
+          .select(['id', 'type', 'created_at', 'data'])
+          .where('seq', '=', seq)
+        const { data, ...rest } = await known.executeTakeFirstOrThrow()
+        const entry = JSON.stringify({ webhookId: listener.id, ...rest, ...(isWhole && { data }) })
+        await setAside(tx, { source: 'events', orgId, entry, reason: reasonOf(error), now })
+        await tx.updateTable('events').set({ given_to: listener.id }).where('seq', '=', seq).execute()
+      })
+      return true
+    } catch (again) {
+      if (isOutage(again)) throw again
+    }
+  }
+  return false
 }
 
 /** Asked very often, so that there is a write only when there is something to give out. */
@@ -34,12 +101,13 @@ const anyEvent = prepared((db, _: Record<never, string>) =>
   db.selectFrom('events').select('seq').orderBy('seq').limit(1),
 )
 
-const pending = prepared((db, p: { batch: number }) =>
+const pending = prepared((db, p: { batch: number; after: number }) =>
   forUpdate(
     db
       .selectFrom('events')
       .select(['seq', 'org_id as orgId', 'type'])
       .select((eb) => eb.fn.coalesce('given_to', eb.cast<string>(eb.val(''), 'text')).as('behind'))
+      .where('seq', '>', p.after)
       .orderBy('seq')
       .limit(p.batch),
     { skipLocked: true },
@@ -73,8 +141,14 @@ const listeners = preparedForEach(
       .limit(audience.limit),
 )
 
-async function giveOutSome(tx: Db, now: Instant, batch: number): Promise<GivenOut> {
-  const events = await pending(tx, { batch })
+/** `at` is told of what is in hand; of several it says nothing. */
+async function giveOutSome(
+  tx: Db,
+  now: Instant,
+  { batch, after, at: inHand }: { batch: number; after: number; at?: At },
+): Promise<GivenOut> {
+  const events = await pending(tx, { batch, after })
+  if (inHand) Object.assign(inHand, { event: events[0], listener: undefined })
   const made: { event: Pending; listener: Listener }[] = []
   const done: number[] = []
   const known = new Map<string, Listener[]>()
@@ -85,6 +159,7 @@ async function giveOutSome(tx: Db, now: Instant, batch: number): Promise<GivenOu
     const found = known.get(nameOf(event))!
     const part = found.slice(0, room)
     made.push(...part.map((listener) => ({ event, listener })))
+    if (inHand) inHand.listener = part[0]
     if (part.length === found.length && found.length <= batch) done.push(event.seq)
     else
       await tx
