@@ -106,6 +106,6 @@ export const chainFileOf = (
   whileKept(storage, chain, clock, async function* () {
     const anchor = await findAnchor(storage.read, scope, chain)
     yield headerLine(orgOf(chain), { anchor: partOf(anchor), keys })
-    yield* store.chainLines(storage.heavy, scope, chain, { after: anchor.head.seq, upTo: head.seq })
+    yield* store.chainLines(storage.heavy, scope, chain, head.seq)
     yield trailerLine(head, checkpoint)
   })

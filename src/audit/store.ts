@@ -148,14 +148,12 @@ export const entriesBehind = prepared(
 
 const batch = 500
 
-/** The lines of a chain's entries between an anchor and a head, oldest first, in pieces. */
-export async function* chainLines(
-  db: Db,
-  scope: Scope,
-  chain: string,
-  { after: anchor, upTo }: { after: number; upTo: number },
-): AsyncGenerator<string> {
-  for (let after = anchor; ; ) {
+/**
+ * The lines of a chain's entries up to a head, oldest first, in pieces. Where the chain begins is for whoever reads them to
+ * say: what somebody put before that is among them.
+ */
+export async function* chainLines(db: Db, scope: Scope, chain: string, upTo: number): AsyncGenerator<string> {
+  for (let after = Number.MIN_SAFE_INTEGER; ; ) {
     const rows = await entriesIn(db, scope)
       .selectAll()
       .where('chain', '=', chain)

@@ -7,8 +7,10 @@ import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
 import { takeCheckpoint, takeDue } from '../../src/audit/checkpoints/jobs.ts'
 import { keptIn } from '../../src/audit/checkpoints/kept.ts'
 import { lastCheckpoint } from '../../src/audit/checkpoints/store.ts'
-import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
+import * as verdicts from '../../src/audit/checkpoints/verdicts.ts'
+import { Memory, verifyDue } from '../../src/audit/checkpoints/verification.ts'
 import { linked, record } from '../../src/audit/outbox.ts'
+import { holdRelease, holdSet } from '../../src/audit/retention/holds.ts'
 import { pruneChain } from '../../src/audit/retention/jobs.ts'
 import { isRead } from '../../src/audit/retention/readings.ts'
 import { listDue } from '../../src/audit/retention/store.ts'
@@ -83,6 +85,16 @@ const entryAt =
   (tx, chain) =>
     record(tx, draftOf(happening(chain), time))
 
+/** An entry that is whole in itself, at a place where the chain has not begun, or begins no more. */
+const putBefore =
+  (place: number): Silencing =>
+  async (tx, chain) => {
+    const [row] = linked(chain, { seq: place - 1, checksum: '0'.repeat(64) }, [
+      draftOf(happening(chain), '2026-03-01T12:00:00.000Z'),
+    ])
+    await tx.insertInto('audit_logs').values(row!).execute()
+  }
+
 const silencings: [what: string, silencing: Silencing, kind: string][] = [
   ['all rows of a chain removed', gone('audit_logs'), 'truncated'],
   ['its head removed', gone('audit_heads'), 'truncated'],
@@ -125,6 +137,8 @@ const silencings: [what: string, silencing: Silencing, kind: string][] = [
     'postdated',
   ],
   ['an entry of 2999', entryAt(never), 'postdated'],
+  ['an entry put before its first', putBefore(0), 'inserted'],
+  ['an entry put far before its first', putBefore(-5), 'inserted'],
 ]
 
 onEveryDatabase((_, open) => {
@@ -222,6 +236,78 @@ onEveryDatabase((_, open) => {
       await verifyDue(takenAway)
       expect(parts.verdicts.find((one) => one.chain === chain)).toMatchObject({ verdict: 'tampered' })
       expect(parts.memory.faults.get(chain)).toMatchObject({ verdict: 'tampered' })
+    })
+
+    it.each([
+      ['taking verdicts on others away', 'verdicts'],
+      ['putting other chains there', 'chains'],
+    ])('by %s, so that it is never the turn of a chain', async (_name, what) => {
+      const { parts, storage, chain } = await begin()
+      const others = [newId(), newId(), newId()]
+      for (const one of others) await happen(storage, one, 1)
+      await takeDue(parts)
+      for (let run = 0; run < 3; run += 1) await verifyDue(parts)
+      await cutTo(storage, chain, 12)
+      parts.clock.forward(86_400 + 1)
+      for (let run = 0; run < 20 && !parts.memory.faults.has(chain); run += 1) {
+        await storage.write(async (tx) => {
+          if (what === 'verdicts')
+            return tx.deleteFrom('audit_verdicts').where('chain', 'in', others).execute()
+          const heads = others.map(() => ({ chain: newId(), seq: 1, checksum: '0'.repeat(64) }))
+          return tx.insertInto('audit_heads').values(heads).execute()
+        })
+        await verifyDue(parts)
+        parts.clock.forward(60)
+      }
+      expect(parts.memory.faults.get(chain)).toMatchObject({ verdict: 'tampered' })
+    })
+
+    it('by having the process that is to verify it end, which says nothing of it', async () => {
+      const { parts, storage, chain } = await begin()
+      await cutTo(storage, chain, 12)
+      parts.clock.forward(86_400 + 1)
+      const { signer } = parts
+      const { due } = await verdicts.listDue(storage.read, { kept: [], signer, now: parts.clock() })
+      const one = due.find((each) => each.chain === chain)!
+      expect(await storage.write((tx) => verdicts.claim(tx, signer, one, parts.clock()))).toBe(true)
+      expect(await storedOf(parts, chain)).toMatchObject({ verdict: 'pending' })
+      parts.clock.forward(3600)
+      const found = await watched({ ...parts, memory: new Memory() })
+      expect(found.get(chain)).toMatchObject({ verdict: 'tampered' })
+    })
+
+    it('by taking the hold of a chain away, so that the service itself deletes it', async () => {
+      const { parts, storage, chain } = await begin()
+      const told = (action: string, result: 'success' | 'failure' = 'success') =>
+        storage.write((tx) => record(tx, draftOf({ ...happening(chain), action, result }, parts.clock())))
+      await told(holdSet)
+      await told(holdRelease, 'failure')
+      const pruning = { ...parts, archive: undefined, log: { warn: () => {} } as never }
+      const prune = () => pruneChain(pruning, chain, { milliseconds: 3000 })
+      parts.clock.forward(400 * 86_400)
+      expect(await prune()).toEqual({ state: 'failed', pruned: 0 })
+      const found = await watched(parts)
+      expect(found.get(chain)).toMatchObject({ verdict: 'tampered', fault: { kind: 'rewritten' } })
+      expect(found.get(chain)!.fault!.message).toContain('hold')
+      await told(holdRelease)
+      parts.clock.forward(3600)
+      expect(await prune()).toMatchObject({ state: 'done' })
+      expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
+    })
+
+    it('by putting an entry in the place of one that retention removed', async () => {
+      const { parts, storage, chain } = await begin()
+      parts.clock.forward(400 * 86_400)
+      const pruning = { ...parts, archive: undefined, log: { warn: () => {} } as never }
+      expect(await pruneChain(pruning, chain, { milliseconds: 3000 })).toMatchObject({ pruned: 20 })
+      await happen(storage, chain, 3)
+      expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
+      await storage.write((tx) => putBefore(7)(tx, chain, parts))
+      parts.clock.forward(86_400 + 1)
+      expect((await watched(parts)).get(chain)).toMatchObject({
+        verdict: 'tampered',
+        fault: { kind: 'inserted' },
+      })
     })
 
     it('by a chain whose name leads to another file', async () => {

@@ -78,14 +78,14 @@ const runs = 720
 const atLeast = 3
 
 /**
- * The chains to verify next, longest unverified first: once a day, and what is not sound once an hour. Who holds the
- * database decides neither which chains there are nor when they were verified: those a checkpoint is kept of outside
- * count as well, and a verdict only when the service itself wrote it, at a time that has come.
+ * The chains to verify, longest unverified first, and how many of them at a time: once a day, and what is not sound once
+ * an hour. Who holds the database decides neither which chains there are nor when they were verified: those a checkpoint
+ * is kept of outside count as well, and a verdict only when the service itself wrote it, at a time that has come.
  */
 export async function listDue(
   db: Db,
   { kept, signer, now }: { kept: readonly string[]; signer: Sealing; now: Instant },
-): Promise<Due[]> {
+): Promise<{ due: Due[]; few: number }> {
   const verdicts = new Map(
     (await db.selectFrom('audit_verdicts').selectAll().execute()).map((row) => [row.chain, row]),
   )
@@ -103,7 +103,7 @@ export async function listDue(
     if (!isRested) due.push({ chain, seen, isOwn, at: isOwn ? seen.checked_at : '' })
   }
   const few = Math.max(atLeast, Math.ceil(chains.size / runs))
-  return due.sort((a, b) => order(a.at, b.at) || order(a.chain, b.chain)).slice(0, few)
+  return { due: due.sort((a, b) => order(a.at, b.at) || order(a.chain, b.chain)), few }
 }
 
 const order = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
@@ -140,14 +140,18 @@ async function listHeadless(db: Db): Promise<string[]> {
   return [...rows.map(({ id }) => id), ...(isHeadless ? [systemChain] : [])]
 }
 
-/** Whether this process is the one to verify a chain. */
+/**
+ * Whether this process is the one to verify a chain. What was found sound is so no longer until it is again: nobody has a
+ * verdict of this moment, sealed, on what nobody has looked at.
+ */
 export async function claim(
   tx: Db,
   signer: Sealing,
   { chain, seen, isOwn }: Due,
   now: Instant,
 ): Promise<boolean> {
-  const before = isOwn && seen ? seen : { chain, verdict: 'pending', fault: null, entries: 0, seal: null }
+  const pending = { chain, verdict: 'pending', fault: null, entries: 0, seal: null }
+  const before = isOwn && seen && seen.verdict !== 'sound' ? seen : pending
   const { chain: _, ...row } = sealed({ ...before, checked_at: now }, signer)
   if (!seen) {
     const [made] = await tx

@@ -4,6 +4,7 @@ import type { Db } from '../../storage/open.ts'
 import { canonicalAt, checksumAt, entryStart, headerLine, trailerLine } from '../chain.ts'
 import { sealPending } from '../outbox.ts'
 import { type Anchor, findAnchor, partOf } from '../retention/anchors.ts'
+import { isHoldTaken } from '../retention/holds.ts'
 import { whileKept } from '../retention/readings.ts'
 import { orgOf } from '../rules.ts'
 import { chainLines } from '../store.ts'
@@ -20,12 +21,26 @@ import { claim, type Due, listDue, type StoredVerdict, saveVerdict } from './ver
 export class Memory {
   /** Chains it last found not sound, and when. */
   readonly faults = new Map<string, { verdict: StoredVerdict['verdict']; at: Instant }>()
-  /** Since when chains are to be verified that it could not claim. */
+  /** Since when it knows that chains are to be verified, those it has known longest first. */
+  readonly waiting = new Map<string, Instant>()
+  /** Since when it could not claim some of them. */
   readonly unclaimed = new Map<string, Instant>()
 
   keep({ chain, verdict }: Pick<StoredVerdict, 'chain' | 'verdict'>, at: Instant): void {
     if (verdict === 'sound') this.faults.delete(chain)
     else this.faults.set(chain, { verdict, at })
+  }
+
+  /**
+   * Some chains in the order in which they became due, by what this process saw of it: whoever has others come before one,
+   * again and again, has them come behind it. `due`: all that are, for a beginning longest unverified first.
+   */
+  inTurn(due: readonly Due[], now: Instant): Due[] {
+    const byName = new Map(due.map((one) => [one.chain, one]))
+    for (const known of [this.waiting, this.unclaimed])
+      for (const chain of known.keys()) if (!byName.has(chain)) known.delete(chain)
+    for (const { chain } of due) if (!this.waiting.has(chain)) this.waiting.set(chain, now)
+    return [...this.waiting.keys()].map((chain) => byName.get(chain)!)
   }
 }
 
@@ -47,22 +62,33 @@ export async function verifyDue(parts: VerificationParts): Promise<void> {
   const { storage, signer, kept, memory, clock } = parts
   const now = clock()
   const isLong = (since: Instant | undefined) => since !== undefined && secondsBetween(since, now) >= hour
-  const due = await listDue(storage.read, { kept: await kept.list(), signer, now })
-  const waited = new Map(memory.unclaimed)
-  memory.unclaimed.clear()
+  const { due, few } = await listDue(storage.read, { kept: await kept.list(), signer, now })
   const failures: unknown[] = []
   const verify = async (chain: string, seen?: Due) => {
-    const since = waited.get(chain)
+    memory.waiting.delete(chain)
     try {
-      // Another process has it, which is done in an hour; or somebody lets nobody have it.
-      if (!seen || isLong(since) || (await storage.write((tx) => claim(tx, signer, seen, now))))
-        await verifyStored(parts, chain, seen?.seen?.checked_at)
-      else memory.unclaimed.set(chain, since ?? now)
+      await verifyStored(parts, chain, seen?.seen?.checked_at)
     } catch (error) {
       failures.push(error)
     }
   }
-  for (const one of due) await verify(one.chain, one)
+  // One that cannot be claimed is another process's, which is done in an hour; or somebody lets nobody have it.
+  const isFree = ({ chain }: Due) => !memory.unclaimed.has(chain) || isLong(memory.unclaimed.get(chain))
+  for (const one of memory.inTurn(due, now).filter(isFree).slice(0, few)) {
+    const { chain } = one
+    const isMine =
+      isLong(memory.unclaimed.get(chain)) ||
+      (await storage
+        .write((tx) => claim(tx, signer, one, now))
+        .catch((error: unknown) => {
+          failures.push(error)
+          return false
+        }))
+    if (isMine) {
+      memory.unclaimed.delete(chain)
+      await verify(chain, one)
+    } else memory.unclaimed.set(chain, now)
+  }
   for (const [chain, { at }] of [...memory.faults]) if (isLong(at)) await verify(chain)
   if (failures.length > 0) throw failures[0]
 }
@@ -122,7 +148,7 @@ async function judged(
   const found = await walkChain(parts, chain, upTo?.head, verifier, walk)
   const change = refusal?.change
   const refused = change && { kind: change.kind, message: change.why, seq: change.found }
-  const fault = found ?? refused ?? postdated
+  const fault = found ?? refused ?? postdated ?? ((await isHoldTaken(storage, chain)) ? unheld : undefined)
   const { entries } = verifier
   return fault ? { chain, verdict: 'tampered', fault, entries } : { chain, verdict: 'sound', entries }
 }
@@ -140,8 +166,7 @@ async function walkChain(
     const anchor = await findAnchor(storage.read, everything, chain)
     forged = !isSigned(anchor, await signer.trusted())
     yield forged ? headerLine(orgOf(chain)) : await walk.begin(anchor)
-    const upTo = head?.seq ?? Number.MAX_SAFE_INTEGER
-    yield* chainLines(storage.heavy, everything, chain, { after: anchor.head.seq, upTo })
+    yield* chainLines(storage.heavy, everything, chain, head?.seq ?? Number.MAX_SAFE_INTEGER)
   })
   for await (const some of lines) {
     if (forged) return unanchored
@@ -170,6 +195,12 @@ function isSigned({ head, tree, signed }: Anchor, publicKeys: readonly Buffer[])
   return (
     told.seq === head.seq && told.checksum === head.checksum && tree !== undefined && root.equals(tree.root())
   )
+}
+
+const unheld: Fault = {
+  kind: 'rewritten',
+  message: 'The hold of the chain was taken away, and nobody released it',
+  seq: 0,
 }
 
 const unanchored: Fault = {

@@ -10,6 +10,7 @@ import { findAnchor } from './anchors.ts'
 import { archivesOf } from './archiving.ts'
 import type { AuditRetention, auditRetention as contract } from './contract.ts'
 import { countOld } from './entries.ts'
+import { holdRelease } from './holds.ts'
 import { pruneChain, type RetentionParts, type Run, unconfigured } from './jobs.ts'
 import { cutoffOf, told } from './rules.ts'
 import { changeHold, changePolicy, getPolicy, lockPolicy } from './store.ts'
@@ -76,7 +77,7 @@ export const retentionHandlers = (parts: RetentionParts): HandlersOf<Retention> 
       const hold = held ? { reason: reason!, userId: caller.id, userEmail: caller.email, since: now } : null
       await changeHold(db, call.scope, chain, hold)
       call.note({
-        ...(!held && { action: 'audit.hold.release' }),
+        ...(!held && { action: holdRelease }),
         before: { hold: before },
         after: { hold },
         ...(!held && reason !== undefined && { details: { reason } }),
@@ -91,8 +92,10 @@ export const retentionHandlers = (parts: RetentionParts): HandlersOf<Retention> 
         return { chain, run: await pruneChain(parts, chain, oneCall) }
       },
       run: async ({ db, scope, note }, { chain, run }) => {
-        note({ orgId: orgOf(chain), details: run })
-        return { ...run, retention: await retentionOf(db, scope, chain) }
+        const retention = await retentionOf(db, scope, chain)
+        const { retentionDays, archiveToS3 } = retention
+        note({ orgId: orgOf(chain), details: { ...run, retentionDays, archiveToS3 } })
+        return { ...run, retention }
       },
     }),
   }

@@ -9,9 +9,10 @@ import { draftOf, orgOf } from '../rules.ts'
 import { findAnchor } from './anchors.ts'
 import { archivedUpTo, archiveNext } from './archiving.ts'
 import { countOld } from './entries.ts'
+import { isHoldTaken } from './holds.ts'
 import { type Archive, ArchiveFailure } from './ports.ts'
 import { Pruner, type Step } from './prune.ts'
-import { cutoffOf, type Policy } from './rules.ts'
+import { cutoffOf, type Policy, told } from './rules.ts'
 import { claim, fail, finish, getPolicy, holdLease, listDue } from './store.ts'
 
 export type RetentionParts = CheckpointParts & {
@@ -62,6 +63,10 @@ async function prune(
   const { head } = await findAnchor(storage.read, everything, chain)
   if ((await countOld(storage.heavy, chain, head.seq, cutoff, 1)).entries === 0) return 'done'
   await takeCheckpoint(parts, chain)
+  if (await isHoldTaken(storage, chain)) {
+    const what = 'The hold of the chain was taken away, and nobody released it: nothing was deleted'
+    throw new Problem('audit_history_changed', what)
+  }
   const pruner = new Pruner(parts)
   const end = performance.now() + milliseconds
   for (;;) {
@@ -108,13 +113,17 @@ export async function pruneDue(parts: RetentionParts): Promise<boolean> {
       return
     }
     const { state, pruned } = await pruneChain(parts, chain, { milliseconds })
-    if (pruned > 0) await storage.write((tx) => record(tx, draftOf(happened(chain, pruned), clock())))
+    if (pruned > 0) {
+      const policy = told(await getPolicy(storage.read, everything, chain))
+      await storage.write((tx) => record(tx, draftOf(happened(chain, { pruned, ...policy }), clock())))
+    }
     more ||= state === 'more'
   })
   return more
 }
 
-const happened = (chain: string, pruned: number) => ({
+/** By which policy, too: whoever changes it in the database alone leaves no other trace. */
+const happened = (chain: string, details: { pruned: number } & ReturnType<typeof told>) => ({
   orgId: orgOf(chain),
   actorType: 'system' as const,
   actorId: null,
@@ -123,7 +132,7 @@ const happened = (chain: string, pruned: number) => ({
   resourceType: 'audit_log',
   resourceId: null,
   resourceName: null,
-  details: { pruned },
+  details,
   ipAddress: null,
   userAgent: null,
   result: 'success' as const,
