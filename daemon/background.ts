@@ -19,7 +19,7 @@ import { sweepResets } from '../src/identity/passwords/store.ts'
 import { sweepRegistrations } from '../src/identity/registration/store.ts'
 import { sweepSessions } from '../src/identity/sessions/store.ts'
 import type { User } from '../src/identity/store.ts'
-import { forgetOldLogs } from '../src/logs/jobs.ts'
+import { forgetOldLogs, makeRoom, recount } from '../src/logs/jobs.ts'
 import { type Failure, sendDue } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { sweepSignIns } from '../src/sso/sign-in/store.ts'
@@ -110,7 +110,26 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
   storage.onCommit(() => {
     if (parts.rollouts.isBegun) rollouts.wake()
   })
-  const forgetter = loop('old logs', () => forgetOldLogs(storage, config, clock()), 600_000, parts)
+  let counted: string | undefined
+  const forgetter: Loop = loop(
+    'old logs',
+    async () => {
+      await forgetOldLogs(storage, config, clock())
+      counted = await recount(storage, counted)
+    },
+    600_000,
+    parts,
+    { firstMs: 120_000 },
+  )
+  const room = loop(
+    'room for logs',
+    async () => parts.logs.hold(await makeRoom(storage, parts.logQuota)),
+    60_000,
+    parts,
+    { restMs: 2000 },
+  )
+  // Soon, when what filled it is committed.
+  parts.logQuota.onFull(() => setTimeout(room.wake, 250).unref())
   const reaper = loop('commands', () => reapCommands(storage, parts.nudge, clock()), 15_000, parts)
   const commands = loop('old commands', () => forgetCommands(storage, clock()), 600_000, parts, {
     firstMs: 300_000,
@@ -140,6 +159,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     grouper,
     rollouts,
     forgetter,
+    room,
     reaper,
     commands,
     checkpoints,

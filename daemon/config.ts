@@ -5,6 +5,7 @@ import ipaddr from 'ipaddr.js'
 import type { Seeds } from '../src/audit/checkpoints/signer.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
+import type { LogBytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
 import { type Origins, readOrigins } from './cors.ts'
 import { type OutsideSettings, readOutside } from './outside/settings.ts'
@@ -49,6 +50,8 @@ export type Config = {
   /** AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS */
   agentLogRetentionDays: number
   eventLogRetentionDays: number
+  /** LOG_BYTES_PER_DEVICE, LOG_BYTES_PER_ORG */
+  logBytes: LogBytes
   /** LIVE_QUERY_TIMEOUT_MS: how long an agent has to answer. */
   liveTimeoutMs: number
   /** WEBHOOK_TIMEOUT_MS: how long a receiver has to answer. */
@@ -134,6 +137,10 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     agentTokenDays: wholeNumber(env, 'AGENT_TOKEN_ROTATION_MAX_AGE_DAYS', 30, 1, 365),
     agentLogRetentionDays: wholeNumber(env, 'AGENT_LOG_RETENTION_DAYS', 7, 1, 3650),
     eventLogRetentionDays: wholeNumber(env, 'EVENT_LOG_RETENTION_DAYS', 30, 1, 3650),
+    logBytes: {
+      perDevice: wholeNumber(env, 'LOG_BYTES_PER_DEVICE', 256 * 2 ** 20, 65_536, 2 ** 50),
+      perOrg: wholeNumber(env, 'LOG_BYTES_PER_ORG', 32 * 2 ** 30, 65_536, 2 ** 50),
+    },
     liveTimeoutMs: wholeNumber(env, 'LIVE_QUERY_TIMEOUT_MS', 30_000, 100, 600_000),
     webhookTimeoutMs: wholeNumber(env, 'WEBHOOK_TIMEOUT_MS', 30_000, 100, 600_000),
     deliveryDays: wholeNumber(env, 'WEBHOOK_DELIVERY_RETENTION_DAYS', 30, 1, 3650),
@@ -297,7 +304,7 @@ function readLimit(env: Env, name: LimitName): Limit | undefined {
   const text = env[`RATE_LIMIT_${name}`]
   if (!text) return defaultLimits[name]
   if (text === 'off') return undefined
-  const [, count, seconds] = /^([1-9]\d{0,6})\/([1-9]\d{0,6})$/.exec(text) ?? []
+  const [, count, seconds] = /^([1-9]\d{0,9})\/([1-9]\d{0,6})$/.exec(text) ?? []
   if (!count || !seconds)
     throw new SetupError(`RATE_LIMIT_${name} must be <count>/<seconds>, such as 10/300, or off`)
   return { count: Number(count), seconds: Number(seconds) }

@@ -98,4 +98,5 @@ const messages: Partial<Record<LimitName, string>> = {
   ENROLL_IP: 'Enrollment rate limit exceeded',
   AGENT: 'Agent rate limit exceeded',
   EVENT_LOGS: 'Rate limit exceeded',
+  LOG_BYTES: 'The device hands in more logs than it may in a while',
 }

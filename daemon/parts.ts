@@ -5,6 +5,7 @@ import type { Cipher } from '../src/core/cipher.ts'
 import type { Clock } from '../src/core/time.ts'
 import type { Door } from '../src/identity/door/door.ts'
 import type { Switchboard } from '../src/live/ports.ts'
+import type { LogQuota } from '../src/logs/quota.ts'
 import type { Web } from '../src/sso/sign-in/web.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { AuditWatch } from './audit-watch.ts'
@@ -12,6 +13,7 @@ import type { DatabaseWatch } from './database-watch.ts'
 import type { Gateway } from './gateway.ts'
 import type { KeyMeter } from './key-meter.ts'
 import type { Limiter } from './limiter.ts'
+import type { LogWatch } from './log-watch.ts'
 import type { Outside } from './outside/open.ts'
 import type { SetAsideWatch } from './set-aside-watch.ts'
 import type { SignInWatch } from './sign-in-watch.ts'
@@ -30,6 +32,9 @@ export type Parts = Outside & {
   database: DatabaseWatch
   signIns: SignInWatch
   setAside: SetAsideWatch
+  logs: LogWatch
+  /** How much of the logs of devices is kept. */
+  logQuota: LogQuota
   /** Where passwords are held against accounts. */
   door: Door
   /** The connections of agents. */

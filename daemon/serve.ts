@@ -43,8 +43,9 @@ import { endSessionsIn } from '../src/identity/sessions/tenants.ts'
 import { accessTokens } from '../src/identity/sessions/tokens.ts'
 import { hasUsers, insertUser } from '../src/identity/store.ts'
 import { liveHandlers } from '../src/live/handlers.ts'
-import { diagnosticLogs } from '../src/logs/diagnostic/handlers.ts'
-import { eventLogs } from '../src/logs/events/handlers.ts'
+import { diagnosticLogHandlers } from '../src/logs/diagnostic/handlers.ts'
+import { eventLogHandlers } from '../src/logs/events/handlers.ts'
+import { LogQuota } from '../src/logs/quota.ts'
 import { scripts } from '../src/scripts/handlers.ts'
 import { search } from '../src/search/handlers.ts'
 import { ssoHandlers } from '../src/sso/handlers.ts'
@@ -71,6 +72,7 @@ import { keyActors } from './key-actor.ts'
 import { KeyMeter } from './key-meter.ts'
 import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
+import { LogWatch } from './log-watch.ts'
 import type { Loop } from './loop.ts'
 import type { Metric, Metrics } from './metrics.ts'
 import { type Outside, openOutside } from './outside/open.ts'
@@ -134,6 +136,8 @@ export async function serve(
     const database = new DatabaseWatch(storage, log)
     const signIns = new SignInWatch()
     const setAside = new SetAsideWatch(storage, clock, log)
+    const logs = new LogWatch(log)
+    const logQuota = new LogQuota(config.logBytes, (excess) => logs.add(excess))
     const { limits } = config
     const onStopped = signIns.add.bind(signIns)
     const door = doorOf({ cipher, publicUrl, limits, onStopped })
@@ -149,6 +153,8 @@ export async function serve(
       database,
       signIns,
       setAside,
+      logs,
+      logQuota,
       door,
       ...agents,
       publicUrl,
@@ -230,8 +236,8 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     scripts,
     alerts,
     search,
-    diagnosticLogs,
-    eventLogs,
+    diagnosticLogs: diagnosticLogHandlers(parts.logQuota),
+    eventLogs: eventLogHandlers(parts.logQuota),
     ...liveHandlers({ ...config, ...parts }),
     events,
     webhooks: webhookHandlers(parts),
@@ -277,7 +283,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
 }
 
 function metricsOf(parts: Parts, token: string): Metrics {
-  const { audit, webhooks, database, signIns, setAside, storage, clock, cipher } = parts
+  const { audit, webhooks, database, signIns, setAside, logs, storage, clock, cipher } = parts
   const requests = new RequestWatch()
   return {
     token,
@@ -287,6 +293,7 @@ function metricsOf(parts: Parts, token: string): Metrics {
       ...webhooks.metrics(),
       ...database.metrics(),
       ...(await signIns.metrics(storage.read, clock())),
+      ...logs.metrics(),
       unreadableValues(cipher),
       ...(await audit.metrics()),
       ...(await setAside.metrics()),

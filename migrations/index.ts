@@ -41,6 +41,7 @@ import * as agentTokenLookUp from './0040_agent_token_look_up.ts'
 import * as provisionedMemberships from './0041_provisioned_memberships.ts'
 import * as probes from './0043_probes.ts'
 import * as setAside from './0046_set_aside.ts'
+import * as logBytes from './0047_log_bytes.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -86,4 +87,5 @@ export const migrations: readonly Migration[] = [
   { name: '0041_provisioned_memberships', up: provisionedMemberships.up },
   { name: '0043_probes', up: probes.up },
   { name: '0046_set_aside', up: setAside.up },
+  { name: '0047_log_bytes', up: logBytes.up },
 ]

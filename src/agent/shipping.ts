@@ -66,7 +66,7 @@ function tellOf(lost: number): SpoolRecord {
     timestamp: new Date().toISOString(),
     level: 'warn',
     component: 'spool',
-    message: `${lost} records were dropped: the service was not reached for too long`,
+    message: `${lost} records were dropped: the service did not take them for too long`,
     fields: { lost },
   }
   return { kind: 'diagnostic', log }

@@ -134,6 +134,11 @@ export const errors = {
   release_refused: { status: 422, exit: 6, title: 'The release was not registered' },
   mfa_enrollment_required: { status: 428, exit: 5, title: 'MFA enrollment required' },
   rate_limited: { status: 429, exit: 7, title: 'Rate limit exceeded' },
+  log_quota_exceeded: {
+    status: 429,
+    exit: 7,
+    title: 'As many logs of this device are kept as may be: the oldest make room first',
+  },
   headers_too_large: { status: 431, exit: 2, title: 'Request headers too large' },
   internal: { status: 500, exit: 1, title: 'Internal Server Error' },
   sso_not_configured: {

@@ -11,6 +11,8 @@ export const defaultLimits = {
   AGENT: { count: 120, seconds: 60 },
   /** Entries of the machine's own logs, by device. */
   EVENT_LOGS: { count: 12_000, seconds: 3600 },
+  /** Bytes of logs as they are kept, by device. */
+  LOG_BYTES: { count: 67_108_864, seconds: 3600 },
   /** Sign-ins begun at identity providers, by client address, and by address and organization. */
   SSO_IP: { count: 30, seconds: 300 },
   SSO_ORG: { count: 10, seconds: 300 },

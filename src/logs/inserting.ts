@@ -9,16 +9,16 @@ const group = 100
 export const lostMessage = (error: unknown): string => `An entry could not be stored: ${reasonOf(error)}`
 
 /**
- * Stores what an agent hands in; gives how much that was. One that cannot be stored leaves a line in its place, and the
- * others are stored all the same: refused as a whole they would be handed in again for ever.
+ * Stores what an agent hands in; gives what each statement gave. One that cannot be stored leaves a line in its place, and
+ * the others are stored all the same: refused as a whole they would be handed in again for ever.
  */
-export async function insertLogs<Log>(
+export async function insertLogs<Log, Result>(
   db: Db,
   logs: readonly Log[],
-  insert: (some: readonly Log[]) => Promise<number>,
+  insert: (some: readonly Log[]) => Promise<Result>,
   instead: (log: Log, message: string) => Log,
-): Promise<number> {
-  let count = 0
+): Promise<Result[]> {
+  const results: Result[] = []
   for (let at = 0; at < logs.length; at += group) {
     const { done, refused } = await apart(logs.slice(at, at + group), (some) =>
       attempt(db, () => insert(some)),
@@ -26,7 +26,7 @@ export async function insertLogs<Log>(
     for (const { item, error } of refused) {
       done.push(await attempt(db, () => insert([instead(item, lostMessage(error))])))
     }
-    count += done.reduce((sum, one) => sum + one, 0)
+    results.push(...done)
   }
-  return count
+  return results
 }

@@ -1,6 +1,9 @@
 import { type Instant, later } from '../core/time.ts'
 import { eachByItself, inParts } from '../storage/apart.ts'
-import type { Storage } from '../storage/open.ts'
+import { forChange, listed } from '../storage/dialect.ts'
+import type { Db, Storage } from '../storage/open.ts'
+import { equalShare, type LogQuota } from './quota.ts'
+import { type LogTable, logTables, sizeIn, sumOfSizes } from './sizes.ts'
 
 /** Rows of one write: nobody waits for longer than that. */
 const batch = 1000
@@ -21,11 +24,7 @@ export async function forgetOldLogs(
   await eachByItself(kept, ([table, days]) => forget(storage, table, later(now, -days * day)))
 }
 
-async function forget(
-  { read, write }: Storage,
-  table: 'agent_logs' | 'device_event_logs',
-  before: Instant,
-): Promise<void> {
+async function forget({ read, write }: Storage, table: LogTable, before: Instant): Promise<void> {
   const find = (except: readonly string[]) =>
     read
       .selectFrom(table)
@@ -37,6 +36,202 @@ async function forget(
       .execute()
   // What a crash brings back is found again.
   const remove = (ids: readonly string[]) =>
-    write((tx) => tx.deleteFrom(table).where('id', 'in', ids).execute(), { unsynced: true })
+    write((tx) => removeWithDevices(tx, table, ids), { unsynced: true })
   await inParts(find, remove, batch)
+}
+
+async function removeWithDevices(tx: Db, table: LogTable, ids: readonly string[]): Promise<void> {
+  const of = await tx.selectFrom(table).select('device_id').distinct().where('id', 'in', ids).execute()
+  if (of.length === 0) return
+  await lockDevices(
+    tx,
+    of.map(({ device_id }) => device_id),
+  )
+  await uncountEach(tx, await remove(tx, table, ids))
+}
+
+/**
+ * Before their entries: who hands some in has the device, and may wait for an entry of the same record that is being
+ * deleted.
+ */
+async function lockDevices(tx: Db, ids: string[]): Promise<void> {
+  await forChange(tx.selectFrom('devices').select('id').where('id', 'in', ids).orderBy('id')).execute()
+}
+
+type Gone = { device_id: string; bytes: number }
+
+const remove = (tx: Db, table: LogTable, ids: readonly string[]): Promise<Gone[]> =>
+  tx
+    .deleteFrom(table)
+    .where('id', 'in', ids)
+    .returning(['device_id', sizeIn(table).as('bytes')])
+    .execute()
+
+const counts = listed<Gone>({ device_id: 'text', bytes: 'bigint' })
+
+async function uncountEach(tx: Db, gone: readonly Gone[]): Promise<void> {
+  const sums = new Map<string, number>()
+  for (const { device_id, bytes } of gone) sums.set(device_id, (sums.get(device_id) ?? 0) + bytes)
+  const rows = counts.of([...sums].map(([device_id, bytes]) => ({ device_id, bytes })))
+  await tx
+    .updateTable('devices')
+    .from(counts.as(rows, 'gone'))
+    .whereRef('devices.id', '=', 'gone.device_id')
+    .set((eb) => ({
+      // What was there before it was counted may be more.
+      log_bytes: eb
+        .case()
+        .when('devices.log_bytes', '>', eb.ref('gone.bytes'))
+        .then(eb('devices.log_bytes', '-', eb.ref('gone.bytes')))
+        .else(0)
+        .end(),
+    }))
+    .execute()
+}
+
+/**
+ * Deletes the oldest entries of devices of which more is kept than may be, and an eighth more, so that there is room for
+ * a while. Any number of processes may do so at once.
+ */
+export async function makeRoom(storage: Storage, quota: LogQuota): Promise<{ bytes: number }> {
+  const { perDevice, perOrg } = quota.limits
+  const sums = await storage.heavy
+    .selectFrom('devices')
+    .select((eb) => [
+      'org_id',
+      eb.fn.sum<number>('log_bytes').as('bytes'),
+      eb.fn.max<number>('log_bytes').as('most'),
+    ])
+    .where('log_bytes', '>', 0)
+    .groupBy('org_id')
+    .execute()
+  const shares = new Map<string, number>()
+  const full: { id: string; org_id: string }[] = []
+  for (const { org_id, bytes, most } of sums) {
+    if (bytes <= perOrg && most <= perDevice) continue
+    const devices = await storage.heavy
+      .selectFrom('devices')
+      .select(['id', 'org_id', 'log_bytes'])
+      .where('org_id', '=', org_id)
+      .where('log_bytes', '>', 0)
+      .execute()
+    const kept = devices.map(({ log_bytes }) => Math.min(log_bytes, perDevice))
+    const share = equalShare(kept, perOrg)
+    if (share < perDevice) shares.set(org_id, share)
+    full.push(...devices.filter(({ log_bytes }) => log_bytes > Math.min(share, perDevice)))
+  }
+  quota.seen(shares)
+  await eachByItself(full, async ({ id, org_id }) => {
+    const deleted = await trim(storage, id, quota.roomOf(org_id))
+    if (deleted > 0) quota.deleted({ deviceId: id, orgId: org_id }, deleted)
+  })
+  return { bytes: sums.reduce((sum, { bytes }) => sum + bytes, 0) }
+}
+
+/** How many entries were deleted. */
+async function trim(storage: Storage, deviceId: string, room: number): Promise<number> {
+  const aim = Math.floor((room / 8) * 7)
+  let deleted = 0
+  for (let most = room; ; most = aim) {
+    const gone = await storage.write((tx) => trimSome(tx, deviceId, { most, aim }), { unsynced: true })
+    deleted += gone
+    if (gone === 0) return deleted
+  }
+}
+
+async function trimSome(tx: Db, deviceId: string, { most, aim }: { most: number; aim: number }) {
+  await lockDevices(tx, [deviceId])
+  const device = await tx
+    .selectFrom('devices')
+    .select('log_bytes')
+    .where('id', '=', deviceId)
+    .executeTakeFirst()
+  if (!device || device.log_bytes <= most) return 0
+  const oldest = await oldestOf(tx, deviceId)
+  if (oldest.length === 0) {
+    // It was counted wrongly.
+    await tx.updateTable('devices').set({ log_bytes: 0 }).where('id', '=', deviceId).execute()
+    return 0
+  }
+  let left = device.log_bytes
+  const going = oldest.filter(({ bytes }) => {
+    if (left <= aim) return false
+    left -= bytes
+    return true
+  })
+  for (const table of logTables) {
+    const ids = going.flatMap((one) => (one.table === table ? [one.id] : []))
+    if (ids.length > 0) await uncountEach(tx, await remove(tx, table, ids))
+  }
+  return going.length
+}
+
+/** Of both kinds, in the order they came in. */
+async function oldestOf(tx: Db, deviceId: string) {
+  const found = []
+  for (const table of logTables) {
+    const rows = await tx
+      .selectFrom(table)
+      .select(['id', 'seq', sizeIn(table).as('bytes')])
+      .where('device_id', '=', deviceId)
+      .orderBy('seq')
+      .limit(batch)
+      .execute()
+    found.push(...rows.map((row) => ({ ...row, table })))
+  }
+  return found.sort((a, b) => a.seq - b.seq).slice(0, batch)
+}
+
+/** Devices whose logs are added up in one query, and how often it is asked in one run. */
+const recounted = { atOnce: 50, times: 20 }
+
+/**
+ * Adds up anew what is kept of the next devices after that one, as far as nothing comes in meanwhile. Gives the last of
+ * them, or undefined when they were the last of all: what a process of a release before this one wrote is counted then.
+ */
+export async function recount(storage: Storage, after = ''): Promise<string | undefined> {
+  let last = after
+  for (let times = 0; times < recounted.times; times += 1) {
+    const devices = await storage.heavy
+      .selectFrom('devices')
+      .select(['devices.id', 'log_seq', 'log_bytes'])
+      .select((eb) => [
+        eb
+          .selectFrom('agent_logs as l')
+          .whereRef('l.device_id', '=', 'devices.id')
+          .select(sumOfSizes('agent_logs').as('bytes'))
+          .as('said'),
+        eb
+          .selectFrom('device_event_logs as l')
+          .whereRef('l.device_id', '=', 'devices.id')
+          .select(sumOfSizes('device_event_logs').as('bytes'))
+          .as('written'),
+      ])
+      .where('devices.id', '>', last)
+      .orderBy('devices.id')
+      .limit(recounted.atOnce)
+      .execute()
+    for (const { id, log_seq, log_bytes, said, written } of devices) {
+      const bytes = Number(said) + Number(written)
+      if (bytes !== log_bytes) await correct(storage, { id, log_seq, log_bytes }, bytes)
+    }
+    if (devices.length < recounted.atOnce) return undefined
+    last = devices.at(-1)!.id
+  }
+  return last
+}
+
+type Count = { id: string; log_seq: number; log_bytes: number }
+
+async function correct(storage: Storage, { id, log_seq, log_bytes }: Count, bytes: number): Promise<void> {
+  const setting = (tx: Db) =>
+    tx
+      .updateTable('devices')
+      .set({ log_bytes: bytes })
+      .where('id', '=', id)
+      // Something may have come in, or gone.
+      .where('log_seq', '=', log_seq)
+      .where('log_bytes', '=', log_bytes)
+      .execute()
+  await storage.write(setting, { unsynced: true })
 }

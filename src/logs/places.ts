@@ -1,31 +1,53 @@
 import { Problem } from '../core/errors.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import type { LogQuota, Owner } from './quota.ts'
 
-const counted = prepared((db, p: { id: string; count: number }) =>
+type Counted = { id: string; count: number; bytes: number; room: number }
+
+const counted = prepared((db, p: Counted) =>
   db
     .updateTable('devices')
-    .set((eb) => ({ log_seq: eb('log_seq', '+', p.count) }))
+    .set((eb) => ({ log_seq: eb('log_seq', '+', p.count), log_bytes: eb('log_bytes', '+', p.bytes) }))
     .where('id', '=', p.id)
-    .returning('log_seq'),
+    // One request is always taken, however large: or it could never be handed in.
+    .where('log_bytes', '<=', p.room)
+    .returning(['log_seq', 'log_bytes']),
 )
 
 /**
- * Gives the next places among all that came in of a device. Its row is held until they are committed, so that
- * places become visible in their order: whoever reads on from one misses nothing that a slower transaction took
- * before. Ids and times are given before a transaction, and promise no such thing.
+ * Gives the next places among all that came in of a device, and counts the bytes. Its row is held until they are
+ * committed, so that places become visible in their order: whoever reads on from one misses nothing that a slower
+ * transaction took before. Ids and times are given before a transaction, and promise no such thing.
+ * @throws log_quota_exceeded when as much is kept of it as may be
  */
 export async function placed<L extends object>(
   db: Db,
-  deviceId: string,
-  logs: readonly L[],
+  owner: Owner,
+  { logs, bytes }: { logs: readonly L[]; bytes: number },
+  quota: LogQuota,
 ): Promise<(L & { seq: number })[]> {
   if (logs.length === 0) return []
-  const [row] = await counted(db, { id: deviceId, count: logs.length })
-  if (!row) throw new Problem('not_found')
+  const { deviceId: id, orgId } = owner
+  const [row] = await counted(db, { id, count: logs.length, bytes, room: quota.roomOf(orgId) })
+  if (!row)
+    throw (await isThere(db, { id }))[0] ? quota.refusal(owner, logs.length) : new Problem('not_found')
+  quota.took(owner, bytes, row.log_bytes)
   const before = row.log_seq - logs.length
   return logs.map((log, n) => ({ ...log, seq: before + n + 1 }))
 }
+
+const isThere = prepared((db, p: { id: string }) =>
+  db.selectFrom('devices').select('id').where('id', '=', p.id),
+)
+
+/** Of what was counted, so many bytes are not kept. */
+export const uncount = prepared((db, p: { id: string; bytes: number }) =>
+  db
+    .updateTable('devices')
+    .set((eb) => ({ log_bytes: eb('log_bytes', '-', p.bytes) }))
+    .where('id', '=', p.id),
+)
 
 const head = prepared((db, p: { id: string }) =>
   db.selectFrom('devices').select('log_seq').where('id', '=', p.id),

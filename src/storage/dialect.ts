@@ -210,6 +210,16 @@ function foldedInPostgres(text: Expression<unknown>) {
   return sql<string>`replace(lower(normalize(${text}, nfkc) collate "und-x-icu"), 'ς', 'σ')`
 }
 
+/** How many bytes the texts in these columns of a row take, and so many more. */
+export const bytesOf = (columns: readonly string[], more: number) =>
+  sql<number>`(${sql.lit(more)} + ${sql.join(
+    columns.map((column) => sql`coalesce(octet_length(${sql.ref(column)}), 0)`),
+    sql` + `,
+  )})`
+
+/** Added up over all rows; 0 without any. */
+export const sumOf = (amount: Expression<number>) => sql<number>`cast(coalesce(sum(${amount}), 0) as bigint)`
+
 /** Whether writes run one by one, so that nothing of what one of them reads changes until it ends. */
 export const runsAlone = (db: Db): boolean => !isPostgres(db.getExecutor())
 

@@ -390,6 +390,8 @@ export type DeviceRow = Stamped &
 type DeviceCounts = {
   /** How many log entries have come in of it: the place of the last one. */
   log_seq: Generated<number>
+  /** How many bytes of logs are kept of it. */
+  log_bytes: Generated<number>
   /** JSON: addresses that were audited as new lately, with when. */
   told_addresses: string | null
 }

@@ -78,6 +78,32 @@ describe('what the machine logged', () => {
     expect(events).toContainEqual(expect.objectContaining({ event: 'failed', step: 'eventlogs' }))
   })
 
+  test('that there is no room for is offered again when the service says so, and the agent says why', async () => {
+    const isFull = ({ path }: { path: string }, before: { path: string }[]) =>
+      /logs$/.test(path) && before.filter((one) => one.path === path).length < 2
+    await using service = await standIn((request, before) => {
+      if (isFull(request, before)) return refusal(429, 'log_quota_exceeded', { 'retry-after': '30' })
+      // Something to say of itself.
+      const beats = before.filter(({ path }) => path.endsWith('/heartbeat')).length
+      return request.path.endsWith('/heartbeat') && beats < 1
+        ? refusal(503, 'unavailable')
+        : agreeable(request)
+    })
+    const { events } = await live(service.url, { seconds: 3000, machine: logging() })
+    const bodies = (path: string) =>
+      service.received.filter((one) => one.path.endsWith(path)).map(({ body }) => JSON.stringify(body))
+    const idsOf = (path: string) =>
+      bodies(path).map((body) => [...body.matchAll(/"eventId":"(\d+)"/g)].map(([, id]) => id))
+    expect(idsOf('/eventlogs').slice(0, 4)).toEqual([['0'], ['0'], ['0'], ['1']])
+    const said = bodies('/logs')
+    expect(said.length).toBeGreaterThanOrEqual(3)
+    for (const body of said.slice(0, 3)) expect(body).toContain('refused: unavailable')
+    for (const step of ['eventlogs', 'diagnostics'])
+      expect(events).toContainEqual(
+        expect.objectContaining({ event: 'failed', step, code: 'log_quota_exceeded' }),
+      )
+  })
+
   test.each([400, 413])('that the service will never take (%i) is not offered for ever', async (status) => {
     await using service = await standIn((request) =>
       request.path.endsWith('/eventlogs') ? refusal(status, 'invalid_request') : agreeable(request),

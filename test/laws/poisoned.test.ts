@@ -21,7 +21,8 @@ import { checkLiveness } from '../../src/devices/jobs.ts'
 import { refreshDue } from '../../src/groups/jobs.ts'
 import { issueResets } from '../../src/identity/passwords/jobs.ts'
 import { insertResetRequest } from '../../src/identity/passwords/store.ts'
-import { forgetOldLogs } from '../../src/logs/jobs.ts'
+import { forgetOldLogs, makeRoom } from '../../src/logs/jobs.ts'
+import { LogQuota } from '../../src/logs/quota.ts'
 import { sendDue } from '../../src/messages/jobs.ts'
 import { passwordReset } from '../../src/messages/letters.ts'
 import { queueLetter } from '../../src/messages/queue.ts'
@@ -267,6 +268,16 @@ const scenarios: Record<string, Scenario> = {
     await run(forgetOldLogs(storage, { agentLogRetentionDays: 7, eventLogRetentionDays: 7 }, now()))
     expect(await storage.read.selectFrom('agent_logs').select('id').execute()).toEqual([{ id: kept.id }])
     expect(await storage.read.selectFrom('device_event_logs').select('id').execute()).toEqual([])
+  },
+
+  async 'room for logs'({ storage, bad, good }) {
+    const stuck = log(bad, 'agent_logs', now())
+    await add(storage, 'agent_logs', stuck)
+    await add(storage, 'agent_logs', log(good, 'agent_logs', now()))
+    for (const { deviceId } of [bad, good]) await change(storage, 'devices', { log_bytes: 1000 }, deviceId)
+    await poison(storage, 'delete', 'agent_logs', `old.id = '${stuck.id}'`)
+    await run(makeRoom(storage, new LogQuota({ perDevice: 100, perOrg: 2 ** 40 })))
+    expect(await storage.read.selectFrom('agent_logs').select('id').execute()).toEqual([{ id: stuck.id }])
   },
 
   async commands(on) {

@@ -2,11 +2,12 @@ import { expect, it } from 'vitest'
 import { up } from '../../migrations/0020_log_tails.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { insertDiagnosticLogs } from '../../src/logs/diagnostic/store.ts'
-import { lastPlace, placed } from '../../src/logs/places.ts'
+import { lastPlace } from '../../src/logs/places.ts'
 import { type AnyDb, schemaFor } from '../../src/storage/columns.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
+import { placedOf } from './places.ts'
 
 onEveryDatabase((kind, open) => {
   it('logs that were there before places were given get theirs in the order they came in', async () => {
@@ -20,9 +21,9 @@ onEveryDatabase((kind, open) => {
     const at = (minute: number) => `2026-03-01T11:0${minute}:00.000Z`
     await storage.write(async (tx) => {
       const own = [log(bakery, 'second', at(2)), log(bakery, 'third', at(2)), log(bakery, 'first', at(1))]
-      await insertDiagnosticLogs(tx, await placed(tx, bakery.deviceId, own))
+      await insertDiagnosticLogs(tx, await placedOf(tx, bakery, own))
       const other = [log(garage, 'first', at(1))]
-      await insertDiagnosticLogs(tx, await placed(tx, garage.deviceId, other))
+      await insertDiagnosticLogs(tx, await placedOf(tx, garage, other))
     })
     await storage.write(async (tx) => {
       const db = tx as unknown as AnyDb

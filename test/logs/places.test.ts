@@ -2,10 +2,10 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { insertDiagnosticLogs } from '../../src/logs/diagnostic/store.ts'
-import { placed } from '../../src/logs/places.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
+import { placedOf } from './places.ts'
 
 const naming = (path: string) =>
   expect.objectContaining({
@@ -96,13 +96,13 @@ onEveryDatabase((_, open) => {
       const slow = Promise.withResolvers<void>()
       const taken = Promise.withResolvers<void>()
       const early = storage.write(async (tx) => {
-        await insertDiagnosticLogs(tx, await placed(tx, bakery.deviceId, [one('early')]))
+        await insertDiagnosticLogs(tx, await placedOf(tx, bakery, [one('early')]))
         taken.resolve()
         await slow.promise
       })
       await taken.promise
       const late = storage.write(async (tx) =>
-        insertDiagnosticLogs(tx, await placed(tx, bakery.deviceId, [one('late')])),
+        insertDiagnosticLogs(tx, await placedOf(tx, bakery, [one('late')])),
       )
       for (const _ of [1, 2, 3]) expect(await said({ after: '0' })).toMatchObject({ data: [], head: 0 })
       slow.resolve()

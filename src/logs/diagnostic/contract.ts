@@ -53,7 +53,7 @@ export const diagnosticLogs = {
     audit: { unaudited: 'telemetry' },
     maxBody: 10 * 1024 * 1024,
     gzip: true,
-    errors: ['payload_too_large'],
+    errors: ['payload_too_large', 'log_quota_exceeded'],
     example: {
       logs: [
         {

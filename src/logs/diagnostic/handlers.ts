@@ -1,39 +1,48 @@
 import { newId } from '../../core/new-id.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import { placed } from '../places.ts'
+import type { LogQuota } from '../quota.ts'
 import { redacted, redactedData } from '../redaction.ts'
 import { dated } from '../rules.ts'
+import { sizeOf } from '../sizes.ts'
 import type * as contract from './contract.ts'
 import { insertDiagnosticLogs, listDiagnosticLogs } from './store.ts'
 
 type Logs = typeof contract.diagnosticLogs
-type Unplaced = Omit<contract.DiagnosticLog, 'seq'>[]
+type Unplaced = { logs: Omit<contract.DiagnosticLog, 'seq'>[]; bytes: number }
 
-export const diagnosticLogs: HandlersOf<Logs> = {
+export const diagnosticLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
   submit: inSteps<Logs['submit'], Unplaced>({
     // Nobody else waits meanwhile.
-    async prepare({ caller: { deviceId, orgId, device }, body: { logs }, now }) {
-      return logs.map(({ timestamp: said, fields: given = null, agentVersion, message, ...log }) => {
-        const { timestamp, data } = dated(said, given, now)
-        return {
-          id: newId(),
-          deviceId,
-          orgId,
-          ...log,
-          timestamp,
-          message: redacted(message),
-          fields: redactedData(data),
-          agentVersion: agentVersion ?? device.agent_version,
-          createdAt: now,
-        }
-      })
+    async prepare({ caller, body, now, limit }) {
+      const { deviceId, orgId, device } = caller
+      const logs = body.logs.map(
+        ({ timestamp: said, fields: given = null, agentVersion, message, ...log }) => {
+          const { timestamp, data } = dated(said, given, now)
+          return {
+            id: newId(),
+            deviceId,
+            orgId,
+            ...log,
+            timestamp,
+            message: redacted(message),
+            fields: redactedData(data),
+            agentVersion: agentVersion ?? device.agent_version,
+            createdAt: now,
+          }
+        },
+      )
+      const sizes = logs.map(({ message, fields, component }) => sizeOf(fields, message, component))
+      const bytes = sizes.reduce((sum, size) => sum + size, 0)
+      quota.hurry({ deviceId, orgId }, logs.length, () => limit('LOG_BYTES', deviceId, bytes))
+      return { logs, bytes }
     },
-    async run({ db, caller: { deviceId } }, logs) {
-      await insertDiagnosticLogs(db, await placed(db, deviceId, logs))
-      return { received: logs.length }
+    async run({ db, caller }, unplaced) {
+      await insertDiagnosticLogs(db, await placed(db, caller, unplaced, quota))
+      return { received: unplaced.logs.length }
     },
   }),
 
   // A device may have said very much.
   list: ({ storage, scope, params, query }) => listDiagnosticLogs(storage.heavy, scope, params.id, query),
-}
+})

@@ -40,13 +40,11 @@ export async function listDiagnosticLogs(
 }
 
 export async function insertDiagnosticLogs(db: Db, logs: readonly DiagnosticLog[]): Promise<void> {
-  const insert = async (some: readonly DiagnosticLog[]) => {
-    await db
+  const insert = (some: readonly DiagnosticLog[]) =>
+    db
       .insertInto('agent_logs')
       .values(some.map((log) => logRows.write(log)))
       .execute()
-    return some.length
-  }
   await insertLogs(db, logs, insert, (log, message) => ({
     ...log,
     component: 'service',

@@ -56,7 +56,7 @@ export const eventLogs = {
     audit: { action: 'agent.eventlogs.submit', resource: 'device' },
     maxBody: 10 * 1024 * 1024,
     gzip: true,
-    errors: ['payload_too_large'],
+    errors: ['payload_too_large', 'log_quota_exceeded'],
     example: {
       events: [
         {

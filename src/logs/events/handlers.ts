@@ -1,14 +1,16 @@
 import { hash } from 'node:crypto'
 import { newId } from '../../core/new-id.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
-import { placed } from '../places.ts'
+import { placed, uncount } from '../places.ts'
+import type { LogQuota } from '../quota.ts'
 import { redacted, redactedData } from '../redaction.ts'
 import { dated } from '../rules.ts'
+import { sizeOf } from '../sizes.ts'
 import type * as contract from './contract.ts'
 import { insertEventLogs, listEventLogs } from './store.ts'
 
 type Logs = typeof contract.eventLogs
-type Unplaced = Omit<contract.EventLog, 'seq'>[]
+type Unplaced = { logs: Omit<contract.EventLog, 'seq'>[]; sizes: number[]; bytes: number }
 
 /** An empty id is that of many. One whose end is cut would be taken for another: the hash of a long one stays. */
 function knownBy(eventId: string | null): string | null {
@@ -16,34 +18,47 @@ function knownBy(eventId: string | null): string | null {
   return eventId.length <= 100 ? eventId : `sha256:${hash('sha256', eventId, 'hex')}`
 }
 
-export const eventLogs: HandlersOf<Logs> = {
+export const eventLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
   submit: inSteps<Logs['submit'], Unplaced>({
     // Nobody else waits meanwhile.
     async prepare({ caller: { deviceId, orgId }, body: { events }, now, limit }) {
       limit('EVENT_LOGS', deviceId, events.length)
-      return events.map(({ timestamp: said, details: given = null, eventId = null, message, ...event }) => {
-        const { timestamp, data } = dated(said, given, now)
-        return {
-          id: newId(),
-          deviceId,
-          orgId,
-          ...event,
-          eventId: knownBy(eventId),
-          timestamp,
-          message: redacted(message),
-          details: redactedData(data),
-          createdAt: now,
-        }
-      })
+      const logs = events.map(
+        ({ timestamp: said, details: given = null, eventId = null, message, ...event }) => {
+          const { timestamp, data } = dated(said, given, now)
+          return {
+            id: newId(),
+            deviceId,
+            orgId,
+            ...event,
+            eventId: knownBy(eventId),
+            timestamp,
+            message: redacted(message),
+            details: redactedData(data),
+            createdAt: now,
+          }
+        },
+      )
+      const sizes = logs.map(({ message, details, source, eventId }) =>
+        sizeOf(details, message, source, eventId),
+      )
+      const bytes = sizes.reduce((sum, size) => sum + size, 0)
+      quota.hurry({ deviceId, orgId }, logs.length, () => limit('LOG_BYTES', deviceId, bytes))
+      return { logs, sizes, bytes }
     },
-    async run({ db, caller: { deviceId, device }, note }, events) {
-      const count = await insertEventLogs(db, await placed(db, deviceId, events))
+    async run({ db, caller, note }, unplaced) {
+      const { deviceId, device } = caller
+      const { logs, sizes } = unplaced
+      const kept = await insertEventLogs(db, await placed(db, caller, unplaced, quota))
+      const again = logs.reduce((sum, { id }, n) => (kept.has(id) ? sum : sum + sizes[n]!), 0)
+      if (again > 0) await uncount(db, { id: deviceId, bytes: again })
+      const count = kept.size
       // The entries themselves are where they belong; the audit log tells that they came.
-      note({ resourceId: deviceId, resourceName: device.hostname, after: { received: events.length, count } })
+      note({ resourceId: deviceId, resourceName: device.hostname, after: { received: logs.length, count } })
       return { success: true, count }
     },
   }),
 
   // A device may have logged very much.
   list: ({ storage, scope, params, query }) => listEventLogs(storage.heavy, scope, params.id, query),
-}
+})

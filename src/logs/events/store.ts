@@ -38,21 +38,21 @@ export async function listEventLogs(
   return pageOfLogs(db, deviceId, found, query, (row) => eventRows.read(row) as EventLog)
 }
 
-/** How many were new: a record that was handed in before is left as it is. */
-export async function insertEventLogs(db: Db, events: readonly EventLog[]): Promise<number> {
-  const insert = async (some: readonly EventLog[]) => {
-    const done = await db
+/** The ids of those that were new: a record that was handed in before is left as it is. */
+export async function insertEventLogs(db: Db, events: readonly EventLog[]): Promise<Set<string>> {
+  const insert = (some: readonly EventLog[]) =>
+    db
       .insertInto('device_event_logs')
       .values(some.map((event) => eventRows.write(event)))
       .onConflict((conflict) => conflict.doNothing())
-      .executeTakeFirstOrThrow()
-    return Number(done.numInsertedOrUpdatedRows)
-  }
-  return insertLogs(db, events, insert, (event, message) => ({
+      .returning('id')
+      .execute()
+  const inserted = await insertLogs(db, events, insert, (event, message) => ({
     ...event,
     source: 'service',
     eventId: null,
     message,
     details: null,
   }))
+  return new Set(inserted.flat().map(({ id }) => id))
 }

@@ -1,0 +1,57 @@
+import type { Logger } from 'pino'
+import type { Excess } from '../src/logs/quota.ts'
+import type { Metric } from './metrics.ts'
+
+const sayAgainMs = 3_600_000
+/** Devices it is known of when they were last told of. */
+const mostTold = 10_000
+
+/** Counts what this process refused or deleted of logs of which there are too many, and says so once an hour of a device. */
+export class LogWatch {
+  readonly #log: Logger
+  readonly #counts = { refused: 0, deleted: 0 }
+  /** When it is said again, the oldest first. */
+  readonly #told = new Map<string, number>()
+  #bytes = 0
+
+  constructor(log: Logger) {
+    this.#log = log
+  }
+
+  add({ what, entries, deviceId, orgId }: Excess): void {
+    this.#counts[what] += entries
+    const now = performance.now()
+    for (const [id, until] of this.#told) {
+      if (until > now && this.#told.size < mostTold) break
+      this.#told.delete(id)
+    }
+    if (this.#told.has(deviceId)) return
+    this.#told.set(deviceId, now + sayAgainMs)
+    this.#log.warn(
+      { deviceId, orgId, [what]: entries },
+      'a device hands in more logs than are kept of it: some are refused, and its oldest are deleted',
+    )
+  }
+
+  /** So much is kept, of all devices. */
+  hold({ bytes }: { bytes: number }): void {
+    this.#bytes = bytes
+  }
+
+  metrics(): Metric[] {
+    return [
+      {
+        name: 'svc_log_bytes',
+        kind: 'gauge',
+        help: 'Bytes of logs of devices that are kept, as they were last added up.',
+        values: [{ value: this.#bytes }],
+      },
+      {
+        name: 'svc_log_entries_excess_total',
+        kind: 'counter',
+        help: 'Entries of logs that this process refused, or deleted to make room, because a device had too many.',
+        values: Object.entries(this.#counts).map(([what, value]) => ({ labels: { what }, value })),
+      },
+    ]
+  }
+}

@@ -1,0 +1,12 @@
+import { placed } from '../../src/logs/places.ts'
+import { LogQuota } from '../../src/logs/quota.ts'
+import type { Db } from '../../src/storage/open.ts'
+
+const boundless = new LogQuota({ perDevice: 2 ** 50, perOrg: 2 ** 50 })
+
+/** Places of logs that are as good as nothing. */
+export const placedOf = <L extends object>(
+  tx: Db,
+  { deviceId, id: orgId }: { deviceId: string; id: string },
+  logs: readonly L[],
+) => placed(tx, { deviceId, orgId }, { logs, bytes: 0 }, boundless)

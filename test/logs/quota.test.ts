@@ -1,0 +1,276 @@
+import pino from 'pino'
+import { describe, expect, it } from 'vitest'
+import { LogWatch } from '../../daemon/log-watch.ts'
+import { api } from '../../src/api.ts'
+import { forgetOldLogs, makeRoom, recount } from '../../src/logs/jobs.ts'
+import { type Excess, equalShare, LogQuota } from '../../src/logs/quota.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService, type TestService, testClock } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+
+const kib = 1024
+const perDevice = 64 * kib
+const quotaExceeded = expect.objectContaining({ status: 429, code: 'log_quota_exceeded', retryAfter: 30 })
+const timestamp = '2026-03-01T11:00:00.000Z'
+
+/** Entries that take about a kibibyte each. */
+const entries = (names: readonly (string | number)[]) =>
+  names.map((name) => ({ message: `${name} ${'ä'.repeat(280)}` }))
+
+type Machine = { agentId: string; agentToken: string; deviceId: string; orgId: string }
+
+function machineOf(service: TestService, { agentId, agentToken, deviceId, orgId }: Machine) {
+  const client = service.client(agentToken)
+  const params = { id: agentId }
+  const more = { timestamp, component: 'x', level: 'info' } as const
+  const written = { timestamp, level: 'info', category: 'system', source: 'kernel' } as const
+  const { storage } = service
+  return {
+    deviceId,
+    orgId,
+    say: (...names: (string | number)[]) =>
+      client.call(api.diagnosticLogs.submit, {
+        params,
+        body: { logs: entries(names).map((one) => ({ ...more, ...one })) },
+      }),
+    write: (...names: (string | number)[]) =>
+      client.call(api.eventLogs.submit, {
+        params,
+        body: { events: entries(names).map((one, n) => ({ ...written, ...one, eventId: `${names[n]}` })) },
+      }),
+    /** What is counted, and what is there, in the order it came in. */
+    async kept() {
+      const { log_bytes: counted } = await storage.read
+        .selectFrom('devices')
+        .select('log_bytes')
+        .where('id', '=', deviceId)
+        .executeTakeFirstOrThrow()
+      const said = storage.read.selectFrom('agent_logs').select(['seq', 'message'])
+      const rows = await said
+        .where('device_id', '=', deviceId)
+        .unionAll(
+          storage.read
+            .selectFrom('device_event_logs')
+            .select(['seq', 'message'])
+            .where('device_id', '=', deviceId),
+        )
+        .execute()
+      const names = rows.sort((a, b) => a.seq - b.seq).map(({ message }) => message.split(' ')[0]!)
+      return { counted, names }
+    },
+    miscount: (bytes: number) =>
+      storage.write((tx) =>
+        tx.updateTable('devices').set({ log_bytes: bytes }).where('id', '=', deviceId).execute(),
+      ),
+  }
+}
+
+const range = (from: number, count: number) => Array.from({ length: count }, (_, n) => from + n)
+
+it('shares are equal, and who needs less than theirs leaves the rest to the others', () => {
+  expect(equalShare([], 10)).toBe(Number.POSITIVE_INFINITY)
+  expect(equalShare([5, 5], 10)).toBe(Number.POSITIVE_INFINITY)
+  expect(equalShare([1, 100, 2, 100], 43)).toBe(20)
+  expect(equalShare([10, 10, 10], 10)).toBe(3)
+})
+
+it('a device with too many logs is told of once an hour, and all of them are counted', () => {
+  const lines: Record<string, unknown>[] = []
+  const watch = new LogWatch(pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) }))
+  for (let n = 0; n < 50; n += 1) {
+    watch.add({ deviceId: 'a', orgId: 'o', what: 'refused', entries: 2 })
+    watch.add({ deviceId: 'b', orgId: 'o', what: 'deleted', entries: 3 })
+  }
+  expect(lines).toMatchObject([
+    { deviceId: 'a', refused: 2, msg: expect.stringContaining('more logs than are kept') },
+    { deviceId: 'b', deleted: 3 },
+  ])
+  const [, excess] = watch.metrics()
+  expect(excess!.values).toEqual([
+    { labels: { what: 'refused' }, value: 100 },
+    { labels: { what: 'deleted' }, value: 150 },
+  ])
+})
+
+onEveryDatabase((_, open) => {
+  const start = async (env: Record<string, string> = {}) => {
+    const clock = testClock()
+    const service = await startService(open, { clock, env })
+    const { orgs } = await buildWorld(service)
+    const machine = (org: { id: string; agentId: string; agentToken: string; deviceId: string }) =>
+      machineOf(service, { ...org, orgId: org.id })
+    return { clock, service, orgs, bakery: machine(orgs.bakery), garage: machine(orgs.garage) }
+  }
+  /** A machine more in that organization. */
+  const another = async (service: TestService, org: { id: string; deviceId: string; agentId: string }) => {
+    const { storage } = service
+    const row = await storage.read
+      .selectFrom('devices')
+      .selectAll()
+      .where('id', '=', org.deviceId)
+      .executeTakeFirstOrThrow()
+    const id = crypto.randomUUID()
+    await storage.write((tx) =>
+      tx
+        .insertInto('devices')
+        .values({ ...row, id, agent_id: `agent-${id}`, token_hash: id, log_bytes: 0, log_seq: 0 })
+        .execute(),
+    )
+    return id
+  }
+
+  describe('the logs of a device', () => {
+    it('are its newest, as many as may be kept; the others of its organization and elsewhere lose nothing', async () => {
+      const { bakery, garage } = await start({ LOG_BYTES_PER_DEVICE: `${perDevice}` })
+      await garage.say('here')
+      let refusals = 0
+      let last = 0
+      for (let n = 0; n < 130; n += 10) {
+        const hand = n % 20 === 0 ? bakery.say : bakery.write
+        for (let tries = 0; ; tries += 1) {
+          const error = await hand(...range(n, 10)).then(
+            () => undefined,
+            (thrown) => thrown,
+          )
+          if (error === undefined) break
+          expect(error).toEqual(quotaExceeded)
+          refusals += 1
+          expect(tries, 'room is made while it waits').toBeLessThan(200)
+          await new Promise((resolve) => setTimeout(resolve, 50))
+        }
+        last = n + 9
+        // What it may, and one request.
+        expect((await bakery.kept()).counted).toBeLessThan(perDevice + 11 * kib)
+      }
+      expect(refusals).toBeGreaterThan(0)
+      const { names } = await bakery.kept()
+      expect(names).toEqual(range(last - names.length + 1, names.length).map(String))
+      expect(names.length).toBeGreaterThan(45)
+      expect(names.length).toBeLessThan(76)
+      expect((await garage.kept()).names).toEqual(['here'])
+    }, 60_000)
+
+    it('are counted as they are kept: nothing twice, and nothing that is gone', async () => {
+      const { service, clock, bakery } = await start()
+      await bakery.write(1, 2)
+      const { counted } = await bakery.kept()
+      expect(counted).toBeGreaterThan(2 * (400 + 560))
+      expect(counted).toBeLessThan(2 * kib)
+      await bakery.write(1, 2)
+      expect(await bakery.kept()).toEqual({ counted, names: ['1', '2'] })
+      await bakery.say(3)
+      const all = (await bakery.kept()).counted
+      // By the database it is as much.
+      await bakery.miscount(7)
+      expect(await recount(service.storage)).toBeUndefined()
+      expect((await bakery.kept()).counted).toBe(all)
+      const retention = { agentLogRetentionDays: 1, eventLogRetentionDays: 2 }
+      clock.forward(86_401)
+      await forgetOldLogs(service.storage, retention, clock())
+      expect(await bakery.kept()).toEqual({ counted, names: ['1', '2'] })
+      // Counted too low, as what came before it was counted would be.
+      await bakery.miscount(5)
+      clock.forward(86_401)
+      await forgetOldLogs(service.storage, retention, clock())
+      expect(await bakery.kept()).toEqual({ counted: 0, names: [] })
+    })
+
+    it('are refused as a whole or not at all, and one request is taken however large it is', async () => {
+      const { service, bakery } = await start()
+      await bakery.miscount(256 * 2 ** 20)
+      await bakery.say(...range(0, 400))
+      await expect(bakery.say('more')).rejects.toEqual(quotaExceeded)
+      await expect(bakery.write('more')).rejects.toEqual(quotaExceeded)
+      expect((await bakery.kept()).names).toHaveLength(400)
+      await bakery.miscount(300 * kib)
+      const excesses: Excess[] = []
+      const quota = new LogQuota({ perDevice: 100 * kib, perOrg: 2 ** 40 }, (one) => excesses.push(one))
+      await makeRoom(service.storage, quota)
+      expect((await bakery.kept()).counted).toBeLessThan(88 * kib)
+      expect((await bakery.kept()).names.at(-1)).toBe('399')
+      const { deviceId, orgId } = bakery
+      expect(excesses).toEqual([{ deviceId, orgId, what: 'deleted', entries: expect.any(Number) }])
+      expect((await bakery.kept()).names).toHaveLength(400 - excesses[0]!.entries)
+    })
+
+    it('come in no faster than LOG_BYTES allows', async () => {
+      const { bakery, garage } = await start({ RATE_LIMIT_LOG_BYTES: '10000/3600' })
+      await bakery.say(...range(0, 9))
+      const tooFast = expect.objectContaining({ status: 429, code: 'rate_limited', retryAfter: 3600 })
+      await expect(bakery.say(...range(9, 3))).rejects.toEqual(tooFast)
+      await expect(bakery.write(...range(9, 3))).rejects.toEqual(tooFast)
+      expect((await bakery.kept()).names).toHaveLength(9)
+      expect(await garage.say('here')).toEqual({ received: 1 })
+    })
+
+    it('that are counted and not there are counted anew', async () => {
+      const { service, bakery } = await start()
+      await bakery.miscount(2 ** 40)
+      await makeRoom(service.storage, new LogQuota({ perDevice, perOrg: 2 ** 50 }))
+      expect(await bakery.kept()).toEqual({ counted: 0, names: [] })
+    })
+  })
+
+  describe('the logs of an organization', () => {
+    it('are shared: who has most loses the oldest, who has little loses nothing, and others are not concerned', async () => {
+      const { service, orgs, bakery, garage } = await start()
+      const { storage } = service
+      const small = await another(service, orgs.bakery)
+      await bakery.say(...range(0, 300))
+      await garage.say(...range(0, 100))
+      // Twenty of its entries are of the other machine.
+      const moved = { device_id: small }
+      await storage.write((tx) =>
+        tx
+          .updateTable('agent_logs')
+          .set(moved)
+          .where('device_id', '=', bakery.deviceId)
+          .where('seq', '<=', 20)
+          .execute(),
+      )
+      await recount(storage)
+      const quota = new LogQuota({ perDevice: 2 ** 40, perOrg: 150 * kib })
+      await makeRoom(storage, quota)
+      const sums = await storage.read
+        .selectFrom('devices')
+        .select('log_bytes')
+        .where('org_id', '=', bakery.orgId)
+        .execute()
+      expect(sums.reduce((sum, { log_bytes }) => sum + log_bytes, 0)).toBeLessThan(150 * kib)
+      const { names } = await bakery.kept()
+      expect(names.length).toBeGreaterThan(100)
+      expect(names).toEqual(range(300 - names.length, names.length).map(String))
+      const left = await storage.read
+        .selectFrom('agent_logs')
+        .select('id')
+        .where('device_id', '=', small)
+        .execute()
+      expect(left).toHaveLength(20)
+      expect((await garage.kept()).names).toHaveLength(100)
+      expect(quota.roomOf(garage.orgId)).toBe(2 ** 40)
+      expect(quota.roomOf(bakery.orgId)).toBeLessThan(150 * kib)
+      await makeRoom(storage, quota)
+      expect(quota.roomOf(bakery.orgId), 'once there is room').toBe(2 ** 40)
+    })
+
+    it('are bounded by the running service, whoever hands them in', async () => {
+      const { service, bakery, garage } = await start({
+        LOG_BYTES_PER_ORG: `${perDevice}`,
+        METRICS_TOKEN: 'a token for metrics',
+      })
+      for (let n = 0; n < 200; n += 20) {
+        await bakery.say(...range(n, 20)).catch((error) => expect(error).toEqual(quotaExceeded))
+        await garage.say(n)
+      }
+      await expect
+        .poll(async () => (await bakery.kept()).counted, { timeout: 10_000 })
+        .toBeLessThanOrEqual(perDevice)
+      expect((await bakery.kept()).names.length).toBeGreaterThan(20)
+      expect((await garage.kept()).names).toHaveLength(10)
+      const headers = { authorization: 'Bearer a token for metrics' }
+      const metrics = await (await fetch(`${service.url}/metrics`, { headers })).text()
+      expect(metrics).toMatch(/svc_log_entries_excess_total\{what="deleted"\} [1-9]/)
+      expect(metrics).toMatch(/\nsvc_log_bytes [1-9]/)
+    }, 60_000)
+  })
+})
