@@ -30,6 +30,8 @@ export type Config = {
   weakSecrets: string | undefined
   /** APP_ENCRYPTION_KEY_PREVIOUS: opens what was sealed before the key was changed. */
   previousEncryption: string | undefined
+  /** ACCEPT_NEW_KEYS: which other keys than before may be gone on with (daemon/key-prints.ts). */
+  acceptedKeys: string | undefined
   /** What signs the audit log. */
   signing: Seeds
   /** AUDIT_CHECKPOINT_SECONDS: how often chains that grew are signed. */
@@ -126,6 +128,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     secrets,
     weakSecrets,
     previousEncryption: secretOf(env, 'APP_ENCRYPTION_KEY_PREVIOUS'),
+    acceptedKeys: env.ACCEPT_NEW_KEYS || undefined,
     signing: signingSeeds(env, secrets),
     checkpointSeconds: wholeNumber(env, 'AUDIT_CHECKPOINT_SECONDS', 3600, 1, 86_400),
     metricsToken: secretOf(env, 'METRICS_TOKEN'),

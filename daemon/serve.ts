@@ -70,6 +70,7 @@ import { connectionsOf } from './connections.ts'
 import { DatabaseWatch } from './database-watch.ts'
 import { keyActors } from './key-actor.ts'
 import { KeyMeter } from './key-meter.ts'
+import { checkKeys, checkNotLost } from './key-prints.ts'
 import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
 import { LogWatch } from './log-watch.ts'
@@ -117,6 +118,9 @@ export async function serve(
   const storage = await openStorage({ ...place, alone })
   try {
     await prepareSchema(storage, place, config.autoMigrate)
+    await checkNotLost(storage, config.dataDir)
+    const changed = await checkKeys(storage, config, clock())
+    if (changed.length > 0) log.warn({ keys: changed }, 'keys were changed')
     const firstPassword = await firstRun(storage, config, clock())
 
     const limiter = new Limiter(config.limits)

@@ -42,6 +42,7 @@ import * as provisionedMemberships from './0041_provisioned_memberships.ts'
 import * as probes from './0043_probes.ts'
 import * as setAside from './0046_set_aside.ts'
 import * as logBytes from './0047_log_bytes.ts'
+import * as keyPrints from './0048_key_prints.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -88,4 +89,5 @@ export const migrations: readonly Migration[] = [
   { name: '0043_probes', up: probes.up },
   { name: '0046_set_aside', up: setAside.up },
   { name: '0047_log_bytes', up: logBytes.up },
+  { name: '0048_key_prints', up: keyPrints.up },
 ]

@@ -2,7 +2,7 @@ import type { Endpoint } from '../core/endpoint.ts'
 import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Clock } from '../core/time.ts'
-import { type Call, type Handler, type HandlersOf, inSteps } from '../handler.ts'
+import { type Call, type Handler, type HandlersOf, inSteps, type Preparation } from '../handler.ts'
 import type { Storage } from '../storage/open.ts'
 import { checkOrgInHistory } from '../tenancy/store.ts'
 import { headerLine, trailerLine } from './chain.ts'
@@ -10,7 +10,7 @@ import type { Closing } from './checkpoints/jobs.ts'
 import type { Kept } from './checkpoints/kept.ts'
 import type * as contract from './contract.ts'
 import { entriesAfter, type ListQuery, listEntries } from './entries.ts'
-import { sealPending } from './outbox.ts'
+import { sealFor } from './outbox.ts'
 import { findAnchor, partOf } from './retention/anchors.ts'
 import { whileKept } from './retention/readings.ts'
 import { chainOf, orgOf, systemChain, toFlatEntry } from './rules.ts'
@@ -18,10 +18,15 @@ import * as store from './store.ts'
 
 type Logs = typeof contract.auditLogs
 
-/** Seals what is pending first, so that a person always sees what they just did. */
+/** Seals first what is pending of what they ask for, so that a person always sees what they just did. */
 export const sealed = <E extends Endpoint>(
   run: (call: Call<E>) => ReturnType<Extract<Handler<E>, (...args: never[]) => unknown>>,
-) => inSteps<E, unknown>({ prepare: ({ storage }) => sealPending(storage), run: run as never })
+) => inSteps<E, unknown>({ prepare: sealAsked, run: run as never })
+
+function sealAsked({ storage, scope, query }: Preparation<Endpoint>): Promise<void> {
+  const { orgId } = query as { orgId?: string }
+  return sealFor(storage, scope, orgId)
+}
 
 type Reading = { storage: Storage; scope: Scope; note: Call<Logs['list']>['note'] }
 

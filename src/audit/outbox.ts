@@ -1,6 +1,7 @@
+import type { Scope } from '../core/scope.ts'
 import { type Clock, type Instant, systemClock } from '../core/time.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
-import { forUpdate, isOutage, prepared, rowOf } from '../storage/dialect.ts'
+import { forUpdate, inHistory, isOutage, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import { reasonOf, setAside } from '../storage/set-aside.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
@@ -47,12 +48,18 @@ async function sealAtOnce(tx: Db, drafts: readonly Draft[]): Promise<void> {
 const batch = 200
 
 /**
- * Seals all that is recorded and not sealed yet, chain by chain; gives what stopped those that cannot grow, which
- * keep no other from it. Several processes may do so at once: the head of a chain is locked while it grows.
+ * Seals all that is recorded and not sealed yet; gives what stopped the chains that cannot grow, which keep no other from
+ * it, and neither does one that grows all the time: each gets a batch in turn, the one that waits the longest first.
+ * Several processes may do so at once: the head of a chain is locked while it grows.
  */
 export async function sealPending(storage: Storage, clock: Clock = systemClock): Promise<unknown[]> {
   const stuck = new Map<string, unknown>()
-  const pending = storage.read.selectFrom('outbox').select('chain').distinct().limit(100)
+  const pending = storage.read
+    .selectFrom('outbox')
+    .select('chain')
+    .groupBy('chain')
+    .orderBy(({ fn }) => fn.min('id'))
+    .limit(100)
   for (;;) {
     const chains = await pending
       .$if(stuck.size > 0, (it) => it.where('chain', 'not in', [...stuck.keys()]))
@@ -60,7 +67,7 @@ export async function sealPending(storage: Storage, clock: Clock = systemClock):
     if (chains.length === 0) return [...stuck.values()]
     for (const { chain } of chains) {
       try {
-        await sealChain(storage, chain, clock)
+        await sealBatch(storage, chain, Number.MAX_SAFE_INTEGER, clock)
       } catch (error) {
         stuck.set(chain, error)
       }
@@ -69,24 +76,54 @@ export async function sealPending(storage: Storage, clock: Clock = systemClock):
 }
 
 /**
- * Where some cannot be sealed together they are tried from the first on, alone and then ever more: the one that cannot be
- * sealed is set aside, and an entry in its place says so. A chain that does not even take that cannot grow.
+ * Seals what is recorded at this moment in one chain, else in those that a scope sees: what others do meanwhile, and in other
+ * chains, is not waited for. A chain that cannot grow is shown as it is.
  */
-async function sealChain(storage: Storage, chain: string, clock: Clock): Promise<void> {
+export async function sealFor(
+  storage: Storage,
+  scope: Scope,
+  chain?: string,
+  clock: Clock = systemClock,
+): Promise<void> {
+  const pending = await storage.read
+    .selectFrom('outbox')
+    .select(({ fn }) => ['chain', fn.max('id').as('upTo')])
+    .where(inHistory(scope, 'outbox.chain'))
+    .$if(chain !== undefined, (it) => it.where('chain', '=', chain!))
+    .groupBy('chain')
+    .execute()
+  for (const one of pending) {
+    try {
+      while (await sealBatch(storage, one.chain, Number(one.upTo), clock));
+    } catch {}
+  }
+}
+
+/**
+ * Seals a batch of a chain; whether there may be more. Where some cannot be sealed together they are tried from the first on,
+ * alone and then ever more: the one that cannot be sealed is set aside, and an entry in its place says so. A chain that
+ * does not even take that cannot grow.
+ */
+async function sealBatch(storage: Storage, chain: string, upTo: number, clock: Clock): Promise<boolean> {
   let most = batch
-  for (;;) {
+  for (let done = 0; done < batch; ) {
     const at: Place = { first: undefined }
     try {
       // Lost with the power it is done again, with the same result: the outbox is synced, and empties with it.
-      const sealed = await storage.write((tx) => seal(tx, chain, most, at), { unsynced: true })
-      if (sealed < most) return
+      const sealed = await storage.write((tx) => seal(tx, chain, { upTo, most }, at), { unsynced: true })
+      if (sealed < most) return false
+      done += sealed
       most = Math.min(batch, 2 * most)
     } catch (error) {
       if (isOutage(error) || at.first === undefined) throw error
-      if (most === 1) await passOver(storage, chain, at.first, error, clock())
+      if (most === 1) {
+        await passOver(storage, chain, at.first, error, clock())
+        done += 1
+      }
       most = 1
     }
   }
+  return true
 }
 
 type Place = { first: number | undefined }
@@ -124,15 +161,26 @@ async function replace(
   await moveHead(tx, sealed!)
 }
 
-const pendingOf = prepared((db, p: { chain: string; batch: number }) =>
-  db.selectFrom('outbox').select(['id', 'entry']).where('chain', '=', p.chain).orderBy('id').limit(p.batch),
+const pendingOf = prepared((db, p: { chain: string; upTo: number; most: number }) =>
+  db
+    .selectFrom('outbox')
+    .select(['id', 'entry'])
+    .where('chain', '=', p.chain)
+    .where('id', '<=', p.upTo)
+    .orderBy('id')
+    .limit(p.most),
 )
 
 /** Seals so many of a chain; how many there were. */
-async function seal(tx: Db, chain: string, most: number, at: Place): Promise<number> {
+async function seal(
+  tx: Db,
+  chain: string,
+  { upTo, most }: { upTo: number; most: number },
+  at: Place,
+): Promise<number> {
   // Whoever else seals this chain waits here, and finds less pending.
   const head = await lockHead(tx, chain)
-  const pending = await pendingOf(tx, { chain, batch: most })
+  const pending = await pendingOf(tx, { chain, upTo, most })
   at.first = pending[0]?.id
   if (pending.length === 0) return 0
   const drafts = pending.map(({ entry }) => draftIn(entry, chain))

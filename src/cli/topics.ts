@@ -96,6 +96,7 @@ export const pages: Record<string, string> = {
   APP_ENCRYPTION_KEY_PREVIOUS   the key before, after a change of APP_ENCRYPTION_KEY
   AUDIT_SIGNING_KEY     signs the audit log: 32 bytes in base64; without it, made from APP_ENCRYPTION_KEY
   AUDIT_SIGNING_KEY_PREVIOUS    the key before, so that what it signed goes on to verify
+  ACCEPT_NEW_KEYS       goes on with other keys than before, as the refusal to start says; man svc-serve
   AUDIT_CHECKPOINT_SECONDS      how often audit chains that grew are signed; 3600
   METRICS_TOKEN         bearer token for /metrics, in the format of Prometheus; off without one
   PUBLIC_URL            where people find the service, for links in mail and single sign-on (PUBLIC_APP_URL, DASHBOARD_URL)

@@ -18,6 +18,8 @@ import type {
 export type Tables = {
   /** What readiness changes. */
   probes: { id: number; at: string }
+  /** Which keys the database is used with (daemon/key-prints.ts). */
+  key_prints: { name: string; print: string; since: string }
   /** What could not be written where it belongs. */
   set_aside: {
     id: Generated<number>

@@ -10,6 +10,7 @@ import { atEnd, endAll } from './children.ts'
 import { cli } from './cli.ts'
 import { type Row, tableOf } from './figures.ts'
 import { fleet } from './fleet.ts'
+import { hostile } from './hostile.ts'
 import { http } from './http.ts'
 import { retention } from './retention.ts'
 import { rollouts } from './rollouts.ts'
@@ -30,9 +31,10 @@ const names = [
   'webhooks',
   'agents',
   'rollouts',
+  'hostile',
 ] as const
 /** Filling in takes minutes, so these are measured when they are named. */
-const named = ['fleet', 'audit', 'retention', 'webhooks', 'agents', 'rollouts']
+const named = ['fleet', 'audit', 'retention', 'webhooks', 'agents', 'rollouts', 'hostile']
 const unnamed = names.filter((name) => !named.includes(name))
 /** These run from source, in this process. */
 const unbuilt: readonly string[] = ['chain', 'rollouts']
@@ -69,11 +71,14 @@ const program = new Command('npm run bench --')
   .addArgument(
     new Argument('[name...]', 'what to measure')
       .choices(names)
-      .default(unnamed, 'all but fleet, audit, retention, webhooks, agents and rollouts'),
+      .default(unnamed, 'all but fleet, audit, retention, webhooks, agents, rollouts and hostile'),
   )
   .option('--quick', 'fewer and shorter rounds, no installation')
   .option('--json', 'print the result as JSON')
-  .option('--postgres', 'http, fleet, retention, webhooks, agents and rollouts on Postgres; its fsync is off')
+  .option(
+    '--postgres',
+    'http, fleet, retention, webhooks, agents, rollouts and hostile on Postgres; its fsync is off',
+  )
   .option('--no-install', 'leave out the size of an installation')
   .addOption(
     new Option('--connections <count>', 'connections of the load').default(32).argParser(wholeNumber(1000)),
@@ -146,6 +151,10 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
     if (name === 'rollouts') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       rows.push(...(await rollouts({ agents: options.agents ?? 10_000, ...databases }, say)))
+    }
+    if (name === 'hostile') {
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      rows.push(...(await hostile({ seconds: quick ? 20 : 60, ...databases }, say)))
     }
     if (name === 'fleet') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}

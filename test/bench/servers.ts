@@ -41,16 +41,22 @@ export function svcEnv(more: Record<string, string> = {}): Record<string, string
 
 const noLimits = Object.fromEntries(Object.keys(defaultLimits).map((name) => [`RATE_LIMIT_${name}`, 'off']))
 
-type ServiceOptions = { logLevel?: string; nodeFlags?: readonly string[]; env?: Record<string, string> }
+type ServiceOptions = {
+  logLevel?: string
+  nodeFlags?: readonly string[]
+  env?: Record<string, string>
+  /** With the rate limits there are; without it, none. */
+  limits?: boolean
+}
 
-/** `svc serve` as it is run, without rate limits; its log goes to a file, as on a server. */
+/** `svc serve` as it is run, without rate limits unless told; its log goes to a file, as on a server. */
 export function spawnService(
   place: Place,
-  { logLevel = 'warn', nodeFlags = [], env: more = {} }: ServiceOptions = {},
+  { logLevel = 'warn', nodeFlags = [], env: more = {}, limits = false }: ServiceOptions = {},
 ): ChildProcess {
   const { dataDir, databaseUrl } = place
   const env = svcEnv({
-    ...noLimits,
+    ...(!limits && noLimits),
     ...secrets,
     ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
     LOG_LEVEL: logLevel,

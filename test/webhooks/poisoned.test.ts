@@ -5,11 +5,19 @@ import type { Dialect } from '../../src/storage/db.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { hasOpenssl, testCertificate } from '../cli/way.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { serviceOn, startService } from '../harness.ts'
+import { type ServiceOptions, serviceOn, startService, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { reaching, receiver } from './receiver.ts'
 
 const otherKey = 'another-key-of-which-nothing-is-known-0123456789'
+
+/** The same database with another key, and without the one before: as an operator who has lost it goes on. */
+async function withoutKey(service: TestService, env: ServiceOptions['env'] = {}): Promise<TestService> {
+  const lost = { ...env, APP_ENCRYPTION_KEY: otherKey }
+  const refused = await serviceOn(service, { env: lost }).catch((error: Error) => error.message)
+  const [, id = ''] = /ACCEPT_NEW_KEYS=(\w+)/.exec(String(refused)) ?? []
+  return serviceOn(service, { env: { ...lost, ACCEPT_NEW_KEYS: id } })
+}
 
 /** From now on the database refuses to store `text` as the answer of a receiver. */
 async function refuse(db: Db, kind: Dialect, text: string): Promise<void> {
@@ -97,9 +105,7 @@ describe.skipIf(!hasOpenssl)('one bad row never holds others', () => {
       const lost = await bakery.hook('lost')
       const doomed = await bakery.hook('doomed')
       await service.close()
-      const again = await serviceOn(service, {
-        env: { ...reaching(certificate), APP_ENCRYPTION_KEY: otherKey, METRICS_TOKEN: 'metrics' },
-      })
+      const again = await withoutKey(service, { ...reaching(certificate), METRICS_TOKEN: 'metrics' })
       const client = again.client(world.tokens.bakery)
       const { id: fine } = await again.client(world.tokens.garage).call(api.webhooks.create, {
         body: { name: 'fine', url: `${to.url}/fine`, events: ['patch.installed'] },
@@ -147,7 +153,7 @@ describe.skipIf(!hasOpenssl)('one bad row never holds others', () => {
         body: { name: 'Keycloak', type: 'oidc', clientId: 'svc', clientSecret: 'a secret' },
       })
       await service.close()
-      const again = await serviceOn(service, { env: { APP_ENCRYPTION_KEY: otherKey } })
+      const again = await withoutKey(service)
       const after = again.client(world.tokens.bakery)
       const { data } = await after.call(api.ssoProviders.list, {})
       const params = { id: made.data.id }

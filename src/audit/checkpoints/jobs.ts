@@ -2,7 +2,7 @@ import { everything } from '../../core/scope.ts'
 import { type Clock, secondsBetween } from '../../core/time.ts'
 import type { Storage } from '../../storage/open.ts'
 import { genesis, type Head } from '../chain.ts'
-import { sealPending } from '../outbox.ts'
+import { sealFor } from '../outbox.ts'
 import { findAnchor } from '../retention/anchors.ts'
 import { isChain, orgOf } from '../rules.ts'
 import { findHead } from '../store.ts'
@@ -92,7 +92,7 @@ async function take({ storage, signer, kept, clock }: CheckpointParts, chain: st
     const why = 'No organization has a chain of this name: somebody put it there'
     throw new ChangedHistory({ chain, kind: 'rewritten', signed: 0, found: 0, why })
   }
-  await sealPending(storage)
+  await sealFor(storage, everything, chain)
   const { read } = storage
   // Before the head is: with another process at work, the chain is never shorter than what was signed of it.
   const last = (await lastCheckpoint(read, chain))?.note

@@ -2,7 +2,7 @@ import { everything } from '../../core/scope.ts'
 import { type Instant, secondsBetween } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { canonicalAt, checksumAt, entryStart, headerLine, trailerLine } from '../chain.ts'
-import { sealPending } from '../outbox.ts'
+import { sealFor } from '../outbox.ts'
 import { type Anchor, findAnchor, partOf } from '../retention/anchors.ts'
 import { isHoldTaken } from '../retention/holds.ts'
 import { whileKept } from '../retention/readings.ts'
@@ -132,7 +132,7 @@ async function judged(
     const it = note === undefined ? undefined : openCheckpoint(note, [])
     return it && it.state !== 'unreadable' ? [it.checkpoint] : []
   })
-  await sealPending(storage)
+  await sealFor(storage, everything, chain)
   // Before anything is signed anew, which puts a later time in its place.
   const postdated = await findPostdated(storage.read, chain, { signed, checkedAt }, clock())
   let refusal: ChangedHistory | undefined

@@ -4,7 +4,7 @@ import { type HandlersOf, inSteps, type Preparation, type Streamed } from '../..
 import type { Storage } from '../../storage/open.ts'
 import { entriesOf, type Filter, newestKeys } from '../entries.ts'
 import { checked } from '../handlers.ts'
-import { sealPending } from '../outbox.ts'
+import { sealFor } from '../outbox.ts'
 import { type auditExports as contract, type ExportColumn, type ExportFormat, exportCap } from './contract.ts'
 import { columnsAsked, frameOf } from './rules.ts'
 
@@ -34,9 +34,9 @@ async function prepare(
   { format, filter, columns, cursor, cursorAt }: Asked,
 ): Promise<Streamed> {
   const [timestamp, id] = (keyAfter({ cursor }, 2, cursorAt) ?? []).map(String)
-  await sealPending(storage)
   const { orgId } = filter
   await checked({ storage, scope, note }, orgId)
+  await sealFor(storage, scope, orgId)
   const found = await newestKeys(
     storage.heavy,
     scope,

@@ -1,0 +1,136 @@
+import { expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
+import { sealFor, sealPending } from '../../src/audit/outbox.ts'
+import { chainOf, draftOf } from '../../src/audit/rules.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { everything, type Scope } from '../../src/core/scope.ts'
+import type { Db, Storage } from '../../src/storage/open.ts'
+import { onEveryDatabase, openMigrated } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+import { partsOn } from './chains.ts'
+import { happening } from './rows.ts'
+
+const at = '2026-03-01T12:00:00.000Z'
+
+const orgScope = (orgId: string): Scope => ({ kind: 'organization', orgId, siteIds: null, groupIds: null })
+
+/** Happenings that nobody has sealed yet, on either database. */
+async function pile(tx: Db, chain: string, count: number): Promise<void> {
+  const entry = () => JSON.stringify(draftOf(happening(chain === 'system' ? null : chain), at))
+  const values = Array.from({ length: count }, () => ({ chain, entry: entry() }))
+  await tx.insertInto('outbox').values(values).execute()
+}
+
+/** Counts transactions, and has somebody else write to these chains in each of them. */
+function beside(storage: Storage, chains: readonly string[]): { storage: Storage; count: () => number } {
+  let count = 0
+  const write: Storage['write'] = (work, options) =>
+    storage.write(async (tx) => {
+      count += 1
+      if (count > 100) throw new Error('it goes on as long as others write')
+      for (const chain of chains) await pile(tx, chain, 1)
+      return work(tx)
+    }, options)
+  return { storage: { ...storage, write }, count: () => count }
+}
+
+const pendingOf = async ({ read }: Storage, chain: string): Promise<number> =>
+  (await read.selectFrom('outbox').select('id').where('chain', '=', chain).execute()).length
+
+onEveryDatabase((_, open) => {
+  const [quiet, busy] = [newId(), newId()]
+  const others = Array.from({ length: 30 }, newId)
+
+  async function crowded() {
+    const database = await open()
+    await database.storage.write(async (tx) => {
+      for (const chain of others) await pile(tx, chain, 50)
+      await pile(tx, busy, 450)
+      await pile(tx, quiet, 3)
+    })
+    return database
+  }
+
+  it('who asks for one chain waits for that one alone, up to what was there', async () => {
+    const { storage } = await crowded()
+    const world = beside(storage, [busy, ...others])
+    await sealFor(world.storage, orgScope(quiet))
+    expect(world.count()).toBe(1)
+    expect(await pendingOf(storage, quiet)).toBe(0)
+    expect(await pendingOf(storage, others[0]!)).toBe(51)
+    await sealFor(world.storage, everything, busy)
+    // Batches of 200, and none for what came while they were sealed.
+    expect(world.count()).toBe(4)
+    expect(await pendingOf(storage, busy)).toBeGreaterThan(0)
+    expect(await pendingOf(storage, others[0]!)).toBe(54)
+    await sealFor(world.storage, orgScope(newId()))
+    expect(world.count()).toBe(4)
+  })
+
+  it('who sees all of them waits for what was there', async () => {
+    const { storage } = await crowded()
+    const world = beside(storage, [busy, ...others])
+    await sealFor(world.storage, everything)
+    expect(world.count()).toBe(others.length + 3 + 1)
+    expect(await pendingOf(storage, quiet)).toBe(0)
+  })
+
+  it('a checkpoint of a quiet chain is taken beside others that write all the time', async () => {
+    const database = await crowded()
+    const world = beside(database.storage, [busy, ...others])
+    const { checkpoint } = await takeCheckpoint(partsOn({ ...database, storage: world.storage }), quiet)
+    expect(checkpoint.head.seq).toBe(3)
+    expect(world.count()).toBeLessThan(6)
+    expect(await pendingOf(database.storage, others[0]!)).toBeGreaterThan(49)
+  })
+
+  it('a chain that grows all the time keeps the sealer from no other', async () => {
+    const { storage } = await crowded()
+    const noisy = beside(storage, [])
+    const write: Storage['write'] = (work, options) =>
+      noisy.storage.write(async (tx) => {
+        await pile(tx, busy, 250)
+        return work(tx)
+      }, options)
+    await sealPending({ ...noisy.storage, write })
+    expect(noisy.count()).toBeGreaterThan(100)
+    for (const chain of [quiet, ...others]) expect(await pendingOf(storage, chain)).toBe(0)
+  })
+})
+
+it('on Postgres whoever holds the end of one chain holds up no reader of another', async () => {
+  const service = await startService(() => openMigrated('postgres'))
+  const { tokens, orgs } = await buildWorld(service)
+  const held = orgs.garage.id
+  const bakery = service.client(tokens.bakery)
+  const release = Promise.withResolvers<void>()
+  const locked = Promise.withResolvers<void>()
+  const holding = service.storage.write(async (tx) => {
+    await tx.selectFrom('audit_heads').select('seq').where('chain', '=', held).forUpdate().execute()
+    locked.resolve()
+    await release.promise
+  })
+  await locked.promise
+  try {
+    await service.client(tokens.garage).call(api.sites.create, { body: { orgId: held, name: 'Held' } })
+    expect(await pendingOf(service.storage, chainOf(held))).toBeGreaterThan(0)
+    const begun = performance.now()
+    const { data } = await bakery.call(api.auditLogs.list)
+    await bakery.call(api.auditLogs.flat)
+    await bakery.call(api.auditLogs.show, { params: { id: data[0]!.id } })
+    await bakery.call(api.auditLogs.search, { query: { q: 'site' } })
+    await bakery.call(api.auditLogs.heads)
+    for (const report of ['users', 'security', 'compliance', 'stats'] as const)
+      await bakery.call(api.auditReports[report])
+    await bakery.call(api.auditCheckpoints.checkpoint)
+    await bakery.call(api.auditCheckpoints.proof, { query: { id: data[0]!.id } })
+    for await (const _ of bakery.stream(api.auditExports.download, { query: { format: 'csv' } }));
+    for await (const _ of bakery.stream(api.auditLogs.chain, { query: {} }));
+    expect(performance.now() - begun).toBeLessThan(10_000)
+  } finally {
+    release.resolve()
+    await holding
+  }
+}, 40_000)

@@ -1,0 +1,117 @@
+import { once } from 'node:events'
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Agent, request } from 'undici'
+import { scenarioOf } from './agents.ts'
+import { firstLine, fromHere, start, stop, temporaryFolder } from './children.ts'
+import { atMost, quantile, type Row } from './figures.ts'
+import { residentMb, type Server, startService } from './servers.ts'
+import { buildWorld, type Place, type World } from './world.ts'
+
+export type HostileOptions = {
+  seconds: number
+  /** A database of its own for each service; none: SQLite. */
+  newDatabase?: () => Promise<string>
+}
+
+const perSecond = 20
+const patience = { p99: 500, growthMb: 400 }
+
+/** Heartbeats of a machine that does no harm, next to all that hostile callers can think of, with the limits there are. */
+export async function hostile(options: HostileOptions, say: (line: string) => void): Promise<Row[]> {
+  const dataDir = temporaryFolder('hostile')
+  const place: Place = options.newDatabase
+    ? { dataDir, databaseUrl: await options.newDatabase() }
+    : { dataDir }
+  say('hostile: filling in')
+  const world = await buildWorld(place, 5000)
+  const server = await startService('svc', place, { limits: true, env: { TRUST_PROXY_HEADERS: 'true' } })
+  await heartbeats(server, world, 5)
+  const before = residentMb(server.child) ?? Number.NaN
+  say(`hostile: attacking for ${options.seconds} s`)
+  const task = { url: server.url, token: world.tokens.orgAdmin, agents: world.agents.slice(0, 6) }
+  const attackers = start([fromHere('./hostile-child.ts'), JSON.stringify(task)])
+  await firstLine(attackers, () => 'begun')
+  const times = await heartbeats(server, world, options.seconds)
+  const most = residentMb(server.child, 'VmHWM') ?? Number.NaN
+  const counts = await ended(attackers)
+  say('hostile: afterwards')
+  const after = await heartbeats(server, world, 5)
+  await stop(server.child, 20_000)
+  const row = (subject: string, more: Omit<Row, 'bench' | 'subject'>): Row => ({
+    ...{ bench: 'hostile', subject },
+    ...more,
+  })
+  const p99 = quantile(times.milliseconds, 0.99)
+  return [
+    row('heartbeats of another', {
+      figures: {
+        'p50 ms': quantile(times.milliseconds, 0.5),
+        'p99 ms': p99,
+        'worst ms': times.milliseconds.at(-1) ?? Number.NaN,
+        refused: times.failures,
+        'p99 ms afterwards': quantile(after.milliseconds, 0.99),
+      },
+      ...atMost(p99, patience.p99, ' ms'),
+    }),
+    row('heartbeats answered', {
+      figures: { answered: times.milliseconds.length, refused: times.failures, reasons: times.reasons },
+      ...atMost(times.failures, 0),
+    }),
+    row('memory', {
+      figures: { 'MB before': before, 'MB at most': most },
+      ...atMost(most - before, patience.growthMb, ' MB more'),
+    }),
+    ...(options.newDatabase
+      ? []
+      : [row('disk', { figures: { MB: statSync(join(dataDir, 'svc.sqlite')).size / 1e6 } })]),
+    ...Object.entries(counts).map(([name, answers]) => row(name, { figures: answers })),
+  ]
+}
+
+type Counts = Record<string, Record<string, number>>
+
+async function ended(child: ReturnType<typeof start>): Promise<Counts> {
+  const lines = createInterface({ input: child.stdout! })
+  const line = once(lines, 'line') as Promise<[string]>
+  child.kill('SIGTERM')
+  const [text] = await Promise.race([line, sleep(10_000).then((): [string] => ['{}'])])
+  return JSON.parse(text) as Counts
+}
+
+/** Sent steadily, whether they are answered or not; of those that are, the milliseconds in their order. */
+async function heartbeats(server: Server, world: World, seconds: number) {
+  const dispatcher = new Agent({ connections: 16 })
+  const { requests } = scenarioOf(world, 'heartbeat')
+  // Each as often as agents report when they are many.
+  const machines = requests.slice(100, 200)
+  const milliseconds: number[] = []
+  const reasons = new Map<string, number>()
+  const one = async (n: number): Promise<void> => {
+    const { path, headers, body } = machines[n % machines.length]!
+    const begun = performance.now()
+    const status = await request(server.url + path, {
+      ...{ method: 'POST', dispatcher, body: body ?? '' },
+      headers: { ...headers, 'content-type': 'application/json', 'x-forwarded-for': '198.51.100.7' },
+    })
+      .then(async (reply) => {
+        await reply.body.dump()
+        return String(reply.statusCode)
+      })
+      .catch((error: { code?: string }) => error.code ?? 'failed')
+    if (status === '200') milliseconds.push(performance.now() - begun)
+    else reasons.set(status, (reasons.get(status) ?? 0) + 1)
+  }
+  const under: Promise<void>[] = []
+  for (let n = 0; n < seconds * perSecond; n++) {
+    under.push(one(n))
+    await sleep(1000 / perSecond)
+  }
+  await Promise.all(under)
+  await dispatcher.close()
+  milliseconds.sort((a, b) => a - b)
+  const failures = [...reasons.values()].reduce((sum, count) => sum + count, 0)
+  return { milliseconds, failures, reasons: JSON.stringify(Object.fromEntries(reasons)) }
+}
