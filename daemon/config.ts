@@ -9,6 +9,7 @@ import type { LogBytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
 import { type Origins, readOrigins } from './cors.ts'
 import { type OutsideSettings, readOutside } from './outside/settings.ts'
+import type { QuestionLimits } from './questions.ts'
 import { looksRandom } from './randomness.ts'
 import { type Env, secretOf, wholeNumber, yesNo } from './variables.ts'
 
@@ -20,6 +21,8 @@ export type Config = {
   databaseUrl: string | undefined
   /** DATABASE_POOL_SIZE, DATABASE_STATEMENT_TIMEOUT_MS, DATABASE_WAIT_SECONDS: of Postgres alone. */
   postgres: PostgresSettings
+  /** QUESTION_TIMEOUT_MS, QUESTIONS_AT_ONCE, QUESTIONS_PER_CALLER, QUESTION_WAIT_MS */
+  questions: QuestionLimits
   production: boolean
   autoMigrate: boolean
   logLevel: string
@@ -120,6 +123,12 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
       poolSize: wholeNumber(env, 'DATABASE_POOL_SIZE', 10, 2, 500),
       statementMs: wholeNumber(env, 'DATABASE_STATEMENT_TIMEOUT_MS', 30_000, 100, 600_000),
       waitMs: wholeNumber(env, 'DATABASE_WAIT_SECONDS', 30, 0, 3600) * 1000,
+    },
+    questions: {
+      timeoutMs: wholeNumber(env, 'QUESTION_TIMEOUT_MS', 10_000, 100, 600_000),
+      atOnce: wholeNumber(env, 'QUESTIONS_AT_ONCE', 6, 1, 100),
+      perCaller: wholeNumber(env, 'QUESTIONS_PER_CALLER', 2, 1, 100),
+      waitMs: wholeNumber(env, 'QUESTION_WAIT_MS', 5000, 0, 60_000),
     },
     production,
     autoMigrate: yesNo(env, 'AUTO_MIGRATE', true),

@@ -15,6 +15,7 @@ import type { KeyMeter } from './key-meter.ts'
 import type { Limiter } from './limiter.ts'
 import type { LogWatch } from './log-watch.ts'
 import type { Outside } from './outside/open.ts'
+import type { Questions } from './questions.ts'
 import type { SetAsideWatch } from './set-aside-watch.ts'
 import type { SignInWatch } from './sign-in-watch.ts'
 import type { WebhookWatch } from './webhook-watch.ts'
@@ -31,6 +32,7 @@ export type Parts = Outside & {
   webhooks: WebhookWatch
   database: DatabaseWatch
   signIns: SignInWatch
+  questions: Questions
   setAside: SetAsideWatch
   logs: LogWatch
   /** How much of the logs of devices is kept. */

@@ -33,6 +33,7 @@ import { inflate } from './inflate.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 import { problemOf } from './problems.ts'
+import type { Questions } from './questions.ts'
 import { readingOf, readingsOf } from './readings.ts'
 import { replyWriter } from './reply-writer.ts'
 
@@ -54,6 +55,7 @@ export type Pipeline = {
   storage: Storage
   actors: Actors
   limiter: Limiter
+  questions: Questions
   cipher: Cipher
   clock: Clock
   /** Of front-ends elsewhere. */
@@ -148,6 +150,10 @@ export function addRoute(
       db: undefined as Db | undefined,
       note: (more: AuditFacts) =>
         void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
+      ask: <T>(work: (db: Db) => Promise<T>) => {
+        if (!entry.question) throw new Error(`${name} asks, and its contract does not say so`)
+        return on.questions.ask(`${caller.kind} ${askerOf(caller) ?? asked.ip}`, work)
+      },
       gone: () => goneOf(reply),
       limit,
     }
@@ -220,6 +226,9 @@ export function addRoute(
 /** Whether a reply is for who asked alone: no cache on the way, nor the disk of a browser, keeps it. */
 export const isPrivate = ({ access, query, body, reply }: Endpoint): boolean =>
   access.who !== 'public' || [query, body, reply].some((schema) => schema && holdsSecrets(schema))
+
+const askerOf = (caller: Caller): string | undefined =>
+  caller.kind === 'agent' ? caller.deviceId : caller.kind === 'nobody' ? undefined : caller.id
 
 /** Made for the few that wait for somebody else. */
 function goneOf(reply: FastifyReply): AbortSignal {

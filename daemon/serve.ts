@@ -78,6 +78,7 @@ import type { Loop } from './loop.ts'
 import type { Metric, Metrics } from './metrics.ts'
 import { type Outside, openOutside } from './outside/open.ts'
 import type { Parts } from './parts.ts'
+import { Questions } from './questions.ts'
 import { RequestWatch } from './request-watch.ts'
 import { SetAsideWatch } from './set-aside-watch.ts'
 import { SignInWatch } from './sign-in-watch.ts'
@@ -115,7 +116,7 @@ export async function serve(
     ...(config.databaseUrl !== undefined && { databaseUrl: config.databaseUrl }),
     postgres: { ...config.postgres, onRefused },
   }
-  const storage = await openStorage({ ...place, alone })
+  const storage = await openStorage({ ...place, alone, questions: config.questions })
   try {
     await prepareSchema(storage, place, config.autoMigrate)
     await checkNotLost(storage, config.dataDir)
@@ -142,6 +143,7 @@ export async function serve(
     const setAside = new SetAsideWatch(storage, clock, log)
     const logs = new LogWatch(log)
     const logQuota = new LogQuota(config.logBytes, (excess) => logs.add(excess))
+    const questions = new Questions(storage, config.questions)
     const { limits } = config
     const onStopped = signIns.add.bind(signIns)
     const door = doorOf({ cipher, publicUrl, limits, onStopped })
@@ -159,6 +161,7 @@ export async function serve(
       setAside,
       logs,
       logQuota,
+      questions,
       door,
       ...agents,
       publicUrl,
@@ -220,7 +223,7 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
 }
 
 function appOf(parts: Parts, config: Config): FastifyInstance {
-  const { storage, limiter, meter, cipher, clock, log, audit } = parts
+  const { storage, limiter, questions, meter, cipher, clock, log, audit } = parts
   const { secrets, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
   const access = accessTokens(secrets.jwt)
   const workloads = workloadTokens(secrets.jwt)
@@ -269,6 +272,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     storage,
     actors: actors(storage, { access, workloads }, limiter, keyActors(storage, meter, limiter), mfaOn),
     limiter,
+    questions,
     cipher,
     clock,
     clientOf: clientReader(config.proxies, config.outside.publicUrl),
@@ -287,7 +291,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
 }
 
 function metricsOf(parts: Parts, token: string): Metrics {
-  const { audit, webhooks, database, signIns, setAside, logs, storage, clock, cipher } = parts
+  const { audit, webhooks, database, signIns, setAside, logs, questions, storage, clock, cipher } = parts
   const requests = new RequestWatch()
   return {
     token,
@@ -296,6 +300,7 @@ function metricsOf(parts: Parts, token: string): Metrics {
       ...requests.metrics(),
       ...webhooks.metrics(),
       ...database.metrics(),
+      ...questions.metrics(),
       ...(await signIns.metrics(storage.read, clock())),
       ...logs.metrics(),
       unreadableValues(cipher),

@@ -40,6 +40,7 @@ import * as samlRequests from './0039_saml_requests.ts'
 import * as agentTokenLookUp from './0040_agent_token_look_up.ts'
 import * as provisionedMemberships from './0041_provisioned_memberships.ts'
 import * as probes from './0043_probes.ts'
+import * as groupErrors from './0045_group_errors.ts'
 import * as setAside from './0046_set_aside.ts'
 import * as logBytes from './0047_log_bytes.ts'
 import * as keyPrints from './0048_key_prints.ts'
@@ -87,6 +88,7 @@ export const migrations: readonly Migration[] = [
   { name: '0040_agent_token_look_up', up: agentTokenLookUp.up },
   { name: '0041_provisioned_memberships', up: provisionedMemberships.up },
   { name: '0043_probes', up: probes.up },
+  { name: '0045_group_errors', up: groupErrors.up },
   { name: '0046_set_aside', up: setAside.up },
   { name: '0047_log_bytes', up: logBytes.up },
   { name: '0048_key_prints', up: keyPrints.up },

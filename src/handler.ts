@@ -111,6 +111,11 @@ type Asked<E extends Endpoint> = {
   userAgent: string | null
   cookies: Readonly<Record<string, string | undefined>>
   note(facts: AuditFacts): void
+  /**
+   * Asks what may cost much, as the caller decides: a filter, a search, a list in an order of theirs. For a limited
+   * time, and a few at once. @throws too_many_questions, question_too_slow
+   */
+  ask<T>(work: (db: Db) => Promise<T>): Promise<T>
   /** Aborts when the client hangs up before it has its reply. */
   gone(): AbortSignal
 }

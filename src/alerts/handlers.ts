@@ -2,6 +2,7 @@ import { newId } from '../core/new-id.ts'
 import { getDevice } from '../devices/store.ts'
 import { emit } from '../events/outbox.ts'
 import type { AuditFacts, HandlersOf } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
 import { orgOfNew } from '../tenancy/org-of-new.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
@@ -17,10 +18,11 @@ import {
 import * as store from './store.ts'
 
 export const alerts: HandlersOf<typeof contract.alerts> = {
-  async list({ db, storage, scope, query }) {
+  async list({ db, ask, scope, query }) {
     if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
     // Looking for a part of a text reads every alert in sight.
-    return store.listAlerts(query.search ? storage.heavy : db, scope, query)
+    const listed = (on: Db) => store.listAlerts(on, scope, query)
+    return query.search ? ask(listed) : listed(db)
   },
 
   async create({ db, scope, body, now, note }) {

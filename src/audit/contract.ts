@@ -102,6 +102,7 @@ export const auditLogs = {
     summary: 'List audit entries, flat, newest first',
     tag,
     access: reads,
+    question: true,
     audit: looked,
     query: AuditQuery,
     reply: z.object({ entries: z.array(FlatAuditEntry), pagination }),
@@ -113,6 +114,7 @@ export const auditLogs = {
     summary: 'List audit entries, newest first',
     tag,
     access: reads,
+    question: true,
     audit: looked,
     query: AuditQuery.extend({
       after: placeQuery(

@@ -28,7 +28,7 @@ function sealAsked({ storage, scope, query }: Preparation<Endpoint>): Promise<vo
   return sealFor(storage, scope, orgId)
 }
 
-type Reading = { storage: Storage; scope: Scope; note: Call<Logs['list']>['note'] }
+type Reading = Pick<Call<Logs['list']>, 'storage' | 'scope' | 'note'>
 
 /** A look into one organization is told in its own log. */
 export async function checked({ storage, scope, note }: Reading, orgId: string | undefined): Promise<void> {
@@ -37,9 +37,9 @@ export async function checked({ storage, scope, note }: Reading, orgId: string |
   note({ orgId })
 }
 
-async function read(call: Reading, query: ListQuery) {
+async function read(call: Reading & Pick<Call<Logs['list']>, 'ask'>, query: ListQuery) {
   await checked(call, query.orgId)
-  return listEntries(call.storage.heavy, call.scope, query)
+  return call.ask((on) => listEntries(on, call.scope, query))
 }
 
 type Parts = {
@@ -60,8 +60,8 @@ export const auditLogHandlers = ({ clock, kept, closing }: Parts): HandlersOf<Lo
     const { after, ...rest } = query
     if (after === undefined) return read(call, rest)
     await checked(call, query.orgId)
-    const { storage, scope } = call
-    return entriesAfter(storage.heavy, scope, chainAsked(scope, query.orgId), { ...rest, after })
+    const { ask, scope } = call
+    return ask((on) => entriesAfter(on, scope, chainAsked(scope, query.orgId), { ...rest, after }))
   }),
 
   show: sealed<Logs['show']>(({ db, scope, params }) => store.getEntry(db, scope, params.id)),

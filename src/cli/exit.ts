@@ -196,6 +196,10 @@ const hints: { [code in ErrorCode]?: string } = {
   below_minimum_version: 'svc agent versions show VERSION says which release names which lowest version',
   rollout_in_progress:
     'svc agent sync-release --no-promote registers a version meanwhile; svc agent rollout abort ends the rollout',
+  filter_too_expensive:
+    'contains, startsWith and endsWith cost next to nothing; so does a pattern without classes such as \\pL',
+  too_many_questions: 'those that run end within seconds; ask one after the other',
+  question_too_slow: 'ask about one organization or site, with a smaller --limit or fewer conditions',
   slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',
 }
 

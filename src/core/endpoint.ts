@@ -162,6 +162,8 @@ export type Endpoint = {
   session?: 'starts' | 'renews' | 'ends'
   /** Limit per client address that guards the endpoint besides the general ones. */
   limit?: LimitName
+  /** The handler may ask what costs as much as the caller wants (`call.ask`). */
+  question?: true
   /** Failures worth documenting beyond those every endpoint has. */
   errors?: readonly ErrorCode[]
   /** A body that works; ids of records are filled in by whoever uses it. */

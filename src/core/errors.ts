@@ -132,7 +132,9 @@ export const errors = {
   unsupported_media_type: { status: 415, exit: 2, title: 'Unsupported media type' },
   range_not_satisfiable: { status: 416, exit: 2, title: 'The range lies outside of the file' },
   release_refused: { status: 422, exit: 6, title: 'The release was not registered' },
+  filter_too_expensive: { status: 422, exit: 2, title: 'The filter asks too much of each device' },
   mfa_enrollment_required: { status: 428, exit: 5, title: 'MFA enrollment required' },
+  too_many_questions: { status: 429, exit: 7, title: 'Too many questions at once' },
   rate_limited: { status: 429, exit: 7, title: 'Rate limit exceeded' },
   log_quota_exceeded: {
     status: 429,
@@ -160,6 +162,7 @@ export const errors = {
     title: 'SMS verification service temporarily unavailable. Please try again.',
   },
   device_failed: { status: 502, exit: 1, title: 'The agent could not do it' },
+  question_too_slow: { status: 503, exit: 8, title: 'The question took too long' },
   unavailable: { status: 503, exit: 8, title: 'Service temporarily unavailable' },
   device_timeout: { status: 504, exit: 124, title: 'Command timed out' },
 } as const satisfies Record<string, { status: number; exit: number; title: string }>

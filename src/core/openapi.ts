@@ -201,6 +201,7 @@ function refusalsOf(entry: Endpoint): Json {
       : []),
     ...(entry.params ? (['not_found'] as const) : []),
     'rate_limited' as const,
+    ...(entry.question ? (['too_many_questions', 'question_too_slow'] as const) : []),
     ...(entry.errors ?? []),
   ])
   const byStatus = new Map<number, string[]>()

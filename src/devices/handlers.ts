@@ -29,12 +29,13 @@ type Settings = {
 }
 
 export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.devices> => ({
-  async list({ db, storage, scope, query }) {
+  async list({ db, ask, scope, query }) {
     const { orgId, siteId, page: _, limit: __, cursor: ___, ...looked } = query
     if (orgId !== undefined) await checkOrg(db, scope, orgId)
     // What no index is ordered by may read every device in sight.
     const isLong = Object.values(looked).some((one) => one !== undefined && one !== '')
-    return store.listDevices(isLong ? storage.heavy : db, scope, query)
+    const listed = (on: Db) => store.listDevices(on, scope, query)
+    return isLong ? ask(listed) : listed(db)
   },
 
   show: ({ db, scope, params }) => getDeviceRecord(db, scope, params.id),

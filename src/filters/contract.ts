@@ -110,7 +110,7 @@ export const filters = {
     status: 201,
     reply: SavedFilter,
     audit: { action: 'filter.create', resource: 'filter' },
-    errors: ['org_access_denied'],
+    errors: ['org_access_denied', 'filter_too_expensive'],
     example: { name: 'Silent Windows machines', conditions: example },
   }),
   fields: endpoint({
@@ -128,12 +128,14 @@ export const filters = {
     summary: 'Show which devices match conditions that are not saved',
     tag,
     access: reads,
+    question: true,
     body: z.strictObject({
       conditions,
       limit: limit.describe('Devices to show, at most 100'),
     }),
     reply: FilterPreview,
     audit: { action: 'filter.preview', resource: 'filter' },
+    errors: ['filter_too_expensive'],
     example: { conditions: example, limit: 10 },
   }),
   show: endpoint({
@@ -151,10 +153,12 @@ export const filters = {
     summary: 'Change a saved filter',
     tag,
     access: writes,
+    question: true,
     params,
     body: SavedFilterChange,
     reply: SavedFilter,
     audit: { action: 'filter.update', resource: 'filter' },
+    errors: ['filter_too_expensive'],
     example: { name: 'Windows machines unseen for a week', description: null },
   }),
   remove: endpoint({
@@ -174,9 +178,11 @@ export const filters = {
     summary: 'Show which devices a saved filter matches, in all organizations the caller can see',
     tag,
     access: reads,
+    question: true,
     params,
     query: z.strictObject({ limit: limitInQuery.describe('Devices to show, at most 100') }),
     reply: FilterPreview,
     audit: { action: 'filter.saved.preview', resource: 'filter' },
+    errors: ['filter_too_expensive'],
   }),
 }

@@ -1,7 +1,7 @@
 import { newId } from '../core/new-id.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { type HandlersOf, inSteps } from '../handler.ts'
+import { type HandlersOf, inSteps, type Preparation } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { orgOfNew } from '../tenancy/org-of-new.ts'
 import { difference } from '../tenancy/rules.ts'
@@ -13,14 +13,25 @@ import * as saved from './saved/store.ts'
 import { previewFilter } from './store.ts'
 
 /** What depends on saved filters, within the transaction of a change; it may refuse. */
-export type FilterUse = {
+export type FilterUse<Answer> = {
+  /** Before the transaction that gives it other conditions: what is to be known of them. */
+  changing(
+    call: Pick<Preparation<typeof contract.filters.update>, 'storage' | 'ask' | 'scope' | 'now'>,
+    filter: contract.SavedFilter,
+  ): Promise<Answer | undefined>
   /** After its conditions were saved. */
-  changed(db: Db, scope: Scope, filter: contract.SavedFilter, now: Instant): Promise<void>
+  changed(
+    db: Db,
+    scope: Scope,
+    filter: contract.SavedFilter,
+    answer: Answer | undefined,
+    now: Instant,
+  ): Promise<void>
   /** Before it is deleted. @throws conflict while it is needed */
   removing(db: Db, scope: Scope, filter: contract.SavedFilter): Promise<void>
 }
 
-export const filterHandlers = (use: FilterUse): HandlersOf<typeof contract.filters> => ({
+export const filterHandlers = <Answer>(use: FilterUse<Answer>): HandlersOf<typeof contract.filters> => ({
   async list({ db, scope, query }) {
     const data = await saved.listFilters(db, scope, query.search)
     return { data, total: data.length }
@@ -39,16 +50,24 @@ export const filterHandlers = (use: FilterUse): HandlersOf<typeof contract.filte
 
   show: ({ db, scope, params }) => saved.getFilter(db, scope, params.id),
 
-  async update({ db, scope, params, body, now, note }) {
-    if (body.conditions) checkConditions(body.conditions)
-    const before = await saved.getFilter(db, scope, params.id)
-    const change = { ...saidIn(body), updatedAt: now }
-    await saved.changeFilter(db, scope, before.id, change)
-    const after = { ...before, ...change }
-    if (body.conditions) await use.changed(db, scope, after, now)
-    note({ ...difference(before, after), details: { changedFields: changedFields(before, after) } })
-    return after
-  },
+  update: inSteps({
+    async prepare(call) {
+      const { conditions } = call.body
+      if (!conditions) return undefined
+      checkConditions(conditions)
+      const filter = await saved.getFilter(call.storage.read, call.scope, call.params.id)
+      return use.changing(call, { ...filter, conditions })
+    },
+    async run({ db, scope, params, body, now, note }, answer) {
+      const before = await saved.getFilter(db, scope, params.id)
+      const change = { ...saidIn(body), updatedAt: now }
+      await saved.changeFilter(db, scope, before.id, change)
+      const after = { ...before, ...change }
+      if (body.conditions) await use.changed(db, scope, after, answer, now)
+      note({ ...difference(before, after), details: { changedFields: changedFields(before, after) } })
+      return after
+    },
+  }),
 
   async remove({ db, scope, params }) {
     const filter = await saved.getFilter(db, scope, params.id)
@@ -59,9 +78,9 @@ export const filterHandlers = (use: FilterUse): HandlersOf<typeof contract.filte
 
   // Devices are read before the transaction of the audit entry: a whole fleet takes a while.
   preview: inSteps({
-    async prepare({ storage, scope, body, now }) {
+    prepare({ ask, scope, body, now }) {
       checkConditions(body.conditions)
-      return previewFilter(storage.heavy, scope, body.conditions, { limit: body.limit, now })
+      return ask((on) => previewFilter(on, scope, body.conditions, { limit: body.limit, now }))
     },
     async run({ note }, preview) {
       note({ details: { totalCount: preview.data.totalCount } })
@@ -70,13 +89,11 @@ export const filterHandlers = (use: FilterUse): HandlersOf<typeof contract.filte
   }),
 
   savedPreview: inSteps({
-    async prepare({ storage, scope, params, query, now }) {
+    async prepare({ storage, ask, scope, params, query, now }) {
       const filter = await saved.getFilter(storage.read, scope, params.id)
       checkConditions(filter.conditions, 'conditions')
-      const preview = await previewFilter(storage.heavy, scope, filter.conditions, {
-        limit: query.limit,
-        now,
-      })
+      const { limit } = query
+      const preview = await ask((on) => previewFilter(on, scope, filter.conditions, { limit, now }))
       return { filter, preview }
     },
     async run({ note }, { filter, preview }) {

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { type Fault, invalid } from '../core/errors.ts'
-import { patternFault } from '../core/re2.ts'
+import { type Fault, invalid, Problem } from '../core/errors.ts'
+import { firstTooDear, mostPatterns, patternFault } from '../core/re2.ts'
 import { safeParse } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
 import {
@@ -12,10 +12,40 @@ import {
 } from './conditions/contract.ts'
 import { customPrefix, type Field, fieldNamed, fields, type Operator } from './fields/contract.ts'
 
-/** @throws invalid_request naming every fault with its place below `path` */
+/** @throws invalid_request naming every fault with its place below `path`; filter_too_expensive */
 export function checkConditions(conditions: ConditionGroup, path = 'body.conditions'): void {
+  // First: to find what is wrong with a pattern it is compiled.
+  checkCost(conditions, path)
   const faults = faultsOf(conditions, path)
   if (faults.length > 0) throw invalid(faults)
+}
+
+/**
+ * Every pattern is asked of every device. A filter of before there was a bound may cost too much as well.
+ * @throws filter_too_expensive naming the first pattern that is too much
+ */
+export function checkCost(conditions: ConditionGroup, path = 'conditions'): void {
+  const patterns = patternsIn(conditions, path)
+  const dear = firstTooDear(patterns.map(({ pattern }) => pattern))
+  if (dear === undefined) return
+  const { at, field } = patterns.find(({ pattern }) => pattern === dear)!
+  const message =
+    `the patterns of this filter cost too much with that for ${field}: ` +
+    `use at most ${mostPatterns}, with fewer repetitions and classes such as \\pL, or contains and startsWith`
+  throw new Problem('filter_too_expensive', `${at}: ${message}`, { details: [{ path: at, message }] })
+}
+
+type Pattern = { pattern: string; field: string; at: string }
+
+function patternsIn(group: ConditionGroup, path: string): Pattern[] {
+  return group.conditions.flatMap((node, i): Pattern[] => {
+    const at = `${path}.conditions.${i}`
+    if (isGroup(node)) return patternsIn(node, at)
+    const { field, operator, value } = node
+    // One that is longer is refused unread.
+    const isPattern = operator === 'matches' && typeof value === 'string' && value.length <= longestPattern
+    return isPattern ? [{ pattern: value, field, at: `${at}.value` }] : []
+  })
 }
 
 /** What fields, operators and values do not mean; the shape is the contract's. */

@@ -17,6 +17,10 @@ export const DeviceGroup = z
     parentId: idOf('device_group').nullable(),
     deviceCount: z.int().describe('Devices in it that you can see'),
     evaluatedAt: instant.nullable().describe('When the filter was last asked'),
+    evaluationError: z
+      .string()
+      .nullable()
+      .describe('Why the filter could not be asked then: the devices are those of before'),
     createdAt: instant,
     updatedAt: instant,
   })
@@ -121,11 +125,12 @@ export const deviceGroups = {
     summary: 'Create a device group',
     tag,
     access: writes,
+    question: true,
     body: NewGroup,
     status: 201,
     reply: DeviceGroup,
     audit: { action: 'device_group.create', resource: 'device_group' },
-    errors: ['org_access_denied', ...narrowed],
+    errors: ['org_access_denied', 'filter_too_expensive', ...narrowed],
     example: { name: 'Reception' },
   }),
   show: endpoint({
@@ -143,11 +148,12 @@ export const deviceGroups = {
     summary: 'Change the name, filter or parent of a device group',
     tag,
     access: writes,
+    question: true,
     params,
     body: GroupUpdate,
     reply: DeviceGroup,
     audit: { action: 'device_group.update', resource: 'device_group' },
-    errors: [...narrowed, 'conflict'],
+    errors: [...narrowed, 'conflict', 'filter_too_expensive'],
     example: { name: 'Front desk' },
   }),
   remove: endpoint({
@@ -219,7 +225,7 @@ export const deviceGroups = {
     params: member,
     reply: z.object({ isMember: z.boolean().describe('The filter finds it'), message: z.string() }),
     audit: { action: 'device_group.devices.unpin', resource: 'device_group' },
-    errors: [...narrowed, 'conflict'],
+    errors: [...narrowed, 'conflict', 'filter_too_expensive'],
   }),
   log: endpoint({
     method: 'GET',

@@ -3,16 +3,26 @@ import { everything, only, type Scope } from '../core/scope.ts'
 import { type Instant, later } from '../core/time.ts'
 import { deviceMatches } from '../filters/compile.ts'
 import type { ConditionGroup, SavedFilter } from '../filters/contract.ts'
-import { forUpdate, inScope } from '../storage/dialect.ts'
+import { forUpdate, inScope, isAmong } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { Tables } from '../storage/tables.ts'
 import { addMembers, takeMembers } from './members.ts'
 
 /** A group that a filter fills. */
-export type Dynamic = { id: string; orgId: string; siteId: string | null; conditions: ConditionGroup }
+export type Dynamic = Place & { id: string; conditions: ConditionGroup; evaluationError: string | null }
+type Place = { orgId: string; siteId: string | null }
+
+/** What was found by conditions in a whole organization, before the transaction that needs it. */
+export type Answer = { to: ConditionGroup; ids: string[] }
 
 /** One as it is stored. */
-export type Claimed = { id: string; org_id: string; site_id: string | null; conditions: string }
+export type Claimed = {
+  id: string
+  org_id: string
+  site_id: string | null
+  evaluation_error: string | null
+  conditions: string
+}
 
 /** Devices that the filter finds and the group lacks, and those in it that the filter does not find. */
 export type Difference = { missing: string[]; surplus: string[] }
@@ -20,18 +30,33 @@ export type Difference = { missing: string[]; surplus: string[] }
 const eb = expressionBuilder<Tables, 'devices'>()
 
 /** Whether a device belongs into a group: it is of its organization, of its site if it has one, and found. */
-const belongs = ({ orgId, siteId, conditions }: Dynamic, now: Instant): Expression<SqlBool> =>
+const belongs = ({ orgId, siteId }: Place, found: Expression<SqlBool>): Expression<SqlBool> =>
   eb.and([
     inScope(only(orgId), 'devices.org_id'),
     ...(siteId === null ? [] : [eb('devices.site_id', '=', siteId)]),
-    deviceMatches(conditions, { now }),
+    found,
   ])
 
-export async function findDifference(db: Db, group: Dynamic, now: Instant): Promise<Difference> {
+/** What conditions find in an organization. It may take long: outside of transactions. */
+export async function findAnswer(
+  db: Db,
+  { orgId, conditions }: Pick<Dynamic, 'orgId' | 'conditions'>,
+  now: Instant,
+): Promise<Answer> {
+  const found = belongs({ orgId, siteId: null }, deviceMatches(conditions, { now }))
+  const rows = await db.selectFrom('devices').select('devices.id').where(found).execute()
+  return { to: conditions, ids: rows.map(({ id }) => id) }
+}
+
+/** By asking its filter. */
+export const findDifference = (db: Db, group: Dynamic, now: Instant): Promise<Difference> =>
+  differenceTo(db, group, belongs(group, deviceMatches(group.conditions, { now })))
+
+async function differenceTo(db: Db, group: Dynamic, belonging: Expression<SqlBool>): Promise<Difference> {
   const missing = await db
     .selectFrom('devices')
     .select('devices.id')
-    .where(belongs(group, now))
+    .where(belonging)
     .where(({ not, exists, selectFrom }) =>
       not(
         exists(
@@ -54,7 +79,7 @@ export async function findDifference(db: Db, group: Dynamic, now: Instant): Prom
           selectFrom('devices')
             .select('devices.id')
             .whereRef('devices.id', '=', 'm.device_id')
-            .where(belongs(group, now)),
+            .where(belonging),
         ),
       ),
     )
@@ -68,7 +93,7 @@ export async function isFound(db: Db, group: Dynamic, deviceId: string, now: Ins
     .selectFrom('devices')
     .select('devices.id')
     .where('devices.id', '=', deviceId)
-    .where(belongs(group, now))
+    .where(belongs(group, deviceMatches(group.conditions, { now })))
   return (await found.executeTakeFirst()) !== undefined
 }
 
@@ -77,10 +102,26 @@ async function settle(db: Db, groupId: string, { missing, surplus }: Difference,
   await takeMembers(db, groupId, surplus, { reason: 'filter_unmatch', now })
 }
 
-/** Makes the devices of a group those that its filter finds, within the transaction that made the difference. */
-export async function refresh(db: Db, group: Dynamic, now: Instant): Promise<void> {
-  await settle(db, group.id, await findDifference(db, group, now), now)
-  await db.updateTable('device_groups').set({ evaluated_at: now }).where('id', '=', group.id).execute()
+/**
+ * Makes the devices of a group those that its filter found just before. Where the filter is another one by now, it is
+ * asked as soon as the turn of the group comes: at once.
+ */
+export async function refresh(
+  db: Db,
+  group: Dynamic,
+  answer: Answer | undefined,
+  now: Instant,
+): Promise<void> {
+  const isAnswered = answer !== undefined && JSON.stringify(answer.to) === JSON.stringify(group.conditions)
+  if (isAnswered) {
+    const difference = await differenceTo(db, group, belongs(group, isAmong(answer.ids)))
+    await settle(db, group.id, difference, now)
+  }
+  await db
+    .updateTable('device_groups')
+    .set({ evaluated_at: isAnswered ? now : null, evaluation_error: null })
+    .where('id', '=', group.id)
+    .execute()
 }
 
 /**
@@ -102,8 +143,25 @@ export async function settleClaimed(
   if (found) await settle(db, groupId, difference, now)
 }
 
+/** Writes down that the filter of a group could be asked, or why not; nothing when it was asked again since. */
+export async function markClaimed(
+  db: Db,
+  groupId: string,
+  error: string | null,
+  claimedAt: Instant,
+): Promise<void> {
+  await db
+    .updateTable('device_groups')
+    .set({ evaluation_error: error })
+    .where('id', '=', groupId)
+    .where('evaluated_at', '=', claimedAt)
+    .execute()
+}
+
 /** How old what a filter found may get. */
 const goodForSeconds = 60
+/** After which one that could not be asked is tried again: it may have cost as much as may be asked. */
+const triedAgainSeconds = 900
 
 const due = (db: Db, now: Instant) =>
   db
@@ -111,9 +169,22 @@ const due = (db: Db, now: Instant) =>
     .select('id')
     .where('filter_id', 'is not', null)
     .where(inScope(everything, 'org_id'))
-    .where(({ or, eb }) =>
-      or([eb('evaluated_at', 'is', null), eb('evaluated_at', '<=', later(now, -goodForSeconds))]),
-    )
+    .where(isTurn(now))
+
+/** Its filter was not asked for so long. */
+const isTurn = (now: Instant) => {
+  const groups = expressionBuilder<Tables, 'device_groups'>()
+  return groups.or([
+    groups('evaluated_at', 'is', null),
+    groups.and([
+      groups('evaluated_at', '<=', later(now, -goodForSeconds)),
+      groups.or([
+        groups('evaluation_error', 'is', null),
+        groups('evaluated_at', '<=', later(now, -triedAgainSeconds)),
+      ]),
+    ]),
+  ])
+}
 
 export async function isGroupDue(db: Db, now: Instant): Promise<boolean> {
   return (await due(db, now).limit(1).executeTakeFirst()) !== undefined
@@ -134,9 +205,7 @@ export async function claimDue(db: Db, ids: readonly string[], now: Instant): Pr
     .updateTable('device_groups')
     .set({ evaluated_at: now })
     .where('id', 'in', ids)
-    .where(({ or, eb }) =>
-      or([eb('evaluated_at', 'is', null), eb('evaluated_at', '<=', later(now, -goodForSeconds))]),
-    )
+    .where(isTurn(now))
     .returning('id')
     .execute()
   if (claimed.length === 0) return []
@@ -153,7 +222,7 @@ const dynamicGroups = (db: Db) =>
   db
     .selectFrom('device_groups as g')
     .innerJoin('saved_filters as f', 'f.id', 'g.filter_id')
-    .select(['g.id', 'g.org_id', 'g.site_id', 'f.conditions'])
+    .select(['g.id', 'g.org_id', 'g.site_id', 'g.evaluation_error', 'f.conditions'])
     .orderBy('g.id')
 
 /** @throws when its filter is none */
@@ -161,6 +230,7 @@ export const toDynamic = (row: Claimed): Dynamic => ({
   id: row.id,
   orgId: row.org_id,
   siteId: row.site_id,
+  evaluationError: row.evaluation_error,
   conditions: JSON.parse(row.conditions) as ConditionGroup,
 })
 
@@ -173,7 +243,7 @@ export async function listFilledBy(
   const groups = forUpdate(
     db
       .selectFrom('device_groups')
-      .select(['id', 'org_id as orgId', 'site_id as siteId'])
+      .select(['id', 'org_id as orgId', 'site_id as siteId', 'evaluation_error as evaluationError'])
       .where('filter_id', '=', id)
       .where(inScope(scope, 'device_groups.org_id'))
       .orderBy('id'),

@@ -1,14 +1,16 @@
 import { invalid, Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { checkCost } from '../filters/rules.ts'
 import { getFilter } from '../filters/saved/store.ts'
-import type { HandlersOf } from '../handler.ts'
+import { type HandlersOf, inSteps } from '../handler.ts'
 import { lockTenant } from '../identity/administrators.ts'
 import type { Db } from '../storage/open.ts'
 import { orgOfNew } from '../tenancy/org-of-new.ts'
 import { checkOrg, findSite } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
-import { type Dynamic, isFound, refresh } from './dynamic.ts'
+import { type Dynamic, findAnswer, isFound, refresh } from './dynamic.ts'
 import * as members from './members.ts'
 import {
   changed,
@@ -30,38 +32,49 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
     return store.listGroups(db, scope, query)
   },
 
-  async create({ db, scope, body, now }) {
-    const orgId = await orgOfNew(db, scope, body.orgId)
-    checkMayChange(scope, body.siteId)
-    checkFilterGiven(body.type, body.filterId)
-    await checkSite(db, scope, orgId, body.siteId)
-    await checkParent(db, scope, orgId, body.parentId)
-    const group = makeGroup({ ...body, orgId }, { id: newId(), now })
-    const dynamic = await dynamicOf(db, scope, group)
-    await store.insertGroup(db, group)
-    if (dynamic) await refresh(db, dynamic, now)
-    return store.getGroup(db, scope, group.id)
-  },
+  create: inSteps({
+    async prepare({ storage, ask, scope, body, now }) {
+      if (body.filterId === null) return undefined
+      const { dynamic } = await planned(storage.read, scope, body, now)
+      return dynamic && ask((on) => findAnswer(on, dynamic, now))
+    },
+    async run({ db, scope, body, now }, answer) {
+      const { group, dynamic } = await planned(db, scope, body, now)
+      await store.insertGroup(db, group)
+      if (dynamic) await refresh(db, dynamic, answer, now)
+      return store.getGroup(db, scope, group.id)
+    },
+  }),
 
   show: ({ db, scope, params }) => store.getGroup(db, scope, params.id),
 
-  async update({ db, scope, params, body, now, note }) {
-    const { orgId } = await store.getGroup(db, scope, params.id)
-    // A circle of parents shows only in several rows at once.
-    if (body.parentId) await lockTenant(db, { kind: 'organization', orgId })
-    const before = await lockGroup(db, scope, params.id)
-    checkFilterGiven(before.type, body.filterId)
-    const after = changed(before, body, now)
-    if (body.parentId) {
-      await checkParent(db, scope, orgId, after.parentId)
-      if (await store.isAbove(db, scope, before.id, body.parentId)) throw circle
-    }
-    const dynamic = body.filterId === undefined ? undefined : await dynamicOf(db, scope, after)
-    await store.changeGroup(db, scope, after)
-    if (dynamic) await refresh(db, dynamic, now)
-    note(difference(before, after))
-    return store.getGroup(db, scope, after.id)
-  },
+  update: inSteps({
+    async prepare({ storage, ask, scope, params, body, now }) {
+      if (body.filterId === undefined) return undefined
+      const before = await store.getGroup(storage.read, scope, params.id)
+      checkMayChange(scope, before.siteId)
+      checkFilterGiven(before.type, body.filterId)
+      const dynamic = await dynamicOf(storage.read, scope, changed(before, body, now))
+      return dynamic && ask((on) => findAnswer(on, dynamic, now))
+    },
+    async run({ db, scope, params, body, now, note }, answer) {
+      const { orgId } = await store.getGroup(db, scope, params.id)
+      // A circle of parents shows only in several rows at once.
+      if (body.parentId) await lockTenant(db, { kind: 'organization', orgId })
+      const before = await lockGroup(db, scope, params.id)
+      checkFilterGiven(before.type, body.filterId)
+      const after = changed(before, body, now)
+      if (body.parentId) {
+        await checkParent(db, scope, orgId, after.parentId)
+        if (await store.isAbove(db, scope, before.id, body.parentId)) throw circle
+      }
+      const dynamic = body.filterId === undefined ? undefined : await dynamicOf(db, scope, after)
+      await store.changeGroup(db, scope, after)
+      if (dynamic) await refresh(db, dynamic, answer, now)
+      note(difference(before, after))
+      return store.getGroup(db, scope, after.id)
+    },
+  }),
 
   async remove({ db, scope, params, note }) {
     const group = await lockGroup(db, scope, params.id)
@@ -143,6 +156,17 @@ const namesOf = ({ id, orgId, name }: contract.DeviceGroup) => ({ resourceId: id
 
 const circle = invalid([{ path: 'body.parentId', message: 'is the group itself or a group under it' }])
 
+/** A new group, and what fills it. @throws for what it cannot be */
+async function planned(db: Db, scope: Scope, body: contract.NewGroup, now: Instant) {
+  const orgId = await orgOfNew(db, scope, body.orgId)
+  checkMayChange(scope, body.siteId)
+  checkFilterGiven(body.type, body.filterId)
+  await checkSite(db, scope, orgId, body.siteId)
+  await checkParent(db, scope, orgId, body.parentId)
+  const group = makeGroup({ ...body, orgId }, { id: newId(), now })
+  return { group, dynamic: await dynamicOf(db, scope, group) }
+}
+
 /** A group that the caller may change, as nobody else changes it meanwhile. @throws not_found, site_access_denied */
 async function lockGroup(db: Db, scope: Scope, id: string): Promise<contract.DeviceGroup> {
   const group = await store.lockGroup(db, scope, id)
@@ -182,11 +206,11 @@ function checkOnSite(
   throw invalid([{ path, message: `the group takes devices of its site only, and not ${ids}` }])
 }
 
-/** A dynamic group with what its filter asks. @throws not_found, invalid_request for a filter it cannot have */
+/** A dynamic group with what its filter asks. @throws not_found, invalid_request for a filter it cannot have, filter_too_expensive */
 async function dynamicOf(
   db: Db,
   scope: Scope,
-  { id, orgId, siteId, filterId }: contract.DeviceGroup,
+  { id, orgId, siteId, filterId, evaluationError }: contract.DeviceGroup,
 ): Promise<Dynamic | undefined> {
   if (filterId === null) return undefined
   const filter = await getFilter(db, scope, filterId)
@@ -194,5 +218,6 @@ async function dynamicOf(
     throw invalid([{ path: 'body.filterId', message: 'is not a saved filter of this organization' }])
   }
   checkAsksNoGroup(filter.conditions, 'body.filterId')
-  return { id, orgId, siteId, conditions: filter.conditions }
+  checkCost(filter.conditions, 'body.filterId')
+  return { id, orgId, siteId, evaluationError, conditions: filter.conditions }
 }

@@ -1,12 +1,18 @@
+import { Problem } from '../core/errors.ts'
 import type { Clock } from '../core/time.ts'
+import { checkCost } from '../filters/rules.ts'
 import { apart } from '../storage/apart.ts'
+import { isPatternTooComplex, troubleOf } from '../storage/dialect.ts'
 import type { Storage } from '../storage/open.ts'
 import {
   type Claimed,
   claimDue,
+  type Difference,
+  type Dynamic,
   findDifference,
   isGroupDue,
   listDue,
+  markClaimed,
   settleClaimed,
   toDynamic,
 } from './dynamic.ts'
@@ -27,8 +33,11 @@ export async function refreshDue({ storage, clock }: { storage: Storage; clock: 
   )
   const groups = done.flat()
   const failures = refused.map(({ error }) => error)
-  // One after the other, and one that fails must not keep the others from their turn.
-  for (const group of groups) {
+  // One after the other, and one that fails must not keep the others from their turn. Last those that may take longest.
+  const inOrder = groups.toSorted(
+    (a, b) => Number(a.evaluation_error !== null) - Number(b.evaluation_error !== null),
+  )
+  for (const group of inOrder) {
     await refreshOne(storage, group, now, clock).catch((error: unknown) => failures.push(error))
   }
   if (failures.length > 0) throw failures[0]
@@ -43,7 +52,12 @@ async function refreshOne(
   clock: Clock,
 ): Promise<void> {
   const group = toDynamic(claimed)
-  const { missing, surplus } = await findDifference(storage.heavy, group, claimedAt)
+  const difference = await differenceOf(storage, group, claimedAt)
+  const error = 'fault' in difference ? difference.fault : null
+  if (error !== group.evaluationError)
+    await storage.write((tx) => markClaimed(tx, group.id, error, claimedAt), { unsynced: true })
+  if ('fault' in difference) return
+  const { missing, surplus } = difference
   const moves = [
     ...missing.map((id) => ({ id, isFound: true })),
     ...surplus.map((id) => ({ id, isFound: false })),
@@ -57,4 +71,28 @@ async function refreshOne(
   }
   const { refused } = await apart(moves, settle)
   if (refused.length > 0) throw refused[0]!.error
+}
+
+/** Or what is at fault with its filter, which may be of before there were bounds, or of a smaller fleet. */
+async function differenceOf(
+  storage: Storage,
+  group: Dynamic,
+  at: string,
+): Promise<Difference | { fault: string }> {
+  try {
+    checkCost(group.conditions)
+    return await findDifference(storage.questions, group, at)
+  } catch (error) {
+    const fault = faultOf(error)
+    if (fault === undefined) throw error
+    return { fault }
+  }
+}
+
+function faultOf(error: unknown): string | undefined {
+  if (error instanceof Problem && error.code === 'filter_too_expensive') return error.message
+  if (isPatternTooComplex(error)) return 'a pattern of the filter is too complex for this database'
+  return troubleOf(error) === 'too slow'
+    ? 'the filter takes longer than a question may: ask less of it'
+    : undefined
 }

@@ -9,7 +9,7 @@ export function makeGroup(
   { id, now }: { id: string; now: Instant },
 ): DeviceGroup {
   const { orgId, siteId, name, type, filterId, parentId } = wanted
-  const empty = { deviceCount: 0, evaluatedAt: null }
+  const empty = { deviceCount: 0, evaluatedAt: null, evaluationError: null }
   return { id, orgId, siteId, name, type, filterId, parentId, ...empty, createdAt: now, updatedAt: now }
 }
 

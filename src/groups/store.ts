@@ -32,6 +32,7 @@ const columns = [
   'filter_id',
   'parent_id',
   'evaluated_at',
+  'evaluation_error',
   'created_at',
   'updated_at',
 ] as const

@@ -2,17 +2,19 @@ import { newId } from '../core/new-id.ts'
 import { only } from '../core/scope.ts'
 import type { HandlersOf } from '../handler.ts'
 import { getTenant } from '../identity/tenant.ts'
+import type { Db } from '../storage/open.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import { audited, changed, checkMayWrite, checkSystemScript, difference, makeScript } from './rules.ts'
 import * as store from './store.ts'
 
 export const scripts: HandlersOf<typeof contract.scripts> = {
-  async list({ db, storage, scope, query: { orgId, ...query } }) {
+  async list({ db, ask, scope, query: { orgId, ...query } }) {
     if (orgId !== undefined) await checkOrg(db, scope, orgId)
     const seen = orgId === undefined ? scope : only(orgId)
     // Looking for a part of a text reads every script in sight.
-    return store.listScripts(query.search ? storage.heavy : db, seen, query)
+    const listed = (on: Db) => store.listScripts(on, seen, query)
+    return query.search ? ask(listed) : listed(db)
   },
 
   async create({ db, scope, body, caller, now, note }) {

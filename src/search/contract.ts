@@ -22,6 +22,7 @@ export const search = {
     tag: 'Search',
     // Each kind of record is searched only for those who may read it.
     access: user({ key: true }),
+    question: true,
     query: z.strictObject({
       q: trimmed(100, 1).describe('Part of a name, title or description, letter case aside'),
       limit: pageQuery({ default: 20, max: 50 }).limit.describe('Results in all, at most 50'),

@@ -6,14 +6,16 @@ import { mostOfAKind, settingsWith } from './rules.ts'
 import * as store from './store.ts'
 
 export const search: HandlersOf<typeof contract.search> = {
-  async everything({ storage, scope, caller, query }) {
+  async everything({ ask, scope, caller, query }) {
     const { permissions } = caller
     const [needle, most] = [fold(query.q), mostOfAKind(query.limit)]
-    const [devices, scripts, alerts] = await Promise.all([
-      holds(permissions, 'devices:read') ? store.findDevices(storage.heavy, scope, needle, most) : [],
-      holds(permissions, 'scripts:read') ? store.findScripts(storage.heavy, scope, needle, most) : [],
-      holds(permissions, 'alerts:read') ? store.findAlerts(storage.heavy, scope, needle, most) : [],
-    ])
+    const [devices, scripts, alerts] = await ask((on) =>
+      Promise.all([
+        holds(permissions, 'devices:read') ? store.findDevices(on, scope, needle, most) : [],
+        holds(permissions, 'scripts:read') ? store.findScripts(on, scope, needle, most) : [],
+        holds(permissions, 'alerts:read') ? store.findAlerts(on, scope, needle, most) : [],
+      ]),
+    )
     const settings = settingsWith(needle, permissions).slice(0, most)
     return { results: [...devices, ...scripts, ...alerts, ...settings].slice(0, query.limit) }
   },

@@ -1,11 +1,16 @@
 import {
+  AndNode,
   ExpressionWrapper,
   type OperationNode,
+  ParensNode,
   PostgresQueryCompiler,
   type RawBuilder,
   type RawNode,
   type SelectQueryNode,
+  type SqlBool,
   SqliteQueryCompiler,
+  sql,
+  WhereNode,
 } from 'kysely'
 
 const postgresVariant = Symbol('postgres variant')
@@ -46,4 +51,23 @@ export class SqliteCompiler extends SqliteQueryCompiler {
   protected override getCurrentParameterPlaceholder(): string {
     return '+?'
   }
+}
+
+/**
+ * True, asked for each row: where a question on SQLite is ended that takes too long. SQLite has nothing else that a
+ * thread which waits for a row could be stopped by. It comes first in a condition: rows that another part of it
+ * leaves out are rows as well.
+ */
+export const goesOn = byDialect<SqlBool>({ sqlite: sql`goes_on() = 1`, postgres: sql`true` })
+
+/** Has every query say `goesOn` by itself; what is written as SQL says it where it may read many rows. */
+export class InterruptibleCompiler extends SqliteCompiler {
+  protected override visitSelectQuery(node: SelectQueryNode): void {
+    super.visitSelectQuery(node.from ? { ...node, where: WhereNode.create(whileGoing(node.where)) } : node)
+  }
+}
+
+function whileGoing(where: WhereNode | undefined): OperationNode {
+  const going = goesOn.toOperationNode()
+  return where ? AndNode.create(going, ParensNode.create(where.where)) : going
 }

@@ -12,7 +12,7 @@ export async function countOf<DB, TB extends keyof DB>(
 }
 
 /**
- * A query that may look at every row of `table`, in parts to be asked at once on `storage.heavy`: on SQLite each half
+ * A query that may look at every row of `table`, in parts to be asked at once on `storage.questions`: on SQLite each half
  * of the table is for a reader thread of its own; Postgres shares out the work by itself.
  */
 export function inHalves<DB, TB extends keyof DB, O>(

@@ -6,6 +6,14 @@ export type Db = Kysely<Tables>
 
 export type Dialect = 'sqlite' | 'postgres'
 
+/** What people and programs ask, who may ask for much. */
+export type QuestionSettings = {
+  /** Milliseconds one statement may take. */
+  timeoutMs: number
+  /** So many may run at once: on Postgres connections besides the pool, on SQLite threads. */
+  atOnce: number
+}
+
 export type PostgresSettings = {
   /** Connections. */
   poolSize: number
@@ -33,6 +41,11 @@ export type Storage = {
   read: Db
   /** Reads that may take long. On SQLite they run in threads, so the event loop never waits for them. */
   heavy: Db
+  /**
+   * Reads whose cost callers decide, apart from all others: one that takes longer than it may is ended, and fails as
+   * `too slow` (violations.ts). Asked through `call.ask`, which bounds how many there are.
+   */
+  questions: Db
   /**
    * Runs `work` in one transaction and resolves when it is durable (spec: what was answered survives).
    * A failing `work` changes nothing. It must be short, must wait for nothing but the queries of its `tx`,

@@ -13,7 +13,7 @@ import pg from 'pg'
 import { SetupError } from '../core/errors.ts'
 import { Commits } from './commits.ts'
 import { PostgresCompiler } from './compilers.ts'
-import type { Db, PostgresSettings, Storage } from './db.ts'
+import type { Db, PostgresSettings, QuestionSettings, Storage } from './db.ts'
 import { Nesting } from './nesting.ts'
 import { refuseSharedSessions } from './pooler.ts'
 import { Connection, isStalePlan } from './postgres-connection.ts'
@@ -27,14 +27,25 @@ const graceMs = 5000
 const closeMs = 1500
 const watchMs = 250
 
-export async function openPostgres(databaseUrl: string, settings: PostgresSettings): Promise<Storage> {
+export async function openPostgres(
+  databaseUrl: string,
+  settings: PostgresSettings,
+  { timeoutMs, atOnce }: QuestionSettings,
+): Promise<Storage> {
   const { statementMs } = settings
   const connections = new Set<Connection>()
   const pool = newPool(databaseUrl, settings, connections)
   await firstConnection(pool, databaseUrl, settings)
-  const watch = setInterval(() => cutSilent(connections, statementMs), watchMs).unref()
+  const asked = new Set<Connection>()
+  const watch = setInterval(() => {
+    cutSilent(connections, statementMs)
+    cutSilent(asked, timeoutMs)
+  }, watchMs).unref()
   const probe = new Probe(databaseUrl)
   const db: Db = new Kysely({ dialect: new PortableDialect({ pool }, begin) })
+  // Of their own, so that whoever asks a lot keeps nobody else waiting. What they keep of patterns goes with them when idle.
+  const asking = newPool(databaseUrl, { ...settings, poolSize: atOnce, statementMs: timeoutMs }, asked)
+  const questions: Db = new Kysely({ dialect: new PortableDialect({ pool: asking }, begin) })
   const unsynced: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginUnsynced) })
   const commits = new Commits()
   const nesting = new Nesting()
@@ -64,12 +75,13 @@ export async function openPostgres(databaseUrl: string, settings: PostgresSettin
 
   async function close(): Promise<void> {
     const late = setTimeout(() => {
-      for (const connection of connections) connection.cut('the service ends')
+      for (const connection of [...connections, ...asked]) connection.cut('the service ends')
     }, closeMs)
     await Promise.allSettled(running)
     await probe.close()
     await db.destroy()
     if (!pool.ended) await pool.end()
+    if (!asking.ended) await asking.end()
     clearTimeout(late)
     clearInterval(watch)
   }
@@ -78,6 +90,7 @@ export async function openPostgres(databaseUrl: string, settings: PostgresSettin
     dialect: 'postgres',
     read: db,
     heavy: db,
+    questions,
     write,
     onCommit: (listener) => commits.listen(listener),
     version: () => undefined,

@@ -1,5 +1,5 @@
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely'
-import { byDialect } from './compilers.ts'
+import { byDialect, goesOn } from './compilers.ts'
 import type { Db } from './db.ts'
 import {
   besideTrigrams,
@@ -128,14 +128,14 @@ function queriesFor(rows: Ranked, needle: string) {
   const walk =
     (test: Expression<SqlBool>): Tier =>
     (limit) =>
-      sql`select id from ${from} where ${test} and ${where} order by ${order} limit ${limit}`
+      sql`select id from ${from} where ${goesOn} and ${test} and ${where} order by ${order} limit ${limit}`
 
   return {
     hasWord,
     within:
       (narrowed: Expression<SqlBool>): Tier =>
       (limit) =>
-        sql`select id from ${from} where ${narrowed} and ${where} and ${holds}
+        sql`select id from ${from} where ${goesOn} and ${narrowed} and ${where} and ${holds}
           order by ${rank}, ${order} limit ${limit}`,
     atStart: { equals: atStart(isHead), begins: atStart(inRange) },
     walk: { hasWord: walk(hasWord), holds: walk(holds) },
@@ -144,7 +144,7 @@ function queriesFor(rows: Ranked, needle: string) {
     /** Of the caller's rows, but no further than this. */
     count: async (db: Db, most: number): Promise<number> => {
       const counted = sql<{ total: number }>`select count(*) as total
-        from (select id from ${from} where ${where} limit ${most}) as own`
+        from (select id from ${from} where ${goesOn} and ${where} limit ${most}) as own`
       return (await counted.execute(db)).rows[0]!.total
     },
   }

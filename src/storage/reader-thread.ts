@@ -1,6 +1,9 @@
 import { parentPort, workerData } from 'node:worker_threads'
+import { Patience } from './patience.ts'
 import { SqliteConnection } from './sqlite-connection.ts'
 import { openHeavyReader } from './sqlite-file.ts'
+
+export type ReaderData = { file: string; mostMs: number | undefined }
 
 export type ReaderRequest = { id: number; sql: string; parameters: readonly unknown[] }
 
@@ -8,7 +11,9 @@ export type ReaderReply =
   | { id: number; rows: unknown[] }
   | { id: number; error: { name: string; message: string; code?: string } }
 
-const connection = new SqliteConnection(openHeavyReader(workerData.file))
+const { file, mostMs } = workerData as ReaderData
+const patience = new Patience()
+const connection = new SqliteConnection(openHeavyReader(file, patience))
 
 parentPort?.on('message', ({ id, sql, parameters }: ReaderRequest) => {
   parentPort?.postMessage(reply(id, sql, parameters))
@@ -16,6 +21,7 @@ parentPort?.on('message', ({ id, sql, parameters }: ReaderRequest) => {
 
 function reply(id: number, sql: string, parameters: readonly unknown[]): ReaderReply {
   try {
+    if (mostMs !== undefined) patience.begin(mostMs)
     return { id, rows: connection.run(sql, parameters).rows }
   } catch (cause) {
     const { name, message, code } = cause as Error & { code?: string }

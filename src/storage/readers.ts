@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads'
 import type { CompiledQuery, DatabaseConnection, QueryResult } from 'kysely'
 import { ownModule } from '../core/own-modules.ts'
-import type { ReaderReply } from './reader-thread.ts'
+import type { ReaderData, ReaderReply } from './reader-thread.ts'
 
 const script = ownModule('src/storage/reader-thread.ts')
 
@@ -16,8 +16,9 @@ export class Readers implements DatabaseConnection {
   readonly #readers: Reader[]
   #closed = false
 
-  constructor(file: string, threads: number) {
-    this.#readers = Array.from({ length: threads }, () => new Reader(file))
+  /** A query may take `mostMs`, from when its thread begins with it. */
+  constructor(file: string, threads: number, mostMs?: number) {
+    this.#readers = Array.from({ length: threads }, () => new Reader({ file, mostMs }))
   }
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
@@ -40,14 +41,14 @@ export class Readers implements DatabaseConnection {
 type Waiting = { resolve: (rows: unknown[]) => void; reject: (error: unknown) => void }
 
 class Reader {
-  readonly #file: string
+  readonly #data: ReaderData
   readonly #waiting = new Map<number, Waiting>()
   #worker: Worker | undefined
   #lastId = 0
   #idle: (() => void) | undefined
 
-  constructor(file: string) {
-    this.#file = file
+  constructor(data: ReaderData) {
+    this.#data = data
   }
 
   get waiting(): number {
@@ -79,7 +80,7 @@ class Reader {
   }
 
   #start(): Worker {
-    const worker = new Worker(script, { workerData: { file: this.#file } })
+    const worker = new Worker(script, { workerData: this.#data })
     worker.unref()
     worker.on('message', (reply: ReaderReply) => this.#settle(reply))
     worker.on('error', (error) => this.#lost(worker, error))

@@ -4,6 +4,7 @@ import Database from 'better-sqlite3'
 import { SetupError } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
 import { re2 } from '../core/re2.ts'
+import { Patience } from './patience.ts'
 
 export function sqliteFile(dataDir: string): string {
   return join(dataDir, 'svc.sqlite')
@@ -39,13 +40,18 @@ export function openReader(file: string): Database.Database {
  * For a thread that reads a lot at once. Each commit of another connection empties its page cache, so it is for the
  * pages of one query alone: of a size that stays in a core's own cache, which a scan fills over and over.
  */
-export function openHeavyReader(file: string): Database.Database {
-  const database = openReader(file)
+export function openHeavyReader(file: string, patience: Patience): Database.Database {
+  const database = open(file, true, (opened) => opened.pragma('query_only = on'), patience)
   database.pragma('cache_size = -2048')
   return database
 }
 
-function open(file: string, readonly: boolean, prepare: (database: Database.Database) => void) {
+function open(
+  file: string,
+  readonly: boolean,
+  prepare: (database: Database.Database) => void,
+  patience = new Patience(),
+) {
   let database: Database.Database | undefined
   try {
     database = new Database(file, { readonly, timeout: 5000 })
@@ -55,9 +61,14 @@ function open(file: string, readonly: boolean, prepare: (database: Database.Data
     database.function('fold', { deterministic: true }, (text: unknown) =>
       text === null ? null : fold(String(text)),
     )
-    database.function('re2', { deterministic: true }, (pattern: unknown, text: unknown) =>
-      text === null ? null : re2(String(pattern)).test(String(text)) ? 1 : 0,
-    )
+    database.function('re2', { deterministic: true }, (pattern: unknown, text: unknown) => {
+      patience.check()
+      return text === null ? null : re2(String(pattern)).test(String(text)) ? 1 : 0
+    })
+    database.function('goes_on', () => {
+      patience.check()
+      return 1
+    })
     database.prepare('select count(*) from sqlite_schema').get()
     return database
   } catch (error) {

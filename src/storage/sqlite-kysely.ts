@@ -10,13 +10,18 @@ import {
   SqliteIntrospector,
 } from 'kysely'
 import type { Leftovers } from './before-commit.ts'
-import { SqliteCompiler } from './compilers.ts'
+import { InterruptibleCompiler, SqliteCompiler } from './compilers.ts'
 import type { Db } from './db.ts'
 import type { SqliteConnection } from './sqlite-connection.ts'
 
 /** Queries over one connection, without Kysely's mutex, init and release around each of them. */
 export function kyselyOver(connection: DatabaseConnection): Db {
   return kyselyWith(new DirectExecutor(connection))
+}
+
+/** The same for queries that are ended when they take too long. */
+export function questionsOver(connection: DatabaseConnection): Db {
+  return kyselyWith(new DirectExecutor(connection, interruptible))
 }
 
 class Adapter extends SqliteAdapter {
@@ -27,6 +32,7 @@ class Adapter extends SqliteAdapter {
 
 const adapter = new Adapter()
 const compiler = new SqliteCompiler()
+const interruptible = new InterruptibleCompiler()
 
 const dialect: Dialect = {
   createAdapter: () => adapter,
@@ -58,8 +64,8 @@ function kyselyWith(executor: DirectExecutor): Db {
 class DirectExecutor<C extends DatabaseConnection = DatabaseConnection> extends DefaultQueryExecutor {
   protected readonly connection: C
 
-  constructor(connection: C) {
-    super(compiler, adapter, { provideConnection: (consumer) => consumer(connection) })
+  constructor(connection: C, by: SqliteCompiler = compiler) {
+    super(by, adapter, { provideConnection: (consumer) => consumer(connection) })
     this.connection = connection
   }
 

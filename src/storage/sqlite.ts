@@ -1,19 +1,19 @@
 import type { Database } from 'better-sqlite3'
 import { Commits } from './commits.ts'
-import type { Db, Storage } from './db.ts'
+import type { Db, QuestionSettings, Storage } from './db.ts'
 import { GroupCommit } from './group-commit.ts'
 import { LogCopier } from './log-copier.ts'
 import { LogSync } from './log-sync.ts'
 import { Readers } from './readers.ts'
 import { ReadingConnection, SqliteConnection } from './sqlite-connection.ts'
 import { openReader, openWriter, sqliteFile } from './sqlite-file.ts'
-import { kyselyOver } from './sqlite-kysely.ts'
+import { kyselyOver, questionsOver } from './sqlite-kysely.ts'
 import { lockDirectory } from './sqlite-lock.ts'
 import { Versions } from './versions.ts'
 
 export async function openSqlite(
   dataDir: string,
-  { alone, readerThreads }: { alone: boolean; readerThreads: number },
+  { alone, readerThreads, questions }: { alone: boolean; readerThreads: number; questions: QuestionSettings },
 ): Promise<Storage> {
   const file = sqliteFile(dataDir)
   const database = openWriter(file)
@@ -21,6 +21,7 @@ export async function openSqlite(
   const writer = new SqliteConnection(database)
   const reader = new ReadingConnection(openReader(file), writer)
   const readers = new Readers(file, readerThreads)
+  const asked = new Readers(file, questions.atOnce, questions.timeoutMs)
   const copier = new LogCopier(file, writer.database)
   const disk = new LogSync(file)
   const commits = new Commits()
@@ -43,7 +44,7 @@ export async function openSqlite(
     await queue.close()
     await copier.close()
     disk.close()
-    await readers.close()
+    await Promise.all([readers.close(), asked.close()])
     reader.database.close()
     // Last, because the last connection to go folds the write-ahead log back into the file.
     writer.database.close()
@@ -54,6 +55,7 @@ export async function openSqlite(
     dialect: 'sqlite',
     read: kyselyOver(reader),
     heavy: kyselyOver(readers),
+    questions: questionsOver(asked),
     write: (work, options) => queue.write(work, options?.unsynced ?? false),
     onCommit: (listener, tables) => commits.listen(listener, tables),
     version: () => versions.ask(),

@@ -287,6 +287,8 @@ export type DeviceGroupRow = Stamped & {
   parent_id: string | null
   /** When the filter was last asked. */
   evaluated_at: string | null
+  /** Why it could not be asked then. */
+  evaluation_error: string | null
 }
 
 export type DeviceGroupDeviceRow = {

@@ -72,7 +72,7 @@ const driver =
 export function troubleOf(error: unknown): Trouble | undefined {
   const { code = '', message = '' } = databaseError(error)
   if (away.has(code) || code.startsWith('08') || driver.test(message)) return 'unreachable'
-  if (code === '57014') return 'too slow'
+  if (code === '57014' || code === 'SQLITE_INTERRUPT') return 'too slow'
   if (code === '25006' || code.startsWith('SQLITE_READONLY')) return 'read-only'
   if (code === 'XX001' || code === 'XX002' || code.startsWith('SQLITE_CORRUPT') || code === 'SQLITE_NOTADB')
     return 'damaged'

@@ -4,6 +4,7 @@ import { buildApp } from '../../daemon/app.ts'
 import { keyActors } from '../../daemon/key-actor.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
+import { Questions } from '../../daemon/questions.ts'
 import { cipherOf } from '../../src/core/cipher.ts'
 import type { Contract } from '../../src/core/endpoint.ts'
 import { defaultLimits, type Limits } from '../../src/core/limits.ts'
@@ -27,6 +28,7 @@ export async function serveContract(
     storage,
     actors: actors(storage, tokens, limiter, keyActors(storage, new KeyMeter(storage), limiter), true),
     limiter,
+    questions: new Questions(storage, { timeoutMs: 10_000, atOnce: 6, perCaller: 2, waitMs: 5000 }),
     cipher: cipherOf([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
     origins: new Set<string>(),

@@ -170,11 +170,18 @@ export const agentRollouts = {
     summary: 'Bring a version to agents wave by wave; it halts by itself when too many fail',
     tag,
     access: writes,
+    question: true,
     body: NewRollout,
     status: 201,
     reply: Rollout,
     audit: audited('agent.rollout.start'),
-    errors: ['rollout_in_progress', 'conflict', 'rollback_needed', 'below_minimum_version'],
+    errors: [
+      'rollout_in_progress',
+      'conflict',
+      'rollback_needed',
+      'below_minimum_version',
+      'filter_too_expensive',
+    ],
     example: {
       version: '1.2.0',
       waves: [{ filterId: '0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11' }, { percent: 10 }, { percent: 100 }],
@@ -195,6 +202,7 @@ export const agentRollouts = {
     summary: 'List the devices of a rollout by wave',
     tag,
     access: reads,
+    question: true,
     params,
     query: z.strictObject({
       state: placeState.optional().describe('Only devices in this state'),

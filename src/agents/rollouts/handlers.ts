@@ -1,10 +1,11 @@
 import { invalid, Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
+import { checkCost } from '../../filters/rules.ts'
 import * as filters from '../../filters/saved/store.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import { isPatternTooComplex } from '../../storage/dialect.ts'
-import type { Db, Storage } from '../../storage/open.ts'
+import type { Db } from '../../storage/open.ts'
 import { checkMayBeOffered } from '../versions/promotion.ts'
 import { lockReleases } from '../versions/store.ts'
 import { countCandidates, findBuilds, listManual } from './candidates.ts'
@@ -27,16 +28,17 @@ export const rolloutHandlers = (beginning: Beginning): HandlersOf<Rollouts> => (
   list: ({ db, query }) => store.listRollouts(db, query),
 
   start: inSteps<Rollouts['start'], Map<string, Filter>>({
-    async prepare({ storage, scope, body, now }) {
+    async prepare({ storage, ask, scope, body, now }) {
       checkWaves(body.waves)
       const named = new Map<string, Filter>()
       for (const { filterId } of body.waves) {
         if (filterId === undefined || named.has(filterId)) continue
         const { id, name, conditions } = await filters.getFilter(storage.read, scope, filterId)
+        checkCost(conditions, 'body.waves')
         named.set(filterId, { id, name, conditions })
       }
       await checkVersion(storage.read, body.version)
-      await checkDevices(storage, body, named, now)
+      await ask((on) => checkDevices(on, body, named, now))
       return named
     },
     async run({ db, caller, body, now, note }, named) {
@@ -63,9 +65,9 @@ export const rolloutHandlers = (beginning: Beginning): HandlersOf<Rollouts> => (
     })
   },
 
-  async devices({ db, storage, params, query }) {
+  async devices({ db, ask, params, query }) {
     const { id } = await store.getRollout(db, params.id)
-    return listPlaces(storage.heavy, id, query)
+    return ask((on) => listPlaces(on, id, query))
   },
 
   async halt({ db, caller, params, now, note }) {
@@ -131,13 +133,13 @@ async function checkVersion(db: Db, version: string): Promise<void> {
 
 /** @throws conflict without a device to begin with, invalid_request for a filter that Postgres gives up on */
 async function checkDevices(
-  { heavy }: Storage,
+  db: Db,
   { version, waves }: contract.NewRollout,
   named: ReadonlyMap<string, Filter>,
   now: Instant,
 ): Promise<void> {
-  const manual = await listManual(heavy)
-  if ((await countCandidates(heavy, version, manual, { now })) === 0) {
+  const manual = await listManual(db)
+  if ((await countCandidates(db, version, manual, { now })) === 0) {
     throw new Problem(
       'conflict',
       `No device can take ${version}: it has no build for them, or they have it or a newer one`,
@@ -147,7 +149,7 @@ async function checkDevices(
     if (filterId === undefined) continue
     const path = `body.waves.${n}.filterId`
     const { conditions, name } = named.get(filterId)!
-    const count = countCandidates(heavy, version, manual, { conditions, now }).catch((error: unknown) => {
+    const count = countCandidates(db, version, manual, { conditions, now }).catch((error: unknown) => {
       if (!isPatternTooComplex(error)) throw error
       throw invalid([{ path, message: 'a pattern is too complex for this database' }])
     })

@@ -59,6 +59,7 @@ export const auditExports = {
     summary: 'Export audit entries, newest first, as CSV unless told; at most 10,000 at a time',
     tag,
     access: exports,
+    question: true,
     audit: exported,
     query: z.strictObject({
       format: z.enum(exportFormats).default('csv'),
@@ -80,6 +81,7 @@ export const auditExports = {
     summary: 'Export audit entries, newest first, as JSON unless told; at most 10,000 at a time',
     tag,
     access: exports,
+    question: true,
     audit: { action: exported.action, resource: exported.resource },
     query: z.strictObject({ orgId }),
     body: z

@@ -30,20 +30,16 @@ const batch = 500
 
 /** Before the transaction of the audit entry: looking through a whole log takes its time. */
 async function prepare(
-  { storage, scope, note }: Pick<Preparation<Exports['create']>, 'storage' | 'scope' | 'note'>,
+  { storage, ask, scope, note }: Pick<Preparation<Exports['create']>, 'storage' | 'ask' | 'scope' | 'note'>,
   { format, filter, columns, cursor, cursorAt }: Asked,
 ): Promise<Streamed> {
   const [timestamp, id] = (keyAfter({ cursor }, 2, cursorAt) ?? []).map(String)
   const { orgId } = filter
   await checked({ storage, scope, note }, orgId)
   await sealFor(storage, scope, orgId)
-  const found = await newestKeys(
-    storage.heavy,
-    scope,
-    filter,
-    timestamp === undefined || id === undefined ? undefined : [timestamp, id],
-    exportCap + 1,
-  )
+  const last: [string, string] | undefined =
+    timestamp === undefined || id === undefined ? undefined : [timestamp, id]
+  const found = await ask((on) => newestKeys(on, scope, filter, last, exportCap + 1))
   const { data: keys, pagination } = toLongPage(found, { page: 1, limit: exportCap }, (key) => key, undefined)
   const { nextCursor } = pagination
   const cut = { total: keys.length, truncated: nextCursor !== null, nextCursor }

@@ -154,6 +154,7 @@ export const people = {
     summary: 'List users by name',
     tag,
     access: user({ permission: 'users:read', wholePartner: true }),
+    question: true,
     query: z.strictObject({
       ...tenant,
       q: text(100).optional().describe('Part of the name or e-mail'),

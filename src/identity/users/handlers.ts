@@ -90,13 +90,12 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     return { data: data.map((role) => ({ ...role, scope: role.scope as 'partner' })) }
   },
 
-  async list({ db, storage, scope, query: { orgId, partnerId, ...query } }) {
+  async list({ db, ask, scope, query: { orgId, partnerId, ...query } }) {
     const tenant = await findTenant(db, scope, { orgId, partnerId })
     // Looking for a part of a name reads every account in sight.
-    const on = query.q ? storage.heavy : db
-    const found = tenant
-      ? await store.listMembers(on, scope, tenant, query)
-      : await store.listAccounts(on, scope, query)
+    const listed = (on: Db) =>
+      tenant ? store.listMembers(on, scope, tenant, query) : store.listAccounts(on, scope, query)
+    const found = await (query.q ? ask(listed) : listed(db))
     const held = await heldBy(
       db,
       scope,

@@ -72,6 +72,7 @@ export const diagnosticLogs = {
     summary: 'List what the agent of a device said of itself, newest first',
     tag,
     access: user({ permission: 'devices:read', key: true }),
+    question: true,
     params: z.strictObject({ id: idOf('device') }),
     query: z.strictObject({
       level: someOf(levels)

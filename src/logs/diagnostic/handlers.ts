@@ -44,5 +44,5 @@ export const diagnosticLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
   }),
 
   // A device may have said very much.
-  list: ({ storage, scope, params, query }) => listDiagnosticLogs(storage.heavy, scope, params.id, query),
+  list: ({ ask, scope, params, query }) => ask((on) => listDiagnosticLogs(on, scope, params.id, query)),
 })

@@ -76,6 +76,7 @@ export const eventLogs = {
     summary: 'List what was written to the logs of a device, newest first',
     tag,
     access: user({ permission: 'devices:read', key: true }),
+    question: true,
     params: z.strictObject({ id: idOf('device') }),
     query: z.strictObject({
       category: eventCategory.optional(),

@@ -60,5 +60,5 @@ export const eventLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
   }),
 
   // A device may have logged very much.
-  list: ({ storage, scope, params, query }) => listEventLogs(storage.heavy, scope, params.id, query),
+  list: ({ ask, scope, params, query }) => ask((on) => listEventLogs(on, scope, params.id, query)),
 })

@@ -74,6 +74,7 @@ export const webhookDeliveries = {
     summary: 'List the deliveries of a webhook, newest first',
     tag,
     access: reads,
+    question: true,
     params,
     query: z.strictObject({
       status: deliveryStatus.optional().describe('Only deliveries in this state'),
@@ -87,6 +88,7 @@ export const webhookDeliveries = {
     summary: 'List the deliveries of all webhooks that failed for good and were not sent again, newest first',
     tag,
     access: reads,
+    question: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only those of this organization'),
       ...range,

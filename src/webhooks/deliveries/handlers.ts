@@ -13,15 +13,15 @@ type Deliveries = typeof contract.webhookDeliveries
 const replayed = 500
 
 export const webhookDeliveries: HandlersOf<Deliveries> = {
-  async list({ db, storage, scope, params, query }) {
+  async list({ db, ask, scope, params, query }) {
     await getSummary(db, scope, params.id)
     // How many there are is counted, and there may be millions.
-    return store.listDeliveries(storage.heavy, scope, params.id, query)
+    return ask((on) => store.listDeliveries(on, scope, params.id, query))
   },
 
-  async dead({ db, storage, scope, query }) {
+  async dead({ db, ask, scope, query }) {
     if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-    return store.listDead(storage.heavy, scope, query)
+    return ask((on) => store.listDead(on, scope, query))
   },
 
   async show({ db, scope, params }) {

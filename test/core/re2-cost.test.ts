@@ -1,0 +1,82 @@
+import { describe, expect, it } from 'vitest'
+import { compileCost, firstTooDear, mostPatterns, patternFault, stepsOf } from '../../src/core/re2.ts'
+
+/** Each takes a compiler of RE2 a tenth of a second and more. */
+const slow = {
+  'repetitions in each other': `(?:(?:${'x'.repeat(200)}){31}){31}`,
+  'classes that repeat': `(?:(?:${'[a-c]'.repeat(40)}){31}){31}`,
+  'alternatives that repeat': `(?:${'a|bc|'.repeat(40)}){1000}`,
+  'a quotation that repeats': `(?:\\Q${'x'.repeat(200)}\\E){1000}`,
+  'parts that may be left out': `(?:(?:${'x'.repeat(200)}){0,31}){0,31}`,
+  'ranges that are folded': `(?i)[${'B-\\x{1e942}'.repeat(20)}]`,
+  'ranges of characters as they are': `(?i)[${'B-\u{1e942}'.repeat(58)}]`,
+}
+
+describe('the cost of patterns', () => {
+  it.each(Object.entries(slow))('is known without compiling them: %s', (_, pattern) => {
+    const start = performance.now()
+    expect(firstTooDear([pattern])).toBe(pattern)
+    expect(patternFault(pattern)).toMatch(/too large/)
+    expect(performance.now() - start).toBeLessThan(50)
+  })
+
+  it('counts ranges of characters as well as steps', () => {
+    expect(firstTooDear([`(?i)${'\\pL'.repeat(80)}`])).toBeDefined()
+    expect(firstTooDear(['\\pL{500}'])).toBeDefined()
+    expect(firstTooDear(['^\\pL{20}$'])).toBeUndefined()
+  })
+
+  it('is that of all together, each counted once', () => {
+    const some = (count: number, of: (n: number) => string) => Array.from({ length: count }, (_, n) => of(n))
+    expect(firstTooDear(some(10, (n) => `[a-z]{${300 + n}}`))).toMatch(/^\[a-z\]\{30\d\}$/)
+    expect(firstTooDear(some(199, () => '[a-z]{300}'))).toBeUndefined()
+    expect(firstTooDear(some(mostPatterns, (n) => `srv-${n}`))).toBeUndefined()
+    expect(firstTooDear(some(mostPatterns + 1, (n) => `srv-${n}`))).toBe(`srv-${mostPatterns}`)
+  })
+
+  it('leaves patterns that people write', () => {
+    const patterns = [
+      '(?i)^(srv|web|db)-[0-9]+\\.example\\.(com|net)$',
+      '^(\\d{1,3})\\.\\d{1,3}\\.\\d{1,3}\\.\\d{1,3}$',
+      '(?i)^[à-ÿ]+$',
+      '(?i)[一-鿿]',
+      '(?i)[^\\x00-\\x{10FFFF}]',
+      '^[0-9a-f]{2}(:[0-9a-f]{2}){5}$',
+      '(?i)microsoft (visual c\\+\\+|\\.net) \\d{4}',
+    ]
+    expect(firstTooDear(patterns)).toBeUndefined()
+    const names = Array.from(
+      { length: mostPatterns },
+      (_, n) => `(?i)^(srv|web|db)-${n}-[0-9]+\\.example\\.(com|net)$`,
+    )
+    expect(firstTooDear(names)).toBeUndefined()
+  })
+
+  it.each([
+    'a{3}b{2,}c{1,4}',
+    '(?:ab|c(d|e){3}){10}',
+    '((a{2}){3}){4}',
+    '(?i)(?:[a-z]x?){20}',
+    '\\Qa.b\\E{3}',
+    '(?P<n>ab){30}',
+    '[[:alpha:]\\]x]{9}',
+    '\\x{41}{7}',
+  ])('is told from the text about as the steps will be: %s', (pattern) => {
+    expect(compileCost(pattern) * 2 + 5).toBeGreaterThan(stepsOf(pattern).length)
+  })
+
+  it('lets a whole filter be compiled in milliseconds, whatever is in it', () => {
+    const unicode = Array.from({ length: 5 }, (_, n) => `(?i)[${'\\pL\\PN\\pM\\PS'.repeat(4)}${n}]`)
+    const folding = ['(?i)[B-\\x{1e942}]']
+    const tests = Array.from({ length: 6 }, (_, n) => `${'\\b'.repeat(120)}${n}`)
+    const plain = Array.from({ length: 4 }, (_, n) => `[a-z]{${380 + n}}`)
+    for (const patterns of [unicode, folding, tests, plain]) {
+      stepsOf(patterns[0]!)
+      const start = performance.now()
+      firstTooDear(patterns)
+      for (const one of patterns) patternFault(one)
+      const took = performance.now() - start
+      expect(took).toBeLessThan(200)
+    }
+  })
+})

@@ -1,0 +1,87 @@
+import { describe, expect, it } from 'vitest'
+import { Questions } from '../../daemon/questions.ts'
+import type { Db } from '../../src/storage/open.ts'
+
+const limits = { timeoutMs: 1000, atOnce: 3, perCaller: 2, waitMs: 200 }
+
+function stage(settings: Partial<typeof limits> = {}) {
+  const questions = new Questions({ questions: {} as Db }, { ...limits, ...settings })
+  const running: { caller: string; end(): void }[] = []
+  const ask = (caller: string) =>
+    questions.ask(caller, async () => {
+      const { promise, resolve } = Promise.withResolvers<string>()
+      running.push({ caller, end: () => resolve(caller) })
+      return promise
+    })
+  const runs = () => running.map(({ caller }) => caller).join('')
+  const metric = (name: string) =>
+    Object.fromEntries(
+      questions
+        .metrics()
+        .find((one) => one.name === name)!
+        .values.map(({ labels, value }) => [Object.values(labels ?? {})[0], value]),
+    )
+  return { questions, running, ask, runs, metric }
+}
+const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+describe('questions', () => {
+  it('run so many at once of one caller, and of all', async () => {
+    const { ask, runs, running, metric } = stage()
+    const asked = [ask('a'), ask('a'), ask('a'), ask('b'), ask('c')]
+    await turn()
+    expect(runs()).toBe('aab')
+    expect(metric('svc_questions_at_once')).toEqual({ running: 3, waiting: 2 })
+    // Whoever has enough of their own lets the next pass.
+    running[2]!.end()
+    await turn()
+    expect(runs()).toBe('aabc')
+    running[0]!.end()
+    await turn()
+    expect(runs()).toBe('aabca')
+    for (const one of running) one.end()
+    expect(await Promise.all(asked)).toEqual(['a', 'a', 'a', 'b', 'c'])
+    expect(metric('svc_questions_at_once')).toEqual({ running: 0, waiting: 0 })
+    expect(metric('svc_questions_total')).toMatchObject({ answered: 5, refused: 0 })
+  })
+
+  it('are refused after a short wait, and then take nobody else’s turn', async () => {
+    const { ask, runs, running, metric } = stage({ waitMs: 20 })
+    const asked = [ask('a'), ask('a')]
+    const refused = { code: 'too_many_questions', extras: { retryAfter: 2 } }
+    await expect(ask('a')).rejects.toMatchObject(refused)
+    running[0]!.end()
+    running[1]!.end()
+    await Promise.all(asked)
+    expect([runs(), metric('svc_questions_at_once').waiting]).toEqual(['aa', 0])
+    expect(metric('svc_questions_total').refused).toBe(1)
+  })
+
+  it('of one caller wait in a line that has an end', async () => {
+    const { ask, running } = stage({ waitMs: 5000 })
+    const asked = Array.from({ length: 2 + 16 }, () => ask('a'))
+    await expect(ask('a')).rejects.toMatchObject({ code: 'too_many_questions' })
+    const other = ask('b')
+    for (let n = 0; n < running.length || n < 19; n++) {
+      running[n]!.end()
+      await turn()
+      await turn()
+    }
+    expect((await Promise.all([...asked, other])).length).toBe(19)
+  })
+
+  it('give their place back when they fail, and say when they took too long', async () => {
+    const { questions, metric } = stage({ atOnce: 1 })
+    const fail = (error: unknown) => questions.ask('a', () => Promise.reject(error))
+    await expect(fail(new Error('other'))).rejects.toThrow('other')
+    for (const code of ['57014', 'SQLITE_INTERRUPT']) {
+      await expect(fail(Object.assign(new Error('late'), { code }))).rejects.toMatchObject({
+        code: 'question_too_slow',
+        message: expect.stringContaining('longer than 1 s'),
+        extras: { retryAfter: 30 },
+      })
+    }
+    expect(metric('svc_questions_total')).toEqual({ answered: 0, failed: 1, too_slow: 2, refused: 0 })
+    expect(await questions.ask('a', async () => 'well')).toBe('well')
+  })
+})
