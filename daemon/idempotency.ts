@@ -83,7 +83,14 @@ export async function givenBefore(
     .where('created_at', '>=', later(now, -keptSeconds))
     .executeTakeFirst()
   if (!row) return undefined
-  const kept = JSON.parse(cipher.open(row.reply, placeOf(attempt))) as Kept
+  const reply = cipher.tryOpen(row.reply, placeOf(attempt))
+  // It was done, and is not done again.
+  if (reply === undefined)
+    throw new Problem(
+      'conflict',
+      'This was done before, and its reply cannot be decrypted any more: look at what there is',
+    )
+  const kept = JSON.parse(reply) as Kept
   if (kept.asks !== attempt.asks) throw new Problem('idempotency_mismatch')
   if (!(await isInReach(db, kept, attempt.scope))) throw new Problem('not_found')
   return { reply: kept.reply }

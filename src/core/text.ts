@@ -1,10 +1,12 @@
 /** What both databases can keep: no half of a surrogate pair, which is no JSON to Postgres, and no NUL. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll('\u0000', '\uFFFD')
 
-/** At most so many UTF-16 units of what can be stored, and never half of a surrogate pair. */
-export function cut(text: string, most: number): string {
-  const whole = storable(text)
-  if (whole.length <= most) return whole
-  const last = whole.charCodeAt(most - 1)
-  return whole.slice(0, last >= 0xd800 && last <= 0xdbff ? most - 1 : most)
+/** At most so many UTF-16 units of a text, and never half of a surrogate pair. */
+export function beginning(text: string, most: number): string {
+  if (text.length <= most) return text
+  const last = text.charCodeAt(most - 1)
+  return text.slice(0, last >= 0xd800 && last <= 0xdbff ? most - 1 : most)
 }
+
+/** The beginning of what can be stored of a text. */
+export const cut = (text: string, most: number): string => beginning(storable(text), most)

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { agentOrWatchdog, endpoint, user } from '../../core/endpoint.ts'
 import { longPageOf, longPageQuery } from '../../core/page.ts'
 import { anyJson, freeObject, idOf, instant, safeParse } from '../../core/schema.ts'
-import { cut } from '../../core/text.ts'
+import { beginning } from '../../core/text.ts'
 import { agentParams } from '../../devices/contract.ts'
 import { LogLevelChange } from '../../live/contract.ts'
 import { AskedCommand } from '../contract.ts'
@@ -161,7 +161,7 @@ export const deviceCommands = {
 /** Most characters of what a program wrote, and of what went wrong. */
 const most = { output: 5 * 1024 * 1024, error: 10_000 }
 
-const cutTo = (characters: number) => z.string().transform((text) => cut(text, characters))
+const cutTo = (characters: number) => z.string().transform((text) => beginning(text, characters))
 
 /** It is never refused for what a program wrote: what is not understood is dropped, what is too long cut. */
 export const NewOutcome = z.object({ status: z.enum(['completed', 'failed', 'timeout']) }).extend(
