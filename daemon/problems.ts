@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { type ErrorBody, type ErrorCode, type Fault, invalid, Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
-import { isForeignKeyViolation, isOutage } from '../src/storage/dialect.ts'
+import { isForeignKeyViolation, isOutage, troubleOf } from '../src/storage/dialect.ts'
 import { problemPage, sendPage } from './pages.ts'
 
 // An import would load all that node:http can give, WebSockets of browsers among it: 2 MB.
@@ -51,8 +51,8 @@ const ofOthers: ReadonlySet<ErrorCode> = new Set(['device_failed', 'device_timeo
 
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
-  // Of a database that cannot be used every request would say the same (database-watch.ts).
-  if (problem.status >= 500 && !ofOthers.has(problem.code) && !isOutage(error))
+  // Of a database that cannot be used, or is damaged, every request would say the same (database-watch.ts).
+  if (problem.status >= 500 && !ofOthers.has(problem.code) && troubleOf(error) === undefined)
     request.log.error({ requestId: request.id, err: error }, 'unhandled error')
   const { retryAfter, location = lost(request, problem) } = problem.extras
   if (location !== undefined) return reply.header('cache-control', 'no-store').redirect(location, 302)

@@ -328,8 +328,12 @@ async function readinessOf({ database, audit, setAside }: Parts): ReturnType<Rea
   const fault = await database.fault()
   if (fault !== undefined) return { ready: false, checks: { database: `error: ${fault}` } }
   // Someone has to look after pages and chains that are damaged; the service does its work all the same.
+  const chains = await audit.check().catch((error: unknown) => {
+    database.note(error)
+    return 'cannot be read'
+  })
   const aside = await setAside.check()
-  const checks = { database: database.damage ?? 'ok', audit: await audit.check() }
+  const checks = { database: database.damage ?? 'ok', audit: chains }
   return { ready: true, checks: { ...checks, ...(aside !== undefined && { setAside: aside }) } }
 }
 

@@ -24,10 +24,10 @@ export class LogSync {
       this.#log ??= openSync(this.#path, 'r+')
       await datasync(this.#log)
     } catch (cause) {
-      this.#failure = new Error(
-        'The disk did not keep what was written: nothing more is, until the service is started again',
-        { cause },
-      )
+      const said =
+        'The disk did not keep what was written: nothing more is, until the service is started again'
+      // As SQLite would call it, did it sync this itself.
+      this.#failure = Object.assign(new Error(said, { cause }), { code: 'SQLITE_IOERR_FSYNC' })
       throw this.#failure
     }
   }

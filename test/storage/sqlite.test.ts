@@ -16,6 +16,7 @@ import { SqliteConnection } from '../../src/storage/sqlite-connection.ts'
 import { openWriter, sqliteFile } from '../../src/storage/sqlite-file.ts'
 import { kyselyOver } from '../../src/storage/sqlite-kysely.ts'
 import { Statements } from '../../src/storage/statements.ts'
+import { troubleOf } from '../../src/storage/violations.ts'
 import { temporaryFolder } from '../databases.ts'
 import { addNote, createNotes, createProbes, noteIds } from './notes.ts'
 
@@ -324,6 +325,7 @@ describe('durability', () => {
     await expect(createNotes(storage)).rejects.toThrow('The disk did not keep')
     await expect(storage.write((tx) => addNote(tx, 1))).rejects.toThrow('The disk did not keep')
     await expect(storage.check()).rejects.toThrow('The disk did not keep')
+    expect(troubleOf(await storage.check().catch((error: unknown) => error))).toBe('failing disk')
     expect(await noteIds(storage.read)).toEqual([])
   })
 })

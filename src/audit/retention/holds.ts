@@ -1,6 +1,6 @@
 import { everything } from '../../core/scope.ts'
 import type { Db, Storage } from '../../storage/open.ts'
-import { sealPending } from '../outbox.ts'
+import { sealFor } from '../outbox.ts'
 import { entriesIn } from '../store.ts'
 import { getPolicy } from './store.ts'
 
@@ -15,7 +15,7 @@ export const holdRelease = 'audit.hold.release'
 export async function isHoldTaken(storage: Storage, chain: string): Promise<boolean> {
   const isHeld = async () => (await getPolicy(storage.read, everything, chain)).hold !== null
   if (await isHeld()) return false
-  await sealPending(storage)
+  await sealFor(storage, everything, chain)
   // One that was set in the meantime is no fault.
   return (await isToldHeld(storage.heavy, chain)) && !(await isHeld())
 }

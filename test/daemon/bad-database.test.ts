@@ -1,0 +1,207 @@
+import { randomBytes } from 'node:crypto'
+import { open as openFile, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { sql } from 'kysely'
+import type { Logger } from 'pino'
+import { expect, it, onTestFinished } from 'vitest'
+import { logInto } from '../../daemon/log.ts'
+import type { Dialect } from '../../src/storage/db.ts'
+import type { Db, Storage } from '../../src/storage/open.ts'
+import { administer, onEveryDatabase, type TestDatabase } from '../databases.ts'
+import { serviceOn, startService, type TestService } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+import { send } from './request.ts'
+
+type Line = {
+  level: number
+  msg: string
+  trouble?: string
+  sqlState?: string
+  err?: unknown
+  reason?: string
+}
+
+/** A log that is kept as it was written. */
+function kept(): { log: Logger; lines: () => Line[] } {
+  const lines: Line[] = []
+  return { log: logInto({ write: (line) => void lines.push(JSON.parse(line)) }, 'info'), lines: () => lines }
+}
+
+const nameOf = (databaseUrl: string): string => new URL(databaseUrl).pathname.slice(1)
+
+/** How a database is made useless for changes, and well again. */
+type Fault = { begin(database: TestDatabase, storage: Storage): Promise<void>; end: Fault['begin'] }
+
+const settingOf = async ({ databaseUrl }: TestDatabase, value: string) => {
+  const name = nameOf(databaseUrl!)
+  await administer(async (client) => {
+    await client.query(`alter database ${name} set default_transaction_read_only = ${value}`)
+    await client.query(`select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`)
+  })
+}
+const pragma = (text: string) => async (_: unknown, storage: Storage) => {
+  await sql.raw(`pragma ${text}`).execute(storage.read)
+}
+
+/** Raised as the database itself does when its disk has no room. */
+const refuseChanges = async (db: Db) => {
+  await sql`create function no_room() returns trigger language plpgsql as $$ begin
+    raise exception 'could not extend file: No space left on device' using errcode = '53100'; end $$`.execute(
+    db,
+  )
+  for (const table of ['sites', 'probes', 'outbox'])
+    await sql
+      .raw(
+        `create trigger no_room before insert or update on ${table} for each row execute function no_room()`,
+      )
+      .execute(db)
+}
+
+const faults: Record<'read-only' | 'full', Record<Dialect, Fault>> = {
+  'read-only': {
+    postgres: {
+      begin: (database) => settingOf(database, 'on'),
+      end: (database) => settingOf(database, 'off'),
+    },
+    sqlite: { begin: pragma('query_only = on'), end: pragma('query_only = off') },
+  },
+  full: {
+    postgres: {
+      begin: (_, storage) => storage.write(refuseChanges),
+      end: (_, storage) =>
+        storage.write(async (tx) => {
+          await sql`drop function no_room cascade`.execute(tx)
+        }),
+    },
+    sqlite: { begin: pragma('max_page_count = 1'), end: pragma('max_page_count = 4294967294') },
+  },
+}
+const codes = {
+  'read-only': { postgres: '25006', sqlite: 'SQLITE_READONLY' },
+  full: { postgres: '53100', sqlite: 'SQLITE_FULL' },
+}
+
+const ready = (service: TestService) =>
+  send<{ checks: { database: string } }>(service.url, 'GET', '/health/ready')
+
+onEveryDatabase((kind, open) => {
+  it.each(['read-only', 'full'] as const)(
+    'a %s database refuses changes with when to ask again, still answers, says why, and recovers by itself',
+    async (trouble) => {
+      const database = await open()
+      const { log, lines } = kept()
+      const service = await startService(async () => database, { outside: { log } })
+      const { tokens, orgs } = await buildWorld(service)
+      const as = (token: string) => ({ headers: { authorization: `Bearer ${token}` } })
+      const add = (name: string) =>
+        send<{ code: string }>(service.url, 'POST', '/api/v1/orgs/sites', {
+          ...as(tokens.bakery),
+          // Enough of them need another page.
+          body: { orgId: orgs.bakery.id, name, address: { note: name.repeat(200) } },
+        })
+      const list = () => send(service.url, 'GET', '/api/v1/orgs/sites', as(tokens.bakery))
+      expect((await add('Before')).status).toBe(201)
+      const from = lines().length
+
+      const fault = faults[trouble][kind]
+      await fault.begin(database, service.storage)
+      const answers = []
+      for (let n = 0; n < 30; n += 1) answers.push(await add(`Site number ${n}`))
+      const refused = answers.filter(({ status }) => status !== 201)
+      expect(refused.length).toBeGreaterThan(10)
+      const wrong = refused.filter(({ status, headers }) => status !== 503 || headers['retry-after'] !== '5')
+      // Connections that were cut to take the setting are an outage as well.
+      expect(wrong).toEqual([])
+      expect((await list()).status).toBe(200)
+      // A limit of pages leaves room in the pages there are, which is all that readiness takes.
+      const hasRoom = kind === 'sqlite' && trouble === 'full'
+      const why = hasRoom ? 'ok' : trouble
+      await expect
+        .poll(async () => (await ready(service)).body.checks.database, { timeout: 10_000 })
+        .toContain(why)
+
+      const said = lines().slice(from)
+      const known = said.filter((line) => line.trouble === trouble)
+      expect(known).toMatchObject([{ sqlState: expect.stringMatching(codes[trouble][kind]) }])
+      expect(said.filter(({ msg }) => msg === 'unhandled error')).toEqual([])
+      expect(JSON.stringify(said)).not.toContain('"sqlState":"[redacted]"')
+
+      await fault.end(database, service.storage)
+      await expect.poll(async () => (await add('After')).status, { timeout: 10_000 }).toBe(201)
+      await expect.poll(async () => (await ready(service)).status, { timeout: 10_000 }).toBe(200)
+      expect(JSON.stringify((await list()).body)).toContain('After')
+    },
+    60_000,
+  )
+
+  it('a page that somebody damaged is told by readiness, and once by the log', async () => {
+    const { log, lines } = kept()
+    const first = await startService(open)
+    const { tokens } = await buildWorld(first)
+    await first.close()
+    const place = await damaged(kind, first)
+    const service = await serviceOn(place, { outside: { log } })
+    const list = () =>
+      send(service.url, 'GET', '/api/v1/orgs/sites', {
+        headers: { authorization: `Bearer ${tokens.bakery}` },
+      })
+    for (let n = 0; n < 5; n += 1) expect((await list()).status).toBe(500)
+    const { status, body } = await ready(service)
+    expect([status, body.checks.database]).toEqual([200, expect.stringMatching(/^damaged/)])
+    const code = { postgres: 'XX001', sqlite: 'SQLITE_CORRUPT' }[kind]
+    expect(lines().filter(({ trouble }) => trouble === 'damaged')).toMatchObject([
+      { sqlState: expect.stringMatching(code) },
+    ])
+    expect(lines().filter(({ msg }) => msg === 'unhandled error')).toEqual([])
+  })
+})
+
+/** Writes garbage over the rows of sites while nobody has them in memory. */
+async function damaged(
+  kind: Dialect,
+  { dataDir, databaseUrl }: TestService,
+): Promise<{ dataDir: string; databaseUrl?: string }> {
+  if (kind === 'sqlite') {
+    const path = join(dataDir, 'svc.sqlite')
+    const { default: Database } = await import('better-sqlite3')
+    const database = new Database(path)
+    database.pragma('wal_checkpoint(truncate)')
+    const { rootpage } = database
+      .prepare<[], { rootpage: number }>(`select rootpage from sqlite_schema where name = 'sites'`)
+      .get()!
+    const size = database.pragma('page_size', { simple: true }) as number
+    database.close()
+    await overwrite(path, (rootpage - 1) * size, size)
+    return { dataDir }
+  }
+  const copy = `damaged_${randomBytes(6).toString('hex')}`
+  const path = await administer(async (client) => {
+    const name = nameOf(databaseUrl!)
+    await client.query(`select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`)
+    await client.query(`create database ${copy} template ${name} strategy file_copy`)
+    const { rows } = await client.query(`select setting from pg_settings where name = 'data_directory'`)
+    return rows[0].setting as string
+  })
+  onTestFinished(() =>
+    administer(async (client) => {
+      await client.query(`drop database if exists ${copy} with (force)`)
+    }),
+  )
+  const url = new URL(databaseUrl!)
+  url.pathname = `/${copy}`
+  const { default: pg } = await import('pg')
+  const client = new pg.Client(url.href)
+  await client.connect()
+  const { rows } = await client.query(`select pg_relation_filepath('sites') as file`)
+  await client.end()
+  await overwrite(join(path, rows[0].file), 0, 8192)
+  return { dataDir, databaseUrl: url.href }
+}
+
+async function overwrite(path: string, from: number, size: number): Promise<void> {
+  const before = await readFile(path)
+  expect(before.length).toBeGreaterThanOrEqual(from + size)
+  const file = await openFile(path, 'r+')
+  await file.write(Buffer.alloc(size, 0xa5), 0, size, from)
+  await file.close()
+}
