@@ -150,10 +150,8 @@ export function addRoute(
       db: undefined as Db | undefined,
       note: (more: AuditFacts) =>
         void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
-      ask: <T>(work: (db: Db) => Promise<T>) => {
-        if (!entry.question) throw new Error(`${name} asks, and its contract does not say so`)
-        return on.questions.ask(`${caller.kind} ${askerOf(caller) ?? asked.ip}`, work)
-      },
+      ask: <T>(work: (db: Db) => Promise<T>) =>
+        on.questions.ask(`${caller.kind} ${askerOf(caller) ?? asked.ip}`, work),
       gone: () => goneOf(reply),
       limit,
     }

@@ -111,13 +111,17 @@ type Asked<E extends Endpoint> = {
   userAgent: string | null
   cookies: Readonly<Record<string, string | undefined>>
   note(facts: AuditFacts): void
+  /** Aborts when the client hangs up before it has its reply. */
+  gone(): AbortSignal
+} & (E extends { question: true } ? Asks : unknown)
+
+/** Of what the contract says that it is a question. */
+export type Asks = {
   /**
    * Asks what may cost much, as the caller decides: a filter, a search, a list in an order of theirs. For a limited
    * time, and a few at once. @throws too_many_questions, question_too_slow
    */
   ask<T>(work: (db: Db) => Promise<T>): Promise<T>
-  /** Aborts when the client hangs up before it has its reply. */
-  gone(): AbortSignal
 }
 
 /** `db` is the transaction of a change, or a reading connection. */

@@ -149,6 +149,7 @@ export const auditLogs = {
     summary: 'Search audit entries by any of their texts',
     tag,
     access: reads,
+    question: true,
     audit: looked,
     query: AuditQuery.extend({ q: text(255, 1).describe('What to look for').meta({ flag: 'text' }) }),
     reply: z.object({ data: z.array(AuditEntry), query: z.string(), pagination }),
