@@ -9,11 +9,12 @@ import fastify, {
 } from 'fastify'
 import helmet from 'helmet'
 import { api, sections } from '../src/api.ts'
-import { type Contract, entriesOf } from '../src/core/endpoint.ts'
+import { type Contract, entriesOf, publicBody } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
 import { networkOf } from './address.ts'
+import { addBodies } from './bodies.ts'
 import { tellCsrf } from './browser.ts'
 import { answerPreflight, isAllowed, isPreflight, openTo } from './cors.ts'
 import { docsPage } from './docs.ts'
@@ -65,6 +66,8 @@ export function buildApp(
     forceCloseConnections: 'idle',
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
     requestTimeout: 60_000,
+    // Of requests that lead nowhere.
+    bodyLimit: publicBody,
     // All else that wishes for another protocol is answered in this one.
     http: { shouldUpgradeCallback: isUpgrade },
     // Requests go through zod and replies through their own writers: no other compiler is loaded.
@@ -79,9 +82,7 @@ export function buildApp(
   })
   // They are parsed where they are looked at (browser.ts).
   app.register(cookie, { hook: false })
-  app.removeContentTypeParser(['text/plain'])
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson(app))
-  app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, parseForm)
+  addBodies(app, on.bodies)
 
   const security = securityHeaders()
   const ofData = Object.fromEntries(Object.entries(security).filter(([name]) => !forPages.has(name)))
@@ -150,6 +151,7 @@ export function buildApp(
   })
   const methodsOf = methodsByPath(contract)
   app.setNotFoundHandler((request, reply) => {
+    request.held?.release()
     const methods = methodsOf(request.url)
     if (methods.length === 0) return sendProblem(request, reply, new Problem('not_found'))
     if (isPreflight(on.origins, request)) return answerPreflight(reply, methods)
@@ -242,33 +244,6 @@ function addHealth(app: FastifyInstance, version: string, readiness: Readiness):
     return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not_ready', checks })
   })
 }
-
-/**
- * JSON with prototype keys refused; an empty body is no body. None where a form is waited for: a page of another site
- * would have to ask before it sends JSON, and none needs to.
- */
-function parseJson(app: FastifyInstance) {
-  const parse = app.getDefaultJsonParser('error', 'error')
-  return (request: FastifyRequest, body: string, done: (error: Error | null, value?: unknown) => void) => {
-    if (takesForm(request)) return done(new Problem('unsupported_media_type'))
-    if (body === '') return done(null, undefined)
-    return parse(request, body, done)
-  }
-}
-
-/** Only where a form is waited for; of fields that come twice the first counts. */
-function parseForm(
-  request: FastifyRequest,
-  body: string,
-  done: (error: Error | null, value?: unknown) => void,
-): void {
-  const fields = [...new URLSearchParams(body)].reverse()
-  if (takesForm(request)) done(null, Object.fromEntries(fields))
-  else done(new Problem('unsupported_media_type'))
-}
-
-const takesForm = ({ routeOptions }: FastifyRequest): boolean =>
-  (routeOptions.config as { form?: boolean }).form === true
 
 /** The caller's X-Request-Id when it is a plain token, else a new one. */
 function requestId(request: { headers: Record<string, string | string[] | undefined> }): string {

@@ -7,6 +7,7 @@ import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
 import type { LogBytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
+import type { BodySettings } from './body-budget.ts'
 import { type Origins, readOrigins } from './cors.ts'
 import { type OutsideSettings, readOutside } from './outside/settings.ts'
 import type { QuestionLimits } from './questions.ts'
@@ -66,6 +67,8 @@ export type Config = {
   /** AUDIT_RETENTION_ENABLED: old audit entries are deleted by themselves. */
   auditRetentionOn: boolean
   limits: Limits
+  /** BODY_BYTES_IN_FLIGHT, BODY_BYTES_PER_CALLER */
+  bodies: BodySettings
   /** The first system administrator; generated when absent. */
   admin: { email: string; password: string | undefined }
   proxies: { trusted: readonly string[]; cloudflare: boolean } | undefined
@@ -83,6 +86,8 @@ export type Secrets = {
 }
 
 type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?: string | undefined }
+
+const mebi = 1024 * 1024
 
 /** From the environment of this process. @throws SetupError */
 export const ownConfig = (flags: Flags): Config => readConfig(process.env, flags)
@@ -158,6 +163,10 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     deliveryDays: wholeNumber(env, 'WEBHOOK_DELIVERY_RETENTION_DAYS', 30, 1, 3650),
     auditRetentionOn: yesNo(env, 'AUDIT_RETENTION_ENABLED', true),
     limits: readLimits(env),
+    bodies: {
+      whole: wholeNumber(env, 'BODY_BYTES_IN_FLIGHT', 128 * mebi, 32 * mebi, 65_536 * mebi),
+      perCaller: wholeNumber(env, 'BODY_BYTES_PER_CALLER', 32 * mebi, 24 * mebi, 65_536 * mebi),
+    },
     admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },
     proxies: yesNo(env, 'TRUST_PROXY_HEADERS', false)
       ? { trusted: trustedRanges(env), cloudflare: yesNo(env, 'TRUST_CF_CONNECTING_IP', false) }

@@ -9,12 +9,17 @@ import type { Parts } from './parts.ts'
 
 /** The connections of agents to this process, and the ways to those that are connected to another one. */
 export function connectionsOf(
-  { storage, limiter, clock, log }: Pick<Parts, 'storage' | 'limiter' | 'clock' | 'log'>,
+  { storage, limiter, bodies, clock, log }: Pick<Parts, 'storage' | 'limiter' | 'bodies' | 'clock' | 'log'>,
   config: Config,
 ): Pick<Parts, 'agents' | 'switchboard' | 'nudge'> {
   const { trustKeys } = config.outside.releases
   const socket = agentSocket({ storage, clock, trustKeys, heedUpdate: heedUpdateStatus })
-  const agents = gateway(admission(storage, limiter, clientReader(config.proxies), clock), socket, log)
+  const agents = gateway(
+    admission(storage, limiter, clientReader(config.proxies), clock),
+    socket,
+    log,
+    bodies,
+  )
   storage.onCommit(agents.revise)
   const { links } = agents
   const { signals } = storage

@@ -5,7 +5,9 @@ import type { AgentSocket } from '../src/agents/socket.ts'
 import { Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { type Closing, closings, largestFrame } from '../src/live/wire/contract.ts'
-import { hear, Manners } from './gateway/frames.ts'
+import { agentOwner } from './bodies.ts'
+import type { BodyBudget } from './body-budget.ts'
+import { Arriving, hear, Manners } from './gateway/frames.ts'
 import { Link, type Linked } from './gateway/link.ts'
 import { Links } from './gateway/links.ts'
 import { problemOf, refuse } from './problems.ts'
@@ -58,12 +60,13 @@ export function gateway(
   admission: Admission,
   socket: AgentSocket,
   log: Log,
+  bodies: BodyBudget,
   pace: Partial<Pace> = {},
 ): Gateway {
   const { pingMs, pongMs, reviseMs } = { ...usual, ...pace }
   // Later: what waits may not be committed yet.
   const links = new Links((link) => setImmediate(() => push(link).catch(logged)))
-  const on = { links, socket, meter: admission.meter, onProbe, onFailure: logged }
+  const on = { links, socket, bodies, meter: admission.meter, onProbe, onFailure: logged }
   let sockets: Promise<WebSocketServer> | undefined
   let closed = false
   let beat: NodeJS.Timeout | undefined
@@ -95,9 +98,19 @@ export function gateway(
     server.handleUpgrade(request, stream, head, (ws) => {
       const link = new Link(newId(), agent, ws, performance.now() + pingMs)
       const manners = new Manners()
-      ws.on('message', (data, isBinary) => hear(link, manners, data, isBinary, on))
+      const arriving = new Arriving(bodies.hold(agentOwner(agent.agentId)))
+      stream.on('data', (piece: Buffer) => {
+        if (arriving.add(piece.length)) return
+        link.end(closings.busy)
+        ws.pause()
+      })
+      ws.on('message', (data, isBinary) => {
+        arriving.end()
+        hear(link, manners, data, isBinary, on)
+      })
       ws.on('error', () => link.end())
       ws.on('close', () => {
+        arriving.end()
         link.end()
         if (links.remove(link)) self.presence?.left(link).catch(logged)
       })

@@ -9,6 +9,7 @@ import type { LogQuota } from '../src/logs/quota.ts'
 import type { Web } from '../src/sso/sign-in/web.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { AuditWatch } from './audit-watch.ts'
+import type { BodyBudget } from './body-budget.ts'
 import type { DatabaseWatch } from './database-watch.ts'
 import type { Gateway } from './gateway.ts'
 import type { KeyMeter } from './key-meter.ts'
@@ -24,6 +25,7 @@ import type { WebhookWatch } from './webhook-watch.ts'
 export type Parts = Outside & {
   storage: Storage
   limiter: Limiter
+  bodies: BodyBudget
   meter: KeyMeter
   cipher: Cipher
   clock: Clock

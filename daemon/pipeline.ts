@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { record } from '../src/audit/outbox.ts'
 import type { Cipher } from '../src/core/cipher.ts'
-import { changes, type Endpoint, type Redirect, type StreamType } from '../src/core/endpoint.ts'
+import { bodyLimitOf, changes, type Endpoint, type Redirect, type StreamType } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
 import { declined, type Quick, quickly } from '../src/core/quick.ts'
 import { holdsSecrets, safeParse } from '../src/core/schema.ts'
@@ -24,12 +24,12 @@ import type { Db, Storage } from '../src/storage/open.ts'
 import { type Actors, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
 import { entryOf, type Origin, refusalOf } from './auditing.ts'
+import type { BodyBudget, Held } from './body-budget.ts'
 import { cookiesOf, keepSession, sendOn, withCookieToken } from './browser.ts'
 import { sendBytes } from './bytes.ts'
 import type { Origins } from './cors.ts'
 import { userAgentOf } from './header-text.ts'
 import { attemptOf, type Done, givenBefore, once, refuseKey } from './idempotency.ts'
-import { inflate } from './inflate.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 import { problemOf } from './problems.ts'
@@ -48,6 +48,8 @@ declare module 'fastify' {
     quota?: Quota
     /** One instant for the whole request. */
     now: Instant
+    /** What its body takes of the budget. */
+    held?: Held
   }
 }
 
@@ -56,6 +58,7 @@ export type Pipeline = {
   actors: Actors
   limiter: Limiter
   questions: Questions
+  bodies: BodyBudget
   cipher: Cipher
   clock: Clock
   /** Of front-ends elsewhere. */
@@ -91,15 +94,15 @@ export function addRoute(
   app.route({
     method: entry.bytes ? [entry.method, 'HEAD'] : entry.method,
     url: `/api/v1${entry.path}`,
-    bodyLimit: entry.maxBody ?? 1024 * 1024,
+    bodyLimit: bodyLimitOf(entry),
     exposeHeadRoute: false,
-    ...(entry.gzip && { preParsing: inflate }),
     config: {
       name,
       keys: entry.access.who === 'user' && entry.access.key,
       agent: entry.access.who === 'agent',
       isPrivate: isPrivate(entry),
       form: entry.form === true,
+      gzip: entry.gzip === true,
       redirects: entry.redirects === true,
     },
     onRequest: admit,
@@ -128,6 +131,8 @@ export function addRoute(
       else send(request, reply.code(status), result)
     } catch (error) {
       reply.send(await refuse(request, error).catch((other) => other))
+    } finally {
+      request.held?.release()
     }
   }
 
@@ -135,6 +140,8 @@ export function addRoute(
     const caller = request.caller as Caller
     const { now, facts } = request
     const { params, query, body } = parse(request)
+    // Another copy of it is worked with.
+    request.body = undefined
     const asked = {
       params,
       query,

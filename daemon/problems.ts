@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { type ErrorBody, type ErrorCode, type Fault, invalid, Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
+import { cut } from '../src/core/text.ts'
 import { isForeignKeyViolation, isOutage, troubleOf } from '../src/storage/dialect.ts'
 import { problemPage, sendPage } from './pages.ts'
 
@@ -28,6 +29,9 @@ const faultsOfFramework: Readonly<Record<string, Fault>> = {
 }
 const someFault: Fault = { path: 'request', message: 'cannot be understood' }
 
+/** Whatever a sentence quotes. */
+const longestMessage = 10_000
+
 /** After which a database that could not be used may be asked again. */
 const retrySeconds = 5
 
@@ -46,13 +50,18 @@ export function problemOf(error: unknown): Problem {
   return invalid([faultsOfFramework[code ?? ''] ?? someFault])
 }
 
-/** No fault of the service. */
-const ofOthers: ReadonlySet<ErrorCode> = new Set(['device_failed', 'device_timeout', 'release_host_failed'])
+/** No fault of the service, or one that it has seen and says: nothing to look into. */
+const expected: ReadonlySet<ErrorCode> = new Set([
+  'device_failed',
+  'device_timeout',
+  'release_host_failed',
+  'unavailable',
+])
 
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
-  // Of a database that cannot be used, or is damaged, every request would say the same (database-watch.ts).
-  if (problem.status >= 500 && !ofOthers.has(problem.code) && troubleOf(error) === undefined)
+  // Of a database that cannot be used or is damaged, and of bodies without room, every request would say the same.
+  if (problem.status >= 500 && !expected.has(problem.code) && troubleOf(error) === undefined)
     request.log.error({ requestId: request.id, err: error }, 'unhandled error')
   const { retryAfter, location = lost(request, problem) } = problem.extras
   if (location !== undefined) return reply.header('cache-control', 'no-store').redirect(location, 302)
@@ -89,12 +98,13 @@ function prefersPage(accept = ''): boolean {
 }
 
 function bodyOf(problem: Problem, requestId: string): ErrorBody {
-  const { details, retryAfter, enrollUrl } = problem.extras
+  const { details, moreDetails, retryAfter, enrollUrl } = problem.extras
   return {
-    error: problem.message,
+    error: cut(problem.message, longestMessage),
     code: problem.code,
     requestId,
     ...(details !== undefined && { details }),
+    ...(moreDetails !== undefined && { moreDetails }),
     ...(retryAfter !== undefined && { retryAfter }),
     ...(enrollUrl !== undefined && { enrollUrl }),
   }

@@ -65,6 +65,7 @@ import { clientReader } from './address.ts'
 import { buildApp, type Readiness } from './app.ts'
 import { watchAudit } from './audit-watch.ts'
 import { backgroundOf } from './background.ts'
+import { BodyBudget } from './body-budget.ts'
 import type { Config } from './config.ts'
 import { connectionsOf } from './connections.ts'
 import { DatabaseWatch } from './database-watch.ts'
@@ -125,13 +126,14 @@ export async function serve(
     const firstPassword = await firstRun(storage, config, clock())
 
     const limiter = new Limiter(config.limits)
+    const bodies = new BodyBudget(config.bodies)
     const meter = new KeyMeter(storage)
     const { secrets, previousEncryption } = config
     const cipher = cipherOf([secrets.encryption, ...(previousEncryption ? [previousEncryption] : [])])
     const outside = { ...openOutside(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
     const audit = await watchAudit({ ...config, storage, clock, log })
-    const agents = connectionsOf({ storage, limiter, clock, log }, config)
+    const agents = connectionsOf({ storage, limiter, bodies, clock, log }, config)
     const { appUrl, samlEntityId } = config.outside
     // Nobody in production is sent back to the localhost of their own machine.
     const isKnown = config.outside.publicUrl !== undefined || !config.production
@@ -150,6 +152,7 @@ export async function serve(
     const own = {
       storage,
       limiter,
+      bodies,
       cipher,
       clock,
       log,
@@ -223,7 +226,7 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
 }
 
 function appOf(parts: Parts, config: Config): FastifyInstance {
-  const { storage, limiter, questions, meter, cipher, clock, log, audit } = parts
+  const { storage, limiter, bodies, questions, meter, cipher, clock, log, audit } = parts
   const { secrets, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
   const access = accessTokens(secrets.jwt)
   const workloads = workloadTokens(secrets.jwt)
@@ -273,6 +276,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     actors: actors(storage, { access, workloads }, limiter, keyActors(storage, meter, limiter), mfaOn),
     limiter,
     questions,
+    bodies,
     cipher,
     clock,
     clientOf: clientReader(config.proxies, config.outside.publicUrl),
@@ -291,13 +295,15 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
 }
 
 function metricsOf(parts: Parts, token: string): Metrics {
-  const { audit, webhooks, database, signIns, setAside, logs, questions, storage, clock, cipher } = parts
+  const { audit, webhooks, bodies, database, signIns, setAside, logs, questions, storage, clock, cipher } =
+    parts
   const requests = new RequestWatch()
   return {
     token,
     onRequest: (name, status, milliseconds) => requests.add(name, status, milliseconds),
     read: async () => [
       ...requests.metrics(),
+      ...bodies.metrics(),
       ...webhooks.metrics(),
       ...database.metrics(),
       ...questions.metrics(),

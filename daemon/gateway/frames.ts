@@ -1,10 +1,12 @@
 import type { RawData } from 'ws'
 import type { AgentSocket } from '../../src/agents/socket.ts'
 import { Problem } from '../../src/core/errors.ts'
-import { jsonOf } from '../../src/core/json.ts'
+import { deepestJson, extentOf, jsonOf } from '../../src/core/json.ts'
 import { safeParse } from '../../src/core/schema.ts'
 import type { Outcome } from '../../src/live/ports.ts'
-import { AgentFrame, type CommandResult, closings } from '../../src/live/wire/contract.ts'
+import { AgentFrame, type CommandResult, closings, largestFrame } from '../../src/live/wire/contract.ts'
+import { agentOwner, mostValues, parsedBytes } from '../bodies.ts'
+import type { BodyBudget, Held } from '../body-budget.ts'
 import type { Link, Linked } from './link.ts'
 import type { Links } from './links.ts'
 
@@ -13,6 +15,34 @@ const smallFrame = 64 * 1024
 const windowMs = 300_000
 const mostWrong = 100
 const mostForeign = 5
+
+/** Bytes of a frame that is not whole yet. A large one counts: it lies in memory, and may never end. */
+export class Arriving {
+  readonly #held: Held
+  #size = 0
+
+  constructor(held: Held) {
+    this.#held = held
+  }
+
+  /** False when there is no room for more. */
+  add(bytes: number): boolean {
+    this.#size += bytes
+    if (this.#size <= smallFrame) return true
+    try {
+      this.#held.to(this.#size)
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  /** It is whole, or never will be. */
+  end(): void {
+    this.#size = 0
+    this.#held.release()
+  }
+}
 
 /** What an agent may get wrong within five minutes before it is hung up on. */
 export class Manners {
@@ -31,6 +61,8 @@ export type Heard = {
   links: Links
   /** What frames do that go to the database. */
   socket: Pick<AgentSocket, 'heartbeat' | 'result' | 'updateStatus'>
+  /** What frames take in memory until they were attended to. */
+  bodies: BodyBudget
   /** Counts a frame that does. @throws rate_limited */
   meter(agent: Linked): void
   onProbe(link: Link): void
@@ -59,7 +91,25 @@ function understand(link: Link, manners: Manners, bytes: Buffer, on: Heard): Fau
   if (bytes.length > smallFrame && !link.waits) {
     return { message: 'nothing was asked for that is this large' }
   }
-  const said = jsonOf(bytes)
+  const text = bytes.toString()
+  const { depth, values } = extentOf(text)
+  if (depth > deepestJson || values > mostValues(largestFrame)) {
+    return { message: 'the frame is nested too deep, or has too many values' }
+  }
+  const held = on.bodies.hold(agentOwner(link.agent.agentId))
+  try {
+    held.grow(parsedBytes(text, values))
+  } catch (problem) {
+    return { message: (problem as Problem).message }
+  }
+  const heeded = heed(link, manners, jsonOf(text), on)
+  if (heeded instanceof Promise) void heeded.then(() => held.release())
+  else held.release()
+  return heeded instanceof Promise ? undefined : heeded
+}
+
+/** Gives what is still to be done, or what is wrong with it. */
+function heed(link: Link, manners: Manners, said: unknown, on: Heard): Promise<void> | Fault | undefined {
   if (said === undefined) return { message: 'the frame is not JSON' }
   const { success, data: frame } = safeParse(AgentFrame, said)
   if (!success) {
@@ -76,8 +126,9 @@ function understand(link: Link, manners: Manners, bytes: Buffer, on: Heard): Fau
     return undefined
   }
   // One after the other, as they came.
-  if (!link.inTurn(() => attend(link, manners, frame, on))) link.end(closings.misbehaving)
-  return undefined
+  const attended = link.inTurn(() => attend(link, manners, frame, on))
+  if (!attended) link.end(closings.misbehaving)
+  return attended
 }
 
 type Attended = Exclude<AgentFrame, { type: 'pong' }>

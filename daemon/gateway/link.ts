@@ -80,15 +80,15 @@ export class Link {
     this.say({ type: 'ack', commandId })
   }
 
-  /** Does this after all that came before it; false when too much is waiting already. `work` fails never. */
-  inTurn(work: () => Promise<void>): boolean {
-    if (this.#inTurn >= mostInTurn) return false
+  /** Does this after all that came before it; undefined when too much is waiting already. `work` fails never. */
+  inTurn(work: () => Promise<void>): Promise<void> | undefined {
+    if (this.#inTurn >= mostInTurn) return undefined
     this.#inTurn += 1
     this.#turn = this.#turn.then(async () => {
       if (!this.ended) await work()
       this.#inTurn -= 1
     })
-    return true
+    return this.#turn
   }
 
   #owe({ id }: Command): void {

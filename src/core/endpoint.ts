@@ -168,7 +168,7 @@ export type Endpoint = {
   errors?: readonly ErrorCode[]
   /** A body that works; ids of records are filled in by whoever uses it. */
   example?: Record<string, unknown>
-  /** Most bytes of body accepted; 1 MiB unless told. */
+  /** Most bytes of body accepted; 1 MiB unless told, and 64 KiB from whoever need not say who they are. */
   maxBody?: number
   /** The body may come with Content-Encoding: gzip; `maxBody` is what it may inflate to. */
   gzip?: true
@@ -209,5 +209,10 @@ export function entriesOf(contract: Contract): { name: string; entry: Endpoint }
     Object.entries(entries).map(([name, entry]) => ({ name: `${group}.${name}`, entry })),
   )
 }
+
+export const publicBody = 64 * 1024
+
+export const bodyLimitOf = ({ maxBody, access }: Endpoint): number =>
+  maxBody ?? (access.who === 'public' ? publicBody : 1024 * 1024)
 
 export const changes = (entry: Endpoint): boolean => entry.method !== 'GET' || entry.redirects === true

@@ -1,3 +1,5 @@
+import { cut } from './text.ts'
+
 /**
  * Every failure the product can name: code → HTTP status, CLI exit code and title. A code is API: it is
  * never renamed. Exit codes follow `svc help exit-codes`.
@@ -175,6 +177,8 @@ export type Fault = { path: string; message: string }
 type ProblemExtras = {
   /** Goes out as `details`. */
   details?: unknown
+  /** How many more there are than `details` lists; goes out as `moreDetails`. */
+  moreDetails?: number
   /** Seconds; goes out as `retryAfter` and in the Retry-After header. */
   retryAfter?: number
   /** Where a person enrols a factor; goes out as `enrollUrl`. */
@@ -214,11 +218,33 @@ export class Problem extends Error {
   }
 }
 
-/** 400 naming every fault at once; `message` where the spec has words of its own. */
-export function invalid(faults: Fault[], message?: string): Problem {
-  const text = faults.map((f) => `${f.path}: ${f.message}`).join('; ')
-  return new Problem('invalid_request', message ?? text, { details: faults })
+/** What is told of faults: who is wrong everywhere is told where to begin, and not all they sent once more. */
+const mostFaults = 50
+const mostText = 8192
+const longestPath = 200
+const longestMessage = 500
+
+/** 400 naming the faults at once, at most the first fifty of them; `message` where the spec has words of its own. */
+export function invalid(faults: readonly Fault[], message?: string): Problem {
+  const told: Fault[] = []
+  let size = 0
+  for (const { path, message } of faults.slice(0, mostFaults)) {
+    const fault = { path: shortened(path, longestPath), message: shortened(message, longestMessage) }
+    size += JSON.stringify(fault).length
+    if (told.length > 0 && size > mostText) break
+    told.push(fault)
+  }
+  const more = faults.length - told.length
+  const lines = told.map((fault) => `${fault.path}: ${fault.message}`)
+  if (more > 0) lines.push(`and ${more} more`)
+  return new Problem('invalid_request', message ?? lines.join('; '), {
+    details: told,
+    ...(more > 0 && { moreDetails: more }),
+  })
 }
+
+const shortened = (text: string, most: number): string =>
+  text.length <= most ? text : `${cut(text, most - 1)}…`
 
 /** @throws invalid_request when a change says nothing (spec, "Errors": PATCH with empty body) */
 export function checkSomeChange(change: object): void {
@@ -237,6 +263,7 @@ export type ErrorBody = {
   code: string
   requestId: string
   details?: unknown
+  moreDetails?: number
   retryAfter?: number
   enrollUrl?: string
 }

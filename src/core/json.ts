@@ -6,3 +6,62 @@ export function jsonOf(text: string | Buffer): unknown {
     return undefined
   }
 }
+
+/** Most levels of JSON that anything is asked to go down into: a free object may have 32 of its own. */
+export const deepestJson = 64
+
+/**
+ * How deep JSON text is nested, and how many values are in it: what parsing it would take. Of text that is no JSON it says
+ * something of that size.
+ */
+export function extentOf(text: string): { depth: number; values: number } {
+  let depth = 0
+  let level = 0
+  let values = 1
+  for (let at = 0; at < text.length; at++) {
+    switch (text.charCodeAt(at)) {
+      case quote:
+        at = endOfString(text, at)
+        break
+      case comma:
+        values += 1
+        break
+      case openBrace:
+      case openBracket:
+        values += 1
+        level += 1
+        if (level > depth) depth = level
+        break
+      case closeBrace:
+      case closeBracket:
+        level -= 1
+    }
+  }
+  return { depth, values }
+}
+
+const [quote, backslash, comma] = [0x22, 0x5c, 0x2c]
+const [openBrace, openBracket, closeBrace, closeBracket] = [0x7b, 0x5b, 0x7d, 0x5d]
+
+/** Where the string that begins here ends. */
+function endOfString(text: string, start: number): number {
+  for (let at = start; ; ) {
+    at = text.indexOf('"', at + 1)
+    if (at === -1) return text.length
+    let before = at - 1
+    while (text.charCodeAt(before) === backslash) before -= 1
+    // An even number of them stand for themselves.
+    if ((at - before) % 2 === 1) return at
+  }
+}
+
+/** The fields that lead to what is nested more than so many levels deep; undefined where nothing is. */
+export function pathBelow(value: unknown, levels: number): string[] | undefined {
+  if (value === null || typeof value !== 'object') return undefined
+  if (levels === 0) return []
+  for (const [key, item] of Object.entries(value)) {
+    const rest = pathBelow(item, levels - 1)
+    if (rest) return [key, ...rest]
+  }
+  return undefined
+}

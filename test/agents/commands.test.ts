@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { forgetCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
@@ -190,8 +191,9 @@ onEveryDatabase((_, open) => {
           body: gzipSync(JSON.stringify(body)),
         })
       const mebi = 1024 * 1024
-      expect((await post({ status: 'completed', stdout: 'x'.repeat(7 * mebi) })).status).toBe(413)
-      expect((await post({ status: 'completed', stdout: 'x'.repeat(5 * mebi + 1) })).status).toBe(200)
+      const said = (bytes: number) => randomBytes(bytes).toString('hex').slice(0, bytes)
+      expect((await post({ status: 'completed', stdout: said(7 * mebi) })).status).toBe(413)
+      expect((await post({ status: 'completed', stdout: said(5 * mebi + 1) })).status).toBe(200)
       expect((await showCommand(made.id)).result?.stdout).toHaveLength(5 * mebi)
     })
 

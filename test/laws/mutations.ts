@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Endpoint } from '../../src/core/endpoint.ts'
+import { bodyLimitOf, type Endpoint } from '../../src/core/endpoint.ts'
 import { safeParse, unwrap } from '../../src/core/schema.ts'
 import { put, toWire } from './calls.ts'
 import { holdsOdd } from './contract.ts'
@@ -32,7 +32,7 @@ export function mutationsOf(entry: Endpoint, play: Play): Mutation[] {
 function bodies(entry: Endpoint, play: Play): Mutation[] {
   if (entry.method === 'GET') return []
   const wire = toWire(entry, play.input, play.token)
-  const limit = entry.maxBody ?? 1024 * 1024
+  const limit = bodyLimitOf(entry)
   const telemetry = entry.access.who === 'agent'
   const sent = (what: string, body: string, more: Partial<Mutation> = {}): Mutation => ({
     what,
@@ -97,9 +97,13 @@ function fields(entry: Endpoint, play: Play): Mutation[] {
     return wrongFor(field).map(([what, value]): Mutation => {
       const input = structuredClone(play.input)
       put(input, 'body', field.path, value)
+      const body = withRaw(JSON.stringify(input.body))
+      const wire = { ...toWire(entry, input, play.token), body }
+      // More than is read says nothing of its fields.
+      if (body.length > bodyLimitOf(entry)) return { what: `${at} ${what}`, wire, outcome: 'refused' }
       return {
         what: `${at} ${what}`,
-        wire: { ...toWire(entry, input, play.token), body: withRaw(JSON.stringify(input.body)) },
+        wire,
         ...(lenient || isCleaned(field, value) || isCut(field, value)
           ? { outcome: 'either' }
           : { outcome: 'refused', path: at }),

@@ -18,7 +18,7 @@ export function faultOf(
   } catch {
     return `is not JSON: ${text.slice(0, 300)}`
   }
-  const { error, code, requestId, details, ...rest } = body
+  const { error, code, requestId, details, moreDetails: _, ...rest } = body
   if (typeof error !== 'string' || error === '') return `says no error: ${text}`
   if (!(String(code) in errors)) return `has no known code: ${text}`
   if (errors[code as ErrorCode].status !== status) return `is ${status} with ${code}`

@@ -1,6 +1,7 @@
 import { pino } from 'pino'
 import { actors } from '../../daemon/actor.ts'
 import { buildApp } from '../../daemon/app.ts'
+import { BodyBudget } from '../../daemon/body-budget.ts'
 import { keyActors } from '../../daemon/key-actor.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
@@ -29,6 +30,7 @@ export async function serveContract(
     actors: actors(storage, tokens, limiter, keyActors(storage, new KeyMeter(storage), limiter), true),
     limiter,
     questions: new Questions(storage, { timeoutMs: 10_000, atOnce: 6, perCaller: 2, waitMs: 5000 }),
+    bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }),
     cipher: cipherOf([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
     origins: new Set<string>(),

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { BodyBudget } from '../../daemon/body-budget.ts'
 import type { Linked } from '../../daemon/gateway/link.ts'
 import { type Gateway, gateway, type Pace } from '../../daemon/gateway.ts'
 import type { AgentSocket } from '../../src/agents/socket.ts'
@@ -25,10 +26,12 @@ const quiet: AgentSocket = {
   updateStatus: async () => {},
 }
 
+const bodies = new BodyBudget({ whole: 256 * 1024 * 1024, perCaller: 32 * 1024 * 1024 })
+
 type Stage = { url: string; agents: Gateway; verdicts: Map<string, Closing>; warned: object[] }
 
 /** The gateway on a bare server: who is let in, and who may stay, is up to the test. */
-async function stage(pace: Partial<Pace> = {}): Promise<Stage> {
+async function stage(pace: Partial<Pace> = {}, budget = bodies): Promise<Stage> {
   const server: Server = createServer()
   const verdicts = new Map<string, Closing>()
   const warned: object[] = []
@@ -41,7 +44,7 @@ async function stage(pace: Partial<Pace> = {}): Promise<Stage> {
     revise: async (agents: readonly Linked[]) => agents.map(({ deviceId }) => verdicts.get(deviceId)),
   }
   const log = { warn: (about: object) => warned.push(about), error: () => {} }
-  const agents = gateway(admission, quiet, log, { reviseMs: 1, ...pace })
+  const agents = gateway(admission, quiet, log, budget, { reviseMs: 1, ...pace })
   agents.serve(server)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -262,6 +265,28 @@ describe('results', () => {
   })
 })
 
+describe('an agent that fills memory', () => {
+  it('with a frame that does not end is hung up on, and what it held is let go', async () => {
+    const budget = new BodyBudget({ whole: 256 * 1024 * 1024, perCaller: 1024 * 1024 })
+    const { url } = await stage({}, budget)
+    const agent = await RawAgent.connect(url, agentOf('one'))
+    for (let n = 0; n < 32; n++) agent.socket.send('x'.repeat(64 * 1024), { fin: false })
+    expect(await agent.closed).toMatchObject({ code: closings.busy.code })
+    await expect.poll(() => budget.used, { timeout: 10_000 }).toBe(0)
+  })
+
+  it('with values beyond number, or without end, is told so and goes on', async () => {
+    const { url } = await stage()
+    const agent = await RawAgent.connect(url, agentOf('one'))
+    for (const text of ['['.repeat(30_000), `{"type":${'['.repeat(1000)}${']'.repeat(1000)}}`]) {
+      agent.say(text)
+      expect(await agent.frame(({ type }) => type === 'error')).toMatchObject({
+        message: 'the frame is nested too deep, or has too many values',
+      })
+    }
+  })
+})
+
 describe('two hundred agents that are asked at once', () => {
   let all: RawAgent[]
   let agents: Gateway
@@ -278,6 +303,7 @@ describe('two hundred agents that are asked at once', () => {
       },
       quiet,
       { warn: () => {}, error: () => {} },
+      bodies,
     )
     agents.serve(server)
     server.listen(0, '127.0.0.1')

@@ -11,6 +11,7 @@ export const mostEvents = 500
 /** Why the service closes a connection. */
 export const closings = {
   leaving: { code: 1001, reason: 'the service is going away' },
+  busy: { code: 1013, reason: 'too many bytes at once: try again later' },
   misbehaving: { code: 1008, reason: 'too many frames that nobody asked for' },
   refused: { code: 4001, reason: 'not authorized' },
   superseded: { code: 4002, reason: 'superseded by a newer connection' },

@@ -1,0 +1,199 @@
+import type { Readable } from 'node:stream'
+import { createGunzip } from 'node:zlib'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { type Fault, invalid, Problem } from '../src/core/errors.ts'
+import { deepestJson, extentOf, pathBelow } from '../src/core/json.ts'
+import { networkOf } from './address.ts'
+import type { BodyBudget } from './body-budget.ts'
+
+/** A gzip stream's own state, in bytes. */
+const gunzipBytes = 64 * 1024
+/** What inflates to less is not looked at: a short text of one letter is packed very well. */
+const ratioFrom = 1024 * 1024
+/** What machines report is packed 10 to 50 times. */
+const mostRatio = 200
+const packedTooWell = `The body inflates to more than ${mostRatio} times its size`
+/** What a value of JSON takes once it is parsed, in bytes, besides its text. */
+const valueBytes = 48
+/** A body has at most one value for so many bytes of its limit. */
+const bytesPerValue = 50
+
+type Done = (error: Error | null, value?: unknown) => void
+
+/** Most values in a body: fields, elements, objects and arrays. */
+export const mostValues = (bodyLimit: number): number => Math.floor(bodyLimit / bytesPerValue)
+
+/** What JSON takes in memory once it is parsed. */
+export const parsedBytes = (text: string, values: number): number => text.length + values * valueBytes
+
+/**
+ * Reads bodies: JSON with prototype keys refused, and forms where a route waits for one. What a body takes of the budget is
+ * held until its request has been worked on (pipeline.ts), also when who sent it has hung up.
+ */
+export function addBodies(app: FastifyInstance, budget: BodyBudget): void {
+  app.removeContentTypeParser(['text/plain', 'application/json'])
+  const parse = app.getDefaultJsonParser('error', 'error')
+  app.addContentTypeParser('application/json', (request, payload, done) => {
+    // A page of another site would have to ask before it sends JSON, and none needs to.
+    if (takesForm(request)) throw new Problem('unsupported_media_type')
+    receive(request, payload ?? request.raw, budget, done, (text, finish) => {
+      // An empty body is no body.
+      if (text === '') {
+        finish(null, undefined)
+        return
+      }
+      const { depth, values } = checkValues(request, text)
+      request.held?.to(parsedBytes(text, values))
+      parse(request, text, (error, value) => finish(error ?? tooDeep(depth, value), value))
+    })
+  })
+  app.addContentTypeParser('application/x-www-form-urlencoded', (request, payload, done) => {
+    if (!takesForm(request)) throw new Problem('unsupported_media_type')
+    receive(request, payload ?? request.raw, budget, done, (text, finish) => {
+      const fields = new URLSearchParams(text)
+      const { bodyLimit } = request.routeOptions
+      if (fields.size > mostValues(bodyLimit)) throw invalid([tooMany(bodyLimit)])
+      // Of fields that come twice the first counts.
+      finish(null, Object.fromEntries([...fields].reverse()))
+    })
+  })
+}
+
+const takesForm = ({ routeOptions }: FastifyRequest): boolean =>
+  (routeOptions.config as { form?: boolean }).form === true
+
+function checkValues({ routeOptions: { bodyLimit } }: FastifyRequest, text: string) {
+  const extent = extentOf(text)
+  if (extent.values > mostValues(bodyLimit)) throw invalid([tooMany(bodyLimit)])
+  return extent
+}
+
+const tooMany = (bodyLimit: number): Fault => ({
+  path: 'body',
+  message: `must have at most ${mostValues(bodyLimit)} fields and elements`,
+})
+
+/** Everything that handles a value later goes down into it by calling itself. */
+function tooDeep(depth: number, value: unknown): Problem | null {
+  if (depth <= deepestJson) return null
+  const path = ['body', ...(pathBelow(value, deepestJson) ?? [])].join('.')
+  return invalid([{ path, message: `must not be nested more than ${deepestJson} levels deep` }])
+}
+
+/**
+ * Gathers a body within the limit of its route, the budget, and what gzip may make of it. A body that found no room is read to
+ * its end and dropped: a connection that is closed on somebody who still sends takes the answer with it.
+ */
+function receive(
+  request: FastifyRequest,
+  payload: Readable,
+  budget: BodyBudget,
+  done: Done,
+  understand: (text: string, finish: Done) => void,
+): void {
+  const { bodyLimit } = request.routeOptions
+  if (Number(request.headers['content-length']) > bodyLimit) throw new Problem('payload_too_large')
+  const isPacked = isGzip(request)
+  const held = budget.hold(ownerOf(request))
+  request.held = held
+  const gunzip = isPacked ? createGunzip() : undefined
+  let pieces: Buffer[] = []
+  let received = 0
+  let size = 0
+  let refused: Error | undefined
+  let isOver = false
+
+  const end = (error?: Error): void => {
+    if (isOver) return
+    isOver = true
+    payload.off('data', onReceived).off('end', onEnd).off('error', onError).off('close', onClose)
+    gunzip?.off('data', onPiece).destroy()
+    const whole = pieces
+    pieces = []
+    try {
+      const fault = error ?? refused
+      if (fault) throw fault
+      understand(textOf(whole, size), (fault, value) => {
+        if (fault) held.release()
+        done(fault, value)
+      })
+    } catch (fault) {
+      held.release()
+      done(fault as Error)
+    }
+  }
+  const refuse = (problem: Error): void => {
+    if (refused) return
+    refused = problem
+    pieces = []
+    held.release()
+    if (!gunzip) return
+    payload.unpipe(gunzip)
+    gunzip.off('data', onPiece).destroy()
+    payload.once('end', onEnd).resume()
+    if (payload.readableEnded) end()
+  }
+  const onReceived = (piece: Buffer): void => {
+    received += piece.length
+    if (received > bodyLimit) end(new Problem('payload_too_large'))
+    else if (!gunzip) onPiece(piece)
+  }
+  const onPiece = (piece: Buffer): void => {
+    if (refused) return
+    size += piece.length
+    // A little that inflates to gigabytes costs no more than the limit of the route.
+    try {
+      if (size > bodyLimit) throw new Problem('payload_too_large')
+      if (size > ratioFrom && size > received * mostRatio)
+        throw new Problem('payload_too_large', packedTooWell)
+      held.grow(piece.length)
+      pieces.push(piece)
+    } catch (problem) {
+      refuse(problem as Problem)
+    }
+  }
+  const onEnd = (): void => end()
+  const onError = (error: Error): void => end(Object.assign(error, { statusCode: 400 }))
+
+  // Whoever hangs up halfway leaves nothing that is counted.
+  const onClose = (): void => {
+    if (!payload.readableEnded) end(invalid([{ path: 'body', message: 'ended too early' }]))
+  }
+
+  payload.on('data', onReceived).on('error', onError).on('close', onClose)
+  if (gunzip) {
+    gunzip.on('data', onPiece).once('end', onEnd)
+    gunzip.on('error', () => {
+      if (!isOver && !refused) end(invalid([{ path: 'body', message: 'is not gzip' }]))
+    })
+    try {
+      held.grow(gunzipBytes)
+      payload.pipe(gunzip)
+    } catch (problem) {
+      refuse(problem as Problem)
+    }
+  } else {
+    payload.once('end', onEnd)
+  }
+  payload.resume()
+}
+
+/** @throws unsupported_media_type */
+function isGzip({ headers, routeOptions }: FastifyRequest): boolean {
+  const { 'content-encoding': encoding = 'identity' } = headers
+  if (!(routeOptions.config as { gzip?: boolean }).gzip || encoding === 'identity') return false
+  if (encoding === 'gzip') return true
+  throw new Problem('unsupported_media_type', 'Content-Encoding must be gzip or absent')
+}
+
+const textOf = (pieces: Buffer[], size: number): string =>
+  pieces.length === 1 ? pieces[0]!.toString('utf8') : Buffer.concat(pieces, size).toString('utf8')
+
+/** Whose budget a body counts for. */
+function ownerOf({ caller = { kind: 'nobody' }, client }: FastifyRequest): string {
+  if (caller.kind === 'nobody') return `network ${networkOf(client.ip)}`
+  return caller.kind === 'agent' ? agentOwner(caller.agentId) : `${caller.kind} ${caller.id}`
+}
+
+/** The same for what it says on its connection (gateway.ts). */
+export const agentOwner = (agentId: string): string => `agent ${agentId}`

@@ -1,0 +1,151 @@
+import { randomBytes } from 'node:crypto'
+import { createConnection } from 'node:net'
+import { gzipSync } from 'node:zlib'
+import { request } from 'undici'
+import { describe, expect, it } from 'vitest'
+import { BodyBudget, type Held } from '../../daemon/body-budget.ts'
+import { openMigrated } from '../databases.ts'
+import { serviceOn } from '../harness.ts'
+import { bytesOf } from '../laws/wire.ts'
+import { buildWorld } from '../world.ts'
+import { ServeProcess, told, until } from './process.ts'
+
+const mebi = 1024 * 1024
+const metricsToken = 'a token for metrics'
+
+/** Ten mebibytes that come as two hundred kibibytes: not so well packed that it would be noticed by that alone. */
+function bomb(): Buffer {
+  const parts = ['{"logs":[']
+  for (let size = 0; size < 10 * mebi - 200_000; size += 104_000) {
+    parts.push(`"${randomBytes(2000).toString('hex')}",`, '{},'.repeat(33_000))
+  }
+  return gzipSync(`${parts.join('')}0]}`)
+}
+
+type Agent = { agentId: string; agentToken: string }
+
+/** The real service in a process of its own, with two machines of two organizations. */
+async function served(env: Record<string, string> = {}) {
+  const place = await openMigrated('sqlite')
+  await place.storage.close()
+  const service = await serviceOn(place)
+  const { orgs } = await buildWorld(service)
+  await service.close()
+  const child = new ServeProcess(place, { env: { ...told, METRICS_TOKEN: metricsToken, ...env } })
+  const url = await child.listening()
+  const post = async ({ agentId, agentToken }: Agent, what: string, body: Buffer | string, gzip = false) => {
+    const reply = await request(`${url}/api/v1/agents/${agentId}/${what}`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${agentToken}`,
+        'content-type': 'application/json',
+        ...(gzip && { 'content-encoding': 'gzip' }),
+      },
+      body,
+    })
+    const text = await reply.body.text()
+    return { status: reply.statusCode, headers: reply.headers, text }
+  }
+  const metric = async (name: string): Promise<number> => {
+    const headers = { authorization: `Bearer ${metricsToken}` }
+    const text = await (await request(`${url}/metrics`, { headers })).body.text()
+    return Number(
+      text
+        .split('\n')
+        .find((line) => line.startsWith(`${name} `))
+        ?.split(' ')[1],
+    )
+  }
+  return { url, post, metric, orgs }
+}
+
+describe('one agent that sends bodies which inflate, many at once', () => {
+  it('takes no memory of the process, and no time of others', { timeout: 120_000 }, async () => {
+    const { post, metric, orgs } = await served()
+    const body = bomb()
+    expect(body.length).toBeGreaterThan((10 * mebi) / 200)
+    const { bakery: bad, garage: good } = orgs
+    const before = await metric('process_resident_memory_bytes')
+    let isOver = false
+    const storm = Promise.all(Array.from({ length: 100 }, () => post(bad, 'logs', body, true))).finally(
+      () => {
+        isOver = true
+      },
+    )
+    const waits: number[] = []
+    let most = before
+    while (!isOver || waits.length < 3) {
+      const start = performance.now()
+      const beat = await post(good, 'heartbeat', JSON.stringify({ status: 'ok', agentVersion: '0.1.0' }))
+      expect(beat.status).toBe(200)
+      waits.push(performance.now() - start)
+      most = Math.max(most, await metric('process_resident_memory_bytes'))
+    }
+    expect((most - before) / mebi).toBeLessThan(250)
+    const answers = await storm
+    expect(answers.filter(({ status }) => ![400, 413, 429].includes(status))).toEqual([])
+    const refused = answers.filter(({ status }) => status === 429)
+    expect(refused.length).toBeGreaterThan(50)
+    expect(refused.every(({ headers }) => Number(headers['retry-after']) > 0)).toBe(true)
+    expect(answers.every(({ text }) => text.length < 64 * 1024)).toBe(true)
+    expect(Math.max(...waits)).toBeLessThan(2000)
+    await until(async () => (await metric('svc_body_bytes_in_flight')) === 0)
+  })
+
+  it('leaves nothing that is counted when it hangs up halfway', { timeout: 60_000 }, async () => {
+    const { url, metric, orgs } = await served()
+    const { agentId, agentToken: token } = orgs.bakery
+    const half = bomb().subarray(0, 100_000)
+    const headers = { 'content-encoding': 'gzip' }
+    const head = bytesOf({ method: 'POST', path: `/api/v1/agents/${agentId}/logs`, token, headers }, 200_000)
+    const { hostname, port } = new URL(url)
+    const sockets = Array.from({ length: 5 }, () => {
+      const socket = createConnection({ host: hostname, port: Number(port) }).on('error', () => {})
+      socket.write(head)
+      socket.write(half)
+      return socket
+    })
+    await until(async () => (await metric('svc_body_bytes_in_flight')) > mebi)
+    for (const socket of sockets) socket.destroy()
+    await until(async () => (await metric('svc_body_bytes_in_flight')) === 0)
+  })
+})
+
+describe('the budget of bodies', () => {
+  const kibi = 1024
+  const refusedWith = (code: string) => expect.objectContaining({ code, extras: { retryAfter: 5 } })
+  const tryGrow = (held: Held, bytes: number): unknown => {
+    try {
+      return held.grow(bytes)
+    } catch (error) {
+      return error
+    }
+  }
+
+  it('refuses whose own is used up, and nobody else', () => {
+    const budget = new BodyBudget({ whole: 1000 * kibi, perCaller: 200 * kibi })
+    const [first, second, other] = [budget.hold('a'), budget.hold('a'), budget.hold('b')]
+    first.grow(150 * kibi)
+    expect(tryGrow(second, 51 * kibi)).toEqual(refusedWith('rate_limited'))
+    expect(tryGrow(second, 50 * kibi)).toBe(undefined)
+    expect(tryGrow(other, 200 * kibi)).toBe(undefined)
+    first.release()
+    expect(tryGrow(second, 150 * kibi)).toBe(undefined)
+    second.release()
+    second.release()
+    other.release()
+    expect([budget.used, budget.callers]).toEqual([0, 0])
+  })
+
+  it('has room for small bodies when the large ones of many have used up theirs', () => {
+    const budget = new BodyBudget({ whole: 1000 * kibi, perCaller: 200 * kibi })
+    const large = Array.from({ length: 4 }, (_, n) => budget.hold(`agent ${n}`))
+    const outcomes = large.map((held) => tryGrow(held, 200 * kibi))
+    expect(outcomes).toEqual([undefined, undefined, undefined, refusedWith('unavailable')])
+    expect(tryGrow(budget.hold('x'), 160 * kibi)).toEqual(refusedWith('unavailable'))
+    for (let n = 0; n < 6; n++) expect(tryGrow(budget.hold(`y ${n}`), 60 * kibi)).toBe(undefined)
+    expect(tryGrow(budget.hold('z'), 60 * kibi)).toEqual(refusedWith('unavailable'))
+    const [, refused] = budget.metrics()
+    expect(refused!.values.map(({ value }) => value)).toEqual([0, 3])
+  })
+})

@@ -1,0 +1,96 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { api } from '../../src/api.ts'
+import { bodyLimitOf, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
+import { unwrap } from '../../src/core/schema.ts'
+import { systemClock } from '../../src/core/time.ts'
+import { openMigrated } from '../databases.ts'
+import { startService, type TestService } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+import { put, toWire } from './calls.ts'
+import { fieldsOf } from './fields.ts'
+import { type Hand, handOf, type Play, playOf } from './plays.ts'
+import { Line, type Wire } from './wire.ts'
+import { deep } from './wrong-values.ts'
+
+const withBody = entriesOf(api).filter(({ entry }) => entry.body !== undefined)
+
+const mebi = 1024 * 1024
+/** What one refusal may cost whoever reads it. */
+const largestReply = 64 * 1024
+/** Beyond what a loaded machine takes for the dearest of them. */
+const longestMs = 3000
+
+let service: TestService
+let hand: Hand
+let line: Line
+
+beforeAll(async () => {
+  service = await startService(() => openMigrated('sqlite'), { env: { OFFLINE_AFTER_SECONDS: '86400' } })
+  hand = handOf(service, await buildWorld(service), systemClock)
+  line = new Line(service.url)
+})
+afterAll(async () => {
+  await line.close()
+  await service.close()
+})
+
+/** Objects and lists that say too much, as large as `bytes`. */
+const keys = (bytes: number): string => {
+  const count = Math.floor(bytes / 12)
+  return `{${Array.from({ length: count }, (_, n) => `"${n.toString(36).padStart(8, 'k')}":1`).join()}}`
+}
+const elements = (count: number, one: string): string =>
+  `[${Array.from({ length: count }, () => one).join()}]`
+
+/** Bodies that are too much in every way there is, made from one that works. */
+function excesses(entry: Endpoint, { input, token }: Play): [what: string, wire: Wire][] {
+  const wire = toWire(entry, input, token)
+  const whole = JSON.stringify(input.body ?? {})
+  const holding = (text: string) =>
+    `${whole.slice(0, -1)}${whole === '{}' ? '' : ','}"aFieldOfNobody":${text}}`
+  const bodies: [string, string][] = [
+    ['1 MiB of unknown fields', keys(mebi)],
+    ['as many unknown fields as it has bytes for', keys(bodyLimitOf(entry) - 100)],
+    ['as many as it may have', keys((bodyLimitOf(entry) / 50) * 12 - 100)],
+    ['a name of 60 KiB', `{"${'k'.repeat(60 * 1024)}":1}`],
+    ['10,000 levels', holding(deep(10_000))],
+    ['10,000 levels of lists', holding(`${'['.repeat(10_000)}${']'.repeat(10_000)}`)],
+    ['100,000 elements', holding(elements(100_000, '{}'))],
+    ...listsOf(entry).flatMap((path): [string, string][] =>
+      [
+        [100_000, '0'],
+        [Math.floor(bodyLimitOf(entry) / 50) - 1000, '{}'],
+        [bodyLimitOf(entry) / 300, '{"a":{"b":null}}'],
+      ].map(([count, one]) => {
+        const said = structuredClone(input)
+        put(said, 'body', path, '@here')
+        const text = JSON.stringify(said.body).replace('"@here"', elements(Number(count), String(one)))
+        return [`${Number(count)} of ${one} as ${path.join('.')}`, text]
+      }),
+    ),
+  ]
+  return bodies.map(([what, body]) => [what, { ...wire, body }])
+}
+
+const listsOf = ({ body }: Endpoint): string[][] =>
+  fieldsOf(body)
+    .filter(({ schema, path }) => unwrap(schema) instanceof z.ZodArray && !path.includes('0'))
+    .map(({ path }) => path)
+
+describe('a body that says too much', () => {
+  it.each(withBody)('at $name is answered shortly', { timeout: 60_000 }, async ({ name, entry }) => {
+    const play = await playOf(name, entry, hand)
+    const faults: string[] = []
+    for (const [what, wire] of excesses(entry, play)) {
+      const from = performance.now()
+      const { status, text } = await line.send(wire)
+      const ms = performance.now() - from
+      if (status >= 500) faults.push(`${what}: ${status} ${text.slice(0, 300)}`)
+      if (Buffer.byteLength(text) > largestReply) faults.push(`${what}: ${text.length} bytes of reply`)
+      if (ms > longestMs) faults.push(`${what}: ${ms} ms`)
+      if (process.env.SHOW) console.log(name, what, status, text.length, Math.round(ms), text.slice(0, 100))
+    }
+    expect(faults).toEqual([])
+  })
+})
