@@ -274,7 +274,10 @@ function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) 
       if (made !== declined) return made
       const result = safeParse(schemas[part], value)
       if (result.success) return result.data
-      for (const issue of result.error.issues) faults.push(...faultsOf(part, issue, value))
+      // One after the other: as many as there may be are too many to be arguments.
+      for (const issue of result.error.issues) {
+        for (const fault of faultsOf(part, issue, value)) faults.push(fault)
+      }
       return undefined
     }
     const parsed = {

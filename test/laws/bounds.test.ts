@@ -8,12 +8,13 @@ import { openMigrated } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { put, toWire } from './calls.ts'
-import { fieldsOf } from './fields.ts'
+import { called, fieldsOf } from './fields.ts'
 import { type Hand, handOf, type Play, playOf } from './plays.ts'
 import { Line, type Wire } from './wire.ts'
 import { deep } from './wrong-values.ts'
 
-const withBody = entriesOf(api).filter(({ entry }) => entry.body !== undefined)
+const withBody = called(api).filter(({ entry }) => entry.body !== undefined)
+const withForm = entriesOf(api).filter(({ entry }) => entry.form)
 
 const mebi = 1024 * 1024
 /** What one refusal may cost whoever reads it. */
@@ -81,16 +82,50 @@ const listsOf = ({ body }: Endpoint): string[][] =>
 describe('a body that says too much', () => {
   it.each(withBody)('at $name is answered shortly', { timeout: 60_000 }, async ({ name, entry }) => {
     const play = await playOf(name, entry, hand)
-    const faults: string[] = []
-    for (const [what, wire] of excesses(entry, play)) {
-      const from = performance.now()
-      const { status, text } = await line.send(wire)
-      const ms = performance.now() - from
-      if (status >= 500) faults.push(`${what}: ${status} ${text.slice(0, 300)}`)
-      if (Buffer.byteLength(text) > largestReply) faults.push(`${what}: ${text.length} bytes of reply`)
-      if (ms > longestMs) faults.push(`${what}: ${ms} ms`)
-      if (process.env.SHOW) console.log(name, what, status, text.length, Math.round(ms), text.slice(0, 100))
-    }
+    const faults: unknown[] = []
+    for (const [what, wire] of excesses(entry, play)) faults.push(...(await faultsOf(what, wire)))
     expect(faults).toEqual([])
   })
+
+  it.each(withForm)('as a form at $name is answered shortly', async ({ entry }) => {
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+    const wire = { method: entry.method, path: `/api/v1${entry.path}`, headers }
+    const fields = (bytes: number) => Array.from({ length: bytes / 6 }, (_, n) => n.toString(36)).join('&')
+    for (const bytes of [mebi, bodyLimitOf(entry)]) {
+      expect(await faultsOf(`${bytes} bytes`, { ...wire, body: fields(bytes) })).toEqual([])
+    }
+  })
+
+  it('where there is no such route is not even read', async () => {
+    for (const path of ['/api/v1/nowhere', '/nowhere', '/api/v1/health']) {
+      const wire = { method: 'POST', path, body: keys(mebi) }
+      expect(await faultsOf(path, wire)).toEqual([])
+    }
+  })
 })
+
+describe('a query that says too much', () => {
+  it.each(called(api))('at $name is answered shortly', async ({ name, entry }) => {
+    const { input, token } = await playOf(name, entry, hand)
+    const wire = toWire(entry, input, token)
+    const [path = ''] = wire.path.split('?')
+    const many = Array.from({ length: 3000 }, (_, n) => n.toString(36)).join('&')
+    expect(await faultsOf('3000 of them', { ...wire, path: `${path}?${many}` })).toEqual([])
+  })
+})
+
+async function faultsOf(what: string, wire: Wire): Promise<string[]> {
+  const from = performance.now()
+  const { status, text } = await line.send(wire)
+  const ms = performance.now() - from
+  return [
+    ...(status >= 500 ? [`${what}: ${status} ${text.slice(0, 300)}`] : []),
+    ...(Buffer.byteLength(text) > largestReply ? [`${what}: ${text.length} bytes of reply`] : []),
+    ...(ms > longestMs ? [`${what}: ${Math.round(ms)} ms`] : []),
+    ...(process.env.SHOW
+      ? [
+          `${wire.method} ${wire.path} | ${what} | ${status} | ${text.length} | ${Math.round(ms)} | ${text.slice(0, 90)}`,
+        ]
+      : []),
+  ]
+}
