@@ -1,6 +1,8 @@
 import ipaddr from 'ipaddr.js'
 import { isLoopback, plainAddress as plain } from '../src/core/network.ts'
-import type { Config } from './config.ts'
+
+/** The proxies whose word counts, where any does. */
+export type Proxies = { trusted: readonly string[]; cloudflare: boolean } | undefined
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
 
@@ -18,7 +20,7 @@ const forwarding = ['x-forwarded-for', 'x-real-ip', 'cf-connecting-ip', 'true-cl
  * speaks (decisions.md, Client address).
  */
 export function clientReader(
-  proxies: Config['proxies'],
+  proxies: Proxies,
   publicUrl?: string,
 ): (peer: string, headers: Headers) => Client {
   // Where people come by HTTPS alone, nothing of a session is to go another way, whoever ends their TLS.
@@ -27,12 +29,7 @@ export function clientReader(
     isLoopback(peer) && forwarding.every((name) => headers[name] === undefined)
   if (!proxies)
     return (peer, headers) => ({ ip: plain(peer), https: always, isLocal: isLocal(peer, headers) })
-  const ranges = proxies.trusted.map((cidr) => ipaddr.parseCIDR(cidr))
-  const trusted = (address: string): boolean => {
-    if (!ipaddr.isValid(address)) return false
-    const parsed = ipaddr.process(address)
-    return ranges.some((range) => parsed.kind() === range[0].kind() && parsed.match(range))
-  }
+  const trusted = proxyReader(proxies)
   return (peer, headers) => {
     const local = isLocal(peer, headers)
     if (!trusted(peer)) return { ip: plain(peer), https: always, isLocal: local }
@@ -40,6 +37,17 @@ export function clientReader(
     const forwarded = rightmostClient(headers['x-forwarded-for'], trusted)
     const ip = cloudflare ?? forwarded ?? valid(headers['x-real-ip']) ?? plain(peer)
     return { ip, https: always || headers['x-forwarded-proto'] === 'https', isLocal: local }
+  }
+}
+
+/** Whether an address is that of a proxy whose word counts. */
+export function proxyReader(proxies: Proxies): (address: string) => boolean {
+  if (!proxies) return () => false
+  const ranges = proxies.trusted.map((cidr) => ipaddr.parseCIDR(cidr))
+  return (address) => {
+    if (!ipaddr.isValid(address)) return false
+    const parsed = ipaddr.process(address)
+    return ranges.some((range) => parsed.kind() === range[0].kind() && parsed.match(range))
   }
 }
 

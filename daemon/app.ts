@@ -16,6 +16,7 @@ import type { Handler } from '../src/handler.ts'
 import { networkOf } from './address.ts'
 import { addBodies } from './bodies.ts'
 import { tellCsrf } from './browser.ts'
+import type { ConnectionBound } from './connection-bound.ts'
 import { answerPreflight, isAllowed, isPreflight, openTo } from './cors.ts'
 import { docsPage } from './docs.ts'
 import { type Gateway, isUpgrade } from './gateway.ts'
@@ -53,12 +54,16 @@ export function buildApp(
     onError?: (error: unknown) => void
     metrics?: Metrics
     gateway?: Gateway
+    connections?: ConnectionBound
+    /** How long a request may take to say what it wants. */
+    headerMs?: number
     /** Where people reach the service, for its pages; without, it has none. */
     publicUrl?: () => string
     contract?: Contract
   },
 ): FastifyInstance {
-  const { version, log, readiness, onError, metrics, gateway, publicUrl, contract = api as Contract } = about
+  const { version, log, readiness, onError, metrics, gateway, connections, publicUrl } = about
+  const { headerMs = 20_000, contract = api as Contract } = about
   const app = fastify({
     loggerInstance: childless(log),
     genReqId: requestId,
@@ -69,7 +74,12 @@ export function buildApp(
     // Of requests that lead nowhere.
     bodyLimit: publicBody,
     // All else that wishes for another protocol is answered in this one.
-    http: { shouldUpgradeCallback: isUpgrade },
+    http: {
+      shouldUpgradeCallback: isUpgrade,
+      // Also of connections that say nothing at all.
+      headersTimeout: headerMs,
+      connectionsCheckingInterval: Math.min(headerMs / 2, 5000),
+    },
     // Requests go through zod and replies through their own writers: no other compiler is loaded.
     schemaController: {
       compilersFactory: { buildValidator: nothing as never, buildSerializer: nothing as never },
@@ -122,6 +132,7 @@ export function buildApp(
     await gateway?.close()
   })
   gateway?.serve(app.server)
+  connections?.serve(app.server)
   app.addHook('onSend', (_, reply, payload, done) => {
     if (closing) reply.header('connection', 'close')
     done(null, payload)

@@ -7,7 +7,9 @@ import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
 import type { LogBytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
+import type { Proxies } from './address.ts'
 import type { BodySettings } from './body-budget.ts'
+import type { ConnectionSettings } from './connection-bound.ts'
 import { type Origins, readOrigins } from './cors.ts'
 import { type OutsideSettings, readOutside } from './outside/settings.ts'
 import type { QuestionLimits } from './questions.ts'
@@ -69,9 +71,15 @@ export type Config = {
   limits: Limits
   /** BODY_BYTES_IN_FLIGHT, BODY_BYTES_PER_CALLER */
   bodies: BodySettings
+  /** MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS */
+  connections: ConnectionSettings
+  /** MAX_REQUESTS: worked on at once. */
+  mostRequests: number
+  /** REQUEST_HEADER_SECONDS: how long a request may take to say what it wants. */
+  headerMs: number
   /** The first system administrator; generated when absent. */
   admin: { email: string; password: string | undefined }
-  proxies: { trusted: readonly string[]; cloudflare: boolean } | undefined
+  proxies: Proxies
   /** CORS_ALLOWED_ORIGINS: front-ends that are served from elsewhere. */
   origins: Origins
   outside: OutsideSettings
@@ -163,6 +171,12 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     deliveryDays: wholeNumber(env, 'WEBHOOK_DELIVERY_RETENTION_DAYS', 30, 1, 3650),
     auditRetentionOn: yesNo(env, 'AUDIT_RETENTION_ENABLED', true),
     limits: readLimits(env),
+    connections: {
+      whole: wholeNumber(env, 'MAX_CONNECTIONS', 20_000, 1, 1_000_000),
+      perAddress: wholeNumber(env, 'MAX_CONNECTIONS_PER_ADDRESS', 2000, 1, 1_000_000),
+    },
+    mostRequests: wholeNumber(env, 'MAX_REQUESTS', 10_000, 10, 1_000_000),
+    headerMs: wholeNumber(env, 'REQUEST_HEADER_SECONDS', 20, 1, 60) * 1000,
     bodies: {
       whole: wholeNumber(env, 'BODY_BYTES_IN_FLIGHT', 128 * mebi, 32 * mebi, 65_536 * mebi),
       perCaller: wholeNumber(env, 'BODY_BYTES_PER_CALLER', 32 * mebi, 24 * mebi, 65_536 * mebi),

@@ -4,13 +4,16 @@ import type { Limit, LimitName, Limits } from '../src/core/limits.ts'
 /** What was accepted in the last `seconds`, oldest first: when, and how much at a time. */
 type Window = { limit: Limit; times: number[]; amounts: number[]; used: number }
 
+/** Most windows of one limit: of more, the one that began first is forgotten. Another limit's are left alone. */
+const most = 100_000
+
 /**
  * Exact sliding windows, in memory. What would make more than `count` in the last `seconds` is refused, and not
  * counted, so that a client that hammers recovers. More than `count` at once is accepted when nothing else was.
  */
 export class Limiter {
   readonly #limits: Limits
-  readonly #windows = new Map<string, Window>()
+  readonly #windows = new Map<LimitName, Map<string, Window>>()
 
   constructor(limits: Limits) {
     this.#limits = limits
@@ -18,7 +21,7 @@ export class Limiter {
 
   /** Refuses when the window is full, without counting. @throws rate_limited */
   check(name: LimitName, key: string): void {
-    const window = this.#windows.get(`${name} ${key}`)
+    const window = this.#windows.get(name)?.get(key)
     const wait = window ? waitFor(window, 1, performance.now()) : 0
     if (wait > 0) throw refusal(name, wait)
   }
@@ -27,9 +30,7 @@ export class Limiter {
   take(name: LimitName, key: string, amount = 1): void {
     const limit = this.#limits[name]
     if (!limit) return
-    const place = `${name} ${key}`
-    const window = this.#windows.get(place) ?? { limit, times: [], amounts: [], used: 0 }
-    this.#windows.set(place, window)
+    const window = this.#windowOf(name, key, limit)
     const now = performance.now()
     const wait = waitFor(window, amount, now)
     if (wait > 0) throw refusal(name, wait)
@@ -41,10 +42,33 @@ export class Limiter {
   /** Forgets windows that are empty by now. */
   sweep(): void {
     const now = performance.now()
-    for (const [place, window] of this.#windows) {
-      expire(window, now)
-      if (window.used === 0) this.#windows.delete(place)
+    for (const windows of this.#windows.values()) {
+      for (const [key, window] of windows) {
+        expire(window, now)
+        if (window.used === 0) windows.delete(key)
+      }
     }
+  }
+
+  /** How many windows there are. */
+  get size(): number {
+    return [...this.#windows.values()].reduce((sum, windows) => sum + windows.size, 0)
+  }
+
+  #windowOf(name: LimitName, key: string, limit: Limit): Window {
+    let windows = this.#windows.get(name)
+    if (!windows) {
+      windows = new Map()
+      this.#windows.set(name, windows)
+    }
+    let window = windows.get(key)
+    if (!window) {
+      const [oldest] = windows.keys()
+      if (oldest !== undefined && windows.size >= most) windows.delete(oldest)
+      window = { limit, times: [], amounts: [], used: 0 }
+      windows.set(key, window)
+    }
+    return window
   }
 }
 

@@ -10,6 +10,7 @@ import type { Web } from '../src/sso/sign-in/web.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { AuditWatch } from './audit-watch.ts'
 import type { BodyBudget } from './body-budget.ts'
+import type { ConnectionBound } from './connection-bound.ts'
 import type { DatabaseWatch } from './database-watch.ts'
 import type { Gateway } from './gateway.ts'
 import type { KeyMeter } from './key-meter.ts'
@@ -20,12 +21,15 @@ import type { Questions } from './questions.ts'
 import type { SetAsideWatch } from './set-aside-watch.ts'
 import type { SignInWatch } from './sign-in-watch.ts'
 import type { WebhookWatch } from './webhook-watch.ts'
+import type { WorkBound } from './work-bound.ts'
 
 /** What a running service is made of. */
 export type Parts = Outside & {
   storage: Storage
   limiter: Limiter
   bodies: BodyBudget
+  work: WorkBound
+  connections: ConnectionBound
   meter: KeyMeter
   cipher: Cipher
   clock: Clock

@@ -36,6 +36,7 @@ import { problemOf } from './problems.ts'
 import type { Questions } from './questions.ts'
 import { readingOf, readingsOf } from './readings.ts'
 import { replyWriter } from './reply-writer.ts'
+import type { WorkBound } from './work-bound.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -59,6 +60,7 @@ export type Pipeline = {
   limiter: Limiter
   questions: Questions
   bodies: BodyBudget
+  work: WorkBound
   cipher: Cipher
   clock: Clock
   /** Of front-ends elsewhere. */
@@ -112,7 +114,7 @@ export function addRoute(
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     try {
       if (entry.limit) on.limiter.take(entry.limit, networkOf(request.client.ip))
-      request.caller = await on.actors.admit(entry, request, request.now)
+      request.caller = await on.work.run(() => on.actors.admit(entry, request, request.now))
     } catch (error) {
       throw await refuse(request, error)
     } finally {
@@ -126,7 +128,7 @@ export function addRoute(
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     try {
-      const result = await outcomeOf(request, reply)
+      const result = await on.work.run(() => outcomeOf(request, reply))
       if (entry.bytes) await sendBytes(request, reply.code(status), result as Bytes)
       else send(request, reply.code(status), result)
     } catch (error) {

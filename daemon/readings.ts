@@ -34,6 +34,10 @@ class Readings {
     this.#quietMs = quietMs
   }
 
+  get size(): number {
+    return this.#seen.size
+  }
+
   /** Whether this reading has to leave an audit entry; then it counts as audited. */
   isNew(caller: string, { params, query }: { params: unknown; query: unknown }, now: number): boolean {
     if (this.#quietMs === 0) return true

@@ -61,12 +61,13 @@ import { version } from '../src/version.ts'
 import { webhookDeliveries } from '../src/webhooks/deliveries/handlers.ts'
 import { webhookHandlers } from '../src/webhooks/handlers.ts'
 import { actors } from './actor.ts'
-import { clientReader } from './address.ts'
+import { clientReader, proxyReader } from './address.ts'
 import { buildApp, type Readiness } from './app.ts'
 import { watchAudit } from './audit-watch.ts'
 import { backgroundOf } from './background.ts'
 import { BodyBudget } from './body-budget.ts'
 import type { Config } from './config.ts'
+import { ConnectionBound } from './connection-bound.ts'
 import { connectionsOf } from './connections.ts'
 import { DatabaseWatch } from './database-watch.ts'
 import { keyActors } from './key-actor.ts'
@@ -84,6 +85,7 @@ import { RequestWatch } from './request-watch.ts'
 import { SetAsideWatch } from './set-aside-watch.ts'
 import { SignInWatch } from './sign-in-watch.ts'
 import { WebhookWatch } from './webhook-watch.ts'
+import { WorkBound } from './work-bound.ts'
 
 export type Service = {
   url: string
@@ -127,6 +129,8 @@ export async function serve(
 
     const limiter = new Limiter(config.limits)
     const bodies = new BodyBudget(config.bodies)
+    const work = new WorkBound(config.mostRequests)
+    const connections = new ConnectionBound(config.connections, proxyReader(config.proxies))
     const meter = new KeyMeter(storage)
     const { secrets, previousEncryption } = config
     const cipher = cipherOf([secrets.encryption, ...(previousEncryption ? [previousEncryption] : [])])
@@ -153,6 +157,8 @@ export async function serve(
       storage,
       limiter,
       bodies,
+      work,
+      connections,
       cipher,
       clock,
       log,
@@ -226,7 +232,7 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
 }
 
 function appOf(parts: Parts, config: Config): FastifyInstance {
-  const { storage, limiter, bodies, questions, meter, cipher, clock, log, audit } = parts
+  const { storage, limiter, work, bodies, questions, meter, cipher, clock, log, audit } = parts
   const { secrets, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
   const access = accessTokens(secrets.jwt)
   const workloads = workloadTokens(secrets.jwt)
@@ -277,6 +283,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     limiter,
     questions,
     bodies,
+    work,
     cipher,
     clock,
     clientOf: clientReader(config.proxies, config.outside.publicUrl),
@@ -289,14 +296,16 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     readiness: () => readinessOf(parts),
     onError: (error) => parts.database.note(error),
     gateway: parts.agents,
+    connections: parts.connections,
+    headerMs: config.headerMs,
     publicUrl: parts.publicUrl,
     ...(token !== undefined && { metrics: metricsOf(parts, token) }),
   })
 }
 
 function metricsOf(parts: Parts, token: string): Metrics {
-  const { audit, webhooks, bodies, database, signIns, setAside, logs, questions, storage, clock, cipher } =
-    parts
+  const { audit, bodies, work, connections, webhooks, database, signIns, setAside, logs, questions } = parts
+  const { storage, clock, cipher } = parts
   const requests = new RequestWatch()
   return {
     token,
@@ -304,6 +313,8 @@ function metricsOf(parts: Parts, token: string): Metrics {
     read: async () => [
       ...requests.metrics(),
       ...bodies.metrics(),
+      ...work.metrics(),
+      ...connections.metrics(),
       ...webhooks.metrics(),
       ...database.metrics(),
       ...questions.metrics(),

@@ -6,6 +6,8 @@ import type { Link } from './link.ts'
 
 /** A result may come after nobody waits for it any more. */
 const lateMs = 300_000
+/** Most questions remembered for that: of more, the answer to the oldest is one too late. */
+const mostAsked = 10_000
 
 /** The connections that end in this process, one for each agent. */
 export class Links implements Local {
@@ -24,6 +26,11 @@ export class Links implements Local {
 
   [Symbol.iterator](): Iterator<Link> {
     return this.#byDevice.values()
+  }
+
+  /** Questions that are remembered. */
+  get asked(): number {
+    return this.#asked.size
   }
 
   has(deviceId: string): boolean {
@@ -73,7 +80,7 @@ export class Links implements Local {
   #remember(id: string, deviceId: string): void {
     const now = performance.now()
     for (const [old, { until }] of this.#asked) {
-      if (until > now) break
+      if (until > now && this.#asked.size < mostAsked) break
       this.#asked.delete(old)
     }
     this.#asked.set(id, { deviceId, until: now + lateMs })

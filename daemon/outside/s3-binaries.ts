@@ -10,6 +10,7 @@ import type { S3Settings } from './s3-settings.ts'
 const seconds = 900
 /** How long is believed what the storage said of an object: a fleet that updates asks for one thing at once. */
 const knownMs = 10_000
+const mostKnown = 1000
 
 /** A machine waits for it. */
 const patience = { maxAttempts: 2, milliseconds: 5000 }
@@ -56,6 +57,7 @@ export function bucketBinaries(settings: S3Settings, outbound: OutboundSettings,
     const size = ask(version, name)
     // A failure is no answer.
     size.catch(() => known.delete(key))
+    if (known.size >= mostKnown) known.clear()
     known.set(key, { size, until: now + knownMs })
     return size
   }

@@ -6,6 +6,7 @@ import { keyActors } from '../../daemon/key-actor.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
 import { Questions } from '../../daemon/questions.ts'
+import { WorkBound } from '../../daemon/work-bound.ts'
 import { cipherOf } from '../../src/core/cipher.ts'
 import type { Contract } from '../../src/core/endpoint.ts'
 import { defaultLimits, type Limits } from '../../src/core/limits.ts'
@@ -19,6 +20,7 @@ export async function serveContract(
   { storage }: TestService,
   contract: Contract,
   handlersOf: Record<string, Record<string, unknown>>,
+  mostAtOnce = 1000,
 ): Promise<{ url: string; close(): Promise<void> }> {
   const limiter = new Limiter(
     Object.fromEntries(Object.keys(defaultLimits).map((name) => [name, undefined])) as Limits,
@@ -31,6 +33,7 @@ export async function serveContract(
     limiter,
     questions: new Questions(storage, { timeoutMs: 10_000, atOnce: 6, perCaller: 2, waitMs: 5000 }),
     bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }),
+    work: new WorkBound(mostAtOnce),
     cipher: cipherOf([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
     origins: new Set<string>(),

@@ -1,0 +1,85 @@
+import type { Server } from 'node:http'
+import type { Socket } from 'node:net'
+import { plainAddress } from '../src/core/network.ts'
+import { networkOf } from './address.ts'
+import type { Metric } from './metrics.ts'
+
+/** Most open connections: of the whole process, and of one client address. */
+export type ConnectionSettings = { whole: number; perAddress: number }
+
+/**
+ * Bounds how many connections are open at once, those of WebSockets among them. One too many is closed before anything is read
+ * of it. Behind a trusted proxy all clients come from one address, which is bounded by the whole alone.
+ */
+export class ConnectionBound {
+  readonly #settings: ConnectionSettings
+  readonly #isProxy: (address: string) => boolean
+  /** Of addresses with an open connection alone. */
+  readonly #byAddress = new Map<string, number>()
+  #open = 0
+  #refused = { address: 0, whole: 0 }
+
+  constructor(settings: ConnectionSettings, isProxy: (address: string) => boolean) {
+    this.#settings = settings
+    this.#isProxy = isProxy
+  }
+
+  get addresses(): number {
+    return this.#byAddress.size
+  }
+
+  serve(server: Server): void {
+    server.maxConnections = this.#settings.whole
+    server.on('drop', () => {
+      this.#refused.whole += 1
+    })
+    server.on('connection', (socket: Socket) => this.#accept(socket))
+  }
+
+  #accept(socket: Socket): void {
+    const { remoteAddress: peer } = socket
+    // It has hung up already.
+    if (peer === undefined) return
+    const address = this.#isProxy(peer) ? undefined : networkOf(plainAddress(peer))
+    if (address !== undefined) {
+      const others = this.#byAddress.get(address) ?? 0
+      if (others >= this.#settings.perAddress) {
+        this.#refused.address += 1
+        socket.destroy()
+        return
+      }
+      this.#byAddress.set(address, others + 1)
+    }
+    this.#open += 1
+    socket.once('close', () => this.#closed(address))
+  }
+
+  #closed(address: string | undefined): void {
+    this.#open -= 1
+    if (address === undefined) return
+    const others = this.#byAddress.get(address)! - 1
+    if (others > 0) this.#byAddress.set(address, others)
+    else this.#byAddress.delete(address)
+  }
+
+  metrics(): Metric[] {
+    const { address, whole } = this.#refused
+    return [
+      {
+        name: 'svc_connections',
+        kind: 'gauge',
+        help: 'Connections that are open in this process, WebSockets included.',
+        values: [{ value: this.#open }],
+      },
+      {
+        name: 'svc_connections_refused_total',
+        kind: 'counter',
+        help: 'Connections that were closed at once, because there were too many: of their address, or in the process.',
+        values: [
+          { labels: { reason: 'address' }, value: address },
+          { labels: { reason: 'whole' }, value: whole },
+        ],
+      },
+    ]
+  }
+}

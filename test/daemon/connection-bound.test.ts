@@ -1,0 +1,96 @@
+import { once } from 'node:events'
+import { createConnection, type Socket } from 'node:net'
+import { expect, it, onTestFinished } from 'vitest'
+import { openMigrated } from '../databases.ts'
+import { startService, type TestService } from '../harness.ts'
+import { RawAgent } from '../live/raw-agent.ts'
+import { buildWorld } from '../world.ts'
+
+const token = 'a token for metrics'
+
+const start = (env: Record<string, string>) =>
+  startService(() => openMigrated('sqlite'), { env: { METRICS_TOKEN: token, ...env } })
+
+async function opened({ url }: TestService): Promise<Socket> {
+  const { hostname, port } = new URL(url)
+  const socket = createConnection({ host: hostname, port: Number(port) }).on('error', () => {})
+  onTestFinished(() => void socket.destroy())
+  await once(socket, 'connect')
+  return socket
+}
+
+/** Whether a connection is served; one that is refused is closed without a word. */
+async function isServed(socket: Socket): Promise<boolean> {
+  const answered = once(socket, 'data').then(() => true)
+  const closed = once(socket, 'close').then(() => false)
+  socket.write('GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n')
+  return Promise.race([answered, closed])
+}
+
+async function served(service: TestService, count: number): Promise<Socket[]> {
+  const sockets: Socket[] = []
+  for (let n = 0; n < count; n++) {
+    const socket = await opened(service)
+    expect([n, await isServed(socket)]).toEqual([n, true])
+    sockets.push(socket)
+  }
+  return sockets
+}
+
+/** Over a connection that is open already. */
+async function metrics(socket: Socket): Promise<string> {
+  let text = ''
+  socket.on('data', (piece) => {
+    text += String(piece)
+  })
+  socket.write(`GET /metrics HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${token}\r\n\r\n`)
+  await expect.poll(() => text, { timeout: 10_000 }).toContain('svc_uptime')
+  await expect
+    .poll(() => text, { timeout: 10_000 })
+    .toContain('svc_connections_refused_total{reason="whole"}')
+  socket.removeAllListeners('data')
+  return text
+}
+
+it('an address has so many connections, WebSockets included, and one more when one is closed', async () => {
+  const service = await start({ MAX_CONNECTIONS_PER_ADDRESS: '40' })
+  const { bakery } = (await buildWorld(service)).orgs
+  // The client that made the world keeps connections open for a while.
+  const sockets: Socket[] = []
+  const agent = await RawAgent.connect(service.url, bakery)
+  for (let isFull = false; !isFull; ) {
+    const socket = await opened(service)
+    isFull = !(await isServed(socket))
+    if (!isFull) sockets.push(socket)
+    expect(sockets.length).toBeLessThan(40)
+  }
+  expect(await isServed(await opened(service))).toBe(false)
+  expect(await metrics(sockets[0]!)).toContain('svc_connections_refused_total{reason="address"} 2')
+
+  agent.socket.terminate()
+  await agent.closed
+  await expect.poll(async () => isServed(await opened(service)), { timeout: 10_000 }).toBe(true)
+})
+
+it('behind a trusted proxy all come from one address, which the bound of the whole alone stops', async () => {
+  const env = { MAX_CONNECTIONS_PER_ADDRESS: '3', MAX_CONNECTIONS: '8' }
+  const service = await start({ ...env, TRUST_PROXY_HEADERS: 'true' })
+  const [first] = await served(service, 8)
+  expect(await isServed(await opened(service))).toBe(false)
+  const told = await metrics(first!)
+  expect(told).toContain('svc_connections 8')
+  expect(told).toContain('svc_connections_refused_total{reason="whole"} 1')
+  expect(told).toContain('svc_connections_refused_total{reason="address"} 0')
+})
+
+it('whoever says nothing, or a request letter by letter, is not waited for', async () => {
+  const service = await start({ REQUEST_HEADER_SECONDS: '1' })
+  const [silent, slow] = [await opened(service), await opened(service)]
+  silent.resume()
+  const letters = setInterval(() => slow.writable && slow.write('x'), 100)
+  onTestFinished(() => clearInterval(letters))
+  slow.write('GET /health HTTP/1.1\r\nx-slow: ')
+  const [answer] = await once(slow, 'data')
+  expect(String(answer)).toContain('HTTP/1.1 408')
+  await Promise.all([silent, slow].map((socket) => socket.destroyed || once(socket, 'close')))
+})

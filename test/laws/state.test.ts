@@ -1,0 +1,182 @@
+import { globSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import type { WebSocket } from 'ws'
+import { z } from 'zod'
+import { BodyBudget } from '../../daemon/body-budget.ts'
+import { Link } from '../../daemon/gateway/link.ts'
+import { Links } from '../../daemon/gateway/links.ts'
+import { Limiter } from '../../daemon/limiter.ts'
+import { readingsOf } from '../../daemon/readings.ts'
+import { WorkBound } from '../../daemon/work-bound.ts'
+import { api } from '../../src/api.ts'
+import { type Contract, endpoint, entriesOf, publicly } from '../../src/core/endpoint.ts'
+import { defaultLimits, type LimitName, type Limits } from '../../src/core/limits.ts'
+import { openMigrated } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { serveContract } from './serve-contract.ts'
+import { Line } from './wire.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+/**
+ * Every map, set and list that outlives what it was made for, by file and name, and what bounds it. `work`: there is at most one
+ * for each request that is worked on, which are bounded (WorkBound); `code`: as many as are written in the code.
+ */
+const bounds: Record<string, string> = {
+  'daemon/body-budget.ts #byCaller': 'callers with a body in flight',
+  'daemon/connection-bound.ts #byAddress': 'addresses with an open connection',
+  'daemon/database-watch.ts #counts': 'code',
+  'daemon/database-watch.ts #saidUntil': 'code',
+  'daemon/gateway/link.ts #waiting': '8',
+  'daemon/gateway/link.ts #owed': '100',
+  'daemon/gateway/links.ts #byDevice': 'open connections',
+  'daemon/gateway/links.ts #asked': '10,000',
+  'daemon/key-meter.ts #leases': 'API keys that were used in the last minute',
+  'daemon/key-meter.ts #uses': 'API keys that were used in the last minute',
+  'daemon/limiter.ts #windows': '100,000 of each limit',
+  'daemon/log-watch.ts #told': '10,000',
+  'daemon/outside/exchange.ts #pieces': 'the largest answer of its request',
+  'daemon/outside/guard.ts parsedRanges': 'code',
+  'daemon/questions.ts #counts': 'code',
+  'daemon/questions.ts #running': 'work',
+  'daemon/questions.ts #waiting': 'work',
+  'daemon/readings.ts #seen': '10,000 of each entry',
+  'daemon/request-watch.ts #byName': 'code',
+  'src/audit/checkpoints/verification.ts #leaves': 'one tile',
+  'src/audit/verifier/verifier.ts #rest': 'the longest line',
+  'src/core/re2.ts judgments': '1000',
+  'src/core/re2.ts ready': '100',
+  'src/live/relay.ts #answering': 'commands under way on open connections, 8 each',
+  'src/live/relay.ts #open': 'work',
+  'src/logs/quota.ts #shares': 'organizations that have too many logs, added up anew each time',
+  'src/sso/keys.ts #known': '500',
+  'src/sso/keys.ts #underWay': 'work',
+  'src/storage/before-commit.ts #left': 'writes of one batch',
+  'src/storage/group-commit.ts #queue': 'work',
+  'src/storage/prepared.ts statements': 'code',
+  'src/storage/re2-characters.ts written': '1000',
+  'src/storage/re2-for-postgres.ts ready': '100',
+  'src/storage/readers.ts #waiting': 'work',
+  'src/storage/statements.ts #old': '256',
+  'src/storage/statements.ts #young': '256',
+  'src/trust/issuers.ts #silent': '500',
+  'src/trust/issuers.ts #underWay': 'work',
+  'src/webhooks/delivering/courier.ts #arrived': 'attempts under way, 1000',
+  'src/webhooks/delivering/courier.ts #underWay': 'attempts under way, 1000',
+  'src/webhooks/delivering/lanes.ts #held': '1000',
+  'src/webhooks/delivering/lanes.ts #orgs': 'lanes that are held',
+  'src/webhooks/delivering/lanes.ts #waiting': 'organizations of lanes that are held',
+}
+
+/** Fields of classes, and what stands at the top of a module, that begin empty. */
+const state =
+  /^(?: {2}(?:readonly )?(#\w+)|(?:const|let) (\w+))(?:: [^=\n]+)? = (?:new (?:Map|Set)<.*>\(\)|new (?:Map|Set)\(\)|\[\])$/gm
+
+describe('what a process keeps', () => {
+  it('has a bound wherever it grows', () => {
+    const files = globSync(['src/**/*.ts', 'daemon/**/*.ts'], { cwd: root })
+    const found = files
+      .filter((file) => !file.startsWith('src/cli/') && !file.startsWith('src/agent/'))
+      .flatMap((file) => {
+        const text = readFileSync(`${root}/${file}`, 'utf8')
+        return [...text.matchAll(state)].map(([, field, name]) => `${file} ${field ?? name}`)
+      })
+    expect(found.length).toBeGreaterThan(30)
+    expect(found.sort()).toEqual(Object.keys(bounds).sort())
+  })
+
+  it('of windows is no more than so many of each limit, and one limit forgets none of another', () => {
+    const limits = { IP: { count: 1, seconds: 60 }, PHONE: { count: 1, seconds: 60 } } as Limits
+    const limiter = new Limiter(limits)
+    limiter.take('PHONE', 'one')
+    for (let n = 0; n < 100_500; n++) limiter.take('IP', `${n}`)
+    expect(limiter.size).toBe(100_001)
+    expect(() => limiter.take('PHONE', 'one')).toThrow()
+    expect(() => limiter.take('IP', '100400')).toThrow()
+    // The one that began first was forgotten.
+    limiter.take('IP', '0')
+  })
+
+  it.each(Object.keys(defaultLimits) as LimitName[])('of %s is empty again when nobody comes', (name) => {
+    const limiter = new Limiter({ [name]: { count: 5, seconds: 0 } } as Limits)
+    for (let n = 0; n < 100; n++) limiter.take(name, `${n}`)
+    limiter.sweep()
+    expect(limiter.size).toBe(0)
+  })
+
+  it('of questions to agents is 10,000, and the newest of them are answered', async () => {
+    const links = new Links(() => {})
+    const sent: string[] = []
+    const socket = { send: (text: string) => sent.push(text), bufferedAmount: 0 } as unknown as WebSocket
+    const agent = { agentId: 'a', deviceId: 'a', orgId: 'o', tokenHash: 'h', ip: '::1', userAgent: null }
+    const link = new Link('link', agent, socket, 0)
+    links.add(link)
+    for (let n = 0; n < 10_500; n++) await links.ask('a', { type: 'x', payload: {} }, { timeoutMs: 0 })
+    expect(links.asked).toBe(10_000)
+    const idAt = (at: number) => (JSON.parse(sent.at(at)!) as { id: string }).id
+    expect(links.settle(link, idAt(-1), { status: 'timeout' })).toBe(true)
+    expect(links.settle(link, idAt(0), { status: 'timeout' })).toBe(false)
+  })
+
+  it('of readings that were audited is 10,000', () => {
+    const [quiet] = entriesOf(api).flatMap(({ entry }) => readingsOf(entry) ?? [])
+    for (let n = 0; n < 10_500; n++) quiet!.isNew(`user ${n}`, { params: {}, query: {} }, 0)
+    expect(quiet!.size).toBe(10_000)
+    expect(quiet!.isNew('user 10499', { params: {}, query: {} }, 1)).toBe(false)
+  })
+
+  it('of bodies is nothing once they were worked on', () => {
+    const budget = new BodyBudget({ whole: 2 ** 30, perCaller: 1000 })
+    const all = Array.from({ length: 5000 }, (_, n) => budget.hold(`agent ${n}`))
+    for (const held of all) held.grow(10)
+    expect([budget.used, budget.callers]).toEqual([50_000, 5000])
+    for (const held of all) held.release()
+    expect([budget.used, budget.callers]).toEqual([0, 0])
+  })
+})
+
+describe('requests that wait', () => {
+  it('are no more than so many: one more is told to come again, and health is seen all the same', async () => {
+    const service = await startService(() => openMigrated('sqlite'))
+    const waiting: (() => void)[] = []
+    const contract: Contract = {
+      a: {
+        wait: endpoint({
+          method: 'GET',
+          path: '/wait',
+          summary: 'Waits',
+          tag: 'A',
+          access: publicly,
+          reply: z.object({}),
+        }),
+      },
+    }
+    const wait = () => new Promise<object>((resolve) => waiting.push(() => resolve({})))
+    const house = await serveContract(service, contract, { a: { wait } }, 3)
+    const ask = async () => {
+      const line = new Line(house.url)
+      const answer = await line.send({ method: 'GET', path: '/api/v1/wait' })
+      await line.close()
+      return answer
+    }
+    const busy = [ask(), ask(), ask()]
+    await expect.poll(() => waiting.length, { timeout: 10_000 }).toBe(3)
+    const refused = await ask()
+    expect([refused.status, refused.headers['retry-after']]).toEqual([503, '1'])
+    expect((await fetch(`${house.url}/health/live`)).status).toBe(200)
+    for (const go of waiting.splice(0)) go()
+    expect((await Promise.all(busy)).map(({ status }) => status)).toEqual([200, 200, 200])
+    const again = ask()
+    await expect.poll(() => waiting.length, { timeout: 10_000 }).toBe(1)
+    waiting[0]!()
+    expect((await again).status).toBe(200)
+    await house.close()
+  })
+
+  it('count no more once they failed', async () => {
+    const bound = new WorkBound(1)
+    await expect(bound.run(() => Promise.reject(new Error('no')))).rejects.toThrow('no')
+    expect(await bound.run(async () => 'yes')).toBe('yes')
+  })
+})
