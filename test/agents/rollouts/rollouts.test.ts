@@ -193,10 +193,6 @@ onEveryDatabase((_, open) => {
           body: { version: '1.0.0', waves: [{ percent: 100 }], ...body },
         })
       await expect(start({ version: '3.0.0' })).rejects.toMatchObject({ status: 404 })
-      await release('1.1.0', { promoted: true })
-      await expect(start({ version: '1.1.0' })).rejects.toMatchObject({
-        ...{ status: 409, message: '1.1.0 is promoted: all agents are offered it already' },
-      })
       const none = await system.call(api.filters.create, {
         body: {
           ...{ orgId: bakery.id, name: 'Nobody' },
@@ -213,6 +209,10 @@ onEveryDatabase((_, open) => {
         await beat(fleet[0]!, reported)
         await expect(start({})).rejects.toMatchObject({ status: 409, code: 'conflict' })
       }
+      await release('1.1.0', { promoted: true })
+      await expect(start({ version: '1.1.0' })).rejects.toMatchObject({
+        ...{ status: 409, message: '1.1.0 is promoted: all agents are offered it already' },
+      })
       expect((await system.call(api.agentRollouts.list)).data.map(({ version }) => version)).not.toContain(
         '1.0.0',
       )

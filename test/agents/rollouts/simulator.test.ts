@@ -44,7 +44,10 @@ onEveryDatabase((_, open) => {
       const isOpen = status === 'running' || status === 'halted'
       if (isOpen) await system.call(api.agentRollouts.abort, { params: { id } })
     }
-    await system.call(api.agentVersions.promote, { body: { version: before } })
+    // What completed is promoted, and nothing older could be rolled out beside it.
+    await service.storage.write((tx) =>
+      tx.updateTable('agent_builds').set({ promoted_at: null }).where('version', '!=', before).execute(),
+    )
     serial += 1
     const version = `1.0.${serial}`
     await release(version)
