@@ -11,7 +11,7 @@ import { newId } from '../../src/core/new-id.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
-import { cutTo, seedOf } from './chains.ts'
+import { cutTo, happen, seedOf } from './chains.ts'
 
 const { checkpoint, proof, key } = api.auditCheckpoints
 const bytes = (base64: string) => Buffer.from(base64, 'base64')
@@ -115,6 +115,28 @@ onEveryDatabase((_, open) => {
       expect(grown).toMatchObject({ from: older.head.seq, to: newer.head.seq })
       expect(newer.head.seq).toBeGreaterThanOrEqual(older.head.seq + 3)
       expect(isGrownFrom(treeOf(older), treeOf(newer), grown.path.map(bytes))).toBe(true)
+    })
+
+    it('answers 409 where a part of the tree is gone that only a proof is made of', async () => {
+      const { service, client, orgs } = await begin()
+      await happen(service.storage, orgs.bakery.id, 300)
+      const { data } = await client.call(api.auditLogs.list, { query: { limit: 1 } })
+      const newer = data[0]!.id
+      const older = (await client.call(api.auditLogs.list, { query: { page: 4, limit: 100 } })).data.at(
+        -1,
+      )!.id
+      await client.call(checkpoint)
+      await service.storage.write((tx) =>
+        tx.deleteFrom('audit_tiles').where('level', '=', 0).where('idx', '=', 0).execute(),
+      )
+      await client.call(checkpoint)
+      await client.call(proof, { query: { id: newer } })
+      for (const query of [{ id: older }, { since: 1 }]) {
+        await expect(client.call(proof, { query })).rejects.toMatchObject({
+          status: 409,
+          code: 'audit_history_changed',
+        })
+      }
     })
 
     it('refuses what is neither or both, what is too far, and entries of others', async () => {

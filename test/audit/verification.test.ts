@@ -18,11 +18,8 @@ onEveryDatabase((_, open) => {
   const setLeaf = (storage: Storage, idx: number, index: number) =>
     storage.write(async (tx) => {
       const at = tx.selectFrom('audit_tiles').select('hashes').where('level', '=', 0).where('idx', '=', idx)
-      const hashes = Buffer.from((await at.executeTakeFirstOrThrow()).hashes, 'base64').fill(
-        7,
-        index * 32,
-        index * 32 + 1,
-      )
+      const hashes = Buffer.from((await at.executeTakeFirstOrThrow()).hashes, 'base64')
+      hashes[index * 32]! ^= 1
       const changed = { hashes: hashes.toString('base64') }
       await tx.updateTable('audit_tiles').set(changed).where('level', '=', 0).where('idx', '=', idx).execute()
     })
@@ -97,6 +94,28 @@ onEveryDatabase((_, open) => {
       expect(await turns()).toEqual([org, 'system'].sort())
       parts.clock.forward(3600)
       expect(await turns()).toEqual([org])
+    })
+
+    it('says of a chain that it cannot be verified, and verifies the others', async () => {
+      const { parts, storage } = await begin(5)
+      const orgs = [org, newId(), newId()].sort()
+      for (const orgId of orgs) await happen(storage, orgId, 2)
+      const broken = orgs[1]!
+      // Such as by the rights of its file.
+      const read = async (chain: string) => {
+        if (chain === broken) throw new Error('permission denied')
+        return parts.kept.read(chain)
+      }
+      await verifyDue({ ...parts, kept: { ...parts.kept, read } })
+      const found = parts.verdicts.map(({ chain, verdict }) => [chain, verdict])
+      expect(found.sort()).toEqual(orgs.map((it) => [it, it === broken ? 'unverifiable' : 'sound']))
+      const { fault } = parts.verdicts.find(({ chain }) => chain === broken)!
+      expect(fault).toMatchObject({
+        kind: 'unreadable',
+        message: expect.stringContaining('permission denied'),
+      })
+      const stored = await countVerdicts(storage.read)
+      expect(stored).toContainEqual(expect.objectContaining({ verdict: 'unverifiable', count: 1 }))
     })
 
     it('is done by one of two processes', async () => {
