@@ -21,14 +21,17 @@ const firstSeq = prepared((db, p: { chain: string }) =>
   db.selectFrom('audit_logs').select('seq').where('chain', '=', p.chain).orderBy('seq').limit(1),
 )
 
-/** The places of the first and the last entry that are there; 0 when there is none. */
-export async function extentOf(db: Db, chain: string): Promise<{ first: number; last: number }> {
-  const places = (order: 'asc' | 'desc') =>
-    db.selectFrom('audit_logs').select('seq').where('chain', '=', chain).orderBy('seq', order).limit(1)
-  const first = await places('asc').executeTakeFirst()
-  const last = await places('desc').executeTakeFirst()
-  return { first: first?.seq ?? 0, last: last?.seq ?? 0 }
-}
+const lastSeq = prepared((db, p: { chain: string }) =>
+  db.selectFrom('audit_logs').select('seq').where('chain', '=', p.chain).orderBy('seq', 'desc').limit(1),
+)
+
+/** The place of the first entry that is there; 0 when there is none. */
+export const firstOf = async (db: Db, chain: string): Promise<number> =>
+  (await firstSeq(db, { chain }))[0]?.seq ?? 0
+
+/** The same of the last one. */
+export const lastOf = async (db: Db, chain: string): Promise<number> =>
+  (await lastSeq(db, { chain }))[0]?.seq ?? 0
 
 type StoredEntry = { canonical: string; checksum: string }
 

@@ -8,7 +8,7 @@ import { isChain, orgOf } from '../rules.ts'
 import { findHead } from '../store.ts'
 import { type Change, ChangedHistory } from './changed-history.ts'
 import { type Checkpoint, openCheckpoint, originOf } from './checkpoint.ts'
-import { extentOf, grow, isLeafOf, type Place, storedEntry } from './growth.ts'
+import { firstOf, grow, isLeafOf, lastOf, type Place, storedEntry } from './growth.ts'
 import type { Kept } from './kept.ts'
 import { isBelievable } from './postdated.ts'
 import type { Signer } from './signer.ts'
@@ -99,13 +99,14 @@ async function take({ storage, signer, kept, clock }: CheckpointParts, chain: st
   const outside = await kept.read(chain)
   const signed = [last, outside].flatMap((note) => note ?? []).map((note) => opened(chain, note))
   const size = await treeSize(read, chain)
-  // Each before what bounds it: neither sealing nor retention makes a fault of what they do in between.
-  const extent = await extentOf(read, chain)
+  // Each before what bounds it: neither sealing nor retention makes a fault of what they do in between, and a chain may begin.
+  const end = await lastOf(read, chain)
   const head = await headOf(storage, chain)
+  const first = await firstOf(read, chain)
   const anchor = await findAnchor(read, everything, chain)
   const at: Place = { chain, signed: Math.max(size, ...signed.map((one) => one.head.seq)), found: head.seq }
 
-  checkWhole(at, head, anchor.head, extent)
+  checkWhole(at, head, anchor.head, { first, last: end })
   for (const one of signed) await checkContains(storage, at, head, one, size)
   await grow(storage, at, size, head)
   const root = await rootAt(storage, at, head.seq)
