@@ -3,6 +3,7 @@ import type { Cipher } from '../../core/cipher.ts'
 import { newId } from '../../core/new-id.ts'
 import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
 import { type Clock, type Instant, secondsBetween } from '../../core/time.ts'
+import { apart } from '../../storage/apart.ts'
 import { isOutage, runsAlone } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import {
@@ -320,7 +321,7 @@ export class Courier {
     }
     const fates = await storage.write(work, { unsynced: true }).catch(async (error) => {
       if (arrived.length === 0 || isOutage(error)) throw error
-      await this.#settleOneByOne(arrived, now)
+      await this.#settleApart(arrived, now)
       return storage.write(letGo, { unsynced: true })
     })
     return { arrived, doneWith, fates }
@@ -330,20 +331,18 @@ export class Courier {
    * One outcome that cannot be put down does not hold the others, which may be of other organizations: its delivery
    * fails, with the reason. One that does not even do that is sent again later, as after a crash.
    */
-  async #settleOneByOne(arrived: readonly Arrived[], now: Instant): Promise<void> {
+  async #settleApart(arrived: readonly Arrived[], now: Instant): Promise<void> {
     const { storage, onSpoiled } = this.#on
-    const put = (attempt: Attempt) => storage.write((tx) => putDown(tx, [attempt], now), { unsynced: true })
-    for (const attempt of arrived) {
-      try {
-        await put(attempt)
-      } catch (error) {
-        if (isOutage(error)) throw error
-        onSpoiled({ deliveryId: attempt.parcel.id, webhookId: attempt.parcel.webhookId, error })
-        await put({ ...attempt, outcome: spoiled(attempt.outcome) }).catch((again) => {
-          if (isOutage(again)) throw again
-        })
-      }
+    const put = (some: readonly Attempt[]) =>
+      storage.write((tx) => putDown(tx, some, now), { unsynced: true })
+    const { refused } = await apart(arrived, put)
+    for (const { item, error } of refused) {
+      onSpoiled({ deliveryId: item.parcel.id, webhookId: item.parcel.webhookId, error })
     }
+    await apart(
+      refused.map(({ item }) => ({ ...item, outcome: spoiled(item.outcome) })),
+      put,
+    )
   }
 
   #conclude(settled: Settled | undefined): void {
