@@ -13,7 +13,7 @@ import { linked, record } from '../../src/audit/outbox.ts'
 import { holdRelease, holdSet } from '../../src/audit/retention/holds.ts'
 import { pruneChain } from '../../src/audit/retention/jobs.ts'
 import { isRead } from '../../src/audit/retention/readings.ts'
-import { listDue } from '../../src/audit/retention/store.ts'
+import { listDue, untouched } from '../../src/audit/retention/store.ts'
 import { draftOf } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { newId } from '../../src/core/new-id.ts'
@@ -53,17 +53,7 @@ const retention =
         retention_days: 365,
         archive_to_s3: 0,
         failures: 0,
-        last_cleanup_at: null,
-        hold_reason: null,
-        hold_by: null,
-        hold_email: null,
-        held_at: null,
-        error: null,
-        error_at: null,
-        retry_at: null,
-        lease: null,
-        leased_until: null,
-        archiving_to: null,
+        ...untouched,
         ...changed,
       })
       .execute()

@@ -45,12 +45,13 @@ async function ensureRow(tx: Db, chain: string): Promise<void> {
   }
   await tx
     .insertInto('audit_retention')
-    .values({ ...nothing, ...row })
+    .values({ ...untouched, ...row })
     .onConflict((c) => c.doNothing())
     .execute()
 }
 
-const nothing = {
+/** Of a chain that was never pruned, held or archived. */
+export const untouched = {
   last_cleanup_at: null,
   hold_reason: null,
   hold_by: null,
