@@ -18,7 +18,7 @@ import { auditExports } from '../src/audit/exports/handlers.ts'
 import { auditLogHandlers } from '../src/audit/handlers.ts'
 import { auditReports } from '../src/audit/reports/handlers.ts'
 import { retentionHandlers } from '../src/audit/retention/handlers.ts'
-import { type Cipher, cipherOf } from '../src/core/cipher.ts'
+import { cipherOf } from '../src/core/cipher.ts'
 import { entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
@@ -62,7 +62,7 @@ import { webhookDeliveries } from '../src/webhooks/deliveries/handlers.ts'
 import { webhookHandlers } from '../src/webhooks/handlers.ts'
 import { actors } from './actor.ts'
 import { clientReader, proxyReader } from './address.ts'
-import { buildApp, type Readiness } from './app.ts'
+import { buildApp } from './app.ts'
 import { watchAudit } from './audit-watch.ts'
 import { backgroundOf } from './background.ts'
 import { BodyBudget } from './body-budget.ts'
@@ -77,11 +77,10 @@ import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
 import { LogWatch } from './log-watch.ts'
 import type { Loop } from './loop.ts'
-import type { Metric, Metrics } from './metrics.ts'
+import { metricsOf, readinessOf } from './observability.ts'
 import { type Outside, openOutside } from './outside/open.ts'
 import type { Parts } from './parts.ts'
 import { Questions } from './questions.ts'
-import { RequestWatch } from './request-watch.ts'
 import { SetAsideWatch } from './set-aside-watch.ts'
 import { SignInWatch } from './sign-in-watch.ts'
 import { WebhookWatch } from './webhook-watch.ts'
@@ -303,55 +302,11 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   })
 }
 
-function metricsOf(parts: Parts, token: string): Metrics {
-  const { audit, bodies, work, connections, webhooks, database, signIns, setAside, logs, questions } = parts
-  const { storage, clock, cipher } = parts
-  const requests = new RequestWatch()
-  return {
-    token,
-    onRequest: (name, status, milliseconds) => requests.add(name, status, milliseconds),
-    read: async () => [
-      ...requests.metrics(),
-      ...bodies.metrics(),
-      ...work.metrics(),
-      ...connections.metrics(),
-      ...webhooks.metrics(),
-      ...database.metrics(),
-      ...questions.metrics(),
-      ...(await signIns.metrics(storage.read, clock())),
-      ...logs.metrics(),
-      unreadableValues(cipher),
-      ...(await audit.metrics()),
-      ...(await setAside.metrics()),
-    ],
-  }
-}
-
-const unreadableValues = ({ unreadable }: Cipher): Metric => ({
-  name: 'svc_unreadable_values_total',
-  kind: 'counter',
-  help: 'Encrypted values that were read and do not open with the keys of this process, by where they are.',
-  values: [...unreadable].map(([column, value]) => ({ labels: { column }, value })),
-})
-
 const cut: Cut = async (db, scope, now) => {
   await revokeApiKeys(db, scope)
   await expireEnrollmentKeys(db, scope, now)
   await endWorkloadsIn(db, scope)
   await endSessionsIn(db, scope, now)
-}
-
-async function readinessOf({ database, audit, setAside }: Parts): ReturnType<Readiness> {
-  const fault = await database.fault()
-  if (fault !== undefined) return { ready: false, checks: { database: `error: ${fault}` } }
-  // Someone has to look after pages and chains that are damaged; the service does its work all the same.
-  const chains = await audit.check().catch((error: unknown) => {
-    database.note(error)
-    return 'cannot be read'
-  })
-  const aside = await setAside.check()
-  const checks = { database: database.damage ?? 'ok', audit: chains }
-  return { ready: true, checks: { ...checks, ...(aside !== undefined && { setAside: aside }) } }
 }
 
 /** The storage has what is left of ten seconds to close. */

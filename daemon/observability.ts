@@ -1,0 +1,51 @@
+import type { Cipher } from '../src/core/cipher.ts'
+import type { Readiness } from './app.ts'
+import type { Metric, Metrics } from './metrics.ts'
+import type { Parts } from './parts.ts'
+import { RequestWatch } from './request-watch.ts'
+
+/* What those who watch the service are told of all its parts. */
+
+export function metricsOf(parts: Parts, token: string): Metrics {
+  const { audit, bodies, work, connections, webhooks, database, signIns, setAside, logs, questions } = parts
+  const { storage, clock, cipher } = parts
+  const requests = new RequestWatch()
+  return {
+    token,
+    onRequest: (name, status, milliseconds) => requests.add(name, status, milliseconds),
+    read: async () => [
+      ...requests.metrics(),
+      ...bodies.metrics(),
+      ...work.metrics(),
+      ...connections.metrics(),
+      ...webhooks.metrics(),
+      ...database.metrics(),
+      ...questions.metrics(),
+      ...(await signIns.metrics(storage.read, clock())),
+      ...logs.metrics(),
+      unreadableValues(cipher),
+      ...(await audit.metrics()),
+      ...(await setAside.metrics()),
+    ],
+  }
+}
+
+const unreadableValues = ({ unreadable }: Cipher): Metric => ({
+  name: 'svc_unreadable_values_total',
+  kind: 'counter',
+  help: 'Encrypted values that were read and do not open with the keys of this process, by where they are.',
+  values: [...unreadable].map(([column, value]) => ({ labels: { column }, value })),
+})
+
+export async function readinessOf({ database, audit, setAside }: Parts): ReturnType<Readiness> {
+  const fault = await database.fault()
+  if (fault !== undefined) return { ready: false, checks: { database: `error: ${fault}` } }
+  // Someone has to look after pages and chains that are damaged; the service does its work all the same.
+  const chains = await audit.check().catch((error: unknown) => {
+    database.note(error)
+    return 'cannot be read'
+  })
+  const aside = await setAside.check()
+  const checks = { database: database.damage ?? 'ok', audit: chains }
+  return { ready: true, checks: { ...checks, ...(aside !== undefined && { setAside: aside }) } }
+}
