@@ -14,7 +14,7 @@ import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/tables.ts'
 import type { AuditEntry } from './contract.ts'
 import { chainOf, meantBy, meantByPart } from './rules.ts'
-import { entriesIn, findHead, withNames } from './store.ts'
+import { entriesIn, findHead, placeIn, withNames } from './store.ts'
 
 export type Filter = {
   orgId?: string | undefined
@@ -117,21 +117,6 @@ async function bySeq(db: Db, scope: Scope, query: LongPageQuery, chain: string):
     .orderBy('seq', 'desc')
     .limit(rowsAsked(query))
     .execute()
-}
-
-/**
- * The place of its first or last entry, of the entries themselves: a head that somebody changed does not hide what is there.
- * In one of the databases a text could stand in place of a number, behind all of them.
- */
-async function placeIn(db: Db, scope: Scope, chain: string, direction: 'asc' | 'desc'): Promise<number> {
-  const row = await entriesIn(db, scope)
-    .select('seq')
-    .where('chain', '=', chain)
-    .where('seq', '<=', Number.MAX_SAFE_INTEGER)
-    .orderBy('seq', direction)
-    .limit(1)
-    .executeTakeFirst()
-  return row?.seq ?? 0
 }
 
 /**

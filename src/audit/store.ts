@@ -11,6 +11,26 @@ import { orgOf, systemChain, toEntry } from './rules.ts'
 export const entriesIn = (db: Db, scope: Scope) =>
   db.selectFrom('audit_logs').where(inHistory(scope, 'audit_logs.chain'))
 
+/**
+ * The place of the first or last entry of a chain; 0 when there is none. It is read from the entries themselves: a head
+ * that somebody changed does not hide what is there. In one of the databases a text could stand in place of a number, behind all of them.
+ */
+export async function placeIn(
+  db: Db,
+  scope: Scope,
+  chain: string,
+  direction: 'asc' | 'desc',
+): Promise<number> {
+  const row = await entriesIn(db, scope)
+    .select('seq')
+    .where('chain', '=', chain)
+    .where('seq', '<=', Number.MAX_SAFE_INTEGER)
+    .orderBy('seq', direction)
+    .limit(1)
+    .executeTakeFirst()
+  return row?.seq ?? 0
+}
+
 /** @throws not_found, also for an entry outside the scope */
 export async function getEntry(db: Db, scope: Scope, id: string): Promise<AuditEntry> {
   const rows = await entriesIn(db, scope).selectAll().where('id', '=', id).execute()

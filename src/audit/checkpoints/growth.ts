@@ -21,18 +21,6 @@ const firstSeq = prepared((db, p: { chain: string }) =>
   db.selectFrom('audit_logs').select('seq').where('chain', '=', p.chain).orderBy('seq').limit(1),
 )
 
-const lastSeq = prepared((db, p: { chain: string }) =>
-  db.selectFrom('audit_logs').select('seq').where('chain', '=', p.chain).orderBy('seq', 'desc').limit(1),
-)
-
-/** The place of the first entry that is there; 0 when there is none. */
-export const firstOf = async (db: Db, chain: string): Promise<number> =>
-  (await firstSeq(db, { chain }))[0]?.seq ?? 0
-
-/** The same of the last one. */
-export const lastOf = async (db: Db, chain: string): Promise<number> =>
-  (await lastSeq(db, { chain }))[0]?.seq ?? 0
-
 type StoredEntry = { canonical: string; checksum: string }
 
 /** An entry by its place: `pruned` when no earlier one is there either. */

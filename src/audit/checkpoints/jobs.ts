@@ -5,10 +5,10 @@ import { genesis, type Head } from '../chain.ts'
 import { sealFor } from '../outbox.ts'
 import { findAnchor } from '../retention/anchors.ts'
 import { isChain, orgOf } from '../rules.ts'
-import { findHead } from '../store.ts'
+import { findHead, placeIn } from '../store.ts'
 import { type Change, ChangedHistory } from './changed-history.ts'
 import { type Checkpoint, openCheckpoint, originOf } from './checkpoint.ts'
-import { firstOf, grow, isLeafOf, lastOf, type Place, storedEntry } from './growth.ts'
+import { grow, isLeafOf, type Place, storedEntry } from './growth.ts'
 import type { Kept } from './kept.ts'
 import { isBelievable } from './postdated.ts'
 import type { Signer } from './signer.ts'
@@ -100,9 +100,9 @@ async function take({ storage, signer, kept, clock }: CheckpointParts, chain: st
   const signed = [last, outside].flatMap((note) => note ?? []).map((note) => opened(chain, note))
   const size = await treeSize(read, chain)
   // Each before what bounds it: neither sealing nor retention makes a fault of what they do in between, and a chain may begin.
-  const end = await lastOf(read, chain)
+  const end = await placeIn(read, everything, chain, 'desc')
   const head = await headOf(storage, chain)
-  const first = await firstOf(read, chain)
+  const first = await placeIn(read, everything, chain, 'asc')
   const anchor = await findAnchor(read, everything, chain)
   const at: Place = { chain, signed: Math.max(size, ...signed.map((one) => one.head.seq)), found: head.seq }
 
