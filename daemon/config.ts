@@ -254,8 +254,8 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
 }
 
 /**
- * What tokens and hashes are made with can be guessed at leisure by whoever has one of them. A key of before is only used
- * to open what it sealed: it goes on to do that.
+ * What tokens and hashes are made with can be guessed at leisure by whoever has one of them, and what a caller shows as it is
+ * opens by itself. A key of before is only used to open what it sealed: it goes on to do that.
  */
 const keys = [
   'JWT_SECRET',
@@ -264,6 +264,8 @@ const keys = [
   'ENROLLMENT_KEY_PEPPER',
   'MFA_RECOVERY_CODE_PEPPER',
   'AUDIT_SIGNING_KEY',
+  'METRICS_TOKEN',
+  'AGENT_ENROLLMENT_SECRET',
 ]
 
 /** A sentence about the keys that the environment gives and that do not look random. */

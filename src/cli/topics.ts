@@ -98,7 +98,7 @@ export const pages: Record<string, string> = {
   AUDIT_SIGNING_KEY_PREVIOUS    the key before, so that what it signed goes on to verify
   ACCEPT_NEW_KEYS       goes on with other keys than before, as the refusal to start says; man svc-serve
   AUDIT_CHECKPOINT_SECONDS      how often audit chains that grew are signed; 3600
-  METRICS_TOKEN         bearer token for /metrics, in the format of Prometheus; off without one
+  METRICS_TOKEN         bearer token for /metrics, 32 random bytes, in the format of Prometheus; off without one
   PUBLIC_URL            where people find the service, for links in mail and single sign-on (PUBLIC_APP_URL, DASHBOARD_URL)
   CORS_ALLOWED_ORIGINS  front-ends that are served from elsewhere, with commas between them: https://app.example.com; off: none.
                         The origins of DASHBOARD_URL and PUBLIC_APP_URL unless told
@@ -121,7 +121,7 @@ export const pages: Record<string, string> = {
   ENABLE_REGISTRATION   true: people and partners may register themselves; set up mail first
   OFFLINE_AFTER_SECONDS  after how long without a heartbeat a device is offline; 300
   AGENT_TOKEN_ROTATION_MAX_AGE_DAYS   how old the token of an agent may be before it asks for another; 30, at most 365
-  AGENT_ENROLLMENT_SECRET   what machines have to know besides an enrollment key; nothing without it
+  AGENT_ENROLLMENT_SECRET   what machines have to know besides an enrollment key, 32 random bytes; nothing without it
   AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS   how long logs of agents and of devices are kept; 7, 30
   LIVE_QUERY_TIMEOUT_MS  how long the agent of a device has to answer a live query; 30000
   WEBHOOK_TIMEOUT_MS   how long the receiver of a webhook has to answer; 30000

@@ -160,6 +160,8 @@ describe('secrets', () => {
     'SECRET_ENCRYPTION_KEY',
     'ENROLLMENT_KEY_PEPPER',
     'MFA_RECOVERY_CODE_PEPPER',
+    'METRICS_TOKEN',
+    'AGENT_ENROLLMENT_SECRET',
   ]
   const weak = ['a', 'a'.repeat(64), 'changeme'.repeat(8), 'a secret, of more than 32 characters']
 
