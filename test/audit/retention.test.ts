@@ -6,12 +6,12 @@ import { closing, takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
 import { Memory, verifyStored } from '../../src/audit/checkpoints/verification.ts'
 import { listEntries } from '../../src/audit/entries.ts'
 import { chainFileOf } from '../../src/audit/handlers.ts'
-import { sealPending } from '../../src/audit/outbox.ts'
+import { record, sealPending } from '../../src/audit/outbox.ts'
 import { findAnchor, partOf } from '../../src/audit/retention/anchors.ts'
 import { archivedUpTo, archivesOf } from '../../src/audit/retention/archiving.ts'
-import { pruneChain, pruneDue } from '../../src/audit/retention/jobs.ts'
+import { pruneDue, pruneChain as pruneOnce } from '../../src/audit/retention/jobs.ts'
 import { ArchiveFailure } from '../../src/audit/retention/ports.ts'
-import { defaultPolicy, keyOf, retryAt } from '../../src/audit/retention/rules.ts'
+import { actions, defaultPolicy, keyOf, retryAt, told } from '../../src/audit/retention/rules.ts'
 import {
   changeHold,
   changePolicy,
@@ -20,15 +20,21 @@ import {
   listDue,
   lockPolicy,
 } from '../../src/audit/retention/store.ts'
-import { chainOf } from '../../src/audit/rules.ts'
+import { chainOf, draftOf } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { everything, only } from '../../src/core/scope.ts'
 import { later } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { day, memoryArchive, retentionOn } from './retention-world.ts'
+import { happening } from './rows.ts'
 
 const whole = { milliseconds: 60_000 }
 type World = ReturnType<typeof retentionOn>
+
+async function pruneChain(...args: Parameters<typeof pruneOnce>) {
+  const { state, pruned } = await pruneOnce(...args)
+  return { state, pruned }
+}
 
 const verdictOf = (pieces: Iterable<string | Buffer>) => {
   const verifier = new ChainVerifier()
@@ -51,7 +57,10 @@ async function fileOf({ parts }: World, orgId: string | null): Promise<string[]>
 const policyOf = (world: World, change: { retentionDays?: number; archiveToS3?: boolean }) =>
   world.storage.write(async (tx) => {
     const before = await lockPolicy(tx, everything, world.orgId)
-    await changePolicy(tx, everything, world.orgId, { ...before, ...change })
+    const after = { ...before, ...change }
+    await changePolicy(tx, everything, world.orgId, after)
+    const details = { before: told(before), after: told(after) }
+    await record(tx, draftOf({ ...happening(world.orgId), action: actions.change, details }, world.clock()))
   })
 
 const holdOf = (world: World, reason: string | null) =>
@@ -345,8 +354,8 @@ onEveryDatabase((kind, open) => {
       const archive = memoryArchive()
       const world = await begin(archive)
       const { orgId, parts, storage, clock } = world
-      await policyOf(world, { archiveToS3: true })
       await world.aged(orgId, [...Array(120).fill(500), ...Array(30).fill(200), 1])
+      await policyOf(world, { archiveToS3: true })
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 120 })
       clock.forward(200 * day)
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 30 })
@@ -374,11 +383,11 @@ onEveryDatabase((kind, open) => {
       const archive = memoryArchive()
       const world = await begin(archive)
       const { orgId, parts, storage, clock, warnings } = world
-      await policyOf(world, { archiveToS3: true })
       await world.aged(orgId, [500, 500, 1])
+      await policyOf(world, { archiveToS3: true })
       archive.fails = new ArchiveFailure('s3://logs/x: it cannot be reached (ECONNREFUSED)')
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'failed', pruned: 0 })
-      expect(await world.seqs(orgId)).toEqual([1, 2, 3])
+      expect(await world.seqs(orgId)).toEqual([1, 2, 3, 4])
       const { lastError, lastCleanupAt } = await getPolicy(storage.read, everything, orgId)
       expect(lastError).toEqual({
         message: 's3://logs/x: it cannot be reached (ECONNREFUSED)',
@@ -392,14 +401,14 @@ onEveryDatabase((kind, open) => {
       archive.fails = undefined
       await pruneDue(parts)
       await sealPending(storage)
-      expect(await world.seqs(orgId), 'what was kept, and that others went').toEqual([3, 4])
+      expect(await world.seqs(orgId), 'what was kept, and that others went').toEqual([3, 4, 5])
       expect((await getPolicy(storage.read, everything, orgId)).lastError).toBeNull()
     })
 
     it('that nobody configured keeps everything', async () => {
       const world = await begin()
-      await policyOf(world, { archiveToS3: true })
       await world.aged(world.orgId, [500])
+      await policyOf(world, { archiveToS3: true })
       expect(await pruneChain(world.parts, world.orgId, whole)).toEqual({ state: 'failed', pruned: 0 })
       const { lastError } = await getPolicy(world.storage.read, everything, world.orgId)
       expect(lastError?.message).toContain('AUDIT_ARCHIVE_S3_BUCKET')
@@ -409,8 +418,8 @@ onEveryDatabase((kind, open) => {
       const archive = memoryArchive()
       const world = await begin(archive)
       const { orgId, parts, storage, clock } = world
-      await policyOf(world, { archiveToS3: true })
       await world.aged(orgId, [500, 500, 364.9, 1])
+      await policyOf(world, { archiveToS3: true })
       // The object arrives, and nobody hears of it.
       const deaf = {
         put: async (object: Parameters<typeof archive.put>[0]) => {

@@ -10,9 +10,9 @@ import { lastCheckpoint } from '../../src/audit/checkpoints/store.ts'
 import * as verdicts from '../../src/audit/checkpoints/verdicts.ts'
 import { Memory, verifyDue } from '../../src/audit/checkpoints/verification.ts'
 import { linked, record } from '../../src/audit/outbox.ts'
-import { holdRelease, holdSet } from '../../src/audit/retention/holds.ts'
 import { pruneChain } from '../../src/audit/retention/jobs.ts'
 import { isRead } from '../../src/audit/retention/readings.ts'
+import { actions } from '../../src/audit/retention/rules.ts'
 import { listDue, untouched } from '../../src/audit/retention/store.ts'
 import { draftOf } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
@@ -266,23 +266,105 @@ onEveryDatabase((_, open) => {
       expect(found.get(chain)).toMatchObject({ verdict: 'tampered' })
     })
 
-    it('by taking the hold of a chain away, so that the service itself deletes it', async () => {
-      const { parts, storage, chain } = await begin()
-      const told = (action: string, result: 'success' | 'failure' = 'success') =>
-        storage.write((tx) => record(tx, draftOf({ ...happening(chain), action, result }, parts.clock())))
-      await told(holdSet)
-      await told(holdRelease, 'failure')
-      const pruning = { ...parts, archive: undefined, log: { warn: () => {} } as never }
-      const prune = () => pruneChain(pruning, chain, { milliseconds: 3000 })
-      parts.clock.forward(400 * 86_400)
-      expect(await prune()).toEqual({ state: 'failed', pruned: 0 })
-      const found = await watched(parts)
-      expect(found.get(chain)).toMatchObject({ verdict: 'tampered', fault: { kind: 'rewritten' } })
-      expect(found.get(chain)!.fault!.message).toContain('hold')
-      await told(holdRelease)
-      parts.clock.forward(3600)
-      expect(await prune()).toMatchObject({ state: 'done' })
-      expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
+    describe('by what the service deletes by itself:', () => {
+      /** A chain of which entries are old enough to go, and what is said of it. */
+      async function old() {
+        const { parts, storage, chain } = await begin()
+        const say = (action: string, details: object = {}, result: 'success' | 'failure' = 'success') =>
+          storage.write((tx) =>
+            record(
+              tx,
+              draftOf({ ...happening(chain), action, details: { ...details }, result }, parts.clock()),
+            ),
+          )
+        const set = (values: Partial<typeof policy>) =>
+          storage.write(async (tx) => {
+            await tx
+              .insertInto('audit_retention')
+              .values({ chain, ...policy, ...values })
+              .onConflict((c) => c.column('chain').doUpdateSet(values))
+              .execute()
+          })
+        const pruning = { ...parts, archive: undefined, log: { warn: () => {} } as never }
+        const prune = async () => {
+          const { state, pruned } = await pruneChain(pruning, chain, { milliseconds: 3000 })
+          parts.clock.forward(3600)
+          return { state, pruned }
+        }
+        return { parts, storage, chain, say, set, prune }
+      }
+      const policy = { ...untouched, retention_days: 365, archive_to_s3: 0, failures: 0 }
+      const year = 400 * 86_400
+
+      it('taking its hold away', async () => {
+        const { parts, storage, chain, say, prune } = await old()
+        await say(actions.hold)
+        await say(actions.release, {}, 'failure')
+        parts.clock.forward(year)
+        expect(await prune()).toEqual({ state: 'failed', pruned: 0 })
+        const found = await watched(parts)
+        expect(found.get(chain)).toMatchObject({ verdict: 'tampered', fault: { kind: 'rewritten' } })
+        expect(found.get(chain)!.fault!.message).toContain('hold')
+        // Nor with the columns beside the texts.
+        const rename = (from: string, to: string) =>
+          unguarded(storage, (tx) =>
+            tx.updateTable('audit_logs').set({ action: to }).where('action', '=', from).execute(),
+          )
+        await rename(actions.hold, 'x')
+        expect(await prune()).toEqual({ state: 'failed', pruned: 0 })
+        await rename('x', actions.hold)
+        await say(actions.release)
+        expect(await prune()).toMatchObject({ state: 'done' })
+        expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
+      })
+
+      it.each([
+        ['of which nothing was said', undefined, { retention_days: 1 }, {}],
+        [
+          'that was changed once',
+          { retentionDays: 900, archiveToS3: false },
+          { retention_days: 30 },
+          { retention_days: 900 },
+        ],
+        [
+          'that is archived first',
+          { retentionDays: 365, archiveToS3: true },
+          { archive_to_s3: 0 },
+          { archive_to_s3: 1 },
+        ],
+      ])('shortening the policy %s', async (_name, said, forged, right) => {
+        const { parts, chain, say, set, prune } = await old()
+        if (said) await say(actions.change, { before: {}, after: said })
+        await say(actions.change, { after: { retentionDays: 1, archiveToS3: false } }, 'failure')
+        await say(actions.run, { pruned: 0, retentionDays: 1, archiveToS3: false })
+        await set(forged)
+        parts.clock.forward(year)
+        expect(await prune()).toEqual({ state: 'failed', pruned: 0 })
+        const { fault } = (await watched(parts)).get(chain)!
+        expect(fault).toMatchObject({
+          kind: 'rewritten',
+          message: expect.stringContaining('keep entries for'),
+        })
+        await set({ ...policy, ...right })
+        parts.clock.forward(86_400)
+        expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
+      })
+
+      it('shortening the policy after what changed it was deleted', async () => {
+        const { parts, chain, say, set, prune } = await old()
+        await say(actions.change, { after: { retentionDays: 300, archiveToS3: false } })
+        await set({ retention_days: 300 })
+        parts.clock.forward(year)
+        expect(await prune()).toMatchObject({ state: 'done', pruned: 21 })
+        // As the service records it.
+        await say(actions.run, { pruned: 21, retentionDays: 300, archiveToS3: false })
+        for (let day = 0; day < 3; day += 1) await say('device.update')
+        expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
+        await set({ retention_days: 1 })
+        parts.clock.forward(2 * 86_400)
+        expect(await prune()).toEqual({ state: 'failed', pruned: 0 })
+        expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'tampered' })
+      })
     })
 
     it('by putting an entry in the place of one that retention removed', async () => {
@@ -339,7 +421,10 @@ onEveryDatabase((_, open) => {
       expect(await listDue(storage.read, parts.clock(), 10)).toContain(chain)
       expect(await storage.write((tx) => isRead(tx, chain, parts.clock()))).toBe(false)
       const pruning = { ...parts, archive: undefined, log: { warn: () => {} } as never }
-      expect(await pruneChain(pruning, chain, { milliseconds: 3000 })).toEqual({ state: 'done', pruned: 20 })
+      expect(await pruneChain(pruning, chain, { milliseconds: 3000 })).toMatchObject({
+        state: 'done',
+        pruned: 20,
+      })
       await verifyDue(parts)
       expect((await watched(parts)).get(chain) ?? { verdict: 'sound' }).toMatchObject({ verdict: 'sound' })
     })

@@ -4,8 +4,8 @@ import type { Db } from '../../storage/open.ts'
 import { canonicalAt, checksumAt, entryStart, headerLine, trailerLine } from '../chain.ts'
 import { sealFor } from '../outbox.ts'
 import { type Anchor, findAnchor, partOf } from '../retention/anchors.ts'
-import { isHoldTaken } from '../retention/holds.ts'
 import { whileKept } from '../retention/readings.ts'
+import { findUnrecorded } from '../retention/recorded.ts'
 import { orgOf } from '../rules.ts'
 import { chainLines } from '../store.ts'
 import { ChainVerifier } from '../verifier/verifier.ts'
@@ -148,7 +148,7 @@ async function judged(
   const found = await walkChain(parts, chain, upTo?.head, verifier, walk)
   const change = refusal?.change
   const refused = change && { kind: change.kind, message: change.why, seq: change.found }
-  const fault = found ?? refused ?? postdated ?? ((await isHoldTaken(storage, chain)) ? unheld : undefined)
+  const fault = found ?? refused ?? postdated ?? (await unrecordedIn(storage, chain))
   const { entries } = verifier
   return fault ? { chain, verdict: 'tampered', fault, entries } : { chain, verdict: 'sound', entries }
 }
@@ -197,10 +197,12 @@ function isSigned({ head, tree, signed }: Anchor, publicKeys: readonly Buffer[])
   )
 }
 
-const unheld: Fault = {
-  kind: 'rewritten',
-  message: 'The hold of the chain was taken away, and nobody released it',
-  seq: 0,
+async function unrecordedIn(
+  storage: VerificationParts['storage'],
+  chain: string,
+): Promise<Fault | undefined> {
+  const message = await findUnrecorded(storage, chain)
+  return message === undefined ? undefined : { kind: 'rewritten', message, seq: 0 }
 }
 
 const unanchored: Fault = {

@@ -10,9 +10,8 @@ import { findAnchor } from './anchors.ts'
 import { archivesOf } from './archiving.ts'
 import type { AuditRetention, auditRetention as contract } from './contract.ts'
 import { countOld } from './entries.ts'
-import { holdRelease } from './holds.ts'
 import { pruneChain, type RetentionParts, type Run, unconfigured } from './jobs.ts'
-import { cutoffOf, told } from './rules.ts'
+import { actions, cutoffOf, told } from './rules.ts'
 import { changeHold, changePolicy, getPolicy, lockPolicy } from './store.ts'
 
 type Retention = typeof contract
@@ -77,7 +76,7 @@ export const retentionHandlers = (parts: RetentionParts): HandlersOf<Retention> 
       const hold = held ? { reason: reason!, userId: caller.id, userEmail: caller.email, since: now } : null
       await changeHold(db, call.scope, chain, hold)
       call.note({
-        ...(!held && { action: holdRelease }),
+        ...(!held && { action: actions.release }),
         before: { hold: before },
         after: { hold },
         ...(!held && reason !== undefined && { details: { reason } }),
@@ -91,11 +90,9 @@ export const retentionHandlers = (parts: RetentionParts): HandlersOf<Retention> 
         const chain = await chainOfCall(call.storage.read, call)
         return { chain, run: await pruneChain(parts, chain, oneCall) }
       },
-      run: async ({ db, scope, note }, { chain, run }) => {
-        const retention = await retentionOf(db, scope, chain)
-        const { retentionDays, archiveToS3 } = retention
-        note({ orgId: orgOf(chain), details: { ...run, retentionDays, archiveToS3 } })
-        return { ...run, retention }
+      run: async ({ db, scope, note }, { chain, run: { state, pruned, policy } }) => {
+        note({ orgId: orgOf(chain), details: { state, pruned, ...told(policy) } })
+        return { state, pruned, retention: await retentionOf(db, scope, chain) }
       },
     }),
   }

@@ -9,10 +9,10 @@ import { draftOf, orgOf } from '../rules.ts'
 import { findAnchor } from './anchors.ts'
 import { archivedUpTo, archiveNext } from './archiving.ts'
 import { countOld } from './entries.ts'
-import { isHoldTaken } from './holds.ts'
 import { type Archive, ArchiveFailure } from './ports.ts'
 import { Pruner, type Step } from './prune.ts'
-import { cutoffOf, type Policy, told } from './rules.ts'
+import { findUnrecorded } from './recorded.ts'
+import { actions, cutoffOf, type Policy, told } from './rules.ts'
 import { claim, fail, finish, getPolicy, holdLease, listDue } from './store.ts'
 
 export type RetentionParts = CheckpointParts & {
@@ -21,7 +21,12 @@ export type RetentionParts = CheckpointParts & {
   log: Pick<Logger, 'warn'>
 }
 
-export type Run = { state: 'done' | 'more' | 'held' | 'busy' | 'read' | 'failed'; pruned: number }
+export type Run = {
+  state: 'done' | 'more' | 'held' | 'busy' | 'read' | 'failed'
+  pruned: number
+  /** By which policy. */
+  policy: Policy
+}
 
 /** Bounds of one run. */
 export type Limits = { milliseconds: number; entries?: number }
@@ -33,10 +38,11 @@ export type Limits = { milliseconds: number; entries?: number }
 export async function pruneChain(parts: RetentionParts, chain: string, limits: Limits): Promise<Run> {
   const { storage, clock, log } = parts
   const policy = await getPolicy(storage.read, everything, chain)
-  if (policy.hold) return { state: 'held', pruned: 0 }
+  if (policy.hold) return { state: 'held', pruned: 0, policy }
   const lease = newId()
-  if (!(await storage.write((tx) => claim(tx, chain, lease, clock())))) return { state: 'busy', pruned: 0 }
-  const run: Run = { state: 'done', pruned: 0 }
+  if (!(await storage.write((tx) => claim(tx, chain, lease, clock()))))
+    return { state: 'busy', pruned: 0, policy }
+  const run: Run = { state: 'done', pruned: 0, policy }
   try {
     run.state = await prune(parts, chain, lease, policy, limits, run)
     await storage.write((tx) => finish(tx, chain, lease, run.state === 'done', clock()))
@@ -63,10 +69,8 @@ async function prune(
   const { head } = await findAnchor(storage.read, everything, chain)
   if ((await countOld(storage.heavy, chain, head.seq, cutoff, 1)).entries === 0) return 'done'
   await takeCheckpoint(parts, chain)
-  if (await isHoldTaken(storage, chain)) {
-    const what = 'The hold of the chain was taken away, and nobody released it: nothing was deleted'
-    throw new Problem('audit_history_changed', what)
-  }
+  const unrecorded = await findUnrecorded(storage, chain)
+  if (unrecorded) throw new Problem('audit_history_changed', `${unrecorded}: nothing was deleted`)
   const pruner = new Pruner(parts)
   const end = performance.now() + milliseconds
   for (;;) {
@@ -112,23 +116,23 @@ export async function pruneDue(parts: RetentionParts): Promise<boolean> {
       more = true
       return
     }
-    const { state, pruned } = await pruneChain(parts, chain, { milliseconds })
+    const { state, pruned, policy } = await pruneChain(parts, chain, { milliseconds })
     if (pruned > 0) {
-      const policy = told(await getPolicy(storage.read, everything, chain))
-      await storage.write((tx) => record(tx, draftOf(happened(chain, { pruned, ...policy }), clock())))
+      const details = { pruned, ...told(policy) }
+      await storage.write((tx) => record(tx, draftOf(happened(chain, details), clock())))
     }
     more ||= state === 'more'
   })
   return more
 }
 
-/** By which policy, too: whoever changes it in the database alone leaves no other trace. */
+/** By which policy, too: the next run holds the policy against it. */
 const happened = (chain: string, details: { pruned: number } & ReturnType<typeof told>) => ({
   orgId: orgOf(chain),
   actorType: 'system' as const,
   actorId: null,
   actorEmail: null,
-  action: 'audit.retention.run',
+  action: actions.run,
   resourceType: 'audit_log',
   resourceId: null,
   resourceName: null,

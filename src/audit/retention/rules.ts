@@ -2,6 +2,14 @@ import { type Instant, later } from '../../core/time.ts'
 
 const day = 86_400
 
+/** The actions by which a chain records its own retention. */
+export const actions = {
+  change: 'audit.retention.update',
+  run: 'audit.retention.run',
+  hold: 'audit.hold.set',
+  release: 'audit.hold.release',
+} as const
+
 export type Hold = { reason: string; userId: string | null; userEmail: string | null; since: Instant }
 
 export type Policy = {

@@ -1,0 +1,80 @@
+import { everything } from '../../core/scope.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import { type ChainEntry, entryIn } from '../chain.ts'
+import { sealFor } from '../outbox.ts'
+import { entriesIn } from '../store.ts'
+import { findAnchor } from './anchors.ts'
+import { actions, defaultPolicy, type Policy, told } from './rules.ts'
+import { getPolicy } from './store.ts'
+
+type Recorded = { retentionDays: unknown; archiveToS3: unknown }
+
+/**
+ * What of a chain's retention is not what the chain recorded last; undefined when all of it is. Whoever holds the database
+ * would take a hold away, or shorten the days, and have the service itself delete what is to be kept and sign for it.
+ */
+export async function findUnrecorded(storage: Storage, chain: string): Promise<string | undefined> {
+  const policy = () => getPolicy(storage.read, everything, chain)
+  const before = await policy()
+  await sealFor(storage, everything, chain)
+  const held = await isRecordedHeld(storage.heavy, chain)
+  const recorded = await recordedPolicy(storage.heavy, chain)
+  // What changes in the meantime is recorded as well, behind what was read here: the next look has it.
+  const after = await policy()
+  if (held && before.hold === null && after.hold === null)
+    return 'The hold of the chain was taken away, and nobody released it'
+  if (recorded && isSame(told(before), told(after)) && !isSame(recorded, told(after)))
+    return `The chain is to keep entries for ${recorded.retentionDays} days${recorded.archiveToS3 ? ' and archive them' : ''}, and nobody who could changed that`
+  return undefined
+}
+
+const isSame = (one: Recorded, other: Recorded): boolean =>
+  one.retentionDays === other.retentionDays && one.archiveToS3 === other.archiveToS3
+
+async function isRecordedHeld(db: Db, chain: string): Promise<boolean> {
+  for await (const { action } of newestOf(db, chain, [actions.hold, actions.release]))
+    return action === actions.hold
+  return false
+}
+
+/**
+ * The policy as it was changed last, or as entries were last deleted by; of a chain that says nothing of it the default,
+ * unless what said it may have been deleted.
+ */
+async function recordedPolicy(db: Db, chain: string): Promise<Recorded | undefined> {
+  for await (const { action, details } of newestOf(db, chain, [actions.change, actions.run])) {
+    if (action === actions.change) return policyIn(details.after)
+    if (Number(details.pruned) > 0) return policyIn(details)
+  }
+  const { signed } = await findAnchor(db, everything, chain)
+  return signed === null ? told(defaultPolicy) : undefined
+}
+
+const policyIn = (value: unknown): Recorded | undefined => {
+  const { retentionDays, archiveToS3 } = (value ?? {}) as Partial<Policy>
+  return retentionDays === undefined ? undefined : { retentionDays, archiveToS3 }
+}
+
+const batch = 50
+
+/** Entries of what succeeded, the newest first. By their signed texts: a column beside one may have been changed. */
+async function* newestOf(db: Db, chain: string, names: string[]): AsyncGenerator<ChainEntry> {
+  let before = Number.MAX_SAFE_INTEGER
+  for (;;) {
+    const rows = await entriesIn(db, everything)
+      .select(['seq', 'canonical'])
+      .where('chain', '=', chain)
+      .where('seq', '<', before)
+      // The action is the first field of the text (RFC 8785, section 3.2.3).
+      .where((eb) => eb.or(names.map((name) => eb('canonical', 'like', `{"action":"${name}",%`))))
+      .orderBy('seq', 'desc')
+      .limit(batch)
+      .execute()
+    for (const { canonical } of rows) {
+      const entry = entryIn(canonical)
+      if (entry?.result === 'success') yield entry
+    }
+    if (rows.length < batch) return
+    before = rows.at(-1)!.seq
+  }
+}
