@@ -1,4 +1,5 @@
 import { forgetCommands, reapCommands } from '../src/agents/commands/jobs.ts'
+import { makeRoomForOutputs } from '../src/agents/commands/room.ts'
 import { goRound } from '../src/agents/rollouts/jobs.ts'
 import { sweepRotations } from '../src/agents/tokens/store.ts'
 import { takeDue } from '../src/audit/checkpoints/jobs.ts'
@@ -130,6 +131,14 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
   )
   // Soon, when what filled it is committed.
   parts.logQuota.onFull(() => setTimeout(room.wake, 250).unref())
+  const outputs = loop(
+    'room for outputs',
+    async () => parts.outputs.hold(await makeRoomForOutputs(storage, parts.commandQuota, clock())),
+    60_000,
+    parts,
+    { restMs: 2000 },
+  )
+  parts.commandQuota.onFull(() => setTimeout(outputs.wake, 250).unref())
   const reaper = loop('commands', () => reapCommands(storage, parts.nudge, clock()), 15_000, parts)
   const commands = loop('old commands', () => forgetCommands(storage, clock()), 600_000, parts, {
     firstMs: 300_000,
@@ -160,6 +169,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     rollouts,
     forgetter,
     room,
+    outputs,
     reaper,
     commands,
     checkpoints,

@@ -5,7 +5,7 @@ import ipaddr from 'ipaddr.js'
 import type { Seeds } from '../src/audit/checkpoints/signer.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
-import type { LogBytes } from '../src/logs/quota.ts'
+import type { Bytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
 import type { Proxies } from './address.ts'
 import type { BodySettings } from './body-budget.ts'
@@ -59,7 +59,9 @@ export type Config = {
   agentLogRetentionDays: number
   eventLogRetentionDays: number
   /** LOG_BYTES_PER_DEVICE, LOG_BYTES_PER_ORG */
-  logBytes: LogBytes
+  logBytes: Bytes
+  /** COMMAND_RESULT_BYTES_PER_DEVICE, COMMAND_RESULT_BYTES_PER_ORG */
+  commandBytes: Bytes
   /** LIVE_QUERY_TIMEOUT_MS: how long an agent has to answer. */
   liveTimeoutMs: number
   /** WEBHOOK_TIMEOUT_MS: how long a receiver has to answer. */
@@ -165,6 +167,10 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     logBytes: {
       perDevice: wholeNumber(env, 'LOG_BYTES_PER_DEVICE', 256 * 2 ** 20, 65_536, 2 ** 50),
       perOrg: wholeNumber(env, 'LOG_BYTES_PER_ORG', 32 * 2 ** 30, 65_536, 2 ** 50),
+    },
+    commandBytes: {
+      perDevice: wholeNumber(env, 'COMMAND_RESULT_BYTES_PER_DEVICE', 64 * mebi, 65_536, 2 ** 50),
+      perOrg: wholeNumber(env, 'COMMAND_RESULT_BYTES_PER_ORG', 4096 * mebi, 65_536, 2 ** 50),
     },
     liveTimeoutMs: wholeNumber(env, 'LIVE_QUERY_TIMEOUT_MS', 30_000, 100, 600_000),
     webhookTimeoutMs: wholeNumber(env, 'WEBHOOK_TIMEOUT_MS', 30_000, 100, 600_000),

@@ -9,11 +9,12 @@ import type { Parts } from './parts.ts'
 
 /** The connections of agents to this process, and the ways to those that are connected to another one. */
 export function connectionsOf(
-  { storage, limiter, bodies, clock, log }: Pick<Parts, 'storage' | 'limiter' | 'bodies' | 'clock' | 'log'>,
+  on: Pick<Parts, 'storage' | 'limiter' | 'bodies' | 'clock' | 'log' | 'commandQuota'>,
   config: Config,
 ): Pick<Parts, 'agents' | 'switchboard' | 'nudge'> {
+  const { storage, limiter, bodies, clock, log } = on
   const { trustKeys } = config.outside.releases
-  const socket = agentSocket({ storage, clock, trustKeys, heedUpdate: heedUpdateStatus })
+  const socket = agentSocket({ ...on, trustKeys, heedUpdate: heedUpdateStatus })
   const agents = gateway(
     admission(storage, limiter, clientReader(config.proxies), clock),
     socket,

@@ -1,17 +1,13 @@
 import type { Logger } from 'pino'
 import type { Excess } from '../src/logs/quota.ts'
+import { Hourly } from './hourly.ts'
 import type { Metric } from './metrics.ts'
-
-const sayAgainMs = 3_600_000
-/** Devices it is known of when they were last told of. */
-const mostTold = 10_000
 
 /** Counts what this process refused or deleted of logs of which there are too many, and says so once an hour of a device. */
 export class LogWatch {
   readonly #log: Logger
   readonly #counts = { refused: 0, deleted: 0 }
-  /** When it is said again, the oldest first. */
-  readonly #told = new Map<string, number>()
+  readonly #hourly = new Hourly()
   #bytes = 0
 
   constructor(log: Logger) {
@@ -20,13 +16,7 @@ export class LogWatch {
 
   add({ what, entries, deviceId, orgId }: Excess): void {
     this.#counts[what] += entries
-    const now = performance.now()
-    for (const [id, until] of this.#told) {
-      if (until > now && this.#told.size < mostTold) break
-      this.#told.delete(id)
-    }
-    if (this.#told.has(deviceId)) return
-    this.#told.set(deviceId, now + sayAgainMs)
+    if (!this.#hourly.isDue(deviceId)) return
     this.#log.warn(
       { deviceId, orgId, [what]: entries },
       'a device hands in more logs than are kept of it: some are refused, and its oldest are deleted',

@@ -7,7 +7,19 @@ import { RequestWatch } from './request-watch.ts'
 /* What those who watch the service are told of all its parts. */
 
 export function metricsOf(parts: Parts, token: string): Metrics {
-  const { audit, bodies, work, connections, webhooks, database, signIns, setAside, logs, questions } = parts
+  const {
+    audit,
+    bodies,
+    work,
+    connections,
+    webhooks,
+    database,
+    signIns,
+    setAside,
+    logs,
+    outputs,
+    questions,
+  } = parts
   const { storage, clock, cipher } = parts
   const requests = new RequestWatch()
   return {
@@ -23,6 +35,7 @@ export function metricsOf(parts: Parts, token: string): Metrics {
       ...questions.metrics(),
       ...(await signIns.metrics(storage.read, clock())),
       ...logs.metrics(),
+      ...outputs.metrics(),
       unreadableValues(cipher),
       ...(await audit.metrics()),
       ...(await setAside.metrics()),

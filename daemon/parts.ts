@@ -5,11 +5,12 @@ import type { Cipher } from '../src/core/cipher.ts'
 import type { Clock } from '../src/core/time.ts'
 import type { Door } from '../src/identity/door/door.ts'
 import type { Switchboard } from '../src/live/ports.ts'
-import type { LogQuota } from '../src/logs/quota.ts'
+import type { ByteQuota, LogQuota } from '../src/logs/quota.ts'
 import type { Web } from '../src/sso/sign-in/web.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { AuditWatch } from './audit-watch.ts'
 import type { BodyBudget } from './body-budget.ts'
+import type { CommandWatch } from './command-watch.ts'
 import type { ConnectionBound } from './connection-bound.ts'
 import type { DatabaseWatch } from './database-watch.ts'
 import type { Gateway } from './gateway.ts'
@@ -43,6 +44,9 @@ export type Parts = Outside & {
   logs: LogWatch
   /** How much of the logs of devices is kept. */
   logQuota: LogQuota
+  outputs: CommandWatch
+  /** How much of what comes of commands is kept. */
+  commandQuota: ByteQuota
   /** Where passwords are held against accounts. */
   door: Door
   /** The connections of agents. */

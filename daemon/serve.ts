@@ -45,7 +45,7 @@ import { hasUsers, insertUser } from '../src/identity/store.ts'
 import { liveHandlers } from '../src/live/handlers.ts'
 import { diagnosticLogHandlers } from '../src/logs/diagnostic/handlers.ts'
 import { eventLogHandlers } from '../src/logs/events/handlers.ts'
-import { LogQuota } from '../src/logs/quota.ts'
+import { ByteQuota, LogQuota } from '../src/logs/quota.ts'
 import { scripts } from '../src/scripts/handlers.ts'
 import { search } from '../src/search/handlers.ts'
 import { ssoHandlers } from '../src/sso/handlers.ts'
@@ -66,6 +66,7 @@ import { buildApp } from './app.ts'
 import { watchAudit } from './audit-watch.ts'
 import { backgroundOf } from './background.ts'
 import { BodyBudget } from './body-budget.ts'
+import { CommandWatch } from './command-watch.ts'
 import type { Config } from './config.ts'
 import { ConnectionBound } from './connection-bound.ts'
 import { connectionsOf } from './connections.ts'
@@ -136,7 +137,9 @@ export async function serve(
     const outside = { ...openOutside(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
     const audit = await watchAudit({ ...config, storage, clock, log })
-    const agents = connectionsOf({ storage, limiter, bodies, clock, log }, config)
+    const outputs = new CommandWatch(log)
+    const commandQuota = new ByteQuota(config.commandBytes, (excess) => outputs.add(excess))
+    const agents = connectionsOf({ storage, limiter, bodies, clock, log, commandQuota }, config)
     const { appUrl, samlEntityId } = config.outside
     // Nobody in production is sent back to the localhost of their own machine.
     const isKnown = config.outside.publicUrl !== undefined || !config.production
@@ -169,6 +172,8 @@ export async function serve(
       setAside,
       logs,
       logQuota,
+      outputs,
+      commandQuota,
       questions,
       door,
       ...agents,

@@ -44,6 +44,7 @@ import * as groupErrors from './0045_group_errors.ts'
 import * as setAside from './0046_set_aside.ts'
 import * as logBytes from './0047_log_bytes.ts'
 import * as keyPrints from './0048_key_prints.ts'
+import * as commandBytes from './0054_command_bytes.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -92,4 +93,5 @@ export const migrations: readonly Migration[] = [
   { name: '0046_set_aside', up: setAside.up },
   { name: '0047_log_bytes', up: logBytes.up },
   { name: '0048_key_prints', up: keyPrints.up },
+  { name: '0054_command_bytes', up: commandBytes.up },
 ]

@@ -3,6 +3,7 @@ import { draftOf } from '../audit/rules.ts'
 import { Problem } from '../core/errors.ts'
 import type { Clock } from '../core/time.ts'
 import type { CommandResult, UpdateFrame } from '../live/wire/contract.ts'
+import type { ByteQuota } from '../logs/quota.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import { answerCommand, withoutSecrets } from './commands/answers.ts'
 import { NewOutcome } from './commands/contract.ts'
@@ -24,12 +25,13 @@ export type SocketParts = {
   storage: Storage
   clock: Clock
   trustKeys: readonly TrustKey[]
+  commandQuota: ByteQuota
   /** What an agent says of its update, kept. */
   heedUpdate(tx: Db, agent: Connected, said: Omit<UpdateFrame, 'type'>, heard: Heard): Promise<void>
 }
 
 /** What the frames of an agent do, as the routes of the same names do it. */
-export function agentSocket({ storage, clock, trustKeys, heedUpdate }: SocketParts) {
+export function agentSocket({ storage, clock, trustKeys, commandQuota, heedUpdate }: SocketParts) {
   const heardOf = ({ ip, userAgent }: Connected): Heard => ({ ip, userAgent, now: clock() })
 
   /** Gives nothing to who is refused elsewhere: its connection is about to end. */
@@ -60,7 +62,8 @@ export function agentSocket({ storage, clock, trustKeys, heedUpdate }: SocketPar
       const heard = heardOf(agent)
       try {
         return await storage.write(async (tx) => {
-          const kept = await answerCommand(tx, { ...agent, role: 'agent' }, { id, outcome }, heard.now)
+          const by = { ...agent, role: 'agent' as const }
+          const kept = await answerCommand(tx, by, { id, outcome }, commandQuota, heard.now)
           if (kept === 'kept') await record(tx, draftOf(answered(agent, id, outcome, heard), heard.now))
           return kept
         })

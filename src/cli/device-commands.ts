@@ -91,6 +91,7 @@ export function outcomeText({ type, status, result, sentAt, createdAt }: Came, s
   const wrote = [result?.stdout, result?.stderr].filter((text) => text)
   const data = result?.result ?? null
   const parts = [...wrote.map((text) => lines(text!)), ...(data === null ? [] : [asJson(data, 2)])]
+  if (result?.dropped) parts.push(style.careful(droppedText(result.dropped)))
   return `${[...parts, verdict()].join('\n')}\n`
 
   function verdict(): string {
@@ -109,6 +110,9 @@ export function outcomeText({ type, status, result, sentAt, createdAt }: Came, s
     return `${told && ` ${told}`}${error ? `: ${printable(error)}` : ''}`
   }
 }
+
+const droppedText = ({ bytes, at }: { bytes: number; at: string }): string =>
+  `its output of ${bytes} bytes was let go at ${at}, to make room for that of later commands`
 
 /** For `svc devices result`. */
 export const outcomeOf = async (reply: Record<string, unknown>): Promise<string> =>

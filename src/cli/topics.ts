@@ -123,6 +123,9 @@ export const pages: Record<string, string> = {
   AGENT_TOKEN_ROTATION_MAX_AGE_DAYS   how old the token of an agent may be before it asks for another; 30, at most 365
   AGENT_ENROLLMENT_SECRET   what machines have to know besides an enrollment key, 32 random bytes; nothing without it
   AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS   how long logs of agents and of devices are kept; 7, 30
+  LOG_BYTES_PER_DEVICE, LOG_BYTES_PER_ORG   how many bytes of logs are kept; 268435456 (256 MiB), 34359738368 (32 GiB)
+  COMMAND_RESULT_BYTES_PER_DEVICE, COMMAND_RESULT_BYTES_PER_ORG   how many bytes of what came of commands are kept;
+                        67108864 (64 MiB), 4294967296 (4 GiB)
   LIVE_QUERY_TIMEOUT_MS  how long the agent of a device has to answer a live query; 30000
   WEBHOOK_TIMEOUT_MS   how long the receiver of a webhook has to answer; 30000
   WEBHOOK_DELIVERY_RETENTION_DAYS  how long deliveries are kept after their end; 30

@@ -2,7 +2,8 @@ import { type Instant, later } from '../core/time.ts'
 import { eachByItself, inParts } from '../storage/apart.ts'
 import { forChange, listed } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { equalShare, type LogQuota } from './quota.ts'
+import type { LogQuota } from './quota.ts'
+import { shareOut } from './shares.ts'
 import { type LogTable, logTables, sizeIn, sumOfSizes } from './sizes.ts'
 
 /** Rows of one write: nobody waits for longer than that. */
@@ -94,38 +95,12 @@ async function uncountEach(tx: Db, gone: readonly Gone[]): Promise<void> {
  * a while. Any number of processes may do so at once.
  */
 export async function makeRoom(storage: Storage, quota: LogQuota): Promise<{ bytes: number }> {
-  const { perDevice, perOrg } = quota.limits
-  const sums = await storage.heavy
-    .selectFrom('devices')
-    .select((eb) => [
-      'org_id',
-      eb.fn.sum<number>('log_bytes').as('bytes'),
-      eb.fn.max<number>('log_bytes').as('most'),
-    ])
-    .where('log_bytes', '>', 0)
-    .groupBy('org_id')
-    .execute()
-  const shares = new Map<string, number>()
-  const full: { id: string; org_id: string }[] = []
-  for (const { org_id, bytes, most } of sums) {
-    if (bytes <= perOrg && most <= perDevice) continue
-    const devices = await storage.heavy
-      .selectFrom('devices')
-      .select(['id', 'org_id', 'log_bytes'])
-      .where('org_id', '=', org_id)
-      .where('log_bytes', '>', 0)
-      .execute()
-    const kept = devices.map(({ log_bytes }) => Math.min(log_bytes, perDevice))
-    const share = equalShare(kept, perOrg)
-    if (share < perDevice) shares.set(org_id, share)
-    full.push(...devices.filter(({ log_bytes }) => log_bytes > Math.min(share, perDevice)))
-  }
-  quota.seen(shares)
+  const { bytes, full } = await shareOut(storage, 'log_bytes', quota)
   await eachByItself(full, async ({ id, org_id }) => {
     const deleted = await trim(storage, id, quota.roomOf(org_id))
     if (deleted > 0) quota.deleted({ deviceId: id, orgId: org_id }, deleted)
   })
-  return { bytes: sums.reduce((sum, { bytes }) => sum + bytes, 0) }
+  return { bytes }
 }
 
 /** How many entries were deleted. */

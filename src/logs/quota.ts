@@ -1,11 +1,11 @@
 import { Problem } from '../core/errors.ts'
 
-/** How many bytes of logs are kept at most. */
-export type LogBytes = { perDevice: number; perOrg: number }
+/** How many bytes of something are kept at most. */
+export type Bytes = { perDevice: number; perOrg: number }
 
 export type Owner = { deviceId: string; orgId: string }
 
-/** What became of the logs of a device that hands in many. */
+/** What became of what a device hands in of which there is too much. */
 export type Excess = Owner & { what: 'refused' | 'deleted'; entries: number }
 
 /** How much this process takes in before it looks at all that is kept again, at most. */
@@ -14,18 +14,18 @@ const mostUnseen = 64 * 2 ** 20
 const roomSeconds = 30
 
 /**
- * How much of the logs of a device is kept, as this process knows it. Each device has its own count in its row; what an
+ * How much of what a device hands in is kept, as this process knows it. Each device has its own count in its row; what an
  * organization has is added up now and then, and once that is too much its devices have equal shares of what it may have:
  * those with less than theirs lose nothing.
  */
-export class LogQuota {
-  readonly limits: LogBytes
+export class ByteQuota {
+  readonly limits: Bytes
   readonly #onExcess: (excess: Excess) => void
   #shares = new Map<string, number>()
   #unseen = 0
   #wake = (): void => {}
 
-  constructor(limits: LogBytes, onExcess: (excess: Excess) => void = () => {}) {
+  constructor(limits: Bytes, onExcess: (excess: Excess) => void = () => {}) {
     this.limits = limits
     this.#onExcess = onExcess
   }
@@ -56,6 +56,17 @@ export class LogQuota {
     this.#onExcess({ ...owner, what: 'deleted', entries })
   }
 
+  refused({ deviceId, orgId }: Owner, entries: number): void {
+    this.#onExcess({ deviceId, orgId, what: 'refused', entries })
+  }
+
+  makeRoom(): void {
+    this.#wake()
+  }
+}
+
+/** That of logs, which may be handed in later. */
+export class LogQuota extends ByteQuota {
   /** Takes from a limit how fast they may come in. @throws rate_limited */
   hurry(owner: Owner, entries: number, take: () => void): void {
     try {
@@ -66,14 +77,10 @@ export class LogQuota {
     }
   }
 
-  refused({ deviceId, orgId }: Owner, entries: number): void {
-    this.#onExcess({ deviceId, orgId, what: 'refused', entries })
-  }
-
   /** A device that is to hand them in later. */
   refusal(owner: Owner, entries: number): Problem {
     this.refused(owner, entries)
-    this.#wake()
+    this.makeRoom()
     return new Problem('log_quota_exceeded', undefined, { retryAfter: roomSeconds })
   }
 }

@@ -396,6 +396,8 @@ type DeviceCounts = {
   log_seq: Generated<number>
   /** How many bytes of logs are kept of it. */
   log_bytes: Generated<number>
+  /** How many bytes of what came of commands are kept of it. */
+  command_bytes: Generated<number>
   /** JSON: addresses that were audited as new lately, with when. */
   told_addresses: string | null
 }

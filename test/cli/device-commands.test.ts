@@ -13,7 +13,9 @@ let world: World
 let device: { deviceId: string; agentId: string; authToken: string }
 
 beforeAll(async () => {
-  service = await serviceOn(await openMigrated('sqlite'))
+  service = await serviceOn(await openMigrated('sqlite'), {
+    env: { COMMAND_RESULT_BYTES_PER_DEVICE: '65536' },
+  })
   world = await buildWorld(service)
   device = await (await enroller(service, world.tokens.bakery))('web-1')
 })
@@ -112,6 +114,24 @@ describe('svc devices command', () => {
     await answer(waiting!.id, { stdout: 'one\ntwo\n' })
     expect((await svc('devices', 'result', deviceId!, id!)).stdout).toBe('one\ntwo\ncollect completed\n')
     expect((await svc('devices', 'result', 'web-1', id!, '--jq', '.result.stdout')).stdout).toBe('one\ntwo\n')
+  })
+})
+
+describe('svc devices result', () => {
+  it('says when an output made room for a later one', async () => {
+    for (const size of [60_000, 50_000]) {
+      await svc('devices', 'command', 'web-1', 'collect', '--what', 'logs')
+      const [given] = await fetched()
+      await answer(given!.id, { stdout: 'x'.repeat(size) })
+    }
+    const all = await svc('devices', 'commands', 'web-1', '--limit', '2', '-q')
+    const [later, earlier] = all.stdout.trim().split('\n')
+    expect((await svc('devices', 'result', 'web-1', earlier!)).stdout).toMatch(
+      /^its output of 60\d+ bytes was let go at \S+Z, to make room for that of later commands\ncollect completed\n$/,
+    )
+    expect((await svc('devices', 'result', 'web-1', later!)).stdout).toMatch(/^x{50000}\n/)
+    const shown = await svc('devices', 'result', 'web-1', earlier!, '--jq', '.result.dropped.bytes')
+    expect(Number(shown.stdout)).toBeGreaterThan(60_000)
   })
 })
 

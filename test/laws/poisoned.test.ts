@@ -5,6 +5,7 @@ import { sweep } from '../../daemon/background.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { SetAsideWatch } from '../../daemon/set-aside-watch.ts'
 import { forgetCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
+import { makeRoomForOutputs } from '../../src/agents/commands/room.ts'
 import { makeCommand } from '../../src/agents/commands/rules.ts'
 import { insertCommand } from '../../src/agents/commands/store.ts'
 import { goRound } from '../../src/agents/rollouts/jobs.ts'
@@ -22,7 +23,7 @@ import { refreshDue } from '../../src/groups/jobs.ts'
 import { issueResets } from '../../src/identity/passwords/jobs.ts'
 import { insertResetRequest } from '../../src/identity/passwords/store.ts'
 import { forgetOldLogs, makeRoom } from '../../src/logs/jobs.ts'
-import { LogQuota } from '../../src/logs/quota.ts'
+import { ByteQuota, LogQuota } from '../../src/logs/quota.ts'
 import { sendDue } from '../../src/messages/jobs.ts'
 import { passwordReset } from '../../src/messages/letters.ts'
 import { queueLetter } from '../../src/messages/queue.ts'
@@ -278,6 +279,21 @@ const scenarios: Record<string, Scenario> = {
     await poison(storage, 'delete', 'agent_logs', `old.id = '${stuck.id}'`)
     await run(makeRoom(storage, new LogQuota({ perDevice: 100, perOrg: 2 ** 40 })))
     expect(await storage.read.selectFrom('agent_logs').select('id').execute()).toEqual([{ id: stuck.id }])
+  },
+
+  async 'room for outputs'(on) {
+    const { storage, bad, good } = on
+    const ended = {
+      ...{ status: 'completed', completed_at: now() },
+      result: JSON.stringify({ status: 'completed', stdout: 'x'.repeat(5000), error: null }),
+    }
+    const [stuck] = [await command(on, bad, ended), await command(on, good, ended)]
+    for (const { deviceId } of [bad, good])
+      await change(storage, 'devices', { command_bytes: 5000 }, deviceId)
+    await poison(storage, 'update', 'agent_commands', `new.id = '${stuck}'`)
+    await run(makeRoomForOutputs(storage, new ByteQuota({ perDevice: 2000, perOrg: 2 ** 40 }), now()))
+    const rows = await storage.read.selectFrom('agent_commands').select(['id', 'result']).execute()
+    expect(rows.filter(({ result }) => result!.includes('xxx')).map(({ id }) => id)).toEqual([stuck])
   },
 
   async commands(on) {

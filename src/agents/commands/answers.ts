@@ -1,8 +1,10 @@
 import type { Instant } from '../../core/time.ts'
 import type { AgentCaller } from '../../handler.ts'
+import type { ByteQuota } from '../../logs/quota.ts'
 import { redactedDataInTurns, redactedInTurns } from '../../logs/redaction.ts'
 import type { Db } from '../../storage/open.ts'
 import type { NewOutcome, Outcome } from './contract.ts'
+import { keepWithin } from './room.ts'
 import { acknowledgedBy, checkAnswer, outcomeOf } from './rules.ts'
 import * as store from './store.ts'
 
@@ -20,18 +22,20 @@ export async function withoutSecrets(said: NewOutcome): Promise<Outcome> {
 }
 
 /**
- * Ends a command of the agent that says so.
+ * Ends a command of the agent that says so. Outputs that are older make room for its own.
  * @throws not_found, command_role_mismatch
  */
 export async function answerCommand(
   db: Db,
-  { deviceId, role }: Pick<AgentCaller, 'deviceId' | 'role'>,
+  { deviceId, orgId, role }: Pick<AgentCaller, 'deviceId' | 'orgId' | 'role'>,
   { id, outcome }: { id: string; outcome: Outcome },
+  quota: ByteQuota,
   now: Instant,
 ): Promise<'kept' | 'late'> {
   const command = await store.lockCommand(db, { deviceId, id })
   if (checkAnswer(command, role) === 'late') return 'late'
-  await store.endCommand(db, id, outcome, now)
+  const bytes = await store.endCommand(db, id, outcome, now)
+  await keepWithin(db, { deviceId, orgId }, { id, bytes }, quota, now)
   const acknowledged = acknowledgedBy(command!, outcome)
   if (acknowledged !== undefined) await store.setAcknowledged(db, deviceId, acknowledged)
   return 'kept'

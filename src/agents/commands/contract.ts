@@ -86,6 +86,10 @@ const Outcome = z.object({
   startedAt: instant.nullable(),
   error: z.string().nullable(),
   result: z.unknown(),
+  dropped: z
+    .object({ bytes: z.int(), at: instant })
+    .optional()
+    .describe('Its output made room for that of later commands: how much it was, and when'),
 })
 export type Outcome = z.output<typeof Outcome>
 

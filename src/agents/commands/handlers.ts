@@ -5,6 +5,7 @@ import { lockDevice } from '../../devices/changes.ts'
 import type { Device } from '../../devices/contract.ts'
 import { tellUpdated } from '../../devices/events.ts'
 import { type AuditFacts, type HandlersOf, inSteps } from '../../handler.ts'
+import type { ByteQuota } from '../../logs/quota.ts'
 import type { Db } from '../../storage/open.ts'
 import { commandsFor } from '../heartbeats.ts'
 import { answerCommand, withoutSecrets } from './answers.ts'
@@ -15,7 +16,7 @@ import * as store from './store.ts'
 
 type Asking = { db: Db; scope: Scope; caller: { id: string }; now: Instant; note(facts: AuditFacts): void }
 
-export function commandHandlers({ nudge }: { nudge: Nudge }) {
+export function commandHandlers({ nudge, commandQuota }: { nudge: Nudge; commandQuota: ByteQuota }) {
   async function queue(asking: Asking, deviceId: string, wanted: contract.NewCommand) {
     const { db, scope, caller, now, note } = asking
     const device = await lockDevice(db, scope, deviceId)
@@ -67,7 +68,7 @@ export function commandHandlers({ nudge }: { nudge: Nudge }) {
         note({ resourceId: deviceId, resourceName: device.hostname, details: { commandId } })
         const { status, exitCode } = outcome
         note({ after: { status, exitCode } })
-        const kept = await answerCommand(db, caller, { id: commandId, outcome }, now)
+        const kept = await answerCommand(db, caller, { id: commandId, outcome }, commandQuota, now)
         if (kept === 'late') note({ details: { ignored: true } })
         return { success: true }
       },

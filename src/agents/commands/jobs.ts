@@ -4,6 +4,7 @@ import type { Db, Storage } from '../../storage/open.ts'
 import type { Outcome } from './contract.ts'
 import type { Nudge } from './ports.ts'
 import { answerSeconds, givenUp, mostSent } from './rules.ts'
+import { countAll, holdDevices } from './store.ts'
 
 /** Rows of one write: nobody waits for longer than that. */
 const batch = 500
@@ -98,7 +99,14 @@ export async function forgetCommands({ read, write }: Storage, now: Instant): Pr
       .orderBy('completed_at')
       .limit(batch)
       .execute()
-  const forget = (ids: readonly string[]) =>
-    write((tx) => tx.deleteFrom('agent_commands').where('id', 'in', ids).execute(), { unsynced: true })
-  await writeInParts(find, forget, batch)
+  await writeInParts(find, (ids) => write((tx) => forget(tx, ids), { unsynced: true }), batch)
+}
+
+async function forget(tx: Db, ids: readonly string[]): Promise<void> {
+  const found = tx.selectFrom('agent_commands').select('device_id').distinct().where('id', 'in', ids)
+  const of = (await found.execute()).map(({ device_id }) => device_id)
+  if (of.length === 0) return
+  await holdDevices(tx, of)
+  await tx.deleteFrom('agent_commands').where('id', 'in', ids).execute()
+  await countAll(tx, of)
 }

@@ -1,4 +1,5 @@
 import { Problem } from '../../core/errors.ts'
+import { cut } from '../../core/text.ts'
 import { type Instant, later } from '../../core/time.ts'
 import type { Device } from '../../devices/contract.ts'
 import type { AgentRole } from '../../storage/agent-tables.ts'
@@ -59,6 +60,16 @@ export const outcomeOf = (said: NewOutcome): Outcome => ({
 /** That it came to nothing, and why. */
 export const givenUp = (error: string, status: 'failed' | 'timeout' = 'failed'): Outcome =>
   outcomeOf({ status, error })
+
+const mostSaid = 100
+
+/** An outcome whose output made room for that of later commands. */
+export const withoutOutput = ({ error, ...outcome }: Outcome, bytes: number, now: Instant): Outcome => ({
+  ...outcome,
+  ...{ stdout: null, stderr: null, result: null },
+  error: error === null ? null : cut(error, mostSaid),
+  dropped: { bytes, at: now },
+})
 
 /** As an agent or its watchdog sees one of its commands. */
 export type Given = { status: string; target_role: string; sent_count: number }

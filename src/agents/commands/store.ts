@@ -6,7 +6,7 @@ import { checkDevice } from '../../devices/records.ts'
 import { devicesIn } from '../../devices/store.ts'
 import type { AgentCommandRow, AgentRole } from '../../storage/agent-tables.ts'
 import { countOf } from '../../storage/counts.ts'
-import { forUpdate, is } from '../../storage/dialect.ts'
+import { bytesOf, forUpdate, is, sumOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { readLongPage } from '../../storage/pages.ts'
 import { rowsOf } from '../../storage/rows.ts'
@@ -127,10 +127,14 @@ export async function claimCommands(
   return rows.map(({ id, type, payload }) => ({ id, type, payload: JSON.parse(payload) }))
 }
 
+/** Before their commands, as do those who decide and their heartbeats: or they could wait for each other. */
+export async function holdDevices(db: Db, ids: readonly string[]): Promise<void> {
+  await forUpdate(db.selectFrom('devices').select('id').where('id', 'in', ids).orderBy('id')).execute()
+}
+
 /** A command of a device, held until the transaction ends. */
 export async function lockCommand(db: Db, { deviceId, id }: { deviceId: string; id: string }) {
-  // The device first, as do those who decide and its heartbeats: or they could wait for each other.
-  await forUpdate(db.selectFrom('devices').select('id').where('id', '=', deviceId)).execute()
+  await holdDevices(db, [deviceId])
   const found = db
     .selectFrom('agent_commands')
     .select(['type', 'payload', 'target_role', 'status', 'sent_count'])
@@ -139,15 +143,63 @@ export async function lockCommand(db: Db, { deviceId, id }: { deviceId: string; 
   return forUpdate(found).executeTakeFirst()
 }
 
-export async function endCommand(db: Db, id: string, outcome: Outcome, now: Instant): Promise<void> {
+/** Gives how many bytes are kept of it. */
+export async function endCommand(db: Db, id: string, outcome: Outcome, now: Instant): Promise<number> {
   const status = outcome.status === 'completed' ? 'completed' : 'failed'
-  const result = JSON.stringify(outcome)
-  await db
-    .updateTable('agent_commands')
-    .set({ status, completed_at: now, result })
-    .where('id', '=', id)
-    .execute()
+  await db.updateTable('agent_commands').set({ status, completed_at: now }).where('id', '=', id).execute()
+  return saveOutcome(db, id, outcome)
 }
+
+/** Gives how many bytes are kept of it. */
+export async function saveOutcome(db: Db, id: string, outcome: Outcome): Promise<number> {
+  const result = JSON.stringify(outcome)
+  await db.updateTable('agent_commands').set({ result }).where('id', '=', id).execute()
+  return Buffer.byteLength(result)
+}
+
+const bytes = bytesOf(['result'], 0)
+
+/** What came of the oldest commands of a device, where it is longer than that. */
+export const oldestOutputs = (
+  db: Db,
+  deviceId: string,
+  { over, most, except }: { over: number; most: number; except?: string | undefined },
+): Promise<{ id: string; bytes: number }[]> =>
+  db
+    .selectFrom('agent_commands')
+    .select(['id', bytes.as('bytes')])
+    .where('device_id', '=', deviceId)
+    .where('completed_at', 'is not', null)
+    .where(bytes, '>', over)
+    .$if(except !== undefined, (q) => q.where('id', '!=', except!))
+    .orderBy('completed_at')
+    .orderBy('id')
+    .limit(most)
+    .execute()
+
+export async function getOutcome(db: Db, id: string): Promise<Outcome> {
+  const found = db.selectFrom('agent_commands').select('result').where('id', '=', id)
+  return JSON.parse((await found.executeTakeFirstOrThrow()).result!) as Outcome
+}
+
+/** Adds up what is kept of the commands of a device, for whoever asks what its organization has. */
+export async function countBytes(db: Db, deviceId: string): Promise<number> {
+  const [counted] = await countAll(db, [deviceId])
+  return counted?.command_bytes ?? 0
+}
+
+export const countAll = (db: Db, deviceIds: readonly string[]) =>
+  db
+    .updateTable('devices')
+    .set((eb) => ({
+      command_bytes: eb
+        .selectFrom('agent_commands')
+        .select(sumOf(bytes).as('sum'))
+        .whereRef('agent_commands.device_id', '=', 'devices.id'),
+    }))
+    .where('id', 'in', deviceIds)
+    .returning('command_bytes')
+    .execute()
 
 /** People have decided anew: an older decision that is still on its way must not come after this one. */
 export async function supersede(

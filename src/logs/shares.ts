@@ -1,0 +1,41 @@
+import type { Storage } from '../storage/open.ts'
+import { type ByteQuota, equalShare } from './quota.ts'
+
+type Full = { id: string; org_id: string }
+
+/**
+ * Adds up what organizations have by what is counted of their devices, and tells the quota of it. Gives the devices of which
+ * more is kept than may be, and how much there is of all.
+ */
+export async function shareOut(
+  storage: Storage,
+  count: 'log_bytes' | 'command_bytes',
+  quota: ByteQuota,
+): Promise<{ bytes: number; full: Full[] }> {
+  const { perDevice, perOrg } = quota.limits
+  const sums = await storage.heavy
+    .selectFrom('devices')
+    .select((eb) => ['org_id', eb.fn.sum<number>(count).as('bytes'), eb.fn.max<number>(count).as('most')])
+    .where(count, '>', 0)
+    .groupBy('org_id')
+    .execute()
+  const shares = new Map<string, number>()
+  const full: Full[] = []
+  for (const { org_id, bytes, most } of sums) {
+    if (bytes <= perOrg && most <= perDevice) continue
+    const devices = await storage.heavy
+      .selectFrom('devices')
+      .select(['id', 'org_id', `${count} as kept`])
+      .where('org_id', '=', org_id)
+      .where(count, '>', 0)
+      .execute()
+    const share = equalShare(
+      devices.map(({ kept }) => Math.min(kept, perDevice)),
+      perOrg,
+    )
+    if (share < perDevice) shares.set(org_id, share)
+    full.push(...devices.filter(({ kept }) => kept > Math.min(share, perDevice)))
+  }
+  quota.seen(shares)
+  return { bytes: sums.reduce((sum, { bytes }) => sum + bytes, 0), full }
+}

@@ -1,0 +1,146 @@
+import pino from 'pino'
+import { describe, expect, it } from 'vitest'
+import { CommandWatch } from '../../daemon/command-watch.ts'
+import { forgetCommands } from '../../src/agents/commands/jobs.ts'
+import { makeRoomForOutputs } from '../../src/agents/commands/room.ts'
+import { api } from '../../src/api.ts'
+import { ByteQuota, type Excess } from '../../src/logs/quota.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { begin } from '../devices/stage.ts'
+import { testClock } from '../harness.ts'
+import { RawAgent } from '../live/raw-agent.ts'
+
+const kib = 1024
+
+onEveryDatabase((_, open) => {
+  const staged = async (env: Record<string, string> = {}) => {
+    const clock = testClock(new Date().toISOString())
+    const stage = await begin(open, { clock, env: { METRICS_TOKEN: 'a token for metrics', ...env } })
+    const { service, client } = stage
+    const enroll = async (name: string) => {
+      const { agentId, deviceId, authToken } = await stage.enroll(name)
+      const own = service.client(authToken)
+      const params = { id: deviceId }
+      const give = async () => {
+        const body = { type: 'collect', payload: { what: ['logs'] } } as never
+        const { id: commandId } = await client.call(api.deviceCommands.create, { params, body })
+        clock.forward(1)
+        await own.call(api.agentCommands.list, { params: { id: agentId } })
+        return commandId
+      }
+      /** The agent does a command and says so much of it. Gives its id. */
+      const run = async (size: number) => {
+        const commandId = await give()
+        await own.call(api.agentCommands.result, {
+          params: { id: agentId, commandId },
+          body: { status: 'failed', exitCode: 3, stdout: 'ä'.repeat(size / 2), error: 'no' } as never,
+        })
+        return commandId
+      }
+      const came = async (commandId: string) =>
+        (await client.call(api.deviceCommands.show, { params: { ...params, commandId } })).result
+      const counted = async () => {
+        const found = service.storage.read.selectFrom('devices').select('command_bytes')
+        return (await found.where('id', '=', deviceId).executeTakeFirstOrThrow()).command_bytes
+      }
+      return { agent: { agentId, agentToken: authToken }, deviceId, give, run, came, counted }
+    }
+    return { ...stage, clock, enroll }
+  }
+  const dropped = (bytes: number) => ({
+    ...{ status: 'failed', exitCode: 3, stdout: null, error: 'no' },
+    dropped: { bytes: expect.toSatisfy((said: number) => said >= bytes && said < bytes + 300) },
+  })
+
+  describe('what came of the commands of a device', () => {
+    it('is all of the newest: the oldest outputs make room, and say that they did', async () => {
+      const { enroll, service } = await staged({ COMMAND_RESULT_BYTES_PER_DEVICE: `${300 * kib}` })
+      const [device, other] = [await enroll('till-1'), await enroll('till-2')]
+      const elsewhere = await other.run(250 * kib)
+      const ids: string[] = []
+      for (let n = 0; n < 5; n++) {
+        ids.push(await device.run(100 * kib))
+        expect(await device.counted()).toBeLessThanOrEqual(300 * kib)
+      }
+      const small = await device.run(10)
+      for (const id of ids.slice(0, 3)) expect(await device.came(id)).toMatchObject(dropped(100 * kib))
+      for (const id of [...ids.slice(3), small]) {
+        expect(await device.came(id)).toMatchObject({ stdout: expect.stringMatching(/^ä+$/) })
+        expect(await device.came(id)).not.toHaveProperty('dropped')
+      }
+      expect(await other.came(elsewhere)).not.toHaveProperty('dropped')
+      const headers = { authorization: 'Bearer a token for metrics' }
+      const metrics = await (await fetch(`${service.url}/metrics`, { headers })).text()
+      expect(metrics).toContain('\nsvc_command_outputs_dropped_total 3\n')
+    })
+
+    it('is taken however large it is, and makes room for the next; it may come over the connection', async () => {
+      const { enroll, service } = await staged({ COMMAND_RESULT_BYTES_PER_DEVICE: `${100 * kib}` })
+      const device = await enroll('till-1')
+      const large = await device.run(500 * kib)
+      expect(await device.came(large)).not.toHaveProperty('dropped')
+      const next = await device.give()
+      const connected = await RawAgent.connect(service.url, device.agent)
+      connected.result(next, { stdout: 'x'.repeat(3000) })
+      await expect.poll(() => device.came(next), { timeout: 10_000 }).toMatchObject({ status: 'completed' })
+      expect(await device.came(large)).toMatchObject(dropped(500 * kib))
+      expect(await device.counted()).toBeLessThan(5 * kib)
+    })
+
+    it('is counted as it is kept, and not at all once it is forgotten', async () => {
+      const { enroll, service, clock } = await staged()
+      const device = await enroll('till-1')
+      for (const size of [2000, 4000]) await device.run(size)
+      expect(await device.counted()).toBeGreaterThan(6000)
+      expect(await device.counted()).toBeLessThan(6600)
+      clock.forward(31 * 86_400)
+      await forgetCommands(service.storage, clock())
+      expect(await device.counted()).toBe(0)
+    })
+  })
+
+  describe('what came of the commands of an organization', () => {
+    it('is shared: who has most loses the oldest outputs, who has little loses nothing', async () => {
+      const { enroll, service, clock } = await staged()
+      const [large, little] = [await enroll('till-1'), await enroll('till-2')]
+      const many: string[] = []
+      for (let n = 0; n < 60; n++) many.push(await large.run(10 * kib))
+      const few = await little.run(10 * kib)
+      const excesses: Excess[] = []
+      const quota = new ByteQuota({ perDevice: 2 ** 40, perOrg: 100 * kib }, (one) => excesses.push(one))
+      const { bytes } = await makeRoomForOutputs(service.storage, quota, clock())
+      expect(bytes).toBeGreaterThan(610 * kib)
+      expect((await large.counted()) + (await little.counted())).toBeLessThanOrEqual(100 * kib)
+      expect(await little.came(few)).not.toHaveProperty('dropped')
+      expect(await large.came(many.at(-1)!)).not.toHaveProperty('dropped')
+      const orgId = excesses[0]!.orgId
+      expect(excesses).toEqual([
+        { deviceId: large.deviceId, orgId, what: 'deleted', entries: expect.any(Number) },
+      ])
+      const went = []
+      for (const id of many) went.push((await large.came(id))?.dropped !== undefined)
+      expect(went).toEqual(many.map((_, n) => n < excesses[0]!.entries))
+    }, 60_000)
+
+    it('is bounded by the running service', async () => {
+      const { enroll, service } = await staged({ COMMAND_RESULT_BYTES_PER_ORG: `${100 * kib}` })
+      const devices = [await enroll('till-1'), await enroll('till-2')]
+      for (let n = 0; n < 4; n++) for (const device of devices) await device.run(40 * kib)
+      const all = async () => (await devices[0]!.counted()) + (await devices[1]!.counted())
+      await expect.poll(all, { timeout: 10_000 }).toBeLessThanOrEqual(100 * kib)
+      const headers = { authorization: 'Bearer a token for metrics' }
+      const metrics = await (await fetch(`${service.url}/metrics`, { headers })).text()
+      expect(metrics).toMatch(/\nsvc_command_result_bytes [1-9]/)
+    }, 30_000)
+  })
+})
+
+it('a device whose outputs are let go is told of once an hour, and all of them are counted', () => {
+  const lines: Record<string, unknown>[] = []
+  const watch = new CommandWatch(pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) }))
+  for (let n = 0; n < 50; n += 1) watch.add({ deviceId: 'a', orgId: 'o', what: 'deleted', entries: 2 })
+  expect(lines).toMatchObject([
+    { deviceId: 'a', orgId: 'o', dropped: 2, msg: expect.stringContaining('let go') },
+  ])
+  expect(watch.metrics()[1]!.values).toEqual([{ value: 100 }])
+})
