@@ -24,6 +24,7 @@ import { addMetrics, type Metrics } from './metrics.ts'
 import { addPages } from './pages.ts'
 import { addRoute, type Pipeline } from './pipeline.ts'
 import { refuseConnection, sendProblem } from './problems.ts'
+import { boundReplies } from './replies.ts'
 
 /** What `/health/ready` asks. */
 export type Readiness = () => Promise<{ ready: boolean; checks: Record<string, string> }>
@@ -92,7 +93,8 @@ export function buildApp(
   })
   // They are parsed where they are looked at (browser.ts).
   app.register(cookie, { hook: false })
-  addBodies(app, on.bodies)
+  addBodies(app, on.bodies, on.limiter)
+  boundReplies(app, on.replies)
 
   const security = securityHeaders()
   const ofData = Object.fromEntries(Object.entries(security).filter(([name]) => !forPages.has(name)))

@@ -5,6 +5,7 @@ import { type Fault, invalid, Problem } from '../src/core/errors.ts'
 import { deepestJson, extentOf, pathBelow } from '../src/core/json.ts'
 import { networkOf } from './address.ts'
 import type { BodyBudget } from './body-budget.ts'
+import type { Limiter } from './limiter.ts'
 
 /** A gzip stream's own state, in bytes. */
 const gunzipBytes = 64 * 1024
@@ -30,13 +31,14 @@ export const parsedBytes = (text: string, values: number): number => text.length
  * Reads bodies: JSON with prototype keys refused, and forms where a route waits for one. What a body takes of the budget is
  * held until its request has been worked on (pipeline.ts), also when who sent it has hung up.
  */
-export function addBodies(app: FastifyInstance, budget: BodyBudget): void {
+export function addBodies(app: FastifyInstance, budget: BodyBudget, limiter: Limiter): void {
+  const on = { budget, limiter }
   app.removeContentTypeParser(['text/plain', 'application/json'])
   const parse = app.getDefaultJsonParser('error', 'error')
   app.addContentTypeParser('application/json', (request, payload, done) => {
     // A page of another site would have to ask before it sends JSON, and none needs to.
     if (takesForm(request)) throw new Problem('unsupported_media_type')
-    receive(request, payload ?? request.raw, budget, done, (text, finish) => {
+    receive(request, payload ?? request.raw, on, done, (text, finish) => {
       // An empty body is no body.
       if (text === '') {
         finish(null, undefined)
@@ -49,7 +51,7 @@ export function addBodies(app: FastifyInstance, budget: BodyBudget): void {
   })
   app.addContentTypeParser('application/x-www-form-urlencoded', (request, payload, done) => {
     if (!takesForm(request)) throw new Problem('unsupported_media_type')
-    receive(request, payload ?? request.raw, budget, done, (text, finish) => {
+    receive(request, payload ?? request.raw, on, done, (text, finish) => {
       const fields = new URLSearchParams(text)
       const { bodyLimit } = request.routeOptions
       if (fields.size > mostValues(bodyLimit)) throw invalid([tooMany(bodyLimit)])
@@ -87,14 +89,15 @@ function tooDeep(depth: number, value: unknown): Problem | null {
 function receive(
   request: FastifyRequest,
   payload: Readable,
-  budget: BodyBudget,
+  { budget, limiter }: { budget: BodyBudget; limiter: Limiter },
   done: Done,
   understand: (text: string, finish: Done) => void,
 ): void {
   const { bodyLimit } = request.routeOptions
   if (Number(request.headers['content-length']) > bodyLimit) throw new Problem('payload_too_large')
   const isPacked = isGzip(request)
-  const held = budget.hold(ownerOf(request))
+  const owner = ownerOf(request)
+  const held = budget.hold(owner)
   request.held = held
   const gunzip = isPacked ? createGunzip() : undefined
   let pieces: Buffer[] = []
@@ -113,6 +116,8 @@ function receive(
     try {
       const fault = error ?? refused
       if (fault) throw fault
+      // To parse them takes the time of everybody: before it, and however they are packed.
+      limiter.take('BODY_BYTES', owner, size)
       understand(textOf(whole, size), (fault, value) => {
         if (fault) held.release()
         done(fault, value)
@@ -190,7 +195,7 @@ const textOf = (pieces: Buffer[], size: number): string =>
   pieces.length === 1 ? pieces[0]!.toString('utf8') : Buffer.concat(pieces, size).toString('utf8')
 
 /** Whose budget a body counts for. */
-function ownerOf({ caller = { kind: 'nobody' }, client }: FastifyRequest): string {
+export function ownerOf({ caller = { kind: 'nobody' }, client }: FastifyRequest): string {
   if (caller.kind === 'nobody') return `network ${networkOf(client.ip)}`
   return caller.kind === 'agent' ? agentOwner(caller.agentId) : `${caller.kind} ${caller.id}`
 }

@@ -10,11 +10,34 @@ const shareOfLarge = 0.75
 /** After which bodies that are in flight now have been worked on. */
 const retrySeconds = 5
 
+const names = {
+  requests: {
+    bytes: {
+      name: 'svc_body_bytes_in_flight',
+      help: 'Bytes of bodies that this process receives or works on, inflated and parsed.',
+    },
+    refused: {
+      name: 'svc_bodies_refused_total',
+      help: 'Bodies that found no room, by whose budget was used up: that of their caller, or of the whole process.',
+    },
+  },
+  replies: {
+    bytes: {
+      name: 'svc_reply_bytes_in_flight',
+      help: 'Bytes of large replies that their readers have not taken yet.',
+    },
+    refused: {
+      name: 'svc_replies_refused_total',
+      help: 'Replies that found no room, by whose budget was used up: that of their caller, or of the whole process.',
+    },
+  },
+}
+
 type Reason = 'caller' | 'whole'
 
 /**
- * Counts the bytes of bodies that are received, inflated, parsed and worked on. Nobody's bodies together take more memory than
- * their budget, however many come at once and however well they are packed.
+ * Counts the bytes of bodies: of requests that are received, inflated, parsed and worked on, or of replies until they are taken.
+ * Nobody's bodies together take more memory than their budget, however many come at once and however well they are packed.
  */
 export class BodyBudget {
   readonly #settings: BodySettings
@@ -26,13 +49,16 @@ export class BodyBudget {
   ])
   #used = 0
 
-  constructor(settings: BodySettings) {
+  readonly #of: 'requests' | 'replies'
+
+  constructor(settings: BodySettings, of: 'requests' | 'replies' = 'requests') {
     this.#settings = settings
+    this.#of = of
   }
 
   /** A body of this caller, which has no bytes yet. */
   hold(caller: string): Held {
-    return new Held((bytes, before) => this.#take(caller, bytes, before))
+    return new Held((...taken) => this.#take(caller, ...taken))
   }
 
   get used(): number {
@@ -43,10 +69,10 @@ export class BodyBudget {
     return this.#byCaller.size
   }
 
-  #take(caller: string, bytes: number, before: number): void {
+  #take(caller: string, bytes: number, before: number, anyway: boolean): void {
     const { whole, perCaller } = this.#settings
     const own = (this.#byCaller.get(caller) ?? 0) + bytes
-    if (bytes > 0) {
+    if (bytes > 0 && !anyway) {
       if (own > perCaller) throw this.#refusal('caller')
       const room = before + bytes > small ? whole * shareOfLarge : whole
       if (this.#used + bytes > room) throw this.#refusal('whole')
@@ -60,35 +86,35 @@ export class BodyBudget {
     this.#refused.set(reason, this.#refused.get(reason)! + 1)
     const [code, message] =
       reason === 'caller'
-        ? (['rate_limited', 'Too many bytes of requests at once: send them one after the other'] as const)
-        : (['unavailable', 'The service has too many bytes of requests under way'] as const)
+        ? ([
+            'rate_limited',
+            `Too many bytes of ${this.#of} at once: send requests one after the other`,
+          ] as const)
+        : (['unavailable', `The service has too many bytes of ${this.#of} under way`] as const)
     return new Problem(code, message, { retryAfter: retrySeconds })
   }
 
   metrics(): Metric[] {
+    const { bytes, refused } = names[this.#of]
     return [
+      { ...bytes, kind: 'gauge', values: [{ value: this.#used }] },
       {
-        name: 'svc_body_bytes_in_flight',
-        kind: 'gauge',
-        help: 'Bytes of bodies that this process receives or works on, inflated and parsed.',
-        values: [{ value: this.#used }],
-      },
-      {
-        name: 'svc_bodies_refused_total',
+        ...refused,
         kind: 'counter',
-        help: 'Bodies that found no room, by whose budget was used up: that of their caller, or of the whole process.',
         values: [...this.#refused].map(([reason, value]) => ({ labels: { reason }, value })),
       },
     ]
   }
 }
 
+type Take = (bytes: number, before: number, anyway: boolean) => void
+
 /** What one body takes of the budget. */
 export class Held {
-  readonly #take: (bytes: number, before: number) => void
+  readonly #take: Take
   #bytes = 0
 
-  constructor(take: (bytes: number, before: number) => void) {
+  constructor(take: Take) {
     this.#take = take
   }
 
@@ -97,10 +123,10 @@ export class Held {
     this.to(this.#bytes + bytes)
   }
 
-  /** @throws as `grow`, when it is more than before */
-  to(bytes: number): void {
+  /** `anyway`: also where there is no room. @throws as `grow`, when it is more than before */
+  to(bytes: number, { anyway = false } = {}): void {
     if (bytes === this.#bytes) return
-    this.#take(bytes - this.#bytes, this.#bytes)
+    this.#take(bytes - this.#bytes, this.#bytes, anyway)
     this.#bytes = bytes
   }
 

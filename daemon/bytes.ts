@@ -6,15 +6,11 @@ import { sendOn } from './browser.ts'
 
 type File = Exclude<Bytes, { location: string }>
 
-/**
- * Sends a file, or the part that is asked for (RFC 9110, sections 13 and 14), or on to where it is. Who takes nothing for
- * `idleMs` is gone, or wants to keep files open.
- */
+/** Sends a file, or the part that is asked for (RFC 9110, sections 13 and 14), or on to where it is. */
 export async function sendBytes(
   request: FastifyRequest,
   reply: FastifyReply,
   bytes: Bytes,
-  idleMs = 60_000,
 ): Promise<FastifyReply> {
   if ('location' in bytes) return sendOn(reply, bytes)
   const { name, size, checksum } = bytes
@@ -46,7 +42,6 @@ export async function sendBytes(
   }
   if (request.method === 'HEAD') return unread(200, about)
   if (part) reply.code(206).header('content-range', `bytes ${from}-${to}/${size}`)
-  reply.raw.setTimeout(idleMs, () => reply.raw.destroy())
   const stream = Readable.from(whole(bytes, from, to), { objectMode: false })
   // Whoever hangs up before the first byte leaves it unread.
   stream.once('close', () => void bytes.close().catch(() => {}))

@@ -121,6 +121,7 @@ const messages: Partial<Record<LimitName, string>> = {
   FEDERATED: 'Too many attempts. Please try again later.',
   ENROLL_IP: 'Enrollment rate limit exceeded',
   AGENT: 'Agent rate limit exceeded',
+  BODY_BYTES: 'Too many bytes of requests in a while',
   EVENT_LOGS: 'Rate limit exceeded',
   LOG_BYTES: 'The device hands in more logs than it may in a while',
 }

@@ -10,6 +10,7 @@ export function metricsOf(parts: Parts, token: string): Metrics {
   const {
     audit,
     bodies,
+    replies,
     work,
     connections,
     webhooks,
@@ -28,6 +29,7 @@ export function metricsOf(parts: Parts, token: string): Metrics {
     read: async () => [
       ...requests.metrics(),
       ...bodies.metrics(),
+      ...replies.metrics(),
       ...work.metrics(),
       ...connections.metrics(),
       ...webhooks.metrics(),

@@ -29,6 +29,7 @@ export type Parts = Outside & {
   storage: Storage
   limiter: Limiter
   bodies: BodyBudget
+  replies: BodyBudget
   work: WorkBound
   connections: ConnectionBound
   meter: KeyMeter

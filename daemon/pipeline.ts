@@ -60,6 +60,7 @@ export type Pipeline = {
   limiter: Limiter
   questions: Questions
   bodies: BodyBudget
+  replies: BodyBudget
   work: WorkBound
   cipher: Cipher
   clock: Clock

@@ -129,6 +129,7 @@ export async function serve(
 
     const limiter = new Limiter(config.limits)
     const bodies = new BodyBudget(config.bodies)
+    const replies = new BodyBudget(config.bodies, 'replies')
     const work = new WorkBound(config.mostRequests)
     const connections = new ConnectionBound(config.connections, proxyReader(config.proxies))
     const meter = new KeyMeter(storage)
@@ -159,6 +160,7 @@ export async function serve(
       storage,
       limiter,
       bodies,
+      replies,
       work,
       connections,
       cipher,
@@ -236,7 +238,7 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
 }
 
 function appOf(parts: Parts, config: Config): FastifyInstance {
-  const { storage, limiter, work, bodies, questions, meter, cipher, clock, log, audit } = parts
+  const { storage, limiter, work, bodies, replies, questions, meter, cipher, clock, log, audit } = parts
   const { secrets, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
   const access = accessTokens(secrets.jwt)
   const workloads = workloadTokens(secrets.jwt)
@@ -287,6 +289,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     limiter,
     questions,
     bodies,
+    replies,
     work,
     cipher,
     clock,

@@ -110,11 +110,17 @@ function ofApi(failure: ApiError): Report {
       requestId: failure.requestId ?? null,
       hint: hint ?? null,
     },
-    notes: faultsOf(failure).map(({ path, message }) =>
-      // It says everything by itself.
-      message === failure.message ? message : `${flagOf(path, typedAs.get(failure))}: ${message}`,
-    ),
+    notes: notesOf(failure),
   }
+}
+
+function notesOf(failure: ApiError): string[] {
+  const { moreDetails: more } = failure
+  const notes = faultsOf(failure).map(({ path, message }) =>
+    // It says everything by itself.
+    message === failure.message ? message : `${flagOf(path, typedAs.get(failure))}: ${message}`,
+  )
+  return more > 0 ? [...notes, `and ${more} more`] : notes
 }
 
 const typedAs = new WeakMap<object, Flags>()

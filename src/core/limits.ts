@@ -9,6 +9,8 @@ export const defaultLimits = {
   BEARER: { count: 300, seconds: 60 },
   /** Agent requests, by agent. */
   AGENT: { count: 120, seconds: 60 },
+  /** Bytes of bodies, inflated, by agent, key, user or workload; of who is not signed in, by network. */
+  BODY_BYTES: { count: 67_108_864, seconds: 60 },
   /** Entries of the machine's own logs, by device. */
   EVENT_LOGS: { count: 12_000, seconds: 3600 },
   /** Bytes of logs as they are kept, by device. */

@@ -25,6 +25,8 @@ export class ApiError extends Error {
   readonly code: string
   readonly requestId: string | undefined
   readonly details: unknown
+  /** How many more there are than `details` lists. */
+  readonly moreDetails: number
   /** Seconds. */
   readonly retryAfter: number | undefined
   readonly enrollUrl: string | undefined
@@ -38,6 +40,7 @@ export class ApiError extends Error {
     this.code = body.code ?? 'unknown'
     this.requestId = body.requestId
     this.details = body.details
+    this.moreDetails = body.moreDetails ?? 0
     this.retryAfter = body.retryAfter
     this.enrollUrl = body.enrollUrl
   }

@@ -111,6 +111,19 @@ describe('one agent that sends bodies which inflate, many at once', () => {
   })
 })
 
+describe('one caller that sends more bytes in a while than it may', () => {
+  it('waits, and its bodies are not even parsed', { timeout: 60_000 }, async () => {
+    const { post, orgs } = await served({ RATE_LIMIT_BODY_BYTES: '20000000/60' })
+    const { bakery: bad, garage: good } = orgs
+    const answers: Awaited<ReturnType<typeof post>>[] = []
+    for (let n = 0; n < 4; n += 1) answers.push(await post(bad, 'logs', bomb(), true))
+    expect(answers.map(({ status }) => status)).toEqual([400, 429, 429, 429])
+    expect(Number(answers[3]!.headers['retry-after'])).toBeGreaterThan(30)
+    expect((await post(bad, 'heartbeat', '{"status":"ok","agentVersion":"0.1.0"}')).status).toBe(200)
+    expect((await post(good, 'logs', bomb(), true)).status).toBe(400)
+  })
+})
+
 describe('the budget of bodies', () => {
   const kibi = 1024
   const refusedWith = (code: string) => expect.objectContaining({ code, extras: { retryAfter: 5 } })

@@ -5,8 +5,10 @@ import fc from 'fast-check'
 import fastify from 'fastify'
 import { Pool } from 'undici'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { BodyBudget } from '../../daemon/body-budget.ts'
 import { sendBytes } from '../../daemon/bytes.ts'
 import { sendProblem } from '../../daemon/problems.ts'
+import { boundReplies } from '../../daemon/replies.ts'
 import type { Bytes } from '../../src/handler.ts'
 import { sha256 } from '../agents/signed.ts'
 import { until } from './process.ts'
@@ -50,11 +52,15 @@ class File {
 const idleMs = 300
 let file = new File()
 const app = fastify()
+boundReplies(app, new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies'), {
+  idleMs,
+  bytesPerSecond: 1,
+})
 app.setErrorHandler((error, request, reply) => sendProblem(request, reply, error))
 app.route({
   method: ['GET', 'HEAD'],
   url: '/file',
-  handler: (request, reply) => sendBytes(request, reply, file.bytes, idleMs),
+  handler: (request, reply) => sendBytes(request, reply, file.bytes),
 })
 let url: string
 let pool: Pool

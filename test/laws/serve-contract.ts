@@ -33,6 +33,7 @@ export async function serveContract(
     limiter,
     questions: new Questions(storage, { timeoutMs: 10_000, atOnce: 6, perCaller: 2, waitMs: 5000 }),
     bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }),
+    replies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies'),
     work: new WorkBound(mostAtOnce),
     cipher: cipherOf([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
