@@ -102,7 +102,9 @@ describe('the service says no', () => {
     })
     const { code, stderr } = await svc('enroll', 'create', '--name', 'x', '--max-usage', '0')
     expect(code).toBe(2)
-    expect(stderr).toContain('Error: --max-usage: must be at least 1\n  --org: must be a UUID\n  and 7 more\n')
+    expect(stderr).toContain(
+      'Error: --max-usage: must be at least 1\n  --org: must be a UUID\n  and 7 more\n',
+    )
     expect(stderr).toContain('Request: req-1')
   })
 
