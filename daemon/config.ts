@@ -34,8 +34,8 @@ export type Config = {
   secrets: Secrets
   /** What to tell of secrets that production would refuse. */
   weakSecrets: string | undefined
-  /** APP_ENCRYPTION_KEY_PREVIOUS: opens what was sealed before the key was changed. */
-  previousEncryption: string | undefined
+  /** NAME_PREVIOUS: the keys of before, or of next, which make nothing and still open, verify and know. */
+  previous: PreviousSecrets
   /** ACCEPT_NEW_KEYS: which other keys than before may be gone on with (daemon/key-prints.ts). */
   acceptedKeys: string | undefined
   /** What signs the audit log. */
@@ -95,6 +95,8 @@ export type Secrets = {
   auditSigning: string
 }
 
+export type PreviousSecrets = { [K in Exclude<keyof Secrets, 'auditSigning'>]: string | undefined }
+
 type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?: string | undefined }
 
 const mebi = 1024 * 1024
@@ -151,7 +153,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     color: !env.NO_COLOR,
     secrets,
     weakSecrets,
-    previousEncryption: secretOf(env, 'APP_ENCRYPTION_KEY_PREVIOUS'),
+    previous: previousSecrets(env, secrets),
     acceptedKeys: env.ACCEPT_NEW_KEYS || undefined,
     signing: signingSeeds(env, secrets),
     checkpointSeconds: wholeNumber(env, 'AUDIT_CHECKPOINT_SECONDS', 3600, 1, 86_400),
@@ -257,6 +259,24 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
   const kept =
     Object.keys(invented).length === 0 || keep(file, { ...stored, ...invented }, stored === undefined)
   return kept ? secrets : readSecrets(env, dataDir, production)
+}
+
+function previousSecrets(env: Env, { enrollmentPepper }: Secrets): PreviousSecrets {
+  const jwt = secretOf(env, 'JWT_SECRET_PREVIOUS')
+  const encryption = secretOf(env, 'APP_ENCRYPTION_KEY_PREVIOUS')
+  // Where another key is the pepper it changes with that.
+  const isAlsoPepper = (...names: string[]) => names.some((name) => secretOf(env, name) === enrollmentPepper)
+  const unnamed = isAlsoPepper('APP_ENCRYPTION_KEY', 'SECRET_ENCRYPTION_KEY')
+    ? encryption
+    : isAlsoPepper('JWT_SECRET')
+      ? jwt
+      : undefined
+  return {
+    jwt,
+    encryption,
+    enrollmentPepper: secretOf(env, 'ENROLLMENT_KEY_PEPPER_PREVIOUS') ?? unnamed,
+    recoveryPepper: secretOf(env, 'MFA_RECOVERY_CODE_PEPPER_PREVIOUS'),
+  }
 }
 
 /**

@@ -6,6 +6,7 @@ import { isVisible } from '../src/core/terminal.ts'
 import { type Instant, later } from '../src/core/time.ts'
 import type { Caller } from '../src/handler.ts'
 import type { Db } from '../src/storage/open.ts'
+import { openHere } from '../src/storage/sealed.ts'
 import { findOrg } from '../src/tenancy/organizations/store.ts'
 import { textOf } from './header-text.ts'
 
@@ -68,6 +69,7 @@ const placeOf = ({ owner, key }: Attempt): string => `idempotency_keys.reply.${o
  * The reply that a key got within 24 hours, when it got one, as far as the caller still sees what it is about.
  * @throws idempotency_mismatch when the key came with another request
  * @throws not_found when what was made is out of the caller's reach by now
+ * @throws unavailable when another process can open the reply
  */
 export async function givenBefore(
   db: Db,
@@ -83,7 +85,7 @@ export async function givenBefore(
     .where('created_at', '>=', later(now, -keptSeconds))
     .executeTakeFirst()
   if (!row) return undefined
-  const reply = cipher.tryOpen(row.reply, placeOf(attempt))
+  const reply = await openHere(db, cipher, row.reply, placeOf(attempt))
   // It was done, and is not done again.
   if (reply === undefined)
     throw new Problem(

@@ -1,7 +1,9 @@
-import { hash, hkdfSync } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import { keptIn } from '../src/audit/checkpoints/kept.ts'
+import { encryptionKey } from '../src/core/cipher.ts'
 import { SetupError } from '../src/core/errors.ts'
+import { printOf } from '../src/core/key-print.ts'
 import type { Instant } from '../src/core/time.ts'
 import { hasUsers } from '../src/identity/store.ts'
 import { forUpdate } from '../src/storage/dialect.ts'
@@ -13,52 +15,49 @@ import type { Config } from './config.ts'
  * before. So a print of each key stands in the database, and what does not match it stops the start.
  */
 
-type Keys = Pick<Config, 'secrets' | 'previousEncryption' | 'signing' | 'acceptedKeys'>
+type Keys = Pick<Config, 'secrets' | 'previous' | 'signing' | 'acceptedKeys'>
 
 type Key = {
   name: string
   current: string | Buffer
   /** The one before, which goes on to be used for what it made. */
-  previous?: string | Buffer | undefined
-  /** It can be told by a setting of that name. */
-  hasPrevious: boolean
+  previous: string | Buffer | undefined
   /** What nothing but the key of before can do. */
   lost: string
 }
 
-const keysOf = ({ secrets, previousEncryption, signing }: Keys): Key[] => [
-  { name: 'JWT_SECRET', current: secrets.jwt, hasPrevious: false, lost: 'who is signed in is signed out' },
+const keysOf = ({ secrets, previous, signing }: Keys): Key[] => [
   {
-    name: 'APP_ENCRYPTION_KEY',
+    name: 'JWT_SECRET',
+    current: secrets.jwt,
+    previous: previous.jwt,
+    lost: 'who is signed in is signed out',
+  },
+  {
+    name: encryptionKey,
     current: secrets.encryption,
-    previous: previousEncryption,
-    hasPrevious: true,
+    previous: previous.encryption,
     lost: 'factors and the secrets of webhooks and identity providers do not open',
   },
   {
     name: 'ENROLLMENT_KEY_PEPPER',
     current: secrets.enrollmentPepper,
-    hasPrevious: false,
+    previous: previous.enrollmentPepper,
     lost: 'enrollment keys are not known',
   },
   {
     name: 'MFA_RECOVERY_CODE_PEPPER',
     current: secrets.recoveryPepper,
-    hasPrevious: false,
+    previous: previous.recoveryPepper,
     lost: 'recovery codes are not known',
   },
   {
     name: 'AUDIT_SIGNING_KEY',
     current: signing.current,
     previous: signing.previous,
-    hasPrevious: true,
     lost: 'what was signed of the audit log verifies with its own public key only',
   },
 ]
-
-/** Tells one key from another, and of a random one nothing else. */
-const printOf = (name: string, key: string | Buffer): string =>
-  Buffer.from(hkdfSync('sha256', key, '', `svc key print ${name}`, 12)).toString('hex')
 
 /** What ACCEPT_NEW_KEYS has to say: it accepts these keys, and none that come after them. */
 export const newKeysId = (keys: Keys): string =>
@@ -92,6 +91,18 @@ export function checkKeys(storage: Storage, config: Keys, now: Instant): Promise
   })
 }
 
+/** The keys that the database is used with by now, and that this process was not given: others make what it cannot open. */
+export async function keysLacking(db: Db, config: Keys): Promise<string[]> {
+  const used = await db.selectFrom('key_prints').select(['name', 'print']).execute()
+  const prints = new Map(used.map(({ name, print }) => [name, print]))
+  const isLacking = ({ name, current, previous }: Key) => {
+    const print = prints.get(name)
+    const own = [current, ...(previous === undefined ? [] : [previous])]
+    return print !== undefined && own.every((key) => printOf(name, key) !== print)
+  }
+  return keysOf(config).flatMap((key) => (isLacking(key) ? key.name : []))
+}
+
 /** The one that is written down, and stays locked; where there is none, this one is. */
 async function knownPrint(tx: Db, name: string, print: string, since: Instant): Promise<string> {
   const stored = forUpdate(tx.selectFrom('key_prints').select('print').where('name', '=', name))
@@ -107,10 +118,10 @@ async function knownPrint(tx: Db, name: string, print: string, since: Instant): 
 
 function refusal(keys: readonly Key[], config: Keys): SetupError {
   const names = keys.map(({ name }) => name).join(', ')
-  const again = keys.filter(({ hasPrevious }) => hasPrevious).map(({ name }) => `${name}_PREVIOUS`)
-  const rotated = again.length === 0 ? '' : ` A key that is changed on purpose needs ${again.join(' and ')}.`
+  const again = keys.map(({ name }) => `${name}_PREVIOUS`).join(' and ')
   return new SetupError(
-    `This database was used with other keys: ${names}. Restore secrets.json or the settings of before.${rotated} ` +
+    `This database was used with other keys: ${names}. Restore secrets.json or the settings of before. ` +
+      `A key that is changed on purpose needs ${again}. ` +
       `To go on without them, ACCEPT_NEW_KEYS=${newKeysId(config)} accepts that ${keys.map(({ lost }) => lost).join(', ')}.`,
   )
 }

@@ -1,5 +1,7 @@
 import type { Cipher } from '../src/core/cipher.ts'
 import type { Readiness } from './app.ts'
+import type { Config } from './config.ts'
+import { keysLacking } from './key-prints.ts'
 import type { Metric, Metrics } from './metrics.ts'
 import type { Parts } from './parts.ts'
 import { RequestWatch } from './request-watch.ts'
@@ -52,7 +54,10 @@ const unreadableValues = ({ unreadable }: Cipher): Metric => ({
   values: [...unreadable].map(([column, value]) => ({ labels: { column }, value })),
 })
 
-export async function readinessOf({ database, audit, setAside }: Parts): ReturnType<Readiness> {
+export async function readinessOf(
+  { storage, database, audit, setAside }: Parts,
+  config: Config,
+): ReturnType<Readiness> {
   const fault = await database.fault()
   if (fault !== undefined) return { ready: false, checks: { database: `error: ${fault}` } }
   // Someone has to look after pages and chains that are damaged; the service does its work all the same.
@@ -61,6 +66,14 @@ export async function readinessOf({ database, audit, setAside }: Parts): ReturnT
     return 'cannot be read'
   })
   const aside = await setAside.check()
+  const lacking = await keysLacking(storage.read, config).catch(() => [])
   const checks = { database: database.damage ?? 'ok', audit: chains }
-  return { ready: true, checks: { ...checks, ...(aside !== undefined && { setAside: aside }) } }
+  return {
+    ready: true,
+    checks: {
+      ...checks,
+      ...(aside !== undefined && { setAside: aside }),
+      ...(lacking.length > 0 && { keys: `changed elsewhere: ${lacking.join(', ')}` }),
+    },
+  }
 }

@@ -133,8 +133,8 @@ export async function serve(
     const work = new WorkBound(config.mostRequests)
     const connections = new ConnectionBound(config.connections, proxyReader(config.proxies))
     const meter = new KeyMeter(storage)
-    const { secrets, previousEncryption } = config
-    const cipher = cipherOf([secrets.encryption, ...(previousEncryption ? [previousEncryption] : [])])
+    const { secrets, previous } = config
+    const cipher = cipherOf([secrets.encryption, ...(previous.encryption ? [previous.encryption] : [])])
     const outside = { ...openOutside(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
     const audit = await watchAudit({ ...config, storage, clock, log })
@@ -239,14 +239,16 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
 
 function appOf(parts: Parts, config: Config): FastifyInstance {
   const { storage, limiter, work, bodies, replies, questions, meter, cipher, clock, log, audit } = parts
-  const { secrets, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
-  const access = accessTokens(secrets.jwt)
-  const workloads = workloadTokens(secrets.jwt)
+  const { secrets, previous, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
+  const access = accessTokens(secrets.jwt, previous.jwt)
+  const workloads = workloadTokens(secrets.jwt, previous.jwt)
   const pepper = secrets.enrollmentPepper
+  const { recoveryPepper } = secrets
+  const peppers = { recoveryPepper, otherRecoveryPepper: previous.recoveryPepper }
   const handlers = {
     service: { health: async () => ({ status: 'ok', version, uptime: process.uptime() }) },
     ...tenancyHandlers({ cut }),
-    auth: authHandlers({ ...parts, access, recoveryPepper: secrets.recoveryPepper, mfaOn, registrationOn }),
+    auth: authHandlers({ ...parts, ...peppers, access, mfaOn, registrationOn }),
     users: userHandlers(parts),
     roles,
     permissions: permissionHandlers({ entries: entriesOf(api), mfaOn }),
@@ -268,7 +270,10 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     ...trustHandlers({ ...parts, tokens: workloads }),
     agentTokens,
     ...commandHandlers(parts),
-    agents: agentHandlers({ ...config, storage, pepper, trustKeys: config.outside.releases.trustKeys }),
+    agents: agentHandlers({
+      ...{ ...config, storage, pepper, otherPepper: previous.enrollmentPepper },
+      trustKeys: config.outside.releases.trustKeys,
+    }),
     agentUpdates,
     agentRollouts: rolloutHandlers(parts.rollouts),
     agentVersions: agentVersionHandlers({ ...parts, trustKeys: config.outside.releases.trustKeys }),
@@ -300,7 +305,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   return buildApp(handlers, on, {
     version,
     log,
-    readiness: () => readinessOf(parts),
+    readiness: () => readinessOf(parts, config),
     onError: (error) => parts.database.note(error),
     gateway: parts.agents,
     connections: parts.connections,

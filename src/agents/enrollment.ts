@@ -30,6 +30,8 @@ import type { TrustKey } from './versions/manifest.ts'
 export type Enrolling = {
   /** ENROLLMENT_KEY_PEPPER */
   pepper: string
+  /** Of keys that were made before, or are by processes that are further on. */
+  otherPepper: string | undefined
   /** AGENT_ENROLLMENT_SECRET: what a machine has to know besides a key; nothing when it is not set. */
   enrollmentSecret: string | undefined
   trustKeys: readonly TrustKey[]
@@ -52,8 +54,12 @@ export const enroller =
   }
 
 async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrolling) {
-  const hash = enrollmentKeyHash(settings.pepper, body.enrollmentKey)
-  const key = await findByHash(db, hash)
+  const { pepper, otherPepper } = settings
+  const current = enrollmentKeyHash(pepper, body.enrollmentKey)
+  const other = otherPepper && enrollmentKeyHash(otherPepper, body.enrollmentKey)
+  const found = await findByHash(db, current)
+  const key = found ?? (other ? await findByHash(db, other) : undefined)
+  const hash = found || !other ? current : other
   if (key) note({ orgId: key.orgId, details: { enrollmentKeyId: key.id, enrollmentKeyName: key.name } })
   // Before anything is told of the key: who does not know the secret learns nothing of keys.
   checkEnrollmentSecret(body.enrollmentSecret, settings.enrollmentSecret, key?.orgId ?? null)

@@ -93,7 +93,8 @@ export const pages: Record<string, string> = {
   JWT_SECRET, APP_ENCRYPTION_KEY, ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER
                         secrets; needed in production, else generated once. Each is 32 random bytes, as
                         openssl rand -base64 32 prints them: in production others are refused
-  APP_ENCRYPTION_KEY_PREVIOUS   the key before, after a change of APP_ENCRYPTION_KEY
+  JWT_SECRET_PREVIOUS, APP_ENCRYPTION_KEY_PREVIOUS, ENROLLMENT_KEY_PEPPER_PREVIOUS, MFA_RECOVERY_CODE_PEPPER_PREVIOUS
+                                the key before or the next one, while keys are changed
   AUDIT_SIGNING_KEY     signs the audit log: 32 bytes in base64; without it, made from APP_ENCRYPTION_KEY
   AUDIT_SIGNING_KEY_PREVIOUS    the key before, so that what it signed goes on to verify
   ACCEPT_NEW_KEYS       goes on with other keys than before, as the refusal to start says; man svc-serve

@@ -1,4 +1,5 @@
 import { createCipheriv, createDecipheriv, hash, hkdfSync } from 'node:crypto'
+import { printOf } from './key-print.ts'
 import { randomBytes } from './random.ts'
 
 /**
@@ -11,9 +12,21 @@ export type Cipher = {
   open(sealed: string, place: string): string
   /** undefined where `open` throws: one value that is lost is marked, and does not hold up what stands beside it. */
   tryOpen(sealed: string, place: string): string | undefined
+  /** False for what says that it was sealed with a key outside of the ring: another process may open it. */
+  knows(sealed: string): boolean
+  /** How what it knows begins: `markLength` characters each. */
+  marks: readonly string[]
+  /** Of its keys, as they are written down of the one that a database is used with. */
+  prints: readonly string[]
   /** How often `tryOpen` gave nothing since the start, by table and column. */
   unreadable: ReadonlyMap<string, number>
 }
+
+/** The version, and the id of a key. */
+export const markLength = 12
+
+/** What the key is called by where its print is. */
+export const encryptionKey = 'APP_ENCRYPTION_KEY'
 
 /** The first secret seals; all of them open. */
 export function cipherOf(secrets: readonly [string, ...string[]]): Cipher {
@@ -22,9 +35,13 @@ export function cipherOf(secrets: readonly [string, ...string[]]): Cipher {
     return { key, id: hash('sha256', key, 'hex').slice(0, 8) }
   })
   const current = ring[0]!
+  const marks = ring.map(({ id }) => `v1.${id}.`)
   const unreadable = new Map<string, number>()
   const cipher: Cipher = {
     unreadable,
+    marks,
+    prints: secrets.map((secret) => printOf(encryptionKey, secret)),
+    knows: (sealed) => marks.includes(sealed.slice(0, markLength)),
     seal(plain, place) {
       const nonce = randomBytes(12)
       const gcm = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(Buffer.from(place))

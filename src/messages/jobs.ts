@@ -1,8 +1,9 @@
 import type { Cipher } from '../core/cipher.ts'
 import { newId } from '../core/new-id.ts'
-import { type Clock, later } from '../core/time.ts'
+import { type Clock, type Instant, later } from '../core/time.ts'
 import { apart } from '../storage/apart.ts'
 import type { Storage } from '../storage/open.ts'
+import { isBehind } from '../storage/sealed.ts'
 import type { Letter, Mailer } from './ports.ts'
 import { batch, leaseSeconds, nextAttempt, placeOf } from './rules.ts'
 import * as store from './store.ts'
@@ -28,7 +29,7 @@ export async function sendDue(on: Delivery): Promise<boolean> {
   if (!(await store.isMailDue(storage.read, now))) return false
   const lease = newId()
   const until = later(now, leaseSeconds)
-  const { done, refused } = await apart(await store.listDueMails(storage.read, now, batch), (some) =>
+  const { done, refused } = await apart(await listDue(on, now), (some) =>
     storage.write((tx) => store.claimMails(tx, some, { lease, now, until })),
   )
   const mails = done.flat()
@@ -37,6 +38,18 @@ export async function sendDue(on: Delivery): Promise<boolean> {
   const failures = [...refused.map(({ error }) => error), ...failed]
   if (failures.length > 0) throw failures[0]
   return mails.length > 0
+}
+
+/** What is sealed with a key that other processes have is sent by them. */
+async function listDue({ storage: { read }, cipher }: Delivery, now: Instant): Promise<string[]> {
+  const found = await store.listDueMails(read, now, { limit: batch })
+  const isOwn = found.every(({ content }) => cipher.knows(content))
+  const { marks } = cipher
+  const due =
+    isOwn || !(await isBehind(read, cipher))
+      ? found
+      : await store.listDueMails(read, now, { marks, limit: batch })
+  return due.map(({ id }) => id)
 }
 
 async function deliver(on: Delivery, mail: store.Mail, lease: string): Promise<void> {

@@ -1,6 +1,7 @@
 import type { Instant } from '../core/time.ts'
 import { forUpdate, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { isSealedWith } from '../storage/sealed.ts'
 
 /* Mail belongs to no tenant: nobody reads it here but the one who sends it. */
 
@@ -35,10 +36,23 @@ export const isMailDue = async (db: Db, now: Instant): Promise<boolean> =>
 
 export type Mail = { id: string; kind: string; content: string; attempts: number; expiresAt: Instant }
 
-/** The mails that are due. */
-export async function listDueMails(db: Db, now: Instant, limit: number): Promise<string[]> {
-  const due = db.selectFrom('mails').select('id').where('due_at', '<=', now)
-  return (await due.orderBy('due_at').orderBy('id').limit(limit).execute()).map(({ id }) => id)
+/** The mails that are due; of those that still may be sent, the ones sealed with these keys. */
+export function listDueMails(
+  db: Db,
+  now: Instant,
+  { marks, limit }: { marks?: readonly string[]; limit: number },
+): Promise<{ id: string; content: string }[]> {
+  return db
+    .selectFrom('mails')
+    .select(['id', 'content'])
+    .where('due_at', '<=', now)
+    .$if(marks !== undefined, (q) =>
+      q.where((eb) => eb.or([isSealedWith(marks!, 'content'), eb('expires_at', '<=', now)])),
+    )
+    .orderBy('due_at')
+    .orderBy('id')
+    .limit(limit)
+    .execute()
 }
 
 /** Takes those of these mails that are due, until `until`; nobody else does meanwhile. */

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
+import { openCheckpoint, openSuccession } from '../../src/audit/checkpoints/checkpoint.ts'
 import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
 import { recordKeys, type Seeds, signerOf } from '../../src/audit/checkpoints/signer.ts'
+import { verifyDue, verifyStored } from '../../src/audit/checkpoints/verification.ts'
 import { newId } from '../../src/core/new-id.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -50,6 +51,38 @@ onEveryDatabase((_, open) => {
       await start(other, seeds('a'), 1)
       await start(other, assumed, 2)
       expect(await signerOf(other, assumed).trusted()).toEqual([publicKey('b'), publicKey('a')])
+    })
+
+    it('are known before they sign, and never said to come before the one they follow', async () => {
+      const { storage } = await open()
+      await start(storage, seeds('a'), 1)
+      await start(storage, seeds('a', 'b'), 2)
+      expect(await signerOf(storage, seeds('a', 'b')).successions()).toEqual([])
+      await start(storage, seeds('b', 'a'), 3)
+      const after = await signerOf(storage, seeds('b', 'a')).successions()
+      expect(after.map((note) => openSuccession(note)!.to)).toEqual([publicKey('b')])
+      // Others have still to be changed, and may start again meanwhile.
+      expect(await start(storage, seeds('a', 'b'), 4)).toEqual([])
+      expect(await signerOf(storage, seeds('a', 'b')).successions()).toEqual(after)
+      expect(await signerOf(storage, seeds('a')).trusted()).toEqual([publicKey('a'), publicKey('b')])
+    })
+
+    it('and that sign elsewhere make no chain unsound for a process that does not have them yet', async () => {
+      const parts = partsOn(await open())
+      await start(parts.storage, seeds('a'), 1)
+      const org = newId()
+      await happen(parts.storage, org, 4)
+      await takeCheckpoint(parts, org)
+      const ahead = { ...parts, signer: signerOf(parts.storage, seeds('b', 'a')) }
+      await start(parts.storage, seeds('b', 'a'), 2)
+      expect(await verifyStored(ahead, org)).toMatchObject({ verdict: 'sound' })
+      await happen(parts.storage, org, 4)
+      await takeCheckpoint(ahead, org)
+      for (const one of [parts, ahead, parts]) {
+        await verifyDue(one)
+        expect(await verifyStored(one, org)).toMatchObject({ verdict: 'sound' })
+      }
+      expect(parts.refused).toEqual([])
     })
 
     it('are not made by a row of the database alone', async () => {

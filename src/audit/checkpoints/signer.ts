@@ -1,7 +1,14 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { Instant } from '../../core/time.ts'
 import type { Db, Storage } from '../../storage/open.ts'
-import { type Checkpoint, keyOf, signCheckpoint, signSuccession, trustedKeys } from './checkpoint.ts'
+import {
+  type Checkpoint,
+  keyOf,
+  openSuccession,
+  signCheckpoint,
+  signSuccession,
+  trustedKeys,
+} from './checkpoint.ts'
 import { insertKey, listKeys, listSuccessions, succeed } from './key-store.ts'
 
 /** Signs for the service. Nothing else knows its seed. */
@@ -19,7 +26,10 @@ export type Signer = {
   trusted(): Promise<Buffer[]>
 }
 
-/** 32 bytes each (RFC 8032). A previous one that is `assumed` only counts when it has signed here. */
+/**
+ * 32 bytes each (RFC 8032). A previous one that is `assumed` only counts when it has signed here. One that has not, beside
+ * a current one that has, is the next one: other processes sign with it before this one does.
+ */
 export type Seeds = { current: Buffer; previous: Buffer | undefined; assumed: boolean }
 
 const publicKeyOf = (seed: Buffer): Buffer => keyOf(seed, null).publicKey
@@ -41,6 +51,12 @@ export function signerOf(storage: Pick<Storage, 'read'>, { current, previous }: 
   }
 }
 
+/** Whether the succession of a key is that of another one, which came before it. */
+const isSuccessor = (key: string, of: string, successions: readonly string[]): boolean =>
+  successions
+    .flatMap((note) => openSuccession(note) ?? [])
+    .some(({ from, to }) => to.toString('base64') === key && from.toString('base64') === of)
+
 const sealBytes = 32
 
 /** By a key of its own, derived from the seed: no mark is a signature of anything. */
@@ -57,7 +73,11 @@ export async function recordKeys(tx: Db, seeds: Seeds, now: Instant): Promise<st
   const { current, previous, assumed } = seeds
   const [key, older] = [current, previous].map((seed) => seed && publicKeyOf(seed).toString('base64'))
   const known = await listKeys(tx)
-  const follows = older !== undefined && older !== key && (!assumed || known.includes(older))
+  const isNext =
+    older !== undefined &&
+    known.includes(key!) &&
+    (!known.includes(older) || isSuccessor(older, key!, await listSuccessions(tx)))
+  const follows = older !== undefined && older !== key && !isNext && (!assumed || known.includes(older))
   if (follows) await insertKey(tx, older, now)
   await insertKey(tx, key!, now)
   if (follows) await succeed(tx, key!, signSuccession(previous!, current, now))

@@ -2,6 +2,7 @@ import { invalid, Problem } from '../../core/errors.ts'
 import { type Instant, later } from '../../core/time.ts'
 import { type Caller, type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
+import { openHere } from '../../storage/sealed.ts'
 import type { Door } from '../door/door.ts'
 import { tellFactors } from '../notices.ts'
 import { contextIn, orgOf } from '../rules.ts'
@@ -56,7 +57,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     limit('MFA', factorShare(caller))
     const setup = await store.findMfaSetup(storage.read, caller.id)
     const user = await getUser(storage.read, caller.id)
-    const content = setup && cipher.tryOpen(setup.content, setupPlace(caller.id))
+    const content = setup && (await openHere(storage.read, cipher, setup.content, setupPlace(caller.id)))
     if (!content || setup.expiresAt <= now) throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
     // The account may have become more than the provider's since the set-up was begun.
     await checkOwnsFactors(storage.read, user, caller)
@@ -148,7 +149,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
           }
           limit('MFA', factorShare(signedIn))
           const context = contextIn(signedIn.scope)
-          const proof = await readProof(keys, user, body.code, now)
+          const proof = await readProof(storage.read, keys, user, body.code, now)
           const { ssoProviderId, endsBy } = signedIn
           const granted = await grantSession(access, user, { context, mfa: true, ssoProviderId, endsBy }, now)
           return { kind: 'step-up', user, proof, granted, replaces: signedIn.sessionId }
@@ -156,7 +157,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         const { challenge, user, orgId } = await getChallenged(storage.read, body.tempToken, now)
         limit('MFA', user.id)
         const { context } = challenge
-        const proof = await readProof(keys, user, body.code, now, { orgId })
+        const proof = await readProof(storage.read, keys, user, body.code, now, { orgId })
         const granted = await grantSession(access, user, { context, mfa: true, ssoProviderId: null }, now)
         return { kind: 'sign-in', user, challenge, orgId, proof, granted }
       },
@@ -198,7 +199,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         limit('MFA', user.id)
         // The code that comes along is a proof.
         if (body.currentPassword !== undefined) await confirmPassword(door, user, body.currentPassword, call)
-        const proof = await readProof(keys, user, body.code, now)
+        const proof = await readProof(storage.read, keys, user, body.code, now)
         limit('NOTICE', user.id)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
         const { ssoProviderId, endsBy } = caller

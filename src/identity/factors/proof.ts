@@ -4,6 +4,7 @@ import { type Instant, secondsBetween } from '../../core/time.ts'
 import type { UserCaller } from '../../handler.ts'
 import type { PhoneCodes } from '../../messages/ports.ts'
 import type { Db, Storage } from '../../storage/open.ts'
+import { openHere } from '../../storage/sealed.ts'
 import type { Door } from '../door/door.ts'
 import { loginFailed } from '../sessions/identity.ts'
 import type { User } from '../store.ts'
@@ -20,12 +21,19 @@ export type ConfirmingCall = {
   limit: (name: 'PASSWORD' | 'MFA' | 'NOTICE', key: string) => void
 }
 
-export type ProofKeys = { cipher: Cipher; recoveryPepper: string; phoneCodes: PhoneCodes }
+export type ProofKeys = {
+  cipher: Cipher
+  recoveryPepper: string
+  /** Of codes that were made before, or are by processes that are further on. */
+  otherRecoveryPepper: string | undefined
+  phoneCodes: PhoneCodes
+}
 
 /** A code that fits one of the person's factors; a code of an app or a recovery code has still to be spent. */
 export type Proof =
   | { method: 'totp'; step: number }
-  | { method: 'recovery_code'; hash: string }
+  /** What it is stored as, under either pepper. */
+  | { method: 'recovery_code'; hashes: string[] }
   | { method: 'sms' }
 
 export const totpPlace = (userId: string) => `users.totp_secret.${userId}`
@@ -33,8 +41,9 @@ export const totpPlace = (userId: string) => `users.totp_secret.${userId}`
 /** A sign-in, by the organization that hears of it. */
 type SignInHeard = { orgId: string | null }
 
-/** @throws invalid_mfa_code, sms_not_configured, sms_unavailable */
+/** @throws invalid_mfa_code, sms_not_configured, sms_unavailable, unavailable */
 export async function readProof(
+  db: Db,
   keys: ProofKeys,
   user: User,
   code: string,
@@ -43,14 +52,15 @@ export async function readProof(
 ): Promise<Proof> {
   const text = code.trim()
   if (looksLikeRecoveryCode(text)) {
-    return { method: 'recovery_code', hash: recoveryHash(keys.recoveryPepper, text) }
+    const peppers = [keys.recoveryPepper, ...(keys.otherRecoveryPepper ? [keys.otherRecoveryPepper] : [])]
+    return { method: 'recovery_code', hashes: peppers.map((pepper) => recoveryHash(pepper, text)) }
   }
   if (user.mfaMethod === 'sms' && user.phoneNumber !== null) {
     if (/^\d{4,10}$/.test(text) && (await keys.phoneCodes.check(user.phoneNumber, text)))
       return { method: 'sms' }
   } else if (user.totpSecret !== null) {
     // One that cannot be decrypted takes no code; recovery codes still do, and an administrator can reset it.
-    const secret = keys.cipher.tryOpen(user.totpSecret, totpPlace(user.id))
+    const secret = await openHere(db, keys.cipher, user.totpSecret, totpPlace(user.id))
     const step = secret === undefined ? undefined : totpStep(secret, text, now, user.totpStep)
     if (step !== undefined) return { method: 'totp', step }
   }
@@ -71,7 +81,7 @@ export async function spendProof(
   const spent =
     proof.method === 'totp'
       ? await spendTotpStep(db, user.id, proof.step)
-      : proof.method === 'sms' || (await spendRecoveryCode(db, user.id, proof.hash, now))
+      : proof.method === 'sms' || (await spendRecoveryCode(db, user.id, proof.hashes, now))
   if (!spent) throw wrongCode(user, signIn)
 }
 

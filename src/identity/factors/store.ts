@@ -21,14 +21,14 @@ export async function spendTotpStep(db: Db, userId: string, step: number): Promi
 export async function spendRecoveryCode(
   db: Db,
   userId: string,
-  hash: string,
+  hashes: readonly string[],
   now: Instant,
 ): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('recovery_codes')
     .set({ used_at: now })
     .where('user_id', '=', userId)
-    .where('hash', '=', hash)
+    .where('hash', 'in', hashes)
     .where('used_at', 'is', null)
     .executeTakeFirstOrThrow()
   return numUpdatedRows === 1n

@@ -8,6 +8,7 @@ import { verifyLink } from '../../messages/links.ts'
 import type { Letter } from '../../messages/ports.ts'
 import { queueLetter } from '../../messages/queue.ts'
 import type { Db } from '../../storage/open.ts'
+import { openHere } from '../../storage/sealed.ts'
 import { NewOrganization, NewPartner, NewSite } from '../../tenancy/contract.ts'
 import { makeOrg } from '../../tenancy/organizations/rules.ts'
 import { makePartner } from '../../tenancy/partners/rules.ts'
@@ -84,7 +85,7 @@ export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries
       if (!registrationOn) throw new Problem('not_found')
       const hash = tokenHash(body.token)
       const waiting = await store.takeRegistration(db, hash, now)
-      const content = waiting && cipher.tryOpen(waiting.content, place(hash))
+      const content = waiting && (await openHere(db, cipher, waiting.content, place(hash)))
       if (!content) throw new Problem('invalid_verification_link')
       const wanted = JSON.parse(content) as Registration
       if (await findUserByEmail(db, wanted.email)) throw new Problem('invalid_verification_link')

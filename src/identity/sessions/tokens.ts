@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { randomBytes } from '../../core/random.ts'
 import type { Context } from '../rules.ts'
-import { signedTokens } from './signed.ts'
+import { signedTokens, type TokenKeys } from './signed.ts'
 
 export const accessSeconds = 15 * 60
 export const refreshSeconds = 7 * 24 * 3600
@@ -30,8 +30,8 @@ export type AccessTokens = {
 }
 
 /** Access tokens: JWT, HS256, 15 minutes. */
-export function accessTokens(secret: string): AccessTokens {
-  const tokens = signedTokens(secret, { audience: 'service-api', type: 'access', seconds: accessSeconds })
+export function accessTokens(...secrets: TokenKeys): AccessTokens {
+  const tokens = signedTokens(secrets, { audience: 'service-api', type: 'access', seconds: accessSeconds })
   return {
     sign({ userId, sessionId: sid, context: ctx, authEpoch: aep, mfaEpoch: mep, mfa }, now) {
       return tokens.sign(userId, { sid, ctx, aep, mep, mfa }, now)

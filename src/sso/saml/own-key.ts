@@ -10,6 +10,8 @@ import { selfSigned } from './certificate.ts'
 export type OwnKey = {
   /** undefined: it cannot be decrypted with the keys of the service. */
   key: KeyObject | undefined
+  /** The same as it is stored. */
+  sealed: string
   certificate: Buffer
 }
 
@@ -27,6 +29,7 @@ export async function findOwnKey(db: Db, cipher: Cipher): Promise<OwnKey | undef
   const pem = cipher.tryOpen(row.private_key, place)
   return {
     key: pem === undefined ? undefined : createPrivateKey(pem),
+    sealed: row.private_key,
     certificate: Buffer.from(row.certificate, 'base64'),
   }
 }

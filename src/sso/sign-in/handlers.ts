@@ -13,6 +13,7 @@ import { beginSession } from '../../identity/sessions/tenants.ts'
 import { newToken, tokenHash } from '../../identity/sessions/tokens.ts'
 import { isAccountWide } from '../../identity/sso-only.ts'
 import { findUser, type User } from '../../identity/store.ts'
+import { requireKey } from '../../storage/sealed.ts'
 import { SsoFailure } from '../failures.ts'
 import { challengeOf } from '../oidc/flow.ts'
 import { isComplete } from '../readiness.ts'
@@ -120,7 +121,10 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
         }
         const provider = await getProvider(storage.read, cipher, only(orgId), found.id)
         const signs = provider.type === 'saml' && provider.signRequests
-        const key = signs ? (await findOwnKey(storage.read, cipher))?.key : undefined
+        await store.requireSecret(storage.read, cipher, provider)
+        const own = signs ? await findOwnKey(storage.read, cipher) : undefined
+        const key = own?.key
+        if (own && !key) await requireKey(storage.read, cipher, own.sealed)
         if (!isComplete(provider) || (signs && !key)) {
           throw new Problem('invalid_request', 'SSO provider configuration is invalid')
         }

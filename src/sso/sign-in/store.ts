@@ -3,6 +3,7 @@ import { everything } from '../../core/scope.ts'
 import { type Instant, later } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf, type Value } from '../../storage/rows.ts'
+import { openHere, requireKey } from '../../storage/sealed.ts'
 import type { SsoExchangeRow, SsoSessionRow } from '../../storage/tables.ts'
 import type { Held } from '../rules.ts'
 import { getProvider, unlessGone } from '../store.ts'
@@ -27,16 +28,25 @@ export async function insertSignIn(db: Db, cipher: Cipher, signIn: SignIn): Prom
     .execute()
 }
 
-/** For the one request that gets to use it. */
+/** For the one request that gets to use it. @throws unavailable where the keys that it takes are not here */
 export async function takeSignIn(db: Db, cipher: Cipher, stateHash: string): Promise<SignIn | undefined> {
   const row = await db
     .deleteFrom('sso_sessions')
     .where('state_hash', '=', stateHash)
     .returningAll()
     .executeTakeFirst()
-  const codeVerifier = row && cipher.tryOpen(row.code_verifier, placeOf(stateHash))
+  const codeVerifier = row && (await openHere(db, cipher, row.code_verifier, placeOf(stateHash)))
   // One that was begun with another key is begun again.
-  return codeVerifier === undefined ? undefined : { ...signInRows.read(row!), codeVerifier }
+  if (codeVerifier === undefined) return undefined
+  const signIn = signInRows.read(row!)
+  const provider = await findProvider(db, cipher, signIn.providerId)
+  if (provider) await requireSecret(db, cipher, provider)
+  return { ...signIn, codeVerifier }
+}
+
+/** @throws unavailable when other processes can open what the provider is asked with, and this one cannot */
+export async function requireSecret(db: Db, cipher: Cipher, { unreadableSecret }: Held): Promise<void> {
+  if (unreadableSecret !== null) await requireKey(db, cipher, unreadableSecret)
 }
 
 /** The provider of a sign-in; undefined when it is gone. */

@@ -6,6 +6,7 @@ import { type Clock, type Instant, secondsBetween } from '../../core/time.ts'
 import { apart } from '../../storage/apart.ts'
 import { isOutage, runsAlone } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
+import { isBehind } from '../../storage/sealed.ts'
 import {
   answered,
   bodyOf,
@@ -23,6 +24,7 @@ import {
   freeOfPredecessors,
   heldBy,
   hold,
+  isForsaken,
   leaseSeconds,
   nextWork,
   renewalSeconds,
@@ -86,6 +88,8 @@ export class Courier {
   #timer: NodeJS.Timeout | undefined
   #isClosing = false
   #hasBegun = false
+  /** Others have a key that this process does not have. */
+  #isBehind = false
 
   constructor(on: Delivering) {
     this.#on = on
@@ -142,12 +146,13 @@ export class Courier {
 
   /** What other processes gave out to queues that are held here is found, and what the dead held is freed. */
   async #sweep(): Promise<void> {
-    const { storage, clock } = this.#on
+    const { storage, cipher, clock } = this.#on
     this.#sweptAt = performance.now()
     // With a clock that is behind this one's, what another process gave out stands before what is known.
     for (const lane of this.#lanes.all()) Object.assign(lane, { more: true, behind: start })
     await this.#renew()
     await freeAbandoned(storage, clock())
+    if (this.#isBehind) this.#isBehind = await isBehind(storage.read, cipher)
   }
 
   /** Before it frees what others held: who was asleep for long would free its own, and take it once more. */
@@ -176,16 +181,18 @@ export class Courier {
 
   /** Whether there was something to take. */
   async #take(): Promise<boolean> {
-    const { storage, clock } = this.#on
+    const { storage, cipher, clock } = this.#on
     const limit = Math.min(batches[storage.dialect], this.#lanes.room)
     const now = clock()
-    const queues = await findDue(storage, { now, apart: this.#lanes.full(), limit })
+    const marks = this.#isBehind ? cipher.marks : undefined
+    const queues = await findDue(storage, { now, apart: this.#lanes.full(), marks, limit })
     if (queues.length === 0) return false
     const held = new Set(await hold(storage, queues, { holder: this.#me, now }))
     this.#renewedAt = now
-    for (const { webhookId, orgId } of queues) {
+    for (const { webhookId, orgId, dueAt } of queues) {
       // It may be one that somebody else took to be abandoned.
-      if (held.has(webhookId) && !this.#lanes.get(webhookId)) this.#lanes.add(webhookId, orgId)
+      if (!held.has(webhookId) || this.#lanes.get(webhookId)) continue
+      this.#lanes.add(webhookId, orgId, isForsaken(dueAt, now))
     }
     return held.size > 0
   }
@@ -239,6 +246,8 @@ export class Courier {
     }
     const known = new Map(moving.map(({ webhookId, webhook }) => [webhookId, webhook]))
     const webhooks = await store.findWebhooks(storage.read, cipher, known)
+    if (!this.#isBehind && [...webhooks.values()].some((one) => this.#isForeign(one)))
+      this.#isBehind = await isBehind(storage.read, cipher)
     for (const lane of moving) this.#follow(lane, webhooks.get(lane.webhookId))
   }
 
@@ -249,7 +258,15 @@ export class Courier {
     if (!webhook) Object.assign(lane, { ready: [], more: false })
     else if (webhook.status !== was) Object.assign(lane, { more: true, behind: start })
     if (webhook?.status !== 'active') lane.ready = lane.ready.filter(({ askedFor }) => askedFor === 1)
+    // An attempt here would fail, and use up one of those that a process with the key has.
+    lane.isPassedOn = webhook !== undefined && this.#isBehind && !lane.isForsaken && this.#isForeign(webhook)
+    if (lane.isPassedOn) Object.assign(lane, { ready: [], more: false })
     this.#lanes.queue(lane)
+  }
+
+  /** Whether something of it is sealed with a key that this process does not have. */
+  #isForeign(webhook: Held): boolean {
+    return unreadableIn(webhook).some((column) => !this.#on.cipher.knows(webhook.unreadable[column]!))
   }
 
   #send(): void {

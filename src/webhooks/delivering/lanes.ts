@@ -28,6 +28,10 @@ export type Lane = {
   sent: number
   /** Waits for its turn. */
   isWaiting: boolean
+  /** What does not open here is tried nevertheless: nobody else has come for it. */
+  isForsaken: boolean
+  /** Does not open here, and goes to a process that has the key. */
+  isPassedOn: boolean
 }
 
 /** Deliveries of a webhook that are on their way at once (decisions.md, Webhooks). */
@@ -66,10 +70,10 @@ export class Lanes {
     return [...this.#orgs].filter(([, { lanes }]) => lanes >= most.ofOrg).map(([orgId]) => orgId)
   }
 
-  add(webhookId: string, orgId: string): void {
+  add(webhookId: string, orgId: string, isForsaken = false): void {
     const none = { webhook: undefined, ready: [], busy: new Set<string>(), more: true, behind: start }
     const lane = { webhookId, orgId, ...none, isFailing: false, sent: 0, isWaiting: false }
-    this.#held.set(webhookId, lane)
+    this.#held.set(webhookId, { ...lane, isForsaken, isPassedOn: false })
     this.#org(orgId).lanes += 1
   }
 
@@ -96,7 +100,7 @@ export class Lanes {
   }
 
   makesRoom(lane: Lane): boolean {
-    return this.#isPressed() && lane.sent >= turn
+    return lane.isPassedOn || (this.#isPressed() && lane.sent >= turn)
   }
 
   /** It has something ready: it takes its place in line. */

@@ -1,6 +1,7 @@
 import { type Instant, later } from '../../core/time.ts'
 import { forUpdate, prepared, runsAlone } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
+import { isSealedWith } from '../../storage/sealed.ts'
 
 /*
  * A queue is sent from by one process at a time, its holder, so that how many deliveries of a webhook are on their
@@ -58,14 +59,43 @@ export async function freeOfPredecessors(storage: Storage): Promise<void> {
   )
 }
 
-export type Queue = { webhookId: string; orgId: string }
+export type Queue = { webhookId: string; orgId: string; dueAt: Instant }
 
-const isDue = (db: Db, now: Instant, apart: readonly string[]) =>
+type Wanted = {
+  now: Instant
+  apart: readonly string[]
+  /** Of the keys of this process, when others have more: what it cannot open is left to them. */
+  marks: readonly string[] | undefined
+}
+
+/** For so long what does not open here is left to those who may have its key. */
+const patienceSeconds = 3600
+
+/** Whether nobody else has come for it in all that time. */
+export const isForsaken = (dueAt: Instant, now: Instant): boolean => dueAt <= later(now, -patienceSeconds)
+
+const isDue = (db: Db, { now, apart, marks }: Wanted) =>
   db
     .selectFrom('webhook_queues')
     .where('due_at', '<=', now)
     .where('holder', 'is', null)
     .$if(apart.length > 0, (q) => q.where('org_id', 'not in', apart))
+    .$if(marks !== undefined, (q) =>
+      q.where((eb) =>
+        eb.or([
+          eb('due_at', '<=', later(now, -patienceSeconds)),
+          eb.exists(
+            eb
+              .selectFrom('webhooks as w')
+              .select('w.id')
+              .whereRef('w.id', '=', 'webhook_queues.webhook_id')
+              .where(isSealedWith(marks!, 'w.url'))
+              .where(isSealedWith(marks!, 'w.headers'))
+              .where((of) => of.or([of('w.secret', 'is', null), isSealedWith(marks!, 'w.secret')])),
+          ),
+        ]),
+      ),
+    )
 
 /**
  * Queues with something due that nobody holds, not of the organizations `apart`: those that have waited longest,
@@ -73,10 +103,11 @@ const isDue = (db: Db, now: Instant, apart: readonly string[]) =>
  */
 export async function findDue(
   { read, heavy }: Storage,
-  { now, apart, limit }: { now: Instant; apart: readonly string[]; limit: number },
+  { limit, ...wanted }: Wanted & { limit: number },
 ): Promise<Queue[]> {
-  const found = await isDue(read, now, apart)
+  const found = await isDue(read, wanted)
     .select(['webhook_id as webhookId', 'org_id as orgId'])
+    .select((eb) => eb.ref('due_at').$notNull().as('dueAt'))
     .orderBy('due_at')
     .orderBy('webhook_id')
     .limit(limit + 1)
@@ -84,7 +115,7 @@ export async function findDue(
   if (found.length <= limit) return found
   return heavy
     .selectFrom(
-      isDue(heavy, now, apart)
+      isDue(heavy, wanted)
         .select((eb) => [
           'webhook_id',
           'org_id',
@@ -97,6 +128,7 @@ export async function findDue(
         .as('due'),
     )
     .select(['due.webhook_id as webhookId', 'due.org_id as orgId'])
+    .select((eb) => eb.ref('due.due_at').$notNull().as('dueAt'))
     .orderBy('due.turn')
     .orderBy('due.due_at')
     .limit(limit)
