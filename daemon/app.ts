@@ -213,7 +213,9 @@ function securityHeaders(): Record<string, string> {
 }
 
 const description =
-  'Multi-tenant device management: partners, organizations, sites, enrollment keys, devices and a verifiable audit log.'
+  'Multi-tenant device management: partners, organizations, sites, enrollment keys, devices and a verifiable audit log. ' +
+  'Where `Idempotency-Key` is among the parameters, a request can be sent again with the same key and happens once; ' +
+  'everywhere else the header is refused (400), with the reason.'
 
 /** Made when they are first asked for, so that they cost no start-up. */
 function addReference(app: FastifyInstance, contract: Contract, version: string): void {

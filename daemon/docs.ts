@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { z } from 'zod'
-import { type Contract, type Endpoint, entriesOf } from '../src/core/endpoint.ts'
+import { type Contract, type Endpoint, entriesOf, keyRefusal } from '../src/core/endpoint.ts'
 import { exampleOf, toJsonSchema } from '../src/core/openapi.ts'
 import { asText } from '../src/core/web-page.ts'
 
@@ -21,7 +21,8 @@ export function docsPage(contract: Contract, version: string): { html: string; c
 <main>
 <h1>svc API <small>${asText(version)}</small></h1>
 <p>Every path is below <code>/api/v1</code>. Send an access token as <code>Authorization: Bearer …</code>, or an
-API key as <code>X-API-Key</code> where it is taken. Failures are
+API key as <code>X-API-Key</code> where it is taken. Where it says so, a request that is sent again with the same
+<code>Idempotency-Key</code> within 24 hours happens once; everywhere else the header is refused. Failures are
 <code>{"error", "code", "requestId", "details"?, "retryAfter"?}</code>. For programs: <a href="/api/v1/openapi.json">OpenAPI 3.1</a>.</p>
 ${sections.join('\n')}
 </main>`)
@@ -41,7 +42,7 @@ function articleOf(name: string, entry: Endpoint): string {
   const { method, path, summary, params, query, body, example } = entry
   return `<article id="${asText(name)}">
 <h3><span class="method">${method}</span> <code>${asText(path)}</code></h3>
-<p>${asText(summary)}. ${needsOf(entry)}</p>
+<p>${asText(summary)}. ${needsOf(entry)}${keyRefusal(entry) === undefined ? ' Takes an Idempotency-Key.' : ''}</p>
 ${fieldsOf('Path', params)}${fieldsOf('Query', query)}${fieldsOf('Body', body)}
 ${example ? `<pre><code>${asText(JSON.stringify(exampleOf(entry), null, 2))}</code></pre>` : ''}
 ${answerOf(entry)}

@@ -1,6 +1,8 @@
 import { hash } from 'node:crypto'
 import type { Cipher } from '../src/core/cipher.ts'
-import { invalid, Problem } from '../src/core/errors.ts'
+import { type Endpoint, keyRefusal } from '../src/core/endpoint.ts'
+import { type Fault, Problem } from '../src/core/errors.ts'
+import { newId } from '../src/core/new-id.ts'
 import type { Scope } from '../src/core/scope.ts'
 import { isVisible } from '../src/core/terminal.ts'
 import { type Instant, later } from '../src/core/time.ts'
@@ -12,9 +14,16 @@ import { textOf } from './header-text.ts'
 
 /**
  * A change that a client may send again: who sent it and in which context, under which key, and what it asks. `scope` is
- * what the caller sees at this moment.
+ * what the caller sees at this moment, `id` tells this request from its repetitions.
  */
-export type Attempt = { owner: string; key: string; asks: string; scope: Scope }
+export type Attempt = {
+  owner: string
+  key: string
+  asks: string
+  scope: Scope
+  id: string
+  isClaimed: boolean
+}
 
 /** What came of it, as it is kept: encrypted as a whole, since replies hold secrets and a hash of a request may tell one. */
 type Kept = { asks: string; reach: Scope; orgId: string | null; reply: unknown }
@@ -24,34 +33,38 @@ export type Done = { reply: unknown; orgId: string | null }
 
 const keptSeconds = 24 * 3600
 
+/** How long a key is held by a request that never said how it ended: longer than any goes on. */
+const claimedSeconds = 120
+
+/**
+ * The key that came with a request. One that would not be honored is a fault: whoever sends it relies on it, and would send
+ * again what must not happen twice.
+ */
+export function keyIn(entry: Endpoint, said: unknown, faults: Fault[]): string | undefined {
+  if (said === undefined) return undefined
+  const refusal = keyRefusal(entry)
+  const key = typeof said === 'string' ? textOf(said) : ''
+  const wrong = (message: string) => faults.push({ path: 'headers.idempotency-key', message })
+  if (refusal !== undefined) wrong(`Idempotency-Key is not honored here, leave it out: ${refusal}`)
+  else if (key.length === 0 || key.length > 255) wrong('must have 1 to 255 characters')
+  else if (!isVisible(key)) wrong('must not have control characters')
+  return key
+}
+
 export function attemptOf(
   caller: Caller,
-  request: { key: unknown; ip: string; scope: Scope; route: string; input: unknown },
+  request: { key: string | undefined; ip: string; scope: Scope; route: string; input: unknown },
 ): Attempt | undefined {
-  const { key: said, ip, scope, route, input } = request
-  if (said === undefined) return undefined
-  const key = typeof said === 'string' ? textOf(said) : ''
-  if (key.length === 0 || key.length > 255) {
-    throw invalid([{ path: 'headers.idempotency-key', message: 'must have 1 to 255 characters' }])
-  }
-  if (!isVisible(key)) {
-    throw invalid([{ path: 'headers.idempotency-key', message: 'must not have control characters' }])
-  }
-  return {
-    owner: ownerOf(caller, ip, scope),
-    key,
-    asks: hash('sha256', `${route}\n${JSON.stringify(input)}`, 'hex'),
-    scope,
-  }
+  const { key, ip, scope, route, input } = request
+  if (key === undefined) return undefined
+  const asks = hash('sha256', `${route}\n${JSON.stringify(input)}`, 'hex')
+  return { owner: ownerOf(caller, ip, scope), key, asks, scope, id: newId(), isClaimed: false }
 }
 
-/** @throws invalid_request where a key means nothing */
-export function refuseKey(key: unknown): void {
-  if (key === undefined) return
-  throw invalid([{ path: 'headers.idempotency-key', message: 'means nothing here: leave it out' }])
-}
-
-/** Somebody in one tenant and the same person in another are two: what one was given is nothing to the other. */
+/**
+ * Somebody in one tenant and the same person in another are two: what one was given is nothing to the other. Who need not
+ * say who they are is known by the address alone; all they can be given again is the reply to just what they sent.
+ */
 function ownerOf(caller: Caller, ip: string, scope: Scope): string {
   if (caller.kind === 'nobody') return `nobody at ${ip}`
   if (caller.kind === 'agent') return `agent ${caller.deviceId} ${caller.role}`
@@ -68,6 +81,7 @@ const placeOf = ({ owner, key }: Attempt): string => `idempotency_keys.reply.${o
 /**
  * The reply that a key got within 24 hours, when it got one, as far as the caller still sees what it is about.
  * @throws idempotency_mismatch when the key came with another request
+ * @throws idempotency_in_progress while the first is worked on
  * @throws not_found when what was made is out of the caller's reach by now
  * @throws unavailable when another process can open the reply
  */
@@ -79,12 +93,16 @@ export async function givenBefore(
 ): Promise<{ reply: unknown } | undefined> {
   const row = await db
     .selectFrom('idempotency_keys')
-    .select('reply')
+    .select(['reply', 'created_at'])
     .where('owner', '=', attempt.owner)
     .where('key', '=', attempt.key)
     .where('created_at', '>=', later(now, -keptSeconds))
     .executeTakeFirst()
   if (!row) return undefined
+  if (row.reply === '') {
+    if (row.created_at < later(now, -claimedSeconds)) return undefined
+    throw inProgress()
+  }
   const reply = await openHere(db, cipher, row.reply, placeOf(attempt))
   // It was done, and is not done again.
   if (reply === undefined)
@@ -130,19 +148,8 @@ export async function once(
   now: Instant,
   change: () => Promise<Done>,
 ): Promise<unknown> {
+  if (!(await taken(db, attempt, now))) return (await givenBefore(db, cipher, attempt, now))!.reply
   const { owner, key, asks, scope } = attempt
-  await db
-    .deleteFrom('idempotency_keys')
-    .where('owner', '=', owner)
-    .where('key', '=', key)
-    .where('created_at', '<', later(now, -keptSeconds))
-    .execute()
-  const { numInsertedOrUpdatedRows } = await db
-    .insertInto('idempotency_keys')
-    .values({ owner, key, request_hash: '', reply: '', status: 0, created_at: now })
-    .onConflict((c) => c.doNothing())
-    .executeTakeFirstOrThrow()
-  if (numInsertedOrUpdatedRows !== 1n) return (await givenBefore(db, cipher, attempt, now))!.reply
   const { reply, orgId } = await change()
   const kept: Kept = { asks, reach: scope, orgId, reply }
   await db
@@ -152,6 +159,47 @@ export async function once(
     .where('key', '=', key)
     .execute()
   return reply
+}
+
+/** Holds the key while something is sent that no transaction takes back. @throws idempotency_in_progress */
+export async function claim(db: Db, attempt: Attempt, now: Instant): Promise<void> {
+  if (!(await taken(db, attempt, now))) throw inProgress()
+  attempt.isClaimed = true
+}
+
+/** Of a claim that came to nothing: a failure does not use a key up. */
+export async function release(db: Db, { owner, key, id }: Attempt): Promise<void> {
+  await db
+    .deleteFrom('idempotency_keys')
+    .where('owner', '=', owner)
+    .where('key', '=', key)
+    .where('request_hash', '=', id)
+    .where('reply', '=', '')
+    .execute()
+}
+
+const inProgress = (): Problem => new Problem('idempotency_in_progress', undefined, { retryAfter: 1 })
+
+/** Whether the key is this request's: nobody had it, it is forgotten, or this request holds it already. */
+async function taken(db: Db, { owner, key, id }: Attempt, now: Instant): Promise<boolean> {
+  await db
+    .deleteFrom('idempotency_keys')
+    .where('owner', '=', owner)
+    .where('key', '=', key)
+    .where(({ and, eb, or }) =>
+      or([
+        eb('created_at', '<', later(now, -keptSeconds)),
+        and([eb('reply', '=', ''), eb('created_at', '<', later(now, -claimedSeconds))]),
+        and([eb('reply', '=', ''), eb('request_hash', '=', id)]),
+      ]),
+    )
+    .execute()
+  const { numInsertedOrUpdatedRows } = await db
+    .insertInto('idempotency_keys')
+    .values({ owner, key, request_hash: id, reply: '', status: 0, created_at: now })
+    .onConflict((c) => c.doNothing())
+    .executeTakeFirstOrThrow()
+  return numInsertedOrUpdatedRows === 1n
 }
 
 export async function forgetOldAttempts(db: Db, now: Instant): Promise<void> {

@@ -29,7 +29,16 @@ import { cookiesOf, keepSession, sendOn, withCookieToken } from './browser.ts'
 import { sendBytes } from './bytes.ts'
 import type { Origins } from './cors.ts'
 import { userAgentOf } from './header-text.ts'
-import { attemptOf, type Done, givenBefore, once, refuseKey } from './idempotency.ts'
+import {
+  type Attempt,
+  attemptOf,
+  claim,
+  type Done,
+  givenBefore,
+  keyIn,
+  once,
+  release,
+} from './idempotency.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 import { problemOf } from './problems.ts'
@@ -71,6 +80,13 @@ export type Pipeline = {
 
 type AnyEndpoint = Endpoint & { params: z.ZodObject; query: z.ZodObject; body: z.ZodType }
 type AnyCall = Call<AnyEndpoint>
+type Asked = Record<Part, unknown> & {
+  caller: Caller
+  ip: string
+  userAgent: string | null
+  now: Instant
+  db: Db | undefined
+}
 
 /**
  * The path of every request, in this order: limits, caller, permission (before the body is read) · parse ·
@@ -142,7 +158,7 @@ export function addRoute(
   async function outcomeOf(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
     const caller = request.caller as Caller
     const { now, facts } = request
-    const { params, query, body } = parse(request)
+    const { params, query, body, key } = parse(request)
     // Another copy of it is worked with.
     request.body = undefined
     const asked = {
@@ -164,15 +180,26 @@ export function addRoute(
         on.questions.ask(`${caller.kind} ${askerOf(caller) ?? asked.ip}`, work),
       gone: () => goneOf(reply),
       limit,
+      claim: async () => {
+        if (attempt) await on.storage.write((tx) => claim(tx, attempt, now))
+      },
     }
-    const key = request.headers['idempotency-key']
-    if (entry.idempotencyKey === 'refused') refuseKey(key)
-    const input = { params, query, body }
-    const said = { key, ip: asked.ip, scope: asked.scope, route, input }
-    const attempt = entry.idempotencyKey === 'honored' ? attemptOf(caller, said) : undefined
-    // What prepares a change may send something itself.
+    const said = { key, ip: asked.ip, scope: asked.scope, route, input: { params, query, body } }
+    const attempt = attemptOf(caller, said)
+    // A repetition takes nothing of what is limited, and has nothing prepared.
     const first = attempt && (await givenBefore(on.storage.read, on.cipher, attempt, now))
     if (first) return first.reply
+    try {
+      return await resultOf(asked, facts, attempt)
+    } catch (error) {
+      // Where not even that can be written, it ends by itself.
+      if (attempt?.isClaimed) await on.storage.write((tx) => release(tx, attempt)).catch(() => undefined)
+      throw error
+    }
+  }
+
+  async function resultOf(asked: Asked, facts: AuditFacts, attempt: Attempt | undefined): Promise<unknown> {
+    const { caller, now } = asked
     const ready = steps.prepare && (await steps.prepare(asked as unknown as Preparation<AnyEndpoint>))
     if (ready instanceof Answered) {
       if (!isTelemetry)
@@ -260,9 +287,10 @@ const nothing = z.strictObject({})
 const noBody = nothing.optional()
 
 type Part = 'params' | 'query' | 'body'
+type Parsed = Record<Part, unknown> & { key: string | undefined }
 
 /** Gives the parts of a request through their schemas; every fault at once. @throws invalid_request */
-function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) => Record<Part, unknown> {
+function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) => Parsed {
   const schemas = {
     params: entry.params ?? nothing,
     query: entry.query ?? nothing,
@@ -290,6 +318,7 @@ function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) 
         'body',
         withHeaders(entry, request, withCookieToken(entry, request, origins)) ?? undefined,
       ),
+      key: keyIn(entry, request.headers['idempotency-key'], faults),
     }
     if (faults.length > 0) throw invalid(faults)
     return parsed

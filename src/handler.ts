@@ -132,6 +132,11 @@ export type Preparation<E extends Endpoint> = Asked<E> & {
   storage: Storage
   /** Counts one event, or so many; throws 429 when the window is full. */
   limit(name: LimitName, key: string, amount?: number): void
+  /**
+   * Before something is sent that cannot be taken back: of all requests under one Idempotency-Key one gets past this, as
+   * long as it does not fail. @throws idempotency_in_progress
+   */
+  claim(): Promise<void>
 }
 
 /** A stream that says of which type it is, and what goes before it. */

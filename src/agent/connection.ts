@@ -32,14 +32,18 @@ export const dialAs =
     })
   }
 
-/** One idempotency key for as long as the same thing is said: after an answer that was lost it is the same request. */
+/**
+ * One idempotency key for as long as the same thing is said in the same place: after an answer that was lost it is the same
+ * request, whatever was said elsewhere meanwhile.
+ */
 function sameKeyAgain(transport: Transport): Transport {
-  let said: string | undefined
-  let key = randomUUID()
+  const last = new Map<string, { said: string | undefined; key: string }>()
   return ({ headers, ...request }) => {
     if (!('idempotency-key' in headers)) return transport({ ...request, headers })
-    if (request.body !== said) key = randomUUID()
-    said = request.body
+    const { url, body: said } = request
+    const before = last.get(url)
+    const key = before && before.said === said ? before.key : randomUUID()
+    last.set(url, { said, key })
     return transport({ ...request, headers: { ...headers, 'idempotency-key': key } })
   }
 }

@@ -226,7 +226,7 @@ export const agents = {
   heartbeat: endpoint({
     method: 'POST',
     path: '/agents/:id/heartbeat',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'repeatable' },
     summary: 'Report that the machine is alive, with its latest metrics',
     tag,
     access: agentOrWatchdog,

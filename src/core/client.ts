@@ -249,7 +249,8 @@ function pauseBefore(attempt: number, failure: ApiError | NetworkError): number 
   if (failure instanceof NetworkError) return jittered
   // A device that cannot: it was asked, and that is its answer.
   if (failure.code === 'device_failed') return undefined
-  if (failure.status !== 502 && failure.status !== 503 && failure.status !== 429) return undefined
+  const isPassing = [502, 503, 429].includes(failure.status) || failure.code === 'idempotency_in_progress'
+  if (!isPassing) return undefined
   if (failure.retryAfter === undefined) return failure.status === 429 ? undefined : jittered
   const asked = failure.retryAfter * 1000
   return asked > longestPause ? undefined : asked + jittered

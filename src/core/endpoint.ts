@@ -85,6 +85,21 @@ export function user(needs: Needs & { key?: boolean; workload?: boolean } = {}):
   }
 }
 
+/** Why an Idempotency-Key is refused. What it would promise is not silently left undone. */
+const keyRefusals = {
+  reading: 'the request changes nothing and can be repeated',
+  repeatable: 'the request can be repeated: it leaves things as the first one did',
+  once: 'what the request uses up works once, so that a repetition changes nothing',
+  credential: 'the reply holds what proves who somebody is, which is never kept to be given out again',
+} as const
+export type KeyRefusal = keyof typeof keyRefusals
+
+/** Why an endpoint takes no Idempotency-Key; undefined where it is honored. */
+export function keyRefusal({ method, idempotencyKey }: Endpoint): string | undefined {
+  if (idempotencyKey === 'honored') return undefined
+  return keyRefusals[idempotencyKey?.refused ?? (method === 'GET' ? 'reading' : 'repeatable')]
+}
+
 type Schema = z.ZodType
 type ObjectSchema = z.ZodObject
 
@@ -132,11 +147,10 @@ export type Endpoint = {
   /** Fields of the body that may come as a header instead, a bearer token without its scheme. */
   headers?: Readonly<Record<string, string>>
   /**
-   * Said of every POST: whether a request that is sent again under its Idempotency-Key gets the first reply, or has no
-   * use for such a key and says so. What a session, a sign-in or an agent's token begins with is never kept to be given
-   * out again; a reading has nothing to keep.
+   * Said of every POST, and of others where a repetition would do something once more: whether a request that is sent
+   * again under its Idempotency-Key gets the first reply, or why it has no use for such a key (400, `keyRefusal`).
    */
-  idempotencyKey?: 'honored' | 'refused'
+  idempotencyKey?: 'honored' | { refused: KeyRefusal }
   /** Success status; 200 unless something is created or queued. */
   status?: 200 | 201 | 202 | 302
   /**
@@ -175,8 +189,8 @@ export type Endpoint = {
 }
 
 type Decided<E extends Endpoint> = E['method'] extends 'POST'
-  ? { idempotencyKey: 'honored' | 'refused' }
-  : { idempotencyKey?: never }
+  ? { idempotencyKey: 'honored' | { refused: KeyRefusal } }
+  : { idempotencyKey?: 'honored' }
 
 /** Keeps the literal type of an entry, so that client and handler know their shapes. */
 export const endpoint = <const E extends Endpoint>(entry: E & Decided<E>): E => entry

@@ -128,6 +128,11 @@ export const errors = {
   below_minimum_version: { status: 409, exit: 6, title: 'The version is below the lowest one allowed' },
   rollout_in_progress: { status: 409, exit: 6, title: 'A rollout is in progress' },
   idempotency_mismatch: { status: 409, exit: 6, title: 'Idempotency-Key was used with another request' },
+  idempotency_in_progress: {
+    status: 409,
+    exit: 8,
+    title: 'A request with this Idempotency-Key is still worked on',
+  },
   request_timeout: { status: 408, exit: 8, title: 'The request took too long to arrive' },
   invite_accepted: { status: 410, exit: 6, title: 'This invite has already been accepted' },
   payload_too_large: { status: 413, exit: 2, title: 'Request body too large' },

@@ -177,7 +177,9 @@ const idempotencyKey = {
   name: 'Idempotency-Key',
   in: 'header',
   required: false,
-  description: 'Repeating a request with the same key within 24 hours gives the first reply',
+  description:
+    'Within 24 hours a request that is sent again with the same key does nothing more and gets the first reply; ' +
+    '409 while the first is still worked on, or when the key came with another request',
   schema: { type: 'string', maxLength: 255 },
 }
 
@@ -193,13 +195,16 @@ const relinked = (schema: Json): Json =>
 
 function refusalsOf(entry: Endpoint): Json {
   const codes = new Set([
-    ...(entry.params || entry.query || entry.body ? (['invalid_request'] as const) : []),
+    'invalid_request' as const,
     ...(entry.access.who === 'public' ? [] : (['unauthenticated'] as const)),
     ...(entry.access.who === 'user' ? (['forbidden', 'mfa_enrollment_required'] as const) : []),
     ...(entry.access.who === 'user' && entry.access.key
       ? (['invalid_api_key', 'api_key_revoked', 'api_key_expired', 'api_key_scope'] as const)
       : []),
     ...(entry.params ? (['not_found'] as const) : []),
+    ...(entry.idempotencyKey === 'honored'
+      ? (['idempotency_mismatch', 'idempotency_in_progress'] as const)
+      : []),
     'rate_limited' as const,
     ...(entry.question ? (['too_many_questions', 'question_too_slow'] as const) : []),
     ...(entry.errors ?? []),

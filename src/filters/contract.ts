@@ -124,7 +124,7 @@ export const filters = {
   preview: endpoint({
     method: 'POST',
     path: '/filters/preview',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'reading' },
     summary: 'Show which devices match conditions that are not saved',
     tag,
     access: reads,
@@ -174,7 +174,7 @@ export const filters = {
   savedPreview: endpoint({
     method: 'POST',
     path: '/filters/:id/preview',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'reading' },
     summary: 'Show which devices a saved filter matches, in all organizations the caller can see',
     tag,
     access: reads,

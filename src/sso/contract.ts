@@ -202,7 +202,7 @@ export const ssoProviders = {
   test: endpoint({
     method: 'POST',
     path: '/sso/providers/:id/test',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'reading' },
     summary: 'Ask the issuer of an SSO provider what it publishes, and check that; nothing changes',
     tag,
     access: writes,

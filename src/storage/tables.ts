@@ -628,7 +628,7 @@ export type IdempotencyKeyRow = {
   /** Who, and in which tenant. */
   owner: string
   key: string
-  /** Of earlier releases: what was asked is kept with the reply. */
+  /** The request that has it; in earlier releases of what it asked, which is kept with the reply now. */
   request_hash: string
   /** What was asked, and the reply, encrypted; empty while the first request is still running. */
   reply: string

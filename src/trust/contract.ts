@@ -132,7 +132,7 @@ export const trust = {
   exchange: endpoint({
     method: 'POST',
     path: '/auth/federated',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Exchange the token of a CI job for a short access token, by the trust policy that it fits',
     tag,
     access: publicly,
@@ -227,7 +227,7 @@ export const trustPolicies = {
   test: endpoint({
     method: 'POST',
     path: '/trust/policies/:id/test',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'reading' },
     summary: 'Say whether a token would be accepted by a trust policy, check by check; it is not used up',
     tag,
     access: writes,

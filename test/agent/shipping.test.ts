@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest'
+import { clientAs } from '../../src/agent/connection.ts'
 import type { LogPosition } from '../../src/agent/log-position.ts'
 import { logPositionIn } from '../../src/agent/log-position.ts'
 import { api } from '../../src/api.ts'
+import { fetchTransport } from '../../src/core/client.ts'
 import type { NewEventLog } from '../../src/logs/events/contract.ts'
 import { openMigrated } from '../databases.ts'
 import { startService } from '../harness.ts'
@@ -199,4 +201,23 @@ test('the service takes what the agent hands in', async () => {
   const { deviceId: id } = first.events[0] as { deviceId: string }
   const { data } = await client.call(api.eventLogs.list, { params: { id } })
   expect(data.map(({ message }) => message).sort()).toEqual(['message 0', 'message 1', 'message 2'])
+})
+
+test('what the agent says again is under the same key, whatever it said elsewhere meanwhile', async () => {
+  await using service = await standIn((request) =>
+    request.path.endsWith('/logs') ? refusal(503, 'unavailable') : agreeable(request),
+  )
+  const signal = new AbortController().signal
+  const client = clientAs({ url: service.url, version: '1.0.0', transport: fetchTransport, signal })
+  const params = { id: 'a'.repeat(64) }
+  const log = { timestamp: '2026-03-01T12:00:00Z', level: 'info', component: 'a', message: 'b' } as const
+  const sayLogs = () =>
+    client.call(api.diagnosticLogs.submit, { params, body: { logs: [log] } }).catch(() => {})
+  const sayEvents = () => client.call(api.eventLogs.submit, { params, body: { events: [] } })
+  await sayLogs()
+  await sayEvents()
+  await sayLogs()
+  const keys = service.received.map(({ headers }) => headers['idempotency-key'])
+  expect(keys).toHaveLength(3)
+  expect([keys[2] === keys[0], keys[1] === keys[0]]).toEqual([true, false])
 })

@@ -135,7 +135,16 @@ describe('trying again', () => {
     expect(sent).toHaveLength(3)
   })
 
+  it('of one whose first is still worked on waits for its reply', async () => {
+    const body = { error: 'Still worked on', code: 'idempotency_in_progress', requestId: '1' }
+    const { sent, client } = scripted(down, reply(409, body, { 'retry-after': '0' }), reply(201, {}))
+    await client.call(orgs.create, name)
+    expect(new Set(sent.map(({ headers }) => headers['idempotency-key'])).size).toBe(1)
+    expect(sent).toHaveLength(3)
+  })
+
   it.each<[string, Incoming | Error]>([
+    ['409', reply(409, { error: 'No', code: 'conflict', requestId: '1' })],
     ['500', reply(500)],
     ['400', reply(400)],
     ['429 without a time', reply(429)],
@@ -149,7 +158,9 @@ describe('trying again', () => {
   it('does not happen to what might be done twice', async () => {
     const { sent, client } = scripted(down)
     await expect(client.call(enrollmentKeys.remove, { params: { id: uuid(1) } })).rejects.toBe(down)
-    await expect(client.call(auth.forgotPassword, { body: { email: 'a@example.com' } })).rejects.toBe(down)
+    await expect(client.call(auth.resetPassword, { body: { token: 'once', password: 'x' } })).rejects.toBe(
+      down,
+    )
     expect(sent).toHaveLength(2)
   })
 

@@ -1,9 +1,12 @@
 import { expect, it } from 'vitest'
+import { messagesIn } from '../../daemon/outside/outbox.ts'
 import { api } from '../../src/api.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import type { Site } from '../../src/tenancy/contract.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { startService, type TestService, testClock } from '../harness.ts'
+import { adminEmail, startService, type TestService, testClock } from '../harness.ts'
+import { handOf, playOf } from '../laws/plays.ts'
+import { json, startVerifyService } from '../messages/verify-service.ts'
 import { addOrgUser, addRole, addUser, buildWorld, roleOf, systemToken, tokenFor } from '../world.ts'
 import { send } from './request.ts'
 
@@ -159,5 +162,91 @@ onEveryDatabase((_, open) => {
     expect(tested.status).toBe(202)
     expect((await test(orgs.bakery.webhookId)).body).toEqual(tested.body)
     expect((await test(orgs.garage.webhookId)).status, 'the address is part of what is asked').toBe(409)
+  })
+
+  it('of who need not say who they are is one of their address, and gives back what they sent it with alone', async () => {
+    const service = await startService(open, { env: { TRUST_PROXY_HEADERS: 'true' } })
+    const ask = (email: string, ip: string) =>
+      send<{ code: string }>(service.url, 'POST', '/api/v1/auth/forgot-password', {
+        body: { email },
+        headers: { 'idempotency-key': 'k', 'x-forwarded-for': ip },
+      })
+    const letters = async () =>
+      (await messagesIn(service.dataDir)).filter(({ to }) => to === adminEmail).length
+    const first = await ask(adminEmail, '203.0.113.1')
+    expect(first.status).toBe(200)
+    expect((await ask(adminEmail, '203.0.113.1')).body).toEqual(first.body)
+    await expect.poll(letters, { timeout: 10_000 }).toBe(1)
+    expect(await ask('nobody@example.com', '203.0.113.1')).toMatchObject({
+      status: 409,
+      body: { code: 'idempotency_mismatch' },
+    })
+    expect((await ask(adminEmail, '203.0.113.2')).status).toBe(200)
+    await expect.poll(letters, { timeout: 10_000 }).toBe(2)
+  })
+
+  it('of strangers fills nothing: what they are refused is not kept, and their limit is one of their network', async () => {
+    const service = await startService(open, { env: { RATE_LIMIT_FORGOT: '3/3600' } })
+    const ask = (path: string, body: object, key: string) =>
+      send(service.url, 'POST', `/api/v1${path}`, { body, headers: { 'idempotency-key': key } })
+    const statuses: number[] = []
+    for (let n = 0; n < 6; n++)
+      statuses.push((await ask('/auth/forgot-password', { email: `a${n}@example.com` }, `k${n}`)).status)
+    expect(statuses).toEqual([200, 200, 200, 429, 429, 429])
+    for (let n = 0; n < 6; n++)
+      expect((await ask('/auth/mfa/sms/send', { tempToken: `t${n}` }, `s${n}`)).status).toBe(401)
+    const rows = await service.storage.read.selectFrom('idempotency_keys').select('key').execute()
+    expect(rows.map(({ key }) => key).sort()).toEqual(['k0', 'k1', 'k2'])
+  })
+
+  it('is held while a message is sent, and is free again when that fails or nobody comes back', async () => {
+    const clock = testClock()
+    const sms = await startVerifyService()
+    const service = await startService(open, {
+      clock,
+      env: { ...sms.env, OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' },
+    })
+    const hand = handOf(service, await buildWorld(service), clock)
+    const { input, token } = await playOf('auth.verifyPhone', api.auth.verifyPhone, hand)
+    const ask = (key: string) =>
+      send<{ code?: string; success?: boolean }>(service.url, 'POST', '/api/v1/auth/phone/verify', {
+        token,
+        body: input.body,
+        headers: { 'idempotency-key': key },
+      })
+    const inProgress = {
+      status: 409,
+      headers: { 'retry-after': '1' },
+      body: { code: 'idempotency_in_progress' },
+    }
+
+    const { resolve: letGo, promise: held } = Promise.withResolvers<void>()
+    const usual = json(201, { status: 'pending' })
+    sms.answer = (reply) => void held.then(() => usual(reply))
+    const first = ask('slow')
+    await expect.poll(() => sms.asked.length, { timeout: 10_000 }).toBe(1)
+    expect(await ask('slow')).toMatchObject(inProgress)
+    letGo()
+    expect(await first).toMatchObject({ status: 200, body: { success: true } })
+    expect((await ask('slow')).body).toEqual((await first).body)
+    expect(sms.asked).toHaveLength(1)
+
+    sms.answer = json(500, {})
+    expect((await ask('failing')).status).toBeGreaterThanOrEqual(500)
+    sms.answer = usual
+    expect((await ask('failing')).status).toBe(200)
+
+    // Of a process that ended before it knew.
+    const owner = await service.storage.read
+      .selectFrom('idempotency_keys')
+      .select('owner')
+      .where('key', '=', 'slow')
+      .executeTakeFirstOrThrow()
+    const left = { ...owner, key: 'left', request_hash: 'x', reply: '', status: 0, created_at: clock() }
+    await service.storage.write((tx) => tx.insertInto('idempotency_keys').values(left).execute())
+    clock.forward(119)
+    expect(await ask('left')).toMatchObject(inProgress)
+    clock.forward(2)
+    expect((await ask('left')).status).toBe(200)
   })
 })

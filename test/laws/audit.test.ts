@@ -12,7 +12,6 @@ import { type Input, toWire } from './calls.ts'
 import { mutating } from './fields.ts'
 import { userIdOf } from './fixture.ts'
 import { type Hand, handOf, type Play, playOf, playsOfTheirOwn, type Reply } from './plays.ts'
-import { faultOf } from './refusal.ts'
 import { type Answer, Line } from './wire.ts'
 
 const changing = mutating(api)
@@ -144,25 +143,6 @@ onEveryDatabase((_, open) => {
         ])
       },
     )
-
-    const refusing = entriesOf(api).filter(({ entry }) => entry.idempotencyKey === 'refused')
-    it.each(refusing)('$name refuses an Idempotency-Key, and changes nothing', async ({ name, entry }) => {
-      const play = changing.some((one) => one.name === name) ? await playOf(name, entry, hand) : undefined
-      if (!play) return
-      const news = await newEntries(service)
-      const headers = { 'idempotency-key': 'of no use' }
-      const form = entry.form && {
-        body: new URLSearchParams(play.input.body as Record<string, string>).toString(),
-        headers: { ...headers, 'content-type': 'application/x-www-form-urlencoded' },
-      }
-      const answer = await line.send({ ...toWire(entry, play.input, play.token), headers, ...form })
-      // A browser that is on its way is sent on, also with this.
-      if (!entry.redirects) {
-        expect(faultOf(answer, { path: 'headers.idempotency-key' })).toBe(undefined)
-        expect(answer.status).toBe(400)
-      }
-      expect(await news()).toEqual([])
-    })
 
     it('that finds something in its way leaves none', async () => {
       const client = service.client(hand.world.tokens.system)

@@ -125,8 +125,13 @@ const wrong: [what: string, contract: Contract, fault: string][] = [
   ],
   [
     'a create that takes no key',
-    { a: { x: entry({ status: 201, idempotencyKey: 'refused' }) } },
+    { a: { x: entry({ status: 201, idempotencyKey: { refused: 'repeatable' } }) } },
     'creates, and knows no Idempotency-Key',
+  ],
+  [
+    'replies that are kept for strangers without a limit',
+    { a: { x: entry({ access: { who: 'public' } }) } },
+    'keeps replies for strangers without a limit',
   ],
   ['a body without an example', { a: { x: without('example') } }, 'body without an example'],
   [

@@ -63,18 +63,29 @@ export function faultsOf(contract: Contract): string[] {
   })
 }
 
+/** A sign-in that got as far as its second step has so many messages. */
+const limitedOtherwise = new Set(['/auth/mfa/sms/send'])
+
 function ofMeaning(entry: Endpoint): string[] {
   const faults: string[] = []
   const { audit, access, path, params } = entry
   const said = audit && ('unaudited' in audit ? audit.unaudited.length > 0 : audit.action.includes('.'))
   if (changes(entry) && !said) faults.push('says neither what it audits nor why not')
-  if ((entry.method === 'POST') !== (entry.idempotencyKey !== undefined)) {
-    faults.push('says nothing on Idempotency-Key, or is no POST and does')
+  if (entry.method === 'POST' && entry.idempotencyKey === undefined) {
+    faults.push('says nothing on Idempotency-Key')
   }
   if (entry.idempotencyKey === 'honored' && (entry.session || !changes(entry))) {
     faults.push('would give a session out again')
   }
-  if (entry.idempotencyKey === 'refused' && entry.status === 201)
+  if (
+    entry.idempotencyKey === 'honored' &&
+    access.who === 'public' &&
+    !entry.limit &&
+    !limitedOtherwise.has(path)
+  ) {
+    faults.push('keeps replies for strangers without a limit')
+  }
+  if (entry.method === 'POST' && entry.idempotencyKey !== 'honored' && entry.status === 201)
     faults.push('creates, and knows no Idempotency-Key')
   const quiet = audit && 'action' in audit ? audit.quietFor : undefined
   if (!changes(entry) && audit && quiet === undefined) faults.push('audits a read, but not how often')

@@ -204,6 +204,18 @@ onEveryDatabase((_, open) => {
       ])
     })
 
+    it('handed in twice under one idempotency key are there once, also those without an eventId', async () => {
+      const { service, bakery, params, events } = await start()
+      const client = service.client(bakery.agentToken)
+      const body = JSON.stringify({ events: [event(), event({ eventId: '7' })] })
+      const headers = { 'content-type': 'application/json', 'idempotency-key': 'one-key' }
+      for (const _ of [1, 2]) {
+        const { text } = await client.raw('PUT', `/agents/${params.id}/eventlogs`, { body, headers })
+        expect(JSON.parse(text)).toEqual({ success: true, count: 2 })
+      }
+      expect((await events()).pagination.total).toBe(2)
+    })
+
     it('of two machines do not stand in the way of each other', async () => {
       const { service, world, handEvents } = await start()
       const { garage } = world.orgs

@@ -194,7 +194,7 @@ export const agentCommands = {
   result: endpoint({
     method: 'POST',
     path: '/agents/:id/commands/:commandId/result',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'repeatable' },
     summary: 'Say what came of a command; said again, or too late, it changes nothing',
     tag: 'Agents',
     access: agentOrWatchdog,

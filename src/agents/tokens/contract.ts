@@ -18,7 +18,7 @@ export const agentTokens = {
   rotate: endpoint({
     method: 'POST',
     path: '/agents/:id/rotate-token',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Ask for new tokens; the old ones are good until the new ones are confirmed',
     tag,
     access: agent,
@@ -30,7 +30,7 @@ export const agentTokens = {
   confirm: endpoint({
     method: 'POST',
     path: '/agents/:id/rotate-token/confirm',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'repeatable' },
     summary: 'Confirm new tokens, with the new one; the old ones are good for 5 minutes more',
     tag,
     access: { ...agent, lapsed: true },

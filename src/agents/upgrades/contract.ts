@@ -18,7 +18,7 @@ export const agentUpdates = {
   status: endpoint({
     method: 'POST',
     path: '/agents/:id/update-status',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'repeatable' },
     summary: 'Say that an update begins, or that it failed; that it worked is said by the next heartbeat',
     tag: 'Agents',
     access: agentOrWatchdog,

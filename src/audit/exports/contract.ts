@@ -77,7 +77,7 @@ export const auditExports = {
   create: endpoint({
     method: 'POST',
     path: '/audit-logs/export',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'reading' },
     summary: 'Export audit entries, newest first, as JSON unless told; at most 10,000 at a time',
     tag,
     access: exports,

@@ -20,7 +20,7 @@ export const factors = {
   setupMfa: endpoint({
     method: 'POST',
     path: '/auth/mfa/setup',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Begin to enrol an authenticator app',
     tag,
     access: mine,
@@ -38,7 +38,7 @@ export const factors = {
   enableMfa: endpoint({
     method: 'POST',
     path: '/auth/mfa/enable',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Confirm the authenticator with a first code; other sessions end',
     tag,
     access: mine,
@@ -52,7 +52,7 @@ export const factors = {
   verifyMfa: endpoint({
     method: 'POST',
     path: '/auth/mfa/verify',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Finish a sign-in with a code; when signed in already, confirm a set-up or prove a factor',
     tag,
     access: { ...publicly, session: true },
@@ -71,7 +71,7 @@ export const factors = {
   disableMfa: endpoint({
     method: 'POST',
     path: '/auth/mfa/disable',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Remove the second factor, its phone number and recovery codes; other sessions end',
     tag,
     access: mine,
@@ -85,7 +85,7 @@ export const factors = {
   newRecoveryCodes: endpoint({
     method: 'POST',
     path: '/auth/mfa/recovery-codes',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Replace all recovery codes',
     tag,
     access: user({ whileEnrolling: true, mfa: true }),

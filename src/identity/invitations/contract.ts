@@ -92,7 +92,7 @@ export const myInvitations = {
       orgId: idOf('organization').optional().describe('Organization that invited you'),
       partnerId: idOf('partner').optional().describe('Partner that invited you'),
     }),
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'once' },
     reply: z.object({ success: z.literal(true) }),
     audit: { action: 'user.invite.accepted', resource: 'user' },
     errors: ['invite_not_found', 'mfa_required', 'email_unproved'],
@@ -104,7 +104,7 @@ export const acceptance = {
   previewInvite: endpoint({
     method: 'POST',
     path: '/auth/invite/preview',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'reading' },
     summary: 'Show what an invitation is to',
     tag: 'Authentication',
     access: publicly,
@@ -124,7 +124,7 @@ export const acceptance = {
   acceptInvite: endpoint({
     method: 'POST',
     path: '/auth/accept-invite',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Accept an invitation: sets the first password and signs in',
     tag: 'Authentication',
     access: publicly,

@@ -13,7 +13,7 @@ export const passwords = {
   forgotPassword: endpoint({
     method: 'POST',
     path: '/auth/forgot-password',
-    idempotencyKey: 'refused',
+    idempotencyKey: 'honored',
     summary: 'Ask for a link to set a new password; the answer is the same for every address',
     tag,
     access: publicly,
@@ -26,7 +26,7 @@ export const passwords = {
   resetPassword: endpoint({
     method: 'POST',
     path: '/auth/reset-password',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'once' },
     summary: 'Set a new password with the token of a link; ends every session',
     tag,
     access: publicly,
@@ -40,7 +40,7 @@ export const passwords = {
   changePassword: endpoint({
     method: 'POST',
     path: '/auth/change-password',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'once' },
     summary: 'Set a new password; ends every session, this one included',
     tag,
     access: user({ whileEnrolling: true }),

@@ -13,7 +13,7 @@ export const phones = {
   verifyPhone: endpoint({
     method: 'POST',
     path: '/auth/phone/verify',
-    idempotencyKey: 'refused',
+    idempotencyKey: 'honored',
     summary: 'Send a code to a phone number',
     tag,
     access: mine,
@@ -26,7 +26,7 @@ export const phones = {
   confirmPhone: endpoint({
     method: 'POST',
     path: '/auth/phone/confirm',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'once' },
     summary: 'Prove the phone number with the code that was sent',
     tag,
     access: mine,
@@ -39,7 +39,7 @@ export const phones = {
   enableSms: endpoint({
     method: 'POST',
     path: '/auth/mfa/sms/enable',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Use the proven phone number as second factor; other sessions end',
     tag,
     access: mine,
@@ -53,7 +53,7 @@ export const phones = {
   sendSms: endpoint({
     method: 'POST',
     path: '/auth/mfa/sms/send',
-    idempotencyKey: 'refused',
+    idempotencyKey: 'honored',
     summary: 'Send the code for a sign-in by SMS',
     tag,
     access: publicly,

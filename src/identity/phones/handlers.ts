@@ -29,12 +29,13 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
   return {
     verifyPhone: inSteps<Phones['verifyPhone'], void>({
       async prepare(call) {
-        const { storage, caller, body, limit } = call
+        const { storage, caller, body, limit, claim } = call
         requireMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         mayChange(user, caller)
         await checkOwnsFactors(storage.read, user, caller)
         await confirmPassword(door, user, body.currentPassword, call)
+        await claim()
         limit('PHONE', body.phoneNumber)
         limit('PHONE', user.id)
         await phoneCodes.send(body.phoneNumber)
@@ -104,7 +105,7 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
     }),
 
     sendSms: inSteps<Phones['sendSms'], { user: User; orgId: string | null }>({
-      async prepare({ storage, body, now, limit }) {
+      async prepare({ storage, body, now, limit, claim }) {
         requireMfaOn(mfaOn)
         const { challenge, user, orgId } = await getChallenged(storage.read, body.tempToken, now)
         const { phoneNumber } = user
@@ -112,6 +113,7 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
           const message = 'No phone number configured for SMS MFA'
           throw invalid([{ path: 'body.tempToken', message }], message)
         }
+        await claim()
         limit('SMS', challenge.tokenHash)
         limit('SMS_PHONE', phoneNumber)
         await phoneCodes.send(phoneNumber)

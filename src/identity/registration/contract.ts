@@ -55,7 +55,7 @@ export const registration = {
   verifyEmail: endpoint({
     method: 'POST',
     path: '/auth/verify-email',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'once' },
     summary: 'Prove the address of a registration with the token that was sent there',
     tag,
     access: publicly,

@@ -45,7 +45,7 @@ export const sessions = {
   login: endpoint({
     method: 'POST',
     path: '/auth/login',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Sign in with e-mail and password',
     tag,
     access: publicly,
@@ -72,7 +72,7 @@ export const sessions = {
   logout: endpoint({
     method: 'POST',
     path: '/auth/logout',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'repeatable' },
     summary: 'Sign out everywhere: ends every session and token of the caller',
     tag,
     access: user({ whileEnrolling: true }),
@@ -84,7 +84,7 @@ export const sessions = {
   refresh: endpoint({
     method: 'POST',
     path: '/auth/refresh',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Exchange the refresh token for a new pair',
     tag,
     access: publicly,
@@ -125,7 +125,7 @@ export const sessions = {
   switch: endpoint({
     method: 'POST',
     path: '/auth/switch',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Go on in another membership; without one, in the one a sign-in would choose',
     tag,
     access: user({ whileEnrolling: true }),

@@ -47,6 +47,7 @@ export const eventLogs = {
   submit: endpoint({
     method: 'PUT',
     path: '/agents/:id/eventlogs',
+    idempotencyKey: 'honored',
     summary: "Hand in entries of the machine's own logs; those that were handed in before are not counted",
     tag,
     access: knownAgent,

@@ -59,7 +59,7 @@ export const ssoSignIn = {
   acs: endpoint({
     method: 'POST',
     path: '/sso/saml/acs',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Where a SAML provider posts its answer, by way of a browser',
     tag,
     access: publicly,
@@ -91,7 +91,7 @@ export const ssoSignIn = {
   exchange: endpoint({
     method: 'POST',
     path: '/sso/exchange',
-    idempotencyKey: 'refused',
+    idempotencyKey: { refused: 'credential' },
     summary: 'Exchange the code of a sign-in at an identity provider for tokens, once and within two minutes',
     tag,
     access: publicly,
