@@ -1,3 +1,4 @@
+import { Problem } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import { isAnyOf, isOneOf, lists, type TextColumn } from '../storage/text-comparisons.ts'
 import {
@@ -30,16 +31,26 @@ import { spelled } from './rules.ts'
  * - Dates are instants; before, after and the windows look at milliseconds, months are those of the calendar.
  * - In an empty list is nothing, and everything known is not in it.
  */
-export function deviceMatches(conditions: ConditionGroup, at: { now: Instant }): Test {
-  const parts = conditions.conditions.map((node) =>
+export function deviceMatches({ operator, conditions }: ConditionGroup, at: { now: Instant }): Test {
+  if (operator !== 'AND' && operator !== 'OR') throw unknownHere(String(operator))
+  const parts = conditions.map((node) =>
     isGroup(node) ? deviceMatches(node, at) : conditionHolds(node, at.now),
   )
-  return conditions.operator === 'AND' ? eb.and(parts) : eb.or(parts)
+  return operator === 'AND' ? eb.and(parts) : eb.or(parts)
 }
 
+/** Saved by a newer release, whose processes may run beside this one: to guess at it would find other devices. */
+const unknownHere = (what: string): Problem =>
+  new Problem('unavailable', `The filter has ${what}, which this release does not know`, { retryAfter: 5 })
+
+/** Whether it is because a filter has what only a newer release knows. */
+export const isUnknownHere = (error: unknown): error is Problem =>
+  error instanceof Problem && error.code === 'unavailable'
+
 function conditionHolds({ field: key, operator, value }: Condition, now: Instant): Test {
-  const field = fieldNamed(key)
-  if (!field) throw new Error(`No such field: ${key}`)
+  const field = typeof key === 'string' ? fieldNamed(key) : undefined
+  if (!field) throw unknownHere(String(key))
+  if (!(field.operators as readonly string[]).includes(operator)) throw unknownHere(`${key} ${operator}`)
   const asked: Asked = { operator, value: spelled(field, value) }
   const answer = key.startsWith(customPrefix) ? customField(key) : answers[key]
   if (answer) return answer(asked)

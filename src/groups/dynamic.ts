@@ -163,6 +163,20 @@ const goodForSeconds = 60
 /** After which one that could not be asked is tried again: it may have cost as much as may be asked. */
 const triedAgainSeconds = 900
 
+/** After which another process may have a look at what this one does not know. */
+const passedOnSeconds = 30
+
+/** The same of one that only a newer release can ask, which may run beside this one: its turn comes again soon. */
+export async function passOn(db: Db, groupId: string, error: string, claimedAt: Instant): Promise<void> {
+  const evaluatedAt = later(claimedAt, passedOnSeconds - triedAgainSeconds)
+  await db
+    .updateTable('device_groups')
+    .set({ evaluation_error: error, evaluated_at: evaluatedAt })
+    .where('id', '=', groupId)
+    .where('evaluated_at', '=', claimedAt)
+    .execute()
+}
+
 const due = (db: Db, now: Instant) =>
   db
     .selectFrom('device_groups')

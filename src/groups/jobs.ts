@@ -1,5 +1,6 @@
 import { Problem } from '../core/errors.ts'
 import type { Clock } from '../core/time.ts'
+import { isUnknownHere } from '../filters/compile.ts'
 import { checkCost } from '../filters/rules.ts'
 import { apart } from '../storage/apart.ts'
 import { isPatternTooComplex, troubleOf } from '../storage/dialect.ts'
@@ -13,6 +14,7 @@ import {
   isGroupDue,
   listDue,
   markClaimed,
+  passOn,
   settleClaimed,
   toDynamic,
 } from './dynamic.ts'
@@ -53,6 +55,8 @@ async function refreshOne(
 ): Promise<void> {
   const group = toDynamic(claimed)
   const difference = await differenceOf(storage, group, claimedAt)
+  if ('unknown' in difference)
+    return storage.write((tx) => passOn(tx, group.id, difference.unknown, claimedAt), { unsynced: true })
   const error = 'fault' in difference ? difference.fault : null
   if (error !== group.evaluationError)
     await storage.write((tx) => markClaimed(tx, group.id, error, claimedAt), { unsynced: true })
@@ -78,11 +82,12 @@ async function differenceOf(
   storage: Storage,
   group: Dynamic,
   at: string,
-): Promise<Difference | { fault: string }> {
+): Promise<Difference | { fault: string } | { unknown: string }> {
   try {
     checkCost(group.conditions)
     return await findDifference(storage.questions, group, at)
   } catch (error) {
+    if (isUnknownHere(error)) return { unknown: error.message }
     const fault = faultOf(error)
     if (fault === undefined) throw error
     return { fault }

@@ -31,12 +31,13 @@ export type Signing = {
 
 export type Header = { key: string; value: string }
 
-/** What the API calls a state, and what is stored (decisions.md, Webhooks). */
+/** What the API calls a state, and what is stored (decisions.md, Webhooks). One of a newer release stays as it is. */
 const stored = { active: 'active', paused: 'disabled', failed: 'error' } as const
 const shown = { active: 'active', disabled: 'paused', error: 'failed' } as const
 
-export const storedStatus = (status: Webhook['status']): string => stored[status]
-export const shownStatus = (status: string): Webhook['status'] => shown[status as keyof typeof shown]
+export const storedStatus = (status: Webhook['status']): string => stored[status] ?? status
+export const shownStatus = (status: string): Webhook['status'] =>
+  shown[status as keyof typeof shown] ?? (status as Webhook['status'])
 
 export const overlapSeconds = 24 * 3600
 

@@ -155,10 +155,7 @@ onEveryDatabase((kind, open) => {
       const broken = { ...filter, id: '00000000-0000-7000-8000-000000000001' }
       await service.storage.write(async (tx) => {
         const { orgId, createdBy, createdAt } = broken
-        const conditions = JSON.stringify({
-          operator: 'AND',
-          conditions: [{ field: 'no.such', operator: 'equals' }],
-        })
+        const conditions = '{"operator":"AND"'
         const stamps = { created_at: createdAt, updated_at: createdAt }
         const row = {
           id: broken.id,
@@ -192,7 +189,7 @@ onEveryDatabase((kind, open) => {
       })
       await enroll('kitchen-1')
       clock.forward(60)
-      await expect(refreshDue({ storage: service.storage, clock })).rejects.toThrow('no.such')
+      await expect(refreshDue({ storage: service.storage, clock })).rejects.toThrow('JSON')
       expect(await members(good.id)).toEqual(['kitchen-1'])
     })
 

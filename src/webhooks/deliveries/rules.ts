@@ -144,7 +144,8 @@ export const hintOf = (failure: FailureClass | null, responseStatus: number | nu
   if (failure === '5xx') return 'the receiver broke while it handled it: look into its log'
   if (failure === '4xx')
     return refusalHints[responseStatus ?? 0] ?? 'the receiver refused it: its answer may say why'
-  return failureHints[failure]
+  // A newer release may know of more.
+  return failureHints[failure] ?? null
 }
 
 const refusalHints: Readonly<Record<number, string>> = {

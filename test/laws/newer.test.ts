@@ -1,0 +1,377 @@
+import { sql } from 'kysely'
+import { pino } from 'pino'
+import { describe, expect, it } from 'vitest'
+import { sweep } from '../../daemon/background.ts'
+import { migrations } from '../../migrations/index.ts'
+import { forgetCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
+import { goRound } from '../../src/agents/rollouts/jobs.ts'
+import { api } from '../../src/api.ts'
+import { takeDue } from '../../src/audit/checkpoints/jobs.ts'
+import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
+import { record, sealPending } from '../../src/audit/outbox.ts'
+import { pruneDue } from '../../src/audit/retention/jobs.ts'
+import { draftOf } from '../../src/audit/rules.ts'
+import { cipherOf } from '../../src/core/cipher.ts'
+import { entriesOf } from '../../src/core/endpoint.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { toJsonSchema } from '../../src/core/openapi.ts'
+import { later, systemClock } from '../../src/core/time.ts'
+import { checkLiveness } from '../../src/devices/jobs.ts'
+import { refreshDue } from '../../src/groups/jobs.ts'
+import { issueResets } from '../../src/identity/passwords/jobs.ts'
+import { forgetOldLogs } from '../../src/logs/jobs.ts'
+import { sendDue } from '../../src/messages/jobs.ts'
+import { passwordReset } from '../../src/messages/letters.ts'
+import { queueLetter } from '../../src/messages/queue.ts'
+import { migrate } from '../../src/storage/migrate.ts'
+import type { Storage } from '../../src/storage/open.ts'
+import { giveOut } from '../../src/webhooks/delivering/fan-out.ts'
+import { tidy } from '../../src/webhooks/jobs.ts'
+import { partsOn } from '../audit/chains.ts'
+import { retentionOn } from '../audit/retention-world.ts'
+import { happening } from '../audit/rows.ts'
+import { readChain } from '../daemon/request.ts'
+import { onEveryDatabase, onEveryEmptyDatabase } from '../databases.ts'
+import { startService, type TestService, testSecrets } from '../harness.ts'
+import { addWebhook, buildWorld, type World } from '../world.ts'
+import { callOf, type Records, toWire } from './calls.ts'
+import { recordsOf } from './fixture.ts'
+import { schemaOf } from './schema.ts'
+import { Line } from './wire.ts'
+
+/*
+ * While a service is upgraded one process after the other, old ones work on a schema, and on rows, of a newer release.
+ */
+
+/** Since then a release works with the schema of the one behind it. */
+const first = '0032_accepted_memberships'
+
+type Tables = Map<string, Map<string, { type: string; isFilled: boolean; isNullable: boolean }>>
+type Shape = { tables: Tables; unique: Set<string> }
+
+async function shapeOf(storage: Storage): Promise<Shape> {
+  const tables = (await storage.read.introspection.getTables()).filter(({ name }) => !/_trigrams/.test(name))
+  const unique = Object.entries(await schemaOf(storage)).flatMap(([table, { unique, indexes }]) =>
+    [...unique, ...indexes.filter((index) => / unique\b/.test(index))].map((one) => `${table}: ${one}`),
+  )
+  const columnsOf = ({ columns }: (typeof tables)[number]) =>
+    columns.map(({ name, dataType: type, isNullable, hasDefaultValue, isAutoIncrementing }) => {
+      const isFilled = isNullable || hasDefaultValue || isAutoIncrementing
+      return [name, { type, isFilled, isNullable }] as const
+    })
+  return {
+    tables: new Map(tables.map((one) => [one.name, new Map(columnsOf(one))])),
+    unique: new Set(unique),
+  }
+}
+
+/** What the release before, which knows nothing of the change, could not do any more. */
+function broken(before: Shape, after: Shape): string[] {
+  const found: string[] = []
+  for (const [table, columns] of before.tables) {
+    const now = after.tables.get(table)
+    if (!now) {
+      found.push(`${table} is gone`)
+      continue
+    }
+    for (const [name, { type, isNullable }] of columns) {
+      const column = now.get(name)
+      if (!column) found.push(`${table}.${name} is gone`)
+      else if (column.type !== type) found.push(`${table}.${name} is of another type`)
+      else if (isNullable && !column.isNullable) found.push(`${table}.${name} may not be null any more`)
+    }
+    for (const [name, { isFilled }] of now)
+      if (!columns.has(name) && !isFilled) found.push(`${table}.${name} has to be given`)
+  }
+  for (const one of after.unique) {
+    const [table = '', key = ''] = one.split(': ')
+    const known = before.tables.get(table)
+    const isNew = [...(after.tables.get(table)?.keys() ?? [])].some(
+      (name) => known && !known.has(name) && new RegExp(`\\b${name}\\b`).test(key),
+    )
+    if (known && !before.unique.has(one) && !isNew) found.push(`${one} is unique from now on`)
+  }
+  return found
+}
+
+onEveryEmptyDatabase((kind, open) => {
+  it('a migration leaves the release before what it reads and writes', async () => {
+    const { storage } = await open()
+    const from = migrations.findIndex(({ name }) => name === first)
+    await migrate(storage, migrations.slice(0, from))
+    let before = await shapeOf(storage)
+    const found: string[] = []
+    for (let n = from; n < migrations.length; n += 1) {
+      await migrate(storage, migrations.slice(0, n + 1))
+      const after = await shapeOf(storage)
+      found.push(...broken(before, after).map((what) => `${migrations[n]!.name}: ${what}`))
+      before = after
+    }
+    expect(found).toEqual([])
+    await storage.write(async (tx) => {
+      await sql`alter table sites drop column contact`.execute(tx)
+      await sql`create unique index once on sites (timezone)`.execute(tx)
+      if (kind === 'postgres') await sql`alter table sites add column floor text not null`.execute(tx)
+    })
+    const harm = ['sites.contact is gone', ...(kind === 'postgres' ? ['sites.floor has to be given'] : [])]
+    const unique = expect.stringMatching(/^sites: .*timezone.* is unique from now on$/)
+    expect(broken(before, await shapeOf(storage))).toEqual([...harm, unique])
+  }, 60_000)
+})
+
+/** A service with a record of every kind, and what it logged as an error. */
+async function stage(open: Parameters<typeof startService>[0]) {
+  const failures: string[] = []
+  const log = pino({ level: 'error' }, { write: (line: string) => void failures.push(line) })
+  const service = await startService(open, { outside: { log } })
+  const world = await buildWorld(service)
+  const records = await recordsOf(service, world.partners.acme, world.orgs.bakery)
+  return { service, world, records, failures }
+}
+
+type Stage = { service: TestService; world: World; records: Records }
+
+const order = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
+const entries = entriesOf(api).sort((a, b) => order.indexOf(a.entry.method) - order.indexOf(b.entry.method))
+
+/** Asks for everything in the name of whoever may, and lets the agent say that it lives; gives what failed inside. */
+async function askAll({ service, world, records }: Stage, methods: readonly string[]): Promise<string[]> {
+  const failed: string[] = []
+  const line = new Line(service.url)
+  const { tokens, orgs } = world
+  for (const { name, entry } of entries) {
+    if (!methods.includes(entry.method) && name !== 'agents.heartbeat') continue
+    const wire = toWire(entry, callOf(entry, records))
+    for (const token of entry.access.who === 'agent'
+      ? [orgs.bakery.agentToken]
+      : [tokens.bakery, tokens.system]) {
+      const { status, text } = await line.send({ ...wire, token })
+      if (status === 500) failed.push(`${name}: ${text}`)
+      if (status < 300) break
+    }
+  }
+  await line.close()
+  return failed
+}
+
+const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+const now = () => systemClock()
+
+/** A run of all that goes on in the background by itself; gives what failed. */
+async function runAll({ service }: Stage): Promise<string[]> {
+  const { storage } = service
+  const checking = partsOn(service)
+  const on = { storage, cipher, clock: systemClock, mailer: { real: true, send: async () => {} } }
+  const runs: Record<string, () => Promise<unknown>> = {
+    sealer: async () => {
+      const [failure] = await sealPending(storage)
+      if (failure !== undefined) throw failure
+    },
+    letters: () => sendDue({ ...on, onFailure: () => {} }),
+    links: () => issueResets({ ...on, publicUrl: () => 'https://svc.example.com', onIssued: async () => {} }),
+    sweeper: () => sweep(storage, now()),
+    devices: () => checkLiveness(storage, { offlineAfterSeconds: 60 }, now()),
+    groups: () => refreshDue(on),
+    rollouts: () => goRound({ ...on, offlineAfterSeconds: 300 }),
+    logs: () => forgetOldLogs(storage, { agentLogRetentionDays: 7, eventLogRetentionDays: 7 }, now()),
+    commands: () => reapCommands(storage, async () => {}, now()),
+    'old commands': () => forgetCommands(storage, now()),
+    checkpoints: () => takeDue({ ...checking, clock: systemClock }),
+    verification: () => verifyDue({ ...checking, clock: Object.assign(systemClock, { forward: () => {} }) }),
+    retention: () => pruneDue(retentionOn(service).parts),
+    events: async () => {
+      const { failure } = await giveOut(storage, now())
+      if (failure !== undefined) throw failure
+    },
+    upkeep: () => tidy(storage, { deliveryDays: 30 }, now()),
+  }
+  const failed: string[] = []
+  for (const [name, run] of Object.entries(runs))
+    await run().catch((error: Error) => failed.push(`${name}: ${error.message}`))
+  return failed
+}
+
+const textColumns = async ({ read }: Storage) =>
+  (await read.introspection.getTables()).flatMap(({ name: table, columns }) =>
+    columns
+      .filter(({ dataType }) => dataType.toLowerCase() === 'text')
+      .map(({ name: column }) => ({ table, column })),
+  )
+
+/** Every word that the contract has a list of. */
+const words = new Set<string>()
+function collect(schema: unknown): void {
+  if (schema === null || typeof schema !== 'object') return
+  const listed = (schema as { enum?: unknown }).enum
+  if (Array.isArray(listed)) for (const word of listed) words.add(String(word))
+  for (const inner of Object.values(schema)) collect(inner)
+}
+for (const { entry } of entries) if (entry.reply) collect(toJsonSchema(entry.reply, 'output'))
+
+onEveryDatabase((_, open) => {
+  describe('a process of the release before', { timeout: 300_000 }, () => {
+    it('goes on while a newer one adds columns to every table', async () => {
+      const on = await stage(open)
+      const { storage } = on.service
+      // So that connections have the plans of their statements.
+      for (let n = 0; n < 3; n += 1) expect(await askAll(on, ['GET'])).toEqual([])
+      const tables = (await storage.read.introspection.getTables()).filter(
+        ({ name }) => !/_trigrams|_search|^sqlite/.test(name),
+      )
+      await storage.write(async (tx) => {
+        for (const { name } of tables) {
+          await sql`alter table ${sql.table(name)} add column of_the_newer text`.execute(tx)
+          await sql`alter table ${sql.table(name)} add column flag_of_the_newer integer not null default 0`.execute(
+            tx,
+          )
+        }
+      })
+      for (let n = 0; n < 2; n += 1) expect(await askAll(on, ['GET'])).toEqual([])
+      expect(await askAll(on, ['POST', 'PUT', 'PATCH', 'DELETE'])).toEqual([])
+      expect(on.failures).toEqual([])
+    })
+
+    it('shows what a newer one wrote that it has no word for', async () => {
+      const on = await stage(open)
+      const { storage } = on.service
+      const failed: string[] = []
+      let count = 0
+      for (const { table, column } of await textColumns(storage)) {
+        const [name, at] = [sql.table(table), sql.ref(column)]
+        const { rows } = await sql<{ word: string }>`select distinct ${at} as word from ${name}
+          where ${at} is not null limit 50`.execute(storage.read)
+        if (rows.length === 0 || !rows.every(({ word }) => words.has(word))) continue
+        try {
+          await storage.write((tx) => sql`update ${name} set ${at} = 'newer_' || ${at}`.execute(tx))
+        } catch {
+          continue
+        }
+        count += 1
+        failed.push(
+          ...[...(await askAll(on, ['GET'])), ...(await runAll(on))].map(
+            (what) => `${table}.${column}: ${what}`,
+          ),
+        )
+        await storage.write((tx) =>
+          sql`update ${name} set ${at} = substr(${at}, 7) where ${at} like 'newer_%'`.execute(tx),
+        )
+      }
+      expect(failed).toEqual([])
+      expect(count).toBeGreaterThan(20)
+    })
+
+    it('keeps what a newer one wrote of a webhook, whatever else people change of it', async () => {
+      const { service, world, records } = await stage(open)
+      const { storage } = service
+      const client = service.client(world.tokens.bakery)
+      const params = { id: records.webhook }
+      const row = () =>
+        storage.read
+          .selectFrom('webhooks')
+          .select('status')
+          .where('id', '=', params.id)
+          .executeTakeFirstOrThrow()
+      await storage.write((tx) =>
+        tx.updateTable('webhooks').set({ status: 'throttled' }).where('id', '=', params.id).execute(),
+      )
+      await client.call(api.webhooks.update, { params, body: { name: 'changed' } })
+      expect(await row()).toEqual({ status: 'throttled' })
+      await client.call(api.webhooks.update, { params, body: { status: 'active' } })
+      expect(await row()).toEqual({ status: 'active' })
+    })
+
+    it('works off what a newer one put into its queues, and what stands behind it', async () => {
+      const on = await stage(open)
+      const { service, world, records } = on
+      const { storage } = service
+      const { bakery, garage } = world.orgs
+      const known = await addWebhook(service, bakery.id, 'known', ['device.offline'])
+      const all = await addWebhook(service, bakery.id, 'all', ['*'])
+      const other = await addWebhook(service, garage.id, 'other', ['device.offline'])
+      const letters: string[] = []
+      await storage.write(async (tx) => {
+        const draft = draftOf(happening(bakery.id, { action: 'newer.act', resourceType: 'newer' }), now())
+        await record(tx, { ...draft, actorType: 'robot' as never, result: 'partial' as never })
+        await record(tx, draftOf(happening(bakery.id, { action: 'behind' }), now()))
+        const happened = (orgId: string, type: string) =>
+          tx
+            .insertInto('events')
+            .values({ id: newId(), org_id: orgId, type, data: '{"newer":[1]}', created_at: now() })
+            .execute()
+        await happened(bakery.id, 'newer.happened')
+        await happened(bakery.id, 'device.offline')
+        await happened(garage.id, 'device.offline')
+        const letter = {
+          ...passwordReset({ to: 'x@example.com', name: 'x', url: 'https://x.example', minutes: 1 }),
+          kind: 'newer',
+        }
+        await queueLetter(tx, cipher, letter as never, now(), later(now(), 3600))
+        const conditions = { operator: 'XOR', conditions: [{ field: 'mood', operator: 'isLike', value: {} }] }
+        await tx
+          .updateTable('saved_filters')
+          .set({ conditions: JSON.stringify(conditions) })
+          .where('id', '=', bakery.filterId)
+          .execute()
+        await tx
+          .updateTable('device_groups')
+          .set({ type: 'dynamic', filter_id: bakery.filterId, evaluated_at: null })
+          .where('id', '=', bakery.groupId)
+          .execute()
+        await tx
+          .updateTable('agent_commands')
+          .set({
+            type: 'newer',
+            status: 'pending',
+            sent_at: null,
+            completed_at: null,
+            expires_at: later(now(), 3600),
+          })
+          .where('id', '=', bakery.commandId)
+          .execute()
+      })
+      const mailer = { real: true, send: async ({ to }: { to: string }) => void letters.push(to) }
+      await sendDue({ storage, cipher, mailer, clock: systemClock, onFailure: () => {} })
+      expect(await runAll(on)).toEqual([])
+      const group = await storage.read
+        .selectFrom('device_groups')
+        .select(['evaluation_error', 'evaluated_at'])
+        .where('id', '=', bakery.groupId)
+        .executeTakeFirstOrThrow()
+      expect(group.evaluation_error).toBe('The filter has XOR, which this release does not know')
+      const retried = { storage, clock: () => later(now(), 31) }
+      const seen = group.evaluated_at
+      await refreshDue(retried)
+      const [again] = await storage.read
+        .selectFrom('device_groups')
+        .select('evaluated_at')
+        .where('id', '=', bakery.groupId)
+        .execute()
+      expect(again!.evaluated_at! > seen!).toBe(true)
+      const types = async (id: string) => {
+        const rows = storage.read
+          .selectFrom('webhook_deliveries')
+          .select('event')
+          .where('webhook_id', '=', id)
+        return (await rows.orderBy('seq').execute()).map(({ event }) => event)
+      }
+      await expect.poll(() => types(other.id), { timeout: 10_000 }).toEqual(['device.offline'])
+      expect(await types(known.id)).toEqual(['device.offline'])
+      expect(await types(all.id)).toEqual(['newer.happened', 'device.offline'])
+      expect(await storage.read.selectFrom('events').select('seq').execute()).toEqual([])
+      expect(await storage.read.selectFrom('set_aside').selectAll().execute()).toEqual([])
+      const { verdict, entries: sealed } = await readChain(service.client(world.tokens.bakery), bakery.id)
+      expect(verdict).toMatchObject({ verdict: 'sound' })
+      expect(sealed.map(({ action }) => action)).toEqual(expect.arrayContaining(['newer.act', 'behind']))
+      const body = {
+        ...api.agents.heartbeat.example,
+        metrics: { cpuPercent: 1, ramPercent: 1, diskPercent: 1 },
+      } as never
+      const beat = await service
+        .client(bakery.agentToken)
+        .call(api.agents.heartbeat, { params: { id: bakery.agentId }, body })
+      expect(beat.commands.map(({ id }) => id)).toContain(records.device_command)
+      expect(await askAll(on, ['GET'])).toEqual([])
+      expect(on.failures).toEqual([])
+    })
+  })
+})
