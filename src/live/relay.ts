@@ -102,7 +102,7 @@ export class Relay implements Switchboard {
   /** Begun with the first connection or question: a service without agents holds no session for them. */
   async #listen(): Promise<void> {
     this.#listening ??= this.#signals.listen(channelOf(this.#self), {
-      heard: (text) => this.#heard(JSON.parse(text) as Message),
+      heard: (text) => this.#hear(text),
       missed: () => this.#catchUp().catch(this.#onError),
     })
     try {
@@ -169,12 +169,22 @@ export class Relay implements Switchboard {
     }
   }
 
+  /** Whoever says it may be of another release: what means nothing here must not end this process. */
+  #hear(text: string): void {
+    try {
+      this.#heard(JSON.parse(text) as Message)
+    } catch (error) {
+      this.#onError(error)
+    }
+  }
+
   #heard(message: Message): void {
     if ('asked' in message) this.#answer(message.asked).catch(this.#onError)
     else if ('answered' in message) this.#open.get(message.answered)?.()
     else if ('dropped' in message) this.#answering.get(message.dropped)?.abort()
     else if ('nudged' in message) this.#local.nudge(message.nudged)
-    else this.#local.supersede(message.superseded.deviceId, message.superseded.linkId)
+    else if ('superseded' in message)
+      this.#local.supersede(message.superseded.deviceId, message.superseded.linkId)
   }
 
   async #answer(id: string): Promise<void> {

@@ -108,6 +108,25 @@ describe('two processes on one Postgres', () => {
     again.socket.terminate()
   })
 
+  it('pass over what only a newer release says to the others', async () => {
+    const { bakery } = world.orgs
+    const old = new ServeProcess({ dataDir: database.dataDir, databaseUrl: database.databaseUrl })
+    const url = await old.listening()
+    const agent = await RawAgent.connect(url, bakery, answers('of the older one'))
+    expect((await logsOf(here, bakery)).data).toMatchObject([{ name: 'of the older one' }])
+    const { storage } = database
+    const links = storage.read.selectFrom('agent_links').select('holder')
+    const { holder } = await links.where('device_id', '=', bakery.deviceId).executeTakeFirstOrThrow()
+    const channel = `svc_live_${holder.replaceAll('-', '')}`
+    for (const said of ['{"moved":{"to":"elsewhere"}}', '{"superseded":null}', '"word"', 'null', 'no JSON'])
+      await storage.write((tx) => storage.signals!.send(tx, channel, said))
+    for (let n = 0; n < 3; n += 1) {
+      expect((await logsOf(here, bakery)).data).toMatchObject([{ name: 'of the older one' }])
+    }
+    agent.socket.terminate()
+    expect(await old.stop()).toMatchObject({ code: 0 })
+  })
+
   it('go on when the database has cut the sessions over which they talk', async () => {
     const { bakery } = world.orgs
     const agent = await RawAgent.connect(there.url, bakery, answers('still'))
