@@ -16,6 +16,7 @@ import { auditCheckpointHandlers } from '../src/audit/checkpoints/handlers.ts'
 import { closing } from '../src/audit/checkpoints/jobs.ts'
 import { auditExports } from '../src/audit/exports/handlers.ts'
 import { auditLogHandlers } from '../src/audit/handlers.ts'
+import { recordAgain } from '../src/audit/outbox.ts'
 import { auditReports } from '../src/audit/reports/handlers.ts'
 import { retentionHandlers } from '../src/audit/retention/handlers.ts'
 import { cipherOf } from '../src/core/cipher.ts'
@@ -48,6 +49,7 @@ import { eventLogHandlers } from '../src/logs/events/handlers.ts'
 import { ByteQuota, LogQuota } from '../src/logs/quota.ts'
 import { scripts } from '../src/scripts/handlers.ts'
 import { search } from '../src/search/handlers.ts'
+import { deadLetterHandlers, type Rewrites } from '../src/service/dead-letters/handlers.ts'
 import { ssoHandlers } from '../src/sso/handlers.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
@@ -59,6 +61,7 @@ import { endWorkloadsIn } from '../src/trust/store.ts'
 import { workloadTokens } from '../src/trust/tokens.ts'
 import { version } from '../src/version.ts'
 import { webhookDeliveries } from '../src/webhooks/deliveries/handlers.ts'
+import { deliverAfterAll } from '../src/webhooks/deliveries/set-aside.ts'
 import { webhookHandlers } from '../src/webhooks/handlers.ts'
 import { actors } from './actor.ts'
 import { clientReader, proxyReader } from './address.ts'
@@ -247,6 +250,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   const peppers = { recoveryPepper, otherRecoveryPepper: previous.recoveryPepper }
   const handlers = {
     service: { health: async () => ({ status: 'ok', version, uptime: process.uptime() }) },
+    deadLetters: deadLetterHandlers(rewrites),
     ...tenancyHandlers({ cut }),
     auth: authHandlers({ ...parts, ...peppers, access, mfaOn, registrationOn }),
     users: userHandlers(parts),
@@ -313,6 +317,14 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     publicUrl: parts.publicUrl,
     ...(token !== undefined && { metrics: metricsOf(parts, token) }),
   })
+}
+
+const rewrites: Rewrites = {
+  async audit_logs(db, _scope, letter) {
+    await recordAgain(db, letter)
+    return {}
+  },
+  events: deliverAfterAll,
 }
 
 const cut: Cut = async (db, scope, now) => {

@@ -1,7 +1,14 @@
 import type { Logger } from 'pino'
 import { type Clock, later } from '../src/core/time.ts'
 import type { Storage } from '../src/storage/open.ts'
-import { countSetAside, lastSetAside, setAsideAfter } from '../src/storage/set-aside.ts'
+import {
+  countSetAside,
+  lastSetAside,
+  lostInAll,
+  type Source,
+  setAsideAfter,
+  sources,
+} from '../src/storage/set-aside.ts'
 import type { Metric } from './metrics.ts'
 
 /** How long readiness tells of one. */
@@ -13,6 +20,8 @@ export class SetAsideWatch {
   readonly #clock: Clock
   readonly #log: Pick<Logger, 'error'>
   #told: number | undefined
+  /** How many of each source had been lost when that was last told. */
+  #lost: Map<string, number> | undefined
 
   constructor(storage: Storage, clock: Clock, log: Pick<Logger, 'error'>) {
     this.#storage = storage
@@ -26,31 +35,62 @@ export class SetAsideWatch {
     this.#told ??= await lastSetAside(read)
     for (const { id: setAside, ...one } of await setAsideAfter(read, this.#told)) {
       this.#told = setAside
-      this.#log.error(
-        { setAside, ...one },
-        'what could not be written was set aside: see the table set_aside',
-      )
+      this.#log.error({ setAside, ...one }, 'what could not be written was set aside: see svc dead-letters')
+    }
+    await this.#tellLost()
+  }
+
+  async #tellLost(): Promise<void> {
+    const lost = await lostInAll(this.#storage.read)
+    const before = this.#lost
+    this.#lost = new Map(lost.map(({ source, count }) => [source, count]))
+    for (const { source, count, reason } of before ? lost : []) {
+      const more = count - (before?.get(source) ?? 0)
+      if (more > 0) {
+        this.#log.error(
+          { source, lost: more, reason },
+          'what could not be written was lost, for as much is set aside as may be: see svc dead-letters',
+        )
+      }
     }
   }
 
   /** For /health/ready, which is public: how many of a day; undefined when there are none. */
   async check(): Promise<string | undefined> {
-    const counts = await countSetAside(this.#storage.read, later(this.#clock(), -toldSeconds))
-    return counts.map(({ source, count }) => `${source}: ${count}`).join(', ') || undefined
+    const { read } = this.#storage
+    const since = later(this.#clock(), -toldSeconds)
+    const lost = (await lostInAll(read)).filter(({ last_at }) => last_at >= since)
+    const said = [
+      ...(await countSetAside(read, since)).map(({ source, count }) => `${source}: ${count}`),
+      ...lost.map(({ source, count }) => `${source} lost: ${count}`),
+    ]
+    return said.join(', ') || undefined
   }
 
   async metrics(): Promise<Metric[]> {
-    const counts = new Map([
-      ['audit_logs', 0],
-      ['events', 0],
-    ])
-    for (const { source, count } of await countSetAside(this.#storage.read, '')) counts.set(source, count)
+    const { read } = this.#storage
+    const kept = new Map((await countSetAside(read, '')).map((one) => [one.source, one]))
+    const lost = new Map((await lostInAll(read)).map((one) => [one.source, one.count]))
+    const valuesOf = (count: (source: Source) => number | undefined) =>
+      sources.map((source) => ({ labels: { source }, value: count(source) ?? 0 }))
     return [
       {
         name: 'svc_set_aside_rows',
         kind: 'gauge',
-        help: 'What could not be written where it belongs and is kept in the table set_aside, by where it belongs.',
-        values: [...counts].map(([source, value]) => ({ labels: { source }, value })),
+        help: 'What could not be written where it belongs and is kept as a dead letter, by where it belongs.',
+        values: valuesOf((source) => kept.get(source)?.count),
+      },
+      {
+        name: 'svc_set_aside_bytes',
+        kind: 'gauge',
+        help: 'Bytes of dead letters, by where they belong.',
+        values: valuesOf((source) => kept.get(source)?.bytes),
+      },
+      {
+        name: 'svc_set_aside_lost_total',
+        kind: 'counter',
+        help: 'What could not be written where it belongs and was not kept either, because there were too many dead letters.',
+        values: valuesOf((source) => lost.get(source)),
       },
     ]
   }

@@ -45,6 +45,7 @@ import * as setAside from './0046_set_aside.ts'
 import * as logBytes from './0047_log_bytes.ts'
 import * as keyPrints from './0048_key_prints.ts'
 import * as commandBytes from './0054_command_bytes.ts'
+import * as setAsideLost from './0055_set_aside_lost.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -94,4 +95,5 @@ export const migrations: readonly Migration[] = [
   { name: '0047_log_bytes', up: logBytes.up },
   { name: '0048_key_prints', up: keyPrints.up },
   { name: '0054_command_bytes', up: commandBytes.up },
+  { name: '0055_set_aside_lost', up: setAsideLost.up },
 ]

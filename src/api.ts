@@ -27,6 +27,7 @@ import { eventLogs } from './logs/events/contract.ts'
 import { scripts } from './scripts/contract.ts'
 import { search } from './search/contract.ts'
 import { service } from './service/contract.ts'
+import { deadLetters } from './service/dead-letters/contract.ts'
 import { sso, ssoProviders } from './sso/contract.ts'
 import { ssoIdentities } from './sso/identities/contract.ts'
 import { ssoSignIn } from './sso/sign-in/contract.ts'
@@ -39,6 +40,7 @@ import { webhookDeliveries } from './webhooks/deliveries/contract.ts'
 /** The whole product on one page. */
 export const api = {
   service,
+  deadLetters,
   partners,
   orgs,
   sites,
@@ -86,7 +88,7 @@ export const api = {
 
 /** The sections of the reference: what the tags of the entries are about. */
 export const sections: Readonly<Record<string, string>> = {
-  Service: 'Whether the service is there, and which version.',
+  Service: 'Whether the service is there, which version, and what it could not write.',
   Tenancy: 'Partners, their organizations, and the sites of those.',
   Authentication: 'Signing in and out, sessions and second factors.',
   Users: 'The people of a tenant: memberships, roles, reach and invitations.',

@@ -1,3 +1,4 @@
+import { Problem } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import { type Clock, type Instant, systemClock } from '../core/time.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
@@ -200,6 +201,20 @@ function draftIn(entry: string, chain: string): Draft {
   if (!isEntry(sealable)) throw new Error('It is no entry')
   if (chainOf(sealable.orgId) !== chain) throw new Error('It belongs into another chain')
   return draft as Draft
+}
+
+/**
+ * Records once more what was set aside: at the end of its chain, where the entry in its place stays.
+ * @throws conflict for what its chain can never hold
+ */
+export async function recordAgain(db: Db, { orgId, entry }: { orgId: string | null; entry: string }) {
+  const chain = chainOf(orgId)
+  try {
+    draftIn(entry, chain)
+  } catch (error) {
+    throw new Problem('conflict', `It can never be written: ${reasonOf(error)}`)
+  }
+  await insertion(db, { chain, entry })
 }
 
 const columns = [

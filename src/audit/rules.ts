@@ -64,8 +64,8 @@ export function draftOf(it: Happening, now: Instant): Draft {
 
 /** Of an entry in the outbox that cannot be sealed. */
 type Unsealable = {
-  /** Of what was set aside. */
-  number: number
+  /** Of what was set aside; undefined where there was no room for it. */
+  number: number | undefined
   entry: string
   sha256: string
   reason: string
@@ -90,7 +90,7 @@ export function standInFor(
     resourceType: 'audit_log',
     resourceId: null,
     resourceName: null,
-    details: { setAside: number, reason, sha256, ...shown },
+    details: { setAside: number ?? null, reason, sha256, ...shown },
     ipAddress: null,
     userAgent: null,
     result: 'failure',

@@ -69,7 +69,7 @@ const csvLine = (cells: string[]): string => `${cells.map(csvCell).join(',')}\n`
 const pick = (record: unknown, columns: Column[]): Record<string, unknown> =>
   Object.fromEntries(columns.map((column) => [column, valueAt(record, column) ?? null]))
 
-const idPaths: Column[] = ['id', 'user.id', 'deviceId', 'orgId', 'version']
+const idPaths: Column[] = ['id', 'user.id', 'deviceId', 'number', 'orgId', 'version']
 
 /** Finds out before a request is sent whether its answer can be printed as asked. */
 export function checkPrintable(output: Output, schema: z.ZodType): void {
@@ -84,7 +84,7 @@ export function checkPrintable(output: Output, schema: z.ZodType): void {
 export function idOfRecord(record: unknown): string | undefined {
   for (const path of idPaths) {
     const id = valueAt(record, path)
-    if (typeof id === 'string') return id
+    if (typeof id === 'string' || typeof id === 'number') return String(id)
   }
   return undefined
 }

@@ -11,6 +11,7 @@ export const groups: Record<string, string> = {
   config: 'Where settings come from',
   context: 'Services, and who is signed in there',
   db: 'Look after the database of this machine',
+  'dead-letters': 'What the service could not write where it belongs',
   dev: 'For those who try the service out',
   devices: 'Managed machines',
   enroll: 'Enrollment keys, with which machines join',

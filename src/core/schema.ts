@@ -26,7 +26,7 @@ export type Resource =
   | 'agent_rollout'
 
 /** What audit entries are about: also what goes by a name of its own and belongs to no tenant. */
-export type Audited = Resource | 'agent_version'
+export type Audited = Resource | 'agent_version' | 'dead_letter'
 
 /** An id that names a record of that kind, in either case; the CLI accepts its slug or name as well. */
 export const idOf = (resource: Resource) =>

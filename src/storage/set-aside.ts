@@ -1,8 +1,10 @@
 import type { Instant } from '../core/time.ts'
 import type { Db } from './db.ts'
+import { bytesOf, sumOf } from './dialect.ts'
 
 /** From which queue something was taken that could not be written where it belongs. */
-export type Source = 'audit_logs' | 'events'
+export const sources = ['audit_logs', 'events'] as const
+export type Source = (typeof sources)[number]
 
 export type SetAside = {
   source: Source
@@ -13,8 +15,36 @@ export type SetAside = {
   now: Instant
 }
 
-/** Keeps what would hold up the others of its queue for ever: nothing of it is lost. Gives its number. */
-export async function setAside(tx: Db, { source, orgId, entry, reason, now }: SetAside): Promise<number> {
+/** Most of one source: one that goes on failing must not fill the disk. */
+export const mostSetAside = { rows: 10_000, bytes: 64 * 2 ** 20 }
+
+/**
+ * Keeps what would hold up the others of its queue for ever. Gives its number; undefined where as much is kept as may be:
+ * then what is lost is counted, and what was kept first, which tells best what began it, stays.
+ */
+export async function setAside(
+  tx: Db,
+  { source, orgId, entry, reason, now }: SetAside,
+  most = mostSetAside,
+): Promise<number | undefined> {
+  const { rows, bytes } = await tx
+    .selectFrom('set_aside')
+    .select(({ fn }) => [fn.countAll<number>().as('rows'), sumOf(sizeOfEntry).as('bytes')])
+    .where('source', '=', source)
+    .executeTakeFirstOrThrow()
+  if (Number(rows) >= most.rows || Number(bytes) + Buffer.byteLength(entry) > most.bytes) {
+    await tx
+      .insertInto('set_aside_lost')
+      .values({ source, count: 1, reason, last_at: now })
+      .onConflict((conflict) =>
+        conflict.column('source').doUpdateSet((eb) => ({
+          count: eb('set_aside_lost.count', '+', 1),
+          ...{ reason, last_at: now },
+        })),
+      )
+      .execute()
+    return undefined
+  }
   const { id } = await tx
     .insertInto('set_aside')
     .values({ source, org_id: orgId, entry, reason, created_at: now })
@@ -23,6 +53,8 @@ export async function setAside(tx: Db, { source, orgId, entry, reason, now }: Se
   return id
 }
 
+export const sizeOfEntry = bytesOf(['entry'], 0)
+
 /** In short and without what it was about, for those who may not see that. */
 export function reasonOf(error: unknown): string {
   if (error instanceof SyntaxError) return 'It is no JSON'
@@ -30,15 +62,21 @@ export function reasonOf(error: unknown): string {
   return typeof code === 'string' ? `The database refused it (${code})` : String(message ?? error)
 }
 
-/** How many there are, by source; `since`: set aside not before. */
-export const countSetAside = (db: Db, since: Instant): Promise<{ source: string; count: number }[]> =>
+/** How many there are, and of how many bytes, by source; `since`: set aside not before. */
+export const countSetAside = (
+  db: Db,
+  since: Instant,
+): Promise<{ source: string; count: number; bytes: number }[]> =>
   db
     .selectFrom('set_aside')
-    .select(({ fn }) => ['source', fn.countAll<number>().as('count')])
+    .select(({ fn }) => ['source', fn.countAll<number>().as('count'), sumOf(sizeOfEntry).as('bytes')])
     .where('created_at', '>=', since)
     .groupBy('source')
     .orderBy('source')
     .execute()
+
+/** How many were lost in all, by source, and of the last of them why and when. */
+export const lostInAll = (db: Db) => db.selectFrom('set_aside_lost').selectAll().orderBy('source').execute()
 
 /** Those behind one, oldest first, without what they hold. */
 export const setAsideAfter = (db: Db, id: number) =>

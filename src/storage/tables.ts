@@ -29,6 +29,8 @@ export type Tables = {
     reason: string
     created_at: string
   }
+  /** How much of each source was not kept there, because it was full. */
+  set_aside_lost: { source: string; count: number; reason: string; last_at: string }
   partners: PartnerRow
   organizations: OrganizationRow
   sites: SiteRow

@@ -18,6 +18,7 @@ export const beside: readonly TableName[] = [
   'idempotency_keys',
   'outbox',
   'set_aside',
+  'set_aside_lost',
   'webhook_counts',
   'webhook_deliveries',
   'webhook_queues',

@@ -6,6 +6,7 @@ import { api } from '../../src/api.ts'
 import { cipherOf } from '../../src/core/cipher.ts'
 import { changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
 import { zeroId } from '../../src/core/ids.ts'
+import { newId } from '../../src/core/new-id.ts'
 import { type Clock, later } from '../../src/core/time.ts'
 import { joinOrganization } from '../../src/identity/memberships.ts'
 import { hashPassword } from '../../src/identity/password.ts'
@@ -15,6 +16,7 @@ import type { Context } from '../../src/identity/rules.ts'
 import { newToken, tokenHash } from '../../src/identity/sessions/tokens.ts'
 import { proveEmail } from '../../src/identity/store.ts'
 import { insertExchange } from '../../src/sso/sign-in/store.ts'
+import { setAside } from '../../src/storage/set-aside.ts'
 import { addPlace, addRelease, addRollout } from '../agents/rollouts/records.ts'
 import { releaseShelf } from '../agents/shelf.ts'
 import { signedRelease } from '../agents/signed.ts'
@@ -453,6 +455,9 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
       resourceId: ({ deviceId }) => deviceId,
     }
   },
+  'deadLetters.show': settingAside,
+  'deadLetters.retry': settingAside,
+  'deadLetters.remove': settingAside,
   async 'agentVersions.sync'(hand) {
     const { version, about } = await releasing(hand, {})
     return { input: { params: {}, query: { version }, body: undefined }, ...about }
@@ -627,6 +632,23 @@ async function releasing({ service, world, serial }: Hand, registered: { promote
   if (registered.promote) await service.client(token).call(api.agentVersions.sync, { query })
   const actor: Play['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }
   return { version, about: { token, actor, orgId: null, resourceId: () => zeroId } }
+}
+
+/** An event that was set aside before its webhook was told of it. */
+async function settingAside({ service, world, clock, fresh }: Hand): Promise<Play> {
+  const { id: orgId, webhookId } = await fresh()
+  const event = { id: newId(), type: 'device.offline', created_at: clock(), data: '{}' }
+  const entry = JSON.stringify({ webhookId, ...event })
+  const number = await service.storage.write(async (tx) => {
+    const id = await setAside(tx, { source: 'events', orgId, entry, reason: 'It was refused', now: clock() })
+    // No number that anybody would say by chance.
+    const moved = tx.updateTable('set_aside').set((eb) => ({ id: eb('id', '+', 1_000_000) }))
+    await moved.where('id', '=', id!).execute()
+    return id! + 1_000_000
+  })
+  const actor: Play['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }
+  const about = { token: world.tokens.system, actor, orgId: null, resourceId: () => zeroId }
+  return { input: { params: { number: String(number) }, query: {}, body: undefined }, ...about }
 }
 
 /** The system administrator, and somebody to administer. */

@@ -20,16 +20,18 @@ export async function insertAskedFor(
     eventId: string
     payload: Record<string, unknown>
     now: Instant
+    /** When it happened; now unless told. */
+    eventAt?: Instant
   },
 ): Promise<void> {
-  const { id, webhookId, orgId, event, eventId, payload, now } = made
+  const { id, webhookId, orgId, event, eventId, payload, now, eventAt = now } = made
   const queue = await lockQueue(db, webhookId)
   if (!queue) throw new Problem('not_found', 'Webhook not found')
   const seq = queue.lastSeq + 1
   await db
     .insertInto('webhook_deliveries')
     .values({
-      ...{ id, webhook_id: webhookId, org_id: orgId, seq, event, event_id: eventId, event_at: now },
+      ...{ id, webhook_id: webhookId, org_id: orgId, seq, event, event_id: eventId, event_at: eventAt },
       ...{ payload: JSON.stringify(payload), created_at: now, ...afresh(now) },
     })
     .execute()

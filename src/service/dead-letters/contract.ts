@@ -1,0 +1,79 @@
+import { z } from 'zod'
+import { endpoint, user } from '../../core/endpoint.ts'
+import { longPageOf, longPageQuery } from '../../core/page.ts'
+import { inQuery, instant } from '../../core/schema.ts'
+
+/* What could not be written where it belongs and was set aside, so that it holds up nothing else. */
+
+const source = z.enum(['audit_logs', 'events'])
+
+export const DeadLetter = z
+  .object({
+    number: z.int().describe('As the log, and the audit log, name it'),
+    source: source.describe(
+      'Where it belongs: an entry of the audit log, or an event that a webhook is told of',
+    ),
+    orgId: z.string().nullable(),
+    reason: z.string().describe('Why it could not be written'),
+    bytes: z.int(),
+    createdAt: instant,
+  })
+  .meta({ id: 'DeadLetter' })
+export type DeadLetter = z.output<typeof DeadLetter>
+
+export const DeadLetterDetail = DeadLetter.extend({
+  entry: z.string().describe('As it was to be written'),
+}).meta({ id: 'DeadLetterDetail' })
+export type DeadLetterDetail = z.output<typeof DeadLetterDetail>
+
+const tag = 'Service'
+const params = z.strictObject({
+  number: inQuery(z.number({ error: 'must be a number' }).int().min(1).max(Number.MAX_SAFE_INTEGER)),
+})
+const reads = user({ scopes: ['system'], permission: 'audit:read', mfa: true })
+const writes = user({ scopes: ['system'], permission: 'organizations:write', mfa: true })
+const audited = (action: string) => ({ action, resource: 'dead_letter' as const })
+
+export const deadLetters = {
+  list: endpoint({
+    method: 'GET',
+    path: '/dead-letters',
+    summary: 'List what could not be written where it belongs, newest first',
+    tag,
+    access: reads,
+    query: z.strictObject({ source: source.optional(), ...longPageQuery() }),
+    reply: longPageOf(DeadLetter),
+  }),
+  show: endpoint({
+    method: 'GET',
+    path: '/dead-letters/:number',
+    summary: 'Show something that could not be written, as it was to be',
+    tag,
+    access: reads,
+    params,
+    reply: DeadLetterDetail,
+    audit: { ...audited('dead_letter.read'), quietFor: 15 },
+  }),
+  retry: endpoint({
+    method: 'POST',
+    path: '/dead-letters/:number/retry',
+    idempotencyKey: 'honored',
+    summary: 'Write it after all, once what stood in its way is gone',
+    tag,
+    access: writes,
+    params,
+    reply: z.object({ success: z.literal(true), source }),
+    audit: audited('dead_letter.retry'),
+    errors: ['conflict'],
+  }),
+  remove: endpoint({
+    method: 'DELETE',
+    path: '/dead-letters/:number',
+    summary: 'Delete something that could not be written',
+    tag,
+    access: writes,
+    params,
+    reply: z.object({ success: z.literal(true) }),
+    audit: audited('dead_letter.delete'),
+  }),
+}

@@ -1,0 +1,58 @@
+import { Problem } from '../../core/errors.ts'
+import type { LongPage, LongPageQuery } from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import { forUpdate, inScope } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { readLongPage } from '../../storage/pages.ts'
+import { type Source, sizeOfEntry } from '../../storage/set-aside.ts'
+import type { Tables } from '../../storage/tables.ts'
+import type { DeadLetter, DeadLetterDetail } from './contract.ts'
+
+const columns = ['id', 'source', 'org_id', 'reason', 'created_at'] as const
+type Row = Pick<Tables['set_aside'], Exclude<(typeof columns)[number], 'id'>> & { id: number; bytes: number }
+
+const read = ({
+  id: number,
+  source,
+  org_id: orgId,
+  reason,
+  bytes,
+  created_at: createdAt,
+}: Row): DeadLetter => ({
+  ...{ number, source: source as Source, orgId, reason, bytes, createdAt },
+})
+
+const lettersIn = (db: Db, scope: Scope) => db.selectFrom('set_aside').where(inScope(scope, 'org_id'))
+
+export const listDeadLetters = (
+  db: Db,
+  scope: Scope,
+  query: LongPageQuery & { source?: Source | undefined },
+): Promise<LongPage<DeadLetter>> =>
+  readLongPage(
+    lettersIn(db, scope).$if(query.source !== undefined, (q) => q.where('source', '=', query.source!)),
+    query,
+    { by: ['id'], direction: 'desc', keyOf: ({ number }) => [number] },
+    (q) => q.select(columns).select(sizeOfEntry.as('bytes')),
+    read,
+  )
+
+/** Of a change held until the transaction ends. @throws not_found */
+export async function getDeadLetter(
+  db: Db,
+  scope: Scope,
+  number: number,
+  { held = false } = {},
+): Promise<DeadLetterDetail> {
+  const found = lettersIn(db, scope)
+    .select([...columns, 'entry'])
+    .select(sizeOfEntry.as('bytes'))
+    .where('id', '=', number)
+  const row = await (held ? forUpdate(found) : found).executeTakeFirst()
+  if (!row) throw new Problem('not_found', 'Dead letter not found')
+  return { ...read(row), entry: row.entry }
+}
+
+export async function deleteDeadLetter(db: Db, scope: Scope, number: number): Promise<void> {
+  await db.deleteFrom('set_aside').where(inScope(scope, 'org_id')).where('id', '=', number).execute()
+}

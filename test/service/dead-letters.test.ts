@@ -1,0 +1,193 @@
+import { describe, expect, it } from 'vitest'
+import { SetAsideWatch } from '../../daemon/set-aside-watch.ts'
+import { api } from '../../src/api.ts'
+import { record, sealPending } from '../../src/audit/outbox.ts'
+import { draftOf } from '../../src/audit/rules.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { systemClock } from '../../src/core/time.ts'
+import { mostSetAside, setAside } from '../../src/storage/set-aside.ts'
+import { happening } from '../audit/rows.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { poison } from '../laws/poison.ts'
+import { addWebhook, buildWorld } from '../world.ts'
+
+const failing = (status: number, code: string) => expect.objectContaining({ status, code })
+
+onEveryDatabase((_, open) => {
+  async function staged() {
+    const service = await startService(open)
+    const world = await buildWorld(service)
+    const { storage } = service
+    const client = service.client(world.tokens.system)
+    const orgId = world.orgs.bakery.id
+    const happen = (action: string) =>
+      storage.write((tx) => record(tx, draftOf(happening(orgId, { action }), systemClock())))
+    const list = async (query = {}) => (await client.call(api.deadLetters.list, { query })).data
+    const on = (number: number) => ({ params: { number: String(number) as never } })
+    const audited = async (chain: string) => {
+      await sealPending(storage)
+      const rows = storage.read.selectFrom('audit_logs').select(['action', 'canonical']).orderBy('seq')
+      return (await rows.where('chain', '=', chain).execute()).map(({ action, canonical }) => ({
+        action,
+        details: JSON.parse(canonical).details as Record<string, unknown>,
+      }))
+    }
+    return { ...world, service, storage, client, orgId, happen, list, on, audited }
+  }
+
+  describe('an audit entry that could not be written', () => {
+    it('is listed and shown, and written once that can be; each of it is audited', async () => {
+      const { storage, client, orgId, happen, list, on, audited } = await staged()
+      const cure = await poison(storage, 'insert', 'audit_logs', `new.action = 'poisoned'`)
+      await happen('poisoned')
+      await sealPending(storage)
+      const [letter, ...more] = await list({ source: 'audit_logs' })
+      expect(more).toEqual([])
+      expect(await list({ source: 'events' })).toEqual([])
+      const shown = await client.call(api.deadLetters.show, on(letter!.number))
+      expect(shown).toEqual({ ...letter, entry: expect.stringContaining('"poisoned"') })
+      expect(letter).toMatchObject({ source: 'audit_logs', orgId, bytes: Buffer.byteLength(shown.entry) })
+      // What is in its way still is.
+      await client.call(api.deadLetters.retry, on(letter!.number))
+      await sealPending(storage)
+      const [again] = await list()
+      expect(again!.number).toBeGreaterThan(letter!.number)
+      await cure()
+      expect(await client.call(api.deadLetters.retry, on(again!.number))).toEqual({
+        ...{ success: true, source: 'audit_logs' },
+      })
+      const chain = await audited(orgId)
+      expect(chain.slice(-3).map(({ action }) => action)).toEqual([
+        ...['audit.entry.set_aside', 'audit.entry.set_aside', 'poisoned'],
+      ])
+      expect(await list()).toEqual([])
+      const own = (await audited('system')).filter(({ action }) => action.startsWith('dead_letter.'))
+      expect(own.map(({ action }) => action)).toEqual([
+        ...['dead_letter.read', 'dead_letter.retry', 'dead_letter.retry'],
+      ])
+      const { sha256 } = chain.at(-2)!.details
+      expect(own[2]!.details).toMatchObject({ source: 'audit_logs', organizationId: orgId, sha256 })
+    })
+
+    it('that is none stays until it is deleted', async () => {
+      const { storage, client, list, on, audited } = await staged()
+      const junk = { chain: 'nowhere', entry: '{"half' }
+      await storage.write((tx) => tx.insertInto('outbox').values(junk).execute())
+      await sealPending(storage)
+      const [letter] = await list()
+      await expect(client.call(api.deadLetters.retry, on(letter!.number))).rejects.toEqual(
+        failing(409, 'conflict'),
+      )
+      expect(await list()).toHaveLength(1)
+      await client.call(api.deadLetters.remove, on(letter!.number))
+      expect(await list()).toEqual([])
+      for (const entry of [api.deadLetters.show, api.deadLetters.retry, api.deadLetters.remove]) {
+        const gone = client.call(entry as typeof api.deadLetters.show, on(letter!.number))
+        await expect(gone).rejects.toEqual(failing(404, 'not_found'))
+      }
+      expect((await audited('system')).at(-1)).toMatchObject({ action: 'dead_letter.delete' })
+    })
+  })
+
+  it('an event that a webhook was not told of is sent after all, while there is the webhook', async () => {
+    const { service, storage, client, orgId, list, on } = await staged()
+    const [hook, other] = [
+      await addWebhook(service, orgId, 'stuck', ['device.offline']),
+      await addWebhook(service, orgId, 'gone', ['device.offline']),
+    ]
+    const cure = await poison(storage, 'insert', 'webhook_deliveries', `new.event = 'device.offline'`)
+    const id = newId()
+    const happened = '2026-01-31T12:00:00.000Z'
+    const event = { id, org_id: orgId, type: 'device.offline', data: '{"a":"ä"}', created_at: happened }
+    await storage.write((tx) => tx.insertInto('events').values(event).execute())
+    await expect.poll(() => list(), { timeout: 10_000 }).toHaveLength(2)
+    await cure()
+    await client.call(api.webhooks.remove, { params: { id: other.id } })
+    const letters = await Promise.all(
+      (await list()).map(({ number: letter }) => client.call(api.deadLetters.show, on(letter))),
+    )
+    const of = (webhookId: string) => on(letters.find(({ entry }) => entry.includes(webhookId))!.number)
+    await expect(client.call(api.deadLetters.retry, of(other.id))).rejects.toEqual(failing(404, 'not_found'))
+    await client.call(api.deadLetters.retry, of(hook.id))
+    const { data } = await client.call(api.webhookDeliveries.list, { params: { id: hook.id } })
+    expect(data).toMatchObject([{ event: 'device.offline', eventId: id, payload: { a: 'ä' } }])
+    expect(await list()).toHaveLength(1)
+  })
+
+  it('they are for system scope alone', async () => {
+    const { service, storage, tokens, orgId, on } = await staged()
+    const letter = { source: 'events' as const, orgId, entry: '{}', reason: 'no', now: systemClock() }
+    const id = (await storage.write((tx) => setAside(tx, letter)))!
+    for (const token of [tokens.bakery, tokens.acme]) {
+      const { show, retry, remove, list } = api.deadLetters
+      const own = service.client(token)
+      for (const entry of [show, retry, remove]) {
+        const call = own.call(entry as typeof show, on(id))
+        await expect(call).rejects.toEqual(failing(403, 'scope_not_allowed'))
+      }
+      await expect(own.call(list, {})).rejects.toEqual(failing(403, 'scope_not_allowed'))
+    }
+  })
+
+  describe('what is set aside', () => {
+    it('has a bound of rows: beyond it nothing is kept, the chain says so, and it is counted and told', async () => {
+      const { storage, orgId, happen, list, audited } = await staged()
+      const told: unknown[] = []
+      const log = { error: (...what: unknown[]) => told.push(what) } as never
+      const watch = new SetAsideWatch(storage, systemClock, log)
+      const row = { org_id: orgId, entry: '{}', reason: 'no', created_at: systemClock() }
+      await storage.write(async (tx) => {
+        for (let n = 0; n < mostSetAside.rows; n += 1000) {
+          const rows = Array.from({ length: 1000 }, () => ({ source: 'audit_logs', ...row }))
+          await tx.insertInto('set_aside').values(rows).execute()
+        }
+      })
+      await watch.tell()
+      await poison(storage, 'insert', 'audit_logs', `new.action = 'poisoned'`)
+      for (const action of ['poisoned', 'poisoned']) await happen(action)
+      await sealPending(storage)
+      await happen('after')
+      const chain = await audited(orgId)
+      expect(chain.slice(-3)).toMatchObject([
+        ...[1, 2].map(() => ({
+          action: 'audit.entry.set_aside',
+          details: {
+            setAside: null,
+            entry: expect.stringContaining('"poisoned"'),
+            sha256: expect.any(String),
+          },
+        })),
+        { action: 'after' },
+      ])
+      // Those of the other source have room of their own.
+      const event = { source: 'events' as const, orgId, entry: '{}', reason: 'no', now: systemClock() }
+      expect(await storage.write((tx) => setAside(tx, event))).toBeGreaterThan(0)
+      expect(await list({ source: 'events' })).toHaveLength(1)
+      await watch.tell()
+      expect(told).toEqual([
+        [expect.objectContaining({ source: 'events' }), expect.stringContaining('svc dead-letters')],
+        [{ source: 'audit_logs', lost: 2, reason: expect.any(String) }, expect.stringContaining('was lost')],
+      ])
+      expect(await watch.check()).toContain('audit_logs: 10000, events: 1, audit_logs lost: 2')
+      const [rows, , lost] = await watch.metrics()
+      expect(rows!.values[0]).toEqual({ labels: { source: 'audit_logs' }, value: mostSetAside.rows })
+      expect(lost!.values).toEqual([
+        { labels: { source: 'audit_logs' }, value: 2 },
+        { labels: { source: 'events' }, value: 0 },
+      ])
+    }, 30_000)
+
+    it('has a bound of bytes', async () => {
+      const { storage, orgId, list } = await staged()
+      const entry = 'ä'.repeat(2 ** 20)
+      const letter = { source: 'events' as const, orgId, entry, reason: 'no', now: systemClock() }
+      const most = { rows: 100, bytes: 5 * 2 ** 20 }
+      const kept = []
+      for (let n = 0; n < 4; n++) kept.push(await storage.write((tx) => setAside(tx, letter, most)))
+      expect(kept.map((id) => id !== undefined)).toEqual([true, true, false, false])
+      expect(await storage.write((tx) => setAside(tx, { ...letter, entry: '{}' }, most))).toBeGreaterThan(0)
+      expect((await list()).map(({ bytes }) => bytes)).toEqual([2, 2 ** 21, 2 ** 21])
+    })
+  })
+})
