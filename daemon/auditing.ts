@@ -21,7 +21,7 @@ export function entryOf(
   now: string,
 ): Draft | undefined {
   const { audit } = entry
-  if (!audit || 'unaudited' in audit) return undefined
+  if (!audit || 'unaudited' in audit || facts.unchanged) return undefined
   const made = (reply ?? {}) as Replied
   const params = (request.params ?? {}) as { id?: string }
   const {

@@ -139,6 +139,12 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     { restMs: 2000 },
   )
   parts.commandQuota.onFull(() => setTimeout(outputs.wake, 250).unref())
+  const entries = loop('agent entries', () => parts.agentEntries.write(storage, clock()), 600_000, parts, {
+    firstMs: 600_000,
+  })
+  const news = loop('agent events', () => parts.agentEvents.tell(storage, clock()), 600_000, parts, {
+    firstMs: 600_000,
+  })
   const reaper = loop('commands', () => reapCommands(storage, parts.nudge, clock()), 15_000, parts)
   const commands = loop('old commands', () => forgetCommands(storage, clock()), 600_000, parts, {
     firstMs: 300_000,
@@ -170,6 +176,8 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     forgetter,
     room,
     outputs,
+    entries,
+    news,
     reaper,
     commands,
     checkpoints,

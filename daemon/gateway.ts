@@ -4,7 +4,7 @@ import type { WebSocketServer } from 'ws'
 import type { AgentSocket } from '../src/agents/socket.ts'
 import { Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
-import { type Closing, closings, largestFrame } from '../src/live/wire/contract.ts'
+import { type AgentFrame, type Closing, closings, largestFrame } from '../src/live/wire/contract.ts'
 import { agentOwner } from './bodies.ts'
 import type { BodyBudget } from './body-budget.ts'
 import { Arriving, hear, Manners } from './gateway/frames.ts'
@@ -15,8 +15,8 @@ import { problemOf, refuse } from './problems.ts'
 export type Admission = {
   /** Whose connection it is to be. @throws the refusal */
   admit(request: IncomingMessage, agentId: string): Promise<Linked>
-  /** Counts what it does. @throws rate_limited */
-  meter(agent: Linked): void
+  /** Counts a frame that does something. @throws rate_limited */
+  meter(agent: Linked, type: AgentFrame['type']): void
   /** Which of these may not go on, and why. */
   revise(agents: readonly Linked[]): Promise<(Closing | undefined)[]>
 }

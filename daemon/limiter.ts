@@ -122,6 +122,7 @@ const messages: Partial<Record<LimitName, string>> = {
   ENROLL_IP: 'Enrollment rate limit exceeded',
   AGENT: 'Agent rate limit exceeded',
   BODY_BYTES: 'Too many bytes of requests in a while',
+  AGENT_CHANGES: 'The agent changes its tokens or its update too often',
   EVENT_LOGS: 'Rate limit exceeded',
   LOG_BYTES: 'The device hands in more logs than it may in a while',
 }

@@ -40,6 +40,8 @@ export function metricsOf(parts: Parts, token: string): Metrics {
       ...(await signIns.metrics(storage.read, clock())),
       ...logs.metrics(),
       ...outputs.metrics(),
+      ...parts.agentEntries.metrics(),
+      ...parts.agentEvents.metrics(),
       unreadableValues(cipher),
       ...(await audit.metrics()),
       ...(await setAside.metrics()),

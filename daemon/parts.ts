@@ -8,6 +8,8 @@ import type { Switchboard } from '../src/live/ports.ts'
 import type { ByteQuota, LogQuota } from '../src/logs/quota.ts'
 import type { Web } from '../src/sso/sign-in/web.ts'
 import type { Storage } from '../src/storage/open.ts'
+import type { AgentEntries } from './agent-entries.ts'
+import type { AgentEvents } from './agent-events.ts'
 import type { AuditWatch } from './audit-watch.ts'
 import type { BodyBudget } from './body-budget.ts'
 import type { CommandWatch } from './command-watch.ts'
@@ -43,6 +45,8 @@ export type Parts = Outside & {
   questions: Questions
   setAside: SetAsideWatch
   logs: LogWatch
+  agentEntries: AgentEntries
+  agentEvents: AgentEvents
   /** How much of the logs of devices is kept. */
   logQuota: LogQuota
   outputs: CommandWatch

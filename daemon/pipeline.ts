@@ -23,6 +23,7 @@ import {
 import type { Db, Storage } from '../src/storage/open.ts'
 import { type Actors, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
+import type { AgentEntries } from './agent-entries.ts'
 import { entryOf, type Origin, refusalOf } from './auditing.ts'
 import type { BodyBudget, Held } from './body-budget.ts'
 import { cookiesOf, keepSession, sendOn, withCookieToken } from './browser.ts'
@@ -67,6 +68,7 @@ export type Pipeline = {
   storage: Storage
   actors: Actors
   limiter: Limiter
+  agentEntries: AgentEntries
   questions: Questions
   bodies: BodyBudget
   replies: BodyBudget
@@ -106,6 +108,7 @@ export function addRoute(
   const route = `${entry.method} ${entry.path}`
   const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
 
+  const isGathered = entry.audit !== undefined && 'action' in entry.audit && entry.audit.gathered === true
   const readings = readingsOf(entry)
   const parse = parserOf(entry, on.origins)
   const limit: Preparation<AnyEndpoint>['limit'] = (...taken) => on.limiter.take(...taken)
@@ -130,8 +133,11 @@ export function addRoute(
 
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     try {
-      if (entry.limit) on.limiter.take(entry.limit, networkOf(request.client.ip))
-      request.caller = await on.work.run(() => on.actors.admit(entry, request, request.now))
+      const { limit: own, access } = entry
+      if (own && access.who !== 'agent') on.limiter.take(own, networkOf(request.client.ip))
+      const caller = await on.work.run(() => on.actors.admit(entry, request, request.now))
+      request.caller = caller
+      if (own && caller.kind === 'agent') on.limiter.take(own, caller.deviceId)
     } catch (error) {
       throw await refuse(request, error)
     } finally {
@@ -225,7 +231,7 @@ export function addRoute(
     const change = async (tx: Db): Promise<Done> => {
       const reply = await run(tx)
       const audited = entryOf(entry, asked, reply, facts, caller, asked, now)
-      if (audited) await record(tx, audited)
+      if (audited && (!isGathered || on.agentEntries.isDue(audited))) await record(tx, audited)
       return { reply, orgId: audited?.orgId ?? null }
     }
     const work = async (tx: Db): Promise<unknown> =>
@@ -249,7 +255,8 @@ export function addRoute(
   /** Refusals are audited wherever on the path they happen. Gives what is to be told. */
   async function refuse(request: FastifyRequest, error: unknown): Promise<unknown> {
     const refused = refusalOf(entry, request, problemOf(error), originOf(request), request.now)
-    if (refused) await on.storage.write((tx) => record(tx, refused))
+    const isDue = refused && (request.caller?.kind !== 'agent' || on.agentEntries.isDue(refused))
+    if (isDue) await on.storage.write((tx) => record(tx, refused))
     return error
   }
 

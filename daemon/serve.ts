@@ -65,6 +65,8 @@ import { deliverAfterAll } from '../src/webhooks/deliveries/set-aside.ts'
 import { webhookHandlers } from '../src/webhooks/handlers.ts'
 import { actors } from './actor.ts'
 import { clientReader, proxyReader } from './address.ts'
+import { AgentEntries } from './agent-entries.ts'
+import { AgentEvents } from './agent-events.ts'
 import { buildApp } from './app.ts'
 import { watchAudit } from './audit-watch.ts'
 import { backgroundOf } from './background.ts'
@@ -131,6 +133,8 @@ export async function serve(
     const firstPassword = await firstRun(storage, config, clock())
 
     const limiter = new Limiter(config.limits)
+    const agentEntries = new AgentEntries(limiter)
+    const agentEvents = new AgentEvents(limiter)
     const bodies = new BodyBudget(config.bodies)
     const replies = new BodyBudget(config.bodies, 'replies')
     const work = new WorkBound(config.mostRequests)
@@ -162,6 +166,8 @@ export async function serve(
     const own = {
       storage,
       limiter,
+      agentEntries,
+      agentEvents,
       bodies,
       replies,
       work,
@@ -241,7 +247,20 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
 }
 
 function appOf(parts: Parts, config: Config): FastifyInstance {
-  const { storage, limiter, work, bodies, replies, questions, meter, cipher, clock, log, audit } = parts
+  const {
+    storage,
+    limiter,
+    agentEntries,
+    work,
+    bodies,
+    replies,
+    questions,
+    meter,
+    cipher,
+    clock,
+    log,
+    audit,
+  } = parts
   const { secrets, previous, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
   const access = accessTokens(secrets.jwt, previous.jwt)
   const workloads = workloadTokens(secrets.jwt, previous.jwt)
@@ -277,6 +296,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     agents: agentHandlers({
       ...{ ...config, storage, pepper, otherPepper: previous.enrollmentPepper },
       trustKeys: config.outside.releases.trustKeys,
+      isToldNow: (...changed) => parts.agentEvents.isToldNow(...changed),
     }),
     agentUpdates,
     agentRollouts: rolloutHandlers(parts.rollouts),
@@ -296,6 +316,7 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
     storage,
     actors: actors(storage, { access, workloads }, limiter, keyActors(storage, meter, limiter), mfaOn),
     limiter,
+    agentEntries,
     questions,
     bodies,
     replies,
@@ -340,7 +361,7 @@ const drainMs = 8500
 async function drain(
   app: FastifyInstance,
   loops: Loop[],
-  { meter, storage, outbound }: Parts,
+  { meter, agentEntries, agentEvents, storage, outbound, clock }: Parts,
 ): Promise<void> {
   const late = new Promise<void>((resolve) => setTimeout(resolve, drainMs).unref())
   // Replies that had begun before the end was known leave their connections open.
@@ -349,7 +370,8 @@ async function drain(
   clearInterval(idle)
   await Promise.race([Promise.all(loops.map((one) => one.stop())), late])
   // What cannot be written down now is lost, and must not keep the process.
-  await Promise.race([meter.close().catch(() => {}), late])
+  const ends = [meter.close(), agentEntries.write(storage, clock()), agentEvents.tell(storage, clock())]
+  await Promise.race([Promise.allSettled(ends), late])
   await outbound.close()
   await storage.close()
 }

@@ -96,6 +96,8 @@ export type AuditFacts = {
   before?: unknown
   after?: unknown
   details?: Record<string, unknown>
+  /** Nothing is another than before: there is no entry. */
+  unchanged?: true
 }
 
 type Asked<E extends Endpoint> = {

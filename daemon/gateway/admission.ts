@@ -29,7 +29,10 @@ export function admission(
       const { deviceId, orgId, tokenHash } = caller
       return { agentId, deviceId, orgId, tokenHash, ip, userAgent: userAgentOf(request.headers) }
     },
-    meter: ({ agentId }) => limiter.take('AGENT', shareOf({ agentId, role: 'agent' })),
+    meter({ agentId, deviceId }, type) {
+      limiter.take('AGENT', shareOf({ agentId, role: 'agent' }))
+      if (type === 'update_status') limiter.take('AGENT_CHANGES', deviceId)
+    },
     // As many as are connected: on SQLite the event loop would wait for that.
     async revise(agents) {
       const verdicts = await reviseAgents(storage.heavy, agents, clock())

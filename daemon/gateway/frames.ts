@@ -64,7 +64,7 @@ export type Heard = {
   /** What frames take in memory until they were attended to. */
   bodies: BodyBudget
   /** Counts a frame that does. @throws rate_limited */
-  meter(agent: Linked): void
+  meter(agent: Linked, type: AgentFrame['type']): void
   onProbe(link: Link): void
   onFailure(error: unknown): void
 }
@@ -141,7 +141,7 @@ async function attend(link: Link, manners: Manners, frame: Attended, on: Heard):
     ...(frame.type === 'command_result' && { commandId: frame.commandId }),
   }
   try {
-    on.meter(agent)
+    on.meter(agent, frame.type)
     if (frame.type === 'heartbeat') link.acknowledge(await on.socket.heartbeat(agent))
     else if (frame.type === 'update_status') await on.socket.updateStatus(agent, frame)
     else if ((await on.socket.result(agent, frame)) !== 'foreign') link.settled(frame.commandId)

@@ -30,6 +30,8 @@ export type Telling = {
   trustKeys: readonly TrustKey[]
   /** AGENT_TOKEN_ROTATION_MAX_AGE_DAYS */
   agentTokenDays: number
+  /** Whether what is another now of a device is told at once; else it is later, as it is then. */
+  isToldNow(deviceId: string, columns: readonly string[]): boolean
 }
 
 /** How a sign of life came in. */
@@ -45,14 +47,14 @@ export async function heartbeat(
   caller: AgentCaller,
   body: Heartbeat,
   heard: Heard,
-  { trustKeys, agentTokenDays }: Telling,
+  { trustKeys, agentTokenDays, isToldNow }: Telling,
 ): Promise<HeartbeatReply> {
   const { role } = caller
   if (body.role !== undefined && body.role !== role) throw new Problem('re_enrollment_required')
   const update = role === 'agent' ? updateAfter(caller.device, body.agentVersion, heard.now) : undefined
   const device = update ? { ...caller.device, ...update.columns } : caller.device
-  if (role === 'watchdog') await ofWatchdog(db, device, body, heard)
-  else await ofAgent(db, caller.device, body, update, heard)
+  if (role === 'watchdog') await ofWatchdog(db, device, body, heard, isToldNow)
+  else await ofAgent(db, caller.device, body, update, heard, isToldNow)
   const isOld = role === 'agent' && isTokenOld(device, agentTokenDays, heard.now)
   const commands = await commandsFor(db, caller, heard.now)
   const offer = await offerTo(db, caller, device, body, heard.now)
@@ -99,9 +101,10 @@ async function ofAgent(
   body: Heartbeat,
   update: UpdateChange | undefined,
   heard: Heard,
+  isToldNow: Telling['isToldNow'],
 ): Promise<void> {
   const said = { changed: changesOf(body, device), metrics: body.metrics, uptime: uptimeOf(body, device) }
-  await alive(db, device, { ...said, ...(update && { update }) }, heard)
+  await alive(db, device, { ...said, ...(update && { update }) }, heard, isToldNow)
 }
 
 const uptimeOf = ({ uptime }: Heartbeat, { uptime_seconds }: AgentDeviceRow): number | null =>
@@ -109,7 +112,7 @@ const uptimeOf = ({ uptime }: Heartbeat, { uptime_seconds }: AgentDeviceRow): nu
 
 /** A sign of life that says nothing else. */
 export const seen = (db: Db, device: AgentDeviceRow, heard: Heard): Promise<void> =>
-  alive(db, device, { uptime: device.uptime_seconds, changed: {}, metrics: undefined }, heard)
+  alive(db, device, { uptime: device.uptime_seconds, changed: {}, metrics: undefined }, heard, () => true)
 
 type Said = {
   uptime: number | null
@@ -119,7 +122,13 @@ type Said = {
   update?: UpdateChange
 }
 
-async function alive(db: Db, device: AgentDeviceRow, said: Said, heard: Heard): Promise<void> {
+async function alive(
+  db: Db,
+  device: AgentDeviceRow,
+  said: Said,
+  heard: Heard,
+  isToldNow: Telling['isToldNow'],
+): Promise<void> {
   const { now, ip } = heard
   if (device.last_seen_ip !== ip) await tellNewAddress(db, device, heard)
   // Of two that come at once after a silence the second finds it back already.
@@ -127,14 +136,20 @@ async function alive(db: Db, device: AgentDeviceRow, said: Said, heard: Heard): 
   await store.recordHeartbeat(db, { id: device.id, uptime: said.uptime }, said, { now, ip })
   await tellBack(db, { ...device, ...said.changed, status }, now)
   const isDone = said.update?.isOver === true && device.status === 'updating'
-  await tellChanges(db, device, { ...said.changed, ...(isDone && { status: 'online' }) }, now)
+  await tellChanges(db, device, { ...said.changed, ...(isDone && { status: 'online' }) }, now, isToldNow)
 }
 
 /** It says nothing of the machine: whether that is alive is known by its agent alone. */
-async function ofWatchdog(db: Db, device: AgentDeviceRow, body: Heartbeat, { now }: Heard): Promise<void> {
+async function ofWatchdog(
+  db: Db,
+  device: AgentDeviceRow,
+  body: Heartbeat,
+  { now }: Heard,
+  isToldNow: Telling['isToldNow'],
+): Promise<void> {
   const changed = watchdogChangesOf(body, device)
   await store.recordWatchdog(db, device.id, changed, now)
-  await tellChanges(db, device, changed, now)
+  await tellChanges(db, device, changed, now, isToldNow)
 }
 
 /** Of a tenant that is suspended agents report, and do nothing (decisions.md, Tenancy). */
@@ -184,9 +199,30 @@ async function tellBack(
 }
 
 /** What it says of itself that is another than before; who is signed in changes too often. */
-async function tellChanges(db: Db, device: AgentDeviceRow, changed: Changes, now: Instant): Promise<void> {
+async function tellChanges(
+  db: Db,
+  device: AgentDeviceRow,
+  changed: Changes,
+  now: Instant,
+  isToldNow: Telling['isToldNow'],
+): Promise<void> {
   const { hostname_key: _, last_user: __, auto_update_acknowledged: ___, ...columns } = changed
-  if (Object.keys(columns).length === 0) return
+  const names = Object.keys(columns)
+  if (names.length === 0 || !isToldNow(device.id, names)) return
   const { id, org_id: orgId, hostname } = { ...device, ...columns }
   await tellUpdated(db, { id, orgId, hostname }, deviceRows.read(columns), now)
+}
+
+/** What is another of a device since it was last told, as it is now. */
+export async function tellLater(
+  db: Db,
+  deviceId: string,
+  columns: ReadonlySet<string>,
+  now: Instant,
+): Promise<void> {
+  const row = await db.selectFrom('devices').selectAll().where('id', '=', deviceId).executeTakeFirst()
+  if (!row) return
+  const { id, org_id: orgId, hostname } = row
+  const said = Object.fromEntries(Object.entries(row).filter(([name]) => columns.has(name)))
+  await tellUpdated(db, { id, orgId, hostname }, deviceRows.read(said as typeof row), now)
 }

@@ -189,13 +189,13 @@ const mostAddresses = 100
 
 /**
  * What is remembered once this address was told, or undefined when it was within the last day: a machine between
- * two networks tells each of them once.
+ * two networks tells each of them once, and one that has another address all the time so many of them a day.
  */
 export function toldWith(told: string | null, ip: string, now: Instant): string | undefined {
   const before = JSON.parse(told ?? '{}') as Record<string, Instant>
   const recent = Object.entries(before).filter(([, at]) => at > later(now, -quietSeconds))
-  if (recent.some(([address]) => address === ip)) return undefined
-  return JSON.stringify(Object.fromEntries([...recent.slice(1 - mostAddresses), [ip, now]]))
+  if (recent.length >= mostAddresses || recent.some(([address]) => address === ip)) return undefined
+  return JSON.stringify(Object.fromEntries([...recent, [ip, now]]))
 }
 
 /** What a machine says of itself when it enrolls again; what people made of its record stays. */

@@ -138,6 +138,8 @@ export const pages: Record<string, string> = {
   OUTBOUND_ALLOW_CIDRS  ranges that are not public and may be reached, also without TLS: 10.0.0.0/8
   OUTBOUND_CA_FILE      certificates to trust besides the usual ones, PEM
   RATE_LIMIT_<NAME>     <count>/<seconds>, or off
+  RATE_LIMIT_AGENT_AUDIT, _EVENTS, _CHANGES   entries of the audit log and events that a device causes, beyond which one
+                        tells of many (60/3600 each), and changes of its tokens and update (60/3600)
   RATE_LIMIT_WRONG_PASSWORDS_NETWORK, _ACCOUNT   wrong passwords that stop an account from one network for as long (5/900),
                         and those of all networks after which strangers need more than the password (50/3600)
   TRUST_PROXY_HEADERS, TRUSTED_PROXY_CIDRS, TRUST_CF_CONNECTING_IP   behind a proxy

@@ -105,9 +105,12 @@ type ObjectSchema = z.ZodObject
 
 /**
  * What a change leaves in the audit log, or why it leaves nothing. A reading that is audited says for how many
- * minutes the same caller's same reading leaves no second entry: `quietFor`.
+ * minutes the same caller's same reading leaves no second entry: `quietFor`. Of an agent that comes often with what changes
+ * nothing that people decide, several may be told of in one: `gathered`.
  */
-export type Audit = { action: string; resource: Audited; quietFor?: number } | { unaudited: string }
+export type Audit =
+  | { action: string; resource: Audited; quietFor?: number; gathered?: true }
+  | { unaudited: string }
 
 export type StreamType =
   | 'application/x-ndjson'
@@ -174,7 +177,7 @@ export type Endpoint = {
   emits?: readonly EventType[]
   /** What the reply does to the session cookies (daemon/browser.ts). */
   session?: 'starts' | 'renews' | 'ends'
-  /** Limit per client address that guards the endpoint besides the general ones. */
+  /** Limit per client address, of agents per device, that guards the endpoint besides the general ones. */
   limit?: LimitName
   /** The handler may ask what costs as much as the caller wants (`call.ask`). */
   question?: true

@@ -11,6 +11,12 @@ export const defaultLimits = {
   AGENT: { count: 120, seconds: 60 },
   /** Bytes of bodies, inflated, by agent, key, user or workload; of who is not signed in, by network. */
   BODY_BYTES: { count: 67_108_864, seconds: 60 },
+  /** Tokens and updates: what an agent may change of itself, by device. */
+  AGENT_CHANGES: { count: 60, seconds: 3600 },
+  /** Entries of the audit log that are not about such a change, by device: more of them are told of in one. */
+  AGENT_AUDIT: { count: 60, seconds: 3600 },
+  /** Events of what an agent says of its device that is another than before, by device: more of them are told in one. */
+  AGENT_EVENTS: { count: 60, seconds: 3600 },
   /** Entries of the machine's own logs, by device. */
   EVENT_LOGS: { count: 12_000, seconds: 3600 },
   /** Bytes of logs as they are kept, by device. */

@@ -76,7 +76,7 @@ onEveryDatabase((_, open) => {
       const byItself = async (body: typeof usual) => {
         const caller = await agentDoor(storage)(alone.agentId, alone.authToken, { now: clock() })
         const heard = { ip: '127.0.0.1', userAgent: null, now: clock() }
-        const telling = { trustKeys: [], agentTokenDays: 30 }
+        const telling = { trustKeys: [], agentTokenDays: 30, isToldNow: () => true }
         return storage.write((tx) => heartbeat(tx, caller, body, heard, telling), { unsynced: true })
       }
       const step = fc.tuple(beats, fc.option(states, { freq: 2 }))

@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
+import { AgentEntries } from '../../daemon/agent-entries.ts'
+import { AgentEvents } from '../../daemon/agent-events.ts'
 import { sweep } from '../../daemon/background.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
+import { Limiter } from '../../daemon/limiter.ts'
 import { SetAsideWatch } from '../../daemon/set-aside-watch.ts'
 import { forgetCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
 import { makeRoomForOutputs } from '../../src/agents/commands/room.ts'
@@ -16,6 +19,7 @@ import { record, sealPending } from '../../src/audit/outbox.ts'
 import { pruneDue } from '../../src/audit/retention/jobs.ts'
 import { draftOf } from '../../src/audit/rules.ts'
 import { cipherOf } from '../../src/core/cipher.ts'
+import type { Limits } from '../../src/core/limits.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { later, systemClock } from '../../src/core/time.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
@@ -279,6 +283,35 @@ const scenarios: Record<string, Scenario> = {
     await poison(storage, 'delete', 'agent_logs', `old.id = '${stuck.id}'`)
     await run(makeRoom(storage, new LogQuota({ perDevice: 100, perOrg: 2 ** 40 })))
     expect(await storage.read.selectFrom('agent_logs').select('id').execute()).toEqual([{ id: stuck.id }])
+  },
+
+  async 'agent entries'({ storage, bad, good }) {
+    const limits = { AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits
+    const gathered = new AgentEntries(new Limiter(limits))
+    for (const { id, deviceId } of [bad, bad, good, good]) {
+      const more = { actorType: 'agent' as const, actorId: deviceId, action: 'poisoned by many' }
+      gathered.isDue(draftOf(happening(id, more), now()))
+    }
+    await poison(storage, 'insert', 'outbox', `new.chain = '${bad.id}'`)
+    await poison(storage, 'insert', 'audit_logs', `new.chain = '${bad.id}'`)
+    await run(gathered.write(storage, now()))
+    await sealPending(storage)
+    const told = (await rowsIn(storage, 'audit_logs')).filter(({ action }) => action === 'poisoned by many')
+    expect(told).toMatchObject([{ chain: good.id }])
+    expect(gathered.size).toBe(1)
+  },
+
+  async 'agent events'({ storage, service, bad, good }) {
+    for (const { id } of [bad, good])
+      await addWebhook(service as TestService, id, 'updated', ['device.updated'])
+    const limits = { AGENT_EVENTS: { count: 1, seconds: 3600 } } as Limits
+    const waiting = new AgentEvents(new Limiter(limits))
+    for (const { deviceId } of [bad, bad, good, good]) waiting.isToldNow(deviceId, ['hostname'])
+    await poison(storage, 'insert', 'events', `new.org_id = '${bad.id}'`)
+    await run(waiting.tell(storage, now()))
+    const told = await storage.read.selectFrom('events').select(['org_id', 'type']).execute()
+    expect(told).toEqual([{ org_id: good.id, type: 'device.updated' }])
+    expect(waiting.size).toBe(1)
   },
 
   async 'room for outputs'(on) {

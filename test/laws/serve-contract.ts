@@ -1,5 +1,6 @@
 import { pino } from 'pino'
 import { actors } from '../../daemon/actor.ts'
+import { AgentEntries } from '../../daemon/agent-entries.ts'
 import { buildApp } from '../../daemon/app.ts'
 import { BodyBudget } from '../../daemon/body-budget.ts'
 import { keyActors } from '../../daemon/key-actor.ts'
@@ -31,6 +32,7 @@ export async function serveContract(
     storage,
     actors: actors(storage, tokens, limiter, keyActors(storage, new KeyMeter(storage), limiter), true),
     limiter,
+    agentEntries: new AgentEntries(limiter),
     questions: new Questions(storage, { timeoutMs: 10_000, atOnce: 6, perCaller: 2, waitMs: 5000 }),
     bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }),
     replies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies'),

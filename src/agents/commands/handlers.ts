@@ -69,7 +69,7 @@ export function commandHandlers({ nudge, commandQuota }: { nudge: Nudge; command
         const { status, exitCode } = outcome
         note({ after: { status, exitCode } })
         const kept = await answerCommand(db, caller, { id: commandId, outcome }, commandQuota, now)
-        if (kept === 'late') note({ details: { ignored: true } })
+        if (kept === 'late') note({ unchanged: true })
         return { success: true }
       },
     }),

@@ -28,7 +28,7 @@ export const agentTokens: HandlersOf<typeof contract.agentTokens> = {
     note({ resourceId: caller.deviceId, resourceName: caller.device.hostname })
     const { tokens, stood } = await lock(db, caller, now)
     if (checkMayConfirm(stood, tokens, now) === 'done') {
-      note({ details: { repeated: true } })
+      note({ unchanged: true })
       return { success: true }
     }
     const after = confirmed(tokens, now)

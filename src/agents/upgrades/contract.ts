@@ -22,6 +22,7 @@ export const agentUpdates = {
     summary: 'Say that an update begins, or that it failed; that it worked is said by the next heartbeat',
     tag: 'Agents',
     access: agentOrWatchdog,
+    limit: 'AGENT_CHANGES',
     params: agentParams,
     body: UpdateStatus,
     reply: z.object({ success: z.literal(true) }),

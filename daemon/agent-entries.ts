@@ -1,0 +1,106 @@
+import { record } from '../src/audit/outbox.ts'
+import type { Draft } from '../src/audit/rules.ts'
+import { Problem } from '../src/core/errors.ts'
+import { newId } from '../src/core/new-id.ts'
+import type { Instant } from '../src/core/time.ts'
+import { apart } from '../src/storage/apart.ts'
+import type { Storage } from '../src/storage/open.ts'
+import type { Limiter } from './limiter.ts'
+import type { Metric } from './metrics.ts'
+
+/** Entries that are alike, of one device, and were not written one by one. */
+type Gathered = { last: Draft; count: number; since: Instant }
+
+/** Most kinds of all devices that are gathered at once: what comes beyond is written as it comes. */
+const most = 10_000
+/** Of one write: nobody waits for longer than that. */
+const batch = 100
+
+/**
+ * What agents cause in the audit log again and again although it changes nothing that people decide: logs that they hand in,
+ * and refusals. An audit log only grows. So many of a device are written as they come (AGENT_AUDIT), and those beyond in
+ * one for each kind, now and then: nothing of it is left out, and no device fills the disk.
+ */
+export class AgentEntries {
+  readonly #limiter: Limiter
+  readonly #gathered = new Map<string, Gathered>()
+  #count = 0
+
+  constructor(limiter: Limiter) {
+    this.#limiter = limiter
+  }
+
+  get size(): number {
+    return this.#gathered.size
+  }
+
+  /** Whether an entry is to be written now; else it is told of together with others. */
+  isDue(draft: Draft): boolean {
+    try {
+      this.#limiter.take('AGENT_AUDIT', draft.actorId)
+      return true
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error
+      return !this.#add({ last: draft, count: 1, since: draft.timestamp })
+    }
+  }
+
+  /** False when there is no room for it. */
+  #add({ last, count, since }: Gathered): boolean {
+    const { actorId, action, result, details } = last
+    const key = JSON.stringify([actorId, action, result, result === 'success' ? null : details.code])
+    const before = this.#gathered.get(key)
+    if (!before && this.#gathered.size >= most) return false
+    this.#count += count
+    this.#gathered.set(key, {
+      last: before && before.last.timestamp > last.timestamp ? before.last : last,
+      count: count + (before?.count ?? 0),
+      since: before && before.since < since ? before.since : since,
+    })
+    return true
+  }
+
+  /** Writes what was gathered. What cannot be written is kept. @throws why it cannot */
+  async write(storage: Pick<Storage, 'write'>, now: Instant): Promise<void> {
+    const all = [...this.#gathered.values()]
+    this.#gathered.clear()
+    const keep = (some: readonly Gathered[]) => {
+      for (const one of some) if (this.#add(one)) this.#count -= one.count
+    }
+    let failure: unknown
+    for (let at = 0; at < all.length; at += batch) {
+      try {
+        const { refused } = await apart(all.slice(at, at + batch), (some) =>
+          storage.write(async (tx) => {
+            for (const one of some) await record(tx, toldOf(one, now))
+          }),
+        )
+        keep(refused.map(({ item }) => item))
+        failure ??= refused[0]?.error
+      } catch (error) {
+        keep(all.slice(at))
+        throw error
+      }
+    }
+    if (failure !== undefined) throw failure
+  }
+
+  metrics(): Metric[] {
+    return [
+      {
+        name: 'svc_agent_audit_gathered_total',
+        kind: 'counter',
+        help: 'Audit entries of agents that were not written one by one, because a device had too many: others tell of them.',
+        values: [{ value: this.#count }],
+      },
+    ]
+  }
+}
+
+/** The last of them, with how many there were since when. */
+const toldOf = ({ last, count, since }: Gathered, now: Instant): Draft => ({
+  ...last,
+  id: newId(),
+  timestamp: now,
+  details: { ...last.details, gathered: { count, since, until: last.timestamp } },
+})

@@ -1,0 +1,84 @@
+import { tellLater } from '../src/agents/heartbeats.ts'
+import { Problem } from '../src/core/errors.ts'
+import type { Instant } from '../src/core/time.ts'
+import { apart } from '../src/storage/apart.ts'
+import type { Storage } from '../src/storage/open.ts'
+import type { Limiter } from './limiter.ts'
+import type { Metric } from './metrics.ts'
+
+/** Most devices whose changes wait at once: those of others are told as they come. */
+const most = 100_000
+/** Of one write: nobody waits for longer than that. */
+const batch = 100
+
+/**
+ * What an agent says of its device, this way and that way with each heartbeat, is told to webhooks as it comes up to AGENT_EVENTS.
+ * Beyond that it is told now and then, as it is at that time.
+ */
+export class AgentEvents {
+  readonly #limiter: Limiter
+  /** By device: the columns that are others than when they were told. */
+  readonly #waiting = new Map<string, Set<string>>()
+  #count = 0
+
+  constructor(limiter: Limiter) {
+    this.#limiter = limiter
+  }
+
+  get size(): number {
+    return this.#waiting.size
+  }
+
+  isToldNow(deviceId: string, columns: readonly string[]): boolean {
+    try {
+      this.#limiter.take('AGENT_EVENTS', deviceId)
+      return true
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error
+      if (!this.#wait(deviceId, columns)) return true
+      this.#count += 1
+      return false
+    }
+  }
+
+  /** False when there is no room for it. */
+  #wait(deviceId: string, columns: Iterable<string>): boolean {
+    const waiting = this.#waiting.get(deviceId)
+    if (!waiting && this.#waiting.size >= most) return false
+    this.#waiting.set(deviceId, new Set([...(waiting ?? []), ...columns]))
+    return true
+  }
+
+  /** Tells what waits. What cannot be told goes on waiting. @throws why it cannot */
+  async tell(storage: Pick<Storage, 'write'>, now: Instant): Promise<void> {
+    const all = [...this.#waiting]
+    this.#waiting.clear()
+    let failure: unknown
+    for (let at = 0; at < all.length; at += batch) {
+      try {
+        const { refused } = await apart(all.slice(at, at + batch), (some) =>
+          storage.write(async (tx) => {
+            for (const [deviceId, columns] of some) await tellLater(tx, deviceId, columns, now)
+          }),
+        )
+        for (const { item } of refused) this.#wait(...item)
+        failure ??= refused[0]?.error
+      } catch (error) {
+        for (const one of all.slice(at)) this.#wait(...one)
+        throw error
+      }
+    }
+    if (failure !== undefined) throw failure
+  }
+
+  metrics(): Metric[] {
+    return [
+      {
+        name: 'svc_agent_events_gathered_total',
+        kind: 'counter',
+        help: 'Changes of devices that were not told to webhooks one by one, because an agent had too many: others tell of them.',
+        values: [{ value: this.#count }],
+      },
+    ]
+  }
+}
