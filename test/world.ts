@@ -277,8 +277,13 @@ export async function addPolicy(
   return id
 }
 
-/** A command that the agent of a device was given, and has answered. */
-export async function addCommand(service: TestService, orgId: string, deviceId: string): Promise<string> {
+/** A command that the agent of a device was given, and has answered unless told. */
+export async function addCommand(
+  service: TestService,
+  orgId: string,
+  deviceId: string,
+  { isAnswered = true } = {},
+): Promise<string> {
   const now = new Date().toISOString()
   const wanted = {
     type: 'collect' as const,
@@ -288,7 +293,8 @@ export async function addCommand(service: TestService, orgId: string, deviceId: 
   const command = makeCommand(wanted, { id: newId(), orgId, deviceId, by: newId(), now })
   await service.storage.write(async (tx) => {
     await insertCommand(tx, { ...command, status: 'sent', sentAt: now, sentCount: 1 })
-    await endCommand(tx, command.id, outcomeOf({ status: 'completed', exitCode: 0, stdout: 'done' }), now)
+    const outcome = outcomeOf({ status: 'completed', exitCode: 0, stdout: 'done' })
+    if (isAnswered) await endCommand(tx, command.id, outcome, now)
   })
   return command.id
 }

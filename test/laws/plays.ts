@@ -24,6 +24,7 @@ import { adminEmail, adminPassword, type TestService, testSecrets } from '../har
 import { RawAgent } from '../live/raw-agent.ts'
 import { ciIssuer } from '../trust/issuer.ts'
 import {
+  addCommand,
   addOrg,
   addOrgUser,
   addPartnerUser,
@@ -606,9 +607,9 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
   async 'agentCommands.result'(hand) {
     const play = await byAgent(hand, 'agentCommands.result')
     const { id } = play.input.params as { id: string }
-    const rows = hand.service.storage.read.selectFrom('agent_commands as c').select('c.id')
-    const given = rows.innerJoin('devices as d', 'd.id', 'c.device_id').where('d.agent_id', '=', id)
-    const { id: commandId } = await given.executeTakeFirstOrThrow()
+    const orgId = play.orgId as string
+    const deviceId = String(play.actor.id)
+    const commandId = await addCommand(hand.service, orgId, deviceId, { isAnswered: false })
     return { ...play, input: { ...play.input, params: { id, commandId } } }
   },
   'agentCommands.list': (hand) => byAgent(hand, 'agentCommands.list'),

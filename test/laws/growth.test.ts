@@ -1,0 +1,245 @@
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { sql } from 'kysely'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { sealPending } from '../../src/audit/outbox.ts'
+import { bodyLimitOf } from '../../src/core/endpoint.ts'
+import { systemClock } from '../../src/core/time.ts'
+import { openMigrated } from '../databases.ts'
+import { startService, type TestService } from '../harness.ts'
+import { RawAgent } from '../live/raw-agent.ts'
+import { addCommand, addWebhook, buildWorld, type World } from '../world.ts'
+import { put, toWire } from './calls.ts'
+import { called, fieldsOf } from './fields.ts'
+import { type Hand, handOf, playOf } from './plays.ts'
+import { Line } from './wire.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+type Bound = { by: string; test: [file: string, name: string] }
+
+const bound = (by: string, file: string, name: string): Bound => ({ by, test: [file, name] })
+const audit = bound(
+  'AGENT_AUDIT, AGENT_CHANGES, retention',
+  'test/agents/audit.test.ts',
+  'tells of what an agent hands in too often in one entry',
+)
+const inventory = bound(
+  'a body of the inventory: each part replaces what was there',
+  'test/laws/growth.test.ts',
+  'is no more when it is said again',
+)
+const events = bound(
+  'AGENT_EVENTS, WEBHOOK_DELIVERY_RETENTION_DAYS',
+  'test/agents/audit.test.ts',
+  'events tell of what an agent says this way and that way in one',
+)
+const rows = bound(
+  'one of each device, of bounded columns',
+  'test/laws/growth.test.ts',
+  'is no more when it is said again',
+)
+const enrolled = bound(
+  'uses of enrollment keys, caps of tenants, ENROLL_IP',
+  'test/agents/agents.test.ts',
+  'stops at the device limits of organization and partner',
+)
+
+/** Every table that grows, in rows or bytes, with what agents do: what bounds it, and the test that reaches the bound. */
+const bounds: Record<string, Bound> = {
+  agent_commands: bound(
+    'COMMAND_RESULT_BYTES_PER_DEVICE, _PER_ORG; rows are asked for by people, 30 days',
+    'test/agents/outputs.test.ts',
+    'is all of the newest: the oldest outputs make room',
+  ),
+  agent_logs: bound('LOG_BYTES_PER_DEVICE, _PER_ORG', 'test/logs/quota.test.ts', 'are its newest'),
+  agent_rotations: rows,
+  alerts: enrolled,
+  audit_heads: rows,
+  audit_logs: audit,
+  device_disks: inventory,
+  device_event_logs: bound('LOG_BYTES_PER_DEVICE, _PER_ORG', 'test/logs/quota.test.ts', 'are its newest'),
+  device_interfaces: inventory,
+  device_software: inventory,
+  devices: enrolled,
+  enrollment_keys: rows,
+  events,
+  webhook_deliveries: events,
+  webhook_queues: rows,
+}
+
+/** So that what is said a few times is beyond them. */
+const limits = {
+  ...{ OFFLINE_AFTER_SECONDS: '86400', RATE_LIMIT_AGENT_AUDIT: '2/3600' },
+  ...{ RATE_LIMIT_AGENT_CHANGES: '2/3600', RATE_LIMIT_AGENT_EVENTS: '2/3600' },
+}
+
+const ofAgents = called(api).filter(
+  ({ name, entry }) => entry.access.who === 'agent' || name === 'agents.enroll',
+)
+
+let service: TestService
+let world: World
+let hand: Hand
+let line: Line
+
+beforeAll(async () => {
+  service = await startService(() => openMigrated('sqlite'), { env: limits })
+  world = await buildWorld(service)
+  hand = handOf(service, world, systemClock)
+  line = new Line(service.url)
+})
+afterAll(async () => {
+  await line.close()
+  await service.close()
+})
+
+type Size = { rows: number; bytes: number; longest: number }
+
+/** How much there is in each table, and the longest text of one column. */
+async function sizes(): Promise<Map<string, Size>> {
+  await sealPending(service.storage)
+  const { read } = service.storage
+  const tables = await sql<{ name: string }>`
+    select name from sqlite_schema where type = 'table' and name not like 'sqlite_%'`.execute(read)
+  const found = new Map<string, Size>()
+  for (const { name } of tables.rows) {
+    const columns = await sql<{ name: string }>`select name from pragma_table_info(${name})`.execute(read)
+    const lengths = columns.rows.map((one) => sql`coalesce(octet_length(${sql.ref(one.name)}), 0)`)
+    const { rows: said } = await sql<Size>`
+      select count(*) as rows, coalesce(sum(${sql.join(lengths, sql` + `)}), 0) as bytes,
+        coalesce(max(max(${sql.join(lengths)}, 0)), 0) as longest from ${sql.table(name)}`.execute(read)
+    found.set(name, said[0]!)
+  }
+  return found
+}
+
+const grown = (before: Map<string, Size>, after: Map<string, Size>, by = 0): string[] =>
+  [...after].flatMap(([name, { rows: many, bytes }]) => {
+    const was = before.get(name)!
+    return many > was.rows || bytes > was.bytes + by ? [name] : []
+  })
+
+/** Calls that say more than those of other tests. */
+const more: [name: string, body: object][] = [
+  [
+    'agents.inventory',
+    {
+      network: [{ interfaceName: 'eth0' }],
+      disks: [{ mountPoint: '/' }],
+      software: [{ name: 'svc' }],
+    },
+  ],
+  // The second time it has the name of another.
+  ['agents.enroll', { hostname: 'twin' }],
+]
+
+/** What people and time do beside the agents of this test. */
+const beside = [
+  'audit_checkpoints',
+  'audit_tiles',
+  'audit_verdicts',
+  'webhook_counts',
+  'webhook_workers',
+  'webhook_events',
+  'webhooks',
+]
+
+/** As large as what it finds. */
+const isIndex = /_trigrams/
+
+describe('what grows with what agents do', () => {
+  it('has a bound that a test reaches', async () => {
+    const found = new Set<string>()
+    for (const { name, entry } of ofAgents) {
+      const play = await playOf(name, entry, hand)
+      const orgId = String(play.orgId)
+      if (/^[0-9a-f-]{36}$/.test(orgId)) {
+        await addWebhook(service, orgId, 'all', ['device.updated', 'device.enrolled', 'alert.triggered'])
+      }
+      const before = await sizes()
+      const wire = toWire(entry, play.input, play.token)
+      expect([name, (await line.send(wire)).status]).toEqual([name, entry.status ?? 200])
+      for (const table of grown(before, await sizes())) found.add(table)
+    }
+    const { bakery } = world.orgs
+    for (const [name, body] of more) {
+      const { entry } = called(api).find((one) => one.name === name)!
+      const play = await playOf(name, entry, hand)
+      const before = await sizes()
+      for (let n = 0; n < 2; n++) {
+        const { status } = await line.send(
+          toWire(entry, { ...play.input, body: { ...(play.input.body as object), ...body } }, play.token),
+        )
+        expect([name, status]).toEqual([name, entry.status ?? 200])
+      }
+      for (const table of grown(before, await sizes())) found.add(table)
+    }
+    const beforeAll = await sizes()
+    await addWebhook(service, bakery.id, 'updated', ['device.updated'])
+    const { entry } = called(api).find(({ name }) => name === 'agents.heartbeat')!
+    const beat = { status: 'ok', agentVersion: '0.1.0', hostname: 'another' }
+    await line.send(
+      toWire(entry, { params: { id: bakery.agentId }, query: {}, body: beat }, bakery.agentToken),
+    )
+    const delivered = () => sizes().then((all) => grown(beforeAll, all))
+    await expect.poll(delivered, { timeout: 10_000 }).toContain('webhook_deliveries')
+    for (const table of await delivered()) found.add(table)
+    const commandId = await addCommand(service, bakery.id, bakery.deviceId, { isAnswered: false })
+    const before = await sizes()
+    const connected = await RawAgent.connect(service.url, bakery)
+    connected.result(commandId, { stdout: 'done' })
+    connected.say({ type: 'update_status', targetVersion: '9.9.9', state: 'failed' })
+    connected.say({ type: 'heartbeat' })
+    await connected.frame(({ type }) => type === 'heartbeat_ack')
+    for (const table of grown(before, await sizes())) found.add(table)
+    expect([...found].length).toBeGreaterThan(8)
+    const own = [...found].filter((name) => !beside.includes(name) && !isIndex.test(name))
+    expect(own.sort()).toEqual(Object.keys(bounds).sort())
+    for (const { test } of Object.values(bounds)) {
+      const [file, name] = test
+      expect([test, readFileSync(`${root}/${file}`, 'utf8').includes(name)]).toEqual([test, true])
+    }
+  }, 60_000)
+
+  it('is no more when it is said again', async () => {
+    for (const { name, entry } of ofAgents) {
+      // What it adds has bounds of its own.
+      if (name === 'diagnosticLogs.submit' || entry.access.who !== 'agent') continue
+      const play = await playOf(name, entry, hand)
+      const wire = toWire(entry, play.input, play.token)
+      for (let n = 0; n < 3; n++) await line.send(wire)
+      const before = await sizes()
+      for (let n = 0; n < 5; n++) await line.send(wire)
+      // Times and addresses are as long as before; numbers may have a digit more.
+      const more = grown(before, await sizes(), 64).filter((table) => !beside.includes(table))
+      expect([name, more]).toEqual([name, []])
+    }
+  }, 60_000)
+})
+
+describe('what an agent says', () => {
+  /** Longer than any text of an agent may be as it is kept. */
+  const long = 64 * 1024
+  /** Whose bounds are in bytes of all of them. */
+  const ofOutputs = ['agent_commands']
+
+  it.each(ofAgents)(
+    'at $name is kept within the bounds of its fields',
+    { timeout: 60_000 },
+    async ({ name, entry }) => {
+      const texts = fieldsOf(entry.body).filter(({ leaf }) => leaf)
+      for (const { path } of texts) {
+        const play = await playOf(name, entry, hand)
+        const input = structuredClone(play.input)
+        put(input, 'body', path, 'x'.repeat(Math.min(3 * long, bodyLimitOf(entry) - 5000)))
+        await line.send(toWire(entry, input, play.token))
+        const longest = [...(await sizes())].filter(
+          ([table, size]) => size.longest > 40_000 && !ofOutputs.includes(table),
+        )
+        expect([path, longest.map(([table]) => table)]).toEqual([path, []])
+      }
+    },
+  )
+})
