@@ -115,6 +115,14 @@ onEveryDatabase((_, open) => {
     expect(await list()).toHaveLength(1)
   })
 
+  it('what only a newer release can write is shown, and not retried', async () => {
+    const { storage, client, orgId, on } = await staged()
+    const letter = { source: 'invoices' as never, orgId, entry: '{}', reason: 'no', now: systemClock() }
+    const number = (await storage.write((tx) => setAside(tx, letter)))!
+    expect(await client.call(api.deadLetters.show, on(number))).toMatchObject({ source: 'invoices' })
+    await expect(client.call(api.deadLetters.retry, on(number))).rejects.toEqual(failing(409, 'conflict'))
+  })
+
   it('they are for system scope alone', async () => {
     const { service, storage, tokens, orgId, on } = await staged()
     const letter = { source: 'events' as const, orgId, entry: '{}', reason: 'no', now: systemClock() }

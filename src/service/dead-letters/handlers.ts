@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { AuditFacts, HandlersOf } from '../../handler.ts'
@@ -35,7 +36,9 @@ export const deadLetterHandlers = (rewrites: Rewrites): HandlersOf<typeof contra
   async retry({ db, scope, params, now, note }) {
     const letter = await store.getDeadLetter(db, scope, params.number, { held: true })
     note(factsOf(letter))
-    note({ details: await rewrites[letter.source](db, scope, letter, now) })
+    const rewrite: Rewrite | undefined = rewrites[letter.source]
+    if (!rewrite) throw new Problem('conflict', 'Only a newer release of the service can write it')
+    note({ details: await rewrite(db, scope, letter, now) })
     await store.deleteDeadLetter(db, scope, params.number)
     return { success: true, source: letter.source }
   },
