@@ -14,13 +14,16 @@ import { openMigrated } from '../databases.ts'
 import {
   adminEmail,
   adminPassword,
+  clientOf,
+  noLimits,
   type ServiceOptions,
   serviceOn,
   startService,
   testSecrets,
 } from '../harness.ts'
 import { addProvider, buildWorld } from '../world.ts'
-import { readChain, send } from './request.ts'
+import { ServeProcess, until } from './process.ts'
+import { machine, readChain, send } from './request.ts'
 
 const fresh = () => randomBytes(32).toString('base64')
 const now = () => systemClock()
@@ -60,9 +63,9 @@ async function stage(env: { first: Record<string, string> }) {
   return { world, first: { ...first, service }, start, storage: service.storage }
 }
 
-const makeHook = (client: Client, name: string) =>
+const makeHook = (client: Client, name: string, host = 'receiver.example') =>
   client.call(api.webhooks.create, {
-    body: { name, url: `https://receiver.example/${name}`, secret: 'a secret', events: ['patch.installed'] },
+    body: { name, url: `https://${host}/${name}`, secret: 'a secret', events: ['patch.installed'] },
   })
 
 describe('a replica that was not given the key that another one seals with', () => {
@@ -278,4 +281,67 @@ describe('keys that every replica knows before one of them uses them', () => {
     const keys = await storage.read.selectFrom('audit_keys').select('succession').execute()
     expect(keys.filter(({ succession }) => succession !== null)).toHaveLength(1)
   })
+
+  it('change under work in three rounds, and no request fails', async () => {
+    const database = await openMigrated('postgres')
+    onTestFinished(database.close)
+    const service = await serviceOn(database, { env: old })
+    await service.storage.write((tx) =>
+      tx.updateTable('users').set({ mfa_method: null }).where('email', '=', adminEmail).execute(),
+    )
+    const { tokens } = await buildWorld(service)
+    await service.close()
+    const place = { dataDir: database.dataDir, databaseUrl: database.databaseUrl }
+    const begin = async (keys: Record<string, string>) => {
+      const process = new ServeProcess(place, { env: { ...noLimits, ...keys } })
+      return { process, url: await process.listening() }
+    }
+    const replicas = [await begin(old), await begin(old)]
+    onTestFinished(async () => {
+      for (const { process } of replicas) await process.stop()
+    })
+    /** As a load balancer that takes one out before it is ended. */
+    const inUse = [...replicas]
+    let turn = 0
+    const some = (token?: string) => clientOf(inUse[turn++ % inUse.length]!.url, token)
+    const work = async (n: number): Promise<void> => {
+      const body = { email: adminEmail, password: adminPassword }
+      const { tokens: own } = await some().call(api.auth.login, { body })
+      for (let at = 0; at < 2; at += 1) await some(own!.accessToken).call(api.auth.me)
+      const named = { name: `key ${n}`, maxUsage: 1 }
+      const { key } = await some(tokens.bakery).call(api.enrollmentKeys.create, { body: named })
+      await some().call(api.agents.enroll, { body: machine(key, `machine-${n}`) })
+      const { id } = await makeHook(some(tokens.bakery), `hook${n}`, '93.184.215.14')
+      for (let at = 0; at < 2; at += 1) {
+        const { unreadable } = await some(tokens.bakery).call(api.webhooks.show, { params: { id } })
+        if (unreadable.length > 0) throw new Error(`${unreadable} of hook ${n} did not open`)
+      }
+    }
+    const failures: string[] = []
+    let isOver = false
+    let count = 0
+    const working = (async () => {
+      while (!isOver) {
+        count += 1
+        await work(count).catch((error: Error) => failures.push(error.message))
+      }
+    })()
+    const rid = { ...next, JWT_SECRET_PREVIOUS: old.JWT_SECRET! }
+    for (const keys of [knowing, changed, rid])
+      for (const one of [0, 1]) {
+        const before = replicas[one]!
+        inUse.splice(inUse.indexOf(before), 1)
+        const under = count
+        await until(() => count > under)
+        await before.process.stop()
+        replicas[one] = await begin(keys)
+        inUse.push(replicas[one]!)
+        const reached = count + 3
+        await until(() => count >= reached)
+      }
+    isOver = true
+    await working
+    expect(failures).toEqual([])
+    expect(count).toBeGreaterThan(18)
+  }, 120_000)
 })
