@@ -636,16 +636,15 @@ async function releasing({ service, world, serial }: Hand, registered: { promote
 }
 
 /** An event that was set aside before its webhook was told of it. */
-async function settingAside({ service, world, clock, fresh }: Hand): Promise<Play> {
+async function settingAside({ service, world, clock, fresh, serial }: Hand): Promise<Play> {
   const { id: orgId, webhookId } = await fresh()
   const event = { id: newId(), type: 'device.offline', created_at: clock(), data: '{}' }
   const entry = JSON.stringify({ webhookId, ...event })
-  const number = await service.storage.write(async (tx) => {
+  // One that nobody would say by chance, and that is the same on both databases.
+  const number = 1_000_000 + serial()
+  await service.storage.write(async (tx) => {
     const id = await setAside(tx, { source: 'events', orgId, entry, reason: 'It was refused', now: clock() })
-    // No number that anybody would say by chance.
-    const moved = tx.updateTable('set_aside').set((eb) => ({ id: eb('id', '+', 1_000_000) }))
-    await moved.where('id', '=', id!).execute()
-    return id! + 1_000_000
+    await tx.updateTable('set_aside').set({ id: number }).where('id', '=', id!).execute()
   })
   const actor: Play['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }
   const about = { token: world.tokens.system, actor, orgId: null, resourceId: () => zeroId }
