@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import { isOutage, troubleOf } from '../src/storage/dialect.ts'
 import type { DatabaseWatch } from './database-watch.ts'
 
 /** Work in the background: woken by commits, swept every so often, one run at a time. */
@@ -39,10 +40,13 @@ export function loop(
   const failed = (err: unknown): void => {
     failures += 1
     database?.note(err)
-    const message = err instanceof Error ? err.message : String(err)
+    // Of a database that cannot be used each loop would say the same, at length, in the words of each of its failures.
+    const trouble = isOutage(err) ? troubleOf(err) : undefined
+    const message = trouble ?? (err instanceof Error ? err.message : String(err))
     if (message === said.message && performance.now() < said.until) return
     said = { message, until: performance.now() + sayAgainMs }
-    log.error({ err, loop: name, failures }, 'background work failed')
+    if (trouble === undefined) log.error({ err, loop: name, failures }, 'background work failed')
+    else log.warn({ trouble, loop: name, failures }, 'background work waits for the database')
   }
   const worked = (): void => {
     if (failures === 0) return

@@ -55,11 +55,15 @@ async function startable<T>(step: () => T | Promise<T>): Promise<T> {
   }
 }
 
+/** Whoever asks for the end mostly kills the process after ten seconds. */
+const lastMs = 9500
+
 function endOnSignal(service: Service): void {
   let ending = false
   const end = (signal: NodeJS.Signals): void => {
     if (ending) process.exit(signal === 'SIGINT' ? 130 : 143)
     ending = true
+    setTimeout(() => process.exit(1), lastMs).unref()
     service.close().then(
       () => process.exit(0),
       () => process.exit(1),

@@ -356,7 +356,7 @@ const cut: Cut = async (db, scope, now) => {
 }
 
 /** The storage has what is left of ten seconds to close. */
-const drainMs = 8500
+const drainMs = 7500
 
 async function drain(
   app: FastifyInstance,
@@ -372,7 +372,7 @@ async function drain(
   // What cannot be written down now is lost, and must not keep the process.
   const ends = [meter.close(), agentEntries.write(storage, clock()), agentEvents.tell(storage, clock())]
   await Promise.race([Promise.allSettled(ends), late])
-  await outbound.close()
+  await Promise.race([outbound.close(), late])
   await storage.close()
 }
 

@@ -83,11 +83,11 @@ async function fastFolder(): Promise<string> {
   }
 }
 
-function setting(name: string, value: string): string[] {
+export function setting(name: string, value: string): string[] {
   return ['-c', `${name}=${value}`]
 }
 
-function freePort(): Promise<number> {
+export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const probe = createServer()
     probe.once('error', reject)

@@ -1,12 +1,23 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { Connection } from './postgres-connection.ts'
 
 /** How long an answer takes at most. */
 const mostMs = 3000
+const closeMs = 500
+
+const change = 'update probes set at = now()::text where id = 1'
+/**
+ * A change of a row that is there needs no room. What does not fit in memory is sorted in files, beside the tables: a
+ * mebibyte that is given back at once, and of which no log and no table keeps anything.
+ */
+const room = `select count(wide) from (
+  select repeat('x', 8192) as wide from generate_series(1, 128) as n order by n desc) as sorted`
+const settings = `set work_mem = '64kB'; set temp_tablespaces = ''`
 
 /**
- * Asks the database in a connection of its own, which no request can hold: whether it takes a change. A primary that
- * became a replica, and a disk that is full, still answer questions.
+ * Asks the database in a connection of its own, which no request can hold: whether it takes a change, and
+ * whether there is room for more. A primary that became a replica, and a disk that is full, still answer questions.
  */
 export class Probe {
   readonly #databaseUrl: string
@@ -24,11 +35,12 @@ export class Probe {
     return this.#checking
   }
 
+  /** A database that says nothing is not waited for. */
   async close(): Promise<void> {
-    await this.#checking?.catch(() => {})
-    const client = await this.#client?.catch(() => undefined)
+    const late = sleep(closeMs, undefined, { ref: false })
+    if (this.#checking) await Promise.race([this.#checking.catch(() => {}), late])
+    this.#client?.then(end, () => {})
     this.#client = undefined
-    if (client) end(client)
   }
 
   async #check(): Promise<void> {
@@ -38,10 +50,7 @@ export class Probe {
       throw error
     })
     try {
-      await client.query({
-        text: 'update probes set at = now()::text where id = 1',
-        query_timeout: mostMs,
-      } as pg.QueryConfig)
+      for (const text of [change, room]) await client.query({ text, query_timeout: mostMs } as pg.QueryConfig)
     } catch (error) {
       this.#client = undefined
       end(client)
@@ -58,6 +67,7 @@ async function connected(databaseUrl: string): Promise<Connection> {
   })
   client.on('error', () => {})
   await client.connect()
+  await client.query(settings)
   return client
 }
 

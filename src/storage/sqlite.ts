@@ -9,6 +9,7 @@ import { ReadingConnection, SqliteConnection } from './sqlite-connection.ts'
 import { openReader, openWriter, sqliteFile } from './sqlite-file.ts'
 import { kyselyOver, questionsOver } from './sqlite-kysely.ts'
 import { lockDirectory } from './sqlite-lock.ts'
+import { checkRoom } from './sqlite-room.ts'
 import { Versions } from './versions.ts'
 
 export async function openSqlite(
@@ -61,6 +62,7 @@ export async function openSqlite(
     version: () => versions.ask(),
     signals: undefined,
     check: async () => {
+      await checkRoom(writer.database, dataDir)
       reader.run('select count(*) from sqlite_schema', [])
       disk.check()
       const probe = (tx: Db) => tx.updateTable('probes').set({ at: new Date().toISOString() }).execute()

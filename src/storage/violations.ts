@@ -66,7 +66,15 @@ const away = new Set([
 
 /** The driver's own failures have no code. */
 const driver =
-  /^Connection terminated|^timeout exceeded when trying to connect|^Query read timeout|not queryable$/
+  /^Connection terminated|^timeout exceeded when trying to connect|^timeout expired$|^Query read timeout|not queryable$/
+
+/** The service keeps signed checkpoints and letters in files: their disk is met as that of the database is. */
+const ofFiles: Readonly<Record<string, Trouble>> = {
+  ENOSPC: 'full',
+  EDQUOT: 'full',
+  EROFS: 'read-only',
+  EIO: 'failing disk',
+}
 
 /** undefined: the database is well, and the statement was at fault (PostgreSQL, appendix A; SQLite, result codes). */
 export function troubleOf(error: unknown): Trouble | undefined {
@@ -78,7 +86,7 @@ export function troubleOf(error: unknown): Trouble | undefined {
     return 'damaged'
   if (/^53...$/.test(code) || code === 'SQLITE_FULL' || code === 'SQLITE_NOMEM') return 'full'
   if (/^58...$/.test(code) || code.startsWith('SQLITE_IOERR')) return 'failing disk'
-  return undefined
+  return ofFiles[code]
 }
 
 /** Could the database not be used, through no fault of the statement? The same may work later. */

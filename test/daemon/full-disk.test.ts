@@ -1,0 +1,107 @@
+import { cp } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { openMigrated, temporaryFolder } from '../databases.ts'
+import { serviceOn } from '../harness.ts'
+import { OwnPostgres } from '../own-postgres.ts'
+import { buildWorld } from '../world.ts'
+import { type Place, ServeProcess } from './process.ts'
+import { send } from './request.ts'
+import { noDisk, type SmallDisk, smallDisk } from './small-disk.ts'
+import { Writers } from './writers.ts'
+
+const mebibyte = 2 ** 20
+
+const places: Record<string, () => Promise<{ disk: SmallDisk; place: Place }>> = {
+  async sqlite() {
+    const { dataDir: template, storage } = await openMigrated('sqlite')
+    await storage.close()
+    const disk = await smallDisk(24 * mebibyte)
+    const dataDir = join(disk.path, 'data')
+    await cp(template, dataDir, { recursive: true })
+    return { disk, place: { dataDir } }
+  },
+  // Where its log finds no room either, Postgres ends itself.
+  async postgres() {
+    const disk = await smallDisk(96 * mebibyte)
+    const log = await smallDisk(96 * mebibyte)
+    const { databaseUrl } = await OwnPostgres.begin({ folder: disk.path, walFolder: log.path })
+    return { disk, place: { dataDir: await temporaryFolder(), databaseUrl } }
+  },
+}
+
+const why = noDisk()
+
+describe.skipIf(why !== undefined)(`a real full disk (${why ?? 'tmpfs'})`, () => {
+  test.each(Object.keys(places))(
+    'of %s: changes are refused with when to ask again, the rest goes on, and room is all it takes',
+    async (kind) => {
+      const { disk, place } = await places[kind]!()
+      const first = await serviceOn(place)
+      const { tokens, orgs } = await buildWorld(first)
+      await first.close()
+      const service = new ServeProcess(place)
+      const url = await service.listening()
+      const ready = async () => {
+        const { status, body } = await send<{ checks: object }>(url, 'GET', '/health/ready')
+        return { status, checks: body.checks }
+      }
+      const writers = new Writers(tokens.bakery, orgs.bakery.id)
+      for (let n = 0; n < 20; n += 1) expect(await writers.add(url)).toBe(201)
+      expect(await ready()).toMatchObject({ status: 200 })
+
+      disk.fill()
+      for (let n = 0; n < 100; n += 1) await writers.add(url)
+      expect(writers.told.filter(({ status }) => status === 503).length).toBeGreaterThan(50)
+      const said = { status: 503, checks: { database: 'error: full' } }
+      await expect.poll(ready, { timeout: 10_000 }).toMatchObject(said)
+      for (const [token, org] of [
+        [tokens.bakery, orgs.bakery],
+        [tokens.harbor, orgs.harbor],
+      ] as const) {
+        const { status, body } = await send<{ data: object[] }>(url, 'GET', '/api/v1/orgs/sites', { token })
+        expect(status).toBe(200)
+        expect(JSON.stringify(body)).toContain(org.siteId)
+      }
+      expect((await send(url, 'GET', '/health/live')).status).toBe(200)
+
+      disk.empty()
+      await expect.poll(() => writers.add(url), { timeout: 10_000 }).toBe(201)
+      await expect.poll(ready, { timeout: 10_000 }).toMatchObject({ status: 200 })
+      expect(writers.wrong).toEqual([])
+      expect(await writers.missing(url)).toEqual([])
+      const lines = service.stderr.split('\n').filter((line) => line.startsWith('{'))
+      expect(lines.filter((line) => line.includes('"trouble":"full","sqlState"'))).toHaveLength(1)
+      expect(lines.filter((line) => line.includes('"stack"'))).toEqual([])
+      expect(await service.stop()).toEqual({ code: 0, signal: null })
+    },
+    60_000,
+  )
+
+  test('of the data directory alone: what is kept there is refused or waits, and nothing ends', async () => {
+    const disk = await smallDisk(4 * mebibyte)
+    const { databaseUrl, storage } = await openMigrated('postgres')
+    await storage.close()
+    const place = { dataDir: join(disk.path, 'data'), databaseUrl }
+    const first = await serviceOn(place)
+    const { tokens, orgs } = await buildWorld(first)
+    await first.close()
+    const service = new ServeProcess(place)
+    const url = await service.listening()
+    const as = { token: tokens.bakery }
+    const writers = new Writers(tokens.bakery, orgs.bakery.id)
+    const checkpoint = () => send(url, 'GET', '/api/v1/audit-logs/checkpoint', as)
+    disk.fill()
+    expect(await writers.add(url)).toBe(201)
+    const letter = { email: 'new@example.com' }
+    expect((await send(url, 'POST', '/api/v1/auth/forgot-password', { body: letter })).status).toBe(200)
+    for (let n = 0; n < 3; n += 1) {
+      expect(await checkpoint()).toMatchObject({ status: 503, headers: { 'retry-after': '5' } })
+    }
+    expect(await writers.add(url)).toBe(201)
+    disk.empty()
+    await expect.poll(async () => (await checkpoint()).status, { timeout: 10_000 }).toBe(200)
+    expect(service.stderr).not.toContain('"stack"')
+    expect(await service.stop()).toEqual({ code: 0, signal: null })
+  }, 60_000)
+})

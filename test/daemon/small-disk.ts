@@ -1,0 +1,55 @@
+import { spawnSync } from 'node:child_process'
+import { closeSync, mkdirSync, openSync, rmdirSync, rmSync, writeSync } from 'node:fs'
+import { mkdtemp } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { inject, onTestFinished } from 'vitest'
+
+const run = (command: string, ...args: string[]) => spawnSync(command, args, { encoding: 'utf8' })
+
+/** Why this machine gives a test no disk of its own; undefined where it does. */
+export function noDisk(): string | undefined {
+  const probe = join(inject('temporaryFolder'), 'may-mount')
+  mkdirSync(probe, { recursive: true })
+  const { status, stderr, error } = run('mount', '-t', 'tmpfs', '-o', 'size=64k', 'svc-test', probe)
+  if (status !== 0) return `no file system can be mounted here: ${error?.message ?? stderr.trim()}`
+  run('umount', probe)
+  return undefined
+}
+
+export type SmallDisk = {
+  path: string
+  /** Takes all the room that is left, but for so many bytes. */
+  fill(leave?: number): void
+  /** Gives back what `fill` took. */
+  empty(): void
+}
+
+/** A real file system of so many bytes; it ends with the test. */
+export async function smallDisk(bytes: number): Promise<SmallDisk> {
+  // Not within the folder of the tests, which the user of a Postgres may not enter.
+  const path = await mkdtemp(join(dirname(inject('temporaryFolder')), 'svc-disk-'))
+  const { status, stderr } = run('mount', '-t', 'tmpfs', '-o', `size=${bytes},mode=0755`, 'svc-test', path)
+  if (status !== 0) throw new Error(`no small disk: ${stderr}`)
+  // Lazily: whoever is still there keeps it for as long as it lives, and no longer.
+  onTestFinished(() => {
+    run('umount', '-l', path)
+    rmdirSync(path)
+  })
+  const ballast = join(path, 'ballast')
+  return {
+    path,
+    fill(leave = 0) {
+      const file = openSync(ballast, 'a')
+      const piece = Buffer.alloc(65_536)
+      try {
+        for (;;) writeSync(file, piece)
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
+      } finally {
+        closeSync(file)
+      }
+      if (leave > 0) run('truncate', '-s', `-${leave}`, ballast)
+    },
+    empty: () => rmSync(ballast, { force: true }),
+  }
+}
