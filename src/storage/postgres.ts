@@ -74,15 +74,18 @@ export async function openPostgres(
   }
 
   async function close(): Promise<void> {
-    const late = setTimeout(() => {
+    const lateAt = performance.now() + closeMs
+    // Again and again: in place of one that is cut, the next who waits may get one that is begun meanwhile.
+    const cutting = setInterval(() => {
+      if (performance.now() < lateAt) return
       for (const connection of [...connections, ...asked]) connection.cut('the service ends')
-    }, closeMs)
-    await Promise.allSettled(running)
+    }, 50)
+    await Promise.race([Promise.allSettled(running), sleep(closeMs, undefined, { ref: false })])
     await probe.close()
     await db.destroy()
     if (!pool.ended) await pool.end()
     if (!asking.ended) await asking.end()
-    clearTimeout(late)
+    clearInterval(cutting)
     clearInterval(watch)
   }
 
