@@ -56,7 +56,7 @@ async function startable<T>(step: () => T | Promise<T>): Promise<T> {
 }
 
 /** Whoever asks for the end mostly kills the process after ten seconds. */
-const lastMs = 9500
+const lastMs = 9800
 
 function endOnSignal(service: Service): void {
   let ending = false

@@ -356,7 +356,7 @@ const cut: Cut = async (db, scope, now) => {
 }
 
 /** The storage has what is left of ten seconds to close. */
-const drainMs = 7500
+const drainMs = 8100
 
 async function drain(
   app: FastifyInstance,

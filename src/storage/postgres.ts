@@ -24,7 +24,7 @@ import { signalsOn } from './signals.ts'
 /** Connections end after a failure to answer this much longer than a statement may take, or twice that. */
 const graceMs = 5000
 /** How long what is under way may take when the storage is closed. */
-const closeMs = 1500
+const closeMs = 1000
 const watchMs = 250
 
 export async function openPostgres(
@@ -80,8 +80,8 @@ export async function openPostgres(
       if (performance.now() < lateAt) return
       for (const connection of [...connections, ...asked]) connection.cut('the service ends')
     }, 50)
-    await Promise.race([Promise.allSettled(running), sleep(closeMs, undefined, { ref: false })])
-    await probe.close()
+    const late = sleep(closeMs, undefined, { ref: false })
+    await Promise.all([Promise.race([Promise.allSettled(running), late]), probe.close()])
     await db.destroy()
     if (!pool.ended) await pool.end()
     if (!asking.ended) await asking.end()
