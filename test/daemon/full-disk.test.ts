@@ -1,6 +1,9 @@
+import { spawnSync } from 'node:child_process'
 import { cp } from 'node:fs/promises'
 import { join } from 'node:path'
+import { sql } from 'kysely'
 import { describe, expect, test } from 'vitest'
+import { forgetOldLogs } from '../../src/logs/jobs.ts'
 import { openMigrated, temporaryFolder } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { OwnPostgres } from '../own-postgres.ts'
@@ -105,3 +108,69 @@ describe.skipIf(why !== undefined)(`a real full disk (${why ?? 'tmpfs'})`, () =>
     expect(await service.stop()).toEqual({ code: 0, signal: null })
   }, 60_000)
 })
+
+/** What files of a process may grow to: past it writing fails, and not for want of room. */
+const limitFiles = (pid: number, bytes: string) =>
+  spawnSync('prlimit', ['--pid', String(pid), `--fsize=${bytes}:`], { encoding: 'utf8' })
+
+const noLimit = limitFiles(process.pid, 'unlimited').status === 0 ? undefined : 'prlimit is not there'
+
+test.skipIf(noLimit !== undefined)(
+  `a disk that fails SQLite while it is used is a 503, and is gone on with when it works (${noLimit ?? 'prlimit'})`,
+  async () => {
+    const { dataDir, storage } = await openMigrated('sqlite')
+    await storage.close()
+    const first = await serviceOn({ dataDir })
+    const { tokens, orgs } = await buildWorld(first)
+    await first.close()
+    const service = new ServeProcess({ dataDir })
+    const url = await service.listening()
+    const writers = new Writers(tokens.bakery, orgs.bakery.id)
+    const ready = () => send<{ checks: { database: string } }>(url, 'GET', '/health/ready')
+    expect(await writers.add(url)).toBe(201)
+    expect(limitFiles(service.pid, '8192').status).toBe(0)
+    for (let n = 0; n < 20; n += 1) expect(await writers.add(url)).toBe(503)
+    await expect
+      .poll(ready, { timeout: 10_000 })
+      .toMatchObject({ status: 503, body: { checks: { database: 'error: failing disk' } } })
+    const list = await send(url, 'GET', '/api/v1/orgs/sites', { token: tokens.harbor })
+    expect(list.status).toBe(200)
+    limitFiles(service.pid, 'unlimited')
+    await expect.poll(() => writers.add(url), { timeout: 10_000 }).toBe(201)
+    await expect.poll(async () => (await ready()).status, { timeout: 10_000 }).toBe(200)
+    expect(writers.wrong).toEqual([])
+    expect(await writers.missing(url)).toEqual([])
+    expect(service.stderr).toContain('"sqlState":"SQLITE_IOERR')
+    expect(service.stderr).not.toContain('"stack"')
+    expect(await service.stop()).toEqual({ code: 0, signal: null })
+  },
+  60_000,
+)
+
+test('on SQLite that may not grow retention runs, and what it deletes is room for what comes', async () => {
+  const { dataDir, storage: template } = await openMigrated('sqlite')
+  await template.close()
+  const service = await serviceOn({ dataDir })
+  const { tokens, orgs } = await buildWorld(service)
+  const { agentId, agentToken: token } = orgs.bakery
+  const logs = Array.from({ length: 500 }, () => ({
+    timestamp: new Date().toISOString(),
+    level: 'info',
+    component: 'agent',
+    message: 'm'.repeat(1000),
+  }))
+  for (let n = 0; n < 6; n += 1) {
+    const sent = await send(service.url, 'POST', `/api/v1/agents/${agentId}/logs`, { token, body: { logs } })
+    expect(sent.status).toBe(201)
+  }
+  const writers = new Writers(tokens.bakery, orgs.bakery.id)
+  const ready = async () => (await send(service.url, 'GET', '/health/ready')).status
+  await sql.raw('pragma max_page_count = 1').execute(service.storage.read)
+  for (let n = 0; n < 30; n += 1) await writers.add(service.url)
+  expect(writers.told.at(-1)!.status).toBe(503)
+  await expect.poll(ready, { timeout: 10_000 }).toBe(503)
+  const kept = { agentLogRetentionDays: 1, eventLogRetentionDays: 1 }
+  await forgetOldLogs(service.storage, kept, '2999-01-01T00:00:00.000Z')
+  expect(await writers.add(service.url)).toBe(201)
+  await expect.poll(ready, { timeout: 10_000 }).toBe(200)
+}, 60_000)
