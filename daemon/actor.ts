@@ -2,21 +2,21 @@ import type { FastifyRequest } from 'fastify'
 import { agentDoor } from '../src/agents/principal.ts'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
-import { everything, only, type Scope } from '../src/core/scope.ts'
+import { organizationScope, type Scope, systemScope } from '../src/core/scope.ts'
 import { millisecondsOf } from '../src/core/time.ts'
 import type { AgentCaller, Caller, UserCaller, WorkloadCaller } from '../src/handler.ts'
 import { findCaller } from '../src/identity/principal.ts'
 import { checkAccess } from '../src/identity/rules.ts'
 import { contextText } from '../src/identity/sessions/store.ts'
 import type { AccessTokens } from '../src/identity/sessions/tokens.ts'
-import { gatheredReads } from '../src/storage/gathered.ts'
+import { batchReads } from '../src/storage/batching.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { findWorkload } from '../src/trust/principal.ts'
 import type { WorkloadTokens } from '../src/trust/tokens.ts'
-import type { KeyActors } from './key-actor.ts'
+import type { KeyAuthenticator } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 
-export type Actors = {
+export type Authenticator = {
   /** Who calls, once they may. @throws the refusal, unauthenticated included */
   admit(entry: Endpoint, request: FastifyRequest, now: string): Promise<Caller>
 }
@@ -24,16 +24,16 @@ export type Actors = {
 /** Of people and of workloads, told apart by what they say. */
 export type Tokens = { access: AccessTokens; workloads: WorkloadTokens }
 
-export function actors(
+export function createAuthenticator(
   storage: Storage,
   tokens: Tokens,
   limiter: Limiter,
-  admitKey: KeyActors,
+  admitKey: KeyAuthenticator,
   mfaOn: boolean,
-): Actors {
+): Authenticator {
   const { recall, learn } = remembered(tokens)
   // All requests of a turn of the event loop were sent before its end: of one session they ask once.
-  const findNow = gatheredReads(
+  const findNow = batchReads(
     async (sessions: readonly Session[]) =>
       new Map([...new Set(sessions)].map((session) => [session, session.find(storage.read)])),
   )
@@ -51,13 +51,13 @@ export function actors(
           throw new Problem('unauthenticated', 'Missing X-API-Key header')
         }
       }
-      const token = bearer(request)
+      const token = bearerToken(request)
       if (access.who === 'agent') {
         const { id } = request.params as { id: string }
         const caller = await findAgent(id, token, { ...access, now })
         request.caller = caller
         // After its token was checked: nobody else can use up its share.
-        limiter.take('AGENT', shareOf(caller))
+        limiter.take('AGENT', rateLimitKey(caller))
         if (caller.role === 'watchdog' && !access.watchdog) throw new Problem('agent_role_required')
         return caller
       }
@@ -85,16 +85,16 @@ export function actors(
 }
 
 /** An agent that asks too much does not silence what looks after it. */
-export const shareOf = ({ agentId, role }: Pick<AgentCaller, 'agentId' | 'role'>): string =>
+export const rateLimitKey = ({ agentId, role }: Pick<AgentCaller, 'agentId' | 'role'>): string =>
   role === 'agent' ? agentId : `${agentId} ${role}`
 
 export function scopeOfCaller(caller: Caller): Scope {
-  if (caller.kind === 'agent') return only(caller.orgId)
-  return caller.kind === 'nobody' ? everything : caller.scope
+  if (caller.kind === 'agent') return organizationScope(caller.orgId)
+  return caller.kind === 'nobody' ? systemScope : caller.scope
 }
 
 /** @throws unauthenticated */
-export function bearer(request: { headers: { authorization?: string | undefined } }): string {
+export function bearerToken(request: { headers: { authorization?: string | undefined } }): string {
   const { authorization = '' } = request.headers
   const token = authorization.slice(7)
   if (token === '' || authorization.slice(0, 7).toLowerCase() !== 'bearer ') {

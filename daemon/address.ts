@@ -1,5 +1,5 @@
 import ipaddr from 'ipaddr.js'
-import { isLoopback, plainAddress as plain } from '../src/core/network.ts'
+import { isLoopback, normalizeAddress as plain } from '../src/core/network.ts'
 
 /** The proxies whose word counts, where any does. */
 export type Proxies = { trusted: readonly string[]; cloudflare: boolean } | undefined

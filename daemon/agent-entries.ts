@@ -3,7 +3,7 @@ import type { Draft } from '../src/audit/rules.ts'
 import { Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import type { Instant } from '../src/core/time.ts'
-import { apart } from '../src/storage/apart.ts'
+import { writeBisecting } from '../src/storage/bisect-writes.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 import type { Metric } from './metrics.ts'
@@ -21,7 +21,7 @@ const batch = 100
  * and refusals. An audit log only grows. So many of a device are written as they come (AGENT_AUDIT), and those beyond in
  * one for each kind, now and then: nothing of it is left out, and no device fills the disk.
  */
-export class AgentEntries {
+export class AgentAuditBuffer {
   readonly #limiter: Limiter
   readonly #gathered = new Map<string, Gathered>()
   #count = 0
@@ -70,7 +70,7 @@ export class AgentEntries {
     let failure: unknown
     for (let at = 0; at < all.length; at += batch) {
       try {
-        const { refused } = await apart(all.slice(at, at + batch), (some) =>
+        const { refused } = await writeBisecting(all.slice(at, at + batch), (some) =>
           storage.write(async (tx) => {
             for (const one of some) await record(tx, toldOf(one, now))
           }),

@@ -1,7 +1,7 @@
 import { tellLater } from '../src/agents/heartbeats.ts'
 import { Problem } from '../src/core/errors.ts'
 import type { Instant } from '../src/core/time.ts'
-import { apart } from '../src/storage/apart.ts'
+import { writeBisecting } from '../src/storage/bisect-writes.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 import type { Metric } from './metrics.ts'
@@ -15,7 +15,7 @@ const batch = 100
  * What an agent says of its device, this way and that way with each heartbeat, is told to webhooks as it comes up to AGENT_EVENTS.
  * Beyond that it is told now and then, as it is at that time.
  */
-export class AgentEvents {
+export class AgentEventBuffer {
   readonly #limiter: Limiter
   /** By device: the columns that are others than when they were told. */
   readonly #waiting = new Map<string, Set<string>>()
@@ -56,7 +56,7 @@ export class AgentEvents {
     let failure: unknown
     for (let at = 0; at < all.length; at += batch) {
       try {
-        const { refused } = await apart(all.slice(at, at + batch), (some) =>
+        const { refused } = await writeBisecting(all.slice(at, at + batch), (some) =>
           storage.write(async (tx) => {
             for (const [deviceId, columns] of some) await tellLater(tx, deviceId, columns, now)
           }),

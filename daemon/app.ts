@@ -9,22 +9,22 @@ import fastify, {
 } from 'fastify'
 import helmet from 'helmet'
 import { api, sections } from '../src/api.ts'
-import { type Contract, entriesOf, publicBody } from '../src/core/endpoint.ts'
+import { type Contract, entriesOf, maxPublicBody } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
 import { networkOf } from './address.ts'
 import { addBodies } from './bodies.ts'
-import { tellCsrf } from './browser.ts'
-import type { ConnectionBound } from './connection-bound.ts'
-import { answerPreflight, isAllowed, isPreflight, openTo } from './cors.ts'
+import { sendCsrfHeader } from './browser.ts'
+import type { ConnectionLimit } from './connection-bound.ts'
+import { allowOrigin, answerPreflight, isAllowed, isPreflight } from './cors.ts'
 import { docsPage } from './docs.ts'
 import { type Gateway, isUpgrade } from './gateway.ts'
 import { addMetrics, type Metrics } from './metrics.ts'
 import { addPages } from './pages.ts'
 import { addRoute, type Pipeline } from './pipeline.ts'
 import { refuseConnection, sendProblem } from './problems.ts'
-import { boundReplies } from './replies.ts'
+import { limitSlowReaders } from './reply-timeout.ts'
 
 /** What `/health/ready` asks. */
 export type Readiness = () => Promise<{ ready: boolean; checks: Record<string, string> }>
@@ -55,7 +55,7 @@ export function buildApp(
     onError?: (error: unknown) => void
     metrics?: Metrics
     gateway?: Gateway
-    connections?: ConnectionBound
+    connections?: ConnectionLimit
     /** How long a request may take to say what it wants. */
     headerMs?: number
     /** Where people reach the service, for its pages; without, it has none. */
@@ -73,7 +73,7 @@ export function buildApp(
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
     requestTimeout: 60_000,
     // Of requests that lead nowhere.
-    bodyLimit: publicBody,
+    bodyLimit: maxPublicBody,
     // All else that wishes for another protocol is answered in this one.
     http: {
       shouldUpgradeCallback: isUpgrade,
@@ -94,7 +94,7 @@ export function buildApp(
   // They are parsed where they are looked at (browser.ts).
   app.register(cookie, { hook: false })
   addBodies(app, on.bodies, on.limiter)
-  boundReplies(app, on.replies)
+  limitSlowReaders(app, on.replies)
 
   const security = securityHeaders()
   const ofData = Object.fromEntries(Object.entries(security).filter(([name]) => !forPages.has(name)))
@@ -106,8 +106,8 @@ export function buildApp(
     if (isPrivate) reply.header('cache-control', 'no-store')
     // No script asks for what agents get, nor for what a browser meets on its way.
     if (!agent && !redirects && request.url.startsWith('/api/v1/')) {
-      openTo(on.origins, request, reply)
-      if (isAllowed(on.origins, request)) tellCsrf(request, reply)
+      allowOrigin(on.origins, request, reply)
+      if (isAllowed(on.origins, request)) sendCsrfHeader(request, reply)
     }
     request.client = on.clientOf(request.ip, request.headers)
     request.facts = {}

@@ -11,7 +11,7 @@ export type Origin = { ip: string; userAgent: string | null }
 type Replied = { id?: string; orgId?: string; name?: string; hostname?: string }
 
 /** The entry of a change that succeeded; undefined for the few that leave none. */
-export function entryOf(
+export function successEntry(
   entry: Endpoint,
   request: { params: unknown; body: unknown },
   reply: unknown,
@@ -56,7 +56,7 @@ export function entryOf(
  * The entry of a refusal: a failed sign-in, a 403, or a record that a tenant's user looked for where they
  * may not. undefined for all other failures.
  */
-export function refusalOf(
+export function refusalEntry(
   entry: Endpoint,
   request: FastifyRequest,
   problem: Problem,

@@ -7,7 +7,7 @@ import { verifyDue } from '../src/audit/checkpoints/verification.ts'
 import { record, sealPending } from '../src/audit/outbox.ts'
 import { pruneDue } from '../src/audit/retention/jobs.ts'
 import { draftOf, type Happening } from '../src/audit/rules.ts'
-import { type Instant, later, secondsBetween } from '../src/core/time.ts'
+import { addSeconds, type Instant, secondsBetween } from '../src/core/time.ts'
 import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { checkLiveness } from '../src/devices/jobs.ts'
 import { refreshDue } from '../src/groups/jobs.ts'
@@ -24,23 +24,23 @@ import { forgetOldLogs, makeRoom, recount } from '../src/logs/jobs.ts'
 import { type Failure, sendDue } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { sweepSignIns } from '../src/sso/sign-in/store.ts'
-import { eachByItself } from '../src/storage/apart.ts'
-import { runsAlone } from '../src/storage/dialect.ts'
+import { forEachSettled } from '../src/storage/bisect-writes.ts'
+import { isSingleProcess } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { sweepTokens } from '../src/trust/store.ts'
 import { Courier } from '../src/webhooks/delivering/courier.ts'
 import { giveOut } from '../src/webhooks/delivering/fan-out.ts'
 import { tidy } from '../src/webhooks/jobs.ts'
 import type { Config } from './config.ts'
-import { forgetOldAttempts } from './idempotency.ts'
+import type { Dependencies } from './dependencies.ts'
+import { deleteOldAttempts } from './idempotency.ts'
 import { type Loop, loop } from './loop.ts'
-import type { Parts } from './parts.ts'
 
 /** While the service was down nobody could report: agents get time to, before they count as silent. */
 const startSeconds = 90
 
 /** What runs beside the requests. */
-export function backgroundOf(parts: Parts, config: Config): Loop[] {
+export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   const { storage, limiter, meter, clock, log } = parts
   const onFailure = (failure: Failure) => log.warn(failure, 'a mail could not be sent')
   const onIssued = (tx: Db, user: User, now: string) => record(tx, draftOf(resetRequested(user), now))
@@ -54,7 +54,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     parts,
     { restMs: 25 },
   )
-  if (!runsAlone(storage.read)) storage.onCommit(sealer.wake)
+  if (!isSingleProcess(storage.read)) storage.onCommit(sealer.wake)
   // Letters are rare: they wait a second rather than have every commit look for them.
   const issueLinks = () => issueResets({ ...parts, onIssued })
   const sendLetters = async () => {
@@ -63,7 +63,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
   const postman: Loop = loop(
     'postman',
     async () => {
-      await eachByItself([issueLinks, sendLetters], (work) => work())
+      await forEachSettled([issueLinks, sendLetters], (work) => work())
     },
     1000,
     parts,
@@ -74,7 +74,7 @@ export function backgroundOf(parts: Parts, config: Config): Loop[] {
     'sweeper',
     async () => {
       limiter.sweep()
-      await sweep(storage, clock())
+      await deleteExpired(storage, clock())
     },
     60_000,
     parts,
@@ -194,20 +194,20 @@ const sweeps: readonly ((tx: Db, now: Instant) => Promise<void>)[] = [
   sweepInvitations,
   sweepResets,
   sweepRegistrations,
-  forgetOldAttempts,
+  deleteOldAttempts,
   sweepPhoneCodes,
   sweepChanges,
   sweepSignIns,
   sweepTokens,
-  (tx, now) => sweepRotations(tx, later(now, -86_400)),
+  (tx, now) => sweepRotations(tx, addSeconds(now, -86_400)),
   (tx, now) => sweepBuckets(tx, Date.parse(now)),
 ]
 
 /** Each in a transaction of its own: one that fails keeps nothing else from going. */
-export const sweep = (storage: Storage, now: Instant): Promise<void> =>
-  eachByItself(sweeps, (one) => storage.write((tx) => one(tx, now)))
+export const deleteExpired = (storage: Storage, now: Instant): Promise<void> =>
+  forEachSettled(sweeps, (one) => storage.write((tx) => one(tx, now)))
 
-function webhooksOf(parts: Parts, config: Config): Loop[] {
+function webhooksOf(parts: Dependencies, config: Config): Loop[] {
   const { storage, clock } = parts
   const courier = new Courier({
     ...parts,
@@ -225,8 +225,8 @@ function webhooksOf(parts: Parts, config: Config): Loop[] {
     if (failure !== undefined) throw failure
   }
   // Where this thread does all of it, it does one after the other: the more there is at once, the less each costs.
-  const isAlone = runsAlone(storage.read)
-  const both = () => eachByItself([() => courier.round(), tell], (work) => work())
+  const isAlone = isSingleProcess(storage.read)
+  const both = () => forEachSettled([() => courier.round(), tell], (work) => work())
   const round = () => (isAlone ? both() : courier.round())
   const rounds = loop('webhooks', round, 1000, parts)
   const events = isAlone ? rounds : loop('webhook events', tell, 1000, parts)

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { type Fault, invalid, Problem } from '../src/core/errors.ts'
-import { deepestJson, extentOf, pathBelow } from '../src/core/json.ts'
+import { findDeepPath, maxJsonDepth, measureJson } from '../src/core/json.ts'
 import { networkOf } from './address.ts'
 import type { BodyBudget } from './body-budget.ts'
 import type { Limiter } from './limiter.ts'
@@ -22,10 +22,10 @@ const bytesPerValue = 50
 type Done = (error: Error | null, value?: unknown) => void
 
 /** Most values in a body: fields, elements, objects and arrays. */
-export const mostValues = (bodyLimit: number): number => Math.floor(bodyLimit / bytesPerValue)
+export const maxJsonValues = (bodyLimit: number): number => Math.floor(bodyLimit / bytesPerValue)
 
 /** What JSON takes in memory once it is parsed. */
-export const parsedBytes = (text: string, values: number): number => text.length + values * valueBytes
+export const estimateParsedBytes = (text: string, values: number): number => text.length + values * valueBytes
 
 /**
  * Reads bodies: JSON with prototype keys refused, and forms where a route waits for one. What a body takes of the budget is
@@ -45,7 +45,7 @@ export function addBodies(app: FastifyInstance, budget: BodyBudget, limiter: Lim
         return
       }
       const { depth, values } = checkValues(request, text)
-      request.held?.to(parsedBytes(text, values))
+      request.held?.to(estimateParsedBytes(text, values))
       parse(request, text, (error, value) => finish(error ?? tooDeep(depth, value), value))
     })
   })
@@ -54,7 +54,7 @@ export function addBodies(app: FastifyInstance, budget: BodyBudget, limiter: Lim
     receive(request, payload ?? request.raw, on, done, (text, finish) => {
       const fields = new URLSearchParams(text)
       const { bodyLimit } = request.routeOptions
-      if (fields.size > mostValues(bodyLimit)) throw invalid([tooMany(bodyLimit)])
+      if (fields.size > maxJsonValues(bodyLimit)) throw invalid([tooMany(bodyLimit)])
       // Of fields that come twice the first counts.
       finish(null, Object.fromEntries([...fields].reverse()))
     })
@@ -65,21 +65,21 @@ const takesForm = ({ routeOptions }: FastifyRequest): boolean =>
   (routeOptions.config as { form?: boolean }).form === true
 
 function checkValues({ routeOptions: { bodyLimit } }: FastifyRequest, text: string) {
-  const extent = extentOf(text)
-  if (extent.values > mostValues(bodyLimit)) throw invalid([tooMany(bodyLimit)])
+  const extent = measureJson(text)
+  if (extent.values > maxJsonValues(bodyLimit)) throw invalid([tooMany(bodyLimit)])
   return extent
 }
 
 const tooMany = (bodyLimit: number): Fault => ({
   path: 'body',
-  message: `must have at most ${mostValues(bodyLimit)} fields and elements`,
+  message: `must have at most ${maxJsonValues(bodyLimit)} fields and elements`,
 })
 
 /** Everything that handles a value later goes down into it by calling itself. */
 function tooDeep(depth: number, value: unknown): Problem | null {
-  if (depth <= deepestJson) return null
-  const path = ['body', ...(pathBelow(value, deepestJson) ?? [])].join('.')
-  return invalid([{ path, message: `must not be nested more than ${deepestJson} levels deep` }])
+  if (depth <= maxJsonDepth) return null
+  const path = ['body', ...(findDeepPath(value, maxJsonDepth) ?? [])].join('.')
+  return invalid([{ path, message: `must not be nested more than ${maxJsonDepth} levels deep` }])
 }
 
 /**
@@ -96,7 +96,7 @@ function receive(
   const { bodyLimit } = request.routeOptions
   if (Number(request.headers['content-length']) > bodyLimit) throw new Problem('payload_too_large')
   const isPacked = isGzip(request)
-  const owner = ownerOf(request)
+  const owner = budgetOwner(request)
   const held = budget.hold(owner)
   request.held = held
   const gunzip = isPacked ? createGunzip() : undefined
@@ -195,7 +195,7 @@ const textOf = (pieces: Buffer[], size: number): string =>
   pieces.length === 1 ? pieces[0]!.toString('utf8') : Buffer.concat(pieces, size).toString('utf8')
 
 /** Whose budget a body counts for. */
-export function ownerOf({ caller = { kind: 'nobody' }, client }: FastifyRequest): string {
+export function budgetOwner({ caller = { kind: 'nobody' }, client }: FastifyRequest): string {
   if (caller.kind === 'nobody') return `network ${networkOf(client.ip)}`
   return caller.kind === 'agent' ? agentOwner(caller.agentId) : `${caller.kind} ${caller.id}`
 }

@@ -2,7 +2,7 @@ import { Problem } from '../src/core/errors.ts'
 import type { Metric } from './metrics.ts'
 
 /** Most bytes of bodies in flight: in the whole process, and of one caller. */
-export type BodySettings = { whole: number; perCaller: number }
+export type BodyLimits = { whole: number; perCaller: number }
 
 /** What is not larger finds room when larger bodies find none: heartbeats go on while logs wait. */
 const small = 64 * 1024
@@ -40,7 +40,7 @@ type Reason = 'caller' | 'whole'
  * Nobody's bodies together take more memory than their budget, however many come at once and however well they are packed.
  */
 export class BodyBudget {
-  readonly #settings: BodySettings
+  readonly #settings: BodyLimits
   /** Of callers with a body in flight alone. */
   readonly #byCaller = new Map<string, number>()
   readonly #refused = new Map<Reason, number>([
@@ -51,14 +51,14 @@ export class BodyBudget {
 
   readonly #of: 'requests' | 'replies'
 
-  constructor(settings: BodySettings, of: 'requests' | 'replies' = 'requests') {
+  constructor(settings: BodyLimits, of: 'requests' | 'replies' = 'requests') {
     this.#settings = settings
     this.#of = of
   }
 
   /** A body of this caller, which has no bytes yet. */
-  hold(caller: string): Held {
-    return new Held((...taken) => this.#take(caller, ...taken))
+  hold(caller: string): BodyReservation {
+    return new BodyReservation((...taken) => this.#take(caller, ...taken))
   }
 
   get used(): number {
@@ -110,7 +110,7 @@ export class BodyBudget {
 type Take = (bytes: number, before: number, anyway: boolean) => void
 
 /** What one body takes of the budget. */
-export class Held {
+export class BodyReservation {
   readonly #take: Take
   #bytes = 0
 

@@ -24,7 +24,7 @@ export function cookiesOf({ headers, server }: FastifyRequest): typeof none {
 }
 
 /** A script elsewhere cannot read the cookie, which another window may have renewed. */
-export function tellCsrf(request: FastifyRequest, reply: FastifyReply): void {
+export function sendCsrfHeader(request: FastifyRequest, reply: FastifyReply): void {
   const csrf = cookiesOf(request)[csrfCookie]
   if (csrf !== undefined && /^[0-9a-f]{64}$/.test(csrf)) reply.header(csrfHeader, csrf)
 }
@@ -55,7 +55,7 @@ type Tokens = { refreshToken?: string }
 type WithTokens = Tokens & { tokens?: Tokens | null }
 
 /** Sets or clears the cookies; gives the reply as this client may have it. */
-export function keepSession<T>(
+export function setSessionCookies<T>(
   entry: Endpoint,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -88,7 +88,7 @@ export function keepSession<T>(
 }
 
 /** Sends a browser on. */
-export function sendOn(reply: FastifyReply, { location, cookies = [] }: Redirect): FastifyReply {
+export function sendRedirect(reply: FastifyReply, { location, cookies = [] }: Redirect): FastifyReply {
   for (const { name, value, path, seconds, secure, crossSite } of cookies) {
     const sameSite = crossSite && secure ? 'none' : 'lax'
     if (value === null) reply.clearCookie(name, { path, secure, sameSite })

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Problem } from '../src/core/errors.ts'
 import type { Bytes } from '../src/handler.ts'
-import { sendOn } from './browser.ts'
+import { sendRedirect } from './browser.ts'
 
 type File = Exclude<Bytes, { location: string }>
 
@@ -12,7 +12,7 @@ export async function sendBytes(
   reply: FastifyReply,
   bytes: Bytes,
 ): Promise<FastifyReply> {
-  if ('location' in bytes) return sendOn(reply, bytes)
+  if ('location' in bytes) return sendRedirect(reply, bytes)
   const { name, size, checksum } = bytes
   const tag = `"${checksum}"`
   reply.headers({

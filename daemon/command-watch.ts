@@ -1,12 +1,12 @@
 import type { Logger } from 'pino'
 import type { Excess } from '../src/logs/quota.ts'
-import { Hourly } from './hourly.ts'
+import { HourlyThrottle } from './hourly-throttle.ts'
 import type { Metric } from './metrics.ts'
 
 /** Counts the outputs of commands that this process let go because there were too many, and says so once an hour of a device. */
 export class CommandWatch {
   readonly #log: Pick<Logger, 'warn'>
-  readonly #hourly = new Hourly()
+  readonly #hourly = new HourlyThrottle()
   #dropped = 0
   #bytes = 0
 

@@ -8,13 +8,13 @@ import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/c
 import type { Bytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
 import type { Proxies } from './address.ts'
-import type { BodySettings } from './body-budget.ts'
-import type { ConnectionSettings } from './connection-bound.ts'
+import type { BodyLimits } from './body-budget.ts'
+import type { ConnectionLimits } from './connection-bound.ts'
 import { type Origins, readOrigins } from './cors.ts'
-import { type OutsideSettings, readOutside } from './outside/settings.ts'
-import type { QuestionLimits } from './questions.ts'
+import { type IntegrationSettings, readIntegrationSettings } from './integrations/settings.ts'
+import type { ReadQueryLimits } from './questions.ts'
 import { looksRandom } from './randomness.ts'
-import { type Env, secretOf, wholeNumber, yesNo } from './variables.ts'
+import { type Env, readBoolean, readInteger, readSecret } from './variables.ts'
 
 /** Everything `svc serve` is told from outside. This file is the only reader of the environment. */
 export type Config = {
@@ -25,7 +25,7 @@ export type Config = {
   /** DATABASE_POOL_SIZE, DATABASE_STATEMENT_TIMEOUT_MS, DATABASE_WAIT_SECONDS: of Postgres alone. */
   postgres: PostgresSettings
   /** QUESTION_TIMEOUT_MS, QUESTIONS_AT_ONCE, QUESTIONS_PER_CALLER, QUESTION_WAIT_MS */
-  questions: QuestionLimits
+  questions: ReadQueryLimits
   production: boolean
   autoMigrate: boolean
   logLevel: string
@@ -36,7 +36,7 @@ export type Config = {
   weakSecrets: string | undefined
   /** NAME_PREVIOUS: the keys of before, or of next, which make nothing and still open, verify and know. */
   previous: PreviousSecrets
-  /** ACCEPT_NEW_KEYS: which other keys than before may be gone on with (daemon/key-prints.ts). */
+  /** ACCEPT_NEW_KEYS: which other keys than before may be gone on with (daemon/key-fingerprints.ts). */
   acceptedKeys: string | undefined
   /** What signs the audit log. */
   signing: Seeds
@@ -72,9 +72,9 @@ export type Config = {
   auditRetentionOn: boolean
   limits: Limits
   /** BODY_BYTES_IN_FLIGHT, BODY_BYTES_PER_CALLER */
-  bodies: BodySettings
+  bodies: BodyLimits
   /** MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS */
-  connections: ConnectionSettings
+  connections: ConnectionLimits
   /** MAX_REQUESTS: worked on at once. */
   mostRequests: number
   /** REQUEST_HEADER_SECONDS: how long a request may take to say what it wants. */
@@ -84,7 +84,7 @@ export type Config = {
   proxies: Proxies
   /** CORS_ALLOWED_ORIGINS: front-ends that are served from elsewhere. */
   origins: Origins
-  outside: OutsideSettings
+  outside: IntegrationSettings
 }
 
 export type Secrets = {
@@ -102,7 +102,7 @@ type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?
 const mebi = 1024 * 1024
 
 /** From the environment of this process. @throws SetupError */
-export const ownConfig = (flags: Flags): Config => readConfig(process.env, flags)
+export const configFromEnv = (flags: Flags): Config => readConfig(process.env, flags)
 
 /** Only which database, for tools that need no secrets. @throws SetupError */
 export function databaseOf(flags: Flags, env: Env = process.env): { dataDir: string; databaseUrl?: string } {
@@ -115,16 +115,16 @@ export const dataDirOf = (flags: Flags, env: Env = process.env): string =>
   resolve(flags['data-dir'] ?? env.SVC_DATA_DIR ?? './data')
 
 /** How a person calls svc here: `npm start` put it on nobody's path. */
-export const ownName = (): string => (process.env.npm_lifecycle_event ? 'npx svc' : 'svc')
+export const programName = (): string => (process.env.npm_lifecycle_event ? 'npx svc' : 'svc')
 
 /** SVC_DEBUG: failures show where they came from. Known before the rest is. */
-export const debugging = (): boolean => Boolean(process.env.SVC_DEBUG)
+export const isDebug = (): boolean => Boolean(process.env.SVC_DEBUG)
 
 /** @throws SetupError */
 export function readConfig(env: Env, flags: Flags = {}): Config {
   const { dataDir, databaseUrl } = databaseOf(flags, env)
   const production = env.NODE_ENV === 'production'
-  const password = secretOf(env, 'SVC_ADMIN_PASSWORD')
+  const password = readSecret(env, 'SVC_ADMIN_PASSWORD')
   if (password !== undefined && (password.length < 8 || password.length > 128)) {
     throw new SetupError('SVC_ADMIN_PASSWORD must have 8 to 128 characters')
   }
@@ -133,22 +133,22 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
   const secrets = readSecrets(env, dataDir, production)
   return {
     host: flags.host ?? env.HOST ?? '127.0.0.1',
-    port: flags.port ?? wholeNumber(env, 'PORT', 3000, 0, 65_535),
+    port: flags.port ?? readInteger(env, 'PORT', 3000, 0, 65_535),
     dataDir,
     databaseUrl,
     postgres: {
-      poolSize: wholeNumber(env, 'DATABASE_POOL_SIZE', 10, 2, 500),
-      statementMs: wholeNumber(env, 'DATABASE_STATEMENT_TIMEOUT_MS', 30_000, 100, 600_000),
-      waitMs: wholeNumber(env, 'DATABASE_WAIT_SECONDS', 30, 0, 3600) * 1000,
+      poolSize: readInteger(env, 'DATABASE_POOL_SIZE', 10, 2, 500),
+      statementMs: readInteger(env, 'DATABASE_STATEMENT_TIMEOUT_MS', 30_000, 100, 600_000),
+      waitMs: readInteger(env, 'DATABASE_WAIT_SECONDS', 30, 0, 3600) * 1000,
     },
     questions: {
-      timeoutMs: wholeNumber(env, 'QUESTION_TIMEOUT_MS', 10_000, 100, 600_000),
-      atOnce: wholeNumber(env, 'QUESTIONS_AT_ONCE', 6, 1, 100),
-      perCaller: wholeNumber(env, 'QUESTIONS_PER_CALLER', 2, 1, 100),
-      waitMs: wholeNumber(env, 'QUESTION_WAIT_MS', 5000, 0, 60_000),
+      timeoutMs: readInteger(env, 'QUESTION_TIMEOUT_MS', 10_000, 100, 600_000),
+      atOnce: readInteger(env, 'QUESTIONS_AT_ONCE', 6, 1, 100),
+      perCaller: readInteger(env, 'QUESTIONS_PER_CALLER', 2, 1, 100),
+      waitMs: readInteger(env, 'QUESTION_WAIT_MS', 5000, 0, 60_000),
     },
     production,
-    autoMigrate: yesNo(env, 'AUTO_MIGRATE', true),
+    autoMigrate: readBoolean(env, 'AUTO_MIGRATE', true),
     logLevel: env.LOG_LEVEL ?? 'info',
     color: !env.NO_COLOR,
     secrets,
@@ -156,50 +156,50 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     previous: previousSecrets(env, secrets),
     acceptedKeys: env.ACCEPT_NEW_KEYS || undefined,
     signing: signingSeeds(env, secrets),
-    checkpointSeconds: wholeNumber(env, 'AUDIT_CHECKPOINT_SECONDS', 3600, 1, 86_400),
-    metricsToken: secretOf(env, 'METRICS_TOKEN'),
-    mfaOn: yesNo(env, 'ENABLE_2FA', true),
-    registrationOn: yesNo(env, 'ENABLE_REGISTRATION', false),
-    enrollmentTtlMinutes: wholeNumber(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),
-    enrollmentSecret: secretOf(env, 'AGENT_ENROLLMENT_SECRET'),
-    offlineAfterSeconds: wholeNumber(env, 'OFFLINE_AFTER_SECONDS', 300, 1, 86_400),
-    agentTokenDays: wholeNumber(env, 'AGENT_TOKEN_ROTATION_MAX_AGE_DAYS', 30, 1, 365),
-    agentLogRetentionDays: wholeNumber(env, 'AGENT_LOG_RETENTION_DAYS', 7, 1, 3650),
-    eventLogRetentionDays: wholeNumber(env, 'EVENT_LOG_RETENTION_DAYS', 30, 1, 3650),
+    checkpointSeconds: readInteger(env, 'AUDIT_CHECKPOINT_SECONDS', 3600, 1, 86_400),
+    metricsToken: readSecret(env, 'METRICS_TOKEN'),
+    mfaOn: readBoolean(env, 'ENABLE_2FA', true),
+    registrationOn: readBoolean(env, 'ENABLE_REGISTRATION', false),
+    enrollmentTtlMinutes: readInteger(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),
+    enrollmentSecret: readSecret(env, 'AGENT_ENROLLMENT_SECRET'),
+    offlineAfterSeconds: readInteger(env, 'OFFLINE_AFTER_SECONDS', 300, 1, 86_400),
+    agentTokenDays: readInteger(env, 'AGENT_TOKEN_ROTATION_MAX_AGE_DAYS', 30, 1, 365),
+    agentLogRetentionDays: readInteger(env, 'AGENT_LOG_RETENTION_DAYS', 7, 1, 3650),
+    eventLogRetentionDays: readInteger(env, 'EVENT_LOG_RETENTION_DAYS', 30, 1, 3650),
     logBytes: {
-      perDevice: wholeNumber(env, 'LOG_BYTES_PER_DEVICE', 256 * 2 ** 20, 65_536, 2 ** 50),
-      perOrg: wholeNumber(env, 'LOG_BYTES_PER_ORG', 32 * 2 ** 30, 65_536, 2 ** 50),
+      perDevice: readInteger(env, 'LOG_BYTES_PER_DEVICE', 256 * 2 ** 20, 65_536, 2 ** 50),
+      perOrg: readInteger(env, 'LOG_BYTES_PER_ORG', 32 * 2 ** 30, 65_536, 2 ** 50),
     },
     commandBytes: {
-      perDevice: wholeNumber(env, 'COMMAND_RESULT_BYTES_PER_DEVICE', 64 * mebi, 65_536, 2 ** 50),
-      perOrg: wholeNumber(env, 'COMMAND_RESULT_BYTES_PER_ORG', 4096 * mebi, 65_536, 2 ** 50),
+      perDevice: readInteger(env, 'COMMAND_RESULT_BYTES_PER_DEVICE', 64 * mebi, 65_536, 2 ** 50),
+      perOrg: readInteger(env, 'COMMAND_RESULT_BYTES_PER_ORG', 4096 * mebi, 65_536, 2 ** 50),
     },
-    liveTimeoutMs: wholeNumber(env, 'LIVE_QUERY_TIMEOUT_MS', 30_000, 100, 600_000),
-    webhookTimeoutMs: wholeNumber(env, 'WEBHOOK_TIMEOUT_MS', 30_000, 100, 600_000),
-    deliveryDays: wholeNumber(env, 'WEBHOOK_DELIVERY_RETENTION_DAYS', 30, 1, 3650),
-    auditRetentionOn: yesNo(env, 'AUDIT_RETENTION_ENABLED', true),
+    liveTimeoutMs: readInteger(env, 'LIVE_QUERY_TIMEOUT_MS', 30_000, 100, 600_000),
+    webhookTimeoutMs: readInteger(env, 'WEBHOOK_TIMEOUT_MS', 30_000, 100, 600_000),
+    deliveryDays: readInteger(env, 'WEBHOOK_DELIVERY_RETENTION_DAYS', 30, 1, 3650),
+    auditRetentionOn: readBoolean(env, 'AUDIT_RETENTION_ENABLED', true),
     limits: readLimits(env),
     connections: {
-      whole: wholeNumber(env, 'MAX_CONNECTIONS', 20_000, 1, 1_000_000),
-      perAddress: wholeNumber(env, 'MAX_CONNECTIONS_PER_ADDRESS', 2000, 1, 1_000_000),
+      whole: readInteger(env, 'MAX_CONNECTIONS', 20_000, 1, 1_000_000),
+      perAddress: readInteger(env, 'MAX_CONNECTIONS_PER_ADDRESS', 2000, 1, 1_000_000),
     },
-    mostRequests: wholeNumber(env, 'MAX_REQUESTS', 10_000, 10, 1_000_000),
-    headerMs: wholeNumber(env, 'REQUEST_HEADER_SECONDS', 20, 1, 60) * 1000,
+    mostRequests: readInteger(env, 'MAX_REQUESTS', 10_000, 10, 1_000_000),
+    headerMs: readInteger(env, 'REQUEST_HEADER_SECONDS', 20, 1, 60) * 1000,
     bodies: {
-      whole: wholeNumber(env, 'BODY_BYTES_IN_FLIGHT', 128 * mebi, 32 * mebi, 65_536 * mebi),
-      perCaller: wholeNumber(env, 'BODY_BYTES_PER_CALLER', 32 * mebi, 24 * mebi, 65_536 * mebi),
+      whole: readInteger(env, 'BODY_BYTES_IN_FLIGHT', 128 * mebi, 32 * mebi, 65_536 * mebi),
+      perCaller: readInteger(env, 'BODY_BYTES_PER_CALLER', 32 * mebi, 24 * mebi, 65_536 * mebi),
     },
     admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },
-    proxies: yesNo(env, 'TRUST_PROXY_HEADERS', false)
-      ? { trusted: trustedRanges(env), cloudflare: yesNo(env, 'TRUST_CF_CONNECTING_IP', false) }
+    proxies: readBoolean(env, 'TRUST_PROXY_HEADERS', false)
+      ? { trusted: trustedRanges(env), cloudflare: readBoolean(env, 'TRUST_CF_CONNECTING_IP', false) }
       : undefined,
     origins: readOrigins(env),
-    outside: readOutside(env),
+    outside: readIntegrationSettings(env),
   }
 }
 
 function databaseUrlOf(env: Env): string | undefined {
-  const url = secretOf(env, 'DATABASE_URL')
+  const url = readSecret(env, 'DATABASE_URL')
   if (url === undefined) return undefined
   if (!/^postgres(ql)?:\/\//.test(url)) {
     throw new SetupError(
@@ -223,9 +223,9 @@ function databaseUrlOf(env: Env): string | undefined {
 function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
   const file = join(dataDir, 'secrets.json')
   const stored = existsSync(file) ? readStored(file) : undefined
-  const jwt = secretOf(env, 'JWT_SECRET')
-  const encryption = secretOf(env, 'APP_ENCRYPTION_KEY') ?? secretOf(env, 'SECRET_ENCRYPTION_KEY')
-  const pepper = secretOf(env, 'ENROLLMENT_KEY_PEPPER') ?? stored?.enrollmentPepper ?? encryption ?? jwt
+  const jwt = readSecret(env, 'JWT_SECRET')
+  const encryption = readSecret(env, 'APP_ENCRYPTION_KEY') ?? readSecret(env, 'SECRET_ENCRYPTION_KEY')
+  const pepper = readSecret(env, 'ENROLLMENT_KEY_PEPPER') ?? stored?.enrollmentPepper ?? encryption ?? jwt
   if (production && !stored && pepper === undefined) {
     throw new SetupError(
       'In production svc does not invent its secrets. Set JWT_SECRET, APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY), ' +
@@ -246,12 +246,12 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
     enrollmentPepper: first('enrollmentPepper', pepper),
     recoveryPepper: first(
       'recoveryPepper',
-      secretOf(env, 'MFA_RECOVERY_CODE_PEPPER'),
+      readSecret(env, 'MFA_RECOVERY_CODE_PEPPER'),
       stored?.recoveryPepper,
     ),
     auditSigning: '',
   }
-  const signing = secretOf(env, 'AUDIT_SIGNING_KEY') ?? stored?.auditSigning
+  const signing = readSecret(env, 'AUDIT_SIGNING_KEY') ?? stored?.auditSigning
   secrets.auditSigning = signing ?? seedFrom(secrets.encryption)
   // A change of a key that the environment gives is told by its _PREVIOUS; one in the file must not change with another.
   if (signing === undefined && encryption === undefined) invented.auditSigning = secrets.auditSigning
@@ -262,10 +262,11 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
 }
 
 function previousSecrets(env: Env, { enrollmentPepper }: Secrets): PreviousSecrets {
-  const jwt = secretOf(env, 'JWT_SECRET_PREVIOUS')
-  const encryption = secretOf(env, 'APP_ENCRYPTION_KEY_PREVIOUS')
+  const jwt = readSecret(env, 'JWT_SECRET_PREVIOUS')
+  const encryption = readSecret(env, 'APP_ENCRYPTION_KEY_PREVIOUS')
   // Where another key is the pepper it changes with that.
-  const isAlsoPepper = (...names: string[]) => names.some((name) => secretOf(env, name) === enrollmentPepper)
+  const isAlsoPepper = (...names: string[]) =>
+    names.some((name) => readSecret(env, name) === enrollmentPepper)
   const unnamed = isAlsoPepper('APP_ENCRYPTION_KEY', 'SECRET_ENCRYPTION_KEY')
     ? encryption
     : isAlsoPepper('JWT_SECRET')
@@ -274,8 +275,8 @@ function previousSecrets(env: Env, { enrollmentPepper }: Secrets): PreviousSecre
   return {
     jwt,
     encryption,
-    enrollmentPepper: secretOf(env, 'ENROLLMENT_KEY_PEPPER_PREVIOUS') ?? unnamed,
-    recoveryPepper: secretOf(env, 'MFA_RECOVERY_CODE_PEPPER_PREVIOUS'),
+    enrollmentPepper: readSecret(env, 'ENROLLMENT_KEY_PEPPER_PREVIOUS') ?? unnamed,
+    recoveryPepper: readSecret(env, 'MFA_RECOVERY_CODE_PEPPER_PREVIOUS'),
   }
 }
 
@@ -297,7 +298,7 @@ const keys = [
 /** A sentence about the keys that the environment gives and that do not look random. */
 function weakKeys(env: Env): string | undefined {
   const weak = keys.filter((name) => {
-    const key = secretOf(env, name)
+    const key = readSecret(env, name)
     return key !== undefined && !looksRandom(key)
   })
   if (weak.length === 0) return undefined
@@ -312,13 +313,13 @@ const seedFrom = (encryption: string): string =>
 /** The key that signs and the one before it, which is not always told: it may be one that nobody had given. */
 function signingSeeds(env: Env, { auditSigning, encryption }: Secrets): Seeds {
   const current = seedOf('AUDIT_SIGNING_KEY', auditSigning)
-  const told = secretOf(env, 'AUDIT_SIGNING_KEY_PREVIOUS')
+  const told = readSecret(env, 'AUDIT_SIGNING_KEY_PREVIOUS')
   if (told !== undefined) {
     return { current, previous: seedOf('AUDIT_SIGNING_KEY_PREVIOUS', told), assumed: false }
   }
-  const unnamed = secretOf(env, 'AUDIT_SIGNING_KEY')
+  const unnamed = readSecret(env, 'AUDIT_SIGNING_KEY')
     ? encryption
-    : secretOf(env, 'APP_ENCRYPTION_KEY_PREVIOUS')
+    : readSecret(env, 'APP_ENCRYPTION_KEY_PREVIOUS')
   const previous = unnamed === undefined ? undefined : Buffer.from(seedFrom(unnamed), 'base64')
   return { current, previous, assumed: true }
 }

@@ -1,25 +1,25 @@
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
-import { plainAddress } from '../src/core/network.ts'
+import { normalizeAddress } from '../src/core/network.ts'
 import { networkOf } from './address.ts'
 import type { Metric } from './metrics.ts'
 
 /** Most open connections: of the whole process, and of one client address. */
-export type ConnectionSettings = { whole: number; perAddress: number }
+export type ConnectionLimits = { whole: number; perAddress: number }
 
 /**
  * Bounds how many connections are open at once, those of WebSockets among them. One too many is closed before anything is read
  * of it. Behind a trusted proxy all clients come from one address, which is bounded by the whole alone.
  */
-export class ConnectionBound {
-  readonly #settings: ConnectionSettings
+export class ConnectionLimit {
+  readonly #settings: ConnectionLimits
   readonly #isProxy: (address: string) => boolean
   /** Of addresses with an open connection alone. */
   readonly #byAddress = new Map<string, number>()
   #open = 0
   #refused = { address: 0, whole: 0 }
 
-  constructor(settings: ConnectionSettings, isProxy: (address: string) => boolean) {
+  constructor(settings: ConnectionLimits, isProxy: (address: string) => boolean) {
     this.#settings = settings
     this.#isProxy = isProxy
   }
@@ -40,7 +40,7 @@ export class ConnectionBound {
     const { remoteAddress: peer } = socket
     // It has hung up already.
     if (peer === undefined) return
-    const address = this.#isProxy(peer) ? undefined : networkOf(plainAddress(peer))
+    const address = this.#isProxy(peer) ? undefined : networkOf(normalizeAddress(peer))
     if (address !== undefined) {
       const others = this.#byAddress.get(address) ?? 0
       if (others >= this.#settings.perAddress) {

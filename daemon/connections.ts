@@ -3,15 +3,15 @@ import { heedUpdateStatus } from '../src/agents/upgrades/status.ts'
 import { Relay } from '../src/live/relay.ts'
 import { clientReader } from './address.ts'
 import type { Config } from './config.ts'
+import type { Dependencies } from './dependencies.ts'
 import { admission } from './gateway/admission.ts'
 import { gateway } from './gateway.ts'
-import type { Parts } from './parts.ts'
 
 /** The connections of agents to this process, and the ways to those that are connected to another one. */
 export function connectionsOf(
-  on: Pick<Parts, 'storage' | 'limiter' | 'bodies' | 'clock' | 'log' | 'commandQuota'>,
+  on: Pick<Dependencies, 'storage' | 'limiter' | 'bodies' | 'clock' | 'log' | 'commandQuota'>,
   config: Config,
-): Pick<Parts, 'agents' | 'switchboard' | 'nudge'> {
+): Pick<Dependencies, 'agents' | 'switchboard' | 'nudge'> {
   const { storage, limiter, bodies, clock, log } = on
   const { trustKeys } = config.outside.releases
   const socket = agentSocket({ ...on, trustKeys, heedUpdate: heedUpdateStatus })

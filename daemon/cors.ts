@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { SetupError } from '../src/core/errors.ts'
-import { type Env, webAddress } from './variables.ts'
+import { type Env, readUrl } from './variables.ts'
 
 /*
  * Front-ends that are served from elsewhere (Fetch standard, "CORS protocol"). An origin is allowed by its exact name or
@@ -15,7 +15,7 @@ export function readOrigins(env: Env): Origins {
   const text = env.CORS_ALLOWED_ORIGINS
   if (text === 'off') return new Set()
   if (text) return new Set(text.split(',').map((one) => originOf(one.trim())))
-  const known = ['DASHBOARD_URL', 'PUBLIC_APP_URL'].map((name) => webAddress(env, name))
+  const known = ['DASHBOARD_URL', 'PUBLIC_APP_URL'].map((name) => readUrl(env, name))
   return new Set(known.flatMap((url) => (url === undefined ? [] : [new URL(url).origin])))
 }
 
@@ -48,7 +48,7 @@ const shown = [
 ].join(', ')
 
 /** Lets an allowed origin read the reply. What it is told depends on who asks, which a cache has to know. */
-export function openTo(origins: Origins, request: FastifyRequest, reply: FastifyReply): void {
+export function allowOrigin(origins: Origins, request: FastifyRequest, reply: FastifyReply): void {
   if (origins.size === 0) return
   reply.header('vary', 'origin')
   if (!isAllowed(origins, request)) return

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { type Trouble, troubleOf } from '../src/storage/dialect.ts'
+import { classifyDatabaseError, type DatabaseFailure } from '../src/storage/dialect.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Metric } from './metrics.ts'
 
@@ -9,7 +9,7 @@ const mostMs = 4000
 /** Whoever asks more often gets the answer of before: each costs the database a write. */
 const freshMs = 1000
 
-const troubles: readonly Trouble[] = [
+const troubles: readonly DatabaseFailure[] = [
   'unreachable',
   'too slow',
   'read-only',
@@ -22,8 +22,8 @@ const troubles: readonly Trouble[] = [
 export class DatabaseWatch {
   readonly #storage: Storage
   readonly #log: Logger
-  readonly #counts = new Map<Trouble, number>()
-  readonly #saidUntil = new Map<Trouble, number>()
+  readonly #counts = new Map<DatabaseFailure, number>()
+  readonly #saidUntil = new Map<DatabaseFailure, number>()
   #answer: { at: number; check: Promise<string | undefined> } | undefined
 
   constructor(storage: Storage, log: Logger) {
@@ -33,7 +33,7 @@ export class DatabaseWatch {
 
   /** Takes any error; those of a database that cannot be used are counted, and said once a minute. */
   note(error: unknown): void {
-    const trouble = troubleOf(error)
+    const trouble = classifyDatabaseError(error)
     if (trouble === undefined) return
     const failures = (this.#counts.get(trouble) ?? 0) + 1
     this.#counts.set(trouble, failures)
@@ -78,7 +78,7 @@ export class DatabaseWatch {
       return outcome === 'late' ? `no answer within ${mostMs / 1000} s` : undefined
     } catch (error) {
       this.note(error)
-      return troubleOf(error) ?? 'unavailable'
+      return classifyDatabaseError(error) ?? 'unavailable'
     } finally {
       clearTimeout(timer)
     }

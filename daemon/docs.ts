@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { z } from 'zod'
 import { type Contract, type Endpoint, entriesOf, keyRefusal } from '../src/core/endpoint.ts'
 import { exampleOf, toJsonSchema } from '../src/core/openapi.ts'
-import { asText } from '../src/core/web-page.ts'
+import { escapeHtml } from '../src/core/web-page.ts'
 
 type Json = Record<string, unknown>
 
@@ -17,9 +17,9 @@ export function docsPage(contract: Contract, version: string): { html: string; c
     ),
   )
   const html = page(`
-<nav aria-label="Contents"><ul>${tags.map((tag) => `<li><a href="#${anchor(tag)}">${asText(tag)}</a></li>`).join('')}</ul></nav>
+<nav aria-label="Contents"><ul>${tags.map((tag) => `<li><a href="#${anchor(tag)}">${escapeHtml(tag)}</a></li>`).join('')}</ul></nav>
 <main>
-<h1>svc API <small>${asText(version)}</small></h1>
+<h1>svc API <small>${escapeHtml(version)}</small></h1>
 <p>Every path is below <code>/api/v1</code>. Send an access token as <code>Authorization: Bearer …</code>, or an
 API key as <code>X-API-Key</code> where it is taken. Where it says so, a request that is sent again with the same
 <code>Idempotency-Key</code> within 24 hours happens once; everywhere else the header is refused. Failures are
@@ -35,16 +35,16 @@ ${sections.join('\n')}
 
 function sectionOf(tag: string, entries: { name: string; entry: Endpoint }[]): string {
   const articles = entries.map(({ name, entry }) => articleOf(name, entry))
-  return `<section id="${anchor(tag)}"><h2>${asText(tag)}</h2>\n${articles.join('\n')}</section>`
+  return `<section id="${anchor(tag)}"><h2>${escapeHtml(tag)}</h2>\n${articles.join('\n')}</section>`
 }
 
 function articleOf(name: string, entry: Endpoint): string {
   const { method, path, summary, params, query, body, example } = entry
-  return `<article id="${asText(name)}">
-<h3><span class="method">${method}</span> <code>${asText(path)}</code></h3>
-<p>${asText(summary)}. ${needsOf(entry)}${keyRefusal(entry) === undefined ? ' Takes an Idempotency-Key.' : ''}</p>
+  return `<article id="${escapeHtml(name)}">
+<h3><span class="method">${method}</span> <code>${escapeHtml(path)}</code></h3>
+<p>${escapeHtml(summary)}. ${needsOf(entry)}${keyRefusal(entry) === undefined ? ' Takes an Idempotency-Key.' : ''}</p>
 ${fieldsOf('Path', params)}${fieldsOf('Query', query)}${fieldsOf('Body', body)}
-${example ? `<pre><code>${asText(JSON.stringify(exampleOf(entry), null, 2))}</code></pre>` : ''}
+${example ? `<pre><code>${escapeHtml(JSON.stringify(exampleOf(entry), null, 2))}</code></pre>` : ''}
 ${answerOf(entry)}
 </article>`
 }
@@ -80,7 +80,7 @@ function fieldsOf(title: string, schema: z.ZodType | undefined): string {
   if (!properties) return ''
   const rows = Object.entries(properties).map(([field, one]) => {
     const must = required.includes(field) ? '' : ' <span class="faint">optional</span>'
-    return `<tr><td><code>${asText(field)}</code>${must}</td><td>${asText(typeOf(one, made))}</td><td>${asText(noteOf(one))}</td></tr>`
+    return `<tr><td><code>${escapeHtml(field)}</code>${must}</td><td>${escapeHtml(typeOf(one, made))}</td><td>${escapeHtml(noteOf(one))}</td></tr>`
   })
   return `<table><caption>${title}</caption><thead><tr><th>Field</th><th>Type</th><th></th></tr></thead><tbody>${rows.join('')}</tbody></table>`
 }

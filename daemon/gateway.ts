@@ -7,24 +7,24 @@ import { newId } from '../src/core/new-id.ts'
 import { type AgentFrame, type Closing, closings, largestFrame } from '../src/live/wire/contract.ts'
 import { agentOwner } from './bodies.ts'
 import type { BodyBudget } from './body-budget.ts'
-import { Arriving, hear, Manners } from './gateway/frames.ts'
-import { Link, type Linked } from './gateway/link.ts'
-import { Links } from './gateway/links.ts'
+import { FrameRateLimit, handleFrame, IncomingFrames } from './gateway/frames.ts'
+import { AgentConnection, type LinkedAgent } from './gateway/link.ts'
+import { AgentConnections } from './gateway/links.ts'
 import { problemOf, refuse } from './problems.ts'
 
 export type Admission = {
   /** Whose connection it is to be. @throws the refusal */
-  admit(request: IncomingMessage, agentId: string): Promise<Linked>
+  admit(request: IncomingMessage, agentId: string): Promise<LinkedAgent>
   /** Counts a frame that does something. @throws rate_limited */
-  meter(agent: Linked, type: AgentFrame['type']): void
+  meter(agent: LinkedAgent, type: AgentFrame['type']): void
   /** Which of these may not go on, and why. */
-  revise(agents: readonly Linked[]): Promise<(Closing | undefined)[]>
+  revise(agents: readonly LinkedAgent[]): Promise<(Closing | undefined)[]>
 }
 
 /** Tells other processes which agents are connected here. */
 export type Presence = {
-  arrived(link: Link): Promise<void>
-  left(link: Link): Promise<void>
+  arrived(link: AgentConnection): Promise<void>
+  left(link: AgentConnection): Promise<void>
   close(): Promise<void>
 }
 
@@ -33,11 +33,11 @@ export type Log = {
   error(about: object, message: string): void
 }
 
-export type Pace = { pingMs: number; pongMs: number; reviseMs: number }
-const usual: Pace = { pingMs: 30_000, pongMs: 40_000, reviseMs: 1000 }
+export type HeartbeatSettings = { pingMs: number; pongMs: number; reviseMs: number }
+const usual: HeartbeatSettings = { pingMs: 30_000, pongMs: 40_000, reviseMs: 1000 }
 
 export type Gateway = {
-  links: Links
+  links: AgentConnections
   presence: Presence | undefined
   /** Takes the upgrades of this server. */
   serve(server: Server): void
@@ -61,11 +61,11 @@ export function gateway(
   socket: AgentSocket,
   log: Log,
   bodies: BodyBudget,
-  pace: Partial<Pace> = {},
+  pace: Partial<HeartbeatSettings> = {},
 ): Gateway {
   const { pingMs, pongMs, reviseMs } = { ...usual, ...pace }
   // Later: what waits may not be committed yet.
-  const links = new Links((link) => setImmediate(() => push(link).catch(logged)))
+  const links = new AgentConnections((link) => setImmediate(() => push(link).catch(logged)))
   const on = { links, socket, bodies, meter: admission.meter, onProbe, onFailure: logged }
   let sockets: Promise<WebSocketServer> | undefined
   let closed = false
@@ -96,9 +96,9 @@ export function gateway(
     if (closed) throw new Problem('unavailable')
     if (stream.destroyed) return
     server.handleUpgrade(request, stream, head, (ws) => {
-      const link = new Link(newId(), agent, ws, performance.now() + pingMs)
-      const manners = new Manners()
-      const arriving = new Arriving(bodies.hold(agentOwner(agent.agentId)))
+      const link = new AgentConnection(newId(), agent, ws, performance.now() + pingMs)
+      const manners = new FrameRateLimit()
+      const arriving = new IncomingFrames(bodies.hold(agentOwner(agent.agentId)))
       stream.on('data', (piece: Buffer) => {
         if (arriving.add(piece.length)) return
         link.end(closings.busy)
@@ -106,7 +106,7 @@ export function gateway(
       })
       ws.on('message', (data, isBinary) => {
         arriving.end()
-        hear(link, manners, data, isBinary, on)
+        handleFrame(link, manners, data, isBinary, on)
       })
       ws.on('error', () => link.end())
       ws.on('close', () => {
@@ -133,7 +133,7 @@ export function gateway(
     })
   }
 
-  async function welcome(link: Link): Promise<void> {
+  async function welcome(link: AgentConnection): Promise<void> {
     links.add(link)
     await self.presence?.arrived(link)
     // What was decided between its admission and now was not decided about it.
@@ -153,7 +153,7 @@ export function gateway(
   }
 
   /** Gives it what waits, until nothing does. */
-  async function push(link: Link): Promise<void> {
+  async function push(link: AgentConnection): Promise<void> {
     if (!link.greeted) {
       link.nudged = true
       return
@@ -203,7 +203,7 @@ export function gateway(
     }
   }
 
-  function onProbe({ agent: { deviceId, orgId } }: Link): void {
+  function onProbe({ agent: { deviceId, orgId } }: AgentConnection): void {
     log.warn({ deviceId, orgId }, 'an agent answered commands that were not its own: hung up')
   }
 

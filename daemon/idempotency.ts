@@ -4,19 +4,19 @@ import { type Endpoint, keyRefusal } from '../src/core/endpoint.ts'
 import { type Fault, Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import type { Scope } from '../src/core/scope.ts'
-import { isVisible } from '../src/core/terminal.ts'
-import { type Instant, later } from '../src/core/time.ts'
+import { hasNoControls } from '../src/core/terminal.ts'
+import { addSeconds, type Instant } from '../src/core/time.ts'
 import type { Caller } from '../src/handler.ts'
+import { decryptOrUnavailable } from '../src/storage/key-check.ts'
 import type { Db } from '../src/storage/open.ts'
-import { openHere } from '../src/storage/sealed.ts'
 import { findOrg } from '../src/tenancy/organizations/store.ts'
-import { textOf } from './header-text.ts'
+import { decodeHeader } from './header-text.ts'
 
 /**
  * A change that a client may send again: who sent it and in which context, under which key, and what it asks. `scope` is
  * what the caller sees at this moment, `id` tells this request from its repetitions.
  */
-export type Attempt = {
+export type IdempotentAttempt = {
   owner: string
   key: string
   asks: string
@@ -29,7 +29,7 @@ export type Attempt = {
 type Kept = { asks: string; reach: Scope; orgId: string | null; reply: unknown }
 
 /** What came of a change, and the organization it was in; null: in none. */
-export type Done = { reply: unknown; orgId: string | null }
+export type IdempotentResult = { reply: unknown; orgId: string | null }
 
 const keptSeconds = 24 * 3600
 
@@ -40,21 +40,21 @@ const claimedSeconds = 120
  * The key that came with a request. One that would not be honored is a fault: whoever sends it relies on it, and would send
  * again what must not happen twice.
  */
-export function keyIn(entry: Endpoint, said: unknown, faults: Fault[]): string | undefined {
+export function readIdempotencyKey(entry: Endpoint, said: unknown, faults: Fault[]): string | undefined {
   if (said === undefined) return undefined
   const refusal = keyRefusal(entry)
-  const key = typeof said === 'string' ? textOf(said) : ''
+  const key = typeof said === 'string' ? decodeHeader(said) : ''
   const wrong = (message: string) => faults.push({ path: 'headers.idempotency-key', message })
   if (refusal !== undefined) wrong(`Idempotency-Key is not honored here, leave it out: ${refusal}`)
   else if (key.length === 0 || key.length > 255) wrong('must have 1 to 255 characters')
-  else if (!isVisible(key)) wrong('must not have control characters')
+  else if (!hasNoControls(key)) wrong('must not have control characters')
   return key
 }
 
 export function attemptOf(
   caller: Caller,
   request: { key: string | undefined; ip: string; scope: Scope; route: string; input: unknown },
-): Attempt | undefined {
+): IdempotentAttempt | undefined {
   const { key, ip, scope, route, input } = request
   if (key === undefined) return undefined
   const asks = hash('sha256', `${route}\n${JSON.stringify(input)}`, 'hex')
@@ -76,7 +76,7 @@ function contextOf(scope: Scope): string {
   return scope.kind === 'partner' ? `partner ${scope.partnerId}` : `organization ${scope.orgId}`
 }
 
-const placeOf = ({ owner, key }: Attempt): string => `idempotency_keys.reply.${owner}.${key}`
+const placeOf = ({ owner, key }: IdempotentAttempt): string => `idempotency_keys.reply.${owner}.${key}`
 
 /**
  * The reply that a key got within 24 hours, when it got one, as far as the caller still sees what it is about.
@@ -85,10 +85,10 @@ const placeOf = ({ owner, key }: Attempt): string => `idempotency_keys.reply.${o
  * @throws not_found when what was made is out of the caller's reach by now
  * @throws unavailable when another process can open the reply
  */
-export async function givenBefore(
+export async function findStoredReply(
   db: Db,
   cipher: Cipher,
-  attempt: Attempt,
+  attempt: IdempotentAttempt,
   now: Instant,
 ): Promise<{ reply: unknown } | undefined> {
   const row = await db
@@ -96,14 +96,14 @@ export async function givenBefore(
     .select(['reply', 'created_at'])
     .where('owner', '=', attempt.owner)
     .where('key', '=', attempt.key)
-    .where('created_at', '>=', later(now, -keptSeconds))
+    .where('created_at', '>=', addSeconds(now, -keptSeconds))
     .executeTakeFirst()
   if (!row) return undefined
   if (row.reply === '') {
-    if (row.created_at < later(now, -claimedSeconds)) return undefined
+    if (row.created_at < addSeconds(now, -claimedSeconds)) return undefined
     throw inProgress()
   }
-  const reply = await openHere(db, cipher, row.reply, placeOf(attempt))
+  const reply = await decryptOrUnavailable(db, cipher, row.reply, placeOf(attempt))
   // It was done, and is not done again.
   if (reply === undefined)
     throw new Problem(
@@ -141,14 +141,14 @@ const holds = (now: Ids, then: Ids): boolean => now === null || then?.every((id)
  * Runs a change once for a key within 24 hours, in its transaction; a repetition gets the first reply. Of two at the same
  * moment the second waits for the first.
  */
-export async function once(
+export async function runOnce(
   db: Db,
   cipher: Cipher,
-  attempt: Attempt,
+  attempt: IdempotentAttempt,
   now: Instant,
-  change: () => Promise<Done>,
+  change: () => Promise<IdempotentResult>,
 ): Promise<unknown> {
-  if (!(await taken(db, attempt, now))) return (await givenBefore(db, cipher, attempt, now))!.reply
+  if (!(await taken(db, attempt, now))) return (await findStoredReply(db, cipher, attempt, now))!.reply
   const { owner, key, asks, scope } = attempt
   const { reply, orgId } = await change()
   const kept: Kept = { asks, reach: scope, orgId, reply }
@@ -162,13 +162,13 @@ export async function once(
 }
 
 /** Holds the key while something is sent that no transaction takes back. @throws idempotency_in_progress */
-export async function claim(db: Db, attempt: Attempt, now: Instant): Promise<void> {
+export async function claimKey(db: Db, attempt: IdempotentAttempt, now: Instant): Promise<void> {
   if (!(await taken(db, attempt, now))) throw inProgress()
   attempt.isClaimed = true
 }
 
 /** Of a claim that came to nothing: a failure does not use a key up. */
-export async function release(db: Db, { owner, key, id }: Attempt): Promise<void> {
+export async function releaseKey(db: Db, { owner, key, id }: IdempotentAttempt): Promise<void> {
   await db
     .deleteFrom('idempotency_keys')
     .where('owner', '=', owner)
@@ -181,15 +181,15 @@ export async function release(db: Db, { owner, key, id }: Attempt): Promise<void
 const inProgress = (): Problem => new Problem('idempotency_in_progress', undefined, { retryAfter: 1 })
 
 /** Whether the key is this request's: nobody had it, it is forgotten, or this request holds it already. */
-async function taken(db: Db, { owner, key, id }: Attempt, now: Instant): Promise<boolean> {
+async function taken(db: Db, { owner, key, id }: IdempotentAttempt, now: Instant): Promise<boolean> {
   await db
     .deleteFrom('idempotency_keys')
     .where('owner', '=', owner)
     .where('key', '=', key)
     .where(({ and, eb, or }) =>
       or([
-        eb('created_at', '<', later(now, -keptSeconds)),
-        and([eb('reply', '=', ''), eb('created_at', '<', later(now, -claimedSeconds))]),
+        eb('created_at', '<', addSeconds(now, -keptSeconds)),
+        and([eb('reply', '=', ''), eb('created_at', '<', addSeconds(now, -claimedSeconds))]),
         and([eb('reply', '=', ''), eb('request_hash', '=', id)]),
       ]),
     )
@@ -202,6 +202,6 @@ async function taken(db: Db, { owner, key, id }: Attempt, now: Instant): Promise
   return numInsertedOrUpdatedRows === 1n
 }
 
-export async function forgetOldAttempts(db: Db, now: Instant): Promise<void> {
-  await db.deleteFrom('idempotency_keys').where('created_at', '<', later(now, -keptSeconds)).execute()
+export async function deleteOldAttempts(db: Db, now: Instant): Promise<void> {
+  await db.deleteFrom('idempotency_keys').where('created_at', '<', addSeconds(now, -keptSeconds)).execute()
 }

@@ -19,7 +19,7 @@ import type { Limiter } from './limiter.ts'
 
 type UserAccess = Extract<Access, { who: 'user' }>
 
-export type KeyActors = (
+export type KeyAuthenticator = (
   access: UserAccess,
   presented: string,
   request: FastifyRequest,
@@ -30,7 +30,11 @@ export type KeyActors = (
  * The program behind an X-API-Key, in the order of the spec ("API key authentication, in order"): format,
  * record, status, expiry, rate limit, use, permission.
  */
-export function keyActors(storage: Storage, meter: KeyMeter, limiter: Limiter): KeyActors {
+export function createKeyAuthenticator(
+  storage: Storage,
+  meter: KeyMeter,
+  limiter: Limiter,
+): KeyAuthenticator {
   const find = remembered(storage)
   return async (access, presented, request, now) => {
     const key = await authenticated(presented, now).catch((error: unknown) => {

@@ -6,7 +6,7 @@ import {
   type Uses,
 } from '../src/credentials/api-keys/usage.ts'
 import { bucketAt, leaseFor, type Quota } from '../src/credentials/api-keys/window.ts'
-import { apart, eachByItself } from '../src/storage/apart.ts'
+import { forEachSettled, writeBisecting } from '../src/storage/bisect-writes.ts'
 import type { Storage } from '../src/storage/open.ts'
 
 type Metered = { id: string; hash: string; rateLimit: number }
@@ -24,7 +24,7 @@ type Lease = {
   fullUntil: number
 }
 
-export type Taken = { accepted: boolean; quota: Quota }
+export type QuotaResult = { accepted: boolean; quota: Quota }
 
 /** Keys written down in one transaction, which has to be short. */
 const batch = 200
@@ -43,7 +43,7 @@ export class KeyMeter {
   }
 
   /** Counts one request of a key, if its window has room. */
-  take(key: Metered, now: string): Taken | Promise<Taken> {
+  take(key: Metered, now: string): QuotaResult | Promise<QuotaResult> {
     const nowMs = Date.parse(now)
     const lease = this.#leaseOf(key.id)
     return this.#taken(key, lease, now, nowMs) ?? this.#wait(key, lease, now, nowMs)
@@ -70,7 +70,7 @@ export class KeyMeter {
   }
 
   /** The answer, where it is known without asking the database. */
-  #taken(key: Metered, lease: Lease, now: string, nowMs: number): Taken | undefined {
+  #taken(key: Metered, lease: Lease, now: string, nowMs: number): QuotaResult | undefined {
     const { quota } = lease
     if (lease.left > 0 && lease.bucket >= bucketAt(nowMs)) {
       lease.left -= 1
@@ -81,7 +81,7 @@ export class KeyMeter {
     return full ? { accepted: false, quota } : undefined
   }
 
-  async #wait(key: Metered, lease: Lease, now: string, nowMs: number): Promise<Taken> {
+  async #wait(key: Metered, lease: Lease, now: string, nowMs: number): Promise<QuotaResult> {
     for (;;) {
       lease.waiting += 1
       lease.leasing ??= this.#lease(key, lease, nowMs)
@@ -140,7 +140,9 @@ export class KeyMeter {
     const giveBack = (some: readonly Leftover[]) =>
       this.#storage.write((tx) => returnRequests(tx, some), { unsynced: true })
     try {
-      await eachByItself([() => inParts(uses, record), () => inParts(leftovers, giveBack)], (step) => step())
+      await forEachSettled([() => inParts(uses, record), () => inParts(leftovers, giveBack)], (step) =>
+        step(),
+      )
     } finally {
       this.#keep([...waiting])
     }
@@ -161,7 +163,7 @@ export class KeyMeter {
 async function inParts<T>(items: readonly T[], write: (some: readonly T[]) => Promise<void>): Promise<void> {
   const failures: unknown[] = []
   for (let at = 0; at < items.length; at += batch) {
-    const { refused } = await apart(items.slice(at, at + batch), write)
+    const { refused } = await writeBisecting(items.slice(at, at + batch), write)
     failures.push(...refused.map(({ error }) => error))
   }
   if (failures.length > 0) throw failures[0]

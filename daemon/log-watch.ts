@@ -1,13 +1,13 @@
 import type { Logger } from 'pino'
 import type { Excess } from '../src/logs/quota.ts'
-import { Hourly } from './hourly.ts'
+import { HourlyThrottle } from './hourly-throttle.ts'
 import type { Metric } from './metrics.ts'
 
 /** Counts what this process refused or deleted of logs of which there are too many, and says so once an hour of a device. */
 export class LogWatch {
   readonly #log: Logger
   readonly #counts = { refused: 0, deleted: 0 }
-  readonly #hourly = new Hourly()
+  readonly #hourly = new HourlyThrottle()
   #bytes = 0
 
   constructor(log: Logger) {

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { type DestinationStream, type Logger, pino } from 'pino'
 import type PinoPretty from 'pino-pretty'
-import { visibleIn } from '../src/core/terminal.ts'
+import { escapeControlsIn } from '../src/core/terminal.ts'
 import { systemClock } from '../src/core/time.ts'
 
 /** Fields that never reach a log line, wherever they stand. */
@@ -42,7 +42,7 @@ export function prettyTo(destination: number | NodeJS.WritableStream, colorize: 
     sync: true,
     ignore: 'pid,hostname',
   })
-  return { write: (line) => void pretty.write(`${JSON.stringify(visibleIn(JSON.parse(line)))}\n`) }
+  return { write: (line) => void pretty.write(`${JSON.stringify(escapeControlsIn(JSON.parse(line)))}\n`) }
 }
 
 /** `code` is the name of a secret elsewhere; that of an error says what is wrong (SQLSTATE, errno). */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { isOutage, troubleOf } from '../src/storage/dialect.ts'
+import { classifyDatabaseError, isOutage } from '../src/storage/dialect.ts'
 import type { DatabaseWatch } from './database-watch.ts'
 
 /** Work in the background: woken by commits, swept every so often, one run at a time. */
@@ -41,7 +41,7 @@ export function loop(
     failures += 1
     database?.note(err)
     // Of a database that cannot be used each loop would say the same, at length, in the words of each of its failures.
-    const trouble = isOutage(err) ? troubleOf(err) : undefined
+    const trouble = isOutage(err) ? classifyDatabaseError(err) : undefined
     const message = trouble ?? (err instanceof Error ? err.message : String(err))
     if (message === said.message && performance.now() < said.until) return
     said = { message, until: performance.now() + sayAgainMs }

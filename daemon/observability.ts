@@ -1,14 +1,14 @@
 import type { Cipher } from '../src/core/cipher.ts'
 import type { Readiness } from './app.ts'
 import type { Config } from './config.ts'
-import { keysLacking } from './key-prints.ts'
+import type { Dependencies } from './dependencies.ts'
+import { missingKeys } from './key-fingerprints.ts'
 import type { Metric, Metrics } from './metrics.ts'
-import type { Parts } from './parts.ts'
 import { RequestWatch } from './request-watch.ts'
 
 /* What those who watch the service are told of all its parts. */
 
-export function metricsOf(parts: Parts, token: string): Metrics {
+export function metricsOf(parts: Dependencies, token: string): Metrics {
   const {
     audit,
     bodies,
@@ -57,7 +57,7 @@ const unreadableValues = ({ unreadable }: Cipher): Metric => ({
 })
 
 export async function readinessOf(
-  { storage, database, audit, setAside }: Parts,
+  { storage, database, audit, setAside }: Dependencies,
   config: Config,
 ): ReturnType<Readiness> {
   const fault = await database.fault()
@@ -68,7 +68,7 @@ export async function readinessOf(
     return 'cannot be read'
   })
   const aside = await setAside.check()
-  const lacking = await keysLacking(storage.read, config).catch(() => [])
+  const lacking = await missingKeys(storage.read, config).catch(() => [])
   const checks = { database: database.damage ?? 'ok', audit: chains }
   return {
     ready: true,

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { errors, type Problem } from '../src/core/errors.ts'
 import { isId } from '../src/core/ids.ts'
-import { asText, failureBody, type WebPage, webPage, withCommands } from '../src/core/web-page.ts'
+import { escapeHtml, failureBody, type WebPage, webPage, withCommands } from '../src/core/web-page.ts'
 import { type FailureCode, failures } from '../src/sso/failures.ts'
 import { signInScript, verifyScript } from './page-scripts.ts'
 
@@ -68,7 +68,7 @@ export function problemPage({ code, message, extras }: Problem, requestId: strin
   const body = failureBody({
     ...{ title, code, message: isFaulty ? errors[code].title : message },
     hint: retryAfter === undefined ? hint : `Try again in ${retryAfter} s.`,
-    more: `<p class="faint">Request: <code>${asText(requestId)}</code></p>`,
+    more: `<p class="faint">Request: <code>${escapeHtml(requestId)}</code></p>`,
   })
   return webPage({ title, body })
 }
@@ -83,8 +83,8 @@ const problemHints: { [code in Problem['code']]?: string } = {
 
 const signIn = (url: string): string => `<h1>Sign in</h1>
 <p>This is a service for managing devices. It has no dashboard: people work with it in a terminal, programs with its <a href="/docs">API</a>.</p>
-<h2>With e-mail and password</h2><pre><code>svc login --url ${asText(url)}</code></pre>
-<h2>With the single sign-on of an organization</h2><pre><code>svc login --sso ORG --url ${asText(url)}</code></pre>
+<h2>With e-mail and password</h2><pre><code>svc login --url ${escapeHtml(url)}</code></pre>
+<h2>With the single sign-on of an organization</h2><pre><code>svc login --sso ORG --url ${escapeHtml(url)}</code></pre>
 <p>ORG is the id of the organization: whoever administers it knows it.</p>
 <noscript><p role="alert">To end a sign-in here, this page needs JavaScript.</p></noscript>`
 
@@ -99,7 +99,7 @@ const views = (url: string): string =>
       `<h1>You are signed in</h1>
 <p role="status">As <strong data-text="name"></strong>, <span data-text="email"></span>; organization <strong data-text="org"></strong>.</p>
 <p>This service has no dashboard. Go on in a terminal, or with the <a href="/docs">API</a>:</p>
-<pre><code>svc login --sso <span data-text="orgId"></span> --url ${asText(url)}</code></pre>
+<pre><code>svc login --sso <span data-text="orgId"></span> --url ${escapeHtml(url)}</code></pre>
 <p role="alert"></p>
 <button class="button" type="button">Sign out</button>
 <p class="faint">It ends every session you have, also those in terminals.</p>`,
@@ -169,5 +169,5 @@ const inTerminal = (
 ): WebPage =>
   webPage({
     title,
-    body: `<h1>${title}</h1>\n<p>${says}</p>\n<pre><code>${asText(command)}</code></pre>\n${rest && `<p>${rest}</p>`}`,
+    body: `<h1>${title}</h1>\n<p>${says}</p>\n<pre><code>${escapeHtml(command)}</code></pre>\n${rest && `<p>${rest}</p>`}`,
   })

@@ -3,9 +3,15 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { record } from '../src/audit/outbox.ts'
 import type { Cipher } from '../src/core/cipher.ts'
-import { bodyLimitOf, changes, type Endpoint, type Redirect, type StreamType } from '../src/core/endpoint.ts'
+import {
+  bodyLimitOf,
+  type Endpoint,
+  isMutation,
+  type Redirect,
+  type StreamType,
+} from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
-import { declined, type Quick, quickly } from '../src/core/quick.ts'
+import { compileFastValidator, declined, type FastValidator } from '../src/core/fast-validator.ts'
 import { holdsSecrets, safeParse } from '../src/core/schema.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
 import type { Quota } from '../src/credentials/api-keys/window.ts'
@@ -21,32 +27,32 @@ import {
   type Streamed,
 } from '../src/handler.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
-import { type Actors, scopeOfCaller } from './actor.ts'
+import { type Authenticator, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
-import type { AgentEntries } from './agent-entries.ts'
-import { entryOf, type Origin, refusalOf } from './auditing.ts'
-import type { BodyBudget, Held } from './body-budget.ts'
-import { cookiesOf, keepSession, sendOn, withCookieToken } from './browser.ts'
+import type { AgentAuditBuffer } from './agent-entries.ts'
+import { type Origin, refusalEntry, successEntry } from './auditing.ts'
+import type { BodyBudget, BodyReservation } from './body-budget.ts'
+import { cookiesOf, sendRedirect, setSessionCookies, withCookieToken } from './browser.ts'
 import { sendBytes } from './bytes.ts'
 import type { Origins } from './cors.ts'
 import { userAgentOf } from './header-text.ts'
 import {
-  type Attempt,
   attemptOf,
-  claim,
-  type Done,
-  givenBefore,
-  keyIn,
-  once,
-  release,
+  claimKey,
+  findStoredReply,
+  type IdempotentAttempt,
+  type IdempotentResult,
+  readIdempotencyKey,
+  releaseKey,
+  runOnce,
 } from './idempotency.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 import { problemOf } from './problems.ts'
-import type { Questions } from './questions.ts'
-import { readingOf, readingsOf } from './readings.ts'
+import type { ReadQueryQueue } from './questions.ts'
+import { readAuditDetails, readAuditThrottle } from './read-audit.ts'
 import { replyWriter } from './reply-writer.ts'
-import type { WorkBound } from './work-bound.ts'
+import type { ConcurrencyLimit } from './work-bound.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -60,19 +66,19 @@ declare module 'fastify' {
     /** One instant for the whole request. */
     now: Instant
     /** What its body takes of the budget. */
-    held?: Held
+    held?: BodyReservation
   }
 }
 
 export type Pipeline = {
   storage: Storage
-  actors: Actors
+  actors: Authenticator
   limiter: Limiter
-  agentEntries: AgentEntries
-  questions: Questions
+  agentEntries: AgentAuditBuffer
+  questions: ReadQueryQueue
   bodies: BodyBudget
   replies: BodyBudget
-  work: WorkBound
+  work: ConcurrencyLimit
   cipher: Cipher
   clock: Clock
   /** Of front-ends elsewhere. */
@@ -109,7 +115,7 @@ export function addRoute(
   const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
 
   const isGathered = entry.audit !== undefined && 'action' in entry.audit && entry.audit.gathered === true
-  const readings = readingsOf(entry)
+  const readings = readAuditThrottle(entry)
   const parse = parserOf(entry, on.origins)
   const limit: Preparation<AnyEndpoint>['limit'] = (...taken) => on.limiter.take(...taken)
 
@@ -187,24 +193,28 @@ export function addRoute(
       gone: () => goneOf(reply),
       limit,
       claim: async () => {
-        if (attempt) await on.storage.write((tx) => claim(tx, attempt, now))
+        if (attempt) await on.storage.write((tx) => claimKey(tx, attempt, now))
       },
     }
     const said = { key, ip: asked.ip, scope: asked.scope, route, input: { params, query, body } }
     const attempt = attemptOf(caller, said)
     // A repetition takes nothing of what is limited, and has nothing prepared.
-    const first = attempt && (await givenBefore(on.storage.read, on.cipher, attempt, now))
+    const first = attempt && (await findStoredReply(on.storage.read, on.cipher, attempt, now))
     if (first) return first.reply
     try {
       return await resultOf(asked, facts, attempt)
     } catch (error) {
       // Where not even that can be written, it ends by itself.
-      if (attempt?.isClaimed) await on.storage.write((tx) => release(tx, attempt)).catch(() => undefined)
+      if (attempt?.isClaimed) await on.storage.write((tx) => releaseKey(tx, attempt)).catch(() => undefined)
       throw error
     }
   }
 
-  async function resultOf(asked: Asked, facts: AuditFacts, attempt: Attempt | undefined): Promise<unknown> {
+  async function resultOf(
+    asked: Asked,
+    facts: AuditFacts,
+    attempt: IdempotentAttempt | undefined,
+  ): Promise<unknown> {
     const { caller, now } = asked
     const ready = steps.prepare && (await steps.prepare(asked as unknown as Preparation<AnyEndpoint>))
     if (ready instanceof Answered) {
@@ -217,36 +227,36 @@ export function addRoute(
       return steps.run(asked as unknown as AnyCall, ready as never)
     }
 
-    if (!changes(entry)) {
+    if (!isMutation(entry)) {
       const result = await run(on.storage.read)
       if (
         readings?.isNew(`${caller.kind} ${'id' in caller ? caller.id : asked.ip}`, asked, Date.parse(now))
       ) {
-        const about = { ...facts, details: { ...readingOf(entry, asked.query), ...facts.details } }
-        const read = entryOf(entry, asked, result, about, caller, asked, now)
+        const about = { ...facts, details: { ...readAuditDetails(entry, asked.query), ...facts.details } }
+        const read = successEntry(entry, asked, result, about, caller, asked, now)
         if (read) await on.storage.write((tx) => record(tx, read))
       }
       return result
     }
-    const change = async (tx: Db): Promise<Done> => {
+    const change = async (tx: Db): Promise<IdempotentResult> => {
       const reply = await run(tx)
-      const audited = entryOf(entry, asked, reply, facts, caller, asked, now)
+      const audited = successEntry(entry, asked, reply, facts, caller, asked, now)
       if (audited && (!isGathered || on.agentEntries.isDue(audited))) await record(tx, audited)
       return { reply, orgId: audited?.orgId ?? null }
     }
     const work = async (tx: Db): Promise<unknown> =>
-      attempt ? once(tx, on.cipher, attempt, now, () => change(tx)) : (await change(tx)).reply
+      attempt ? runOnce(tx, on.cipher, attempt, now, () => change(tx)) : (await change(tx)).reply
     return await on.storage.write(work, { unsynced: isTelemetry })
   }
 
   function send(request: FastifyRequest, reply: FastifyReply, result: unknown): void {
     if (entry.redirects) {
-      sendOn(reply, result as Redirect)
+      sendRedirect(reply, result as Redirect)
     } else if (entry.streams) {
       const { type, headers, pieces } = streamed(entry.streams[0], result as AsyncIterable<string> | Streamed)
       reply.type(type).headers(headers).send(Readable.from(pieces))
     } else {
-      const shown = keepSession(entry, request, reply, result, request.client.https, on.origins)
+      const shown = setSessionCookies(entry, request, reply, result, request.client.https, on.origins)
       write ??= replyWriter(entry.reply)
       reply.type('application/json; charset=utf-8').send(write(shown))
     }
@@ -254,7 +264,7 @@ export function addRoute(
 
   /** Refusals are audited wherever on the path they happen. Gives what is to be told. */
   async function refuse(request: FastifyRequest, error: unknown): Promise<unknown> {
-    const refused = refusalOf(entry, request, problemOf(error), originOf(request), request.now)
+    const refused = refusalEntry(entry, request, problemOf(error), originOf(request), request.now)
     const isDue = refused && (request.caller?.kind !== 'agent' || on.agentEntries.isDue(refused))
     if (isDue) await on.storage.write((tx) => record(tx, refused))
     return error
@@ -303,9 +313,13 @@ function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) 
     query: entry.query ?? nothing,
     body: entry.body ?? noBody,
   }
-  let quick: Record<Part, Quick> | undefined
+  let quick: Record<Part, FastValidator> | undefined
   return (request) => {
-    quick ??= { params: quickly(schemas.params), query: quickly(schemas.query), body: quickly(schemas.body) }
+    quick ??= {
+      params: compileFastValidator(schemas.params),
+      query: compileFastValidator(schemas.query),
+      body: compileFastValidator(schemas.body),
+    }
     const faults: Fault[] = []
     const through = (part: Part, value: unknown) => {
       const made = quick![part](value)
@@ -325,7 +339,7 @@ function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) 
         'body',
         withHeaders(entry, request, withCookieToken(entry, request, origins)) ?? undefined,
       ),
-      key: keyIn(entry, request.headers['idempotency-key'], faults),
+      key: readIdempotencyKey(entry, request.headers['idempotency-key'], faults),
     }
     if (faults.length > 0) throw invalid(faults)
     return parsed

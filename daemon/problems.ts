@@ -3,8 +3,8 @@ import type { Duplex } from 'node:stream'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { type ErrorBody, type ErrorCode, type Fault, invalid, Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
-import { cut } from '../src/core/text.ts'
-import { isForeignKeyViolation, isOutage, troubleOf } from '../src/storage/dialect.ts'
+import { truncateStorable } from '../src/core/text.ts'
+import { classifyDatabaseError, isForeignKeyViolation, isOutage } from '../src/storage/dialect.ts'
 import { problemPage, sendPage } from './pages.ts'
 
 // An import would load all that node:http can give, WebSockets of browsers among it: 2 MB.
@@ -61,7 +61,7 @@ const expected: ReadonlySet<ErrorCode> = new Set([
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
   // Of a database that cannot be used or is damaged, and of bodies without room, every request would say the same.
-  if (problem.status >= 500 && !expected.has(problem.code) && troubleOf(error) === undefined)
+  if (problem.status >= 500 && !expected.has(problem.code) && classifyDatabaseError(error) === undefined)
     request.log.error({ requestId: request.id, err: error }, 'unhandled error')
   const { retryAfter, location = lost(request, problem) } = problem.extras
   if (location !== undefined) return reply.header('cache-control', 'no-store').redirect(location, 302)
@@ -100,7 +100,7 @@ function prefersPage(accept = ''): boolean {
 function bodyOf(problem: Problem, requestId: string): ErrorBody {
   const { details, moreDetails, retryAfter, enrollUrl } = problem.extras
   return {
-    error: cut(problem.message, longestMessage),
+    error: truncateStorable(problem.message, longestMessage),
     code: problem.code,
     requestId,
     ...(details !== undefined && { details }),

@@ -1,9 +1,9 @@
 import { Problem } from '../src/core/errors.ts'
-import { troubleOf } from '../src/storage/dialect.ts'
+import { classifyDatabaseError } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import type { Metric } from './metrics.ts'
 
-export type QuestionLimits = {
+export type ReadQueryLimits = {
   /** Milliseconds one statement may take. */
   timeoutMs: number
   atOnce: number
@@ -28,16 +28,16 @@ type Outcome = (typeof outcomes)[number]
  * What callers ask that may cost much: filters, searches, long lists. So many at once of one caller and of all, and
  * each for a limited time, so that nobody keeps the others from their answers.
  */
-export class Questions {
+export class ReadQueryQueue {
   readonly #db: Db
-  readonly #limits: QuestionLimits
+  readonly #limits: ReadQueryLimits
   /** Callers with a question that runs or waits, no others. */
   readonly #running = new Map<string, number>()
   readonly #waiting: Waiting[] = []
   readonly #counts = new Map<Outcome, number>()
   #all = 0
 
-  constructor(storage: Pick<Storage, 'questions'>, limits: QuestionLimits) {
+  constructor(storage: Pick<Storage, 'questions'>, limits: ReadQueryLimits) {
     this.#db = storage.questions
     this.#limits = limits
   }
@@ -51,7 +51,7 @@ export class Questions {
       this.#count('answered')
       return answer
     } catch (error) {
-      if (troubleOf(error) !== 'too slow') {
+      if (classifyDatabaseError(error) !== 'too slow') {
         this.#count('failed')
         throw error
       }

@@ -1,6 +1,6 @@
 import { setFlagsFromString } from 'node:v8'
 import { systemClock } from '../src/core/time.ts'
-import { debugging, ownConfig, ownName } from './config.ts'
+import { configFromEnv, isDebug, programName } from './config.ts'
 import { type Service, serve } from './serve.ts'
 
 type Flags = {
@@ -15,7 +15,7 @@ type Flags = {
  * a command that returns ends the process.
  */
 export async function runService(flags: Flags): Promise<never> {
-  const config = await startable(() => ownConfig(flags))
+  const config = await startable(() => configFromEnv(flags))
   const service = await startable(() => serve(config, systemClock, { alone: true }))
   // Under load a small young generation costs time.
   setFlagsFromString('--semi-space-growth-factor=2')
@@ -30,7 +30,7 @@ export async function runService(flags: Flags): Promise<never> {
 
 function welcome(url: string, email: string, dataDir: string, password: string | undefined): string {
   const at = url === 'http://127.0.0.1:3000' ? '' : ` --url ${url}`
-  const signIn = `  ${ownName()} login --email ${email}${at}\n`
+  const signIn = `  ${programName()} login --email ${email}${at}\n`
   if (password === undefined) return `\nSign in from another terminal:\n\n${signIn}\nData: ${dataDir}\n\n`
   return (
     '\nA system administrator was created. The password is shown this once:\n\n' +
@@ -43,7 +43,7 @@ async function startable<T>(step: () => T | Promise<T>): Promise<T> {
   try {
     return await step()
   } catch (error) {
-    if (debugging()) throw error
+    if (isDebug()) throw error
     const { code, port, address, message } = error as NodeJS.ErrnoException & {
       port?: number
       address?: string

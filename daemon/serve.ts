@@ -19,7 +19,7 @@ import { auditLogHandlers } from '../src/audit/handlers.ts'
 import { recordAgain } from '../src/audit/outbox.ts'
 import { auditReports } from '../src/audit/reports/handlers.ts'
 import { retentionHandlers } from '../src/audit/retention/handlers.ts'
-import { cipherOf } from '../src/core/cipher.ts'
+import { createCipher } from '../src/core/cipher.ts'
 import { entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
@@ -63,34 +63,34 @@ import { version } from '../src/version.ts'
 import { webhookDeliveries } from '../src/webhooks/deliveries/handlers.ts'
 import { deliverAfterAll } from '../src/webhooks/deliveries/set-aside.ts'
 import { webhookHandlers } from '../src/webhooks/handlers.ts'
-import { actors } from './actor.ts'
+import { createAuthenticator } from './actor.ts'
 import { clientReader, proxyReader } from './address.ts'
-import { AgentEntries } from './agent-entries.ts'
-import { AgentEvents } from './agent-events.ts'
+import { AgentAuditBuffer } from './agent-entries.ts'
+import { AgentEventBuffer } from './agent-events.ts'
 import { buildApp } from './app.ts'
 import { watchAudit } from './audit-watch.ts'
-import { backgroundOf } from './background.ts'
+import { backgroundLoops } from './background.ts'
 import { BodyBudget } from './body-budget.ts'
 import { CommandWatch } from './command-watch.ts'
 import type { Config } from './config.ts'
-import { ConnectionBound } from './connection-bound.ts'
+import { ConnectionLimit } from './connection-bound.ts'
 import { connectionsOf } from './connections.ts'
 import { DatabaseWatch } from './database-watch.ts'
-import { keyActors } from './key-actor.ts'
+import { DeadLetterWatch } from './dead-letter-watch.ts'
+import type { Dependencies } from './dependencies.ts'
+import { type Integrations, openIntegrations } from './integrations/open.ts'
+import { createKeyAuthenticator } from './key-actor.ts'
+import { assertDatabaseNotLost, checkKeys } from './key-fingerprints.ts'
 import { KeyMeter } from './key-meter.ts'
-import { checkKeys, checkNotLost } from './key-prints.ts'
 import { Limiter } from './limiter.ts'
 import { logTo } from './log.ts'
 import { LogWatch } from './log-watch.ts'
 import type { Loop } from './loop.ts'
 import { metricsOf, readinessOf } from './observability.ts'
-import { type Outside, openOutside } from './outside/open.ts'
-import type { Parts } from './parts.ts'
-import { Questions } from './questions.ts'
-import { SetAsideWatch } from './set-aside-watch.ts'
+import { ReadQueryQueue } from './questions.ts'
 import { SignInWatch } from './sign-in-watch.ts'
 import { WebhookWatch } from './webhook-watch.ts'
-import { WorkBound } from './work-bound.ts'
+import { ConcurrencyLimit } from './work-bound.ts'
 
 export type Service = {
   url: string
@@ -101,7 +101,7 @@ export type Service = {
   close(): Promise<void>
 }
 
-export type Replaced = Partial<Outside & { log: Logger; alone: boolean }>
+export type ServeOverrides = Partial<Integrations & { log: Logger; alone: boolean }>
 
 /**
  * config → storage → app → loops; what it returns drains them in the other order. `replaced` stands in for the log and
@@ -114,7 +114,7 @@ export async function serve(
     log = logTo(process.stderr, { level: config.logLevel, color: config.color }),
     alone = false,
     ...replaced
-  }: Replaced = {},
+  }: ServeOverrides = {},
 ): Promise<Service> {
   if (config.weakSecrets !== undefined) log.warn(config.weakSecrets)
   mkdirSync(config.dataDir, { recursive: true, mode: 0o700 })
@@ -127,22 +127,22 @@ export async function serve(
   const storage = await openStorage({ ...place, alone, questions: config.questions })
   try {
     await prepareSchema(storage, place, config.autoMigrate)
-    await checkNotLost(storage, config.dataDir)
+    await assertDatabaseNotLost(storage, config.dataDir)
     const changed = await checkKeys(storage, config, clock())
     if (changed.length > 0) log.warn({ keys: changed }, 'keys were changed')
     const firstPassword = await firstRun(storage, config, clock())
 
     const limiter = new Limiter(config.limits)
-    const agentEntries = new AgentEntries(limiter)
-    const agentEvents = new AgentEvents(limiter)
+    const agentEntries = new AgentAuditBuffer(limiter)
+    const agentEvents = new AgentEventBuffer(limiter)
     const bodies = new BodyBudget(config.bodies)
     const replies = new BodyBudget(config.bodies, 'replies')
-    const work = new WorkBound(config.mostRequests)
-    const connections = new ConnectionBound(config.connections, proxyReader(config.proxies))
+    const work = new ConcurrencyLimit(config.mostRequests)
+    const connections = new ConnectionLimit(config.connections, proxyReader(config.proxies))
     const meter = new KeyMeter(storage)
     const { secrets, previous } = config
-    const cipher = cipherOf([secrets.encryption, ...(previous.encryption ? [previous.encryption] : [])])
-    const outside = { ...openOutside(config, storage, clock, log), ...replaced }
+    const cipher = createCipher([secrets.encryption, ...(previous.encryption ? [previous.encryption] : [])])
+    const outside = { ...openIntegrations(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
     const audit = await watchAudit({ ...config, storage, clock, log })
     const outputs = new CommandWatch(log)
@@ -156,10 +156,10 @@ export async function serve(
     const webhooks = new WebhookWatch()
     const database = new DatabaseWatch(storage, log)
     const signIns = new SignInWatch()
-    const setAside = new SetAsideWatch(storage, clock, log)
+    const setAside = new DeadLetterWatch(storage, clock, log)
     const logs = new LogWatch(log)
     const logQuota = new LogQuota(config.logBytes, (excess) => logs.add(excess))
-    const questions = new Questions(storage, config.questions)
+    const questions = new ReadQueryQueue(storage, config.questions)
     const { limits } = config
     const onStopped = signIns.add.bind(signIns)
     const door = doorOf({ cipher, publicUrl, limits, onStopped })
@@ -192,11 +192,11 @@ export async function serve(
       web,
       rollouts,
     }
-    const parts: Parts = { ...own, ...outside }
+    const parts: Dependencies = { ...own, ...outside }
     const app: FastifyInstance = appOf(parts, config)
     await app.listen({ host: config.host, port: config.port })
 
-    const loops = backgroundOf(parts, config)
+    const loops = backgroundLoops(parts, config)
     return {
       url: urlOf(app, config.host),
       storage,
@@ -246,7 +246,7 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
   return admin.password === undefined ? password : undefined
 }
 
-function appOf(parts: Parts, config: Config): FastifyInstance {
+function appOf(parts: Dependencies, config: Config): FastifyInstance {
   const {
     storage,
     limiter,
@@ -314,7 +314,13 @@ function appOf(parts: Parts, config: Config): FastifyInstance {
   }
   const on = {
     storage,
-    actors: actors(storage, { access, workloads }, limiter, keyActors(storage, meter, limiter), mfaOn),
+    actors: createAuthenticator(
+      storage,
+      { access, workloads },
+      limiter,
+      createKeyAuthenticator(storage, meter, limiter),
+      mfaOn,
+    ),
     limiter,
     agentEntries,
     questions,
@@ -361,7 +367,7 @@ const drainMs = 8100
 async function drain(
   app: FastifyInstance,
   loops: Loop[],
-  { meter, agentEntries, agentEvents, storage, outbound, clock }: Parts,
+  { meter, agentEntries, agentEvents, storage, outbound, clock }: Dependencies,
 ): Promise<void> {
   const late = new Promise<void>((resolve) => setTimeout(resolve, drainMs).unref())
   // Replies that had begun before the end was known leave their connections open.

@@ -4,7 +4,7 @@ import { SetupError } from '../src/core/errors.ts'
 export type Env = Readonly<Record<string, string | undefined>>
 
 /** The variable itself, or the text of the file that its `_FILE` form names. */
-export function secretOf(env: Env, name: string): string | undefined {
+export function readSecret(env: Env, name: string): string | undefined {
   if (env[name]) return env[name]
   const file = env[`${name}_FILE`]
   if (!file) return undefined
@@ -15,7 +15,7 @@ export function secretOf(env: Env, name: string): string | undefined {
   }
 }
 
-export function yesNo<T>(env: Env, name: string, otherwise: T): boolean | T {
+export function readBoolean<T>(env: Env, name: string, otherwise: T): boolean | T {
   const text = env[name]
   if (!text) return otherwise
   if (text === 'true' || text === '1' || text === 'on') return true
@@ -23,7 +23,7 @@ export function yesNo<T>(env: Env, name: string, otherwise: T): boolean | T {
   throw new SetupError(`${name} must be true or false`)
 }
 
-export function wholeNumber(env: Env, name: string, otherwise: number, min: number, max: number): number {
+export function readInteger(env: Env, name: string, otherwise: number, min: number, max: number): number {
   const text = env[name]
   if (!text) return otherwise
   const value = Number(text)
@@ -32,7 +32,7 @@ export function wholeNumber(env: Env, name: string, otherwise: number, min: numb
 }
 
 /** An http(s) address without query and fragment, and without the slash at its end. */
-export function webAddress(env: Env, name: string): string | undefined {
+export function readUrl(env: Env, name: string): string | undefined {
   const text = env[name]
   if (!text) return undefined
   const url = URL.parse(text)

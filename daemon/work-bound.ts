@@ -7,7 +7,7 @@ const retrySeconds = 1
  * Bounds how many requests are worked on at once. All that waits for the database, a disk or an agent waits for one of them, so
  * no queue behind them grows beyond it, however many requests come over one connection and hang up.
  */
-export class WorkBound {
+export class ConcurrencyLimit {
   readonly #most: number
   #busy = 0
   #refused = 0

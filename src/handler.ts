@@ -2,9 +2,9 @@ import type { BodyOf, Endpoint, ParamsOf, QueryOf, Redirect, ReplyOf, StreamType
 import type { LimitName } from './core/limits.ts'
 import type { Scope } from './core/scope.ts'
 import type { Instant } from './core/time.ts'
-import type { AgentRole, TokenStanding } from './storage/agent-tables.ts'
 import type { Db, Storage } from './storage/open.ts'
-import type { AgentDeviceRow } from './storage/tables.ts'
+import type { AgentRole, TokenStanding } from './storage/schema/agent-tables.ts'
+import type { AgentDeviceRow } from './storage/schema/tables.ts'
 
 /** A signed-in person, as their token and the database say at this moment. */
 export type UserCaller = {

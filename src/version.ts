@@ -1,4 +1,4 @@
 import { readFileSync } from 'node:fs'
-import { ownFile } from './core/own-modules.ts'
+import { packageFile } from './core/package-files.ts'
 
-export const version: string = JSON.parse(readFileSync(ownFile('package.json'), 'utf8')).version
+export const version: string = JSON.parse(readFileSync(packageFile('package.json'), 'utf8')).version

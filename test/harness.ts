@@ -1,9 +1,9 @@
 import { onTestFinished } from 'vitest'
 import { readConfig } from '../daemon/config.ts'
-import { type Resolve, whereaboutsOf } from '../daemon/outside/guard.ts'
-import type { Outside } from '../daemon/outside/open.ts'
-import { type Replaced, type Service, serve } from '../daemon/serve.ts'
-import { type Client, connect } from '../src/core/client.ts'
+import { type Resolve, resolveHost } from '../daemon/integrations/guard.ts'
+import type { Integrations } from '../daemon/integrations/open.ts'
+import { type ServeOverrides, type Service, serve } from '../daemon/serve.ts'
+import { type Client, createClient } from '../src/core/client.ts'
 import { defaultLimits } from '../src/core/limits.ts'
 import { newId } from '../src/core/new-id.ts'
 import { OutboundFailure } from '../src/core/outbound.ts'
@@ -65,7 +65,7 @@ export type ServiceOptions = {
   env?: Record<string, string>
   clock?: Clock
   /** Stand-ins for the log and for ports to the outside. */
-  outside?: Replaced
+  outside?: ServeOverrides
 }
 
 /** Every name but those of nobody is somebody's. */
@@ -75,7 +75,7 @@ const everyName: Resolve = (hostname, _, done) =>
     : done(null, [{ address: '93.184.215.14', family: 4 }])
 
 /** Tests send nothing out of this machine; an issuer of tokens and a host of releases answer that are not out there. */
-const noOutside: Pick<Outside, 'outbound' | 'releases'> = {
+const noOutside: Pick<Integrations, 'outbound' | 'releases'> = {
   releases: releaseShelf,
   outbound: {
     send: async ({ url }) => {
@@ -83,7 +83,7 @@ const noOutside: Pick<Outside, 'outbound' | 'releases'> = {
       if (!reply) throw new OutboundFailure('refused', 'tests send nothing out of this machine')
       return reply
     },
-    whereabouts: (url) => whereaboutsOf(url, { allowed: [], ca: undefined }, everyName),
+    whereabouts: (url) => resolveHost(url, { allowed: [], ca: undefined }, everyName),
     close: async () => {},
   },
 }
@@ -137,7 +137,7 @@ export async function serviceOn(
 export function clientOf(url: string, token?: string, headers: Record<string, string> = {}): Client {
   const authorization: Record<string, string> =
     token === undefined ? {} : { authorization: `Bearer ${token}` }
-  return connect({
+  return createClient({
     url,
     retries: 0,
     headers: { 'x-service-client': 'cli', ...headers },

@@ -2,7 +2,7 @@ import { makeCommand, outcomeOf } from '../src/agents/commands/rules.ts'
 import { endCommand, insertCommand } from '../src/agents/commands/store.ts'
 import { api } from '../src/api.ts'
 import { sealPending } from '../src/audit/outbox.ts'
-import { cipherOf } from '../src/core/cipher.ts'
+import { createCipher } from '../src/core/cipher.ts'
 import { newId } from '../src/core/new-id.ts'
 import { joinOrganization, joinPartner } from '../src/identity/memberships.ts'
 import { makeRole } from '../src/identity/roles/rules.ts'
@@ -215,7 +215,7 @@ export async function addWebhook(
   name: string,
   events: NewWebhook['events'] = ['patch.failed'],
 ): Promise<{ id: string; orgId: string }> {
-  const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+  const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   const wanted = { orgId, name, url: 'https://hooks.example.com/', events, headers: [] }
   const made = { id: newId(), by: newId(), now: new Date().toISOString() }
   const webhook = makeWebhook(wanted, made)
@@ -248,7 +248,7 @@ export async function addProvider(
   orgId: string,
   { status = 'inactive', createdAt: now = new Date().toISOString(), ...rest }: Partial<Held> = {},
 ): Promise<string> {
-  const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+  const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   const id = newId()
   const wanted = { orgId, name: 'provider', type: 'oidc' as const, clientId: 'svc', clientSecret: 'hush' }
   const provider = {

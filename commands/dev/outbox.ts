@@ -23,7 +23,7 @@ export default class DevOutbox extends LocalCommand {
   async run(): Promise<void> {
     const { flags } = await this.parse(DevOutbox)
     const { dataDirOf } = await import('../../daemon/config.ts')
-    const { messagesIn } = await import('../../daemon/outside/outbox.ts')
+    const { readOutboxMessages: messagesIn } = await import('../../daemon/integrations/outbox.ts')
     const messages = await messagesIn(dataDirOf(flags))
     await (flags.latest ? printLatest : printMessages)(outputOf(flags), messages, flags)
   }

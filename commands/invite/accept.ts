@@ -3,7 +3,7 @@ import { boolean, string } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
 import { acceptInvitation, acceptMine } from '../../src/cli/people.ts'
 import { printRecord } from '../../src/cli/print.ts'
-import { printable } from '../../src/cli/table.ts'
+import { escapeToOneLine } from '../../src/cli/table.ts'
 import { auth, users } from '../../src/identity/contract.ts'
 
 export default class InviteAccept extends ApiCommand {
@@ -44,7 +44,7 @@ export default class InviteAccept extends ApiCommand {
         signedIn.output,
         accepted,
         undefined,
-        () => `Accepted: you belong to ${printable(accepted.name)}\n`,
+        () => `Accepted: you belong to ${escapeToOneLine(accepted.name)}\n`,
       )
     }
     const run = this.open(flags, { mayBeNew: true })

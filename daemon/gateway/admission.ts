@@ -3,7 +3,7 @@ import { Problem } from '../../src/core/errors.ts'
 import type { Clock } from '../../src/core/time.ts'
 import { type Closing, closings } from '../../src/live/wire/contract.ts'
 import type { Storage } from '../../src/storage/open.ts'
-import { bearer, shareOf } from '../actor.ts'
+import { bearerToken, rateLimitKey } from '../actor.ts'
 import { type clientReader, networkOf } from '../address.ts'
 import type { Admission } from '../gateway.ts'
 import { userAgentOf } from '../header-text.ts'
@@ -21,16 +21,16 @@ export function admission(
     async admit(request, agentId) {
       const { ip } = clientOf(request.socket.remoteAddress ?? '', request.headers)
       limiter.take('IP', networkOf(ip))
-      const token = bearer(request)
+      const token = bearerToken(request)
       const caller = await findAgent(agentId, token, { now: clock() })
-      limiter.take('AGENT', shareOf(caller))
+      limiter.take('AGENT', rateLimitKey(caller))
       // A device has one connection, and it is the agent's: the watchdog would take its place.
       if (caller.role === 'watchdog') throw new Problem('agent_role_required')
       const { deviceId, orgId, tokenHash } = caller
       return { agentId, deviceId, orgId, tokenHash, ip, userAgent: userAgentOf(request.headers) }
     },
     meter({ agentId, deviceId }, type) {
-      limiter.take('AGENT', shareOf({ agentId, role: 'agent' }))
+      limiter.take('AGENT', rateLimitKey({ agentId, role: 'agent' }))
       if (type === 'update_status') limiter.take('AGENT_CHANGES', deviceId)
     },
     // As many as are connected: on SQLite the event loop would wait for that.

@@ -1,14 +1,14 @@
 import type { RawData } from 'ws'
 import type { AgentSocket } from '../../src/agents/socket.ts'
 import { Problem } from '../../src/core/errors.ts'
-import { deepestJson, extentOf, jsonOf } from '../../src/core/json.ts'
+import { maxJsonDepth, measureJson, parseJson } from '../../src/core/json.ts'
 import { safeParse } from '../../src/core/schema.ts'
 import type { Outcome } from '../../src/live/ports.ts'
 import { AgentFrame, type CommandResult, closings, largestFrame } from '../../src/live/wire/contract.ts'
-import { agentOwner, mostValues, parsedBytes } from '../bodies.ts'
-import type { BodyBudget, Held } from '../body-budget.ts'
-import type { Link, Linked } from './link.ts'
-import type { Links } from './links.ts'
+import { agentOwner, estimateParsedBytes, maxJsonValues } from '../bodies.ts'
+import type { BodyBudget, BodyReservation } from '../body-budget.ts'
+import type { AgentConnection, LinkedAgent } from './link.ts'
+import type { AgentConnections } from './links.ts'
 
 /** A frame that may be larger than this is only read while somebody waits for a result. */
 const smallFrame = 64 * 1024
@@ -17,11 +17,11 @@ const mostWrong = 100
 const mostForeign = 5
 
 /** Bytes of a frame that is not whole yet. A large one counts: it lies in memory, and may never end. */
-export class Arriving {
-  readonly #held: Held
+export class IncomingFrames {
+  readonly #held: BodyReservation
   #size = 0
 
-  constructor(held: Held) {
+  constructor(held: BodyReservation) {
     this.#held = held
   }
 
@@ -45,7 +45,7 @@ export class Arriving {
 }
 
 /** What an agent may get wrong within five minutes before it is hung up on. */
-export class Manners {
+export class FrameRateLimit {
   readonly #times: Record<'wrong' | 'foreign', number[]> = { wrong: [], foreign: [] }
 
   /** Counts one; true when that was one too many. */
@@ -57,29 +57,35 @@ export class Manners {
   }
 }
 
-export type Heard = {
-  links: Links
+export type FrameHandlers = {
+  links: AgentConnections
   /** What frames do that go to the database. */
   socket: Pick<AgentSocket, 'heartbeat' | 'result' | 'updateStatus'>
   /** What frames take in memory until they were attended to. */
   bodies: BodyBudget
   /** Counts a frame that does. @throws rate_limited */
-  meter(agent: Linked, type: AgentFrame['type']): void
-  onProbe(link: Link): void
+  meter(agent: LinkedAgent, type: AgentFrame['type']): void
+  onProbe(link: AgentConnection): void
   onFailure(error: unknown): void
 }
 type Fault = { message: string; messageType?: string; commandId?: string }
 
 /** One frame of an agent: whatever it is, nothing breaks. */
-export function hear(link: Link, manners: Manners, data: RawData, isBinary: boolean, on: Heard): void {
+export function handleFrame(
+  link: AgentConnection,
+  manners: FrameRateLimit,
+  data: RawData,
+  isBinary: boolean,
+  on: FrameHandlers,
+): void {
   if (link.ended) return
   const fault = isBinary ? { message: 'frames are JSON text' } : understand(link, manners, data as Buffer, on)
   if (fault !== undefined) lapsed(link, manners, 'INVALID_MESSAGE', fault)
 }
 
 function lapsed(
-  link: Link,
-  manners: Manners,
+  link: AgentConnection,
+  manners: FrameRateLimit,
   code: 'INVALID_MESSAGE' | 'PROCESSING_ERROR',
   fault: Fault,
 ): void {
@@ -87,29 +93,39 @@ function lapsed(
   else link.say({ type: 'error', code, ...fault })
 }
 
-function understand(link: Link, manners: Manners, bytes: Buffer, on: Heard): Fault | undefined {
+function understand(
+  link: AgentConnection,
+  manners: FrameRateLimit,
+  bytes: Buffer,
+  on: FrameHandlers,
+): Fault | undefined {
   if (bytes.length > smallFrame && !link.waits) {
     return { message: 'nothing was asked for that is this large' }
   }
   const text = bytes.toString()
-  const { depth, values } = extentOf(text)
-  if (depth > deepestJson || values > mostValues(largestFrame)) {
+  const { depth, values } = measureJson(text)
+  if (depth > maxJsonDepth || values > maxJsonValues(largestFrame)) {
     return { message: 'the frame is nested too deep, or has too many values' }
   }
   const held = on.bodies.hold(agentOwner(link.agent.agentId))
   try {
-    held.grow(parsedBytes(text, values))
+    held.grow(estimateParsedBytes(text, values))
   } catch (problem) {
     return { message: (problem as Problem).message }
   }
-  const heeded = heed(link, manners, jsonOf(text), on)
+  const heeded = heed(link, manners, parseJson(text), on)
   if (heeded instanceof Promise) void heeded.then(() => held.release())
   else held.release()
   return heeded instanceof Promise ? undefined : heeded
 }
 
 /** Gives what is still to be done, or what is wrong with it. */
-function heed(link: Link, manners: Manners, said: unknown, on: Heard): Promise<void> | Fault | undefined {
+function heed(
+  link: AgentConnection,
+  manners: FrameRateLimit,
+  said: unknown,
+  on: FrameHandlers,
+): Promise<void> | Fault | undefined {
   if (said === undefined) return { message: 'the frame is not JSON' }
   const { success, data: frame } = safeParse(AgentFrame, said)
   if (!success) {
@@ -134,7 +150,12 @@ function heed(link: Link, manners: Manners, said: unknown, on: Heard): Promise<v
 type Attended = Exclude<AgentFrame, { type: 'pong' }>
 
 /** A frame that does something. What goes wrong is told, and the connection goes on. */
-async function attend(link: Link, manners: Manners, frame: Attended, on: Heard): Promise<void> {
+async function attend(
+  link: AgentConnection,
+  manners: FrameRateLimit,
+  frame: Attended,
+  on: FrameHandlers,
+): Promise<void> {
   const { agent } = link
   const about = {
     messageType: frame.type,
@@ -161,5 +182,5 @@ async function attend(link: Link, manners: Manners, frame: Attended, on: Heard):
 function outcomeOf({ status, result, stdout, error, code }: CommandResult): Outcome {
   if (status === 'timeout') return { status }
   if (status === 'failed') return { status, error: error ?? '', ...(code && { code }) }
-  return { status, result: result ?? (stdout === undefined ? undefined : jsonOf(stdout)) }
+  return { status, result: result ?? (stdout === undefined ? undefined : parseJson(stdout)) }
 }

@@ -4,7 +4,7 @@ import type { Outcome } from '../../src/live/ports.ts'
 import { type Closing, type Command, closings, type ServiceFrame } from '../../src/live/wire/contract.ts'
 
 /** Whose connection it is, as it was when it began. */
-export type Linked = Connected & { tokenHash: string }
+export type LinkedAgent = Connected & { tokenHash: string }
 
 /** Commands that one agent may have under way at once. */
 const mostWaiting = 8
@@ -17,9 +17,9 @@ const mostUnsent = 1024 * 1024
 const closeMs = 2000
 
 /** One agent's connection. */
-export class Link {
+export class AgentConnection {
   readonly id: string
-  readonly agent: Linked
+  readonly agent: LinkedAgent
   readonly #socket: WebSocket
   readonly #waiting = new Map<string, (outcome: Outcome) => void>()
   /** Durable commands that it was given here, oldest first. */
@@ -34,7 +34,7 @@ export class Link {
   greeted = false
   nudged = false
 
-  constructor(id: string, agent: Linked, socket: WebSocket, pingAt: number) {
+  constructor(id: string, agent: LinkedAgent, socket: WebSocket, pingAt: number) {
     this.id = id
     this.agent = agent
     this.#socket = socket

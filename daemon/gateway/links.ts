@@ -2,7 +2,7 @@ import { newId } from '../../src/core/new-id.ts'
 import type { Outcome, Switchboard, Wait } from '../../src/live/ports.ts'
 import type { Local } from '../../src/live/relay.ts'
 import { closings } from '../../src/live/wire/contract.ts'
-import type { Link } from './link.ts'
+import type { AgentConnection } from './link.ts'
 
 /** A result may come after nobody waits for it any more. */
 const lateMs = 300_000
@@ -10,13 +10,13 @@ const lateMs = 300_000
 const mostAsked = 10_000
 
 /** The connections that end in this process, one for each agent. */
-export class Links implements Local {
-  readonly #byDevice = new Map<string, Link>()
-  readonly #onNudge: (link: Link) => void
+export class AgentConnections implements Local {
+  readonly #byDevice = new Map<string, AgentConnection>()
+  readonly #onNudge: (link: AgentConnection) => void
   /** Which device was sent which command, oldest first. */
   readonly #asked = new Map<string, { deviceId: string; until: number }>()
 
-  constructor(onNudge: (link: Link) => void) {
+  constructor(onNudge: (link: AgentConnection) => void) {
     this.#onNudge = onNudge
   }
 
@@ -24,7 +24,7 @@ export class Links implements Local {
     return this.#byDevice.size
   }
 
-  [Symbol.iterator](): Iterator<Link> {
+  [Symbol.iterator](): Iterator<AgentConnection> {
     return this.#byDevice.values()
   }
 
@@ -38,14 +38,14 @@ export class Links implements Local {
   }
 
   /** The newer connection of an agent wins. */
-  add(link: Link): void {
+  add(link: AgentConnection): void {
     const { deviceId } = link.agent
     this.#byDevice.get(deviceId)?.end(closings.superseded)
     this.#byDevice.set(deviceId, link)
   }
 
   /** Whether it was the connection of its agent until now. */
-  remove(link: Link): boolean {
+  remove(link: AgentConnection): boolean {
     const { deviceId } = link.agent
     return this.#byDevice.get(deviceId) === link && this.#byDevice.delete(deviceId)
   }
@@ -72,7 +72,7 @@ export class Links implements Local {
   }
 
   /** Whether this device was sent the command, be it long ago or over an earlier connection. */
-  settle(link: Link, commandId: string, outcome: Outcome): boolean {
+  settle(link: AgentConnection, commandId: string, outcome: Outcome): boolean {
     if (link.settle(commandId, outcome)) return true
     return this.#asked.get(commandId)?.deviceId === link.agent.deviceId
   }

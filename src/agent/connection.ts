@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { SocketWay } from '../cli/transport.ts'
-import { type Client, connect, type Transport } from '../core/client.ts'
+import { type Client, createClient, type Transport } from '../core/client.ts'
 import { largestFrame } from '../live/wire/contract.ts'
 import type { Dial } from './agent.ts'
 
@@ -8,7 +8,7 @@ export type Connection = { url: string; version: string; transport: Transport; s
 
 /** A client that tries once: when to try again is the agent's own business. */
 export const clientAs = ({ version, transport, ...options }: Connection, authToken?: () => string): Client =>
-  connect({
+  createClient({
     ...options,
     retries: 0,
     transport: sameKeyAgain(transport),

@@ -1,11 +1,11 @@
 import { z } from 'zod'
-import { agent, agentOrWatchdog, endpoint, publicly } from '../core/endpoint.ts'
-import { heard, idOf, instant, secret, text } from '../core/schema.ts'
+import { agentAccess, agentOrWatchdogAccess, endpoint, publicAccess } from '../core/endpoint.ts'
+import { idOf, instant, reportedText, secret, text } from '../core/schema.ts'
 import { agentParams, type architecture, deviceRole, osType } from '../devices/contract.ts'
 import { lenient, lenientList } from './lenient.ts'
 
 const tag = 'Agents'
-const short = heard(255)
+const short = reportedText(255)
 const amount = z.number().min(0).max(1e15)
 
 /** amd64, x86_64 … under the three names the product uses; anything else is kept as it came. */
@@ -39,36 +39,36 @@ const HardwareReport = lenient({
 export type HardwareReport = z.output<typeof HardwareReport>
 
 const InterfaceReport = lenient({
-  interfaceName: heard(255, 1),
-  name: heard(255, 1),
-  macAddress: heard(64),
-  mac: heard(64),
-  ipAddress: heard(64),
-  ip: heard(64),
-  ipType: heard(10),
+  interfaceName: reportedText(255, 1),
+  name: reportedText(255, 1),
+  macAddress: reportedText(64),
+  mac: reportedText(64),
+  ipAddress: reportedText(64),
+  ip: reportedText(64),
+  ipType: reportedText(10),
   isPrimary: z.boolean(),
-  publicIp: heard(64),
+  publicIp: reportedText(64),
 })
 export type InterfaceReport = z.output<typeof InterfaceReport>
 
 const DiskReport = lenient({
-  mountPoint: heard(1024, 1),
+  mountPoint: reportedText(1024, 1),
   device: short,
-  fsType: heard(50),
+  fsType: reportedText(50),
   totalGb: amount,
   usedGb: amount,
   freeGb: amount,
   usedPercent: z.number().min(0).max(100),
-  health: heard(50),
+  health: reportedText(50),
 })
 export type DiskReport = z.output<typeof DiskReport>
 
 const SoftwareReport = lenient({
-  name: heard(500, 1),
-  version: heard(255),
+  name: reportedText(500, 1),
+  version: reportedText(255),
   publisher: short,
-  installDate: heard(50),
-  installLocation: heard(1024),
+  installDate: reportedText(50),
+  installLocation: reportedText(1024),
 })
 export type SoftwareReport = z.output<typeof SoftwareReport>
 
@@ -132,22 +132,22 @@ export const Enrolled = z
 
 export const Heartbeat = z.looseObject({
   status: z.enum(['ok', 'warning', 'error']),
-  agentVersion: heard(50, 1),
+  agentVersion: reportedText(50, 1),
   metrics: MetricsReport.optional().catch(undefined),
   ...lenient({
-    hostname: heard(255, 1),
-    osVersion: heard(100, 1),
-    osBuild: heard(100),
+    hostname: reportedText(255, 1),
+    osVersion: reportedText(100, 1),
+    osBuild: reportedText(100),
     uptime: amount,
     lastUser: short,
     pendingReboot: z.boolean(),
     deviceRole,
     isVirtual: z.boolean(),
-    virtualizationPlatform: heard(100),
+    virtualizationPlatform: reportedText(100),
     isHeadless: z.boolean(),
     autoUpdate: z.boolean(),
     role: z.enum(['agent', 'watchdog']),
-    watchdogVersion: heard(50, 1),
+    watchdogVersion: reportedText(50, 1),
     mainSilentSince: instant.nullable(),
   }).shape,
 })
@@ -192,7 +192,7 @@ export const agents = {
     idempotencyKey: 'honored',
     summary: 'Enroll a machine with an enrollment key',
     tag,
-    access: publicly,
+    access: publicAccess,
     body: Enrollment,
     headers: {
       'x-agent-enrollment-secret': 'enrollmentSecret',
@@ -229,7 +229,7 @@ export const agents = {
     idempotencyKey: { refused: 'repeatable' },
     summary: 'Report that the machine is alive, with its latest metrics',
     tag,
-    access: agentOrWatchdog,
+    access: agentOrWatchdogAccess,
     params: agentParams,
     body: Heartbeat,
     reply: HeartbeatReply,
@@ -244,7 +244,7 @@ export const agents = {
     path: '/agents/:id/config',
     summary: 'Ask how to work: how often to report, and what',
     tag,
-    access: agentOrWatchdog,
+    access: agentOrWatchdogAccess,
     params: agentParams,
     reply: z.object({
       heartbeatIntervalSeconds: z.int(),
@@ -258,7 +258,7 @@ export const agents = {
     path: '/agents/:id/inventory',
     summary: 'Report hardware, network, disks and software; each part given replaces what was there',
     tag,
-    access: agent,
+    access: agentAccess,
     params: agentParams,
     body: Inventory,
     reply: z.object({ success: z.literal(true) }),

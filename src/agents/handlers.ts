@@ -1,5 +1,5 @@
 import { Answered, type Handler, type HandlersOf, inSteps } from '../handler.ts'
-import { gathered } from '../storage/gathered.ts'
+import { batchWrites } from '../storage/batching.ts'
 import type { Storage } from '../storage/open.ts'
 import type * as contract from './contract.ts'
 import { type Enrolling, enroller } from './enrollment.ts'
@@ -27,7 +27,7 @@ export const agentHandlers = (settings: Settings): HandlersOf<typeof contract.ag
 
 /** Nearly all say nothing new: many of those are kept at a time. */
 function heartbeats(settings: Settings): Handler<typeof contract.agents.heartbeat> {
-  const keep = gathered(settings.storage, store.recordQuietly)
+  const keep = batchWrites(settings.storage, store.recordQuietly)
   return inSteps({
     async prepare({ caller, body, ip, userAgent, now }) {
       const quiet = quietly(caller, body, { ip, userAgent, now }, settings)

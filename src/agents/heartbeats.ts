@@ -6,7 +6,7 @@ import { tellMoved, tellUpdated } from '../devices/events.ts'
 import { deviceRows } from '../devices/rows.ts'
 import type { AgentCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
-import type { AgentDeviceRow } from '../storage/tables.ts'
+import type { AgentDeviceRow } from '../storage/schema/tables.ts'
 import { claimCommands } from './commands/store.ts'
 import type { Heartbeat, HeartbeatReply } from './contract.ts'
 import {

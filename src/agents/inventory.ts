@@ -6,7 +6,7 @@ import type {
   DeviceHardwareColumns,
   DeviceInterfaceRow,
   DeviceSoftwareRow,
-} from '../storage/tables.ts'
+} from '../storage/schema/tables.ts'
 import type { DiskReport, HardwareReport, InterfaceReport, Inventory } from './contract.ts'
 
 /** Each part that is given replaces what was there. */

@@ -2,7 +2,7 @@ import { Problem } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import { agentId as wellFormed } from '../devices/contract.ts'
 import type { AgentCaller } from '../handler.ts'
-import { gatheredReads } from '../storage/gathered.ts'
+import { batchReads } from '../storage/batching.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import { type AgentRow, findAgents, findStandings, isAgentToken } from './store.ts'
 import { agentTokenHash, currentOf, standingOf } from './tokens/rules.ts'
@@ -20,7 +20,7 @@ export type AgentDoor = (agentId: string, token: string, asked: Asked) => Promis
  * device_quarantined.
  */
 export function agentDoor({ read }: Pick<Storage, 'read'>): AgentDoor {
-  const find = gatheredReads((agentIds: readonly string[]) => findAgents(read, agentIds))
+  const find = batchReads((agentIds: readonly string[]) => findAgents(read, agentIds))
   return async (agentId, token, { now, unknown, lapsed }) => {
     // The path was not looked at yet: who calls comes first.
     const row = wellFormed.test(agentId) ? await find(agentId) : undefined

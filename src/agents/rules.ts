@@ -2,11 +2,11 @@ import { hash, timingSafeEqual } from 'node:crypto'
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
 import { randomBytes } from '../core/random.ts'
-import { cut } from '../core/text.ts'
-import { type Instant, later, secondsBetween } from '../core/time.ts'
+import { truncateStorable } from '../core/text.ts'
+import { addSeconds, type Instant, secondsBetween } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
-import type { DeviceAgentColumns } from '../storage/agent-tables.ts'
-import type { AgentDeviceRow, DeviceRow } from '../storage/tables.ts'
+import type { DeviceAgentColumns } from '../storage/schema/agent-tables.ts'
+import type { AgentDeviceRow, DeviceRow } from '../storage/schema/tables.ts'
 import type { Enrollment, Heartbeat, HeartbeatReply } from './contract.ts'
 
 /** What a heartbeat ends: someone decided on the other states, and an update ends when its version is reported. */
@@ -193,7 +193,7 @@ const mostAddresses = 100
  */
 export function toldWith(told: string | null, ip: string, now: Instant): string | undefined {
   const before = JSON.parse(told ?? '{}') as Record<string, Instant>
-  const recent = Object.entries(before).filter(([, at]) => at > later(now, -quietSeconds))
+  const recent = Object.entries(before).filter(([, at]) => at > addSeconds(now, -quietSeconds))
   if (recent.length >= mostAddresses || recent.some(([address]) => address === ip)) return undefined
   return JSON.stringify(Object.fromEntries([...recent, [ip, now]]))
 }
@@ -217,7 +217,7 @@ export function reenrolled(device: Device, made: Device): Device {
 export function replacementAlert({ id, orgId, hostname, possibleReplacementOf }: Device) {
   return {
     ...{ orgId, deviceId: id, ruleId: 'possible-replacement', severity: 'medium' as const },
-    title: cut(`${hostname} enrolled beside a device of the same name`, 500),
+    title: truncateStorable(`${hostname} enrolled beside a device of the same name`, 500),
     message:
       'It may be the same machine after it was set up again, or another one that goes by its name. ' +
       'Decommission the device that is not in use any more.',

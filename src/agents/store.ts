@@ -1,13 +1,13 @@
 import type { ExpressionBuilder } from 'kysely'
-import { only } from '../core/scope.ts'
+import { organizationScope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
 import { rowOf } from '../devices/rows.ts'
 import { nameKeys } from '../devices/rules.ts'
 import { getDevice } from '../devices/store.ts'
-import { forUpdate, is, isHash, listed, prepared, runsAlone } from '../storage/dialect.ts'
+import { equalsText, forUpdate, isHash, isSingleProcess, prepared, rowList } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import type { AgentDeviceRow, DeviceMetricsColumns, Tables } from '../storage/tables.ts'
+import type { AgentDeviceRow, DeviceMetricsColumns, Tables } from '../storage/schema/tables.ts'
 import type { MetricsReport } from './contract.ts'
 import { type Changes, isNothing, silentStates } from './rules.ts'
 import type { Rotation } from './tokens/rules.ts'
@@ -68,7 +68,7 @@ const tenantColumns = [
   'p.deleted_at as partner_deleted_at',
 ] as const
 
-const agentIds = listed<{ agent_id: string }>({ agent_id: 'text' })
+const agentIds = rowList<{ agent_id: string }>({ agent_id: 'text' })
 
 /** Read with each heartbeat, which asks nothing further when there is nothing to hear. */
 const agentsByAgentId = prepared((db, p: { agentIds: string }) =>
@@ -82,7 +82,7 @@ const agentsByAgentId = prepared((db, p: { agentIds: string }) =>
         .selectFrom('agent_commands as c')
         .select((one) => one.lit(1).as('found'))
         .whereRef('c.device_id', '=', 'devices.id')
-        .where(is('c.status', 'pending'))
+        .where(equalsText('c.status', 'pending'))
         .limit(1)
         .as('has_commands'),
     )
@@ -200,7 +200,7 @@ export async function findEnrolled(
     eb.or([eb('token_hash', '=', tokenHash), eb('devices.id', 'in', rotating)]),
   )
   const row = await forUpdate(found).executeTakeFirst()
-  return row && getDevice(db, only(place.orgId), row.id)
+  return row && getDevice(db, organizationScope(place.orgId), row.id)
 }
 
 /** Of the devices in use that have this name in this place, the one that enrolled last. */
@@ -281,7 +281,7 @@ export async function recordHeartbeat(
 /** A heartbeat that says nothing else, of a device in that state. */
 export type QuietRow = Measured & { id: string; status: string; seen_at: Instant; uptime: number | null }
 
-const quietRows = listed<QuietRow>({
+const quietRows = rowList<QuietRow>({
   id: 'text',
   status: 'text',
   seen_at: 'text',
@@ -327,7 +327,7 @@ const sampledAlone = prepared((db, p: QuietRow) =>
  * twice does the others no harm. On SQLite that one would copy each page before it changes it, for fear of failing.
  */
 export async function recordQuietly(db: Db, said: readonly QuietRow[]): Promise<boolean[]> {
-  if (runsAlone(db)) {
+  if (isSingleProcess(db)) {
     const kept: boolean[] = []
     for (const row of said) kept.push((await sampledAlone(db, row))[0]!.numUpdatedRows === 1n)
     return kept

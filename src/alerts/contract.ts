@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
-import { longPageOf, longPageQuery } from '../core/page.ts'
-import { endInstant, freeObject, idOf, instant, text } from '../core/schema.ts'
+import { endpoint, userAccess } from '../core/endpoint.ts'
+import { cursorPageOf, cursorPageQuery } from '../core/page.ts'
+import { anyObject, endInstant, idOf, instant, text } from '../core/schema.ts'
 
 export const alertStatus = z.enum(['active', 'acknowledged', 'resolved', 'suppressed', 'dismissed'])
 export const alertSeverity = z.enum(['critical', 'high', 'medium', 'low', 'info'])
@@ -39,7 +39,7 @@ export const NewAlert = z.strictObject({
   severity: alertSeverity,
   title: text(500, 1).describe('What happened, in a line'),
   message: text(10_000).nullable().default(null).describe('What there is to know about it'),
-  context: freeObject
+  context: anyObject
     .nullable()
     .default(null)
     .meta({ flag: 'details' })
@@ -49,9 +49,9 @@ export const NewAlert = z.strictObject({
 export type NewAlert = z.output<typeof NewAlert>
 
 const tag = 'Alerts'
-const reads = user({ permission: 'alerts:read', key: true })
-const writes = user({ permission: 'alerts:write', key: true })
-const acknowledges = user({ permission: 'alerts:acknowledge', key: true })
+const reads = userAccess({ permission: 'alerts:read', key: true })
+const writes = userAccess({ permission: 'alerts:write', key: true })
+const acknowledges = userAccess({ permission: 'alerts:acknowledge', key: true })
 const params = z.strictObject({ id: idOf('alert') })
 
 export const alerts = {
@@ -70,9 +70,9 @@ export const alerts = {
       since: instant.optional().describe('Only those triggered at this time or later'),
       until: endInstant.optional().describe('Only those triggered before this time'),
       search: text(100).optional().describe('Part of the title or message'),
-      ...longPageQuery(),
+      ...cursorPageQuery(),
     }),
-    reply: longPageOf(Alert),
+    reply: cursorPageOf(Alert),
     errors: ['org_access_denied'],
   }),
   create: endpoint({

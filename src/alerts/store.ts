@@ -1,13 +1,13 @@
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
-import type { LongPage, LongPageQuery } from '../core/page.ts'
+import type { CursorPage, CursorPageQuery } from '../core/page.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { contains, forUpdate, inGroups, inScope, inSites } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import { readLongPage } from '../storage/pages.ts'
-import { rowsOf } from '../storage/rows.ts'
-import type { AlertRow } from '../storage/tables.ts'
+import { readCursorPage } from '../storage/query/pages.ts'
+import { rowsOf } from '../storage/schema/rows.ts'
+import type { AlertRow } from '../storage/schema/tables.ts'
 import type { Alert } from './contract.ts'
 
 type PublicRow = Omit<AlertRow, 'title_key' | 'message_key'>
@@ -54,7 +54,7 @@ export const alertsIn = (db: Db, scope: Scope) =>
       ),
     )
 
-export type AlertQuery = LongPageQuery & {
+export type AlertQuery = CursorPageQuery & {
   orgId?: string | undefined
   deviceId?: string | undefined
   status?: string | undefined
@@ -65,7 +65,7 @@ export type AlertQuery = LongPageQuery & {
 }
 
 /** Newest first. */
-export async function listAlerts(db: Db, scope: Scope, query: AlertQuery): Promise<LongPage<Alert>> {
+export async function listAlerts(db: Db, scope: Scope, query: AlertQuery): Promise<CursorPage<Alert>> {
   const { orgId, deviceId, status, severity, since, until, search } = query
   const found = alertsIn(db, scope)
     .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
@@ -75,7 +75,7 @@ export async function listAlerts(db: Db, scope: Scope, query: AlertQuery): Promi
     .$if(since !== undefined, (q) => q.where('triggered_at', '>=', since!))
     .$if(until !== undefined, (q) => q.where('triggered_at', '<', until!))
     .$if(!!search, (q) => q.where((eb) => eb.or([contains('title', search!), contains('message', search!)])))
-  return readLongPage(
+  return readCursorPage(
     found,
     query,
     { by: ['triggered_at', 'id'], direction: 'desc', keyOf: ({ triggeredAt, id }) => [triggeredAt, id] },

@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
-import { flag, longPageQuery, placeQuery } from '../core/page.ts'
+import { endpoint, userAccess } from '../core/endpoint.ts'
+import { cursorPageQuery, flag, sequenceQuery } from '../core/page.ts'
 import { endInstant, idOf, instant, text } from '../core/schema.ts'
 
 export const tag = 'Audit'
-export const reads = user({ permission: 'audit:read' })
+export const reads = userAccess({ permission: 'audit:read' })
 const result = z.enum(['success', 'failure', 'denied'])
 
 /** A look at the log leaves an entry itself; the same look by the same person some minutes later leaves no other. */
@@ -37,7 +37,7 @@ export const AuditQuery = z.strictObject({
   ...texts,
   ...span,
   skipCount: flag.optional().describe('Leave the total out, which is faster'),
-  ...longPageQuery(),
+  ...cursorPageQuery(),
 })
 export type AuditQuery = z.output<typeof AuditQuery>
 
@@ -117,7 +117,7 @@ export const auditLogs = {
     question: true,
     audit: looked,
     query: AuditQuery.extend({
-      after: placeQuery(
+      after: sequenceQuery(
         "of one chain (orgId's, else your own organization's, or in system scope the system's)",
       ),
     }),

@@ -1,17 +1,24 @@
 import {
+  type CursorPageQuery,
+  fetchLimit,
   keyAfter,
-  type LongPageQuery,
   offsetOf,
-  placeAfter,
-  rowsAsked,
-  toLongPage,
+  sequenceAfter,
+  toCursorPage,
   totalFrom,
 } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
-import { countOf } from '../storage/counts.ts'
-import { after, contains, inHistory, jsonField, namedInHistory, plainContains } from '../storage/dialect.ts'
+import {
+  after,
+  contains,
+  inScopeHistory,
+  jsonField,
+  organizationNamedInHistory,
+  plainContains,
+} from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import type { AuditLogRow } from '../storage/tables.ts'
+import { countOf } from '../storage/query/counts.ts'
+import type { AuditLogRow } from '../storage/schema/tables.ts'
 import type { AuditEntry } from './contract.ts'
 import { chainOf, meantBy, meantByPart } from './rules.ts'
 import { entriesIn, findHead, placeIn, withNames } from './store.ts'
@@ -88,7 +95,7 @@ function wholeChain(scope: Scope, filter: Filter): string | undefined {
 
 const newest = ['audit_logs.timestamp', 'audit_logs.id'] as const
 
-export type ListQuery = Filter & LongPageQuery & { skipCount?: boolean | undefined }
+export type ListQuery = Filter & CursorPageQuery & { skipCount?: boolean | undefined }
 
 /**
  * Newest first. A whole chain is listed in its own order, where any page costs what the first one costs; else
@@ -102,20 +109,20 @@ export async function listEntries(db: Db, scope: Scope, query: ListQuery) {
   const counted = async () => totalFrom(Math.min(found.length, limit), at) ?? countAll(db, scope, filter)
   const total = skipCount || cursor !== undefined ? -1 : await counted()
   const keyOf = (row: AuditLogRow) => (chain === undefined ? [row.timestamp, row.id] : [row.seq])
-  const { data, pagination } = toLongPage(found, at, keyOf, total)
+  const { data, pagination } = toCursorPage(found, at, keyOf, total)
   const totalPages = total < 0 ? -1 : Math.ceil(total / limit)
   return { data: await withNames(db, data), pagination: { ...pagination, total, totalPages } }
 }
 
-async function bySeq(db: Db, scope: Scope, query: LongPageQuery, chain: string): Promise<AuditLogRow[]> {
-  const place = placeAfter(query)
+async function bySeq(db: Db, scope: Scope, query: CursorPageQuery, chain: string): Promise<AuditLogRow[]> {
+  const place = sequenceAfter(query)
   const last = async () => (await placeIn(db, scope, chain, 'desc')) - offsetOf(query) + 1
   return entriesIn(db, scope)
     .selectAll()
     .where('chain', '=', chain)
     .where('seq', '<', place ?? (await last()))
     .orderBy('seq', 'desc')
-    .limit(rowsAsked(query))
+    .limit(fetchLimit(query))
     .execute()
 }
 
@@ -127,11 +134,11 @@ export async function entriesAfter(
   db: Db,
   scope: Scope,
   chain: string,
-  query: Filter & LongPageQuery & { after: number },
+  query: Filter & CursorPageQuery & { after: number },
 ) {
   const { page, limit, cursor, after: start, ...filter } = query
   const at = { page, limit, cursor }
-  const place = placeAfter(at)
+  const place = sequenceAfter(at)
   // Before the entries: so they hold all up to it.
   const head = (await findHead(db, scope, chain))?.seq ?? 0
   const found = await filtered(db, scope, filter)
@@ -139,26 +146,26 @@ export async function entriesAfter(
     .where('chain', '=', chain)
     .where('seq', '>', place ?? start)
     .orderBy('seq')
-    .limit(rowsAsked(at))
+    .limit(fetchLimit(at))
     .offset(place === undefined ? offsetOf(at) : 0)
     .execute()
-  const { data, pagination } = toLongPage(found, at, ({ seq }) => [seq], undefined)
+  const { data, pagination } = toCursorPage(found, at, ({ seq }) => [seq], undefined)
   return { data: await withNames(db, data), pagination: { ...pagination, total: -1, totalPages: -1 }, head }
 }
 
 /** Entries that are asked for by their ids. */
 const named = (db: Db, scope: Scope) =>
-  db.selectFrom('audit_logs').where(namedInHistory(scope, 'audit_logs.chain'))
+  db.selectFrom('audit_logs').where(organizationNamedInHistory(scope, 'audit_logs.chain'))
 
 /** Which entries come first is decided on an index where it can be; only those of the page are read. */
-async function byTime(db: Db, scope: Scope, query: LongPageQuery, filter: Filter): Promise<AuditLogRow[]> {
+async function byTime(db: Db, scope: Scope, query: CursorPageQuery, filter: Filter): Promise<AuditLogRow[]> {
   const key = keyAfter(query, newest.length)
   const places = filtered(db, scope, filter)
     .select('audit_logs.id')
     .$if(key !== undefined, (it) => it.where(after(newest, key!, 'desc')))
     .orderBy('audit_logs.timestamp', 'desc')
     .orderBy('audit_logs.id', 'desc')
-    .limit(rowsAsked(query))
+    .limit(fetchLimit(query))
     .$if(key === undefined, (it) => it.offset(offsetOf(query)))
   return named(db, scope)
     .selectAll()
@@ -185,7 +192,7 @@ async function countAll(db: Db, scope: Scope, filter: Filter): Promise<number> {
         .whereRef('audit_logs.chain', '=', 'audit_heads.chain')
       return eb.fn.sum<number | string | null>(eb(eb('seq', '-', first), '+', 1)).as('total')
     })
-    .where(inHistory(scope, 'audit_heads.chain'))
+    .where(inScopeHistory(scope, 'audit_heads.chain'))
     .executeTakeFirstOrThrow()
   // Postgres adds numbers up to one of any size, which it gives as text. A head may be anything.
   return Math.max(0, Number(total) || 0)

@@ -2,10 +2,10 @@ import { Problem } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import { type Clock, type Instant, systemClock } from '../core/time.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
-import { forUpdate, inHistory, isOutage, prepared, rowOf } from '../storage/dialect.ts'
+import { failureReason, insertDeadLetter } from '../storage/dead-letters.ts'
+import { forUpdate, inScopeHistory, isOutage, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { reasonOf, setAside } from '../storage/set-aside.ts'
-import type { AuditLogRow } from '../storage/tables.ts'
+import type { AuditLogRow } from '../storage/schema/tables.ts'
 import { type ChainEntry, canonicalText, checksumOf, genesis, type Head, headIn, isEntry } from './chain.ts'
 import { chainOf, type Draft, isChain, orgOf, standInFor } from './rules.ts'
 
@@ -89,7 +89,7 @@ export async function sealFor(
   const pending = await storage.read
     .selectFrom('outbox')
     .select(({ fn }) => ['chain', fn.max('id').as('upTo')])
-    .where(inHistory(scope, 'outbox.chain'))
+    .where(inScopeHistory(scope, 'outbox.chain'))
     .$if(chain !== undefined, (it) => it.where('chain', '=', chain!))
     .groupBy('chain')
     .execute()
@@ -152,8 +152,8 @@ async function replace(
   // Another process was faster.
   if (!row) return
   const { entry } = row
-  const reason = reasonOf(error)
-  const number = await setAside(tx, { source: 'audit_logs', orgId: orgOf(chain), entry, reason, now })
+  const reason = failureReason(error)
+  const number = await insertDeadLetter(tx, { source: 'audit_logs', orgId: orgOf(chain), entry, reason, now })
   // What names no chain that there could be belongs into none.
   if (!isChain(chain)) return
   const draft = standInFor(chain, { number, entry, reason, sha256: checksumOf(entry), isShown }, now)
@@ -212,7 +212,7 @@ export async function recordAgain(db: Db, { orgId, entry }: { orgId: string | nu
   try {
     draftIn(entry, chain)
   } catch (error) {
-    throw new Problem('conflict', `It can never be written: ${reasonOf(error)}`)
+    throw new Problem('conflict', `It can never be written: ${failureReason(error)}`)
   }
   await insertion(db, { chain, entry })
 }

@@ -1,6 +1,6 @@
 import { isId, zeroId } from '../core/ids.ts'
 import { newId } from '../core/new-id.ts'
-import { cut } from '../core/text.ts'
+import { truncateStorable } from '../core/text.ts'
 import type { Instant } from '../core/time.ts'
 import type { ChainEntry } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
@@ -80,7 +80,7 @@ export function standInFor(
   { number, entry, sha256, reason, isShown }: Unsealable,
   now: Instant,
 ): Draft {
-  const shown = isShown ? { entry: cut(entry, mostShown) } : {}
+  const shown = isShown ? { entry: truncateStorable(entry, mostShown) } : {}
   const it: Happening = {
     orgId: orgOf(chain),
     actorType: 'system',
@@ -111,7 +111,7 @@ function sealable(value: unknown): unknown {
 }
 
 const cutOrNull = (text: string | null, most: number): string | null =>
-  text === null ? null : cut(text, most)
+  text === null ? null : truncateStorable(text, most)
 
 const categories: readonly [prefix: string, category: string][] = [
   ['user.login', 'authentication'],

@@ -1,15 +1,15 @@
 import { Problem } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { inHistory, prepared } from '../storage/dialect.ts'
+import { inScopeHistory, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import type { AuditLogRow } from '../storage/tables.ts'
+import type { AuditLogRow } from '../storage/schema/tables.ts'
 import { type ChainEntry, checksumOf, entryIn, entryLine, genesis, type Head, headIn } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
 import { orgOf, systemChain, toEntry } from './rules.ts'
 
 export const entriesIn = (db: Db, scope: Scope) =>
-  db.selectFrom('audit_logs').where(inHistory(scope, 'audit_logs.chain'))
+  db.selectFrom('audit_logs').where(inScopeHistory(scope, 'audit_logs.chain'))
 
 /**
  * The place of the first or last entry of a chain; 0 when there is none. It is read from the entries themselves: a head
@@ -82,7 +82,7 @@ export async function listHeads(db: Db, scope: Scope, signed: readonly string[])
     .selectFrom('audit_heads')
     .leftJoin('organizations', 'organizations.id', 'audit_heads.chain')
     .select(['chain', 'seq', 'checksum', 'name', 'slug', 'deleted_at'])
-    .where(inHistory(scope, 'audit_heads.chain'))
+    .where(inScopeHistory(scope, 'audit_heads.chain'))
     .orderBy('name')
     .orderBy('chain')
     .execute()
@@ -113,7 +113,7 @@ async function listHeadless(
         'hasEntries',
       ),
     )
-    .where(inHistory(scope, 'organizations.id'))
+    .where(inScopeHistory(scope, 'organizations.id'))
     .where(({ not, exists, selectFrom }) =>
       not(
         exists(
@@ -148,7 +148,7 @@ export async function findHead(db: Db, scope: Scope, chain: string): Promise<Hea
     .selectFrom('audit_heads')
     .select(['seq', 'checksum'])
     .where('chain', '=', chain)
-    .where(inHistory(scope, 'audit_heads.chain'))
+    .where(inScopeHistory(scope, 'audit_heads.chain'))
     .executeTakeFirst()
   return row && headIn(row)
 }

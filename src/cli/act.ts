@@ -1,5 +1,5 @@
 import { ApiError, pathOf, type RawInput } from '../core/client.ts'
-import { changes, type Endpoint } from '../core/endpoint.ts'
+import { type Endpoint, isMutation } from '../core/endpoint.ts'
 import { askText, askYesNo } from './ask.ts'
 import type { Session } from './base.ts'
 import { recordIn } from './columns.ts'
@@ -74,7 +74,7 @@ async function perform(
   }
   const reply = view.inParts ? await inParts(view.inParts) : await send()
   const { human } = view
-  const message = changes(entry) && typeof reply.message === 'string' ? reply.message : undefined
+  const message = isMutation(entry) && typeof reply.message === 'string' ? reply.message : undefined
   const raw = recordOf(entry, reply)
   const told = human
     ? (shown: Reply) => human(view.lined ? raw : shown)
@@ -83,7 +83,7 @@ async function perform(
       : (shown: Reply) => `${String(shown.message)}\n`
   await print(session, entry, reply, told)
   if (typeof reply.warning === 'string') {
-    say(`Warning: ${(await import('./table.ts')).printable(reply.warning)}`)
+    say(`Warning: ${(await import('./table.ts')).escapeToOneLine(reply.warning)}`)
   }
   if (view.verdict?.(reply) === false) throw new Silent(exits.failure)
 }

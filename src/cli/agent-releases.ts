@@ -1,21 +1,21 @@
 import type { agentVersions } from '../agents/versions/contract.ts'
 import type { ReplyOf } from '../core/endpoint.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 
-const listed = (builds: readonly string[]): string => builds.map(printable).join(', ')
+const listed = (builds: readonly string[]): string => builds.map(escapeToOneLine).join(', ')
 
 /** What was registered. */
 export function syncedLines(reply: Record<string, unknown>): string {
   const { version, synced, withheld } = reply as ReplyOf<typeof agentVersions.sync>
-  const why = withheld === null ? '' : `It is not offered. ${printable(withheld)}\n`
-  return `${printable(version)} is registered for ${listed(synced)}\n${why}`
+  const why = withheld === null ? '' : `It is not offered. ${escapeToOneLine(withheld)}\n`
+  return `${escapeToOneLine(version)} is registered for ${listed(synced)}\n${why}`
 }
 
 /** What is gone back to, and from what. */
 export function rolledBackLines(reply: Record<string, unknown>): string {
   const { promoted, demoted, endedRollout } = reply as ReplyOf<typeof agentVersions.rollback>
   const before = demoted.length > 0 ? `Instead of ${listed(demoted)}\n` : ''
-  const ended = endedRollout === null ? '' : `The rollout ${printable(endedRollout)} is over\n`
+  const ended = endedRollout === null ? '' : `The rollout ${escapeToOneLine(endedRollout)} is over\n`
   return `Machines with a newer version go back to it: ${listed(promoted)}\n${before}${ended}`
 }
 

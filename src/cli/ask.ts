@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { Writable } from 'node:stream'
-import { isVisible, own, printable, visible } from '../core/terminal.ts'
+import { allowSequence, escapeControls, escapeToOneLine, hasNoControls } from '../core/terminal.ts'
 import { usage } from './exit.ts'
 import type { Settings } from './settings.ts'
 
@@ -81,7 +81,7 @@ const drawn = (): { output: NodeJS.WritableStream } => {
   const output = new Writable({
     decodeStrings: false,
     write: (text: string, _, done) => {
-      stderr.write(own(text))
+      stderr.write(allowSequence(text))
       done()
     },
   })
@@ -103,11 +103,11 @@ export async function askText(
 ): Promise<string> {
   const { input } = await import('@inquirer/prompts')
   const question = {
-    message: printable(message),
+    message: escapeToOneLine(message),
     required: !mayBeEmpty,
-    transformer: visible,
+    transformer: escapeControls,
     // What cannot be shown as it is, nobody can agree to.
-    ...(initial !== undefined && isVisible(initial) && { default: initial }),
+    ...(initial !== undefined && hasNoControls(initial) && { default: initial }),
   }
   return input(question, { ...drawn(), ...(signal && { signal }) })
 }
@@ -117,16 +117,16 @@ export async function askChoice(
   choices: { value: string; name: string }[],
 ): Promise<string> {
   const { select } = await import('@inquirer/prompts')
-  const shown = choices.map(({ value, name }) => ({ value, name: printable(name) }))
-  return select({ message: printable(message), choices: shown }, drawn())
+  const shown = choices.map(({ value, name }) => ({ value, name: escapeToOneLine(name) }))
+  return select({ message: escapeToOneLine(message), choices: shown }, drawn())
 }
 
 export async function askSecret(message: string): Promise<string> {
   const { password } = await import('@inquirer/prompts')
-  return password({ message: printable(message), mask: '*' }, drawn())
+  return password({ message: escapeToOneLine(message), mask: '*' }, drawn())
 }
 
 export async function askYesNo(message: string, initial = false): Promise<boolean> {
   const { confirm } = await import('@inquirer/prompts')
-  return confirm({ message: printable(message), default: initial }, drawn())
+  return confirm({ message: escapeToOneLine(message), default: initial }, drawn())
 }

@@ -4,7 +4,7 @@ import { exits, Silent } from './exit.ts'
 import { printRecord, say, write } from './print.ts'
 import { entriesOf, grouped } from './progress.ts'
 import { styleFor } from './style.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 
 export type NamedVerdict = Verdict & {
   name: string
@@ -36,25 +36,25 @@ type Style = Awaited<ReturnType<typeof styleFor>>
 function lineFor({ name: bare, deletedAt, ...verdict }: NamedVerdict, style: Style): string {
   const one = {
     ...verdict,
-    name: deletedAt === undefined ? bare : `${bare} (deleted ${printable(deletedAt)})`,
+    name: deletedAt === undefined ? bare : `${bare} (deleted ${escapeToOneLine(deletedAt)})`,
   }
   if (one.verdict === 'sound') {
     const parts = [
       one.name,
       `${entriesOf(one.entries)}${one.anchor ? ` after ${grouped(one.anchor.seq)} removed` : ''}`,
       `up to ${one.head.checksum.slice(0, 12)}`,
-      ...(one.checkpoint.state === 'signed' ? [`signed ${printable(one.checkpoint.time)}`] : []),
+      ...(one.checkpoint.state === 'signed' ? [`signed ${escapeToOneLine(one.checkpoint.time)}`] : []),
       ...(one.checkpoint.state === 'unchecked' ? ['signature not checked: give --key'] : []),
       ...(one.pin === 'new' ? ['pinned as it is, nothing was known of it before'] : []),
     ]
     return `${style.good('Sound:')} ${parts.join(', ')}`
   }
   if (one.verdict === 'unverifiable')
-    return `${style.careful('Cannot tell:')} ${one.name}: ${printable(one.fault.message)}`
+    return `${style.careful('Cannot tell:')} ${one.name}: ${escapeToOneLine(one.fault.message)}`
   const { seq, kind, message, entry } = one.fault
   const about = [entry?.id && `id ${entry.id}`, entry?.action && `action ${entry.action}`, entry?.timestamp]
     .filter((text) => text !== undefined && text !== '')
-    .map((text) => printable(String(text)))
-  const found = `${one.name}, entry ${seq}, ${kind}: ${printable(message)}`
+    .map((text) => escapeToOneLine(String(text)))
+  const found = `${one.name}, entry ${seq}, ${kind}: ${escapeToOneLine(message)}`
   return `${style.bad('TAMPERED:')} ${found}${about.length > 0 ? `\n  ${about.join(', ')}` : ''}`
 }

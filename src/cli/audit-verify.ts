@@ -14,7 +14,7 @@ import { conclude, type NamedVerdict } from './audit-verdicts.ts'
 import type { Session } from './base.ts'
 import { CliError, exits } from './exit.ts'
 import { type Bar, bar } from './progress.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 
 /** What the command lends: the arithmetic, which needs no service and no trust in one. */
 export type Arithmetic = {
@@ -95,7 +95,7 @@ async function verdictOn(
   threads: number | undefined,
 ): Promise<NamedVerdict> {
   const progress = bar('Verifying', 'rows')
-  const name = path === '-' ? 'standard input' : printable(path)
+  const name = path === '-' ? 'standard input' : escapeToOneLine(path)
   try {
     const verdict =
       (path !== '-' && (await inThreads(path, arithmetic, trust, threads, progress))) ||
@@ -148,7 +148,7 @@ async function chainsOf(
   for (const { orgId, name, seq, deletedAt } of chains) {
     const stream = client.stream(chain, { query: { orgId: orgId ?? undefined } })
     const progress = bar('Verifying', 'rows', seq)
-    const of = { name: printable(name), ...(deletedAt && { deletedAt }) }
+    const of = { name: escapeToOneLine(name), ...(deletedAt && { deletedAt }) }
     try {
       const verdict = await judge(stream, begin(), progress)
       verdicts.push({ ...of, ...(elsewhere(verdict, orgId) ?? verdict) })

@@ -1,5 +1,5 @@
 import type { Command } from '@oclif/core/command'
-import { changes, type Endpoint } from '../core/endpoint.ts'
+import { type Endpoint, isMutation } from '../core/endpoint.ts'
 import { ApiCommand } from './base.ts'
 import { rowsOf } from './columns.ts'
 import { withFlags } from './exit.ts'
@@ -123,7 +123,7 @@ function flagsOf(entry: Endpoint, view: View, fields: Field[]): FlagSet {
   return {
     ...flags,
     ...(rowsOf(entry.reply) && listFlags),
-    ...(changes(entry) && mutationFlags),
+    ...(isMutation(entry) && mutationFlags),
     ...(entry.method === 'DELETE' && deleteFlags),
     ...(view.confirms && confirmFlags),
     ...(view.file && fileFlags),

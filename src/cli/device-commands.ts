@@ -10,7 +10,7 @@ import { jsonFrom } from './input.ts'
 import { asJson, printRecord } from './print.ts'
 import { waiting } from './progress.ts'
 import { type Style, styleFor } from './style.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 import type { View } from './view.ts'
 
 type Came = ReplyOf<typeof deviceCommands.show>
@@ -84,7 +84,7 @@ async function ended(show: () => Promise<Came>, until: number): Promise<Came | u
   }
 }
 
-const lines = (text: string): string => text.trimEnd().split('\n').map(printable).join('\n')
+const lines = (text: string): string => text.trimEnd().split('\n').map(escapeToOneLine).join('\n')
 
 /** What it wrote, and in the last line what became of it. */
 export function outcomeText({ type, status, result, sentAt, createdAt }: Came, style: Style): string {
@@ -95,10 +95,10 @@ export function outcomeText({ type, status, result, sentAt, createdAt }: Came, s
   return `${[...parts, verdict()].join('\n')}\n`
 
   function verdict(): string {
-    if (status === 'completed') return style.good(`${printable(type)} completed${details()}`)
-    if (status === 'failed') return style.bad(`${printable(type)} failed${details()}`)
+    if (status === 'completed') return style.good(`${escapeToOneLine(type)} completed${details()}`)
+    if (status === 'failed') return style.bad(`${escapeToOneLine(type)} failed${details()}`)
     const since = status === 'sent' ? `was given out at ${sentAt}` : `waits for the agent since ${createdAt}`
-    return style.careful(`${printable(type)} ${since}`)
+    return style.careful(`${escapeToOneLine(type)} ${since}`)
   }
 
   function details(): string {
@@ -107,7 +107,7 @@ export function outcomeText({ type, status, result, sentAt, createdAt }: Came, s
       ...(durationMs == null ? [] : [`in ${Math.round(durationMs)} ms`]),
       ...(exitCode == null ? [] : [`with exit code ${exitCode}`]),
     ].join(' ')
-    return `${told && ` ${told}`}${error ? `: ${printable(error)}` : ''}`
+    return `${told && ` ${told}`}${error ? `: ${escapeToOneLine(error)}` : ''}`
   }
 }
 

@@ -31,7 +31,7 @@ export async function fail(error: unknown, argv: string[]): Promise<number> {
 
 async function text({ error, notes }: Report): Promise<string> {
   const { styleFor } = await import('./style.ts')
-  const { printable } = await import('./table.ts')
+  const { escapeToOneLine: printable } = await import('./table.ts')
   const style = styleFor(process.stderr)
   const tidy = (words: string) => words.split('\n').map(printable).join('\n')
   // What a service answered has one line: more could be taken for what this program says.

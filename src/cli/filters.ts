@@ -21,7 +21,7 @@ import { jsonFrom } from './input.ts'
 import { printRecord, rowPrinter, say } from './print.ts'
 import { waiting } from './progress.ts'
 import { resolveId } from './resolve.ts'
-import { printable, sections } from './table.ts'
+import { escapeToOneLine, sections } from './table.ts'
 import type { View } from './view.ts'
 
 export const conditionFlags = {
@@ -183,7 +183,7 @@ function meaningOf({ field, operator, value }: Condition): string {
   const isDate = known?.type === 'datetime'
   const dated: Record<string, string> = { greaterThan: 'is after', lessThan: 'is before' }
   const verb = (isDate && dated[operator]) || verbs[operator] || operator
-  return printable([label, verb, meantBy(value)].filter((part) => part !== '').join(' '))
+  return escapeToOneLine([label, verb, meantBy(value)].filter((part) => part !== '').join(' '))
 }
 
 function meantBy(value: ConditionValue | undefined): string {

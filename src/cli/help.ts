@@ -1,6 +1,6 @@
 import type { Command } from '@oclif/core/command'
 import { CommandHelp, Help } from '@oclif/core/help'
-import { own } from '../core/terminal.ts'
+import { allowSequence } from '../core/terminal.ts'
 
 const isCommand = (line: string): boolean =>
   /^(?:[A-Z_]+=\S+ )*(?:svc|<%= config\.bin %>)(?: |$)/.test(line) || /\| svc /.test(line)
@@ -47,7 +47,7 @@ export default class SvcHelp extends Help {
 
   /** It is laid out from the commands alone: all of its colors are the program's own. */
   protected override log(...texts: string[]): void {
-    super.log(...texts.map((text) => text.replace(sgr, own)))
+    super.log(...texts.map((text) => text.replace(sgr, allowSequence)))
   }
 
   /** `svc orgs` is listed once, as the topic that it opens. */

@@ -9,7 +9,7 @@ import { exits, Silent, usage } from './exit.ts'
 import { everyRow } from './pages.ts'
 import { rowPrinter, say } from './print.ts'
 import { resolveId } from './resolve.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 import { recordsIn, slugFrom } from './tabular.ts'
 
 type Wanted = { partner: string | undefined; body: Record<string, unknown> }
@@ -55,8 +55,8 @@ export async function importOrgs(session: Session, file: string, options: Option
       const { name, slug } = body as { name: string; slug: string }
       const result: Result = { row: at + 1, ...done, name, slug }
       counts.set(done.result, (counts.get(done.result) ?? 0) + 1)
-      const why = done.error === null ? '' : `: ${printable(done.error)}`
-      say(`${at + 1}/${bodies.length} ${done.result} ${printable(slug)}${why}`)
+      const why = done.error === null ? '' : `: ${escapeToOneLine(done.error)}`
+      say(`${at + 1}/${bodies.length} ${done.result} ${escapeToOneLine(slug)}${why}`)
       if (printed) await printer.rows([result])
     }
   } finally {

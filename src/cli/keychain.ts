@@ -1,13 +1,13 @@
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { ownModule } from '../core/own-modules.ts'
+import { packageModule } from '../core/package-files.ts'
 import { CliError, exits } from './exit.ts'
 import type { KeychainReply, KeychainRequest } from './keychain-child.ts'
 
 /** How long a keychain may take when nobody is there to unlock it. */
 export const keychainTimeout = 2000
 
-const child = fileURLToPath(ownModule('src/cli/keychain-child.ts'))
+const child = fileURLToPath(packageModule('src/cli/keychain-child.ts'))
 
 /** Asks the operating system's keychain; fails when it is absent, refuses, or takes longer than `timeout`. */
 export function keychain(request: KeychainRequest, timeout = keychainTimeout): Promise<string | null> {

@@ -1,7 +1,7 @@
 import { asText, type Column, columnsAmong, titleOf, valueAt } from './columns.ts'
 import { usage } from './exit.ts'
 import { type Output, rowPrinter, write, writeJson } from './print.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 
 const widest = 48
 
@@ -21,7 +21,7 @@ export function linePrinter(output: Output, usual: Column[], known: Column[]) {
       if (some.length > 0) await rows(some)
     }
   }
-  const titles = columns.map((column) => printable(titleOf(column)))
+  const titles = columns.map((column) => escapeToOneLine(titleOf(column)))
   const widths = titles.map((title) => title.length)
   const line = (cells: string[]) =>
     `${cells
@@ -34,7 +34,7 @@ export function linePrinter(output: Output, usual: Column[], known: Column[]) {
   let headed = !output.header
   return async (rows: unknown[]) => {
     if (rows.length === 0) return
-    const cells = rows.map((row) => columns.map((column) => printable(asText(valueAt(row, column)))))
+    const cells = rows.map((row) => columns.map((column) => escapeToOneLine(asText(valueAt(row, column)))))
     for (const row of cells) line(row)
     const head = headed ? '' : line(titles)
     headed = true

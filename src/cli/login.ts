@@ -1,4 +1,4 @@
-import { ApiError, type Client, connect } from '../core/client.ts'
+import { ApiError, type Client, createClient } from '../core/client.ts'
 import type { InputOf, ReplyOf } from '../core/endpoint.ts'
 import { isId } from '../core/ids.ts'
 import { auth } from '../identity/contract.ts'
@@ -180,7 +180,7 @@ export const whoIs = (run: Run, tokens: Pick<Tokens, 'accessToken'>): Promise<Me
 
 export function bearerOf(run: Run, { accessToken }: Pick<Tokens, 'accessToken'>): Client {
   const headers = async () => ({ authorization: `Bearer ${accessToken}` })
-  return connect({ ...clientOptions(run.send), credentials: { headers } })
+  return createClient({ ...clientOptions(run.send), credentials: { headers } })
 }
 
 export const identityOf = (me: Me): KnownIdentity => ({

@@ -1,12 +1,12 @@
 import { fileURLToPath } from 'node:url'
 import type { Command } from '@oclif/core/command'
 import { getHelpFlagAdditions, normalizeArgv } from '@oclif/core/help'
-import { ownFile } from '../core/own-modules.ts'
+import { packageFile } from '../core/package-files.ts'
 import { guardTerminal } from '../core/terminal.ts'
 import { holdNotes, releaseNotes, wantsJson } from './notes.ts'
 import { type Layout, Program } from './program.ts'
 
-const compiled: Layout = { root: fileURLToPath(ownFile('.')) }
+const compiled: Layout = { root: fileURLToPath(packageFile('.')) }
 
 /** Runs one command line and ends the process. */
 export async function main(argv: string[], layout: Layout = compiled): Promise<void> {

@@ -2,7 +2,7 @@ import type { ReplyOf } from '../core/endpoint.ts'
 import { didYouMean } from '../core/suggest.ts'
 import type { auth } from '../identity/contract.ts'
 import { CliError, exits } from './exit.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 
 type Membership = ReplyOf<typeof auth.me>['memberships'][number]
 
@@ -26,7 +26,7 @@ export function membershipNamed(
     return found[0]!.scope === 'organization' ? { orgId: id } : { partnerId: id }
   }
   if (found.length > 1) {
-    const lines = found.map((one) => `  ${one.id}  ${one.scope} ${printable(one.name)}`)
+    const lines = found.map((one) => `  ${one.id}  ${one.scope} ${escapeToOneLine(one.name)}`)
     throw new CliError(`"${name}" is the name of ${found.length} memberships:\n${lines.join('\n')}`, {
       exit: exits.usage,
       code: 'ambiguous',

@@ -1,10 +1,10 @@
-import { own } from '../core/terminal.ts'
+import { allowSequence } from '../core/terminal.ts'
 import { askText, secretFrom } from './ask.ts'
 import type { Session } from './base.ts'
 import { usage } from './exit.ts'
 import { say } from './print.ts'
 import { keepTokens } from './session.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 
 type Setup = { secret: string; otpAuthUrl: string; recoveryCodes: string[] }
 
@@ -14,11 +14,11 @@ export async function setupPage(reply: Record<string, unknown>): Promise<string>
   const picture = process.stdout.isTTY ? await qrCode(otpAuthUrl) : ''
   return [
     ...(picture ? ['Scan this with an authenticator app:', '', picture] : []),
-    `Secret:  ${printable(secret)}`,
-    `URL:     ${printable(otpAuthUrl)}`,
+    `Secret:  ${escapeToOneLine(secret)}`,
+    `URL:     ${escapeToOneLine(otpAuthUrl)}`,
     '',
     'Recovery codes, shown this once; each signs in once:',
-    ...recoveryCodes.map((code) => `  ${printable(code)}`),
+    ...recoveryCodes.map((code) => `  ${escapeToOneLine(code)}`),
     '',
     'Next: svc mfa enable',
     '',
@@ -27,14 +27,14 @@ export async function setupPage(reply: Record<string, unknown>): Promise<string>
 
 async function qrCode(text: string): Promise<string> {
   const { default: qrcode } = await import('qrcode')
-  return own(await qrcode.toString(text, { type: 'terminal', small: true }))
+  return allowSequence(await qrcode.toString(text, { type: 'terminal', small: true }))
 }
 
 /** New recovery codes, as they are kept on paper. */
 export const codesPage = (reply: Record<string, unknown>): string =>
   [
     'Recovery codes, shown this once; each signs in once, and those of before no longer work:',
-    ...(reply.recoveryCodes as string[]).map((code) => `  ${printable(code)}`),
+    ...(reply.recoveryCodes as string[]).map((code) => `  ${escapeToOneLine(code)}`),
     '',
   ].join('\n')
 

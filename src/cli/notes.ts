@@ -1,11 +1,11 @@
-import { printable } from '../core/terminal.ts'
+import { escapeToOneLine } from '../core/terminal.ts'
 
 let held: string[] | undefined
 
 /** Tells a person something, on standard error: one line, as a name in it could bring others that look like the program's. */
 export function say(text: string): void {
   if (held) held.push(text)
-  else process.stderr.write(`${process.stderr.isTTY ? printable(text) : text}\n`)
+  else process.stderr.write(`${process.stderr.isTTY ? escapeToOneLine(text) : text}\n`)
 }
 
 /**

@@ -35,7 +35,7 @@ export async function printLatest(output: Output, all: readonly Message[], wante
     throw new CliError(none, { exit: exits.notFound, code: 'not_found' })
   }
   await printRecord(output, withLink(latest), undefined, async () => {
-    const { printable } = await import('./table.ts')
+    const { escapeToOneLine: printable } = await import('./table.ts')
     const { at, to, subject, text } = latest
     const head = [`To: ${to}`, `At: ${at}`, `Subject: ${subject}`].map(printable)
     return `${[...head, '', ...text.trimEnd().split('\n').map(printable)].join('\n')}\n`

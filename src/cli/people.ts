@@ -7,7 +7,7 @@ import { usage } from './exit.ts'
 import { type LoginFlags, secretsOf, settle, warnIfOpen } from './login.ts'
 import { newPassword } from './password.ts'
 import { say } from './print.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 
 type Sent = Pick<ReplyOf<typeof users.invite>, 'inviteEmailSent' | 'inviteUrl'>
 
@@ -15,9 +15,9 @@ type Sent = Pick<ReplyOf<typeof users.invite>, 'inviteEmailSent' | 'inviteUrl'>
 export function invited(reply: Record<string, unknown>): string {
   const { inviteEmailSent, inviteUrl } = reply as Sent
   const { email, status } = reply as { email?: string; status?: string }
-  const who = email === undefined ? 'The invitation' : printable(email)
+  const who = email === undefined ? 'The invitation' : escapeToOneLine(email)
   if (inviteUrl !== undefined) {
-    return `${who} is invited. No mail server is configured: hand this link over yourself.\n${printable(inviteUrl)}\n`
+    return `${who} is invited. No mail server is configured: hand this link over yourself.\n${escapeToOneLine(inviteUrl)}\n`
   }
   const sent = inviteEmailSent
     ? 'A mail is on its way'

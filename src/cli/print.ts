@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { isVisible, visibleIn } from '../core/terminal.ts'
+import { escapeControlsIn, hasNoControls } from '../core/terminal.ts'
 import { asText, type Column, checkColumns, columnsAmong, leavesIn, leavesOf, valueAt } from './columns.ts'
 import { usage } from './exit.ts'
 import type { Format } from './flags.ts'
@@ -58,7 +58,7 @@ export const asJson = (value: unknown, indent?: number): string => JSON.stringif
 
 /** A text that stands for itself in its line: as it is, but on a terminal no line that it brings along. */
 export const lineOf = async (): Promise<(text: string) => string> =>
-  process.stdout.isTTY ? (await import('./table.ts')).printable : (text) => text
+  process.stdout.isTTY ? (await import('./table.ts')).escapeToOneLine : (text) => text
 
 /** Where lines wrap; nothing else has an edge. */
 const widthOfTerminal = (): number | undefined => (process.stdout.isTTY ? process.stdout.columns : undefined)
@@ -116,8 +116,8 @@ export async function printRecord<T>(
       return printRows(output, [record], columns ?? known)
     default: {
       if (columns) return printRows(output, [record], columns)
-      const { printable, sections } = await import('./table.ts')
-      if (human) return write(await human(visibleIn(record, printable)))
+      const { escapeToOneLine: printable, sections } = await import('./table.ts')
+      if (human) return write(await human(escapeControlsIn(record, printable)))
       return write(
         await sections(record as Record<string, unknown>, styleFor(process.stdout), widthOfTerminal()),
       )
@@ -146,7 +146,7 @@ async function asYaml(value: unknown): Promise<string> {
   // As a string in quotes it stays YAML where a terminal shows it with escapes.
   visit(document, {
     Scalar: (_, scalar) => {
-      if (typeof scalar.value === 'string' && !isVisible(scalar.value)) scalar.type = 'QUOTE_DOUBLE'
+      if (typeof scalar.value === 'string' && !hasNoControls(scalar.value)) scalar.type = 'QUOTE_DOUBLE'
     },
   })
   return document.toString()

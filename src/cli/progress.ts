@@ -1,11 +1,11 @@
-import { own } from '../core/terminal.ts'
+import { allowSequence } from '../core/terminal.ts'
 import { asText } from './columns.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 
 const visible = (): boolean => process.stderr.isTTY === true && process.env.TERM !== 'dumb' && !process.env.CI
 
 /** The line again, from its beginning. */
-export const anew = own('\r\u001b[2K')
+export const anew = allowSequence('\r\u001b[2K')
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 
@@ -17,7 +17,7 @@ export async function waiting<T>(what: string, work: Promise<T>): Promise<T> {
     const passed = performance.now() - started
     if (passed < 1000) return
     const frame = frames[Math.floor(passed / 100) % frames.length]
-    process.stderr.write(`${anew}${frame} ${printable(what)} ${Math.floor(passed / 1000)} s`)
+    process.stderr.write(`${anew}${frame} ${escapeToOneLine(what)} ${Math.floor(passed / 1000)} s`)
   }, 100)
   try {
     return await work

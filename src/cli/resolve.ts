@@ -6,7 +6,7 @@ import { didYouMean } from '../core/suggest.ts'
 import { CliError, exits, usage } from './exit.ts'
 import { nouns } from './flags.ts'
 import { everyRow } from './pages.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 
 export { isId }
 
@@ -132,9 +132,9 @@ export async function resolveId(
 
   const where = inOrg && within.insists ? 'in this organization' : 'among those you can see'
   const hint =
-    didYouMean(word, found.names.map(printable)) ??
+    didYouMean(word, found.names.map(escapeToOneLine)) ??
     (found.usual.length > 0 && found.usual.length <= 10
-      ? `there are: ${found.usual.map(printable).join(', ')}`
+      ? `there are: ${found.usual.map(escapeToOneLine).join(', ')}`
       : undefined)
   throw new CliError(`No ${nouns[resource]} "${word}" ${where}`, {
     exit: exits.notFound,
@@ -221,7 +221,7 @@ function ambiguous(resource: Resource, word: string, matches: Row[], lookup: Loo
       .filter(Boolean)
       .join(', ')
     const parent = row.orgId ?? row.partnerId
-    return `  ${printable(row.id)}  ${printable(name)}${parent ? `  (in ${printable(String(parent))})` : ''}`
+    return `  ${escapeToOneLine(row.id)}  ${escapeToOneLine(name)}${parent ? `  (in ${escapeToOneLine(String(parent))})` : ''}`
   })
   const rest = matches.length > 20 ? [`  and ${matches.length - 20} more`] : []
   const text = `"${word}" is the name of ${matches.length} ${nouns[resource]}s:\n${[...lines, ...rest].join('\n')}`

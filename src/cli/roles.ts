@@ -2,13 +2,13 @@ import type { z } from 'zod'
 import { api } from '../api.ts'
 import { ApiError } from '../core/client.ts'
 import { entriesOf } from '../core/endpoint.ts'
-import { plainPath } from '../core/routes.ts'
+import { normalizePath } from '../core/routes.ts'
 import { didYouMean } from '../core/suggest.ts'
 import type { Explanation, permissions } from '../identity/permissions/contract.ts'
 import type { EffectivePermissions } from '../identity/roles/contract.ts'
 import { CliError, exits } from './exit.ts'
 import { type Output, rowPrinter, writeJson } from './print.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 import type { Typed } from './view.ts'
 
 type Reply = Record<string, unknown>
@@ -19,7 +19,7 @@ export function effectiveTree(reply: Reply): string {
   const chain = [{ id: roleId, name: roleName }, ...inheritanceChain]
   const lines = chain.flatMap(({ id, name }, depth) => {
     const indent = '   '.repeat(Math.max(0, depth - 1))
-    const head = depth === 0 ? printable(name) : `${indent}└─ inherits from ${printable(name)}`
+    const head = depth === 0 ? escapeToOneLine(name) : `${indent}└─ inherits from ${escapeToOneLine(name)}`
     const own = permissions.filter(({ sourceRoleId }) => sourceRoleId === id)
     const below = '   '.repeat(depth)
     const isLast = depth === chain.length - 1
@@ -38,7 +38,7 @@ export function effectiveTree(reply: Reply): string {
 export function verdictText(reply: Reply): string {
   const { allowed, reason, hint, status, code } = reply as Explanation
   const refusal = status === null ? '' : ` (${status} ${code})`
-  return `${allowed ? 'yes' : 'no'}: ${printable(reason)}${refusal}\n${hint === null ? '' : `hint: ${hint}\n`}`
+  return `${allowed ? 'yes' : 'no'}: ${escapeToOneLine(reason)}${refusal}\n${hint === null ? '' : `hint: ${hint}\n`}`
 }
 
 export const isAllowed = (reply: Reply): boolean => reply.allowed === true
@@ -49,8 +49,8 @@ export function withRouteHint(failure: unknown, { args }: Typed): unknown {
   const lost =
     failure instanceof ApiError && failure.status === 404 && failure.message.startsWith('There is no route')
   if (!lost) return failure
-  const routes = entriesOf(api).map(({ entry }) => `${entry.method} ${plainPath(entry.path)}`)
-  const asked = `${method} ${plainPath(path)}`
+  const routes = entriesOf(api).map(({ entry }) => `${entry.method} ${normalizePath(entry.path)}`)
+  const asked = `${method} ${normalizePath(path)}`
   const others = routes.filter((route) => route.split(' ')[1] === asked.split(' ')[1])
   const hint = others.length > 0 ? `there is ${others.join(', ')}` : didYouMean(asked, routes)
   return new CliError(failure.message, {

@@ -3,7 +3,7 @@ import {
   type Client,
   type ClientOptions,
   type Credentials,
-  connect,
+  createClient,
   type Exchange,
 } from '../core/client.ts'
 import { CliError, exits } from './exit.ts'
@@ -28,7 +28,7 @@ export type SendOptions = {
 }
 
 /** A client without credentials, for signing in. */
-export const strangerClient = (options: SendOptions): Client => connect(clientOptions(options))
+export const strangerClient = (options: SendOptions): Client => createClient(clientOptions(options))
 
 /**
  * A client that signs its requests with the given token, the API key or the stored session, and keeps the
@@ -41,7 +41,7 @@ export function clientFor(options: SendOptions): Client {
     : apiKey !== undefined
       ? keyCredentials(apiKey)
       : sessionCredentials(settings, attended, strangerClient(options))
-  return connect({ ...clientOptions(options), credentials })
+  return createClient({ ...clientOptions(options), credentials })
 }
 
 /** Everything but who is calling. */

@@ -1,4 +1,4 @@
-import { ApiError, connect } from '../core/client.ts'
+import { ApiError, createClient } from '../core/client.ts'
 import { auth } from '../identity/contract.ts'
 import type { Session as Run } from './base.ts'
 import { CliError, exits } from './exit.ts'
@@ -110,7 +110,7 @@ const isOver = (failure: unknown): boolean =>
 async function isRefused(run: Run, token: string): Promise<boolean> {
   const headers = async () => ({ authorization: `Bearer ${token.trim()}` })
   try {
-    await connect({ ...clientOptions(run.send), credentials: { headers } }).call(auth.me)
+    await createClient({ ...clientOptions(run.send), credentials: { headers } }).call(auth.me)
     return false
   } catch (error) {
     return error instanceof ApiError && error.status === 401

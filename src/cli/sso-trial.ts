@@ -7,7 +7,7 @@ import { CliError, exits, Silent } from './exit.ts'
 import { type FlagSet, yes } from './flags.ts'
 import { printRecord } from './print.ts'
 import { type Style, styleFor } from './style.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 import type { Typed } from './view.ts'
 import { visit } from './visit.ts'
 
@@ -71,10 +71,10 @@ async function isOver(run: Run, id: string, testId: string): Promise<{ trial: 'p
 /** A step a line, and under it what was received; under the one that failed what mends it. */
 export function stepLines({ status, steps }: Came, style: Style): string {
   const lines = steps.flatMap(({ step, ok, received, code, hint }) => [
-    `${ok ? style.good('✓') : style.bad('✗')} ${printable(step)}`,
-    ...(received === null ? [] : [style.faint(`    ${printable(received)}`)]),
-    ...(code === null ? [] : [`    Code: ${printable(code)}`]),
-    ...(hint === null ? [] : [`    Hint: ${printable(hint)}`]),
+    `${ok ? style.good('✓') : style.bad('✗')} ${escapeToOneLine(step)}`,
+    ...(received === null ? [] : [style.faint(`    ${escapeToOneLine(received)}`)]),
+    ...(code === null ? [] : [`    Code: ${escapeToOneLine(code)}`]),
+    ...(hint === null ? [] : [`    Hint: ${escapeToOneLine(hint)}`]),
   ])
   const end =
     status === 'passed'

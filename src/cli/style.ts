@@ -1,5 +1,5 @@
 import { inspect } from 'node:util'
-import { own } from '../core/terminal.ts'
+import { allowSequence } from '../core/terminal.ts'
 
 export type Style = {
   heading: (text: string) => string
@@ -15,7 +15,7 @@ export const plain: Style = { heading: same, faint: same, good: same, bad: same,
 
 function styled(name: keyof typeof inspect.colors): (text: string) => string {
   const [on, off] = inspect.colors[name]!
-  return (text) => own(`\u001b[${on}m`) + text + own(`\u001b[${off}m`)
+  return (text) => allowSequence(`\u001b[${on}m`) + text + allowSequence(`\u001b[${off}m`)
 }
 
 const colors: Style = {

@@ -1,8 +1,8 @@
-import { printable } from '../core/terminal.ts'
+import { escapeToOneLine } from '../core/terminal.ts'
 import { asText, type Column, titleOf, valueAt } from './columns.ts'
 import { plain, type Style, toned } from './style.ts'
 
-export { printable }
+export { escapeToOneLine }
 
 export type TableOptions = {
   header: boolean
@@ -51,8 +51,8 @@ export async function table(rows: unknown[], wanted: Column[], options: TableOpt
 type Laid = { title: string; cells: string[]; widest: number; least: number; isId: boolean }
 
 function laidOut(rows: unknown[], column: Column, { header, width }: TableOptions): Laid {
-  const title = printable(titleOf(column))
-  const texts = rows.map((row) => printable(cellOf(valueAt(row, column))) || '-')
+  const title = escapeToOneLine(titleOf(column))
+  const texts = rows.map((row) => escapeToOneLine(cellOf(valueAt(row, column))) || '-')
   const isTime = width !== undefined && texts.every((text) => text === '-' || instant.test(text))
   const cells = isTime ? texts.map((text) => text.replace(instant, '$1 $2Z')) : texts
   const widest = cells.reduce((most, text) => Math.max(most, widthOf(text)), header ? widthOf(title) : 1)
@@ -141,7 +141,7 @@ export async function sections(
   const lines = values.map(([key, value]) => {
     const name = `${labelOf(key)}:`
     const label = name + ' '.repeat(longest + 2 - widthOf(name))
-    return `${indent}${style.faint(label)}${toned(style, printable(shown(value)))}\n`
+    return `${indent}${style.faint(label)}${toned(style, escapeToOneLine(shown(value)))}\n`
   })
   const parts = await Promise.all(
     entries
@@ -158,7 +158,7 @@ async function part(value: object, style: Style, width: number | undefined, dept
   const indent = '  '.repeat(depth)
   if (!Array.isArray(value)) return sections(value as Record<string, unknown>, style, width, depth)
   const isRecord = (one: unknown) => one !== null && typeof one === 'object' && !Array.isArray(one)
-  if (!value.every(isRecord)) return value.map((one) => `${indent}${printable(asText(one))}\n`).join('')
+  if (!value.every(isRecord)) return value.map((one) => `${indent}${escapeToOneLine(asText(one))}\n`).join('')
   const columns = [...new Set(value.flatMap((one) => Object.keys(one as object)))]
   const options = { header: true, style, width: width === undefined ? undefined : width - indent.length }
   const laid = columns.map((column) => laidOut(value, column, options))
@@ -182,5 +182,5 @@ const abbreviations = /\b(cpu|ram|gpu|os|ip|bios|mac|mb|gb|mfa|otp|qr|url|sso|jw
 export function labelOf(key: string): string {
   const words = key.replace(/[A-Z]+/g, (capitals) => ` ${capitals.toLowerCase()}`)
   const sentence = words.charAt(0).toUpperCase() + words.slice(1)
-  return printable(sentence.replace(abbreviations, (word) => word.toUpperCase()))
+  return escapeToOneLine(sentence.replace(abbreviations, (word) => word.toUpperCase()))
 }

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Agent, ClientRequestArgs } from 'node:http'
-import { type Incoming, NetworkError, type Outgoing, reasonOf } from '../core/client.ts'
+import { NetworkError, reasonOf, type TransportRequest, type TransportResponse } from '../core/client.ts'
 import { usage } from './exit.ts'
 
 export const isLocal = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
@@ -34,7 +34,9 @@ const builtin = ({ protocol }: URL) =>
   protocol === 'https:' ? process.getBuiltinModule('node:https') : process.getBuiltinModule('node:http')
 
 /** A transport that also takes bytes. */
-type NodeTransport = (request: Omit<Outgoing, 'body'> & { body?: string | Buffer }) => Promise<Incoming>
+type NodeTransport = (
+  request: Omit<TransportRequest, 'body'> & { body?: string | Buffer },
+) => Promise<TransportResponse>
 
 /**
  * Over node:http, which starts faster than fetch. Proxies of the environment and a private certificate

@@ -3,7 +3,7 @@ import type { ReplyOf } from '../core/endpoint.ts'
 import type { trustPolicies } from '../trust/contract.ts'
 import { usage } from './exit.ts'
 import type { FlagSet } from './flags.ts'
-import { printable } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 import type { View } from './view.ts'
 
 /** `--claim name=value` in place of the object of claims, which a new policy has to have. */
@@ -40,10 +40,10 @@ type Tried = ReplyOf<typeof trustPolicies.test>
 /** What was looked at, a line each. */
 export function checkLines(reply: Record<string, unknown>): string {
   const { accepted, checks } = reply as Tried
-  const width = Math.max(...checks.map(({ check }) => printable(check).length))
+  const width = Math.max(...checks.map(({ check }) => escapeToOneLine(check).length))
   const lines = checks.map(
     ({ check, ok, message }) =>
-      `${ok ? 'ok    ' : 'failed'}  ${printable(check).padEnd(width)}  ${printable(message)}`,
+      `${ok ? 'ok    ' : 'failed'}  ${escapeToOneLine(check).padEnd(width)}  ${escapeToOneLine(message)}`,
   )
   return `${lines.join('\n')}\n${accepted ? 'A job signs in with it' : 'No job signs in with it'}\n`
 }

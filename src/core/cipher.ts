@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, hash, hkdfSync } from 'node:crypto'
-import { printOf } from './key-print.ts'
+import { keyFingerprint } from './key-fingerprint.ts'
 import { randomBytes } from './random.ts'
 
 /**
@@ -23,13 +23,13 @@ export type Cipher = {
 }
 
 /** The version, and the id of a key. */
-export const markLength = 12
+export const keyIdLength = 12
 
 /** What the key is called by where its print is. */
-export const encryptionKey = 'APP_ENCRYPTION_KEY'
+export const encryptionKeyName = 'APP_ENCRYPTION_KEY'
 
 /** The first secret seals; all of them open. */
-export function cipherOf(secrets: readonly [string, ...string[]]): Cipher {
+export function createCipher(secrets: readonly [string, ...string[]]): Cipher {
   const ring = secrets.map((secret) => {
     const key = Buffer.from(hkdfSync('sha256', secret, '', 'svc encryption at rest', 32))
     return { key, id: hash('sha256', key, 'hex').slice(0, 8) }
@@ -40,8 +40,8 @@ export function cipherOf(secrets: readonly [string, ...string[]]): Cipher {
   const cipher: Cipher = {
     unreadable,
     marks,
-    prints: secrets.map((secret) => printOf(encryptionKey, secret)),
-    knows: (sealed) => marks.includes(sealed.slice(0, markLength)),
+    prints: secrets.map((secret) => keyFingerprint(encryptionKeyName, secret)),
+    knows: (sealed) => marks.includes(sealed.slice(0, keyIdLength)),
     seal(plain, place) {
       const nonce = randomBytes(12)
       const gcm = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(Buffer.from(place))

@@ -4,14 +4,14 @@ import {
   ApiError,
   errorOf,
   fetchTransport,
-  type Incoming,
   NetworkError,
   TimeoutError,
   type Transport,
+  type TransportResponse,
   textOf,
-} from './wire.ts'
+} from './transport.ts'
 
-export * from './wire.ts'
+export * from './transport.ts'
 
 export type Credentials = {
   /** Headers that say who is calling. */
@@ -94,7 +94,7 @@ export function pathOf(entry: Pick<Endpoint, 'path'>, input: RawInput = {}): str
   return query.size > 0 ? `${path}?${query}` : path
 }
 
-export function connect(options: ClientOptions): Client {
+export function createClient(options: ClientOptions): Client {
   const url = options.url.replace(/\/+$/, '')
   const { transport = fetchTransport, timeout = 30_000, retries = 2 } = options
 
@@ -107,7 +107,12 @@ export function connect(options: ClientOptions): Client {
   }
 
   /** An answer that begins. `broken` says what a failure to read the rest of it means. */
-  type Flow = { reply: Incoming; end: () => void; alive: () => void; broken: (error: unknown) => unknown }
+  type Flow = {
+    reply: TransportResponse
+    end: () => void
+    alive: () => void
+    broken: (error: unknown) => unknown
+  }
 
   /** Sends until there is an answer below 400 or a failure that trying again would not cure. */
   async function exchange(draft: Draft): Promise<Flow> {

@@ -3,7 +3,7 @@ import type { ErrorCode } from './errors.ts'
 import type { EventType } from './event-types.ts'
 import type { LimitName } from './limits.ts'
 import type { Permission } from './permissions.ts'
-import type { Audited } from './schema.ts'
+import type { AuditedResource } from './schema.ts'
 import type { ScopeKind } from './scope.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -45,14 +45,14 @@ export type Access =
       workload: boolean
     }
 
-export const everyScope: readonly ScopeKind[] = ['organization', 'partner', 'system']
+export const allScopes: readonly ScopeKind[] = ['organization', 'partner', 'system']
 
-export const publicly: Extract<Access, { who: 'public' }> = { who: 'public' }
+export const publicAccess: Extract<Access, { who: 'public' }> = { who: 'public' }
 type AgentAccess = Extract<Access, { who: 'agent' }>
 
-export const agent: AgentAccess = { who: 'agent' }
-export const agentOrWatchdog: AgentAccess = { who: 'agent', watchdog: true }
-export const knownAgent: AgentAccess = { who: 'agent', unknown: 'not_found' }
+export const agentAccess: AgentAccess = { who: 'agent' }
+export const agentOrWatchdogAccess: AgentAccess = { who: 'agent', watchdog: true }
+export const knownAgentAccess: AgentAccess = { who: 'agent', unknown: 'not_found' }
 
 type UserAccess = Extract<Access, { who: 'user' }>
 type Needs = Partial<Omit<UserAccess, 'who' | 'key' | 'workload'>>
@@ -61,11 +61,11 @@ type Needs = Partial<Omit<UserAccess, 'who' | 'key' | 'workload'>>
  * Signed-in people; with `key` also programs with an API key, and with `workload` jobs of a CI system. These come in
  * wherever a permission opens the way to keys.
  */
-export function user(needs: Needs & { key: true }): UserAccess & { key: true; workload: boolean }
-export function user(needs: Needs & { workload: true }): UserAccess & { key: false; workload: true }
-export function user(needs?: Needs): UserAccess & { key: false; workload: false }
-export function user(needs: Needs & { key?: boolean; workload?: boolean } = {}): UserAccess {
-  const { permission, scopes = everyScope, mfa = false, whileEnrolling = false } = needs
+export function userAccess(needs: Needs & { key: true }): UserAccess & { key: true; workload: boolean }
+export function userAccess(needs: Needs & { workload: true }): UserAccess & { key: false; workload: true }
+export function userAccess(needs?: Needs): UserAccess & { key: false; workload: false }
+export function userAccess(needs: Needs & { key?: boolean; workload?: boolean } = {}): UserAccess {
+  const { permission, scopes = allScopes, mfa = false, whileEnrolling = false } = needs
   const {
     wholePartner = false,
     wholeOrganization = false,
@@ -109,7 +109,7 @@ type ObjectSchema = z.ZodObject
  * nothing that people decide, several may be told of in one: `gathered`.
  */
 export type Audit =
-  | { action: string; resource: Audited; quietFor?: number; gathered?: true }
+  | { action: string; resource: AuditedResource; quietFor?: number; gathered?: true }
   | { unaudited: string }
 
 export type StreamType =
@@ -227,9 +227,9 @@ export function entriesOf(contract: Contract): { name: string; entry: Endpoint }
   )
 }
 
-export const publicBody = 64 * 1024
+export const maxPublicBody = 64 * 1024
 
 export const bodyLimitOf = ({ maxBody, access }: Endpoint): number =>
-  maxBody ?? (access.who === 'public' ? publicBody : 1024 * 1024)
+  maxBody ?? (access.who === 'public' ? maxPublicBody : 1024 * 1024)
 
-export const changes = (entry: Endpoint): boolean => entry.method !== 'GET' || entry.redirects === true
+export const isMutation = (entry: Endpoint): boolean => entry.method !== 'GET' || entry.redirects === true

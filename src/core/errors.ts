@@ -1,4 +1,4 @@
-import { cut } from './text.ts'
+import { truncateStorable } from './text.ts'
 
 /**
  * Every failure the product can name: code → HTTP status, CLI exit code and title. A code is API: it is
@@ -249,10 +249,10 @@ export function invalid(faults: readonly Fault[], message?: string): Problem {
 }
 
 const shortened = (text: string, most: number): string =>
-  text.length <= most ? text : `${cut(text, most - 1)}…`
+  text.length <= most ? text : `${truncateStorable(text, most - 1)}…`
 
 /** @throws invalid_request when a change says nothing (spec, "Errors": PATCH with empty body) */
-export function checkSomeChange(change: object): void {
+export function assertNotEmptyChange(change: object): void {
   const message = 'No updates provided'
   if (Object.keys(change).length === 0) throw invalid([{ path: 'body', message }], message)
 }

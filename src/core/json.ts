@@ -1,5 +1,5 @@
 /** What stands in JSON text; undefined where it is none. */
-export function jsonOf(text: string | Buffer): unknown {
+export function parseJson(text: string | Buffer): unknown {
   try {
     return JSON.parse(text.toString())
   } catch {
@@ -8,13 +8,13 @@ export function jsonOf(text: string | Buffer): unknown {
 }
 
 /** Most levels of JSON that anything is asked to go down into: a free object may have 32 of its own. */
-export const deepestJson = 64
+export const maxJsonDepth = 64
 
 /**
  * How deep JSON text is nested, and how many values are in it: what parsing it would take. Of text that is no JSON it says
  * something of that size.
  */
-export function extentOf(text: string): { depth: number; values: number } {
+export function measureJson(text: string): { depth: number; values: number } {
   let depth = 0
   let level = 0
   let values = 1
@@ -56,11 +56,11 @@ function endOfString(text: string, start: number): number {
 }
 
 /** The fields that lead to what is nested more than so many levels deep; undefined where nothing is. */
-export function pathBelow(value: unknown, levels: number): string[] | undefined {
+export function findDeepPath(value: unknown, levels: number): string[] | undefined {
   if (value === null || typeof value !== 'object') return undefined
   if (levels === 0) return []
   for (const [key, item] of Object.entries(value)) {
-    const rest = pathBelow(item, levels - 1)
+    const rest = findDeepPath(item, levels - 1)
     if (rest) return [key, ...rest]
   }
   return undefined

@@ -1,7 +1,7 @@
 import ipaddr from 'ipaddr.js'
 
 /** An address as it is compared: IPv4 written as IPv6, in whatever way, is IPv4. */
-export function plainAddress(address: string): string {
+export function normalizeAddress(address: string): string {
   if (!address.includes(':') || !ipaddr.isValid(address)) return address
   const parsed = ipaddr.process(address)
   return parsed.kind() === 'ipv4' ? parsed.toString() : address
@@ -11,7 +11,7 @@ export function plainAddress(address: string): string {
  * The network that an address is in, as far as one guesser has it: the /64 that IPv6 gives to one customer, and the /24
  * of IPv4, in which addresses are cheap to change.
  */
-export function networkAround(address: string): string {
+export function networkOfAddress(address: string): string {
   if (!ipaddr.isValid(address)) return address
   const parsed = ipaddr.process(address)
   const [bits, rest] = parsed.kind() === 'ipv4' ? [24, 1] : [64, 8]

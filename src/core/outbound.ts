@@ -46,7 +46,7 @@ export type OutboundReply = {
 }
 
 /** Where the host of an address leads at this moment. */
-export type Whereabouts =
+export type ResolvedHost =
   | { leads: 'out' }
   /** The address is itself one that is not public. */
   | { leads: 'inside' }
@@ -58,6 +58,6 @@ export type Whereabouts =
 export type Outbound = {
   /** Follows no redirect, and knows no proxy. @throws OutboundFailure */
   send(request: OutboundRequest): Promise<OutboundReply>
-  whereabouts(url: URL): Promise<Whereabouts>
+  whereabouts(url: URL): Promise<ResolvedHost>
   close(): Promise<void>
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { invalid } from './errors.ts'
-import { inQuery } from './schema.ts'
+import { queryNumber } from './schema.ts'
 
 const number = z.number({ error: 'must be a number' })
 const wholeNumber = number.int('must be a whole number')
@@ -13,7 +13,7 @@ const clamped = (most: number) =>
   z
     .preprocess(
       (said) => (/^(\d{16,}|\d(\.\d+)?e\+?\d{2,})$/i.test(String(said)) ? most : said),
-      inQuery(wholeNumber),
+      queryNumber(wholeNumber),
     )
     .transform((n) => Math.min(Math.max(1, n), most))
 
@@ -24,14 +24,14 @@ export const pageQuery = (limits: { default: number; max: number } = { default: 
 })
 
 /** The same for a list that may be long: `cursor` goes on where a page ended, at the cost of the first page. */
-export const longPageQuery = (limits?: { default: number; max: number }) => ({
+export const cursorPageQuery = (limits?: { default: number; max: number }) => ({
   ...pageQuery(limits),
   cursor: z.string().max(1024).optional().describe('Where a page ended (its nextCursor); instead of page'),
 })
 
 /** For a list whose rows have a place (`seq`) in the order they came in: reading on from one, oldest first. */
-export const placeQuery = (of: string) =>
-  inQuery(wholeNumber.min(0, 'must be at least 0'))
+export const sequenceQuery = (of: string) =>
+  queryNumber(wholeNumber.min(0, 'must be at least 0'))
     .optional()
     .describe(`Only what comes behind this seq ${of}, oldest first`)
 
@@ -50,7 +50,7 @@ export const pageOf = <S extends z.ZodType>(item: S) =>
   })
 
 /** A page reached by `cursor` has no number, and what there is in all is not counted again. */
-export const longPageOf = <S extends z.ZodType>(item: S) =>
+export const cursorPageOf = <S extends z.ZodType>(item: S) =>
   z.object({
     data: z.array(item),
     pagination: z.object({
@@ -61,8 +61,8 @@ export const longPageOf = <S extends z.ZodType>(item: S) =>
     }),
   })
 
-export type LongPageQuery = PageQuery & { cursor?: string | undefined }
-export type LongPage<T> = {
+export type CursorPageQuery = PageQuery & { cursor?: string | undefined }
+export type CursorPage<T> = {
   data: T[]
   pagination: { page?: number; limit: number; total?: number; nextCursor: string | null }
 }
@@ -75,7 +75,7 @@ type Key = readonly (string | number)[]
  * @throws invalid_request when it is not one that this list gave
  */
 export function keyAfter(
-  query: Pick<LongPageQuery, 'cursor'>,
+  query: Pick<CursorPageQuery, 'cursor'>,
   width: number,
   path = 'query.cursor',
 ): Key | undefined {
@@ -88,7 +88,7 @@ export function keyAfter(
 const notOurs = (path: string) => invalid([{ path, message: 'is not a cursor that this list gave' }])
 
 /** The same for a list in the order of places. */
-export function placeAfter(query: Pick<LongPageQuery, 'cursor'>): number | undefined {
+export function sequenceAfter(query: Pick<CursorPageQuery, 'cursor'>): number | undefined {
   const [place] = keyAfter(query, 1) ?? []
   if (place === undefined || Number.isSafeInteger(place)) return place as number | undefined
   throw notOurs('query.cursor')
@@ -107,15 +107,15 @@ function parsedKey(cursor: string): Key | undefined {
 }
 
 /** Rows to ask for: one more than fit, which tells whether there are more. */
-export const rowsAsked = ({ limit }: PageQuery): number => limit + 1
+export const fetchLimit = ({ limit }: PageQuery): number => limit + 1
 
-/** A page of what `rowsAsked` gave; `keyOf` tells the values the list is ordered by. */
-export function toLongPage<T>(
+/** A page of what `fetchLimit` gave; `keyOf` tells the values the list is ordered by. */
+export function toCursorPage<T>(
   rows: T[],
-  query: LongPageQuery,
+  query: CursorPageQuery,
   keyOf: (row: T) => Key,
   total: number | undefined,
-): LongPage<T> {
+): CursorPage<T> {
   const { page, limit, cursor } = query
   const data = rows.slice(0, limit)
   const last = data.at(-1)

@@ -1,5 +1,5 @@
 /** Permission pairs that protect routes (spec, "Role and permission"). `*:*` grants everything. */
-export const catalog = {
+export const permissionCatalog = {
   devices: ['read', 'write', 'delete', 'execute'],
   scripts: ['read', 'write', 'delete', 'execute'],
   alerts: ['read', 'write', 'acknowledge'],
@@ -11,15 +11,15 @@ export const catalog = {
   audit: ['read', 'export'],
 } as const
 
-type Catalog = typeof catalog
+type Catalog = typeof permissionCatalog
 export type Permission = { [R in keyof Catalog]: `${R}:${Catalog[R][number]}` }[keyof Catalog] | '*:*'
 
-export const permissions: readonly Permission[] = Object.entries(catalog).flatMap(([resource, actions]) =>
-  actions.map((action) => `${resource}:${action}` as Permission),
+export const permissions: readonly Permission[] = Object.entries(permissionCatalog).flatMap(
+  ([resource, actions]) => actions.map((action) => `${resource}:${action}` as Permission),
 )
 
 /** What the role builder speaks of (spec, "Role and permission"); the catalogue says what routes ask for. */
-export const builder = {
+export const roleBuilderCatalog = {
   resources: [
     ...['devices', 'scripts', 'alerts', 'automations', 'reports', 'backup', 'billing', 'users', 'settings'],
     ...['organizations', 'sites', 'remote'],
@@ -30,23 +30,23 @@ export const builder = {
 /** Actions of the role builder that go by another name in the catalogue. */
 const aliases: Readonly<Record<string, string>> = { view: 'read', create: 'write', update: 'write' }
 
-export type Pair = { resource: string; action: string }
+export type PermissionPair = { resource: string; action: string }
 
 /** The permission that a pair stands for, aliases included; undefined when there is none. */
-export function permissionOf({ resource, action }: Pair): Permission | undefined {
+export function permissionOf({ resource, action }: PermissionPair): Permission | undefined {
   const pair = `${resource}:${Object.hasOwn(aliases, action) ? aliases[action] : action}` as Permission
   return pair === '*:*' || permissions.includes(pair) ? pair : undefined
 }
 
-export function pairOf(permission: string): Pair {
+export function pairOf(permission: string): PermissionPair {
   const [resource = '', action = ''] = permission.split(':')
   return { resource, action }
 }
 
 /** Every word that can stand for a resource or an action. */
-export const resourceNames: readonly string[] = [...Object.keys(catalog), '*']
+export const resourceNames: readonly string[] = [...Object.keys(permissionCatalog), '*']
 export const actionNames: readonly string[] = [
-  ...new Set([...Object.values(catalog).flat(), ...Object.keys(aliases), '*']),
+  ...new Set([...Object.values(permissionCatalog).flat(), ...Object.keys(aliases), '*']),
 ]
 
 export const resourceLabels: Readonly<Record<keyof Catalog, string>> = {
@@ -83,11 +83,11 @@ export function describePermission(permission: Permission): string {
 }
 
 /** What of `wanted` is beyond `held`, sorted. */
-export const beyond = (held: ReadonlySet<string>, wanted: Iterable<string>): string[] =>
-  [...wanted].filter((pair) => !holds(held, pair as Permission)).sort()
+export const missingPermissions = (held: ReadonlySet<string>, wanted: Iterable<string>): string[] =>
+  [...wanted].filter((pair) => !hasPermission(held, pair as Permission)).sort()
 
 /** True when `held` has the pair itself or a wildcard that covers it. */
-export function holds(held: ReadonlySet<string>, wanted: Permission): boolean {
+export function hasPermission(held: ReadonlySet<string>, wanted: Permission): boolean {
   if (held.has(wanted) || held.has('*:*')) return true
   const [resource, action] = wanted.split(':')
   return held.has(`${resource}:*`) || held.has(`*:${action}`)

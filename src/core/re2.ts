@@ -1,7 +1,7 @@
 import { RE2JS } from 're2js'
 
 /** A pattern in RE2 syntax, ready to be asked. @throws when it is not one */
-export function re2(pattern: string): RE2JS {
+export function compileRe2(pattern: string): RE2JS {
   const known = ready.get(pattern)
   if (known) return known
   const made = RE2JS.compile(pattern)
@@ -35,13 +35,13 @@ const mostSteps = 600
 const mostWays = 4000
 
 /** Why a text is no pattern that can be asked, or undefined when it is. */
-export const patternFault = (pattern: string): string | undefined => judged(pattern).fault
+export const patternError = (pattern: string): string | undefined => judged(pattern).fault
 
 /**
  * Different patterns that one question may ask for, and what they may cost together. Postgres keeps the last 32 that it
  * compiled: one more, and each is compiled anew for each row.
  */
-export const mostPatterns = 30
+export const maxPatterns = 30
 /** Of `compileCost`: some 20 ms. */
 const mostToCompile = 5000
 /** Of steps, and of tens of ranges of characters. */
@@ -51,9 +51,9 @@ const mostToAsk = 2000
  * The first of the patterns with which they cost more together than one question may; undefined: they may all be asked.
  * Nothing is compiled that would take long.
  */
-export function firstTooDear(patterns: readonly string[]): string | undefined {
+export function firstTooExpensive(patterns: readonly string[]): string | undefined {
   const different = [...new Set(patterns)]
-  if (different.length > mostPatterns) return different[mostPatterns]
+  if (different.length > maxPatterns) return different[maxPatterns]
   return past(different, compileCost, mostToCompile) ?? past(different, (one) => judged(one).cost, mostToAsk)
 }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { storable } from './text.ts'
+import { toStorable } from './text.ts'
 
 /** The kinds of record an id in a path, query or body can name. Tests of isolation are derived from it. */
 export type Resource =
@@ -26,7 +26,7 @@ export type Resource =
   | 'agent_rollout'
 
 /** What audit entries are about: also what goes by a name of its own and belongs to no tenant. */
-export type Audited = Resource | 'agent_version' | 'dead_letter'
+export type AuditedResource = Resource | 'agent_version' | 'dead_letter'
 
 /** An id that names a record of that kind, in either case; the CLI accepts its slug or name as well. */
 export const idOf = (resource: Resource) =>
@@ -78,7 +78,7 @@ export const endInstant = instantAt('23:59:59.999')
 const decimal = /^[+-]?\d+$/
 
 /** A number in a query string: decimal digits and nothing else. */
-export const inQuery = <S extends z.ZodNumber>(number: S) =>
+export const queryNumber = <S extends z.ZodNumber>(number: S) =>
   z.preprocess((said) => (typeof said === 'string' && decimal.test(said) ? Number(said) : said), number)
 
 /** Whether a text can be stored, hashed and given back as it came: RFC 8785 and UTF-8 know no half pairs. */
@@ -108,15 +108,15 @@ function limited(string: z.ZodString, max: number, min: number) {
 }
 
 /** Text that a machine reports: telemetry is cleaned of what cannot be stored, and not refused for it. */
-export const heard = (max: number, min = 0) => limited(z.string().overwrite(storable), max, min)
+export const reportedText = (max: number, min = 0) => limited(z.string().overwrite(toStorable), max, min)
 
 const cutMark = '… [cut]'
 
 /** The same of any length: what is too long ends between two characters, with a mark. */
-export const cutText = (max: number) =>
+export const truncatedText = (max: number) =>
   z
     .string()
-    .overwrite(storable)
+    .overwrite(toStorable)
     .overwrite((whole) => {
       if (whole.length <= max) return whole
       const end = max - cutMark.length
@@ -125,7 +125,7 @@ export const cutText = (max: number) =>
     })
 
 /** A JSON object of telemetry that may hold anything: of what is too much the beginning is kept, as text. */
-export const cutObject = (size: number) =>
+export const truncatedObject = (size: number) =>
   z.record(z.string(), z.unknown()).overwrite((value) => {
     if (!isWithin(value, deepest)) return { cut: true }
     const clean = cleaned(value) as Record<string, unknown>
@@ -134,14 +134,14 @@ export const cutObject = (size: number) =>
   })
 
 function cleaned(value: unknown): unknown {
-  if (typeof value === 'string') return storable(value)
+  if (typeof value === 'string') return toStorable(value)
   if (Array.isArray(value)) return value.map(cleaned)
   if (value === null || typeof value !== 'object') return value
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [storable(key), cleaned(item)]))
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [toStorable(key), cleaned(item)]))
 }
 
 /** Some of a few words, with commas between them: `warn,error`. */
-export function someOf<const W extends string>(words: readonly W[]) {
+export function listOfEnum<const W extends string>(words: readonly W[]) {
   const isOne = (name: string): name is W => (words as readonly string[]).includes(name)
   return text(100)
     .transform((list) => list.split(',').map((name) => name.trim()))
@@ -172,10 +172,13 @@ const deepest = 32
 const tooDeep = { error: `must not be nested more than ${deepest} levels deep`, abort: true }
 
 /** Most characters of JSON in a free object. */
-export const freeSize = 16_384
+export const maxObjectSize = 16_384
 
 /** A JSON object that may hold anything besides what its schema knows, 16 KiB unless told (decisions.md, Tenancy). */
-export const free = <S extends z.ZodType<Record<string, unknown>>>(schema: S, size = freeSize): S =>
+export const boundedObject = <S extends z.ZodType<Record<string, unknown>>>(
+  schema: S,
+  size = maxObjectSize,
+): S =>
   schema
     // First, because everything that handles it later goes down into it by calling itself.
     .refine((value) => isWithin(value, deepest), tooDeep)
@@ -183,7 +186,7 @@ export const free = <S extends z.ZodType<Record<string, unknown>>>(schema: S, si
     .refine((value) => everyText(value, hasNoNul), noNul)
     .refine((value) => everyText(value, isUnicode), unicode)
 
-export const freeObject = free(z.record(z.string(), z.unknown()))
+export const anyObject = boundedObject(z.record(z.string(), z.unknown()))
 
 /** Any JSON that is not nested deeper than code that goes down into it can go. */
 export const anyJson = z

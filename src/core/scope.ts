@@ -16,10 +16,10 @@ export type Scope =
 
 export type ScopeKind = Scope['kind']
 
-export const everything: Scope = { kind: 'system' }
+export const systemScope: Scope = { kind: 'system' }
 
 /** Just one organization, whole. */
-export function only(orgId: string): Scope {
+export function organizationScope(orgId: string): Scope {
   return { kind: 'organization', orgId, siteIds: null, groupIds: null }
 }
 

@@ -15,7 +15,7 @@ function distance(a: string, b: string): number {
 }
 
 /** The known word that was probably meant. */
-export function closest(word: string, known: readonly string[]): string | undefined {
+export function closestMatch(word: string, known: readonly string[]): string | undefined {
   const wanted = word.toLowerCase()
   const limit = Math.max(1, Math.floor(wanted.length / 3))
   let best: { word: string; score: number } | undefined
@@ -33,6 +33,6 @@ export function didYouMean(
   known: readonly string[],
   shown = (w: string) => w,
 ): string | undefined {
-  const match = closest(word, known)
+  const match = closestMatch(word, known)
   return match === undefined ? undefined : `did you mean ${shown(match)}?`
 }

@@ -25,15 +25,16 @@ const escaped = (character: string): string =>
     .join('')
 
 /** Makes everything visible but line breaks and tabs. What stood within a string of JSON is the same string still. */
-export const visible = (text: string): string => text.replace(hidden, escaped)
+export const escapeControls = (text: string): string => text.replace(hidden, escaped)
 
 /** A text that has one line, as wide as it will be: names come from machines we do not trust. */
-export const printable = (text: string): string => visible(text).replaceAll('\n', '⏎').replaceAll('\t', ' ')
+export const escapeToOneLine = (text: string): string =>
+  escapeControls(text).replaceAll('\n', '⏎').replaceAll('\t', ' ')
 
-export const isVisible = (text: string): boolean => text.search(hidden) === -1
+export const hasNoControls = (text: string): boolean => text.search(hidden) === -1
 
 /** The same for every text in a value, and every name; or what else is to be made of them. */
-export function visibleIn<T>(value: T, shown = visible): T {
+export function escapeControlsIn<T>(value: T, shown = escapeControls): T {
   const of = (one: unknown): unknown => {
     if (typeof one === 'string') return shown(one)
     if (Array.isArray(one)) return one.map(of)
@@ -47,10 +48,10 @@ export function visibleIn<T>(value: T, shown = visible): T {
 const mark = `\u001b<${crypto.randomUUID()}>`
 
 /** A control sequence of the program's own, which reaches the terminal as it is. Never has data in it. */
-export const own = (sequence: string): string => mark + sequence + mark
+export const allowSequence = (sequence: string): string => mark + sequence + mark
 
 /** Without the program's own sequences. */
-export const unstyled = (text: string): string =>
+export const stripStyles = (text: string): string =>
   text
     .split(mark)
     .filter((_, n) => n % 2 === 0)
@@ -60,7 +61,7 @@ const opened = (text: string, isTerminal: boolean): string =>
   isTerminal || text.includes(mark)
     ? text
         .split(mark)
-        .map((part, n) => (isTerminal && n % 2 === 0 ? visible(part) : part))
+        .map((part, n) => (isTerminal && n % 2 === 0 ? escapeControls(part) : part))
         .join('')
     : text
 
@@ -70,7 +71,7 @@ type Done = (error?: Error | null) => void
  * The one door to a terminal: whoever writes to the stream, only `own` sequences get through and all else is made visible.
  * Files and pipes are given the bytes as they are.
  */
-export function guard(stream: NodeJS.WriteStream): void {
+export function guardStream(stream: NodeJS.WriteStream): void {
   const write = stream.write.bind(stream) as (chunk: string | Uint8Array, done?: Done) => boolean
   // A byte from 0x80 to 0x9f alone is a control of some terminals: decoded, it is none.
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
@@ -87,8 +88,8 @@ export function guard(stream: NodeJS.WriteStream): void {
 
 /** For the start of every program: also what ends it unexpectedly is told through the door, and not by Node past it. */
 export function guardTerminal(): void {
-  guard(process.stdout)
-  guard(process.stderr)
+  guardStream(process.stdout)
+  guardStream(process.stderr)
   process.on('uncaughtException', (error) => {
     process.stderr.write(`${error instanceof Error ? error.stack : inspect(error)}\n`, () => process.exit(1))
   })

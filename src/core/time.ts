@@ -22,7 +22,7 @@ export function millisecondsOf(instant: Instant): number {
 let asked: Instant = ''
 let milliseconds = Number.NaN
 
-export function later(now: Instant, seconds: number): Instant {
+export function addSeconds(now: Instant, seconds: number): Instant {
   return new Date(millisecondsOf(now) + seconds * 1000).toISOString()
 }
 

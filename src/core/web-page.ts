@@ -37,7 +37,7 @@ export function webPage({ title, body, script }: Parts): WebPage {
 
 const digest = (text: string): string => `sha256-${hash('sha256', text, 'base64')}`
 
-export const asText = (text: string): string =>
+export const escapeHtml = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')
 
 const operand = String.raw`(?:"[^"]*"|@?[A-Z]+|…|-(?![\w-]))`
@@ -49,9 +49,9 @@ export function withCommands(text: string): string {
   const parts = [...text.matchAll(commandLine)].map(({ 0: found, index }) => {
     const before = text.slice(from, index)
     from = index + found.length
-    return `${asText(before)}<code>${asText(found)}</code>`
+    return `${escapeHtml(before)}<code>${escapeHtml(found)}</code>`
   })
-  return parts.join('') + asText(text.slice(from))
+  return parts.join('') + escapeHtml(text.slice(from))
 }
 
 /** What went wrong, and what mends it. `code` is for those who are asked for help. */
@@ -68,11 +68,11 @@ export const failureBody = ({
   code: string
   /** HTML between the hint and the code. */
   more?: string
-}): string => `<h1>${asText(title)}</h1>
-<p role="alert">${asText(message.replace(/\.$/, ''))}.</p>
+}): string => `<h1>${escapeHtml(title)}</h1>
+<p role="alert">${escapeHtml(message.replace(/\.$/, ''))}.</p>
 ${hint === undefined ? '' : `<section aria-labelledby="hint"><h2 id="hint">What to do</h2>\n<p>${withCommands(hint)}</p></section>`}
 ${more}
-<p class="faint">Code: <code>${asText(code)}</code></p>`
+<p class="faint">Code: <code>${escapeHtml(code)}</code></p>`
 
 const style = `
 :root { color-scheme: light dark; --back: #f4f5f7; --card: #fff; --text: #1b1f24; --faint: #57606a; --line: #d5d9de; --mark: #0b57c2; --on: #fff; --code: #eef0f3; --bad: #b3261e }

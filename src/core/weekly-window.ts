@@ -13,7 +13,7 @@ const pattern = new RegExp(`^(${days.join('|')}) ([01]\\d|2[0-3]):([0-5]\\d)-([0
  * `Sun 02:00-04:00`; an end that is not after the begin is on the next day. undefined for anything else, and for a window of
  * no length.
  */
-export function windowOf(text: string): WeeklyWindow | undefined {
+export function parseWeeklyWindow(text: string): WeeklyWindow | undefined {
   const [, day, ...clock] = pattern.exec(text) ?? []
   if (day === undefined) return undefined
   const [fromHour, fromMinute, toHour, toMinute] = clock.map(Number) as [number, number, number, number]
@@ -24,7 +24,7 @@ export function windowOf(text: string): WeeklyWindow | undefined {
   return { from: midnight + begins, to: midnight + ends + (ends < begins ? minutesOfDay : 0) }
 }
 
-export function isOpen({ from, to }: WeeklyWindow, now: Instant): boolean {
+export function isInWindow({ from, to }: WeeklyWindow, now: Instant): boolean {
   const at = new Date(now)
   // Sunday is day 0 of a Date, and the last one here.
   const day = (at.getUTCDay() + 6) % 7

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
-import { longPageOf, longPageQuery, pageOf, pageQuery } from '../core/page.ts'
+import { endpoint, userAccess } from '../core/endpoint.ts'
+import { cursorPageOf, cursorPageQuery, pageOf, pageQuery } from '../core/page.ts'
 import { idOf, instant, text } from '../core/schema.ts'
 
 export const osType = z.enum(['windows', 'macos', 'linux'])
@@ -227,9 +227,9 @@ export const agentParams = z.strictObject({
 })
 
 const section = 'Devices'
-const reads = user({ permission: 'devices:read', key: true })
-const writes = user({ permission: 'devices:write', key: true })
-const deletes = user({ permission: 'devices:delete', key: true })
+const reads = userAccess({ permission: 'devices:read', key: true })
+const writes = userAccess({ permission: 'devices:write', key: true })
+const deletes = userAccess({ permission: 'devices:delete', key: true })
 const params = z.strictObject({ id: idOf('device') })
 
 export const devices = {
@@ -249,9 +249,9 @@ export const devices = {
       role: deviceRole.optional(),
       tag: text(100, 1).optional().describe('Only devices with this tag'),
       search: text(100).optional().describe('Part of the hostname or display name'),
-      ...longPageQuery(),
+      ...cursorPageQuery(),
     }),
-    reply: longPageOf(Device),
+    reply: cursorPageOf(Device),
     errors: ['org_access_denied'],
   }),
   show: endpoint({

@@ -1,5 +1,5 @@
-import { type Instant, later } from '../core/time.ts'
-import { apart } from '../storage/apart.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
+import { writeBisecting } from '../storage/bisect-writes.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import { type Moved, tellMoved, tellUpdated } from './events.ts'
 import { type Due, endMaintenance, endUpdates, findDue, markOffline, markUnwatched } from './liveness.ts'
@@ -17,7 +17,7 @@ export async function checkLiveness(
   { offlineAfterSeconds }: { offlineAfterSeconds: number },
   now: Instant,
 ): Promise<Moved[]> {
-  const due: Due = { now, before: later(now, -offlineAfterSeconds) }
+  const due: Due = { now, before: addSeconds(now, -offlineAfterSeconds) }
   const moved: Moved[] = []
   const move = (change: typeof markOffline) => async (tx: Db, ids: string[]) => {
     const part = await change(tx, ids, due)
@@ -53,7 +53,7 @@ async function inParts<T>(
   const changed: T[] = []
   for (let at = 0; at < ids.length; at += written) {
     // What a crash undoes is found again.
-    const { done, refused } = await apart(ids.slice(at, at + written), (some) =>
+    const { done, refused } = await writeBisecting(ids.slice(at, at + written), (some) =>
       storage.write((tx) => change(tx, [...some]), { unsynced: true }),
     )
     changed.push(...done.flat())

@@ -1,9 +1,9 @@
 import { expressionBuilder } from 'kysely'
-import { everything } from '../core/scope.ts'
-import { type Instant, later } from '../core/time.ts'
+import { systemScope } from '../core/scope.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
 import { inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import type { Tables } from '../storage/tables.ts'
+import type { Tables } from '../storage/schema/tables.ts'
 import { type Moved, movedColumns } from './events.ts'
 
 /* The state of devices as time goes by: of all tenants at once, by the service itself. */
@@ -23,7 +23,7 @@ const isSilent = ({ before }: Due) => eb.and([eb('status', '=', 'online'), eb('l
 
 /** Whether or not it was seen since: what goes on reporting is the agent from before. */
 const isLate = ({ now }: Due) =>
-  eb.and([eb('update_state', '=', 'updating'), eb('update_since', '<', later(now, -updateSeconds))])
+  eb.and([eb('update_state', '=', 'updating'), eb('update_since', '<', addSeconds(now, -updateSeconds))])
 
 const isMaintained = ({ now }: Due) =>
   eb.and([eb('status', '=', 'maintenance'), eb('maintenance_until', '<=', now)])
@@ -45,7 +45,7 @@ export async function findDue(
     .select(['last_seen_at', 'update_since', 'maintenance_until', 'watchdog_seen_at'])
     .where(eb.or(dues))
     .where('id', '>', after)
-    .where(inScope(everything, 'org_id'))
+    .where(inScope(systemScope, 'org_id'))
     .orderBy('id')
     .limit(limit)
     .execute()

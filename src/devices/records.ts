@@ -3,15 +3,15 @@ import type { Page, PageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { containsKey, prepared, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import { readPage } from '../storage/pages.ts'
-import { rowsOf } from '../storage/rows.ts'
+import { readPage } from '../storage/query/pages.ts'
+import { rowsOf } from '../storage/schema/rows.ts'
 import type {
   DeviceDiskRow,
   DeviceHardwareColumns,
   DeviceInterfaceRow,
   DeviceMetricsColumns,
   DeviceSoftwareRow,
-} from '../storage/tables.ts'
+} from '../storage/schema/tables.ts'
 import type { Device, Disk, Hardware, Metrics, NetworkInterface, Software } from './contract.ts'
 import { readDevice } from './rows.ts'
 import { devicesIn, notFound, whole } from './store.ts'

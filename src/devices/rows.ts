@@ -1,7 +1,7 @@
-import type { DeviceAgentColumns } from '../storage/agent-tables.ts'
 import { pairsOf } from '../storage/dialect.ts'
-import { rowsOf } from '../storage/rows.ts'
-import type { DeviceRow } from '../storage/tables.ts'
+import type { DeviceAgentColumns } from '../storage/schema/agent-tables.ts'
+import { rowsOf } from '../storage/schema/rows.ts'
+import type { DeviceRow } from '../storage/schema/tables.ts'
 import type { Device } from './contract.ts'
 
 type PublicRow = Omit<DeviceRow, 'token_hash' | 'enrollment_key_id' | 'enrollment_ip'> &

@@ -1,7 +1,7 @@
 import { invalid, Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
 import type { Scope } from '../core/scope.ts'
-import { type Instant, later } from '../core/time.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
 import type { Device, DeviceChange, Maintenance } from './contract.ts'
 
 /** The folded copies of a device's names, for whoever writes one of them. */
@@ -111,11 +111,11 @@ export function maintained(
     throw new Problem('conflict', `Device is ${device.status}`)
   }
   if (enable) {
-    const maintenanceUntil = durationHours === undefined ? null : later(now, durationHours * 3600)
+    const maintenanceUntil = durationHours === undefined ? null : addSeconds(now, durationHours * 3600)
     return { ...device, status: 'maintenance', maintenanceUntil, updatedAt: now }
   }
   if (device.status !== 'maintenance') return device
-  const isSeen = device.lastSeenAt !== null && device.lastSeenAt >= later(now, -offlineAfterSeconds)
+  const isSeen = device.lastSeenAt !== null && device.lastSeenAt >= addSeconds(now, -offlineAfterSeconds)
   return { ...device, status: isSeen ? 'online' : 'offline', maintenanceUntil: null, updatedAt: now }
 }
 

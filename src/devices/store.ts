@@ -1,18 +1,18 @@
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
 import {
+  type CursorPage,
+  type CursorPageQuery,
+  fetchLimit,
   keyAfter,
-  type LongPage,
-  type LongPageQuery,
   offsetOf,
-  rowsAsked,
-  toLongPage,
+  toCursorPage,
   totalFrom,
 } from '../core/page.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
-import { countOf } from '../storage/counts.ts'
 import { after, containsKey, inGroups, inScope, inSites, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { countOf } from '../storage/query/counts.ts'
 import type { Device } from './contract.ts'
 import { columns, customFields, readDevice } from './rows.ts'
 
@@ -102,12 +102,12 @@ const howMany = preparedInScope((db, scope) =>
 export async function listDevices(
   db: Db,
   scope: Scope,
-  { page, limit, cursor, ...filter }: LongPageQuery & DeviceFilter,
-): Promise<LongPage<Device>> {
+  { page, limit, cursor, ...filter }: CursorPageQuery & DeviceFilter,
+): Promise<CursorPage<Device>> {
   const query = { page, limit, cursor }
   const key = keyAfter(query, order.length)
   const isPlain = Object.values(filter).every((one) => one === undefined || one === '')
-  const asked = rowsAsked(query)
+  const asked = fetchLimit(query)
   const offset = offsetOf(query)
   const [hostname = '', id = ''] = (key ?? []).map(String)
   const sought = () => filtered(db, scope, filter).limit(asked)
@@ -119,7 +119,7 @@ export async function listDevices(
   const count = async () =>
     isPlain ? (await howMany(db, scope, {}))[0]!.total : countOf(filtered(db, scope, filter))
   const total = key ? undefined : (totalFrom(Math.min(rows.length, limit), query) ?? (await count()))
-  return toLongPage(rows.map(readDevice), query, (device) => [device.hostname, device.id], total)
+  return toCursorPage(rows.map(readDevice), query, (device) => [device.hostname, device.id], total)
 }
 
 const byId = preparedInScope((db, scope, p: { id: string }) =>

@@ -1,12 +1,12 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
+import { endpoint, userAccess } from '../core/endpoint.ts'
 import { type EventType, eventTypes } from '../core/event-types.ts'
-import { free, idOf, instant } from '../core/schema.ts'
+import { boundedObject, idOf, instant } from '../core/schema.ts'
 
 /** Most characters of JSON in the data of an event: 64 KiB. */
 const mostData = 65_536
 
-export const eventData = free(z.record(z.string(), z.unknown()), mostData)
+export const eventData = boundedObject(z.record(z.string(), z.unknown()), mostData)
 
 /** All but the one that asks a webhook whether it hears. */
 export const raisable = eventTypes.filter((type) => type !== 'webhook.test') as [EventType, ...EventType[]]
@@ -18,7 +18,7 @@ export const events = {
     idempotencyKey: 'honored',
     summary: 'Raise an event: it goes to the webhooks of the organization that ask for its type',
     tag: 'Webhooks',
-    access: user({ permission: '*:*', scopes: ['partner', 'system'] }),
+    access: userAccess({ permission: '*:*', scopes: ['partner', 'system'] }),
     body: z.strictObject({
       orgId: idOf('organization').describe('Organization it happened in'),
       type: z.enum(raisable).describe('What happened'),

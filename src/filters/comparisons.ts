@@ -1,14 +1,14 @@
 import { type Expression, expressionBuilder, type SqlBool, sql } from 'kysely'
 import type { Instant } from '../core/time.ts'
-import type { Tables } from '../storage/tables.ts'
+import type { Tables } from '../storage/schema/tables.ts'
 import {
-  beginsWith,
+  doubleLiteral,
   endsWith,
-  holds,
   matchesPattern,
-  number,
+  startsWith,
   type TextColumn,
-} from '../storage/text-comparisons.ts'
+  textContains,
+} from '../storage/search/text-comparisons.ts'
 import type { ConditionValue, TimeUnit } from './conditions/contract.ts'
 import { comparable, day, parsedDate, windowStart } from './instants.ts'
 
@@ -53,9 +53,9 @@ export function comparedText(text: TextColumn, asked: Asked): Test {
     case 'in':
       return isIn(column, value as string[])
     case 'contains':
-      return holds(text, value as string)
+      return textContains(text, value as string)
     case 'startsWith':
-      return beginsWith(text, value as string)
+      return startsWith(text, value as string)
     case 'endsWith':
       return endsWith(text, value as string)
     case 'matches':
@@ -84,10 +84,10 @@ const isSign = (operator: string): operator is keyof typeof signs => operator in
 
 export function comparedNumber(column: string, asked: Asked): Test {
   const { operator, value } = asked
-  if (isSign(operator)) return eb(ref(column), signs[operator], number(value as number))
+  if (isSign(operator)) return eb(ref(column), signs[operator], doubleLiteral(value as number))
   if (operator === 'between') {
     const { from, to } = value as { from: number; to: number }
-    return eb.and([eb(ref(column), '>=', number(from)), eb(ref(column), '<=', number(to))])
+    return eb.and([eb(ref(column), '>=', doubleLiteral(from)), eb(ref(column), '<=', doubleLiteral(to))])
   }
   if (operator === 'isNull') return isNull(column)
   return operator === 'isNotNull' ? isKnown(column) : unknown(asked)

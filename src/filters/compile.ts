@@ -1,6 +1,6 @@
 import { Problem } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
-import { isAnyOf, isOneOf, lists, type TextColumn } from '../storage/text-comparisons.ts'
+import { isAnyOf, isOneOf, jsonArrayContains, type TextColumn } from '../storage/search/text-comparisons.ts'
 import {
   type Asked,
   always,
@@ -159,10 +159,15 @@ const tags: Answer = ({ operator, value }) => {
   const [column, inRow] = ['device_tags.tag', 'devices.tags']
   switch (operator) {
     case 'hasAny':
-      return lists(inRow, 'some', value as string[], has('device_tags', isAnyOf(column, value as string[])))
+      return jsonArrayContains(
+        inRow,
+        'some',
+        value as string[],
+        has('device_tags', isAnyOf(column, value as string[])),
+      )
     case 'hasAll': {
       const all = hasAll('device_tags', column, value as string[], isIn(column, value as string[]))
-      return lists(inRow, 'all', value as string[], all)
+      return jsonArrayContains(inRow, 'all', value as string[], all)
     }
     case 'isEmpty':
       return eb.not(has('device_tags'))

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
-import { idOf, inQuery, instant, text } from '../core/schema.ts'
+import { endpoint, userAccess } from '../core/endpoint.ts'
+import { idOf, instant, queryNumber, text } from '../core/schema.ts'
 import { deviceStatus, osType } from '../devices/contract.ts'
 import { ConditionGroup, StoredGroup } from './conditions/contract.ts'
 import { FilterField } from './fields/contract.ts'
@@ -73,11 +73,11 @@ export type FilterPreview = z.output<typeof FilterPreview>
 
 const limits = { error: 'must be a whole number from 1 to 100' }
 const limit = z.int(limits).min(1, limits).max(100, limits).default(10)
-const limitInQuery = inQuery(z.int(limits).min(1, limits).max(100, limits)).prefault(10)
+const limitInQuery = queryNumber(z.int(limits).min(1, limits).max(100, limits)).prefault(10)
 
 const tag = 'Filters'
-const reads = user({ permission: 'devices:read', key: true })
-const writes = user({ permission: 'devices:write', key: true })
+const reads = userAccess({ permission: 'devices:read', key: true })
+const writes = userAccess({ permission: 'devices:write', key: true })
 const params = z.strictObject({ id: idOf('filter') })
 const example: ConditionGroup = {
   operator: 'AND',

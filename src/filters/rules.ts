@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { type Fault, invalid, Problem } from '../core/errors.ts'
-import { firstTooDear, mostPatterns, patternFault } from '../core/re2.ts'
+import { firstTooExpensive, maxPatterns, patternError } from '../core/re2.ts'
 import { safeParse } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
 import {
@@ -26,12 +26,12 @@ export function checkConditions(conditions: ConditionGroup, path = 'body.conditi
  */
 export function checkCost(conditions: ConditionGroup, path = 'conditions'): void {
   const patterns = patternsIn(conditions, path)
-  const dear = firstTooDear(patterns.map(({ pattern }) => pattern))
+  const dear = firstTooExpensive(patterns.map(({ pattern }) => pattern))
   if (dear === undefined) return
   const { at, field } = patterns.find(({ pattern }) => pattern === dear)!
   const message =
     `the patterns of this filter cost too much with that for ${field}: ` +
-    `use at most ${mostPatterns}, with fewer repetitions and classes such as \\pL, or contains and startsWith`
+    `use at most ${maxPatterns}, with fewer repetitions and classes such as \\pL, or contains and startsWith`
   throw new Problem('filter_too_expensive', `${at}: ${message}`, { details: [{ path: at, message }] })
 }
 
@@ -113,7 +113,7 @@ function valueFaults(field: Field, operator: Operator, value: ConditionValue | u
       if (value.length > longestPattern) {
         return wrong(`Regex pattern too long for field ${field.key} (max ${longestPattern} characters)`)
       }
-      return [patternFault(value)].flatMap((fault) => (fault === undefined ? [] : wrong(fault)))
+      return [patternError(value)].flatMap((fault) => (fault === undefined ? [] : wrong(fault)))
     default:
       return scalarFault(field, value).flatMap((message) => wrong(message))
   }

@@ -1,11 +1,11 @@
 import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { countOf, inHalves } from '../storage/counts.ts'
 import { inGroups, inScope, inSites, isAmong, isPatternTooComplex } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import { rowsOf } from '../storage/rows.ts'
-import type { DeviceRow } from '../storage/tables.ts'
+import { countOf, splitTableScan } from '../storage/query/counts.ts'
+import { rowsOf } from '../storage/schema/rows.ts'
+import type { DeviceRow } from '../storage/schema/tables.ts'
 import { deviceMatches } from './compile.ts'
 import type { ConditionGroup } from './conditions/contract.ts'
 import type { FilterPreview, PreviewedDevice } from './contract.ts'
@@ -47,7 +47,7 @@ export async function previewFilter(
     const isAll = some.length <= few
     return { isAll, ids: some.map(({ id }) => id), total: isAll ? some.length : await countOf(half) }
   }
-  const halves = await Promise.all(inHalves(db, found, 'devices').map(someOf)).catch(refused)
+  const halves = await Promise.all(splitTableScan(db, found, 'devices').map(someOf)).catch(refused)
   const totalCount = halves.reduce((sum, { total }) => sum + total, 0)
   const ids = halves.flatMap((half) => half.ids)
   const rows = await pageOf(

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
-import { longPageOf, longPageQuery, pageOf, pageQuery } from '../core/page.ts'
+import { endpoint, userAccess } from '../core/endpoint.ts'
+import { cursorPageOf, cursorPageQuery, pageOf, pageQuery } from '../core/page.ts'
 import { idOf, instant, text } from '../core/schema.ts'
 import { deviceStatus, osType } from '../devices/contract.ts'
 
@@ -91,8 +91,8 @@ const deviceIds = z
   .meta({ flag: 'device' })
 
 const tag = 'Device groups'
-const reads = user({ permission: 'devices:read', key: true })
-const writes = user({ permission: 'devices:write', key: true })
+const reads = userAccess({ permission: 'devices:read', key: true })
+const writes = userAccess({ permission: 'devices:write', key: true })
 const params = z.strictObject({ id: idOf('device_group') })
 const member = z.strictObject({ id: idOf('device_group'), deviceId: idOf('device') })
 const narrowed = ['site_access_denied'] as const
@@ -174,8 +174,8 @@ export const deviceGroups = {
     tag,
     access: reads,
     params,
-    query: z.strictObject(longPageQuery()),
-    reply: longPageOf(GroupMember),
+    query: z.strictObject(cursorPageQuery()),
+    reply: cursorPageOf(GroupMember),
   }),
   add: endpoint({
     method: 'POST',
@@ -234,7 +234,7 @@ export const deviceGroups = {
     tag,
     access: reads,
     params,
-    query: z.strictObject(longPageQuery()),
-    reply: longPageOf(GroupChange),
+    query: z.strictObject(cursorPageQuery()),
+    reply: cursorPageOf(GroupChange),
   }),
 }

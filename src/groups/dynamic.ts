@@ -1,11 +1,11 @@
 import { type Expression, expressionBuilder, type SqlBool } from 'kysely'
-import { everything, only, type Scope } from '../core/scope.ts'
-import { type Instant, later } from '../core/time.ts'
+import { organizationScope, type Scope, systemScope } from '../core/scope.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
 import { deviceMatches } from '../filters/compile.ts'
 import type { ConditionGroup, SavedFilter } from '../filters/contract.ts'
 import { forUpdate, inScope, isAmong } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import type { Tables } from '../storage/tables.ts'
+import type { Tables } from '../storage/schema/tables.ts'
 import { addMembers, takeMembers } from './members.ts'
 
 /** A group that a filter fills. */
@@ -32,7 +32,7 @@ const eb = expressionBuilder<Tables, 'devices'>()
 /** Whether a device belongs into a group: it is of its organization, of its site if it has one, and found. */
 const belongs = ({ orgId, siteId }: Place, found: Expression<SqlBool>): Expression<SqlBool> =>
   eb.and([
-    inScope(only(orgId), 'devices.org_id'),
+    inScope(organizationScope(orgId), 'devices.org_id'),
     ...(siteId === null ? [] : [eb('devices.site_id', '=', siteId)]),
     found,
   ])
@@ -168,7 +168,7 @@ const passedOnSeconds = 30
 
 /** The same of one that only a newer release can ask, which may run beside this one: its turn comes again soon. */
 export async function passOn(db: Db, groupId: string, error: string, claimedAt: Instant): Promise<void> {
-  const evaluatedAt = later(claimedAt, passedOnSeconds - triedAgainSeconds)
+  const evaluatedAt = addSeconds(claimedAt, passedOnSeconds - triedAgainSeconds)
   await db
     .updateTable('device_groups')
     .set({ evaluation_error: error, evaluated_at: evaluatedAt })
@@ -182,7 +182,7 @@ const due = (db: Db, now: Instant) =>
     .selectFrom('device_groups')
     .select('id')
     .where('filter_id', 'is not', null)
-    .where(inScope(everything, 'org_id'))
+    .where(inScope(systemScope, 'org_id'))
     .where(isTurn(now))
 
 /** Its filter was not asked for so long. */
@@ -191,10 +191,10 @@ const isTurn = (now: Instant) => {
   return groups.or([
     groups('evaluated_at', 'is', null),
     groups.and([
-      groups('evaluated_at', '<=', later(now, -goodForSeconds)),
+      groups('evaluated_at', '<=', addSeconds(now, -goodForSeconds)),
       groups.or([
         groups('evaluation_error', 'is', null),
-        groups('evaluated_at', '<=', later(now, -triedAgainSeconds)),
+        groups('evaluated_at', '<=', addSeconds(now, -triedAgainSeconds)),
       ]),
     ]),
   ])

@@ -2,8 +2,8 @@ import { Problem } from '../core/errors.ts'
 import type { Clock } from '../core/time.ts'
 import { isUnknownHere } from '../filters/compile.ts'
 import { checkCost } from '../filters/rules.ts'
-import { apart } from '../storage/apart.ts'
-import { isPatternTooComplex, troubleOf } from '../storage/dialect.ts'
+import { writeBisecting } from '../storage/bisect-writes.ts'
+import { classifyDatabaseError, isPatternTooComplex } from '../storage/dialect.ts'
 import type { Storage } from '../storage/open.ts'
 import {
   type Claimed,
@@ -30,7 +30,7 @@ export async function refreshDue({ storage, clock }: { storage: Storage; clock: 
   const now = clock()
   if (!(await isGroupDue(storage.read, now))) return false
   // What is lost of it with the power is asked again.
-  const { done, refused } = await apart(await listDue(storage.read, now, batch), (some) =>
+  const { done, refused } = await writeBisecting(await listDue(storage.read, now, batch), (some) =>
     storage.write((tx) => claimDue(tx, some, now), { unsynced: true }),
   )
   const groups = done.flat()
@@ -73,7 +73,7 @@ async function refreshOne(
     }
     return storage.write((tx) => settleClaimed(tx, group.id, part, { claimedAt, now: clock() }))
   }
-  const { refused } = await apart(moves, settle)
+  const { refused } = await writeBisecting(moves, settle)
   if (refused.length > 0) throw refused[0]!.error
 }
 
@@ -97,7 +97,7 @@ async function differenceOf(
 function faultOf(error: unknown): string | undefined {
   if (error instanceof Problem && error.code === 'filter_too_expensive') return error.message
   if (isPatternTooComplex(error)) return 'a pattern of the filter is too complex for this database'
-  return troubleOf(error) === 'too slow'
+  return classifyDatabaseError(error) === 'too slow'
     ? 'the filter takes longer than a question may: ask less of it'
     : undefined
 }

@@ -1,13 +1,13 @@
 import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
-import type { LongPage, LongPageQuery } from '../core/page.ts'
+import type { CursorPage, CursorPageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
-import { type Instant, later } from '../core/time.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
 import { inGroups, inScope, inSites } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import { readLongPage } from '../storage/pages.ts'
-import { rowsOf } from '../storage/rows.ts'
-import type { DeviceGroupChangeRow, DeviceRow } from '../storage/tables.ts'
+import { readCursorPage } from '../storage/query/pages.ts'
+import { rowsOf } from '../storage/schema/rows.ts'
+import type { DeviceGroupChangeRow, DeviceRow } from '../storage/schema/tables.ts'
 import type { DeviceGroup, GroupChange, GroupMember } from './contract.ts'
 
 // Queries on the devices of a group that the caller was found to see; of the devices they see their own part.
@@ -47,10 +47,10 @@ export async function listMembers(
   db: Db,
   scope: Scope,
   groupId: string,
-  query: LongPageQuery,
-): Promise<LongPage<GroupMember>> {
+  query: CursorPageQuery,
+): Promise<CursorPage<GroupMember>> {
   const found = membersIn(db, scope, groupId)
-  return readLongPage(
+  return readCursorPage(
     found,
     query,
     { by: ['devices.hostname', 'devices.id'], keyOf: ({ hostname, id }) => [hostname, id] },
@@ -75,8 +75,8 @@ export async function listChanges(
   db: Db,
   scope: Scope,
   groupId: string,
-  query: LongPageQuery,
-): Promise<LongPage<GroupChange>> {
+  query: CursorPageQuery,
+): Promise<CursorPage<GroupChange>> {
   const found = db
     .selectFrom('device_group_changes as c')
     .innerJoin('devices', 'devices.id', 'c.device_id')
@@ -84,7 +84,7 @@ export async function listChanges(
     .where(inScope(scope, 'devices.org_id'))
     .where(inSites(scope, 'devices.site_id'))
     .where(inGroups(scope, 'devices.id'))
-  return readLongPage(
+  return readCursorPage(
     found,
     query,
     { by: ['c.created_at', 'c.id'], direction: 'desc', keyOf: ({ createdAt, id }) => [createdAt, id] },
@@ -203,6 +203,6 @@ const keptDays = 90
 export async function sweepChanges(db: Db, now: Instant): Promise<void> {
   await db
     .deleteFrom('device_group_changes')
-    .where('created_at', '<', later(now, -keptDays * 24 * 3600))
+    .where('created_at', '<', addSeconds(now, -keptDays * 24 * 3600))
     .execute()
 }

@@ -2,7 +2,6 @@ import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
 import type { Page, PageQuery } from '../core/page.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
-import { countOf } from '../storage/counts.ts'
 import {
   contains,
   forUpdate,
@@ -12,9 +11,10 @@ import {
   ownGroups,
 } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import { readPage } from '../storage/pages.ts'
-import { rowsOf } from '../storage/rows.ts'
-import type { DeviceGroupRow, Tables } from '../storage/tables.ts'
+import { countOf } from '../storage/query/counts.ts'
+import { readPage } from '../storage/query/pages.ts'
+import { rowsOf } from '../storage/schema/rows.ts'
+import type { DeviceGroupRow, Tables } from '../storage/schema/tables.ts'
 import type { DeviceGroup } from './contract.ts'
 
 type Row = { [K in keyof DeviceGroupRow]: K extends 'type' ? string : DeviceGroupRow[K] }

@@ -1,5 +1,5 @@
 import type { Cipher } from '../core/cipher.ts'
-import { type Instant, later } from '../core/time.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
 import { factorsChanged, passwordChanged } from '../messages/letters.ts'
 import { queueLetter } from '../messages/queue.ts'
 import type { Db } from '../storage/open.ts'
@@ -12,11 +12,11 @@ const liveSeconds = 24 * 3600
 /** Tells the owner of an account that their factors changed; `what` is a sentence. */
 export function tellFactors(db: Db, cipher: Cipher, owner: Owner, what: string, now: Instant): Promise<void> {
   const letter = factorsChanged({ to: owner.email, name: owner.name, what, at: now })
-  return queueLetter(db, cipher, letter, now, later(now, liveSeconds))
+  return queueLetter(db, cipher, letter, now, addSeconds(now, liveSeconds))
 }
 
 /** Tells the owner of an account that its password changed. */
 export function tellPassword(db: Db, cipher: Cipher, owner: Owner, now: Instant): Promise<void> {
   const letter = passwordChanged({ to: owner.email, name: owner.name, at: now })
-  return queueLetter(db, cipher, letter, now, later(now, liveSeconds))
+  return queueLetter(db, cipher, letter, now, addSeconds(now, liveSeconds))
 }

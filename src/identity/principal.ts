@@ -1,5 +1,5 @@
 import { Problem } from '../core/errors.ts'
-import { beyond } from '../core/permissions.ts'
+import { missingPermissions } from '../core/permissions.ts'
 import type { UserCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { findGrants, findMembership } from './memberships.ts'
@@ -65,7 +65,8 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
     ? { permissions: new Set<string>(), forceMfa: false }
     : grants
   // Whoever was raised since has to come in by what vouches for that.
-  if (user.vouched && beyond(user.vouched, permissions).length > 0) throw new Problem('invalid_token')
+  if (user.vouched && missingPermissions(user.vouched, permissions).length > 0)
+    throw new Problem('invalid_token')
   const mfaDemanded = mustEnrol({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)
   const { roleId } = membership
   return { ...person, scope: scopeOf(membership), roleId, permissions, mfaDemanded, barred }

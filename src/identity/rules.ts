@@ -1,7 +1,7 @@
 import type { Access } from '../core/endpoint.ts'
 import { type ErrorCode, Problem } from '../core/errors.ts'
-import { holds } from '../core/permissions.ts'
-import { everything, isNarrowed, only, type Scope } from '../core/scope.ts'
+import { hasPermission } from '../core/permissions.ts'
+import { isNarrowed, organizationScope, type Scope, systemScope } from '../core/scope.ts'
 
 /** Which of a person's memberships a session acts through. */
 export type Context =
@@ -79,7 +79,7 @@ function contextOf(membership: Membership | undefined): Context | undefined {
 }
 
 export function scopeOf(membership: Membership | undefined): Scope {
-  if (!membership) return everything
+  if (!membership) return systemScope
   return membership.kind === 'partner'
     ? { kind: 'partner', partnerId: membership.partnerId, orgs: membership.orgs }
     : {
@@ -147,7 +147,7 @@ export function judge(access: Access, subject: Subject, mfaOn: boolean): Verdict
     return refused('mfa_enrollment_required', { enrollUrl })
   }
   if (!access.scopes.includes(scope.kind)) return refused('scope_not_allowed')
-  if (access.permission !== undefined && !holds(permissions, access.permission)) {
+  if (access.permission !== undefined && !hasPermission(permissions, access.permission)) {
     return refused('forbidden', { message: 'Permission denied', details: { required: access.permission } })
   }
   if (access.wholePartner && scope.kind === 'partner' && scope.orgs !== 'all') {
@@ -167,7 +167,7 @@ function judgeKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key' }>
   if (!access.scopes.includes(key.scope.kind)) return refused('scope_not_allowed')
   if (access.wholeOrganization && isNarrowed(key.scope)) return refused('site_access_denied', seesPart)
   const { permission } = access
-  if (permission === undefined || holds(key.permissions, permission)) return welcome
+  if (permission === undefined || hasPermission(key.permissions, permission)) return welcome
   return refused('api_key_scope', { details: { required: permission } })
 }
 
@@ -178,7 +178,7 @@ function judgeWorkload(access: UserAccess, subject: Extract<Subject, { kind: 'wo
     return refused('forbidden', { message: 'This is not open to workloads' })
   }
   if (!access.scopes.includes(subject.scope.kind)) return refused('scope_not_allowed')
-  if (holds(subject.permissions, permission)) return welcome
+  if (hasPermission(subject.permissions, permission)) return welcome
   return refused('forbidden', { message: 'Permission denied', details: { required: permission } })
 }
 
@@ -207,7 +207,7 @@ export const mustEnrol = (
  * wildcard; an organization's is one that rules its users and so every role in it.
  */
 export const isFullAdmin = (kind: Tenant['kind'], permissions: ReadonlySet<string>): boolean =>
-  kind === 'partner' ? permissions.has('*:*') : holds(permissions, 'users:write')
+  kind === 'partner' ? permissions.has('*:*') : hasPermission(permissions, 'users:write')
 
 /** Where a person enrols a factor. */
 export const enrollUrl = '/auth/mfa/setup'
@@ -240,7 +240,7 @@ export const orgThatHearsAmong = (context: Context, memberships: readonly Member
 export const scopeOfTenant = (tenant: Tenant): Scope =>
   tenant.kind === 'partner'
     ? { kind: 'partner', partnerId: tenant.partnerId, orgs: 'all' }
-    : only(tenant.orgId)
+    : organizationScope(tenant.orgId)
 
 /** The other way round from `scopeOf`. */
 export function contextIn(scope: Scope): Context {

@@ -2,8 +2,8 @@ import { Problem } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import { rowsOf, type Value } from '../storage/rows.ts'
-import type { UserRow } from '../storage/tables.ts'
+import { rowsOf, type Value } from '../storage/schema/rows.ts'
+import type { UserRow } from '../storage/schema/tables.ts'
 import { foldEmail, plainEmail } from './rules.ts'
 
 /*

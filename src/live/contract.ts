@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
+import { endpoint, userAccess } from '../core/endpoint.ts'
 import { pageOf, pageQuery } from '../core/page.ts'
-import { endInstant, idOf, inQuery, instant, text } from '../core/schema.ts'
+import { endInstant, idOf, instant, queryNumber, text } from '../core/schema.ts'
 import { mostEvents } from './wire/contract.ts'
 
 const tag = 'Live queries'
@@ -36,7 +36,7 @@ export const LiveEvent = z
   .meta({ id: 'LiveEvent' })
 export type LiveEvent = z.output<typeof LiveEvent>
 
-const access = user({ permission: 'devices:read', key: true })
+const access = userAccess({ permission: 'devices:read', key: true })
 /** What was asked of whom is kept; the same question again within a quarter of an hour is not. */
 const audit = { action: 'data.access', resource: 'device', quietFor: 15 } as const
 const errors = [
@@ -60,7 +60,7 @@ const EventsQuery = z.strictObject({
   source: text(255).optional().describe('Only from this source'),
   startTime: instant.optional().meta({ flag: 'from' }).describe('Only from this time on'),
   endTime: endInstant.optional().meta({ flag: 'to' }).describe('Only before this time'),
-  eventId: inQuery(
+  eventId: queryNumber(
     z.number({ error: 'must be a number' }).int('must be a whole number').min(1, 'must be at least 1'),
   )
     .optional()
@@ -146,7 +146,7 @@ export const logLevels = {
     idempotencyKey: 'honored',
     summary: 'Let the agent of a device say more of itself for a while',
     tag,
-    access: user({ permission: 'devices:execute', mfa: true }),
+    access: userAccess({ permission: 'devices:execute', mfa: true }),
     params: z.strictObject({ id: idOf('device') }),
     body: LogLevelChange,
     reply: z.object({ level: z.string(), until: instant }),

@@ -1,7 +1,7 @@
 import { Problem } from '../core/errors.ts'
 import { toPage } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
-import { later } from '../core/time.ts'
+import { addSeconds } from '../core/time.ts'
 import type { Device } from '../devices/contract.ts'
 import { getDevice } from '../devices/store.ts'
 import { type AuditFacts, type Caller, type HandlersOf, inSteps } from '../handler.ts'
@@ -86,7 +86,7 @@ export function liveHandlers({ switchboard, liveTimeoutMs: timeoutMs }: Live) {
       },
       run: async ({ body: { level, durationMinutes }, now }) => ({
         level,
-        until: later(now, durationMinutes * 60),
+        until: addSeconds(now, durationMinutes * 60),
       }),
     }),
   }

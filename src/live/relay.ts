@@ -1,6 +1,6 @@
 import { newId } from '../core/new-id.ts'
-import { type Clock, later } from '../core/time.ts'
-import type { Db, Signals, Storage } from '../storage/db.ts'
+import { addSeconds, type Clock } from '../core/time.ts'
+import type { Db, Notifications, Storage } from '../storage/db.ts'
 import type { Outcome, Switchboard, Wait } from './ports.ts'
 import * as store from './store.ts'
 import type { Command } from './wire/contract.ts'
@@ -37,7 +37,7 @@ const channelOf = (holder: string): string => `svc_live_${holder.replaceAll('-',
  */
 export class Relay implements Switchboard {
   readonly #storage: Storage
-  readonly #signals: Signals
+  readonly #signals: Notifications
   readonly #local: Local
   readonly #clock: Clock
   readonly #onError: (error: unknown) => void
@@ -49,7 +49,7 @@ export class Relay implements Switchboard {
   #listening: Promise<() => Promise<void>> | undefined
 
   constructor(
-    parts: { storage: Storage; signals: Signals; local: Local; clock: Clock },
+    parts: { storage: Storage; signals: Notifications; local: Local; clock: Clock },
     onError: (error: unknown) => void,
   ) {
     this.#storage = parts.storage
@@ -142,7 +142,7 @@ export class Relay implements Switchboard {
     try {
       await this.#storage.write(
         async (tx) => {
-          await store.sweepQuestions(tx, later(now, -forgottenSeconds))
+          await store.sweepQuestions(tx, addSeconds(now, -forgottenSeconds))
           await store.insertQuestion(tx, { ...row, question: JSON.stringify(question) })
           await this.#tell(tx, holder, { asked: id })
         },
@@ -220,7 +220,7 @@ export class Relay implements Switchboard {
     }
   }
 
-  #tell(tx: Parameters<Signals['send']>[0], holder: string, message: Message): Promise<void> {
+  #tell(tx: Parameters<Notifications['send']>[0], holder: string, message: Message): Promise<void> {
     return this.#signals.send(tx, channelOf(holder), JSON.stringify(message))
   }
 }

@@ -1,7 +1,7 @@
 import type { Instant } from '../core/time.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import type { LiveQuestionRow } from '../storage/tables.ts'
+import type { LiveQuestionRow } from '../storage/schema/tables.ts'
 
 /* Between processes of the service: what a caller may ask was decided before it comes here. */
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { longPageOf, placeQuery } from '../core/page.ts'
+import { cursorPageOf, sequenceQuery } from '../core/page.ts'
 
 export const logSeq = z
   .int()
@@ -7,10 +7,10 @@ export const logSeq = z
     'Place among all that came in of the device, of both kinds; what is read behind it is never behind it again',
   )
 
-export const logPlace = placeQuery('of the device')
+export const logPlace = sequenceQuery('of the device')
 
 /** `head` is as old as the page: whoever has read to its end has read all up to there. */
 export const logPageOf = <S extends z.ZodType>(item: S) =>
-  longPageOf(item).extend({
+  cursorPageOf(item).extend({
     head: z.int().describe('The seq of what came in last of the device, of any kind'),
   })

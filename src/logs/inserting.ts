@@ -1,12 +1,12 @@
-import { apart, attempt } from '../storage/apart.ts'
+import { withSavepoint, writeBisecting } from '../storage/bisect-writes.ts'
+import { failureReason } from '../storage/dead-letters.ts'
 import type { Db } from '../storage/open.ts'
-import { reasonOf } from '../storage/set-aside.ts'
 
 /** Rows of one statement. */
 const group = 100
 
 /** What a log says in the place of an entry that the database did not take. */
-export const lostMessage = (error: unknown): string => `An entry could not be stored: ${reasonOf(error)}`
+export const lostMessage = (error: unknown): string => `An entry could not be stored: ${failureReason(error)}`
 
 /**
  * Stores what an agent hands in; gives what each statement gave. One that cannot be stored leaves a line in its place, and
@@ -20,11 +20,11 @@ export async function insertLogs<Log, Result>(
 ): Promise<Result[]> {
   const results: Result[] = []
   for (let at = 0; at < logs.length; at += group) {
-    const { done, refused } = await apart(logs.slice(at, at + group), (some) =>
-      attempt(db, () => insert(some)),
+    const { done, refused } = await writeBisecting(logs.slice(at, at + group), (some) =>
+      withSavepoint(db, () => insert(some)),
     )
     for (const { item, error } of refused) {
-      done.push(await attempt(db, () => insert([instead(item, lostMessage(error))])))
+      done.push(await withSavepoint(db, () => insert([instead(item, lostMessage(error))])))
     }
     results.push(...done)
   }

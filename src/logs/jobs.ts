@@ -1,6 +1,6 @@
-import { type Instant, later } from '../core/time.ts'
-import { eachByItself, inParts } from '../storage/apart.ts'
-import { forChange, listed } from '../storage/dialect.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
+import { forEachSettled, writeInChunks } from '../storage/bisect-writes.ts'
+import { forNoKeyUpdate, rowList } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import type { LogQuota } from './quota.ts'
 import { shareOut } from './shares.ts'
@@ -22,7 +22,7 @@ export async function forgetOldLogs(
     ['agent_logs', agentLogRetentionDays],
     ['device_event_logs', eventLogRetentionDays],
   ] as const
-  await eachByItself(kept, ([table, days]) => forget(storage, table, later(now, -days * day)))
+  await forEachSettled(kept, ([table, days]) => forget(storage, table, addSeconds(now, -days * day)))
 }
 
 async function forget({ read, write }: Storage, table: LogTable, before: Instant): Promise<void> {
@@ -38,7 +38,7 @@ async function forget({ read, write }: Storage, table: LogTable, before: Instant
   // What a crash brings back is found again.
   const remove = (ids: readonly string[]) =>
     write((tx) => removeWithDevices(tx, table, ids), { unsynced: true })
-  await inParts(find, remove, batch)
+  await writeInChunks(find, remove, batch)
 }
 
 async function removeWithDevices(tx: Db, table: LogTable, ids: readonly string[]): Promise<void> {
@@ -56,7 +56,7 @@ async function removeWithDevices(tx: Db, table: LogTable, ids: readonly string[]
  * deleted.
  */
 async function lockDevices(tx: Db, ids: string[]): Promise<void> {
-  await forChange(tx.selectFrom('devices').select('id').where('id', 'in', ids).orderBy('id')).execute()
+  await forNoKeyUpdate(tx.selectFrom('devices').select('id').where('id', 'in', ids).orderBy('id')).execute()
 }
 
 type Gone = { device_id: string; bytes: number }
@@ -68,7 +68,7 @@ const remove = (tx: Db, table: LogTable, ids: readonly string[]): Promise<Gone[]
     .returning(['device_id', sizeIn(table).as('bytes')])
     .execute()
 
-const counts = listed<Gone>({ device_id: 'text', bytes: 'bigint' })
+const counts = rowList<Gone>({ device_id: 'text', bytes: 'bigint' })
 
 async function uncountEach(tx: Db, gone: readonly Gone[]): Promise<void> {
   const sums = new Map<string, number>()
@@ -96,7 +96,7 @@ async function uncountEach(tx: Db, gone: readonly Gone[]): Promise<void> {
  */
 export async function makeRoom(storage: Storage, quota: LogQuota): Promise<{ bytes: number }> {
   const { bytes, full } = await shareOut(storage, 'log_bytes', quota)
-  await eachByItself(full, async ({ id, org_id }) => {
+  await forEachSettled(full, async ({ id, org_id }) => {
     const deleted = await trim(storage, id, quota.roomOf(org_id))
     if (deleted > 0) quota.deleted({ deviceId: id, orgId: org_id }, deleted)
   })

@@ -1,22 +1,22 @@
 import type { SelectQueryBuilder } from 'kysely'
 import {
-  type LongPage,
-  type LongPageQuery,
+  type CursorPage,
+  type CursorPageQuery,
+  fetchLimit,
   offsetOf,
-  placeAfter,
-  rowsAsked,
-  toLongPage,
+  sequenceAfter,
+  toCursorPage,
 } from '../core/page.ts'
 import type { Db } from '../storage/open.ts'
-import { readLongPage } from '../storage/pages.ts'
-import type { Tables } from '../storage/tables.ts'
+import { readCursorPage } from '../storage/query/pages.ts'
+import type { Tables } from '../storage/schema/tables.ts'
 import { lastPlace } from './places.ts'
 
 type LogTable = 'agent_logs' | 'device_event_logs'
 type Log = { timestamp: string; id: string; seq: number }
 
-export type LogQuery = LongPageQuery & { after?: number | undefined }
-export type LogPage<L> = LongPage<L> & { head: number }
+export type LogQuery = CursorPageQuery & { after?: number | undefined }
+export type LogPage<L> = CursorPage<L> & { head: number }
 
 /** A page of what was found in a table of logs of a device: newest first, or as it came in behind a place. */
 export async function pageOfLogs<T extends LogTable, L extends Log>(
@@ -36,25 +36,25 @@ async function asTheyCame<T extends LogTable, L extends Log>(
   found: SelectQueryBuilder<Tables, T, object>,
   query: LogQuery,
   read: (row: Tables[T]) => L,
-): Promise<LongPage<L>> {
-  const place = placeAfter(query)
+): Promise<CursorPage<L>> {
+  const place = sequenceAfter(query)
   const rows = await (found as unknown as SelectQueryBuilder<Tables, 'agent_logs', object>)
     .selectAll()
     .where('seq', '>', place ?? query.after!)
     .orderBy('seq')
-    .limit(rowsAsked(query))
+    .limit(fetchLimit(query))
     .offset(place === undefined ? offsetOf(query) : 0)
     .execute()
   const page = rows.map((row) => read(row as unknown as Tables[T]))
-  return toLongPage(page, query, ({ seq }) => [seq], undefined)
+  return toCursorPage(page, query, ({ seq }) => [seq], undefined)
 }
 
 async function newestFirst<T extends LogTable, L extends Log>(
   found: SelectQueryBuilder<Tables, T, object>,
-  query: LongPageQuery,
+  query: CursorPageQuery,
   read: (row: Tables[T]) => L,
-): Promise<LongPage<L>> {
-  return readLongPage(
+): Promise<CursorPage<L>> {
+  return readCursorPage(
     found,
     query,
     { by: ['timestamp', 'id'], direction: 'desc', keyOf: ({ timestamp, id }) => [timestamp, id] },

@@ -1,4 +1,4 @@
-import { type Instant, later } from '../core/time.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
 
 const tolerance = 600
 
@@ -9,6 +9,6 @@ type Data = Record<string, unknown> | null
  * list for as long: what lies more than 10 minutes ahead becomes now, and what the machine said is kept.
  */
 export function dated(timestamp: Instant, data: Data, now: Instant): { timestamp: Instant; data: Data } {
-  if (timestamp <= later(now, tolerance)) return { timestamp, data }
+  if (timestamp <= addSeconds(now, tolerance)) return { timestamp, data }
   return { timestamp: now, data: { ...data, originalTimestamp: timestamp, timestampClamped: true } }
 }

@@ -1,9 +1,9 @@
 import type { Cipher } from '../core/cipher.ts'
 import { newId } from '../core/new-id.ts'
-import { type Clock, type Instant, later } from '../core/time.ts'
-import { apart } from '../storage/apart.ts'
+import { addSeconds, type Clock, type Instant } from '../core/time.ts'
+import { writeBisecting } from '../storage/bisect-writes.ts'
+import { lacksCurrentKey } from '../storage/key-check.ts'
 import type { Storage } from '../storage/open.ts'
-import { isBehind } from '../storage/sealed.ts'
 import type { Letter, Mailer } from './ports.ts'
 import { batch, leaseSeconds, nextAttempt, placeOf } from './rules.ts'
 import * as store from './store.ts'
@@ -28,8 +28,8 @@ export async function sendDue(on: Delivery): Promise<boolean> {
   const now = clock()
   if (!(await store.isMailDue(storage.read, now))) return false
   const lease = newId()
-  const until = later(now, leaseSeconds)
-  const { done, refused } = await apart(await listDue(on, now), (some) =>
+  const until = addSeconds(now, leaseSeconds)
+  const { done, refused } = await writeBisecting(await listDue(on, now), (some) =>
     storage.write((tx) => store.claimMails(tx, some, { lease, now, until })),
   )
   const mails = done.flat()
@@ -46,7 +46,7 @@ async function listDue({ storage: { read }, cipher }: Delivery, now: Instant): P
   const isOwn = found.every(({ content }) => cipher.knows(content))
   const { marks } = cipher
   const due =
-    isOwn || !(await isBehind(read, cipher))
+    isOwn || !(await lacksCurrentKey(read, cipher))
       ? found
       : await store.listDueMails(read, now, { marks, limit: batch })
   return due.map(({ id }) => id)

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto'
-import { type Instant, later } from '../core/time.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
 
 /** What a mail is sealed for: it opens in no other row. */
 export const placeOf = (id: string): string => `mails.content.${id}`
@@ -9,7 +9,7 @@ export const leaseSeconds = 120
 
 /** When to try again after so many attempts: a minute, then twice as long each time, at most an hour. */
 export const nextAttempt = (now: Instant, attempts: number): Instant =>
-  later(now, Math.min(60 * 2 ** (attempts - 1), 3600))
+  addSeconds(now, Math.min(60 * 2 ** (attempts - 1), 3600))
 
 export const phoneCode = { seconds: 600, tries: 5 } as const
 

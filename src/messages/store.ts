@@ -1,7 +1,7 @@
 import type { Instant } from '../core/time.ts'
 import { forUpdate, prepared } from '../storage/dialect.ts'
+import { isEncryptedWith } from '../storage/key-check.ts'
 import type { Db } from '../storage/open.ts'
-import { isSealedWith } from '../storage/sealed.ts'
 
 /* Mail belongs to no tenant: nobody reads it here but the one who sends it. */
 
@@ -47,7 +47,7 @@ export function listDueMails(
     .select(['id', 'content'])
     .where('due_at', '<=', now)
     .$if(marks !== undefined, (q) =>
-      q.where((eb) => eb.or([isSealedWith(marks!, 'content'), eb('expires_at', '<=', now)])),
+      q.where((eb) => eb.or([isEncryptedWith(marks!, 'content'), eb('expires_at', '<=', now)])),
     )
     .orderBy('due_at')
     .orderBy('id')

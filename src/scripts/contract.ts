@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
+import { endpoint, userAccess } from '../core/endpoint.ts'
 import { flag, pageOf, pageQuery } from '../core/page.ts'
-import { freeObject, idOf, instant, text } from '../core/schema.ts'
+import { anyObject, idOf, instant, text } from '../core/schema.ts'
 import { osType } from '../devices/contract.ts'
 
 export const scriptLanguage = z.enum(['powershell', 'bash', 'python', 'cmd'])
@@ -53,7 +53,7 @@ const fields = {
   content: text(longestScript, 1)
     .meta({ flag: 'file', file: true })
     .describe(`The script itself, at most ${longestScript} characters`),
-  parameters: freeObject.nullable().describe('What it can be told, in any form'),
+  parameters: anyObject.nullable().describe('What it can be told, in any form'),
   timeoutSeconds: z
     .int()
     .min(1, 'must be at least 1')
@@ -98,9 +98,9 @@ export type ScriptChange = z.output<typeof ScriptChange>
 const maxBody = 7 * 1024 * 1024
 
 const tag = 'Scripts'
-const reads = user({ permission: 'scripts:read', key: true })
-const writes = user({ permission: 'scripts:write', key: true })
-const deletes = user({ permission: 'scripts:delete', key: true })
+const reads = userAccess({ permission: 'scripts:read', key: true })
+const writes = userAccess({ permission: 'scripts:write', key: true })
+const deletes = userAccess({ permission: 'scripts:delete', key: true })
 const params = z.strictObject({ id: idOf('script') })
 
 export const scripts = {

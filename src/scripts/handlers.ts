@@ -1,5 +1,5 @@
 import { newId } from '../core/new-id.ts'
-import { only } from '../core/scope.ts'
+import { organizationScope } from '../core/scope.ts'
 import type { HandlersOf } from '../handler.ts'
 import { getTenant } from '../identity/tenant.ts'
 import type { Db } from '../storage/open.ts'
@@ -11,7 +11,7 @@ import * as store from './store.ts'
 export const scripts: HandlersOf<typeof contract.scripts> = {
   async list({ db, ask, scope, query: { orgId, ...query } }) {
     if (orgId !== undefined) await checkOrg(db, scope, orgId)
-    const seen = orgId === undefined ? scope : only(orgId)
+    const seen = orgId === undefined ? scope : organizationScope(orgId)
     // Looking for a part of a text reads every script in sight.
     const listed = (on: Db) => store.listScripts(on, seen, query)
     return query.search ? ask(listed) : listed(db)

@@ -6,9 +6,9 @@ import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { contains, forUpdate, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import { readPage } from '../storage/pages.ts'
-import { rowsOf } from '../storage/rows.ts'
-import type { ScriptRow, Tables } from '../storage/tables.ts'
+import { readPage } from '../storage/query/pages.ts'
+import { rowsOf } from '../storage/schema/rows.ts'
+import type { ScriptRow, Tables } from '../storage/schema/tables.ts'
 import type { Script, ScriptSummary } from './contract.ts'
 
 type PublicRow = Omit<ScriptRow, 'name_key' | 'description_key' | 'deleted_at'>

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
+import { endpoint, userAccess } from '../core/endpoint.ts'
 import { pageQuery } from '../core/page.ts'
 import { trimmed } from '../core/schema.ts'
 
@@ -21,7 +21,7 @@ export const search = {
     summary: 'Search devices, scripts, alerts and settings',
     tag: 'Search',
     // Each kind of record is searched only for those who may read it.
-    access: user({ key: true }),
+    access: userAccess({ key: true }),
     question: true,
     query: z.strictObject({
       q: trimmed(100, 1).describe('Part of a name, title or description, letter case aside'),

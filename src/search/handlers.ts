@@ -1,5 +1,5 @@
 import { fold } from '../core/fold.ts'
-import { holds } from '../core/permissions.ts'
+import { hasPermission } from '../core/permissions.ts'
 import type { HandlersOf } from '../handler.ts'
 import type * as contract from './contract.ts'
 import { mostOfAKind, settingsWith } from './rules.ts'
@@ -11,9 +11,9 @@ export const search: HandlersOf<typeof contract.search> = {
     const [needle, most] = [fold(query.q), mostOfAKind(query.limit)]
     const [devices, scripts, alerts] = await ask((on) =>
       Promise.all([
-        holds(permissions, 'devices:read') ? store.findDevices(on, scope, needle, most) : [],
-        holds(permissions, 'scripts:read') ? store.findScripts(on, scope, needle, most) : [],
-        holds(permissions, 'alerts:read') ? store.findAlerts(on, scope, needle, most) : [],
+        hasPermission(permissions, 'devices:read') ? store.findDevices(on, scope, needle, most) : [],
+        hasPermission(permissions, 'scripts:read') ? store.findScripts(on, scope, needle, most) : [],
+        hasPermission(permissions, 'alerts:read') ? store.findAlerts(on, scope, needle, most) : [],
       ]),
     )
     const settings = settingsWith(needle, permissions).slice(0, most)

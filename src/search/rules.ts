@@ -1,5 +1,5 @@
 import { fold, isWordBreak } from '../core/fold.ts'
-import { holds } from '../core/permissions.ts'
+import { hasPermission } from '../core/permissions.ts'
 import type { SearchResult } from './contract.ts'
 
 /** So that no kind of record crowds out the others (reference.md 5.4). */
@@ -43,7 +43,7 @@ const pages: readonly SearchResult[] = [
 /** Pages of settings that hold `needle` (folded), the best first; they stand in the order of their titles. */
 export function settingsWith(needle: string, permissions: ReadonlySet<string>): SearchResult[] {
   const ranked = pages.flatMap((page) => {
-    if (page.id === 'settings-users' && !holds(permissions, 'users:read')) return []
+    if (page.id === 'settings-users' && !hasPermission(permissions, 'users:read')) return []
     const ranks = [page.title, page.description!].map((text) => rankOf(fold(text), needle) ?? 4)
     return ranks.some((rank) => rank < 4) ? [{ page, rank: Math.min(...ranks) }] : []
   })

@@ -1,8 +1,8 @@
 import { expressionBuilder } from 'kysely'
 import { isNarrowed, type Scope } from '../core/scope.ts'
-import { inGroups, inScope, inSites, type Ranked, rankedIds } from '../storage/dialect.ts'
+import { inGroups, inScope, inSites, type RankedSearch, rankedIds } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import type { Tables } from '../storage/tables.ts'
+import type { Tables } from '../storage/schema/tables.ts'
 import type { SearchResult } from './contract.ts'
 import { deviceResult } from './rules.ts'
 
@@ -15,7 +15,7 @@ export async function findDevices(db: Db, scope: Scope, needle: string, most: nu
     inSites(scope, 'devices.site_id'),
     inGroups(scope, 'devices.id'),
   ])
-  const ranked: Ranked = {
+  const ranked: RankedSearch = {
     table: 'devices',
     title: ['display_name_key', 'hostname_key'],
     where,
@@ -54,7 +54,7 @@ export async function findScripts(db: Db, scope: Scope, needle: string, most: nu
       eb.and([eb('scripts.org_id', 'is', null), eb('scripts.partner_id', 'is', null)]),
     ]),
   ])
-  const ranked: Ranked = {
+  const ranked: RankedSearch = {
     table: 'scripts',
     title: ['name_key'],
     besides: 'description_key',
@@ -86,7 +86,7 @@ export async function findAlerts(db: Db, scope: Scope, needle: string, most: num
     inScope(scope, 'alerts.org_id'),
     ...(isNarrowed(scope) ? [eb('alerts.device_id', 'in', devices)] : []),
   ])
-  const ranked: Ranked = {
+  const ranked: RankedSearch = {
     table: 'alerts',
     title: ['title_key'],
     besides: 'message_key',

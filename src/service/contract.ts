@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, publicly } from '../core/endpoint.ts'
+import { endpoint, publicAccess } from '../core/endpoint.ts'
 
 export const Health = z
   .object({
@@ -15,7 +15,7 @@ export const service = {
     path: '/health',
     summary: 'Show that the service answers, and its version',
     tag: 'Service',
-    access: publicly,
+    access: publicAccess,
     reply: Health,
   }),
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, publicly, user } from '../core/endpoint.ts'
+import { endpoint, publicAccess, userAccess } from '../core/endpoint.ts'
 import { pageOf, pageQuery } from '../core/page.ts'
 import { idOf, instant, text } from '../core/schema.ts'
 import { fields, nameIdFormat, tokenAuth } from './fields/contract.ts'
@@ -75,8 +75,8 @@ export const ProviderChange = z.strictObject({
 export type ProviderChange = z.output<typeof ProviderChange>
 
 const tag = 'SSO'
-const reads = user({ permission: 'organizations:read' })
-const writes = user({ permission: 'organizations:write', mfa: true })
+const reads = userAccess({ permission: 'organizations:read' })
+const writes = userAccess({ permission: 'organizations:write', mfa: true })
 const params = z.strictObject({ id: idOf('sso_provider') })
 const warning = z.string().optional()
 const told = z.object({
@@ -91,7 +91,7 @@ export const sso = {
     path: '/sso/presets',
     summary: 'List the identity providers that much is known about',
     tag,
-    access: user(),
+    access: userAccess(),
     reply: z.object({ data: z.array(Preset) }),
   }),
   check: endpoint({
@@ -99,7 +99,7 @@ export const sso = {
     path: '/sso/check/:orgId',
     summary: 'Whether the people of an organization sign in with an identity provider',
     tag,
-    access: publicly,
+    access: publicAccess,
     params: z.strictObject({ orgId: idOf('organization') }),
     reply: z.object({
       ssoEnabled: z.boolean(),

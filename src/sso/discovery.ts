@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { jsonOf } from '../core/json.ts'
+import { parseJson } from '../core/json.ts'
 import { type FailureKind, type Outbound, OutboundFailure, type OutboundReply } from '../core/outbound.ts'
 import { safeParse } from '../core/schema.ts'
 import { addressFault } from './fields/contract.ts'
@@ -115,7 +115,7 @@ function documentIn<D extends typeof Signing>(
     throw new DiscoveryFailure(String(status), hint)
   }
   if (!isWhole) throw new DiscoveryFailure('the document is larger than 1 MiB', `look at ${url}`)
-  const { success, data, error } = safeParse(document, jsonOf(body))
+  const { success, data, error } = safeParse(document, parseJson(body))
   if (success) return data
   const [path] = error.issues.map((issue) => issue.path.join('.'))
   const what = path ? `the document has no ${path}` : 'the document is not JSON'

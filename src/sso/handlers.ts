@@ -1,10 +1,10 @@
 import type { Cipher } from '../core/cipher.ts'
-import { checkSomeChange, invalid, Problem } from '../core/errors.ts'
+import { assertNotEmptyChange, invalid, Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Outbound } from '../core/outbound.ts'
-import { beyond, holds } from '../core/permissions.ts'
-import { only, type Scope } from '../core/scope.ts'
-import { type Clock, type Instant, later } from '../core/time.ts'
+import { hasPermission, missingPermissions } from '../core/permissions.ts'
+import { organizationScope, type Scope } from '../core/scope.ts'
+import { addSeconds, type Clock, type Instant } from '../core/time.ts'
 import { type HandlersOf, inSteps } from '../handler.ts'
 import { findGrants } from '../identity/memberships.ts'
 import { checkMayGrant } from '../identity/roles/rules.ts'
@@ -123,7 +123,7 @@ export function ssoHandlers(on: On): {
       presets: async () => ({ data: [...presets] }),
 
       async check({ db, params: { orgId } }) {
-        const found = await store.findInUse(db, only(orgId))
+        const found = await store.findInUse(db, organizationScope(orgId))
         if (!found) return { ssoEnabled: false }
         const { enforceSSO, ...provider } = found
         return { ssoEnabled: true, provider, enforceSSO, loginUrl: `/api/v1/sso/login/${orgId}` }
@@ -175,7 +175,7 @@ export function ssoHandlers(on: On): {
           const before = await store.getProvider(storage.read, cipher, scope, params.id)
           if (body.orgId !== undefined) await checkOrg(storage.read, scope, body.orgId)
           checkStays(before, body.orgId)
-          checkSomeChange(change)
+          assertNotEmptyChange(change)
           const said = await checked(change)
           const after = applied(before, said, undefined, now)
           return look(before, said, after, await keyFor(storage, said, now))
@@ -287,8 +287,8 @@ async function checkRole(db: Db, provider: Held, held: ReadonlySet<string>): Pro
 async function beyondOf(db: Db, { orgId, vouches }: Held): Promise<number> {
   const held = new Set(vouches)
   let count = 0
-  for (const { roleId, members } of await store.countRolesHeld(db, only(orgId))) {
-    if (beyond(held, (await findGrants(db, roleId)).permissions).length > 0) count += members
+  for (const { roleId, members } of await store.countRolesHeld(db, organizationScope(orgId))) {
+    if (missingPermissions(held, (await findGrants(db, roleId)).permissions).length > 0) count += members
   }
   return count
 }
@@ -303,15 +303,15 @@ function warned(discovery: string | undefined, membersBeyond: number): { warning
 
 /** Where passwords are not taken any more, by this provider or the next, no session that began with one goes on. */
 async function onlyWayIn(db: Db, { orgId }: Held, now: Instant): Promise<void> {
-  const inUse = await store.findInUse(db, only(orgId))
+  const inUse = await store.findInUse(db, organizationScope(orgId))
   if (inUse?.enforceSSO) await endPasswordSessionsIn(db, orgId, now)
 }
 
 /** Whether an administrator of the organization has signed in with it lately. */
 async function isProven(db: Db, scope: Scope, { id }: Held, now: Instant): Promise<boolean> {
-  const roles = await store.listRolesSignedIn(db, scope, id, later(now, -provenSeconds))
+  const roles = await store.listRolesSignedIn(db, scope, id, addSeconds(now, -provenSeconds))
   for (const role of roles) {
-    if (holds((await findGrants(db, role)).permissions, 'organizations:write')) return true
+    if (hasPermission((await findGrants(db, role)).permissions, 'organizations:write')) return true
   }
   return false
 }

@@ -1,13 +1,13 @@
 import type { Db } from './db.ts'
 
 /** Does once what several writes have left to be done. If it fails, each is written by itself, with what it left alone. */
-export type Finish<T> = (tx: Db, left: readonly T[]) => Promise<void>
+export type BeforeCommitHook<T> = (tx: Db, left: readonly T[]) => Promise<void>
 
 /** What writes leave to be done before the commit that they share. */
-export class Leftovers {
-  readonly #left: { finish: Finish<never>; what: unknown }[] = []
+export class BeforeCommitHooks {
+  readonly #left: { finish: BeforeCommitHook<never>; what: unknown }[] = []
 
-  add<T>(finish: Finish<T>, what: T): void {
+  add<T>(finish: BeforeCommitHook<T>, what: T): void {
     this.#left.push({ finish, what })
   }
 
@@ -27,8 +27,8 @@ export class Leftovers {
 }
 
 /** Leaves something to be done before the transaction commits; false where every write has a commit of its own. */
-export function beforeCommit<T>(tx: Db, finish: Finish<T>, what: T): boolean {
-  const { leftovers } = tx.getExecutor() as { leftovers?: Leftovers }
+export function beforeCommit<T>(tx: Db, finish: BeforeCommitHook<T>, what: T): boolean {
+  const { leftovers } = tx.getExecutor() as { leftovers?: BeforeCommitHooks }
   leftovers?.add(finish, what)
   return leftovers !== undefined
 }

@@ -8,7 +8,7 @@ import {
 } from 'kysely'
 import { fold } from '../core/fold.ts'
 import type { Dialect } from './db.ts'
-import { postgresTrigrams, sqliteTrigrams } from './trigrams.ts'
+import { postgresTrigrams, sqliteTrigrams } from './search/trigrams.ts'
 
 type ColumnType = ColumnDataType | RawBuilder<unknown>
 

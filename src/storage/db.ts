@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import type { TableName, Tables } from './tables.ts'
+import type { TableName, Tables } from './schema/tables.ts'
 
 /** A place to run queries: plain reads, heavy reads, or the transaction of one write. */
 export type Db = Kysely<Tables>
@@ -7,7 +7,7 @@ export type Db = Kysely<Tables>
 export type Dialect = 'sqlite' | 'postgres'
 
 /** What people and programs ask, who may ask for much. */
-export type QuestionSettings = {
+export type ReadQuerySettings = {
   /** Milliseconds one statement may take. */
   timeoutMs: number
   /** So many may run at once: on Postgres connections besides the pool, on SQLite threads. */
@@ -26,7 +26,7 @@ export type PostgresSettings = {
 }
 
 /** Messages between the processes that serve one database. What nobody hears is lost. */
-export type Signals = {
+export type Notifications = {
   /** `heard` gets each message to the channel; `missed` says that some may have been lost. Gives what ends it. */
   listen(channel: string, on: { heard(message: string): void; missed(): void }): Promise<() => Promise<void>>
   /** Whether some process listens: known to the database by itself, also of one that has died. */
@@ -43,7 +43,7 @@ export type Storage = {
   heavy: Db
   /**
    * Reads whose cost callers decide, apart from all others: one that takes longer than it may is ended, and fails as
-   * `too slow` (violations.ts). Asked through `call.ask`, which bounds how many there are.
+   * `too slow` (database-errors.ts). Asked through `call.ask`, which bounds how many there are.
    */
   questions: Db
   /**
@@ -67,7 +67,7 @@ export type Storage = {
    */
   version(): number | undefined
   /** undefined on SQLite, where there is one process. */
-  signals: Signals | undefined
+  signals: Notifications | undefined
   /** Readiness: throws when the database answers no question, or takes no change. */
   check(): Promise<void>
   /** Finishes what is queued, then closes. Safe to call twice. */

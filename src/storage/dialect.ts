@@ -1,23 +1,23 @@
 import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
 import type { Scope } from '../core/scope.ts'
-import { byDialect } from './compilers.ts'
 import type { Db } from './db.ts'
-import { isPostgres } from './prepared.ts'
+import { byDialect } from './query/compilers.ts'
+import { isPostgres } from './query/prepared.ts'
 
-export { listed } from './listed.ts'
-export { containsKey, startsWithKey } from './matching.ts'
-export { type Params, prepared, rowOf } from './prepared.ts'
-export { type Each, preparedForEach } from './prepared-for-each.ts'
-export { preparedInScope } from './prepared-in-scope.ts'
-export { isAmong, type Ranked, rankedIds } from './ranked.ts'
 export {
+  classifyDatabaseError,
+  type DatabaseFailure,
   isForeignKeyViolation,
   isOutage,
   isPatternTooComplex,
   isUniqueViolation,
-  type Trouble,
-  troubleOf,
-} from './violations.ts'
+} from './database-errors.ts'
+export { type Params, prepared, rowOf } from './query/prepared.ts'
+export { type Each, preparedForEach } from './query/prepared-for-each.ts'
+export { preparedInScope } from './query/prepared-in-scope.ts'
+export { rowList } from './query/row-list.ts'
+export { containsKey, startsWithKey } from './search/key-matching.ts'
+export { isAmong, type RankedSearch, rankedIds } from './search/ranking.ts'
 
 /**
  * What a caller may see, for `.where(...)`; `column` holds an organization's id (`devices.org_id`).
@@ -34,7 +34,7 @@ export function inScope(scope: Scope, column: string): Expression<SqlBool> {
 }
 
 /** The same for the audit log, which outlives what it tells of: also that of organizations that were deleted. */
-export function inHistory(scope: Scope, column: string): Expression<SqlBool> {
+export function inScopeHistory(scope: Scope, column: string): Expression<SqlBool> {
   return heldInHistory(scope, sql.ref(column))
 }
 
@@ -42,18 +42,18 @@ export function inHistory(scope: Scope, column: string): Expression<SqlBool> {
  * The same for rows that are named by their ids: it leads to no index over the column. SQLite would rather walk a
  * whole organization than look up some hundred ids.
  */
-export function namedInHistory(scope: Scope, column: string): Expression<SqlBool> {
+export function organizationNamedInHistory(scope: Scope, column: string): Expression<SqlBool> {
   return heldInHistory(scope, sql`(${sql.ref(column)} || '')`)
 }
 
 const all = sql<SqlBool>`1 = 1`
 
 /** That a column is this text, as a partial index says it: a parameter in its place would not find the index. */
-export const is = (column: string, text: string): Expression<SqlBool> =>
+export const equalsText = (column: string, text: string): Expression<SqlBool> =>
   sql<SqlBool>`${sql.ref(column)} = ${sql.lit(text)}`
 
 /** The same for one that it is not. */
-export const isNot = (column: string, text: string): Expression<SqlBool> =>
+export const notEqualsText = (column: string, text: string): Expression<SqlBool> =>
   sql<SqlBool>`${sql.ref(column)} <> ${sql.lit(text)}`
 
 /** That a column is this hash, where only the beginning of hashes is in an index. */
@@ -191,7 +191,7 @@ export function jsonField(column: string, field: string, next: string): Expressi
  * A column as case-insensitive search sees it (`fold` in fold.ts), for ranking and equality. The two
  * databases differ only where their Unicode versions do, that is for letters a few years old.
  */
-export function folded(column: string | Expression<string | null>): Expression<string> {
+export function foldCase(column: string | Expression<string | null>): Expression<string> {
   return byDialect<string>({
     sqlite: foldedInSqlite(textOf(column)),
     postgres: foldedInPostgres(textOf(column)),
@@ -221,7 +221,7 @@ export const bytesOf = (columns: readonly string[], more: number) =>
 export const sumOf = (amount: Expression<number>) => sql<number>`cast(coalesce(sum(${amount}), 0) as bigint)`
 
 /** Whether writes run one by one, so that nothing of what one of them reads changes until it ends. */
-export const runsAlone = (db: Db): boolean => !isPostgres(db.getExecutor())
+export const isSingleProcess = (db: Db): boolean => !isPostgres(db.getExecutor())
 
 /** Locks the rows that a write is about to change. On SQLite nothing is needed: writes run one by one. */
 export function forUpdate<DB, TB extends keyof DB, O>(
@@ -233,7 +233,7 @@ export function forUpdate<DB, TB extends keyof DB, O>(
 }
 
 /** The same for rows that keep their keys: what refers to them may be added meanwhile. */
-export const forChange = <DB, TB extends keyof DB, O>(
+export const forNoKeyUpdate = <DB, TB extends keyof DB, O>(
   query: SelectQueryBuilder<DB, TB, O>,
 ): SelectQueryBuilder<DB, TB, O> => query.forNoKeyUpdate()
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { sql } from 'kysely'
 import { SetupError } from '../core/errors.ts'
-import { ownFile } from '../core/own-modules.ts'
+import { packageFile } from '../core/package-files.ts'
 import { type AnyDb, type Schema, schemaFor } from './columns.ts'
 import { lock, unlock } from './migration-lock.ts'
 import type { Storage } from './open.ts'
@@ -24,7 +24,7 @@ type Options = {
 }
 type Ledger = Map<string, { checksum: string; appliedAt: string }>
 
-const defaultFolder = ownFile('migrations/')
+const defaultFolder = packageFile('migrations/')
 
 /**
  * Applies what is missing, in order, each in a transaction of its own, and returns the names. Throws when

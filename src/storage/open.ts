@@ -1,6 +1,6 @@
-import type { PostgresSettings, QuestionSettings, Storage } from './db.ts'
+import type { PostgresSettings, ReadQuerySettings, Storage } from './db.ts'
 
-export type { Db, Dialect, PostgresSettings, QuestionSettings, Storage } from './db.ts'
+export type { Db, Dialect, PostgresSettings, ReadQuerySettings, Storage } from './db.ts'
 
 export type StorageOptions = {
   /** `postgres://…`; without it, SQLite in the data directory. */
@@ -11,20 +11,20 @@ export type StorageOptions = {
   alone?: boolean
   /** Threads for heavy reads on SQLite. */
   readerThreads?: number
-  questions?: QuestionSettings
+  questions?: ReadQuerySettings
 }
 
 export const defaultPostgres: PostgresSettings = { poolSize: 10, statementMs: 30_000, waitMs: 0 }
 
-export const defaultQuestions: QuestionSettings = { timeoutMs: 10_000, atOnce: 6 }
+export const defaultReadQueries: ReadQuerySettings = { timeoutMs: 10_000, atOnce: 6 }
 
 /** Opens what is there; tables are the business of migrate.ts. Only the driver that is needed is loaded. */
 export async function openStorage(options: StorageOptions): Promise<Storage> {
   const { databaseUrl, dataDir, postgres, alone = false, readerThreads = 2 } = options
-  const { questions = defaultQuestions } = options
+  const { questions = defaultReadQueries } = options
   if (databaseUrl) {
     const settings = { ...defaultPostgres, ...postgres }
-    return (await import('./postgres.ts')).openPostgres(databaseUrl, settings, questions)
+    return (await import('./postgres/open.ts')).openPostgres(databaseUrl, settings, questions)
   }
-  return (await import('./sqlite.ts')).openSqlite(dataDir, { alone, readerThreads, questions })
+  return (await import('./sqlite/open.ts')).openSqlite(dataDir, { alone, readerThreads, questions })
 }

@@ -1,5 +1,5 @@
 import { invalid } from '../core/errors.ts'
-import { freeSize } from '../core/schema.ts'
+import { maxObjectSize } from '../core/schema.ts'
 
 type Plain = Record<string, unknown>
 
@@ -23,7 +23,7 @@ export function merged(present: Plain, said: Plain): Plain {
  */
 export function mergedFree(present: Plain, said: Plain): Plain {
   const settings = merged(present, said)
-  if (JSON.stringify(settings).length <= freeSize) return settings
+  if (JSON.stringify(settings).length <= maxObjectSize) return settings
   throw invalid([{ path: 'body.settings', message: 'would be more than 16 KiB of JSON' }])
 }
 

@@ -1,4 +1,4 @@
-import { only } from '../core/scope.ts'
+import { organizationScope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { TokenFailure } from '../sso/keys.ts'
 import type { Storage } from '../storage/open.ts'
@@ -118,7 +118,7 @@ function ofClaim(policy: Held, claims: Claims, name: string): Check {
 /** Whether an exchange comes to this policy. */
 async function ofPolicy({ storage: { read } }: On, policy: Held, claims: Claims): Promise<Check> {
   const check = 'policy'
-  const scope = only(policy.orgId)
+  const scope = organizationScope(policy.orgId)
   if (policy.status !== 'active') return { check, ok: false, message: 'It is inactive' }
   if (!(await store.findPolicyInUse(read, scope, policy.id))) {
     return { check, ok: false, message: 'Its organization is not in use' }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, publicly, user } from '../core/endpoint.ts'
+import { endpoint, publicAccess, userAccess } from '../core/endpoint.ts'
 import { pageOf, pageQuery } from '../core/page.ts'
 import { permissions as catalogue } from '../core/permissions.ts'
 import { idOf, instant, secret, text } from '../core/schema.ts'
@@ -119,8 +119,8 @@ const idToken = secret(text(16_384, 1)).describe('Token that the CI system gave 
 const exampleToken = 'eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ.eyJpc3MiOiJodHRwczovL2dpdGxhYi5jb20ifQ.c2ln'
 
 const tag = 'Trust'
-const reads = user({ permission: 'organizations:read' })
-const writes = user({ permission: 'organizations:write', mfa: true })
+const reads = userAccess({ permission: 'organizations:read' })
+const writes = userAccess({ permission: 'organizations:write', mfa: true })
 const params = z.strictObject({ id: idOf('trust_policy') })
 const told = z.object({
   data: TrustPolicy,
@@ -135,7 +135,7 @@ export const trust = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Exchange the token of a CI job for a short access token, by the trust policy that it fits',
     tag,
-    access: publicly,
+    access: publicAccess,
     limit: 'FEDERATED',
     body: z.strictObject({
       token: idToken,

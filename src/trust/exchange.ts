@@ -1,6 +1,6 @@
 import { Problem } from '../core/errors.ts'
 import { isStorable } from '../core/schema.ts'
-import { everything, only } from '../core/scope.ts'
+import { organizationScope, systemScope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { type HandlersOf, inSteps } from '../handler.ts'
 import { TokenFailure } from '../sso/keys.ts'
@@ -37,11 +37,11 @@ export const exchangeHandlers = (on: { issuers: Issuers; tokens: WorkloadTokens 
       const { token, orgId, policyId } = body
       const issuer = claimsIn(token)?.iss
       const isText = typeof issuer === 'string' && isStorable(issuer)
-      if (!isText || !(await store.isTrusted(read, everything, issuer))) {
+      if (!isText || !(await store.isTrusted(read, systemScope, issuer))) {
         const said = typeof issuer === 'string' ? issuer.slice(0, longest) : null
         throw refusal({ cause: 'unknown_issuer', details: { issuer: said } })
       }
-      const scope = orgId === undefined ? everything : only(orgId)
+      const scope = orgId === undefined ? systemScope : organizationScope(orgId)
       const isNamed = orgId !== undefined || policyId !== undefined
       const named = isNamed ? await store.findPolicyOf(read, scope, issuer, policyId) : undefined
       const claims = await on.issuers.claimsOf(token, issuer, now).catch((error: unknown) => {
@@ -77,7 +77,7 @@ export const exchangeHandlers = (on: { issuers: Issuers; tokens: WorkloadTokens 
 async function use(db: Db, policy: Held, claims: Claims, now: Instant): Promise<void> {
   const isFirst = await store.spendToken(db, useOf(policy.issuer, claims, now))
   if (!isFirst) throw refusalOf('replayed', claims, policy)
-  const stands = await store.recordUse(db, only(policy.orgId), policy, now)
+  const stands = await store.recordUse(db, organizationScope(policy.orgId), policy, now)
   if (!stands) throw refusalOf('no_policy', claims, policy)
 }
 

@@ -1,4 +1,4 @@
-import { checkSomeChange } from '../core/errors.ts'
+import { assertNotEmptyChange } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Outbound } from '../core/outbound.ts'
 import type { Clock, Instant } from '../core/time.ts'
@@ -95,7 +95,7 @@ export function trustHandlers(on: On): {
         async prepare({ storage, scope, params, body, now }) {
           checkSeesWhole(scope)
           const before = await store.getTrustPolicy(storage.read, scope, params.id)
-          checkSomeChange(body)
+          assertNotEmptyChange(body)
           applied(before, body, now)
           return look(body.issuer, now)
         },

@@ -1,5 +1,5 @@
 import { Problem } from '../core/errors.ts'
-import { only } from '../core/scope.ts'
+import { organizationScope } from '../core/scope.ts'
 import type { WorkloadCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { findPolicyInUse } from './store.ts'
@@ -12,7 +12,7 @@ import type { WorkloadClaims } from './tokens.ts'
  */
 export async function findWorkload(db: Db, claims: WorkloadClaims): Promise<WorkloadCaller> {
   const { policyId: id, orgId, version, run } = claims
-  const scope = only(orgId)
+  const scope = organizationScope(orgId)
   const policy = await findPolicyInUse(db, scope, id)
   if (policy?.version !== version) throw new Problem('invalid_token')
   const { name, maxUsage, maxTtlMinutes } = policy

@@ -2,8 +2,8 @@ import { hash } from 'node:crypto'
 import { decodeJwt } from 'jose'
 import { invalid } from '../core/errors.ts'
 import { isStorable } from '../core/schema.ts'
-import { cut } from '../core/text.ts'
-import { type Instant, later } from '../core/time.ts'
+import { truncateStorable } from '../core/text.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
 import type { NewTrustPolicy, TrustPolicy, TrustPolicyChange } from './contract.ts'
 
 /** A policy with what it keeps to itself. */
@@ -145,7 +145,7 @@ export function faultIn({ exp, nbf, iat, jti }: Claims, now: Instant): TokenFaul
 /** A token as it is remembered once it was used, and until when: nobody accepts it afterwards. */
 export function useOf(issuer: string, { jti, iat }: Claims, now: Instant): { hash: string; until: Instant } {
   const seconds = Number(iat) + oldestSeconds + 2 * skewSeconds - Date.parse(now) / 1000
-  return { hash: hash('sha256', `${issuer}\n${String(jti)}`, 'hex'), until: later(now, seconds) }
+  return { hash: hash('sha256', `${issuer}\n${String(jti)}`, 'hex'), until: addSeconds(now, seconds) }
 }
 
 /** One that is for others as well could be brought here by them. */
@@ -204,7 +204,7 @@ export function runOf(claims: Claims): string {
       : of.pipeline_id !== undefined
         ? `${of.project_path ?? of.project_id} pipeline ${of.pipeline_id} job ${of.job_id}`
         : (subjectOf(claims) ?? 'without a name')
-  return cut(named, longest)
+  return truncateStorable(named, longest)
 }
 
 /** The fields that a change alters, as they were and as they are. */

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, user } from '../core/endpoint.ts'
+import { endpoint, userAccess } from '../core/endpoint.ts'
 import { eventTypes } from '../core/event-types.ts'
 import { pageOf, pageQuery } from '../core/page.ts'
 import { idOf, instant, secret, text } from '../core/schema.ts'
@@ -147,8 +147,8 @@ export type WebhookChange = z.output<typeof WebhookChange>
 
 const tag = 'Webhooks'
 /** It is told of every device of its organization, and so is whoever reads what it is sent, or says where to. */
-const reads = user({ permission: 'organizations:read', wholeOrganization: true })
-const writes = user({ permission: 'organizations:write', wholeOrganization: true })
+const reads = userAccess({ permission: 'organizations:read', wholeOrganization: true })
+const writes = userAccess({ permission: 'organizations:write', wholeOrganization: true })
 const params = z.strictObject({ id: idOf('webhook') })
 
 export const webhooks = {

@@ -1,5 +1,5 @@
 import type { Cipher } from '../core/cipher.ts'
-import { checkSomeChange } from '../core/errors.ts'
+import { assertNotEmptyChange } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Outbound } from '../core/outbound.ts'
 import { randomBytes } from '../core/random.ts'
@@ -75,7 +75,7 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
 
     update: inSteps<Webhooks['update'], void>({
       async prepare({ body }) {
-        checkSomeChange(body)
+        assertNotEmptyChange(body)
         if (body.headers !== undefined) checkHeaders(body.headers)
         if (body.url !== undefined) await checkReachable(body.url)
       },

@@ -1,7 +1,7 @@
-import { type Instant, later } from '../core/time.ts'
-import { eachByItself, inParts } from '../storage/apart.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
+import { forEachSettled, writeInChunks } from '../storage/bisect-writes.ts'
+import { deleteEventDeadLetters } from '../storage/dead-letters.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { forgetEventsSetAside } from '../storage/set-aside.ts'
 
 /** How long what came while a webhook was paused can wait to be replayed (decisions.md, Webhooks). */
 const keptHours = 72
@@ -19,15 +19,15 @@ export async function tidy(
   settings: { deliveryDays: number },
   now: Instant,
 ): Promise<void> {
-  const keptSince = later(now, -keptHours * 3600)
-  const endedBefore = later(now, -settings.deliveryDays * 86_400)
+  const keptSince = addSeconds(now, -keptHours * 3600)
+  const endedBefore = addSeconds(now, -settings.deliveryDays * 86_400)
   const steps = [
     () => expireKept(storage, keptSince, now),
     () => forgetEnded(storage, endedBefore),
-    () => storage.write((tx) => forgetEventsSetAside(tx, endedBefore), { unsynced: true }),
+    () => storage.write((tx) => deleteEventDeadLetters(tx, endedBefore), { unsynced: true }),
     () => removeDeleted(storage),
   ]
-  await eachByItself(steps, (step) => step())
+  await forEachSettled(steps, (step) => step())
 }
 
 const found = (db: Db, except: readonly string[]) =>
@@ -53,7 +53,7 @@ async function expireKept({ read, write }: Storage, before: Instant, now: Instan
       .where('status', '=', 'pending')
       .where('due_at', 'is', null)
       .execute()
-  await inParts(find, (ids) => write((tx) => expire(tx, ids), { unsynced: true }), batch)
+  await writeInChunks(find, (ids) => write((tx) => expire(tx, ids), { unsynced: true }), batch)
 }
 
 async function forgetEnded({ read, write }: Storage, before: Instant): Promise<void> {
@@ -62,16 +62,16 @@ async function forgetEnded({ read, write }: Storage, before: Instant): Promise<v
   // Somebody may have asked for one of them meanwhile.
   const forget = (tx: Db, ids: readonly string[]) =>
     tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).where('ended_at', '<', before).execute()
-  await inParts(find, (ids) => write((tx) => forget(tx, ids), { unsynced: true }), batch)
+  await writeInChunks(find, (ids) => write((tx) => forget(tx, ids), { unsynced: true }), batch)
 }
 
 async function removeDeleted({ read, write }: Storage): Promise<void> {
   const deleted = await read.selectFrom('webhooks').select('id').where('deleted_at', 'is not', null).execute()
-  await eachByItself(deleted, async ({ id }) => {
+  await forEachSettled(deleted, async ({ id }) => {
     const find = (except: readonly string[]) => found(read, except).where('webhook_id', '=', id).execute()
     const remove = (ids: readonly string[]) =>
       write((tx) => tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).execute(), { unsynced: true })
-    await inParts(find, remove, batch)
+    await writeInChunks(find, remove, batch)
     const end = (tx: Db) =>
       tx.deleteFrom('webhooks').where('id', '=', id).where('deleted_at', 'is not', null).execute()
     await write(end, { unsynced: true })

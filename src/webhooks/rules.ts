@@ -1,7 +1,7 @@
 import type { Fault } from '../core/errors.ts'
 import { invalid } from '../core/errors.ts'
-import type { Whereabouts } from '../core/outbound.ts'
-import { type Instant, later } from '../core/time.ts'
+import type { ResolvedHost } from '../core/outbound.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
 import {
   hiddenValue,
   type NewWebhook,
@@ -104,7 +104,7 @@ export function signedWith(before: Signing, secret: string | null, now: Instant)
     return { secret, previousSecret, previousUntil }
   }
   if (secret === null || before.secret === null) return { secret, previousSecret: null, previousUntil: null }
-  return { secret, previousSecret: before.secret, previousUntil: later(now, overlapSeconds) }
+  return { secret, previousSecret: before.secret, previousUntil: addSeconds(now, overlapSeconds) }
 }
 
 /** The secrets that sign at this moment, the newest first. */
@@ -203,7 +203,7 @@ export function credentialsFault(text: string): string | undefined {
   return 'Webhook URL must not hold a user name or password: send them as a header'
 }
 
-export function whereaboutsFault(at: Whereabouts): string | undefined {
+export function whereaboutsFault(at: ResolvedHost): string | undefined {
   if (at.leads === 'inside') return 'Webhook URL cannot target private, loopback, or link-local addresses'
   if (at.leads === 'nowhere') return 'Webhook URL hostname could not be resolved'
   if (at.leads === 'inside by name') {

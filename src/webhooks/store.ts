@@ -3,10 +3,10 @@ import { Problem } from '../core/errors.ts'
 import type { Page, PageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { forChange, inScope, textsOf } from '../storage/dialect.ts'
+import { forNoKeyUpdate, inScope, textsOf } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import { readPage } from '../storage/pages.ts'
-import type { WebhookCountRow, WebhookRow } from '../storage/tables.ts'
+import { readPage } from '../storage/query/pages.ts'
+import type { WebhookCountRow, WebhookRow } from '../storage/schema/tables.ts'
 import { hiddenValue, type RetryPolicy, type Webhook } from './contract.ts'
 import { discreet, type Header, type Held, type SealedColumn, shownStatus, storedStatus } from './rules.ts'
 
@@ -158,7 +158,7 @@ export async function getSummary(
 /** The same, and nobody else changes it until the transaction ends. @throws not_found */
 export async function lockWebhook(db: Db, cipher: Cipher, scope: Scope, id: string) {
   // Whoever gives out deliveries holds the queue, and refers to the webhook: `forUpdate` would wait crosswise.
-  await forChange(webhooksIn(db, scope).select('webhooks.id').where('webhooks.id', '=', id)).execute()
+  await forNoKeyUpdate(webhooksIn(db, scope).select('webhooks.id').where('webhooks.id', '=', id)).execute()
   return getWebhook(db, cipher, scope, id)
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { AgentEntries } from '../../daemon/agent-entries.ts'
-import { AgentEvents } from '../../daemon/agent-events.ts'
+import { AgentAuditBuffer } from '../../daemon/agent-entries.ts'
+import { AgentEventBuffer } from '../../daemon/agent-events.ts'
 import { Limiter } from '../../daemon/limiter.ts'
 import { api } from '../../src/api.ts'
 import { draftOf } from '../../src/audit/rules.ts'
@@ -164,7 +164,7 @@ onEveryDatabase((_, open) => {
     const { bakery, org, service, clock } = await start({ RATE_LIMIT_AGENT_EVENTS: '3/3600' })
     const { storage } = service
     await addWebhook(service, org.id, 'updated', ['device.updated'])
-    const events = new AgentEvents(new Limiter({ AGENT_EVENTS: { count: 1, seconds: 3600 } } as Limits))
+    const events = new AgentEventBuffer(new Limiter({ AGENT_EVENTS: { count: 1, seconds: 3600 } } as Limits))
     const beat = (hostname: string) =>
       bakery.agent.call(api.agents.heartbeat, {
         params: bakery.params,
@@ -187,7 +187,7 @@ onEveryDatabase((_, open) => {
 
 describe('changes of devices that are told later', () => {
   it('are of 100,000 devices at most: those of others are told as they come', () => {
-    const waiting = new AgentEvents(new Limiter({ AGENT_EVENTS: { count: 0, seconds: 3600 } } as Limits))
+    const waiting = new AgentEventBuffer(new Limiter({ AGENT_EVENTS: { count: 0, seconds: 3600 } } as Limits))
     // The first of each is always taken.
     for (let n = 0; n < 100_000; n++) {
       expect(waiting.isToldNow(`${n}`, ['hostname']) && waiting.isToldNow(`${n}`, ['hostname'])).toBe(false)
@@ -201,7 +201,7 @@ describe('changes of devices that are told later', () => {
 
 describe('entries that are gathered', () => {
   const entriesOf = () =>
-    new AgentEntries(new Limiter({ AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits))
+    new AgentAuditBuffer(new Limiter({ AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits))
   const draft = (actorId: string, at: string, more: object = {}) =>
     draftOf(happening(null, { actorType: 'agent', actorId, action: 'thing.happen', ...more }), at)
 

@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest'
 import { forgetCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
 import { getCommand } from '../../src/agents/commands/store.ts'
 import { api } from '../../src/api.ts'
-import { everything } from '../../src/core/scope.ts'
-import { later } from '../../src/core/time.ts'
+import { systemScope } from '../../src/core/scope.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { begin } from '../devices/stage.ts'
 import { testClock } from '../harness.ts'
@@ -44,7 +44,7 @@ onEveryDatabase((_, open) => {
       client.call(api.deviceCommands.show, { params: { id: deviceId, commandId } })
     /** As it stands there, also when nobody is signed in any more. */
     const kept = (ofDevice: string, id: string) =>
-      getCommand(service.storage.read, everything, { deviceId: ofDevice, id })
+      getCommand(service.storage.read, systemScope, { deviceId: ofDevice, id })
     const nudged: string[] = []
     const reap = () =>
       reapCommands(
@@ -80,7 +80,7 @@ onEveryDatabase((_, open) => {
       })
       expect(await showCommand(made.id)).toMatchObject({
         ...{ status: 'pending', payload: collect.payload, targetRole: 'agent', sentCount: 0, result: null },
-        expiresAt: later(clock(), 7 * 86_400),
+        expiresAt: addSeconds(clock(), 7 * 86_400),
         createdBy: (await client.call(api.users.me)).id,
       })
       clock.forward(5)

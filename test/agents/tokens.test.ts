@@ -6,7 +6,7 @@ import { checkMayConfirm, checkMayRotate } from '../../src/agents/tokens/rules.t
 import { sweepRotations } from '../../src/agents/tokens/store.ts'
 import { api } from '../../src/api.ts'
 import type { Problem } from '../../src/core/errors.ts'
-import { later } from '../../src/core/time.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { begin } from '../devices/stage.ts'
@@ -41,7 +41,7 @@ function interrupted(db: Db, between: () => Promise<unknown>): Db {
 
 describe('a step of a rotation', () => {
   const now = '2026-03-01T12:00:00.000Z'
-  const [past, future] = [later(now, -1), later(now, 1)]
+  const [past, future] = [addSeconds(now, -1), addSeconds(now, 1)]
   const none = {
     ...{ token_hash: 'a', watchdog_token_hash: null, token_issued_at: null },
     ...{ pending_token_hash: null, pending_watchdog_hash: null, pending_until: null },
@@ -115,7 +115,7 @@ onEveryDatabase((_, open) => {
         authToken: expect.stringMatching(/^svc_[0-9a-f]{64}$/),
         watchdogAuthToken: expect.stringMatching(/^svc_[0-9a-f]{64}$/),
         confirmationRequired: true,
-        pendingExpiresAt: later(clock(), 3600),
+        pendingExpiresAt: addSeconds(clock(), 3600),
       })
       expect((await as(old).beat()).confirmTokenRotation).toBeUndefined()
       expect(await as(fresh.authToken).beat()).toMatchObject({
@@ -260,7 +260,7 @@ onEveryDatabase((_, open) => {
   describe('a rotation', () => {
     it('is forgotten once nobody can go on with it', async () => {
       const { as, authToken, clock, service } = await staged()
-      const sweep = () => service.storage.write((tx) => sweepRotations(tx, later(clock(), -86_400)))
+      const sweep = () => service.storage.write((tx) => sweepRotations(tx, addSeconds(clock(), -86_400)))
       const count = async () =>
         (await service.storage.read.selectFrom('agent_rotations').select('device_id').execute()).length
       const { authToken: fresh } = await as(authToken).rotate()

@@ -5,7 +5,7 @@ import { findHead } from '../../src/audit/store.ts'
 import type { Verdict } from '../../src/audit/verifier/verdict.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import type { Client } from '../../src/core/client.ts'
-import { everything } from '../../src/core/scope.ts'
+import { systemScope } from '../../src/core/scope.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -142,7 +142,7 @@ onEveryDatabase((kind, open) => {
       const { service, client, orgs, tokens } = await begin()
       const { storage } = service
       await sealPending(storage)
-      const head = await findHead(storage.read, everything, orgs.bakery.id)
+      const head = await findHead(storage.read, systemScope, orgs.bakery.id)
       const undo = await tamper(storage, kind, { checksum: 'f'.repeat(64) }, orgs.bakery.id, head!.seq)
       await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
       expect(await sealPending(storage)).toMatchObject([
@@ -154,7 +154,7 @@ onEveryDatabase((kind, open) => {
       const newest = await harbor.call(api.auditLogs.list, { query: { limit: 1 } })
       expect(newest.data[0]).toMatchObject({ resource: { name: 'Quay' } })
       expect((await client.call(api.auditLogs.list)).data).not.toEqual([])
-      expect(await findHead(storage.read, everything, orgs.bakery.id)).toEqual(head)
+      expect(await findHead(storage.read, systemScope, orgs.bakery.id)).toEqual(head)
       await undo()
       await sealPending(storage)
       expect(await verify(client)).toMatchObject({ verdict: 'sound' })

@@ -4,7 +4,7 @@ import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
 import { sealFor, sealPending } from '../../src/audit/outbox.ts'
 import { chainOf, draftOf } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { everything, type Scope } from '../../src/core/scope.ts'
+import { type Scope, systemScope } from '../../src/core/scope.ts'
 import type { Db, Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase, openMigrated } from '../databases.ts'
 import { startService } from '../harness.ts'
@@ -60,7 +60,7 @@ onEveryDatabase((_, open) => {
     expect(world.count()).toBe(1)
     expect(await pendingOf(storage, quiet)).toBe(0)
     expect(await pendingOf(storage, others[0]!)).toBe(51)
-    await sealFor(world.storage, everything, busy)
+    await sealFor(world.storage, systemScope, busy)
     // Batches of 200, and none for what came while they were sealed.
     expect(world.count()).toBe(4)
     expect(await pendingOf(storage, busy)).toBeGreaterThan(0)
@@ -72,7 +72,7 @@ onEveryDatabase((_, open) => {
   it('who sees all of them waits for what was there', async () => {
     const { storage } = await crowded()
     const world = beside(storage, [busy, ...others])
-    await sealFor(world.storage, everything)
+    await sealFor(world.storage, systemScope)
     expect(world.count()).toBe(others.length + 3 + 1)
     expect(await pendingOf(storage, quiet)).toBe(0)
   })

@@ -7,7 +7,7 @@ import type { RetentionParts } from '../../src/audit/retention/jobs.ts'
 import type { Archive } from '../../src/audit/retention/ports.ts'
 import { chainOf, draftOf } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { later } from '../../src/core/time.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import type { TestDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { happening } from './rows.ts'
@@ -31,7 +31,10 @@ export function retentionOn({ storage, dataDir }: TestDatabase, archive?: Archiv
   const aged = async (orgId: string | null, ages: readonly number[]) => {
     await storage.write(async (tx) => {
       for (const [n, age] of ages.entries()) {
-        const draft = draftOf(happening(orgId, { resourceName: `number ${n}` }), later(clock(), -age * day))
+        const draft = draftOf(
+          happening(orgId, { resourceName: `number ${n}` }),
+          addSeconds(clock(), -age * day),
+        )
         await record(tx, draft)
       }
     })

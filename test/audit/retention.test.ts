@@ -22,8 +22,8 @@ import {
 } from '../../src/audit/retention/store.ts'
 import { chainOf, draftOf } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
-import { everything, only } from '../../src/core/scope.ts'
-import { later } from '../../src/core/time.ts'
+import { organizationScope, systemScope } from '../../src/core/scope.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { day, memoryArchive, retentionOn } from './retention-world.ts'
 import { happening } from './rows.ts'
@@ -46,7 +46,7 @@ async function fileOf({ parts }: World, orgId: string | null): Promise<string[]>
   const pieces: string[] = []
   for await (const piece of chainFileOf(
     parts,
-    everything,
+    systemScope,
     chainOf(orgId),
     await closing(parts, chainOf(orgId)),
   ))
@@ -56,18 +56,18 @@ async function fileOf({ parts }: World, orgId: string | null): Promise<string[]>
 
 const policyOf = (world: World, change: { retentionDays?: number; archiveToS3?: boolean }) =>
   world.storage.write(async (tx) => {
-    const before = await lockPolicy(tx, everything, world.orgId)
+    const before = await lockPolicy(tx, systemScope, world.orgId)
     const after = { ...before, ...change }
-    await changePolicy(tx, everything, world.orgId, after)
+    await changePolicy(tx, systemScope, world.orgId, after)
     const details = { before: told(before), after: told(after) }
     await record(tx, draftOf({ ...happening(world.orgId), action: actions.change, details }, world.clock()))
   })
 
 const holdOf = (world: World, reason: string | null) =>
   world.storage.write(async (tx) => {
-    await lockPolicy(tx, everything, world.orgId)
+    await lockPolicy(tx, systemScope, world.orgId)
     const hold = reason === null ? null : { reason, userId: null, userEmail: null, since: world.clock() }
-    await changeHold(tx, everything, world.orgId, hold)
+    await changeHold(tx, systemScope, world.orgId, hold)
   })
 
 describe('retention of audit chains', () => {
@@ -92,12 +92,12 @@ onEveryDatabase((kind, open) => {
     it('keeps 365 days of every chain that nobody said anything of', async () => {
       const world = await begin()
       for (const orgId of [world.orgId, null]) {
-        expect(await getPolicy(world.storage.read, everything, chainOf(orgId))).toEqual(defaultPolicy)
+        expect(await getPolicy(world.storage.read, systemScope, chainOf(orgId))).toEqual(defaultPolicy)
         await world.aged(orgId, [400, 366, 364, 1])
         expect(await pruneChain(world.parts, chainOf(orgId), whole)).toEqual({ state: 'done', pruned: 2 })
         expect(await world.seqs(orgId)).toEqual([3, 4])
       }
-      const { lastCleanupAt } = await getPolicy(world.storage.read, everything, world.orgId)
+      const { lastCleanupAt } = await getPolicy(world.storage.read, systemScope, world.orgId)
       expect(lastCleanupAt).toBe(world.clock())
     })
 
@@ -124,8 +124,8 @@ onEveryDatabase((kind, open) => {
       await world.aged(other, [500, 500])
       await pruneChain(world.parts, world.orgId, whole)
       expect(await world.seqs(other)).toEqual([1, 2])
-      expect((await findAnchor(world.storage.read, everything, other)).signed).toBeNull()
-      expect((await findAnchor(world.storage.read, only(other), world.orgId)).signed).toBeNull()
+      expect((await findAnchor(world.storage.read, systemScope, other)).signed).toBeNull()
+      expect((await findAnchor(world.storage.read, organizationScope(other), world.orgId)).signed).toBeNull()
     })
 
     it('signs an anchor that stands for what is gone, and the chain verifies behind it', async () => {
@@ -136,14 +136,14 @@ onEveryDatabase((kind, open) => {
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 130 })
       const verdict = verdictOf(await fileOf(world, orgId))
       expect(verdict).toMatchObject({ verdict: 'sound', entries: 20, head: { seq: 150 } })
-      const { note, tree } = partOf(await findAnchor(world.storage.read, everything, orgId))!
+      const { note, tree } = partOf(await findAnchor(world.storage.read, systemScope, orgId))!
       const opened = openCheckpoint(note, parts.signer.publicKeys)
       expect(opened).toMatchObject({
         state: 'signed',
         checkpoint: { kind: 'anchor', head: { seq: 130 }, orgId },
       })
       expect(tree).toHaveLength(2)
-      const { prunedCount } = await findAnchor(world.storage.read, everything, orgId)
+      const { prunedCount } = await findAnchor(world.storage.read, systemScope, orgId)
       expect(prunedCount).toBe(130)
     })
 
@@ -172,7 +172,7 @@ onEveryDatabase((kind, open) => {
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 3 })
       expect(await world.seqs(orgId)).toEqual([])
       const query = { page: 1, limit: 10 }
-      const empty = await listEntries(storage.read, only(orgId), query)
+      const empty = await listEntries(storage.read, organizationScope(orgId), query)
       expect(empty).toMatchObject({ data: [], pagination: { total: 0, totalPages: 0, nextCursor: null } })
       expect(verdictOf(await fileOf(world, orgId))).toMatchObject({
         verdict: 'sound',
@@ -184,7 +184,7 @@ onEveryDatabase((kind, open) => {
       expect(verdictOf(await fileOf(world, orgId))).toMatchObject({ verdict: 'sound', entries: 2 })
       world.clock.forward(400 * day)
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 2 })
-      expect((await findAnchor(storage.read, everything, orgId)).prunedCount).toBe(5)
+      expect((await findAnchor(storage.read, systemScope, orgId)).prunedCount).toBe(5)
     })
 
     it('leaves lists whole: pages, cursors and totals are those of what is there', async () => {
@@ -193,7 +193,7 @@ onEveryDatabase((kind, open) => {
       await world.aged(orgId, [500, 500, 500, 5, 4, 3, 2, 1])
       await pruneChain(parts, orgId, whole)
       for (const filter of [{}, { orgId }, { action: 'thing' }]) {
-        for (const scope of [only(orgId), everything]) {
+        for (const scope of [organizationScope(orgId), systemScope]) {
           const seqs: number[] = []
           let cursor: string | undefined
           do {
@@ -222,7 +222,7 @@ onEveryDatabase((kind, open) => {
       expect(verdictOf(await fileOf(world, orgId))).toMatchObject({ verdict: 'sound', head: { seq: 351 } })
       expect(await pruneChain(parts, orgId, whole)).toMatchObject({ state: 'done' })
       expect(await world.seqs(orgId)).toEqual([351])
-      expect((await getPolicy(world.storage.read, everything, orgId)).lastError).toBeNull()
+      expect((await getPolicy(world.storage.read, systemScope, orgId)).lastError).toBeNull()
     })
 
     it('is one at a time, until whoever had the chain is gone for a minute', async () => {
@@ -241,7 +241,7 @@ onEveryDatabase((kind, open) => {
       const world = await begin()
       const { orgId, parts, clock } = world
       await world.aged(orgId, [500, 500, 1])
-      const reading = chainFileOf(parts, everything, orgId, await closing(parts, orgId))
+      const reading = chainFileOf(parts, systemScope, orgId, await closing(parts, orgId))
       const pieces = [(await reading.next()).value as string]
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'read', pruned: 0 })
       for await (const piece of reading) pieces.push(piece)
@@ -249,7 +249,7 @@ onEveryDatabase((kind, open) => {
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 2 })
       // One that went away without a word holds nothing up for long.
       await world.aged(orgId, [500])
-      const left = chainFileOf(parts, everything, orgId, await closing(parts, orgId))
+      const left = chainFileOf(parts, systemScope, orgId, await closing(parts, orgId))
       await left.next()
       clock.forward(400 * day)
       expect(await pruneChain(parts, orgId, whole)).toMatchObject({ state: 'done', pruned: 2 })
@@ -263,7 +263,7 @@ onEveryDatabase((kind, open) => {
       await unguarded(world, `update audit_logs set canonical = replace(canonical, 'number 1', 'number 7')`)
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'failed', pruned: 0 })
       expect(await world.seqs(orgId)).toEqual([1, 2, 3, 4])
-      const { lastError } = await getPolicy(storage.read, everything, orgId)
+      const { lastError } = await getPolicy(storage.read, systemScope, orgId)
       expect(lastError?.message).toContain('Entry 2 is not what was signed')
       expect(warnings).toHaveLength(1)
     })
@@ -376,7 +376,7 @@ onEveryDatabase((kind, open) => {
         state: 'signed',
         checkpoint: { head: { seq: 150 }, kind: 'checkpoint' },
       })
-      expect(await archivesOf(storage.read, everything, orgId)).toEqual({ objects: 2, upTo: 150 })
+      expect(await archivesOf(storage.read, systemScope, orgId)).toEqual({ objects: 2, upTo: 150 })
     })
 
     it('that fails keeps everything; the reason is told and it is tried again', async () => {
@@ -388,11 +388,11 @@ onEveryDatabase((kind, open) => {
       archive.fails = new ArchiveFailure('s3://logs/x: it cannot be reached (ECONNREFUSED)')
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'failed', pruned: 0 })
       expect(await world.seqs(orgId)).toEqual([1, 2, 3, 4])
-      const { lastError, lastCleanupAt } = await getPolicy(storage.read, everything, orgId)
+      const { lastError, lastCleanupAt } = await getPolicy(storage.read, systemScope, orgId)
       expect(lastError).toEqual({
         message: 's3://logs/x: it cannot be reached (ECONNREFUSED)',
         at: clock(),
-        retryAt: later(clock(), 600),
+        retryAt: addSeconds(clock(), 600),
       })
       expect([lastCleanupAt, warnings.length]).toEqual([null, 1])
       expect(await listDue(storage.read, clock(), 10)).toEqual([])
@@ -402,7 +402,7 @@ onEveryDatabase((kind, open) => {
       await pruneDue(parts)
       await sealPending(storage)
       expect(await world.seqs(orgId), 'what was kept, and that others went').toEqual([3, 4, 5])
-      expect((await getPolicy(storage.read, everything, orgId)).lastError).toBeNull()
+      expect((await getPolicy(storage.read, systemScope, orgId)).lastError).toBeNull()
     })
 
     it('that nobody configured keeps everything', async () => {
@@ -410,7 +410,7 @@ onEveryDatabase((kind, open) => {
       await world.aged(world.orgId, [500])
       await policyOf(world, { archiveToS3: true })
       expect(await pruneChain(world.parts, world.orgId, whole)).toEqual({ state: 'failed', pruned: 0 })
-      const { lastError } = await getPolicy(world.storage.read, everything, world.orgId)
+      const { lastError } = await getPolicy(world.storage.read, systemScope, world.orgId)
       expect(lastError?.message).toContain('AUDIT_ARCHIVE_S3_BUCKET')
     })
 

@@ -17,7 +17,7 @@ import { listDue, untouched } from '../../src/audit/retention/store.ts'
 import { draftOf } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { later } from '../../src/core/time.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
@@ -166,10 +166,10 @@ onEveryDatabase((_, open) => {
 
     it('nor by a clock that differs a little, which is no fault', async () => {
       const { parts, storage, chain } = await begin()
-      const ahead = later(parts.clock(), 86_400 + 240)
+      const ahead = addSeconds(parts.clock(), 86_400 + 240)
       await unguarded(storage, async (tx) => {
         await signedAt(ahead, 'inside')(tx, chain, parts)
-        await retention({ last_cleanup_at: ahead, lease: 'x', leased_until: later(ahead, 60) })(
+        await retention({ last_cleanup_at: ahead, lease: 'x', leased_until: addSeconds(ahead, 60) })(
           tx,
           chain,
           parts,

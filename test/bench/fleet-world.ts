@@ -7,7 +7,7 @@ import { seedRoles } from '../../src/identity/seeds.ts'
 import { insertUser } from '../../src/identity/store.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
-import type { AlertRow, DeviceRow, ScriptRow } from '../../src/storage/tables.ts'
+import type { AlertRow, DeviceRow, ScriptRow } from '../../src/storage/schema/tables.ts'
 import { addUser, type Place, role, tokenOf } from './world.ts'
 
 /** Partners with as many organizations each; every organization has the same number of devices. */

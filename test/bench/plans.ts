@@ -1,15 +1,15 @@
 import { CompiledQuery, type DatabaseConnection, Kysely, PostgresDialect, type QueryCompiler } from 'kysely'
 import pg from 'pg'
-import { everything } from '../../src/core/scope.ts'
+import { systemScope } from '../../src/core/scope.ts'
 import { listDevices } from '../../src/devices/store.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
 import { previewFilter } from '../../src/filters/store.ts'
 import { findDevices } from '../../src/search/store.ts'
-import { PostgresCompiler } from '../../src/storage/compilers.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { SqliteConnection } from '../../src/storage/sqlite-connection.ts'
-import { openReader, sqliteFile } from '../../src/storage/sqlite-file.ts'
-import { kyselyOver } from '../../src/storage/sqlite-kysely.ts'
+import { PostgresCompiler } from '../../src/storage/query/compilers.ts'
+import { SqliteConnection } from '../../src/storage/sqlite/connection.ts'
+import { openReader, sqliteFile } from '../../src/storage/sqlite/file.ts'
+import { kyselyOver } from '../../src/storage/sqlite/kysely.ts'
 import type { Place } from './world.ts'
 
 type Listening = { db: Db; said: CompiledQuery[]; explain: string; close(): Promise<void> | void }
@@ -19,11 +19,11 @@ export async function plansOf(place: Place, conditions: ConditionGroup): Promise
   const { db, said, explain, close } = place.databaseUrl ? onPostgres(place.databaseUrl) : onSqlite(place)
   const now = new Date().toISOString()
   const questions: Record<string, () => Promise<unknown>> = {
-    preview: () => previewFilter(db, everything, conditions, { limit: 10, now }),
-    'search for 004242': () => findDevices(db, everything, '004242', 5),
-    'search for desk': () => findDevices(db, everything, 'desk', 5),
+    preview: () => previewFilter(db, systemScope, conditions, { limit: 10, now }),
+    'search for 004242': () => findDevices(db, systemScope, '004242', 5),
+    'search for desk': () => findDevices(db, systemScope, 'desk', 5),
     'devices by cursor': () =>
-      listDevices(db, everything, {
+      listDevices(db, systemScope, {
         page: 1,
         limit: 50,
         cursor: Buffer.from(JSON.stringify(['oslo', ''])).toString('base64url'),

@@ -3,7 +3,7 @@ import { genesis } from '../../src/audit/chain.ts'
 import { linked } from '../../src/audit/outbox.ts'
 import type { Draft } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
-import { connect } from '../../src/core/client.ts'
+import { createClient } from '../../src/core/client.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import { stop, temporaryFolder } from './children.ts'
@@ -33,7 +33,7 @@ export async function retention(options: RetentionOptions, say: (line: string) =
   await fill(place, world.orgId, entries)
   const server = await startService('svc', place, { env: { AUDIT_RETENTION_ENABLED: 'false' } })
   const credentials = { headers: async () => ({ authorization: `Bearer ${world.tokens.partnerAdmin}` }) }
-  const client = connect({ url: server.url, retries: 0, headers: {}, credentials })
+  const client = createClient({ url: server.url, retries: 0, headers: {}, credentials })
   const query = { orgId: world.orgId }
   const verify = async (): Promise<string> => {
     const verifier = new ChainVerifier()

@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Agent } from 'undici'
 import { migrations } from '../../migrations/index.ts'
-import { cipherOf } from '../../src/core/cipher.ts'
+import { createCipher } from '../../src/core/cipher.ts'
 import type { EventType } from '../../src/core/event-types.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { later } from '../../src/core/time.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import { joinPartner } from '../../src/identity/memberships.ts'
 import { seedRoles } from '../../src/identity/seeds.ts'
 import { insertSession } from '../../src/identity/sessions/store.ts'
@@ -84,7 +84,7 @@ export async function buildWebhookWorld(
   wanted: readonly Wanted[],
 ): Promise<WebhookWorld> {
   const storage = await openStorage(place)
-  const cipher = cipherOf([secrets.APP_ENCRYPTION_KEY])
+  const cipher = createCipher([secrets.APP_ENCRYPTION_KEY])
   const now = new Date().toISOString()
   const made = () => ({ id: newId(), now })
   try {
@@ -126,7 +126,7 @@ async function tokensOf(
 ): Promise<() => Promise<string>> {
   const id = newId()
   const context = { kind: 'partner', partnerId } as const
-  const session = { id, userId, context, mfa: true, tokenHash: id, expiresAt: later(now, 4 * 3600) }
+  const session = { id, userId, context, mfa: true, tokenHash: id, expiresAt: addSeconds(now, 4 * 3600) }
   await insertSession(tx, session, now)
   const claims = { userId, sessionId: id, context, authEpoch: 1, mfaEpoch: 1, mfa: true }
   return () => accessTokens(secrets.JWT_SECRET).sign(claims, new Date())

@@ -3,8 +3,8 @@ import { makeDevice, newAgentId } from '../../src/agents/rules.ts'
 import { insertDevice } from '../../src/agents/store.ts'
 import { agentTokenHash, newAgentToken } from '../../src/agents/tokens/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { only } from '../../src/core/scope.ts'
-import { later } from '../../src/core/time.ts'
+import { organizationScope } from '../../src/core/scope.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import { apiKeyHash, makeApiKey, newApiKey } from '../../src/credentials/api-keys/rules.ts'
 import { insertApiKey } from '../../src/credentials/api-keys/store.ts'
 import { makeEnrollmentKey } from '../../src/credentials/enrollment-keys/rules.ts'
@@ -84,7 +84,7 @@ async function fill(tx: Db, machines: number, now: string): Promise<World> {
   for (let n = 1; n <= rows; n++) {
     await insertSite(tx, makeSite({ orgId, name: `Site ${n}`, ...siteDefaults }, made()))
   }
-  const siteId = (await listSites(tx, only(orgId), { orgId, page: 1, limit: 1 })).data[0]!.id
+  const siteId = (await listSites(tx, organizationScope(orgId), { orgId, page: 1, limit: 1 })).data[0]!.id
   const partnerAdmin = await addUser(tx, 'partner', now)
   await joinPartner(
     tx,
@@ -147,7 +147,7 @@ export async function tokenOf(tx: Db, userId: string, context: Context, now: str
 
 async function claimsOf(tx: Db, userId: string, context: Context, now: string): Promise<AccessClaims> {
   const id = newId()
-  const session = { id, userId, context, mfa: true, tokenHash: id, expiresAt: later(now, 24 * 3600) }
+  const session = { id, userId, context, mfa: true, tokenHash: id, expiresAt: addSeconds(now, 24 * 3600) }
   await insertSession(tx, session, now)
   return { userId, sessionId: id, context, authEpoch: 1, mfaEpoch: 1, mfa: true }
 }

@@ -3,13 +3,13 @@ import { auditLogs } from '../../src/audit/contract.ts'
 import {
   ApiError,
   type Client,
-  connect,
-  type Incoming,
+  createClient,
   NetworkError,
-  type Outgoing,
   pathOf,
   TimeoutError,
   type Transport,
+  type TransportRequest,
+  type TransportResponse,
 } from '../../src/core/client.ts'
 import { enrollmentKeys } from '../../src/credentials/enrollment-keys/contract.ts'
 import { passwords as auth } from '../../src/identity/passwords/contract.ts'
@@ -21,7 +21,7 @@ let client: Client
 
 beforeAll(async () => {
   await service.start()
-  client = connect({ url: `${service.url}/` })
+  client = createClient({ url: `${service.url}/` })
 })
 
 beforeEach(() => {
@@ -97,17 +97,17 @@ describe('a refusal', () => {
 })
 
 describe('trying again', () => {
-  const scripted = (...outcomes: (Incoming | Error)[]) => {
-    const sent: Outgoing[] = []
+  const scripted = (...outcomes: (TransportResponse | Error)[]) => {
+    const sent: TransportRequest[] = []
     const transport: Transport = async (request) => {
       sent.push(request)
       const outcome = outcomes[Math.min(sent.length, outcomes.length) - 1]!
       if (outcome instanceof Error) throw outcome
       return outcome
     }
-    return { sent, client: connect({ url: 'http://x.test', transport }) }
+    return { sent, client: createClient({ url: 'http://x.test', transport }) }
   }
-  const reply = (status: number, body: object = { data: [] }, headers = {}): Incoming => ({
+  const reply = (status: number, body: object = { data: [] }, headers = {}): TransportResponse => ({
     status,
     headers: { 'content-type': 'application/json', ...headers },
     body: (async function* () {
@@ -117,7 +117,7 @@ describe('trying again', () => {
   const down = new NetworkError('http://x.test', 'connection reset')
   const name = { body: { name: 'A', slug: 'a' } }
 
-  it.each<[string, Incoming | Error]>([
+  it.each<[string, TransportResponse | Error]>([
     ['no connection', down],
     ['502', reply(502)],
     ['503', reply(503)],
@@ -143,7 +143,7 @@ describe('trying again', () => {
     expect(sent).toHaveLength(3)
   })
 
-  it.each<[string, Incoming | Error]>([
+  it.each<[string, TransportResponse | Error]>([
     ['409', reply(409, { error: 'No', code: 'conflict', requestId: '1' })],
     ['500', reply(500)],
     ['400', reply(400)],
@@ -173,7 +173,7 @@ describe('trying again', () => {
   it('happens once with new credentials after a 401', async () => {
     let token = 'old'
     const sent: string[] = []
-    const client = connect({
+    const client = createClient({
       url: 'http://x.test',
       transport: async ({ headers }) => {
         sent.push(headers.authorization ?? '')
@@ -197,7 +197,7 @@ describe('trying again', () => {
 describe('waiting', () => {
   it('ends with TimeoutError when the time is over, retries included', async () => {
     service.answers['GET /orgs/'] = () => new Promise(() => {})
-    const hasty = connect({ url: service.url, timeout: 150 })
+    const hasty = createClient({ url: service.url, timeout: 150 })
     await expect(hasty.call(orgs.list)).rejects.toBeInstanceOf(TimeoutError)
   })
 
@@ -209,7 +209,7 @@ describe('waiting', () => {
     )
     await new Promise((resolve) => stalling.once('listening', resolve))
     const { port } = stalling.address() as { port: number }
-    const hasty = connect({ url: `http://127.0.0.1:${port}`, timeout: 200 })
+    const hasty = createClient({ url: `http://127.0.0.1:${port}`, timeout: 200 })
     await expect(hasty.call(orgs.list)).rejects.toBeInstanceOf(TimeoutError)
     const chunks: Buffer[] = []
     const reading = (async () => {
@@ -223,7 +223,7 @@ describe('waiting', () => {
 
   it('ends when the caller says so', async () => {
     service.answers['GET /orgs/'] = () => new Promise(() => {})
-    const stopped = connect({ url: service.url, signal: AbortSignal.timeout(100) })
+    const stopped = createClient({ url: service.url, signal: AbortSignal.timeout(100) })
     await expect(stopped.call(orgs.list)).rejects.toMatchObject({ name: 'TimeoutError', code: 23 })
   })
 })
@@ -239,7 +239,7 @@ it('no service at all is a NetworkError that names it', async () => {
   const gone = await new StandIn().start()
   const { url } = gone
   await gone.stop()
-  await expect(connect({ url, retries: 0 }).call(orgs.list)).rejects.toThrow(
+  await expect(createClient({ url, retries: 0 }).call(orgs.list)).rejects.toThrow(
     `Cannot reach ${url}: connection refused`,
   )
 })

@@ -3,7 +3,7 @@ import type { RolloutProgress } from '../../src/agents/rollouts/contract.ts'
 import { rolloutLines } from '../../src/cli/rollouts/lines.ts'
 import { linesTaken } from '../../src/cli/rollouts/status.ts'
 import { plain } from '../../src/cli/style.ts'
-import { own } from '../../src/core/terminal.ts'
+import { allowSequence } from '../../src/core/terminal.ts'
 import { failureOf, Home, noTerminal } from './run.ts'
 import { page, problem, StandIn, uuid } from './stand-in.ts'
 
@@ -224,7 +224,7 @@ describe('svc agent rollout status', () => {
 
   it('is drawn over as many lines as it took, where they had to be broken', () => {
     expect(linesTaken('12345\n123456\n\n', 5)).toBe(4)
-    expect(linesTaken(`${own('\u001b[31m')}12345${own('\u001b[39m')}\n`, 5)).toBe(1)
+    expect(linesTaken(`${allowSequence('\u001b[31m')}12345${allowSequence('\u001b[39m')}\n`, 5)).toBe(1)
   })
 
   it('says so when there has been none', async () => {

@@ -1,14 +1,14 @@
 import { createServer as createTlsServer } from 'node:https'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { nodeTransport } from '../../src/cli/transport.ts'
-import { connect } from '../../src/core/client.ts'
+import { createClient } from '../../src/core/client.ts'
 import { orgs } from '../../src/tenancy/contract.ts'
 import { hasOpenssl, listening, testCertificate, testProxy } from './way.ts'
 
 const proxy = testProxy()
 
 const list = (url: string, caFile?: string) =>
-  connect({ url, transport: nodeTransport({ caFile }), retries: 0, timeout: 5000 }).call(orgs.list)
+  createClient({ url, transport: nodeTransport({ caFile }), retries: 0, timeout: 5000 }).call(orgs.list)
 
 describe('a proxy', () => {
   it('is used when the environment has one', async () => {

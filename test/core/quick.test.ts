@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { Heartbeat } from '../../src/agents/contract.ts'
 import { api } from '../../src/api.ts'
 import { type Contract, entriesOf } from '../../src/core/endpoint.ts'
-import { declined, quickly } from '../../src/core/quick.ts'
+import { compileFastValidator, declined } from '../../src/core/fast-validator.ts'
 import { text } from '../../src/core/schema.ts'
 import { NewEnrollmentKey } from '../../src/credentials/enrollment-keys/contract.ts'
 
@@ -49,7 +49,7 @@ function innermost(schema: z.core.$ZodType): z.core.$ZodType {
 
 function agrees(schema: z.ZodType, value: unknown): boolean {
   const before = JSON.stringify(value)
-  const quick = quickly(schema)(value)
+  const quick = compileFastValidator(schema)(value)
   expect(JSON.stringify(value)).toBe(before)
   if (quick === declined) return false
   expect(schema.safeParse(value)).toEqual({ success: true, data: quick })
@@ -102,7 +102,7 @@ describe('the quick way through a schema', () => {
       metrics: { cpuPercent: 12.5, ramPercent: 40, processCount: 300, load: 7 },
     }
     expect(agrees(Heartbeat, heartbeat)).toBe(true)
-    expect(quickly(Heartbeat)(heartbeat)).toEqual({
+    expect(compileFastValidator(Heartbeat)(heartbeat)).toEqual({
       ...heartbeat,
       metrics: { cpuPercent: 12.5, ramPercent: 40, processCount: 300 },
     })
@@ -119,7 +119,7 @@ describe('the quick way through a schema', () => {
     ['a field that has to be there', { status: 'ok' }],
     ['what is no object', []],
   ])('declines %s: the schema says what becomes of it', (_, value) => {
-    expect(quickly(Heartbeat)(value)).toBe(declined)
+    expect(compileFastValidator(Heartbeat)(value)).toBe(declined)
   })
 
   test.each<[string, z.ZodType, unknown]>([
@@ -136,6 +136,6 @@ describe('the quick way through a schema', () => {
     ],
     ['a field that is there and undefined', z.object({ a: text(5).optional() }), { a: undefined }],
   ])('declines %s', (_, schema, value) => {
-    expect(quickly(schema)(value)).toBe(declined)
+    expect(compileFastValidator(schema)(value)).toBe(declined)
   })
 })

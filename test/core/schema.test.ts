@@ -1,16 +1,16 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
-import { pageQuery, placeQuery } from '../../src/core/page.ts'
-import { quickly } from '../../src/core/quick.ts'
-import { cutText, endInstant, idOf, instant } from '../../src/core/schema.ts'
+import { compileFastValidator } from '../../src/core/fast-validator.ts'
+import { pageQuery, sequenceQuery } from '../../src/core/page.ts'
+import { endInstant, idOf, instant, truncatedText } from '../../src/core/schema.ts'
 
 const id = '01923F7E-ABCD-7000-8000-00000000000F'
 
 it('an id is the same in either case, also on the quick way', () => {
   const schema = idOf('device')
   expect(schema.parse(id)).toBe(id.toLowerCase())
-  const quick = quickly(schema)
+  const quick = compileFastValidator(schema)
   expect(quick(id.toLowerCase())).toBe(id.toLowerCase())
   expect(quick(id)).not.toBe(id)
 })
@@ -47,7 +47,7 @@ it('a page of any size is clamped, and only decimal digits are a number', () => 
     expect([huge, page.parse(huge), limit.parse(huge)]).toEqual([huge, 1_000_000_000, 100])
   }
   expect([page.parse('-5'), page.parse(undefined), page.parse('07')]).toEqual([1, 1, 7])
-  for (const schema of [page, limit, placeQuery('of it')]) {
+  for (const schema of [page, limit, sequenceQuery('of it')]) {
     for (const bad of ['0x10', '1e3', '0b1', '', ' 1', '1.5', 'x', 'Infinity', 'NaN', true, null, []]) {
       expect([bad, schema.safeParse(bad).success]).toEqual([bad, false])
     }
@@ -55,7 +55,7 @@ it('a page of any size is clamped, and only decimal digits are a number', () => 
 })
 
 it('text of telemetry is cut between two characters', () => {
-  const schema = cutText(20)
+  const schema = truncatedText(20)
   expect(schema.parse('x'.repeat(20))).toBe('x'.repeat(20))
   expect(schema.parse(`${'x'.repeat(12)}${'🙂'.repeat(9)}`)).toBe(`${'x'.repeat(12)}… [cut]`)
 })

@@ -1,6 +1,12 @@
 import { Writable } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { guard, own, unstyled, visible, visibleIn } from '../../src/core/terminal.ts'
+import {
+  allowSequence,
+  escapeControls,
+  escapeControlsIn,
+  guardStream,
+  stripStyles,
+} from '../../src/core/terminal.ts'
 
 describe('what is not seen', () => {
   it.each([
@@ -20,8 +26,8 @@ describe('what is not seen', () => {
     ['marks over other lines', `a${'\u0301'.repeat(9)}b`, `a${'\u0301'.repeat(8)}\\u0301b`],
     ['a selector no keycap has', '1\ufe01', '1\\ufe01'],
   ])('%s is made visible', (_, text, shown) => {
-    expect(visible(text)).toBe(shown)
-    expect(visible(shown)).toBe(shown)
+    expect(escapeControls(text)).toBe(shown)
+    expect(escapeControls(shown)).toBe(shown)
   })
 
   it.each([
@@ -35,16 +41,16 @@ describe('what is not seen', () => {
     '葛\u{e0100}',
     'العربية',
   ])('%j is read as it is', (text) => {
-    expect(visible(text)).toBe(text)
+    expect(escapeControls(text)).toBe(text)
   })
 
   it('stays the same string in JSON', () => {
     const value = { '\u009b\u{e0041}': 'a\u202e\u007f\u2028' }
-    expect(JSON.parse(visible(JSON.stringify(value)))).toEqual(value)
+    expect(JSON.parse(escapeControls(JSON.stringify(value)))).toEqual(value)
   })
 
   it('is made visible anywhere in a value', () => {
-    expect(visibleIn({ 'a\u009b': ['\u001b', 1, null, { b: true }] })).toEqual({
+    expect(escapeControlsIn({ 'a\u009b': ['\u001b', 1, null, { b: true }] })).toEqual({
       'a\\u009b': ['\\u001b', 1, null, { b: true }],
     })
   })
@@ -58,10 +64,10 @@ describe('the door', () => {
       done()
     }
     const out = Object.assign(new Writable({ write }), { isTTY })
-    guard(out as unknown as NodeJS.WriteStream)
+    guardStream(out as unknown as NodeJS.WriteStream)
     return { out, text: () => Buffer.concat(got).toString('utf8') }
   }
-  const red = own('\u001b[31m')
+  const red = allowSequence('\u001b[31m')
 
   it('lets a terminal have the sequences of the program and no other', () => {
     const { out, text } = stream(true)
@@ -94,6 +100,6 @@ describe('the door', () => {
     const { out, text } = stream(true)
     out.write('\u001b<01234567-89ab-4def-8123-456789abcdef>\u001b[31m')
     expect(text()).not.toContain('\u001b')
-    expect(unstyled(`${red}a`)).toBe('a')
+    expect(stripStyles(`${red}a`)).toBe('a')
   })
 })

@@ -3,7 +3,7 @@ import { createConnection } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { request } from 'undici'
 import { describe, expect, it } from 'vitest'
-import { BodyBudget, type Held } from '../../daemon/body-budget.ts'
+import { BodyBudget, type BodyReservation } from '../../daemon/body-budget.ts'
 import { openMigrated } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { bytesOf } from '../laws/wire.ts'
@@ -127,7 +127,7 @@ describe('one caller that sends more bytes in a while than it may', () => {
 describe('the budget of bodies', () => {
   const kibi = 1024
   const refusedWith = (code: string) => expect.objectContaining({ code, extras: { retryAfter: 5 } })
-  const tryGrow = (held: Held, bytes: number): unknown => {
+  const tryGrow = (held: BodyReservation, bytes: number): unknown => {
     try {
       return held.grow(bytes)
     } catch (error) {

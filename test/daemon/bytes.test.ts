@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { BodyBudget } from '../../daemon/body-budget.ts'
 import { sendBytes } from '../../daemon/bytes.ts'
 import { sendProblem } from '../../daemon/problems.ts'
-import { boundReplies } from '../../daemon/replies.ts'
+import { limitSlowReaders } from '../../daemon/reply-timeout.ts'
 import type { Bytes } from '../../src/handler.ts'
 import { sha256 } from '../agents/signed.ts'
 import { until } from './process.ts'
@@ -52,7 +52,7 @@ class File {
 const idleMs = 300
 let file = new File()
 const app = fastify()
-boundReplies(app, new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies'), {
+limitSlowReaders(app, new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies'), {
   idleMs,
   bytesPerSecond: 1,
 })

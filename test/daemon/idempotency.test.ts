@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { messagesIn } from '../../daemon/outside/outbox.ts'
+import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import { api } from '../../src/api.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import type { Site } from '../../src/tenancy/contract.ts'
@@ -172,7 +172,7 @@ onEveryDatabase((_, open) => {
         headers: { 'idempotency-key': 'k', 'x-forwarded-for': ip },
       })
     const letters = async () =>
-      (await messagesIn(service.dataDir)).filter(({ to }) => to === adminEmail).length
+      (await readOutboxMessages(service.dataDir)).filter(({ to }) => to === adminEmail).length
     const first = await ask(adminEmail, '203.0.113.1')
     expect(first.status).toBe(200)
     expect((await ask(adminEmail, '203.0.113.1')).body).toEqual(first.body)

@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import { expect, it } from 'vitest'
 import { logInto, prettyTo } from '../../daemon/log.ts'
-import { isVisible } from '../../src/core/terminal.ts'
+import { hasNoControls } from '../../src/core/terminal.ts'
 
 it('a log on a terminal has no control characters but its colours', () => {
   let text = ''
@@ -20,6 +20,6 @@ it('a log on a terminal has no control characters but its colours', () => {
   expect(text).toContain('\u001b[')
   // biome-ignore lint/suspicious/noControlCharactersInRegex: it is what is looked for
   const colors = /\u001b\[(?:0|1|3\d|9\d)m/g
-  expect(isVisible(text.replace(colors, ''))).toBe(true)
+  expect(hasNoControls(text.replace(colors, ''))).toBe(true)
   expect(text).not.toContain('\u001b[45m\u2028')
 })

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { Questions } from '../../daemon/questions.ts'
+import { ReadQueryQueue } from '../../daemon/questions.ts'
 import type { Db } from '../../src/storage/open.ts'
 
 const limits = { timeoutMs: 1000, atOnce: 3, perCaller: 2, waitMs: 200 }
 
 function stage(settings: Partial<typeof limits> = {}) {
-  const questions = new Questions({ questions: {} as Db }, { ...limits, ...settings })
+  const questions = new ReadQueryQueue({ questions: {} as Db }, { ...limits, ...settings })
   const running: { caller: string; end(): void }[] = []
   const ask = (caller: string) =>
     questions.ask(caller, async () => {

@@ -4,7 +4,7 @@ import { request } from 'undici'
 import { afterEach, describe, expect, it } from 'vitest'
 import { BodyBudget } from '../../daemon/body-budget.ts'
 import { sendProblem } from '../../daemon/problems.ts'
-import { boundReplies } from '../../daemon/replies.ts'
+import { limitSlowReaders } from '../../daemon/reply-timeout.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { until } from './process.ts'
 
@@ -30,7 +30,7 @@ async function begin(
     asked.client = { ip: String(asked.headers['x-from'] ?? '192.0.2.1'), https: false, isLocal: false }
     done()
   })
-  boundReplies(app, budget, patience)
+  limitSlowReaders(app, budget, patience)
   app.get('/large', (_, reply) => reply.type('application/json').send(large))
   app.put('/large', (_, reply) => {
     changes += 1

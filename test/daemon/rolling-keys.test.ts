@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { generateSync } from 'otplib'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
-import { cipherOf } from '../../src/core/cipher.ts'
+import { createCipher } from '../../src/core/cipher.ts'
 import type { Client } from '../../src/core/client.ts'
-import { later, systemClock } from '../../src/core/time.ts'
+import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { passwordReset } from '../../src/messages/letters.ts'
 import type { Letter } from '../../src/messages/ports.ts'
 import { queueLetter } from '../../src/messages/queue.ts'
@@ -71,7 +71,7 @@ const makeHook = (client: Client, name: string, host = 'receiver.example') =>
 describe('a replica that was not given the key that another one seals with', () => {
   const next = fresh()
   const ahead = { APP_ENCRYPTION_KEY: next, APP_ENCRYPTION_KEY_PREVIOUS: testSecrets.APP_ENCRYPTION_KEY }
-  const sealer = cipherOf([next, testSecrets.APP_ENCRYPTION_KEY])
+  const sealer = createCipher([next, testSecrets.APP_ENCRYPTION_KEY])
 
   it('leaves deliveries and letters to it, uses up no attempt, and goes on with all else', async () => {
     const { world, first: behind, start, storage } = await stage({ first: {} })
@@ -90,7 +90,7 @@ describe('a replica that was not given the key that another one seals with', () 
     const letter = (to: string) =>
       passwordReset({ to, name: 'Somebody', url: 'https://svc.example/reset', minutes: 30 })
     for (const to of ['theirs@example.com', 'more@example.com'])
-      await storage.write((tx) => queueLetter(tx, sealer, letter(to), now(), later(now(), 3600)))
+      await storage.write((tx) => queueLetter(tx, sealer, letter(to), now(), addSeconds(now(), 3600)))
     await behind.service.client().call(api.auth.forgotPassword, { body: { email: adminEmail } })
     for (let n = 0; n < 5; n += 1) await Promise.all([raise('bakery'), raise('garage')])
     const deliveriesOf = (webhookId: string) =>
@@ -142,7 +142,7 @@ describe('a replica that was not given the key that another one seals with', () 
         .where('webhook_id', '=', id)
         .execute()
     await expect.poll(states, { timeout: 10_000 }).toMatchObject([{ status: 'pending' }])
-    const age = (at = later(now(), -3601)) =>
+    const age = (at = addSeconds(now(), -3601)) =>
       storage.write(async (tx) => {
         await tx.updateTable('webhook_deliveries').set({ due_at: at }).where('webhook_id', '=', id).execute()
         await tx.updateTable('webhook_queues').set({ due_at: at }).where('webhook_id', '=', id).execute()
@@ -189,10 +189,10 @@ describe('a replica that was not given the key that another one seals with', () 
     const signIn = {
       ...{ stateHash: 'a state', providerId, nonce: 'n', codeVerifier: 'verifier' },
       ...{ redirectPath: '/', browserHash: 'b', challenge: null, providerVersion: now(), testId: null },
-      ...{ createdAt: now(), expiresAt: later(now(), 600) },
+      ...{ createdAt: now(), expiresAt: addSeconds(now(), 600) },
     }
     await storage.write((tx) => insertSignIn(tx, sealer, signIn))
-    const own = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+    const own = createCipher([testSecrets.APP_ENCRYPTION_KEY])
     await expect(storage.write((tx) => takeSignIn(tx, own, 'a state'))).rejects.toMatchObject(busy)
     expect(await storage.write((tx) => takeSignIn(tx, sealer, 'a state'))).toMatchObject({
       codeVerifier: 'verifier',

@@ -3,9 +3,9 @@ import { createServer, request, type Server } from 'node:http'
 import { type AddressInfo, createServer as createTcp } from 'node:net'
 import S3rver from 's3rver'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { kindOf, readOutbound } from '../../daemon/outside/guard.ts'
-import { s3Archive } from '../../daemon/outside/s3.ts'
-import { readArchive, type S3Settings } from '../../daemon/outside/s3-settings.ts'
+import { classifyAddress, readOutbound } from '../../daemon/integrations/guard.ts'
+import { s3Archive } from '../../daemon/integrations/s3.ts'
+import { readArchive, type S3Settings } from '../../daemon/integrations/s3-settings.ts'
 import { temporaryFolder } from '../databases.ts'
 
 const loopback = readOutbound({ OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' })
@@ -177,7 +177,7 @@ describe('what the service reaches', () => {
     ['5f00::1', 'refused'],
     ['nonsense', 'refused'],
   ] as const)('%s is %s', (address, kind) => {
-    expect(kindOf(address, loopback)).toBe(kind)
+    expect(classifyAddress(address, loopback)).toBe(kind)
   })
 
   it('is configured by ranges, and an archive by a bucket', () => {

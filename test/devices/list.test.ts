@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { InputOf } from '../../src/core/endpoint.ts'
-import { only } from '../../src/core/scope.ts'
+import { organizationScope } from '../../src/core/scope.ts'
 import { listDevices } from '../../src/devices/store.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -114,7 +114,7 @@ onEveryDatabase((kind, open) => {
         })
       }
       const { queries, db } = counting(service.storage)
-      const { data } = await listDevices(db, only(bakery.id), { page: 1, limit: 50 })
+      const { data } = await listDevices(db, organizationScope(bakery.id), { page: 1, limit: 50 })
       expect(data.map(({ tags, customFields }) => [tags, customFields])).toEqual([
         [['a', 'all'], { name: 'a' }],
         [['all', 'b'], { name: 'b' }],
@@ -128,7 +128,7 @@ onEveryDatabase((kind, open) => {
       const { service, bakery } = await begin(open)
       const cursor = Buffer.from(JSON.stringify(['m', 'm'])).toString('base64url')
       const { plans, db } = counting(service.storage)
-      await listDevices(db, only(bakery.id), { page: 1, limit: 50, cursor })
+      await listDevices(db, organizationScope(bakery.id), { page: 1, limit: 50, cursor })
       await listDevices(db, { kind: 'system' }, { page: 1, limit: 50, cursor })
       expect(await plans()).toEqual([
         expect.stringContaining('devices_org (org_id=? AND (hostname,id)>(?,?))'),

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { everything, only } from '../../src/core/scope.ts'
+import { organizationScope, systemScope } from '../../src/core/scope.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
 import { previewFilter } from '../../src/filters/store.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -23,8 +23,8 @@ onEveryDatabase((_, open) => {
           .execute(),
       )
     }
-    for (const scope of [everything, only(orgId)]) {
-      const seen = scope === everything ? rows : rows.filter((row) => row.org_id === orgId)
+    for (const scope of [systemScope, organizationScope(orgId)]) {
+      const seen = scope === systemScope ? rows : rows.filter((row) => row.org_id === orgId)
       for (const text of ['pc-', 'pc-0', 'pc-05', 'pc-0500', 'pc-9']) {
         const conditions: ConditionGroup = {
           operator: 'AND',

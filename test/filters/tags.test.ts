@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { everything } from '../../src/core/scope.ts'
+import { systemScope } from '../../src/core/scope.ts'
 import { gatheredTags } from '../../src/devices/changes.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
 import { previewFilter } from '../../src/filters/store.ts'
@@ -64,7 +64,7 @@ onEveryDatabase((_, open) => {
     })
     const check = async (operator: 'hasAny' | 'hasAll', value: string[]) => {
       const conditions: ConditionGroup = { operator: 'AND', conditions: [{ field: 'tags', operator, value }] }
-      const { data } = await previewFilter(storage.heavy, everything, conditions, { limit: 100, now })
+      const { data } = await previewFilter(storage.heavy, systemScope, conditions, { limit: 100, now })
       const wanted = devices.filter(({ tags }) =>
         operator === 'hasAny'
           ? value.some((it) => tags.includes(it))

@@ -5,8 +5,8 @@ import { findPresentedKey } from '../../src/credentials/api-keys/principal.ts'
 import { apiKeyHash } from '../../src/credentials/api-keys/rules.ts'
 import { findCaller } from '../../src/identity/principal.ts'
 import { accessTokens } from '../../src/identity/sessions/tokens.ts'
+import { tablesWithoutVersion } from '../../src/storage/commit-version.ts'
 import { type Db, openStorage } from '../../src/storage/open.ts'
-import { beside } from '../../src/storage/versions.ts'
 import { findWorkload } from '../../src/trust/principal.ts'
 import { workloadTokens } from '../../src/trust/tokens.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -103,7 +103,7 @@ onEveryDatabase((kind, open) => {
           'partners',
         ]),
       )
-      expect(beside.filter((table) => named.has(table))).toEqual([])
+      expect(tablesWithoutVersion.filter((table) => named.has(table))).toEqual([])
     })
   })
 })

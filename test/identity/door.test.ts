@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { isLoopback, networkAround, plainAddress } from '../../src/core/network.ts'
-import { later } from '../../src/core/time.ts'
+import { isLoopback, networkOfAddress, normalizeAddress } from '../../src/core/network.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import {
   afterRight,
   afterWrong,
@@ -16,7 +16,7 @@ const figures: Figures = {
   account: { count: 50, seconds: 3600 },
 }
 const start = '2026-03-01T12:00:00.000Z'
-const at = (seconds: number) => later(start, seconds)
+const at = (seconds: number) => addSeconds(start, seconds)
 const stranger = (network: string) => ({ network, known: false, breaksGlass: false })
 const known = (network: string) => ({ ...stranger(network), known: true })
 const wrong = (place: string, seconds: number): Mark => ({ kind: 'wrong', place, at: at(seconds) })
@@ -110,14 +110,14 @@ describe('a network', () => {
     ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
     ['2001:0DB8:0001:0002::', '2001:db8:1:2::/64'],
     ['', ''],
-  ])('of %s is %s', (address, network) => expect(networkAround(address)).toBe(network))
+  ])('of %s is %s', (address, network) => expect(networkOfAddress(address)).toBe(network))
 
   it('is that of the machine itself for its own addresses alone', () => {
     for (const address of ['127.0.0.1', '127.9.9.9', '::1', '::ffff:127.0.0.1', '::ffff:7f00:1'])
       expect(isLoopback(address), address).toBe(true)
     for (const address of ['', 'localhost', '10.0.0.1', '::2', '0.0.0.0'])
       expect(isLoopback(address), address).toBe(false)
-    expect(plainAddress('::ffff:cb00:7107')).toBe('203.0.113.7')
-    expect(plainAddress('2001:DB8::1')).toBe('2001:DB8::1')
+    expect(normalizeAddress('::ffff:cb00:7107')).toBe('203.0.113.7')
+    expect(normalizeAddress('2001:DB8::1')).toBe('2001:DB8::1')
   })
 })

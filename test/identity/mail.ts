@@ -1,4 +1,4 @@
-import { cipherOf } from '../../src/core/cipher.ts'
+import { createCipher } from '../../src/core/cipher.ts'
 import type { Letter, Mailer } from '../../src/messages/ports.ts'
 import { placeOf } from '../../src/messages/rules.ts'
 import { type TestService, testSecrets } from '../harness.ts'
@@ -11,7 +11,7 @@ export const unsent = (real: boolean): Mailer => ({
 
 /** What waits to be sent, oldest first. */
 export async function lettersOf({ storage }: TestService): Promise<Letter[]> {
-  const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+  const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   const rows = await storage.read.selectFrom('mails').selectAll().orderBy('id').execute()
   return rows.map((row) => JSON.parse(cipher.open(row.content, placeOf(row.id))) as Letter)
 }

@@ -1,4 +1,4 @@
-import { messagesIn, type OutboxMessage } from '../../daemon/outside/outbox.ts'
+import { type OutboxMessage, readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import { until } from '../daemon/process.ts'
 import type { TestService } from '../harness.ts'
 
@@ -6,7 +6,7 @@ import type { TestService } from '../harness.ts'
 export async function received(service: TestService, to: string, kind: string): Promise<OutboxMessage> {
   let found: OutboxMessage | undefined
   await until(async () => {
-    const all = await messagesIn(service.dataDir)
+    const all = await readOutboxMessages(service.dataDir)
     found = all.filter((one) => one.to === to && one.kind === kind).sort((a, b) => (a.at < b.at ? 1 : -1))[0]
     return found !== undefined
   })

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { everything, only, type Scope } from '../../src/core/scope.ts'
+import { organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
 import { heldBy } from '../../src/identity/users/memberships.ts'
@@ -35,7 +35,7 @@ onEveryDatabase((_kind, open) => {
       const roleId = roleOf('Partner Viewer', 'partner')
       await joinPartner(tx, { partnerId: world.partners.globex, userId: wanda, roleId, orgs: 'all' }, now)
     })
-    ofBakery = only(bakery.id)
+    ofBakery = organizationScope(bakery.id)
     ofAcme = { kind: 'partner', partnerId: world.partners.acme, orgs: 'all' }
   })
 
@@ -46,14 +46,14 @@ onEveryDatabase((_kind, open) => {
       const bakery = { kind: 'organization', orgId: world.orgs.bakery.id }
       expect(await held(ofBakery)).toEqual([bakery])
       expect(await held(ofAcme)).toEqual([bakery])
-      expect(await held(everything)).toHaveLength(3)
+      expect(await held(systemScope)).toHaveLength(3)
     })
 
     it('is not within either of them', async () => {
       const within = (scope: Scope) => isWithin(service.storage.read, scope, { id: wanda })
       expect(await within(ofBakery)).toBe(false)
       expect(await within(ofAcme)).toBe(false)
-      expect(await within(everything)).toBe(true)
+      expect(await within(systemScope)).toBe(true)
     })
 
     it('is listed and shown by each administrator as a user of theirs only', async () => {
@@ -80,6 +80,6 @@ onEveryDatabase((_kind, open) => {
     expect(await members(ofBakery, bakery.id)).toBeGreaterThan(0)
     expect(await members(ofBakery, harbor.id)).toBe(0)
     expect(await members(ofAcme, harbor.id)).toBe(0)
-    expect(await members(everything, harbor.id)).toBeGreaterThan(0)
+    expect(await members(systemScope, harbor.id)).toBeGreaterThan(0)
   })
 })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { messagesIn } from '../../daemon/outside/outbox.ts'
+import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import { api } from '../../src/api.ts'
 import { addPerson, addTenant, audited, login, password, post, signIn } from '../daemon/people.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -89,7 +89,7 @@ onEveryDatabase((_, open) => {
           timeout: 5000,
         })
         .toEqual([])
-      expect((await messagesIn(service.dataDir)).map(({ to }) => to)).toEqual([email])
+      expect((await readOutboxMessages(service.dataDir)).map(({ to }) => to)).toEqual([email])
     })
 
     it('can be asked for three times an hour from one address', async () => {

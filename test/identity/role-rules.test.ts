@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { type Access, user } from '../../src/core/endpoint.ts'
+import { type Access, userAccess } from '../../src/core/endpoint.ts'
 import { permissionOf } from '../../src/core/permissions.ts'
 import { findRoute } from '../../src/core/routes.ts'
-import { only } from '../../src/core/scope.ts'
+import { organizationScope } from '../../src/core/scope.ts'
 import {
   type Chain,
   chainUnder,
@@ -117,19 +117,19 @@ describe('a verdict', () => {
     mfaEnabled: true,
     mfaDemanded: false,
   }
-  const reads = user({ permission: 'users:read', wholePartner: true, mfa: true })
-  const takesKeys = user({ permission: 'users:read', key: true })
+  const reads = userAccess({ permission: 'users:read', wholePartner: true, mfa: true })
+  const takesKeys = userAccess({ permission: 'users:read', key: true })
   const key = (...scopes: string[]): Subject => ({
     kind: 'api_key',
-    scope: only('o'),
+    scope: organizationScope('o'),
     permissions: new Set(scopes),
   })
   const workload = (...names: string[]): Subject => ({
     kind: 'workload',
-    scope: only('o'),
+    scope: organizationScope('o'),
     permissions: new Set(names),
   })
-  const takesWorkloads = user({ permission: 'users:read', mfa: true, workload: true })
+  const takesWorkloads = userAccess({ permission: 'users:read', mfa: true, workload: true })
   const of = (subject: Subject, access: Access = reads, mfaOn = true) => {
     const verdict = judge(access, subject, mfaOn)
     return verdict.allowed ? 'allowed' : verdict.code
@@ -154,8 +154,8 @@ describe('a verdict', () => {
       of({ ...withoutFactor, permissions: new Set() }),
       'mfa_enrollment_required',
     ],
-    ['the same on the way to enrolment', of(withoutFactor, user({ whileEnrolling: true })), 'allowed'],
-    ['the wrong scope', of(admin, user({ scopes: ['system'] })), 'scope_not_allowed'],
+    ['the same on the way to enrolment', of(withoutFactor, userAccess({ whileEnrolling: true })), 'allowed'],
+    ['the wrong scope', of(admin, userAccess({ scopes: ['system'] })), 'scope_not_allowed'],
     ['a permission that lacks', of({ ...admin, permissions: new Set(['users:write']) }), 'forbidden'],
     ['a wildcard', of({ ...admin, permissions: new Set(['*:read']) }), 'allowed'],
     ['a part of a partner', of({ ...admin, scope: some }), 'partner_access_limited'],
@@ -169,10 +169,10 @@ describe('a verdict', () => {
     ['a key without the scope', of(key('devices:read'), takesKeys), 'api_key_scope'],
     ['a key with the scope', of(key('users:read'), takesKeys), 'allowed'],
     ['a key with the wildcard', of(key('*:*'), takesKeys), 'allowed'],
-    ['a key, where nothing is asked', of(key(), user({ key: true })), 'allowed'],
+    ['a key, where nothing is asked', of(key(), userAccess({ key: true })), 'allowed'],
     [
       'a key, beyond its organization',
-      of(key(), user({ key: true, scopes: ['system'] })),
+      of(key(), userAccess({ key: true, scopes: ['system'] })),
       'scope_not_allowed',
     ],
     ['a workload that names the permission', of(workload('users:read'), takesKeys), 'allowed'],
@@ -180,7 +180,11 @@ describe('a verdict', () => {
     ['a workload, where it is meant', of(workload('users:read'), takesWorkloads), 'allowed'],
     ['a key, where workloads are meant', of(key('users:read'), takesWorkloads), 'unauthenticated'],
     ['a workload, where keys are not taken', of(workload('users:read')), 'forbidden'],
-    ['a workload, where nothing is asked', of(workload('users:read'), user({ key: true })), 'forbidden'],
+    [
+      'a workload, where nothing is asked',
+      of(workload('users:read'), userAccess({ key: true })),
+      'forbidden',
+    ],
     [
       'a workload, at the routes of agents',
       of(workload(), { who: 'agent' } as never),
@@ -188,7 +192,7 @@ describe('a verdict', () => {
     ],
     [
       'a workload, beyond its organization',
-      of(workload('users:read'), user({ permission: 'users:read', key: true, scopes: ['system'] })),
+      of(workload('users:read'), userAccess({ permission: 'users:read', key: true, scopes: ['system'] })),
       'scope_not_allowed',
     ],
     ['anyone without a factor, where 2FA is off', of(withoutFactor, reads, false), 'allowed'],

@@ -1,4 +1,4 @@
-import { type Contract, changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
+import { type Contract, type Endpoint, entriesOf, isMutation } from '../../src/core/endpoint.ts'
 import type { Resource } from '../../src/core/schema.ts'
 import { callOf, type Input, naming, type Records, toWire, unknownRecords, unread } from './calls.ts'
 import { idsOf } from './fields.ts'
@@ -53,10 +53,10 @@ async function askAround(it: Attempt): Promise<void> {
   const { entry, stranger } = it
   // A change of one's own record is no news, and would leave nothing to try the next door with.
   const theirs = ({ resource }: { resource: Resource }) => !stranger.foreign.includes(resource)
-  if (changes(entry) && !it.ids.every((id) => id.optional || theirs(id))) return
+  if (isMutation(entry) && !it.ids.every((id) => id.optional || theirs(id))) return
   const plain = callOf(entry, stranger.own)
-  const options = changes(entry) ? plain : callOf(entry, stranger.own, { all: true })
-  const before = changes(entry) ? about(await it.rows(), stranger.hidden) : undefined
+  const options = isMutation(entry) ? plain : callOf(entry, stranger.own, { all: true })
+  const before = isMutation(entry) ? about(await it.rows(), stranger.hidden) : undefined
   for (const input of distinct([plain, options])) {
     const answer = await it.ask(input)
     it.check(input, answer.status >= 500 && `answered ${answer.status}`)
@@ -110,7 +110,7 @@ async function landsAtHome(it: Attempt, input: Input): Promise<boolean> {
 
 /** A list may be empty; everything else is refused, and as the caller's fault only where it says which. */
 function refused(entry: Endpoint, { status }: Answer): boolean {
-  return (!changes(entry) && status === 200) || [400, 401, 403, 404].includes(status)
+  return (!isMutation(entry) && status === 200) || [400, 401, 403, 404].includes(status)
 }
 
 const said = (answer: Answer): string =>
@@ -158,7 +158,7 @@ class Attempt {
       if (token !== last) answer = await this.#line.send(toWire(this.entry, input, token))
     }
     // Such as signing out.
-    if (changes(this.entry) && answer.status < 300) this.stranger.renew()
+    if (isMutation(this.entry) && answer.status < 300) this.stranger.renew()
     const leaked = this.stranger.hidden.filter((text) => answer.text.includes(text))
     this.check(input, leaked.length > 0 && `shows ${leaked.join(', ')}`)
     return answer

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { replyWriter } from '../../daemon/reply-writer.ts'
 import { api } from '../../src/api.ts'
-import { type Contract, type Endpoint, entriesOf, user } from '../../src/core/endpoint.ts'
+import { type Contract, type Endpoint, entriesOf, userAccess } from '../../src/core/endpoint.ts'
 import { secret, text } from '../../src/core/schema.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
@@ -66,7 +66,7 @@ const entry = (change: Partial<Endpoint>): Endpoint => ({
   idempotencyKey: 'honored',
   summary: 'Make a thing',
   tag: 'Things',
-  access: user({ permission: 'sites:write' }),
+  access: userAccess({ permission: 'sites:write' }),
   body: z.strictObject({ name: text(10) }),
   reply: z.object({ name: z.string() }),
   audit: { action: 'thing.create', resource: 'site' },
@@ -166,7 +166,7 @@ const wrong: [what: string, contract: Contract, fault: string][] = [
   ],
   [
     'a permission that nobody can hold',
-    { a: { x: entry({ access: user({ permission: 'sites:paint' as never }) }) } },
+    { a: { x: entry({ access: userAccess({ permission: 'sites:paint' as never }) }) } },
     'needs sites:paint, which is not in the catalogue',
   ],
   [

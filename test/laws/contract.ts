@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Contract, changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
+import { type Contract, type Endpoint, entriesOf, isMutation } from '../../src/core/endpoint.ts'
 import { permissions } from '../../src/core/permissions.ts'
 import { unwrap } from '../../src/core/schema.ts'
 import { callOf, unknownRecords } from './calls.ts'
@@ -70,11 +70,11 @@ function ofMeaning(entry: Endpoint): string[] {
   const faults: string[] = []
   const { audit, access, path, params } = entry
   const said = audit && ('unaudited' in audit ? audit.unaudited.length > 0 : audit.action.includes('.'))
-  if (changes(entry) && !said) faults.push('says neither what it audits nor why not')
+  if (isMutation(entry) && !said) faults.push('says neither what it audits nor why not')
   if (entry.method === 'POST' && entry.idempotencyKey === undefined) {
     faults.push('says nothing on Idempotency-Key')
   }
-  if (entry.idempotencyKey === 'honored' && (entry.session || !changes(entry))) {
+  if (entry.idempotencyKey === 'honored' && (entry.session || !isMutation(entry))) {
     faults.push('would give a session out again')
   }
   if (
@@ -88,8 +88,8 @@ function ofMeaning(entry: Endpoint): string[] {
   if (entry.method === 'POST' && entry.idempotencyKey !== 'honored' && entry.status === 201)
     faults.push('creates, and knows no Idempotency-Key')
   const quiet = audit && 'action' in audit ? audit.quietFor : undefined
-  if (!changes(entry) && audit && quiet === undefined) faults.push('audits a read, but not how often')
-  if (changes(entry) && quiet !== undefined) faults.push('audits a change only now and then')
+  if (!isMutation(entry) && audit && quiet === undefined) faults.push('audits a read, but not how often')
+  if (isMutation(entry) && quiet !== undefined) faults.push('audits a change only now and then')
   if (access.who === 'user' && access.permission !== undefined) {
     const known = access.permission === '*:*' || permissions.includes(access.permission)
     if (!known) faults.push(`needs ${access.permission}, which is not in the catalogue`)

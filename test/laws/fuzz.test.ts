@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { changes, entriesOf } from '../../src/core/endpoint.ts'
+import { entriesOf, isMutation } from '../../src/core/endpoint.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
@@ -61,7 +61,7 @@ onEveryDatabase((kind, open) => {
         async ({ bytes, what }) => {
           const answer = await sendBytes(service.url, bytes)
           if (answer.status < 300) {
-            if (!changes(entry)) return
+            if (!isMutation(entry)) return
             who = await credentials()
             before = await stored()
             return

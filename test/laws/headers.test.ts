@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
 import { errors } from '../../src/core/errors.ts'
-import { isVisible } from '../../src/core/terminal.ts'
+import { hasNoControls } from '../../src/core/terminal.ts'
 import { putRelease } from '../agents/directory.ts'
 import { signedRelease } from '../agents/signed.ts'
 import { type Open, onEveryDatabase, temporaryFolder } from '../databases.ts'
@@ -253,7 +253,7 @@ async function hiddenIn({ storage }: TestService): Promise<string[]> {
   const all = [...rows, ...logs.map(({ canonical }) => ['audit_logs', canonical] as const)]
   return all.flatMap(([table, row]) =>
     textsIn(JSON.parse(row))
-      .filter((text) => !isVisible(text))
+      .filter((text) => !hasNoControls(text))
       .map((text) => `${table}: ${JSON.stringify(text)}`),
   )
 }

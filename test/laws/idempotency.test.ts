@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { messagesIn } from '../../daemon/outside/outbox.ts'
+import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import { api } from '../../src/api.ts'
-import { connect } from '../../src/core/client.ts'
+import { createClient } from '../../src/core/client.ts'
 import { type Endpoint, entriesOf, keyRefusal } from '../../src/core/endpoint.ts'
 import { openApiOf } from '../../src/core/openapi.ts'
 import { systemClock } from '../../src/core/time.ts'
@@ -70,7 +70,7 @@ describe('an Idempotency-Key', () => {
       .map(({ operationId }) => operationId)
     const sending: string[] = []
     for (const { name, entry } of called(api)) {
-      const client = connect({
+      const client = createClient({
         url: 'https://svc.example.com',
         transport: async ({ headers }) => {
           if ('idempotency-key' in headers) sending.push(name)
@@ -103,7 +103,8 @@ onEveryDatabase((_, open) => {
 
   /** How many rows of each table a call changes, and how many messages it sends. */
   async function effectOf(act: () => Promise<unknown>): Promise<string[]> {
-    const sent = async () => (await messagesIn(service.dataDir)).filter(({ kind }) => kind === 'sms-code')
+    const sent = async () =>
+      (await readOutboxMessages(service.dataDir)).filter(({ kind }) => kind === 'sms-code')
     const [before, { length: said }] = [await dump(service.storage), await sent()]
     await act()
     const rows = differences(before, await dump(service.storage)).filter(

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { changes } from '../../src/core/endpoint.ts'
+import { isMutation } from '../../src/core/endpoint.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
@@ -62,7 +62,7 @@ onEveryDatabase((_, open) => {
         const play = await playOf(name, entry, hand)
         const { status, text } = await line.send(toWire(entry, play.input, play.token))
         expect([name, status, text]).toEqual([name, statusOf(entry), expect.any(String)])
-        expect(changes(entry) || entry.bytes || status === 200).toBe(true)
+        expect(isMutation(entry) || entry.bytes || status === 200).toBe(true)
       }
     })
   })

@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { pino } from 'pino'
 import { describe, expect, it } from 'vitest'
-import { sweep } from '../../daemon/background.ts'
+import { deleteExpired } from '../../daemon/background.ts'
 import { migrations } from '../../migrations/index.ts'
 import { forgetCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
 import { goRound } from '../../src/agents/rollouts/jobs.ts'
@@ -11,11 +11,11 @@ import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
 import { record, sealPending } from '../../src/audit/outbox.ts'
 import { pruneDue } from '../../src/audit/retention/jobs.ts'
 import { draftOf } from '../../src/audit/rules.ts'
-import { cipherOf } from '../../src/core/cipher.ts'
+import { createCipher } from '../../src/core/cipher.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { toJsonSchema } from '../../src/core/openapi.ts'
-import { later, systemClock } from '../../src/core/time.ts'
+import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
 import { refreshDue } from '../../src/groups/jobs.ts'
 import { issueResets } from '../../src/identity/passwords/jobs.ts'
@@ -154,7 +154,7 @@ async function askAll({ service, world, records }: Stage, methods: readonly stri
   return failed
 }
 
-const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
 const now = () => systemClock()
 
 /** A run of all that goes on in the background by itself; gives what failed. */
@@ -169,7 +169,7 @@ async function runAll({ service }: Stage): Promise<string[]> {
     },
     letters: () => sendDue({ ...on, onFailure: () => {} }),
     links: () => issueResets({ ...on, publicUrl: () => 'https://svc.example.com', onIssued: async () => {} }),
-    sweeper: () => sweep(storage, now()),
+    sweeper: () => deleteExpired(storage, now()),
     devices: () => checkLiveness(storage, { offlineAfterSeconds: 60 }, now()),
     groups: () => refreshDue(on),
     rollouts: () => goRound({ ...on, offlineAfterSeconds: 300 }),
@@ -305,7 +305,7 @@ onEveryDatabase((_, open) => {
           ...passwordReset({ to: 'x@example.com', name: 'x', url: 'https://x.example', minutes: 1 }),
           kind: 'newer',
         }
-        await queueLetter(tx, cipher, letter as never, now(), later(now(), 3600))
+        await queueLetter(tx, cipher, letter as never, now(), addSeconds(now(), 3600))
         const conditions = { operator: 'XOR', conditions: [{ field: 'mood', operator: 'isLike', value: {} }] }
         await tx
           .updateTable('saved_filters')
@@ -324,7 +324,7 @@ onEveryDatabase((_, open) => {
             status: 'pending',
             sent_at: null,
             completed_at: null,
-            expires_at: later(now(), 3600),
+            expires_at: addSeconds(now(), 3600),
           })
           .where('id', '=', bakery.commandId)
           .execute()
@@ -338,7 +338,7 @@ onEveryDatabase((_, open) => {
         .where('id', '=', bakery.groupId)
         .executeTakeFirstOrThrow()
       expect(group.evaluation_error).toBe('The filter has XOR, which this release does not know')
-      const retried = { storage, clock: () => later(now(), 31) }
+      const retried = { storage, clock: () => addSeconds(now(), 31) }
       const seen = group.evaluated_at
       await refreshDue(retried)
       const [again] = await storage.read

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Contract, endpoint, user } from '../../src/core/endpoint.ts'
+import { type Contract, endpoint, userAccess } from '../../src/core/endpoint.ts'
 import { Problem } from '../../src/core/errors.ts'
 import { idOf, text } from '../../src/core/schema.ts'
 import { getDevice } from '../../src/devices/store.ts'
@@ -11,7 +11,7 @@ import { serveContract } from './serve-contract.ts'
 /* A small product that gets tenancy wrong in every way the law has to notice. */
 
 const tag = 'House'
-const access = user()
+const access = userAccess()
 const Thing = z.object({ id: idOf('device'), hostname: z.string() })
 const params = z.strictObject({ id: idOf('device') })
 const audit = { action: 'house.change', resource: 'device' } as const

@@ -1,13 +1,13 @@
 import { generateSync } from 'otplib'
 import { expect } from 'vitest'
-import { messagesIn } from '../../daemon/outside/outbox.ts'
+import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import type { RolloutState } from '../../src/agents/rollouts/contract.ts'
 import { api } from '../../src/api.ts'
-import { cipherOf } from '../../src/core/cipher.ts'
-import { changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
+import { createCipher } from '../../src/core/cipher.ts'
+import { type Endpoint, entriesOf, isMutation } from '../../src/core/endpoint.ts'
 import { zeroId } from '../../src/core/ids.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { type Clock, later } from '../../src/core/time.ts'
+import { addSeconds, type Clock } from '../../src/core/time.ts'
 import { joinOrganization } from '../../src/identity/memberships.ts'
 import { hashPassword } from '../../src/identity/password.ts'
 import { saveReset } from '../../src/identity/passwords/store.ts'
@@ -16,7 +16,7 @@ import type { Context } from '../../src/identity/rules.ts'
 import { newToken, tokenHash } from '../../src/identity/sessions/tokens.ts'
 import { proveEmail } from '../../src/identity/store.ts'
 import { insertExchange } from '../../src/sso/sign-in/store.ts'
-import { setAside } from '../../src/storage/set-aside.ts'
+import { insertDeadLetter } from '../../src/storage/dead-letters.ts'
 import { addPlace, addRelease, addRollout } from '../agents/rollouts/records.ts'
 import { releaseShelf } from '../agents/shelf.ts'
 import { signedRelease } from '../agents/signed.ts'
@@ -82,7 +82,7 @@ export function handOf(service: TestService, world: World, clock: Clock): Hand {
 export async function playOf(name: string, entry: Endpoint, hand: Hand): Promise<Play> {
   const own = plays[name]
   if (own) return own(hand)
-  if (changes(entry) && entry.access.who !== 'user') throw new Error(`${name} needs a play of its own`)
+  if (isMutation(entry) && entry.access.who !== 'user') throw new Error(`${name} needs a play of its own`)
   const { service, world, fresh, serial } = hand
   const org = await fresh()
   const records = await recordsOf(service, world.partners.acme, org)
@@ -175,7 +175,7 @@ async function addPersonWithPhone(hand: Hand) {
   /** The code that was sent to it. */
   const sent = async (): Promise<string> => {
     await client.call(api.auth.verifyPhone, { body: { phoneNumber } })
-    const message = (await messagesIn(service.dataDir)).find(({ to }) => to === phoneNumber)
+    const message = (await readOutboxMessages(service.dataDir)).find(({ to }) => to === phoneNumber)
     return /\d{6}/.exec(message?.text ?? '')?.[0] ?? ''
   }
   const confirm = async () =>
@@ -243,7 +243,7 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     const providerId = await addProvider(service, org.id, { ...complete, status: 'active' })
     const [code, now] = [newToken(), clock()]
     const exchange = { codeHash: tokenHash(code), providerId, userId, mfa: false, challenge: null }
-    const times = { createdAt: now, expiresAt: later(now, 60) }
+    const times = { createdAt: now, expiresAt: addSeconds(now, 60) }
     await service.storage.write((tx) => insertExchange(tx, { ...exchange, ...times }))
     return { input: asked('ssoSignIn.exchange', { code }), ...about }
   },
@@ -298,7 +298,7 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
   async 'auth.resetPassword'(hand) {
     const { id, about } = await addPerson(hand)
     const token = newToken()
-    const expiresAt = later(hand.clock(), 60)
+    const expiresAt = addSeconds(hand.clock(), 60)
     await hand.service.storage.write((tx) =>
       saveReset(tx, { userId: id, tokenHash: tokenHash(token), expiresAt }),
     )
@@ -361,10 +361,10 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
       passwordHash: 'x',
       companyName: null,
     }
-    const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+    const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
     const content = cipher.seal(JSON.stringify(wanted), `registrations.content.${hash}`)
     await service.storage.write((tx) =>
-      insertRegistration(tx, { tokenHash: hash, content, expiresAt: later(clock(), 3600) }),
+      insertRegistration(tx, { tokenHash: hash, content, expiresAt: addSeconds(clock(), 3600) }),
     )
     return {
       ...newcomer(hand, 'auth.register', {}),
@@ -643,7 +643,13 @@ async function settingAside({ service, world, clock, fresh, serial }: Hand): Pro
   // One that nobody would say by chance, and that is the same on both databases.
   const number = 1_000_000 + serial()
   await service.storage.write(async (tx) => {
-    const id = await setAside(tx, { source: 'events', orgId, entry, reason: 'It was refused', now: clock() })
+    const id = await insertDeadLetter(tx, {
+      source: 'events',
+      orgId,
+      entry,
+      reason: 'It was refused',
+      now: clock(),
+    })
     await tx.updateTable('set_aside').set({ id: number }).where('id', '=', id!).execute()
   })
   const actor: Play['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }

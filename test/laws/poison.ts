@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Storage } from '../../src/storage/open.ts'
-import type { TableName } from '../../src/storage/tables.ts'
+import type { TableName } from '../../src/storage/schema/tables.ts'
 
 let count = 0
 

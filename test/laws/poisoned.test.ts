@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { AgentEntries } from '../../daemon/agent-entries.ts'
-import { AgentEvents } from '../../daemon/agent-events.ts'
-import { sweep } from '../../daemon/background.ts'
+import { AgentAuditBuffer } from '../../daemon/agent-entries.ts'
+import { AgentEventBuffer } from '../../daemon/agent-events.ts'
+import { deleteExpired } from '../../daemon/background.ts'
+import { DeadLetterWatch } from '../../daemon/dead-letter-watch.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
-import { SetAsideWatch } from '../../daemon/set-aside-watch.ts'
 import { forgetCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
 import { makeRoomForOutputs } from '../../src/agents/commands/room.ts'
 import { makeCommand } from '../../src/agents/commands/rules.ts'
@@ -18,10 +18,10 @@ import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
 import { record, sealPending } from '../../src/audit/outbox.ts'
 import { pruneDue } from '../../src/audit/retention/jobs.ts'
 import { draftOf } from '../../src/audit/rules.ts'
-import { cipherOf } from '../../src/core/cipher.ts'
+import { createCipher } from '../../src/core/cipher.ts'
 import type { Limits } from '../../src/core/limits.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { later, systemClock } from '../../src/core/time.ts'
+import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
 import { refreshDue } from '../../src/groups/jobs.ts'
 import { issueResets } from '../../src/identity/passwords/jobs.ts'
@@ -47,7 +47,7 @@ import { poison } from './poison.ts'
 type On = TestDatabase & { world: World; bad: Org; good: Org; service: Pick<TestService, 'storage'> }
 type Scenario = (on: On) => Promise<void>
 
-const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
 const now = () => systemClock()
 const day = 86_400
 
@@ -154,7 +154,7 @@ const scenarios: Record<string, Scenario> = {
     await storage.write((tx) => tx.deleteFrom('mails').execute())
     for (const to of ['bad@example.com', 'good@example.com']) {
       const letter = passwordReset({ to, name: 'x', url: 'https://svc.example.com', minutes: 1 })
-      await storage.write((tx) => queueLetter(tx, cipher, letter, now(), later(now(), 3600)))
+      await storage.write((tx) => queueLetter(tx, cipher, letter, now(), addSeconds(now(), 3600)))
     }
     const [first] = await storage.read.selectFrom('mails').select('id').orderBy('id').execute()
     await poison(storage, 'update', 'mails', `new.id = '${first!.id}'`)
@@ -170,7 +170,9 @@ const scenarios: Record<string, Scenario> = {
       tx.insertInto('api_key_buckets').values({ key_id: good.apiKeyId, bucket: 1, count: 1 }).execute(),
     )
     await poison(storage, 'delete', 'sessions', '1 = 1')
-    expect(await run(sweep(storage, later(now(), 90 * day)))).toMatchObject({ message: /poisoned/ })
+    expect(await run(deleteExpired(storage, addSeconds(now(), 90 * day)))).toMatchObject({
+      message: /poisoned/,
+    })
     const left = await storage.read.selectFrom('api_key_buckets').selectAll().execute()
     expect(left.filter(({ bucket }) => bucket === 1)).toEqual([])
   },
@@ -178,7 +180,7 @@ const scenarios: Record<string, Scenario> = {
   /** It only reads. */
   async 'set aside'({ storage }) {
     const told: unknown[] = []
-    const watch = new SetAsideWatch(storage, systemClock, {
+    const watch = new DeadLetterWatch(storage, systemClock, {
       error: (...what: unknown[]) => told.push(what),
     } as never)
     await watch.tell()
@@ -216,7 +218,7 @@ const scenarios: Record<string, Scenario> = {
   async 'device watch'({ storage, bad, good }) {
     await change(storage, 'devices', { status: 'online' })
     await poison(storage, 'update', 'devices', `new.id = '${bad.deviceId}'`)
-    await run(checkLiveness(storage, { offlineAfterSeconds: 60 }, later(now(), 3600)))
+    await run(checkLiveness(storage, { offlineAfterSeconds: 60 }, addSeconds(now(), 3600)))
     const rows = await storage.read.selectFrom('devices').select(['id', 'status']).execute()
     const states = Object.fromEntries(rows.map(({ id, status }) => [id, status]))
     expect(states).toMatchObject({ [bad.deviceId]: 'online', [good.deviceId]: 'offline' })
@@ -287,7 +289,7 @@ const scenarios: Record<string, Scenario> = {
 
   async 'agent entries'({ storage, bad, good }) {
     const limits = { AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits
-    const gathered = new AgentEntries(new Limiter(limits))
+    const gathered = new AgentAuditBuffer(new Limiter(limits))
     for (const { id, deviceId } of [bad, bad, good, good]) {
       const more = { actorType: 'agent' as const, actorId: deviceId, action: 'poisoned by many' }
       gathered.isDue(draftOf(happening(id, more), now()))
@@ -305,7 +307,7 @@ const scenarios: Record<string, Scenario> = {
     for (const { id } of [bad, good])
       await addWebhook(service as TestService, id, 'updated', ['device.updated'])
     const limits = { AGENT_EVENTS: { count: 1, seconds: 3600 } } as Limits
-    const waiting = new AgentEvents(new Limiter(limits))
+    const waiting = new AgentEventBuffer(new Limiter(limits))
     for (const { deviceId } of [bad, bad, good, good]) waiting.isToldNow(deviceId, ['hostname'])
     await poison(storage, 'insert', 'events', `new.org_id = '${bad.id}'`)
     await run(waiting.tell(storage, now()))
@@ -439,7 +441,7 @@ const scenarios: Record<string, Scenario> = {
 
   async 'webhook upkeep'({ storage, bad, good }) {
     await poison(storage, 'delete', 'webhook_deliveries', `old.id = '${bad.deliveryId}'`)
-    await run(tidy(storage, { deliveryDays: 1 }, later(now(), 30 * day)))
+    await run(tidy(storage, { deliveryDays: 1 }, addSeconds(now(), 30 * day)))
     const left = (await rowsIn(storage, 'webhook_deliveries')).map(({ id }) => id)
     expect([left.includes(bad.deliveryId), left.includes(good.deliveryId)]).toEqual([true, false])
   },

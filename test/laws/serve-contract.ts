@@ -1,14 +1,14 @@
 import { pino } from 'pino'
-import { actors } from '../../daemon/actor.ts'
-import { AgentEntries } from '../../daemon/agent-entries.ts'
+import { createAuthenticator } from '../../daemon/actor.ts'
+import { AgentAuditBuffer } from '../../daemon/agent-entries.ts'
 import { buildApp } from '../../daemon/app.ts'
 import { BodyBudget } from '../../daemon/body-budget.ts'
-import { keyActors } from '../../daemon/key-actor.ts'
+import { createKeyAuthenticator } from '../../daemon/key-actor.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
-import { Questions } from '../../daemon/questions.ts'
-import { WorkBound } from '../../daemon/work-bound.ts'
-import { cipherOf } from '../../src/core/cipher.ts'
+import { ReadQueryQueue } from '../../daemon/questions.ts'
+import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
+import { createCipher } from '../../src/core/cipher.ts'
 import type { Contract } from '../../src/core/endpoint.ts'
 import { defaultLimits, type Limits } from '../../src/core/limits.ts'
 import { systemClock } from '../../src/core/time.ts'
@@ -30,14 +30,20 @@ export async function serveContract(
   const tokens = { access: accessTokens(secret), workloads: workloadTokens(secret) }
   const on = {
     storage,
-    actors: actors(storage, tokens, limiter, keyActors(storage, new KeyMeter(storage), limiter), true),
+    actors: createAuthenticator(
+      storage,
+      tokens,
+      limiter,
+      createKeyAuthenticator(storage, new KeyMeter(storage), limiter),
+      true,
+    ),
     limiter,
-    agentEntries: new AgentEntries(limiter),
-    questions: new Questions(storage, { timeoutMs: 10_000, atOnce: 6, perCaller: 2, waitMs: 5000 }),
+    agentEntries: new AgentAuditBuffer(limiter),
+    questions: new ReadQueryQueue(storage, { timeoutMs: 10_000, atOnce: 6, perCaller: 2, waitMs: 5000 }),
     bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }),
     replies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies'),
-    work: new WorkBound(mostAtOnce),
-    cipher: cipherOf([testSecrets.APP_ENCRYPTION_KEY]),
+    work: new ConcurrencyLimit(mostAtOnce),
+    cipher: createCipher([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
     origins: new Set<string>(),
     clientOf: (ip: string) => ({ ip, https: false, isLocal: false }),

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import { api } from '../../src/api.ts'
-import { changes, type Endpoint } from '../../src/core/endpoint.ts'
+import { type Endpoint, isMutation } from '../../src/core/endpoint.ts'
 import type { Open } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { addOrg, buildWorld } from '../world.ts'
@@ -43,7 +43,7 @@ export async function sessionOn(open: Open): Promise<Exchange[]> {
   for (const { name, entry } of called(api)) {
     const play = await playOf(name, entry, hand)
     await exchange(name, entry, play.input, play.token)
-    if (changes(entry)) continue
+    if (isMutation(entry)) continue
     const records = await recordsOf(service, world.partners.acme, world.orgs.bakery)
     await exchange(name, entry, callOf(entry, records), play.token)
   }

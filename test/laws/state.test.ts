@@ -4,13 +4,13 @@ import { describe, expect, it } from 'vitest'
 import type { WebSocket } from 'ws'
 import { z } from 'zod'
 import { BodyBudget } from '../../daemon/body-budget.ts'
-import { Link } from '../../daemon/gateway/link.ts'
-import { Links } from '../../daemon/gateway/links.ts'
+import { AgentConnection } from '../../daemon/gateway/link.ts'
+import { AgentConnections } from '../../daemon/gateway/links.ts'
 import { Limiter } from '../../daemon/limiter.ts'
-import { readingsOf } from '../../daemon/readings.ts'
-import { WorkBound } from '../../daemon/work-bound.ts'
+import { readAuditThrottle } from '../../daemon/read-audit.ts'
+import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
 import { api } from '../../src/api.ts'
-import { type Contract, endpoint, entriesOf, publicly } from '../../src/core/endpoint.ts'
+import { type Contract, endpoint, entriesOf, publicAccess } from '../../src/core/endpoint.ts'
 import { defaultLimits, type LimitName, type Limits } from '../../src/core/limits.ts'
 import { openMigrated } from '../databases.ts'
 import { startService } from '../harness.ts'
@@ -34,16 +34,16 @@ const bounds: Record<string, string> = {
   'daemon/gateway/link.ts #owed': '100',
   'daemon/gateway/links.ts #byDevice': 'open connections',
   'daemon/gateway/links.ts #asked': '10,000',
-  'daemon/hourly.ts #told': '10,000',
+  'daemon/hourly-throttle.ts #told': '10,000',
   'daemon/key-meter.ts #leases': 'API keys that were used in the last minute',
   'daemon/key-meter.ts #uses': 'API keys that were used in the last minute',
   'daemon/limiter.ts #windows': '100,000 of each limit',
-  'daemon/outside/exchange.ts #pieces': 'the largest answer of its request',
-  'daemon/outside/guard.ts parsedRanges': 'code',
+  'daemon/integrations/exchange.ts #pieces': 'the largest answer of its request',
+  'daemon/integrations/guard.ts parsedRanges': 'code',
   'daemon/questions.ts #counts': 'code',
   'daemon/questions.ts #running': 'work',
   'daemon/questions.ts #waiting': 'work',
-  'daemon/readings.ts #seen': '10,000 of each entry',
+  'daemon/read-audit.ts #seen': '10,000 of each entry',
   'daemon/request-watch.ts #byName': 'code',
   'src/audit/checkpoints/verification.ts #leaves': 'one tile',
   'src/audit/verifier/verifier.ts #rest': 'the longest line',
@@ -55,13 +55,13 @@ const bounds: Record<string, string> = {
   'src/sso/keys.ts #known': '500',
   'src/sso/keys.ts #underWay': 'work',
   'src/storage/before-commit.ts #left': 'writes of one batch',
-  'src/storage/group-commit.ts #queue': 'work',
-  'src/storage/prepared.ts statements': 'code',
-  'src/storage/re2-characters.ts written': '1000',
-  'src/storage/re2-for-postgres.ts ready': '100',
-  'src/storage/readers.ts #waiting': 'work',
-  'src/storage/statements.ts #old': '256',
-  'src/storage/statements.ts #young': '256',
+  'src/storage/sqlite/group-commit.ts #queue': 'work',
+  'src/storage/query/prepared.ts statements': 'code',
+  'src/storage/patterns/characters.ts written': '1000',
+  'src/storage/patterns/re2-for-postgres.ts ready': '100',
+  'src/storage/sqlite/reader-pool.ts #waiting': 'work',
+  'src/storage/sqlite/statement-cache.ts #old': '256',
+  'src/storage/sqlite/statement-cache.ts #young': '256',
   'src/trust/issuers.ts #silent': '500',
   'src/trust/issuers.ts #underWay': 'work',
   'src/webhooks/delivering/courier.ts #arrived': 'attempts under way, 1000',
@@ -108,11 +108,11 @@ describe('what a process keeps', () => {
   })
 
   it('of questions to agents is 10,000, and the newest of them are answered', async () => {
-    const links = new Links(() => {})
+    const links = new AgentConnections(() => {})
     const sent: string[] = []
     const socket = { send: (text: string) => sent.push(text), bufferedAmount: 0 } as unknown as WebSocket
     const agent = { agentId: 'a', deviceId: 'a', orgId: 'o', tokenHash: 'h', ip: '::1', userAgent: null }
-    const link = new Link('link', agent, socket, 0)
+    const link = new AgentConnection('link', agent, socket, 0)
     links.add(link)
     for (let n = 0; n < 10_500; n++) await links.ask('a', { type: 'x', payload: {} }, { timeoutMs: 0 })
     expect(links.asked).toBe(10_000)
@@ -122,7 +122,7 @@ describe('what a process keeps', () => {
   })
 
   it('of readings that were audited is 10,000', () => {
-    const [quiet] = entriesOf(api).flatMap(({ entry }) => readingsOf(entry) ?? [])
+    const [quiet] = entriesOf(api).flatMap(({ entry }) => readAuditThrottle(entry) ?? [])
     for (let n = 0; n < 10_500; n++) quiet!.isNew(`user ${n}`, { params: {}, query: {} }, 0)
     expect(quiet!.size).toBe(10_000)
     expect(quiet!.isNew('user 10499', { params: {}, query: {} }, 1)).toBe(false)
@@ -149,7 +149,7 @@ describe('requests that wait', () => {
           path: '/wait',
           summary: 'Waits',
           tag: 'A',
-          access: publicly,
+          access: publicAccess,
           reply: z.object({}),
         }),
       },
@@ -177,7 +177,7 @@ describe('requests that wait', () => {
   })
 
   it('count no more once they failed', async () => {
-    const bound = new WorkBound(1)
+    const bound = new ConcurrencyLimit(1)
     await expect(bound.run(() => Promise.reject(new Error('no')))).rejects.toThrow('no')
     expect(await bound.run(async () => 'yes')).toBe('yes')
   })

@@ -5,9 +5,9 @@ import { api } from '../../src/api.ts'
 import { archivesOf } from '../../src/audit/retention/archiving.ts'
 import { changeHold, changePolicy, getPolicy } from '../../src/audit/retention/store.ts'
 import { findHead, getEntry, listHeads } from '../../src/audit/store.ts'
-import { cipherOf } from '../../src/core/cipher.ts'
+import { createCipher } from '../../src/core/cipher.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { everything, only, type Scope } from '../../src/core/scope.ts'
+import { organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
 import {
   changeApiKey,
   getApiKey,
@@ -171,23 +171,23 @@ async function prepare(service: TestService) {
   })
   await client.call(api.auditRetention.change, { query: org, body: { retentionDays: 99 } })
 
-  const alert = await getAlert(read, everything, bakery.alertId)
-  const apiKey = await getApiKey(read, everything, bakery.apiKeyId)
-  const key = await getEnrollmentKey(read, everything, bakery.keyId)
-  const group = await getGroup(read, everything, shelf.id)
-  const script = await getScript(read, everything, bakery.scriptId)
+  const alert = await getAlert(read, systemScope, bakery.alertId)
+  const apiKey = await getApiKey(read, systemScope, bakery.apiKeyId)
+  const key = await getEnrollmentKey(read, systemScope, bakery.keyId)
+  const group = await getGroup(read, systemScope, shelf.id)
+  const script = await getScript(read, systemScope, bakery.scriptId)
   const { webhookId, deliveryId } = bakery
-  const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
-  const { webhook } = await getWebhook(read, cipher, everything, webhookId)
+  const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
+  const { webhook } = await getWebhook(read, cipher, systemScope, webhookId)
   const which = { webhookId, id: deliveryId }
   const { providerId } = bakery
-  const provider = await getProvider(read, cipher, everything, providerId)
+  const provider = await getProvider(read, cipher, systemScope, providerId)
   const linked = { id: victim.sso_identity, providerId }
   const { policyId } = bakery
-  const policy = await getTrustPolicy(read, everything, policyId)
+  const policy = await getTrustPolicy(read, systemScope, policyId)
   const past = '2026-01-01T00:00:00.000Z'
-  const place = await getSite(read, everything, bakery.siteId)
-  const organization = await getOrg(read, everything, bakery.id)
+  const place = await getSite(read, systemScope, bakery.siteId)
+  const organization = await getOrg(read, systemScope, bakery.id)
   const named: ConditionGroup = {
     operator: 'AND',
     conditions: [{ field: 'hostname', operator: 'equals', value: 'bakery-pc' }],
@@ -415,13 +415,14 @@ async function prepare(service: TestService) {
   const globex: Scope = { kind: 'partner', partnerId: world.partners.globex, orgs: 'all' }
   const narrow = { kind: 'organization', orgId: bakery.id, siteIds: null, groupIds: null } as const
   const outside: Record<Apart, Scope[]> = {
-    partner: [globex, only(bakery.id)],
-    organization: [only(garage.id), globex, { ...acme, orgs: [garage.id] }],
+    partner: [globex, organizationScope(bakery.id)],
+    organization: [organizationScope(garage.id), globex, { ...acme, orgs: [garage.id] }],
     site: [{ ...narrow, siteIds: [elsewhere.site] }],
     group: [{ ...narrow, groupIds: [elsewhere.device_group] }],
   }
   const strangersTo = (apart: readonly Apart[]) => apart.flatMap((kind) => outside[kind])
-  const insideOf = (apart: readonly Apart[]) => (apart.includes('partner') ? acme : only(bakery.id))
+  const insideOf = (apart: readonly Apart[]) =>
+    apart.includes('partner') ? acme : organizationScope(bakery.id)
   return { reads, writes, strangersTo, insideOf, bakery }
 }
 

@@ -2,7 +2,7 @@ import { hash } from '@node-rs/argon2'
 import type { z } from 'zod'
 import { api } from '../../src/api.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
-import { changes, type Endpoint } from '../../src/core/endpoint.ts'
+import { type Endpoint, isMutation } from '../../src/core/endpoint.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { unwrap } from '../../src/core/schema.ts'
 import { systemClock } from '../../src/core/time.ts'
@@ -295,7 +295,7 @@ export class Watch {
     const { watcher: token, records } = this.#at
     for (const { name, entry } of called(api)) {
       // The audit log gains from being read; whether it gained from the other side is asked apart.
-      if (changes(entry) || entry.access.who !== 'user' || entry.path.startsWith('/audit-logs')) continue
+      if (isMutation(entry) || entry.access.who !== 'user' || entry.path.startsWith('/audit-logs')) continue
       for (const one of this.#subjects) {
         const role = roleOf('Org Viewer', 'organization')
         const input = callOf(entry, { ...records, user: one.id, role })
@@ -402,13 +402,14 @@ export class Watch {
             worked += `${caller.name}, `
           }
           // Each input finds everything as it was.
-          if (worked && changes(entry) && isAboutPeople(entry)) {
+          if (worked && isMutation(entry) && isAboutPeople(entry)) {
             await this.judge(worked, name, JSON.stringify(input))
           }
         }
       }
       // What was refused should have left nothing. Whoever read leaves what an audit log gains, which is looked at in the end.
-      if (changes(entry)) await this.judge(who === 'public' ? 'nobody' : 'all', name, 'one after the other')
+      if (isMutation(entry))
+        await this.judge(who === 'public' ? 'nobody' : 'all', name, 'one after the other')
     }
     await this.judge('all', 'whatever is read', '')
   }

@@ -3,15 +3,15 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { BodyBudget } from '../../daemon/body-budget.ts'
-import type { Linked } from '../../daemon/gateway/link.ts'
-import { type Gateway, gateway, type Pace } from '../../daemon/gateway.ts'
+import type { LinkedAgent } from '../../daemon/gateway/link.ts'
+import { type Gateway, gateway, type HeartbeatSettings } from '../../daemon/gateway.ts'
 import type { AgentSocket } from '../../src/agents/socket.ts'
 import { Problem } from '../../src/core/errors.ts'
 import { type Closing, closings } from '../../src/live/wire/contract.ts'
 import { type Asked, RawAgent, refusedUpgrade } from './raw-agent.ts'
 
 const agentOf = (name: string) => ({ agentId: name, agentToken: 'token' })
-const linked = (name: string): Linked => ({
+const linked = (name: string): LinkedAgent => ({
   ...{ agentId: name, deviceId: name, orgId: 'org', tokenHash: 'hash' },
   ...{ ip: '127.0.0.1', userAgent: null },
 })
@@ -31,7 +31,7 @@ const bodies = new BodyBudget({ whole: 256 * 1024 * 1024, perCaller: 32 * 1024 *
 type Stage = { url: string; agents: Gateway; verdicts: Map<string, Closing>; warned: object[] }
 
 /** The gateway on a bare server: who is let in, and who may stay, is up to the test. */
-async function stage(pace: Partial<Pace> = {}, budget = bodies): Promise<Stage> {
+async function stage(pace: Partial<HeartbeatSettings> = {}, budget = bodies): Promise<Stage> {
   const server: Server = createServer()
   const verdicts = new Map<string, Closing>()
   const warned: object[] = []
@@ -41,7 +41,7 @@ async function stage(pace: Partial<Pace> = {}, budget = bodies): Promise<Stage> 
       return linked(agentId)
     },
     meter: () => {},
-    revise: async (agents: readonly Linked[]) => agents.map(({ deviceId }) => verdicts.get(deviceId)),
+    revise: async (agents: readonly LinkedAgent[]) => agents.map(({ deviceId }) => verdicts.get(deviceId)),
   }
   const log = { warn: (about: object) => warned.push(about), error: () => {} }
   const agents = gateway(admission, quiet, log, budget, { reviseMs: 1, ...pace })

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
-import { outboxMailer } from '../../daemon/outside/development.ts'
+import { outboxMailer } from '../../daemon/integrations/development.ts'
 import { invitation, passwordReset } from '../../src/messages/letters.ts'
 import { Home } from '../cli/run.ts'
 import { testClock } from '../harness.ts'

@@ -2,10 +2,10 @@ import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
+import { outboxMailer, outboxPhoneCodes } from '../../daemon/integrations/development.ts'
+import { openIntegrations } from '../../daemon/integrations/open.ts'
+import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import { logTo } from '../../daemon/log.ts'
-import { outboxMailer, outboxPhoneCodes } from '../../daemon/outside/development.ts'
-import { openOutside } from '../../daemon/outside/open.ts'
-import { messagesIn } from '../../daemon/outside/outbox.ts'
 import { welcome } from '../../src/messages/letters.ts'
 import { onEveryDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { testClock, testSecrets } from '../harness.ts'
@@ -38,12 +38,12 @@ describe('the development outbox', () => {
     const mailer = outboxMailer(dataDir, testClock())
     await mailer.send(letter, 'one')
     await mailer.send(letter, 'one')
-    expect(await messagesIn(dataDir)).toHaveLength(1)
+    expect(await readOutboxMessages(dataDir)).toHaveLength(1)
   })
 
   it('is read newest first, drafts and other files aside; without a folder it is empty', async () => {
     const dataDir = await temporaryFolder()
-    expect(await messagesIn(dataDir)).toEqual([])
+    expect(await readOutboxMessages(dataDir)).toEqual([])
     const clock = testClock()
     for (const id of ['b', 'a', 'c']) {
       await outboxMailer(dataDir, clock).send(letter, id)
@@ -51,7 +51,7 @@ describe('the development outbox', () => {
     }
     await mkdir(join(dataDir, 'outbox'), { recursive: true })
     await writeFile(join(dataDir, 'outbox', '.d.1'), '{"half')
-    expect((await messagesIn(dataDir)).map(({ id }) => id)).toEqual(['c', 'a', 'b'])
+    expect((await readOutboxMessages(dataDir)).map(({ id }) => id)).toEqual(['c', 'a', 'b'])
   })
 })
 
@@ -64,7 +64,7 @@ onEveryDatabase((_, open) => {
       const clock = testClock()
       const codes = outboxPhoneCodes(dataDir, storage, 'pepper', clock)
       const lastCode = async () => {
-        const [sms] = await messagesIn(dataDir)
+        const [sms] = await readOutboxMessages(dataDir)
         expect(sms).toMatchObject({ kind: 'sms-code', to: phone })
         return /\b\d{6}\b/.exec(sms!.text)![0]
       }
@@ -133,9 +133,9 @@ it('in production without a service there are no phone codes: 501 and nothing wr
   const { storage, dataDir } = await openMigrated('sqlite')
   const config = readConfig({ ...testSecrets, SVC_DATA_DIR: dataDir, NODE_ENV: 'production' })
   const log = logTo(process.stderr, { level: 'silent', color: false })
-  const { phoneCodes } = openOutside(config, storage, testClock(), log)
+  const { phoneCodes } = openIntegrations(config, storage, testClock(), log)
   const refusal = { code: 'sms_not_configured', status: 501, message: 'SMS service not configured' }
   await expect(phoneCodes.send(phone)).rejects.toMatchObject(refusal)
   await expect(phoneCodes.check(phone, '123456')).rejects.toMatchObject(refusal)
-  expect(await messagesIn(dataDir)).toEqual([])
+  expect(await readOutboxMessages(dataDir)).toEqual([])
 })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { cipherOf } from '../../src/core/cipher.ts'
-import { later } from '../../src/core/time.ts'
+import { createCipher } from '../../src/core/cipher.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import { type Delivery, type Failure, sendDue } from '../../src/messages/jobs.ts'
 import { passwordReset } from '../../src/messages/letters.ts'
 import type { Letter, Mailer } from '../../src/messages/ports.ts'
@@ -10,7 +10,7 @@ import { until } from '../daemon/process.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, startService, type TestClock, testClock, testSecrets } from '../harness.ts'
 
-const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
 const url = 'https://svc.example.com/reset-password?token=very-secret-token'
 const letterTo = (to: string): Letter => passwordReset({ to, name: 'Alice', url, minutes: 60 })
 
@@ -58,7 +58,7 @@ function benchOn(storage: Storage): Bench {
     failures,
     delivery,
     queue: (to, seconds = 3600) =>
-      storage.write((tx) => queueLetter(tx, cipher, letterTo(to), clock(), later(clock(), seconds))),
+      storage.write((tx) => queueLetter(tx, cipher, letterTo(to), clock(), addSeconds(clock(), seconds))),
     run: () => sendDue(delivery),
   }
 }
@@ -90,7 +90,7 @@ onEveryDatabase((_, open) => {
     it('is not there when what caused it was rolled back', async () => {
       const { storage, clock, run, postbox } = await bench()
       const change = storage.write(async (tx) => {
-        await queueLetter(tx, cipher, letterTo('alice@acme.test'), clock(), later(clock(), 60))
+        await queueLetter(tx, cipher, letterTo('alice@acme.test'), clock(), addSeconds(clock(), 60))
         throw new Error('changed my mind')
       })
       await expect(change).rejects.toThrow('changed my mind')
@@ -156,9 +156,9 @@ onEveryDatabase((_, open) => {
 
     it('that cannot be opened holds up no other', async () => {
       const { queue, run, postbox, storage, failures, clock } = await bench()
-      const other = cipherOf(['a key that is gone'])
+      const other = createCipher(['a key that is gone'])
       await storage.write((tx) =>
-        queueLetter(tx, other, letterTo('bob@acme.test'), clock(), later(clock(), 60)),
+        queueLetter(tx, other, letterTo('bob@acme.test'), clock(), addSeconds(clock(), 60)),
       )
       await queue('alice@acme.test')
       await run()
@@ -222,7 +222,7 @@ onEveryDatabase((_, open) => {
   describe('the service', () => {
     const queueOn = (storage: Storage, to: string) => {
       const now = new Date().toISOString()
-      return storage.write((tx) => queueLetter(tx, cipher, letterTo(to), now, later(now, 3600)))
+      return storage.write((tx) => queueLetter(tx, cipher, letterTo(to), now, addSeconds(now, 3600)))
     }
 
     it('sends what is committed within a moment, and what was queued before it started', async () => {

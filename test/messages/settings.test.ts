@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { readOutside } from '../../daemon/outside/settings.ts'
+import { readIntegrationSettings } from '../../daemon/integrations/settings.ts'
 import { temporaryFolder } from '../databases.ts'
 
 const MAIL_FROM = 'noreply@example.com'
@@ -9,7 +9,7 @@ const twilio = { TWILIO_ACCOUNT_SID: 'AC1', TWILIO_AUTH_TOKEN: 'token', TWILIO_V
 
 describe('the settings of mail and SMS', () => {
   it('without any, nothing leaves the data directory', () => {
-    expect(readOutside({})).toMatchObject({
+    expect(readIntegrationSettings({})).toMatchObject({
       smtp: undefined,
       twilio: undefined,
       archive: undefined,
@@ -29,12 +29,18 @@ describe('the settings of mail and SMS', () => {
       from: MAIL_FROM,
       ca: undefined,
     }
-    expect(readOutside({ ...parts, MAIL_FROM }).smtp).toEqual(smtp)
-    expect(readOutside({ ...whole, MAIL_FROM }).smtp).toEqual(smtp)
+    expect(readIntegrationSettings({ ...parts, MAIL_FROM }).smtp).toEqual(smtp)
+    expect(readIntegrationSettings({ ...whole, MAIL_FROM }).smtp).toEqual(smtp)
     const secure = { port: 465, secure: true }
-    expect(readOutside({ MAIL_FROM, SMTP_URL: 'smtps://mail.example.com' }).smtp).toMatchObject(secure)
-    expect(readOutside({ MAIL_FROM, SMTP_HOST: 'a.example', SMTP_PORT: '465' }).smtp).toMatchObject(secure)
-    expect(readOutside({ MAIL_FROM, SMTP_HOST: 'a.example', SMTP_SECURE: 'true' }).smtp).toMatchObject(secure)
+    expect(readIntegrationSettings({ MAIL_FROM, SMTP_URL: 'smtps://mail.example.com' }).smtp).toMatchObject(
+      secure,
+    )
+    expect(
+      readIntegrationSettings({ MAIL_FROM, SMTP_HOST: 'a.example', SMTP_PORT: '465' }).smtp,
+    ).toMatchObject(secure)
+    expect(
+      readIntegrationSettings({ MAIL_FROM, SMTP_HOST: 'a.example', SMTP_SECURE: 'true' }).smtp,
+    ).toMatchObject(secure)
   })
 
   it('secrets may be in files', async () => {
@@ -52,7 +58,7 @@ describe('the settings of mail and SMS', () => {
       TWILIO_AUTH_TOKEN: undefined,
       TWILIO_AUTH_TOKEN_FILE: await file('twilio', 'also from a file'),
     }
-    const { smtp, twilio: sms } = readOutside(env)
+    const { smtp, twilio: sms } = readIntegrationSettings(env)
     expect(smtp!.auth).toEqual({ user: 'svc', pass: 'from a file' })
     expect(sms).toEqual({
       accountSid: 'AC1',
@@ -61,17 +67,19 @@ describe('the settings of mail and SMS', () => {
       apiUrl: 'https://verify.twilio.com',
     })
     expect(
-      readOutside({ MAIL_FROM, SMTP_URL_FILE: await file('url', 'smtp://a.example:25') }).smtp,
+      readIntegrationSettings({ MAIL_FROM, SMTP_URL_FILE: await file('url', 'smtp://a.example:25') }).smtp,
     ).toMatchObject({ host: 'a.example', port: 25 })
   })
 
   it('the public address is the first that is set, without a slash at its end', () => {
     const DASHBOARD_URL = 'https://dash.example.com'
     const PUBLIC_APP_URL = 'https://app.example.com/svc/'
-    expect(readOutside({ DASHBOARD_URL }).publicUrl).toBe('https://dash.example.com')
-    expect(readOutside({ DASHBOARD_URL, PUBLIC_APP_URL }).publicUrl).toBe('https://app.example.com/svc')
+    expect(readIntegrationSettings({ DASHBOARD_URL }).publicUrl).toBe('https://dash.example.com')
+    expect(readIntegrationSettings({ DASHBOARD_URL, PUBLIC_APP_URL }).publicUrl).toBe(
+      'https://app.example.com/svc',
+    )
     const PUBLIC_URL = 'http://svc.example.com:8080'
-    expect(readOutside({ DASHBOARD_URL, PUBLIC_APP_URL, PUBLIC_URL }).publicUrl).toBe(PUBLIC_URL)
+    expect(readIntegrationSettings({ DASHBOARD_URL, PUBLIC_APP_URL, PUBLIC_URL }).publicUrl).toBe(PUBLIC_URL)
   })
 
   const wrongs: [Record<string, string>, RegExp][] = [
@@ -103,7 +111,7 @@ describe('the settings of mail and SMS', () => {
   it.each(wrongs)('%j is refused, naming the variable and without a secret', (env, message) => {
     let failure = ''
     try {
-      readOutside(env)
+      readIntegrationSettings(env)
     } catch (error) {
       failure = (error as Error).message
     }

@@ -1,10 +1,10 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { readOutside } from '../../daemon/outside/settings.ts'
-import { smtpMailer } from '../../daemon/outside/smtp.ts'
-import { cipherOf } from '../../src/core/cipher.ts'
-import { later } from '../../src/core/time.ts'
+import { readIntegrationSettings } from '../../daemon/integrations/settings.ts'
+import { smtpMailer } from '../../daemon/integrations/smtp.ts'
+import { createCipher } from '../../src/core/cipher.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import { passwordReset } from '../../src/messages/letters.ts'
 import type { Mailer } from '../../src/messages/ports.ts'
 import { queueLetter } from '../../src/messages/queue.ts'
@@ -19,7 +19,7 @@ const MAIL_FROM = 'svc <noreply@svc.example.com>'
 const url = 'https://svc.example.com/reset-password?token=very-secret-token'
 const letterTo = (to: string) => passwordReset({ to, name: 'Zoë', url, minutes: 60 })
 const mailerFor = (env: Record<string, string>): Mailer =>
-  smtpMailer(readOutside({ MAIL_FROM, ...env }).smtp!)
+  smtpMailer(readIntegrationSettings({ MAIL_FROM, ...env }).smtp!)
 
 async function certificateFile(): Promise<string> {
   const file = join(await temporaryFolder(), 'ca.pem')
@@ -104,7 +104,8 @@ it('sends nothing in the clear where STARTTLS is required, not even the password
 })
 
 it('requires STARTTLS of every server but those on this machine, unless told otherwise', () => {
-  const startTls = (env: Record<string, string>) => readOutside({ MAIL_FROM, ...env }).smtp!.startTls
+  const startTls = (env: Record<string, string>) =>
+    readIntegrationSettings({ MAIL_FROM, ...env }).smtp!.startTls
   expect(startTls({ SMTP_HOST: 'mail.example.com' })).toBe('required')
   expect(startTls({ SMTP_URL: 'smtp://10.0.0.1' })).toBe('required')
   expect(startTls({ SMTP_HOST: '127.evil.example' })).toBe('required')
@@ -127,9 +128,9 @@ it('a mail that found the server down is delivered when it is up again', async (
   const clock = testClock()
   const env = { SMTP_URL: `smtp://127.0.0.1:${first.port}`, MAIL_FROM }
   const service = await serviceOn(database, { env, clock })
-  const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+  const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   await service.storage.write((tx) =>
-    queueLetter(tx, cipher, letterTo('alice@acme.test'), clock(), later(clock(), 3600)),
+    queueLetter(tx, cipher, letterTo('alice@acme.test'), clock(), addSeconds(clock(), 3600)),
   )
   const queued = () => service.storage.read.selectFrom('mails').selectAll().execute()
   await until(async () => (await queued()).some(({ attempts, lease }) => attempts === 1 && lease === null))
@@ -143,10 +144,10 @@ it('a mail whose sender was killed in the middle of it is delivered by the next 
   timeout: 60_000,
 }, async () => {
   const database = await openMigrated('sqlite')
-  const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+  const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   const now = new Date().toISOString()
   await database.storage.write((tx) =>
-    queueLetter(tx, cipher, letterTo('alice@acme.test'), now, later(now, 3600)),
+    queueLetter(tx, cipher, letterTo('alice@acme.test'), now, addSeconds(now, 3600)),
   )
   const hanging = await startMailServer({ plain: true, silent: true })
   const env = { ...testSecrets, MAIL_FROM, SMTP_URL: `smtp://127.0.0.1:${hanging.port}` }

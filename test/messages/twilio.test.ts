@@ -1,7 +1,7 @@
 import { pino } from 'pino'
 import { describe, expect, it } from 'vitest'
-import { readOutside } from '../../daemon/outside/settings.ts'
-import { twilioCodes } from '../../daemon/outside/twilio.ts'
+import { readIntegrationSettings } from '../../daemon/integrations/settings.ts'
+import { twilioCodes } from '../../daemon/integrations/twilio.ts'
 import { json, startVerifyService } from './verify-service.ts'
 
 const phone = '+491701234567'
@@ -15,7 +15,7 @@ async function bench(change: Record<string, string> = {}) {
   const service = await startVerifyService()
   const lines: string[] = []
   const log = pino({}, { write: (line: string) => void lines.push(line) })
-  const codes = twilioCodes(readOutside({ ...service.env, ...change }).twilio!, log, 300)
+  const codes = twilioCodes(readIntegrationSettings({ ...service.env, ...change }).twilio!, log, 300)
   return { service, codes, lines }
 }
 

@@ -2,10 +2,10 @@ import fc from 'fast-check'
 import { sql } from 'kysely'
 import { describe, expect, it } from 'vitest'
 import { fold } from '../../src/core/fold.ts'
-import { everything, only, type Scope } from '../../src/core/scope.ts'
+import { organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
 import { rankOf } from '../../src/search/rules.ts'
 import { findAlerts, findDevices, findScripts } from '../../src/search/store.ts'
-import { inScope, type Ranked, rankedIds } from '../../src/storage/dialect.ts'
+import { inScope, type RankedSearch, rankedIds } from '../../src/storage/dialect.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { addAlert, addDevice, addOrganization, addPartner, addScript, deviceRow } from './fleet.ts'
@@ -20,7 +20,7 @@ onEveryDatabase((kind, open) => {
     }
     return { storage, orgId }
   }
-  const titles = async (storage: Storage, q: string, scope: Scope = everything, most = 8) =>
+  const titles = async (storage: Storage, q: string, scope: Scope = systemScope, most = 8) =>
     (await findDevices(storage.heavy, scope, fold(q), most)).map(({ title }) => title)
 
   describe('what is found', () => {
@@ -35,7 +35,7 @@ onEveryDatabase((kind, open) => {
         ['desk', 'Reception'],
         ['desk-9', 'Annex'],
       ])
-      for (const scope of [everything, only(orgId)]) {
+      for (const scope of [systemScope, organizationScope(orgId)]) {
         expect(await titles(storage, 'DESK', scope)).toEqual([
           ...['desk', 'Reception', 'Annex', 'Desk of Ada', 'desktop', 'old-desk', 'Zz-desk', 'helpdesk'],
         ])
@@ -48,7 +48,7 @@ onEveryDatabase((kind, open) => {
       const more = ['-desk', 'col:hostname_key', '[a-z]', '?x', '^x', '(a|b)', '{2}', '$$', '+++', '\\d']
       const { storage, orgId } = await fleet([...odd, ...more, 'plain'])
       for (const name of [...odd, ...more]) {
-        for (const scope of [everything, only(orgId)]) {
+        for (const scope of [systemScope, organizationScope(orgId)]) {
           expect([name, await titles(storage, name, scope)]).toEqual([name, [name]])
         }
       }
@@ -80,7 +80,7 @@ onEveryDatabase((kind, open) => {
     ])('%s is found by %s', async (name, q) => {
       const { storage, orgId } = await fleet([name, 'other'])
       expect(await titles(storage, q)).toEqual([name])
-      expect(await titles(storage, q, only(orgId))).toEqual([name])
+      expect(await titles(storage, q, organizationScope(orgId))).toEqual([name])
     })
 
     it('is found by a title, too, that no index could hold whole', async () => {
@@ -112,8 +112,8 @@ onEveryDatabase((kind, open) => {
           const rows = devices.map(({ org, ...names }) => deviceRow({ orgId: orgs[org]!, ...names }))
           await storage.write((tx) => tx.insertInto('devices').values(rows).execute())
           for (const q of needles.map(fold)) {
-            for (const scope of [everything, only(orgs[0]!)]) {
-              const seen = rows.filter((row) => scope === everything || row.org_id === orgs[0])
+            for (const scope of [systemScope, organizationScope(orgs[0]!)]) {
+              const seen = rows.filter((row) => scope === systemScope || row.org_id === orgs[0])
               const wanted = [q, naively(seen, q).slice(0, most)]
               const found = await findDevices(storage.read, scope, q, most)
               expect([q, found.map(({ id }) => id)]).toEqual(wanted)
@@ -156,7 +156,7 @@ onEveryDatabase((kind, open) => {
       const { storage, orgId } = await fleet([])
       const deviceId = await addDevice(storage, { orgId, hostname: 'printer' })
       await addAlert(storage, { orgId, deviceId, title: 'Out of paper' })
-      const alerts = async () => (await findAlerts(storage.heavy, everything, 'paper', 8)).length
+      const alerts = async () => (await findAlerts(storage.heavy, systemScope, 'paper', 8)).length
       expect(await alerts()).toBe(1)
       await storage.write((tx) => tx.deleteFrom('devices').where('id', '=', deviceId).execute())
       expect(await titles(storage, 'printer')).toEqual([])
@@ -242,7 +242,7 @@ onEveryDatabase((kind, open) => {
       await addScript(storage, { orgId, name: 'Disk report' })
       await addScript(storage, { orgId, name: 'Backup', description: 'Copies the disk' })
       await addScript(storage, { orgId, name: 'Gone', description: 'disk', deleted: true })
-      for (const scope of [everything, only(orgId)]) {
+      for (const scope of [systemScope, organizationScope(orgId)]) {
         const found = await findScripts(storage.heavy, scope, 'disk', 8)
         expect(found.map(({ title }) => title)).toEqual(['Clean up', 'Disk report', 'Backup'])
       }
@@ -250,7 +250,7 @@ onEveryDatabase((kind, open) => {
   })
 })
 
-const allOf = (scope: Scope): Ranked => ({
+const allOf = (scope: Scope): RankedSearch => ({
   table: 'devices',
   title: ['display_name_key', 'hostname_key'],
   where: inScope(scope, 'devices.org_id'),

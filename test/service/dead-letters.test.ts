@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { SetAsideWatch } from '../../daemon/set-aside-watch.ts'
+import { DeadLetterWatch } from '../../daemon/dead-letter-watch.ts'
 import { api } from '../../src/api.ts'
 import { record, sealPending } from '../../src/audit/outbox.ts'
 import { draftOf } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { systemClock } from '../../src/core/time.ts'
-import { mostSetAside, setAside } from '../../src/storage/set-aside.ts'
+import { insertDeadLetter, maxDeadLetters } from '../../src/storage/dead-letters.ts'
 import { happening } from '../audit/rows.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
@@ -118,7 +118,7 @@ onEveryDatabase((_, open) => {
   it('what only a newer release can write is shown, and not retried', async () => {
     const { storage, client, orgId, on } = await staged()
     const letter = { source: 'invoices' as never, orgId, entry: '{}', reason: 'no', now: systemClock() }
-    const number = (await storage.write((tx) => setAside(tx, letter)))!
+    const number = (await storage.write((tx) => insertDeadLetter(tx, letter)))!
     expect(await client.call(api.deadLetters.show, on(number))).toMatchObject({ source: 'invoices' })
     await expect(client.call(api.deadLetters.retry, on(number))).rejects.toEqual(failing(409, 'conflict'))
   })
@@ -126,7 +126,7 @@ onEveryDatabase((_, open) => {
   it('they are for system scope alone', async () => {
     const { service, storage, tokens, orgId, on } = await staged()
     const letter = { source: 'events' as const, orgId, entry: '{}', reason: 'no', now: systemClock() }
-    const id = (await storage.write((tx) => setAside(tx, letter)))!
+    const id = (await storage.write((tx) => insertDeadLetter(tx, letter)))!
     for (const token of [tokens.bakery, tokens.acme]) {
       const { show, retry, remove, list } = api.deadLetters
       const own = service.client(token)
@@ -143,10 +143,10 @@ onEveryDatabase((_, open) => {
       const { storage, orgId, happen, list, audited } = await staged()
       const told: unknown[] = []
       const log = { error: (...what: unknown[]) => told.push(what) } as never
-      const watch = new SetAsideWatch(storage, systemClock, log)
+      const watch = new DeadLetterWatch(storage, systemClock, log)
       const row = { org_id: orgId, entry: '{}', reason: 'no', created_at: systemClock() }
       await storage.write(async (tx) => {
-        for (let n = 0; n < mostSetAside.rows; n += 1000) {
+        for (let n = 0; n < maxDeadLetters.rows; n += 1000) {
           const rows = Array.from({ length: 1000 }, () => ({ source: 'audit_logs', ...row }))
           await tx.insertInto('set_aside').values(rows).execute()
         }
@@ -170,7 +170,7 @@ onEveryDatabase((_, open) => {
       ])
       // Those of the other source have room of their own.
       const event = { source: 'events' as const, orgId, entry: '{}', reason: 'no', now: systemClock() }
-      expect(await storage.write((tx) => setAside(tx, event))).toBeGreaterThan(0)
+      expect(await storage.write((tx) => insertDeadLetter(tx, event))).toBeGreaterThan(0)
       expect(await list({ source: 'events' })).toHaveLength(1)
       await watch.tell()
       expect(told).toEqual([
@@ -179,7 +179,7 @@ onEveryDatabase((_, open) => {
       ])
       expect(await watch.check()).toContain('audit_logs: 10000, events: 1, audit_logs lost: 2')
       const [rows, , lost] = await watch.metrics()
-      expect(rows!.values[0]).toEqual({ labels: { source: 'audit_logs' }, value: mostSetAside.rows })
+      expect(rows!.values[0]).toEqual({ labels: { source: 'audit_logs' }, value: maxDeadLetters.rows })
       expect(lost!.values).toEqual([
         { labels: { source: 'audit_logs' }, value: 2 },
         { labels: { source: 'events' }, value: 0 },
@@ -192,9 +192,11 @@ onEveryDatabase((_, open) => {
       const letter = { source: 'events' as const, orgId, entry, reason: 'no', now: systemClock() }
       const most = { rows: 100, bytes: 5 * 2 ** 20 }
       const kept = []
-      for (let n = 0; n < 4; n++) kept.push(await storage.write((tx) => setAside(tx, letter, most)))
+      for (let n = 0; n < 4; n++) kept.push(await storage.write((tx) => insertDeadLetter(tx, letter, most)))
       expect(kept.map((id) => id !== undefined)).toEqual([true, true, false, false])
-      expect(await storage.write((tx) => setAside(tx, { ...letter, entry: '{}' }, most))).toBeGreaterThan(0)
+      expect(
+        await storage.write((tx) => insertDeadLetter(tx, { ...letter, entry: '{}' }, most)),
+      ).toBeGreaterThan(0)
       expect((await list()).map(({ bytes }) => bytes)).toEqual([2, 2 ** 21, 2 ** 21])
     })
   })

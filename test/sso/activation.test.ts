@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { later } from '../../src/core/time.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { userIdOf } from '../laws/fixture.ts'
@@ -97,7 +97,7 @@ onEveryDatabase((_, open) => {
       const check = (orgId = bakery.id) => service.client().call(api.sso.check, { params: { orgId } })
       expect(await check()).toEqual({ ssoEnabled: false })
       const { id } = await create()
-      const at = (seconds: number) => ({ status: 'active', createdAt: later(clock(), seconds) }) as const
+      const at = (seconds: number) => ({ status: 'active', createdAt: addSeconds(clock(), seconds) }) as const
       await addProvider(service, bakery.id, { ...at(5), name: 'later' })
       const first = await addProvider(service, bakery.id, { ...at(-5), name: 'first', enforceSSO: true })
       await setStatus(id, 'active')
@@ -157,12 +157,12 @@ onEveryDatabase((_, open) => {
       await signedIn(service, { providerId: id, userId: await userIdOf(service, 'bakery-viewer'), at })
       await signedIn(service, { providerId: id, userId: await userIdOf(service, 'garage-admin'), at })
       await signedIn(service, { providerId: id, userId: await addUser(service, 'nobody'), at })
-      await signedIn(service, { providerId: id, userId: admin, at: later(at, -day - 1) })
+      await signedIn(service, { providerId: id, userId: admin, at: addSeconds(at, -day - 1) })
       await expect(enforce()).rejects.toEqual(refusal)
       await signedIn(service, {
         providerId: id,
         userId: await userIdOf(service, 'heir'),
-        at: later(at, -day + 1),
+        at: addSeconds(at, -day + 1),
       })
       expect(await enforce()).toMatchObject({ enforceSSO: true })
       expect(garage.id).not.toBe(bakery.id)

@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import type { BodyOf } from '../../src/core/endpoint.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { type Outbound, OutboundFailure, type OutboundReply } from '../../src/core/outbound.ts'
-import { type Instant, later } from '../../src/core/time.ts'
+import { addSeconds, type Instant } from '../../src/core/time.ts'
 import type { Open } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -91,7 +91,7 @@ export async function signedIn(
       ...stamps,
     }
     await tx.insertInto('sso_identities').values(identity).execute()
-    const session = { provider_id: providerId, ...state, created_at: at, expires_at: later(at, 600) }
+    const session = { provider_id: providerId, ...state, created_at: at, expires_at: addSeconds(at, 600) }
     await tx.insertInto('sso_sessions').values(session).execute()
   })
 }

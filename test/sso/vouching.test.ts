@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { z } from 'zod'
 import { api } from '../../src/api.ts'
-import { ApiError } from '../../src/core/wire.ts'
+import { ApiError } from '../../src/core/transport.ts'
 import { ProviderChange } from '../../src/sso/contract.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'

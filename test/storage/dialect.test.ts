@@ -1,13 +1,13 @@
 import { sql } from 'kysely'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { fold } from '../../src/core/fold.ts'
-import { everything, only, type Scope } from '../../src/core/scope.ts'
+import { organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
 import {
   contains,
-  folded,
+  foldCase,
   forUpdate,
-  inHistory,
   inScope,
+  inScopeHistory,
   inSites,
   isForeignKeyViolation,
   isUniqueViolation,
@@ -41,16 +41,16 @@ onEveryEmptyDatabase((kind, open) => {
     const partner = (orgs: 'all' | string[]): Scope => ({ kind: 'partner', partnerId: 'a', orgs })
 
     test('system sees everything, also what belongs to nobody, but for what was deleted', async () => {
-      expect(await seen(everything)).toEqual(['a1', 'a2', 'b1', null])
+      expect(await seen(systemScope)).toEqual(['a1', 'a2', 'b1', null])
     })
 
     test('the history of what was deleted is seen by system and by those of the partner who had it in reach', async () => {
-      expect(await seen(everything, inHistory)).toEqual(['a-gone', 'a1', 'a2', 'b1', null])
-      expect(await seen(partner('all'), inHistory)).toEqual(['a-gone', 'a1', 'a2'])
-      expect(await seen(partner(['a2', 'a-gone', 'b1']), inHistory)).toEqual(['a-gone', 'a2'])
-      expect(await seen(partner(['a2']), inHistory)).toEqual(['a2'])
-      expect(await seen(partner([]), inHistory)).toEqual([])
-      expect(await seen(only('b1'), inHistory)).toEqual(['b1'])
+      expect(await seen(systemScope, inScopeHistory)).toEqual(['a-gone', 'a1', 'a2', 'b1', null])
+      expect(await seen(partner('all'), inScopeHistory)).toEqual(['a-gone', 'a1', 'a2'])
+      expect(await seen(partner(['a2', 'a-gone', 'b1']), inScopeHistory)).toEqual(['a-gone', 'a2'])
+      expect(await seen(partner(['a2']), inScopeHistory)).toEqual(['a2'])
+      expect(await seen(partner([]), inScopeHistory)).toEqual([])
+      expect(await seen(organizationScope('b1'), inScopeHistory)).toEqual(['b1'])
     })
 
     test('a partner sees its living organizations', async () => {
@@ -66,8 +66,8 @@ onEveryEmptyDatabase((kind, open) => {
     })
 
     test('an organization sees itself', async () => {
-      expect(await seen(only('b1'))).toEqual(['b1'])
-      expect(await seen(only(`b1' or 'a' = 'a`))).toEqual([])
+      expect(await seen(organizationScope('b1'))).toEqual(['b1'])
+      expect(await seen(organizationScope(`b1' or 'a' = 'a`))).toEqual([])
     })
 
     test('a member of some sites sees those sites', async () => {
@@ -157,7 +157,7 @@ onEveryEmptyDatabase((kind, open) => {
         }
       })
       const { rows } = await sql<{ letter: string; folded: string }>`
-        select letter, ${folded('letter')} as folded from letters`.execute(storage.read)
+        select letter, ${foldCase('letter')} as folded from letters`.execute(storage.read)
       expect(rows).toHaveLength(letters.length)
       expect(rows.filter((row) => row.folded !== fold(row.letter))).toEqual([])
     })

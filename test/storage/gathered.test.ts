@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { gathered, gatheredReads } from '../../src/storage/gathered.ts'
+import { batchReads, batchWrites } from '../../src/storage/batching.ts'
 import type { Db, Storage } from '../../src/storage/open.ts'
 import { onEveryEmptyDatabase } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
@@ -12,7 +12,7 @@ onEveryEmptyDatabase((kind, open) => {
     const { storage } = await open()
     await createNotes(storage)
     const sizes: number[] = []
-    const keep = gathered(
+    const keep = batchWrites(
       storage,
       async (tx: Db, notes: readonly number[]) => {
         sizes.push(notes.length)
@@ -72,7 +72,7 @@ onEveryEmptyDatabase((kind, open) => {
           : storage.write(work, options)
       },
     }
-    const keep = gathered(flaky, async (tx: Db, notes: readonly number[]) => {
+    const keep = batchWrites(flaky, async (tx: Db, notes: readonly number[]) => {
       for (const id of notes) await addNote(tx, id)
       return notes
     })
@@ -103,7 +103,7 @@ onEveryEmptyDatabase((kind, open) => {
       const { storage } = await open()
       await createNotes(storage)
       let attempts = 0
-      const keep = gathered(storage, async (tx: Db, notes: readonly number[]) => {
+      const keep = batchWrites(storage, async (tx: Db, notes: readonly number[]) => {
         for (const id of notes) await addNote(tx, id)
         if (attempts++ === 0) throw Object.assign(new Error('deadlock detected'), { code: '40P01' })
         return notes
@@ -117,7 +117,7 @@ onEveryEmptyDatabase((kind, open) => {
     const { storage } = await open()
     await createNotes(storage)
     const sizes: number[] = []
-    const find = gatheredReads(async (asked: readonly number[]) => {
+    const find = batchReads(async (asked: readonly number[]) => {
       sizes.push(asked.length)
       if (asked.includes(0)) throw new Error('no 0')
       const known = await noteIds(storage.read)

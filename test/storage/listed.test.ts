@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import { listed, prepared, preparedForEach } from '../../src/storage/dialect.ts'
+import { prepared, preparedForEach, rowList } from '../../src/storage/dialect.ts'
 import { onEveryDatabase } from '../databases.ts'
 
-const heads = listed<{ chain: string; seq: number; checksum: string | null }>({
+const heads = rowList<{ chain: string; seq: number; checksum: string | null }>({
   chain: 'text',
   seq: 'bigint',
   checksum: 'text',

@@ -4,16 +4,16 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
 import Database from 'better-sqlite3'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { lookMs, span } from '../../src/storage/log-copier.ts'
-import type { Log } from '../../src/storage/log-copier-thread.ts'
 import { openStorage } from '../../src/storage/open.ts'
-import { sqliteFile } from '../../src/storage/sqlite-file.ts'
+import { sqliteFile } from '../../src/storage/sqlite/file.ts'
+import { checkpointFrames, pollMs } from '../../src/storage/sqlite/wal-checkpointer.ts'
+import type { WalStatus } from '../../src/storage/sqlite/wal-checkpointer-thread.ts'
 import { temporaryFolder } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
 
 const pageSize = 4096
 /** Pages that make a log due. */
-const more = span + 500
+const more = checkpointFrames + 500
 
 /** A storage with notes, and the threads that were started since. */
 async function open() {
@@ -30,7 +30,7 @@ async function open() {
   const file = sqliteFile(dataDir)
   const beside = new Database(file)
   onTestFinished(() => void beside.close())
-  const look = beside.prepare<[], Log>('pragma wal_checkpoint(noop)')
+  const look = beside.prepare<[], WalStatus>('pragma wal_checkpoint(noop)')
   let last = 0
   /** Adds notes that fill so many pages. After the first of them, and after the last, the log is looked at. */
   const fill = async (pages: number) => {
@@ -38,7 +38,7 @@ async function open() {
     const count = Math.ceil(pages / perNote)
     for (let i = 1; i <= count; i++) {
       const id = ++last
-      if (i === 1 || i === count) await sleep(2 * lookMs)
+      if (i === 1 || i === count) await sleep(2 * pollMs)
       await storage.write((tx) => addNote(tx, id, `${id} `.padEnd((perNote * pageSize) / 2, 'x')))
     }
   }
@@ -46,7 +46,7 @@ async function open() {
   const copied = () =>
     vi.waitFor(() => {
       const { log, checkpointed } = look.get()!
-      expect(log - checkpointed).toBeLessThan(span)
+      expect(log - checkpointed).toBeLessThan(checkpointFrames)
     }, 20_000)
   return {
     storage,

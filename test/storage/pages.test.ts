@@ -2,7 +2,7 @@ import type { SelectQueryBuilder } from 'kysely'
 import { expect, test } from 'vitest'
 import type { AnyDb } from '../../src/storage/columns.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { readLongPage, readPage } from '../../src/storage/pages.ts'
+import { readCursorPage, readPage } from '../../src/storage/query/pages.ts'
 import { onEveryEmptyDatabase } from '../databases.ts'
 import { addNote, createNotes } from './notes.ts'
 
@@ -45,7 +45,7 @@ onEveryEmptyDatabase((_, open) => {
       keyOf: (row: { id: number; body: string }) => [row.body, row.id],
     }
     const ask = (query: { page?: number; cursor?: string }) =>
-      readLongPage(
+      readCursorPage(
         notes,
         { page: 1, limit: 3, ...query },
         order,

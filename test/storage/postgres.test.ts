@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { expect, inject, onTestFinished, test, vi } from 'vitest'
 import type { AnyDb } from '../../src/storage/columns.ts'
-import { listed, type Params, prepared } from '../../src/storage/dialect.ts'
+import { type Params, prepared, rowList } from '../../src/storage/dialect.ts'
 import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
 import { openEmpty, temporaryFolder } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
@@ -146,7 +146,7 @@ test('what is run again and again is planned once for each connection', async ()
   expect(rows).toEqual([{ statement: 'select * from "notes" where "id" = $1' }])
 })
 
-const ids = listed<{ id: number }>({ id: 'bigint' })
+const ids = rowList<{ id: number }>({ id: 'bigint' })
 const notesByIds = prepared((db, p: { ids: string }) =>
   (db as AnyDb)
     .selectFrom('notes')

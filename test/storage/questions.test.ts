@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import { expect, it } from 'vitest'
-import { troubleOf } from '../../src/storage/dialect.ts'
+import { classifyDatabaseError } from '../../src/storage/dialect.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
 
@@ -9,7 +9,7 @@ const limitMs = 300
 const trouble = (work: Promise<unknown>) =>
   work.then(
     () => undefined,
-    (error: unknown) => troubleOf(error),
+    (error: unknown) => classifyDatabaseError(error),
   )
 
 onEveryDatabase((_, open) => {

@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { sql } from 'kysely'
 import { expect, test } from 'vitest'
-import { patternFault, re2 } from '../../src/core/re2.ts'
+import { compileRe2, patternError } from '../../src/core/re2.ts'
 import type { Storage } from '../../src/storage/open.ts'
-import { translated } from '../../src/storage/re2-for-postgres.ts'
+import { toPostgresPattern } from '../../src/storage/patterns/re2-for-postgres.ts'
 import { openEmpty } from '../databases.ts'
 
 const atoms = [
@@ -118,20 +118,20 @@ type Case = [pattern: string, texts: readonly string[]]
 
 /** How many answers of Postgres were the same as those of RE2. */
 async function compared({ read }: Storage, cases: readonly Case[]): Promise<number> {
-  const good = cases.filter(([one]) => one.length <= 100 && patternFault(one) === undefined)
+  const good = cases.filter(([one]) => one.length <= 100 && patternError(one) === undefined)
   const questions = good.flatMap(([one, list]) =>
-    list.map((text) => ({ one, text, wanted: re2(one).test(text) })),
+    list.map((text) => ({ one, text, wanted: compileRe2(one).test(text) })),
   )
   if (questions.length === 0) return 0
   const columns = questions.map(
-    ({ one, text }) => sql`cast(${text} as text) collate "C" ~ ${translated(one)}`,
+    ({ one, text }) => sql`cast(${text} as text) collate "C" ~ ${toPostgresPattern(one)}`,
   )
   const { rows } = await sql<{
     answers: string
   }>`select array_to_json(array[${sql.join(columns)}])::text as answers`.execute(read)
   const answers = JSON.parse(rows[0]!.answers) as boolean[]
   const wrong = questions.flatMap((question, i) =>
-    answers[i] === question.wanted ? [] : [{ ...question, postgres: translated(question.one) }],
+    answers[i] === question.wanted ? [] : [{ ...question, postgres: toPostgresPattern(question.one) }],
   )
   expect(wrong).toEqual([])
   return answers.length

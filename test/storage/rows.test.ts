@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { rowsOf } from '../../src/storage/rows.ts'
+import { rowsOf } from '../../src/storage/schema/rows.ts'
 
 type Row = { id: string; org_id: string; is_on: number; settings: string; extra: string | null }
 const rows = rowsOf<Row>()({ json: ['settings', 'extra'], flags: ['is_on'] })

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { expect, onTestFinished, test } from 'vitest'
-import { isOutage, troubleOf } from '../../src/storage/dialect.ts'
+import { classifyDatabaseError, isOutage } from '../../src/storage/dialect.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { administer, openMigrated } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
@@ -62,7 +62,7 @@ test('readiness says within seconds that nobody answers, though each connection 
   await storage.check()
   proxy.swallow()
   const { error, ms } = await failureOf(storage.check())
-  expect(troubleOf(error)).toBe('unreachable')
+  expect(classifyDatabaseError(error)).toBe('unreachable')
   expect(ms).toBeLessThan(4000)
   proxy.recover()
   await expect
@@ -84,7 +84,7 @@ test('closing does not wait for who does not answer', async () => {
 test('a statement that takes too long is ended by the database, and its connection lives on', async () => {
   const { storage } = await behindProxy()
   const { error } = await failureOf(sql`select pg_sleep(20)`.execute(storage.read))
-  expect(troubleOf(error)).toBe('too slow')
+  expect(classifyDatabaseError(error)).toBe('too slow')
   expect(await count(storage)).toEqual([1])
 })
 
@@ -116,7 +116,7 @@ test('a primary that takes no more changes is told from one that does', async ()
     await client.query(`select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`)
   })
   await expect
-    .poll(async () => troubleOf((await failureOf(storage.check())).error), { timeout: 10_000 })
+    .poll(async () => classifyDatabaseError((await failureOf(storage.check())).error), { timeout: 10_000 })
     .toBe('read-only')
   expect(await sql<{ one: number }>`select 1 as one`.execute(storage.read)).toMatchObject({
     rows: [{ one: 1 }],

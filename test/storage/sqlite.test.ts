@@ -8,15 +8,15 @@ import Database from 'better-sqlite3'
 import { CompiledQuery, sql } from 'kysely'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { beforeCommit } from '../../src/storage/before-commit.ts'
-import { GroupCommit } from '../../src/storage/group-commit.ts'
-import { LogSync } from '../../src/storage/log-sync.ts'
+import { classifyDatabaseError } from '../../src/storage/database-errors.ts'
 import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
-import { Readers } from '../../src/storage/readers.ts'
-import { SqliteConnection } from '../../src/storage/sqlite-connection.ts'
-import { openWriter, sqliteFile } from '../../src/storage/sqlite-file.ts'
-import { kyselyOver } from '../../src/storage/sqlite-kysely.ts'
-import { Statements } from '../../src/storage/statements.ts'
-import { troubleOf } from '../../src/storage/violations.ts'
+import { SqliteConnection } from '../../src/storage/sqlite/connection.ts'
+import { openWriter, sqliteFile } from '../../src/storage/sqlite/file.ts'
+import { GroupCommit } from '../../src/storage/sqlite/group-commit.ts'
+import { kyselyOver } from '../../src/storage/sqlite/kysely.ts'
+import { ReaderPool } from '../../src/storage/sqlite/reader-pool.ts'
+import { StatementCache } from '../../src/storage/sqlite/statement-cache.ts'
+import { WalSync } from '../../src/storage/sqlite/wal-sync.ts'
 import { temporaryFolder } from '../databases.ts'
 import { addNote, createNotes, createProbes, noteIds } from './notes.ts'
 
@@ -307,7 +307,7 @@ describe('durability', () => {
 
   test('what was written while the disk refused is not claimed either', async () => {
     const file = join(await temporaryFolder(), 'svc.sqlite')
-    const disk = new LogSync(file)
+    const disk = new WalSync(file)
     await expect(disk.sync()).rejects.toThrow('The disk did not keep')
     await writeFile(`${file}-wal`, '')
     await expect(disk.sync()).rejects.toThrow('The disk did not keep')
@@ -325,7 +325,7 @@ describe('durability', () => {
     await expect(createNotes(storage)).rejects.toThrow('The disk did not keep')
     await expect(storage.write((tx) => addNote(tx, 1))).rejects.toThrow('The disk did not keep')
     await expect(storage.check()).rejects.toThrow('The disk did not keep')
-    expect(troubleOf(await storage.check().catch((error: unknown) => error))).toBe('failing disk')
+    expect(classifyDatabaseError(await storage.check().catch((error: unknown) => error))).toBe('failing disk')
     expect(await noteIds(storage.read)).toEqual([])
   })
 })
@@ -375,7 +375,7 @@ describe('heavy reads', () => {
 
   test('a thread that died is replaced', async () => {
     const file = sqliteFile(await temporaryFolder())
-    const readers = new Readers(file, 1)
+    const readers = new ReaderPool(file, 1)
     onTestFinished(() => readers.close())
     const ask = () => kyselyOver(readers).executeQuery(CompiledQuery.raw('select 1 as x'))
     await expect(ask()).rejects.toThrow('Cannot open the database file')
@@ -452,7 +452,7 @@ describe('the file', () => {
 test('a statement in use is prepared once, one out of use is dropped', () => {
   const database = new Database(':memory:')
   onTestFinished(() => void database.close())
-  const statements = new Statements(database, 2)
+  const statements = new StatementCache(database, 2)
   const kept = statements.get('select 1')
   const dropped = statements.get('select 2')
   for (const n of [3, 4, 5, 6]) {

@@ -9,7 +9,7 @@ test('the name of a statement is that of its text, whatever else a process has r
   const statement = 'select * from "notes" where "id" = $1'
   const nameAfter = async (others: number) => {
     vi.resetModules()
-    const fresh = await import('../../src/storage/prepared.ts')
+    const fresh = await import('../../src/storage/query/prepared.ts')
     for (let n = 0; n < others; n++) {
       const other = fresh.prepared((db) => (db as AnyDb).selectFrom('notes').select(sql.lit(n).as('n')))
       await other(storage.read, {})

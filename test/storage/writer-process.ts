@@ -1,4 +1,4 @@
-import { gathered } from '../../src/storage/gathered.ts'
+import { batchWrites } from '../../src/storage/batching.ts'
 import { type Db, openStorage } from '../../src/storage/open.ts'
 import { addNote, createNotes } from './notes.ts'
 
@@ -6,7 +6,7 @@ import { addNote, createNotes } from './notes.ts'
 const storage = await openStorage({ dataDir: process.argv[2]! })
 await createNotes(storage)
 let next = 0
-const together = gathered(storage, async (tx: Db, notes: readonly number[]) => {
+const together = batchWrites(storage, async (tx: Db, notes: readonly number[]) => {
   for (const id of notes) await addNote(tx, id)
   return notes
 })

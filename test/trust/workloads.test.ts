@@ -1,8 +1,8 @@
 import { jwtVerify, SignJWT } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { changes, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
-import { later } from '../../src/core/time.ts'
+import { type Endpoint, entriesOf, isMutation } from '../../src/core/endpoint.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import { workloadTokens } from '../../src/trust/tokens.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, testSecrets } from '../harness.ts'
@@ -24,7 +24,7 @@ onEveryDatabase((_, open) => {
       const job = await signIn()
       const { key, ...minted } = await job.call(keys.create, { body: { name: 'till 7' } })
       expect(minted).toMatchObject({ orgId: bakery.id, maxUsage: 1, createdBy: policyId })
-      expect(minted.expiresAt).toBe(later(clock(), 30 * 60))
+      expect(minted.expiresAt).toBe(addSeconds(clock(), 30 * 60))
       const params = { id: minted.id }
       expect(await job.call(keys.show, { params })).toEqual(minted)
       expect((await job.call(keys.list)).data).toContainEqual(minted)
@@ -119,19 +119,21 @@ onEveryDatabase((_, open) => {
       const usage: [string, string] = ['body.maxUsage', 'at most 5']
       const lifetime: [string, string] = ['body.expiresAt', 'within 30 minutes']
       await expect(mint({ maxUsage: 6 })).rejects.toEqual(fault(usage))
-      await expect(mint({ expiresAt: later(clock(), 1801) })).rejects.toEqual(fault(lifetime))
+      await expect(mint({ expiresAt: addSeconds(clock(), 1801) })).rejects.toEqual(fault(lifetime))
       await expect(mint({ maxUsage: 6, expiresAt: '2099-01-01T00:00:00Z' })).rejects.toEqual(
         fault(usage, lifetime),
       )
-      const minted = await mint({ maxUsage: 5, expiresAt: later(clock(), 1800) })
+      const minted = await mint({ maxUsage: 5, expiresAt: addSeconds(clock(), 1800) })
       const rotate = (id: string, body: object = {}) => job.call(keys.rotate, { params: { id }, body })
       await expect(rotate(minted.id, { maxUsage: null })).rejects.toEqual(fault(usage))
-      await expect(rotate(minted.id, { expiresAt: later(clock(), 1801) })).rejects.toEqual(fault(lifetime))
+      await expect(rotate(minted.id, { expiresAt: addSeconds(clock(), 1801) })).rejects.toEqual(
+        fault(lifetime),
+      )
       // Of a person's own that never ends, nothing more than that becomes a workload's.
       const body = { orgId: bakery.id, name: 'endless', expiresAt: '2099-01-01T00:00:00Z' }
       const endless = await system.call(keys.create, { body })
       await system.call(keys.rotate, { params: { id: endless.id }, body: { maxUsage: null } })
-      expect(await rotate(endless.id)).toMatchObject({ maxUsage: 5, expiresAt: later(clock(), 1800) })
+      expect(await rotate(endless.id)).toMatchObject({ maxUsage: 5, expiresAt: addSeconds(clock(), 1800) })
       clock.forward(60)
       expect((await rotate(minted.id, { maxUsage: 2 })).expiresAt).toBe(minted.expiresAt)
     })
@@ -140,7 +142,7 @@ onEveryDatabase((_, open) => {
       const { create, signIn, clock } = await start(open)
       await create({ maxTtlMinutes: 600 })
       const { expiresAt } = await (await signIn()).call(keys.create, { body: { name: 'a' } })
-      expect(expiresAt).toBe(later(clock(), 3600))
+      expect(expiresAt).toBe(addSeconds(clock(), 3600))
     })
 
     it('gets the same key for the same request, and another policy its own', async () => {
@@ -282,7 +284,7 @@ it('every entry that is open to workloads asks for a permission', () => {
   const opened = entriesOf(api).filter(({ entry: { access } }) => access.who === 'user' && access.workload)
   const without = opened.filter(({ entry: { access } }) => access.who === 'user' && !access.permission)
   expect(without.map(({ name }) => name)).toEqual([])
-  expect(opened.filter(({ entry }) => changes(entry)).map(({ name }) => name)).toContain(
+  expect(opened.filter(({ entry }) => isMutation(entry)).map(({ name }) => name)).toContain(
     'enrollmentKeys.create',
   )
   expect(run.aud).toBe(releases.audience)

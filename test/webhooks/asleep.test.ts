@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { later } from '../../src/core/time.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import { hasOpenssl, testCertificate } from '../cli/way.ts'
 import { until } from '../daemon/process.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -48,7 +48,7 @@ describe.skipIf(!hasOpenssl)('a service that was asleep for longer than it holds
 
         const other = await serviceOn(hand.service, {
           env: reaching(certificate),
-          clock: testClock(later(clock(), 31)),
+          clock: testClock(addSeconds(clock(), 31)),
         })
         await to.until(8)
         clock.forward(60)

@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { later } from '../../src/core/time.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import { hasOpenssl, testCertificate } from '../cli/way.ts'
 import { until } from '../daemon/process.ts'
 import { openMigrated, temporaryFolder } from '../databases.ts'
@@ -84,9 +84,9 @@ describe.skipIf(!hasOpenssl)('of two processes on one Postgres', () => {
     await service.ended
     answer()
     const freeAt = (await workers.aliveUntil(dead!))!
-    expect(freeAt <= later(begin, 30)).toBe(true)
+    expect(freeAt <= addSeconds(begin, 30)).toBe(true)
 
-    const clock = testClock(later(freeAt, -0.001))
+    const clock = testClock(addSeconds(freeAt, -0.001))
     const other = await serviceOn(database, { env: reaching(certificate), clock })
     for (let n = 1; n <= 2; n++) {
       await raise(other.url, world, 'user.login')

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { lookupInTurn } from '../../daemon/outside/lookup.ts'
+import { queuedLookup } from '../../daemon/integrations/lookup.ts'
 import type { Parcel } from '../../src/webhooks/deliveries/rules.ts'
 import { Lanes, most } from '../../src/webhooks/delivering/lanes.ts'
 
@@ -98,7 +98,7 @@ describe('what is sent next', () => {
 describe('names', () => {
   it('are looked up some at a time, and each once for all who ask meanwhile', () => {
     const asked: [string, () => void][] = []
-    const lookup = lookupInTurn({ atOnce: 2 }, (name, _, done) => {
+    const lookup = queuedLookup({ atOnce: 2 }, (name, _, done) => {
       asked.push([name, () => done(null, [{ address: `of ${name}`, family: 4 }])])
     })
     const heard: string[] = []
@@ -118,7 +118,7 @@ describe('names', () => {
 
   it('that took long the last time wait for each other, and keep nobody else waiting', () => {
     const asked = new Map<string, () => void>()
-    const lookup = lookupInTurn({ atOnce: 4, lateAtOnce: 1, lateMs: 0 }, (name, _, done) => {
+    const lookup = queuedLookup({ atOnce: 4, lateAtOnce: 1, lateMs: 0 }, (name, _, done) => {
       asked.set(name, () => done(null, [{ address: '192.0.2.1', family: 4 }]))
     })
     const ask = (...names: string[]) => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { later, secondsBetween } from '../../src/core/time.ts'
+import { addSeconds, secondsBetween } from '../../src/core/time.ts'
 import { hasOpenssl, testCertificate } from '../cli/way.ts'
 import { until } from '../daemon/process.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -77,7 +77,7 @@ describe.skipIf(!hasOpenssl)('a receiver in trouble', () => {
       const [eventId] = await raise()
       for (const [n, wait] of [1, 2, 4, 8, 16].entries()) {
         const [one] = await untilAll(id, 1, ({ attempt }) => attempt === n + 1)
-        expect(one).toMatchObject({ status: 'retrying', nextAttemptAt: later(clock(), wait) })
+        expect(one).toMatchObject({ status: 'retrying', nextAttemptAt: addSeconds(clock(), wait) })
         await pass(wait - 0.001)
         await well.beats()
         expect(to.got).toHaveLength(n + 1)
@@ -100,7 +100,7 @@ describe.skipIf(!hasOpenssl)('a receiver in trouble', () => {
 
     it('is given the time it asks for with Retry-After, a day at most and never less than usual', async () => {
       const { clock, hook, raise, untilAll, to } = await start()
-      const httpDate = (seconds: number) => new Date(later(clock(), seconds)).toUTCString()
+      const httpDate = (seconds: number) => new Date(addSeconds(clock(), seconds)).toUTCString()
       const asked: [value: string, wait: number][] = [
         ['120', 120],
         [' 7 ', 7],
@@ -117,7 +117,7 @@ describe.skipIf(!hasOpenssl)('a receiver in trouble', () => {
         const id = await hook(to.url, { events: ['patch.failed'] })
         await raise(1, 'patch.failed')
         const [one] = await untilAll(id, 1, ({ attempt }) => attempt === 1)
-        expect({ value, next: one!.nextAttemptAt }).toEqual({ value, next: later(clock(), wait) })
+        expect({ value, next: one!.nextAttemptAt }).toEqual({ value, next: addSeconds(clock(), wait) })
       }
     })
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { cipherOf } from '../../src/core/cipher.ts'
+import { createCipher } from '../../src/core/cipher.ts'
 import type { WebhookDelivery } from '../../src/webhooks/deliveries/contract.ts'
 import { lockWebhook } from '../../src/webhooks/store.ts'
 import { hasOpenssl, testCertificate } from '../cli/way.ts'
@@ -138,7 +138,7 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
       const to = await receiver(certificate)
       const id = await hook(to.url)
       const { opened: changed, open: change } = gate()
-      const cipher = cipherOf([testSecrets.APP_ENCRYPTION_KEY])
+      const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
       const changing = service.storage.write(async (tx) => {
         await lockWebhook(tx, cipher, { kind: 'system' }, id)
         await changed

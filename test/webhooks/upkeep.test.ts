@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { later } from '../../src/core/time.ts'
+import { addSeconds } from '../../src/core/time.ts'
 import { insertAskedFor } from '../../src/webhooks/deliveries/asked-for.ts'
 import { tidy } from '../../src/webhooks/jobs.ts'
 import { hasOpenssl, testCertificate } from '../cli/way.ts'
@@ -22,7 +22,7 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       const hand = await stage(open, certificate, { clock })
       const begin = clock()
       const tidied = (seconds: number, deliveryDays = 30) =>
-        tidy(hand.service.storage, { deliveryDays }, later(begin, seconds))
+        tidy(hand.service.storage, { deliveryDays }, addSeconds(begin, seconds))
       const to = await receiver(certificate)
       const id = await hand.hook(to.url)
       const pause = () =>
@@ -114,7 +114,7 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       await client.call(api.webhooks.update, { params, body: { status: 'paused' } })
       const { storage } = service
       await storage.write(async (tx) => {
-        const now = later(clock(), day)
+        const now = addSeconds(clock(), day)
         for (let n = 0; n < 1001; n++) {
           const made = { id: newId(), eventId: newId(), webhookId: id, orgId, event: 'patch.failed' }
           await insertAskedFor(tx, { ...made, payload: {}, now })

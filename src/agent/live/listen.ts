@@ -1,5 +1,5 @@
 import type { WebSocket } from 'ws'
-import { jsonOf } from '../../core/json.ts'
+import { parseJson } from '../../core/json.ts'
 import { safeParse } from '../../core/schema.ts'
 import { Command } from '../../live/wire/contract.ts'
 import type { Agent } from '../agent.ts'
@@ -104,7 +104,7 @@ async function oneConnection(
 }
 
 function take(socket: WebSocket, text: string, able: Able, signal: AbortSignal, onOpen: () => void): void {
-  const frame = jsonOf(text) as { type?: unknown } | undefined
+  const frame = parseJson(text) as { type?: unknown } | undefined
   if (frame?.type === 'connected') onOpen()
   if (frame?.type === 'ping') socket.send('{"type":"pong"}')
   const { success, data: command } = safeParse(Command, frame)

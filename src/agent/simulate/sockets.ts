@@ -1,5 +1,5 @@
 import type { WebSocket } from 'ws'
-import { jsonOf } from '../../core/json.ts'
+import { parseJson } from '../../core/json.ts'
 import { safeParse } from '../../core/schema.ts'
 import { Command } from '../../live/wire/contract.ts'
 import type { Dial } from '../agent.ts'
@@ -78,7 +78,7 @@ async function connection(fleet: Fleet, agent: SimulatedAgent, dial: Dial): Prom
 }
 
 function take(fleet: Fleet, agent: SimulatedAgent, socket: WebSocket, text: string): void {
-  const frame = jsonOf(text) as { type?: unknown } | undefined
+  const frame = parseJson(text) as { type?: unknown } | undefined
   if (frame?.type === 'ping') socket.send('{"type":"pong"}')
   const { success, data: command } = safeParse(Command, frame)
   if (!success) return

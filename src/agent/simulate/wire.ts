@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { fewConnections } from '../../cli/transport.ts'
 import { reasonOf } from '../../core/client.ts'
-import { jsonOf } from '../../core/json.ts'
+import { parseJson } from '../../core/json.ts'
 
 export type Reply = {
   /** 0: there was no answer. */
@@ -70,7 +70,7 @@ export async function wireTo(options: {
 }
 
 function replyOf({ statusCode = 0, headers }: IncomingMessage, text: string): Reply {
-  const body = jsonOf(text)
+  const body = parseJson(text)
   const { code } = (body ?? {}) as { code?: unknown }
   const wait = Number(headers['retry-after'] ?? 0)
   return {

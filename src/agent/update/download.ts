@@ -1,6 +1,6 @@
 import { type FileHandle, open, rm } from 'node:fs/promises'
 import { isLocal } from '../../cli/transport.ts'
-import type { Incoming, Transport } from '../../core/client.ts'
+import type { Transport, TransportResponse } from '../../core/client.ts'
 import type { Clock } from '../clock.ts'
 import { failureOfFiles, UpdateFailure } from './failure.ts'
 import { sha256Of } from './files.ts'
@@ -117,10 +117,14 @@ async function writeAll(file: FileHandle, chunk: Uint8Array): Promise<void> {
   for (let at = 0; at < chunk.length; ) at += (await onDisk(file.write(chunk, at))).bytesWritten
 }
 
-const beginOf = ({ headers }: Incoming): number =>
+const beginOf = ({ headers }: TransportResponse): number =>
   Number(/^bytes (\d+)-/.exec(headers['content-range'] ?? '')?.[1] ?? Number.NaN)
 
-async function follow(url: URL, there: number, { transport, service, signal }: Source): Promise<Incoming> {
+async function follow(
+  url: URL,
+  there: number,
+  { transport, service, signal }: Source,
+): Promise<TransportResponse> {
   for (let redirects = 0; redirects <= mostRedirects; redirects += 1) {
     if (!mayComeFrom(url, service)) {
       throw new UpdateFailure('refused', `it would come from ${url.origin}, without TLS`)
@@ -144,7 +148,7 @@ async function follow(url: URL, there: number, { transport, service, signal }: S
 }
 
 /** A connection is free again when its answer was read. */
-async function drained({ body }: Incoming): Promise<void> {
+async function drained({ body }: TransportResponse): Promise<void> {
   for await (const _ of body);
 }
 

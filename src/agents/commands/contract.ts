@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import { agentOrWatchdog, endpoint, user } from '../../core/endpoint.ts'
-import { longPageOf, longPageQuery } from '../../core/page.ts'
-import { anyJson, freeObject, idOf, instant, safeParse } from '../../core/schema.ts'
-import { beginning } from '../../core/text.ts'
+import { agentOrWatchdogAccess, endpoint, userAccess } from '../../core/endpoint.ts'
+import { cursorPageOf, cursorPageQuery } from '../../core/page.ts'
+import { anyJson, anyObject, idOf, instant, safeParse } from '../../core/schema.ts'
+import { truncate } from '../../core/text.ts'
 import { agentParams } from '../../devices/contract.ts'
 import { LogLevelChange } from '../../live/contract.ts'
 import { AskedCommand } from '../contract.ts'
@@ -40,7 +40,7 @@ export type NewCommand = Asked & { targetRole: z.output<typeof targetRole> }
 export const NewCommand = z
   .strictObject({
     type: commandType,
-    payload: freeObject.describe(
+    payload: anyObject.describe(
       'set_auto_update: { enabled }; set_log_level: { level, durationMinutes }; collect: { what: [inventory, metrics, logs] }',
     ),
     targetRole: targetRole.default('agent'),
@@ -100,8 +100,8 @@ export type DeviceCommandDetail = z.output<typeof DeviceCommandDetail>
 
 const tag = 'Devices'
 const params = z.strictObject({ id: idOf('device') })
-const reads = user({ permission: 'devices:read', key: true })
-const executes = user({ permission: 'devices:execute', mfa: true })
+const reads = userAccess({ permission: 'devices:read', key: true })
+const executes = userAccess({ permission: 'devices:execute', mfa: true })
 const errors = ['device_out_of_use', 'tenant_inactive', 'conflict'] as const
 
 export const deviceCommands = {
@@ -131,9 +131,9 @@ export const deviceCommands = {
     query: z.strictObject({
       status: commandStatus.optional(),
       type: commandType.optional(),
-      ...longPageQuery(),
+      ...cursorPageQuery(),
     }),
-    reply: longPageOf(DeviceCommand),
+    reply: cursorPageOf(DeviceCommand),
   }),
   show: endpoint({
     method: 'GET',
@@ -165,7 +165,7 @@ export const deviceCommands = {
 /** Most characters of what a program wrote, and of what went wrong. */
 const most = { output: 5 * 1024 * 1024, error: 10_000 }
 
-const cutTo = (characters: number) => z.string().transform((text) => beginning(text, characters))
+const cutTo = (characters: number) => z.string().transform((text) => truncate(text, characters))
 
 /** It is never refused for what a program wrote: what is not understood is dropped, what is too long cut. */
 export const NewOutcome = z.object({ status: z.enum(['completed', 'failed', 'timeout']) }).extend(
@@ -187,7 +187,7 @@ export const agentCommands = {
     path: '/agents/:id/commands',
     summary: 'Fetch the commands that wait, the oldest first, at most 10; they count as given out',
     tag: 'Agents',
-    access: agentOrWatchdog,
+    access: agentOrWatchdogAccess,
     params: agentParams,
     reply: z.object({ commands: z.array(AskedCommand) }),
   }),
@@ -197,7 +197,7 @@ export const agentCommands = {
     idempotencyKey: { refused: 'repeatable' },
     summary: 'Say what came of a command; said again, or too late, it changes nothing',
     tag: 'Agents',
-    access: agentOrWatchdog,
+    access: agentOrWatchdogAccess,
     params: agentParams.extend({ commandId: idOf('device_command') }),
     body: NewOutcome,
     reply: z.object({ success: z.literal(true) }),

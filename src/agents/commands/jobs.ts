@@ -1,5 +1,5 @@
-import { type Instant, later } from '../../core/time.ts'
-import { eachByItself, inParts as writeInParts } from '../../storage/apart.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
+import { forEachSettled, writeInChunks as writeInParts } from '../../storage/bisect-writes.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import type { Outcome } from './contract.ts'
 import type { Nudge } from './ports.ts'
@@ -20,7 +20,7 @@ const outOfUse = givenUp('The device was decommissioned')
  * of processes may do so at once.
  */
 export async function reapCommands(storage: Storage, nudge: Nudge, now: Instant): Promise<void> {
-  const before = later(now, -answerSeconds)
+  const before = addSeconds(now, -answerSeconds)
   const again = async (tx: Db, ids: readonly string[]) => {
     const rows = await tx
       .updateTable('agent_commands')
@@ -48,7 +48,7 @@ export async function reapCommands(storage: Storage, nudge: Nudge, now: Instant)
     [late, givingUp('pending', unfetched)],
     [gone, givingUp('pending', outOfUse)],
   ]
-  await eachByItself(steps, ([due, change]) => inParts(storage, due, change))
+  await forEachSettled(steps, ([due, change]) => inParts(storage, due, change))
 }
 
 const open = (db: Db, status: 'sent' | 'pending') =>
@@ -88,7 +88,7 @@ async function inParts(
 
 /** Deletes what ended longer ago than it is kept. */
 export async function forgetCommands({ read, write }: Storage, now: Instant): Promise<void> {
-  const before = later(now, -keptDays * 86_400)
+  const before = addSeconds(now, -keptDays * 86_400)
   const find = (except: readonly string[]) =>
     read
       .selectFrom('agent_commands')

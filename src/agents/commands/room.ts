@@ -1,7 +1,7 @@
 import type { Instant } from '../../core/time.ts'
 import type { ByteQuota, Owner } from '../../logs/quota.ts'
 import { shareOut } from '../../logs/shares.ts'
-import { eachByItself } from '../../storage/apart.ts'
+import { forEachSettled } from '../../storage/bisect-writes.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { withoutOutput } from './rules.ts'
 import * as store from './store.ts'
@@ -40,7 +40,7 @@ export async function makeRoomForOutputs(
   now: Instant,
 ): Promise<{ bytes: number }> {
   const { bytes, full } = await shareOut(storage, 'command_bytes', quota)
-  await eachByItself(full, async ({ id, org_id }) => {
+  await forEachSettled(full, async ({ id, org_id }) => {
     const room = quota.roomOf(org_id)
     const some = async (tx: Db) => {
       await store.holdDevices(tx, [id])

@@ -1,8 +1,8 @@
 import { Problem } from '../../core/errors.ts'
-import { cut } from '../../core/text.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { truncateStorable } from '../../core/text.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import type { Device } from '../../devices/contract.ts'
-import type { AgentRole } from '../../storage/agent-tables.ts'
+import type { AgentRole } from '../../storage/schema/agent-tables.ts'
 import { isSuspended } from '../rules.ts'
 import type { DeviceCommandDetail, NewCommand, NewOutcome, Outcome } from './contract.ts'
 
@@ -37,7 +37,7 @@ export function makeCommand(
     status: 'pending',
     createdBy: made.by,
     createdAt: made.now,
-    expiresAt: later(made.now, waitSeconds),
+    expiresAt: addSeconds(made.now, waitSeconds),
     sentAt: null,
     sentCount: 0,
     completedAt: null,
@@ -67,7 +67,7 @@ const mostSaid = 100
 export const withoutOutput = ({ error, ...outcome }: Outcome, bytes: number, now: Instant): Outcome => ({
   ...outcome,
   ...{ stdout: null, stderr: null, result: null },
-  error: error === null ? null : cut(error, mostSaid),
+  error: error === null ? null : truncateStorable(error, mostSaid),
   dropped: { bytes, at: now },
 })
 

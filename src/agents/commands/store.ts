@@ -1,15 +1,15 @@
 import { Problem } from '../../core/errors.ts'
-import type { LongPage, LongPageQuery } from '../../core/page.ts'
+import type { CursorPage, CursorPageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { checkDevice } from '../../devices/records.ts'
 import { devicesIn } from '../../devices/store.ts'
-import type { AgentCommandRow, AgentRole } from '../../storage/agent-tables.ts'
-import { countOf } from '../../storage/counts.ts'
-import { bytesOf, forUpdate, is, sumOf } from '../../storage/dialect.ts'
+import { bytesOf, equalsText, forUpdate, sumOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { readLongPage } from '../../storage/pages.ts'
-import { rowsOf } from '../../storage/rows.ts'
+import { countOf } from '../../storage/query/counts.ts'
+import { readCursorPage } from '../../storage/query/pages.ts'
+import type { AgentCommandRow, AgentRole } from '../../storage/schema/agent-tables.ts'
+import { rowsOf } from '../../storage/schema/rows.ts'
 import type { AskedCommand } from '../contract.ts'
 import type { DeviceCommand, DeviceCommandDetail, Outcome } from './contract.ts'
 import { givenUp } from './rules.ts'
@@ -54,7 +54,7 @@ export async function insertCommand(db: Db, command: DeviceCommandDetail & { org
   await db.insertInto('agent_commands').values(commandRows.write(command)).execute()
 }
 
-type CommandQuery = LongPageQuery & { status?: string | undefined; type?: string | undefined }
+type CommandQuery = CursorPageQuery & { status?: string | undefined; type?: string | undefined }
 
 /** Newest first. @throws not_found, also for a device outside the scope */
 export async function listCommands(
@@ -62,7 +62,7 @@ export async function listCommands(
   scope: Scope,
   deviceId: string,
   query: CommandQuery,
-): Promise<LongPage<DeviceCommand>> {
+): Promise<CursorPage<DeviceCommand>> {
   await checkDevice(db, scope, deviceId)
   const { status, type } = query
   const found = db
@@ -70,7 +70,7 @@ export async function listCommands(
     .where('device_id', '=', deviceId)
     .$if(status !== undefined, (q) => q.where('status', '=', status!))
     .$if(type !== undefined, (q) => q.where('type', '=', type!))
-  return readLongPage(
+  return readCursorPage(
     found,
     query,
     { by: ['created_at', 'id'], direction: 'desc', keyOf: ({ createdAt, id }) => [createdAt, id] },
@@ -111,7 +111,7 @@ export async function claimCommands(
     .select(['id', 'type', 'payload'])
     .where('device_id', '=', deviceId)
     .where('target_role', '=', role)
-    .where(is('status', 'pending'))
+    .where(equalsText('status', 'pending'))
     .where('expires_at', '>', now)
     .orderBy('created_at')
     .orderBy('id')

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, publicly } from '../../core/endpoint.ts'
+import { endpoint, publicAccess } from '../../core/endpoint.ts'
 import { text } from '../../core/schema.ts'
 import { version } from '../versions/contract.ts'
 
@@ -14,7 +14,7 @@ const query = z.strictObject({
 const shared = {
   method: 'GET',
   tag: 'Agent versions',
-  access: publicly,
+  access: publicAccess,
   query,
   reply: z.string().describe('The file'),
   bytes: true,

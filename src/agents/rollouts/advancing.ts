@@ -1,5 +1,5 @@
-import { type Clock, type Instant, later } from '../../core/time.ts'
-import { apart } from '../../storage/apart.ts'
+import { addSeconds, type Clock, type Instant } from '../../core/time.ts'
+import { writeBisecting } from '../../storage/bisect-writes.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import type { PlaceState } from './contract.ts'
 import { complete, haltIfDue, haltItself, openNext } from './moves.ts'
@@ -60,7 +60,7 @@ async function settleOver({ storage, clock, offlineAfterSeconds }: On, rollout: 
   let failure: unknown
   for (;;) {
     const now = clock()
-    const ago = (seconds: number) => later(now, -seconds)
+    const ago = (seconds: number) => addSeconds(now, -seconds)
     const out = await findOutOfUse(heavy, rollout, found)
     const late = await findLate(heavy, rollout, ago(gateMinutes * 60), found)
     const silent = await findSilent(heavy, rollout, ago(offlineAfterSeconds), found)
@@ -79,7 +79,7 @@ async function settleOver({ storage, clock, offlineAfterSeconds }: On, rollout: 
       })),
     ]
     for (let at = 0; at < over.length; at += written) {
-      const { done, refused } = await apart(over.slice(at, at + written), (some) =>
+      const { done, refused } = await writeBisecting(over.slice(at, at + written), (some) =>
         storage.write((tx) => settleSome(tx, rollout.id, some, now)),
       )
       failure ??= refused[0]?.error

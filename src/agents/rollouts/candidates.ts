@@ -1,7 +1,7 @@
 import type { Instant } from '../../core/time.ts'
 import { deviceMatches } from '../../filters/compile.ts'
 import type { ConditionGroup } from '../../filters/contract.ts'
-import { is } from '../../storage/dialect.ts'
+import { equalsText } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { isManual } from '../upgrades/rules.ts'
 import { isNewer } from '../versions/order.ts'
@@ -21,7 +21,7 @@ const candidates = (db: Db, version: string) =>
       join
         .onRef('b.platform', '=', 'devices.os_type')
         .onRef('b.architecture', '=', 'devices.architecture')
-        .on(is('b.component', 'agent')),
+        .on(equalsText('b.component', 'agent')),
     )
     .where('b.version', '=', version)
     .where('devices.agent_version', '!=', version)
@@ -67,7 +67,7 @@ export async function pageOfCandidates(
               join
                 .onRef('now.platform', '=', 'devices.os_type')
                 .onRef('now.architecture', '=', 'devices.architecture')
-                .on(is('now.component', 'agent'))
+                .on(equalsText('now.component', 'agent'))
                 .on('now.promoted_at', 'is not', null),
             )
             .select((one) => one.lit(1).as('found'))

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
-import { longPageOf, longPageQuery, pageOf, pageQuery } from '../../core/page.ts'
-import { idOf, inQuery, instant } from '../../core/schema.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
+import { cursorPageOf, cursorPageQuery, pageOf, pageQuery } from '../../core/page.ts'
+import { idOf, instant, queryNumber } from '../../core/schema.ts'
 import { version } from '../versions/contract.ts'
 
 export const rolloutStatus = z.enum(['preparing', 'running', 'halted', 'completed', 'aborted', 'rolled_back'])
@@ -134,8 +134,8 @@ export const NewRollout = z.strictObject({
 export type NewRollout = z.output<typeof NewRollout>
 
 const tag = 'Agent rollouts'
-const reads = user({ scopes: ['system'], permission: 'devices:read' })
-const writes = user({ scopes: ['system'], permission: 'organizations:write', mfa: true })
+const reads = userAccess({ scopes: ['system'], permission: 'devices:read' })
+const writes = userAccess({ scopes: ['system'], permission: 'organizations:write', mfa: true })
 const params = z.strictObject({ id: idOf('agent_rollout') })
 const audited = (action: string) => ({ action, resource: 'agent_rollout' as const })
 
@@ -206,12 +206,12 @@ export const agentRollouts = {
     params,
     query: z.strictObject({
       state: placeState.optional().describe('Only devices in this state'),
-      wave: inQuery(z.int().min(1, 'must be at least 1').max(mostWaves, `must be at most ${mostWaves}`))
+      wave: queryNumber(z.int().min(1, 'must be at least 1').max(mostWaves, `must be at most ${mostWaves}`))
         .optional()
         .describe('Only devices of this wave, from 1'),
-      ...longPageQuery(),
+      ...cursorPageQuery(),
     }),
-    reply: longPageOf(RolloutDevice),
+    reply: cursorPageOf(RolloutDevice),
   }),
   halt: move('halt', 'halt', 'Offer the version to no further device until it is resumed'),
   resume: move('resume', 'resume', 'Go on with a halted rollout; what has failed so far is accepted'),

@@ -1,6 +1,6 @@
 import { newId } from '../../core/new-id.ts'
-import { type Clock, later } from '../../core/time.ts'
-import { apart } from '../../storage/apart.ts'
+import { addSeconds, type Clock } from '../../core/time.ts'
+import { writeBisecting } from '../../storage/bisect-writes.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { type Candidate, listManual, pageOfCandidates, pageOfFound } from './candidates.ts'
 import { endRollout, openNext } from './moves.ts'
@@ -48,7 +48,7 @@ export async function draw({ storage, clock }: On, rollout: Held): Promise<void>
           some.map(({ at: _, ...place }) => place),
         ),
       )
-    const { done, refused } = await apart(places, (some) => insert([...some]))
+    const { done, refused } = await writeBisecting(places, (some) => insert([...some]))
     if (done.includes(undefined)) return
     // A device that cannot be taken in is left out, and keeps no other from its update.
     for (const { item } of refused) waveOf[item.at] = -1
@@ -63,7 +63,7 @@ function claimOf({ storage, clock }: On, id: string) {
   return <T>(work: (tx: Db) => Promise<T> = async () => true as T): Promise<T | true | undefined> =>
     storage.write(async (tx) => {
       const now = clock()
-      const held = await claim(tx, id, { by, now, until: later(now, claimSeconds) })
+      const held = await claim(tx, id, { by, now, until: addSeconds(now, claimSeconds) })
       return held ? ((await work(tx)) ?? true) : undefined
     })
 }

@@ -1,11 +1,11 @@
-import type { LongPage, LongPageQuery } from '../../core/page.ts'
-import { everything } from '../../core/scope.ts'
+import type { CursorPage, CursorPageQuery } from '../../core/page.ts'
+import { systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import type { AgentRolloutDeviceRow } from '../../storage/agent-tables.ts'
-import { countOf } from '../../storage/counts.ts'
-import { inScope, listed, prepared } from '../../storage/dialect.ts'
+import { inScope, prepared, rowList } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { readLongPage } from '../../storage/pages.ts'
+import { countOf } from '../../storage/query/counts.ts'
+import { readCursorPage } from '../../storage/query/pages.ts'
+import type { AgentRolloutDeviceRow } from '../../storage/schema/agent-tables.ts'
 import type { PlaceState, RolloutDevice } from './contract.ts'
 import type { Tally } from './progress.ts'
 import type { Held, Late } from './rules.ts'
@@ -205,7 +205,7 @@ export async function findOutOfUse(
       .where((eb) =>
         eb.or([
           eb('devices.status', 'in', ['decommissioned', 'quarantined']),
-          eb.not(inScope(everything, 'devices.org_id')),
+          eb.not(inScope(systemScope, 'devices.org_id')),
         ]),
       )
       .limit(limit)
@@ -225,7 +225,7 @@ export async function isQuiet(db: Db, { id, wave }: Held): Promise<boolean> {
 /** A device that was drawn, and its wave. */
 export type Drawn = Pick<AgentRolloutDeviceRow, 'device_id' | 'org_id' | 'wave' | 'from_version' | 'is_held'>
 
-const drawn = listed<Drawn>({
+const drawn = rowList<Drawn>({
   ...{ device_id: 'text', org_id: 'text', wave: 'bigint', from_version: 'text', is_held: 'bigint' },
 })
 
@@ -261,16 +261,16 @@ export async function clearPlaces(db: Db, id: string, limit: number): Promise<nu
 export async function listPlaces(
   db: Db,
   id: string,
-  { state, wave, ...query }: LongPageQuery & { state?: PlaceState | undefined; wave?: number | undefined },
-): Promise<LongPage<RolloutDevice>> {
+  { state, wave, ...query }: CursorPageQuery & { state?: PlaceState | undefined; wave?: number | undefined },
+): Promise<CursorPage<RolloutDevice>> {
   const found = db
     .selectFrom('agent_rollout_devices as place')
     .innerJoin('devices', 'devices.id', 'place.device_id')
     .where('place.rollout_id', '=', id)
-    .where(inScope(everything, 'place.org_id'))
+    .where(inScope(systemScope, 'place.org_id'))
     .$if(state !== undefined, (q) => q.where('place.state', '=', state!))
     .$if(wave !== undefined, (q) => q.where('place.wave', '=', wave! - 1))
-  return readLongPage(
+  return readCursorPage(
     found,
     query,
     {

@@ -1,4 +1,4 @@
-import { type Instant, later } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import type { PlaceState, RolloutProgress } from './contract.ts'
 import { allowedFailures, type Held, shown, waveAfter } from './rules.ts'
 
@@ -54,14 +54,14 @@ export function waitsOf(rollout: Held, facts: Facts, now: Instant): Wait[] {
   const { offered, offeredAt, soaking, settledAt, awaited } = facts
   const waits: Wait[] = []
   if (offered > 0) {
-    const at = offeredAt && later(offeredAt, gateMinutes * 60)
+    const at = offeredAt && addSeconds(offeredAt, gateMinutes * 60)
     waits.push({ at, because: `${devices(offered)} that ${offered === 1 ? 'was' : 'were'} offered it` })
   }
   if (soaking > 0) {
-    const at = settledAt && later(settledAt, soakMinutes * 60)
+    const at = settledAt && addSeconds(settledAt, soakMinutes * 60)
     waits.push({ at, because: `${devices(soaking)} to stay alive` })
   }
-  const gate = waveBeganAt && later(waveBeganAt, gateMinutes * 60)
+  const gate = waveBeganAt && addSeconds(waveBeganAt, gateMinutes * 60)
   if (awaited > 0 && gate !== null && now < gate) {
     waits.push({ at: gate, because: `${devices(awaited)} online to ask` })
   }

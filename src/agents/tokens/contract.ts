@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { agent, endpoint } from '../../core/endpoint.ts'
+import { agentAccess, endpoint } from '../../core/endpoint.ts'
 import { instant, secret } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 
@@ -21,7 +21,7 @@ export const agentTokens = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Ask for new tokens; the old ones are good until the new ones are confirmed',
     tag,
-    access: agent,
+    access: agentAccess,
     limit: 'AGENT_CHANGES',
     params: agentParams,
     reply: StagedTokens,
@@ -34,7 +34,7 @@ export const agentTokens = {
     idempotencyKey: { refused: 'repeatable' },
     summary: 'Confirm new tokens, with the new one; the old ones are good for 5 minutes more',
     tag,
-    access: { ...agent, lapsed: true },
+    access: { ...agentAccess, lapsed: true },
     limit: 'AGENT_CHANGES',
     params: agentParams,
     reply: z.object({ success: z.literal(true) }),

@@ -1,8 +1,8 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { type ErrorCode, Problem } from '../../core/errors.ts'
 import { randomBytes } from '../../core/random.ts'
-import { type Instant, later } from '../../core/time.ts'
-import type { AgentRole, AgentRotationRow, TokenStanding } from '../../storage/agent-tables.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
+import type { AgentRole, AgentRotationRow, TokenStanding } from '../../storage/schema/agent-tables.ts'
 
 /** `svc_` and 64 hex characters; only its SHA-256 is kept. */
 export const newAgentToken = (): string => `svc_${randomBytes(32).toString('hex')}`
@@ -65,7 +65,7 @@ export function staged(
     ...{ previous_token_hash, previous_watchdog_hash, previous_until },
     pending_token_hash: agentTokenHash(tokens.agent),
     pending_watchdog_hash: agentTokenHash(tokens.watchdog),
-    pending_until: later(now, pendingSeconds),
+    pending_until: addSeconds(now, pendingSeconds),
   }
 }
 
@@ -86,7 +86,7 @@ export function confirmed(
       pending_until: null,
       previous_token_hash: tokens.token_hash,
       previous_watchdog_hash: tokens.watchdog_token_hash,
-      previous_until: later(now, previousSeconds),
+      previous_until: addSeconds(now, previousSeconds),
     },
   }
 }

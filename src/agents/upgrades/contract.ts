@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { agentOrWatchdog, endpoint } from '../../core/endpoint.ts'
-import { heard, text } from '../../core/schema.ts'
+import { agentOrWatchdogAccess, endpoint } from '../../core/endpoint.ts'
+import { reportedText, text } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 
 /** How an update ended that did not come to its version. */
@@ -10,7 +10,7 @@ export type FailureState = z.output<typeof failureState>
 export const UpdateStatus = z.strictObject({
   targetVersion: text(50, 1).describe('The version that was offered'),
   state: z.enum(['updating', ...failureState.options]).describe('It begins, or why it is not there'),
-  reason: heard(1000).optional().describe('What people should know of it'),
+  reason: reportedText(1000).optional().describe('What people should know of it'),
 })
 export type UpdateStatus = z.output<typeof UpdateStatus>
 
@@ -21,7 +21,7 @@ export const agentUpdates = {
     idempotencyKey: { refused: 'repeatable' },
     summary: 'Say that an update begins, or that it failed; that it worked is said by the next heartbeat',
     tag: 'Agents',
-    access: agentOrWatchdog,
+    access: agentOrWatchdogAccess,
     limit: 'AGENT_CHANGES',
     params: agentParams,
     body: UpdateStatus,

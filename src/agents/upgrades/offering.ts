@@ -1,8 +1,8 @@
-import { type Instant, later } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import type { AgentCaller } from '../../handler.ts'
-import type { AgentTargetColumns } from '../../storage/agent-tables.ts'
 import type { Db } from '../../storage/open.ts'
-import type { AgentDeviceRow } from '../../storage/tables.ts'
+import type { AgentTargetColumns } from '../../storage/schema/agent-tables.ts'
+import type { AgentDeviceRow } from '../../storage/schema/tables.ts'
 import type { Heartbeat } from '../contract.ts'
 import { haltIfDue } from '../rollouts/moves.ts'
 import { markOffered, markReached, settle } from '../rollouts/places.ts'
@@ -38,7 +38,7 @@ export async function offerTo(
   body: Reported,
   now: Instant,
 ): Promise<Offer | null> {
-  if (role === 'watchdog' && (device.last_seen_at ?? '') > later(now, -silentSeconds)) return null
+  if (role === 'watchdog' && (device.last_seen_at ?? '') > addSeconds(now, -silentSeconds)) return null
   const { reported, settled, wanted } = seenAs(role, device, body, now)
   if (!settled && wanted(device) === undefined) return null
 

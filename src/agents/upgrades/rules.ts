@@ -1,7 +1,7 @@
-import { type Instant, later } from '../../core/time.ts'
-import { isOpen, windowOf } from '../../core/weekly-window.ts'
-import type { AgentTargetColumns, DeviceUpdateColumns } from '../../storage/agent-tables.ts'
-import type { AgentDeviceRow } from '../../storage/tables.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
+import { isInWindow, parseWeeklyWindow } from '../../core/weekly-window.ts'
+import type { AgentTargetColumns, DeviceUpdateColumns } from '../../storage/schema/agent-tables.ts'
+import type { AgentDeviceRow } from '../../storage/schema/tables.ts'
 import { isSuspended } from '../rules.ts'
 import { isDevelopment, isNewer, isOlder } from '../versions/order.ts'
 import { isRolledBackTo } from '../versions/rules.ts'
@@ -66,7 +66,7 @@ export function settledBy(row: AgentTargetColumns, reported: string, now: Instan
     if (state === 'waiting' || state === 'offered') {
       return { to: soak === 0 ? 'updated' : 'soaking', reason: null }
     }
-    const isOver = state === 'soaking' && later(row.place_settled_at!, soak! * 60) <= now
+    const isOver = state === 'soaking' && addSeconds(row.place_settled_at!, soak! * 60) <= now
     return isOver ? { to: 'updated', reason: null } : undefined
   }
   const isOnIt = state === 'soaking' || state === 'updated'
@@ -97,7 +97,7 @@ export function isResting(
 ): boolean {
   const { update_version, update_state, update_since: since } = row
   if (update_version !== version || update_state === null || since === null) return false
-  if (!failures.includes(update_state) || since <= later(now, -restSeconds)) return false
+  if (!failures.includes(update_state) || since <= addSeconds(now, -restSeconds)) return false
   return !(row.promoted_version === version && row.promoted_at !== null && row.promoted_at > since)
 }
 
@@ -109,8 +109,8 @@ export function isGateOpen(settings: Record<string, unknown>, now: Instant): boo
   const { agentUpdatePolicy: policy, maintenanceWindow: said } = defaultsOf(settings)
   if (policy != null && policy !== 'auto' && policy !== 'staged') return false
   if (said == null) return true
-  const window = typeof said === 'string' ? windowOf(said) : undefined
-  return window !== undefined && isOpen(window, now)
+  const window = typeof said === 'string' ? parseWeeklyWindow(said) : undefined
+  return window !== undefined && isInWindow(window, now)
 }
 
 /** Whether an organization ever lets its agents be offered anything. */

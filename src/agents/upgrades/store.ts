@@ -1,7 +1,7 @@
 import type { Instant } from '../../core/time.ts'
-import type { AgentTargetColumns, DeviceUpdateColumns } from '../../storage/agent-tables.ts'
-import { forChange, is, prepared } from '../../storage/dialect.ts'
+import { equalsText, forNoKeyUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import type { AgentTargetColumns, DeviceUpdateColumns } from '../../storage/schema/agent-tables.ts'
 import type { Step } from '../versions/stepping.ts'
 import type { UpdateChange } from './rules.ts'
 
@@ -15,7 +15,7 @@ export const targetRows = (db: Db) =>
       join
         .onRef('b.platform', '=', 'devices.os_type')
         .onRef('b.architecture', '=', 'devices.architecture')
-        .on(is('b.component', 'agent'))
+        .on(equalsText('b.component', 'agent'))
         .on('b.promoted_at', 'is not', null),
     )
     .leftJoin('agent_rollouts as r', (join) => join.on((eb) => eb('r.is_current', '=', eb.lit(1))))
@@ -58,7 +58,7 @@ const buildsForDevice = prepared((db, p: { id: string }) =>
       join
         .onRef('b.platform', '=', 'devices.os_type')
         .onRef('b.architecture', '=', 'devices.architecture')
-        .on(is('b.component', 'agent')),
+        .on(equalsText('b.component', 'agent')),
     )
     .innerJoin('agent_releases as v', 'v.version', 'b.version')
     .select(['v.version', 'v.min_from as minFrom'])
@@ -76,7 +76,7 @@ export async function lockUpdate(db: Db, id: string): Promise<KeptUpdate | undef
     .selectFrom('devices')
     .select(['status', 'hostname', 'update_version', 'update_state', 'update_since', 'update_reason'])
     .where('id', '=', id)
-  return forChange(found).executeTakeFirst()
+  return forNoKeyUpdate(found).executeTakeFirst()
 }
 
 /** Gives the status the device has then: what people decided is no update's to change. */

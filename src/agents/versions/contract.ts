@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, publicly, user } from '../../core/endpoint.ts'
+import { endpoint, publicAccess, userAccess } from '../../core/endpoint.ts'
 import { flag, pageOf, pageQuery } from '../../core/page.ts'
 import { idOf, instant, text } from '../../core/schema.ts'
 import { architectureNames, architectureOf, components, platformNames, platformOf } from './manifest.ts'
@@ -76,8 +76,8 @@ const signed = {
 
 const tag = 'Agent versions'
 const params = z.strictObject({ version })
-const reads = user({ permission: 'devices:read', key: true })
-const writes = user({ scopes: ['system'], permission: 'organizations:write', mfa: true })
+const reads = userAccess({ permission: 'devices:read', key: true })
+const writes = userAccess({ scopes: ['system'], permission: 'organizations:write', mfa: true })
 const audited = (action: string) => ({ action, resource: 'agent_version' as const })
 
 export const agentVersions = {
@@ -95,7 +95,7 @@ export const agentVersions = {
     path: '/agent-versions/latest',
     summary: 'Say which version machines of a kind are offered',
     tag,
-    access: publicly,
+    access: publicAccess,
     query: z.strictObject(machine),
     reply: z.object({
       version: z.string(),
@@ -122,7 +122,7 @@ export const agentVersions = {
     path: '/agent-versions/:version/download',
     summary: 'Say where a version of the agent is for a kind of machine, with its signed manifest',
     tag,
-    access: publicly,
+    access: publicAccess,
     params,
     query: z.strictObject(machine),
     reply: z.object({

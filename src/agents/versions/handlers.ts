@@ -1,7 +1,7 @@
 import { Problem } from '../../core/errors.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
-import type { AgentBuildRow, AgentReleaseRow } from '../../storage/agent-tables.ts'
 import type { Db } from '../../storage/open.ts'
+import type { AgentBuildRow, AgentReleaseRow } from '../../storage/schema/agent-tables.ts'
 import type { Binaries } from '../downloads/ports.ts'
 import type * as contract from './contract.ts'
 import { believe, Distrusted, type Manifest, type TrustKey } from './manifest.ts'

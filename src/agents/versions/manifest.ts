@@ -1,6 +1,6 @@
 import { createPublicKey, hash, type KeyObject, verify } from 'node:crypto'
 import { z } from 'zod'
-import { jsonOf } from '../../core/json.ts'
+import { parseJson } from '../../core/json.ts'
 import { safeParse } from '../../core/schema.ts'
 import { compareVersions, isVersion } from './order.ts'
 
@@ -158,7 +158,7 @@ export function believe(
   const mark = Buffer.from(signature.trim(), 'base64')
   const signer = mark.length === 64 && keys.find((key) => verify(null, bytes, keyObjectOf(key), mark))
   if (!signer) throw new Distrusted('invalid_release_manifest_signature')
-  const read = safeParse(Manifest, jsonOf(bytes))
+  const read = safeParse(Manifest, parseJson(bytes))
   if (!read.success) throw new Distrusted('invalid_release_manifest_json')
   return { manifest: read.data, keyId: signer.keyId }
 }

@@ -1,8 +1,8 @@
 import { Problem } from '../../core/errors.ts'
-import { jsonOf } from '../../core/json.ts'
+import { parseJson } from '../../core/json.ts'
 import { safeParse } from '../../core/schema.ts'
-import { cut } from '../../core/text.ts'
-import type { AgentBuildRow, AgentReleaseRow } from '../../storage/agent-tables.ts'
+import { truncateStorable } from '../../core/text.ts'
+import type { AgentBuildRow, AgentReleaseRow } from '../../storage/schema/agent-tables.ts'
 import type { AgentBuild, AgentRelease } from './contract.ts'
 import { assetFor, type Build, buildNamed, Distrusted, Manifest, versionOf } from './manifest.ts'
 import { compareVersions, isOlder } from './order.ts'
@@ -50,7 +50,7 @@ export function registrationOf({ manifest, files, ...it }: Believed): Registrati
       tag: it.tag,
       prerelease: isCandidate(version) ? 1 : 0,
       // Postgres takes no NUL, and neither takes half a letter.
-      notes: it.notes ? cut(it.notes.replaceAll('\0', ''), mostNotes) : null,
+      notes: it.notes ? truncateStorable(it.notes.replaceAll('\0', ''), mostNotes) : null,
       min_from: manifest.minFrom ?? null,
       manifest: it.text,
       manifest_signature: it.signature,
@@ -118,7 +118,7 @@ export const isRolledBackTo = ({
 
 /** What its manifest forbids to go below; undefined: nothing, or it was damaged and agents do not believe it either. */
 const floorIn = ({ manifest }: Pick<AgentReleaseRow, 'manifest'>): string | undefined =>
-  safeParse(Manifest, jsonOf(Buffer.from(manifest))).data?.minimumVersion
+  safeParse(Manifest, parseJson(Buffer.from(manifest))).data?.minimumVersion
 
 /**
  * No release that is registered names a higher version as the lowest one. Agents that took such a release refuse what is

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { endpoint } from '../../core/endpoint.ts'
-import { idOf, inQuery, instant } from '../../core/schema.ts'
+import { idOf, instant, queryNumber } from '../../core/schema.ts'
 import { chainOfOrg, looked, reads, tag } from '../contract.ts'
 
 const note = z.string().describe('A signed note (C2SP signed-note) with the text of a checkpoint')
@@ -66,7 +66,7 @@ export const auditCheckpoints = {
     audit: looked,
     query: z.strictObject({
       id: idOf('audit_log').optional().describe('The entry to prove'),
-      since: inQuery(z.int().min(1).max(Number.MAX_SAFE_INTEGER))
+      since: queryNumber(z.int().min(1).max(Number.MAX_SAFE_INTEGER))
         .optional()
         .describe('Instead: how many entries the older checkpoint was about'),
       orgId: chainOfOrg,

@@ -1,4 +1,4 @@
-import { everything } from '../../core/scope.ts'
+import { systemScope } from '../../core/scope.ts'
 import { type Clock, secondsBetween } from '../../core/time.ts'
 import type { Storage } from '../../storage/open.ts'
 import { genesis, type Head } from '../chain.ts'
@@ -72,7 +72,7 @@ export async function closing(parts: CheckpointParts, chain: string): Promise<Cl
 }
 
 const headOf = async ({ read }: Storage, chain: string): Promise<Head> =>
-  (await findHead(read, everything, chain)) ?? { seq: 0, checksum: genesis }
+  (await findHead(read, systemScope, chain)) ?? { seq: 0, checksum: genesis }
 
 /** A checkpoint of every chain that grew since its last. A chain that gets none does not keep another from its own. */
 export async function takeDue(parts: CheckpointParts): Promise<void> {
@@ -92,7 +92,7 @@ async function take({ storage, signer, kept, clock }: CheckpointParts, chain: st
     const why = 'No organization has a chain of this name: somebody put it there'
     throw new ChangedHistory({ chain, kind: 'rewritten', signed: 0, found: 0, why })
   }
-  await sealFor(storage, everything, chain)
+  await sealFor(storage, systemScope, chain)
   const { read } = storage
   // Before the head is: with another process at work, the chain is never shorter than what was signed of it.
   const last = (await lastCheckpoint(read, chain))?.note
@@ -100,10 +100,10 @@ async function take({ storage, signer, kept, clock }: CheckpointParts, chain: st
   const signed = [last, outside].flatMap((note) => note ?? []).map((note) => opened(chain, note))
   const size = await treeSize(read, chain)
   // Each before what bounds it: neither sealing nor retention makes a fault of what they do in between, and a chain may begin.
-  const end = await placeIn(read, everything, chain, 'desc')
+  const end = await placeIn(read, systemScope, chain, 'desc')
   const head = await headOf(storage, chain)
-  const first = await placeIn(read, everything, chain, 'asc')
-  const anchor = await findAnchor(read, everything, chain)
+  const first = await placeIn(read, systemScope, chain, 'asc')
+  const anchor = await findAnchor(read, systemScope, chain)
   const at: Place = { chain, signed: Math.max(size, ...signed.map((one) => one.head.seq)), found: head.seq }
 
   checkWhole(at, head, anchor.head, { first, last: end })

@@ -1,4 +1,4 @@
-import { clockSkew, type Instant, later } from '../../core/time.ts'
+import { addSeconds, clockSkew, type Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { aheadOf } from '../retention/rules.ts'
 import type { Checkpoint } from './checkpoint.ts'
@@ -7,7 +7,7 @@ export type Postdated = { kind: 'postdated'; message: string; seq: number }
 
 /** Whether some process of the service can have written a time: clocks differ by less than that. */
 export const isBelievable = (time: string, now: Instant, ahead = 0): boolean =>
-  /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(time) && time <= later(now, ahead + clockSkew)
+  /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(time) && time <= addSeconds(now, ahead + clockSkew)
 
 /**
  * A time beside a chain that has not come yet. Whoever wrote it would have something never looked at again, never

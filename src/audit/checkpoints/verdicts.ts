@@ -1,6 +1,6 @@
-import { type Instant, later } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import type { AuditVerdictRow } from '../../storage/tables.ts'
+import type { AuditVerdictRow } from '../../storage/schema/tables.ts'
 import { systemChain } from '../rules.ts'
 import { isBelievable } from './postdated.ts'
 import type { Signer } from './signer.ts'
@@ -91,7 +91,7 @@ export async function listDue(
   )
   const heads = await db.selectFrom('audit_heads').select('chain').where('seq', '>', 0).execute()
   const chains = new Set([...heads.map(({ chain }) => chain), ...kept, ...(await listHeadless(db))])
-  const [sound, other] = [later(now, -day), later(now, -hour)]
+  const [sound, other] = [addSeconds(now, -day), addSeconds(now, -hour)]
   const due: (Due & { at: string })[] = []
   for (const chain of chains) {
     const seen = verdicts.get(chain)

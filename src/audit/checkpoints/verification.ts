@@ -1,4 +1,4 @@
-import { everything } from '../../core/scope.ts'
+import { systemScope } from '../../core/scope.ts'
 import { type Instant, secondsBetween } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { canonicalAt, checksumAt, entryStart, headerLine, trailerLine } from '../chain.ts'
@@ -132,7 +132,7 @@ async function judged(
     const it = note === undefined ? undefined : openCheckpoint(note, [])
     return it && it.state !== 'unreadable' ? [it.checkpoint] : []
   })
-  await sealFor(storage, everything, chain)
+  await sealFor(storage, systemScope, chain)
   // Before anything is signed anew, which puts a later time in its place.
   const postdated = await findPostdated(storage.read, chain, { signed, checkedAt }, clock())
   let refusal: ChangedHistory | undefined
@@ -163,10 +163,10 @@ async function walkChain(
 ): Promise<Fault | undefined> {
   let forged = false
   const lines = whileKept(storage, chain, clock, async function* () {
-    const anchor = await findAnchor(storage.read, everything, chain)
+    const anchor = await findAnchor(storage.read, systemScope, chain)
     forged = !isSigned(anchor, await signer.trusted())
     yield forged ? headerLine(orgOf(chain)) : await walk.begin(anchor)
-    yield* chainLines(storage.heavy, everything, chain, head?.seq ?? Number.MAX_SAFE_INTEGER)
+    yield* chainLines(storage.heavy, systemScope, chain, head?.seq ?? Number.MAX_SAFE_INTEGER)
   })
   for await (const some of lines) {
     if (forged) return unanchored

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { flag } from '../../core/page.ts'
 import { text } from '../../core/schema.ts'
 import { damage, exported, orgId, span, tag, texts } from '../contract.ts'
@@ -34,7 +34,7 @@ export const ExportedEntry = z
 export const exportColumns = ExportedEntry.keyof().options
 export type ExportColumn = (typeof exportColumns)[number]
 
-const exports = user({ permission: 'audit:export' })
+const exports = userAccess({ permission: 'audit:export' })
 
 const cursor = z.string().max(1024).optional().describe('Where the export before ended (its nextCursor)')
 

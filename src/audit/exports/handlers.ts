@@ -1,4 +1,4 @@
-import { keyAfter, toLongPage } from '../../core/page.ts'
+import { keyAfter, toCursorPage } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import { type HandlersOf, inSteps, type Preparation, type Streamed } from '../../handler.ts'
 import type { Storage } from '../../storage/open.ts'
@@ -40,7 +40,12 @@ async function prepare(
   const last: [string, string] | undefined =
     timestamp === undefined || id === undefined ? undefined : [timestamp, id]
   const found = await ask((on) => newestKeys(on, scope, filter, last, exportCap + 1))
-  const { data: keys, pagination } = toLongPage(found, { page: 1, limit: exportCap }, (key) => key, undefined)
+  const { data: keys, pagination } = toCursorPage(
+    found,
+    { page: 1, limit: exportCap },
+    (key) => key,
+    undefined,
+  )
   const { nextCursor } = pagination
   const cut = { total: keys.length, truncated: nextCursor !== null, nextCursor }
   note({

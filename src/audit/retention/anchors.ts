@@ -1,6 +1,6 @@
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { inHistory } from '../../storage/dialect.ts'
+import { inScopeHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { type AnchorPart, genesis, type Head } from '../chain.ts'
 import { Frontier } from '../checkpoints/tree.ts'
@@ -27,7 +27,7 @@ export async function findAnchor(db: Db, scope: Scope, chain: string): Promise<A
     .selectFrom('audit_anchors')
     .selectAll()
     .where('chain', '=', chain)
-    .where(inHistory(scope, 'audit_anchors.chain'))
+    .where(inScopeHistory(scope, 'audit_anchors.chain'))
     .executeTakeFirst()
   if (!row) return none
   return {

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { createGzip } from 'node:zlib'
-import { everything, type Scope } from '../../core/scope.ts'
+import { type Scope, systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { inHistory } from '../../storage/dialect.ts'
+import { inScopeHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { entryLine, type Head, headerLine, trailerLine } from '../chain.ts'
 import type { CheckpointParts } from '../checkpoints/jobs.ts'
@@ -20,7 +20,7 @@ const batch = 500
 type Parts = Pick<CheckpointParts, 'storage' | 'signer' | 'clock'> & { archive: Archive }
 
 const archivesIn = (db: Db, scope: Scope) =>
-  db.selectFrom('audit_archives').where(inHistory(scope, 'audit_archives.chain'))
+  db.selectFrom('audit_archives').where(inScopeHistory(scope, 'audit_archives.chain'))
 
 export async function archivesOf(
   db: Db,
@@ -35,7 +35,7 @@ export async function archivesOf(
 
 /** The newest entry up to which every entry behind an anchor is on record as archived. */
 export async function archivedUpTo(db: Db, chain: string, anchor: number): Promise<number> {
-  const rows = await archivesIn(db, everything)
+  const rows = await archivesIn(db, systemScope)
     .select(['first_seq', 'last_seq'])
     .where('chain', '=', chain)
     .where('last_seq', '>', anchor)
@@ -51,7 +51,7 @@ export async function archivedUpTo(db: Db, chain: string, anchor: number): Promi
  */
 export async function archiveNext(parts: Parts, chain: string, cutoff: Instant): Promise<number> {
   const { storage, clock, archive } = parts
-  const anchor = await findAnchor(storage.read, everything, chain)
+  const anchor = await findAnchor(storage.read, systemScope, chain)
   const planned = await plannedEnd(storage.read, chain)
   const until = planned !== null && planned > anchor.head.seq ? planned : undefined
   const found = await objectOf(parts, chain, anchor, cutoff, until)

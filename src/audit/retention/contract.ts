@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { flag } from '../../core/page.ts'
 import { idOf, instant, text } from '../../core/schema.ts'
 import { everOrg, reads, tag } from '../contract.ts'
@@ -9,7 +9,7 @@ const leastDays = 1
 const mostDays = 3650
 
 /** As other settings of organizations; their own people do not shorten what holds them to account. */
-const writes = user({ scopes: ['partner', 'system'], permission: 'organizations:write', mfa: true })
+const writes = userAccess({ scopes: ['partner', 'system'], permission: 'organizations:write', mfa: true })
 
 const orgId = everOrg()
   .optional()

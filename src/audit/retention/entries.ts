@@ -1,5 +1,5 @@
 import { Problem } from '../../core/errors.ts'
-import { everything } from '../../core/scope.ts'
+import { systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { entryIn } from '../chain.ts'
@@ -79,7 +79,7 @@ export async function countOld(
 }
 
 const timesAfter = (db: Db, chain: string, after: number, limit: number) =>
-  entriesIn(db, everything)
+  entriesIn(db, systemScope)
     .select('timestamp')
     .where('chain', '=', chain)
     .where('seq', '>', after)

@@ -1,4 +1,4 @@
-import { checkSomeChange, invalid } from '../../core/errors.ts'
+import { assertNotEmptyChange, invalid } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { type Call, type HandlersOf, inSteps } from '../../handler.ts'
@@ -58,7 +58,7 @@ export const retentionHandlers = (parts: RetentionParts): HandlersOf<Retention> 
     }),
 
     change: async ({ db, body, ...call }) => {
-      checkSomeChange(body)
+      assertNotEmptyChange(body)
       const chain = await chainOfCall(db, call)
       if (body.archiveToS3 && !archive) {
         throw invalid([{ path: 'body.archiveToS3', message: `cannot be true: ${unconfigured}` }])

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino'
 import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
-import { everything } from '../../core/scope.ts'
-import { eachByItself } from '../../storage/apart.ts'
+import { systemScope } from '../../core/scope.ts'
+import { forEachSettled } from '../../storage/bisect-writes.ts'
 import { type CheckpointParts, takeCheckpoint } from '../checkpoints/jobs.ts'
 import { record } from '../outbox.ts'
 import { draftOf, orgOf } from '../rules.ts'
@@ -37,7 +37,7 @@ export type Limits = { milliseconds: number; entries?: number }
  */
 export async function pruneChain(parts: RetentionParts, chain: string, limits: Limits): Promise<Run> {
   const { storage, clock, log } = parts
-  const policy = await getPolicy(storage.read, everything, chain)
+  const policy = await getPolicy(storage.read, systemScope, chain)
   if (policy.hold) return { state: 'held', pruned: 0, policy }
   const lease = newId()
   if (!(await storage.write((tx) => claim(tx, chain, lease, clock()))))
@@ -66,7 +66,7 @@ async function prune(
 ): Promise<Run['state']> {
   const { storage, clock, archive } = parts
   const cutoff = cutoffOf(policy, clock())
-  const { head } = await findAnchor(storage.read, everything, chain)
+  const { head } = await findAnchor(storage.read, systemScope, chain)
   if ((await countOld(storage.heavy, chain, head.seq, cutoff, 1)).entries === 0) return 'done'
   await takeCheckpoint(parts, chain)
   const unrecorded = await findUnrecorded(storage, chain)
@@ -76,7 +76,7 @@ async function prune(
   for (;;) {
     let upTo = Number.MAX_SAFE_INTEGER
     if (policy.archiveToS3) {
-      const { head: now } = await findAnchor(storage.read, everything, chain)
+      const { head: now } = await findAnchor(storage.read, systemScope, chain)
       upTo = await archivedUpTo(storage.read, chain, now.seq)
       if (upTo === now.seq) {
         if (!archive) throw new ArchiveFailure(unconfigured)
@@ -110,7 +110,7 @@ export async function pruneDue(parts: RetentionParts): Promise<boolean> {
   const end = performance.now() + round
   let more = due.length === few
   // One of which nothing can be known, or kept, keeps no other from its turn.
-  await eachByItself(due, async (chain) => {
+  await forEachSettled(due, async (chain) => {
     const milliseconds = end - performance.now()
     if (milliseconds <= 0) {
       more = true

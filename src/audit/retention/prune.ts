@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { everything } from '../../core/scope.ts'
+import { systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Storage } from '../../storage/open.ts'
 import type { CheckpointParts } from '../checkpoints/jobs.ts'
@@ -44,7 +44,7 @@ export class Pruner {
   async step(cut: Cut): Promise<Step> {
     const { storage, signer, clock } = this.#parts
     const { chain, cutoff, upTo } = cut
-    const anchor = await findAnchor(storage.read, everything, chain)
+    const anchor = await findAnchor(storage.read, systemScope, chain)
     if (anchor.head.seq >= upTo) return 0
     const found = await oldestOf(storage.heavy, chain, anchor, { cutoff, limit: this.#batch, upTo })
     const count = found.entries.length
@@ -79,14 +79,14 @@ async function remove(storage: Storage, cut: Cut, from: Anchor, to: Anchor, now:
     async (tx): Promise<Step> => {
       const started = performance.now()
       try {
-        const current = await lockPolicy(tx, everything, chain)
+        const current = await lockPolicy(tx, systemScope, chain)
         if (current.hold) return 'held'
         if (current.retentionDays !== policy.retentionDays || current.archiveToS3 !== policy.archiveToS3) {
           return 'changed'
         }
         if (!(await holdLease(tx, chain, lease, now))) return 'busy'
         if (await isRead(tx, chain, now)) return 'read'
-        if ((await findAnchor(tx, everything, chain)).head.seq !== from.head.seq) return 'busy'
+        if ((await findAnchor(tx, systemScope, chain)).head.seq !== from.head.seq) return 'busy'
         await moveAnchor(tx, chain, to)
         const gone = await deleteUpTo(tx, chain, from.head.seq, to.head.seq)
         if (gone !== to.head.seq - from.head.seq) throw new Error(`${gone} entries of ${chain} were to go`)

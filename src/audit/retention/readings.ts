@@ -1,5 +1,5 @@
 import { newId } from '../../core/new-id.ts'
-import { clockSkew, type Instant, later } from '../../core/time.ts'
+import { addSeconds, clockSkew, type Instant } from '../../core/time.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { lockTree } from '../checkpoints/store.ts'
 import { aheadOf } from './rules.ts'
@@ -26,15 +26,15 @@ export async function* whileKept<T>(
     await lockTree(tx, chain)
     await tx
       .insertInto('audit_readings')
-      .values({ id, chain, until: later(renewed, patience) })
+      .values({ id, chain, until: addSeconds(renewed, patience) })
       .execute()
   })
   try {
     for await (const piece of read()) {
       yield piece
-      if (clock() < later(renewed, renewSeconds)) continue
+      if (clock() < addSeconds(renewed, renewSeconds)) continue
       renewed = clock()
-      const until = later(renewed, patience)
+      const until = addSeconds(renewed, patience)
       await storage.write((tx) =>
         tx.updateTable('audit_readings').set({ until }).where('id', '=', id).execute(),
       )
@@ -49,7 +49,7 @@ export async function isRead(tx: Db, chain: string, now: Instant): Promise<boole
   await lockTree(tx, chain)
   const rows = await tx.selectFrom('audit_readings').select('until').where('chain', '=', chain).execute()
   // A later one than any reader writes would keep the chain from retention for good.
-  const latest = later(now, patience + clockSkew)
+  const latest = addSeconds(now, patience + clockSkew)
   if (rows.some(({ until }) => until > now && until <= latest)) return true
   if (rows.length > 0) await tx.deleteFrom('audit_readings').where('chain', '=', chain).execute()
   return false

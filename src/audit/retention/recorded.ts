@@ -1,4 +1,4 @@
-import { everything } from '../../core/scope.ts'
+import { systemScope } from '../../core/scope.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { type ChainEntry, entryIn } from '../chain.ts'
 import { sealFor } from '../outbox.ts'
@@ -14,9 +14,9 @@ type Recorded = { retentionDays: unknown; archiveToS3: unknown }
  * would take a hold away, or shorten the days, and have the service itself delete what is to be kept and sign for it.
  */
 export async function findUnrecorded(storage: Storage, chain: string): Promise<string | undefined> {
-  const policy = () => getPolicy(storage.read, everything, chain)
+  const policy = () => getPolicy(storage.read, systemScope, chain)
   const before = await policy()
-  await sealFor(storage, everything, chain)
+  await sealFor(storage, systemScope, chain)
   const held = await isRecordedHeld(storage.heavy, chain)
   const recorded = await recordedPolicy(storage.heavy, chain)
   // What changes in the meantime is recorded as well, behind what was read here: the next look has it.
@@ -46,7 +46,7 @@ async function recordedPolicy(db: Db, chain: string): Promise<Recorded | undefin
     if (action === actions.change) return policyIn(details.after)
     if (Number(details.pruned) > 0) return policyIn(details)
   }
-  const { signed } = await findAnchor(db, everything, chain)
+  const { signed } = await findAnchor(db, systemScope, chain)
   return signed === null ? told(defaultPolicy) : undefined
 }
 
@@ -61,7 +61,7 @@ const batch = 50
 async function* newestOf(db: Db, chain: string, names: string[]): AsyncGenerator<ChainEntry> {
   let before = Number.MAX_SAFE_INTEGER
   for (;;) {
-    const rows = await entriesIn(db, everything)
+    const rows = await entriesIn(db, systemScope)
       .select(['seq', 'canonical'])
       .where('chain', '=', chain)
       .where('seq', '<', before)

@@ -1,4 +1,4 @@
-import { type Instant, later } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 
 const day = 86_400
 
@@ -33,14 +33,14 @@ export const defaultPolicy: Policy = {
 
 /** What is older may go. An entry of this very moment stays. */
 export const cutoffOf = ({ retentionDays }: Pick<Policy, 'retentionDays'>, now: Instant): Instant =>
-  later(now, -retentionDays * day)
+  addSeconds(now, -retentionDays * day)
 
 /** A chain is looked at once a day. */
 export const restSeconds = day
 
 /** A run that failed is tried again after 10, 20, 40 … minutes, once a day at the latest. */
 export const retryAt = (failures: number, now: Instant): Instant =>
-  later(now, Math.min(600 * 2 ** Math.min(failures, 10), day))
+  addSeconds(now, Math.min(600 * 2 ** Math.min(failures, 10), day))
 
 /** `<prefix>/<chain>/<first>-<last>.ndjson.gz`: in the order of the chain, as names are listed. */
 export function keyOf(chain: string, first: number, last: number): string {

@@ -1,13 +1,13 @@
 import type { Scope } from '../../core/scope.ts'
-import { cut } from '../../core/text.ts'
-import { clockSkew, type Instant, later } from '../../core/time.ts'
-import { forUpdate, inHistory } from '../../storage/dialect.ts'
+import { truncateStorable } from '../../core/text.ts'
+import { addSeconds, clockSkew, type Instant } from '../../core/time.ts'
+import { forUpdate, inScopeHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import type { AuditRetentionRow } from '../../storage/tables.ts'
+import type { AuditRetentionRow } from '../../storage/schema/tables.ts'
 import { aheadOf, defaultPolicy, type Hold, type Policy, restSeconds, retryAt } from './rules.ts'
 
 const policiesIn = (db: Db, scope: Scope) =>
-  db.selectFrom('audit_retention').where(inHistory(scope, 'audit_retention.chain'))
+  db.selectFrom('audit_retention').where(inScopeHistory(scope, 'audit_retention.chain'))
 
 /** The policy of a chain, which has one without being told of it. */
 export async function getPolicy(db: Db, scope: Scope, chain: string): Promise<Policy> {
@@ -69,7 +69,7 @@ const update = (tx: Db, scope: Scope, chain: string) =>
   tx
     .updateTable('audit_retention')
     .where('chain', '=', chain)
-    .where(inHistory(scope, 'audit_retention.chain'))
+    .where(inScopeHistory(scope, 'audit_retention.chain'))
 
 type Kept = Pick<Policy, 'retentionDays' | 'archiveToS3'>
 
@@ -100,14 +100,14 @@ export async function changeHold(tx: Db, scope: Scope, chain: string, hold: Hold
 const leaseSeconds = aheadOf.lease
 
 /** No process wrote a time later than that, `ahead` of its clock: what is there keeps nobody from anything. */
-const beyond = (now: Instant, ahead = 0): Instant => later(now, ahead + clockSkew)
+const beyond = (now: Instant, ahead = 0): Instant => addSeconds(now, ahead + clockSkew)
 
 /** Takes a chain for one run; false when another one has it. */
 export async function claim(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
   await ensureRow(tx, chain)
   const { numUpdatedRows } = await tx
     .updateTable('audit_retention')
-    .set({ lease, leased_until: later(now, leaseSeconds) })
+    .set({ lease, leased_until: addSeconds(now, leaseSeconds) })
     .where('chain', '=', chain)
     .where((eb) =>
       eb.or([
@@ -124,7 +124,7 @@ export async function claim(tx: Db, chain: string, lease: string, now: Instant):
 export async function holdLease(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
   const { numUpdatedRows } = await tx
     .updateTable('audit_retention')
-    .set({ leased_until: later(now, leaseSeconds) })
+    .set({ leased_until: addSeconds(now, leaseSeconds) })
     .where('chain', '=', chain)
     .where('lease', '=', lease)
     .executeTakeFirstOrThrow()
@@ -162,7 +162,7 @@ export async function fail(
   await ofRun(tx, chain, lease)
     .set({
       ...over,
-      error: cut(message, 1000),
+      error: truncateStorable(message, 1000),
       error_at: now,
       failures: failures + 1,
       retry_at: retryAt(failures, now),
@@ -180,7 +180,7 @@ export async function listDue(db: Db, now: Instant, limit: number): Promise<stri
       eb.and([
         eb.or([
           eb('last_cleanup_at', 'is', null),
-          eb('last_cleanup_at', '<=', later(now, -restSeconds)),
+          eb('last_cleanup_at', '<=', addSeconds(now, -restSeconds)),
           eb('last_cleanup_at', '>', beyond(now)),
         ]),
         eb.or([

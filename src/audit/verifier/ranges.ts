@@ -1,12 +1,12 @@
 import { readSync, read as readWithCallback } from 'node:fs'
 import { promisify } from 'node:util'
 import { Worker } from 'node:worker_threads'
-import { ownModule } from '../../core/own-modules.ts'
+import { packageModule } from '../../core/package-files.ts'
 import type { Found, Range, RangeTask, Walked } from './range-thread.ts'
 import type { Verdict } from './verdict.ts'
 import { ChainVerifier, type Trust } from './verifier.ts'
 
-const script = ownModule('src/audit/verifier/range-thread.ts')
+const script = packageModule('src/audit/verifier/range-thread.ts')
 
 const read = promisify(readWithCallback)
 

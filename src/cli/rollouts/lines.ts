@@ -1,7 +1,7 @@
 import type { Rollout, RolloutProgress } from '../../agents/rollouts/contract.ts'
 import { grouped } from '../progress.ts'
 import type { Style } from '../style.ts'
-import { printable, widthOf } from '../table.ts'
+import { escapeToOneLine, widthOf } from '../table.ts'
 
 type Wave = RolloutProgress['waves'][number]
 
@@ -35,9 +35,9 @@ function headline(it: RolloutProgress, style: Style): string {
   const isOpen = status === 'running' || status === 'halted'
   const where = isOpen && wave !== null ? `, wave ${wave} of ${waves.length} since ${waveBeganAt}` : ''
   const ended = endedAt === null ? '' : ` at ${endedAt}`
-  const why = haltReason === null ? '' : `\n${style.bad(printable(haltReason))}`
+  const why = haltReason === null ? '' : `\n${style.bad(escapeToOneLine(haltReason))}`
   const state = style[tones[status]](words(status))
-  return `${style.heading(`Rollout of ${printable(version)}`)}: ${state}${where}${ended}${why}`
+  return `${style.heading(`Rollout of ${escapeToOneLine(version)}`)}: ${state}${where}${ended}${why}`
 }
 
 const barLength = 20
@@ -80,7 +80,7 @@ function waveTable(it: RolloutProgress, style: Style): string[] {
 }
 
 const nameOf = ({ percent, filterName }: Wave): string =>
-  percent === null ? printable(filterName ?? '') : `${percent} %`
+  percent === null ? escapeToOneLine(filterName ?? '') : `${percent} %`
 
 /** How many of a wave are on the version. */
 function barOf({ devices, updated, soaking }: Wave): string {
@@ -96,7 +96,9 @@ function failureLines({ failures, status }: RolloutProgress, style: Style): stri
   const width = Math.max(...reasons.map(({ devices }) => grouped(devices).length))
   return [
     `${style.heading('Failed')}: ${grouped(counted)} not accepted${may}`,
-    ...reasons.map(({ reason, devices }) => `  ${grouped(devices).padStart(width)}  ${printable(reason)}`),
+    ...reasons.map(
+      ({ reason, devices }) => `  ${grouped(devices).padStart(width)}  ${escapeToOneLine(reason)}`,
+    ),
   ]
 }
 
@@ -109,7 +111,7 @@ function nextLine({ next }: RolloutProgress, now: number): string | undefined {
     decide: 'nothing by itself',
     return: 'it is back where it was',
   }[next.step]
-  return `Next: ${what}${when(next.at, now)}: ${printable(next.because)}`
+  return `Next: ${what}${when(next.at, now)}: ${escapeToOneLine(next.because)}`
 }
 
 function when(at: string | null, now: number): string {
@@ -124,5 +126,5 @@ const counted = ['updated', 'soaking', 'offered', 'waiting', 'failed'] as const
 export function rolloutLine({ status, version, wave, waves }: RolloutProgress): string {
   const sums = counted.map((count) => `${grouped(waves.reduce((all, one) => all + one[count], 0))} ${count}`)
   const where = wave === null ? '' : `, wave ${wave} of ${waves.length}`
-  return `${printable(version)} ${words(status)}${where}: ${sums.join(', ')}\n`
+  return `${escapeToOneLine(version)} ${words(status)}${where}: ${sums.join(', ')}\n`
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { agentRollouts, type RolloutProgress } from '../../agents/rollouts/contract.ts'
-import { own, unstyled } from '../../core/terminal.ts'
+import { allowSequence, stripStyles } from '../../core/terminal.ts'
 import type { Session } from '../base.ts'
 import { exits, Silent, usage } from '../exit.ts'
 import { persistently } from '../follow.ts'
@@ -57,7 +57,7 @@ async function follow(
 
 /** How many lines of a terminal a text takes that ends with one. */
 export const linesTaken = (text: string, columns: number): number =>
-  unstyled(text)
+  stripStyles(text)
     .split('\n')
     .slice(0, -1)
     .reduce((lines, line) => lines + Math.max(1, Math.ceil(widthOf(line) / columns)), 0)
@@ -72,7 +72,7 @@ async function screen({ output }: Session): Promise<(it: RolloutProgress) => Pro
     let drawn = 0
     return async (it) => {
       const text = rolloutLines(it, style, Date.now())
-      await write(own(`${drawn > 0 ? `\u001b[${drawn}A` : ''}\u001b[0J`) + text)
+      await write(allowSequence(`${drawn > 0 ? `\u001b[${drawn}A` : ''}\u001b[0J`) + text)
       drawn = linesTaken(text, process.stdout.columns)
     }
   }

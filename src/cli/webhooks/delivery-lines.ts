@@ -2,7 +2,7 @@ import { eventTypes } from '../../core/event-types.ts'
 import { linePrinter } from '../lines.ts'
 import { type Output, write } from '../print.ts'
 import { type Style, styleFor } from '../style.ts'
-import { printable, widthOf } from '../table.ts'
+import { escapeToOneLine, widthOf } from '../table.ts'
 import type { Delivery } from './delivery.ts'
 
 const usual = ['receivedAt', 'type', 'eventId', 'signature', 'forwarded.status', 'forwarded.milliseconds']
@@ -15,7 +15,7 @@ export type PrintDelivery = (delivery: Delivery) => Promise<void>
 
 /** A line for each delivery; JSON is one object a line. */
 export async function deliveryPrinter(output: Output): Promise<PrintDelivery> {
-  if (output.format === 'id') return (delivery) => write(`${printable(delivery.eventId ?? '-')}\n`)
+  if (output.format === 'id') return (delivery) => write(`${escapeToOneLine(delivery.eventId ?? '-')}\n`)
   if (output.format !== 'plain' || output.columns !== undefined) {
     const print = linePrinter(output, usual, known)
     return (delivery) => print([delivery])
@@ -43,14 +43,14 @@ function line(delivery: Delivery, style: Style): string {
 }
 
 function cell(text: string | null, width: number): string {
-  const shown = printable((text ?? '-').slice(0, 2 * width))
+  const shown = escapeToOneLine((text ?? '-').slice(0, 2 * width))
   return shown + ' '.repeat(Math.max(0, width - widthOf(shown)))
 }
 
 function outcome({ forwarded, reason }: Delivery, style: Style): string {
-  if (reason !== null) return printable(reason)
+  if (reason !== null) return escapeToOneLine(reason)
   if (forwarded === null) return ''
-  if ('error' in forwarded) return style.bad(printable(forwarded.error))
+  if ('error' in forwarded) return style.bad(escapeToOneLine(forwarded.error))
   const { status, milliseconds } = forwarded
   const isGood = status >= 200 && status < 300
   return `${style[isGood ? 'good' : 'bad'](String(status))} in ${milliseconds} ms`

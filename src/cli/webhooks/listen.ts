@@ -6,7 +6,7 @@ import { readTextFile } from '../ask.ts'
 import { CliError, exits, usage } from '../exit.ts'
 import { releaseNotes } from '../notes.ts'
 import { type Output, say } from '../print.ts'
-import { printable } from '../table.ts'
+import { escapeToOneLine } from '../table.ts'
 import { deliveryPrinter } from './delivery-lines.ts'
 import { type Answer, forwarderTo, problem, targetOf } from './forwarding.ts'
 import { signingSecret } from './judging.ts'
@@ -80,7 +80,7 @@ function serverFor(pair: Pair | undefined, receive: Receive): Server {
     } catch (error) {
       // Whoever hung up before the end delivered nothing.
       if (!request.complete) return
-      say(`A delivery could not be answered: ${printable((error as Error).message)}`)
+      say(`A delivery could not be answered: ${escapeToOneLine((error as Error).message)}`)
       if (!reply.headersSent) send(reply, problem(500, 'The receiver failed'))
     }
   }
@@ -107,7 +107,7 @@ function secureServer(
       .getBuiltinModule('node:https')
       .createServer(options, handle)
       .on('tlsClientError', ({ message }) =>
-        say(`A connection ended before a delivery: ${printable(message)}`),
+        say(`A connection ended before a delivery: ${escapeToOneLine(message)}`),
       )
   } catch (error) {
     throw usage(

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
 import { permissions } from '../../core/permissions.ts'
 import { endInstant, idOf, instant, secret, text } from '../../core/schema.ts'
@@ -73,8 +73,8 @@ export type ApiKeyChange = z.output<typeof ApiKeyChange>
 const longestOverlap = 7 * 24 * 3600
 
 const tag = 'API keys'
-const reads = user({ permission: 'organizations:read' })
-const writes = user({ permission: 'organizations:write', mfa: true })
+const reads = userAccess({ permission: 'organizations:read' })
+const writes = userAccess({ permission: 'organizations:write', mfa: true })
 const params = z.strictObject({ id: idOf('api_key') })
 
 export const apiKeys = {

@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
 import { invalid, Problem } from '../../core/errors.ts'
-import { holds, type Permission } from '../../core/permissions.ts'
+import { hasPermission, type Permission } from '../../core/permissions.ts'
 import { randomBytes } from '../../core/random.ts'
 import { isNarrowed, type Scope } from '../../core/scope.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import type { ApiKey, ApiKeyChange, NewApiKey } from './contract.ts'
 
 const prefix = 'svc_'
@@ -64,7 +64,7 @@ export function checkRevocable(key: ApiKey): void {
  * @throws forbidden, naming the scope
  */
 export function checkDelegation(scopes: readonly string[], held: ReadonlySet<string>): void {
-  const missing = scopes.find((scope) => !holds(held, scope === '*' ? '*:*' : (scope as Permission)))
+  const missing = scopes.find((scope) => !hasPermission(held, scope === '*' ? '*:*' : (scope as Permission)))
   if (missing === undefined) return
   throw new Problem('forbidden', `You cannot give the scope "${missing}" to an API key: you do not hold it`, {
     details: { scope: missing },
@@ -91,7 +91,7 @@ export function effectivePermissions(
   creator: ReadonlySet<string>,
 ): ReadonlySet<string> {
   if (scopes.includes('*')) return creator
-  return new Set(scopes.filter((scope) => holds(creator, scope as Permission)))
+  return new Set(scopes.filter((scope) => hasPermission(creator, scope as Permission)))
 }
 
 export const applied = (key: ApiKey, change: ApiKeyChange): ApiKey => ({
@@ -124,6 +124,6 @@ export function overlapEnd(
   now: Instant,
 ): Instant | null {
   if (overlapSeconds === 0) return null
-  const end = later(now, overlapSeconds)
+  const end = addSeconds(now, overlapSeconds)
   return key.expiresAt !== null && key.expiresAt < end ? key.expiresAt : end
 }

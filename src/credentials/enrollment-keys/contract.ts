@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { flag, pageOf, pageQuery } from '../../core/page.ts'
 import { endInstant, idOf, instant, secret, text } from '../../core/schema.ts'
 
@@ -53,8 +53,8 @@ export const NewEnrollmentKey = z.strictObject({
 export type NewEnrollmentKey = z.output<typeof NewEnrollmentKey>
 
 const tag = 'Enrollment keys'
-const reads = user({ permission: 'organizations:read', workload: true })
-const writes = user({ permission: 'organizations:write', mfa: true, workload: true })
+const reads = userAccess({ permission: 'organizations:read', workload: true })
+const writes = userAccess({ permission: 'organizations:write', mfa: true, workload: true })
 const params = z.strictObject({ id: idOf('enrollment_key') })
 
 export const enrollmentKeys = {
@@ -100,7 +100,7 @@ export const enrollmentKeys = {
     path: '/enrollment-keys/:id/devices',
     summary: 'List the machines that enrolled with a key, newest first',
     tag,
-    access: user({ permission: 'organizations:read' }),
+    access: userAccess({ permission: 'organizations:read' }),
     params,
     query: z.strictObject(pageQuery()),
     reply: pageOf(EnrolledDevice),

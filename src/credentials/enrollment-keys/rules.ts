@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { type ErrorCode, type Fault, Problem } from '../../core/errors.ts'
 import { randomBytes } from '../../core/random.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import type { KeyShape } from '../../handler.ts'
 import type { EnrollmentKey, NewEnrollmentKey } from './contract.ts'
 
@@ -23,7 +23,7 @@ export function makeEnrollmentKey(
     name: wanted.name,
     usageCount: 0,
     maxUsage: wanted.maxUsage,
-    expiresAt: wanted.expiresAt ?? later(made.now, made.ttlMinutes * 60),
+    expiresAt: wanted.expiresAt ?? addSeconds(made.now, made.ttlMinutes * 60),
     createdBy: made.by,
     createdAt: made.now,
     lastUsedAt: null,
@@ -71,7 +71,7 @@ export function within(key: EnrollmentKey, shape: KeyShape | undefined, now: Ins
   return key.expiresAt <= end ? shaped : { ...shaped, expiresAt: end }
 }
 
-const endOf = ({ maxTtlMinutes }: KeyShape, now: Instant): Instant => later(now, maxTtlMinutes * 60)
+const endOf = ({ maxTtlMinutes }: KeyShape, now: Instant): Instant => addSeconds(now, maxTtlMinutes * 60)
 
 /** Why a key does not enroll now, or undefined when it does. */
 export function refusalOf(

@@ -5,9 +5,9 @@ import { isNarrowed, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { forUpdate, inGroups, inScope, inSites, isHash, prepared, rowOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { readPage } from '../../storage/pages.ts'
-import { rowsOf } from '../../storage/rows.ts'
-import type { DeviceRow, EnrollmentKeyRow, Tables } from '../../storage/tables.ts'
+import { readPage } from '../../storage/query/pages.ts'
+import { rowsOf } from '../../storage/schema/rows.ts'
+import type { DeviceRow, EnrollmentKeyRow, Tables } from '../../storage/schema/tables.ts'
 import type { EnrolledDevice, EnrollmentKey } from './contract.ts'
 
 const keyRows = rowsOf<Omit<EnrollmentKeyRow, 'key_hash'>>()()

@@ -2,8 +2,8 @@ import { Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import { contains, inScope, isForeignKeyViolation, preparedInScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { rowsOf } from '../../storage/rows.ts'
-import type { SavedFilterRow } from '../../storage/tables.ts'
+import { rowsOf } from '../../storage/schema/rows.ts'
+import type { SavedFilterRow } from '../../storage/schema/tables.ts'
 import type { SavedFilter } from '../contract.ts'
 
 const filterRows = rowsOf<SavedFilterRow>()({ json: ['conditions'] })

@@ -1,8 +1,8 @@
 import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import type { Limits } from '../../core/limits.ts'
-import { networkAround } from '../../core/network.ts'
-import { type Instant, later, secondsBetween } from '../../core/time.ts'
+import { networkOfAddress } from '../../core/network.ts'
+import { addSeconds, type Instant, secondsBetween } from '../../core/time.ts'
 import type { UserCaller } from '../../handler.ts'
 import { signInGuarded, signInStopped } from '../../messages/letters.ts'
 import { forgotLink } from '../../messages/links.ts'
@@ -58,7 +58,7 @@ export function doorOf({ cipher, publicUrl, limits, onStopped }: DoorKeys) {
     const right = await checkPassword(user?.passwordHash ?? null, password)
     const door = user ? doorOfUser(user.id) : doorOfStranger(email)
     const breaksGlass = isLocal && user?.isSystem === true
-    const network = networkAround(ip)
+    const network = networkOfAddress(ip)
     const outcome = await storage.write(
       async (tx) => {
         const before = worthKeeping(await lockMarks(tx, door, now), figures, now)
@@ -69,7 +69,7 @@ export function doorOf({ cipher, publicUrl, limits, onStopped }: DoorKeys) {
             ? { marks: isOpen ? afterRight(before, passage.place) : before, tell: undefined }
             : afterWrong(before, passage.place, figures, now)
         const guarded = guardedUntil(marks, figures.account, now) ?? null
-        await saveMarks(tx, door, { marks, guardedUntil: guarded, expiresAt: later(now, lastsSeconds) })
+        await saveMarks(tx, door, { marks, guardedUntil: guarded, expiresAt: addSeconds(now, lastsSeconds) })
         if (user && tell) await tellHolder(tx, user, tell, network, now)
         return isOpen ? (right ? 'right' : 'wrong') : passage
       },
@@ -86,7 +86,7 @@ export function doorOf({ cipher, publicUrl, limits, onStopped }: DoorKeys) {
       shut === 'network'
         ? signInStopped({ ...to, network, minutes: minutes('network') })
         : signInGuarded({ ...to, minutes: minutes('account') })
-    await queueLetter(tx, cipher, letter, now, later(now, 3600))
+    await queueLetter(tx, cipher, letter, now, addSeconds(now, 3600))
   }
 
   return {
@@ -119,8 +119,8 @@ export function doorOf({ cipher, publicUrl, limits, onStopped }: DoorKeys) {
       await forgetMarks(db, user.id)
       const door = doorOfUser(user.id)
       await lockMarks(db, door, now)
-      const marks = [{ kind: 'proved' as const, place: networkAround(ip), at: now }]
-      await saveMarks(db, door, { marks, guardedUntil: null, expiresAt: later(now, lastsSeconds) })
+      const marks = [{ kind: 'proved' as const, place: networkOfAddress(ip), at: now }]
+      await saveMarks(db, door, { marks, guardedUntil: null, expiresAt: addSeconds(now, lastsSeconds) })
     },
   }
 }

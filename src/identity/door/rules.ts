@@ -1,5 +1,5 @@
 import type { Limit } from '../../core/limits.ts'
-import { type Instant, later, secondsBetween } from '../../core/time.ts'
+import { addSeconds, type Instant, secondsBetween } from '../../core/time.ts'
 
 /*
  * How wrong passwords stop whoever guesses, and nobody else. They are counted where they come from, so that a stranger
@@ -63,7 +63,7 @@ function stoppedUntil(
   const [last, first] = limit ? [times.at(-1), times.at(-limit.count)] : []
   if (!limit || last === undefined || first === undefined) return undefined
   if (secondsBetween(first, last) >= limit.seconds) return undefined
-  const until = later(last, limit.seconds)
+  const until = addSeconds(last, limit.seconds)
   return until > now ? until : undefined
 }
 
@@ -78,7 +78,7 @@ export function guardedUntil(
   )
   const first = limit && strange.at(-limit.count)
   if (!first || !isWithin(first.at, limit.seconds, now)) return undefined
-  return later(first.at, limit.seconds)
+  return addSeconds(first.at, limit.seconds)
 }
 
 /** A right password says that those before it, at the same place, were the holder's own. */
@@ -127,4 +127,4 @@ export function worthKeeping(marks: readonly Mark[], figures: Figures, now: Inst
 const timesAt = (marks: readonly Mark[], place: string): Instant[] =>
   marks.filter((mark) => mark.kind === 'wrong' && mark.place === place).map(({ at }) => at)
 
-const isWithin = (at: Instant, seconds: number, now: Instant): boolean => later(at, seconds) > now
+const isWithin = (at: Instant, seconds: number, now: Instant): boolean => addSeconds(at, seconds) > now

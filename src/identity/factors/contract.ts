@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { endpoint, publicly, user } from '../../core/endpoint.ts'
+import { endpoint, publicAccess, userAccess } from '../../core/endpoint.ts'
 import { secret, text } from '../../core/schema.ts'
 import { SignIn, Tokens } from '../sessions/contract.ts'
 
 const tag = 'Authentication'
-export const mine = user({ whileEnrolling: true })
+export const mine = userAccess({ whileEnrolling: true })
 
 export const code = secret(text(20, 1)).describe('Six digits, or a recovery code')
 /** Proves again who somebody is; not needed within ten minutes of a sign-in or a code. */
@@ -55,7 +55,7 @@ export const factors = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Finish a sign-in with a code; when signed in already, confirm a set-up or prove a factor',
     tag,
-    access: { ...publicly, session: true },
+    access: { ...publicAccess, session: true },
     body: z.strictObject({ tempToken: secret(text(128, 1)).optional(), code }),
     reply: SignIn.extend({
       success: z.literal(true).optional(),
@@ -88,7 +88,7 @@ export const factors = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Replace all recovery codes',
     tag,
-    access: user({ whileEnrolling: true, mfa: true }),
+    access: userAccess({ whileEnrolling: true, mfa: true }),
     body: z.strictObject({ currentPassword }).prefault({}),
     reply: z.object({ ...done, recoveryCodes }),
     audit: { action: 'auth.mfa.recovery_codes.rotate', resource: 'user' },

@@ -1,8 +1,8 @@
 import { invalid, Problem } from '../../core/errors.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import { type Caller, type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
+import { decryptOrUnavailable } from '../../storage/key-check.ts'
 import type { Db } from '../../storage/open.ts'
-import { openHere } from '../../storage/sealed.ts'
 import type { Door } from '../door/door.ts'
 import { tellFactors } from '../notices.ts'
 import { contextIn, orgOf } from '../rules.ts'
@@ -57,7 +57,8 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     limit('MFA', factorShare(caller))
     const setup = await store.findMfaSetup(storage.read, caller.id)
     const user = await getUser(storage.read, caller.id)
-    const content = setup && (await openHere(storage.read, cipher, setup.content, setupPlace(caller.id)))
+    const content =
+      setup && (await decryptOrUnavailable(storage.read, cipher, setup.content, setupPlace(caller.id)))
     if (!content || setup.expiresAt <= now) throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
     // The account may have become more than the provider's since the set-up was begun.
     await checkOwnsFactors(storage.read, user, caller)
@@ -120,7 +121,7 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
       },
       async run({ db, caller, now, note }, { secret, recoveryCodes, ...urls }) {
         const content = cipher.seal(JSON.stringify({ secret, recoveryCodes }), setupPlace(caller.id))
-        await store.saveMfaSetup(db, caller.id, { content, expiresAt: later(now, setupSeconds) })
+        await store.saveMfaSetup(db, caller.id, { content, expiresAt: addSeconds(now, setupSeconds) })
         note({ resourceId: caller.id, resourceName: caller.email })
         return { secret, ...urls, recoveryCodes }
       },

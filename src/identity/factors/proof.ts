@@ -3,8 +3,8 @@ import { Problem } from '../../core/errors.ts'
 import { type Instant, secondsBetween } from '../../core/time.ts'
 import type { UserCaller } from '../../handler.ts'
 import type { PhoneCodes } from '../../messages/ports.ts'
+import { decryptOrUnavailable } from '../../storage/key-check.ts'
 import type { Db, Storage } from '../../storage/open.ts'
-import { openHere } from '../../storage/sealed.ts'
 import type { Door } from '../door/door.ts'
 import { loginFailed } from '../sessions/identity.ts'
 import type { User } from '../store.ts'
@@ -60,7 +60,7 @@ export async function readProof(
       return { method: 'sms' }
   } else if (user.totpSecret !== null) {
     // One that cannot be decrypted takes no code; recovery codes still do, and an administrator can reset it.
-    const secret = await openHere(db, keys.cipher, user.totpSecret, totpPlace(user.id))
+    const secret = await decryptOrUnavailable(db, keys.cipher, user.totpSecret, totpPlace(user.id))
     const step = secret === undefined ? undefined : totpStep(secret, text, now, user.totpStep)
     if (step !== undefined) return { method: 'totp', step }
   }

@@ -1,7 +1,7 @@
 import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import type { UserRow } from '../../storage/tables.ts'
+import type { UserRow } from '../../storage/schema/tables.ts'
 import { type Context, orgOf } from '../rules.ts'
 import { revokeSessions, type User } from '../store.ts'
 import { type MfaPolicy, policyOf } from './rules.ts'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, publicly, user } from '../../core/endpoint.ts'
+import { endpoint, publicAccess, userAccess } from '../../core/endpoint.ts'
 import { email, idOf, instant, secret, text } from '../../core/schema.ts'
 import { SignIn } from '../sessions/contract.ts'
 import { deviceGroupIds, orgAccess, orgIds, siteIds, tenant } from '../users/contract.ts'
@@ -33,7 +33,7 @@ export const invitations = {
     idempotencyKey: 'honored',
     summary: 'Invite a person by e-mail; an existing account is added',
     tag,
-    access: user({ permission: 'users:invite', wholePartner: true }),
+    access: userAccess({ permission: 'users:invite', wholePartner: true }),
     body: NewInvitation,
     status: 201,
     reply: z.object({
@@ -54,7 +54,7 @@ export const invitations = {
     idempotencyKey: 'honored',
     summary: 'Send an invitation again; the link sent before stops working',
     tag,
-    access: user({ permission: 'users:invite', wholePartner: true }),
+    access: userAccess({ permission: 'users:invite', wholePartner: true }),
     body: z.strictObject({ userId: idOf('user').describe('Who was invited'), ...tenant }),
     reply: z.object({ success: z.literal(true), ...sent }),
     audit: { action: 'user.invite.resend', resource: 'user' },
@@ -79,7 +79,7 @@ export const myInvitations = {
     path: '/users/me/invitations',
     summary: 'List the invitations that wait for you to accept them',
     tag,
-    access: user({ whileEnrolling: true }),
+    access: userAccess({ whileEnrolling: true }),
     reply: z.object({ data: z.array(PendingInvitation) }),
   }),
   acceptMine: endpoint({
@@ -87,7 +87,7 @@ export const myInvitations = {
     path: '/users/me/invitations',
     summary: 'Accept an invitation of a partner or organization, with the account you are signed in to',
     tag,
-    access: user({ whileEnrolling: true }),
+    access: userAccess({ whileEnrolling: true }),
     body: z.strictObject({
       orgId: idOf('organization').optional().describe('Organization that invited you'),
       partnerId: idOf('partner').optional().describe('Partner that invited you'),
@@ -107,7 +107,7 @@ export const acceptance = {
     idempotencyKey: { refused: 'reading' },
     summary: 'Show what an invitation is to',
     tag: 'Authentication',
-    access: publicly,
+    access: publicAccess,
     body: z.strictObject({ token }),
     reply: z.object({
       email: z.string(),
@@ -127,7 +127,7 @@ export const acceptance = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Accept an invitation: sets the first password and signs in',
     tag: 'Authentication',
-    access: publicly,
+    access: publicAccess,
     body: z.strictObject({
       token,
       password: secret(text(1024, 1)).describe('8 to 128 characters, not easily guessed'),

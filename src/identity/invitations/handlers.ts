@@ -2,7 +2,7 @@ import type { Cipher } from '../../core/cipher.ts'
 import { invalid, Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Scope } from '../../core/scope.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import { type HandlersOf, inSteps, type Preparation, type UserCaller } from '../../handler.ts'
 import { addedToTenant, invitation } from '../../messages/letters.ts'
 import { forgotLink, inviteLink, loginLink } from '../../messages/links.ts'
@@ -96,7 +96,7 @@ async function send(
   { user, tenant, caller, now }: { user: User; tenant: Tenant; caller: UserCaller; now: Instant },
 ): Promise<{ inviteEmailSent: boolean; inviteUrl?: string }> {
   const { email: to, name } = user
-  const expiresAt = later(now, invitationSeconds)
+  const expiresAt = addSeconds(now, invitationSeconds)
   const base = post.publicUrl()
   const letter = { to, name, inviter: caller.name, tenant: await store.nameOfTenant(db, tenant) }
   const inviteEmailSent = post.mailer.real

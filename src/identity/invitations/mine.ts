@@ -1,5 +1,5 @@
 import { invalid, Problem } from '../../core/errors.ts'
-import { everything } from '../../core/scope.ts'
+import { systemScope } from '../../core/scope.ts'
 import type { HandlersOf } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { acceptMembership, findMembership } from '../memberships.ts'
@@ -13,7 +13,7 @@ import { nameOfTenant } from './store.ts'
 
 /** What waits for a person: invitations, and what a provider alone has accepted for them. */
 async function waiting(db: Db, userId: string): Promise<Held[]> {
-  const held = (await heldBy(db, everything, [userId])).filter(
+  const held = (await heldBy(db, systemScope, [userId])).filter(
     (one) => one.disabledAt === null && one.acceptedBy !== 'holder',
   )
   const all = await Promise.all(

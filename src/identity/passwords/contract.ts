@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, publicly, user } from '../../core/endpoint.ts'
+import { endpoint, publicAccess, userAccess } from '../../core/endpoint.ts'
 import { secret, text } from '../../core/schema.ts'
 
 const tag = 'Authentication'
@@ -16,7 +16,7 @@ export const passwords = {
     idempotencyKey: 'honored',
     summary: 'Ask for a link to set a new password; the answer is the same for every address',
     tag,
-    access: publicly,
+    access: publicAccess,
     body: z.strictObject({ email: text(255, 1) }),
     reply: Done,
     audit: { unaudited: 'the work begins after the answer; the link that is sent leaves an entry' },
@@ -29,7 +29,7 @@ export const passwords = {
     idempotencyKey: { refused: 'once' },
     summary: 'Set a new password with the token of a link; ends every session',
     tag,
-    access: publicly,
+    access: publicAccess,
     body: z.strictObject({ token: secret(text(128, 1)), password: NewPassword }),
     reply: Done,
     session: 'ends',
@@ -43,7 +43,7 @@ export const passwords = {
     idempotencyKey: { refused: 'once' },
     summary: 'Set a new password; ends every session, this one included',
     tag,
-    access: user({ whileEnrolling: true }),
+    access: userAccess({ whileEnrolling: true }),
     body: z.strictObject({ currentPassword: secret(text(1024, 1)), newPassword: NewPassword }),
     reply: Done,
     session: 'ends',

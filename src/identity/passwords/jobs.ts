@@ -1,5 +1,5 @@
 import type { Cipher } from '../../core/cipher.ts'
-import { type Clock, later } from '../../core/time.ts'
+import { addSeconds, type Clock } from '../../core/time.ts'
 import { passwordReset } from '../../messages/letters.ts'
 import { resetLink } from '../../messages/links.ts'
 import { queueLetter } from '../../messages/queue.ts'
@@ -51,7 +51,7 @@ async function issueNext(tx: Db, on: Resets, last: string, onTaken: (id: string)
   // Who comes in by single sign-on has no password, and an invited person has a link of their own.
   if (user?.status !== 'active' || (await isResetUseless(tx, user))) return true
   const now = on.clock()
-  const expiresAt = later(now, resetMinutes * 60)
+  const expiresAt = addSeconds(now, resetMinutes * 60)
   const token = newToken()
   await saveReset(tx, { userId: user.id, tokenHash: tokenHash(token), expiresAt })
   const { email: to, name } = user

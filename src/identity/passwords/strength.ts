@@ -1,10 +1,10 @@
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { invalid } from '../../core/errors.ts'
-import { ownModule } from '../../core/own-modules.ts'
+import { packageModule } from '../../core/package-files.ts'
 import type { StrengthAnswer, StrengthQuestion } from './strength-thread.ts'
 
-const script = ownModule('src/identity/passwords/strength-thread.ts')
+const script = packageModule('src/identity/passwords/strength-thread.ts')
 
 export const passwordLength = { min: 8, max: 128 }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { flag } from '../../core/page.ts'
 import { actionNames, resourceNames } from '../../core/permissions.ts'
 import { idOf, text } from '../../core/schema.ts'
@@ -65,7 +65,7 @@ export const permissions = {
     path: '/permissions/catalog',
     summary: 'List every permission a role can grant',
     tag,
-    access: user(),
+    access: userAccess(),
     reply: z.object({
       permissions: z.array(z.object({ resource: z.string(), action: z.string(), description: z.string() })),
       resourceLabels: words,
@@ -77,7 +77,7 @@ export const permissions = {
     path: '/permissions/can-i',
     summary: 'Say whether you may do something, and which role lets you',
     tag,
-    access: user(),
+    access: userAccess(),
     query: z.strictObject({
       action: z.enum(actionNames).describe('Such as read or write'),
       resource: z.enum(resourceNames).describe('Such as devices'),
@@ -91,7 +91,7 @@ export const permissions = {
     path: '/permissions/explain',
     summary: 'Say why a request is allowed or refused before it is made',
     tag,
-    access: user(),
+    access: userAccess(),
     query: z.strictObject({
       method: z.enum(['GET', 'POST', 'PUT', 'PATCH', 'DELETE']).describe('Method of the request'),
       path: text(2000, 1).describe('Path below /api/v1, with or without ids filled in'),

@@ -1,4 +1,4 @@
-import { user } from '../../core/endpoint.ts'
+import { userAccess } from '../../core/endpoint.ts'
 import { invalid, Problem } from '../../core/errors.ts'
 import {
   actionLabels,
@@ -8,8 +8,8 @@ import {
   permissionOf,
   resourceLabels,
 } from '../../core/permissions.ts'
-import { findRoute, type Named } from '../../core/routes.ts'
-import { only, type Scope } from '../../core/scope.ts'
+import { findRoute, type NamedEndpoint } from '../../core/routes.ts'
+import { organizationScope, type Scope } from '../../core/scope.ts'
 import type { HandlersOf, UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { listMemberships } from '../memberships.ts'
@@ -27,7 +27,7 @@ import { type Actor, explain } from './rules.ts'
 
 /** `entries`: the routes there are, which a capability cannot know. `mfaOn`: ENABLE_2FA. */
 export const permissionHandlers = (on: {
-  entries: readonly Named[]
+  entries: readonly NamedEndpoint[]
   mfaOn: boolean
 }): HandlersOf<typeof contract.permissions> => {
   const { entries, mfaOn } = on
@@ -46,7 +46,7 @@ export const permissionHandlers = (on: {
         const message = `Unknown permission: ${query.resource}:${query.action}`
         throw invalid([{ path: 'query.action', message }], message)
       }
-      return explain(user({ permission }), actor, mfaOn)
+      return explain(userAccess({ permission }), actor, mfaOn)
     },
 
     async explain({ db, scope, caller, query }) {
@@ -68,7 +68,7 @@ export const permissionHandlers = (on: {
     if (keyScopes !== undefined) return aKeyWith(keyScopes)
     if (workloadPermissions !== undefined) return aWorkloadWith(workloadPermissions)
     const others = roleId !== undefined || (userId !== undefined && userId !== caller.id)
-    if (others) checkAccess(user({ permission: 'users:read', wholePartner: true }), caller, mfaOn)
+    if (others) checkAccess(userAccess({ permission: 'users:read', wholePartner: true }), caller, mfaOn)
     const reach = await reachOf(db, scope, query)
     const actor = !others
       ? await themselves(db, caller)
@@ -99,13 +99,21 @@ async function themselves(db: Db, caller: UserCaller): Promise<Actor> {
 /** A key of some organization with these scopes; `*` is every permission. */
 function aKeyWith(scopes: string): Actor {
   const permissions = new Set(listed(scopes).map((one) => (one === '*' ? '*:*' : one)))
-  return { subject: { kind: 'api_key', scope: only(''), permissions }, chain: undefined, user: undefined }
+  return {
+    subject: { kind: 'api_key', scope: organizationScope(''), permissions },
+    chain: undefined,
+    user: undefined,
+  }
 }
 
 /** A job that signed in by a trust policy of some organization. */
 function aWorkloadWith(names: string): Actor {
   const permissions = new Set(listed(names))
-  return { subject: { kind: 'workload', scope: only(''), permissions }, chain: undefined, user: undefined }
+  return {
+    subject: { kind: 'workload', scope: organizationScope(''), permissions },
+    chain: undefined,
+    user: undefined,
+  }
 }
 
 const listed = (text: string): string[] => text.split(',').map((one) => one.trim())
@@ -117,7 +125,7 @@ async function anyoneWith(db: Db, reach: Scope, roleId: string): Promise<Actor> 
   const scope: Scope =
     role.scope === 'partner'
       ? { kind: 'partner', partnerId: role.partnerId ?? '', orgs: 'all' }
-      : only(role.orgId ?? '')
+      : organizationScope(role.orgId ?? '')
   const permissions = grantsOf(chain ?? [])
   const factor = { mfa: true, mfaEnabled: true, mfaDemanded: false }
   const subject = { kind: 'user' as const, scope, permissions, ...factor }

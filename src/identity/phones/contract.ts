@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, publicly } from '../../core/endpoint.ts'
+import { endpoint, publicAccess } from '../../core/endpoint.ts'
 import { secret, text } from '../../core/schema.ts'
 import { code, currentPassword, done, mine, newTokens, recoveryCodes } from '../factors/contract.ts'
 
@@ -56,7 +56,7 @@ export const phones = {
     idempotencyKey: 'honored',
     summary: 'Send the code for a sign-in by SMS',
     tag,
-    access: publicly,
+    access: publicAccess,
     body: z.strictObject({ tempToken: secret(text(128, 1)) }),
     reply: z.object(done),
     audit: { action: 'auth.mfa.sms.sent', resource: 'user' },

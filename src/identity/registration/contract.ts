@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, publicly } from '../../core/endpoint.ts'
+import { endpoint, publicAccess } from '../../core/endpoint.ts'
 import { email, secret, text } from '../../core/schema.ts'
 import { NewPassword } from '../passwords/contract.ts'
 
@@ -20,7 +20,7 @@ export const registration = {
     idempotencyKey: 'honored',
     summary: 'Make an account that can then be invited; the answer is the same for every address',
     tag,
-    access: publicly,
+    access: publicAccess,
     body: z.strictObject(person),
     reply: Done,
     audit: { action: 'user.register', resource: 'user' },
@@ -33,7 +33,7 @@ export const registration = {
     idempotencyKey: 'honored',
     summary: 'Register a partner with its first administrator, organization and site',
     tag,
-    access: publicly,
+    access: publicAccess,
     body: z.strictObject({
       companyName: text(255, 2),
       ...person,
@@ -58,7 +58,7 @@ export const registration = {
     idempotencyKey: { refused: 'once' },
     summary: 'Prove the address of a registration with the token that was sent there',
     tag,
-    access: publicly,
+    access: publicAccess,
     body: z.strictObject({ token: secret(text(128, 1)) }),
     reply: Done,
     audit: { action: 'user.email.verify', resource: 'user' },

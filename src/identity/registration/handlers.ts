@@ -1,14 +1,14 @@
 import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import { type AuditFacts, type HandlersOf, inSteps, type Preparation } from '../../handler.ts'
 import { alreadyRegistered, verifyEmail, welcome } from '../../messages/letters.ts'
 import { verifyLink } from '../../messages/links.ts'
 import type { Letter } from '../../messages/ports.ts'
 import { queueLetter } from '../../messages/queue.ts'
+import { decryptOrUnavailable } from '../../storage/key-check.ts'
 import type { Db } from '../../storage/open.ts'
-import { openHere } from '../../storage/sealed.ts'
 import { NewOrganization, NewPartner, NewSite } from '../../tenancy/contract.ts'
 import { makeOrg } from '../../tenancy/organizations/rules.ts'
 import { makePartner } from '../../tenancy/partners/rules.ts'
@@ -52,7 +52,7 @@ export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries
   /** The same answer, and the same work, whether or not the address has an account. */
   async function begin(db: Db, wanted: Registration, now: Instant, note: (facts: AuditFacts) => void) {
     const known = (await findUserByEmail(db, wanted.email)) !== undefined
-    const expiresAt = later(now, proofHours * 3600)
+    const expiresAt = addSeconds(now, proofHours * 3600)
     const { email: to, name } = wanted
     const send = (letter: Letter) => queueLetter(db, cipher, letter, now, expiresAt)
     if (!mailer.real && !known) {
@@ -85,7 +85,7 @@ export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries
       if (!registrationOn) throw new Problem('not_found')
       const hash = tokenHash(body.token)
       const waiting = await store.takeRegistration(db, hash, now)
-      const content = waiting && (await openHere(db, cipher, waiting.content, place(hash)))
+      const content = waiting && (await decryptOrUnavailable(db, cipher, waiting.content, place(hash)))
       if (!content) throw new Problem('invalid_verification_link')
       const wanted = JSON.parse(content) as Registration
       if (await findUserByEmail(db, wanted.email)) throw new Problem('invalid_verification_link')

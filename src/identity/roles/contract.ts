@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
 import { permissionOf } from '../../core/permissions.ts'
 import { idOf, instant, text } from '../../core/schema.ts'
@@ -110,9 +110,9 @@ export const EffectivePermissions = z
 export type EffectivePermissions = z.output<typeof EffectivePermissions>
 
 const tag = 'Roles'
-const reads = user({ permission: 'users:read', wholePartner: true })
-const writes = user({ permission: 'users:write', wholePartner: true })
-const deletes = user({ permission: 'users:delete', wholePartner: true })
+const reads = userAccess({ permission: 'users:read', wholePartner: true })
+const writes = userAccess({ permission: 'users:write', wholePartner: true })
+const deletes = userAccess({ permission: 'users:delete', wholePartner: true })
 const params = z.strictObject({ id: idOf('role') })
 const query = z.strictObject(tenant)
 const refusals = ['tenant_required', 'partner_access_limited', 'org_access_denied'] as const

@@ -1,6 +1,6 @@
 import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
-import { builder, pairOf } from '../../core/permissions.ts'
+import { pairOf, roleBuilderCatalog } from '../../core/permissions.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { AuditFacts, HandlersOf, UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
@@ -18,7 +18,10 @@ export const roles: HandlersOf<typeof contract.roles> = {
     return store.listRoles(db, (await findTenant(db, scope, query)) ?? { kind: 'system' }, query)
   },
 
-  available: async () => ({ resources: [...builder.resources], actions: [...builder.actions] }),
+  available: async () => ({
+    resources: [...roleBuilderCatalog.resources],
+    actions: [...roleBuilderCatalog.actions],
+  }),
 
   async show({ db, scope, params, query }) {
     return detailsOf(db, await reachOf(db, scope, query), params.id)

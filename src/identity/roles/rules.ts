@@ -1,6 +1,13 @@
 import { type Fault, invalid, Problem } from '../../core/errors.ts'
-import { beyond, holds, type Pair, type Permission, pairOf, permissionOf } from '../../core/permissions.ts'
-import { cut } from '../../core/text.ts'
+import {
+  hasPermission,
+  missingPermissions,
+  type Permission,
+  type PermissionPair,
+  pairOf,
+  permissionOf,
+} from '../../core/permissions.ts'
+import { truncateStorable } from '../../core/text.ts'
 import type { Tenant } from '../rules.ts'
 import type { EffectivePermissions, NewRole, RoleChange } from './contract.ts'
 
@@ -21,7 +28,7 @@ export type Chain = readonly [Link, ...Link[]]
  * @throws forbidden, naming the permissions the granter lacks
  */
 export function checkMayGrant(held: ReadonlySet<string>, granted: Iterable<string>): void {
-  const lacking = beyond(held, granted)
+  const lacking = missingPermissions(held, granted)
   if (lacking.length === 0) return
   throw new Problem('forbidden', `Cannot assign permission not held by caller: ${lacking.join(', ')}`, {
     details: { lacking },
@@ -34,7 +41,7 @@ export function checkMayGrant(held: ReadonlySet<string>, granted: Iterable<strin
  * @throws forbidden, naming the permissions the caller lacks
  */
 export function checkMayChange(held: ReadonlySet<string>, granted: Iterable<string>): void {
-  const lacking = [...granted].filter((pair) => !holds(held, pair as Permission)).sort()
+  const lacking = [...granted].filter((pair) => !hasPermission(held, pair as Permission)).sort()
   if (lacking.length === 0) return
   throw new Problem('forbidden', `This role grants permissions that you do not hold: ${lacking.join(', ')}`, {
     details: { lacking },
@@ -47,7 +54,7 @@ export function checkNotBuiltIn(role: { isSystem: boolean }, message: string): v
 }
 
 /** Permissions by their names in the catalogue, each once, sorted. */
-export function namesOf(pairs: readonly Pair[]): string[] {
+export function namesOf(pairs: readonly PermissionPair[]): string[] {
   const names = pairs.map((pair) => permissionOf(pair))
   return [...new Set(names.filter((name) => name !== undefined))].sort()
 }
@@ -66,7 +73,7 @@ export function sourceOf(
   for (const link of chain) {
     const own = link.permissions.includes(wanted)
       ? wanted
-      : link.permissions.find((permission) => holds(new Set([permission]), wanted))
+      : link.permissions.find((permission) => hasPermission(new Set([permission]), wanted))
     if (own !== undefined) return { link, permission: own }
   }
   return undefined
@@ -177,7 +184,7 @@ export function checkUnused(userCount: number, childRoleCount: number): void {
 /** What a copy says of itself; as long as a description may be, and never cut through a character. */
 export const clonedFrom = (role: { name: string; description: string | null }): string => {
   const whole = `Cloned from ${role.name}${role.description === null ? '' : `: ${role.description}`}`
-  return cut(whole, 1000)
+  return truncateStorable(whole, 1000)
 }
 
 /** A role is held where its scope says, and a copy of it as well. */

@@ -1,13 +1,13 @@
 import type { Expression, ExpressionBuilder, SqlBool } from 'kysely'
 import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
-import { everything, type Scope } from '../../core/scope.ts'
-import { countOf } from '../../storage/counts.ts'
+import { type Scope, systemScope } from '../../core/scope.ts'
 import { inPartner, inScope, isForeignKeyViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { readPage } from '../../storage/pages.ts'
-import { rowsOf, type Value } from '../../storage/rows.ts'
-import type { RoleRow, Tables } from '../../storage/tables.ts'
+import { countOf } from '../../storage/query/counts.ts'
+import { readPage } from '../../storage/query/pages.ts'
+import { rowsOf, type Value } from '../../storage/schema/rows.ts'
+import type { RoleRow, Tables } from '../../storage/schema/tables.ts'
 import { type Context, scopeOfTenant, type Tenant } from '../rules.ts'
 import type * as contract from './contract.ts'
 import { countHolders } from './holders.ts'
@@ -50,7 +50,7 @@ export async function findRole(db: Db, tenant: Tenant, id: string): Promise<Role
 export async function listRoles(db: Db, context: Context, page: PageQuery): Promise<Page<contract.Role>> {
   const found =
     context.kind === 'system'
-      ? inSight(db, everything)
+      ? inSight(db, systemScope)
       : db.selectFrom('roles').where((eb) => heldIn(eb, context))
   const byName = (q: typeof found) =>
     q
@@ -60,7 +60,7 @@ export async function listRoles(db: Db, context: Context, page: PageQuery): Prom
       .orderBy('roles.name')
       .orderBy('roles.id')
   const { data: rows, pagination } = await readPage(found, page, byName, (row) => row)
-  const scope = context.kind === 'system' ? everything : scopeOfTenant(context)
+  const scope = context.kind === 'system' ? systemScope : scopeOfTenant(context)
   const counts = new Map<string, number>()
   for (const kind of ['partner', 'organization']) {
     const ids = rows.filter((row) => row.scope === kind).map(({ id }) => id)

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, publicly, user } from '../../core/endpoint.ts'
+import { endpoint, publicAccess, userAccess } from '../../core/endpoint.ts'
 import { idOf, instant, secret, text } from '../../core/schema.ts'
 
 const tag = 'Authentication'
@@ -48,7 +48,7 @@ export const sessions = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Sign in with e-mail and password',
     tag,
-    access: publicly,
+    access: publicAccess,
     body: z.strictObject({
       email: text(255, 1),
       password: secret(text(1024, 1)),
@@ -75,7 +75,7 @@ export const sessions = {
     idempotencyKey: { refused: 'repeatable' },
     summary: 'Sign out everywhere: ends every session and token of the caller',
     tag,
-    access: user({ whileEnrolling: true }),
+    access: userAccess({ whileEnrolling: true }),
     reply: z.object({ success: z.literal(true) }),
     session: 'ends',
     audit: { action: 'user.logout', resource: 'user' },
@@ -87,7 +87,7 @@ export const sessions = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Exchange the refresh token for a new pair',
     tag,
-    access: publicly,
+    access: publicAccess,
     body: z
       .strictObject({ refreshToken: secret(text(1024, 1)).optional().describe('Else taken from the cookie') })
       .prefault({}),
@@ -102,7 +102,7 @@ export const sessions = {
     path: '/auth/me',
     summary: 'Show who is signed in, with which scope and permissions',
     tag,
-    access: user({ whileEnrolling: true }),
+    access: userAccess({ whileEnrolling: true }),
     reply: z.object({
       user: Identity,
       scope: z.enum(['system', 'partner', 'organization']),
@@ -128,7 +128,7 @@ export const sessions = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Go on in another membership; without one, in the one a sign-in would choose',
     tag,
-    access: user({ whileEnrolling: true }),
+    access: userAccess({ whileEnrolling: true }),
     body: z
       .strictObject({
         orgId: idOf('organization').optional().describe('Membership to go on with'),

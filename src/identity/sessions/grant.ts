@@ -1,5 +1,5 @@
 import { newId } from '../../core/new-id.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import type { Context } from '../rules.ts'
 import type { User } from '../store.ts'
 import {
@@ -49,7 +49,7 @@ export async function grantSession(
       authEpoch,
       mfaEpoch,
       tokenHash: tokenHash(refresh),
-      expiresAt: endsBy ?? later(now, ssoProviderId === null ? familySeconds : ssoFamilySeconds),
+      expiresAt: endsBy ?? addSeconds(now, ssoProviderId === null ? familySeconds : ssoFamilySeconds),
     },
     tokens: { accessToken, refreshToken: refresh, expiresInSeconds: accessSeconds },
   }

@@ -1,7 +1,7 @@
 import { Problem } from '../../core/errors.ts'
 import { zeroId } from '../../core/ids.ts'
 import { newId } from '../../core/new-id.ts'
-import { later } from '../../core/time.ts'
+import { addSeconds } from '../../core/time.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { Door } from '../door/door.ts'
 import { findRoleName, listMemberships } from '../memberships.ts'
@@ -116,7 +116,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
               userId: user.id,
               context,
               mfaEpoch: user.mfaEpoch,
-              expiresAt: later(now, challengeSeconds),
+              expiresAt: addSeconds(now, challengeSeconds),
             },
           }
         : undefined
@@ -152,7 +152,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
         const session = await store.findSession(storage.read, sessionOfRefreshToken(body.refreshToken ?? ''))
         if (!session || session.revokedAt !== null || session.expiresAt <= now) throw refused
         if (session.ssoStatus !== null && session.ssoStatus !== 'active') throw refused
-        if (later(session.rotatedAt, refreshSeconds) <= now) throw refused
+        if (addSeconds(session.rotatedAt, refreshSeconds) <= now) throw refused
         const user = await findUser(storage.read, session.userId)
         if (user?.status !== 'active') throw refused
         // One that began at the moment when passwords were switched off.

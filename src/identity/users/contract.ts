@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
 import { idOf, instant, text } from '../../core/schema.ts'
 
@@ -113,7 +113,7 @@ export type AccessChange = z.output<typeof AccessChange>
 const params = z.strictObject({ id: idOf('user') })
 const query = z.strictObject(tenant)
 const done = z.object({ success: z.literal(true) })
-const writes = user({ permission: 'users:write', wholePartner: true })
+const writes = userAccess({ permission: 'users:write', wholePartner: true })
 
 export const people = {
   me: endpoint({
@@ -121,7 +121,7 @@ export const people = {
     path: '/users/me',
     summary: 'Show your own profile',
     tag,
-    access: user({ whileEnrolling: true }),
+    access: userAccess({ whileEnrolling: true }),
     reply: Profile,
   }),
   changeMe: endpoint({
@@ -129,7 +129,7 @@ export const people = {
     path: '/users/me',
     summary: 'Change your own name and picture',
     tag,
-    access: user({ whileEnrolling: true }),
+    access: userAccess({ whileEnrolling: true }),
     body: z.strictObject({
       name: name.optional(),
       avatarUrl: avatarUrl.optional().describe('http or https address of a picture'),
@@ -143,7 +143,7 @@ export const people = {
     path: '/users/roles',
     summary: 'List the roles a user can be given',
     tag,
-    access: user({ permission: 'users:read', wholePartner: true }),
+    access: userAccess({ permission: 'users:read', wholePartner: true }),
     query,
     reply: z.object({ data: z.array(RoleChoice) }),
     errors: ['org_access_denied', 'partner_mismatch'],
@@ -153,7 +153,7 @@ export const people = {
     path: '/users',
     summary: 'List users by name',
     tag,
-    access: user({ permission: 'users:read', wholePartner: true }),
+    access: userAccess({ permission: 'users:read', wholePartner: true }),
     question: true,
     query: z.strictObject({
       ...tenant,
@@ -169,7 +169,7 @@ export const people = {
     path: '/users/:id',
     summary: 'Show a user and their memberships',
     tag,
-    access: user({ permission: 'users:read', wholePartner: true }),
+    access: userAccess({ permission: 'users:read', wholePartner: true }),
     params,
     query,
     reply: UserDetails,
@@ -193,7 +193,7 @@ export const people = {
     path: '/users/:id',
     summary: 'Remove a user from the tenant; the account survives',
     tag,
-    access: user({ permission: 'users:delete', wholePartner: true }),
+    access: userAccess({ permission: 'users:delete', wholePartner: true }),
     params,
     query,
     reply: done,
@@ -235,7 +235,7 @@ export const people = {
     idempotencyKey: 'honored',
     summary: "Remove a user's second factors and sign them out",
     tag,
-    access: user({ permission: 'users:write', mfa: true, wholePartner: true }),
+    access: userAccess({ permission: 'users:write', mfa: true, wholePartner: true }),
     params,
     reply: done,
     audit: { action: 'user.mfa.reset', resource: 'user' },

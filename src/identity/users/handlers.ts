@@ -1,5 +1,5 @@
 import type { Cipher } from '../../core/cipher.ts'
-import { checkSomeChange, invalid, Problem } from '../../core/errors.ts'
+import { assertNotEmptyChange, invalid, Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
@@ -75,7 +75,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   me: ({ db, caller }) => profile(db, caller),
 
   async changeMe({ db, caller, body, now, note }) {
-    checkSomeChange(body)
+    assertNotEmptyChange(body)
     const before = await profile(db, caller)
     await checkAccountWide(db, { id: caller.id, isSystem: before.isPlatformAdmin }, caller)
     await store.changeAccount(db, caller.id, body, now)
@@ -130,7 +130,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   },
 
   async change({ db, scope, params, query, body, caller, now, note }) {
-    checkSomeChange(body)
+    assertNotEmptyChange(body)
     const asked = await tenantNamed(db, scope, query)
     // The account itself is changed by the system alone; a tenant changes what somebody is in it.
     const ofAccount = scope.kind === 'system' && asked === undefined
@@ -192,7 +192,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   },
 
   async changeAccess({ db, scope, params, query, body, caller, note }) {
-    checkSomeChange(body)
+    assertNotEmptyChange(body)
     const asked = await tenantNamed(db, scope, query)
     const target = await lockTarget(db, scope, params.id, asked)
     const one = membershipOf(target)

@@ -1,8 +1,8 @@
-import { everything, type Scope } from '../../core/scope.ts'
+import { type Scope, systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import type { PartnerMembershipRow } from '../../storage/tables.ts'
+import type { PartnerMembershipRow } from '../../storage/schema/tables.ts'
 import type { Held } from './rules.ts'
 
 /** The memberships of some people that are within the scope, in tenants that live; oldest first. */
@@ -32,7 +32,7 @@ async function inPartners(db: Db, scope: Scope, userIds: readonly string[]): Pro
     .selectFrom('partner_membership_orgs')
     .selectAll()
     .where('membership_id', 'in', selected.length > 0 ? selected : [''])
-    .where(inScope(everything, 'org_id'))
+    .where(inScope(systemScope, 'org_id'))
     .orderBy('org_id')
     .execute()
   return rows.map((row) => ({

@@ -1,5 +1,5 @@
 import { invalid, Problem } from '../../core/errors.ts'
-import { holds, type Permission } from '../../core/permissions.ts'
+import { hasPermission, type Permission } from '../../core/permissions.ts'
 import type { Scope } from '../../core/scope.ts'
 import { isFullAdmin, type Tenant } from '../rules.ts'
 import type { Membership, User, UserChange } from './contract.ts'
@@ -59,7 +59,7 @@ export const administers = (
  * @throws forbidden
  */
 export function checkMayManage(held: ReadonlySet<string>, theirs: Iterable<string>): void {
-  const lacking = [...theirs].filter((pair) => !holds(held, pair as Permission)).sort()
+  const lacking = [...theirs].filter((pair) => !hasPermission(held, pair as Permission)).sort()
   if (lacking.length === 0) return
   throw new Problem('forbidden', 'This user holds permissions that you do not', { details: { lacking } })
 }

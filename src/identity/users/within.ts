@@ -1,8 +1,8 @@
 import type { Expression, ExpressionBuilder, SqlBool } from 'kysely'
-import { everything, type Scope } from '../../core/scope.ts'
+import { type Scope, systemScope } from '../../core/scope.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import type { Tables } from '../../storage/tables.ts'
+import type { Tables } from '../../storage/schema/tables.ts'
 import { heldBy } from './memberships.ts'
 import { type Account, isProvidersWord } from './rules.ts'
 
@@ -95,6 +95,6 @@ export async function isOnlyWithin(
 ): Promise<boolean> {
   if (account.isSystem) return scope.kind === 'system'
   const mine = new Set((await heldBy(db, scope, [account.id])).map(({ id }) => id))
-  const all = await heldBy(db, everything, [account.id])
+  const all = await heldBy(db, systemScope, [account.id])
   return all.every((one) => mine.has(one.id) || isProvidersWord(one))
 }

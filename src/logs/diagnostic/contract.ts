@@ -1,7 +1,16 @@
 import { z } from 'zod'
-import { endpoint, knownAgent, user } from '../../core/endpoint.ts'
-import { longPageQuery } from '../../core/page.ts'
-import { cutObject, cutText, endInstant, heard, idOf, instant, someOf, text } from '../../core/schema.ts'
+import { endpoint, knownAgentAccess, userAccess } from '../../core/endpoint.ts'
+import { cursorPageQuery } from '../../core/page.ts'
+import {
+  endInstant,
+  idOf,
+  instant,
+  listOfEnum,
+  reportedText,
+  text,
+  truncatedObject,
+  truncatedText,
+} from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 import { logPageOf, logPlace, logSeq } from '../contract.ts'
 
@@ -29,10 +38,10 @@ export type DiagnosticLog = z.output<typeof DiagnosticLog>
 const NewDiagnosticLog = z.object({
   timestamp: instant,
   level: logLevel,
-  component: heard(100, 1),
-  message: cutText(10_000),
-  fields: cutObject(32_768).optional(),
-  agentVersion: heard(50).optional(),
+  component: reportedText(100, 1),
+  message: truncatedText(10_000),
+  fields: truncatedObject(32_768).optional(),
+  agentVersion: reportedText(50).optional(),
 })
 export type NewDiagnosticLog = z.output<typeof NewDiagnosticLog>
 
@@ -45,7 +54,7 @@ export const diagnosticLogs = {
     idempotencyKey: 'honored',
     summary: 'Hand in what the agent says of itself',
     tag,
-    access: { ...knownAgent, watchdog: true },
+    access: { ...knownAgentAccess, watchdog: true },
     params: agentParams,
     body: z.object({ logs: z.array(NewDiagnosticLog).max(500, 'must be at most 500 entries') }),
     status: 201,
@@ -71,11 +80,11 @@ export const diagnosticLogs = {
     path: '/devices/:id/diagnostic-logs',
     summary: 'List what the agent of a device said of itself, newest first',
     tag,
-    access: user({ permission: 'devices:read', key: true }),
+    access: userAccess({ permission: 'devices:read', key: true }),
     question: true,
     params: z.strictObject({ id: idOf('device') }),
     query: z.strictObject({
-      level: someOf(levels)
+      level: listOfEnum(levels)
         .optional()
         .describe(`Only these levels, such as warn,error: ${levels.join(', ')}`),
       component: text(100).optional().describe('Only of this component'),
@@ -83,7 +92,7 @@ export const diagnosticLogs = {
       until: endInstant.optional().describe('Only before this time'),
       search: text(200).optional().describe('Part of the message'),
       after: logPlace,
-      ...longPageQuery({ default: 100, max: 1000 }),
+      ...cursorPageQuery({ default: 100, max: 1000 }),
     }),
     reply: logPageOf(DiagnosticLog),
   }),

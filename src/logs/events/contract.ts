@@ -1,7 +1,15 @@
 import { z } from 'zod'
-import { endpoint, knownAgent, user } from '../../core/endpoint.ts'
-import { longPageQuery } from '../../core/page.ts'
-import { cutObject, cutText, endInstant, idOf, instant, someOf, text } from '../../core/schema.ts'
+import { endpoint, knownAgentAccess, userAccess } from '../../core/endpoint.ts'
+import { cursorPageQuery } from '../../core/page.ts'
+import {
+  endInstant,
+  idOf,
+  instant,
+  listOfEnum,
+  text,
+  truncatedObject,
+  truncatedText,
+} from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 import { logPageOf, logPlace, logSeq } from '../contract.ts'
 
@@ -32,12 +40,12 @@ const NewEventLog = z.object({
   timestamp: instant,
   level: eventLevel,
   category: eventCategory,
-  source: cutText(255),
-  eventId: cutText(4096)
+  source: truncatedText(255),
+  eventId: truncatedText(4096)
     .optional()
     .describe('Of one record: what has the same source and eventId is ignored'),
-  message: cutText(2000),
-  details: cutObject(32_768).optional(),
+  message: truncatedText(2000),
+  details: truncatedObject(32_768).optional(),
 })
 export type NewEventLog = z.output<typeof NewEventLog>
 
@@ -50,7 +58,7 @@ export const eventLogs = {
     idempotencyKey: 'honored',
     summary: "Hand in entries of the machine's own logs; those that were handed in before are not counted",
     tag,
-    access: knownAgent,
+    access: knownAgentAccess,
     params: agentParams,
     body: z.object({ events: z.array(NewEventLog).max(5000, 'must be at most 5000 entries') }),
     reply: z.object({ success: z.literal(true), count: z.int().describe('How many were new') }),
@@ -76,19 +84,19 @@ export const eventLogs = {
     path: '/devices/:id/eventlogs',
     summary: 'List what was written to the logs of a device, newest first',
     tag,
-    access: user({ permission: 'devices:read', key: true }),
+    access: userAccess({ permission: 'devices:read', key: true }),
     question: true,
     params: z.strictObject({ id: idOf('device') }),
     query: z.strictObject({
       category: eventCategory.optional(),
-      level: someOf(levels)
+      level: listOfEnum(levels)
         .optional()
         .describe(`Only these levels, such as error,critical: ${levels.join(', ')}`),
       source: text(255).optional().describe('Only from this source'),
       startDate: instant.optional().meta({ flag: 'since' }).describe('Only from this time on'),
       endDate: endInstant.optional().meta({ flag: 'until' }).describe('Only before this time'),
       after: logPlace,
-      ...longPageQuery({ default: 100, max: 500 }),
+      ...cursorPageQuery({ default: 100, max: 500 }),
     }),
     reply: logPageOf(EventLog),
   }),

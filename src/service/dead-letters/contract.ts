@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
-import { longPageOf, longPageQuery } from '../../core/page.ts'
-import { inQuery, instant } from '../../core/schema.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
+import { cursorPageOf, cursorPageQuery } from '../../core/page.ts'
+import { instant, queryNumber } from '../../core/schema.ts'
 
 /* What could not be written where it belongs and was set aside, so that it holds up nothing else. */
 
@@ -28,10 +28,10 @@ export type DeadLetterDetail = z.output<typeof DeadLetterDetail>
 
 const tag = 'Service'
 const params = z.strictObject({
-  number: inQuery(z.number({ error: 'must be a number' }).int().min(1).max(Number.MAX_SAFE_INTEGER)),
+  number: queryNumber(z.number({ error: 'must be a number' }).int().min(1).max(Number.MAX_SAFE_INTEGER)),
 })
-const reads = user({ scopes: ['system'], permission: 'audit:read', mfa: true })
-const writes = user({ scopes: ['system'], permission: 'organizations:write', mfa: true })
+const reads = userAccess({ scopes: ['system'], permission: 'audit:read', mfa: true })
+const writes = userAccess({ scopes: ['system'], permission: 'organizations:write', mfa: true })
 const audited = (action: string) => ({ action, resource: 'dead_letter' as const })
 
 export const deadLetters = {
@@ -41,8 +41,8 @@ export const deadLetters = {
     summary: 'List what could not be written where it belongs, newest first',
     tag,
     access: reads,
-    query: z.strictObject({ source: source.optional(), ...longPageQuery() }),
-    reply: longPageOf(DeadLetter),
+    query: z.strictObject({ source: source.optional(), ...cursorPageQuery() }),
+    reply: cursorPageOf(DeadLetter),
   }),
   show: endpoint({
     method: 'GET',

@@ -1,11 +1,11 @@
 import { Problem } from '../../core/errors.ts'
-import type { LongPage, LongPageQuery } from '../../core/page.ts'
+import type { CursorPage, CursorPageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
+import { type DeadLetterSource, sizeOfEntry } from '../../storage/dead-letters.ts'
 import { forUpdate, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { readLongPage } from '../../storage/pages.ts'
-import { type Source, sizeOfEntry } from '../../storage/set-aside.ts'
-import type { Tables } from '../../storage/tables.ts'
+import { readCursorPage } from '../../storage/query/pages.ts'
+import type { Tables } from '../../storage/schema/tables.ts'
 import type { DeadLetter, DeadLetterDetail } from './contract.ts'
 
 const columns = ['id', 'source', 'org_id', 'reason', 'created_at'] as const
@@ -19,7 +19,7 @@ const read = ({
   bytes,
   created_at: createdAt,
 }: Row): DeadLetter => ({
-  ...{ number, source: source as Source, orgId, reason, bytes, createdAt },
+  ...{ number, source: source as DeadLetterSource, orgId, reason, bytes, createdAt },
 })
 
 const lettersIn = (db: Db, scope: Scope) => db.selectFrom('set_aside').where(inScope(scope, 'org_id'))
@@ -27,9 +27,9 @@ const lettersIn = (db: Db, scope: Scope) => db.selectFrom('set_aside').where(inS
 export const listDeadLetters = (
   db: Db,
   scope: Scope,
-  query: LongPageQuery & { source?: Source | undefined },
-): Promise<LongPage<DeadLetter>> =>
-  readLongPage(
+  query: CursorPageQuery & { source?: DeadLetterSource | undefined },
+): Promise<CursorPage<DeadLetter>> =>
+  readCursorPage(
     lettersIn(db, scope).$if(query.source !== undefined, (q) => q.where('source', '=', query.source!)),
     query,
     { by: ['id'], direction: 'desc', keyOf: ({ number }) => [number] },

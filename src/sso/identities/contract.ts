@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
 import { idOf, instant } from '../../core/schema.ts'
 
@@ -25,7 +25,7 @@ export const ssoIdentities = {
     path: '/sso/providers/:id/identities',
     summary: 'List who the subjects of an SSO provider are here, latest sign-in first',
     tag,
-    access: user({ permission: 'organizations:read' }),
+    access: userAccess({ permission: 'organizations:read' }),
     params,
     query: z.strictObject(pageQuery()),
     reply: pageOf(SsoIdentity),
@@ -35,7 +35,7 @@ export const ssoIdentities = {
     path: '/sso/providers/:id/identities/:identityId',
     summary: 'Forget who a subject of an SSO provider is here, and end the sessions it came in by',
     tag,
-    access: user({ permission: 'organizations:write', mfa: true }),
+    access: userAccess({ permission: 'organizations:write', mfa: true }),
     params: params.extend({ identityId: idOf('sso_identity') }),
     reply: z.object({ success: z.literal(true) }),
     audit: { action: 'sso.identity.unlink', resource: 'sso_identity' },

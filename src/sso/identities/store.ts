@@ -4,9 +4,9 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { readPage } from '../../storage/pages.ts'
-import { rowsOf } from '../../storage/rows.ts'
-import type { SsoIdentityRow } from '../../storage/tables.ts'
+import { readPage } from '../../storage/query/pages.ts'
+import { rowsOf } from '../../storage/schema/rows.ts'
+import type { SsoIdentityRow } from '../../storage/schema/tables.ts'
 import type { SsoIdentity } from './contract.ts'
 
 type Which = { id: string; providerId: string }

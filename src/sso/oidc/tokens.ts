@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { jsonOf } from '../../core/json.ts'
+import { parseJson } from '../../core/json.ts'
 import {
   type FailureKind,
   type Outbound,
@@ -47,7 +47,7 @@ export async function redeem(
   const reply = await asked(outbound, 'sso_token_failed', {
     ...{ method: 'POST', url: tokenUrl!, headers, body: form.toString(), milliseconds, mostBody },
   })
-  const said = jsonOf(reply.body)
+  const said = parseJson(reply.body)
   if (reply.status !== 200) throw refused(reply, said, provider)
   const { success, data } = safeParse(Tokens, said)
   if (!success) throw new SsoFailure('sso_token_failed', 'its reply has no access_token')
@@ -75,7 +75,7 @@ export async function userInfoOf(
   const [type = ''] = String(reply.headers['content-type'] ?? '').split(';')
   if (reply.status === 200 && type.trim().toLowerCase() === 'application/jwt')
     return verified(reply.body.toString('utf8').trim())
-  const said = jsonOf(reply.body)
+  const said = parseJson(reply.body)
   if (reply.status === 200 && typeof said === 'object' && said !== null && !Array.isArray(said))
     return said as Claims
   const why = reply.status === 200 ? 'its reply is no JSON object' : `it answered ${reply.status}`

@@ -1,4 +1,4 @@
-import { type Instant, later } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import { SsoFailure } from '../failures.ts'
 import { type Expected, skewSeconds } from './expected.ts'
 import { bearer, nameIdFormats, namespaces } from './names.ts'
@@ -40,7 +40,7 @@ export function assertionIn(element: Element, expected: Expected): Assertion {
     sessionIndex: statement!.attributes.get('SessionIndex'),
     authnContext: contextIn(statement!),
     attributes: attributesIn(element),
-    notOnOrAfter: later(new Date(Math.min(...until)).toISOString(), skewSeconds),
+    notOnOrAfter: addSeconds(new Date(Math.min(...until)).toISOString(), skewSeconds),
   }
 }
 

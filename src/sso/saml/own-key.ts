@@ -3,7 +3,7 @@ import { promisify } from 'node:util'
 import type { Cipher } from '../../core/cipher.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import type { Tables } from '../../storage/tables.ts'
+import type { Tables } from '../../storage/schema/tables.ts'
 import { selfSigned } from './certificate.ts'
 
 /** What this installation signs requests with: of all its processes, and of all tenants. */

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
-import { beyond } from '../../core/permissions.ts'
+import { missingPermissions } from '../../core/permissions.ts'
 import { safeParse } from '../../core/schema.ts'
 import type { Instant } from '../../core/time.ts'
 import { voidInvitation } from '../../identity/invitations/store.ts'
@@ -97,7 +97,7 @@ async function checkBelongs(
 
 /** Asked of what a role grants now, whatever it granted when somebody was linked or the role was chosen. */
 async function checkVouches(db: Db, { vouches }: Held, roleId: string): Promise<void> {
-  const lacking = beyond(new Set(vouches), (await findGrants(db, roleId)).permissions)
+  const lacking = missingPermissions(new Set(vouches), (await findGrants(db, roleId)).permissions)
   if (lacking.length > 0) throw new SsoFailure('beyond_provider', lacking.join(', '))
 }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, publicly } from '../../core/endpoint.ts'
+import { endpoint, publicAccess } from '../../core/endpoint.ts'
 import { idOf, secret, text } from '../../core/schema.ts'
 
 const tag = 'SSO'
@@ -15,7 +15,7 @@ export const ssoSignIn = {
     path: '/sso/login/:orgId',
     summary: 'Begin a sign-in at the identity provider of an organization: opened in a browser',
     tag,
-    access: publicly,
+    access: publicAccess,
     params: z.strictObject({ orgId: idOf('organization') }),
     query: z.strictObject({
       redirect: text(500)
@@ -41,7 +41,7 @@ export const ssoSignIn = {
     path: '/sso/callback',
     summary: 'Where an identity provider sends a browser back to',
     tag,
-    access: publicly,
+    access: publicAccess,
     query: z.object({
       code: secret(brought(4096)),
       state: secret(brought(512)),
@@ -62,7 +62,7 @@ export const ssoSignIn = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Where a SAML provider posts its answer, by way of a browser',
     tag,
-    access: publicly,
+    access: publicAccess,
     body: z.object({ SAMLResponse: secret(text(400_000, 1)), RelayState: secret(brought(512)) }),
     form: true,
     status: 302,
@@ -77,7 +77,7 @@ export const ssoSignIn = {
     path: '/sso/saml/metadata',
     summary: 'What a SAML provider has to know of this service',
     tag,
-    access: publicly,
+    access: publicAccess,
     query: z.strictObject({
       signed: z
         .enum(['true', 'false'])
@@ -94,7 +94,7 @@ export const ssoSignIn = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Exchange the code of a sign-in at an identity provider for tokens, once and within two minutes',
     tag,
-    access: publicly,
+    access: publicAccess,
     body: z.strictObject({
       code: secret(text(128, 1)),
       verifier: secret(text(256, 1)).optional().describe('What the challenge of the sign-in is the hash of'),

@@ -1,8 +1,8 @@
 import type { KeyObject } from 'node:crypto'
 import type { Redirect } from '../../core/endpoint.ts'
 import { Problem } from '../../core/errors.ts'
-import { only } from '../../core/scope.ts'
-import { later } from '../../core/time.ts'
+import { organizationScope } from '../../core/scope.ts'
+import { addSeconds } from '../../core/time.ts'
 import { type Call, type HandlersOf, inSteps } from '../../handler.ts'
 import { findMembership } from '../../identity/memberships.ts'
 import { tellLogin } from '../../identity/sessions/events.ts'
@@ -13,7 +13,7 @@ import { beginSession } from '../../identity/sessions/tenants.ts'
 import { newToken, tokenHash } from '../../identity/sessions/tokens.ts'
 import { isAccountWide } from '../../identity/sso-only.ts'
 import { findUser, type User } from '../../identity/store.ts'
-import { requireKey } from '../../storage/sealed.ts'
+import { assertHasKey } from '../../storage/key-check.ts'
 import { SsoFailure } from '../failures.ts'
 import { challengeOf } from '../oidc/flow.ts'
 import { isComplete } from '../readiness.ts'
@@ -80,7 +80,7 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
     }
     const admitted = await refusing(arrival, async () => {
       // Held until the end, so that two first sign-ins of somebody do not make two accounts.
-      const held = await unlessGone(lockProvider(db, cipher, only(provider.orgId), provider.id))
+      const held = await unlessGone(lockProvider(db, cipher, organizationScope(provider.orgId), provider.id))
       checkUnchanged(held, signIn)
       return admit(db, cipher, { provider, vouched, now })
     })
@@ -99,7 +99,7 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
     await store.insertExchange(db, {
       ...{ codeHash: tokenHash(code), providerId: provider.id, userId: user.id },
       ...{ mfa: vouched.mfa, challenge },
-      ...{ createdAt: now, expiresAt: later(now, exchangeSeconds) },
+      ...{ createdAt: now, expiresAt: addSeconds(now, exchangeSeconds) },
     })
     const { id: providerId, name, orgId } = provider
     note({ orgId, actor: { kind: 'user', id: user.id, email: user.email } })
@@ -115,16 +115,18 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
         const url = base()
         const trial = query.test === undefined ? undefined : await findTrial(storage.read, query.test, now)
         const target = trial?.redirectPath ?? targetOf(query.redirect, query.challenge)
-        const found = trial ? { id: trial.providerId } : await findInUse(storage.read, only(orgId))
+        const found = trial
+          ? { id: trial.providerId }
+          : await findInUse(storage.read, organizationScope(orgId))
         if (!found || (query.test !== undefined && !trial)) {
           throw new Problem('not_found', 'No active SSO provider for this organization')
         }
-        const provider = await getProvider(storage.read, cipher, only(orgId), found.id)
+        const provider = await getProvider(storage.read, cipher, organizationScope(orgId), found.id)
         const signs = provider.type === 'saml' && provider.signRequests
         await store.requireSecret(storage.read, cipher, provider)
         const own = signs ? await findOwnKey(storage.read, cipher) : undefined
         const key = own?.key
-        if (own && !key) await requireKey(storage.read, cipher, own.sealed)
+        if (own && !key) await assertHasKey(storage.read, cipher, own.sealed)
         if (!isComplete(provider) || (signs && !key)) {
           throw new Problem('invalid_request', 'SSO provider configuration is invalid')
         }
@@ -139,7 +141,7 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
           ...{ stateHash, providerId: provider.id, nonce: begun.nonce, codeVerifier: begun.verifier },
           ...{ redirectPath: target, browserHash: tokenHash(browser), challenge: query.challenge ?? null },
           ...{ providerVersion: provider.updatedAt, testId: trial?.id ?? null },
-          ...{ createdAt: now, expiresAt: later(now, signInSeconds) },
+          ...{ createdAt: now, expiresAt: addSeconds(now, signInSeconds) },
         })
         return { location: begun.location, cookies: [cookieFor(stateHash, browser, base)] }
       },
@@ -184,7 +186,7 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
         if (!(await store.takeExchange(db, tokenHash(body.code)))) throw new Problem('invalid_exchange_code')
         await beginSession(db, granted.session, now)
         // What stands between others and the password is not lifted by a provider that is not the person's only one.
-        const vouched = { ssoProviderId: granted.session.ssoProviderId, scope: only(orgId) }
+        const vouched = { ssoProviderId: granted.session.ssoProviderId, scope: organizationScope(orgId) }
         if (await isAccountWide(db, user, vouched)) await recordLogin(db, user.id, now)
         const how = { method: 'sso', mfa: granted.session.mfa }
         await tellLogin(db, user, orgId, { ...how, ip, now })

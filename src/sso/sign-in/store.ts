@@ -1,10 +1,10 @@
 import type { Cipher } from '../../core/cipher.ts'
-import { everything } from '../../core/scope.ts'
-import { type Instant, later } from '../../core/time.ts'
+import { systemScope } from '../../core/scope.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
+import { assertHasKey, decryptOrUnavailable } from '../../storage/key-check.ts'
 import type { Db } from '../../storage/open.ts'
-import { rowsOf, type Value } from '../../storage/rows.ts'
-import { openHere, requireKey } from '../../storage/sealed.ts'
-import type { SsoExchangeRow, SsoSessionRow } from '../../storage/tables.ts'
+import { rowsOf, type Value } from '../../storage/schema/rows.ts'
+import type { SsoExchangeRow, SsoSessionRow } from '../../storage/schema/tables.ts'
 import type { Held } from '../rules.ts'
 import { getProvider, unlessGone } from '../store.ts'
 import type { Vouched } from '../vouched.ts'
@@ -35,7 +35,7 @@ export async function takeSignIn(db: Db, cipher: Cipher, stateHash: string): Pro
     .where('state_hash', '=', stateHash)
     .returningAll()
     .executeTakeFirst()
-  const codeVerifier = row && (await openHere(db, cipher, row.code_verifier, placeOf(stateHash)))
+  const codeVerifier = row && (await decryptOrUnavailable(db, cipher, row.code_verifier, placeOf(stateHash)))
   // One that was begun with another key is begun again.
   if (codeVerifier === undefined) return undefined
   const signIn = signInRows.read(row!)
@@ -46,12 +46,12 @@ export async function takeSignIn(db: Db, cipher: Cipher, stateHash: string): Pro
 
 /** @throws unavailable when other processes can open what the provider is asked with, and this one cannot */
 export async function requireSecret(db: Db, cipher: Cipher, { unreadableSecret }: Held): Promise<void> {
-  if (unreadableSecret !== null) await requireKey(db, cipher, unreadableSecret)
+  if (unreadableSecret !== null) await assertHasKey(db, cipher, unreadableSecret)
 }
 
 /** The provider of a sign-in; undefined when it is gone. */
 export const findProvider = (db: Db, cipher: Cipher, id: string): Promise<Held | undefined> =>
-  unlessGone(getProvider(db, cipher, everything, id))
+  unlessGone(getProvider(db, cipher, systemScope, id))
 
 /** False when the assertion was used before, here or at another process. */
 export async function useAssertion(db: Db, idHash: string, expiresAt: Instant): Promise<boolean> {
@@ -95,7 +95,7 @@ export async function saveIdentity(
     profile: JSON.stringify(vouched.profile),
     access_token: seal('access_token', accessToken),
     refresh_token: seal('refresh_token', refreshToken),
-    token_expires_at: expiresInSeconds ? later(now, expiresInSeconds) : null,
+    token_expires_at: expiresInSeconds ? addSeconds(now, expiresInSeconds) : null,
     last_login_at: now,
     updated_at: now,
   }

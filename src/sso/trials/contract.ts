@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { idOf, secret, text } from '../../core/schema.ts'
 
 const tag = 'SSO'
@@ -20,7 +20,7 @@ export const ssoTrials = {
     idempotencyKey: 'honored',
     summary: 'Try an SSO provider, in any status, with a real sign-in that lets nobody in',
     tag,
-    access: user({ permission: 'organizations:write', mfa: true }),
+    access: userAccess({ permission: 'organizations:write', mfa: true }),
     params,
     body: z
       .strictObject({
@@ -43,7 +43,7 @@ export const ssoTrials = {
     path: '/sso/providers/:id/test-logins/:testId',
     summary: 'What came of a trial of an SSO provider, step by step',
     tag,
-    access: user({ permission: 'organizations:write', mfa: true }),
+    access: userAccess({ permission: 'organizations:write', mfa: true }),
     params: params.extend({ testId: z.guid() }),
     reply: z.object({
       status: z.enum(['pending', 'passed', 'failed']),

@@ -1,7 +1,7 @@
 import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
-import { later } from '../../core/time.ts'
+import { addSeconds } from '../../core/time.ts'
 import type { HandlersOf } from '../../handler.ts'
 import { newToken, tokenHash } from '../../identity/sessions/tokens.ts'
 import { checkComplete } from '../readiness.ts'
@@ -25,7 +25,7 @@ export const trialHandlers = (on: { cipher: Cipher; web: Web }): HandlersOf<type
       ...{ id, provider_id: provider.id, token_hash: tokenHash(token) },
       // What comes of it is read here, not there: nothing is worth a challenge.
       ...{ redirect_path: targetOf(body.redirect, 'none') },
-      ...{ created_at: now, expires_at: later(now, signInSeconds) },
+      ...{ created_at: now, expires_at: addSeconds(now, signInSeconds) },
     })
     const { orgId, name } = provider
     note({ orgId, resourceId: provider.id, resourceName: name, details: { signIn: 'begun' } })

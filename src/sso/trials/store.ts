@@ -3,7 +3,7 @@ import type { Instant } from '../../core/time.ts'
 import { tokenHash } from '../../identity/sessions/tokens.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import type { SsoTestRow } from '../../storage/tables.ts'
+import type { SsoTestRow } from '../../storage/schema/tables.ts'
 import type { Step } from '../trace.ts'
 
 /** A sign-in that an administrator tries a provider with. */

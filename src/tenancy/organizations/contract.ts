@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
-import { endInstant, free, freeObject, idOf, instant, slug, text } from '../../core/schema.ts'
-import { windowOf } from '../../core/weekly-window.ts'
+import { anyObject, boundedObject, endInstant, idOf, instant, slug, text } from '../../core/schema.ts'
+import { parseWeeklyWindow } from '../../core/weekly-window.ts'
 import { cap, organizationOrder } from '../partners/contract.ts'
 
 const type = z.enum(['customer', 'internal'])
@@ -35,12 +35,12 @@ const flag = z.boolean().nullable().optional()
 export const agentUpdatePolicy = z.enum(['auto', 'staged', 'manual'])
 
 const maintenanceWindow = text(20).refine(
-  (said) => windowOf(said) !== undefined,
+  (said) => parseWeeklyWindow(said) !== undefined,
   'must be a day and two times in UTC, such as Sun 02:00-04:00',
 )
 
 /** What the service reads is checked, the rest is free; merged into what there is, null takes out. */
-export const OrganizationSettings = free(
+export const OrganizationSettings = boundedObject(
   z.looseObject({
     security: z
       .looseObject({
@@ -94,8 +94,8 @@ export const OrganizationChange = z
     type,
     status: status.describe('suspended and churned end sessions and API keys for good'),
     settings: OrganizationSettings.describe('Merged into the settings there are; null takes one out'),
-    ssoConfig: freeObject.nullable().describe('In place of what there is'),
-    billingContact: freeObject.nullable().describe('In place of what there is'),
+    ssoConfig: anyObject.nullable().describe('In place of what there is'),
+    billingContact: anyObject.nullable().describe('In place of what there is'),
   })
   .partial()
 export type OrganizationChange = z.output<typeof OrganizationChange>
@@ -114,8 +114,8 @@ export const OrganizationOrder = z
   })
 
 const tag = 'Tenancy'
-const reads = user({ scopes: ['partner', 'system'], permission: 'organizations:read' })
-const writes = user({ scopes: ['partner', 'system'], permission: 'organizations:write' })
+const reads = userAccess({ scopes: ['partner', 'system'], permission: 'organizations:read' })
+const writes = userAccess({ scopes: ['partner', 'system'], permission: 'organizations:write' })
 const params = z.strictObject({ id: idOf('organization') })
 
 export const orgs = {
@@ -125,7 +125,7 @@ export const orgs = {
     summary: 'List every organization you can see, by name',
     tag,
     // Whoever is signed in there may know where they are.
-    access: user(),
+    access: userAccess(),
     reply: z.object({ data: z.array(Organization) }),
   }),
   page: endpoint({
@@ -159,7 +159,7 @@ export const orgs = {
     path: '/orgs/organizations/order',
     summary: 'Put the organizations of your partner in order',
     tag,
-    access: user({ scopes: ['partner'], permission: 'organizations:write', wholePartner: true }),
+    access: userAccess({ scopes: ['partner'], permission: 'organizations:write', wholePartner: true }),
     body: OrganizationOrder,
     reply: z.object({ organizationOrder: z.array(idOf('organization')) }),
     audit: { action: 'partner.organizationOrder.update', resource: 'partner' },
@@ -192,7 +192,7 @@ export const orgs = {
     path: '/orgs/organizations/:id',
     summary: 'Delete an organization; its sites stay',
     tag,
-    access: user({ scopes: ['partner', 'system'], permission: 'organizations:delete' }),
+    access: userAccess({ scopes: ['partner', 'system'], permission: 'organizations:delete' }),
     params,
     reply: z.object({ success: z.literal(true), message: z.string() }),
     audit: { action: 'organization.delete', resource: 'organization' },

@@ -1,6 +1,6 @@
-import { checkSomeChange } from '../../core/errors.ts'
+import { assertNotEmptyChange } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
-import { only } from '../../core/scope.ts'
+import { organizationScope } from '../../core/scope.ts'
 import type { HandlersOf } from '../../handler.ts'
 import type { Cut } from '../cut.ts'
 import { changedPartner, checkOrgCap, ordered } from '../partners/rules.ts'
@@ -39,11 +39,11 @@ export const orgHandlers = ({ cut }: { cut: Cut }): HandlersOf<typeof contract.o
   show: ({ db, scope, params }) => store.getOrg(db, scope, params.id),
 
   async update({ db, scope, params, body, now, note }) {
-    checkSomeChange(body)
+    assertNotEmptyChange(body)
     const before = await store.lockOrg(db, scope, params.id)
     const after = rules.changedOrg(before, body, now)
     await store.changeOrg(db, scope, after)
-    if (isCut(before, after)) await cut(db, only(after.id), now)
+    if (isCut(before, after)) await cut(db, organizationScope(after.id), now)
     note({ orgId: after.id, ...difference(before, after) })
     return after
   },
@@ -51,7 +51,7 @@ export const orgHandlers = ({ cut }: { cut: Cut }): HandlersOf<typeof contract.o
   async remove({ db, scope, params, now, note }) {
     const before = await store.lockOrg(db, scope, params.id)
     const after = rules.deletedOrg(before, now)
-    await cut(db, only(before.id), now)
+    await cut(db, organizationScope(before.id), now)
     await store.changeOrg(db, scope, after)
     note({ orgId: before.id, resourceName: before.name, ...difference(before, after) })
     return { success: true, message: 'Organization deleted successfully' }

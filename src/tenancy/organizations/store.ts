@@ -2,12 +2,12 @@ import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { countOf } from '../../storage/counts.ts'
-import { forShare, forUpdate, inHistory, inScope, preparedInScope } from '../../storage/dialect.ts'
+import { forShare, forUpdate, inScope, inScopeHistory, preparedInScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { readPage } from '../../storage/pages.ts'
-import { rowsOf } from '../../storage/rows.ts'
-import type { OrganizationRow } from '../../storage/tables.ts'
+import { countOf } from '../../storage/query/counts.ts'
+import { readPage } from '../../storage/query/pages.ts'
+import { rowsOf } from '../../storage/schema/rows.ts'
+import type { OrganizationRow } from '../../storage/schema/tables.ts'
 import { slugTaken } from '../partners/store.ts'
 import type { Organization } from './contract.ts'
 
@@ -62,7 +62,7 @@ export async function checkOrg(db: Db, scope: Scope, id: string): Promise<void> 
 
 /** The same for one whose history is asked for: it may have been deleted. */
 export async function checkOrgInHistory(db: Db, scope: Scope, id: string): Promise<void> {
-  const known = db.selectFrom('organizations').select('id').where(inHistory(scope, 'organizations.id'))
+  const known = db.selectFrom('organizations').select('id').where(inScopeHistory(scope, 'organizations.id'))
   if (!(await known.where('id', '=', id).executeTakeFirst())) throw outOfReach(scope)
 }
 

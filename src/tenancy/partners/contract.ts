@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
-import { email, freeObject, idOf, instant, slug, text, timezone } from '../../core/schema.ts'
+import { anyObject, email, idOf, instant, slug, text, timezone } from '../../core/schema.ts'
 
 export const cap = z.int().min(0).max(1_000_000)
 
@@ -101,7 +101,7 @@ export const PartnerChange = z
     plan,
     status: status.describe('suspended and churned end sessions and API keys for good'),
     settings: PartnerSettings.describe('Merged into the settings there are; null takes one out'),
-    ssoConfig: freeObject.nullable().describe('In place of what there is'),
+    ssoConfig: anyObject.nullable().describe('In place of what there is'),
   })
   .partial()
 export type PartnerChange = z.output<typeof PartnerChange>
@@ -117,7 +117,7 @@ export const partners = {
     path: '/orgs/partners',
     summary: 'List partners',
     tag,
-    access: user({ scopes: ['system'], permission: 'organizations:read' }),
+    access: userAccess({ scopes: ['system'], permission: 'organizations:read' }),
     query: z.strictObject(pageQuery()),
     reply: pageOf(Partner),
   }),
@@ -127,7 +127,7 @@ export const partners = {
     idempotencyKey: 'honored',
     summary: 'Create a partner',
     tag,
-    access: user({ scopes: ['system'], permission: 'organizations:write' }),
+    access: userAccess({ scopes: ['system'], permission: 'organizations:write' }),
     body: NewPartner,
     status: 201,
     reply: Partner,
@@ -140,7 +140,7 @@ export const partners = {
     path: '/orgs/partners/me',
     summary: 'Show your own partner',
     tag,
-    access: user({ scopes: ['partner'], permission: 'organizations:read' }),
+    access: userAccess({ scopes: ['partner'], permission: 'organizations:read' }),
     reply: Partner,
   }),
   changeMe: endpoint({
@@ -148,7 +148,7 @@ export const partners = {
     path: '/orgs/partners/me',
     summary: 'Change the name, billing address or settings of your own partner',
     tag,
-    access: user({ scopes: ['partner'], permission: 'organizations:write', wholePartner: true }),
+    access: userAccess({ scopes: ['partner'], permission: 'organizations:write', wholePartner: true }),
     body: OwnPartnerChange,
     reply: Partner,
     audit: { action: 'partner.settings.update', resource: 'partner' },
@@ -162,7 +162,7 @@ export const partners = {
     path: '/orgs/partners/:id',
     summary: 'Show a partner',
     tag,
-    access: user({ scopes: ['system'], permission: 'organizations:read' }),
+    access: userAccess({ scopes: ['system'], permission: 'organizations:read' }),
     params,
     reply: Partner,
   }),
@@ -171,7 +171,7 @@ export const partners = {
     path: '/orgs/partners/:id',
     summary: 'Change a partner',
     tag,
-    access: user({ scopes: ['system'], permission: 'organizations:write' }),
+    access: userAccess({ scopes: ['system'], permission: 'organizations:write' }),
     params,
     body: PartnerChange,
     reply: Partner,
@@ -184,7 +184,7 @@ export const partners = {
     path: '/orgs/partners/:id',
     summary: 'Delete a partner with its organizations',
     tag,
-    access: user({ scopes: ['system'], permission: 'organizations:delete' }),
+    access: userAccess({ scopes: ['system'], permission: 'organizations:delete' }),
     params,
     reply: z.object({ success: z.literal(true), message: z.string() }),
     audit: { action: 'partner.delete', resource: 'partner' },

@@ -1,4 +1,4 @@
-import { checkSomeChange } from '../../core/errors.ts'
+import { assertNotEmptyChange } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
@@ -22,7 +22,7 @@ async function change(
   body: contract.PartnerChange,
   now: Instant,
 ): Promise<{ before: contract.Partner; after: contract.Partner }> {
-  checkSomeChange(body)
+  assertNotEmptyChange(body)
   const before = await store.lockPartner(db, id)
   const known = body.settings?.organizationOrder ? await listOrgIds(db, wholeOf(id)) : []
   const said = body.settings ? { ...body, settings: rules.withOrder(body.settings, known) } : body

@@ -2,9 +2,9 @@ import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
 import { forUpdate, isUniqueViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { readPage } from '../../storage/pages.ts'
-import { rowsOf } from '../../storage/rows.ts'
-import type { PartnerRow } from '../../storage/tables.ts'
+import { readPage } from '../../storage/query/pages.ts'
+import { rowsOf } from '../../storage/schema/rows.ts'
+import type { PartnerRow } from '../../storage/schema/tables.ts'
 import type { Partner } from './contract.ts'
 
 /* Partners are seen in system scope, and each by its own people: their id is the scope. */

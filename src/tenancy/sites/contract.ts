@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
-import { freeObject, idOf, instant, text, timezone } from '../../core/schema.ts'
+import { anyObject, idOf, instant, text, timezone } from '../../core/schema.ts'
 
 export const Site = z
   .object({
@@ -21,8 +21,8 @@ export type Site = z.output<typeof Site>
 const fields = {
   name: text(255, 1).describe('Name people see'),
   timezone: timezone.describe('IANA time zone'),
-  address: freeObject.nullable(),
-  contact: freeObject.nullable(),
+  address: anyObject.nullable(),
+  contact: anyObject.nullable(),
 }
 
 export const NewSite = z.strictObject({
@@ -31,7 +31,7 @@ export const NewSite = z.strictObject({
   timezone: fields.timezone.default('UTC'),
   address: fields.address.default(null),
   contact: fields.contact.default(null),
-  settings: freeObject.default({}),
+  settings: anyObject.default({}),
 })
 export type NewSite = z.output<typeof NewSite>
 
@@ -40,7 +40,7 @@ export const SiteChange = z
     ...fields,
     address: fields.address.describe('In place of what there is'),
     contact: fields.contact.describe('In place of what there is'),
-    settings: freeObject.describe('Merged into the settings there are; null takes one out'),
+    settings: anyObject.describe('Merged into the settings there are; null takes one out'),
   })
   .partial()
 export type SiteChange = z.output<typeof SiteChange>
@@ -54,7 +54,7 @@ export const sites = {
     path: '/orgs/sites',
     summary: 'List sites',
     tag,
-    access: user({ permission: 'sites:read' }),
+    access: userAccess({ permission: 'sites:read' }),
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only sites of this organization'),
       organizationId: idOf('organization').optional().describe('Same as orgId').meta({ hidden: true }),
@@ -68,7 +68,7 @@ export const sites = {
     idempotencyKey: 'honored',
     summary: 'Create a site',
     tag,
-    access: user({ permission: 'sites:write' }),
+    access: userAccess({ permission: 'sites:write' }),
     body: NewSite,
     status: 201,
     reply: Site,
@@ -81,7 +81,7 @@ export const sites = {
     path: '/orgs/sites/:id',
     summary: 'Show a site',
     tag,
-    access: user({ permission: 'sites:read' }),
+    access: userAccess({ permission: 'sites:read' }),
     params,
     reply: Site,
     errors: ['site_access_denied'],
@@ -91,7 +91,7 @@ export const sites = {
     path: '/orgs/sites/:id',
     summary: 'Change a site',
     tag,
-    access: user({ permission: 'sites:write' }),
+    access: userAccess({ permission: 'sites:write' }),
     params,
     body: SiteChange,
     reply: Site,
@@ -104,7 +104,7 @@ export const sites = {
     path: '/orgs/sites/:id',
     summary: 'Delete a site that nothing refers to, for good',
     tag,
-    access: user({ permission: 'sites:delete' }),
+    access: userAccess({ permission: 'sites:delete' }),
     params,
     reply: z.object({ success: z.literal(true), message: z.string() }),
     audit: { action: 'site.delete', resource: 'site' },

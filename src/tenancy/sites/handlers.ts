@@ -1,4 +1,4 @@
-import { checkSomeChange } from '../../core/errors.ts'
+import { assertNotEmptyChange } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { HandlersOf } from '../../handler.ts'
 import { checkOrg, holdOrg } from '../organizations/store.ts'
@@ -24,7 +24,7 @@ export const siteHandlers: HandlersOf<typeof contract.sites> = {
   show: ({ db, scope, params }) => store.getSite(db, scope, params.id),
 
   async update({ db, scope, params, body, now, note }) {
-    checkSomeChange(body)
+    assertNotEmptyChange(body)
     const before = await store.lockSite(db, scope, params.id)
     const after = rules.changedSite(before, body, now)
     await store.changeSite(db, scope, after)

@@ -2,7 +2,7 @@ import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { forUpdate, inScope, listed } from '../../storage/dialect.ts'
+import { forUpdate, inScope, rowList } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { lockQueue, reschedule } from '../queues.ts'
 import { deliveriesIn, isLatest, isUndelivered } from './store.ts'
@@ -57,7 +57,7 @@ const afresh = (now: Instant) => ({
   ended_at: null,
 })
 
-const repeated = listed<{ id: string; of: string; seq: number }>({ id: 'text', of: 'text', seq: 'bigint' })
+const repeated = rowList<{ id: string; of: string; seq: number }>({ id: 'text', of: 'text', seq: 'bigint' })
 
 /**
  * Sends those of these again, from the start, that nothing is going to send; the ids they go under, in their order. What

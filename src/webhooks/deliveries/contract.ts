@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { endpoint, user } from '../../core/endpoint.ts'
+import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { eventTypes } from '../../core/event-types.ts'
-import { longPageOf, longPageQuery } from '../../core/page.ts'
+import { cursorPageOf, cursorPageQuery } from '../../core/page.ts'
 import { endInstant, idOf, instant } from '../../core/schema.ts'
 import { eventData } from '../../events/contract.ts'
 
@@ -54,8 +54,8 @@ const Queued = z.object({
 
 const tag = 'Webhooks'
 /** It is told of every device of its organization, and so is whoever reads what it is sent, or says where to. */
-const reads = user({ permission: 'organizations:read', wholeOrganization: true })
-const writes = user({ permission: 'organizations:write', wholeOrganization: true })
+const reads = userAccess({ permission: 'organizations:read', wholeOrganization: true })
+const writes = userAccess({ permission: 'organizations:write', wholeOrganization: true })
 const params = z.strictObject({ id: idOf('webhook') })
 const deliveryParams = params.extend({
   deliveryId: idOf('webhook_delivery').describe('The delivery'),
@@ -78,9 +78,9 @@ export const webhookDeliveries = {
     params,
     query: z.strictObject({
       status: deliveryStatus.optional().describe('Only deliveries in this state'),
-      ...longPageQuery(),
+      ...cursorPageQuery(),
     }),
-    reply: longPageOf(WebhookDelivery),
+    reply: cursorPageOf(WebhookDelivery),
   }),
   dead: endpoint({
     method: 'GET',
@@ -92,9 +92,9 @@ export const webhookDeliveries = {
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only those of this organization'),
       ...range,
-      ...longPageQuery(),
+      ...cursorPageQuery(),
     }),
-    reply: longPageOf(WebhookDelivery),
+    reply: cursorPageOf(WebhookDelivery),
     errors: ['org_access_denied'],
   }),
   show: endpoint({

@@ -1,7 +1,7 @@
 import { invalid } from '../../core/errors.ts'
 import { failureHints, type OutboundFailure, type OutboundReply } from '../../core/outbound.ts'
-import { cut } from '../../core/text.ts'
-import { type Instant, later, millisecondsOf } from '../../core/time.ts'
+import { truncateStorable } from '../../core/text.ts'
+import { addSeconds, type Instant, millisecondsOf } from '../../core/time.ts'
 import { nativeSignature, standardSignature } from '../../core/webhook-signature.ts'
 import type { RetryPolicy } from '../contract.ts'
 import { delayAfter, type Header } from '../rules.ts'
@@ -88,7 +88,7 @@ export function answered(
 ): Outcome {
   const { status: responseStatus, milliseconds: responseTimeMs } = reply
   const text = reply.body.toString('utf8')
-  const responseBody = cut(text, 1000)
+  const responseBody = truncateStorable(text, 1000)
   const said = { responseStatus, responseBody, responseTimeMs, attempt: attempt + 1 }
   if (responseStatus >= 200 && responseStatus < 300) {
     const fine = { errorMessage: null, failureClass: null, isUnwanted: false }
@@ -98,7 +98,7 @@ export function answered(
   const failureClass = responseStatus < 400 ? 'redirect' : responseStatus < 500 ? '4xx' : '5xx'
   const retryAfter = retryAfterOf(reply.headers['retry-after'], now)
   const wait = isUnwanted ? undefined : delayAfter(attempt + 1, retryAfter, policy)
-  const begin = cut(text, 500).trim()
+  const begin = truncateStorable(text, 500).trim()
   const errorMessage = `HTTP ${responseStatus}${begin ? `: ${begin}` : ''}`
   return { ...nothing, ...said, ...next(wait, now), errorMessage, failureClass, isUnwanted }
 }
@@ -112,7 +112,7 @@ export function unanswered(
   const { kind: failureClass, message } = failure
   const isUnsafe = failureClass === 'blocked'
   const wait = isUnsafe ? undefined : delayAfter(attempt + 1, undefined, policy)
-  const errorMessage = cut(isUnsafe ? `Unsafe webhook URL: ${message}` : message, 1000)
+  const errorMessage = truncateStorable(isUnsafe ? `Unsafe webhook URL: ${message}` : message, 1000)
   const made = { attempt: attempt + 1, errorMessage, failureClass, isUnwanted: false }
   return { ...nothing, ...made, ...next(wait, now) }
 }
@@ -128,7 +128,7 @@ export const spoiled = ({ attempt, responseStatus, responseTimeMs }: Outcome): O
 const next = (wait: number | undefined, now: Instant): Pick<Outcome, 'status' | 'dueAt'> =>
   wait === undefined
     ? { status: 'failed', dueAt: null }
-    : { status: 'retrying', dueAt: later(now, wait / 1000) }
+    : { status: 'retrying', dueAt: addSeconds(now, wait / 1000) }
 
 /** Milliseconds; seconds or a date (RFC 9110, 10.2.3). */
 function retryAfterOf(header: string | undefined, now: Instant): number | undefined {

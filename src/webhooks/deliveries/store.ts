@@ -1,13 +1,13 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../../core/errors.ts'
-import type { LongPage, LongPageQuery } from '../../core/page.ts'
+import type { CursorPage, CursorPageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { countOf } from '../../storage/counts.ts'
-import { forUpdate, inScope, isNot } from '../../storage/dialect.ts'
+import { forUpdate, inScope, notEqualsText } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { readLongPage } from '../../storage/pages.ts'
-import type { Tables, WebhookDeliveryRow } from '../../storage/tables.ts'
+import { countOf } from '../../storage/query/counts.ts'
+import { readCursorPage } from '../../storage/query/pages.ts'
+import type { Tables, WebhookDeliveryRow } from '../../storage/schema/tables.ts'
 import type { DeliveryStatus, FailureClass, WebhookDelivery } from './contract.ts'
 import { hintOf } from './rules.ts'
 
@@ -60,7 +60,7 @@ export const deliveriesIn = (db: Db, scope: Scope) =>
   db.selectFrom('webhook_deliveries').where(inScope(scope, 'webhook_deliveries.org_id'))
 
 /** What the index by state holds. */
-export const isUndelivered = isNot('status', 'delivered')
+export const isUndelivered = notEqualsText('status', 'delivered')
 
 /** It was not sent again as another one; whoever counts on that holds the queue. */
 export const isLatest = (eb: ExpressionBuilder<Tables, 'webhook_deliveries'>) =>
@@ -78,14 +78,14 @@ export async function listDeliveries(
   db: Db,
   scope: Scope,
   webhookId: string,
-  query: LongPageQuery & { status?: DeliveryStatus | undefined },
-): Promise<LongPage<WebhookDelivery>> {
+  query: CursorPageQuery & { status?: DeliveryStatus | undefined },
+): Promise<CursorPage<WebhookDelivery>> {
   const { status } = query
   const found = deliveriesIn(db, scope)
     .where('webhook_id', '=', webhookId)
     .$if(status !== undefined, (q) => q.where('status', '=', status!))
     .$if(status !== undefined && status !== 'delivered', (q) => q.where(isUndelivered))
-  return readLongPage(
+  return readCursorPage(
     found,
     query,
     { by: ['seq'], direction: 'desc', keyOf: ({ sequence }) => [sequence] },
@@ -94,14 +94,14 @@ export async function listDeliveries(
   )
 }
 
-export type DeadQuery = LongPageQuery & {
+export type DeadQuery = CursorPageQuery & {
   orgId?: string | undefined
   since?: Instant | undefined
   until?: Instant | undefined
 }
 
 /** What failed for good and nobody sent again, of every webhook, newest first. */
-export async function listDead(db: Db, scope: Scope, query: DeadQuery): Promise<LongPage<WebhookDelivery>> {
+export async function listDead(db: Db, scope: Scope, query: DeadQuery): Promise<CursorPage<WebhookDelivery>> {
   const { orgId, since, until } = query
   const found = deliveriesIn(db, scope)
     .where('status', '=', 'failed')
@@ -112,7 +112,7 @@ export async function listDead(db: Db, scope: Scope, query: DeadQuery): Promise<
     .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
     .$if(since !== undefined, (q) => q.where('created_at', '>=', since!))
     .$if(until !== undefined, (q) => q.where('created_at', '<', until!))
-  return readLongPage(
+  return readCursorPage(
     found,
     query,
     { by: ['created_at', 'id'], direction: 'desc', keyOf: ({ createdAt, id }) => [createdAt, id] },

@@ -3,10 +3,10 @@ import type { Cipher } from '../../core/cipher.ts'
 import { newId } from '../../core/new-id.ts'
 import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
 import { type Clock, type Instant, secondsBetween } from '../../core/time.ts'
-import { apart } from '../../storage/apart.ts'
-import { isOutage, runsAlone } from '../../storage/dialect.ts'
+import { writeBisecting } from '../../storage/bisect-writes.ts'
+import { isOutage, isSingleProcess } from '../../storage/dialect.ts'
+import { lacksCurrentKey } from '../../storage/key-check.ts'
 import type { Db, Storage } from '../../storage/open.ts'
-import { isBehind } from '../../storage/sealed.ts'
 import {
   answered,
   bodyOf,
@@ -152,7 +152,7 @@ export class Courier {
     for (const lane of this.#lanes.all()) Object.assign(lane, { more: true, behind: start })
     await this.#renew()
     await freeAbandoned(storage, clock())
-    if (this.#isBehind) this.#isBehind = await isBehind(storage.read, cipher)
+    if (this.#isBehind) this.#isBehind = await lacksCurrentKey(storage.read, cipher)
   }
 
   /** Before it frees what others held: who was asleep for long would free its own, and take it once more. */
@@ -199,7 +199,7 @@ export class Courier {
 
   /** Whether something was put down. */
   async #settleAndSend(): Promise<boolean> {
-    if (runsAlone(this.#on.storage.read)) {
+    if (isSingleProcess(this.#on.storage.read)) {
       // It is this thread that writes: nothing could go on meanwhile.
       const settled = await this.#settle()
       this.#conclude(settled)
@@ -247,7 +247,7 @@ export class Courier {
     const known = new Map(moving.map(({ webhookId, webhook }) => [webhookId, webhook]))
     const webhooks = await store.findWebhooks(storage.read, cipher, known)
     if (!this.#isBehind && [...webhooks.values()].some((one) => this.#isForeign(one)))
-      this.#isBehind = await isBehind(storage.read, cipher)
+      this.#isBehind = await lacksCurrentKey(storage.read, cipher)
     for (const lane of moving) this.#follow(lane, webhooks.get(lane.webhookId))
   }
 
@@ -352,11 +352,11 @@ export class Courier {
     const { storage, onSpoiled } = this.#on
     const put = (some: readonly Attempt[]) =>
       storage.write((tx) => putDown(tx, some, now), { unsynced: true })
-    const { refused } = await apart(arrived, put)
+    const { refused } = await writeBisecting(arrived, put)
     for (const { item, error } of refused) {
       onSpoiled({ deliveryId: item.parcel.id, webhookId: item.parcel.webhookId, error })
     }
-    await apart(
+    await writeBisecting(
       refused.map(({ item }) => ({ ...item, outcome: spoiled(item.outcome) })),
       put,
     )

@@ -1,17 +1,17 @@
 import { newId } from '../../core/new-id.ts'
-import { everything } from '../../core/scope.ts'
+import { systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
+import { failureReason, insertDeadLetter } from '../../storage/dead-letters.ts'
 import {
   type Each,
   forUpdate,
   inScope,
   isOutage,
-  listed,
   prepared,
   preparedForEach,
+  rowList,
 } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
-import { reasonOf, setAside } from '../../storage/set-aside.ts'
 import { storedStatus } from '../rules.ts'
 
 /** Events looked at, and deliveries made, in one transaction. On SQLite it is this thread that writes them. */
@@ -85,7 +85,7 @@ async function passOver(storage: Storage, { event, listener, error, now }: Passe
           .where('seq', '=', seq)
         const { data, ...rest } = await known.executeTakeFirstOrThrow()
         const entry = JSON.stringify({ webhookId: listener.id, ...rest, ...(isWhole && { data }) })
-        await setAside(tx, { source: 'events', orgId, entry, reason: reasonOf(error), now })
+        await insertDeadLetter(tx, { source: 'events', orgId, entry, reason: failureReason(error), now })
         await tx.updateTable('events').set({ given_to: listener.id }).where('seq', '=', seq).execute()
       })
       return true
@@ -136,7 +136,7 @@ const listeners = preparedForEach(
       .where((eb) => eb('e.event', 'in', [eb.cast<string>(audience.type, 'text'), eb.val('*')]))
       .where('e.webhook_id', '>', audience.behind)
       .where('w.deleted_at', 'is', null)
-      .where(inScope(everything, 'e.org_id'))
+      .where(inScope(systemScope, 'e.org_id'))
       .orderBy('w.id')
       .limit(audience.limit),
 )
@@ -194,7 +194,7 @@ async function learn(
   }
 }
 
-const seqs = listed<{ seq: number }>({ seq: 'bigint' })
+const seqs = rowList<{ seq: number }>({ seq: 'bigint' })
 
 const givenOut = prepared((db, p: { seqs: string }) =>
   db
@@ -202,7 +202,7 @@ const givenOut = prepared((db, p: { seqs: string }) =>
     .where('seq', 'in', (eb) => eb.selectFrom(seqs.as(p.seqs, 'done')).select('done.seq')),
 )
 
-const ids = listed<{ id: string }>({ id: 'text' })
+const ids = rowList<{ id: string }>({ id: 'text' })
 
 /** In the order of their ids, as everyone who holds several. */
 const queuesOf = prepared((db, p: { ids: string }) =>
@@ -215,7 +215,7 @@ const queuesOf = prepared((db, p: { ids: string }) =>
   ),
 )
 
-const deliveries = listed<{
+const deliveries = rowList<{
   id: string
   webhookId: string
   event: number
@@ -247,7 +247,7 @@ const insertion = prepared((db, p: { deliveries: string; now: Instant }) =>
     ),
 )
 
-const queues = listed<{ webhookId: string; lastSeq: number; dueAt: Instant | null }>({
+const queues = rowList<{ webhookId: string; lastSeq: number; dueAt: Instant | null }>({
   webhookId: 'text',
   lastSeq: 'bigint',
   dueAt: 'text',

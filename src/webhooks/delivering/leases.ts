@@ -1,7 +1,7 @@
-import { type Instant, later } from '../../core/time.ts'
-import { forUpdate, prepared, runsAlone } from '../../storage/dialect.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
+import { forUpdate, isSingleProcess, prepared } from '../../storage/dialect.ts'
+import { isEncryptedWith } from '../../storage/key-check.ts'
 import type { Db, Storage } from '../../storage/open.ts'
-import { isSealedWith } from '../../storage/sealed.ts'
 
 /*
  * A queue is sent from by one process at a time, its holder, so that how many deliveries of a webhook are on their
@@ -20,7 +20,7 @@ const renewal = prepared((db, p: { id: string; until: Instant }) =>
 )
 
 export async function stayAlive(db: Db, id: string, now: Instant): Promise<void> {
-  await renewal(db, { id, until: later(now, leaseSeconds) })
+  await renewal(db, { id, until: addSeconds(now, leaseSeconds) })
 }
 
 /** Frees what is held by processes that are no longer alive. */
@@ -49,7 +49,7 @@ export async function freeAbandoned(storage: Storage, now: Instant): Promise<voi
 
 /** Where one process serves a database, whoever held something before it started is dead. */
 export async function freeOfPredecessors(storage: Storage): Promise<void> {
-  if (!runsAlone(storage.read)) return
+  if (!isSingleProcess(storage.read)) return
   await storage.write(
     async (tx) => {
       await tx.deleteFrom('webhook_workers').execute()
@@ -72,7 +72,8 @@ type Wanted = {
 const patienceSeconds = 3600
 
 /** Whether nobody else has come for it in all that time. */
-export const isForsaken = (dueAt: Instant, now: Instant): boolean => dueAt <= later(now, -patienceSeconds)
+export const isForsaken = (dueAt: Instant, now: Instant): boolean =>
+  dueAt <= addSeconds(now, -patienceSeconds)
 
 const isDue = (db: Db, { now, apart, marks }: Wanted) =>
   db
@@ -83,15 +84,15 @@ const isDue = (db: Db, { now, apart, marks }: Wanted) =>
     .$if(marks !== undefined, (q) =>
       q.where((eb) =>
         eb.or([
-          eb('due_at', '<=', later(now, -patienceSeconds)),
+          eb('due_at', '<=', addSeconds(now, -patienceSeconds)),
           eb.exists(
             eb
               .selectFrom('webhooks as w')
               .select('w.id')
               .whereRef('w.id', '=', 'webhook_queues.webhook_id')
-              .where(isSealedWith(marks!, 'w.url'))
-              .where(isSealedWith(marks!, 'w.headers'))
-              .where((of) => of.or([of('w.secret', 'is', null), isSealedWith(marks!, 'w.secret')])),
+              .where(isEncryptedWith(marks!, 'w.url'))
+              .where(isEncryptedWith(marks!, 'w.headers'))
+              .where((of) => of.or([of('w.secret', 'is', null), isEncryptedWith(marks!, 'w.secret')])),
           ),
         ]),
       ),

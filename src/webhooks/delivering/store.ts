@@ -1,6 +1,6 @@
 import type { Cipher } from '../../core/cipher.ts'
 import type { Instant } from '../../core/time.ts'
-import { after, type Each, forUpdate, listed, prepared, preparedForEach } from '../../storage/dialect.ts'
+import { after, type Each, forUpdate, prepared, preparedForEach, rowList } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Outcome, Parcel } from '../deliveries/rules.ts'
 import { byState, nextDue } from '../queues.ts'
@@ -10,7 +10,7 @@ import type { Place } from './lanes.ts'
 
 /* What the service itself does with the deliveries of all tenants. */
 
-const ids = listed<{ id: string }>({ id: 'text' })
+const ids = rowList<{ id: string }>({ id: 'text' })
 
 /** Those that are not gone, and whose organization is not. */
 const living = (db: Db, asked: string) =>
@@ -90,7 +90,7 @@ export const findParcels = async (db: Db, all: readonly Wish[]): Promise<Parcel[
   return [...(await due(db, active)), ...(await dueAskedFor(db, others))]
 }
 
-const outcomes = listed<
+const outcomes = rowList<
   Omit<Outcome, 'isUnwanted'> & { id: string; before: number; endedAt: Instant | null }
 >({
   id: 'text',
@@ -164,7 +164,7 @@ export type Tally = {
   lastSuccessAt: Instant | null
 }
 
-const tallies = listed<Tally>({
+const tallies = rowList<Tally>({
   webhookId: 'text',
   successes: 'bigint',
   failures: 'bigint',
@@ -209,7 +209,7 @@ const holders = prepared((db, p: { ids: string }) =>
   ),
 )
 
-const dues = listed<{ id: string; dueAt: Instant | null }>({ id: 'text', dueAt: 'text' })
+const dues = rowList<{ id: string; dueAt: Instant | null }>({ id: 'text', dueAt: 'text' })
 
 const release = prepared((db, p: { dues: string }) =>
   db

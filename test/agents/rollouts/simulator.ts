@@ -3,7 +3,7 @@ import type { NewRollout, RolloutProgress } from '../../../src/agents/rollouts/c
 import { goRound } from '../../../src/agents/rollouts/jobs.ts'
 import type { UpdateStatus } from '../../../src/agents/upgrades/contract.ts'
 import { api } from '../../../src/api.ts'
-import { type Client, connect, type Transport } from '../../../src/core/client.ts'
+import { type Client, createClient, type Transport } from '../../../src/core/client.ts'
 import type { Clock } from '../../../src/core/time.ts'
 import { checkLiveness } from '../../../src/devices/jobs.ts'
 import type { Storage } from '../../../src/storage/open.ts'
@@ -53,7 +53,7 @@ export function clientsFor(
     return { status: reply.statusCode, headers, body: reply.body }
   }
   const of = (token: string) =>
-    connect({
+    createClient({
       ...{ url, retries: 0, transport },
       credentials: { headers: async () => ({ authorization: `Bearer ${token}` }) },
     })

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { isGateOpen, targetOf } from '../../../src/agents/upgrades/rules.ts'
-import { windowOf } from '../../../src/core/weekly-window.ts'
-import type { AgentTargetColumns } from '../../../src/storage/agent-tables.ts'
+import { parseWeeklyWindow } from '../../../src/core/weekly-window.ts'
+import type { AgentTargetColumns } from '../../../src/storage/schema/agent-tables.ts'
 
 const nothing: AgentTargetColumns = {
   ...{ promoted_version: '1.0.0', promoted_at: '2026-01-01T00:00:00.000Z', promoted_rollback_at: null },
@@ -94,6 +94,6 @@ describe('a window of the week', () => {
     'Sun 02:00-02:00',
     ' Sun 02:00-04:00',
   ])('is not said as "%s"', (text) => {
-    expect(windowOf(text)).toBeUndefined()
+    expect(parseWeeklyWindow(text)).toBeUndefined()
   })
 })

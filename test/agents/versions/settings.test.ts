@@ -2,7 +2,7 @@ import { generateKeyPairSync } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { readReleases } from '../../../daemon/outside/release-settings.ts'
+import { readReleases } from '../../../daemon/integrations/release-settings.ts'
 import { trustKeyOf } from '../../../src/agents/versions/manifest.ts'
 import { temporaryFolder } from '../../databases.ts'
 

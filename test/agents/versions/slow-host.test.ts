@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { guardedClient } from '../../../daemon/outside/guarded-client.ts'
-import { releaseHost as portTo } from '../../../daemon/outside/release-host.ts'
+import { guardedClient } from '../../../daemon/integrations/guarded-client.ts'
+import { releaseHost as portTo } from '../../../daemon/integrations/release-host.ts'
 import { type ReleaseHost, releaseHost } from '../release-host.ts'
 import { signedRelease } from '../signed.ts'
 

@@ -1,6 +1,6 @@
 import { createHash, createHmac, sign, type X509Certificate } from 'node:crypto'
 import { SignedXml } from 'xml-crypto'
-import { later } from '../../../src/core/time.ts'
+import { addSeconds } from '../../../src/core/time.ts'
 import type { Expected } from '../../../src/sso/saml/expected.ts'
 import { bearer, enveloped, exclusiveC14n, nameIdFormats, namespaces } from '../../../src/sso/saml/names.ts'
 import { ecKeys, type KeyPair, rsaKeys, selfSigned } from './certificate.ts'
@@ -76,10 +76,10 @@ const usual: Said = {
   recipient: expected.acsUrl,
   confirmedInResponseTo: expected.requestId,
   confirmedNotBefore: null,
-  confirmedNotOnOrAfter: later(now, 300),
+  confirmedNotOnOrAfter: addSeconds(now, 300),
   method: bearer,
-  notBefore: later(now, -30),
-  notOnOrAfter: later(now, 300),
+  notBefore: addSeconds(now, -30),
+  notOnOrAfter: addSeconds(now, 300),
   audience: restrictedTo(expected.entityId),
   authnContext: 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport',
   sessionNotOnOrAfter: null,

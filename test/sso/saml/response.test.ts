@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { later } from '../../../src/core/time.ts'
+import { addSeconds } from '../../../src/core/time.ts'
 import { namespaces } from '../../../src/sso/saml/names.ts'
 import { verifyResponse } from '../../../src/sso/saml/response.ts'
 import { ecKeys, selfSigned } from './certificate.ts'
@@ -20,7 +20,7 @@ const { now, acsUrl, entityId, issuer } = expected
 
 /** A response in which something else is said, its assertion signed. */
 const saying = (change: Partial<Said>) => () => signedAssertion(responseXml(change))
-const at = (seconds: number) => later(now, seconds)
+const at = (seconds: number) => addSeconds(now, seconds)
 
 const said = {
   id: '_assertion1',

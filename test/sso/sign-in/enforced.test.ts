@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { messagesIn } from '../../../daemon/outside/outbox.ts'
+import { readOutboxMessages } from '../../../daemon/integrations/outbox.ts'
 import { api } from '../../../src/api.ts'
-import { later } from '../../../src/core/time.ts'
+import { addSeconds } from '../../../src/core/time.ts'
 import { joinOrganization, joinPartner } from '../../../src/identity/memberships.ts'
 import { hashPassword } from '../../../src/identity/password.ts'
 import { saveReset } from '../../../src/identity/passwords/store.ts'
@@ -96,7 +96,7 @@ onEveryDatabase((_kind, open) => {
         joinPartner(
           tx,
           { partnerId: acme, userId: dora, roleId, orgs: 'all' },
-          later('2026-03-01T12:00:00.000Z', 1),
+          addSeconds('2026-03-01T12:00:00.000Z', 1),
         ),
       )
       await enforce()
@@ -118,7 +118,7 @@ onEveryDatabase((_kind, open) => {
       const other = 'gus@garage.example.com'
       await addWithPassword(service, garage.id, other)
       const token = newToken()
-      const reset = { userId: dora, tokenHash: tokenHash(token), expiresAt: later(clock(), 3600) }
+      const reset = { userId: dora, tokenHash: tokenHash(token), expiresAt: addSeconds(clock(), 3600) }
       await service.storage.write((tx) => saveReset(tx, reset))
       await enforce()
       for (const email of [person.email, other])
@@ -126,7 +126,7 @@ onEveryDatabase((_kind, open) => {
           ...{ success: true, message: 'If this email exists, a reset link will be sent.' },
         })
       expect(tokenIn(await received(service, other, 'password-reset'))).not.toBe('')
-      expect((await messagesIn(service.dataDir)).filter(({ to }) => to === person.email)).toEqual([])
+      expect((await readOutboxMessages(service.dataDir)).filter(({ to }) => to === person.email)).toEqual([])
       const wanted = 'seven purple elephants on a roof'
       await expect(
         service.client().call(api.auth.resetPassword, { body: { token, password: wanted } }),
@@ -212,7 +212,7 @@ onEveryDatabase((_kind, open) => {
 
     it('is what the oldest active provider says; when that goes, what the next says', async () => {
       const { service, clock, system, bakery, enforce, change } = await stage()
-      const older = { status: 'active', createdAt: later(clock(), -60) } as const
+      const older = { status: 'active', createdAt: addSeconds(clock(), -60) } as const
       const before = await addProvider(service, bakery.id, { ...older, name: 'older' })
       await enforce()
       const { tokens } = await login(service, person.email)

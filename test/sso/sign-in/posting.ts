@@ -1,5 +1,5 @@
 import { inflateRawSync } from 'node:zlib'
-import { type Instant, later } from '../../../src/core/time.ts'
+import { addSeconds, type Instant } from '../../../src/core/time.ts'
 import { parsed } from '../../../src/sso/saml/xml.ts'
 import type { TestService } from '../../harness.ts'
 import {
@@ -37,7 +37,11 @@ export function responseTo(
   const id = request.attributes.get('ID') ?? ''
   const xml = responseXml({
     ...{ inResponseTo: id, confirmedInResponseTo: id, assertionId: `_of${id}` },
-    ...{ notBefore: later(now, -30), notOnOrAfter: later(now, 300), confirmedNotOnOrAfter: later(now, 300) },
+    ...{
+      notBefore: addSeconds(now, -30),
+      notOnOrAfter: addSeconds(now, 300),
+      confirmedNotOnOrAfter: addSeconds(now, 300),
+    },
     ...said,
   })
   return { SAMLResponse: posted(sign(xml)), RelayState: relayState }

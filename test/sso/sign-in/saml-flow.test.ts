@@ -1,7 +1,7 @@
 import { verify, X509Certificate } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
-import { later } from '../../../src/core/time.ts'
+import { addSeconds } from '../../../src/core/time.ts'
 import { parsed } from '../../../src/sso/saml/xml.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
@@ -224,7 +224,7 @@ onEveryDatabase((kind, open) => {
       await addMember(service, bakery.id, jo)
       const answered = async (seconds: number) => {
         const { by, location } = await begin()
-        const at = `AuthnInstant="${later(clock(), seconds)}"`
+        const at = `AuthnInstant="${addSeconds(clock(), seconds)}"`
         const sign = (xml: string) => signedAssertion(xml.replace(/AuthnInstant="[^"]+"/, at))
         return (await post(by, service, responseTo(location, clock(), { sign }))).location
       }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
-import { later } from '../../../src/core/time.ts'
+import { addSeconds } from '../../../src/core/time.ts'
 import { joinPartner } from '../../../src/identity/memberships.ts'
 import { codeAt } from '../../daemon/people.ts'
 import { onEveryDatabase } from '../../databases.ts'
@@ -69,7 +69,7 @@ onEveryDatabase((_kind, open) => {
       const { accessToken } = await enter()
       clock.forward(600)
       const { tokens } = await enrol(service.client(accessToken))
-      const session = { sso_provider_id: providerId, expires_at: later(began, 24 * 3600), mfa: 1 }
+      const session = { sso_provider_id: providerId, expires_at: addSeconds(began, 24 * 3600), mfa: 1 }
       expect(await kept(tokens.accessToken)).toMatchObject(session)
       const as = service.client(tokens.accessToken)
       await expect(as.call(api.auth.switch, { body: { orgId: bakery.id } })).rejects.toMatchObject({
@@ -97,7 +97,7 @@ onEveryDatabase((_kind, open) => {
       const first = service.client((await refresh(entered)).accessToken)
       expect(await first.call(api.auth.me)).toMatchObject({ mfaVerified: false })
       const { tokens } = await first.call(api.auth.verifyMfa, { body: { code: codeAt(secret, clock) } })
-      const until = later(began, 24 * 3600)
+      const until = addSeconds(began, 24 * 3600)
       const session = { sso_provider_id: providerId, expires_at: until, mfa: 1 }
       expect(await kept(tokens?.accessToken)).toMatchObject(session)
       await expect(first.call(api.auth.me)).rejects.toMatchObject({ status: 401 })

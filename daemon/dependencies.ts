@@ -1,0 +1,67 @@
+import type { pino } from 'pino'
+import type { Nudge } from '../src/agents/commands/ports.ts'
+import type { Beginning } from '../src/agents/rollouts/handlers.ts'
+import type { Cipher } from '../src/core/cipher.ts'
+import type { Clock } from '../src/core/time.ts'
+import type { Door } from '../src/identity/door/door.ts'
+import type { Switchboard } from '../src/live/ports.ts'
+import type { ByteQuota, LogQuota } from '../src/logs/quota.ts'
+import type { Web } from '../src/sso/sign-in/web.ts'
+import type { Storage } from '../src/storage/open.ts'
+import type { AgentAuditBuffer } from './agent-entries.ts'
+import type { AgentEventBuffer } from './agent-events.ts'
+import type { AuditWatch } from './audit-watch.ts'
+import type { BodyBudget } from './body-budget.ts'
+import type { CommandWatch } from './command-watch.ts'
+import type { ConnectionLimit } from './connection-bound.ts'
+import type { DatabaseWatch } from './database-watch.ts'
+import type { DeadLetterWatch } from './dead-letter-watch.ts'
+import type { Gateway } from './gateway.ts'
+import type { Integrations } from './integrations/open.ts'
+import type { KeyMeter } from './key-meter.ts'
+import type { Limiter } from './limiter.ts'
+import type { LogWatch } from './log-watch.ts'
+import type { ReadQueryQueue } from './questions.ts'
+import type { SignInWatch } from './sign-in-watch.ts'
+import type { WebhookWatch } from './webhook-watch.ts'
+import type { ConcurrencyLimit } from './work-bound.ts'
+
+/** What a running service is made of. */
+export type Dependencies = Integrations & {
+  storage: Storage
+  limiter: Limiter
+  bodies: BodyBudget
+  replies: BodyBudget
+  work: ConcurrencyLimit
+  connections: ConnectionLimit
+  meter: KeyMeter
+  cipher: Cipher
+  clock: Clock
+  log: pino.Logger
+  audit: AuditWatch
+  webhooks: WebhookWatch
+  database: DatabaseWatch
+  signIns: SignInWatch
+  questions: ReadQueryQueue
+  setAside: DeadLetterWatch
+  logs: LogWatch
+  agentEntries: AgentAuditBuffer
+  agentEvents: AgentEventBuffer
+  /** How much of the logs of devices is kept. */
+  logQuota: LogQuota
+  outputs: CommandWatch
+  /** How much of what comes of commands is kept. */
+  commandQuota: ByteQuota
+  /** Where passwords are held against accounts. */
+  door: Door
+  /** The connections of agents. */
+  agents: Gateway
+  /** Asks agents, and tells them that something waits, wherever they are connected. */
+  switchboard: Switchboard
+  nudge: Nudge
+  /** Where people reach the service; known once it listens. */
+  publicUrl: () => string
+  /** Where browsers go on that sign in elsewhere. */
+  web: Web
+  rollouts: Beginning
+}

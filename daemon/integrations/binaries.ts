@@ -1,0 +1,43 @@
+import type { Binaries } from '../../src/agents/downloads/ports.ts'
+import { openWithin } from './open-within.ts'
+import type { SizeOf } from './release-directory.ts'
+
+export type BinaryStore = Binaries & { sizeOf: SizeOf }
+
+/** At the release host, where agents fetch them themselves. */
+export const hostBinaries: Binaries = {
+  isHere: false,
+  find: async ({ url }) => (url === '' ? undefined : { location: url }),
+}
+
+/** In the folder of their version, or beside these folders. */
+export function directoryBinaries(root: string): BinaryStore {
+  async function opened(version: string, name: string, size?: number) {
+    for (const path of [[version, name], [name]]) {
+      const file = await openWithin(root, ...path)
+      if (file && (size === undefined || file.size === size)) return file
+      await file?.handle.close()
+    }
+    return undefined
+  }
+  return {
+    isHere: true,
+    async find({ version, name, size, checksum }) {
+      const file = await opened(version, name, size)
+      if (!file) return undefined
+      const { handle } = file
+      return {
+        name,
+        size,
+        checksum,
+        read: (from, to) => handle.createReadStream({ start: from, end: to, highWaterMark: 1 << 18 }),
+        close: () => handle.close(),
+      }
+    },
+    async sizeOf(version, name) {
+      const file = await opened(version, name)
+      await file?.handle.close()
+      return file?.size
+    },
+  }
+}

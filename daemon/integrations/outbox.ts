@@ -1,0 +1,48 @@
+import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Instant } from '../../src/core/time.ts'
+
+/** A message that went nowhere but into the data directory. */
+export type OutboxMessage = {
+  id: string
+  at: Instant
+  to: string
+  kind: string
+  subject: string
+  text: string
+  html: string
+  links: string[]
+}
+
+const folderIn = (dataDir: string): string => join(dataDir, 'outbox')
+
+/** One file per message, whole or not at all. The same id again replaces it. */
+export async function writeOutboxMessage(dataDir: string, message: OutboxMessage): Promise<void> {
+  const folder = folderIn(dataDir)
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  const draft = join(folder, `.${message.id}.${process.pid}`)
+  await writeFile(draft, `${JSON.stringify(message, null, 2)}\n`, { mode: 0o600 })
+  await rename(draft, join(folder, `${message.id}.json`))
+}
+
+/** Newest first. */
+export async function readOutboxMessages(dataDir: string): Promise<OutboxMessage[]> {
+  const folder = folderIn(dataDir)
+  const names = (await filesIn(folder)).filter((name) => /^[^.].*\.json$/.test(name))
+  const messages: OutboxMessage[] = []
+  for (const name of names) {
+    messages.push(JSON.parse(await readFile(join(folder, name), 'utf8')) as OutboxMessage)
+  }
+  const key = ({ at, id }: OutboxMessage) => `${at} ${id}`
+  return messages.sort((a, b) => (key(a) < key(b) ? 1 : -1))
+}
+
+/** No folder: nothing was ever sent. */
+async function filesIn(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  }
+}

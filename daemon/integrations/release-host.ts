@@ -1,0 +1,185 @@
+import { z } from 'zod'
+import { type AnnouncedFile, ReleaseFailure, type Releases } from '../../src/agents/versions/ports.ts'
+import { parseJson } from '../../src/core/json.ts'
+import { type Outbound, OutboundFailure, type OutboundReply } from '../../src/core/outbound.ts'
+import { safeParse } from '../../src/core/schema.ts'
+import { version as ownVersion } from '../../src/version.ts'
+import type { ReleaseSettings } from './release-settings.ts'
+
+type Api = NonNullable<ReleaseSettings['api']>
+
+/** From the first request to the last byte of what is read of a release: whoever asked waits. */
+const milliseconds = 25_000
+const mostOf = { answer: 4 << 20, manifest: 1 << 20, signature: 4096 }
+const mostRedirects = 5
+const mostSaid = 200
+const longestAddress = 2000
+
+const Asset = z.object({
+  name: z.string(),
+  /** Of the API, which asks for the token. */
+  url: z.string(),
+  browser_download_url: z.string(),
+  size: z.int().optional(),
+})
+type Asset = z.output<typeof Asset>
+const Release = z.object({
+  tag_name: z.string().min(1).max(100),
+  body: z.string().nullish(),
+  assets: z.array(Asset).max(2000),
+})
+
+/** A repository in a GitHub-compatible API, asked over the guarded client. */
+export function releaseHost(
+  api: Api,
+  outbound: Outbound,
+  { patience = milliseconds }: { patience?: number } = {},
+): Releases {
+  return {
+    async find(version) {
+      const reader = new Reader(api, outbound, patience)
+      const release = await reader.release(version)
+      const asset = (name: string) => release.assets.find((one) => one.name === name)
+      const [manifest, signature] = [asset(manifestName), asset(signatureName)]
+      return {
+        tag: release.tag_name,
+        notes: release.body ?? null,
+        manifest: manifest && (await reader.asset(manifest, mostOf.manifest)),
+        signature: signature && (await reader.asset(signature, mostOf.signature)).toString('latin1'),
+        async file(name) {
+          const found = asset(name)
+          return found && fileOf(found)
+        },
+      }
+    },
+  }
+}
+
+/** Agents are sent there, as they are told. */
+const fileOf = ({ browser_download_url: url, size }: Asset): AnnouncedFile => ({
+  url: addressIn(url).href,
+  size,
+})
+
+/** @throws ReleaseFailure when it is not one that can be asked for a file */
+function addressIn(text: string, from?: string): URL {
+  const url = URL.parse(text, from)
+  const isPlain = url && ['http:', 'https:'].includes(url.protocol) && !url.username && !url.password
+  if (isPlain && url.href.length <= longestAddress) return url
+  throw failure('it leads to something that is no address')
+}
+
+export const manifestName = 'release-manifest.json'
+export const signatureName = 'release-manifest.json.sig'
+
+/** All that is read for one release, within one span of time. */
+class Reader {
+  readonly #api: Api
+  readonly #outbound: Outbound
+  readonly #end: number
+
+  constructor(api: Api, outbound: Outbound, patience: number) {
+    this.#api = api
+    this.#outbound = outbound
+    this.#end = performance.now() + patience
+  }
+
+  async release(version: string | undefined): Promise<z.output<typeof Release>> {
+    const paths =
+      version === undefined
+        ? ['/releases/latest']
+        : [`/releases/tags/v${version}`, `/releases/tags/${version}`]
+    const accept = 'application/vnd.github+json'
+    let reply: OutboundReply | undefined
+    // A tag is with a v nearly everywhere.
+    for (const path of paths) {
+      reply = await this.#follow(`${this.#api.url}${path}`, accept, mostOf.answer)
+      if (reply.status !== 404) break
+    }
+    const read = safeParse(Release, parseJson(bodyOf(reply!, 'the release')))
+    if (!read.success) throw failure('its answer is not a release, as the API of GitHub has them')
+    return read.data
+  }
+
+  /** With a token by the API, where it counts; without, where browsers get it. */
+  async asset({ name, url, browser_download_url: address }: Asset, most: number): Promise<Buffer> {
+    const from = this.#api.token === undefined ? address : url
+    return bodyOf(await this.#follow(from, 'application/octet-stream', most), name)
+  }
+
+  async #follow(from: string, accept: string, mostBody: number): Promise<OutboundReply> {
+    let at = from
+    for (let hops = 0; ; hops += 1) {
+      const reply = await this.#send(at, accept, mostBody)
+      const { location } = reply.headers
+      if (![301, 302, 303, 307, 308].includes(reply.status) || location === undefined) return reply
+      if (hops === mostRedirects) throw failure(`it redirects more than ${mostRedirects} times`)
+      at = addressIn(location, at).href
+    }
+  }
+
+  async #send(address: string, accept: string, mostBody: number): Promise<OutboundReply> {
+    const url = addressIn(address)
+    const { token, url: base } = this.#api
+    // A file is mostly elsewhere: there the token would be somebody else's.
+    const isAtHome = url.origin === new URL(base).origin
+    const headers = {
+      accept,
+      'user-agent': `svc/${ownVersion}`,
+      ...(isAtHome && token !== undefined && { authorization: `Bearer ${token}` }),
+    }
+    const left = Math.max(1, Math.round(this.#end - performance.now()))
+    try {
+      return await this.#outbound.send({
+        method: 'GET',
+        url: url.href,
+        headers,
+        milliseconds: left,
+        mostBody,
+      })
+    } catch (error) {
+      if (!(error instanceof OutboundFailure)) throw error
+      throw new ReleaseFailure('host', `The release host could not be asked: ${error.message}`, {
+        hint: hints[error.kind],
+        cause: error,
+      })
+    }
+  }
+}
+
+const hints: Record<OutboundFailure['kind'], string> = {
+  blocked: 'use the public address of the host; OUTBOUND_ALLOW_CIDRS opens ranges of your own network',
+  dns: 'the name has no address: is RELEASE_API_URL spelled right?',
+  refused: 'nothing listens there: is RELEASE_API_URL spelled right, port included?',
+  tls: 'its certificate was not accepted: has it expired, and does it name this host? OUTBOUND_CA_FILE adds authorities',
+  timeout: 'it took too long: try again',
+  broken: 'there was no whole answer: try again',
+}
+
+const failure = (what: string, hint?: string) =>
+  new ReleaseFailure('host', `The release host did not give it: ${what}`, {
+    ...(hint !== undefined && { hint }),
+  })
+
+/** @throws ReleaseFailure with what the host said, when that was no answer */
+function bodyOf({ status, isWhole, body }: OutboundReply, what: string): Buffer {
+  if (status !== 200) {
+    const said = safeParse(z.object({ message: z.string() }), parseJson(body)).data?.message
+    const words = said === undefined ? '' : `: ${plain(said)}`
+    throw new ReleaseFailure('host', `The release host answered ${status} for ${what}${words}`, {
+      ...(statusHints[status] !== undefined && { hint: statusHints[status] }),
+    })
+  }
+  if (!isWhole) throw failure(`${what} is larger than what is read of it`)
+  return body
+}
+
+const statusHints: Readonly<Record<number, string>> = {
+  401: 'RELEASE_API_TOKEN was not accepted: has it expired?',
+  403: 'RELEASE_API_TOKEN may not read it, or the host has had enough of us for now',
+  404: 'there is no such release; or the repository is private, and RELEASE_API_TOKEN may not read it',
+  429: 'the host has had enough of us for now: a RELEASE_API_TOKEN may ask more',
+}
+
+/** Words of somebody else, on one line. */
+const plain = (text: string): string => text.replace(/[^\x20-\x7e\u00a0-\uffff]+/g, ' ').slice(0, mostSaid)

@@ -1,0 +1,107 @@
+import type { S3Client } from '@aws-sdk/client-s3'
+import type { Logger } from 'pino'
+import { Problem } from '../../src/core/errors.ts'
+import type { BinaryStore } from './binaries.ts'
+import type { OutboundSettings } from './guard.ts'
+import { objectUrl, openS3, s3FailureReason, sdk } from './s3.ts'
+import type { S3Settings } from './s3-settings.ts'
+
+/** How long an address is good that a machine is sent to. */
+const seconds = 900
+/** How long is believed what the storage said of an object: a fleet that updates asks for one thing at once. */
+const knownMs = 10_000
+const mostKnown = 1000
+
+/** A machine waits for it. */
+const patience = { maxAttempts: 2, milliseconds: 5000 }
+
+/** In object storage, below `<prefix>/<version>/`: machines are sent there with an address that is signed for them. */
+export function bucketBinaries(settings: S3Settings, outbound: OutboundSettings, log: Logger): BinaryStore {
+  const { bucket: Bucket, prefix } = settings
+  let client: Promise<S3Client> | undefined
+  const known = new Map<string, { size: Promise<number | undefined>; until: number }>()
+
+  const at = (version: string, name: string) => ({
+    Bucket,
+    Key: [prefix, version, name].filter((part) => part !== '').join('/'),
+  })
+
+  async function asking<T>(key: string, work: (s3: S3Client) => Promise<T>): Promise<T> {
+    try {
+      client ??= openS3(settings, outbound, patience)
+      return await work(await client)
+    } catch (error) {
+      log.warn(
+        { place: objectUrl(settings, key), reason: s3FailureReason(error) },
+        'the storage of binaries failed',
+      )
+      throw new Problem('unavailable')
+    }
+  }
+
+  const ask = (version: string, name: string): Promise<number | undefined> => {
+    const place = at(version, name)
+    return asking(place.Key, async (s3) => {
+      const { HeadObjectCommand } = await sdk()
+      try {
+        return (await s3.send(new HeadObjectCommand(place))).ContentLength
+      } catch (error) {
+        if ((error as { $metadata?: { httpStatusCode?: number } }).$metadata?.httpStatusCode === 404)
+          return undefined
+        throw error
+      }
+    })
+  }
+
+  function sizeOf(version: string, name: string): Promise<number | undefined> {
+    const [key, now] = [`${version}/${name}`, performance.now()]
+    const found = known.get(key)
+    if (found && found.until > now) return found.size
+    const size = ask(version, name)
+    // A failure is no answer.
+    size.catch(() => known.delete(key))
+    if (known.size >= mostKnown) known.clear()
+    known.set(key, { size, until: now + knownMs })
+    return size
+  }
+
+  return {
+    isHere: true,
+    sizeOf,
+    async find({ version, name, size }) {
+      if ((await sizeOf(version, name)) !== size) return undefined
+      const place = at(version, name)
+      return asking(place.Key, async (s3) => ({ location: await presigned(s3, place) }))
+    },
+  }
+}
+
+type Request = {
+  protocol: string
+  hostname: string
+  port?: number
+  path: string
+  query: Record<string, string>
+  headers: Record<string, string>
+}
+type Presigner = { presign(request: Request, options: { expiresIn: number }): Promise<Request> }
+
+/** The request as the SDK would send it, signed in its address (AWS Signature Version 4, query parameters). */
+async function presigned(s3: S3Client, place: { Bucket: string; Key: string }): Promise<string> {
+  const { GetObjectCommand } = await sdk()
+  const command = new GetObjectCommand(place)
+  const stack = s3.middlewareStack.clone()
+  const take = () => async (args: { request: Request }) => ({
+    response: {},
+    output: { $metadata: {}, taken: args.request },
+  })
+  stack.addRelativeTo(take as never, { relation: 'before', toMiddleware: 'awsAuthMiddleware', name: 'take' })
+  const send = command.resolveMiddleware(stack as never, s3.config as never, {})
+  const { taken } = (await send(command as never)).output as unknown as { taken: Request }
+  const signer = (await s3.config.signer()) as unknown as Presigner
+  // What else the SDK sends would have to be sent by whoever comes with the address.
+  taken.headers = { host: taken.headers.host!, 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD' }
+  const { protocol, hostname, port, path, query } = await signer.presign(taken, { expiresIn: seconds })
+  const parameters = Object.entries(query).map((pair) => pair.map(encodeURIComponent).join('='))
+  return `${protocol}//${hostname}${port === undefined ? '' : `:${port}`}${path}?${parameters.join('&')}`
+}

@@ -1,0 +1,104 @@
+import { createHash } from 'node:crypto'
+import type { S3Client } from '@aws-sdk/client-s3'
+import { type Archive, ArchiveFailure } from '../../src/audit/retention/ports.ts'
+import { BlockedAddressError, checkHost, guardedAgents, type OutboundSettings } from './guard.ts'
+import type { S3Settings } from './s3-settings.ts'
+
+/** The SDK is loaded with the first object: a service that archives nothing never pays for it. */
+export function s3Archive(settings: S3Settings, outbound: OutboundSettings): Archive {
+  const { bucket, prefix } = settings
+  let client: Promise<S3Client> | undefined
+  return {
+    async put({ key: name, body, sha256, type }) {
+      const key = prefix === '' ? name : `${prefix}/${name}`
+      const at = { Bucket: bucket, Key: key }
+      const wanted = sha256.toString('base64')
+      try {
+        client ??= openS3(settings, outbound)
+        const s3 = await client
+        const { PutObjectCommand } = await sdk()
+        await s3.send(
+          new PutObjectCommand({
+            ...at,
+            Body: body,
+            ContentLength: body.length,
+
+            ContentType: type,
+            ChecksumSHA256: wanted,
+          }),
+        )
+        await confirm(s3, at, body.length, wanted)
+      } catch (error) {
+        if (error instanceof ArchiveFailure) throw error
+        throw new ArchiveFailure(`${objectUrl(settings, key)}: ${s3FailureReason(error)}`, { cause: error })
+      }
+    },
+  }
+}
+
+export const sdk = () => import('@aws-sdk/client-s3')
+
+/** A client that reaches addresses that were checked. @throws RefusedAddress */
+export async function openS3(
+  { endpoint, region, credentials }: S3Settings,
+  outbound: OutboundSettings,
+  { maxAttempts = 3, milliseconds = 120_000 } = {},
+): Promise<S3Client> {
+  if (endpoint !== undefined) checkHost(new URL(endpoint), outbound)
+  const { S3Client: Client } = await sdk()
+  const { http, https } = guardedAgents(outbound)
+  return new Client({
+    region,
+    ...(credentials && { credentials }),
+    ...(endpoint !== undefined && { endpoint, forcePathStyle: true }),
+    // Ours is the checksum that counts; others are not understood everywhere.
+    requestChecksumCalculation: 'WHEN_REQUIRED',
+    responseChecksumValidation: 'WHEN_REQUIRED',
+    maxAttempts,
+    requestHandler: {
+      httpAgent: http,
+      httpsAgent: https,
+      connectionTimeout: 10_000,
+      requestTimeout: milliseconds,
+    },
+  })
+}
+
+type At = { Bucket: string; Key: string }
+
+/** Storage that does not say the SHA-256 of what it holds is asked for the object itself. */
+async function confirm(s3: S3Client, at: At, length: number, wanted: string): Promise<void> {
+  const { GetObjectCommand, HeadObjectCommand } = await sdk()
+  const head = await s3.send(new HeadObjectCommand({ ...at, ChecksumMode: 'ENABLED' }))
+  const where = `s3://${at.Bucket}/${at.Key}`
+  if (head.ContentLength !== length) {
+    throw new ArchiveFailure(
+      `${where}: it holds ${head.ContentLength ?? 'an unknown number of'} bytes of ${length}`,
+    )
+  }
+  const told = head.ChecksumSHA256
+  const held =
+    told ?? (await hashOf((await s3.send(new GetObjectCommand(at))).Body as AsyncIterable<Uint8Array>))
+  if (held !== wanted) throw new ArchiveFailure(`${where}: what it holds is not what was sent`)
+}
+
+async function hashOf(body: AsyncIterable<Uint8Array>): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of body) hash.update(chunk)
+  return hash.digest('base64')
+}
+
+export const objectUrl = ({ endpoint, bucket }: S3Settings, key: string): string =>
+  `s3://${bucket}/${key}${endpoint === undefined ? '' : ` at ${endpoint}`}`
+
+/** Never with what was sent: no header, no signature. */
+export function s3FailureReason(error: unknown): string {
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    if (at instanceof BlockedAddressError) return at.message
+  }
+  const { name, message, code, errors } = error as Error & { code?: string; errors?: Error[] }
+  if (code !== undefined) return `it cannot be reached (${code})`
+  if (errors?.length)
+    return `it cannot be reached (${(errors[0] as NodeJS.ErrnoException).code ?? 'unknown'})`
+  return name === 'Error' || name === message ? message : `${name}: ${message}`
+}

@@ -1,0 +1,150 @@
+import { readFileSync } from 'node:fs'
+import { SetupError } from '../../src/core/errors.ts'
+import { type Env, readBoolean, readInteger, readSecret, readUrl } from '../variables.ts'
+import { type OutboundSettings, readOutbound } from './guard.ts'
+import { type ReleaseSettings, readReleases } from './release-settings.ts'
+import { readArchive, type S3Settings } from './s3-settings.ts'
+
+export type SmtpSettings = {
+  host: string
+  port: number
+  /** TLS from the first byte; else STARTTLS as `startTls` says. */
+  secure: boolean
+  /** `when-offered`, without a check of the certificate, is for servers on this machine. */
+  startTls: 'required' | 'when-offered' | 'never'
+  auth: { user: string; pass: string } | undefined
+  /** `svc <noreply@example.com>` */
+  from: string
+  /** PEM, trusted besides the usual ones. */
+  ca: string | undefined
+}
+
+export type TwilioSettings = { accountSid: string; authToken: string; serviceSid: string; apiUrl: string }
+
+/** How messages get out; undefined: only to the development outbox. */
+export type IntegrationSettings = {
+  smtp: SmtpSettings | undefined
+  twilio: TwilioSettings | undefined
+  /** Where people find the service, for links; undefined: where it listens. */
+  publicUrl: string | undefined
+  /** Where the dashboard is; undefined: there is none, and browsers meet the pages of the service. */
+  appUrl: string | undefined
+  /** SAML_SP_ENTITY_ID: what identity providers call this service; undefined: the address of its metadata. */
+  samlEntityId: string | undefined
+  /** Where audit entries are archived before retention deletes them. */
+  archive: S3Settings | undefined
+  releases: ReleaseSettings
+  outbound: OutboundSettings
+}
+
+/** @throws SetupError */
+export function readIntegrationSettings(env: Env): IntegrationSettings {
+  const publicUrls = ['PUBLIC_URL', 'PUBLIC_APP_URL', 'DASHBOARD_URL'].map((name) => readUrl(env, name))
+  return {
+    smtp: readSmtp(env),
+    twilio: readTwilio(env),
+    publicUrl: publicUrls.find((url) => url !== undefined),
+    appUrl: publicUrls[2] ?? publicUrls[1],
+    samlEntityId: env.SAML_SP_ENTITY_ID || undefined,
+    archive: readArchive(env),
+    releases: readReleases(env),
+    outbound: readOutbound(env),
+  }
+}
+
+type Server = Pick<SmtpSettings, 'host' | 'port' | 'secure' | 'auth'>
+
+function readSmtp(env: Env): SmtpSettings | undefined {
+  const url = readSecret(env, 'SMTP_URL')
+  if (url !== undefined && env.SMTP_HOST) throw new SetupError('Set SMTP_URL or SMTP_HOST, not both')
+  const server = url !== undefined ? serverOf(url) : serverFrom(env)
+  if (!server) return undefined
+  const demanded = readBoolean(env, 'SMTP_STARTTLS', undefined)
+  return {
+    ...server,
+    startTls:
+      demanded === false ? 'never' : demanded || !onThisMachine(server.host) ? 'required' : 'when-offered',
+    from: sender(env),
+    ca: certificates(env),
+  }
+}
+
+function serverOf(text: string): Server {
+  // What a parser says of it may show the password.
+  const wrong = new SetupError(
+    'SMTP_URL must be like smtp://user:password@mail.example.com:587, or smtps:// for TLS from the start; ' +
+      'in its password write @ / # % as %40 %2F %23 %25',
+  )
+  const url = URL.parse(text)
+  if (!url || !['smtp:', 'smtps:'].includes(url.protocol) || url.hostname === '') throw wrong
+  if (url.search || url.hash || (url.pathname !== '' && url.pathname !== '/')) throw wrong
+  try {
+    const [user, pass] = [decodeURIComponent(url.username), decodeURIComponent(url.password)]
+    if ((user === '') !== (pass === '')) throw wrong
+    const secure = url.protocol === 'smtps:'
+    const host = url.hostname.replace(/^\[(.*)\]$/, '$1')
+    const port = url.port === '' ? (secure ? 465 : 587) : Number(url.port)
+    return { host, port, secure, auth: user === '' ? undefined : { user, pass } }
+  } catch {
+    throw wrong
+  }
+}
+
+function serverFrom(env: Env): Server | undefined {
+  const host = env.SMTP_HOST
+  const [user, pass] = [env.SMTP_USER, readSecret(env, 'SMTP_PASSWORD')]
+  if (!host) {
+    const parts = [
+      'SMTP_PORT',
+      'SMTP_USER',
+      'SMTP_PASSWORD',
+      'SMTP_PASSWORD_FILE',
+      'SMTP_SECURE',
+      'MAIL_FROM',
+    ]
+    const set = parts.find((name) => env[name])
+    if (set) throw new SetupError(`${set} is set, but neither SMTP_HOST nor SMTP_URL`)
+    return undefined
+  }
+  if (user && pass === undefined) throw new SetupError('SMTP_USER is set, but not SMTP_PASSWORD')
+  if (!user && pass !== undefined) throw new SetupError('SMTP_PASSWORD is set, but not SMTP_USER')
+  const secure = readBoolean(env, 'SMTP_SECURE', env.SMTP_PORT === '465')
+  const port = readInteger(env, 'SMTP_PORT', secure ? 465 : 587, 1, 65_535)
+  return { host, port, secure, auth: user && pass !== undefined ? { user, pass } : undefined }
+}
+
+const onThisMachine = (host: string): boolean =>
+  host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
+
+function sender(env: Env): string {
+  const from = env.MAIL_FROM
+  if (!from) throw new SetupError('MAIL_FROM must be set to send mail, such as svc <noreply@example.com>')
+  if (/^([^<>@,;\r\n]+ <[^\s<>@,;]+@[^\s<>@,;]+>|[^\s<>@,;]+@[^\s<>@,;]+)$/.test(from)) return from
+  throw new SetupError('MAIL_FROM must be one address: noreply@example.com, or svc <noreply@example.com>')
+}
+
+function certificates(env: Env): string | undefined {
+  if (!env.SMTP_CA_FILE) return undefined
+  try {
+    return readFileSync(env.SMTP_CA_FILE, 'utf8')
+  } catch (error) {
+    throw new SetupError(`SMTP_CA_FILE cannot be read: ${(error as Error).message}`)
+  }
+}
+
+function readTwilio(env: Env): TwilioSettings | undefined {
+  const parts = {
+    TWILIO_ACCOUNT_SID: env.TWILIO_ACCOUNT_SID || undefined,
+    TWILIO_AUTH_TOKEN: readSecret(env, 'TWILIO_AUTH_TOKEN'),
+    TWILIO_VERIFY_SERVICE_SID: env.TWILIO_VERIFY_SERVICE_SID || undefined,
+  }
+  const missing = Object.entries(parts).flatMap(([name, value]) => (value === undefined ? [name] : []))
+  if (missing.length === 3) return undefined
+  if (missing.length > 0) throw new SetupError(`To send SMS, also set ${missing.join(' and ')}`)
+  return {
+    accountSid: parts.TWILIO_ACCOUNT_SID!,
+    authToken: parts.TWILIO_AUTH_TOKEN!,
+    serviceSid: parts.TWILIO_VERIFY_SERVICE_SID!,
+    apiUrl: readUrl(env, 'TWILIO_API_URL') ?? 'https://verify.twilio.com',
+  }
+}

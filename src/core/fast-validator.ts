@@ -1,0 +1,171 @@
+import type { z } from 'zod'
+
+/** What a schema makes of a value, or `declined`. */
+export type FastValidator = (value: unknown) => unknown
+
+export const declined = Symbol('declined')
+
+/** As zod's own JSON Schema reads them; only what is looked at here. */
+type Def = {
+  type: string
+  format?: string
+  pattern?: RegExp
+  coerce?: boolean
+  checks?: { _zod: { def: CheckDef } }[]
+  innerType?: z.core.$ZodType
+  shape?: Record<string, z.core.$ZodType>
+  catchall?: z.core.$ZodType
+  entries?: Record<string, unknown>
+}
+type CheckDef = {
+  check: string
+  format?: string
+  maximum?: number
+  minimum?: number
+  value?: number
+  inclusive?: boolean
+  pattern?: RegExp
+  fn?: (value: unknown) => unknown
+  tx?: (value: unknown) => unknown
+}
+
+const never: FastValidator = () => declined
+
+/**
+ * A short way through a schema for what comes often and is nearly always right, such as heartbeats: it gives exactly what
+ * the schema gives, in a fraction of the time, or `declined`. Then the schema has to be asked, which knows more kinds of values
+ * and has the words for what is wrong with them. The rules are read off the schema: there is nothing to keep in step.
+ */
+export function compileFastValidator(schema: z.core.$ZodType): FastValidator {
+  const def = schema._zod.def as unknown as Def
+  if (def.coerce) return never
+  switch (def.type) {
+    case 'string':
+      return strings(def)
+    case 'number':
+      return numbers(def)
+    case 'boolean':
+      return checked((value) => typeof value === 'boolean', def)
+    case 'enum': {
+      const values = new Set(Object.values(def.entries!))
+      return checked((value) => values.has(value), def)
+    }
+    case 'nullable':
+      return orElse(null, def)
+    case 'optional':
+      return orElse(undefined, def)
+    case 'default': {
+      const inner = compileFastValidator(def.innerType!)
+      return (value) => (value === undefined ? declined : inner(value))
+    }
+    // What is caught is what the inner schema refuses, and so declines.
+    case 'catch':
+      return compileFastValidator(def.innerType!)
+    case 'object':
+      return objects(def)
+    default:
+      return never
+  }
+}
+
+function strings(def: Def): FastValidator {
+  const { format, pattern } = def
+  if (format === undefined) return checked((value) => typeof value === 'string', def)
+  // What a pattern says is all that is asked of these.
+  if (!pattern || !(format === 'guid' || format === 'uuid')) return never
+  return checked((value) => typeof value === 'string' && pattern.test(value), def)
+}
+
+function numbers(def: Def): FastValidator {
+  if (def.format === undefined) return checked(Number.isFinite, def)
+  return def.format === 'safeint' ? checked(Number.isSafeInteger, def) : never
+}
+
+function orElse(other: null | undefined, { innerType, checks = [] }: Def): FastValidator {
+  const inner = compileFastValidator(innerType!)
+  return checks.length > 0 ? never : (value) => (value === other ? other : inner(value))
+}
+
+type Test = (value: never) => boolean
+
+/** The value itself, where it is of the kind and passes every check; never where one of them is not known here. */
+function checked(isOfKind: (value: unknown) => boolean, { checks = [] }: Def): FastValidator {
+  const tests = checks.map((check) => testOf(check._zod.def))
+  if (tests.includes(undefined)) return never
+  const all = tests as ((value: unknown) => boolean)[]
+  return (value) => {
+    if (!isOfKind(value)) return declined
+    for (const passes of all) if (!passes(value)) return declined
+    return value
+  }
+}
+
+function testOf({
+  check,
+  value,
+  inclusive,
+  maximum,
+  minimum,
+  format,
+  pattern,
+  fn,
+  tx,
+}: CheckDef): Test | undefined {
+  switch (check) {
+    case 'max_length':
+      return (text: string) => text.length <= maximum!
+    case 'min_length':
+      return (text: string) => text.length >= minimum!
+    case 'greater_than':
+      return (number: number) => (inclusive ? number >= value! : number > value!)
+    case 'less_than':
+      return (number: number) => (inclusive ? number <= value! : number < value!)
+    case 'string_format':
+      return format === 'regex' && !pattern!.global && !pattern!.sticky
+        ? (text: string) => pattern!.test(text)
+        : undefined
+    case 'custom':
+      return fn && ((given: unknown) => fn(given) === true)
+    // What it would change is left to the schema.
+    case 'overwrite':
+      return tx && ((given: unknown) => tx(given) === given)
+    default:
+      return undefined
+  }
+}
+
+function objects({ shape = {}, catchall, checks = [] }: Def): FastValidator {
+  const rest = catchall?._zod.def.type
+  if (checks.length > 0 || !(rest === undefined || rest === 'never' || rest === 'unknown')) return never
+  const take = pickerOf(Object.keys(shape), rest)(Object.values(shape).map(compileFastValidator), declined)
+  return (value) =>
+    typeof value !== 'object' || value === null || Array.isArray(value) ? declined : take(value)
+}
+
+/**
+ * Written out for each shape, which takes half the time of a loop over names. The names in it are those of the contract.
+ * Whether an undefined field is there or not makes a difference that JSON does not know: such a one is declined.
+ */
+function pickerOf(names: readonly string[], rest: string | undefined) {
+  const fields = names.map((name, at) => {
+    const key = JSON.stringify(name)
+    return `
+      const v${at} = f${at}(given[${key}])
+      if (v${at} === declined) return declined
+      if (v${at} !== undefined) { made[${key}] = v${at}; known += 1 }
+      else if (${key} in given) return declined`
+  })
+  const others = rest === 'never' ? 'for (const _ in given) if (--known < 0) return declined' : ''
+  const build = new Function(
+    'fields',
+    'declined',
+    `const [${names.map((_, at) => `f${at}`).join(', ')}] = fields
+    return (given) => {
+      const made = ${rest === 'unknown' ? '{ ...given }' : '{}'}
+      let known = 0${fields.join('')}
+      ${others}
+      return made
+    }`,
+  )
+  return build as (fields: readonly FastValidator[], none: typeof declined) => (given: object) => unknown
+}

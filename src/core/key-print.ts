@@ -1,5 +1,0 @@
-import { hkdfSync } from 'node:crypto'
-
-/** Tells one key from another, and of a random one nothing else. */
-export const printOf = (name: string, key: string | Buffer): string =>
-  Buffer.from(hkdfSync('sha256', key, '', `svc key print ${name}`, 12)).toString('hex')

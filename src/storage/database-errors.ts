@@ -1,0 +1,100 @@
+type DatabaseError = {
+  code?: string
+  message?: string
+  /** Postgres only. */
+  table?: string
+  constraint?: string
+  detail?: string
+}
+
+/**
+ * What was not unique, the same on both databases: `organizations.partner_id, organizations.slug`, or the
+ * name of the index when it is over an expression. Undefined for any other error.
+ */
+export function isUniqueViolation(error: unknown): string | undefined {
+  const { code, message = '', table, constraint, detail = '' } = databaseError(error)
+  if (code === 'SQLITE_CONSTRAINT_UNIQUE' || code === 'SQLITE_CONSTRAINT_PRIMARYKEY') {
+    return /^UNIQUE constraint failed: (?:index ')?(.*?)'?$/.exec(message)?.[1] ?? message
+  }
+  if (code !== '23505') return undefined
+  const columns = /^Key \(([a-z0-9_]+(?:, [a-z0-9_]+)*)\)=/.exec(detail)?.[1]
+  return columns
+    ? columns
+        .split(', ')
+        .map((column) => `${table}.${column}`)
+        .join(', ')
+    : (constraint ?? message)
+}
+
+export function isForeignKeyViolation(error: unknown): boolean {
+  const { code, message } = databaseError(error)
+  return (
+    code === 'SQLITE_CONSTRAINT_FOREIGNKEY' ||
+    // SQLite carries out "on delete restrict" as a trigger.
+    (code === 'SQLITE_CONSTRAINT_TRIGGER' && message === 'FOREIGN KEY constraint failed') ||
+    code === '23503' ||
+    code === '23001'
+  )
+}
+
+/** Did Postgres give up compiling a pattern? The few that ask for so much are refused as too complex. */
+export function isPatternTooComplex(error: unknown): boolean {
+  return databaseError(error).code === '2201B'
+}
+
+/** Why a database cannot be used, or not for this. */
+export type DatabaseFailure =
+  /** It may answer in a moment: it is away, starting, stopping, or gives nobody another connection. */
+  | 'unreachable'
+  /** A statement took longer than one may. */
+  | 'too slow'
+  /** It takes no changes: a replica, or one that was set to read only. */
+  | 'read-only'
+  /** Its disk, memory or another of its limits is used up. */
+  | 'full'
+  /** Its disk fails to read or write. */
+  | 'failing disk'
+  /** What it stores is not what it wrote. */
+  | 'damaged'
+
+const away = new Set([
+  // Postgres: starting, stopping, all connections taken, or the database itself is gone.
+  ...['57P01', '57P02', '57P03', '53300', '3D000', '25P03'],
+  ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENOTFOUND', 'EAI_AGAIN'],
+  ...['SQLITE_BUSY'],
+])
+
+/** The driver's own failures have no code. */
+const driver =
+  /^Connection terminated|^timeout exceeded when trying to connect|^timeout expired$|^Query read timeout|not queryable$/
+
+/** The service keeps signed checkpoints and letters in files: their disk is met as that of the database is. */
+const ofFiles: Readonly<Record<string, DatabaseFailure>> = {
+  ENOSPC: 'full',
+  EDQUOT: 'full',
+  EROFS: 'read-only',
+  EIO: 'failing disk',
+}
+
+/** undefined: the database is well, and the statement was at fault (PostgreSQL, appendix A; SQLite, result codes). */
+export function classifyDatabaseError(error: unknown): DatabaseFailure | undefined {
+  const { code = '', message = '' } = databaseError(error)
+  if (away.has(code) || code.startsWith('08') || driver.test(message)) return 'unreachable'
+  if (code === '57014' || code === 'SQLITE_INTERRUPT') return 'too slow'
+  if (code === '25006' || code.startsWith('SQLITE_READONLY')) return 'read-only'
+  if (code === 'XX001' || code === 'XX002' || code.startsWith('SQLITE_CORRUPT') || code === 'SQLITE_NOTADB')
+    return 'damaged'
+  if (/^53...$/.test(code) || code === 'SQLITE_FULL' || code === 'SQLITE_NOMEM') return 'full'
+  if (/^58...$/.test(code) || code.startsWith('SQLITE_IOERR')) return 'failing disk'
+  return ofFiles[code]
+}
+
+/** Could the database not be used, through no fault of the statement? The same may work later. */
+export function isOutage(error: unknown): boolean {
+  const trouble = classifyDatabaseError(error)
+  return trouble !== undefined && trouble !== 'damaged'
+}
+
+function databaseError(error: unknown): DatabaseError {
+  return typeof error === 'object' && error !== null ? error : {}
+}

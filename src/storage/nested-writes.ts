@@ -1,0 +1,20 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+
+/** Before Node 24 an AsyncLocalStorage slows down every promise; there the writer's time limit has to do. */
+const cheap = Number(process.versions.node.split('.')[0]) >= 24
+
+/** Refuses a write begun inside another write of the same storage: on SQLite it would wait for itself. */
+export class NestedWriteGuard {
+  readonly #inside = cheap ? new AsyncLocalStorage<{ readonly isOver: boolean }>() : undefined
+
+  check(): void {
+    if (this.#inside?.getStore()?.isOver === false) {
+      throw new Error('write() was called inside a write(): use the tx it was given')
+    }
+  }
+
+  /** Does what belongs to a write, until that is over. */
+  run<T>(write: { readonly isOver: boolean }, work: () => Promise<T>): Promise<T> {
+    return this.#inside ? this.#inside.run(write, work) : work()
+  }
+}

@@ -1,0 +1,98 @@
+import { sql } from 'kysely'
+import type { Db, Notifications } from '../db.ts'
+import { PostgresConnection } from './connection.ts'
+
+/** Class of the advisory locks by which others see who listens. */
+const lockClass = 1937138540
+const againMs = 1000
+/** How often who listens asks whether it is still heard, and how long it waits for the answer. */
+const pingMs = 10_000
+/** How long a farewell may take. */
+const endMs = 500
+
+/** LISTEN and NOTIFY. A process that listens holds a lock on its channel for as long as its session lasts. */
+export function postgresNotifications(
+  databaseUrl: string,
+  db: Db,
+  onError: (error: Error) => void = () => {},
+): Notifications {
+  return {
+    listen: (channel, on) => listen(databaseUrl, channel, on, onError),
+    async isHeard(channel) {
+      const found = await sql<{ found: number }>`
+        select 1 as found from pg_locks
+        where locktype = 'advisory' and classid = ${lockClass}::oid and objid = hashtext(${channel})::oid
+        and objsubid = 2 and granted
+        and database = (select oid from pg_database where datname = current_database())
+        limit 1`.execute(db)
+      return found.rows.length > 0
+    },
+    async send(tx, channel, message) {
+      await sql`select pg_notify(${channel}, ${message})`.execute(tx)
+    },
+  }
+}
+
+type Listener = Parameters<Notifications['listen']>[1]
+
+async function listen(
+  databaseUrl: string,
+  channel: string,
+  { heard, missed }: Listener,
+  onError: (error: Error) => void,
+): Promise<() => Promise<void>> {
+  let closed = false
+  let client: PostgresConnection | undefined
+  let ping: NodeJS.Timeout | undefined
+  let again: NodeJS.Timeout | undefined
+
+  async function open(): Promise<void> {
+    const next = new PostgresConnection({
+      connectionString: databaseUrl,
+      application_name: 'svc signals',
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 5000,
+      connectionTimeoutMillis: 10_000,
+    })
+    next.on('error', onError)
+    next.on('notification', ({ payload }) => heard(payload ?? ''))
+    await next.connect()
+    next.on('end', reopenLater)
+    client = next
+    clearInterval(ping)
+    // A database that is gone without a word is noticed in half a minute, not in two hours; so is whoever listens.
+    ping = setInterval(() => {
+      if (next.silentMs(performance.now()) > pingMs / 2) next.cut('the listener is not answered')
+      else next.query('select 1').catch(() => {})
+    }, pingMs).unref()
+    await next.query(
+      'set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 2',
+    )
+    await next.query(`listen ${next.escapeIdentifier(channel)}`)
+    await next.query('select pg_advisory_lock_shared($1, hashtext($2))', [lockClass, channel])
+  }
+
+  function reopenLater(): void {
+    client = undefined
+    if (closed || again) return
+    again = setTimeout(() => {
+      again = undefined
+      open().then(missed, (error: Error) => {
+        onError(error)
+        reopenLater()
+      })
+    }, againMs)
+    again.unref()
+  }
+
+  await open()
+  return async () => {
+    closed = true
+    clearTimeout(again)
+    clearInterval(ping)
+    const last = client
+    const late = setTimeout(() => last?.cut('the service ends'), endMs)
+    await last?.end().catch(() => {})
+    clearTimeout(late)
+  }
+}

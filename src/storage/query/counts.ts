@@ -1,0 +1,27 @@
+import { type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
+import type { Db } from '../db.ts'
+import { isSingleProcess } from '../dialect.ts'
+
+/** How many rows a query finds; it has not selected anything yet. */
+export async function countOf<DB, TB extends keyof DB>(
+  found: SelectQueryBuilder<DB, TB, object>,
+): Promise<number> {
+  const counted = found.select((eb) => eb.fn.countAll<number>().as('total'))
+  const row = await counted.executeTakeFirstOrThrow()
+  return (row as { total: number }).total
+}
+
+/**
+ * A query that may look at every row of `table`, in parts to be asked at once on `storage.questions`: on SQLite each half
+ * of the table is for a reader thread of its own; Postgres shares out the work by itself.
+ */
+export function splitTableScan<DB, TB extends keyof DB, O>(
+  db: Db,
+  found: SelectQueryBuilder<DB, TB, O>,
+  table: TB & string,
+): SelectQueryBuilder<DB, TB, O>[] {
+  if (!isSingleProcess(db)) return [found]
+  const rowid = sql.ref(`${table}.rowid`)
+  const middle = sql`(select max(rowid) / 2 from ${sql.table(table)})`
+  return [found.where(sql<SqlBool>`${rowid} <= ${middle}`), found.where(sql<SqlBool>`${rowid} > ${middle}`)]
+}

@@ -1,0 +1,76 @@
+import { type SelectQueryBuilder, sql } from 'kysely'
+import {
+  type CursorPage,
+  type CursorPageQuery,
+  fetchLimit,
+  keyAfter,
+  offsetOf,
+  type Page,
+  type PageQuery,
+  toCursorPage,
+  toPage,
+  totalFrom,
+} from '../../core/page.ts'
+import { after } from '../dialect.ts'
+import { countOf } from './counts.ts'
+
+type Found<DB, TB extends keyof DB> = SelectQueryBuilder<DB, TB, object>
+
+/** A query for rows, as far as it is of interest here. */
+type Listing<Row> = {
+  limit(rows: number): Listing<Row>
+  offset(rows: number): Listing<Row>
+  execute(): Promise<Row[]>
+}
+
+/**
+ * A page of what a query finds, which has not selected anything yet: `list` selects and orders. How many that are in
+ * all is counted only where the page does not say it.
+ */
+export async function readPage<DB, TB extends keyof DB, Row, T>(
+  found: Found<DB, TB>,
+  page: PageQuery,
+  list: (found: Found<DB, TB>) => Listing<Row>,
+  read: (row: Row) => T,
+): Promise<Page<T>> {
+  const rows = await list(found).limit(page.limit).offset(offsetOf(page)).execute()
+  const total = totalFrom(rows.length, page) ?? (await countOf(found))
+  return toPage(
+    rows.map((row) => read(row)),
+    total,
+    page,
+  )
+}
+
+/** Columns that together are of one row alone: a list is in the order of all of them, in the same direction. */
+type Order<T> = {
+  by: readonly [string, ...string[]]
+  direction?: 'asc' | 'desc'
+  /** Their values, of what is shown of a row. */
+  keyOf: (shown: T) => readonly (string | number)[]
+}
+
+/** The same for a list that may be long: by number, or behind the row that a cursor names. */
+export async function readCursorPage<DB, TB extends keyof DB, Row, T>(
+  found: Found<DB, TB>,
+  query: CursorPageQuery,
+  { by, direction = 'asc', keyOf }: Order<T>,
+  select: (found: Found<DB, TB>) => Listing<Row>,
+  read: (row: Row) => T,
+): Promise<CursorPage<T>> {
+  const key = keyAfter(query, by.length)
+  const behind = key === undefined ? found : found.where(after(by, key, direction))
+  const ordered = by.reduce((list, column) => list.orderBy(sql.ref(column), direction), behind)
+  const rows = await select(ordered)
+    .limit(fetchLimit(query))
+    .offset(key === undefined ? offsetOf(query) : 0)
+    .execute()
+  const shown = Math.min(rows.length, query.limit)
+  const total = key === undefined ? (totalFrom(shown, query) ?? (await countOf(found))) : undefined
+  return toCursorPage(
+    rows.map((row) => read(row)),
+    query,
+    keyOf,
+    total,
+  )
+}

@@ -1,0 +1,34 @@
+import { type AliasedRawBuilder, sql } from 'kysely'
+import { toStorable } from '../../core/text.ts'
+import { byDialect } from './compilers.ts'
+
+export type Cells = Record<string, string | number | null>
+export type Columns<Row> = { [Name in keyof Row]: 'text' | 'bigint' | 'double precision' }
+
+/**
+ * Rows that a statement is given in one parameter: however many they are, it is the same statement, and one way to
+ * the database. `of` makes the parameter, `as` the table that it is in a query.
+ */
+export function rowList<Row extends Record<string, string | number | null>>(columns: Columns<Row>) {
+  const names = Object.keys(columns)
+  const cells = names.map((name, at) => {
+    const type = sql.raw(columns[name]!)
+    return sql`cast(value ->> ${sql.lit(at)} as ${type}) as ${sql.ref(name)}`
+  })
+  return {
+    /** In it no text holds what one of the databases refuses in JSON: a single one would fail all rows. */
+    of: (rows: readonly Row[]): string =>
+      JSON.stringify(rows.map((row) => names.map((name) => storableCell(row[name])))),
+    as<Alias extends string>(parameter: string, alias: Alias): AliasedRawBuilder<Row, Alias> {
+      const elements = byDialect({
+        sqlite: sql`json_each(${parameter})`,
+        // As json each cell would be looked for from the beginning of its row.
+        postgres: sql`jsonb_array_elements(cast(${parameter} as jsonb))`,
+      })
+      return sql<Row>`(select ${sql.join(cells)} from ${elements})`.as(alias)
+    },
+  }
+}
+
+const storableCell = (cell: string | number | null | undefined) =>
+  typeof cell === 'string' && (cell.includes('\u0000') || !cell.isWellFormed()) ? toStorable(cell) : cell

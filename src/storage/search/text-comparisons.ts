@@ -1,0 +1,97 @@
+import { type Expression, type SqlBool, sql } from 'kysely'
+import { fold } from '../../core/fold.ts'
+import { foldCase } from '../dialect.ts'
+import { toPostgresPattern } from '../patterns/re2-for-postgres.ts'
+import { byDialect } from '../query/compilers.ts'
+import { containsKey, keyPrefix, keyPrefixOfText } from './key-matching.ts'
+
+/** A column of text, and the one that holds it folded, if there is one. */
+export type TextColumn = { column: string; key?: string | undefined }
+
+/** What a needle is compared with, and the needle, both folded; no character is special. */
+function sides({ column, key }: TextColumn, needle: string) {
+  if (key !== undefined) return { text: sql.ref(key), wanted: sql<string>`cast(${fold(needle)} as text)` }
+  return { text: foldCase(column), wanted: foldCase(sql<string>`cast(${needle} as text)`) }
+}
+
+/** Does the text hold `needle`, letter case aside? */
+export function textContains(column: TextColumn, needle: string): Expression<SqlBool> {
+  // A column that holds folded text may have an index of trigrams.
+  if (column.key !== undefined) return containsKey(column.key, fold(needle))
+  const { text, wanted } = sides(column, needle)
+  return byDialect<SqlBool>({
+    sqlite: sql`instr(${text}, ${wanted}) > 0`,
+    postgres: sql`strpos(${text}, ${wanted}) > 0`,
+  })
+}
+
+/** Does it begin with `needle`, letter case aside? */
+export function startsWith(column: TextColumn, needle: string): Expression<SqlBool> {
+  const { text, wanted } = sides(column, needle)
+  return sql<SqlBool>`substr(${text}, 1, length(${wanted})) = ${wanted}`
+}
+
+/** Does it end with `needle`, letter case aside? A start before the text gives less than the needle. */
+export function endsWith(column: TextColumn, needle: string): Expression<SqlBool> {
+  const { text, wanted } = sides(column, needle)
+  return sql<SqlBool>`substr(${text}, length(${text}) - length(${wanted}) + 1) = ${wanted}`
+}
+
+/** Is there a match of the pattern, in RE2 syntax, anywhere in the text? In time linear in its length on SQLite. */
+export function matchesPattern(column: string, pattern: string): Expression<SqlBool> {
+  return byDialect<SqlBool>({
+    sqlite: sql`re2(${pattern}, ${sql.ref(column)}) = 1`,
+    postgres: sql`${sql.ref(column)} ~ cast(${toPostgresPattern(pattern)} as text)`,
+  })
+}
+
+/**
+ * Is the text one of these, exactly? Compared row by row: where a device has a few rows SQLite would look up each of
+ * the texts in their index, one after the other.
+ */
+export function isAnyOf(column: string, texts: readonly string[]): Expression<SqlBool> {
+  if (texts.length === 0) return sql<SqlBool>`1 = 0`
+  const list = sql.join(texts)
+  return byDialect<SqlBool>({
+    sqlite: sql`+${sql.ref(column)} in (${list})`,
+    postgres: sql`${sql.ref(column)} in (${list})`,
+  })
+}
+
+/** Written in JSON as it is, and with no sign that could pass for one between two texts. */
+const plain = /^[^",\\\p{C}]+$/u
+
+/**
+ * Are some of these texts, or all, in the JSON list of a column? On SQLite that is read off the list; `rows`, which
+ * looks where they are listed row by row, answers for texts of an odd spelling, and on Postgres.
+ */
+export function jsonArrayContains(
+  column: string,
+  which: 'some' | 'all',
+  texts: readonly string[],
+  rows: Expression<SqlBool>,
+): Expression<SqlBool> {
+  if (texts.length === 0 || texts.length > 8 || !texts.every((text) => plain.test(text))) return rows
+  const list = sql.ref(column)
+  const tests = texts.map((text) => {
+    const [first, later] = [`["${text}"`, `,"${text}"`]
+    return sql`(instr(${list}, ${first}) > 0 or instr(${list}, ${later}) > 0)`
+  })
+  return byDialect<SqlBool>({
+    sqlite: sql`(${sql.join(tests, which === 'some' ? sql` or ` : sql` and `)})`,
+    postgres: sql`${rows}`,
+  })
+}
+
+/** Is the text one of these, exactly? By the heads of the folded texts, which have an index. */
+export function isOneOf(
+  { column, key }: { column: string; key: string },
+  texts: readonly string[],
+): Expression<SqlBool> {
+  const heads = texts.map((text) => keyPrefixOfText(fold(text)))
+  return sql<SqlBool>`(${keyPrefix(key)} in (${sql.join(heads)}) and ${sql.ref(column)} in (${sql.join(texts)}))`
+}
+
+/** A number that Postgres does not take for the type of the column it is compared with. */
+export const doubleLiteral = (value: number): Expression<number> =>
+  sql<number>`cast(${value} as double precision)`

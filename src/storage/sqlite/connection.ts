@@ -1,0 +1,84 @@
+import type { Database } from 'better-sqlite3'
+import type { CompiledQuery, DatabaseConnection, QueryResult } from 'kysely'
+import { StatementCache } from './statement-cache.ts'
+
+/** Runs compiled queries on one open SQLite database, at once and on this thread. */
+export class SqliteConnection implements DatabaseConnection {
+  readonly database: Database
+  /** How many statements may have changed something. */
+  changed = 0
+  /** The tables whose rows they may have changed, since whoever looks at them emptied this. */
+  readonly touched = new Set<string>()
+  readonly #statements: StatementCache
+
+  constructor(database: Database) {
+    this.database = database
+    this.#statements = new StatementCache(database)
+  }
+
+  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    return this.run(query.sql, query.parameters) as QueryResult<R>
+  }
+
+  run(sql: string, parameters: readonly unknown[]): QueryResult<unknown> {
+    for (let i = 0; i < parameters.length; i++) {
+      if (parameters[i] === undefined) throw unusable(parameters, sql)
+    }
+    const { statement, reader, changes: table } = this.#statements.get(sql)
+    try {
+      if (table !== undefined) {
+        this.changed++
+        this.touched.add(table)
+      }
+      if (reader) return { rows: statement.all(parameters) }
+      const { changes, lastInsertRowid } = statement.run(parameters)
+      return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) }
+    } catch (error) {
+      throw error instanceof TypeError ? unusable(parameters, sql, error) : error
+    }
+  }
+
+  /** Whether a statement may change what is stored. */
+  changes(sql: string): boolean {
+    return this.#statements.get(sql).changes !== undefined
+  }
+
+  // biome-ignore lint/correctness/useYield: a stream is refused, not empty
+  async *streamQuery<R>(): AsyncIterableIterator<QueryResult<R>> {
+    throw new Error('Streams do not work on both databases: read in pages instead')
+  }
+}
+
+/**
+ * Reads on this thread. A commit of another connection empties a connection's page cache, and nearly all commits are the
+ * writer's: so the writer reads as well, with a connection of its own for whoever reads in the middle of a write.
+ */
+export class ReadingConnection extends SqliteConnection {
+  readonly #writer: SqliteConnection
+
+  constructor(database: Database, writer: SqliteConnection) {
+    super(database)
+    this.#writer = writer
+  }
+
+  override run(sql: string, parameters: readonly unknown[]): QueryResult<unknown> {
+    if (this.#writer.database.inTransaction || this.#writer.changes(sql)) return super.run(sql, parameters)
+    return this.#writer.run(sql, parameters)
+  }
+}
+
+const storable = new Set(['string', 'number', 'bigint'])
+
+/** Names the parameter by place and type, never by value: it may be a secret. */
+function unusable(parameters: readonly unknown[], sql: string, cause?: TypeError): Error {
+  const index = parameters.findIndex(
+    (it) => it !== null && !storable.has(typeof it) && !(it instanceof Uint8Array),
+  )
+  if (index < 0) return cause ?? new TypeError('A parameter cannot be stored')
+  const value = parameters[index]
+  const type = Array.isArray(value) ? 'array' : value instanceof Date ? 'Date' : typeof value
+  return new TypeError(
+    `Parameter ${index + 1} is of type ${type}: only strings, numbers, bigints, bytes and null are stored. SQL: ${sql}`,
+    { cause },
+  )
+}

@@ -1,0 +1,90 @@
+import { chmodSync, closeSync, mkdirSync, openSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import Database from 'better-sqlite3'
+import { SetupError } from '../../core/errors.ts'
+import { fold } from '../../core/fold.ts'
+import { compileRe2 } from '../../core/re2.ts'
+import { QueryDeadline } from './query-deadline.ts'
+
+export function sqliteFile(dataDir: string): string {
+  return join(dataDir, 'svc.sqlite')
+}
+
+/** Opens the one connection that writes, creating directory (0700) and file (0600) where missing. */
+export function openWriter(file: string): Database.Database {
+  try {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    closeSync(openSync(file, 'a', 0o600))
+    chmodSync(file, 0o600)
+  } catch (error) {
+    throw explained(error, file)
+  }
+  return open(file, false, (database) => {
+    database.pragma('journal_mode = wal')
+    // Each commit that has to last is synced by log-sync.ts, away from the event loop.
+    database.pragma('synchronous = normal')
+    database.pragma('foreign_keys = on')
+    // So that "insert or replace" cannot delete a row behind a delete trigger's back.
+    database.pragma('recursive_triggers = on')
+    database.pragma('journal_size_limit = 67108864')
+    // 80 MiB: in the middle of a commit, should nobody have copied the log before (log-copier.ts).
+    database.pragma('wal_autocheckpoint = 20000')
+  })
+}
+
+export function openReader(file: string): Database.Database {
+  return open(file, true, (database) => database.pragma('query_only = on'))
+}
+
+/**
+ * For a thread that reads a lot at once. Each commit of another connection empties its page cache, so it is for the
+ * pages of one query alone: of a size that stays in a core's own cache, which a scan fills over and over.
+ */
+export function openInterruptibleReader(file: string, patience: QueryDeadline): Database.Database {
+  const database = open(file, true, (opened) => opened.pragma('query_only = on'), patience)
+  database.pragma('cache_size = -2048')
+  return database
+}
+
+function open(
+  file: string,
+  readonly: boolean,
+  prepare: (database: Database.Database) => void,
+  patience = new QueryDeadline(),
+) {
+  let database: Database.Database | undefined
+  try {
+    database = new Database(file, { readonly, timeout: 5000 })
+    prepare(database)
+    database.pragma('temp_store = memory')
+    database.pragma('cache_size = -32768')
+    database.function('fold', { deterministic: true }, (text: unknown) =>
+      text === null ? null : fold(String(text)),
+    )
+    database.function('re2', { deterministic: true }, (pattern: unknown, text: unknown) => {
+      patience.check()
+      return text === null ? null : compileRe2(String(pattern)).test(String(text)) ? 1 : 0
+    })
+    database.function('goes_on', () => {
+      patience.check()
+      return 1
+    })
+    database.prepare('select count(*) from sqlite_schema').get()
+    return database
+  } catch (error) {
+    database?.close()
+    throw explained(error, file)
+  }
+}
+
+function explained(error: unknown, file: string): Error {
+  const code = error instanceof Database.SqliteError ? error.code : ''
+  if (code.startsWith('SQLITE_CORRUPT') || code === 'SQLITE_NOTADB') {
+    return new SetupError(
+      `The database file ${file} is damaged or is not a SQLite database (${code}). Restore it from a backup, or move it away to start empty.`,
+      { cause: error },
+    )
+  }
+  const reason = error instanceof Error ? error.message : String(error)
+  return new SetupError(`Cannot open the database file ${file}: ${reason}`, { cause: error })
+}

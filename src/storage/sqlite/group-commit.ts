@@ -1,0 +1,265 @@
+import { BeforeCommitHooks } from '../before-commit.ts'
+import { isOutage } from '../database-errors.ts'
+import type { Db } from '../db.ts'
+import { NestedWriteGuard } from '../nested-writes.ts'
+import type { SqliteConnection } from './connection.ts'
+import { WriteExecutor } from './kysely.ts'
+
+type Work = (tx: Db) => Promise<unknown>
+
+type Job = {
+  work: Work
+  unsynced: boolean
+  /** It may be at fault for the failure of a commit that it shared: it shares no other. */
+  isAlone?: true
+  resolve: (value: never) => void
+  reject: (error: unknown) => void
+}
+
+type Outcome = { value: unknown } | { error: unknown }
+type Finished = { job: Job; value: unknown }
+/** What was committed and is to be synced, and the tables that may have changed. */
+type Written = { synced: readonly Finished[]; touched: ReadonlySet<string> }
+
+const nothing: Written = { synced: [], touched: new Set() }
+
+type Limits = {
+  /** Jobs that share one commit. */
+  jobs: number
+  /** Milliseconds after which a batch takes no further job. */
+  milliseconds: number
+  /** Milliseconds after which a job is given up, so that it cannot hold the others for ever. */
+  patience: number
+}
+
+type Log = {
+  /** Before each transaction, which begins when this resolves. @throws why nothing is to be written */
+  ready(): Promise<void> | undefined
+  /** Puts on the disk what was committed. */
+  sync(): Promise<void>
+  /** After each commit, which may have changed rows of these tables. */
+  committed(touched: ReadonlySet<string>): void
+  /** Once the disk has what of it is to last; nothing of it is where it says no tables. */
+  settled(touched?: ReadonlySet<string>): void
+}
+
+/**
+ * The one writer of a SQLite file. Jobs run strictly one after the other, and a whole batch shares one transaction and
+ * so one fsync: no promise resolves before that fsync has returned, and that of the batch before. Telemetry alone may
+ * be lost with the power, never with the process: it waits for no fsync.
+ */
+export class GroupCommit {
+  readonly #connection: SqliteConnection
+  readonly #log: Log
+  readonly #limits: Limits
+  readonly #nesting = new NestedWriteGuard()
+  #queue: Job[] = []
+  #pump: Promise<void> | undefined
+  #closed = false
+  /** Ends what is running. */
+  #giveUp: ((error: Error) => void) | undefined
+  /** Called when so many jobs wait. */
+  #waiter: { jobs: number; go: () => void } | undefined
+
+  constructor(connection: SqliteConnection, log: Log, limits: Partial<Limits> = {}) {
+    this.#connection = connection
+    this.#log = log
+    this.#limits = { jobs: 128, milliseconds: 5, patience: 10_000, ...limits }
+  }
+
+  write<T>(work: (tx: Db) => Promise<T>, unsynced: boolean): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#nesting.check()
+      if (this.#closed) throw new Error('The storage is closed')
+      this.#queue.push({ work, unsynced, resolve, reject })
+      this.#pump ??= this.#run()
+      if (this.#waiter && this.#queue.length >= this.#waiter.jobs) this.#waiter.go()
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    await this.#pump
+  }
+
+  /**
+   * While the disk has one batch the next may be written, once as many jobs wait for it: sooner, batches would be small
+   * and many. A third one waits for the disk.
+   */
+  async #run(): Promise<void> {
+    let settled = Promise.resolve()
+    while (this.#queue.length > 0) {
+      // One turn of the event loop lets every request that has already arrived join the batch.
+      await new Promise((resolve) => setImmediate(resolve))
+      const written = await this.#batch()
+      await settled
+      settled = this.#settle(written)
+      await Promise.race([settled, this.#waiting(written.synced.length)])
+      if (this.#queue.length === 0) await settled
+    }
+    this.#pump = undefined
+  }
+
+  #waiting(jobs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#waiter = { jobs, go: resolve }
+    if (this.#queue.length >= jobs) resolve()
+    return promise
+  }
+
+  /** Gives what was committed and the disk is to have. */
+  async #batch(): Promise<Written> {
+    const { touched } = this.#connection
+    try {
+      await this.#log.ready()
+      this.#connection.run('begin immediate', [])
+      touched.clear()
+    } catch (error) {
+      for (const job of this.#queue.splice(0)) job.reject(error)
+      return nothing
+    }
+    const finished: Finished[] = []
+    const patience = this.#startPatience()
+    try {
+      const leftovers = new BeforeCommitHooks()
+      await this.#fill(finished, leftovers)
+      if (leftovers.size > 0) await this.#finish(leftovers)
+      this.#connection.run('commit', [])
+    } catch (error) {
+      this.#rollBack()
+      this.#fail(
+        finished.map(({ job }) => job),
+        error,
+      )
+      return nothing
+    } finally {
+      clearInterval(patience)
+    }
+    this.#log.committed(touched)
+    const synced = finished.filter(({ job }) => !job.unsynced)
+    for (const { job, value } of finished) if (job.unsynced) job.resolve(value as never)
+    if (synced.length === 0) this.#log.settled()
+    return { synced, touched: new Set(touched) }
+  }
+
+  /** What one of them leaves to be done may be at fault, by which no other fails: each is run again by itself. */
+  #fail(jobs: Job[], error: unknown): void {
+    if (jobs.length > 1 && !isOutage(error)) {
+      for (const job of jobs) job.isAlone = true
+      this.#queue.unshift(...jobs)
+      return
+    }
+    for (const job of jobs) job.reject(error)
+  }
+
+  /** Resolves what the disk is to have, once it has it. */
+  async #settle({ synced, touched }: Written): Promise<void> {
+    if (synced.length === 0) return
+    try {
+      await this.#log.sync()
+    } catch (error) {
+      for (const { job } of synced) job.reject(error)
+      return
+    }
+    for (const { job, value } of synced) job.resolve(value as never)
+    this.#log.settled(touched)
+  }
+
+  /**
+   * Runs jobs and takes them from the queue. At first without savepoints, each of which would copy what its job changes:
+   * when one fails after it has changed something, those before it are run again, and all with savepoints.
+   */
+  async #fill(finished: Finished[], leftovers: BeforeCommitHooks): Promise<void> {
+    const end = performance.now() + this.#limits.milliseconds
+    let isCareful = false
+    try {
+      while (finished.length < this.#limits.jobs && (finished.length === 0 || performance.now() < end)) {
+        const job = this.#queue[finished.length]
+        if (!job || (finished.length > 0 && (job.isAlone || finished[0]!.job.isAlone))) break
+        const { changed } = this.#connection
+        const { size } = leftovers
+        const outcome = await (isCareful
+          ? this.#attempt(job.work, leftovers)
+          : this.#work(job.work, leftovers))
+        if ('value' in outcome) {
+          finished.push({ job, value: outcome.value })
+          continue
+        }
+        this.#queue.splice(finished.length, 1)
+        job.reject(outcome.error)
+        leftovers.cut(size)
+        if (!this.#connection.database.inTransaction) throw outcome.error
+        if (!isCareful && this.#connection.changed > changed) {
+          this.#connection.run('rollback', [])
+          this.#connection.run('begin immediate', [])
+          isCareful = true
+          finished.length = 0
+          leftovers.cut(0)
+        }
+      }
+    } finally {
+      this.#queue.splice(0, finished.length)
+    }
+  }
+
+  async #attempt(work: Work, leftovers: BeforeCommitHooks): Promise<Outcome> {
+    try {
+      this.#connection.run('savepoint job', [])
+      const outcome = await this.#work(work, leftovers)
+      if ('error' in outcome) this.#rollBackJob()
+      else this.#connection.run('release job', [])
+      return outcome
+    } catch (error) {
+      this.#rollBackJob()
+      return { error }
+    }
+  }
+
+  /** @throws what went wrong, which ends the batch */
+  async #finish(leftovers: BeforeCommitHooks): Promise<void> {
+    const outcome = await this.#work((tx) => leftovers.finish(tx))
+    if ('error' in outcome) throw outcome.error
+  }
+
+  /** A work that SQLite has rolled back has failed, whatever it says. */
+  #work(work: Work, leftovers?: BeforeCommitHooks): Promise<Outcome> {
+    const write = new WriteExecutor(this.#connection, leftovers)
+    return new Promise((resolve) => {
+      const end = (outcome: Outcome) => {
+        write.end()
+        resolve(write.failure ? { error: write.failure } : outcome)
+      }
+      const fail = (error: unknown) => end({ error })
+      this.#giveUp = fail
+      try {
+        this.#nesting.run(write, () => work(write.tx)).then((value) => end({ value }), fail)
+      } catch (error) {
+        fail(error)
+      }
+    })
+  }
+
+  #rollBackJob(): void {
+    try {
+      if (!this.#connection.database.inTransaction) return
+      this.#connection.run('rollback to job', [])
+      this.#connection.run('release job', [])
+    } catch {
+      this.#rollBack()
+    }
+  }
+
+  /** Cannot fail: where SQLite refuses a rollback, it has already rolled back. */
+  #rollBack(): void {
+    try {
+      if (this.#connection.database.inTransaction) this.#connection.run('rollback', [])
+    } catch {}
+  }
+
+  /** One for the whole batch, which takes no further job by the time this ends one. */
+  #startPatience(): NodeJS.Timeout {
+    return setInterval(() => {
+      this.#giveUp?.(new Error('A write was given up: it waited for something outside the database'))
+    }, this.#limits.patience)
+  }
+}

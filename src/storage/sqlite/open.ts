@@ -1,0 +1,90 @@
+import type { Database } from 'better-sqlite3'
+import { CommitListeners } from '../commit-listeners.ts'
+import { CommitVersion } from '../commit-version.ts'
+import type { Db, ReadQuerySettings, Storage } from '../db.ts'
+import { checkRoom } from '../sqlite-room.ts'
+import { ReadingConnection, SqliteConnection } from './connection.ts'
+import { lockDirectory } from './directory-lock.ts'
+import { openReader, openWriter, sqliteFile } from './file.ts'
+import { GroupCommit } from './group-commit.ts'
+import { interruptibleKyselyOver, kyselyOver } from './kysely.ts'
+import { ReaderPool } from './reader-pool.ts'
+import { WalCheckpointer } from './wal-checkpointer.ts'
+import { WalSync } from './wal-sync.ts'
+
+export async function openSqlite(
+  dataDir: string,
+  {
+    alone,
+    readerThreads,
+    questions,
+  }: { alone: boolean; readerThreads: number; questions: ReadQuerySettings },
+): Promise<Storage> {
+  const file = sqliteFile(dataDir)
+  const database = openWriter(file)
+  const unlock = alone ? lockOr(database, dataDir) : undefined
+  const writer = new SqliteConnection(database)
+  const reader = new ReadingConnection(openReader(file), writer)
+  const readers = new ReaderPool(file, readerThreads)
+  const asked = new ReaderPool(file, questions.atOnce, questions.timeoutMs)
+  const copier = new WalCheckpointer(file, writer.database)
+  const disk = new WalSync(file)
+  const commits = new CommitListeners()
+  const versions = new CommitVersion(writer.database)
+  const queue = new GroupCommit(writer, {
+    ready() {
+      disk.check()
+      return copier.finishing
+    },
+    sync: () => disk.sync(),
+    committed: (touched) => versions.committed(touched),
+    settled(touched) {
+      copier.go()
+      if (touched) commits.announce(touched)
+    },
+  })
+
+  let closing: Promise<void> | undefined
+  async function close(): Promise<void> {
+    await queue.close()
+    await copier.close()
+    disk.close()
+    await Promise.all([readers.close(), asked.close()])
+    reader.database.close()
+    // Last, because the last connection to go folds the write-ahead log back into the file.
+    writer.database.close()
+    unlock?.()
+  }
+
+  return {
+    dialect: 'sqlite',
+    read: kyselyOver(reader),
+    heavy: kyselyOver(readers),
+    questions: interruptibleKyselyOver(asked),
+    write: (work, options) => queue.write(work, options?.unsynced ?? false),
+    onCommit: (listener, tables) => commits.listen(listener, tables),
+    version: () => versions.ask(),
+    signals: undefined,
+    check: async () => {
+      await checkRoom(writer.database, dataDir)
+      reader.run('select count(*) from sqlite_schema', [])
+      disk.check()
+      const probe = (tx: Db) => tx.updateTable('probes').set({ at: new Date().toISOString() }).execute()
+      await queue.write(probe, true)
+    },
+    close: () => {
+      closing ??= close()
+      return closing
+    },
+  }
+}
+
+/** The directory is there only once its database was opened. */
+function lockOr(database: Database, dataDir: string): () => void {
+  try {
+    return lockDirectory(dataDir)
+  } catch (error) {
+    database.close()
+    throw error
+  }
+}

@@ -1,0 +1,48 @@
+import type { Database, Statement } from 'better-sqlite3'
+
+/** `reader`: it gives rows. `changes`: the table whose rows it may change. */
+export type CachedStatement = { statement: Statement; reader: boolean; changes: string | undefined }
+
+/** Of a statement that changes what cannot be told from its beginning. */
+export const anyTable = '*'
+
+/**
+ * Prepared statements by their SQL. Two generations instead of a true LRU: a hit costs one map look-up,
+ * and a statement unused for a whole generation is dropped.
+ */
+export class StatementCache {
+  #young = new Map<string, CachedStatement>()
+  #old = new Map<string, CachedStatement>()
+  readonly #database: Database
+  readonly #generation: number
+
+  constructor(database: Database, generation = 256) {
+    this.#database = database
+    this.#generation = generation
+  }
+
+  get(sql: string): CachedStatement {
+    return this.#young.get(sql) ?? this.#promote(sql)
+  }
+
+  #promote(sql: string): CachedStatement {
+    const prepared = this.#old.get(sql) ?? this.#prepare(sql)
+    if (this.#young.size >= this.#generation) {
+      this.#old = this.#young
+      this.#young = new Map()
+    }
+    this.#young.set(sql, prepared)
+    return prepared
+  }
+
+  #prepare(sql: string): CachedStatement {
+    const statement = this.#database.prepare(sql)
+    return { statement, reader: statement.reader, changes: statement.readonly ? undefined : tableOf(sql) }
+  }
+}
+
+/** As Kysely begins them. Triggers write to nothing but indexes of the same table. */
+const tableOf = (sql: string): string | undefined =>
+  sql === 'begin immediate'
+    ? undefined
+    : (/^(?:insert into|insert or fail into|update|delete from) "(\w+)"/.exec(sql)?.[1] ?? anyTable)

@@ -1,0 +1,103 @@
+import { Worker } from 'node:worker_threads'
+import type { Database } from 'better-sqlite3'
+import { packageModule } from '../../core/package-files.ts'
+import type { WalStatus } from './wal-checkpointer-thread.ts'
+
+const script = packageModule('src/storage/sqlite/wal-checkpointer-thread.ts')
+
+/** Milliseconds between two looks at how long the log is. */
+export const pollMs = 20
+
+/** Pages the log grows by before they are copied, 31 MiB: one that many commits touch is copied once. */
+export const checkpointFrames = 8000
+
+/**
+ * Copies the write-ahead log back into the file (a checkpoint). No request should wait for that, so a thread does
+ * it, started when there is first enough to copy. The log starts over only once it is copied to its end, which
+ * moves as long as there are writes: for the last pages the writer waits, between two of its transactions.
+ */
+export class WalCheckpointer {
+  readonly #file: string
+  readonly #writer: Database
+  readonly #look
+  #thread: Worker | undefined
+  #state: 'resting' | 'copying' | 'copied' | 'finishing' = 'resting'
+  #finished: (() => void) | undefined
+  /** While the last pages are copied. */
+  finishing: Promise<void> | undefined
+  /** How long the log was when it was last copied. */
+  #known = 0
+  #lookedAt = Number.NEGATIVE_INFINITY
+
+  constructor(file: string, writer: Database) {
+    this.#file = file
+    this.#writer = writer
+    this.#look = writer.prepare<[], WalStatus>('pragma wal_checkpoint(noop)')
+  }
+
+  /** The writer calls it after each of its transactions. What cannot be copied now is as safe in the log. */
+  go(): void {
+    try {
+      if (this.#state === 'copied') this.#finish()
+      else if (this.#state === 'resting' && this.#isDue()) this.#ask()
+    } catch {}
+  }
+
+  async close(): Promise<void> {
+    await this.#thread?.terminate()
+  }
+
+  #isDue(): boolean {
+    const now = performance.now()
+    if (now - this.#lookedAt < pollMs) return false
+    this.#lookedAt = now
+    const { log } = this.#look.get()!
+    // It has started over.
+    if (log < this.#known) this.#known = 0
+    return log - this.#known >= checkpointFrames
+  }
+
+  #ask(): void {
+    this.#thread ??= this.#start()
+    this.#state = 'copying'
+    this.#thread.postMessage('most')
+  }
+
+  #finish(): void {
+    this.#state = 'finishing'
+    this.finishing = new Promise((resolve) => {
+      this.#finished = resolve
+    })
+    // The writer waits: the process may not end meanwhile.
+    this.#thread!.ref()
+    this.#thread!.postMessage('rest')
+  }
+
+  #start(): Worker {
+    const thread = new Worker(script, { workerData: { file: this.#file } })
+    thread.unref()
+    thread.on('message', ({ log }: WalStatus) => {
+      if (this.#state === 'copying') {
+        this.#state = 'copied'
+        if (!this.#writer.inTransaction) this.go()
+      } else {
+        this.#known = log
+        this.#rest()
+      }
+    })
+    // Whatever stopped it, the next one tries again; until then SQLite copies a log that is very long by itself.
+    thread.on('error', () => {})
+    thread.on('exit', () => {
+      this.#thread = undefined
+      this.#rest()
+    })
+    return thread
+  }
+
+  #rest(): void {
+    this.#state = 'resting'
+    this.#thread?.unref()
+    this.finishing = undefined
+    this.#finished?.()
+  }
+}
