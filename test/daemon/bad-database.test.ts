@@ -13,6 +13,7 @@ import { buildWorld } from '../world.ts'
 import { send } from './request.ts'
 
 type Line = {
+  loop?: string
   level: number
   msg: string
   trouble?: string
