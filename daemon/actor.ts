@@ -45,7 +45,7 @@ export function createAuthenticator(
         return { kind: 'nobody' }
       const presented = request.headers['x-api-key']
       if (access.who === 'user' && access.key) {
-        // The key counts where both are sent (spec, "Dual authentication").
+        // The key counts where both are sent.
         if (presented !== undefined) return admitKey(access, String(presented), request, now)
         if (request.headers.authorization === undefined) {
           throw new Problem('unauthenticated', 'Missing X-API-Key header')

@@ -17,7 +17,7 @@ const forwarding = ['x-forwarded-for', 'x-real-ip', 'cf-connecting-ip', 'true-cl
 
 /**
  * The client's address: that of the connection, unless it is a trusted proxy's, which then says for whom it
- * speaks (decisions.md, Client address).
+ * speaks.
  */
 export function clientReader(
   proxies: Proxies,

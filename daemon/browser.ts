@@ -81,7 +81,7 @@ export function setSessionCookies<T>(
   reply.setCookie(refreshCookie, token, { ...options, path: refreshPath, httpOnly: true })
   reply.setCookie(csrfCookie, csrf, { ...options, path: '/' })
   if (isAllowed(origins, request)) reply.header(csrfHeader, csrf)
-  // Where the spec has the token in the reply itself, it stays there.
+  // Where the contract has the token in the reply itself, it stays there.
   if (!tokens) return result
   const { refreshToken: _, ...shown } = tokens
   return { ...result, tokens: shown }

@@ -218,7 +218,7 @@ function databaseUrlOf(env: Env): string | undefined {
 
 /**
  * Secrets come from the environment, else from the data directory, where missing ones are generated once.
- * In production with neither, start-up fails (spec, "Enrollment key").
+ * In production with neither, start-up fails.
  */
 function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
   const file = join(dataDir, 'secrets.json')

@@ -27,7 +27,7 @@ export type KeyAuthenticator = (
 ) => Promise<ApiKeyCaller>
 
 /**
- * The program behind an X-API-Key, in the order of the spec ("API key authentication, in order"): format,
+ * The program behind an X-API-Key. Checks run in a fixed order, which decides the error: format,
  * record, status, expiry, rate limit, use, permission.
  */
 export function createKeyAuthenticator(
@@ -89,7 +89,7 @@ function remembered(storage: Storage): (hash: string) => Promise<PresentedKey | 
   }
 }
 
-/** The headers of every reply to an authenticated key (spec, "Rate limit headers"). */
+/** The headers of every reply to an authenticated key. */
 export const quotaHeaders = ({ limit, remaining, reset }: Quota): Record<string, number> => ({
   'x-ratelimit-limit': limit,
   'x-ratelimit-remaining': remaining,

@@ -9,7 +9,7 @@ import { SetupError } from '../../src/core/errors.ts'
 import type { ResolvedHost } from '../../src/core/outbound.ts'
 import type { Env } from '../variables.ts'
 
-/** What the service may reach (decisions.md, Outbound requests). */
+/** What the service may reach. */
 export type OutboundSettings = {
   /** OUTBOUND_ALLOW_CIDRS: ranges that are open although they are not public. */
   allowed: readonly string[]

@@ -27,7 +27,7 @@ const mostHeaders = 16 << 10
 const connectMs = 60_000
 
 /**
- * Requests to addresses that somebody else has given (decisions.md, Outbound requests): the name is looked up for
+ * Requests to addresses that somebody else has given: the name is looked up for
  * each, also where a connection is still open, and connections go to the addresses that were checked. Its package is
  * loaded for the first of them.
  */

@@ -77,7 +77,7 @@ function eventOf(record: JournalRecord): NewEventLog | undefined {
     level: levelOf(Number(record.PRIORITY ?? 6)),
     category: categoryOf(record),
     source: clean(source, 255),
-    // Of this one record: the service ignores what it has had (spec, "Device event log entry").
+    // Of this one record: the service ignores what it has had.
     eventId: hash('sha256', cursor, 'hex'),
     message: clean(message, 2000),
     details: known({

@@ -152,7 +152,7 @@ async function ofWatchdog(
   await tellChanges(db, device, changed, now, isToldNow)
 }
 
-/** Of a tenant that is suspended agents report, and do nothing (decisions.md, Tenancy). */
+/** Of a tenant that is suspended agents report, and do nothing. */
 export async function commandsFor(
   db: Db,
   { device, deviceId, role }: Pick<AgentCaller, 'device' | 'deviceId' | 'role'>,

@@ -2,7 +2,7 @@ import { z } from 'zod'
 
 /**
  * An object of telemetry: unknown fields and bad values are dropped one by one, the rest is kept
- * (decisions.md, Wire: telemetry is never refused for an extra field).
+ *.
  */
 export function lenient<S extends z.core.$ZodLooseShape>(shape: S) {
   const optional = Object.fromEntries(

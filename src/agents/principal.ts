@@ -14,7 +14,7 @@ export type AgentDoor = (agentId: string, token: string, asked: Asked) => Promis
 
 /**
  * Gives the agent behind a bearer token, for the agent id in the path. An organization that is suspended still
- * lets its agents report; a churned or deleted one does not (decisions.md, Tenancy). What a rotation knows is asked
+ * lets its agents report; a churned or deleted one does not. What a rotation knows is asked
  * only about a token that does not count as it is: `lapsed` lets one in that was not confirmed in time.
  * Throws invalid_agent_credentials (or `unknown`, to another agent), device_decommissioned and
  * device_quarantined.

@@ -36,7 +36,7 @@ export type Happening = {
 
 /**
  * What happened as an entry: ids that are no UUIDs become the zero UUID with the original in details, and
- * texts keep within their columns (spec, "Platform audit log entry").
+ * texts keep within their columns.
  */
 export function draftOf(it: Happening, now: Instant): Draft {
   const actorId = idOf(it.actorId ?? zeroId)
@@ -129,7 +129,7 @@ const categories: readonly [prefix: string, category: string][] = [
 export const categoryOf = (action: string): string =>
   categories.find(([prefix]) => action.startsWith(prefix))?.[1] ?? 'system'
 
-/** What the report of security events is about (spec, "Audit events"). */
+/** What the report of security events is about. */
 export const securityEvents: readonly string[] = [
   'user.login',
   'user.login.failed',
@@ -141,7 +141,7 @@ export const securityEvents: readonly string[] = [
   'agent.source.ip.changed',
 ]
 
-/** What the report of compliance events is about (spec, "Audit events"). */
+/** What the report of compliance events is about. */
 export const complianceEvents: readonly string[] = [
   'data.access',
   'data.export',

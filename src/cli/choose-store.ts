@@ -12,7 +12,7 @@ export type ChosenStore = {
 }
 
 /**
- * Where a new session goes (cli-standard 8): what was asked for, the remembered choice, the keychain when it
+ * Where a new session goes: what was asked for, the remembered choice, the keychain when it
  * answers, a file only when someone agrees, else nowhere.
  */
 export async function chooseStore(

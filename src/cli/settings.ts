@@ -37,7 +37,7 @@ export type Settings = {
 
 export const defaultUrl = 'http://127.0.0.1:3000'
 
-/** Flag over environment over context over default (cli-standard 5). */
+/** Flag over environment over context over default. */
 export function settingsOf(
   flags: FlagSettings,
   { mayBeNew = false, env = process.env }: { mayBeNew?: boolean; env?: NodeJS.ProcessEnv } = {},

@@ -22,7 +22,7 @@ export type Access =
       /** A new token counts also when it was not confirmed in time: to be told so. */
       lapsed?: true
       /**
-       * To an agent, an id that no device has is a record that does not exist (spec, "Errors"). So is the id of
+       * To an agent, an id that no device has is a record that does not exist. So is the id of
        * another device, or the answer would tell which ids there are. A token that no agent has is refused first.
        */
       unknown?: 'not_found'
@@ -35,7 +35,7 @@ export type Access =
       mfa: boolean
       /** Open to those who still have to enrol a factor (never 428). */
       whileEnrolling: boolean
-      /** Of a partner's users only for those who see all its organizations (spec, "Permission and scope rules"). */
+      /** Of a partner's users only for those who see all its organizations. */
       wholePartner: boolean
       /** Not for members narrowed to some sites or groups of devices: it reaches all devices of an organization. */
       wholeOrganization: boolean

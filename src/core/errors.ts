@@ -229,7 +229,7 @@ const mostText = 8192
 const longestPath = 200
 const longestMessage = 500
 
-/** 400 naming the faults at once, at most the first fifty of them; `message` where the spec has words of its own. */
+/** 400 naming the faults at once, at most the first fifty of them; `message` where the API promises other words. */
 export function invalid(faults: readonly Fault[], message?: string): Problem {
   const told: Fault[] = []
   let size = 0
@@ -251,7 +251,7 @@ export function invalid(faults: readonly Fault[], message?: string): Problem {
 const shortened = (text: string, most: number): string =>
   text.length <= most ? text : `${truncateStorable(text, most - 1)}…`
 
-/** @throws invalid_request when a change says nothing (spec, "Errors": PATCH with empty body) */
+/** @throws invalid_request when a change says nothing */
 export function assertNotEmptyChange(change: object): void {
   const message = 'No updates provided'
   if (Object.keys(change).length === 0) throw invalid([{ path: 'body', message }], message)
@@ -262,7 +262,7 @@ export class SetupError extends Error {
   override name = 'SetupError'
 }
 
-/** The body of every error reply (decisions.md, Wire). */
+/** The body of every error reply. */
 export type ErrorBody = {
   error: string
   code: string

@@ -1,4 +1,4 @@
-/** What webhooks tell of (spec, "Webhook event types"). */
+/** What webhooks tell of. */
 export const eventTypes = [
   'device.enrolled',
   'device.online',

@@ -1,5 +1,5 @@
 /**
- * Rate limits as sliding windows: most events in so many seconds (decisions.md, Authentication). Each can
+ * Rate limits as sliding windows: most events in so many seconds. Each can
  * be set with `RATE_LIMIT_<NAME>=<count>/<seconds>` or `off`.
  */
 export const defaultLimits = {

@@ -54,7 +54,7 @@ export type ResolvedHost =
   | { leads: 'inside by name'; addresses: readonly string[] }
   | { leads: 'nowhere' }
 
-/** Requests to addresses that somebody else has given (decisions.md, Outbound requests). */
+/** Requests to addresses that somebody else has given. */
 export type Outbound = {
   /** Follows no redirect, and knows no proxy. @throws OutboundFailure */
   send(request: OutboundRequest): Promise<OutboundReply>

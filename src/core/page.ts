@@ -17,7 +17,7 @@ const clamped = (most: number) =>
     )
     .transform((n) => Math.min(Math.max(1, n), most))
 
-/** `page` and `limit`, clamped rather than refused when out of range (spec, "Tenancy"). */
+/** `page` and `limit`, clamped rather than refused when out of range. */
 export const pageQuery = (limits: { default: number; max: number } = { default: 50, max: 100 }) => ({
   page: clamped(mostPages).prefault(1).describe('Page to show, from 1'),
   limit: clamped(limits.max).prefault(limits.default).describe(`Rows on a page, at most ${limits.max}`),

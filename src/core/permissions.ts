@@ -1,4 +1,4 @@
-/** Permission pairs that protect routes (spec, "Role and permission"). `*:*` grants everything. */
+/** Permission pairs that protect routes. `*:*` grants everything. */
 export const permissionCatalog = {
   devices: ['read', 'write', 'delete', 'execute'],
   scripts: ['read', 'write', 'delete', 'execute'],
@@ -18,7 +18,7 @@ export const permissions: readonly Permission[] = Object.entries(permissionCatal
   ([resource, actions]) => actions.map((action) => `${resource}:${action}` as Permission),
 )
 
-/** What the role builder speaks of (spec, "Role and permission"); the catalogue says what routes ask for. */
+/** What the role builder speaks of; the catalogue says what routes ask for. */
 export const roleBuilderCatalog = {
   resources: [
     ...['devices', 'scripts', 'alerts', 'automations', 'reports', 'backup', 'billing', 'users', 'settings'],

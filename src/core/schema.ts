@@ -174,7 +174,7 @@ const tooDeep = { error: `must not be nested more than ${deepest} levels deep`, 
 /** Most characters of JSON in a free object. */
 export const maxObjectSize = 16_384
 
-/** A JSON object that may hold anything besides what its schema knows, 16 KiB unless told (decisions.md, Tenancy). */
+/** A JSON object that may hold anything besides what its schema knows, 16 KiB unless told. */
 export const boundedObject = <S extends z.ZodType<Record<string, unknown>>>(
   schema: S,
   size = maxObjectSize,

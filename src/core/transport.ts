@@ -19,7 +19,7 @@ export type TransportResponse = {
 /** Moves one request; fails with NetworkError when no answer came. */
 export type Transport = (request: TransportRequest) => Promise<TransportResponse>
 
-/** The service answered with an error body (decisions.md, Wire). */
+/** The service answered with an error body. */
 export class ApiError extends Error {
   readonly status: number
   readonly code: string

@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 
 /**
- * The two signatures of a delivery: the native one (spec, "Delivery"), and that of Standard Webhooks 1.0.0.
+ * The two signatures of a delivery: the native one, and that of Standard Webhooks 1.0.0.
  * The body is signed as its bytes go over the wire.
  */
 

@@ -8,7 +8,7 @@ import { type Moved, movedColumns } from './events.ts'
 
 /* The state of devices as time goes by: of all tenants at once, by the service itself. */
 
-/** How long an update may take before its device is offline (spec, "Device agent update"). */
+/** How long an update may take before its device is offline. */
 const updateSeconds = 300
 
 const watching = ['connected', 'failover'] as const

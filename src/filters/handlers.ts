@@ -39,7 +39,7 @@ export const filterHandlers = <Answer>(use: FilterUse<Answer>): HandlersOf<typeo
 
   async create({ db, scope, body, caller, now }) {
     checkConditions(body.conditions)
-    // In organization scope it is not looked at (spec, "Saved filters and preview").
+    // In organization scope it is not looked at.
     const orgId = scope.kind === 'organization' ? scope.orgId : await orgOfNew(db, scope, body.orgId)
     const filter = makeFilter(body, { id: newId(), orgId, by: caller.id, now })
     await saved.insertFilter(db, filter)

@@ -125,7 +125,7 @@ const refused = (code: ErrorCode, more: { message?: string; details?: unknown; e
   ({ allowed: false, code, ...more }) satisfies Verdict
 
 /**
- * Whether an entry is open to someone (spec, "Permission and scope rules"). Every request is decided here, and
+ * Whether an entry is open to someone. Every request is decided here, and
  * so is every explanation of a decision. Which records they then reach is the business of their scope.
  */
 export function judge(access: Access, subject: Subject, mfaOn: boolean): Verdict {
@@ -195,7 +195,7 @@ export function checkAccess(access: Access, subject: Subject, mfaOn: boolean): v
 
 /**
  * Whether a person has to enrol a factor before anything else: a role with Force MFA takes an authenticator
- * app alone (spec, "Permission and scope rules" 8), the setting of a tenant any factor.
+ * app alone, the setting of a tenant any factor.
  */
 export const mustEnrol = (
   demands: { forceMfa: boolean; requiresMfa: boolean },

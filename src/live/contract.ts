@@ -70,8 +70,8 @@ const EventsQuery = z.strictObject({
 export type EventsQuery = z.output<typeof EventsQuery>
 
 /**
- * The questions about one log, under a path of their own. They are mounted twice (spec, "Live queries"); the list of
- * logs once, because /devices/:id/eventlogs is what was handed in before (decisions.md, Devices and agents).
+ * The questions about one log, under a path of their own. They are mounted twice; the list of
+ * logs once, because /devices/:id/eventlogs is what was handed in before.
  */
 const questionsUnder = (path: string) => ({
   show: endpoint({

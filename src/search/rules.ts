@@ -2,7 +2,7 @@ import { fold, isWordBreak } from '../core/fold.ts'
 import { hasPermission } from '../core/permissions.ts'
 import type { SearchResult } from './contract.ts'
 
-/** So that no kind of record crowds out the others (reference.md 5.4). */
+/** So that no kind of record crowds out the others. */
 export const mostOfAKind = (limit: number): number => Math.min(Math.max(1, Math.ceil(limit / 4)), 8)
 
 /** How well a folded text fits: 0 equal, 1 begins with it, 2 a word of it does, 3 holds it; undefined not at all. */

@@ -1,6 +1,6 @@
 /**
  * Every way a sign-in at an identity provider can fail: code → what a person reads, and what mends it. The codes are
- * API: they go out as `?error=` (spec, "Errors"), into the log and into the audit log. A new one is a line here.
+ * API: they go out as `?error=`, into the log and into the audit log. A new one is a line here.
  */
 export const failures = {
   sso_error: {

@@ -95,7 +95,7 @@ export function ssoHandlers(on: On): {
     return said.signRequests && !(await findOwnKey(read, cipher)) ? newOwnKey(cipher, now) : undefined
   }
 
-  /** A provider can do without discovery: a failure is a warning (spec, "SSO"). */
+  /** A provider can do without discovery: a failure is a warning. */
   async function look<S extends Said>(
     before: Held | undefined,
     said: S,

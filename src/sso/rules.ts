@@ -23,7 +23,7 @@ export type Discovered = Endpoints & { issuer: string; tokenAuth: Held['tokenAut
 
 type Said = Omit<ProviderChange, 'orgId' | 'force'>
 
-/** An empty text clears a field as null does (reference.md 6.2). */
+/** An empty text clears a field as null does. */
 export const cleared = <T extends object>(said: T): T =>
   Object.fromEntries(
     Object.entries(said).map(([field, value]) => [field, value === '' && field !== 'scopes' ? null : value]),
@@ -203,7 +203,7 @@ export function checkStays(provider: Held, orgId: string | undefined): void {
 /** How long ago an administrator may have signed in with it when it becomes the only way in. */
 export const provenSeconds = 24 * 3600
 
-/** @throws invalid_request: nobody locks an organization out by mistake (decisions.md, SSO) */
+/** @throws invalid_request: nobody locks an organization out by mistake */
 export function checkProven(isProven: boolean): void {
   if (isProven) return
   const message =

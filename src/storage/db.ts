@@ -47,7 +47,7 @@ export type Storage = {
    */
   questions: Db
   /**
-   * Runs `work` in one transaction and resolves when it is durable (spec: what was answered survives).
+   * Runs `work` in one transaction and resolves when it is durable: what was answered survives a crash.
    * A failing `work` changes nothing. It must be short, must wait for nothing but the queries of its `tx`,
    * may not call `write` itself, and may run again after a deadlock, so it has no effects of its own.
    * After a failed statement it may not go on: Postgres has given up its transaction by then.

@@ -3,7 +3,7 @@ import { forEachSettled, writeInChunks } from '../storage/bisect-writes.ts'
 import { deleteEventDeadLetters } from '../storage/dead-letters.ts'
 import type { Db, Storage } from '../storage/open.ts'
 
-/** How long what came while a webhook was paused can wait to be replayed (decisions.md, Webhooks). */
+/** How long what came while a webhook was paused can wait to be replayed. */
 const keptHours = 72
 /** Rows of one transaction, so that nobody waits long for it. */
 const batch = 500

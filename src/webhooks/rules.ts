@@ -31,7 +31,7 @@ export type Signing = {
 
 export type Header = { key: string; value: string }
 
-/** What the API calls a state, and what is stored (decisions.md, Webhooks). One of a newer release stays as it is. */
+/** What the API calls a state, and what is stored. One of a newer release stays as it is. */
 const stored = { active: 'active', paused: 'disabled', failed: 'error' } as const
 const shown = { active: 'active', disabled: 'paused', error: 'failed' } as const
 
@@ -182,7 +182,7 @@ export function delayAfter(
 const wrongUrl = 'Invalid webhook URL'
 
 /**
- * What is wrong with an address before anybody looks it up (spec, "Per-URL validation"); undefined when nothing is.
+ * What is wrong with an address before anybody looks it up; undefined when nothing is.
  */
 export function urlFault(text: string): string | undefined {
   if (!URL.canParse(text)) return 'Invalid URL format'

@@ -8,8 +8,8 @@ import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { toWire } from '../laws/calls.ts'
+import { documentedActions } from '../laws/documented-actions.ts'
 import { addPerson, type Hand, handOf, playOf } from '../laws/plays.ts'
-import { specActions } from '../laws/spec-actions.ts'
 import { Line } from '../laws/wire.ts'
 import { addOrg, buildWorld } from '../world.ts'
 
@@ -47,7 +47,7 @@ const impossible: Readonly<Record<string, { because: string; learned(): boolean 
   },
 }
 
-/** What leaves a report's event by another name of the spec, or beside the entry of a call. */
+/** What leaves a report's event by another documented name, or beside the entry of a call. */
 const performed: Readonly<Record<string, readonly string[]>> = {
   'user.permission.change': ['users.assignRole', 'users.changeAccess'],
   'data.access': ['auditLogs.list', 'auditReports.compliance'],
@@ -97,13 +97,13 @@ const acts: Readonly<Record<string, Act>> = {
 }
 
 const namesOf = (action: string): string[] => {
-  const routes = Object.keys(specActions).filter((route) => specActions[route] === action)
+  const routes = Object.keys(documentedActions).filter((route) => documentedActions[route] === action)
   return every
     .filter(({ entry: { method, path } }) => routes.includes(`${method} ${path}`))
     .map(({ name }) => name)
 }
 
-const actions = [...new Set([...Object.values(specActions), ...security, ...compliance])]
+const actions = [...new Set([...Object.values(documentedActions), ...security, ...compliance])]
 
 const table = actions.flatMap((action) => {
   const names = [...new Set([...(performed[action] ?? []), ...namesOf(action)])]
@@ -111,7 +111,7 @@ const table = actions.flatMap((action) => {
   return all.map((act) => [action, act.name, act] as const)
 })
 
-/** What the spec wants said of it besides. */
+/** What is documented to be said of it besides. */
 const said: Readonly<Record<string, unknown>> = {
   'filter.update': { changedFields: expect.arrayContaining(['name']) },
   'organization.create': { after: { partnerId: expect.any(String), status: 'active', type: 'customer' } },
@@ -120,7 +120,7 @@ const said: Readonly<Record<string, unknown>> = {
 }
 
 describe('the reports', () => {
-  it('are about the events of the spec', () => {
+  it('are about the documented events', () => {
     expect([...securityEvents].sort()).toEqual([...security].sort())
     expect([...complianceEvents].sort()).toEqual([...compliance].sort())
   })

@@ -95,7 +95,7 @@ onEveryDatabase((_, open) => {
       expect((await look(key)).data).toHaveLength(1)
     })
 
-    it('is refused in the order and the words of the spec', async () => {
+    it('is refused in the documented order and words', async () => {
       const { service, mint, look, using, clock, client } = await begin()
       const none = service.client().call(api.devices.list)
       await expect(none).rejects.toEqual(failing(401, 'unauthenticated', 'Missing X-API-Key header'))

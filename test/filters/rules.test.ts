@@ -222,7 +222,7 @@ describe('conditions', () => {
     expect(faults(of('architecture', 'in', ['x86_64', 'aarch64']))).toEqual({})
   })
 
-  it('take the operators the spec lists for each type', () => {
+  it('take the operators of each type', () => {
     const of = (key: string) => fields.find((one) => one.key === key)!.operators
     const text = [
       'equals',

@@ -12,7 +12,7 @@ export type Records = Record<Resource, string>
 
 /**
  * Ids that a user of an organization may say what they like for, because nobody looks at them: what is made
- * belongs to their own organization (spec: "ignored for organization scope").
+ * belongs to their own organization, where it is ignored.
  */
 export const unread: readonly string[] = ['filters.create body.orgId']
 

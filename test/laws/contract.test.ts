@@ -8,9 +8,9 @@ import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { callOf, unknownRecords } from './calls.ts'
 import { faultsOf } from './contract.ts'
+import { documentedActions } from './documented-actions.ts'
 import { fieldsOf, mutating } from './fields.ts'
 import { serveContract } from './serve-contract.ts'
-import { specActions } from './spec-actions.ts'
 import { Line } from './wire.ts'
 
 const entries = entriesOf(api)
@@ -32,9 +32,9 @@ describe('the contract', () => {
     expect(failing.map(({ name }) => name)).toEqual([])
   })
 
-  it('calls what it audits by the names of the spec', () => {
+  it('calls what it audits by the documented names', () => {
     const named = mutating(api).flatMap(({ entry }) => {
-      const wanted = specActions[`${entry.method} ${entry.path}`]
+      const wanted = documentedActions[`${entry.method} ${entry.path}`]
       const action = entry.audit && 'action' in entry.audit ? entry.audit.action : 'nothing'
       return wanted === undefined ? [] : [{ call: `${entry.method} ${entry.path}`, action, wanted }]
     })
@@ -42,8 +42,8 @@ describe('the contract', () => {
     expect(named.filter(({ action, wanted }) => action !== wanted)).toEqual([])
   })
 
-  it('uses a name of the spec for nothing else', () => {
-    const listed = Object.entries(specActions)
+  it('uses a documented name for nothing else', () => {
+    const listed = Object.entries(documentedActions)
     const elsewhere = mutating(api).filter(({ entry: { method, path, audit } }) => {
       const calls = listed.filter(([, action]) => audit && 'action' in audit && audit.action === action)
       return calls.length > 0 && !calls.some(([call]) => call === `${method} ${path}`)

@@ -106,7 +106,7 @@ function ofMeaning(entry: Endpoint): string[] {
 
 function ofInputs(name: string, entry: Endpoint): string[] {
   const { who } = entry.access
-  // Telemetry is never refused for an extra field (decisions.md, Wire).
+  // Telemetry is never refused for an extra field.
   const strict = (['params', 'query', 'body'] as const).filter(
     (part) => !(who === 'agent' && part === 'body'),
   )

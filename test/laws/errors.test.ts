@@ -17,7 +17,7 @@ import { userIdOf } from './fixture.ts'
 import { handOf, playOf } from './plays.ts'
 
 /*
- * The table of errors of the spec, row by row, in its words. Where it gives a condition and no words, the words are
+ * The documented errors, row by row, in their words. Where only the condition is documented, the words are
  * what callers know; where it gives no status, the status is.
  */
 
@@ -31,7 +31,7 @@ type Said = {
 type Stage = Awaited<ReturnType<typeof stage>>
 type Row = {
   status: number
-  /** Of the spec, to the letter; undefined where it describes one only. */
+  /** As documented, to the letter; undefined where only the condition is. */
   error?: string
   when: string
   /** Each way to it. */
@@ -599,7 +599,7 @@ onEveryDatabase((_, open) => {
   })
   afterAll(() => on.service.close())
 
-  describe('the errors of the spec', () => {
+  describe('the documented errors', () => {
     it.each(rows)('$status when $when', async ({ status, error, ask, more = {}, headers = [] }) => {
       for (const answer of await ask(on)) {
         const wanted = { status, ...(error !== undefined && { error }) }

@@ -1,7 +1,7 @@
 import { cyclesOf, type Import, importsOf, type Source, withoutComments } from './imports.ts'
 
 /**
- * The capabilities in their order (design.md, Layout): each imports only those to its left. Agents come
+ * The capabilities in their order: each imports only those to its left. Agents come
  * last because enrolling touches credentials and devices, and everything else is blind to agents.
  */
 export const capabilities = [
@@ -57,7 +57,7 @@ const serverPackages =
 const isContract = (target: string): boolean => /^src\/[^/]+\/([^/]+\/)?(contract|lenient)\.ts$/.test(target)
 const isVocabulary = (target: string): boolean => target.startsWith('src/core/')
 
-/** Exceptions, each by name (design.md, The one idea): the service itself, and what works on its data directory. */
+/** Exceptions, each by name: the service itself, and what works on its data directory. */
 const lazyServer = (path: string): boolean =>
   path === 'commands/serve.ts' || /^commands\/(db|dev)\//.test(path)
 const chainReader = 'commands/audit/verify.ts'

@@ -130,7 +130,7 @@ function isCut({ schema }: Field, value: unknown): boolean {
 
 const textOf = (value: unknown): string => JSON.stringify(value)
 
-/** A bad value is dropped rather than refused (decisions.md, Wire). */
+/** A bad value is dropped rather than refused. */
 const isLenient = ({ schema }: Field): boolean => schema.safeParse(Symbol.iterator).success
 
 /** The query string. */

@@ -1,7 +1,7 @@
 import type { Endpoint } from '../../src/core/endpoint.ts'
 import { idsOf } from './fields.ts'
 
-/** Lists of ids where those that mean nothing to the caller are dropped rather than refused, by the spec. */
+/** Lists of ids where those that mean nothing to the caller are dropped rather than refused. */
 const sieves = new Set(['body.organizationOrder.0', 'body.orderedIds.0', 'body.settings.organizationOrder.0'])
 
 type Id = { part: string; path: string[] }

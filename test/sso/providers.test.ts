@@ -21,7 +21,7 @@ const said = (status: number, message: unknown) => expect.objectContaining({ sta
 
 onEveryDatabase((_, open) => {
   describe('a provider', () => {
-    it('is created inactive, with every field of the spec, and never shows its secret', async () => {
+    it('is created inactive, with every field, and never shows its secret', async () => {
       const { service, bakery, client, create, clock, show } = await start(open)
       const news = await newEntries(service)
       const made = await create({ clientSecret: 'hush-hush' })

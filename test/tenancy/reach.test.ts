@@ -14,7 +14,7 @@ type Row = [
   make: (client: Client, world: World, n: number) => Promise<unknown>,
 ]
 
-/** Every row of the spec's tables but the deletions, which have tests of their own. */
+/** Every row of the tables of access but the deletions, which have tests of their own. */
 const rows: Row[] = [
   ['GET partners', [200, 403, 403, 403, 403, 403], (it) => it.call(api.partners.list)],
   [
@@ -93,7 +93,7 @@ const rows: Row[] = [
 
 onEveryDatabase((_, open) => {
   describe('tenancy', () => {
-    it('is open to whom the spec says, in every scope and every orgAccess', async () => {
+    it('is open to those it is for, in every scope and every orgAccess', async () => {
       const service = await startService(open)
       const world = await buildWorld(service)
       let n = 0
@@ -143,7 +143,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('adds a new organization to the reach of who made it, and has the words of the spec', async () => {
+    it('adds a new organization to the reach of who made it, in the documented words', async () => {
       const service = await startService(open)
       const { partners, tokens } = await buildWorld(service)
       const create = (token: string, body: object) =>

@@ -37,7 +37,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a webhook', () => {
-    it('is created active, with every field of the spec, and never shows what may be a credential', async () => {
+    it('is created active, with every field, and never shows what may be a credential', async () => {
       const { service, bakery, client, create, clock } = await start()
       const headers = [{ key: 'Authorization', value: 'Bearer tokenofours' }]
       const events = ['alert.triggered', 'device.enrolled']

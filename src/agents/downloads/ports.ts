@@ -11,7 +11,7 @@ export type BuildFile = {
   checksum: string
 }
 
-/** Where the files of releases are (spec, "Versioning" 5). */
+/** Where the files of releases are. */
 export type Binaries = {
   /** Agents are sent here for them, and not to where they are. */
   isHere: boolean

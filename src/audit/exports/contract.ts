@@ -4,7 +4,7 @@ import { flag } from '../../core/page.ts'
 import { text } from '../../core/schema.ts'
 import { damage, exported, orgId, span, tag, texts } from '../contract.ts'
 
-/** Most entries in one export (spec, "Limits"). */
+/** Most entries in one export. */
 export const exportCap = 10_000
 
 export const exportFormats = ['csv', 'json', 'ndjson'] as const

@@ -21,7 +21,7 @@ export type Policy = {
   failures: number
 }
 
-/** What holds for a chain of which nobody said anything (spec, "Limits"). */
+/** What holds for a chain of which nobody said anything. */
 export const defaultPolicy: Policy = {
   retentionDays: 365,
   archiveToS3: false,

@@ -8,7 +8,7 @@ import type { ApiKey, ApiKeyChange, NewApiKey } from './contract.ts'
 
 const prefix = 'svc_'
 
-/** `svc_` and 32 characters of base64url randomness (spec, "API key"): 192 bits. */
+/** `svc_` and 32 characters of base64url randomness: 192 bits. */
 export const newApiKey = (): string => prefix + randomBytes(24).toString('base64url')
 
 export const isWellFormed = (key: string): boolean => key.startsWith(prefix)
@@ -39,7 +39,7 @@ export function makeApiKey(
   }
 }
 
-/** What a key is at this moment: its expiry is only written down when it is used (spec, "States"). */
+/** What a key is at this moment: its expiry is only written down when it is used. */
 export function statusAt(key: Pick<ApiKey, 'status' | 'expiresAt'>, now: Instant): ApiKey['status'] {
   const isOver = key.status === 'active' && key.expiresAt !== null && key.expiresAt <= now
   return isOver ? 'expired' : key.status

@@ -110,7 +110,7 @@ export async function revokeApiKey(db: Db, scope: Scope, id: string): Promise<vo
 
 /**
  * Revokes every key in a scope: what becomes of them when a tenant is suspended, churned or deleted. They do
- * not come back with the tenant (decisions.md, Tenancy).
+ * not come back with the tenant.
  */
 export async function revokeApiKeys(db: Db, scope: Scope): Promise<void> {
   await db

@@ -5,7 +5,7 @@ import { addSeconds, type Instant } from '../../core/time.ts'
 import type { KeyShape } from '../../handler.ts'
 import type { EnrollmentKey, NewEnrollmentKey } from './contract.ts'
 
-/** 64 hex characters of 32 random bytes (spec, "Enrollment key"). */
+/** 64 hex characters of 32 random bytes. */
 export const newEnrollmentKey = (): string => randomBytes(32).toString('hex')
 
 /** Stored form: SHA-256 of the pepper and the raw key. */

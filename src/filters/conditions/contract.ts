@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { safeParse, text } from '../../core/schema.ts'
 import { operators } from '../fields/contract.ts'
 
-/** Levels of groups, the outermost included, and conditions and groups in all (decisions.md, "Filters and search"). */
+/** Levels of groups, the outermost included, and conditions and groups in all. */
 export const deepest = 10
 export const mostNodes = 200
 /** Values in one list, and in all: both databases limit what a statement can carry. */

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { architecture, deviceRole, deviceStatus, osType } from '../../devices/contract.ts'
 
-/** Every operator there is (spec, "Saved filter"). */
+/** Every operator there is. */
 export const operators = [
   'equals',
   'notEquals',

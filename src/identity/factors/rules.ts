@@ -1,4 +1,4 @@
-/** What the tenants of a person say about second factors (spec, "Login, MFA and passwords" 4). */
+/** What the tenants of a person say about second factors. */
 export type MfaPolicy = { required: boolean; smsAllowed: boolean }
 
 /** The strictest of `settings`, as JSON text of partners and organizations. */

@@ -1,2 +1,2 @@
-/** How long a link to set a new password works (spec, "SSO login session and codes"). */
+/** How long a link to set a new password works. */
 export const resetMinutes = 60

@@ -24,7 +24,7 @@ export type Link = {
 export type Chain = readonly [Link, ...Link[]]
 
 /**
- * Nobody grants what they do not hold (decisions.md, Roles).
+ * Nobody grants what they do not hold.
  * @throws forbidden, naming the permissions the granter lacks
  */
 export function checkMayGrant(held: ReadonlySet<string>, granted: Iterable<string>): void {

@@ -108,7 +108,7 @@ function codeIn({ code, error, error_description: text = '', iss }: Answer, { is
   return code
 }
 
-/** An ID token is checked whenever there is one (spec, "Single sign-on" 3). */
+/** An ID token is checked whenever there is one. */
 async function idTokenOf(
   tokens: { id_token?: string | undefined; access_token: string },
   { provider, nonce, keys, now }: { provider: Held; nonce: string; keys: KeySets; now: Instant },

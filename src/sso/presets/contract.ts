@@ -3,7 +3,7 @@ import { trimmed } from '../../core/schema.ts'
 
 export const providerType = z.enum(['oidc', 'saml'])
 
-/** Of OpenID Connect first, then of SAML (reference.md 6.1). */
+/** Of OpenID Connect first, then of SAML. */
 export const presetIds = [
   ...(['azure-ad', 'okta', 'google', 'auth0'] as const),
   ...(['azure-ad-saml', 'okta-saml', 'onelogin-saml', 'adfs-saml', 'google-saml'] as const),

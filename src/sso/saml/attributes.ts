@@ -8,7 +8,7 @@ type Field = keyof AttributeMapping
 
 const claims = 'http://schemas.xmlsoap.org/ws/2005/05/identity/claims'
 
-/** Which attributes say what without being told (spec, "SSO provider"; reference.md 6.6). */
+/** Which attributes say what without being told. */
 const automatic: Record<Field, string[]> = {
   email: [`${claims}/emailaddress`, 'urn:oid:0.9.2342.19200300.100.1.3', 'email'],
   name: [`${claims}/name`, 'urn:oid:2.16.840.1.113730.3.1.241', 'name', 'displayName'],

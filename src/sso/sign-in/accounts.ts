@@ -37,7 +37,7 @@ export type Admission =
 type Newcomer = { email: string; name: string; role: { id: string; name: string } }
 
 /**
- * Who a person is here that an identity provider vouches for (spec, "Single sign-on" 4 to 6). Somebody is found by
+ * Who a person is here that an identity provider vouches for. Somebody is found by
  * what the provider calls them for good; by their address only the first time, when it is not said to be unverified
  * and they belong to the organization already: else whoever runs a provider could be anybody.
  * @throws SsoFailure

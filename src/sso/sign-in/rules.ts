@@ -1,11 +1,11 @@
 import { invalid } from '../../core/errors.ts'
 import { randomBytes } from '../../core/random.ts'
 
-/** How long a sign-in, and the code that ends it, may last (spec, "SSO login session"). */
+/** How long a sign-in, and the code that ends it, may last. */
 export const signInSeconds = 10 * 60
 export const exchangeSeconds = 2 * 60
 
-/** What a sign-in is known by: 32 bytes each, in the letters and lengths of reference.md 6.3. */
+/** What a sign-in is known by: 32 bytes each in base64url. */
 export const newState = (): string => randomBytes(32).toString('hex')
 export const newVerifier = (): string => randomBytes(64).toString('base64url')
 

@@ -32,7 +32,7 @@ export const deletedOrg = (org: Organization, now: Instant): Organization => ({
 })
 
 /**
- * The partner a new organization belongs to (spec, "Errors").
+ * The partner a new organization belongs to.
  * @throws invalid_request, partner_mismatch
  */
 export function partnerOfNewOrg(scope: Scope, wanted: string | undefined): string {

@@ -40,7 +40,7 @@ const day = z.strictObject({ start: clock, end: clock, closed: z.boolean().defau
 const longestOrder = 10_000
 export const organizationOrder = z.array(idOf('organization')).max(longestOrder)
 
-/** What a partner sets for itself (spec, "Partner settings"); merged into what there is, null takes out. */
+/** What a partner sets for itself; merged into what there is, null takes out. */
 export const PartnerSettings = z
   .strictObject({
     timezone: setting(timezone).describe('IANA time zone'),

@@ -26,7 +26,7 @@ export type Parcel = {
 
 const json = JSON.stringify
 
-/** The body (spec, "Delivery"): the same bytes with every attempt. */
+/** The body: the same bytes with every attempt. */
 export const bodyOf = ({ eventId, event, eventAt, orgId, payload }: Parcel): string =>
   `{"id":${json(eventId)},"type":${json(event)},"timestamp":${json(eventAt)},"orgId":${json(orgId)},"data":${payload}}`
 
@@ -103,7 +103,7 @@ export function answered(
   return { ...nothing, ...said, ...next(wait, now), errorMessage, failureClass, isUnwanted }
 }
 
-/** An address that is not safe is not tried again (spec, "Unsafe webhook URL"). */
+/** An address that is not safe is not tried again. */
 export function unanswered(
   { attempt }: Pick<Parcel, 'attempt'>,
   failure: Pick<OutboundFailure, 'kind' | 'message'>,

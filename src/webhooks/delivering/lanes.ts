@@ -34,7 +34,7 @@ export type Lane = {
   isPassedOn: boolean
 }
 
-/** Deliveries of a webhook that are on their way at once (decisions.md, Webhooks). */
+/** Deliveries of a webhook that are on their way at once. */
 const width = 4
 /** At once in all, and of one organization. */
 export const most = { inAll: 1000, ofOrg: 100 }

@@ -8,7 +8,7 @@ import type { Db, Storage } from '../../storage/open.ts'
  * way at once holds for all processes. Whoever dies holds nothing any more some seconds later.
  */
 
-/** How long a process counts as alive after it last said so (decisions.md, Webhooks), and how often it does. */
+/** How long a process counts as alive after it last said so, and how often it does. */
 export const leaseSeconds = 30
 export const renewalSeconds = 10
 

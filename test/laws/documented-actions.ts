@@ -1,5 +1,5 @@
-/** What the spec calls each change (spec, "Audit events": action names emitted by operations), and what is asked for besides. */
-export const specActions: Readonly<Record<string, string>> = {
+/** The documented audit action of each change, and of reads that are audited. */
+export const documentedActions: Readonly<Record<string, string>> = {
   'POST /api-keys': 'api_key.create',
   'PATCH /api-keys/:id': 'api_key.update',
   'POST /api-keys/:id/rotate': 'api_key.rotate',
