@@ -35,7 +35,7 @@ const withoutEditor = {
 }
 
 const { outputFiles } = await build({
-  entryPoints: [join(root, 'src', 'agent', 'main.ts')],
+  entryPoints: [join(root, 'src', 'device-agent', 'main.ts')],
   bundle: true,
   format: 'esm',
   platform: 'node',

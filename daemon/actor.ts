@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { agentDoor } from '../src/agents/principal.ts'
+import { agentAuthenticator } from '../src/agents/principal.ts'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import { organizationScope, type Scope, systemScope } from '../src/core/scope.ts'
@@ -37,7 +37,7 @@ export function createAuthenticator(
     async (sessions: readonly Session[]) =>
       new Map([...new Set(sessions)].map((session) => [session, session.find(storage.read)])),
   )
-  const findAgent = agentDoor(storage)
+  const findAgent = agentAuthenticator(storage)
   return {
     async admit(entry, request, now) {
       const { access } = entry

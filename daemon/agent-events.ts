@@ -1,4 +1,4 @@
-import { tellLater } from '../src/agents/heartbeats.ts'
+import { emitDeferred } from '../src/agents/heartbeats.ts'
 import { Problem } from '../src/core/errors.ts'
 import type { Instant } from '../src/core/time.ts'
 import { writeBisecting } from '../src/storage/bisect-writes.ts'
@@ -29,7 +29,7 @@ export class AgentEventBuffer {
     return this.#waiting.size
   }
 
-  isToldNow(deviceId: string, columns: readonly string[]): boolean {
+  emitsNow(deviceId: string, columns: readonly string[]): boolean {
     try {
       this.#limiter.take('AGENT_EVENTS', deviceId)
       return true
@@ -58,7 +58,7 @@ export class AgentEventBuffer {
       try {
         const { refused } = await writeBisecting(all.slice(at, at + batch), (some) =>
           storage.write(async (tx) => {
-            for (const [deviceId, columns] of some) await tellLater(tx, deviceId, columns, now)
+            for (const [deviceId, columns] of some) await emitDeferred(tx, deviceId, columns, now)
           }),
         )
         for (const { item } of refused) this.#wait(...item)

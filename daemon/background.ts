@@ -1,6 +1,6 @@
-import { forgetCommands, reapCommands } from '../src/agents/commands/jobs.ts'
-import { makeRoomForOutputs } from '../src/agents/commands/room.ts'
-import { goRound } from '../src/agents/rollouts/jobs.ts'
+import { deleteOldCommands, reapCommands } from '../src/agents/commands/jobs.ts'
+import { trimOutputs } from '../src/agents/commands/output-quota.ts'
+import { reconcileRollout } from '../src/agents/rollouts/jobs.ts'
 import { sweepRotations } from '../src/agents/tokens/store.ts'
 import { takeDue } from '../src/audit/checkpoints/jobs.ts'
 import { verifyDue } from '../src/audit/checkpoints/verification.ts'
@@ -10,7 +10,7 @@ import { draftOf, type Happening } from '../src/audit/rules.ts'
 import { addSeconds, type Instant, secondsBetween } from '../src/core/time.ts'
 import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { checkLiveness } from '../src/devices/jobs.ts'
-import { refreshDue } from '../src/groups/jobs.ts'
+import { refreshDueGroups } from '../src/groups/jobs.ts'
 import { sweepChanges } from '../src/groups/members.ts'
 import { sweepMarks } from '../src/identity/door/store.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
@@ -94,7 +94,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   const grouper: Loop = loop(
     'device groups',
     async () => {
-      if (await refreshDue(parts)) grouper.wake()
+      if (await refreshDueGroups(parts)) grouper.wake()
     },
     15_000,
     parts,
@@ -103,13 +103,13 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
     'agent rollouts',
     async () => {
       const isJudging = secondsBetween(since, clock()) >= grace
-      if (await goRound({ ...parts, ...config }, { isJudging })) parts.rollouts.isBegun = false
+      if (await reconcileRollout({ ...parts, ...config }, { isJudging })) parts.rollouts.isStarted = false
     },
     15_000,
     parts,
   )
   storage.onCommit(() => {
-    if (parts.rollouts.isBegun) rollouts.wake()
+    if (parts.rollouts.isStarted) rollouts.wake()
   })
   let counted: string | undefined
   const forgetter: Loop = loop(
@@ -133,7 +133,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   parts.logQuota.onFull(() => setTimeout(room.wake, 250).unref())
   const outputs = loop(
     'room for outputs',
-    async () => parts.outputs.hold(await makeRoomForOutputs(storage, parts.commandQuota, clock())),
+    async () => parts.outputs.hold(await trimOutputs(storage, parts.commandQuota, clock())),
     60_000,
     parts,
     { restMs: 2000 },
@@ -146,7 +146,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
     firstMs: 600_000,
   })
   const reaper = loop('commands', () => reapCommands(storage, parts.nudge, clock()), 15_000, parts)
-  const commands = loop('old commands', () => forgetCommands(storage, clock()), 600_000, parts, {
+  const commands = loop('old commands', () => deleteOldCommands(storage, clock()), 600_000, parts, {
     firstMs: 300_000,
   })
   const { parts: checking } = parts.audit

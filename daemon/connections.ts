@@ -1,5 +1,5 @@
 import { agentSocket } from '../src/agents/socket.ts'
-import { heedUpdateStatus } from '../src/agents/upgrades/status.ts'
+import { applyUpdateStatus } from '../src/agents/upgrades/status.ts'
 import { Relay } from '../src/live/relay.ts'
 import { clientReader } from './address.ts'
 import type { Config } from './config.ts'
@@ -14,7 +14,7 @@ export function connectionsOf(
 ): Pick<Dependencies, 'agents' | 'switchboard' | 'nudge'> {
   const { storage, limiter, bodies, clock, log } = on
   const { trustKeys } = config.outside.releases
-  const socket = agentSocket({ ...on, trustKeys, heedUpdate: heedUpdateStatus })
+  const socket = agentSocket({ ...on, trustKeys, onUpdateStatus: applyUpdateStatus })
   const agents = gateway(
     admission(storage, limiter, clientReader(config.proxies), clock),
     socket,

@@ -1,6 +1,6 @@
 import type { pino } from 'pino'
 import type { Nudge } from '../src/agents/commands/ports.ts'
-import type { Beginning } from '../src/agents/rollouts/handlers.ts'
+import type { RolloutSignal } from '../src/agents/rollouts/handlers.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import type { Clock } from '../src/core/time.ts'
 import type { Door } from '../src/identity/door/door.ts'
@@ -63,5 +63,5 @@ export type Dependencies = Integrations & {
   publicUrl: () => string
   /** Where browsers go on that sign in elsewhere. */
   web: Web
-  rollouts: Beginning
+  rollouts: RolloutSignal
 }

@@ -8,8 +8,8 @@ import {
   findPresentedKey,
   type PresentedKey,
 } from '../src/credentials/api-keys/principal.ts'
+import { type Quota, retryAfterSeconds } from '../src/credentials/api-keys/rate-limit-window.ts'
 import { apiKeyHash, isWellFormed } from '../src/credentials/api-keys/rules.ts'
-import { type Quota, waitOf } from '../src/credentials/api-keys/window.ts'
 import type { ApiKeyCaller } from '../src/handler.ts'
 import { checkAccess } from '../src/identity/rules.ts'
 import type { Storage } from '../src/storage/open.ts'
@@ -46,7 +46,7 @@ export function createKeyAuthenticator(
     const { accepted, quota } = taking instanceof Promise ? await taking : taking
     request.quota = quota
     if (!accepted) {
-      throw new Problem('rate_limited', undefined, { retryAfter: waitOf(quota, Date.parse(now)) })
+      throw new Problem('rate_limited', undefined, { retryAfter: retryAfterSeconds(quota, Date.parse(now)) })
     }
     checkAccess(access, key.caller, true)
     return key.caller

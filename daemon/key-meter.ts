@@ -1,11 +1,11 @@
+import { bucketAt, leaseSize, type Quota } from '../src/credentials/api-keys/rate-limit-window.ts'
 import {
-  type Leftover,
+  type KeyUsage,
   leaseRequests,
-  recordUses,
-  returnRequests,
-  type Uses,
+  recordUsage,
+  releaseRequests,
+  type UnusedLease,
 } from '../src/credentials/api-keys/usage.ts'
-import { bucketAt, leaseFor, type Quota } from '../src/credentials/api-keys/window.ts'
 import { forEachSettled, writeBisecting } from '../src/storage/bisect-writes.ts'
 import type { Storage } from '../src/storage/open.ts'
 
@@ -31,12 +31,12 @@ const batch = 200
 
 /**
  * Counts what API keys use. Each request takes one from a lease on its key's window
- * (src/credentials/api-keys/window.ts); the counts for people are written in batches.
+ * (src/credentials/api-keys/rate-limit-window.ts); the counts for people are written in batches.
  */
 export class KeyMeter {
   readonly #storage: Storage
   readonly #leases = new Map<string, Lease>()
-  #uses = new Map<string, Uses>()
+  #uses = new Map<string, KeyUsage>()
 
   constructor(storage: Storage) {
     this.#storage = storage
@@ -96,12 +96,12 @@ export class KeyMeter {
   }
 
   async #lease(key: Metered, lease: Lease, nowMs: number): Promise<void> {
-    const left: Leftover = { keyId: key.id, bucket: lease.bucket, count: lease.left }
+    const left: UnusedLease = { keyId: key.id, bucket: lease.bucket, count: lease.left }
     lease.left = 0
     try {
       const { granted, quota } = await this.#storage.write(async (tx) => {
-        if (left.count > 0) await returnRequests(tx, [left])
-        return leaseRequests(tx, key.id, leaseFor(key.rateLimit, lease.waiting), nowMs)
+        if (left.count > 0) await releaseRequests(tx, [left])
+        return leaseRequests(tx, key.id, leaseSize(key.rateLimit, lease.waiting), nowMs)
       })
       Object.assign(lease, { bucket: bucketAt(nowMs), left: granted, quota })
       // Other processes may give some back, so it is not for long.
@@ -123,7 +123,7 @@ export class KeyMeter {
   }
 
   async #write(isOver: (lease: Lease) => boolean): Promise<void> {
-    const leftovers: Leftover[] = []
+    const leftovers: UnusedLease[] = []
     for (const [keyId, lease] of this.#leases) {
       if (lease.leasing || lease.waiting > 0 || !isOver(lease)) continue
       this.#leases.delete(keyId)
@@ -133,12 +133,12 @@ export class KeyMeter {
     const uses = [...this.#uses.values()].sort((a, b) => (a.keyId < b.keyId ? -1 : 1))
     this.#uses = new Map()
     const waiting = new Set(uses)
-    const record = async (some: readonly Uses[]) => {
-      await this.#storage.write((tx) => recordUses(tx, some), { unsynced: true })
+    const record = async (some: readonly KeyUsage[]) => {
+      await this.#storage.write((tx) => recordUsage(tx, some), { unsynced: true })
       for (const one of some) waiting.delete(one)
     }
-    const giveBack = (some: readonly Leftover[]) =>
-      this.#storage.write((tx) => returnRequests(tx, some), { unsynced: true })
+    const giveBack = (some: readonly UnusedLease[]) =>
+      this.#storage.write((tx) => releaseRequests(tx, some), { unsynced: true })
     try {
       await forEachSettled([() => inParts(uses, record), () => inParts(leftovers, giveBack)], (step) =>
         step(),
@@ -149,7 +149,7 @@ export class KeyMeter {
   }
 
   /** Uses that could not be written down wait for the next time. */
-  #keep(uses: readonly Uses[]): void {
+  #keep(uses: readonly KeyUsage[]): void {
     for (const one of uses) {
       const place = `${one.keyId} ${one.hash}`
       const newer = this.#uses.get(place)

@@ -14,7 +14,7 @@ import { type Fault, invalid } from '../src/core/errors.ts'
 import { compileFastValidator, declined, type FastValidator } from '../src/core/fast-validator.ts'
 import { holdsSecrets, safeParse } from '../src/core/schema.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
-import type { Quota } from '../src/credentials/api-keys/window.ts'
+import type { Quota } from '../src/credentials/api-keys/rate-limit-window.ts'
 import {
   Answered,
   type AuditFacts,

@@ -31,9 +31,9 @@ import { expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.t
 import { deviceHandlers } from '../src/devices/handlers.ts'
 import { events } from '../src/events/handlers.ts'
 import { filterHandlers } from '../src/filters/handlers.ts'
-import { filterUse } from '../src/groups/filter-use.ts'
+import { filterHooks } from '../src/groups/filter-hooks.ts'
 import { deviceGroups } from '../src/groups/handlers.ts'
-import { leaveGroupsOfOtherSites } from '../src/groups/moves.ts'
+import { leaveGroupsOfOtherSites } from '../src/groups/site-change.ts'
 import { doorOf } from '../src/identity/door/door.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { hashPassword } from '../src/identity/password.ts'
@@ -54,10 +54,10 @@ import { ssoHandlers } from '../src/sso/handlers.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
 import { openStorage, type Storage, type StorageOptions } from '../src/storage/open.ts'
-import type { Cut } from '../src/tenancy/cut.ts'
 import { tenancyHandlers } from '../src/tenancy/handlers.ts'
+import type { RevokeAccess } from '../src/tenancy/revoke-access.ts'
 import { trustHandlers } from '../src/trust/handlers.ts'
-import { endWorkloadsIn } from '../src/trust/store.ts'
+import { revokeWorkloads } from '../src/trust/store.ts'
 import { workloadTokens } from '../src/trust/tokens.ts'
 import { version } from '../src/version.ts'
 import { webhookDeliveries } from '../src/webhooks/deliveries/handlers.ts'
@@ -152,7 +152,7 @@ export async function serve(
     // Nobody in production is sent back to the localhost of their own machine.
     const isKnown = config.outside.publicUrl !== undefined || !config.production
     const web = { url: () => (isKnown ? publicUrl() : undefined), app: appUrl, samlEntityId }
-    const rollouts = { isBegun: false }
+    const rollouts = { isStarted: false }
     const webhooks = new WebhookWatch()
     const database = new DatabaseWatch(storage, log)
     const signIns = new SignInWatch()
@@ -278,7 +278,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     apiKeys,
     enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
     devices: deviceHandlers({ ...config, moved: leaveGroupsOfOtherSites }),
-    filters: filterHandlers(filterUse),
+    filters: filterHandlers(filterHooks),
     deviceGroups,
     scripts,
     alerts,
@@ -296,7 +296,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     agents: agentHandlers({
       ...{ ...config, storage, pepper, otherPepper: previous.enrollmentPepper },
       trustKeys: config.outside.releases.trustKeys,
-      isToldNow: (...changed) => parts.agentEvents.isToldNow(...changed),
+      emitsNow: (...changed) => parts.agentEvents.emitsNow(...changed),
     }),
     agentUpdates,
     agentRollouts: rolloutHandlers(parts.rollouts),
@@ -354,10 +354,10 @@ const rewrites: Rewrites = {
   events: deliverAfterAll,
 }
 
-const cut: Cut = async (db, scope, now) => {
+const cut: RevokeAccess = async (db, scope, now) => {
   await revokeApiKeys(db, scope)
   await expireEnrollmentKeys(db, scope, now)
-  await endWorkloadsIn(db, scope)
+  await revokeWorkloads(db, scope)
   await endSessionsIn(db, scope, now)
 }
 

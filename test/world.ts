@@ -1,4 +1,4 @@
-import { makeCommand, outcomeOf } from '../src/agents/commands/rules.ts'
+import { makeCommand, toOutcome } from '../src/agents/commands/rules.ts'
 import { endCommand, insertCommand } from '../src/agents/commands/store.ts'
 import { api } from '../src/api.ts'
 import { sealPending } from '../src/audit/outbox.ts'
@@ -293,7 +293,7 @@ export async function addCommand(
   const command = makeCommand(wanted, { id: newId(), orgId, deviceId, by: newId(), now })
   await service.storage.write(async (tx) => {
     await insertCommand(tx, { ...command, status: 'sent', sentAt: now, sentCount: 1 })
-    const outcome = outcomeOf({ status: 'completed', exitCode: 0, stdout: 'done' })
+    const outcome = toOutcome({ status: 'completed', exitCode: 0, stdout: 'done' })
     if (isAnswered) await endCommand(tx, command.id, outcome, now)
   })
   return command.id

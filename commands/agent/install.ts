@@ -39,7 +39,7 @@ export default class AgentInstall extends LocalCommand {
 
   async run(): Promise<void> {
     const { flags } = await this.parse(AgentInstall)
-    const { installAtTerminal } = await import('../../src/agent/install/terminal.ts')
+    const { installAtTerminal } = await import('../../src/device-agent/install/terminal.ts')
     const outcome = await installAtTerminal(flags, undefined)
     await printRecord(outputOf(flags), outcome, undefined, () => outcome.unit ?? '')
   }

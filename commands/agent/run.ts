@@ -47,7 +47,7 @@ export default class AgentRun extends Command {
 
   async run(): Promise<void> {
     const { flags } = await this.parse(AgentRun)
-    const { runAtTerminal } = await import('../../src/agent/terminal.ts')
+    const { runAtTerminal } = await import('../../src/device-agent/terminal.ts')
     await runAtTerminal(flags, { kind: 'package', version: this.config.version })
   }
 }

@@ -82,7 +82,7 @@ svc agent simulate --count 1000 --enrollment-key @sim.key --state sim.json
 
   async run(): Promise<void> {
     const { flags } = await this.parse(AgentSimulate)
-    const { simulateAtTerminal } = await import('../../src/agent/simulate/terminal.ts')
+    const { simulateAtTerminal } = await import('../../src/device-agent/simulate/terminal.ts')
     await simulateAtTerminal(flags, this.config.version)
   }
 }

@@ -25,7 +25,7 @@ export default class AgentUninstall extends LocalCommand {
 
   async run(): Promise<void> {
     const { flags } = await this.parse(AgentUninstall)
-    const { uninstallAtTerminal } = await import('../../src/agent/install/terminal.ts')
+    const { uninstallAtTerminal } = await import('../../src/device-agent/install/terminal.ts')
     const outcome = await uninstallAtTerminal(flags)
     await printRecord(outputOf(flags), outcome, undefined, () => outcome.unit ?? '')
   }

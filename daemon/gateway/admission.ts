@@ -1,4 +1,4 @@
-import { agentDoor, reviseAgents } from '../../src/agents/principal.ts'
+import { agentAuthenticator, recheckAgents } from '../../src/agents/principal.ts'
 import { Problem } from '../../src/core/errors.ts'
 import type { Clock } from '../../src/core/time.ts'
 import { type Closing, closings } from '../../src/live/wire/contract.ts'
@@ -16,7 +16,7 @@ export function admission(
   clientOf: ReturnType<typeof clientReader>,
   clock: Clock,
 ): Admission {
-  const findAgent = agentDoor(storage)
+  const findAgent = agentAuthenticator(storage)
   return {
     async admit(request, agentId) {
       const { ip } = clientOf(request.socket.remoteAddress ?? '', request.headers)
@@ -35,7 +35,7 @@ export function admission(
     },
     // As many as are connected: on SQLite the event loop would wait for that.
     async revise(agents) {
-      const verdicts = await reviseAgents(storage.heavy, agents, clock())
+      const verdicts = await recheckAgents(storage.heavy, agents, clock())
       return verdicts.map((verdict): Closing | undefined => verdict && closings[verdict])
     },
   }

@@ -1,10 +1,10 @@
 import type { WebSocket } from 'ws'
-import type { Connected } from '../../src/agents/socket.ts'
+import type { ConnectedAgent } from '../../src/agents/socket.ts'
 import type { Outcome } from '../../src/live/ports.ts'
 import { type Closing, type Command, closings, type ServiceFrame } from '../../src/live/wire/contract.ts'
 
 /** Whose connection it is, as it was when it began. */
-export type LinkedAgent = Connected & { tokenHash: string }
+export type LinkedAgent = ConnectedAgent & { tokenHash: string }
 
 /** Commands that one agent may have under way at once. */
 const mostWaiting = 8

@@ -1,12 +1,12 @@
-import type { Binaries } from '../../src/agents/downloads/ports.ts'
+import type { ReleaseFiles } from '../../src/agents/downloads/ports.ts'
 import { openWithin } from './open-within.ts'
 import type { SizeOf } from './release-directory.ts'
 
-export type BinaryStore = Binaries & { sizeOf: SizeOf }
+export type BinaryStore = ReleaseFiles & { sizeOf: SizeOf }
 
 /** At the release host, where agents fetch them themselves. */
-export const hostBinaries: Binaries = {
-  isHere: false,
+export const hostBinaries: ReleaseFiles = {
+  isLocal: false,
   find: async ({ url }) => (url === '' ? undefined : { location: url }),
 }
 
@@ -21,7 +21,7 @@ export function directoryBinaries(root: string): BinaryStore {
     return undefined
   }
   return {
-    isHere: true,
+    isLocal: true,
     async find({ version, name, size, checksum }) {
       const file = await opened(version, name, size)
       if (!file) return undefined

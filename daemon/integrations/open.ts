@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
-import type { Binaries } from '../../src/agents/downloads/ports.ts'
-import type { Releases } from '../../src/agents/versions/ports.ts'
+import type { ReleaseFiles } from '../../src/agents/downloads/ports.ts'
+import type { ReleaseSource } from '../../src/agents/versions/ports.ts'
 import type { Archive } from '../../src/audit/retention/ports.ts'
 import type { Outbound } from '../../src/core/outbound.ts'
 import type { Clock } from '../../src/core/time.ts'
@@ -27,9 +27,9 @@ export type Integrations = {
   /** Requests to addresses that somebody else has given. */
   outbound: Outbound
   /** Where releases of the agent are announced; undefined: nothing says where. */
-  releases: Releases | undefined
+  releases: ReleaseSource | undefined
   /** Where their files are. */
-  binaries: Binaries
+  binaries: ReleaseFiles
 }
 
 /** What is configured, else the development outbox. */

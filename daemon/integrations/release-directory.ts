@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises'
-import { compareVersions, isVersion } from '../../src/agents/versions/order.ts'
-import { ReleaseFailure, type Releases } from '../../src/agents/versions/ports.ts'
-import { isCandidate } from '../../src/agents/versions/stepping.ts'
+import { ReleaseFailure, type ReleaseSource } from '../../src/agents/versions/ports.ts'
+import { compareVersions, isVersion } from '../../src/agents/versions/semver.ts'
+import { isPrerelease } from '../../src/agents/versions/upgrade-path.ts'
 import { openWithin } from './open-within.ts'
 import { manifestName, signatureName } from './release-host.ts'
 
@@ -11,7 +11,7 @@ const mostOf = { manifest: 1 << 20, signature: 4096 }
 export type SizeOf = (version: string, name: string) => Promise<number | undefined>
 
 /** A folder for each version, with its manifest; where its files are `sizeOf` knows. */
-export function releaseDirectory(root: string, sizeOf: SizeOf): Releases {
+export function releaseDirectory(root: string, sizeOf: SizeOf): ReleaseSource {
   async function read(version: string, name: string, most: number): Promise<Buffer | undefined> {
     const file = await openWithin(root, version, name)
     if (!file) return undefined
@@ -55,7 +55,7 @@ async function latestIn(root: string): Promise<string | undefined> {
   const names = await readdir(root).catch((error: NodeJS.ErrnoException) => {
     throw new ReleaseFailure('host', `AGENT_BINARY_DIR cannot be read (${error.code})`, { cause: error })
   })
-  const stable = names.filter((name) => isVersion(name) && !isCandidate(name)).sort(compareVersions)
+  const stable = names.filter((name) => isVersion(name) && !isPrerelease(name)).sort(compareVersions)
   for (const version of stable.reverse()) {
     const file = await openWithin(root, version, manifestName)
     await file?.handle.close()

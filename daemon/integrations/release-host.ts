@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type AnnouncedFile, ReleaseFailure, type Releases } from '../../src/agents/versions/ports.ts'
+import { type ReleaseAsset, ReleaseFailure, type ReleaseSource } from '../../src/agents/versions/ports.ts'
 import { parseJson } from '../../src/core/json.ts'
 import { type Outbound, OutboundFailure, type OutboundReply } from '../../src/core/outbound.ts'
 import { safeParse } from '../../src/core/schema.ts'
@@ -34,7 +34,7 @@ export function releaseHost(
   api: Api,
   outbound: Outbound,
   { patience = milliseconds }: { patience?: number } = {},
-): Releases {
+): ReleaseSource {
   return {
     async find(version) {
       const reader = new Reader(api, outbound, patience)
@@ -56,7 +56,7 @@ export function releaseHost(
 }
 
 /** Agents are sent there, as they are told. */
-const fileOf = ({ browser_download_url: url, size }: Asset): AnnouncedFile => ({
+const fileOf = ({ browser_download_url: url, size }: Asset): ReleaseAsset => ({
   url: addressIn(url).href,
   size,
 })

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path'
-import { type TrustKey, trustKeyOf } from '../../src/agents/versions/manifest.ts'
+import { parseTrustKey, type TrustKey } from '../../src/agents/versions/manifest.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import { type Env, readSecret, readUrl } from '../variables.ts'
 import { readS3, type S3Settings } from './s3-settings.ts'
@@ -53,7 +53,7 @@ function readKeys(env: Env): TrustKey[] {
   const spelled = text.match(/-----BEGIN PUBLIC KEY-----[^-]+-----END PUBLIC KEY-----|[^\s,]+/g) ?? []
   const keys = spelled.map((one, i) => {
     try {
-      return trustKeyOf(one)
+      return parseTrustKey(one)
     } catch {
       // It may be a private key that was put here by mistake: nothing of it is shown.
       throw new SetupError(

@@ -66,7 +66,7 @@ export function bucketBinaries(settings: S3Settings, outbound: OutboundSettings,
   }
 
   return {
-    isHere: true,
+    isLocal: true,
     sizeOf,
     async find({ version, name, size }) {
       if ((await sizeOf(version, name)) !== size) return undefined

@@ -114,7 +114,7 @@ export const TrustKey = z.object({
   validFrom: instant.nullable(),
 })
 
-export const Enrolled = z
+export const EnrollmentReply = z
   .object({
     agentId: z.string(),
     deviceId: idOf('device'),
@@ -162,15 +162,15 @@ export const Inventory = z.looseObject({
 export type Inventory = z.output<typeof Inventory>
 
 /** What an agent is asked to do. */
-export const AskedCommand = z.object({
+export const AgentCommand = z.object({
   id: z.guid(),
   type: z.string(),
   payload: z.record(z.string(), z.unknown()),
 })
-export type AskedCommand = z.output<typeof AskedCommand>
+export type AgentCommand = z.output<typeof AgentCommand>
 
 export const HeartbeatReply = z.object({
-  commands: z.array(AskedCommand).describe('The oldest that wait, at most 10'),
+  commands: z.array(AgentCommand).describe('The oldest that wait, at most 10'),
   configUpdate: z
     .object({ heartbeatIntervalSeconds: z.int().optional(), autoUpdate: z.boolean().optional() })
     .nullable(),
@@ -200,7 +200,7 @@ export const agents = {
       authorization: 'reenrollmentToken',
     },
     status: 201,
-    reply: Enrolled,
+    reply: EnrollmentReply,
     audit: { action: 'device.create', resource: 'device' },
     emits: ['device.enrolled', 'alert.triggered'],
     limit: 'ENROLL_IP',

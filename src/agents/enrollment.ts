@@ -3,8 +3,8 @@ import { insertAlert } from '../alerts/store.ts'
 import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
-import { enrollmentKeyHash, refusalOf } from '../credentials/enrollment-keys/rules.ts'
-import { findByHash, lockTenant, spendEnrollmentKey } from '../credentials/enrollment-keys/store.ts'
+import { enrollmentKeyHash, enrollmentRefusal } from '../credentials/enrollment-keys/rules.ts'
+import { consumeEnrollmentKey, findByHash, lockTenant } from '../credentials/enrollment-keys/store.ts'
 import type { Device } from '../devices/contract.ts'
 import { checkDeviceCap } from '../devices/rules.ts'
 import { countDevices } from '../devices/store.ts'
@@ -19,15 +19,15 @@ import {
   checkEnrollmentSecret,
   makeDevice,
   newAgentId,
-  reenrolled,
+  reenrollDevice,
   replacementAlert,
 } from './rules.ts'
 import * as store from './store.ts'
 import { agentTokenHash, newAgentToken } from './tokens/rules.ts'
-import { dropRotation } from './tokens/store.ts'
+import { deleteRotation } from './tokens/store.ts'
 import type { TrustKey } from './versions/manifest.ts'
 
-export type Enrolling = {
+export type EnrollSettings = {
   /** ENROLLMENT_KEY_PEPPER */
   pepper: string
   /** Of keys that were made before, or are by processes that are further on. */
@@ -39,8 +39,8 @@ export type Enrolling = {
 
 type Enroll = typeof agents.enroll
 
-export const enroller =
-  (settings: Enrolling): HandlersOf<typeof agents>['enroll'] =>
+export const enrollHandler =
+  (settings: EnrollSettings): HandlersOf<typeof agents>['enroll'] =>
   async (call) => {
     try {
       return await enroll(call, settings)
@@ -53,7 +53,7 @@ export const enroller =
     }
   }
 
-async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrolling) {
+async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: EnrollSettings) {
   const { pepper, otherPepper } = settings
   const current = enrollmentKeyHash(pepper, body.enrollmentKey)
   const other = otherPepper && enrollmentKeyHash(otherPepper, body.enrollmentKey)
@@ -66,7 +66,7 @@ async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrol
   // Before the key: keys end with their tenant, and that is what whoever has one should hear.
   const tenant = key && (await lockTenant(db, key.orgId))
   if (tenant) checkEnrollable(tenant)
-  const refusal = refusalOf(key, now)
+  const refusal = enrollmentRefusal(key, now)
   if (!key || !tenant || refusal) {
     const details = key && { enrollmentKeyId: key.id }
     throw new Problem(refusal ?? 'enrollment_key_not_found', undefined, {
@@ -90,7 +90,7 @@ async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrol
   const namesake = again ? undefined : await store.findNamesake(db, place)
   const ids = { id: newId(), agentId: newAgentId(), possibleReplacementOf: namesake ?? null }
   const made = makeDevice(body, { ...ids, orgId, siteId, ip, now })
-  const device = again ? reenrolled(again, made) : made
+  const device = again ? reenrollDevice(again, made) : made
   const tokens = { agent: newAgentToken(), watchdog: newAgentToken() }
   const credentials = {
     token_hash: agentTokenHash(tokens.agent),
@@ -100,10 +100,10 @@ async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrol
     enrollment_ip: ip,
   }
   await (again ? store.replaceDevice : store.insertDevice)(db, device, credentials)
-  if (again) await dropRotation(db, device.id)
+  if (again) await deleteRotation(db, device.id)
   await saveInventory(db, device.id, { hardware: body.hardwareInfo, network: body.networkInfo })
 
-  if (!(await spendEnrollmentKey(db, hash, device.id, now))) {
+  if (!(await consumeEnrollmentKey(db, hash, device.id, now))) {
     throw new Problem('enrollment_key_exhausted', 'Enrollment key was just exhausted or expired', {
       refusal: { orgId: key.orgId, details: { reason: 'race_lost', enrollmentKeyId: key.id } },
     })

@@ -2,16 +2,16 @@ import { Answered, type Handler, type HandlersOf, inSteps } from '../handler.ts'
 import { batchWrites } from '../storage/batching.ts'
 import type { Storage } from '../storage/open.ts'
 import type * as contract from './contract.ts'
-import { type Enrolling, enroller } from './enrollment.ts'
-import { heartbeat, quietly, type Telling } from './heartbeats.ts'
+import { type EnrollSettings, enrollHandler } from './enrollment.ts'
+import { type HeartbeatSettings, heartbeat, unchangedHeartbeat } from './heartbeats.ts'
 import { saveInventory } from './inventory.ts'
 import { agentConfig, collectors } from './rules.ts'
 import * as store from './store.ts'
 
-type Settings = Telling & Enrolling & { storage: Storage }
+type Settings = HeartbeatSettings & EnrollSettings & { storage: Storage }
 
 export const agentHandlers = (settings: Settings): HandlersOf<typeof contract.agents> => ({
-  enroll: enroller(settings),
+  enroll: enrollHandler(settings),
 
   heartbeat: heartbeats(settings),
 
@@ -27,10 +27,10 @@ export const agentHandlers = (settings: Settings): HandlersOf<typeof contract.ag
 
 /** Nearly all say nothing new: many of those are kept at a time. */
 function heartbeats(settings: Settings): Handler<typeof contract.agents.heartbeat> {
-  const keep = batchWrites(settings.storage, store.recordQuietly)
+  const keep = batchWrites(settings.storage, store.recordUnchanged)
   return inSteps({
     async prepare({ caller, body, ip, userAgent, now }) {
-      const quiet = quietly(caller, body, { ip, userAgent, now }, settings)
+      const quiet = unchangedHeartbeat(caller, body, { ip, userAgent, now }, settings)
       if (!quiet) return { isAnother: false }
       return (await keep(quiet.kept)) ? new Answered(quiet.reply) : { isAnother: true }
     },

@@ -2,7 +2,7 @@ import { record } from '../audit/outbox.ts'
 import { draftOf, type Happening } from '../audit/rules.ts'
 import { Problem } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
-import { tellMoved, tellUpdated } from '../devices/events.ts'
+import { emitStatusChanges, emitUpdated } from '../devices/events.ts'
 import { deviceRows } from '../devices/rows.ts'
 import type { AgentCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
@@ -10,32 +10,32 @@ import type { AgentDeviceRow } from '../storage/schema/tables.ts'
 import { claimCommands } from './commands/store.ts'
 import type { Heartbeat, HeartbeatReply } from './contract.ts'
 import {
-  type Changes,
-  changesOf,
+  type ColumnChanges,
   configUpdateFor,
-  isNothing,
+  heartbeatChanges,
+  isEmpty,
   isSilent,
   isSuspended,
   isTokenOld,
-  toldWith,
-  watchdogChangesOf,
+  rememberAddress,
+  watchdogChanges,
 } from './rules.ts'
 import * as store from './store.ts'
-import { hasNoOffer, offerTo } from './upgrades/offering.ts'
-import { type UpdateChange, updateAfter } from './upgrades/rules.ts'
+import { findOffer, hasNoOffer } from './upgrades/offer.ts'
+import { type UpdateChange, updateOnReport } from './upgrades/rules.ts'
 import type { TrustKey } from './versions/manifest.ts'
 
 /** What agents are told besides what their rows say. */
-export type Telling = {
+export type HeartbeatSettings = {
   trustKeys: readonly TrustKey[]
   /** AGENT_TOKEN_ROTATION_MAX_AGE_DAYS */
   agentTokenDays: number
   /** Whether what is another now of a device is told at once; else it is later, as it is then. */
-  isToldNow(deviceId: string, columns: readonly string[]): boolean
+  emitsNow(deviceId: string, columns: readonly string[]): boolean
 }
 
 /** How a sign of life came in. */
-export type Heard = { ip: string; userAgent: string | null; now: Instant }
+export type RequestOrigin = { ip: string; userAgent: string | null; now: Instant }
 
 /**
  * What an agent says of itself, or its watchdog of it, is kept; gives what it is told. When there is nothing to hear,
@@ -46,18 +46,18 @@ export async function heartbeat(
   db: Db,
   caller: AgentCaller,
   body: Heartbeat,
-  heard: Heard,
-  { trustKeys, agentTokenDays, isToldNow }: Telling,
+  origin: RequestOrigin,
+  { trustKeys, agentTokenDays, emitsNow }: HeartbeatSettings,
 ): Promise<HeartbeatReply> {
   const { role } = caller
   if (body.role !== undefined && body.role !== role) throw new Problem('re_enrollment_required')
-  const update = role === 'agent' ? updateAfter(caller.device, body.agentVersion, heard.now) : undefined
+  const update = role === 'agent' ? updateOnReport(caller.device, body.agentVersion, origin.now) : undefined
   const device = update ? { ...caller.device, ...update.columns } : caller.device
-  if (role === 'watchdog') await ofWatchdog(db, device, body, heard, isToldNow)
-  else await ofAgent(db, caller.device, body, update, heard, isToldNow)
-  const isOld = role === 'agent' && isTokenOld(device, agentTokenDays, heard.now)
-  const commands = await commandsFor(db, caller, heard.now)
-  const offer = await offerTo(db, caller, device, body, heard.now)
+  if (role === 'watchdog') await applyWatchdogHeartbeat(db, device, body, origin, emitsNow)
+  else await applyAgentHeartbeat(db, caller.device, body, update, origin, emitsNow)
+  const isOld = role === 'agent' && isTokenOld(device, agentTokenDays, origin.now)
+  const commands = await commandsFor(db, caller, origin.now)
+  const offer = await findOffer(db, caller, device, body, origin.now)
   return {
     commands,
     configUpdate: role === 'agent' ? configUpdateFor(device, body) : null,
@@ -73,16 +73,16 @@ export async function heartbeat(
  * The answer to a heartbeat that says only that the machine is alive, and how it is, where there is nothing to hear, with
  * what is kept of it; undefined for every other one. That is nearly all of them.
  */
-export function quietly(
+export function unchangedHeartbeat(
   { role, standing, device }: AgentCaller,
   body: Heartbeat,
-  { ip, now }: Heard,
-  { trustKeys, agentTokenDays }: Telling,
-): { reply: HeartbeatReply; kept: store.QuietRow } | undefined {
+  { ip, now }: RequestOrigin,
+  { trustKeys, agentTokenDays }: HeartbeatSettings,
+): { reply: HeartbeatReply; kept: store.UnchangedRow } | undefined {
   if (role !== 'agent' || standing !== 'current' || (body.role ?? role) !== role) return undefined
   if (!body.metrics || device.last_seen_ip !== ip || isSilent(device.status)) return undefined
-  if (device.has_commands !== null || !isNothing(changesOf(body, device))) return undefined
-  if (updateAfter(device, body.agentVersion, now) || !hasNoOffer(device, body, now)) return undefined
+  if (device.has_commands !== null || !isEmpty(heartbeatChanges(body, device))) return undefined
+  if (updateOnReport(device, body.agentVersion, now) || !hasNoOffer(device, body, now)) return undefined
   const { id, status } = device
   const reply = {
     commands: [],
@@ -91,65 +91,81 @@ export function quietly(
     rotateToken: isTokenOld(device, agentTokenDays, now),
     manifestTrustKeys: [...trustKeys],
   }
-  const kept = { ...store.measured(body.metrics), id, status, seen_at: now, uptime: uptimeOf(body, device) }
+  const kept = {
+    ...store.metricsColumns(body.metrics),
+    id,
+    status,
+    seen_at: now,
+    uptime: uptimeOf(body, device),
+  }
   return { reply, kept }
 }
 
-async function ofAgent(
+async function applyAgentHeartbeat(
   db: Db,
   device: AgentDeviceRow,
   body: Heartbeat,
   update: UpdateChange | undefined,
-  heard: Heard,
-  isToldNow: Telling['isToldNow'],
+  origin: RequestOrigin,
+  emitsNow: HeartbeatSettings['emitsNow'],
 ): Promise<void> {
-  const said = { changed: changesOf(body, device), metrics: body.metrics, uptime: uptimeOf(body, device) }
-  await alive(db, device, { ...said, ...(update && { update }) }, heard, isToldNow)
+  const said = {
+    changed: heartbeatChanges(body, device),
+    metrics: body.metrics,
+    uptime: uptimeOf(body, device),
+  }
+  await recordAlive(db, device, { ...said, ...(update && { update }) }, origin, emitsNow)
 }
 
 const uptimeOf = ({ uptime }: Heartbeat, { uptime_seconds }: AgentDeviceRow): number | null =>
   uptime === undefined ? uptime_seconds : Math.round(uptime)
 
 /** A sign of life that says nothing else. */
-export const seen = (db: Db, device: AgentDeviceRow, heard: Heard): Promise<void> =>
-  alive(db, device, { uptime: device.uptime_seconds, changed: {}, metrics: undefined }, heard, () => true)
+export const recordSeen = (db: Db, device: AgentDeviceRow, origin: RequestOrigin): Promise<void> =>
+  recordAlive(
+    db,
+    device,
+    { uptime: device.uptime_seconds, changed: {}, metrics: undefined },
+    origin,
+    () => true,
+  )
 
-type Said = {
+type AgentReport = {
   uptime: number | null
-  changed: Changes
+  changed: ColumnChanges
   metrics: Heartbeat['metrics']
   /** What it means for the update that is under way. */
   update?: UpdateChange
 }
 
-async function alive(
+async function recordAlive(
   db: Db,
   device: AgentDeviceRow,
-  said: Said,
-  heard: Heard,
-  isToldNow: Telling['isToldNow'],
+  said: AgentReport,
+  origin: RequestOrigin,
+  emitsNow: HeartbeatSettings['emitsNow'],
 ): Promise<void> {
-  const { now, ip } = heard
-  if (device.last_seen_ip !== ip) await tellNewAddress(db, device, heard)
+  const { now, ip } = origin
+  if (device.last_seen_ip !== ip) await auditNewAddress(db, device, origin)
   // Of two that come at once after a silence the second finds it back already.
   const status = isSilent(device.status) ? await store.lockStatus(db, device.id) : device.status
   await store.recordHeartbeat(db, { id: device.id, uptime: said.uptime }, said, { now, ip })
-  await tellBack(db, { ...device, ...said.changed, status }, now)
+  await emitBackOnline(db, { ...device, ...said.changed, status }, now)
   const isDone = said.update?.isOver === true && device.status === 'updating'
-  await tellChanges(db, device, { ...said.changed, ...(isDone && { status: 'online' }) }, now, isToldNow)
+  await emitChanges(db, device, { ...said.changed, ...(isDone && { status: 'online' }) }, now, emitsNow)
 }
 
 /** It says nothing of the machine: whether that is alive is known by its agent alone. */
-async function ofWatchdog(
+async function applyWatchdogHeartbeat(
   db: Db,
   device: AgentDeviceRow,
   body: Heartbeat,
-  { now }: Heard,
-  isToldNow: Telling['isToldNow'],
+  { now }: RequestOrigin,
+  emitsNow: HeartbeatSettings['emitsNow'],
 ): Promise<void> {
-  const changed = watchdogChangesOf(body, device)
+  const changed = watchdogChanges(body, device)
   await store.recordWatchdog(db, device.id, changed, now)
-  await tellChanges(db, device, changed, now, isToldNow)
+  await emitChanges(db, device, changed, now, emitsNow)
 }
 
 /** Of a tenant that is suspended agents report, and do nothing. */
@@ -163,13 +179,17 @@ export async function commandsFor(
 }
 
 /** A machine that reports from elsewhere may be another one with its token. */
-async function tellNewAddress(db: Db, device: AgentDeviceRow, { ip, userAgent, now }: Heard): Promise<void> {
+async function auditNewAddress(
+  db: Db,
+  device: AgentDeviceRow,
+  { ip, userAgent, now }: RequestOrigin,
+): Promise<void> {
   const known = await store.lockAddresses(db, device.id)
   const previousIp = known?.last_seen_ip ?? null
   if (!known || previousIp === null || previousIp === ip) return
-  const told = toldWith(known.told_addresses, ip, now)
+  const told = rememberAddress(known.told_addresses, ip, now)
   if (told === undefined) return
-  await store.keepTold(db, device.id, told)
+  await store.saveAddresses(db, device.id, told)
   const changed: Happening = {
     orgId: device.org_id,
     actorType: 'agent',
@@ -188,33 +208,33 @@ async function tellNewAddress(db: Db, device: AgentDeviceRow, { ip, userAgent, n
 }
 
 /** That it is back, for a device that was not there. */
-async function tellBack(
+async function emitBackOnline(
   db: Db,
   { id, org_id, hostname, agent_version, status }: AgentDeviceRow,
   now: Instant,
 ): Promise<void> {
   if (!isSilent(status)) return
   const back = { display_name: null, last_seen_at: now, status: 'online' }
-  await tellMoved(db, [{ id, org_id, hostname, agent_version, ...back }], now)
+  await emitStatusChanges(db, [{ id, org_id, hostname, agent_version, ...back }], now)
 }
 
 /** What it says of itself that is another than before; who is signed in changes too often. */
-async function tellChanges(
+async function emitChanges(
   db: Db,
   device: AgentDeviceRow,
-  changed: Changes,
+  changed: ColumnChanges,
   now: Instant,
-  isToldNow: Telling['isToldNow'],
+  emitsNow: HeartbeatSettings['emitsNow'],
 ): Promise<void> {
   const { hostname_key: _, last_user: __, auto_update_acknowledged: ___, ...columns } = changed
   const names = Object.keys(columns)
-  if (names.length === 0 || !isToldNow(device.id, names)) return
+  if (names.length === 0 || !emitsNow(device.id, names)) return
   const { id, org_id: orgId, hostname } = { ...device, ...columns }
-  await tellUpdated(db, { id, orgId, hostname }, deviceRows.read(columns), now)
+  await emitUpdated(db, { id, orgId, hostname }, deviceRows.read(columns), now)
 }
 
 /** What is another of a device since it was last told, as it is now. */
-export async function tellLater(
+export async function emitDeferred(
   db: Db,
   deviceId: string,
   columns: ReadonlySet<string>,
@@ -224,5 +244,5 @@ export async function tellLater(
   if (!row) return
   const { id, org_id: orgId, hostname } = row
   const said = Object.fromEntries(Object.entries(row).filter(([name]) => columns.has(name)))
-  await tellUpdated(db, { id, orgId, hostname }, deviceRows.read(said as typeof row), now)
+  await emitUpdated(db, { id, orgId, hostname }, deviceRows.read(said as typeof row), now)
 }

@@ -1,16 +1,16 @@
 import { Problem } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
-import { agentId as wellFormed } from '../devices/contract.ts'
+import { agentIdPattern as wellFormed } from '../devices/contract.ts'
 import type { AgentCaller } from '../handler.ts'
 import { batchReads } from '../storage/batching.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { type AgentRow, findAgents, findStandings, isAgentToken } from './store.ts'
-import { agentTokenHash, currentOf, standingOf } from './tokens/rules.ts'
+import { type AgentRow, findAgents, findTokenStates, isAgentToken } from './store.ts'
+import { agentTokenHash, matchActive, matchToken } from './tokens/rules.ts'
 import { findTokens } from './tokens/store.ts'
 
-type Asked = { now: Instant; unknown?: 'not_found' | undefined; lapsed?: true | undefined }
+type AuthOptions = { now: Instant; unknown?: 'not_found' | undefined; lapsed?: true | undefined }
 
-export type AgentDoor = (agentId: string, token: string, asked: Asked) => Promise<AgentCaller>
+export type AgentAuthenticator = (agentId: string, token: string, asked: AuthOptions) => Promise<AgentCaller>
 
 /**
  * Gives the agent behind a bearer token, for the agent id in the path. An organization that is suspended still
@@ -19,13 +19,13 @@ export type AgentDoor = (agentId: string, token: string, asked: Asked) => Promis
  * Throws invalid_agent_credentials (or `unknown`, to another agent), device_decommissioned and
  * device_quarantined.
  */
-export function agentDoor({ read }: Pick<Storage, 'read'>): AgentDoor {
+export function agentAuthenticator({ read }: Pick<Storage, 'read'>): AgentAuthenticator {
   const find = batchReads((agentIds: readonly string[]) => findAgents(read, agentIds))
   return async (agentId, token, { now, unknown, lapsed }) => {
     // The path was not looked at yet: who calls comes first.
     const row = wellFormed.test(agentId) ? await find(agentId) : undefined
     const tokenHash = agentTokenHash(token)
-    const stands = row && (currentOf(row, tokenHash) ?? (await rotatingOf(read, row.id, tokenHash, now)))
+    const stands = row && (matchActive(row, tokenHash) ?? (await rotatingOf(read, row.id, tokenHash, now)))
     if (!stands || (stands.standing === 'lapsed' && !lapsed)) {
       if (unknown && !stands && (await isAgentToken(read, tokenHash))) {
         throw new Problem(unknown, 'No device has this agent id and token')
@@ -49,7 +49,7 @@ export function agentDoor({ read }: Pick<Storage, 'read'>): AgentDoor {
 
 async function rotatingOf(db: Db, deviceId: string, tokenHash: string, now: Instant) {
   const tokens = await findTokens(db, deviceId)
-  return tokens && standingOf(tokens, tokenHash, now)
+  return tokens && matchToken(tokens, tokenHash, now)
 }
 
 type Tenancy = Pick<AgentRow, 'org_status' | 'org_deleted_at' | 'partner_status' | 'partner_deleted_at'>
@@ -61,15 +61,15 @@ const isTenantGone = (row: Tenancy): boolean =>
   row.partner_status === 'churned'
 
 /** An agent that was let in some time ago. */
-export type KnownAgent = { agentId: string; orgId: string; tokenHash: string }
+export type AuthenticatedAgent = { agentId: string; orgId: string; tokenHash: string }
 
 /** For each, why it would not be let in as it was; undefined where it would. */
-export async function reviseAgents(
+export async function recheckAgents(
   db: Db,
-  agents: readonly KnownAgent[],
+  agents: readonly AuthenticatedAgent[],
   now: Instant,
 ): Promise<('decommissioned' | 'moved' | 'refused' | undefined)[]> {
-  const rows = await findStandings(
+  const rows = await findTokenStates(
     db,
     agents.map(({ agentId }) => agentId),
   )
@@ -77,7 +77,7 @@ export async function reviseAgents(
   return agents.map(({ agentId, orgId, tokenHash }) => {
     const row = byAgentId.get(agentId)
     if (!row || row.status === 'decommissioned') return 'decommissioned'
-    const stands = standingOf(row, tokenHash, now)
+    const stands = matchToken(row, tokenHash, now)
     const isLetIn = stands?.role === 'agent' && stands.standing !== 'lapsed'
     if (!isLetIn || row.status === 'quarantined' || isTenantGone(row)) return 'refused'
     return row.org_id === orgId ? undefined : 'moved'

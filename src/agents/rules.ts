@@ -10,9 +10,9 @@ import type { AgentDeviceRow, DeviceRow } from '../storage/schema/tables.ts'
 import type { Enrollment, Heartbeat, HeartbeatReply } from './contract.ts'
 
 /** What a heartbeat ends: someone decided on the other states, and an update ends when its version is reported. */
-export const silentStates = ['offline', 'pending'] as const
+export const silentStatuses = ['offline', 'pending'] as const
 
-export const isSilent = (status: string): boolean => (silentStates as readonly string[]).includes(status)
+export const isSilent = (status: string): boolean => (silentStatuses as readonly string[]).includes(status)
 
 export const agentConfig = { heartbeatIntervalSeconds: 60, metricsCollectionIntervalSeconds: 30 }
 
@@ -102,12 +102,12 @@ export function makeDevice(
 }
 
 /** Columns of a device that are another now. */
-export type Changes = Partial<DeviceRow & DeviceAgentColumns & { auto_update: number }>
+export type ColumnChanges = Partial<DeviceRow & DeviceAgentColumns & { auto_update: number }>
 
 /** The columns a heartbeat changes: what it carries and what differs. A role that somebody set stays. */
-export function changesOf(body: Heartbeat, device: AgentDeviceRow): Changes {
-  const changed: Changes = {}
-  const says = <C extends keyof AgentDeviceRow & keyof Changes>(
+export function heartbeatChanges(body: Heartbeat, device: AgentDeviceRow): ColumnChanges {
+  const changed: ColumnChanges = {}
+  const says = <C extends keyof AgentDeviceRow & keyof ColumnChanges>(
     column: C,
     value: AgentDeviceRow[C] | undefined,
   ): void => {
@@ -134,12 +134,12 @@ export function changesOf(body: Heartbeat, device: AgentDeviceRow): Changes {
 const flagOf = (said: boolean | undefined): 0 | 1 | undefined =>
   said === undefined ? undefined : said ? 1 : 0
 
-export function isNothing(changes: Changes): boolean {
+export function isEmpty(changes: ColumnChanges): boolean {
   for (const _ in changes) return false
   return true
 }
 
-function differing(said: Partial<AgentDeviceRow>, device: AgentDeviceRow): Changes {
+function differingColumns(said: Partial<AgentDeviceRow>, device: AgentDeviceRow): ColumnChanges {
   const changed = Object.entries(said).filter(
     ([column, value]) => value !== device[column as keyof AgentDeviceRow],
   )
@@ -147,14 +147,14 @@ function differing(said: Partial<AgentDeviceRow>, device: AgentDeviceRow): Chang
 }
 
 /** The columns a heartbeat of the watchdog changes. */
-export function watchdogChangesOf(body: Heartbeat, device: AgentDeviceRow): Changes {
+export function watchdogChanges(body: Heartbeat, device: AgentDeviceRow): ColumnChanges {
   const { watchdogVersion: version, mainSilentSince: since = null } = body
   const said: Partial<AgentDeviceRow> = {
     watchdog_status: since === null ? 'connected' : 'failover',
     main_silent_since: since,
     ...(version !== undefined && { watchdog_version: version }),
   }
-  return differing(said, device)
+  return differingColumns(said, device)
 }
 
 /** What an agent is to change of itself: nothing when it already is as people decided, or says nothing of it. */
@@ -184,22 +184,22 @@ export const isSuspended = ({
 }: Pick<AgentDeviceRow, 'org_status' | 'partner_status'>): boolean =>
   !inUse.includes(org_status) || partner_status !== 'active'
 
-const quietSeconds = 86_400
-const mostAddresses = 100
+const addressMemorySeconds = 86_400
+const maxAddresses = 100
 
 /**
  * What is remembered once this address was told, or undefined when it was within the last day: a machine between
  * two networks tells each of them once, and one that has another address all the time so many of them a day.
  */
-export function toldWith(told: string | null, ip: string, now: Instant): string | undefined {
+export function rememberAddress(told: string | null, ip: string, now: Instant): string | undefined {
   const before = JSON.parse(told ?? '{}') as Record<string, Instant>
-  const recent = Object.entries(before).filter(([, at]) => at > addSeconds(now, -quietSeconds))
-  if (recent.length >= mostAddresses || recent.some(([address]) => address === ip)) return undefined
+  const recent = Object.entries(before).filter(([, at]) => at > addSeconds(now, -addressMemorySeconds))
+  if (recent.length >= maxAddresses || recent.some(([address]) => address === ip)) return undefined
   return JSON.stringify(Object.fromEntries([...recent, [ip, now]]))
 }
 
 /** What a machine says of itself when it enrolls again; what people made of its record stays. */
-export function reenrolled(device: Device, made: Device): Device {
+export function reenrollDevice(device: Device, made: Device): Device {
   const { id, orgId, siteId, displayName, tags, customFields, possibleReplacementOf, createdAt } = device
   const autoUpdate = { ...made.autoUpdate, desired: device.autoUpdate.desired }
   const kept = { id, orgId, siteId, displayName, tags, customFields, possibleReplacementOf, createdAt }

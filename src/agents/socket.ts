@@ -5,15 +5,15 @@ import type { Clock } from '../core/time.ts'
 import type { CommandResult, UpdateFrame } from '../live/wire/contract.ts'
 import type { ByteQuota } from '../logs/quota.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { answerCommand, withoutSecrets } from './commands/answers.ts'
 import { NewOutcome } from './commands/contract.ts'
-import type { AskedCommand } from './contract.ts'
-import { commandsFor, type Heard, seen } from './heartbeats.ts'
+import { recordResult, redactOutcome } from './commands/results.ts'
+import type { AgentCommand } from './contract.ts'
+import { commandsFor, type RequestOrigin, recordSeen } from './heartbeats.ts'
 import { findAgent } from './store.ts'
 import type { TrustKey } from './versions/manifest.ts'
 
 /** An agent that is connected, as it was when it came. */
-export type Connected = {
+export type ConnectedAgent = {
   agentId: string
   deviceId: string
   orgId: string
@@ -21,26 +21,31 @@ export type Connected = {
   userAgent: string | null
 }
 
-export type SocketParts = {
+export type SocketDependencies = {
   storage: Storage
   clock: Clock
   trustKeys: readonly TrustKey[]
   commandQuota: ByteQuota
   /** What an agent says of its update, kept. */
-  heedUpdate(tx: Db, agent: Connected, said: Omit<UpdateFrame, 'type'>, heard: Heard): Promise<void>
+  onUpdateStatus(
+    tx: Db,
+    agent: ConnectedAgent,
+    said: Omit<UpdateFrame, 'type'>,
+    heard: RequestOrigin,
+  ): Promise<void>
 }
 
 /** What the frames of an agent do, as the routes of the same names do it. */
-export function agentSocket({ storage, clock, trustKeys, commandQuota, heedUpdate }: SocketParts) {
-  const heardOf = ({ ip, userAgent }: Connected): Heard => ({ ip, userAgent, now: clock() })
+export function agentSocket({ storage, clock, trustKeys, commandQuota, onUpdateStatus }: SocketDependencies) {
+  const heardOf = ({ ip, userAgent }: ConnectedAgent): RequestOrigin => ({ ip, userAgent, now: clock() })
 
   /** Gives nothing to who is refused elsewhere: its connection is about to end. */
-  function given(agent: Connected, isAlive: boolean): Promise<AskedCommand[]> {
+  function claimFor(agent: ConnectedAgent, isAlive: boolean): Promise<AgentCommand[]> {
     const heard = heardOf(agent)
     const work = async (tx: Db) => {
       const device = await findAgent(tx, agent.agentId)
       if (!device || device.status === 'decommissioned' || device.status === 'quarantined') return []
-      if (isAlive) await seen(tx, device, heard)
+      if (isAlive) await recordSeen(tx, device, heard)
       return commandsFor(tx, { device, deviceId: device.id, role: 'agent' }, heard.now)
     }
     return storage.write(work, { unsynced: true })
@@ -48,22 +53,24 @@ export function agentSocket({ storage, clock, trustKeys, commandQuota, heedUpdat
 
   return {
     /** It lives; gives what waits for it, marked as sent. */
-    async heartbeat(agent: Connected): Promise<{ commands: AskedCommand[]; manifestTrustKeys: TrustKey[] }> {
-      return { commands: await given(agent, true), manifestTrustKeys: [...trustKeys] }
+    async heartbeat(
+      agent: ConnectedAgent,
+    ): Promise<{ commands: AgentCommand[]; manifestTrustKeys: TrustKey[] }> {
+      return { commands: await claimFor(agent, true), manifestTrustKeys: [...trustKeys] }
     },
 
     /** What waits for it, marked as sent. */
-    waiting: (agent: Connected): Promise<AskedCommand[]> => given(agent, false),
+    waiting: (agent: ConnectedAgent): Promise<AgentCommand[]> => claimFor(agent, false),
 
     /** What came of a command; `foreign`: it was never given one of that id. @throws command_role_mismatch */
-    async result(agent: Connected, said: CommandResult): Promise<'kept' | 'late' | 'foreign'> {
+    async result(agent: ConnectedAgent, said: CommandResult): Promise<'kept' | 'late' | 'foreign'> {
       const { commandId: id } = said
-      const outcome = await withoutSecrets(NewOutcome.parse(said))
+      const outcome = await redactOutcome(NewOutcome.parse(said))
       const heard = heardOf(agent)
       try {
         return await storage.write(async (tx) => {
           const by = { ...agent, role: 'agent' as const }
-          const kept = await answerCommand(tx, by, { id, outcome }, commandQuota, heard.now)
+          const kept = await recordResult(tx, by, { id, outcome }, commandQuota, heard.now)
           if (kept === 'kept') await record(tx, draftOf(answered(agent, id, outcome, heard), heard.now))
           return kept
         })
@@ -73,8 +80,8 @@ export function agentSocket({ storage, clock, trustKeys, commandQuota, heedUpdat
       }
     },
 
-    async updateStatus(agent: Connected, { type: _, ...said }: UpdateFrame): Promise<void> {
-      await storage.write((tx) => heedUpdate(tx, agent, said, heardOf(agent)))
+    async updateStatus(agent: ConnectedAgent, { type: _, ...said }: UpdateFrame): Promise<void> {
+      await storage.write((tx) => onUpdateStatus(tx, agent, said, heardOf(agent)))
     },
   }
 }
@@ -82,10 +89,10 @@ export function agentSocket({ storage, clock, trustKeys, commandQuota, heedUpdat
 export type AgentSocket = ReturnType<typeof agentSocket>
 
 const answered = (
-  { deviceId, orgId }: Connected,
+  { deviceId, orgId }: ConnectedAgent,
   commandId: string,
   { status, exitCode }: { status: string; exitCode: number | null },
-  { ip, userAgent }: Heard,
+  { ip, userAgent }: RequestOrigin,
 ) => ({
   ...{ orgId, actorType: 'agent' as const, actorId: deviceId, actorEmail: null },
   ...{ action: 'agent.command.result', resourceType: 'device', resourceId: deviceId, resourceName: null },

@@ -9,7 +9,7 @@ import { equalsText, forUpdate, isHash, isSingleProcess, prepared, rowList } fro
 import type { Db } from '../storage/open.ts'
 import type { AgentDeviceRow, DeviceMetricsColumns, Tables } from '../storage/schema/tables.ts'
 import type { MetricsReport } from './contract.ts'
-import { type Changes, isNothing, silentStates } from './rules.ts'
+import { type ColumnChanges, isEmpty, silentStatuses } from './rules.ts'
 import type { Rotation } from './tokens/rules.ts'
 import { rotationColumns } from './tokens/store.ts'
 import type { UpdateChange } from './upgrades/rules.ts'
@@ -112,7 +112,7 @@ export async function isAgentToken(db: Db, tokenHash: string): Promise<boolean> 
   return found !== undefined
 }
 
-type Standing = Pick<
+type TokenState = Pick<
   AgentRow,
   | 'id'
   | 'agent_id'
@@ -128,7 +128,7 @@ type Standing = Pick<
   Rotation
 
 /** Those there are, in no order. */
-export async function findStandings(db: Db, ids: readonly string[]): Promise<Standing[]> {
+export async function findTokenStates(db: Db, ids: readonly string[]): Promise<TokenState[]> {
   if (ids.length === 0) return []
   return db
     .selectFrom('devices')
@@ -224,7 +224,7 @@ export async function lockStatus(db: Db, id: string): Promise<string> {
   return (await forUpdate(found).executeTakeFirstOrThrow()).status
 }
 
-export async function keepTold(db: Db, id: string, told: string): Promise<void> {
+export async function saveAddresses(db: Db, id: string, told: string): Promise<void> {
   await db.updateTable('devices').set({ told_addresses: told }).where('id', '=', id).execute()
 }
 
@@ -233,14 +233,14 @@ type Seen = { id: string; now: Instant; ip: string; uptime: number | null }
 const revived = (eb: ExpressionBuilder<Tables, 'devices'>, states: readonly string[]) =>
   eb.case().when('status', 'in', states).then('online').else(eb.ref('status')).end()
 
-const seeing = (db: Db, p: Seen, ended: readonly string[] = silentStates) =>
+const seeing = (db: Db, p: Seen, ended: readonly string[] = silentStatuses) =>
   db
     .updateTable('devices')
     .set({ last_seen_at: p.now, last_seen_ip: p.ip, uptime_seconds: p.uptime })
     .set((eb) => ({ status: revived(eb, ended) }))
     .where('id', '=', p.id)
 
-const sample = (p: Measured): Measured => ({
+const sample = (p: MetricsColumns): MetricsColumns => ({
   cpu_percent: p.cpu_percent,
   ram_percent: p.ram_percent,
   ram_used_mb: p.ram_used_mb,
@@ -255,7 +255,7 @@ const sampled = prepared((db, p: Seen & DeviceMetricsColumns) =>
 )
 
 type Recorded = {
-  changed: Changes
+  changed: ColumnChanges
   metrics: MetricsReport | undefined
   update?: UpdateChange
 }
@@ -268,20 +268,25 @@ export async function recordHeartbeat(
   { now, ip }: { now: Instant; ip: string },
 ): Promise<void> {
   const values = { ...device, now, ip }
-  const samples = metrics && { metrics_at: now, ...measured(metrics) }
-  if (isNothing(changed) && !update) {
+  const samples = metrics && { metrics_at: now, ...metricsColumns(metrics) }
+  if (isEmpty(changed) && !update) {
     await (samples ? sampled(db, { ...values, ...samples }) : seen(db, values))
     return
   }
-  await seeing(db, values, update?.isOver ? [...silentStates, 'updating'] : silentStates)
+  await seeing(db, values, update?.isOver ? [...silentStatuses, 'updating'] : silentStatuses)
     .set({ ...changed, ...update?.columns, ...samples, updated_at: now })
     .execute()
 }
 
 /** A heartbeat that says nothing else, of a device in that state. */
-export type QuietRow = Measured & { id: string; status: string; seen_at: Instant; uptime: number | null }
+export type UnchangedRow = MetricsColumns & {
+  id: string
+  status: string
+  seen_at: Instant
+  uptime: number | null
+}
 
-const quietRows = rowList<QuietRow>({
+const quietRows = rowList<UnchangedRow>({
   id: 'text',
   status: 'text',
   seen_at: 'text',
@@ -313,7 +318,7 @@ const sampledTogether = prepared((db, p: { rows: string }) =>
     .whereRef('devices.status', '=', 'said.status'),
 )
 
-const sampledAlone = prepared((db, p: QuietRow) =>
+const sampledAlone = prepared((db, p: UnchangedRow) =>
   db
     .updateTable('devices')
     .set({ last_seen_at: p.seen_at, uptime_seconds: p.uptime, metrics_at: p.seen_at, ...sample(p) })
@@ -326,7 +331,7 @@ const sampledAlone = prepared((db, p: QuietRow) =>
  * `recordHeartbeat`. Where each statement is a way to the database they are one, and false for all of them: to be kept
  * twice does the others no harm. On SQLite that one would copy each page before it changes it, for fear of failing.
  */
-export async function recordQuietly(db: Db, said: readonly QuietRow[]): Promise<boolean[]> {
+export async function recordUnchanged(db: Db, said: readonly UnchangedRow[]): Promise<boolean[]> {
   if (isSingleProcess(db)) {
     const kept: boolean[] = []
     for (const row of said) kept.push((await sampledAlone(db, row))[0]!.numUpdatedRows === 1n)
@@ -343,8 +348,13 @@ const watched = prepared((db, p: { id: string; now: Instant }) =>
 )
 
 /** The watchdog of the device was heard. */
-export async function recordWatchdog(db: Db, id: string, changed: Changes, now: Instant): Promise<void> {
-  if (isNothing(changed)) {
+export async function recordWatchdog(
+  db: Db,
+  id: string,
+  changed: ColumnChanges,
+  now: Instant,
+): Promise<void> {
+  if (isEmpty(changed)) {
     await watched(db, { id, now })
     return
   }
@@ -355,9 +365,9 @@ export async function recordWatchdog(db: Db, id: string, changed: Changes, now: 
     .execute()
 }
 
-type Measured = Omit<DeviceMetricsColumns, 'metrics_at'>
+type MetricsColumns = Omit<DeviceMetricsColumns, 'metrics_at'>
 
-export const measured = (metrics: MetricsReport): Measured => ({
+export const metricsColumns = (metrics: MetricsReport): MetricsColumns => ({
   cpu_percent: metrics.cpuPercent ?? null,
   ram_percent: metrics.ramPercent ?? null,
   ram_used_mb: metrics.ramUsedMb ?? null,

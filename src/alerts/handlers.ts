@@ -3,7 +3,7 @@ import { getDevice } from '../devices/store.ts'
 import { emit } from '../events/outbox.ts'
 import type { AuditFacts, HandlersOf } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
-import { orgOfNew } from '../tenancy/org-of-new.ts'
+import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import {
@@ -26,7 +26,7 @@ export const alerts: HandlersOf<typeof contract.alerts> = {
   },
 
   async create({ db, scope, body, now, note }) {
-    const orgId = await orgOfNew(db, scope, body.orgId)
+    const orgId = await resolveOrg(db, scope, body.orgId)
     checkMayRaise(scope, body.deviceId)
     if (body.deviceId !== null) checkSameOrg(await getDevice(db, scope, body.deviceId), orgId)
     const alert = makeAlert({ ...body, orgId }, { id: newId(), now })

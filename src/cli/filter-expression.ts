@@ -1,5 +1,5 @@
 import { didYouMean } from '../core/suggest.ts'
-import { deepest, isGroup, type TimeUnit, timeUnits } from '../filters/conditions/contract.ts'
+import { isGroup, maxDepth, type TimeUnit, timeUnits } from '../filters/conditions/contract.ts'
 import {
   type Condition,
   type ConditionGroup,
@@ -100,8 +100,8 @@ class Parser {
   #term(depth: number): Node {
     const { at } = this.#token
     if (!this.#take('(')) return this.#condition()
-    if (depth === deepest) {
-      throw wrong(this.#source, at, `brackets are not nested more than ${deepest} levels deep`)
+    if (depth === maxDepth) {
+      throw wrong(this.#source, at, `brackets are not nested more than ${maxDepth} levels deep`)
     }
     const inner = this.either(depth + 1)
     if (!this.#take(')')) this.#expected('and, or, or )')

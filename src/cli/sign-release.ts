@@ -10,14 +10,14 @@ import { createReadStream, existsSync, readdirSync, statSync, writeFileSync } fr
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import {
-  believe,
-  buildNamed,
-  Distrusted,
   type Manifest,
   type ManifestAsset,
-  trustKeyOf,
+  ManifestError,
+  parseBuildName,
+  parseTrustKey,
+  verifyManifest,
 } from '../agents/versions/manifest.ts'
-import { compareVersions, isVersion } from '../agents/versions/order.ts'
+import { compareVersions, isVersion } from '../agents/versions/semver.ts'
 import { readTextFile } from './ask.ts'
 import { CliError, usage } from './exit.ts'
 import { checkPrivate, writePrivately } from './files.ts'
@@ -62,9 +62,9 @@ export async function signRelease(output: Output, folder: string, flags: SignFla
   const own = publicOf(key)
   // As the service and every agent will.
   try {
-    believe(text, signature, [own])
+    verifyManifest(text, signature, [own])
   } catch (error) {
-    if (!(error instanceof Distrusted)) throw error
+    if (!(error instanceof ManifestError)) throw error
     throw usage(
       `No agent would believe this manifest: ${error.message}`,
       'each machine has one file: svc-agent-linux-amd64 and svc-agent-linux-x64 are for the same',
@@ -72,7 +72,11 @@ export async function signRelease(output: Output, folder: string, flags: SignFla
   }
   keep(join(folder, manifestName), text)
   keep(join(folder, `${manifestName}.sig`), `${signature}\n`)
-  const made = { version, builds: names.map((name) => buildNamed(name)!.label), publicKey: own.publicKeyB64 }
+  const made = {
+    version,
+    builds: names.map((name) => parseBuildName(name)!.label),
+    publicKey: own.publicKeyB64,
+  }
   const record = {
     ...made,
     keyId: own.keyId,
@@ -99,7 +103,7 @@ function buildsIn(folder: string): string[] {
   } catch (error) {
     throw usage(`Cannot read ${folder}: ${(error as NodeJS.ErrnoException).code}`)
   }
-  const builds = names.filter((name) => buildNamed(name) && statSync(join(folder, name)).isFile())
+  const builds = names.filter((name) => parseBuildName(name) && statSync(join(folder, name)).isFile())
   if (builds.length > 0) return builds
   throw usage(
     `There is no file of an agent in ${folder}`,
@@ -148,7 +152,7 @@ function makeKey(path: string): KeyObject {
 }
 
 const publicOf = (key: KeyObject) =>
-  trustKeyOf(createPublicKey(key).export({ format: 'der', type: 'spki' }).toString('base64'))
+  parseTrustKey(createPublicKey(key).export({ format: 'der', type: 'spki' }).toString('base64'))
 
 async function assetsOf(folder: string, names: readonly string[]): Promise<ManifestAsset[]> {
   const total = names.reduce((sum, name) => sum + statSync(join(folder, name)).size, 0)

@@ -2,16 +2,16 @@ import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
-import { holdInUse } from '../tenancy/hold.ts'
-import { orgOfNew } from '../tenancy/org-of-new.ts'
+import { lockTenantInUse } from '../tenancy/lock-in-use.ts'
+import { resolveOrg } from '../tenancy/resolve-org.ts'
 
 /**
  * The organization a key is minted for; it stays in use until the transaction ends.
  * @throws invalid_request, org_access_denied, not_found, tenant_inactive
  */
-export async function orgOfNewKey(db: Db, scope: Scope, wanted: string | undefined): Promise<string> {
-  const orgId = await orgOfNew(db, scope, wanted)
-  await holdInUse(db, { orgId })
+export async function resolveKeyOrg(db: Db, scope: Scope, wanted: string | undefined): Promise<string> {
+  const orgId = await resolveOrg(db, scope, wanted)
+  await lockTenantInUse(db, { orgId })
   return orgId
 }
 

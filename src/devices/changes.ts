@@ -5,7 +5,7 @@ import { forUpdate, textsOf } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { Device } from './contract.ts'
 import { rowOf } from './rows.ts'
-import { most, nameKeys } from './rules.ts'
+import { maxPerDevice, nameKeys } from './rules.ts'
 import { devicesIn, getDevice } from './store.ts'
 
 /* What people change of devices. */
@@ -17,7 +17,7 @@ export async function lockDevice(db: Db, scope: Scope, id: string): Promise<Devi
 }
 
 /** The tags of a device as its row has them: whoever changes device_tags writes them there. */
-export const gatheredTags = textsOf({ table: 'device_tags', by: 'device_id', of: 'devices.id' }, 'tag')
+export const aggregatedTags = textsOf({ table: 'device_tags', by: 'device_id', of: 'devices.id' }, 'tag')
 
 /** Writes what differs between two states of a device that is held. */
 export async function saveDevice(db: Db, before: Device, after: Device): Promise<void> {
@@ -30,7 +30,7 @@ export async function saveDevice(db: Db, before: Device, after: Device): Promise
   await db
     .updateTable('devices')
     .set({ display_name, display_name_key, site_id, status, device_role, device_role_source })
-    .set({ maintenance_until: after.maintenanceUntil, updated_at: after.updatedAt, tags: gatheredTags })
+    .set({ maintenance_until: after.maintenanceUntil, updated_at: after.updatedAt, tags: aggregatedTags })
     .where('id', '=', after.id)
     .execute()
 }
@@ -106,7 +106,7 @@ export async function changeTags(
   }
   await db
     .updateTable('devices')
-    .set({ tags: gatheredTags, updated_at: now })
+    .set({ tags: aggregatedTags, updated_at: now })
     .where('id', 'in', ids)
     .execute()
   const full = db
@@ -114,7 +114,7 @@ export async function changeTags(
     .select('device_id')
     .where('device_id', 'in', ids)
     .groupBy('device_id')
-    .having((eb) => eb.fn.countAll(), '>', most.tags)
+    .having((eb) => eb.fn.countAll(), '>', maxPerDevice.tags)
     .limit(1)
   return (await full.execute()).length === 0
 }

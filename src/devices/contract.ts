@@ -220,10 +220,10 @@ export const Maintenance = z.strictObject({
 export type Maintenance = z.output<typeof Maintenance>
 
 /** What an agent is addressed by. */
-export const agentId = /^[0-9a-f]{64}$/
+export const agentIdPattern = /^[0-9a-f]{64}$/
 
 export const agentParams = z.strictObject({
-  id: text(64, 1).regex(agentId, 'must be an agent id').meta({ resource: 'agent' }),
+  id: text(64, 1).regex(agentIdPattern, 'must be an agent id').meta({ resource: 'agent' }),
 })
 
 const section = 'Devices'

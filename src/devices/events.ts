@@ -2,14 +2,14 @@ import type { Instant } from '../core/time.ts'
 import { emit } from '../events/outbox.ts'
 import type { Db } from '../storage/open.ts'
 import type { Device } from './contract.ts'
-import { differences } from './rules.ts'
+import { difference } from './rules.ts'
 
 /* What webhooks hear of devices. */
 
 type Named = { id: string; orgId: string; hostname: string }
 
 /** Fields of a device that are another now. Nothing is said when there are none. */
-export async function tellUpdated(
+export async function emitUpdated(
   db: Db,
   { id: deviceId, orgId, hostname }: Named,
   changes: Record<string, unknown>,
@@ -21,24 +21,24 @@ export async function tellUpdated(
   await emit(db, { orgId, type: 'device.updated', data }, now)
 }
 
-export const tellChanged = (db: Db, before: Device, after: Device, now: Instant): Promise<void> =>
-  tellUpdated(db, after, differences(before, after).after, now)
+export const emitChanged = (db: Db, before: Device, after: Device, now: Instant): Promise<void> =>
+  emitUpdated(db, after, difference(before, after).after, now)
 
 type TaggedRow = { id: string; org_id: string; hostname: string; tags: string }
 
 /** Of devices whose tags were `before`, and may be others now. */
-export async function tellTagged(db: Db, before: readonly TaggedRow[], now: Instant): Promise<void> {
+export async function emitTagged(db: Db, before: readonly TaggedRow[], now: Instant): Promise<void> {
   const ids = before.map(({ id }) => id)
   const rows = await db.selectFrom('devices').select(['id', 'tags']).where('id', 'in', ids).execute()
   const after = new Map(rows.map(({ id, tags }) => [id, tags]))
   for (const { id, org_id: orgId, hostname, tags } of before) {
     const is = after.get(id) ?? tags
-    if (is !== tags) await tellUpdated(db, { id, orgId, hostname }, { tags: JSON.parse(is) }, now)
+    if (is !== tags) await emitUpdated(db, { id, orgId, hostname }, { tags: JSON.parse(is) }, now)
   }
 }
 
 /** A device whose state moved by itself. */
-export type Moved = {
+export type StatusChange = {
   id: string
   org_id: string
   status: string
@@ -49,7 +49,7 @@ export type Moved = {
 }
 
 /** The columns of it. */
-export const movedColumns = [
+export const statusChangeColumns = [
   'id',
   'org_id',
   'status',
@@ -60,7 +60,7 @@ export const movedColumns = [
 ] as const
 
 /** A device that went on or off line by itself. */
-export async function tellMoved(db: Db, moved: readonly Moved[], now: Instant): Promise<void> {
+export async function emitStatusChanges(db: Db, moved: readonly StatusChange[], now: Instant): Promise<void> {
   for (const { id: deviceId, org_id: orgId, hostname, ...device } of moved) {
     const { display_name: displayName, last_seen_at: lastSeenAt, agent_version: agentVersion } = device
     if (device.status === 'offline') {

@@ -7,17 +7,17 @@ import type { Db } from '../storage/open.ts'
 import { checkOrg, getSite } from '../tenancy/store.ts'
 import { changeTags, lockDevice, lockDevices, removeDevice, saveDevice } from './changes.ts'
 import type * as contract from './contract.ts'
-import { tellChanged, tellTagged } from './events.ts'
+import { emitChanged, emitTagged } from './events.ts'
 import { getDeviceRecord, listSoftware } from './records.ts'
 import {
-  changed,
+  applyChange,
   checkDecommissioned,
   checkDeviceCap,
   checkMayMove,
-  decommissioned,
-  differences,
-  maintained,
-  restored,
+  decommission,
+  difference,
+  restore,
+  setMaintenance,
   tooManyTags,
 } from './rules.ts'
 import * as store from './store.ts'
@@ -44,15 +44,15 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
 
   async update({ db, scope, params, body, now, note }) {
     const device = await lockDevice(db, scope, params.id)
-    const after = changed(device, body, now)
+    const after = applyChange(device, body, now)
     if (body.siteId !== undefined) {
       const site = body.siteId === null ? null : await getSite(db, scope, body.siteId)
       checkMayMove(device, site, scope)
     }
     await saveDevice(db, device, after)
     if (after.siteId !== device.siteId) await settings.moved(db, now, device.id)
-    await tellChanged(db, device, after, now)
-    note(differences(device, after))
+    await emitChanged(db, device, after, now)
+    note(difference(device, after))
     return after
   },
 
@@ -67,7 +67,7 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
     }
     const ids = rows.map(({ id }) => id)
     if (!(await changeTags(db, ids, body, now))) throw tooManyTags('body.add')
-    await tellTagged(db, rows, now)
+    await emitTagged(db, rows, now)
     note({ orgId: first!.org_id })
     if (rows.length === 1) note({ resourceId: first!.id, resourceName: first!.hostname })
     return { success: true, devices: rows.length }
@@ -75,21 +75,21 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
 
   async maintenance({ db, scope, params, body, now, note }) {
     const device = await lockDevice(db, scope, params.id)
-    const after = maintained(device, body, { now, ...settings })
+    const after = setMaintenance(device, body, { now, ...settings })
     await saveDevice(db, device, after)
-    await tellChanged(db, device, after, now)
-    note(differences(device, after))
+    await emitChanged(db, device, after, now)
+    note(difference(device, after))
     return after
   },
 
   async decommission({ db, scope, params, caller, now, note }) {
     const device = await lockDevice(db, scope, params.id)
-    const after = decommissioned(device, now)
+    const after = decommission(device, now)
     await saveDevice(db, device, after)
     const { id: deviceId, orgId, hostname } = device
     const data = { deviceId, hostname, decommissionedBy: caller.id }
     await emit(db, { orgId, type: 'device.decommissioned', data }, now)
-    note(differences(device, after))
+    note(difference(device, after))
     return after
   },
 
@@ -98,13 +98,13 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
     // The tenant first, as enrolling does: its caps hold however many come back or in at once.
     const tenant = await lockTenant(db, orgId)
     const device = await lockDevice(db, scope, params.id)
-    const after = restored(device, now)
+    const after = restore(device, now)
     checkDeviceCap(tenant!.org.max_devices, await store.countDevices(db, { orgId }))
     const { partner_id: partnerId } = tenant!.org
     checkDeviceCap(tenant!.partner.max_devices, await store.countDevices(db, { partnerId }))
     await saveDevice(db, device, after)
-    await tellChanged(db, device, after, now)
-    note(differences(device, after))
+    await emitChanged(db, device, after, now)
+    note(difference(device, after))
     return after
   },
 

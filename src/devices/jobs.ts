@@ -1,12 +1,19 @@
 import { addSeconds, type Instant } from '../core/time.ts'
 import { writeBisecting } from '../storage/bisect-writes.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { type Moved, tellMoved, tellUpdated } from './events.ts'
-import { type Due, endMaintenance, endUpdates, findDue, markOffline, markUnwatched } from './liveness.ts'
+import { emitStatusChanges, emitUpdated, type StatusChange } from './events.ts'
+import {
+  endMaintenance,
+  failLateUpdates,
+  findOverdue,
+  type LivenessCutoff,
+  markOffline,
+  markWatchdogsOffline,
+} from './liveness.ts'
 
 /** Ids held at a time, and rows of one write: heartbeats wait for no longer than that. */
-const found = 5000
-const written = 500
+const readLimit = 5000
+const writeLimit = 500
 
 /**
  * Who has been silent or updating for too long is offline, its watchdog too, and whose maintenance is over is online or
@@ -16,26 +23,31 @@ export async function checkLiveness(
   storage: Storage,
   { offlineAfterSeconds }: { offlineAfterSeconds: number },
   now: Instant,
-): Promise<Moved[]> {
-  const due: Due = { now, before: addSeconds(now, -offlineAfterSeconds) }
-  const moved: Moved[] = []
+): Promise<StatusChange[]> {
+  const due: LivenessCutoff = { now, before: addSeconds(now, -offlineAfterSeconds) }
+  const moved: StatusChange[] = []
   const move = (change: typeof markOffline) => async (tx: Db, ids: string[]) => {
     const part = await change(tx, ids, due)
-    await tellMoved(tx, part, now)
+    await emitStatusChanges(tx, part, now)
     return part
   }
-  const unwatch = async (tx: Db, ids: string[]) => {
-    const part = await markUnwatched(tx, ids, due)
-    for (const device of part) await tellUpdated(tx, device, { watchdogStatus: 'offline' }, now)
+  const markWatchdogs = async (tx: Db, ids: string[]) => {
+    const part = await markWatchdogsOffline(tx, ids, due)
+    for (const device of part) await emitUpdated(tx, device, { watchdogStatus: 'offline' }, now)
     return part
   }
   const stuck = new Map<string, unknown>()
   for (let last: string | undefined = ''; last !== undefined; ) {
-    const { silent, late, maintained, unwatched, next } = await findDue(storage.heavy, due, last, found)
+    const { silent, late, maintained, unwatched, next } = await findOverdue(
+      storage.heavy,
+      due,
+      last,
+      readLimit,
+    )
     moved.push(...(await inParts(storage, silent, move(markOffline), stuck)))
-    moved.push(...(await inParts(storage, late, move(endUpdates), stuck)))
+    moved.push(...(await inParts(storage, late, move(failLateUpdates), stuck)))
     moved.push(...(await inParts(storage, maintained, move(endMaintenance), stuck)))
-    await inParts(storage, unwatched, unwatch, stuck)
+    await inParts(storage, unwatched, markWatchdogs, stuck)
     last = next
   }
   const [failure] = stuck.values()
@@ -51,9 +63,9 @@ async function inParts<T>(
   stuck: Map<string, unknown>,
 ): Promise<T[]> {
   const changed: T[] = []
-  for (let at = 0; at < ids.length; at += written) {
+  for (let at = 0; at < ids.length; at += writeLimit) {
     // What a crash undoes is found again.
-    const { done, refused } = await writeBisecting(ids.slice(at, at + written), (some) =>
+    const { done, refused } = await writeBisecting(ids.slice(at, at + writeLimit), (some) =>
       storage.write((tx) => change(tx, [...some]), { unsynced: true }),
     )
     changed.push(...done.flat())

@@ -4,7 +4,7 @@ import { addSeconds, type Instant } from '../core/time.ts'
 import { inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { Tables } from '../storage/schema/tables.ts'
-import { type Moved, movedColumns } from './events.ts'
+import { type StatusChange, statusChangeColumns } from './events.ts'
 
 /* The state of devices as time goes by: of all tenants at once, by the service itself. */
 
@@ -14,31 +14,32 @@ const updateSeconds = 300
 const watching = ['connected', 'failover'] as const
 
 /** What is due by now: to be silent since `before`, or in maintenance until now. */
-export type Due = { now: Instant; before: Instant }
+export type LivenessCutoff = { now: Instant; before: Instant }
 
 const eb = expressionBuilder<Tables, 'devices'>()
 
 /** A device that updates is given its own time to be silent in. */
-const isSilent = ({ before }: Due) => eb.and([eb('status', '=', 'online'), eb('last_seen_at', '<', before)])
+const isSilent = ({ before }: LivenessCutoff) =>
+  eb.and([eb('status', '=', 'online'), eb('last_seen_at', '<', before)])
 
 /** Whether or not it was seen since: what goes on reporting is the agent from before. */
-const isLate = ({ now }: Due) =>
+const isLate = ({ now }: LivenessCutoff) =>
   eb.and([eb('update_state', '=', 'updating'), eb('update_since', '<', addSeconds(now, -updateSeconds))])
 
-const isMaintained = ({ now }: Due) =>
+const isMaintained = ({ now }: LivenessCutoff) =>
   eb.and([eb('status', '=', 'maintenance'), eb('maintenance_until', '<=', now)])
 
-const isUnwatched = ({ before }: Due) =>
+const isWatchdogSilent = ({ before }: LivenessCutoff) =>
   eb.and([eb('watchdog_status', 'in', watching), eb('watchdog_seen_at', '<', before)])
 
 /** All in one reading of the table: an index over what every heartbeat changes would cost each of them. */
-export async function findDue(
+export async function findOverdue(
   db: Db,
-  due: Due,
+  due: LivenessCutoff,
   after: string,
   limit: number,
 ): Promise<{ silent: string[]; late: string[]; maintained: string[]; unwatched: string[]; next?: string }> {
-  const dues = [isSilent(due), isLate(due), isMaintained(due), isUnwatched(due)]
+  const dues = [isSilent(due), isLate(due), isMaintained(due), isWatchdogSilent(due)]
   const rows = await db
     .selectFrom('devices')
     .select(['id', 'status', 'update_state', 'watchdog_status'])
@@ -60,28 +61,36 @@ export async function findDue(
 }
 
 /** Of these devices those whose watchdogs are still silent. */
-export const markUnwatched = (db: Db, ids: readonly string[], due: Due) =>
+export const markWatchdogsOffline = (db: Db, ids: readonly string[], due: LivenessCutoff) =>
   db
     .updateTable('devices')
     .set({ watchdog_status: 'offline' })
     .where('id', 'in', ids)
-    .where(isUnwatched(due))
+    .where(isWatchdogSilent(due))
     .returning(['id', 'org_id as orgId', 'hostname'])
     .execute()
 
 /** Of these devices those that are still silent; a heartbeat or another process may have been faster. */
-export async function markOffline(db: Db, ids: readonly string[], due: Due): Promise<Moved[]> {
+export async function markOffline(
+  db: Db,
+  ids: readonly string[],
+  due: LivenessCutoff,
+): Promise<StatusChange[]> {
   return db
     .updateTable('devices')
     .set({ status: 'offline' })
     .where('id', 'in', ids)
     .where(isSilent(due))
-    .returning(movedColumns)
+    .returning(statusChangeColumns)
     .execute()
 }
 
 /** The updates of those of these devices that take too long have failed; what people decided of a device stays. */
-export async function endUpdates(db: Db, ids: readonly string[], due: Due): Promise<Moved[]> {
+export async function failLateUpdates(
+  db: Db,
+  ids: readonly string[],
+  due: LivenessCutoff,
+): Promise<StatusChange[]> {
   const tooLong = `It took longer than ${updateSeconds / 60} minutes`
   return db
     .updateTable('devices')
@@ -89,12 +98,16 @@ export async function endUpdates(db: Db, ids: readonly string[], due: Due): Prom
     .set({ status: eb.case().when('status', '=', 'updating').then('offline').else(eb.ref('status')).end() })
     .where('id', 'in', ids)
     .where(isLate(due))
-    .returning(movedColumns)
+    .returning(statusChangeColumns)
     .execute()
 }
 
 /** Ends the maintenance of those of these devices whose time is over. */
-export async function endMaintenance(db: Db, ids: readonly string[], due: Due): Promise<Moved[]> {
+export async function endMaintenance(
+  db: Db,
+  ids: readonly string[],
+  due: LivenessCutoff,
+): Promise<StatusChange[]> {
   return db
     .updateTable('devices')
     .set({
@@ -103,6 +116,6 @@ export async function endMaintenance(db: Db, ids: readonly string[], due: Due): 
     })
     .where('id', 'in', ids)
     .where(isMaintained(due))
-    .returning(movedColumns)
+    .returning(statusChangeColumns)
     .execute()
 }

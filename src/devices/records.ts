@@ -13,8 +13,8 @@ import type {
   DeviceSoftwareRow,
 } from '../storage/schema/tables.ts'
 import type { Device, Disk, Hardware, Metrics, NetworkInterface, Software } from './contract.ts'
-import { readDevice } from './rows.ts'
-import { devicesIn, notFound, whole } from './store.ts'
+import { toDevice } from './rows.ts'
+import { deviceNotFound, deviceSelection, devicesIn } from './store.ts'
 
 /* What agents report of a device. */
 
@@ -51,7 +51,7 @@ const metricsColumns = [
 
 const recordById = preparedInScope((db, scope, p: { id: string }) =>
   devicesIn(db, scope)
-    .select([...whole, ...hardwareColumns, ...metricsColumns])
+    .select([...deviceSelection, ...hardwareColumns, ...metricsColumns])
     .where('devices.id', '=', p.id),
 )
 const idInSight = preparedInScope((db, scope, p: { id: string }) =>
@@ -74,10 +74,10 @@ export type DeviceRecord = Device & {
 /** A device with its parts. @throws not_found, also for a device outside the scope */
 export async function getDeviceRecord(db: Db, scope: Scope, id: string): Promise<DeviceRecord> {
   const [row] = await recordById(db, scope, { id })
-  if (!row) throw notFound()
+  if (!row) throw deviceNotFound()
   const [interfaces, disks] = await Promise.all([interfacesOf(db, { id }), disksOf(db, { id })])
   return {
-    ...readDevice(row),
+    ...toDevice(row),
     hardware: hardwareOf(row),
     network: interfaces.map((one) => interfaceRows.read(one)),
     disks: disks.map((one) => diskRows.read(one)),
@@ -100,7 +100,7 @@ const pick = <Row, Column extends keyof Row>(row: Row, of: readonly Column[]) =>
 
 /** @throws not_found, also for a device outside the scope */
 export async function checkDevice(db: Db, scope: Scope, id: string): Promise<void> {
-  if ((await idInSight(db, scope, { id })).length === 0) throw notFound()
+  if ((await idInSight(db, scope, { id })).length === 0) throw deviceNotFound()
 }
 
 /** By name. @throws not_found, also for a device outside the scope */

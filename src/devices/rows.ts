@@ -74,7 +74,7 @@ export const customFields = pairsOf(
   'value',
 )
 
-export const readDevice = (row: Partial<PublicRow>): Device => deviceRows.read(row) as unknown as Device
+export const toDevice = (row: Partial<PublicRow>): Device => deviceRows.read(row) as unknown as Device
 
 /** The columns of a device that are in its own row. */
 export function rowOf({ tags: _, customFields: __, autoUpdate, update, ...device }: Device) {

@@ -16,10 +16,10 @@ export function checkDeviceCap(maxDevices: number | null, currentDevices: number
   throw new Problem('device_limit_reached', undefined, { details: { currentDevices, maxDevices } })
 }
 
-export const most = { tags: 100, customFields: 100 }
+export const maxPerDevice = { tags: 100, customFields: 100 }
 
 /** The device as it is after a change. @throws invalid_request */
-export function changed(device: Device, change: DeviceChange, now: Instant): Device {
+export function applyChange(device: Device, change: DeviceChange, now: Instant): Device {
   if (Object.keys(change).length === 0) {
     throw invalid([{ path: 'body', message: 'names nothing to change' }], 'No updates provided')
   }
@@ -48,7 +48,8 @@ function tagsAfter(
   const off = new Set(removeTags)
   const kept = [...(replaced ?? tags), ...addTags].filter((tag) => !off.has(tag))
   const after = [...new Set(kept)].sort(byCodePoint)
-  if (after.length > most.tags) throw tooManyTags(replaced === undefined ? 'body.addTags' : 'body.tags')
+  if (after.length > maxPerDevice.tags)
+    throw tooManyTags(replaced === undefined ? 'body.addTags' : 'body.tags')
   return after
 }
 
@@ -56,7 +57,7 @@ function tagsAfter(
 const byCodePoint = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b))
 
 export const tooManyTags = (path: string): Problem =>
-  invalid([{ path, message: `a device has at most ${most.tags} tags` }])
+  invalid([{ path, message: `a device has at most ${maxPerDevice.tags} tags` }])
 
 function fieldsAfter(
   fields: Device['customFields'],
@@ -64,9 +65,12 @@ function fieldsAfter(
 ): Device['customFields'] {
   const merged = Object.entries({ ...fields, ...change })
   const after = merged.filter((entry): entry is [string, string] => entry[1] !== null)
-  if (after.length > most.customFields) {
+  if (after.length > maxPerDevice.customFields) {
     throw invalid([
-      { path: 'body.customFields', message: `a device has at most ${most.customFields} custom fields` },
+      {
+        path: 'body.customFields',
+        message: `a device has at most ${maxPerDevice.customFields} custom fields`,
+      },
     ])
   }
   return Object.fromEntries(after)
@@ -85,7 +89,7 @@ export function checkMayMove(device: Device, site: { orgId: string } | null, sco
 }
 
 /** What differs between two states of a device, for the audit log. */
-export function differences(
+export function difference(
   before: Device,
   after: Device,
 ): { before: Partial<Device>; after: Partial<Device> } {
@@ -97,7 +101,7 @@ export function differences(
 }
 
 /** @throws conflict for a device that is out of use */
-export function maintained(
+export function setMaintenance(
   device: Device,
   { enable, durationHours }: Maintenance,
   { now, offlineAfterSeconds }: { now: Instant; offlineAfterSeconds: number },
@@ -120,7 +124,7 @@ export function maintained(
 }
 
 /** @throws already_decommissioned */
-export function decommissioned(device: Device, now: Instant): Device {
+export function decommission(device: Device, now: Instant): Device {
   if (device.status === 'decommissioned') throw new Problem('already_decommissioned')
   return { ...device, status: 'decommissioned', maintenanceUntil: null, updatedAt: now }
 }
@@ -130,7 +134,7 @@ export function checkDecommissioned(device: Device): void {
   if (device.status !== 'decommissioned') throw new Problem('not_decommissioned')
 }
 
-export function restored(device: Device, now: Instant): Device {
+export function restore(device: Device, now: Instant): Device {
   checkDecommissioned(device)
   return { ...device, status: 'offline', updatedAt: now }
 }

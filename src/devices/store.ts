@@ -14,10 +14,10 @@ import { after, containsKey, inGroups, inScope, inSites, preparedInScope } from 
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
 import type { Device } from './contract.ts'
-import { columns, customFields, readDevice } from './rows.ts'
+import { columns, customFields, toDevice } from './rows.ts'
 
 /** A device as it is shown. */
-export const whole = [...columns, customFields.as('custom_fields')] as const
+export const deviceSelection = [...columns, customFields.as('custom_fields')] as const
 
 export const devicesIn = (db: Db, scope: Scope) =>
   db
@@ -69,7 +69,7 @@ type Filtered = ReturnType<typeof devicesIn>
 const pageOf = (db: Db, found: Filtered) =>
   db
     .selectFrom('devices')
-    .select(whole)
+    .select(deviceSelection)
     .where('devices.id', 'in', found.select('devices.id').orderBy('hostname').orderBy('devices.id'))
     .orderBy('hostname')
     .orderBy('devices.id')
@@ -77,7 +77,7 @@ const pageOf = (db: Db, found: Filtered) =>
 /** The same where the scope is one organization: its devices stand in an index one after the other. */
 const plainPageOf = (db: Db, scope: Scope, found: Filtered) =>
   scope.kind === 'organization' && !isNarrowed(scope)
-    ? found.select(whole).orderBy('hostname').orderBy('devices.id')
+    ? found.select(deviceSelection).orderBy('hostname').orderBy('devices.id')
     : pageOf(db, found)
 
 const order = ['devices.hostname', 'devices.id'] as const
@@ -119,19 +119,19 @@ export async function listDevices(
   const count = async () =>
     isPlain ? (await howMany(db, scope, {}))[0]!.total : countOf(filtered(db, scope, filter))
   const total = key ? undefined : (totalFrom(Math.min(rows.length, limit), query) ?? (await count()))
-  return toCursorPage(rows.map(readDevice), query, (device) => [device.hostname, device.id], total)
+  return toCursorPage(rows.map(toDevice), query, (device) => [device.hostname, device.id], total)
 }
 
 const byId = preparedInScope((db, scope, p: { id: string }) =>
-  devicesIn(db, scope).select(whole).where('devices.id', '=', p.id),
+  devicesIn(db, scope).select(deviceSelection).where('devices.id', '=', p.id),
 )
-export const notFound = () => new Problem('not_found', 'Device not found')
+export const deviceNotFound = () => new Problem('not_found', 'Device not found')
 
 /** @throws not_found, also for a device outside the scope */
 export async function getDevice(db: Db, scope: Scope, id: string): Promise<Device> {
   const [row] = await byId(db, scope, { id })
-  if (!row) throw notFound()
-  return readDevice(row)
+  if (!row) throw deviceNotFound()
+  return toDevice(row)
 }
 
 /** Devices that count towards a cap: all but the decommissioned. */

@@ -10,43 +10,43 @@ import {
   textContains,
 } from '../storage/search/text-comparisons.ts'
 import type { ConditionValue, TimeUnit } from './conditions/contract.ts'
-import { comparable, day, parsedDate, windowStart } from './instants.ts'
+import { day, parseDate, toComparable, windowStart } from './instants.ts'
 
-export type Test = Expression<SqlBool>
-export type Asked = { operator: string; value?: ConditionValue | undefined }
+export type Predicate = Expression<SqlBool>
+export type Comparison = { operator: string; value?: ConditionValue | undefined }
 
 export const eb = expressionBuilder<Tables, never>()
 
-export const always: Test = eb.and([])
-export const never: Test = eb.or([])
+export const always: Predicate = eb.and([])
+export const never: Predicate = eb.or([])
 
 /** `rules.ts` lets nothing else through. */
-const unknown = ({ operator }: Asked): never => {
+const unknown = ({ operator }: Comparison): never => {
   throw new Error(`No such comparison: ${operator}`)
 }
 
 export const ref = (column: string) => sql.ref<string | number | null>(column)
-const isKnown = (column: string): Test => eb(ref(column), 'is not', null)
-const isNull = (column: string): Test => eb(ref(column), 'is', null)
+const isKnown = (column: string): Predicate => eb(ref(column), 'is not', null)
+const isNull = (column: string): Predicate => eb(ref(column), 'is', null)
 
 /** The list may be empty, which nothing is in. */
-export const isIn = (column: string, list: readonly string[]): Test =>
+export const isIn = (column: string, list: readonly string[]): Predicate =>
   list.length === 0 ? never : eb(ref(column), 'in', list)
 
 /** Negative operators and what they deny: on many values they mean that there are some and none is. */
-export const denied: Readonly<Record<string, string>> = {
+export const negations: Readonly<Record<string, string>> = {
   notEquals: 'equals',
   notContains: 'contains',
   notIn: 'in',
 }
 
-const not = (column: string, test: Test): Test => eb.and([isKnown(column), eb.not(test)])
+const not = (column: string, test: Predicate): Predicate => eb.and([isKnown(column), eb.not(test)])
 
-export function comparedText(text: TextColumn, asked: Asked): Test {
+export function compareText(text: TextColumn, asked: Comparison): Predicate {
   const { operator, value } = asked
   const { column } = text
-  const opposite = denied[operator]
-  if (opposite !== undefined) return not(column, comparedText(text, { operator: opposite, value }))
+  const opposite = negations[operator]
+  if (opposite !== undefined) return not(column, compareText(text, { operator: opposite, value }))
   switch (operator) {
     case 'equals':
       return eb(ref(column), '=', value as string)
@@ -82,7 +82,7 @@ const signs = {
 
 const isSign = (operator: string): operator is keyof typeof signs => operator in signs
 
-export function comparedNumber(column: string, asked: Asked): Test {
+export function compareNumber(column: string, asked: Comparison): Predicate {
   const { operator, value } = asked
   if (isSign(operator)) return eb(ref(column), signs[operator], doubleLiteral(value as number))
   if (operator === 'between') {
@@ -93,9 +93,9 @@ export function comparedNumber(column: string, asked: Asked): Test {
   return operator === 'isNotNull' ? isKnown(column) : unknown(asked)
 }
 
-export function comparedDate(column: string, asked: Asked, now: Instant): Test {
+export function compareDate(column: string, asked: Comparison, now: Instant): Predicate {
   const { operator, value } = asked
-  const at = (date: unknown) => comparable(parsedDate(date as string))
+  const at = (date: unknown) => toComparable(parseDate(date as string))
   if (isSign(operator)) return eb(ref(column), signs[operator], at(value))
   if (operator === 'between') {
     const { from, to } = value as { from: string; to: string }
@@ -103,7 +103,7 @@ export function comparedDate(column: string, asked: Asked, now: Instant): Test {
   }
   if (operator === 'withinLast' || operator === 'notWithinLast') {
     const { amount, unit } = value as { amount: number; unit: TimeUnit }
-    const start = comparable(Math.ceil(windowStart(now, amount, unit)))
+    const start = toComparable(Math.ceil(windowStart(now, amount, unit)))
     return eb(ref(column), operator === 'withinLast' ? '>=' : '<', start)
   }
   if (operator === 'isNull') return isNull(column)
@@ -114,13 +114,13 @@ export function comparedDate(column: string, asked: Asked, now: Instant): Test {
  * Days from the column's instant until now, fractions included. It is the instant that is compared, with whole
  * milliseconds, so that an index serves and both databases agree.
  */
-export function comparedDays(column: string, asked: Asked, now: Instant): Test {
+export function compareDays(column: string, asked: Comparison, now: Instant): Predicate {
   const { operator, value } = asked
   const instantOf = (days: number) => Date.parse(now) - days * day
-  const older = (days: number) => eb(ref(column), '<', comparable(Math.ceil(instantOf(days))))
-  const atLeast = (days: number) => eb(ref(column), '<=', comparable(Math.floor(instantOf(days))))
-  const younger = (days: number) => eb(ref(column), '>', comparable(Math.floor(instantOf(days))))
-  const atMost = (days: number) => eb(ref(column), '>=', comparable(Math.ceil(instantOf(days))))
+  const older = (days: number) => eb(ref(column), '<', toComparable(Math.ceil(instantOf(days))))
+  const atLeast = (days: number) => eb(ref(column), '<=', toComparable(Math.floor(instantOf(days))))
+  const younger = (days: number) => eb(ref(column), '>', toComparable(Math.floor(instantOf(days))))
+  const atMost = (days: number) => eb(ref(column), '>=', toComparable(Math.ceil(instantOf(days))))
   switch (operator) {
     case 'equals':
       return eb.and([atLeast(value as number), atMost(value as number)])

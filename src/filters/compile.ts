@@ -2,22 +2,22 @@ import { Problem } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import { isAnyOf, isOneOf, jsonArrayContains, type TextColumn } from '../storage/search/text-comparisons.ts'
 import {
-  type Asked,
   always,
-  comparedDate,
-  comparedDays,
-  comparedNumber,
-  comparedText,
-  denied,
+  type Comparison,
+  compareDate,
+  compareDays,
+  compareNumber,
+  compareText,
   eb,
   isIn,
+  negations,
   never,
+  type Predicate,
   ref,
-  type Test,
 } from './comparisons.ts'
 import { type Condition, type ConditionGroup, isGroup } from './conditions/contract.ts'
-import { customPrefix, fieldNamed } from './fields/contract.ts'
-import { spelled } from './rules.ts'
+import { customPrefix, findField } from './fields/contract.ts'
+import { resolveAlias } from './rules.ts'
 
 /**
  * Which devices match: a predicate over the table `devices`, for `.where(...)`. `conditions` went through
@@ -31,8 +31,8 @@ import { spelled } from './rules.ts'
  * - Dates are instants; before, after and the windows look at milliseconds, months are those of the calendar.
  * - In an empty list is nothing, and everything known is not in it.
  */
-export function deviceMatches({ operator, conditions }: ConditionGroup, at: { now: Instant }): Test {
-  if (operator !== 'AND' && operator !== 'OR') throw unknownHere(String(operator))
+export function deviceMatches({ operator, conditions }: ConditionGroup, at: { now: Instant }): Predicate {
+  if (operator !== 'AND' && operator !== 'OR') throw unsupported(String(operator))
   const parts = conditions.map((node) =>
     isGroup(node) ? deviceMatches(node, at) : conditionHolds(node, at.now),
   )
@@ -40,65 +40,65 @@ export function deviceMatches({ operator, conditions }: ConditionGroup, at: { no
 }
 
 /** Saved by a newer release, whose processes may run beside this one: to guess at it would find other devices. */
-const unknownHere = (what: string): Problem =>
+const unsupported = (what: string): Problem =>
   new Problem('unavailable', `The filter has ${what}, which this release does not know`, { retryAfter: 5 })
 
 /** Whether it is because a filter has what only a newer release knows. */
-export const isUnknownHere = (error: unknown): error is Problem =>
+export const isUnsupported = (error: unknown): error is Problem =>
   error instanceof Problem && error.code === 'unavailable'
 
-function conditionHolds({ field: key, operator, value }: Condition, now: Instant): Test {
-  const field = typeof key === 'string' ? fieldNamed(key) : undefined
-  if (!field) throw unknownHere(String(key))
-  if (!(field.operators as readonly string[]).includes(operator)) throw unknownHere(`${key} ${operator}`)
-  const asked: Asked = { operator, value: spelled(field, value) }
-  const answer = key.startsWith(customPrefix) ? customField(key) : answers[key]
+function conditionHolds({ field: key, operator, value }: Condition, now: Instant): Predicate {
+  const field = typeof key === 'string' ? findField(key) : undefined
+  if (!field) throw unsupported(String(key))
+  if (!(field.operators as readonly string[]).includes(operator)) throw unsupported(`${key} ${operator}`)
+  const asked: Comparison = { operator, value: resolveAlias(field, value) }
+  const answer = key.startsWith(customPrefix) ? customField(key) : fieldCompilers[key]
   if (answer) return answer(asked)
   const column = columns[key]!
-  if (key.startsWith('daysSince')) return comparedDays(column.column, asked, now)
-  if (field.type === 'datetime') return comparedDate(column.column, asked, now)
-  if (field.type === 'number') return comparedNumber(column.column, asked)
-  return comparedText(column, asked)
+  if (key.startsWith('daysSince')) return compareDays(column.column, asked, now)
+  if (field.type === 'datetime') return compareDate(column.column, asked, now)
+  if (field.type === 'number') return compareNumber(column.column, asked)
+  return compareText(column, asked)
 }
 
-const own = (name: string, key?: string): TextColumn => ({
+const deviceColumn = (name: string, key?: string): TextColumn => ({
   column: `devices.${name}`,
   ...(key !== undefined && { key: `devices.${key}` }),
 })
 
 /** Fields that are a column of the device's own row. */
 const columns: Readonly<Record<string, TextColumn>> = {
-  hostname: own('hostname', 'hostname_key'),
-  displayName: own('display_name', 'display_name_key'),
-  agentVersion: own('agent_version'),
-  lastUser: own('last_user'),
-  status: own('status'),
-  enrolledAt: own('enrolled_at'),
-  lastSeenAt: own('last_seen_at'),
-  quarantinedAt: own('quarantined_at'),
-  daysSinceEnrolled: own('enrolled_at'),
-  daysSinceLastSeen: own('last_seen_at'),
-  deviceRole: own('device_role'),
-  uptimeSeconds: own('uptime_seconds'),
-  watchdogStatus: own('watchdog_status'),
-  lastSeenIp: own('last_seen_ip'),
-  osType: own('os_type'),
-  osVersion: own('os_version'),
-  osBuild: own('os_build'),
-  architecture: own('architecture'),
-  orgId: own('org_id'),
-  siteId: own('site_id'),
-  'hardware.manufacturer': own('manufacturer'),
-  'hardware.model': own('model'),
-  'hardware.serialNumber': own('serial_number'),
-  'hardware.cpuModel': own('cpu_model'),
-  'hardware.cpuCores': own('cpu_cores'),
-  'hardware.gpuModel': own('gpu_model'),
-  'hardware.ramTotalMb': own('ram_total_mb'),
-  'hardware.diskTotalGb': own('disk_total_gb'),
-  'metrics.cpuPercent': own('cpu_percent'),
-  'metrics.ramPercent': own('ram_percent'),
-  'metrics.diskPercent': own('disk_percent'),
+  hostname: deviceColumn('hostname', 'hostname_key'),
+  displayName: deviceColumn('display_name', 'display_name_key'),
+  agentVersion: deviceColumn('agent_version'),
+  lastUser: deviceColumn('last_user'),
+  status: deviceColumn('status'),
+  enrolledAt: deviceColumn('enrolled_at'),
+  lastSeenAt: deviceColumn('last_seen_at'),
+  quarantinedAt: deviceColumn('quarantined_at'),
+  daysSinceEnrolled: deviceColumn('enrolled_at'),
+  daysSinceLastSeen: deviceColumn('last_seen_at'),
+  deviceRole: deviceColumn('device_role'),
+  uptimeSeconds: deviceColumn('uptime_seconds'),
+  watchdogStatus: deviceColumn('watchdog_status'),
+  lastSeenIp: deviceColumn('last_seen_ip'),
+  osType: deviceColumn('os_type'),
+  osVersion: deviceColumn('os_version'),
+  osBuild: deviceColumn('os_build'),
+  architecture: deviceColumn('architecture'),
+  orgId: deviceColumn('org_id'),
+  siteId: deviceColumn('site_id'),
+  'hardware.manufacturer': deviceColumn('manufacturer'),
+  'hardware.model': deviceColumn('model'),
+  'hardware.serialNumber': deviceColumn('serial_number'),
+  'hardware.cpuModel': deviceColumn('cpu_model'),
+  'hardware.cpuCores': deviceColumn('cpu_cores'),
+  'hardware.gpuModel': deviceColumn('gpu_model'),
+  'hardware.ramTotalMb': deviceColumn('ram_total_mb'),
+  'hardware.diskTotalGb': deviceColumn('disk_total_gb'),
+  'metrics.cpuPercent': deviceColumn('cpu_percent'),
+  'metrics.ramPercent': deviceColumn('ram_percent'),
+  'metrics.diskPercent': deviceColumn('disk_percent'),
 }
 
 type SideTable =
@@ -113,13 +113,13 @@ type SideTable =
  * Whether some row beside the device satisfies this. Always by `exists`: with an ordered limit it stops at the last
  * row that is shown, which `in (select …)` cannot.
  */
-function has(table: SideTable, test: Test = always): Test {
+function has(table: SideTable, test: Predicate = always): Predicate {
   const rows = eb.selectFrom(table).where(eb(ref(`${table}.device_id`), '=', ref('devices.id')))
   return eb.exists(rows.where(test).select(eb.lit(1).as('found')))
 }
 
 /** Whether every one of a list is among the values of the rows beside the device. */
-function hasAll(table: SideTable, column: string, list: readonly string[], test: Test): Test {
+function hasAll(table: SideTable, column: string, list: readonly string[], test: Predicate): Predicate {
   const wanted = new Set(list).size
   if (wanted === 0) return always
   const found = eb
@@ -130,32 +130,32 @@ function hasAll(table: SideTable, column: string, list: readonly string[], test:
   return eb(found, '=', wanted)
 }
 
-type Answer = (asked: Asked) => Test
+type FieldCompiler = (asked: Comparison) => Predicate
 
 /** A field with a value in each row beside the device: any of them may satisfy a condition. */
-const anyOf = (table: SideTable, text: TextColumn): Answer => {
-  const known = has(table, comparedText(text, { operator: 'isNotNull' }))
+const anyOf = (table: SideTable, text: TextColumn): FieldCompiler => {
+  const known = has(table, compareText(text, { operator: 'isNotNull' }))
   return (asked) => {
-    const opposite = denied[asked.operator]
+    const opposite = negations[asked.operator]
     if (opposite !== undefined) {
-      const one = has(table, comparedText(text, { ...asked, operator: opposite }))
+      const one = has(table, compareText(text, { ...asked, operator: opposite }))
       return eb.and([known, eb.not(one)])
     }
     if (asked.operator === 'isNull') return eb.not(known)
-    return has(table, comparedText(text, asked))
+    return has(table, compareText(text, asked))
   }
 }
 
-const customField = (key: string): Answer => {
+const customField = (key: string): FieldCompiler => {
   const named = isIn('device_custom_fields.key', [key.slice(customPrefix.length)])
   const value = { column: 'device_custom_fields.value' }
   return (asked) =>
     asked.operator === 'isNull'
       ? eb.not(has('device_custom_fields', named))
-      : has('device_custom_fields', eb.and([named, comparedText(value, asked)]))
+      : has('device_custom_fields', eb.and([named, compareText(value, asked)]))
 }
 
-const tags: Answer = ({ operator, value }) => {
+const tags: FieldCompiler = ({ operator, value }) => {
   const [column, inRow] = ['device_tags.tag', 'devices.tags']
   switch (operator) {
     case 'hasAny':
@@ -174,16 +174,16 @@ const tags: Answer = ({ operator, value }) => {
     case 'isNotEmpty':
       return has('device_tags')
     default:
-      return has('device_tags', comparedText({ column }, { operator, value }))
+      return has('device_tags', compareText({ column }, { operator, value }))
   }
 }
 
 const softwareName = { column: 'device_software.name', key: 'device_software.name_key' }
 
-const isInstalled = (names: readonly string[]): Test =>
+const isInstalled = (names: readonly string[]): Predicate =>
   names.length === 0 ? never : isOneOf(softwareName, names)
 
-const software: Answer = ({ operator, value }) => {
+const software: FieldCompiler = ({ operator, value }) => {
   switch (operator) {
     case 'equals':
       return has('device_software', isInstalled([value as string]))
@@ -205,22 +205,22 @@ const criticalAlert = has(
 )
 
 const flag =
-  (yes: Test, no: Test): Answer =>
+  (yes: Predicate, no: Predicate): FieldCompiler =>
   ({ operator, value }) =>
     (operator === 'equals') === value ? yes : no
 
 const numberIs = (column: string, operator: string, value: number) =>
-  comparedNumber(column, { operator, value })
-const columnFlag = (column: string): Answer => {
+  compareNumber(column, { operator, value })
+const columnFlag = (column: string): FieldCompiler => {
   const known = flag(numberIs(column, 'equals', 1), numberIs(column, 'equals', 0))
-  return (asked) => (/null$/i.test(asked.operator) ? comparedNumber(column, asked) : known(asked))
+  return (asked) => (/null$/i.test(asked.operator) ? compareNumber(column, asked) : known(asked))
 }
 
 /** Fields that are more than a comparison with one column. */
-const answers: Readonly<Record<string, Answer>> = {
+const fieldCompilers: Readonly<Record<string, FieldCompiler>> = {
   tags,
   groupId: (asked) =>
-    has('device_group_devices', comparedText({ column: 'device_group_devices.group_id' }, asked)),
+    has('device_group_devices', compareText({ column: 'device_group_devices.group_id' }, asked)),
   'network.ipAddress': anyOf('device_interfaces', { column: 'device_interfaces.ip_address' }),
   'network.publicIp': anyOf('device_interfaces', { column: 'device_interfaces.public_ip' }),
   'network.macAddress': anyOf('device_interfaces', { column: 'device_interfaces.mac_address' }),

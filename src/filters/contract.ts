@@ -6,7 +6,14 @@ import { ConditionGroup, StoredGroup } from './conditions/contract.ts'
 import { FilterField } from './fields/contract.ts'
 
 export { Condition, ConditionGroup, ConditionValue } from './conditions/contract.ts'
-export { type Field, FilterField, fieldNamed, fields, type Operator, operators } from './fields/contract.ts'
+export {
+  type Field,
+  FilterField,
+  fields,
+  findField as fieldNamed,
+  type Operator,
+  operators,
+} from './fields/contract.ts'
 
 export const SavedFilter = z
   .object({

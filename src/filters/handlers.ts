@@ -3,24 +3,24 @@ import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { type HandlersOf, inSteps, type Preparation } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
-import { orgOfNew } from '../tenancy/org-of-new.ts'
+import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { difference } from '../tenancy/rules.ts'
 import type * as contract from './contract.ts'
 import { fields } from './fields/contract.ts'
 import { checkConditions } from './rules.ts'
-import { changedFields, makeFilter, saidIn } from './saved/rules.ts'
+import { changedFields, definedFields, makeFilter } from './saved/rules.ts'
 import * as saved from './saved/store.ts'
 import { previewFilter } from './store.ts'
 
 /** What depends on saved filters, within the transaction of a change; it may refuse. */
-export type FilterUse<Answer> = {
+export type FilterHooks<Answer> = {
   /** Before the transaction that gives it other conditions: what is to be known of them. */
-  changing(
+  prepareChange(
     call: Pick<Preparation<typeof contract.filters.update>, 'storage' | 'ask' | 'scope' | 'now'>,
     filter: contract.SavedFilter,
   ): Promise<Answer | undefined>
   /** After its conditions were saved. */
-  changed(
+  onChange(
     db: Db,
     scope: Scope,
     filter: contract.SavedFilter,
@@ -28,10 +28,10 @@ export type FilterUse<Answer> = {
     now: Instant,
   ): Promise<void>
   /** Before it is deleted. @throws conflict while it is needed */
-  removing(db: Db, scope: Scope, filter: contract.SavedFilter): Promise<void>
+  onRemove(db: Db, scope: Scope, filter: contract.SavedFilter): Promise<void>
 }
 
-export const filterHandlers = <Answer>(use: FilterUse<Answer>): HandlersOf<typeof contract.filters> => ({
+export const filterHandlers = <Answer>(use: FilterHooks<Answer>): HandlersOf<typeof contract.filters> => ({
   async list({ db, scope, query }) {
     const data = await saved.listFilters(db, scope, query.search)
     return { data, total: data.length }
@@ -40,7 +40,7 @@ export const filterHandlers = <Answer>(use: FilterUse<Answer>): HandlersOf<typeo
   async create({ db, scope, body, caller, now }) {
     checkConditions(body.conditions)
     // In organization scope it is not looked at.
-    const orgId = scope.kind === 'organization' ? scope.orgId : await orgOfNew(db, scope, body.orgId)
+    const orgId = scope.kind === 'organization' ? scope.orgId : await resolveOrg(db, scope, body.orgId)
     const filter = makeFilter(body, { id: newId(), orgId, by: caller.id, now })
     await saved.insertFilter(db, filter)
     return filter
@@ -56,14 +56,14 @@ export const filterHandlers = <Answer>(use: FilterUse<Answer>): HandlersOf<typeo
       if (!conditions) return undefined
       checkConditions(conditions)
       const filter = await saved.getFilter(call.storage.read, call.scope, call.params.id)
-      return use.changing(call, { ...filter, conditions })
+      return use.prepareChange(call, { ...filter, conditions })
     },
     async run({ db, scope, params, body, now, note }, answer) {
       const before = await saved.getFilter(db, scope, params.id)
-      const change = { ...saidIn(body), updatedAt: now }
+      const change = { ...definedFields(body), updatedAt: now }
       await saved.changeFilter(db, scope, before.id, change)
       const after = { ...before, ...change }
-      if (body.conditions) await use.changed(db, scope, after, answer, now)
+      if (body.conditions) await use.onChange(db, scope, after, answer, now)
       note({ ...difference(before, after), details: { changedFields: changedFields(before, after) } })
       return after
     },
@@ -71,7 +71,7 @@ export const filterHandlers = <Answer>(use: FilterUse<Answer>): HandlersOf<typeo
 
   async remove({ db, scope, params }) {
     const filter = await saved.getFilter(db, scope, params.id)
-    await use.removing(db, scope, filter)
+    await use.onRemove(db, scope, filter)
     await saved.removeFilter(db, scope, filter.id)
     return filter
   },

@@ -8,13 +8,13 @@ const last = Date.parse('9999-12-31T23:59:59.999Z')
  * Milliseconds as text that compares with stored instants. What lies outside the years 0 to 9999 comes before or
  * after all of them, as it should; `toISOString` would sort a year of six digits first.
  */
-export function comparable(ms: number): string {
+export function toComparable(ms: number): string {
   if (ms < first) return ''
   return ms > last ? ':' : new Date(ms).toISOString()
 }
 
 /** The instant of an ISO 8601 date, or date and time with an offset; a date alone is midnight UTC. */
-export const parsedDate = (text: string): number => Date.parse(text)
+export const parseDate = (text: string): number => Date.parse(text)
 
 export const day = 86_400_000
 const exact = { minutes: 60_000, hours: 3_600_000, days: day, weeks: 7 * day }

@@ -10,13 +10,13 @@ import {
   isGroup,
   timeUnits,
 } from './conditions/contract.ts'
-import { customPrefix, type Field, fieldNamed, fields, type Operator } from './fields/contract.ts'
+import { customPrefix, type Field, fields, findField, type Operator } from './fields/contract.ts'
 
 /** @throws invalid_request naming every fault with its place below `path`; filter_too_expensive */
 export function checkConditions(conditions: ConditionGroup, path = 'body.conditions'): void {
   // First: to find what is wrong with a pattern it is compiled.
   checkCost(conditions, path)
-  const faults = faultsOf(conditions, path)
+  const faults = findFaults(conditions, path)
   if (faults.length > 0) throw invalid(faults)
 }
 
@@ -49,15 +49,15 @@ function patternsIn(group: ConditionGroup, path: string): Pattern[] {
 }
 
 /** What fields, operators and values do not mean; the shape is the contract's. */
-export function faultsOf(group: ConditionGroup, path: string): Fault[] {
+export function findFaults(group: ConditionGroup, path: string): Fault[] {
   return group.conditions.flatMap((node, i) => {
     const at = `${path}.conditions.${i}`
-    return isGroup(node) ? faultsOf(node, at) : conditionFaults(node, at)
+    return isGroup(node) ? findFaults(node, at) : conditionFaults(node, at)
   })
 }
 
 function conditionFaults({ field: key, operator, value }: Condition, at: string): Fault[] {
-  const field = fieldNamed(key)
+  const field = findField(key)
   if (!field) return [{ path: `${at}.field`, message: fieldFault(key) }]
   if (!isOperator(field, operator))
     return [{ path: `${at}.operator`, message: operatorFault(field, operator) }]
@@ -163,7 +163,10 @@ function windowFaults(operator: Operator, value: ConditionValue | undefined): Fa
 }
 
 /** A value with the words for enums that the column holds. */
-export function spelled({ aliases }: Field, value: ConditionValue | undefined): ConditionValue | undefined {
+export function resolveAlias(
+  { aliases }: Field,
+  value: ConditionValue | undefined,
+): ConditionValue | undefined {
   if (!aliases) return value
   const one = (text: string) => aliases[text] ?? text
   if (typeof value === 'string') return one(value)

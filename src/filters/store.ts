@@ -11,7 +11,7 @@ import type { ConditionGroup } from './conditions/contract.ts'
 import type { FilterPreview, PreviewedDevice } from './contract.ts'
 
 /** Where more match, the first page is soon found by walking an index. */
-const few = 500
+const smallResult = 500
 
 const deviceRows = rowsOf<DeviceRow>()()
 
@@ -42,12 +42,12 @@ export async function previewFilter(
   const someOf = async (half: typeof found) => {
     const some = await half
       .select('id')
-      .limit(few + 1)
+      .limit(smallResult + 1)
       .execute()
-    const isAll = some.length <= few
+    const isAll = some.length <= smallResult
     return { isAll, ids: some.map(({ id }) => id), total: isAll ? some.length : await countOf(half) }
   }
-  const halves = await Promise.all(splitTableScan(db, found, 'devices').map(someOf)).catch(refused)
+  const halves = await Promise.all(splitTableScan(db, found, 'devices').map(someOf)).catch(throwPatternError)
   const totalCount = halves.reduce((sum, { total }) => sum + total, 0)
   const ids = halves.flatMap((half) => half.ids)
   const rows = await pageOf(
@@ -57,7 +57,7 @@ export async function previewFilter(
   return { data: { totalCount, devices, evaluatedAt: now } }
 }
 
-function refused(error: unknown): never {
+function throwPatternError(error: unknown): never {
   if (!isPatternTooComplex(error)) throw error
   throw invalid([{ path: 'conditions', message: 'a pattern is too complex for this database' }])
 }

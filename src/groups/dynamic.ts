@@ -6,17 +6,21 @@ import type { ConditionGroup, SavedFilter } from '../filters/contract.ts'
 import { forUpdate, inScope, isAmong } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { Tables } from '../storage/schema/tables.ts'
-import { addMembers, takeMembers } from './members.ts'
+import { addMembers, removeMembers } from './members.ts'
 
 /** A group that a filter fills. */
-export type Dynamic = Place & { id: string; conditions: ConditionGroup; evaluationError: string | null }
-type Place = { orgId: string; siteId: string | null }
+export type DynamicGroup = GroupScope & {
+  id: string
+  conditions: ConditionGroup
+  evaluationError: string | null
+}
+type GroupScope = { orgId: string; siteId: string | null }
 
 /** What was found by conditions in a whole organization, before the transaction that needs it. */
-export type Answer = { to: ConditionGroup; ids: string[] }
+export type FilterResult = { to: ConditionGroup; ids: string[] }
 
 /** One as it is stored. */
-export type Claimed = {
+export type ClaimedGroup = {
   id: string
   org_id: string
   site_id: string | null
@@ -25,12 +29,12 @@ export type Claimed = {
 }
 
 /** Devices that the filter finds and the group lacks, and those in it that the filter does not find. */
-export type Difference = { missing: string[]; surplus: string[] }
+export type MembershipDiff = { missing: string[]; surplus: string[] }
 
 const eb = expressionBuilder<Tables, 'devices'>()
 
 /** Whether a device belongs into a group: it is of its organization, of its site if it has one, and found. */
-const belongs = ({ orgId, siteId }: Place, found: Expression<SqlBool>): Expression<SqlBool> =>
+const belongs = ({ orgId, siteId }: GroupScope, found: Expression<SqlBool>): Expression<SqlBool> =>
   eb.and([
     inScope(organizationScope(orgId), 'devices.org_id'),
     ...(siteId === null ? [] : [eb('devices.site_id', '=', siteId)]),
@@ -38,21 +42,25 @@ const belongs = ({ orgId, siteId }: Place, found: Expression<SqlBool>): Expressi
   ])
 
 /** What conditions find in an organization. It may take long: outside of transactions. */
-export async function findAnswer(
+export async function evaluateFilter(
   db: Db,
-  { orgId, conditions }: Pick<Dynamic, 'orgId' | 'conditions'>,
+  { orgId, conditions }: Pick<DynamicGroup, 'orgId' | 'conditions'>,
   now: Instant,
-): Promise<Answer> {
+): Promise<FilterResult> {
   const found = belongs({ orgId, siteId: null }, deviceMatches(conditions, { now }))
   const rows = await db.selectFrom('devices').select('devices.id').where(found).execute()
   return { to: conditions, ids: rows.map(({ id }) => id) }
 }
 
 /** By asking its filter. */
-export const findDifference = (db: Db, group: Dynamic, now: Instant): Promise<Difference> =>
-  differenceTo(db, group, belongs(group, deviceMatches(group.conditions, { now })))
+export const diffMembers = (db: Db, group: DynamicGroup, now: Instant): Promise<MembershipDiff> =>
+  diffAgainst(db, group, belongs(group, deviceMatches(group.conditions, { now })))
 
-async function differenceTo(db: Db, group: Dynamic, belonging: Expression<SqlBool>): Promise<Difference> {
+async function diffAgainst(
+  db: Db,
+  group: DynamicGroup,
+  belonging: Expression<SqlBool>,
+): Promise<MembershipDiff> {
   const missing = await db
     .selectFrom('devices')
     .select('devices.id')
@@ -88,7 +96,12 @@ async function differenceTo(db: Db, group: Dynamic, belonging: Expression<SqlBoo
 }
 
 /** Whether the filter of a group finds a device. */
-export async function isFound(db: Db, group: Dynamic, deviceId: string, now: Instant): Promise<boolean> {
+export async function matchesFilter(
+  db: Db,
+  group: DynamicGroup,
+  deviceId: string,
+  now: Instant,
+): Promise<boolean> {
   const found = db
     .selectFrom('devices')
     .select('devices.id')
@@ -97,25 +110,25 @@ export async function isFound(db: Db, group: Dynamic, deviceId: string, now: Ins
   return (await found.executeTakeFirst()) !== undefined
 }
 
-async function settle(db: Db, groupId: string, { missing, surplus }: Difference, now: Instant) {
+async function applyDiff(db: Db, groupId: string, { missing, surplus }: MembershipDiff, now: Instant) {
   await addMembers(db, groupId, missing, { reason: 'filter_match', now })
-  await takeMembers(db, groupId, surplus, { reason: 'filter_unmatch', now })
+  await removeMembers(db, groupId, surplus, { reason: 'filter_unmatch', now })
 }
 
 /**
  * Makes the devices of a group those that its filter found just before. Where the filter is another one by now, it is
  * asked as soon as the turn of the group comes: at once.
  */
-export async function refresh(
+export async function refreshGroup(
   db: Db,
-  group: Dynamic,
-  answer: Answer | undefined,
+  group: DynamicGroup,
+  answer: FilterResult | undefined,
   now: Instant,
 ): Promise<void> {
   const isAnswered = answer !== undefined && JSON.stringify(answer.to) === JSON.stringify(group.conditions)
   if (isAnswered) {
-    const difference = await differenceTo(db, group, belongs(group, isAmong(answer.ids)))
-    await settle(db, group.id, difference, now)
+    const difference = await diffAgainst(db, group, belongs(group, isAmong(answer.ids)))
+    await applyDiff(db, group.id, difference, now)
   }
   await db
     .updateTable('device_groups')
@@ -128,10 +141,10 @@ export async function refresh(
  * The same with a difference found outside the transaction; nothing when the group was evaluated again since,
  * because its filter may be another one now.
  */
-export async function settleClaimed(
+export async function applyClaimedDiff(
   db: Db,
   groupId: string,
-  difference: Difference,
+  difference: MembershipDiff,
   { claimedAt, now }: { claimedAt: Instant; now: Instant },
 ): Promise<void> {
   const mine = db
@@ -140,11 +153,11 @@ export async function settleClaimed(
     .where('id', '=', groupId)
     .where('evaluated_at', '=', claimedAt)
   const [found] = await forUpdate(mine).execute()
-  if (found) await settle(db, groupId, difference, now)
+  if (found) await applyDiff(db, groupId, difference, now)
 }
 
 /** Writes down that the filter of a group could be asked, or why not; nothing when it was asked again since. */
-export async function markClaimed(
+export async function recordEvaluation(
   db: Db,
   groupId: string,
   error: string | null,
@@ -159,16 +172,16 @@ export async function markClaimed(
 }
 
 /** How old what a filter found may get. */
-const goodForSeconds = 60
+const maxAgeSeconds = 60
 /** After which one that could not be asked is tried again: it may have cost as much as may be asked. */
-const triedAgainSeconds = 900
+const errorRetrySeconds = 900
 
 /** After which another process may have a look at what this one does not know. */
-const passedOnSeconds = 30
+const deferSeconds = 30
 
 /** The same of one that only a newer release can ask, which may run beside this one: its turn comes again soon. */
-export async function passOn(db: Db, groupId: string, error: string, claimedAt: Instant): Promise<void> {
-  const evaluatedAt = addSeconds(claimedAt, passedOnSeconds - triedAgainSeconds)
+export async function deferGroup(db: Db, groupId: string, error: string, claimedAt: Instant): Promise<void> {
+  const evaluatedAt = addSeconds(claimedAt, deferSeconds - errorRetrySeconds)
   await db
     .updateTable('device_groups')
     .set({ evaluation_error: error, evaluated_at: evaluatedAt })
@@ -183,29 +196,29 @@ const due = (db: Db, now: Instant) =>
     .select('id')
     .where('filter_id', 'is not', null)
     .where(inScope(systemScope, 'org_id'))
-    .where(isTurn(now))
+    .where(isDue(now))
 
 /** Its filter was not asked for so long. */
-const isTurn = (now: Instant) => {
+const isDue = (now: Instant) => {
   const groups = expressionBuilder<Tables, 'device_groups'>()
   return groups.or([
     groups('evaluated_at', 'is', null),
     groups.and([
-      groups('evaluated_at', '<=', addSeconds(now, -goodForSeconds)),
+      groups('evaluated_at', '<=', addSeconds(now, -maxAgeSeconds)),
       groups.or([
         groups('evaluation_error', 'is', null),
-        groups('evaluated_at', '<=', addSeconds(now, -triedAgainSeconds)),
+        groups('evaluated_at', '<=', addSeconds(now, -errorRetrySeconds)),
       ]),
     ]),
   ])
 }
 
-export async function isGroupDue(db: Db, now: Instant): Promise<boolean> {
+export async function hasDueGroup(db: Db, now: Instant): Promise<boolean> {
   return (await due(db, now).limit(1).executeTakeFirst()) !== undefined
 }
 
 /** Groups whose turn it is. */
-export async function listDue(db: Db, now: Instant, limit: number): Promise<string[]> {
+export async function listDueGroups(db: Db, now: Instant, limit: number): Promise<string[]> {
   const found = await due(db, now).orderBy('evaluated_at').limit(limit).execute()
   return found.map(({ id }) => id)
 }
@@ -214,12 +227,12 @@ export async function listDue(db: Db, now: Instant, limit: number): Promise<stri
  * Takes over those of these groups whose turn it still is; the time is the claim. Another process that asks for the same
  * ones waits for this to commit, and then finds that their turn is over.
  */
-export async function claimDue(db: Db, ids: readonly string[], now: Instant): Promise<Claimed[]> {
+export async function claimDueGroups(db: Db, ids: readonly string[], now: Instant): Promise<ClaimedGroup[]> {
   const claimed = await db
     .updateTable('device_groups')
     .set({ evaluated_at: now })
     .where('id', 'in', ids)
-    .where(isTurn(now))
+    .where(isDue(now))
     .returning('id')
     .execute()
   if (claimed.length === 0) return []
@@ -240,7 +253,7 @@ const dynamicGroups = (db: Db) =>
     .orderBy('g.id')
 
 /** @throws when its filter is none */
-export const toDynamic = (row: Claimed): Dynamic => ({
+export const toDynamicGroup = (row: ClaimedGroup): DynamicGroup => ({
   id: row.id,
   orgId: row.org_id,
   siteId: row.site_id,
@@ -249,11 +262,11 @@ export const toDynamic = (row: Claimed): Dynamic => ({
 })
 
 /** The groups that a filter fills, whoever can see them: a change of it concerns them all. */
-export async function listFilledBy(
+export async function listGroupsOfFilter(
   db: Db,
   scope: Scope,
   { id, conditions }: Pick<SavedFilter, 'id' | 'conditions'>,
-): Promise<Dynamic[]> {
+): Promise<DynamicGroup[]> {
   const groups = forUpdate(
     db
       .selectFrom('device_groups')

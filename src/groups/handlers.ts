@@ -7,20 +7,20 @@ import { getFilter } from '../filters/saved/store.ts'
 import { type HandlersOf, inSteps } from '../handler.ts'
 import { lockTenant } from '../identity/administrators.ts'
 import type { Db } from '../storage/open.ts'
-import { orgOfNew } from '../tenancy/org-of-new.ts'
+import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { checkOrg, findSite } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
-import { type Dynamic, findAnswer, isFound, refresh } from './dynamic.ts'
+import { type DynamicGroup, evaluateFilter, matchesFilter, refreshGroup } from './dynamic.ts'
 import * as members from './members.ts'
 import {
-  changed,
-  checkAsksNoGroup,
+  applyChange,
   checkDynamic,
-  checkFilterGiven,
+  checkFilterRequired,
   checkMayChange,
+  checkNoGroupCondition,
   checkStatic,
   checkUnused,
-  devicesInWords,
+  deviceCountText,
   difference,
   makeGroup,
 } from './rules.ts'
@@ -36,12 +36,12 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
     async prepare({ storage, ask, scope, body, now }) {
       if (body.filterId === null) return undefined
       const { dynamic } = await planned(storage.read, scope, body, now)
-      return dynamic && ask((on) => findAnswer(on, dynamic, now))
+      return dynamic && ask((on) => evaluateFilter(on, dynamic, now))
     },
     async run({ db, scope, body, now }, answer) {
       const { group, dynamic } = await planned(db, scope, body, now)
       await store.insertGroup(db, group)
-      if (dynamic) await refresh(db, dynamic, answer, now)
+      if (dynamic) await refreshGroup(db, dynamic, answer, now)
       return store.getGroup(db, scope, group.id)
     },
   }),
@@ -53,24 +53,24 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
       if (body.filterId === undefined) return undefined
       const before = await store.getGroup(storage.read, scope, params.id)
       checkMayChange(scope, before.siteId)
-      checkFilterGiven(before.type, body.filterId)
-      const dynamic = await dynamicOf(storage.read, scope, changed(before, body, now))
-      return dynamic && ask((on) => findAnswer(on, dynamic, now))
+      checkFilterRequired(before.type, body.filterId)
+      const dynamic = await dynamicOf(storage.read, scope, applyChange(before, body, now))
+      return dynamic && ask((on) => evaluateFilter(on, dynamic, now))
     },
     async run({ db, scope, params, body, now, note }, answer) {
       const { orgId } = await store.getGroup(db, scope, params.id)
       // A circle of parents shows only in several rows at once.
       if (body.parentId) await lockTenant(db, { kind: 'organization', orgId })
       const before = await lockGroup(db, scope, params.id)
-      checkFilterGiven(before.type, body.filterId)
-      const after = changed(before, body, now)
+      checkFilterRequired(before.type, body.filterId)
+      const after = applyChange(before, body, now)
       if (body.parentId) {
         await checkParent(db, scope, orgId, after.parentId)
-        if (await store.isAbove(db, scope, before.id, body.parentId)) throw circle
+        if (await store.isAncestor(db, scope, before.id, body.parentId)) throw circle
       }
       const dynamic = body.filterId === undefined ? undefined : await dynamicOf(db, scope, after)
       await store.changeGroup(db, scope, after)
-      if (dynamic) await refresh(db, dynamic, answer, now)
+      if (dynamic) await refreshGroup(db, dynamic, answer, now)
       note(difference(before, after))
       return store.getGroup(db, scope, after.id)
     },
@@ -78,7 +78,7 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
 
   async remove({ db, scope, params, note }) {
     const group = await lockGroup(db, scope, params.id)
-    checkUnused(await store.usesOf(db, scope, group.id))
+    checkUnused(await store.countUses(db, scope, group.id))
     await store.removeGroup(db, scope, group.id)
     const { orgId, name, type, siteId, filterId, parentId, deviceCount } = group
     note({ orgId, resourceName: name, before: { name, type, siteId, filterId, parentId, deviceCount } })
@@ -99,7 +99,7 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
     const added = await members.addMembers(db, group.id, ids, { reason: 'manual', now })
     note({ ...namesOf(group), after: { added } })
     const { deviceCount } = await store.getGroup(db, scope, group.id)
-    const message = `Added ${devicesInWords(added.length)} to ${group.name}`
+    const message = `Added ${deviceCountText(added.length)} to ${group.name}`
     return { added: added.length, deviceCount, message }
   },
 
@@ -108,10 +108,10 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
     checkStatic(group)
     const devices = await members.getDevices(db, scope, group, body.deviceIds)
     const ids = devices.map(({ id }) => id)
-    const removed = await members.takeMembers(db, group.id, ids, { reason: 'manual', now })
+    const removed = await members.removeMembers(db, group.id, ids, { reason: 'manual', now })
     note({ ...namesOf(group), before: { removed } })
     const { deviceCount } = await store.getGroup(db, scope, group.id)
-    const message = `Removed ${devicesInWords(removed.length)} from ${group.name}`
+    const message = `Removed ${deviceCountText(removed.length)} from ${group.name}`
     return { removed: removed.length, deviceCount, message }
   },
 
@@ -136,8 +136,8 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
     const { hostname } = await memberOf(db, scope, group, params.deviceId)
     await members.pinMember(db, group.id, params.deviceId, false)
     const dynamic = await dynamicOf(db, scope, group)
-    const isMember = dynamic !== undefined && (await isFound(db, dynamic, params.deviceId, now))
-    if (!isMember) await members.takeMembers(db, group.id, [params.deviceId], { reason: 'unpinned', now })
+    const isMember = dynamic !== undefined && (await matchesFilter(db, dynamic, params.deviceId, now))
+    if (!isMember) await members.removeMembers(db, group.id, [params.deviceId], { reason: 'unpinned', now })
     const facts = { before: { deviceId: params.deviceId, isPinned: true }, details: { isMember } }
     note({ ...namesOf(group), ...facts })
     const message = isMember
@@ -158,9 +158,9 @@ const circle = invalid([{ path: 'body.parentId', message: 'is the group itself o
 
 /** A new group, and what fills it. @throws for what it cannot be */
 async function planned(db: Db, scope: Scope, body: contract.NewGroup, now: Instant) {
-  const orgId = await orgOfNew(db, scope, body.orgId)
+  const orgId = await resolveOrg(db, scope, body.orgId)
   checkMayChange(scope, body.siteId)
-  checkFilterGiven(body.type, body.filterId)
+  checkFilterRequired(body.type, body.filterId)
   await checkSite(db, scope, orgId, body.siteId)
   await checkParent(db, scope, orgId, body.parentId)
   const group = makeGroup({ ...body, orgId }, { id: newId(), now })
@@ -211,13 +211,13 @@ async function dynamicOf(
   db: Db,
   scope: Scope,
   { id, orgId, siteId, filterId, evaluationError }: contract.DeviceGroup,
-): Promise<Dynamic | undefined> {
+): Promise<DynamicGroup | undefined> {
   if (filterId === null) return undefined
   const filter = await getFilter(db, scope, filterId)
   if (filter.orgId !== orgId) {
     throw invalid([{ path: 'body.filterId', message: 'is not a saved filter of this organization' }])
   }
-  checkAsksNoGroup(filter.conditions, 'body.filterId')
+  checkNoGroupCondition(filter.conditions, 'body.filterId')
   checkCost(filter.conditions, 'body.filterId')
   return { id, orgId, siteId, evaluationError, conditions: filter.conditions }
 }

@@ -1,22 +1,22 @@
 import { Problem } from '../core/errors.ts'
 import type { Clock } from '../core/time.ts'
-import { isUnknownHere } from '../filters/compile.ts'
+import { isUnsupported } from '../filters/compile.ts'
 import { checkCost } from '../filters/rules.ts'
 import { writeBisecting } from '../storage/bisect-writes.ts'
 import { classifyDatabaseError, isPatternTooComplex } from '../storage/dialect.ts'
 import type { Storage } from '../storage/open.ts'
 import {
-  type Claimed,
-  claimDue,
-  type Difference,
-  type Dynamic,
-  findDifference,
-  isGroupDue,
-  listDue,
-  markClaimed,
-  passOn,
-  settleClaimed,
-  toDynamic,
+  applyClaimedDiff,
+  type ClaimedGroup,
+  claimDueGroups,
+  type DynamicGroup,
+  deferGroup,
+  diffMembers,
+  hasDueGroup,
+  listDueGroups,
+  type MembershipDiff,
+  recordEvaluation,
+  toDynamicGroup,
 } from './dynamic.ts'
 
 const batch = 50
@@ -26,12 +26,18 @@ const batch = 50
  * processes may do so at once. The filters are asked where it holds up nobody, and only a group that changed
  * is written to.
  */
-export async function refreshDue({ storage, clock }: { storage: Storage; clock: Clock }): Promise<boolean> {
+export async function refreshDueGroups({
+  storage,
+  clock,
+}: {
+  storage: Storage
+  clock: Clock
+}): Promise<boolean> {
   const now = clock()
-  if (!(await isGroupDue(storage.read, now))) return false
+  if (!(await hasDueGroup(storage.read, now))) return false
   // What is lost of it with the power is asked again.
-  const { done, refused } = await writeBisecting(await listDue(storage.read, now, batch), (some) =>
-    storage.write((tx) => claimDue(tx, some, now), { unsynced: true }),
+  const { done, refused } = await writeBisecting(await listDueGroups(storage.read, now, batch), (some) =>
+    storage.write((tx) => claimDueGroups(tx, some, now), { unsynced: true }),
   )
   const groups = done.flat()
   const failures = refused.map(({ error }) => error)
@@ -40,26 +46,26 @@ export async function refreshDue({ storage, clock }: { storage: Storage; clock: 
     (a, b) => Number(a.evaluation_error !== null) - Number(b.evaluation_error !== null),
   )
   for (const group of inOrder) {
-    await refreshOne(storage, group, now, clock).catch((error: unknown) => failures.push(error))
+    await refreshClaimed(storage, group, now, clock).catch((error: unknown) => failures.push(error))
   }
   if (failures.length > 0) throw failures[0]
   return groups.length > 0
 }
 
 /** @throws why some devices could not be put in or out, when all others are */
-async function refreshOne(
+async function refreshClaimed(
   storage: Storage,
-  claimed: Claimed,
+  claimed: ClaimedGroup,
   claimedAt: string,
   clock: Clock,
 ): Promise<void> {
-  const group = toDynamic(claimed)
+  const group = toDynamicGroup(claimed)
   const difference = await differenceOf(storage, group, claimedAt)
   if ('unknown' in difference)
-    return storage.write((tx) => passOn(tx, group.id, difference.unknown, claimedAt), { unsynced: true })
+    return storage.write((tx) => deferGroup(tx, group.id, difference.unknown, claimedAt), { unsynced: true })
   const error = 'fault' in difference ? difference.fault : null
   if (error !== group.evaluationError)
-    await storage.write((tx) => markClaimed(tx, group.id, error, claimedAt), { unsynced: true })
+    await storage.write((tx) => recordEvaluation(tx, group.id, error, claimedAt), { unsynced: true })
   if ('fault' in difference) return
   const { missing, surplus } = difference
   const moves = [
@@ -71,7 +77,7 @@ async function refreshOne(
       missing: some.filter(({ isFound }) => isFound).map(({ id }) => id),
       surplus: some.filter(({ isFound }) => !isFound).map(({ id }) => id),
     }
-    return storage.write((tx) => settleClaimed(tx, group.id, part, { claimedAt, now: clock() }))
+    return storage.write((tx) => applyClaimedDiff(tx, group.id, part, { claimedAt, now: clock() }))
   }
   const { refused } = await writeBisecting(moves, settle)
   if (refused.length > 0) throw refused[0]!.error
@@ -80,14 +86,14 @@ async function refreshOne(
 /** Or what is at fault with its filter, which may be of before there were bounds, or of a smaller fleet. */
 async function differenceOf(
   storage: Storage,
-  group: Dynamic,
+  group: DynamicGroup,
   at: string,
-): Promise<Difference | { fault: string } | { unknown: string }> {
+): Promise<MembershipDiff | { fault: string } | { unknown: string }> {
   try {
     checkCost(group.conditions)
-    return await findDifference(storage.questions, group, at)
+    return await diffMembers(storage.questions, group, at)
   } catch (error) {
-    if (isUnknownHere(error)) return { unknown: error.message }
+    if (isUnsupported(error)) return { unknown: error.message }
     const fault = faultOf(error)
     if (fault === undefined) throw error
     return { fault }

@@ -150,7 +150,7 @@ export async function addMembers(
 }
 
 /** Takes devices out; gives those that were in. What a filter no longer finds stays while it is pinned. */
-export async function takeMembers(
+export async function removeMembers(
   db: Db,
   groupId: string,
   deviceIds: readonly string[],
@@ -198,11 +198,11 @@ function* parts(ids: readonly string[], size = 1000): Generator<string[]> {
   for (let at = 0; at < ids.length; at += size) yield ids.slice(at, at + size)
 }
 
-const keptDays = 90
+const retentionDays = 90
 
 export async function sweepChanges(db: Db, now: Instant): Promise<void> {
   await db
     .deleteFrom('device_group_changes')
-    .where('created_at', '<', addSeconds(now, -keptDays * 24 * 3600))
+    .where('created_at', '<', addSeconds(now, -retentionDays * 24 * 3600))
     .execute()
 }

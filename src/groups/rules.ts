@@ -13,7 +13,7 @@ export function makeGroup(
   return { id, orgId, siteId, name, type, filterId, parentId, ...empty, createdAt: now, updatedAt: now }
 }
 
-export function changed(group: DeviceGroup, change: GroupUpdate, now: Instant): DeviceGroup {
+export function applyChange(group: DeviceGroup, change: GroupUpdate, now: Instant): DeviceGroup {
   const { name = group.name, filterId = group.filterId, parentId = group.parentId } = change
   return { ...group, name, filterId, parentId, updatedAt: now }
 }
@@ -34,7 +34,7 @@ export function checkMayChange(scope: Scope, siteId: string | null): void {
 }
 
 /** @throws invalid_request unless dynamic groups, and only they, have a filter */
-export function checkFilterGiven(
+export function checkFilterRequired(
   type: DeviceGroup['type'],
   filterId: string | null | undefined,
   path = 'body.filterId',
@@ -51,13 +51,13 @@ export function checkFilterGiven(
  * Groups that depend on groups could chase each other for ever.
  * @throws invalid_request
  */
-export function checkAsksNoGroup(conditions: ConditionGroup, path: string): void {
-  if (!asksGroup(conditions)) return
+export function checkNoGroupCondition(conditions: ConditionGroup, path: string): void {
+  if (!hasGroupCondition(conditions)) return
   throw invalid([{ path, message: 'asks for groupId, which the filter of a dynamic group cannot' }])
 }
 
-const asksGroup = ({ conditions }: ConditionGroup): boolean =>
-  conditions.some((one) => ('conditions' in one ? asksGroup(one) : one.field === 'groupId'))
+const hasGroupCondition = ({ conditions }: ConditionGroup): boolean =>
+  conditions.some((one) => ('conditions' in one ? hasGroupCondition(one) : one.field === 'groupId'))
 
 /** @throws conflict for a group that a filter fills */
 export function checkStatic(group: DeviceGroup): void {
@@ -96,4 +96,4 @@ export function difference(before: DeviceGroup, after: DeviceGroup) {
   return { before: only(before), after: only(after) }
 }
 
-export const devicesInWords = (n: number): string => `${n} ${n === 1 ? 'device' : 'devices'}`
+export const deviceCountText = (n: number): string => `${n} ${n === 1 ? 'device' : 'devices'}`

@@ -131,7 +131,7 @@ export async function removeGroup(db: Db, scope: Scope, id: string): Promise<voi
 }
 
 /** The members who are limited to a group, and the groups under it: a group the caller was found to see. */
-export async function usesOf(
+export async function countUses(
   db: Db,
   scope: Scope,
   id: string,
@@ -149,7 +149,7 @@ export async function usesOf(
 }
 
 /** Whether one group is the other, or somewhere above it. */
-export async function isAbove(db: Db, scope: Scope, id: string, below: string): Promise<boolean> {
+export async function isAncestor(db: Db, scope: Scope, id: string, below: string): Promise<boolean> {
   const rows = await db
     .withRecursive('above(id, parent_id)', (cte) =>
       cte

@@ -12,7 +12,7 @@ import { findRole } from '../identity/roles/store.ts'
 import { endPasswordSessionsIn } from '../identity/sessions/tenants.ts'
 import type { AccessTokens } from '../identity/sessions/tokens.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { orgOfNew } from '../tenancy/org-of-new.ts'
+import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import { DiscoveryFailure, discover, endpointFaults } from './discovery.ts'
@@ -148,7 +148,7 @@ export function ssoHandlers(on: On): {
         },
         async run({ db, scope, caller, now, note }, { said, discovered, warning, key }) {
           const { force, ...wanted } = said
-          const orgId = await orgOfNew(db, scope, said.orgId)
+          const orgId = await resolveOrg(db, scope, said.orgId)
           const made = { id: newId(), by: caller, now }
           const provider = makeProvider({ ...wanted, orgId }, discovered, made)
           await checkRole(db, provider, caller.permissions)

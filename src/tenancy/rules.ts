@@ -1,18 +1,18 @@
 import { invalid } from '../core/errors.ts'
 import { maxObjectSize } from '../core/schema.ts'
 
-type Plain = Record<string, unknown>
+type JsonObject = Record<string, unknown>
 
-const isPlain = (value: unknown): value is Plain =>
+const isJsonObject = (value: unknown): value is JsonObject =>
   value !== null && typeof value === 'object' && !Array.isArray(value)
 
 /** What there is with what was said laid over it: objects key by key, null takes a key out (RFC 7396). */
-export function merged(present: Plain, said: Plain): Plain {
+export function mergePatch(present: JsonObject, said: JsonObject): JsonObject {
   const result = new Map(Object.entries(present))
   for (const [key, value] of Object.entries(said)) {
     const before = result.get(key)
     if (value === null || value === undefined) result.delete(key)
-    else result.set(key, isPlain(value) ? merged(isPlain(before) ? before : {}, value) : value)
+    else result.set(key, isJsonObject(value) ? mergePatch(isJsonObject(before) ? before : {}, value) : value)
   }
   return Object.fromEntries(result)
 }
@@ -21,8 +21,8 @@ export function merged(present: Plain, said: Plain): Plain {
  * The same for free settings, which are no larger for being said in parts.
  * @throws invalid_request
  */
-export function mergedFree(present: Plain, said: Plain): Plain {
-  const settings = merged(present, said)
+export function mergeSettings(present: JsonObject, said: JsonObject): JsonObject {
+  const settings = mergePatch(present, said)
   if (JSON.stringify(settings).length <= maxObjectSize) return settings
   throw invalid([{ path: 'body.settings', message: 'would be more than 16 KiB of JSON' }])
 }
@@ -30,22 +30,23 @@ export function mergedFree(present: Plain, said: Plain): Plain {
 /** Names that secrets go by in objects that may hold anything. */
 const secretName = /pass(word|phrase)|secret|token|credential|private_?key|api_?key/i
 /** Fields that are kept out of the audit log whole. */
-const sealed = new Set(['ssoConfig'])
+const secretFields = new Set(['ssoConfig'])
 const stamps = new Set(['updatedAt'])
 
 /**
  * What differs, for the audit log: objects key by key, only the keys that changed. That a secret changed is
  * told, but not from what to what.
  */
-export function difference(before: object, after: object): { before: Plain; after: Plain } {
-  const was: Plain = {}
-  const is: Plain = {}
-  const [old, fresh] = [before as Plain, after as Plain]
+export function difference(before: object, after: object): { before: JsonObject; after: JsonObject } {
+  const was: JsonObject = {}
+  const is: JsonObject = {}
+  const [old, fresh] = [before as JsonObject, after as JsonObject]
   for (const key of new Set([...Object.keys(old), ...Object.keys(fresh)])) {
     if (stamps.has(key) || JSON.stringify(old[key]) === JSON.stringify(fresh[key])) continue
-    const within = isPlain(old[key]) && isPlain(fresh[key]) ? difference(old[key], fresh[key]) : undefined
+    const within =
+      isJsonObject(old[key]) && isJsonObject(fresh[key]) ? difference(old[key], fresh[key]) : undefined
     const shown = (value: unknown) =>
-      value === null || !(sealed.has(key) || secretName.test(key)) ? value : '********'
+      value === null || !(secretFields.has(key) || secretName.test(key)) ? value : '********'
     const [one, other] = [within?.before ?? old[key], within?.after ?? fresh[key]]
     if (one !== undefined) was[key] = shown(redacted(one))
     if (other !== undefined) is[key] = shown(redacted(other))
@@ -55,16 +56,16 @@ export function difference(before: object, after: object): { before: Plain; afte
 
 function redacted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(redacted)
-  if (!isPlain(value)) return value
+  if (!isJsonObject(value)) return value
   const entries = Object.entries(value).map(([key, item]) => [
     key,
     item !== null && secretName.test(key) ? '********' : redacted(item),
   ])
-  return Object.fromEntries(entries) as Plain
+  return Object.fromEntries(entries) as JsonObject
 }
 
 type Statused = { status: string }
 
 /** Whether a tenant has just gone out of use: its people, programs and new machines are cut off for good. */
-export const isCut = (before: Statused, after: Statused): boolean =>
+export const wentOutOfUse = (before: Statused, after: Statused): boolean =>
   after.status !== before.status && (after.status === 'suspended' || after.status === 'churned')

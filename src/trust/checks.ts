@@ -2,59 +2,64 @@ import { organizationScope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { TokenFailure } from '../sso/keys.ts'
 import type { Storage } from '../storage/open.ts'
-import type { Issuers } from './issuers.ts'
+import type { IssuerRegistry } from './issuers.ts'
 import {
   type Claims,
-  chosenAmong,
-  claimsIn,
-  faultIn,
-  type Held,
-  isFor,
-  leadsIn,
+  claimText,
+  decodeClaims,
+  findTokenFault,
+  hasAudience,
+  lookupKeysIn,
+  matchPolicy,
+  replayKeyOf,
   type TokenFault,
-  textOf,
-  useOf,
+  type TrustPolicyRecord,
 } from './rules.ts'
 import * as store from './store.ts'
 
 export type Check = { check: string; ok: boolean; message: string }
 
-type On = { storage: Storage; issuers: Issuers }
+type On = { storage: Storage; issuers: IssuerRegistry }
 
 /** What an exchange would look at, and how it would find it; nothing is used up. */
-export async function checksOf(
+export async function runChecks(
   on: On,
-  policy: Held,
+  policy: TrustPolicyRecord,
   token: string,
   now: Instant,
 ): Promise<{ checks: Check[]; claims: Claims }> {
-  const claims = claimsIn(token)
+  const claims = decodeClaims(token)
   if (!claims) {
     const message = 'It is no JWT: three parts of base64url with dots between them'
     return { checks: [{ check: 'format', ok: false, message }], claims: {} }
   }
   const checks = [
-    ofIssuer(policy, claims),
-    await ofSignature(on, policy, token, now),
-    ofTime(claims, now),
-    await ofUse(on, policy, claims, now),
-    ofAudience(policy, claims),
-    ...Object.keys(policy.claims).map((name) => ofClaim(policy, claims, name)),
-    await ofPolicy(on, policy, claims),
+    checkIssuer(policy, claims),
+    await checkSignature(on, policy, token, now),
+    checkTime(claims, now),
+    await checkReplay(on, policy, claims, now),
+    checkAudience(policy, claims),
+    ...Object.keys(policy.claims).map((name) => checkClaim(policy, claims, name)),
+    await checkPolicy(on, policy, claims),
   ]
   return { checks, claims }
 }
 
-function ofIssuer({ issuer }: Held, { iss }: Claims): Check {
+function checkIssuer({ issuer }: TrustPolicyRecord, { iss }: Claims): Check {
   const ok = iss === issuer
   return {
     check: 'issuer',
     ok,
-    message: ok ? `It is of ${issuer}` : `It is of ${shown(iss)}, not of ${issuer}`,
+    message: ok ? `It is of ${issuer}` : `It is of ${quote(iss)}, not of ${issuer}`,
   }
 }
 
-async function ofSignature(on: On, { issuer }: Held, token: string, now: Instant): Promise<Check> {
+async function checkSignature(
+  on: On,
+  { issuer }: TrustPolicyRecord,
+  token: string,
+  now: Instant,
+): Promise<Check> {
   const check = 'signature'
   try {
     await on.issuers.claimsOf(token, issuer, now)
@@ -73,8 +78,8 @@ const faults: Record<TokenFailure['fault'], string> = {
   token_malformed: 'It is no signed token',
 }
 
-function ofTime(claims: Claims, now: Instant): Check {
-  const fault = faultIn(claims, now)
+function checkTime(claims: Claims, now: Instant): Check {
+  const fault = findTokenFault(claims, now)
   return { check: 'time', ok: fault === undefined, message: fault ? times[fault] : 'It counts now' }
 }
 
@@ -85,16 +90,16 @@ const times: Record<TokenFault, string> = {
   too_old: 'It was made more than an hour ago: ask the CI system for a new one',
 }
 
-async function ofUse(
+async function checkReplay(
   { storage: { read } }: On,
-  { issuer }: Held,
+  { issuer }: TrustPolicyRecord,
   claims: Claims,
   now: Instant,
 ): Promise<Check> {
   const check = 'use'
-  if (faultIn(claims, now) === 'incomplete')
+  if (findTokenFault(claims, now) === 'incomplete')
     return { check, ok: false, message: 'It cannot be told from others' }
-  const isUsed = await store.wasUsed(read, useOf(issuer, claims, now).hash)
+  const isUsed = await store.isTokenUsed(read, replayKeyOf(issuer, claims, now).hash)
   return {
     check,
     ok: !isUsed,
@@ -102,29 +107,33 @@ async function ofUse(
   }
 }
 
-function ofAudience({ audience }: Held, claims: Claims): Check {
-  const ok = isFor(claims, audience)
-  const message = ok ? `It is for ${audience}` : `It is for ${shown(claims.aud)}, not for ${audience} alone`
+function checkAudience({ audience }: TrustPolicyRecord, claims: Claims): Check {
+  const ok = hasAudience(claims, audience)
+  const message = ok ? `It is for ${audience}` : `It is for ${quote(claims.aud)}, not for ${audience} alone`
   return { check: 'audience', ok, message }
 }
 
-function ofClaim(policy: Held, claims: Claims, name: string): Check {
+function checkClaim(policy: TrustPolicyRecord, claims: Claims, name: string): Check {
   const wanted = policy.claims[name]!
-  const ok = textOf(claims, name) === wanted
-  const said = Object.hasOwn(claims, name) ? `${name} is ${shown(claims[name])}` : `${name} is missing`
+  const ok = claimText(claims, name) === wanted
+  const said = Object.hasOwn(claims, name) ? `${name} is ${quote(claims[name])}` : `${name} is missing`
   return { check: `claims.${name}`, ok, message: ok ? said : `${said}, and has to be "${wanted}"` }
 }
 
 /** Whether an exchange comes to this policy. */
-async function ofPolicy({ storage: { read } }: On, policy: Held, claims: Claims): Promise<Check> {
+async function checkPolicy(
+  { storage: { read } }: On,
+  policy: TrustPolicyRecord,
+  claims: Claims,
+): Promise<Check> {
   const check = 'policy'
   const scope = organizationScope(policy.orgId)
   if (policy.status !== 'active') return { check, ok: false, message: 'It is inactive' }
   if (!(await store.findPolicyInUse(read, scope, policy.id))) {
     return { check, ok: false, message: 'Its organization is not in use' }
   }
-  const { policy: chosen } = chosenAmong(
-    await store.listPoliciesLed(read, scope, policy.issuer, leadsIn(claims)),
+  const { policy: chosen } = matchPolicy(
+    await store.listPoliciesByKey(read, scope, policy.issuer, lookupKeysIn(claims)),
     claims,
   )
   if (!chosen || chosen.id === policy.id) return { check, ok: true, message: 'It is active' }
@@ -132,4 +141,4 @@ async function ofPolicy({ storage: { read } }: On, policy: Held, claims: Claims)
   return { check, ok: false, message }
 }
 
-const shown = (value: unknown): string => (JSON.stringify(value) ?? 'nobody').slice(0, 300)
+const quote = (value: unknown): string => (JSON.stringify(value) ?? 'nobody').slice(0, 300)

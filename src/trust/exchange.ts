@@ -6,39 +6,42 @@ import { type HandlersOf, inSteps } from '../handler.ts'
 import { TokenFailure } from '../sso/keys.ts'
 import type { Db } from '../storage/open.ts'
 import type * as contract from './contract.ts'
-import type { Issuers } from './issuers.ts'
+import type { IssuerRegistry } from './issuers.ts'
 import {
   type Claims,
-  chosenAmong,
-  claimsIn,
-  faultIn,
-  type Held,
-  leadsIn,
-  longest,
-  misfits,
-  runIn,
-  runOf,
+  decodeClaims,
+  describeRun,
+  findTokenFault,
+  lookupKeysIn,
+  matchPolicy,
+  maxTextLength,
+  mismatchedClaims,
+  replayKeyOf,
+  runClaims,
   subjectOf,
-  useOf,
+  type TrustPolicyRecord,
 } from './rules.ts'
 import * as store from './store.ts'
-import { type WorkloadTokens, workloadSeconds } from './tokens.ts'
+import { type WorkloadTokens, workloadTtlSeconds } from './tokens.ts'
 
 type Trust = typeof contract.trust
-type Admitted = { policy: Held; claims: Claims; accessToken: string }
+type AcceptedToken = { policy: TrustPolicyRecord; claims: Claims; accessToken: string }
 
 /**
  * Tokens of CI systems for our own. To the outside every refusal is the same; the reason goes out only to who holds a
  * token that its issuer has signed, and tells of that token alone. The rest is for the audit log.
  */
-export const exchangeHandlers = (on: { issuers: Issuers; tokens: WorkloadTokens }): HandlersOf<Trust> => ({
-  exchange: inSteps<Trust['exchange'], Admitted>({
+export const exchangeHandlers = (on: {
+  issuers: IssuerRegistry
+  tokens: WorkloadTokens
+}): HandlersOf<Trust> => ({
+  exchange: inSteps<Trust['exchange'], AcceptedToken>({
     async prepare({ storage: { read }, body, now }) {
       const { token, orgId, policyId } = body
-      const issuer = claimsIn(token)?.iss
+      const issuer = decodeClaims(token)?.iss
       const isText = typeof issuer === 'string' && isStorable(issuer)
       if (!isText || !(await store.isTrusted(read, systemScope, issuer))) {
-        const said = typeof issuer === 'string' ? issuer.slice(0, longest) : null
+        const said = typeof issuer === 'string' ? issuer.slice(0, maxTextLength) : null
         throw refusal({ cause: 'unknown_issuer', details: { issuer: said } })
       }
       const scope = orgId === undefined ? systemScope : organizationScope(orgId)
@@ -46,54 +49,59 @@ export const exchangeHandlers = (on: { issuers: Issuers; tokens: WorkloadTokens 
       const named = isNamed ? await store.findPolicyOf(read, scope, issuer, policyId) : undefined
       const claims = await on.issuers.claimsOf(token, issuer, now).catch((error: unknown) => {
         if (!(error instanceof TokenFailure)) throw error
-        const details = { issuer, message: error.message.slice(0, longest) }
+        const details = { issuer, message: error.message.slice(0, maxTextLength) }
         throw refusal({ cause: error.fault, policy: named, details })
       })
 
-      const led = await store.listPoliciesLed(read, scope, issuer, leadsIn(claims))
+      const led = await store.listPoliciesByKey(read, scope, issuer, lookupKeysIn(claims))
       const policies = led.filter(({ id }) => policyId === undefined || id === policyId)
-      const refused = (reason: string) => refusalOf(reason, claims, named ?? ofOneOrg(policies))
-      const fault = faultIn(claims, now)
+      const refused = (reason: string) => refusalOf(reason, claims, named ?? soleOrgPolicy(policies))
+      const fault = findTokenFault(claims, now)
       if (fault !== undefined) throw refused(fault)
-      const { policy, reason } = chosenAmong(policies, claims)
+      const { policy, reason } = matchPolicy(policies, claims)
       if (!policy) throw refused(reason)
       const { id, version, permissions } = policy
-      const workload = { policyId: id, version, orgId: policy.orgId, permissions, run: runOf(claims) }
+      const workload = { policyId: id, version, orgId: policy.orgId, permissions, run: describeRun(claims) }
       return { policy, claims, accessToken: await on.tokens.sign(workload, new Date(now)) }
     },
 
     async run({ db, now, note }, { policy, claims, accessToken }) {
       const { id, name, orgId, issuer, permissions } = policy
-      await use(db, policy, claims, now)
+      await recordExchange(db, policy, claims, now)
       note({ orgId, resourceId: id, resourceName: name, actor: { kind: 'workload', id, email: null } })
-      const workload = { policy: name, run: runOf(claims) }
-      note({ details: { issuer, subject: subjectOf(claims), workload, claims: runIn(claims) } })
-      return { accessToken, expiresInSeconds: workloadSeconds, permissions, orgId, policy: { id, name } }
+      const workload = { policy: name, run: describeRun(claims) }
+      note({ details: { issuer, subject: subjectOf(claims), workload, claims: runClaims(claims) } })
+      return { accessToken, expiresInSeconds: workloadTtlSeconds, permissions, orgId, policy: { id, name } }
     },
   }),
 })
 
 /** Once, whoever else presents the same token; and only while the policy is as it was looked at. */
-async function use(db: Db, policy: Held, claims: Claims, now: Instant): Promise<void> {
-  const isFirst = await store.spendToken(db, useOf(policy.issuer, claims, now))
+async function recordExchange(
+  db: Db,
+  policy: TrustPolicyRecord,
+  claims: Claims,
+  now: Instant,
+): Promise<void> {
+  const isFirst = await store.consumeToken(db, replayKeyOf(policy.issuer, claims, now))
   if (!isFirst) throw refusalOf('replayed', claims, policy)
   const stands = await store.recordUse(db, organizationScope(policy.orgId), policy, now)
   if (!stands) throw refusalOf('no_policy', claims, policy)
 }
 
 /** Whose log tells of a token that a policy leads to but does not take; nobody's where several could be meant. */
-const ofOneOrg = ([first, ...others]: readonly Held[]): Held | undefined =>
+const soleOrgPolicy = ([first, ...others]: readonly TrustPolicyRecord[]): TrustPolicyRecord | undefined =>
   others.some(({ orgId }) => orgId !== first?.orgId) ? undefined : first
 
 /** Of a token whose signature is right. */
-function refusalOf(reason: string, claims: Claims, policy: Held | undefined): Problem {
+function refusalOf(reason: string, claims: Claims, policy: TrustPolicyRecord | undefined): Problem {
   const { iss: issuer } = claims
-  const differs = policy && { differs: misfits(policy, claims) }
+  const differs = policy && { differs: mismatchedClaims(policy, claims) }
   const details = {
     issuer,
     subject: subjectOf(claims),
-    run: runOf(claims),
-    claims: runIn(claims),
+    run: describeRun(claims),
+    claims: runClaims(claims),
     ...differs,
   }
   return refusal({ cause: reason, policy, details, reason })
@@ -101,7 +109,7 @@ function refusalOf(reason: string, claims: Claims, policy: Held | undefined): Pr
 
 function refusal(why: {
   cause: string
-  policy?: Held | undefined
+  policy?: TrustPolicyRecord | undefined
   details: Record<string, unknown>
   /** That may be told. */
   reason?: string

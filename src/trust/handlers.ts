@@ -7,21 +7,21 @@ import { checkMayGrant } from '../identity/roles/rules.ts'
 import { DiscoveryFailure } from '../sso/discovery.ts'
 import { checkSeesWhole } from '../sso/rules.ts'
 import type { Storage } from '../storage/open.ts'
-import { orgOfNew } from '../tenancy/org-of-new.ts'
+import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { checkOrg } from '../tenancy/store.ts'
-import { type Check, checksOf } from './checks.ts'
+import { type Check, runChecks } from './checks.ts'
 import type * as contract from './contract.ts'
 import { exchangeHandlers } from './exchange.ts'
-import { Issuers, type Log } from './issuers.ts'
+import { IssuerRegistry, type Log } from './issuers.ts'
 import {
-  applied,
+  applyChange,
+  broadnessWarning,
   type Claims,
   difference,
-  type Held,
-  looseness,
   makePolicy,
-  onlyEnds,
-  shown,
+  onlyDeactivates,
+  type TrustPolicyRecord,
+  toTrustPolicy,
 } from './rules.ts'
 import * as store from './store.ts'
 import type { WorkloadTokens } from './tokens.ts'
@@ -42,10 +42,10 @@ export function trustHandlers(on: On): {
   trustPolicies: HandlersOf<Policies>
 } {
   const { tokens, publicUrl } = on
-  const issuers = new Issuers(on)
+  const issuers = new IssuerRegistry(on)
 
   /** A policy can do without discovery: its issuer is asked again when a token of it comes. */
-  async function look(issuer: string | undefined, now: Instant): Promise<string | undefined> {
+  async function discoveryWarning(issuer: string | undefined, now: Instant): Promise<string | undefined> {
     if (issuer === undefined) return undefined
     try {
       await issuers.discover(issuer, now)
@@ -56,7 +56,11 @@ export function trustHandlers(on: On): {
     }
   }
 
-  const made = (body: contract.NewTrustPolicy, orgId: string, by: { by: string; now: Instant }): Held => {
+  const makeRecord = (
+    body: contract.NewTrustPolicy,
+    orgId: string,
+    by: { by: string; now: Instant },
+  ): TrustPolicyRecord => {
     const { audience = publicUrl() } = body
     return makePolicy({ ...body, audience, orgId }, { id: newId(), ...by })
   }
@@ -74,13 +78,13 @@ export function trustHandlers(on: On): {
         async prepare({ storage, scope, caller, body, now }) {
           checkSeesWhole(scope)
           checkMayGrant(caller.permissions, body.permissions)
-          const orgId = await orgOfNew(storage.read, scope, body.orgId)
-          made(body, orgId, { by: caller.id, now })
-          return look(body.issuer, now)
+          const orgId = await resolveOrg(storage.read, scope, body.orgId)
+          makeRecord(body, orgId, { by: caller.id, now })
+          return discoveryWarning(body.issuer, now)
         },
         async run({ db, scope, caller, body, now, note }, warning) {
-          const orgId = await orgOfNew(db, scope, body.orgId)
-          const policy = made(body, orgId, { by: caller.id, now })
+          const orgId = await resolveOrg(db, scope, body.orgId)
+          const policy = makeRecord(body, orgId, { by: caller.id, now })
           await store.insertTrustPolicy(db, policy)
           note({ orgId, resourceId: policy.id, resourceName: policy.name, after: settingsOf(policy) })
           return told(policy, warning)
@@ -88,7 +92,7 @@ export function trustHandlers(on: On): {
       }),
 
       async show({ db, scope, params }) {
-        return { data: shown(await store.getTrustPolicy(db, scope, params.id)) }
+        return { data: toTrustPolicy(await store.getTrustPolicy(db, scope, params.id)) }
       },
 
       update: inSteps<Policies['update'], string | undefined>({
@@ -96,14 +100,14 @@ export function trustHandlers(on: On): {
           checkSeesWhole(scope)
           const before = await store.getTrustPolicy(storage.read, scope, params.id)
           assertNotEmptyChange(body)
-          applied(before, body, now)
-          return look(body.issuer, now)
+          applyChange(before, body, now)
+          return discoveryWarning(body.issuer, now)
         },
         async run({ db, scope, caller, params, body, now, note }, warning) {
           const before = await store.lockTrustPolicy(db, scope, params.id)
-          const after = applied(before, body, now)
+          const after = applyChange(before, body, now)
           // It is asked of every change: whoever says who comes in gives them all that the policy names.
-          if (!onlyEnds(body)) checkMayGrant(caller.permissions, after.permissions)
+          if (!onlyDeactivates(body)) checkMayGrant(caller.permissions, after.permissions)
           await store.changeTrustPolicy(db, scope, after)
           note({ orgId: after.orgId, resourceId: after.id, resourceName: after.name })
           note(difference(before, after))
@@ -119,10 +123,10 @@ export function trustHandlers(on: On): {
         return { success: true }
       },
 
-      test: inSteps<Policies['test'], { policy: Held; checks: Check[]; claims: Claims }>({
+      test: inSteps<Policies['test'], { policy: TrustPolicyRecord; checks: Check[]; claims: Claims }>({
         async prepare({ storage, scope, params, body, now }) {
           const policy = await store.getTrustPolicy(storage.read, scope, params.id)
-          return { policy, ...(await checksOf({ storage, issuers }, policy, body.token, now)) }
+          return { policy, ...(await runChecks({ storage, issuers }, policy, body.token, now)) }
         },
         async run({ note }, { policy, checks, claims }) {
           const failed = checks.filter(({ ok }) => !ok).map(({ check }) => check)
@@ -134,14 +138,21 @@ export function trustHandlers(on: On): {
   }
 }
 
-function told(policy: Held, discovery: string | undefined) {
-  const warnings = [discovery, looseness(policy)].filter((one) => one !== undefined)
-  return { data: shown(policy), ...(warnings.length > 0 && { warning: warnings.join('. ') }) }
+function told(policy: TrustPolicyRecord, discovery: string | undefined) {
+  const warnings = [discovery, broadnessWarning(policy)].filter((one) => one !== undefined)
+  return { data: toTrustPolicy(policy), ...(warnings.length > 0 && { warning: warnings.join('. ') }) }
 }
 
 /** What the audit log keeps of a policy that comes or goes. */
-function settingsOf(policy: Held): object {
-  const { id: _, orgId: __, createdBy: ___, createdAt: ____, updatedAt: _____, ...rest } = shown(policy)
+function settingsOf(policy: TrustPolicyRecord): object {
+  const {
+    id: _,
+    orgId: __,
+    createdBy: ___,
+    createdAt: ____,
+    updatedAt: _____,
+    ...rest
+  } = toTrustPolicy(policy)
   const { lastUsedAt: ______, ...settings } = rest
   return settings
 }

@@ -9,22 +9,22 @@ import { findIssuer, saveIssuer } from './store.ts'
 export type Log = { warn(about: object, message: string): void }
 
 /** How long it is believed where the keys of an issuer are, and how soon one is asked again that did not say. */
-const freshSeconds = 24 * 3600
-const restSeconds = 60
+const cacheSeconds = 24 * 3600
+const backoffSeconds = 60
 /** Silent issuers that are remembered. */
-const most = 500
+const maxFailures = 500
 
 /**
  * The issuers of tokens. Where one publishes its keys is the same for everybody who trusts it, since it says so itself.
  */
-export class Issuers {
+export class IssuerRegistry {
   readonly #storage: Storage
   readonly #outbound: Outbound
   readonly #log: Log
   readonly #keys: KeySets
-  readonly #underWay = new Map<string, Promise<string>>()
+  readonly #inFlight = new Map<string, Promise<string>>()
   /** Left in peace for a while: whoever presents tokens of theirs need not be anybody. */
-  readonly #silent = new Map<string, { at: Instant; failure: DiscoveryFailure }>()
+  readonly #failed = new Map<string, { at: Instant; failure: DiscoveryFailure }>()
 
   constructor(on: { storage: Storage; outbound: Outbound; clock: Clock; log: Log }) {
     this.#storage = on.storage
@@ -45,22 +45,22 @@ export class Issuers {
 
   /** Asks an issuer where its keys are, and keeps the answer. @throws DiscoveryFailure */
   async discover(issuer: string, now: Instant): Promise<string> {
-    const asking = this.#underWay.get(issuer) ?? this.#ask(issuer, now)
-    this.#underWay.set(issuer, asking)
+    const asking = this.#inFlight.get(issuer) ?? this.#fetch(issuer, now)
+    this.#inFlight.set(issuer, asking)
     try {
       return await asking
     } finally {
-      this.#underWay.delete(issuer)
+      this.#inFlight.delete(issuer)
     }
   }
 
   /** One that was asked a day ago is asked again; while it is silent, what it said before goes on to count. */
   async #jwksUrlOf(issuer: string, now: Instant): Promise<string> {
     const known = await findIssuer(this.#storage.read, issuer)
-    if (known && isWithin(freshSeconds, known.discoveredAt, now)) return known.jwksUrl
-    const silent = this.#silent.get(issuer)
+    if (known && isWithin(cacheSeconds, known.discoveredAt, now)) return known.jwksUrl
+    const silent = this.#failed.get(issuer)
     try {
-      if (silent && isWithin(restSeconds, silent.at, now)) throw silent.failure
+      if (silent && isWithin(backoffSeconds, silent.at, now)) throw silent.failure
       return await this.discover(issuer, now)
     } catch (error) {
       if (!(error instanceof DiscoveryFailure) || !known) throw error
@@ -68,17 +68,17 @@ export class Issuers {
     }
   }
 
-  async #ask(issuer: string, now: Instant): Promise<string> {
+  async #fetch(issuer: string, now: Instant): Promise<string> {
     try {
       const jwksUrl = await discoverKeys(this.#outbound, issuer)
       await this.#storage.write((tx) => saveIssuer(tx, issuer, { jwksUrl, discoveredAt: now }))
-      this.#silent.delete(issuer)
+      this.#failed.delete(issuer)
       return jwksUrl
     } catch (error) {
       if (!(error instanceof DiscoveryFailure)) throw error
       this.#log.warn({ issuer, reason: error.message }, 'OIDC discovery failed')
-      if (this.#silent.size >= most) this.#silent.clear()
-      this.#silent.set(issuer, { at: now, failure: error })
+      if (this.#failed.size >= maxFailures) this.#failed.clear()
+      this.#failed.set(issuer, { at: now, failure: error })
       throw error
     }
   }

@@ -7,7 +7,7 @@ import { addSeconds, type Instant } from '../core/time.ts'
 import type { NewTrustPolicy, TrustPolicy, TrustPolicyChange } from './contract.ts'
 
 /** A policy with what it keeps to itself. */
-export type Held = TrustPolicy & {
+export type TrustPolicyRecord = TrustPolicy & {
   /** Grows with each change: a token of the version before does not count any more. */
   version: number
 }
@@ -15,101 +15,107 @@ export type Held = TrustPolicy & {
 /** What a token says. */
 export type Claims = Readonly<Record<string, unknown>>
 
-type Known = {
+type KnownIssuer = {
   host: string
   issuer: string
   /** Claims that nobody else can come to have. */
-  lasting: readonly string[]
+  immutableClaims: readonly string[]
   /** Claims that tell what is trusted in a repository from whatever else runs there. */
   narrowing: readonly string[]
 }
 
-const known: readonly Known[] = [
+const known: readonly KnownIssuer[] = [
   {
     host: 'GitHub',
     issuer: 'https://token.actions.githubusercontent.com',
-    lasting: ['repository_id', 'repository_owner_id'],
+    immutableClaims: ['repository_id', 'repository_owner_id'],
     narrowing: ['environment', 'ref', 'sub', 'workflow_ref', 'job_workflow_ref'],
   },
   {
     host: 'GitLab',
     issuer: 'https://gitlab.com',
-    lasting: ['project_id', 'namespace_id'],
+    immutableClaims: ['project_id', 'namespace_id'],
     narrowing: ['environment', 'ref', 'ref_protected', 'sub', 'ci_config_ref_uri'],
   },
 ]
 
 /** An enterprise on GitHub may have an issuer of its own, below the common one. */
-const knownOf = (issuer: string): Known | undefined =>
+const findKnownIssuer = (issuer: string): KnownIssuer | undefined =>
   known.find((one) => issuer === one.issuer || issuer.startsWith(`${one.issuer}/`))
 
 /** @throws invalid_request when its claims can become those of somebody else */
 export function makePolicy(
   wanted: NewTrustPolicy & { orgId: string; audience: string },
   made: { id: string; by: string; now: Instant },
-): Held {
+): TrustPolicyRecord {
   const { id, by: createdBy, now } = made
   const stamps = { createdBy, createdAt: now, updatedAt: now, lastUsedAt: null }
-  const policy: Held = { ...wanted, id, version: 1, ...stamps }
-  checkLasting(policy)
+  const policy: TrustPolicyRecord = { ...wanted, id, version: 1, ...stamps }
+  checkImmutableClaims(policy)
   return policy
 }
 
 /** @throws invalid_request when its claims can become those of somebody else */
-export function applied(before: Held, change: TrustPolicyChange, now: Instant): Held {
+export function applyChange(
+  before: TrustPolicyRecord,
+  change: TrustPolicyChange,
+  now: Instant,
+): TrustPolicyRecord {
   const said = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
-  const after: Held = { ...before, ...said, version: before.version + 1, updatedAt: now }
-  checkLasting(after)
+  const after: TrustPolicyRecord = { ...before, ...said, version: before.version + 1, updatedAt: now }
+  checkImmutableClaims(after)
   return after
 }
 
 /** A repository that is renamed leaves its name to whoever takes it: such a name lets in anybody. */
-function checkLasting({ issuer, claims }: Held): void {
-  const of = knownOf(issuer)
-  if (!of || of.lasting.some((name) => Object.hasOwn(claims, name))) return
-  const ids = of.lasting.join(' or ')
+function checkImmutableClaims({ issuer, claims }: TrustPolicyRecord): void {
+  const of = findKnownIssuer(issuer)
+  if (!of || of.immutableClaims.some((name) => Object.hasOwn(claims, name))) return
+  const ids = of.immutableClaims.join(' or ')
   const message = `must hold ${ids}: names on ${of.host} can be changed, and then taken by somebody else; these ids cannot`
   throw invalid([{ path: 'body.claims', message }])
 }
 
 /** What is worth a warning, although it is what was asked for. */
-export function looseness({ issuer, claims }: Held): string | undefined {
-  const of = knownOf(issuer)
+export function broadnessWarning({ issuer, claims }: TrustPolicyRecord): string | undefined {
+  const of = findKnownIssuer(issuer)
   if (!of || of.narrowing.some((name) => Object.hasOwn(claims, name))) return undefined
   return 'Every branch and every pull request of the repository is trusted: name its environment or ref as well'
 }
 
 /** Whether a change can only take access away, which nobody has to hold the permissions for. */
-export const onlyEnds = (change: TrustPolicyChange): boolean =>
+export const onlyDeactivates = (change: TrustPolicyChange): boolean =>
   change.status === 'inactive' &&
   Object.entries(change).every(([field, value]) => field === 'status' || value === undefined)
 
 /** The claim that leads to a policy, of those that a token may say: the one that the fewest tokens share. */
-export function leadOf({ issuer, claims }: Pick<TrustPolicy, 'issuer' | 'claims'>): string {
+export function lookupKeyOf({ issuer, claims }: Pick<TrustPolicy, 'issuer' | 'claims'>): string {
   const names = Object.keys(claims).sort()
-  const best = [...(knownOf(issuer)?.lasting ?? []), 'sub'].find((name) => names.includes(name))
+  const best = [...(findKnownIssuer(issuer)?.immutableClaims ?? []), 'sub'].find((name) =>
+    names.includes(name),
+  )
   const name = best ?? names[0]!
-  return spelled(name, claims[name]!)
+  return formatKey(name, claims[name]!)
 }
 
 /** Of a token that says more only so many are looked at. */
-const mostLeads = 200
+const maxLookupKeys = 200
 
 /** What a token says, as leads are spelled. */
-export const leadsIn = (claims: Claims): string[] =>
+export const lookupKeysIn = (claims: Claims): string[] =>
   Object.keys(claims)
-    .slice(0, mostLeads)
+    .slice(0, maxLookupKeys)
     .flatMap((name) => {
-      const value = textOf(claims, name)
-      const lead = value === undefined ? '' : spelled(name, value)
+      const value = claimText(claims, name)
+      const lead = value === undefined ? '' : formatKey(name, value)
       // What cannot be stored is in no policy either.
       return lead !== '' && isStorable(lead) ? [lead] : []
     })
 
-const spelled = (name: string, value: string): string => `${name}=${value}`
+const formatKey = (name: string, value: string): string => `${name}=${value}`
 
 /** A claim as policies spell it: text as it is, yes or no and whole numbers as JSON does. */
-export function textOf(claims: Claims, name: string): string | undefined {
+export function claimText(claims: Claims, name: string): string | undefined {
   if (!Object.hasOwn(claims, name)) return undefined
   const value = claims[name]
   if (typeof value === 'string') return value
@@ -117,7 +123,7 @@ export function textOf(claims: Claims, name: string): string | undefined {
 }
 
 /** What a token says before its signature was looked at; undefined when it is no JWT. */
-export function claimsIn(token: string): Claims | undefined {
+export function decodeClaims(token: string): Claims | undefined {
   try {
     return decodeJwt(token)
   } catch {
@@ -127,39 +133,43 @@ export function claimsIn(token: string): Claims | undefined {
 
 /** Clocks may be apart by so much. */
 const skewSeconds = 60
-const oldestSeconds = 3600
+const maxAgeSeconds = 3600
 
 export type TokenFault = 'incomplete' | 'expired' | 'not_yet_valid' | 'too_old'
 
 /** What is wrong with a token whoever it is for. It has to say when it was made, how long it counts, and which it is. */
-export function faultIn({ exp, nbf, iat, jti }: Claims, now: Instant): TokenFault | undefined {
+export function findTokenFault({ exp, nbf, iat, jti }: Claims, now: Instant): TokenFault | undefined {
   const at = Date.parse(now) / 1000
   const isTime = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value)
   if (!isTime(exp) || !isTime(iat) || typeof jti !== 'string' || jti === '') return 'incomplete'
   if (nbf !== undefined && !isTime(nbf)) return 'incomplete'
   if (exp + skewSeconds <= at) return 'expired'
   if (Math.max(iat, nbf ?? iat) - skewSeconds > at) return 'not_yet_valid'
-  return iat + oldestSeconds + skewSeconds <= at ? 'too_old' : undefined
+  return iat + maxAgeSeconds + skewSeconds <= at ? 'too_old' : undefined
 }
 
 /** A token as it is remembered once it was used, and until when: nobody accepts it afterwards. */
-export function useOf(issuer: string, { jti, iat }: Claims, now: Instant): { hash: string; until: Instant } {
-  const seconds = Number(iat) + oldestSeconds + 2 * skewSeconds - Date.parse(now) / 1000
+export function replayKeyOf(
+  issuer: string,
+  { jti, iat }: Claims,
+  now: Instant,
+): { hash: string; until: Instant } {
+  const seconds = Number(iat) + maxAgeSeconds + 2 * skewSeconds - Date.parse(now) / 1000
   return { hash: hash('sha256', `${issuer}\n${String(jti)}`, 'hex'), until: addSeconds(now, seconds) }
 }
 
 /** One that is for others as well could be brought here by them. */
-export function isFor({ aud }: Claims, audience: string): boolean {
+export function hasAudience({ aud }: Claims, audience: string): boolean {
   return Array.isArray(aud) ? aud.length === 1 && aud[0] === audience : aud === audience
 }
 
 /** What of a policy a token does not say, or says otherwise: its audience, and its claims by their names. */
-export const misfits = (policy: TrustPolicy, claims: Claims): string[] => [
-  ...(isFor(claims, policy.audience) ? [] : ['audience']),
-  ...Object.keys(policy.claims).filter((name) => textOf(claims, name) !== policy.claims[name]),
+export const mismatchedClaims = (policy: TrustPolicy, claims: Claims): string[] => [
+  ...(hasAudience(claims, policy.audience) ? [] : ['audience']),
+  ...Object.keys(policy.claims).filter((name) => claimText(claims, name) !== policy.claims[name]),
 ]
 
-export type Choice<P> =
+export type PolicyMatch<P> =
   | { policy: P; reason?: undefined }
   | { policy?: undefined; reason: 'no_policy' | 'ambiguous' }
 
@@ -168,54 +178,55 @@ export type Choice<P> =
  * organization: where several organizations do, a job has to say which one it means, or it would put machines into
  * that of a stranger.
  */
-export function chosenAmong<P extends TrustPolicy>(policies: readonly P[], claims: Claims): Choice<P> {
-  const fitting = policies.filter((policy) => misfits(policy, claims).length === 0)
+export function matchPolicy<P extends TrustPolicy>(policies: readonly P[], claims: Claims): PolicyMatch<P> {
+  const fitting = policies.filter((policy) => mismatchedClaims(policy, claims).length === 0)
   const [policy] = fitting
   if (!policy) return { reason: 'no_policy' }
   return fitting.some(({ orgId }) => orgId !== policy.orgId) ? { reason: 'ambiguous' } : { policy }
 }
 
 /** What the audit log keeps of a run, as far as its token says it. */
-const telling = [
+const auditedClaims = [
   ...['repository', 'repository_id', 'workflow_ref', 'job_workflow_ref', 'event_name', 'actor', 'actor_id'],
   ...['run_id', 'run_attempt', 'project_path', 'project_id', 'pipeline_source', 'pipeline_id', 'job_id'],
   ...['user_login', 'user_id', 'environment', 'ref', 'sha'],
 ] as const
 
 /** Of what somebody else says no more is kept than this. */
-export const longest = 255
+export const maxTextLength = 255
 
-export const runIn = (claims: Claims): Record<string, string> =>
+export const runClaims = (claims: Claims): Record<string, string> =>
   Object.fromEntries(
-    telling.flatMap((name) => {
-      const value = textOf(claims, name)
-      return value === undefined ? [] : [[name, value.slice(0, longest)]]
+    auditedClaims.flatMap((name) => {
+      const value = claimText(claims, name)
+      return value === undefined ? [] : [[name, value.slice(0, maxTextLength)]]
     }),
   )
 
-export const subjectOf = (claims: Claims): string | null => textOf(claims, 'sub')?.slice(0, longest) ?? null
+export const subjectOf = (claims: Claims): string | null =>
+  claimText(claims, 'sub')?.slice(0, maxTextLength) ?? null
 
 /** Which run it is, in words. */
-export function runOf(claims: Claims): string {
-  const of = runIn(claims)
+export function describeRun(claims: Claims): string {
+  const of = runClaims(claims)
   const named =
     of.run_id !== undefined
       ? `${of.repository ?? of.repository_id} run ${of.run_id} attempt ${of.run_attempt ?? 1}`
       : of.pipeline_id !== undefined
         ? `${of.project_path ?? of.project_id} pipeline ${of.pipeline_id} job ${of.job_id}`
         : (subjectOf(claims) ?? 'without a name')
-  return truncateStorable(named, longest)
+  return truncateStorable(named, maxTextLength)
 }
 
 /** The fields that a change alters, as they were and as they are. */
-export function difference(before: Held, after: Held) {
+export function difference(before: TrustPolicyRecord, after: TrustPolicyRecord) {
   const { updatedAt: _, version: __, ...all } = after
   const changed = (Object.keys(all) as (keyof typeof all)[]).filter(
     (field) => JSON.stringify(before[field]) !== JSON.stringify(after[field]),
   )
-  const of = (policy: Held) => Object.fromEntries(changed.map((field) => [field, policy[field]]))
+  const of = (policy: TrustPolicyRecord) => Object.fromEntries(changed.map((field) => [field, policy[field]]))
   return { before: of(before), after: of(after), details: { changedFields: changed } }
 }
 
 /** As replies show it. */
-export const shown = ({ version: _, ...policy }: Held): TrustPolicy => policy
+export const toTrustPolicy = ({ version: _, ...policy }: TrustPolicyRecord): TrustPolicy => policy

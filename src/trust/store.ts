@@ -8,16 +8,16 @@ import { readPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { TrustPolicyRow } from '../storage/schema/tables.ts'
 import type { TrustPolicy } from './contract.ts'
-import { type Held, leadOf, shown } from './rules.ts'
+import { lookupKeyOf, type TrustPolicyRecord, toTrustPolicy } from './rules.ts'
 
 const rows = rowsOf<Omit<TrustPolicyRow, 'lead' | 'permissions'>>()({ json: ['claims'] })
 
-function held({ lead: _, permissions, ...row }: TrustPolicyRow): Held {
-  return { ...rows.read(row), permissions: JSON.parse(permissions) as string[] } as Held
+function toRecord({ lead: _, permissions, ...row }: TrustPolicyRow): TrustPolicyRecord {
+  return { ...rows.read(row), permissions: JSON.parse(permissions) as string[] } as TrustPolicyRecord
 }
 
-function rowOf({ permissions, ...policy }: Held): TrustPolicyRow {
-  const rest = { permissions: JSON.stringify(permissions), lead: leadOf(policy) }
+function rowOf({ permissions, ...policy }: TrustPolicyRecord): TrustPolicyRow {
+  const rest = { permissions: JSON.stringify(permissions), lead: lookupKeyOf(policy) }
   return { ...rows.write(policy), ...rest }
 }
 
@@ -32,30 +32,30 @@ export async function listTrustPolicies(
 ): Promise<Page<TrustPolicy>> {
   const found = policiesIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
   const oldestFirst = (q: typeof found) => q.selectAll().orderBy('created_at').orderBy('id')
-  return readPage(found, page, oldestFirst, (row) => shown(held(row)))
+  return readPage(found, page, oldestFirst, (row) => toTrustPolicy(toRecord(row)))
 }
 
 /** @throws not_found, also for a policy outside the scope */
-export async function getTrustPolicy(db: Db, scope: Scope, id: string): Promise<Held> {
+export async function getTrustPolicy(db: Db, scope: Scope, id: string): Promise<TrustPolicyRecord> {
   const row = await policiesIn(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
   if (!row) throw notFound()
-  return held(row)
+  return toRecord(row)
 }
 
 /** The same, and nobody else changes it until the transaction ends. @throws not_found */
-export async function lockTrustPolicy(db: Db, scope: Scope, id: string): Promise<Held> {
+export async function lockTrustPolicy(db: Db, scope: Scope, id: string): Promise<TrustPolicyRecord> {
   const row = await forUpdate(policiesIn(db, scope).selectAll().where('id', '=', id)).executeTakeFirst()
   if (!row) throw notFound()
-  return held(row)
+  return toRecord(row)
 }
 
 const notFound = () => new Problem('not_found', 'Trust policy not found')
 
-export async function insertTrustPolicy(db: Db, policy: Held): Promise<void> {
+export async function insertTrustPolicy(db: Db, policy: TrustPolicyRecord): Promise<void> {
   await db.insertInto('trust_policies').values(rowOf(policy)).execute()
 }
 
-export async function changeTrustPolicy(db: Db, scope: Scope, policy: Held): Promise<void> {
+export async function changeTrustPolicy(db: Db, scope: Scope, policy: TrustPolicyRecord): Promise<void> {
   const { id, org_id: _, created_at: __, created_by: ___, last_used_at: ____, ...row } = rowOf(policy)
   await db
     .updateTable('trust_policies')
@@ -70,7 +70,7 @@ export async function removeTrustPolicy(db: Db, scope: Scope, id: string): Promi
 }
 
 /** Ends the access that was given by the policies in a scope; who signs in by them anew gets it again. */
-export async function endWorkloadsIn(db: Db, scope: Scope): Promise<void> {
+export async function revokeWorkloads(db: Db, scope: Scope): Promise<void> {
   await db
     .updateTable('trust_policies')
     .set((eb) => ({ version: eb('version', '+', 1) }))
@@ -91,12 +91,12 @@ const inUse = (db: Db, scope: Scope) =>
     .where('p.deleted_at', 'is', null)
 
 /** Those in use to which something that a token says leads (rules.ts, `leadOf`), oldest first. */
-export async function listPoliciesLed(
+export async function listPoliciesByKey(
   db: Db,
   scope: Scope,
   issuer: string,
   leads: readonly string[],
-): Promise<Held[]> {
+): Promise<TrustPolicyRecord[]> {
   if (leads.length === 0) return []
   const found = await inUse(db, scope)
     .where('trust_policies.issuer', '=', issuer)
@@ -104,7 +104,7 @@ export async function listPoliciesLed(
     .orderBy('trust_policies.created_at')
     .orderBy('trust_policies.id')
     .execute()
-  return found.map(held)
+  return found.map(toRecord)
 }
 
 /** The oldest policy of an issuer, or the one with this id, in whatever state. */
@@ -113,7 +113,7 @@ export async function findPolicyOf(
   scope: Scope,
   issuer: string,
   id: string | undefined,
-): Promise<Held | undefined> {
+): Promise<TrustPolicyRecord | undefined> {
   const row = await policiesIn(db, scope)
     .selectAll()
     .where('issuer', '=', issuer)
@@ -121,7 +121,7 @@ export async function findPolicyOf(
     .orderBy('created_at')
     .orderBy('id')
     .executeTakeFirst()
-  return row && held(row)
+  return row && toRecord(row)
 }
 
 /** Whether anybody there trusts an issuer. */
@@ -135,13 +135,22 @@ export async function isTrusted(db: Db, scope: Scope, issuer: string): Promise<b
 }
 
 /** A policy that is in use. */
-export async function findPolicyInUse(db: Db, scope: Scope, id: string): Promise<Held | undefined> {
+export async function findPolicyInUse(
+  db: Db,
+  scope: Scope,
+  id: string,
+): Promise<TrustPolicyRecord | undefined> {
   const row = await inUse(db, scope).where('trust_policies.id', '=', id).executeTakeFirst()
-  return row && held(row)
+  return row && toRecord(row)
 }
 
 /** Writes down that a workload signed in by it; false when it is not as it was any more. */
-export async function recordUse(db: Db, scope: Scope, { id, version }: Held, now: Instant): Promise<boolean> {
+export async function recordUse(
+  db: Db,
+  scope: Scope,
+  { id, version }: TrustPolicyRecord,
+  now: Instant,
+): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('trust_policies')
     .set({ last_used_at: now })
@@ -154,9 +163,9 @@ export async function recordUse(db: Db, scope: Scope, { id, version }: Held, now
 
 // What issuers say and sign belongs to no tenant: their tokens are looked at before anybody knows whose they are.
 
-export type Published = { jwksUrl: string; discoveredAt: Instant }
+export type IssuerMetadata = { jwksUrl: string; discoveredAt: Instant }
 
-export async function findIssuer(db: Db, issuer: string): Promise<Published | undefined> {
+export async function findIssuer(db: Db, issuer: string): Promise<IssuerMetadata | undefined> {
   const found = db
     .selectFrom('trust_issuers')
     .select(['jwks_url', 'discovered_at'])
@@ -165,7 +174,7 @@ export async function findIssuer(db: Db, issuer: string): Promise<Published | un
   return row && { jwksUrl: row.jwks_url, discoveredAt: row.discovered_at }
 }
 
-export async function saveIssuer(db: Db, issuer: string, published: Published): Promise<void> {
+export async function saveIssuer(db: Db, issuer: string, published: IssuerMetadata): Promise<void> {
   const row = { jwks_url: published.jwksUrl, discovered_at: published.discoveredAt }
   await db
     .insertInto('trust_issuers')
@@ -174,13 +183,13 @@ export async function saveIssuer(db: Db, issuer: string, published: Published): 
     .execute()
 }
 
-export async function wasUsed(db: Db, hash: string): Promise<boolean> {
+export async function isTokenUsed(db: Db, hash: string): Promise<boolean> {
   const found = db.selectFrom('trust_tokens').select('token_hash').where('token_hash', '=', hash)
   return (await found.executeTakeFirst()) !== undefined
 }
 
 /** Uses a token up; false when somebody else has, in whichever process. */
-export async function spendToken(db: Db, use: { hash: string; until: Instant }): Promise<boolean> {
+export async function consumeToken(db: Db, use: { hash: string; until: Instant }): Promise<boolean> {
   const { numInsertedOrUpdatedRows } = await db
     .insertInto('trust_tokens')
     .values({ token_hash: use.hash, expires_at: use.until })

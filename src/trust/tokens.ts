@@ -1,6 +1,6 @@
 import { signedTokens, type TokenKeys } from '../identity/sessions/signed.ts'
 
-export const workloadSeconds = 10 * 60
+export const workloadTtlSeconds = 10 * 60
 
 /** What the token of a workload says; whether its policy still stands is looked up at each request. */
 export type WorkloadClaims = {
@@ -25,7 +25,7 @@ export type WorkloadTokens = {
 /** Tokens of workloads: JWT, HS256, 10 minutes, never renewed. */
 export function workloadTokens(...secrets: TokenKeys): WorkloadTokens {
   // An audience of its own: neither can be taken for a token of people, nor the other way round.
-  const kind = { audience: 'service-workload', type: 'workload', seconds: workloadSeconds }
+  const kind = { audience: 'service-workload', type: 'workload', seconds: workloadTtlSeconds }
   const tokens = signedTokens(secrets, kind)
   return {
     sign({ policyId, version: ver, orgId: org, permissions, run }, now) {

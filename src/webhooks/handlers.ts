@@ -5,7 +5,7 @@ import type { Outbound } from '../core/outbound.ts'
 import { randomBytes } from '../core/random.ts'
 import { newWebhookSecret } from '../core/webhook-signature.ts'
 import { type HandlersOf, inSteps } from '../handler.ts'
-import { orgOfNew } from '../tenancy/org-of-new.ts'
+import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import { countDeliveries } from './deliveries/store.ts'
@@ -57,7 +57,7 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
         await checkReachable(body.url)
       },
       async run({ db, scope, body, caller, now, note }) {
-        const orgId = await orgOfNew(db, scope, body.orgId)
+        const orgId = await resolveOrg(db, scope, body.orgId)
         const webhook = makeWebhook({ ...body, orgId }, { id: newId(), by: caller.id, now })
         await store.insertWebhook(db, cipher, webhook)
         const { name, url, events, headers } = discreet(webhook)

@@ -178,7 +178,7 @@ onEveryDatabase((_, open) => {
     }
     await expect.poll(told, { timeout: 10_000 }).toEqual(['till-0', 'till-1', 'till-2'])
     // What the running service has is told every ten minutes: the same by hand.
-    for (let n = 0; n < 3; n++) events.isToldNow(org.deviceId, ['hostname', 'os_version'])
+    for (let n = 0; n < 3; n++) events.emitsNow(org.deviceId, ['hostname', 'os_version'])
     await events.tell(storage, clock())
     await expect.poll(told, { timeout: 10_000 }).toEqual(['till-0', 'till-1', 'till-2', 'till-9'])
     expect(events.size).toBe(0)
@@ -190,12 +190,12 @@ describe('changes of devices that are told later', () => {
     const waiting = new AgentEventBuffer(new Limiter({ AGENT_EVENTS: { count: 0, seconds: 3600 } } as Limits))
     // The first of each is always taken.
     for (let n = 0; n < 100_000; n++) {
-      expect(waiting.isToldNow(`${n}`, ['hostname']) && waiting.isToldNow(`${n}`, ['hostname'])).toBe(false)
+      expect(waiting.emitsNow(`${n}`, ['hostname']) && waiting.emitsNow(`${n}`, ['hostname'])).toBe(false)
     }
     expect(waiting.size).toBe(100_000)
-    waiting.isToldNow('one more', ['hostname'])
-    expect(waiting.isToldNow('one more', ['hostname'])).toBe(true)
-    expect(waiting.isToldNow('7', ['os_version'])).toBe(false)
+    waiting.emitsNow('one more', ['hostname'])
+    expect(waiting.emitsNow('one more', ['hostname'])).toBe(true)
+    expect(waiting.emitsNow('7', ['os_version'])).toBe(false)
   })
 })
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { forgetCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
+import { deleteOldCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
 import { getCommand } from '../../src/agents/commands/store.ts'
 import { api } from '../../src/api.ts'
 import { systemScope } from '../../src/core/scope.ts'
@@ -266,7 +266,7 @@ onEveryDatabase((_, open) => {
       await agent.fetch()
       await agent.answer(ended.id)
       clock.forward(30 * 86_400)
-      await forgetCommands(service.storage, clock())
+      await deleteOldCommands(service.storage, clock())
       const there = async () => {
         const rows = service.storage.read.selectFrom('agent_commands').select('id')
         return (await rows.where('id', 'in', [ended.id, waiting.id]).orderBy('id').execute()).map(
@@ -275,7 +275,7 @@ onEveryDatabase((_, open) => {
       }
       expect(await there()).toEqual([ended.id, waiting.id])
       clock.forward(1)
-      await forgetCommands(service.storage, clock())
+      await deleteOldCommands(service.storage, clock())
       expect(await there()).toEqual([waiting.id])
     })
   })

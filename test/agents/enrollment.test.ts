@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { trustKeyOf } from '../../src/agents/versions/manifest.ts'
+import { parseTrustKey } from '../../src/agents/versions/manifest.ts'
 import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { begin, machine } from '../devices/stage.ts'
@@ -32,7 +32,7 @@ onEveryDatabase((_, open) => {
       const enrolled = await enrolling()
       expect(enrolled).toMatchObject({
         ...{ authToken: token, watchdogAuthToken: token },
-        manifestTrustKeys: [trustKeyOf(releaseKey.publicKey)],
+        manifestTrustKeys: [parseTrustKey(releaseKey.publicKey)],
       })
       expect(enrolled.watchdogAuthToken).not.toBe(enrolled.authToken)
     })

@@ -1,8 +1,8 @@
 import pino from 'pino'
 import { describe, expect, it } from 'vitest'
 import { CommandWatch } from '../../daemon/command-watch.ts'
-import { forgetCommands } from '../../src/agents/commands/jobs.ts'
-import { makeRoomForOutputs } from '../../src/agents/commands/room.ts'
+import { deleteOldCommands } from '../../src/agents/commands/jobs.ts'
+import { trimOutputs } from '../../src/agents/commands/output-quota.ts'
 import { api } from '../../src/api.ts'
 import { ByteQuota, type Excess } from '../../src/logs/quota.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -94,7 +94,7 @@ onEveryDatabase((_, open) => {
       expect(await device.counted()).toBeGreaterThan(6000)
       expect(await device.counted()).toBeLessThan(6600)
       clock.forward(31 * 86_400)
-      await forgetCommands(service.storage, clock())
+      await deleteOldCommands(service.storage, clock())
       expect(await device.counted()).toBe(0)
     })
   })
@@ -108,7 +108,7 @@ onEveryDatabase((_, open) => {
       const few = await little.run(10 * kib)
       const excesses: Excess[] = []
       const quota = new ByteQuota({ perDevice: 2 ** 40, perOrg: 100 * kib }, (one) => excesses.push(one))
-      const { bytes } = await makeRoomForOutputs(service.storage, quota, clock())
+      const { bytes } = await trimOutputs(service.storage, quota, clock())
       expect(bytes).toBeGreaterThan(610 * kib)
       expect((await large.counted()) + (await little.counted())).toBeLessThanOrEqual(100 * kib)
       expect(await little.came(few)).not.toHaveProperty('dropped')

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { heartbeat } from '../../src/agents/heartbeats.ts'
-import { agentDoor } from '../../src/agents/principal.ts'
+import { agentAuthenticator } from '../../src/agents/principal.ts'
 import { api } from '../../src/api.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -74,9 +74,9 @@ onEveryDatabase((_, open) => {
             .execute(),
         )
       const byItself = async (body: typeof usual) => {
-        const caller = await agentDoor(storage)(alone.agentId, alone.authToken, { now: clock() })
+        const caller = await agentAuthenticator(storage)(alone.agentId, alone.authToken, { now: clock() })
         const heard = { ip: '127.0.0.1', userAgent: null, now: clock() }
-        const telling = { trustKeys: [], agentTokenDays: 30, isToldNow: () => true }
+        const telling = { trustKeys: [], agentTokenDays: 30, emitsNow: () => true }
         return storage.write((tx) => heartbeat(tx, caller, body, heard, telling), { unsynced: true })
       }
       const step = fc.tuple(beats, fc.option(states, { freq: 2 }))

@@ -1,8 +1,8 @@
-import { ReleaseFailure, type Releases } from '../../src/agents/versions/ports.ts'
+import { ReleaseFailure, type ReleaseSource } from '../../src/agents/versions/ports.ts'
 import { type SignedRelease, signedRelease } from './signed.ts'
 
 /** Releases that every test may register, whatever else of the outside there is. */
-export class ReleaseShelf implements Releases {
+export class ReleaseShelf implements ReleaseSource {
   readonly #releases = new Map<string, SignedRelease>()
 
   /** Puts a version there, or what it is given. */

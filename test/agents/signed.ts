@@ -1,6 +1,6 @@
 import { createHash, createPrivateKey, createPublicKey, type KeyObject, sign } from 'node:crypto'
 import type { Manifest } from '../../src/agents/versions/manifest.ts'
-import { trustKeyOf } from '../../src/agents/versions/manifest.ts'
+import { parseTrustKey } from '../../src/agents/versions/manifest.ts'
 
 /** Keys of a test: the same number gives the same key, so that sessions can be compared. */
 export function keyOf(number: number) {
@@ -8,7 +8,7 @@ export function keyOf(number: number) {
   const der = Buffer.concat([pkcs8, Buffer.alloc(32, number)])
   const privateKey = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })
   const spki = createPublicKey(privateKey).export({ format: 'der', type: 'spki' }).toString('base64')
-  return { privateKey, publicKey: spki, trustKey: trustKeyOf(spki) }
+  return { privateKey, publicKey: spki, trustKey: parseTrustKey(spki) }
 }
 
 /** Whom services of tests believe, unless told. */

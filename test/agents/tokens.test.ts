@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import type { CompiledQuery } from 'kysely'
 import { describe, expect, it } from 'vitest'
-import { agentDoor } from '../../src/agents/principal.ts'
+import { agentAuthenticator } from '../../src/agents/principal.ts'
 import { checkMayConfirm, checkMayRotate } from '../../src/agents/tokens/rules.ts'
 import { sweepRotations } from '../../src/agents/tokens/store.ts'
 import { api } from '../../src/api.ts'
@@ -215,7 +215,7 @@ onEveryDatabase((_, open) => {
     it('is let in also when it is confirmed between one look at it and the next', async () => {
       const { as, authToken, agentId, service, clock } = await staged()
       const { authToken: fresh } = await as(authToken).rotate()
-      const letIn = (read: Db) => agentDoor({ read })(agentId, fresh, { now: clock() })
+      const letIn = (read: Db) => agentAuthenticator({ read })(agentId, fresh, { now: clock() })
       expect(await letIn(service.storage.read)).toMatchObject({ role: 'agent', standing: 'pending' })
       const db = interrupted(service.storage.read, () => as(fresh).confirm())
       expect(await letIn(db)).toMatchObject({ role: 'agent', standing: 'current' })

@@ -1,10 +1,10 @@
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { enrolledAs } from '../../src/agent/simulate/fleet.ts'
-import { saveFleet } from '../../src/agent/simulate/kept.ts'
-import type { SimulationEvent } from '../../src/agent/simulate/run.ts'
-import type { Summary } from '../../src/agent/simulate/summary.ts'
+import { newSimulatedAgent } from '../../src/device-agent/simulate/fleet.ts'
+import { saveFleet } from '../../src/device-agent/simulate/fleet-file.ts'
+import type { SimulationEvent } from '../../src/device-agent/simulate/run.ts'
+import type { Summary } from '../../src/device-agent/simulate/summary.ts'
 import { visits } from './agents-visits.ts'
 import { fromHere, start, stop, temporaryFolder } from './children.ts'
 import { atMost, median, type Row, rounded } from './figures.ts'
@@ -65,7 +65,7 @@ function startFleet(
   { sockets, seconds }: { sockets: number; seconds: number },
 ) {
   const file = join(temporaryFolder('fleet'), 'fleet.json')
-  const known = agents.map(({ id, token }, at) => enrolledAs(at + 1, id, token, '0.1.0'))
+  const known = agents.map(({ id, token }, at) => newSimulatedAgent(at + 1, id, token, '0.1.0'))
   saveFleet(file, { url, seed: 1, platform: 'linux/x64', agents: known })
   const flags = {
     ...{ count: agents.length, state: file, url, interval: `${intervalSeconds}s`, for: `${seconds}s` },

@@ -1,7 +1,7 @@
 import { migrations } from '../../migrations/index.ts'
 import { fold } from '../../src/core/fold.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { gatheredTags } from '../../src/devices/changes.ts'
+import { aggregatedTags } from '../../src/devices/changes.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import { seedRoles } from '../../src/identity/seeds.ts'
 import { insertUser } from '../../src/identity/store.ts'
@@ -139,7 +139,7 @@ async function addDevices(
       const tagged = rows.flatMap((row, n) => tagsOf(row.id, from + n, random))
       await inParts(tagged, 500, (part) => tx.insertInto('device_tags').values(part).execute())
       const ids = rows.map(({ id }) => id)
-      await tx.updateTable('devices').set({ tags: gatheredTags }).where('id', 'in', ids).execute()
+      await tx.updateTable('devices').set({ tags: aggregatedTags }).where('id', 'in', ids).execute()
       const software = rows.flatMap(({ id }) => softwareOf(id, random))
       await inParts(software, 500, (part) => tx.insertInto('device_software').values(part).execute())
       const alerts = rows.filter((_, n) => (from + n) % 20 === 0).map((row) => alertRow(row, random))

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { believe, trustKeyOf } from '../../src/agents/versions/manifest.ts'
+import { parseTrustKey, verifyManifest } from '../../src/agents/versions/manifest.ts'
 import { failureOf, Home } from './run.ts'
 import { page, problem, StandIn } from './stand-in.ts'
 import { hasOpenssl } from './way.ts'
@@ -162,7 +162,7 @@ describe('svc agent sign-release', () => {
     const [, publicKey = ''] = /^RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS=(\S+)\n$/.exec(stdout) ?? []
     expect([code, home.mode('release.key')]).toEqual([0, '600'])
     const [text, signature] = [read('release-manifest.json'), read('release-manifest.json.sig')]
-    const { manifest, keyId } = believe(text, signature, [trustKeyOf(publicKey)])
+    const { manifest, keyId } = verifyManifest(text, signature, [parseTrustKey(publicKey)])
     const sha256 = (name: string) => createHash('sha256').update(`content of ${name}`).digest('hex')
     expect(manifest).toEqual({
       schemaVersion: 1,
@@ -221,7 +221,7 @@ describe('svc agent sign-release', () => {
     const keys = stdout.trim().split('=').slice(1).join('=').split(',')
     expect(first).toBe(`RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS=${keys[0]}\n`)
     const text = read('release-manifest.json')
-    const { manifest } = believe(text, read('release-manifest.json.sig'), [trustKeyOf(keys[0]!)])
+    const { manifest } = verifyManifest(text, read('release-manifest.json.sig'), [parseTrustKey(keys[0]!)])
     expect(manifest.nextKeys).toEqual([{ publicKeyB64: keys[1] }])
     // The key is there now: it is named again, and not made anew.
     await sign('--version', '1.2.0', '--key-file', key, '--new-key', next)

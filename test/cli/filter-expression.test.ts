@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { CliError } from '../../src/cli/exit.ts'
 import { parseFilter, printFilter, simplified } from '../../src/cli/filter-expression.ts'
-import { deepest, isGroup, timeUnits } from '../../src/filters/conditions/contract.ts'
+import { isGroup, maxDepth, timeUnits } from '../../src/filters/conditions/contract.ts'
 import {
   type Condition,
   ConditionGroup,
@@ -10,7 +10,7 @@ import {
   fields,
   type Operator,
 } from '../../src/filters/contract.ts'
-import { faultsOf } from '../../src/filters/rules.ts'
+import { findFaults } from '../../src/filters/rules.ts'
 
 const and = (...conditions: ConditionGroup['conditions']): ConditionGroup => ({ operator: 'AND', conditions })
 const or = (...conditions: ConditionGroup['conditions']): ConditionGroup => ({ operator: 'OR', conditions })
@@ -118,9 +118,9 @@ describe('an expression', () => {
     const long = Array.from({ length: 20_000 }, (_, i) => `hostname = pc-${i}`).join(' or ')
     expect(parseFilter(long).conditions).toHaveLength(20_000)
     const nested = (levels: number) => `${'('.repeat(levels)}status = online${')'.repeat(levels)}`
-    expect(parseFilter(nested(deepest))).toEqual(parseFilter('status = online'))
-    for (const levels of [deepest + 1, 200_000]) {
-      expect(messageOf(nested(levels))).toContain(`column ${deepest + 1}: brackets are not nested more than`)
+    expect(parseFilter(nested(maxDepth))).toEqual(parseFilter('status = online'))
+    for (const levels of [maxDepth + 1, 200_000]) {
+      expect(messageOf(nested(levels))).toContain(`column ${maxDepth + 1}: brackets are not nested more than`)
     }
   })
 
@@ -220,7 +220,7 @@ describe('a tree', () => {
   it('means to the service what was written', () => {
     const text =
       'status = online and hardware.cpuCores >= 8 and (tags has any (prod, web) or hostname contains sql) and lastSeenAt within 7 days'
-    expect(faultsOf(ConditionGroup.parse(parseFilter(text)), 'where')).toEqual([])
+    expect(findFaults(ConditionGroup.parse(parseFilter(text)), 'where')).toEqual([])
   })
 })
 

@@ -3,21 +3,21 @@ import { describe, expect, it } from 'vitest'
 import { permissions } from '../../src/core/permissions.ts'
 import type { ApiKey } from '../../src/credentials/api-keys/contract.ts'
 import {
+  bucketAt,
+  bucketExpiryOf,
+  bucketMs,
+  grantable,
+  leaseSize,
+  oldestBucketAt,
+  retryAfterSeconds,
+} from '../../src/credentials/api-keys/rate-limit-window.ts'
+import {
   checkDelegation,
   effectivePermissions,
   newApiKey,
   overlapEnd,
   statusAt,
 } from '../../src/credentials/api-keys/rules.ts'
-import {
-  bucketAt,
-  bucketMs,
-  freeAt,
-  grantOf,
-  leaseFor,
-  oldestAt,
-  waitOf,
-} from '../../src/credentials/api-keys/window.ts'
 
 const now = '2026-03-01T12:00:00.000Z'
 const before = '2026-03-01T11:59:59.999Z'
@@ -95,10 +95,10 @@ describe('the window', () => {
 
   it('leases at most half a percent, unless more are waiting', () => {
     for (const limit of [1, 7, 199, 200, 1000, 99_999, 100_000]) {
-      expect(leaseFor(limit, 1)).toBeLessThanOrEqual(Math.max(1, limit / 200))
-      expect(leaseFor(limit, 1)).toBeGreaterThanOrEqual(1)
+      expect(leaseSize(limit, 1)).toBeLessThanOrEqual(Math.max(1, limit / 200))
+      expect(leaseSize(limit, 1)).toBeGreaterThanOrEqual(1)
     }
-    expect(leaseFor(1000, 40)).toBe(40)
+    expect(leaseSize(1000, 40)).toBe(40)
   })
 
   it.each([
@@ -107,12 +107,12 @@ describe('the window', () => {
     [10, 10, 3, 0],
     [10, 12, 3, 0],
   ])('of %i with %i used gives %i wanted %i', (limit, used, wanted, granted) => {
-    expect(grantOf(limit, used, wanted)).toBe(granted)
+    expect(grantable(limit, used, wanted)).toBe(granted)
   })
 
   it('says to wait until there is something to be had', () => {
-    expect(waitOf({ limit: 1, remaining: 0, reset: 100 }, 40_500)).toBe(60)
-    expect(waitOf({ limit: 1, remaining: 0, reset: 100 }, 200_000)).toBe(1)
+    expect(retryAfterSeconds({ limit: 1, remaining: 0, reset: 100 }, 40_500)).toBe(60)
+    expect(retryAfterSeconds({ limit: 1, remaining: 0, reset: 100 }, 200_000)).toBe(1)
   })
 
   /** A limit, and the milliseconds from each request to the next. */
@@ -132,9 +132,9 @@ describe('the window', () => {
         let ms = Date.parse(now)
         for (const gap of gaps) {
           ms += gap
-          const counted = [...buckets].filter(([bucket]) => bucket >= oldestAt(ms))
+          const counted = [...buckets].filter(([bucket]) => bucket >= oldestBucketAt(ms))
           const used = counted.reduce((sum, [, count]) => sum + count, 0)
-          if (grantOf(limit, used, 1) === 1) {
+          if (grantable(limit, used, 1) === 1) {
             buckets.set(bucketAt(ms), (buckets.get(bucketAt(ms)) ?? 0) + 1)
             passed.push(ms)
             expect(since(ms - hour)).toBeLessThanOrEqual(limit)
@@ -142,8 +142,8 @@ describe('the window', () => {
             // Little more than an hour holds the limit in full: nothing was refused without cause.
             expect(since(ms - hour - bucketMs)).toBeGreaterThanOrEqual(limit)
             const oldest = Math.min(...counted.map(([bucket]) => bucket))
-            expect(freeAt(oldest)).toBeGreaterThan(ms)
-            expect(oldestAt(freeAt(oldest))).toBe(oldest + 1)
+            expect(bucketExpiryOf(oldest)).toBeGreaterThan(ms)
+            expect(oldestBucketAt(bucketExpiryOf(oldest))).toBe(oldest + 1)
           }
         }
       }),

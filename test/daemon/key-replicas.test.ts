@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
+import { oldestBucketAt } from '../../src/credentials/api-keys/rate-limit-window.ts'
 import { sweepBuckets } from '../../src/credentials/api-keys/usage.ts'
-import { oldestAt } from '../../src/credentials/api-keys/window.ts'
 import { type Open, onEveryDatabase, openMigrated, type TestDatabase } from '../databases.ts'
 import { clientOf, serviceOn } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -101,7 +101,7 @@ onEveryDatabase((kind, open: Open) => {
     for (let n = 0; n < 3; n++) await user.call(api.devices.list)
     await expect.poll(async () => (await usage(database, id)).usage_count, { timeout: 5000 }).toBe(3)
     expect((await usage(database, id)).last_used_at).not.toBeNull()
-    const bucket = oldestAt(Date.now()) - 1
+    const bucket = oldestBucketAt(Date.now()) - 1
     await service.storage.write((tx) =>
       tx.insertInto('api_key_buckets').values({ key_id: id, bucket, count: 1000 }).execute(),
     )

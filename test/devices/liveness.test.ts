@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import { api } from '../../src/api.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
-import { findDue, markOffline } from '../../src/devices/liveness.ts'
+import { findOverdue, markOffline } from '../../src/devices/liveness.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { begin } from './stage.ts'
@@ -147,7 +147,7 @@ onEveryDatabase((kind, open) => {
     const { service, clock, bakery, state, beat } = await staged()
     clock.forward(301)
     const due = { now: clock(), before: new Date(Date.parse(clock()) - 300_000).toISOString() }
-    const { silent } = await findDue(service.storage.heavy, due, '', 100)
+    const { silent } = await findOverdue(service.storage.heavy, due, '', 100)
     expect(silent).toContain(bakery.deviceId)
     await beat()
     const moved = await service.storage.write((tx) => markOffline(tx, silent, due))

@@ -2,7 +2,7 @@ import { expressionBuilder } from 'kysely'
 import { expect, test } from 'vitest'
 import { deviceMatches } from '../../src/filters/compile.ts'
 import { ConditionGroup, fields } from '../../src/filters/contract.ts'
-import { faultsOf } from '../../src/filters/rules.ts'
+import { findFaults } from '../../src/filters/rules.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import type { Tables } from '../../src/storage/schema/tables.ts'
 import { openMigrated } from '../databases.ts'
@@ -69,7 +69,7 @@ test('a filter matches the same devices on SQLite, on Postgres and by its defini
     const trees = Array.from({ length: treesInRound }, () => randomTree(random, places))
     for (const tree of trees) {
       expect(ConditionGroup.parse(tree)).toEqual(tree)
-      expect([tree, faultsOf(tree, '')]).toEqual([tree, []])
+      expect([tree, findFaults(tree, '')]).toEqual([tree, []])
       note(tree, asked)
     }
     for (let at = 0; at < trees.length; at += treesInQuery) {

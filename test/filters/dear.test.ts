@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { ConditionGroup } from '../../src/filters/contract.ts'
-import { refreshDue } from '../../src/groups/jobs.ts'
+import { refreshDueGroups } from '../../src/groups/jobs.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { addDevice } from '../groups/fleet.ts'
 import { startService, testClock } from '../harness.ts'
@@ -90,7 +90,7 @@ onEveryDatabase((_, open) => {
       await addDevice(service, world, world.orgs.bakery, 'kitchen-2')
       const round = async (seconds: number) => {
         clock.forward(seconds)
-        while (await refreshDue({ storage: service.storage, clock }));
+        while (await refreshDueGroups({ storage: service.storage, clock }));
       }
       await round(60)
       const shown = (id: string) => admin.call(api.deviceGroups.show, { params: { id } })
@@ -165,7 +165,7 @@ onEveryDatabase((_, open) => {
       const slow = await group('Slow', id)
       await make(id, dearest)
       clock.forward(60)
-      await refreshDue({ storage: service.storage, clock })
+      await refreshDueGroups({ storage: service.storage, clock })
       expect(await admin.call(api.deviceGroups.show, { params: { id: slow.id } })).toMatchObject({
         evaluationError: expect.stringContaining('longer than a question may'),
       })

@@ -1,6 +1,6 @@
 import { fold } from '../../src/core/fold.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { gatheredTags } from '../../src/devices/changes.ts'
+import { aggregatedTags } from '../../src/devices/changes.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import type { Random } from './random.ts'
 
@@ -288,7 +288,7 @@ export async function replaceFleet({ write }: Storage, fleet: readonly Machine[]
           .values(owned as never)
           .execute()
       }
-      await tx.updateTable('devices').set({ tags: gatheredTags }).where('id', '=', id).execute()
+      await tx.updateTable('devices').set({ tags: aggregatedTags }).where('id', '=', id).execute()
     }
   })
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { ConditionGroup, fields } from '../../src/filters/contract.ts'
-import { comparable, windowStart } from '../../src/filters/instants.ts'
-import { faultsOf } from '../../src/filters/rules.ts'
+import { toComparable, windowStart } from '../../src/filters/instants.ts'
+import { findFaults } from '../../src/filters/rules.ts'
 
 /** What is wrong with a tree, as path and message, the shape first. */
 function faults(tree: unknown): Record<string, string> {
@@ -9,7 +9,7 @@ function faults(tree: unknown): Record<string, string> {
   if (!parsed.success) {
     return Object.fromEntries(parsed.error.issues.map(({ path, message }) => [path.join('.'), message]))
   }
-  return Object.fromEntries(faultsOf(parsed.data, '').map(({ path, message }) => [path.slice(1), message]))
+  return Object.fromEntries(findFaults(parsed.data, '').map(({ path, message }) => [path.slice(1), message]))
 }
 const group = (...conditions: unknown[]) => ({ operator: 'AND', conditions })
 const of = (field: unknown, operator: unknown, value?: unknown) =>
@@ -266,12 +266,12 @@ describe('a window', () => {
     ['2024-02-29T00:00:00.000Z', 12, '2023-02-28T00:00:00.000Z'],
     ['2024-02-29T00:00:00.000Z', 48, '2020-02-29T00:00:00.000Z'],
   ])('from %s goes %i months of the calendar back to %s', (now, months, start) => {
-    expect(comparable(windowStart(now, months, 'months'))).toBe(start)
+    expect(toComparable(windowStart(now, months, 'months'))).toBe(start)
   })
 
   it('that reaches before all years begins before every instant, and none comes after the last', () => {
-    expect(comparable(windowStart('2026-01-01T00:00:00.000Z', 1_000_000, 'months'))).toBe('')
-    expect(comparable(Number.NEGATIVE_INFINITY) < '0000-01-01T00:00:00.000Z').toBe(true)
-    expect(comparable(Number.POSITIVE_INFINITY) > '9999-12-31T23:59:59.999Z').toBe(true)
+    expect(toComparable(windowStart('2026-01-01T00:00:00.000Z', 1_000_000, 'months'))).toBe('')
+    expect(toComparable(Number.NEGATIVE_INFINITY) < '0000-01-01T00:00:00.000Z').toBe(true)
+    expect(toComparable(Number.POSITIVE_INFINITY) > '9999-12-31T23:59:59.999Z').toBe(true)
   })
 })

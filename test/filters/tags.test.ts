@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { systemScope } from '../../src/core/scope.ts'
-import { gatheredTags } from '../../src/devices/changes.ts'
+import { aggregatedTags } from '../../src/devices/changes.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
 import { previewFilter } from '../../src/filters/store.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -60,7 +60,7 @@ onEveryDatabase((_, open) => {
         const rows = tags.map((tag) => ({ device_id: row.id, tag }))
         if (rows.length > 0) await tx.insertInto('device_tags').values(rows).execute()
       }
-      await tx.updateTable('devices').set({ tags: gatheredTags }).execute()
+      await tx.updateTable('devices').set({ tags: aggregatedTags }).execute()
     })
     const check = async (operator: 'hasAny' | 'hasAll', value: string[]) => {
       const conditions: ConditionGroup = { operator: 'AND', conditions: [{ field: 'tags', operator, value }] }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { refreshDue } from '../../src/groups/jobs.ts'
+import { refreshDueGroups } from '../../src/groups/jobs.ts'
 import { sweepChanges } from '../../src/groups/members.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, startService, type TestService, testClock } from '../harness.ts'
@@ -46,7 +46,7 @@ onEveryDatabase((kind, open) => {
       )
     const refresh = async (on: TestService = service) => {
       clock.forward(60)
-      while (await refreshDue({ storage: on.storage, clock })) {
+      while (await refreshDueGroups({ storage: on.storage, clock })) {
         // Until nobody's turn is left.
       }
     }
@@ -130,7 +130,7 @@ onEveryDatabase((kind, open) => {
       const ask = async () =>
         (
           await Promise.all(
-            replicas.flatMap(({ storage }) => [1, 2].map(() => refreshDue({ storage, clock }))),
+            replicas.flatMap(({ storage }) => [1, 2].map(() => refreshDueGroups({ storage, clock }))),
           )
         ).filter((worked) => worked).length
       clock.forward(59)
@@ -189,7 +189,7 @@ onEveryDatabase((kind, open) => {
       })
       await enroll('kitchen-1')
       clock.forward(60)
-      await expect(refreshDue({ storage: service.storage, clock })).rejects.toThrow('JSON')
+      await expect(refreshDueGroups({ storage: service.storage, clock })).rejects.toThrow('JSON')
       expect(await members(good.id)).toEqual(['kitchen-1'])
     })
 

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { findOutOfUse, insertPlaces } from '../../src/agents/rollouts/places.ts'
+import { findOutOfUse, insertRolloutDevices } from '../../src/agents/rollouts/devices.ts'
 import { getRollout } from '../../src/agents/rollouts/store.ts'
 import { api } from '../../src/api.ts'
 import { type Contract, type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
 import type { Resource } from '../../src/core/schema.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
 import { emit } from '../../src/events/outbox.ts'
-import { refreshDue } from '../../src/groups/jobs.ts'
+import { refreshDueGroups } from '../../src/groups/jobs.ts'
 import { giveOut } from '../../src/webhooks/delivering/fan-out.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
@@ -60,7 +60,7 @@ async function buildStage(service: TestService, by: 'itself' | 'its partner'): P
   const other = await recordsOf(service, partners.globex, harbor)
   // A rollout is of no tenant, and has the machines of all of them.
   const place = { device_id: bakery.deviceId, org_id: bakery.id, wave: 0, from_version: '0.1.0', is_held: 0 }
-  await service.storage.write((tx) => insertPlaces(tx, harbor.rolloutId, [place]))
+  await service.storage.write((tx) => insertRolloutDevices(tx, harbor.rolloutId, [place]))
   const system = service.client(tokens.system)
   if (by === 'itself') await system.call(api.orgs.remove, { params: { id: bakery.id } })
   else await system.call(api.partners.remove, { params: { id: partners.acme } })
@@ -153,7 +153,7 @@ onEveryDatabase((_, open) => {
       }
       const place = { wave: 0, from_version: '0.1.0', is_held: 0 }
       const places = both.map((org) => ({ ...place, device_id: org.deviceId, org_id: org.id }))
-      await storage.write((tx) => insertPlaces(tx, orgs.harbor.rolloutId, places))
+      await storage.write((tx) => insertRolloutDevices(tx, orgs.harbor.rolloutId, places))
       await service.client(tokens.system).call(api.orgs.remove, { params: { id: bakery.id } })
       const before = about(await dump(storage), [bakery.id])
       // As if it had been waiting.
@@ -164,7 +164,7 @@ onEveryDatabase((_, open) => {
       clock.forward(3600)
       const moved = await checkLiveness(storage, { offlineAfterSeconds: 300 }, clock())
       expect(moved).toHaveLength(2)
-      while (await refreshDue({ storage, clock })) {
+      while (await refreshDueGroups({ storage, clock })) {
         // Until nobody's turn is left.
       }
       await giveOut(storage, clock())

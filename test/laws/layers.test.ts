@@ -116,7 +116,11 @@ const wrongs: [path: string, text: string, rule: string][] = [
     'commands see contracts and src/cli, never a server or a database',
   ],
   ['src/cli/send.ts', `import { x } from '../identity/tokens.ts'`, 'src/cli sees contracts only'],
-  ['src/agent/run.ts', `import { x } from '../agents/store.ts'`, 'src/agent sees contracts and src/cli only'],
+  [
+    'src/device-agent/run.ts',
+    `import { x } from '../agents/store.ts'`,
+    'src/device-agent sees contracts and src/cli only',
+  ],
   [
     'migrations/0002_more.ts',
     `import type { Tables } from '../src/storage/tables.ts'`,
@@ -158,8 +162,8 @@ describe('the check of the layers', () => {
     ['commands/audit/verify.ts', `import { ChainVerifier } from '../../src/audit/chain.ts'`],
     ['src/agents/rules.ts', `import type { DeviceRow } from '../storage/tables.ts'`],
     ['src/agents/store.ts', `import { x } from '../devices/store.ts'`],
-    ['src/agents/upgrades/rules.ts', `import { steppingStone } from '../versions/stepping.ts'`],
-    ['src/agent/update.ts', `import { believe } from '../agents/versions/manifest.ts'`],
+    ['src/agents/upgrades/rules.ts', `import { steppingStone } from '../versions/upgrade-path.ts'`],
+    ['src/device-agent/update.ts', `import { believe } from '../agents/versions/manifest.ts'`],
     ['src/devices/rules.ts', `// import { x } from '../agents/store.ts'\n/** await */`],
   ])('has nothing against %s: %s', (path, text) => {
     expect(breachesOf([{ path, text }])).toEqual([])

@@ -35,7 +35,7 @@ type Zone =
   | 'api'
   | 'version'
   | 'cli'
-  | 'agent'
+  | 'device-agent'
   | 'daemon'
   | 'commands'
   | 'migrations'
@@ -46,7 +46,7 @@ function placeOf(path: string): { zone?: Zone; capability?: string; file: string
   if (top !== 'src') return { zone: top as Zone, file: [folder, ...rest].join('/') }
   const file = rest.join('/')
   if (rest.length === 0) return { zone: folder.replace(/\.ts$/, '') as Zone, file: folder }
-  if (['core', 'storage', 'cli', 'agent'].includes(folder)) return { zone: folder as Zone, file }
+  if (['core', 'storage', 'cli', 'device-agent'].includes(folder)) return { zone: folder as Zone, file }
   return { capability: folder, file }
 }
 
@@ -64,7 +64,7 @@ const chainReader = 'commands/audit/verify.ts'
 /** Pure arithmetic, so that an auditor trusts it and not the server. */
 const verifier = /^src\/audit\/(chain|verifier\/[a-z-]+)\.ts$/
 /** What a release is and which comes next: an agent believes by the same lines as the service. Pure as well. */
-const releases = /^src\/agents\/versions\/(manifest|order|stepping)\.ts$/
+const releases = /^src\/agents\/versions\/(manifest|semver|upgrade-path)\.ts$/
 /** Does for a script what an authenticator does for a person. */
 const authenticator = 'src/cli/otp-secret.ts'
 /** Loads the one command that was named, from the list in the manifest. */
@@ -149,14 +149,14 @@ const ownImports: Rule[] = [
   {
     name: 'the daemon knows nothing of the command line',
     applies: inZone('daemon'),
-    allows: (_, { target }) => !/^(commands|src\/cli|src\/agent)\//.test(target),
+    allows: (_, { target }) => !/^(commands|src\/cli|src\/device-agent)\//.test(target),
   },
   {
     name: 'commands see contracts and src/cli, never a server or a database',
     applies: inZone('commands'),
     allows: (path, { target, lazy }) =>
       clientMaySee(target) ||
-      /^(commands|src\/cli|src\/agent)\//.test(target) ||
+      /^(commands|src\/cli|src\/device-agent)\//.test(target) ||
       (lazy && lazyServer(path) && target.startsWith('daemon/')) ||
       (path === chainReader && verifier.test(target)),
   },
@@ -167,9 +167,9 @@ const ownImports: Rule[] = [
       clientMaySee(target) || target.startsWith('src/cli/') || (typeOnly && verifier.test(target)),
   },
   {
-    name: 'src/agent sees contracts and src/cli only',
-    applies: inZone('agent'),
-    allows: (_, { target }) => clientMaySee(target) || /^src\/(agent|cli)\//.test(target),
+    name: 'src/device-agent sees contracts and src/cli only',
+    applies: inZone('device-agent'),
+    allows: (_, { target }) => clientMaySee(target) || /^src\/(device-agent|cli)\//.test(target),
   },
   {
     name: 'a migration outlives the code: it imports only storage/columns.ts',
@@ -201,7 +201,7 @@ const packageImports: Rule[] = [
   },
   {
     name: 'client code loads no package of the server',
-    applies: inZone('core', 'api', 'cli', 'agent', 'commands'),
+    applies: inZone('core', 'api', 'cli', 'device-agent', 'commands'),
     allows: (path, { target }) =>
       !serverPackages.test(target) || (path === authenticator && target === 'otplib'),
   },

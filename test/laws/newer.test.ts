@@ -3,8 +3,8 @@ import { pino } from 'pino'
 import { describe, expect, it } from 'vitest'
 import { deleteExpired } from '../../daemon/background.ts'
 import { migrations } from '../../migrations/index.ts'
-import { forgetCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
-import { goRound } from '../../src/agents/rollouts/jobs.ts'
+import { deleteOldCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
+import { reconcileRollout } from '../../src/agents/rollouts/jobs.ts'
 import { api } from '../../src/api.ts'
 import { takeDue } from '../../src/audit/checkpoints/jobs.ts'
 import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
@@ -17,7 +17,7 @@ import { newId } from '../../src/core/new-id.ts'
 import { toJsonSchema } from '../../src/core/openapi.ts'
 import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
-import { refreshDue } from '../../src/groups/jobs.ts'
+import { refreshDueGroups } from '../../src/groups/jobs.ts'
 import { issueResets } from '../../src/identity/passwords/jobs.ts'
 import { forgetOldLogs } from '../../src/logs/jobs.ts'
 import { sendDue } from '../../src/messages/jobs.ts'
@@ -171,11 +171,11 @@ async function runAll({ service }: Stage): Promise<string[]> {
     links: () => issueResets({ ...on, publicUrl: () => 'https://svc.example.com', onIssued: async () => {} }),
     sweeper: () => deleteExpired(storage, now()),
     devices: () => checkLiveness(storage, { offlineAfterSeconds: 60 }, now()),
-    groups: () => refreshDue(on),
-    rollouts: () => goRound({ ...on, offlineAfterSeconds: 300 }),
+    groups: () => refreshDueGroups(on),
+    rollouts: () => reconcileRollout({ ...on, offlineAfterSeconds: 300 }),
     logs: () => forgetOldLogs(storage, { agentLogRetentionDays: 7, eventLogRetentionDays: 7 }, now()),
     commands: () => reapCommands(storage, async () => {}, now()),
-    'old commands': () => forgetCommands(storage, now()),
+    'old commands': () => deleteOldCommands(storage, now()),
     checkpoints: () => takeDue({ ...checking, clock: systemClock }),
     verification: () => verifyDue({ ...checking, clock: Object.assign(systemClock, { forward: () => {} }) }),
     retention: () => pruneDue(retentionOn(service).parts),
@@ -340,7 +340,7 @@ onEveryDatabase((_, open) => {
       expect(group.evaluation_error).toBe('The filter has XOR, which this release does not know')
       const retried = { storage, clock: () => addSeconds(now(), 31) }
       const seen = group.evaluated_at
-      await refreshDue(retried)
+      await refreshDueGroups(retried)
       const [again] = await storage.read
         .selectFrom('device_groups')
         .select('evaluated_at')

@@ -1,7 +1,7 @@
 import { generateSync } from 'otplib'
 import { expect } from 'vitest'
 import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
-import type { RolloutState } from '../../src/agents/rollouts/contract.ts'
+import type { RolloutStatus } from '../../src/agents/rollouts/contract.ts'
 import { api } from '../../src/api.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { type Endpoint, entriesOf, isMutation } from '../../src/core/endpoint.ts'
@@ -742,7 +742,7 @@ async function pinned(hand: Hand): Promise<Play> {
 async function movingRollout(
   hand: Hand,
   name: string,
-  status: RolloutState,
+  status: RolloutStatus,
   isHalfDone = false,
 ): Promise<Play> {
   const { org, about } = await inFreshOrg(hand)

@@ -7,11 +7,11 @@ import { deleteExpired } from '../../daemon/background.ts'
 import { DeadLetterWatch } from '../../daemon/dead-letter-watch.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
-import { forgetCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
-import { makeRoomForOutputs } from '../../src/agents/commands/room.ts'
+import { deleteOldCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
+import { trimOutputs } from '../../src/agents/commands/output-quota.ts'
 import { makeCommand } from '../../src/agents/commands/rules.ts'
 import { insertCommand } from '../../src/agents/commands/store.ts'
-import { goRound } from '../../src/agents/rollouts/jobs.ts'
+import { reconcileRollout } from '../../src/agents/rollouts/jobs.ts'
 import { api } from '../../src/api.ts'
 import { takeDue } from '../../src/audit/checkpoints/jobs.ts'
 import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
@@ -23,7 +23,7 @@ import type { Limits } from '../../src/core/limits.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
-import { refreshDue } from '../../src/groups/jobs.ts'
+import { refreshDueGroups } from '../../src/groups/jobs.ts'
 import { issueResets } from '../../src/identity/passwords/jobs.ts'
 import { insertResetRequest } from '../../src/identity/passwords/store.ts'
 import { forgetOldLogs, makeRoom } from '../../src/logs/jobs.ts'
@@ -237,7 +237,7 @@ const scenarios: Record<string, Scenario> = {
       await tx.deleteFrom('device_group_devices').execute()
     })
     await poison(storage, 'update', 'device_groups', `new.id = '${bad.groupId}'`)
-    await run(refreshDue({ storage, clock: systemClock }))
+    await run(refreshDueGroups({ storage, clock: systemClock }))
     const members = await storage.read
       .selectFrom('device_group_devices')
       .select(['group_id', 'device_id'])
@@ -251,7 +251,7 @@ const scenarios: Record<string, Scenario> = {
     const id = await addRollout(service as TestService, 'preparing')
     await poison(storage, 'insert', 'agent_rollout_devices', `new.device_id = '${bad.deviceId}'`)
     const parts = { storage, clock: systemClock, offlineAfterSeconds: 300 }
-    await run(goRound(parts))
+    await run(reconcileRollout(parts))
     const places = async () => {
       const rows = storage.read.selectFrom('agent_rollout_devices').select(['device_id', 'state'])
       const all = await rows.where('rollout_id', '=', id).execute()
@@ -261,7 +261,7 @@ const scenarios: Record<string, Scenario> = {
     expect(Object.keys(await places()).sort()).toEqual([good.deviceId, other].sort())
     await change(storage, 'devices', { status: 'decommissioned' })
     await poison(storage, 'update', 'agent_rollout_devices', `new.device_id = '${other}'`)
-    await run(goRound(parts))
+    await run(reconcileRollout(parts))
     expect(await places()).toMatchObject({ [good.deviceId]: 'withdrawn', [other]: 'waiting' })
   },
 
@@ -308,7 +308,7 @@ const scenarios: Record<string, Scenario> = {
       await addWebhook(service as TestService, id, 'updated', ['device.updated'])
     const limits = { AGENT_EVENTS: { count: 1, seconds: 3600 } } as Limits
     const waiting = new AgentEventBuffer(new Limiter(limits))
-    for (const { deviceId } of [bad, bad, good, good]) waiting.isToldNow(deviceId, ['hostname'])
+    for (const { deviceId } of [bad, bad, good, good]) waiting.emitsNow(deviceId, ['hostname'])
     await poison(storage, 'insert', 'events', `new.org_id = '${bad.id}'`)
     await run(waiting.tell(storage, now()))
     const told = await storage.read.selectFrom('events').select(['org_id', 'type']).execute()
@@ -326,7 +326,7 @@ const scenarios: Record<string, Scenario> = {
     for (const { deviceId } of [bad, good])
       await change(storage, 'devices', { command_bytes: 5000 }, deviceId)
     await poison(storage, 'update', 'agent_commands', `new.id = '${stuck}'`)
-    await run(makeRoomForOutputs(storage, new ByteQuota({ perDevice: 2000, perOrg: 2 ** 40 }), now()))
+    await run(trimOutputs(storage, new ByteQuota({ perDevice: 2000, perOrg: 2 ** 40 }), now()))
     const rows = await storage.read.selectFrom('agent_commands').select(['id', 'result']).execute()
     expect(rows.filter(({ result }) => result!.includes('xxx')).map(({ id }) => id)).toEqual([stuck])
   },
@@ -349,7 +349,7 @@ const scenarios: Record<string, Scenario> = {
     const ended = { status: 'completed', completed_at: '2020-01-01T00:00:00.000Z' }
     const [stuck, other] = [await command(on, bad, ended), await command(on, good, ended)]
     await poison(storage, 'delete', 'agent_commands', `old.id = '${stuck}'`)
-    await run(forgetCommands(storage, now()))
+    await run(deleteOldCommands(storage, now()))
     const left = await commandsOf(on)
     expect([left.has(stuck), left.has(other)]).toEqual([true, false])
   },

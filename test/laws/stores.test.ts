@@ -18,16 +18,16 @@ import {
 import {
   expireEnrollmentKeys,
   getEnrollmentKey,
-  listEnrolled,
+  listEnrolledDevices,
   removeEnrollmentKey,
   replaceEnrollmentKey,
 } from '../../src/credentials/enrollment-keys/store.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
 import { changeFilter, removeFilter } from '../../src/filters/saved/store.ts'
 import { previewFilter } from '../../src/filters/store.ts'
-import { listFilledBy } from '../../src/groups/dynamic.ts'
+import { listGroupsOfFilter } from '../../src/groups/dynamic.ts'
 import { getDevices, listChanges, listMembers } from '../../src/groups/members.ts'
-import { changeGroup, getGroup, isAbove, removeGroup, usesOf } from '../../src/groups/store.ts'
+import { changeGroup, countUses, getGroup, isAncestor, removeGroup } from '../../src/groups/store.ts'
 import { countHolders, listHolders } from '../../src/identity/roles/holders.ts'
 import { getRole } from '../../src/identity/roles/store.ts'
 import { endSessionsIn } from '../../src/identity/sessions/tenants.ts'
@@ -52,16 +52,16 @@ import { changeOrg, getOrg, removeOrgs } from '../../src/tenancy/organizations/s
 import { changeSite, getSite, removeSite } from '../../src/tenancy/sites/store.ts'
 import {
   changeTrustPolicy,
-  endWorkloadsIn,
   findPolicyInUse,
   findPolicyOf,
   getTrustPolicy,
   isTrusted,
-  listPoliciesLed,
+  listPoliciesByKey,
   listTrustPolicies,
   lockTrustPolicy,
   recordUse,
   removeTrustPolicy,
+  revokeWorkloads,
 } from '../../src/trust/store.ts'
 import { findForReplay, sendAgain } from '../../src/webhooks/deliveries/asked-for.ts'
 import {
@@ -229,19 +229,19 @@ async function prepare(service: TestService) {
       (db, scope) =>
         getEnrollmentKey(db, scope, spareKey.id).then(({ lastDeviceId }) => lastDeviceId, nobody),
     ],
-    ['listEnrolled', machine, (db, scope) => listEnrolled(db, scope, key.id, page)],
+    ['listEnrolled', machine, (db, scope) => listEnrolledDevices(db, scope, key.id, page)],
     [
       'previewFilter',
       machine,
       async (db, scope) => (await previewFilter(db, scope, named, { limit: 10, now })).data.totalCount,
     ],
-    ['listFilledBy', tenant, (db, scope) => listFilledBy(db, scope, own)],
+    ['listFilledBy', tenant, (db, scope) => listGroupsOfFilter(db, scope, own)],
     ['listMembers', machine, (db, scope) => listMembers(db, scope, shelf.id, page)],
     ['listChanges', machine, (db, scope) => listChanges(db, scope, shelf.id, page)],
     ['getDevices', machine, (db, scope) => getDevices(db, scope, group, [bakery.deviceId])],
-    ['usesOf, members', tenant, async (db, scope) => (await usesOf(db, scope, shelf.id)).memberships],
-    ['usesOf, groups', tenant, async (db, scope) => (await usesOf(db, scope, shelf.id)).groups],
-    ['isAbove', tenant, (db, scope) => isAbove(db, scope, shelf.id, below.id)],
+    ['usesOf, members', tenant, async (db, scope) => (await countUses(db, scope, shelf.id)).memberships],
+    ['usesOf, groups', tenant, async (db, scope) => (await countUses(db, scope, shelf.id)).groups],
+    ['isAbove', tenant, (db, scope) => isAncestor(db, scope, shelf.id, below.id)],
     [
       'countHolders',
       tenant,
@@ -333,7 +333,7 @@ async function prepare(service: TestService) {
     [
       'listPoliciesLed',
       tenant,
-      (db, scope) => listPoliciesLed(db, scope, policy.issuer, [`sub=${policy.claims.sub}`]),
+      (db, scope) => listPoliciesByKey(db, scope, policy.issuer, [`sub=${policy.claims.sub}`]),
     ],
     ['getScript', tenant, (db, scope) => getScript(db, scope, script.id)],
   ]
@@ -393,7 +393,7 @@ async function prepare(service: TestService) {
     ['unlink', tenant, (db, scope) => unlink(db, scope, linked, now)],
     ['forgetSubjects', tenant, (db, scope) => forgetSubjects(db, scope, providerId)],
     ['recordUse', tenant, (db, scope) => recordUse(db, scope, policy, now)],
-    ['endWorkloadsIn', tenant, (db, scope) => endWorkloadsIn(db, scope)],
+    ['endWorkloadsIn', tenant, (db, scope) => revokeWorkloads(db, scope)],
     [
       'changeTrustPolicy',
       tenant,

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ordered } from '../../src/tenancy/partners/rules.ts'
-import { difference, merged, mergedFree } from '../../src/tenancy/rules.ts'
+import { normalizeOrder } from '../../src/tenancy/partners/rules.ts'
+import { difference, mergePatch, mergeSettings } from '../../src/tenancy/rules.ts'
 
 describe('settings that are merged', () => {
   it.each([
@@ -13,7 +13,7 @@ describe('settings that are merged', () => {
     [{ a: 'text' }, { a: { x: 1, y: null } }, { a: { x: 1 } }],
     [{}, { a: null }, {}],
   ])('%j and %j are %j', (present, said, result) => {
-    expect(merged(present, said)).toEqual(result)
+    expect(mergePatch(present, said)).toEqual(result)
   })
 
   const settings = fc.dictionary(
@@ -24,9 +24,9 @@ describe('settings that are merged', () => {
   it('say what was said, keep the rest, and are the same when it is said again', () => {
     fc.assert(
       fc.property(settings, settings, (present, said) => {
-        const once = merged(present, said)
-        expect(merged(once, said)).toEqual(once)
-        expect(merged(present, {})).toEqual(present)
+        const once = mergePatch(present, said)
+        expect(mergePatch(once, said)).toEqual(once)
+        expect(mergePatch(present, {})).toEqual(present)
         for (const key of Object.keys(present)) {
           if (!Object.hasOwn(said, key)) expect(once[key]).toEqual(present[key])
         }
@@ -35,14 +35,14 @@ describe('settings that are merged', () => {
   })
 
   it('do not touch prototypes', () => {
-    merged({}, JSON.parse('{"__proto__": {"polluted": 1}}'))
+    mergePatch({}, JSON.parse('{"__proto__": {"polluted": 1}}'))
     expect(({} as Record<string, unknown>).polluted).toBeUndefined()
   })
 
   it('do not grow beyond their size in small steps', () => {
     const step = { b: 'y'.repeat(9000) }
-    expect(() => mergedFree({ a: 'x'.repeat(9000) }, step)).toThrow('16 KiB')
-    expect(mergedFree({ b: 'x'.repeat(9000) }, step)).toEqual(step)
+    expect(() => mergeSettings({ a: 'x'.repeat(9000) }, step)).toThrow('16 KiB')
+    expect(mergeSettings({ b: 'x'.repeat(9000) }, step)).toEqual(step)
   })
 })
 
@@ -80,8 +80,8 @@ describe('what the audit log is told of a change', () => {
 
 describe('an order of organizations', () => {
   it('drops what is unknown, keeps the first of two, and ends with the rest as registered', () => {
-    expect(ordered(['c', 'x', 'A', 'c'], ['a', 'b', 'c', 'd'])).toEqual(['c', 'a', 'b', 'd'])
-    expect(ordered([], ['a', 'b'])).toEqual(['a', 'b'])
-    expect(ordered(['x'], [])).toEqual([])
+    expect(normalizeOrder(['c', 'x', 'A', 'c'], ['a', 'b', 'c', 'd'])).toEqual(['c', 'a', 'b', 'd'])
+    expect(normalizeOrder([], ['a', 'b'])).toEqual(['a', 'b'])
+    expect(normalizeOrder(['x'], [])).toEqual([])
   })
 })

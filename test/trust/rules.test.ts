@@ -2,19 +2,19 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { newId } from '../../src/core/new-id.ts'
 import {
-  applied,
-  chosenAmong,
-  faultIn,
-  isFor,
-  leadOf,
-  leadsIn,
-  looseness,
+  applyChange,
+  broadnessWarning,
+  claimText,
+  describeRun,
+  findTokenFault,
+  hasAudience,
+  lookupKeyOf,
+  lookupKeysIn,
   makePolicy,
-  misfits,
-  onlyEnds,
-  runOf,
-  textOf,
-  useOf,
+  matchPolicy,
+  mismatchedClaims,
+  onlyDeactivates,
+  replayKeyOf,
 } from '../../src/trust/rules.ts'
 import { audience, github, gitlab, releases, run } from './stage.ts'
 
@@ -36,7 +36,7 @@ describe('the claims of a policy', () => {
   ])('of %s hold what nobody else can come to have: %s %j', (host, issuer, claims) => {
     expect(() => made({ issuer, claims })).toThrow(expect.objectContaining({ extras: lasting(host) }))
     const before = made()
-    expect(() => applied(before, { issuer, claims }, now)).toThrow()
+    expect(() => applyChange(before, { issuer, claims }, now)).toThrow()
   })
 
   it.each([
@@ -49,33 +49,35 @@ describe('the claims of a policy', () => {
   })
 
   it('that trust all that runs in a repository are warned of', () => {
-    expect(looseness(made({ claims: { repository_id: '7' } }))).toContain('Every branch')
-    expect(looseness(made())).toBeUndefined()
-    expect(looseness(made({ issuer: 'https://ci.example.com', claims: { sub: 'a' } }))).toBeUndefined()
+    expect(broadnessWarning(made({ claims: { repository_id: '7' } }))).toContain('Every branch')
+    expect(broadnessWarning(made())).toBeUndefined()
+    expect(broadnessWarning(made({ issuer: 'https://ci.example.com', claims: { sub: 'a' } }))).toBeUndefined()
   })
 
   it('are compared to the letter, all of them', () => {
     const policy = made()
-    expect(misfits(policy, run)).toEqual([])
-    expect(misfits(policy, { ...run, repository_id: '74291848' })).toEqual(['repository_id'])
-    expect(misfits(policy, { ...run, environment: 'Production', aud: 'other' })).toEqual([
+    expect(mismatchedClaims(policy, run)).toEqual([])
+    expect(mismatchedClaims(policy, { ...run, repository_id: '74291848' })).toEqual(['repository_id'])
+    expect(mismatchedClaims(policy, { ...run, environment: 'Production', aud: 'other' })).toEqual([
       'audience',
       'environment',
     ])
     const { environment: _, ...without } = run
-    expect(misfits(policy, without)).toEqual(['environment'])
-    expect(misfits(made({ claims: { repository_id: '7', constructor: 'x' } }), run)).toContain('constructor')
+    expect(mismatchedClaims(policy, without)).toEqual(['environment'])
+    expect(mismatchedClaims(made({ claims: { repository_id: '7', constructor: 'x' } }), run)).toContain(
+      'constructor',
+    )
   })
 
   it('lead to it: the one that the fewest tokens share', () => {
-    expect(leadOf(made())).toBe('repository_id=74291847')
-    expect(leadOf(made({ claims: { environment: 'a', repository_owner_id: '65' } }))).toBe(
+    expect(lookupKeyOf(made())).toBe('repository_id=74291847')
+    expect(lookupKeyOf(made({ claims: { environment: 'a', repository_owner_id: '65' } }))).toBe(
       'repository_owner_id=65',
     )
     const issuer = 'https://ci.example.com'
-    expect(leadOf(made({ issuer, claims: { a: '1', sub: 'job' } }))).toBe('sub=job')
-    expect(leadOf(made({ issuer, claims: { b: '1', a: '2' } }))).toBe('a=2')
-    expect(leadsIn(run)).toContain('repository_id=74291847')
+    expect(lookupKeyOf(made({ issuer, claims: { a: '1', sub: 'job' } }))).toBe('sub=job')
+    expect(lookupKeyOf(made({ issuer, claims: { b: '1', a: '2' } }))).toBe('a=2')
+    expect(lookupKeysIn(run)).toContain('repository_id=74291847')
   })
 
   it('always lead to a policy that a token fits', () => {
@@ -87,15 +89,15 @@ describe('the claims of a policy', () => {
     fc.assert(
       fc.property(claims, (all) => {
         const policy = made({ issuer: 'https://ci.example.com', claims: all })
-        expect(leadsIn({ ...all, aud: audience })).toContain(leadOf(policy))
+        expect(lookupKeysIn({ ...all, aud: audience })).toContain(lookupKeyOf(policy))
       }),
     )
   })
 
   it('may be yes or no, or a whole number', () => {
-    expect(textOf({ a: true, b: 7, c: 7.5, d: null, e: ['x'] }, 'a')).toBe('true')
+    expect(claimText({ a: true, b: 7, c: 7.5, d: null, e: ['x'] }, 'a')).toBe('true')
     const said = { a: true, b: 7, c: 7.5, d: null, e: ['x'] }
-    expect(['b', 'c', 'd', 'e', 'toString'].map((name) => textOf(said, name))).toEqual([
+    expect(['b', 'c', 'd', 'e', 'toString'].map((name) => claimText(said, name))).toEqual([
       '7',
       ...Array(4).fill(undefined),
     ])
@@ -123,11 +125,11 @@ describe('a token', () => {
     [{ nbf: 'soon' }, 'incomplete'],
   ])('that says %j counts: %s', (more, fault) => {
     const claims = { exp: at + 300, iat: at, nbf: at, jti: 'a', ...more }
-    expect(faultIn(claims, now)).toBe(fault)
+    expect(findTokenFault(claims, now)).toBe(fault)
   })
 
   it('is for one audience, and nobody else', () => {
-    expect([audience, [audience]].map((aud) => isFor({ aud }, audience))).toEqual([true, true])
+    expect([audience, [audience]].map((aud) => hasAudience({ aud }, audience))).toEqual([true, true])
     const others = [
       `${audience}/`,
       audience.toUpperCase(),
@@ -136,14 +138,14 @@ describe('a token', () => {
       undefined,
       { 0: audience },
     ]
-    expect(others.map((aud) => isFor({ aud }, audience))).toEqual(others.map(() => false))
+    expect(others.map((aud) => hasAudience({ aud }, audience))).toEqual(others.map(() => false))
   })
 
   it('is remembered for as long as it could be accepted, and never longer', () => {
-    const { hash, until } = useOf(github, { jti: 'a', iat: at, exp: at + 1e12 }, now)
+    const { hash, until } = replayKeyOf(github, { jti: 'a', iat: at, exp: at + 1e12 }, now)
     expect(until).toBe('2026-03-01T13:02:00.000Z')
-    expect(useOf(gitlab, { jti: 'a', iat: at }, now).hash).not.toBe(hash)
-    expect(faultIn({ jti: 'a', iat: at, exp: at + 1e12 }, until)).toBe('too_old')
+    expect(replayKeyOf(gitlab, { jti: 'a', iat: at }, now).hash).not.toBe(hash)
+    expect(findTokenFault({ jti: 'a', iat: at, exp: at + 1e12 }, until)).toBe('too_old')
   })
 })
 
@@ -151,15 +153,15 @@ describe('the policy that a token signs in by', () => {
   const policies = [made({ name: 'narrow', claims: { repository_id: '7' } }), made(), made({ name: 'later' })]
 
   it('is the oldest it fits', () => {
-    expect(chosenAmong(policies, run)).toEqual({ policy: policies[1] })
-    expect(chosenAmong(policies, { ...run, aud: 'other' })).toEqual({ reason: 'no_policy' })
-    expect(chosenAmong([], run)).toEqual({ reason: 'no_policy' })
+    expect(matchPolicy(policies, run)).toEqual({ policy: policies[1] })
+    expect(matchPolicy(policies, { ...run, aud: 'other' })).toEqual({ reason: 'no_policy' })
+    expect(matchPolicy([], run)).toEqual({ reason: 'no_policy' })
   })
 
   it('is none where several organizations trust it', () => {
     const stranger = made({ orgId: 'garage' })
-    expect(chosenAmong([stranger, ...policies], run)).toEqual({ reason: 'ambiguous' })
-    expect(chosenAmong([...policies, stranger], run)).toEqual({ reason: 'ambiguous' })
+    expect(matchPolicy([stranger, ...policies], run)).toEqual({ reason: 'ambiguous' })
+    expect(matchPolicy([...policies, stranger], run)).toEqual({ reason: 'ambiguous' })
   })
 })
 
@@ -171,7 +173,7 @@ describe('a run', () => {
     [{ sub: 'system:serviceaccount:ci:builder' }, 'system:serviceaccount:ci:builder'],
     [{ sub: 'x'.repeat(300) }, 'x'.repeat(255)],
     [{ sub: { a: 1 } }, 'without a name'],
-  ])('is told as %j', (claims, words) => expect(runOf(claims)).toBe(words))
+  ])('is told as %j', (claims, words) => expect(describeRun(claims)).toBe(words))
 })
 
 it.each([
@@ -181,5 +183,5 @@ it.each([
   [{ status: 'active' }, false],
   [{}, false],
 ] as const)('a change to %j only takes access away: %s', (change, only) => {
-  expect(onlyEnds(change)).toBe(only)
+  expect(onlyDeactivates(change)).toBe(only)
 })

@@ -5,7 +5,7 @@ import { anyJson, anyObject, idOf, instant, safeParse } from '../../core/schema.
 import { truncate } from '../../core/text.ts'
 import { agentParams } from '../../devices/contract.ts'
 import { LogLevelChange } from '../../live/contract.ts'
-import { AskedCommand } from '../contract.ts'
+import { AgentCommand } from '../contract.ts'
 import { lenient } from '../lenient.ts'
 
 /* Commands that wait for an agent, however long it is away; live queries do not. */
@@ -189,7 +189,7 @@ export const agentCommands = {
     tag: 'Agents',
     access: agentOrWatchdogAccess,
     params: agentParams,
-    reply: z.object({ commands: z.array(AskedCommand) }),
+    reply: z.object({ commands: z.array(AgentCommand) }),
   }),
   result: endpoint({
     method: 'POST',

@@ -3,29 +3,35 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { lockDevice } from '../../devices/changes.ts'
 import type { Device } from '../../devices/contract.ts'
-import { tellUpdated } from '../../devices/events.ts'
+import { emitUpdated } from '../../devices/events.ts'
 import { type AuditFacts, type HandlersOf, inSteps } from '../../handler.ts'
 import type { ByteQuota } from '../../logs/quota.ts'
 import type { Db } from '../../storage/open.ts'
 import { commandsFor } from '../heartbeats.ts'
-import { answerCommand, withoutSecrets } from './answers.ts'
 import type * as contract from './contract.ts'
 import type { Nudge } from './ports.ts'
-import { checkCommandable, checkRoom, makeCommand } from './rules.ts'
+import { recordResult, redactOutcome } from './results.ts'
+import { checkCommandable, checkQueueLimit, makeCommand } from './rules.ts'
 import * as store from './store.ts'
 
-type Asking = { db: Db; scope: Scope; caller: { id: string }; now: Instant; note(facts: AuditFacts): void }
+type CommandRequest = {
+  db: Db
+  scope: Scope
+  caller: { id: string }
+  now: Instant
+  note(facts: AuditFacts): void
+}
 
 export function commandHandlers({ nudge, commandQuota }: { nudge: Nudge; commandQuota: ByteQuota }) {
-  async function queue(asking: Asking, deviceId: string, wanted: contract.NewCommand) {
+  async function queue(asking: CommandRequest, deviceId: string, wanted: contract.NewCommand) {
     const { db, scope, caller, now, note } = asking
     const device = await lockDevice(db, scope, deviceId)
     const { id, orgId, hostname } = device
     note({ orgId, resourceId: id, resourceName: hostname })
     checkCommandable(device, await store.tenancyOf(db, id))
-    if (wanted.type === 'set_auto_update') await decide(asking, device, wanted.payload.enabled)
+    if (wanted.type === 'set_auto_update') await applyAutoUpdate(asking, device, wanted.payload.enabled)
     else note({ after: wanted })
-    checkRoom(await store.countOpen(db, id))
+    checkQueueLimit(await store.countOpen(db, id))
     const command = makeCommand(wanted, { id: newId(), orgId, deviceId: id, by: caller.id, now })
     await store.insertCommand(db, command)
     await nudge(db, id)
@@ -34,12 +40,12 @@ export function commandHandlers({ nudge, commandQuota }: { nudge: Nudge; command
   }
 
   /** What people want is kept besides the command, which may never arrive: heartbeats repeat it. */
-  async function decide({ db, now, note }: Asking, device: Device, enabled: boolean) {
+  async function applyAutoUpdate({ db, now, note }: CommandRequest, device: Device, enabled: boolean) {
     const { desired } = device.autoUpdate
-    await store.supersede(db, { deviceId: device.id, type: 'set_auto_update', now })
-    await store.setDesired(db, device.id, { enabled, now })
+    await store.supersedeCommands(db, { deviceId: device.id, type: 'set_auto_update', now })
+    await store.setDesiredAutoUpdate(db, device.id, { enabled, now })
     const autoUpdate = { ...device.autoUpdate, desired: enabled }
-    if (desired !== enabled) await tellUpdated(db, device, { autoUpdate }, now)
+    if (desired !== enabled) await emitUpdated(db, device, { autoUpdate }, now)
     note({ before: { autoUpdate: desired }, after: { autoUpdate: enabled } })
   }
 
@@ -62,13 +68,13 @@ export function commandHandlers({ nudge, commandQuota }: { nudge: Nudge; command
     },
     result: inSteps<Result, contract.Outcome>({
       // Nobody else waits meanwhile.
-      prepare: ({ body }) => withoutSecrets(body),
+      prepare: ({ body }) => redactOutcome(body),
       async run({ db, params: { commandId }, caller, now, note }, outcome) {
         const { deviceId, device } = caller
         note({ resourceId: deviceId, resourceName: device.hostname, details: { commandId } })
         const { status, exitCode } = outcome
         note({ after: { status, exitCode } })
-        const kept = await answerCommand(db, caller, { id: commandId, outcome }, commandQuota, now)
+        const kept = await recordResult(db, caller, { id: commandId, outcome }, commandQuota, now)
         if (kept === 'late') note({ unchanged: true })
         return { success: true }
       },

@@ -3,24 +3,24 @@ import { forEachSettled, writeInChunks as writeInParts } from '../../storage/bis
 import type { Db, Storage } from '../../storage/open.ts'
 import type { Outcome } from './contract.ts'
 import type { Nudge } from './ports.ts'
-import { answerSeconds, givenUp, mostSent } from './rules.ts'
-import { countAll, holdDevices } from './store.ts'
+import { failedOutcome, maxDeliveries, redeliverySeconds } from './rules.ts'
+import { lockDeviceRows, recountAll } from './store.ts'
 
 /** Rows of one write: nobody waits for longer than that. */
 const batch = 500
 /** How long commands are kept after their end. */
-const keptDays = 30
+const retentionDays = 30
 
-const unanswered = givenUp(`No answer, though it was sent ${mostSent} times`, 'timeout')
-const unfetched = givenUp('Nobody fetched it in time')
-const outOfUse = givenUp('The device was decommissioned')
+const unanswered = failedOutcome(`No answer, though it was sent ${maxDeliveries} times`, 'timeout')
+const unfetched = failedOutcome('Nobody fetched it in time')
+const outOfUse = failedOutcome('The device was decommissioned')
 
 /**
  * What was given out and not answered is given out again, and given up after that; so is what nobody fetched. Any number
  * of processes may do so at once.
  */
 export async function reapCommands(storage: Storage, nudge: Nudge, now: Instant): Promise<void> {
-  const before = addSeconds(now, -answerSeconds)
+  const before = addSeconds(now, -redeliverySeconds)
   const again = async (tx: Db, ids: readonly string[]) => {
     const rows = await tx
       .updateTable('agent_commands')
@@ -35,8 +35,8 @@ export async function reapCommands(storage: Storage, nudge: Nudge, now: Instant)
   const sent = (db: Db) => open(db, 'sent').where('sent_at', '<=', before)
   const pending = (db: Db) => open(db, 'pending')
   const givingUp = (status: 'sent' | 'pending', outcome: Outcome) => (tx: Db, ids: readonly string[]) =>
-    giveUp(tx, ids, { status, outcome, now })
-  const lost = (db: Db) => sent(db).where('sent_count', '>=', mostSent)
+    failCommands(tx, ids, { status, outcome, now })
+  const lost = (db: Db) => sent(db).where('sent_count', '>=', maxDeliveries)
   const late = (db: Db) => pending(db).where('expires_at', '<=', now)
   const gone = (db: Db) =>
     pending(db).where('device_id', 'in', (eb) =>
@@ -44,11 +44,11 @@ export async function reapCommands(storage: Storage, nudge: Nudge, now: Instant)
     )
   const steps: [(db: Db) => ReturnType<typeof open>, (tx: Db, ids: readonly string[]) => Promise<void>][] = [
     [lost, givingUp('sent', unanswered)],
-    [(db) => sent(db).where('sent_count', '<', mostSent), again],
+    [(db) => sent(db).where('sent_count', '<', maxDeliveries), again],
     [late, givingUp('pending', unfetched)],
     [gone, givingUp('pending', outOfUse)],
   ]
-  await forEachSettled(steps, ([due, change]) => inParts(storage, due, change))
+  await forEachSettled(steps, ([due, change]) => changeInBatches(storage, due, change))
 }
 
 const open = (db: Db, status: 'sent' | 'pending') =>
@@ -58,7 +58,7 @@ const open = (db: Db, status: 'sent' | 'pending') =>
     .where('agent_commands.status', '=', status)
     .where('completed_at', 'is', null)
 
-async function giveUp(
+async function failCommands(
   tx: Db,
   ids: readonly string[],
   { status, outcome, now }: { status: string; outcome: Outcome; now: Instant },
@@ -72,7 +72,7 @@ async function giveUp(
     .execute()
 }
 
-async function inParts(
+async function changeInBatches(
   { read, write }: Storage,
   due: (db: Db) => ReturnType<typeof open>,
   change: (tx: Db, ids: readonly string[]) => Promise<void>,
@@ -87,8 +87,8 @@ async function inParts(
 }
 
 /** Deletes what ended longer ago than it is kept. */
-export async function forgetCommands({ read, write }: Storage, now: Instant): Promise<void> {
-  const before = addSeconds(now, -keptDays * 86_400)
+export async function deleteOldCommands({ read, write }: Storage, now: Instant): Promise<void> {
+  const before = addSeconds(now, -retentionDays * 86_400)
   const find = (except: readonly string[]) =>
     read
       .selectFrom('agent_commands')
@@ -99,14 +99,14 @@ export async function forgetCommands({ read, write }: Storage, now: Instant): Pr
       .orderBy('completed_at')
       .limit(batch)
       .execute()
-  await writeInParts(find, (ids) => write((tx) => forget(tx, ids), { unsynced: true }), batch)
+  await writeInParts(find, (ids) => write((tx) => deleteCommands(tx, ids), { unsynced: true }), batch)
 }
 
-async function forget(tx: Db, ids: readonly string[]): Promise<void> {
+async function deleteCommands(tx: Db, ids: readonly string[]): Promise<void> {
   const found = tx.selectFrom('agent_commands').select('device_id').distinct().where('id', 'in', ids)
   const of = (await found.execute()).map(({ device_id }) => device_id)
   if (of.length === 0) return
-  await holdDevices(tx, of)
+  await lockDeviceRows(tx, of)
   await tx.deleteFrom('agent_commands').where('id', 'in', ids).execute()
-  await countAll(tx, of)
+  await recountAll(tx, of)
 }

@@ -7,12 +7,12 @@ import { isSuspended } from '../rules.ts'
 import type { DeviceCommandDetail, NewCommand, NewOutcome, Outcome } from './contract.ts'
 
 /** How long a command waits to be fetched, and for its answer before it is given out again: seconds. */
-const waitSeconds = 7 * 86_400
-export const answerSeconds = 120
+const expirySeconds = 7 * 86_400
+export const redeliverySeconds = 120
 /** How often it is given out in all. */
-export const mostSent = 4
+export const maxDeliveries = 4
 /** Commands of a device that may be under way. */
-export const mostOpen = 100
+export const maxOpenCommands = 100
 
 type Tenancy = { org_status: string; partner_status: string; isGone: boolean }
 
@@ -23,8 +23,8 @@ export function checkCommandable({ status }: Device, tenant: Tenancy): void {
 }
 
 /** @throws conflict */
-export function checkRoom(open: number): void {
-  if (open < mostOpen) return
+export function checkQueueLimit(open: number): void {
+  if (open < maxOpenCommands) return
   throw new Problem('conflict', `${open} commands wait for this device already`)
 }
 
@@ -37,7 +37,7 @@ export function makeCommand(
     status: 'pending',
     createdBy: made.by,
     createdAt: made.now,
-    expiresAt: addSeconds(made.now, waitSeconds),
+    expiresAt: addSeconds(made.now, expirySeconds),
     sentAt: null,
     sentCount: 0,
     completedAt: null,
@@ -46,7 +46,7 @@ export function makeCommand(
 }
 
 /** What an agent says of a command, as it is kept. */
-export const outcomeOf = (said: NewOutcome): Outcome => ({
+export const toOutcome = (said: NewOutcome): Outcome => ({
   status: said.status,
   exitCode: said.exitCode ?? null,
   stdout: said.stdout ?? null,
@@ -58,34 +58,34 @@ export const outcomeOf = (said: NewOutcome): Outcome => ({
 })
 
 /** That it came to nothing, and why. */
-export const givenUp = (error: string, status: 'failed' | 'timeout' = 'failed'): Outcome =>
-  outcomeOf({ status, error })
+export const failedOutcome = (error: string, status: 'failed' | 'timeout' = 'failed'): Outcome =>
+  toOutcome({ status, error })
 
-const mostSaid = 100
+const maxErrorLength = 100
 
 /** An outcome whose output made room for that of later commands. */
-export const withoutOutput = ({ error, ...outcome }: Outcome, bytes: number, now: Instant): Outcome => ({
+export const dropOutput = ({ error, ...outcome }: Outcome, bytes: number, now: Instant): Outcome => ({
   ...outcome,
   ...{ stdout: null, stderr: null, result: null },
-  error: error === null ? null : truncateStorable(error, mostSaid),
+  error: error === null ? null : truncateStorable(error, maxErrorLength),
   dropped: { bytes, at: now },
 })
 
 /** As an agent or its watchdog sees one of its commands. */
-export type Given = { status: string; target_role: string; sent_count: number }
+export type SentCommand = { status: string; target_role: string; sent_count: number }
 
 /**
  * Whether what is said of it still counts: a command ends once.
  * @throws not_found for one that was never given out; command_role_mismatch
  */
-export function checkAnswer(command: Given | undefined, role: AgentRole): 'counts' | 'late' {
+export function checkResult(command: SentCommand | undefined, role: AgentRole): 'counts' | 'late' {
   if (!command || command.sent_count === 0) throw new Problem('not_found', 'Command not found')
   if (command.target_role !== role) throw new Problem('command_role_mismatch')
   return command.status === 'completed' || command.status === 'failed' ? 'late' : 'counts'
 }
 
 /** What the agent itself says of its updates now, when a command was about that. */
-export function acknowledgedBy(
+export function acknowledgedAutoUpdate(
   command: { type: string; target_role: string; payload: string },
   { status, result }: Outcome,
 ): boolean | undefined {

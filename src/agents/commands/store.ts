@@ -10,9 +10,9 @@ import { countOf } from '../../storage/query/counts.ts'
 import { readCursorPage } from '../../storage/query/pages.ts'
 import type { AgentCommandRow, AgentRole } from '../../storage/schema/agent-tables.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
-import type { AskedCommand } from '../contract.ts'
+import type { AgentCommand } from '../contract.ts'
 import type { DeviceCommand, DeviceCommandDetail, Outcome } from './contract.ts'
-import { givenUp } from './rules.ts'
+import { failedOutcome } from './rules.ts'
 
 const commandRows = rowsOf<AgentCommandRow>()({ json: ['payload', 'result'] })
 
@@ -99,13 +99,13 @@ export async function getCommand(
 /* By the id of the device whose agent has authenticated. */
 
 /** Given out at a time. */
-export const mostAtOnce = 10
+export const maxClaimed = 10
 
 /** The oldest commands that wait for an agent or its watchdog, marked as sent: no two who ask get the same. */
 export async function claimCommands(
   db: Db,
   { deviceId, role, now }: { deviceId: string; role: AgentRole; now: Instant },
-): Promise<AskedCommand[]> {
+): Promise<AgentCommand[]> {
   const waiting = db
     .selectFrom('agent_commands')
     .select(['id', 'type', 'payload'])
@@ -115,7 +115,7 @@ export async function claimCommands(
     .where('expires_at', '>', now)
     .orderBy('created_at')
     .orderBy('id')
-    .limit(mostAtOnce)
+    .limit(maxClaimed)
   const rows = await forUpdate(waiting, { skipLocked: true }).execute()
   if (rows.length === 0) return []
   const ids = rows.map(({ id }) => id)
@@ -128,13 +128,13 @@ export async function claimCommands(
 }
 
 /** Before their commands, as do those who decide and their heartbeats: or they could wait for each other. */
-export async function holdDevices(db: Db, ids: readonly string[]): Promise<void> {
+export async function lockDeviceRows(db: Db, ids: readonly string[]): Promise<void> {
   await forUpdate(db.selectFrom('devices').select('id').where('id', 'in', ids).orderBy('id')).execute()
 }
 
 /** A command of a device, held until the transaction ends. */
 export async function lockCommand(db: Db, { deviceId, id }: { deviceId: string; id: string }) {
-  await holdDevices(db, [deviceId])
+  await lockDeviceRows(db, [deviceId])
   const found = db
     .selectFrom('agent_commands')
     .select(['type', 'payload', 'target_role', 'status', 'sent_count'])
@@ -160,10 +160,10 @@ export async function saveOutcome(db: Db, id: string, outcome: Outcome): Promise
 const bytes = bytesOf(['result'], 0)
 
 /** What came of the oldest commands of a device, where it is longer than that. */
-export const oldestOutputs = (
+export const listOldestOutputs = (
   db: Db,
   deviceId: string,
-  { over, most, except }: { over: number; most: number; except?: string | undefined },
+  { over, limit, except }: { over: number; limit: number; except?: string | undefined },
 ): Promise<{ id: string; bytes: number }[]> =>
   db
     .selectFrom('agent_commands')
@@ -174,7 +174,7 @@ export const oldestOutputs = (
     .$if(except !== undefined, (q) => q.where('id', '!=', except!))
     .orderBy('completed_at')
     .orderBy('id')
-    .limit(most)
+    .limit(limit)
     .execute()
 
 export async function getOutcome(db: Db, id: string): Promise<Outcome> {
@@ -183,12 +183,12 @@ export async function getOutcome(db: Db, id: string): Promise<Outcome> {
 }
 
 /** Adds up what is kept of the commands of a device, for whoever asks what its organization has. */
-export async function countBytes(db: Db, deviceId: string): Promise<number> {
-  const [counted] = await countAll(db, [deviceId])
+export async function recountBytes(db: Db, deviceId: string): Promise<number> {
+  const [counted] = await recountAll(db, [deviceId])
   return counted?.command_bytes ?? 0
 }
 
-export const countAll = (db: Db, deviceIds: readonly string[]) =>
+export const recountAll = (db: Db, deviceIds: readonly string[]) =>
   db
     .updateTable('devices')
     .set((eb) => ({
@@ -202,11 +202,11 @@ export const countAll = (db: Db, deviceIds: readonly string[]) =>
     .execute()
 
 /** People have decided anew: an older decision that is still on its way must not come after this one. */
-export async function supersede(
+export async function supersedeCommands(
   db: Db,
   { deviceId, type, now }: { deviceId: string; type: string; now: Instant },
 ): Promise<void> {
-  const result = JSON.stringify(givenUp('A later command took its place'))
+  const result = JSON.stringify(failedOutcome('A later command took its place'))
   await db
     .updateTable('agent_commands')
     .set({ status: 'failed', completed_at: now, result })
@@ -217,7 +217,7 @@ export async function supersede(
 }
 
 /** Whether its agent may update itself, as people decided. */
-export async function setDesired(
+export async function setDesiredAutoUpdate(
   db: Db,
   deviceId: string,
   change: { enabled: boolean; now: Instant },
@@ -230,7 +230,7 @@ export async function setDesired(
 }
 
 /** The same as its agent says it. */
-export async function setAcknowledged(db: Db, deviceId: string, enabled: boolean): Promise<void> {
+export async function setAcknowledgedAutoUpdate(db: Db, deviceId: string, enabled: boolean): Promise<void> {
   await db
     .updateTable('devices')
     .set({ auto_update_acknowledged: enabled ? 1 : 0 })

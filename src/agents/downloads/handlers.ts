@@ -12,11 +12,11 @@ import {
 } from '../versions/manifest.ts'
 import { findBuild } from '../versions/store.ts'
 import type * as contract from './contract.ts'
-import type { Binaries } from './ports.ts'
+import type { ReleaseFiles } from './ports.ts'
 
 type Asked = { component: string; os: string; arch: string }
 
-export function agentDownloadHandlers(binaries: Binaries): HandlersOf<typeof contract.agentDownloads> {
+export function agentDownloadHandlers(binaries: ReleaseFiles): HandlersOf<typeof contract.agentDownloads> {
   async function fileFor(db: Db, asked: Asked, version: string | undefined): Promise<Bytes> {
     const build = await findBuild(db, kindOf(asked), version)
     const file = build && (await binaries.find(build))

@@ -12,9 +12,9 @@ export type BuildFile = {
 }
 
 /** Where the files of releases are. */
-export type Binaries = {
+export type ReleaseFiles = {
   /** Agents are sent here for them, and not to where they are. */
-  isHere: boolean
+  isLocal: boolean
   /** undefined: it is not there, or is not the one that is registered. */
   find(file: BuildFile): Promise<Bytes | undefined>
 }

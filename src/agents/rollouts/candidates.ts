@@ -3,8 +3,8 @@ import { deviceMatches } from '../../filters/compile.ts'
 import type { ConditionGroup } from '../../filters/contract.ts'
 import { equalsText } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { isManual } from '../upgrades/rules.ts'
-import { isNewer } from '../versions/order.ts'
+import { isManualPolicy } from '../upgrades/rules.ts'
+import { isNewer } from '../versions/semver.ts'
 
 /* Which devices a version can be brought to, of all tenants: asked where it holds up nobody, page by page. */
 
@@ -45,10 +45,10 @@ const candidates = (db: Db, version: string) =>
 export type Candidate = { id: string; orgId: string; fromVersion: string; isHeld: boolean }
 
 /** Rows of one answer: what a thread hands over is copied on the event loop. */
-export const page = 2000
+export const pageSize = 2000
 
 /** By id, after the last one; those whose organization is never offered anything are left out. */
-export async function pageOfCandidates(
+export async function listCandidates(
   db: Db,
   version: string,
   after: string,
@@ -83,28 +83,28 @@ export async function pageOfCandidates(
     )
     .where('devices.id', '>', after)
     .orderBy('devices.id')
-    .limit(page)
+    .limit(pageSize)
     .execute()
   const found = rows
     .filter(({ org_id, agent_version }) => !manual.has(org_id) && isNewer(version, agent_version))
     .map(({ id, org_id: orgId, agent_version: fromVersion, is_held }) => ({
       ...{ id, orgId, fromVersion, isHeld: Boolean(is_held) },
     }))
-  return { found, last: rows.length < page ? undefined : rows.at(-1)!.id }
+  return { found, last: rows.length < pageSize ? undefined : rows.at(-1)!.id }
 }
 
 /** Organizations whose agents are never offered anything. */
-export async function listManual(db: Db): Promise<Set<string>> {
+export async function listManualOrgs(db: Db): Promise<Set<string>> {
   const rows = await db
     .selectFrom('organizations')
     .select(['id', 'settings'])
     .where('settings', 'like', '%agentUpdatePolicy%')
     .execute()
-  return new Set(rows.filter(({ settings }) => isManual(JSON.parse(settings))).map(({ id }) => id))
+  return new Set(rows.filter(({ settings }) => isManualPolicy(JSON.parse(settings))).map(({ id }) => id))
 }
 
 /** Of devices that a filter finds, by id, after the last one. */
-export async function pageOfFound(
+export async function listMatching(
   db: Db,
   version: string,
   conditions: ConditionGroup,
@@ -115,10 +115,10 @@ export async function pageOfFound(
     .where(deviceMatches(conditions, { now }))
     .where('devices.id', '>', after)
     .orderBy('devices.id')
-    .limit(page)
+    .limit(pageSize)
     .execute()
   const found = rows.filter(({ agent_version }) => isNewer(version, agent_version)).map(({ id }) => id)
-  return { found, last: rows.length < page ? undefined : rows.at(-1)!.id }
+  return { found, last: rows.length < pageSize ? undefined : rows.at(-1)!.id }
 }
 
 /** How many devices could be in it: all, or those that a filter finds. */

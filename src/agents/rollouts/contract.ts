@@ -5,10 +5,10 @@ import { idOf, instant, queryNumber } from '../../core/schema.ts'
 import { version } from '../versions/contract.ts'
 
 export const rolloutStatus = z.enum(['preparing', 'running', 'halted', 'completed', 'aborted', 'rolled_back'])
-export type RolloutState = z.output<typeof rolloutStatus>
+export type RolloutStatus = z.output<typeof rolloutStatus>
 
-export const placeState = z.enum(['waiting', 'offered', 'soaking', 'updated', 'failed', 'withdrawn'])
-export type PlaceState = z.output<typeof placeState>
+export const rolloutDeviceState = z.enum(['waiting', 'offered', 'soaking', 'updated', 'failed', 'withdrawn'])
+export type RolloutDeviceState = z.output<typeof rolloutDeviceState>
 
 const Wave = z.object({
   percent: z.number().nullable().describe('Up to how many of all its devices, with those before'),
@@ -75,7 +75,7 @@ export const RolloutDevice = z.object({
   hostname: z.string(),
   status: z.string(),
   wave: z.int(),
-  state: placeState,
+  state: rolloutDeviceState,
   fromVersion: z.string(),
   agentVersion: z.string().describe('What it reports now'),
   offeredAt: instant.nullable(),
@@ -205,7 +205,7 @@ export const agentRollouts = {
     question: true,
     params,
     query: z.strictObject({
-      state: placeState.optional().describe('Only devices in this state'),
+      state: rolloutDeviceState.optional().describe('Only devices in this state'),
       wave: queryNumber(z.int().min(1, 'must be at least 1').max(mostWaves, `must be at most ${mostWaves}`))
         .optional()
         .describe('Only devices of this wave, from 1'),

@@ -6,25 +6,38 @@ import * as filters from '../../filters/saved/store.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import { isPatternTooComplex } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { checkMayBeOffered } from '../versions/promotion.ts'
+import { checkPromotable } from '../versions/promotion.ts'
 import { lockReleases } from '../versions/store.ts'
-import { countCandidates, findBuilds, listManual } from './candidates.ts'
+import { countCandidates, findBuilds, listManualOrgs } from './candidates.ts'
 import type * as contract from './contract.ts'
-import { complete, halt, openNext, reopen } from './moves.ts'
-import { countAwaited, countOnVersion, listPlaces, listReasons, tallyOf } from './places.ts'
-import { factsOf, isSpent, progressOf } from './progress.ts'
-import { checkMove, checkWaves, type Held, type KeptWave, makeRollout, shown } from './rules.ts'
+import {
+  countAwaited,
+  countOnVersion,
+  listFailureReasons,
+  listRolloutDevices,
+  tallyByWave,
+} from './devices.ts'
+import { isExhausted, toRolloutProgress, waveProgressOf } from './progress.ts'
+import {
+  checkTransition,
+  checkWaves,
+  makeRollout,
+  type RolloutRecord,
+  toRollout,
+  type WaveRecord,
+} from './rules.ts'
 import * as store from './store.ts'
+import { completeRollout, haltRollout, openNextWave, startWave } from './transitions.ts'
 
 type Rollouts = typeof contract.agentRollouts
-type Filter = NonNullable<KeptWave['filter']>
+type Filter = NonNullable<WaveRecord['filter']>
 
-const reasonsShown = 5
+const maxReasons = 5
 
 /** Whether a rollout was begun whose devices have to be drawn; it may not be written yet. */
-export type Beginning = { isBegun: boolean }
+export type RolloutSignal = { isStarted: boolean }
 
-export const rolloutHandlers = (beginning: Beginning): HandlersOf<Rollouts> => ({
+export const rolloutHandlers = (signal: RolloutSignal): HandlersOf<Rollouts> => ({
   list: ({ db, query }) => store.listRollouts(db, query),
 
   start: inSteps<Rollouts['start'], Map<string, Filter>>({
@@ -47,43 +60,43 @@ export const rolloutHandlers = (beginning: Beginning): HandlersOf<Rollouts> => (
       await checkVersion(db, body.version)
       const rollout = makeRollout(body, named, { id: newId(), by: caller.id, now })
       await store.insertRollout(db, rollout)
-      beginning.isBegun = true
+      signal.isStarted = true
       note({ resourceName: rollout.version })
-      return shown(rollout)
+      return toRollout(rollout)
     },
   }),
 
   // Every device of it is counted: where that holds up nobody.
   async show({ db, storage: { heavy }, params, now }) {
     const rollout = await store.getRollout(db, params.id)
-    return progressOf(rollout, {
-      tally: await tallyOf(heavy, rollout.id),
+    return toRolloutProgress(rollout, {
+      tally: await tallyByWave(heavy, rollout.id),
       onVersion: await countOnVersion(heavy, rollout),
       awaited: await countAwaited(heavy, rollout),
-      reasons: await listReasons(heavy, rollout.id, reasonsShown),
+      reasons: await listFailureReasons(heavy, rollout.id, maxReasons),
       now,
     })
   },
 
   async devices({ db, ask, params, query }) {
     const { id } = await store.getRollout(db, params.id)
-    return ask((on) => listPlaces(on, id, query))
+    return ask((on) => listRolloutDevices(on, id, query))
   },
 
   async halt({ db, caller, params, now, note }) {
     const rollout = await store.lockRollout(db, params.id)
-    checkMove(rollout, 'halt')
+    checkTransition(rollout, 'halt')
     note({ resourceName: rollout.version, details: { wave: rollout.wave + 1 } })
-    return shown(await halt(db, rollout, `Halted by ${caller.email}`, now))
+    return toRollout(await haltRollout(db, rollout, `Halted by ${caller.email}`, now))
   },
 
   resume: inSteps<Rollouts['resume'], boolean>({
     async prepare({ storage, params }) {
       const rollout = await store.getRollout(storage.read, params.id)
-      const tally = await tallyOf(storage.heavy, rollout.id)
-      const spent = isSpent(factsOf(rollout, tally, 0))
+      const tally = await tallyByWave(storage.heavy, rollout.id)
+      const spent = isExhausted(waveProgressOf(rollout, tally, 0))
       if (!spent || tally.some(({ state }) => state === 'updated' || state === 'soaking')) return spent
-      checkMove(rollout, 'resume')
+      checkTransition(rollout, 'resume')
       throw new Problem(
         'conflict',
         `No device has shown that ${rollout.version} works: abort the rollout, or roll it back`,
@@ -91,31 +104,36 @@ export const rolloutHandlers = (beginning: Beginning): HandlersOf<Rollouts> => (
     },
     async run({ db, params, now, note }, spent) {
       const rollout = await store.lockRollout(db, params.id)
-      checkMove(rollout, 'resume')
+      checkTransition(rollout, 'resume')
       note({ resourceName: rollout.version, details: { wave: rollout.wave + 1, reason: rollout.haltReason } })
-      if (!spent) return shown(await reopen(db, rollout, now))
+      if (!spent) return toRollout(await startWave(db, rollout, now))
       // Of this wave nothing more is to be learned.
-      return shown((await openNext(db, rollout, now)) ?? (await complete(db, rollout, now)))
+      return toRollout((await openNextWave(db, rollout, now)) ?? (await completeRollout(db, rollout, now)))
     },
   }),
 
   async abort({ db, params, now, note }) {
     const rollout = await store.lockRollout(db, params.id)
-    checkMove(rollout, 'abort')
+    checkTransition(rollout, 'abort')
     note({ resourceName: rollout.version, details: { wave: rollout.wave + 1 } })
-    return shown(await end(db, rollout, 'aborted', now))
+    return toRollout(await end(db, rollout, 'aborted', now))
   },
 
   async rollBack({ db, params, now, note }) {
     const rollout = await store.lockRollout(db, params.id)
-    checkMove(rollout, 'rollBack')
+    checkTransition(rollout, 'rollBack')
     note({ resourceName: rollout.version, details: { wave: rollout.wave + 1 } })
-    return shown(await end(db, rollout, 'rolled_back', now))
+    return toRollout(await end(db, rollout, 'rolled_back', now))
   },
 })
 
-async function end(db: Db, rollout: Held, status: 'aborted' | 'rolled_back', now: Instant): Promise<Held> {
-  const ended: Held = { ...rollout, status, updatedAt: now, endedAt: now }
+async function end(
+  db: Db,
+  rollout: RolloutRecord,
+  status: 'aborted' | 'rolled_back',
+  now: Instant,
+): Promise<RolloutRecord> {
+  const ended: RolloutRecord = { ...rollout, status, updatedAt: now, endedAt: now }
   await store.saveRollout(db, ended)
   return ended
 }
@@ -126,7 +144,7 @@ async function checkVersion(db: Db, version: string): Promise<void> {
   if (builds.length === 0)
     throw new Problem('not_found', `There is no agent ${version}: sync its release first`)
   if (builds.some(({ promotedAt }) => promotedAt === null)) {
-    return checkMayBeOffered(db, { version, component: 'agent' })
+    return checkPromotable(db, { version, component: 'agent' })
   }
   throw new Problem('conflict', `${version} is promoted: all agents are offered it already`)
 }
@@ -138,7 +156,7 @@ async function checkDevices(
   named: ReadonlyMap<string, Filter>,
   now: Instant,
 ): Promise<void> {
-  const manual = await listManual(db)
+  const manual = await listManualOrgs(db)
   if ((await countCandidates(db, version, manual, { now })) === 0) {
     throw new Problem(
       'conflict',

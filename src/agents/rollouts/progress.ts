@@ -1,20 +1,20 @@
 import { addSeconds, type Instant } from '../../core/time.ts'
-import type { PlaceState, RolloutProgress } from './contract.ts'
-import { allowedFailures, type Held, shown, waveAfter } from './rules.ts'
+import type { RolloutDeviceState, RolloutProgress } from './contract.ts'
+import { allowedFailures, nextWave, type RolloutRecord, toRollout } from './rules.ts'
 
 /* How far a rollout is, by what was counted of its devices: what keeps the next wave closed, and what comes next. */
 
 /** How many devices of a wave are in a state, and when the last of them was offered and settled. */
 export type Tally = {
   wave: number
-  state: PlaceState
+  state: RolloutDeviceState
   devices: number
   offeredAt: Instant | null
   settledAt: Instant | null
 }
 
 /** What the open waves are waiting for. */
-export type Facts = {
+export type WaveProgress = {
   /** Of the open wave. */
   updated: number
   /** Of the open wave, waiting, offered or soaking. */
@@ -29,10 +29,14 @@ export type Facts = {
   awaited: number
 }
 
-export function factsOf({ wave }: Held, tally: readonly Tally[], awaited: number): Facts {
-  const of = (state: PlaceState) => tally.filter((one) => one.state === state && one.wave <= wave)
+export function waveProgressOf(
+  { wave }: RolloutRecord,
+  tally: readonly Tally[],
+  awaited: number,
+): WaveProgress {
+  const of = (state: RolloutDeviceState) => tally.filter((one) => one.state === state && one.wave <= wave)
   const sum = (some: Tally[]) => some.reduce((all, { devices }) => all + devices, 0)
-  const inWave = (state: PlaceState) => sum(of(state).filter((one) => one.wave === wave))
+  const inWave = (state: RolloutDeviceState) => sum(of(state).filter((one) => one.wave === wave))
   const last = (times: (Instant | null)[]) =>
     times.reduce<Instant | null>((latest, one) => (one !== null && one > (latest ?? '') ? one : latest), null)
   return {
@@ -46,13 +50,13 @@ export function factsOf({ wave }: Held, tally: readonly Tally[], awaited: number
   }
 }
 
-type Wait = { at: Instant | null; because: string }
+type Blocker = { at: Instant | null; because: string }
 
 /** What keeps the next wave closed; nothing when it is time for it. */
-export function waitsOf(rollout: Held, facts: Facts, now: Instant): Wait[] {
+export function blockersOf(rollout: RolloutRecord, facts: WaveProgress, now: Instant): Blocker[] {
   const { gateMinutes, soakMinutes, waveBeganAt } = rollout
   const { offered, offeredAt, soaking, settledAt, awaited } = facts
-  const waits: Wait[] = []
+  const waits: Blocker[] = []
   if (offered > 0) {
     const at = offeredAt && addSeconds(offeredAt, gateMinutes * 60)
     waits.push({ at, because: `${devices(offered)} that ${offered === 1 ? 'was' : 'were'} offered it` })
@@ -72,17 +76,17 @@ export function waitsOf(rollout: Held, facts: Facts, now: Instant): Wait[] {
 }
 
 /** Whether nobody is left who could show that the version works. */
-export const isSpent = ({ updated, left }: Facts): boolean => updated === 0 && left === 0
+export const isExhausted = ({ updated, left }: WaveProgress): boolean => updated === 0 && left === 0
 
 const devices = (count: number): string => (count === 1 ? '1 device' : `${count} devices`)
 
 /** As the API shows how far it is. */
-export function progressOf(
-  rollout: Held,
-  { tally, onVersion, awaited, reasons, now }: Known,
+export function toRolloutProgress(
+  rollout: RolloutRecord,
+  { tally, onVersion, awaited, reasons, now }: ProgressInput,
 ): RolloutProgress {
-  const whole = shown(rollout)
-  const of = (wave: number, state: PlaceState) =>
+  const whole = toRollout(rollout)
+  const of = (wave: number, state: RolloutDeviceState) =>
     tally.find((one) => one.wave === wave && one.state === state)?.devices ?? 0
   const failed = tally.reduce((sum, one) => sum + (one.state === 'failed' ? one.devices : 0), 0)
   const still = [...onVersion.values()].reduce((sum, one) => sum + one, 0)
@@ -100,12 +104,12 @@ export function progressOf(
       allowed: isOpen ? allowedFailures(rollout) : null,
       reasons,
     },
-    next: nextOf(rollout, isOpen ? factsOf(rollout, tally, awaited) : undefined, still, now),
+    next: nextOf(rollout, isOpen ? waveProgressOf(rollout, tally, awaited) : undefined, still, now),
   }
 }
 
 /** What was counted of its devices. */
-export type Known = {
+export type ProgressInput = {
   tally: Tally[]
   onVersion: ReadonlyMap<number, number>
   awaited: number
@@ -115,8 +119,8 @@ export type Known = {
 
 /** What happens next, for people. */
 function nextOf(
-  rollout: Held,
-  facts: Facts | undefined,
+  rollout: RolloutRecord,
+  facts: WaveProgress | undefined,
   onVersion: number,
   now: Instant,
 ): RolloutProgress['next'] {
@@ -129,8 +133,8 @@ function nextOf(
   if (status === 'rolled_back' && onVersion > 0)
     return step('return', `${devices(onVersion)} on the version to come back`)
   if (status !== 'running' || !facts) return null
-  const waits = waitsOf(rollout, facts, now)
-  const next = waveAfter(rollout, wave)
+  const waits = blockersOf(rollout, facts, now)
+  const next = nextWave(rollout, wave)
   const at = waits.some((one) => one.at === null)
     ? null
     : [now, ...waits.map((one) => one.at!)].sort().at(-1)!

@@ -2,10 +2,10 @@ import { hash } from 'node:crypto'
 import { type Fault, invalid, Problem } from '../../core/errors.ts'
 import type { Instant } from '../../core/time.ts'
 import type { ConditionGroup } from '../../filters/contract.ts'
-import type { NewRollout, NewWave, PlaceState, Rollout, RolloutState } from './contract.ts'
+import type { NewRollout, NewWave, Rollout, RolloutDeviceState, RolloutStatus } from './contract.ts'
 
 /** A wave as it is kept. The filter is kept as it was at the start: whoever changes it does not change a rollout. */
-export type KeptWave = {
+export type WaveRecord = {
   percent: number | null
   filter: { id: string; name: string; conditions: ConditionGroup } | null
   /** How many devices were drawn for it. */
@@ -13,16 +13,17 @@ export type KeptWave = {
 }
 
 /** A rollout as it is kept; waves count from 0. */
-export type Held = Omit<Rollout, 'waves' | 'wave'> & {
-  waves: KeptWave[]
+export type RolloutRecord = Omit<Rollout, 'waves' | 'wave'> & {
+  waves: WaveRecord[]
   wave: number
   acceptedFailures: number
 }
 
 /** Those that have not come to their end: there is one at a time. */
-export const underWay: readonly RolloutState[] = ['preparing', 'running', 'halted']
+export const activeStatuses: readonly RolloutStatus[] = ['preparing', 'running', 'halted']
 
-export const isUnderWay = ({ status }: Pick<Held, 'status'>): boolean => underWay.includes(status)
+export const isActive = ({ status }: Pick<RolloutRecord, 'status'>): boolean =>
+  activeStatuses.includes(status)
 
 /** @throws invalid_request naming each wave that cannot come after those before it */
 export function checkWaves(waves: readonly NewWave[]): void {
@@ -43,12 +44,12 @@ export function checkWaves(waves: readonly NewWave[]): void {
 
 export function makeRollout(
   wanted: NewRollout,
-  filters: ReadonlyMap<string, NonNullable<KeptWave['filter']>>,
+  filters: ReadonlyMap<string, NonNullable<WaveRecord['filter']>>,
   { id, by, now }: { id: string; by: string; now: Instant },
-): Held {
+): RolloutRecord {
   const { version, gateMinutes, soakMinutes, maxFailurePercent } = wanted
   const waves = wanted.waves.map(
-    ({ percent = null, filterId }): KeptWave => ({
+    ({ percent = null, filterId }): WaveRecord => ({
       percent,
       filter: filterId === undefined ? null : filters.get(filterId)!,
       devices: null,
@@ -62,7 +63,7 @@ export function makeRollout(
 }
 
 /** As the API shows it. */
-export function shown({ acceptedFailures: _, waves, wave, ...rollout }: Held): Rollout {
+export function toRollout({ acceptedFailures: _, waves, wave, ...rollout }: RolloutRecord): Rollout {
   return {
     ...rollout,
     waves: waves.map(({ percent, filter, devices }) => ({
@@ -74,7 +75,7 @@ export function shown({ acceptedFailures: _, waves, wave, ...rollout }: Held): R
 }
 
 /** Where a device stands among all of a rollout: at random, and the same whoever asks. */
-export const lotOf = (rolloutId: string, deviceId: string): string =>
+export const shuffleKey = (rolloutId: string, deviceId: string): string =>
   hash('sha256', `${rolloutId} ${deviceId}`, 'hex')
 
 /**
@@ -82,8 +83,8 @@ export const lotOf = (rolloutId: string, deviceId: string): string =>
  * counts those of the waves before; the first wave has at least one device. A filter's wave takes what it found and what
  * is left of it.
  */
-export function drawn(
-  waves: readonly KeptWave[],
+export function assignWaves(
+  waves: readonly WaveRecord[],
   total: number,
   isFound: (wave: number, at: number) => boolean,
 ): Int16Array {
@@ -108,29 +109,33 @@ export function drawn(
 }
 
 /** How many of the open wave may fail. */
-export function allowedFailures({ waves, wave, maxFailurePercent }: Held): number {
+export function allowedFailures({ waves, wave, maxFailurePercent }: RolloutRecord): number {
   return Math.floor(((waves[wave]?.devices ?? 0) * maxFailurePercent) / 100)
 }
 
 /** The wave that is opened after this one; undefined when it was the last one that has devices. */
-export function waveAfter({ waves }: Pick<Held, 'waves'>, wave: number): number | undefined {
+export function nextWave({ waves }: Pick<RolloutRecord, 'waves'>, wave: number): number | undefined {
   const next = waves.findIndex(({ devices }, n) => n > wave && (devices ?? 0) > 0)
   return next === -1 ? undefined : next
 }
 
 /** Whether its completion is a promotion: it has come to all devices. */
-export const reachesAll = ({ waves }: Pick<Held, 'waves'>): boolean =>
+export const coversAllDevices = ({ waves }: Pick<RolloutRecord, 'waves'>): boolean =>
   waves.some(({ percent }) => percent === 100)
 
 /** Why too many have failed, in one line. */
-export function haltReasonOf(rollout: Held, failed: number, mostFrequent: string | undefined): string {
+export function haltReasonOf(
+  rollout: RolloutRecord,
+  failed: number,
+  mostFrequent: string | undefined,
+): string {
   const { wave, waves, maxFailurePercent } = rollout
   const [size, allowed] = [waves[wave]?.devices ?? 0, allowedFailures(rollout)]
   const figures = `${failed} failed in wave ${wave + 1} of ${size}, where ${maxFailurePercent} % (${allowed}) may`
   return mostFrequent === undefined ? figures : `${figures}: ${mostFrequent}`
 }
 
-export type Late = {
+export type OverdueDevice = {
   status: string
   agentVersion: string
   fromVersion: string
@@ -140,9 +145,12 @@ export type Late = {
 }
 
 /** What becomes of a device whose gate has passed. People who took it out have not made it fail. */
-export function lateness(device: Late, { gateMinutes, version }: Held): { to: PlaceState; reason: string } {
+export function overdueOutcome(
+  device: OverdueDevice,
+  { gateMinutes, version }: RolloutRecord,
+): { to: RolloutDeviceState; reason: string } {
   const { status, agentVersion, fromVersion, lastSeenAt, offeredAt, isWanted } = device
-  const out = outOfUse(status)
+  const out = outOfUseReason(status)
   if (out !== undefined) return { to: 'withdrawn', reason: out }
   if (!isWanted) return { to: 'withdrawn', reason: 'Auto-update was switched off' }
   if (lastSeenAt === null || lastSeenAt <= offeredAt) {
@@ -156,21 +164,21 @@ export function lateness(device: Late, { gateMinutes, version }: Held): { to: Pl
 }
 
 /** Why a device takes no part any more; undefined where it does. */
-export const outOfUse = (status: string): string | undefined =>
+export const outOfUseReason = (status: string): string | undefined =>
   status === 'decommissioned' || status === 'quarantined' ? `The device was ${status}` : undefined
 
-const open: { [verb in 'halt' | 'resume' | 'abort' | 'rollBack']: readonly RolloutState[] } = {
+const allowedStatuses: { [verb in 'halt' | 'resume' | 'abort' | 'rollBack']: readonly RolloutStatus[] } = {
   halt: ['running'],
   resume: ['halted'],
-  abort: underWay,
+  abort: activeStatuses,
   rollBack: ['running', 'halted', 'aborted', 'completed'],
 }
 
 /** @throws conflict unless a rollout can be treated so now */
-export function checkMove(rollout: Held, verb: keyof typeof open): void {
+export function checkTransition(rollout: RolloutRecord, verb: keyof typeof allowedStatuses): void {
   const { status, version, isCurrent } = rollout
   const words = { halt: 'halted', resume: 'resumed', abort: 'aborted', rollBack: 'rolled back' }
-  if (!open[verb].includes(status)) {
+  if (!allowedStatuses[verb].includes(status)) {
     throw new Problem('conflict', `A rollout that is ${status.replace('_', ' ')} cannot be ${words[verb]}`)
   }
   if (isCurrent) return

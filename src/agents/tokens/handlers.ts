@@ -3,7 +3,14 @@ import type { Instant } from '../../core/time.ts'
 import type { AgentCaller, HandlersOf } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import type * as contract from './contract.ts'
-import { checkMayConfirm, checkMayRotate, confirmed, newAgentToken, staged, standingOf } from './rules.ts'
+import {
+  checkMayConfirm,
+  checkMayRotate,
+  confirmRotation,
+  matchToken,
+  newAgentToken,
+  stageRotation,
+} from './rules.ts'
 import * as store from './store.ts'
 
 export const agentTokens: HandlersOf<typeof contract.agentTokens> = {
@@ -12,7 +19,7 @@ export const agentTokens: HandlersOf<typeof contract.agentTokens> = {
     const { tokens: before, stood } = await lock(db, caller, now)
     checkMayRotate(stood)
     const tokens = { agent: newAgentToken(), watchdog: newAgentToken() }
-    const next = staged(before, tokens, now)
+    const next = stageRotation(before, tokens, now)
     await store.saveRotation(db, caller.deviceId, next)
     const { pending_until: pendingExpiresAt } = next
     note({ details: { pendingExpiresAt } })
@@ -31,8 +38,8 @@ export const agentTokens: HandlersOf<typeof contract.agentTokens> = {
       note({ unchanged: true })
       return { success: true }
     }
-    const after = confirmed(tokens, now)
-    await store.saveCurrent(db, caller.deviceId, after.current)
+    const after = confirmRotation(tokens, now)
+    await store.saveActiveTokens(db, caller.deviceId, after.current)
     await store.saveRotation(db, caller.deviceId, after.rotation)
     return { success: true }
   },
@@ -42,5 +49,5 @@ export const agentTokens: HandlersOf<typeof contract.agentTokens> = {
 async function lock(db: Db, { deviceId, tokenHash, standing }: AgentCaller, now: Instant) {
   const tokens = await store.lockTokens(db, deviceId)
   if (!tokens) throw new Problem('invalid_agent_credentials')
-  return { tokens, stood: { before: standing, now: standingOf(tokens, tokenHash, now)?.standing } }
+  return { tokens, stood: { before: standing, now: matchToken(tokens, tokenHash, now)?.standing } }
 }

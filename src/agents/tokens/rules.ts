@@ -14,39 +14,43 @@ const pendingSeconds = 3600
 const previousSeconds = 300
 
 /** The tokens of a device that count, by their SHA-256. */
-export type Current = {
+export type ActiveTokens = {
   token_hash: string
   watchdog_token_hash: string | null
   /** null: none was ever confirmed. */
   token_issued_at: Instant | null
 }
 export type Rotation = Omit<AgentRotationRow, 'device_id'>
-type Stands = { role: AgentRole; standing: TokenStanding }
+type TokenMatch = { role: AgentRole; standing: TokenStanding }
 
 /** Whose token it is, of those that count. */
-export function currentOf(current: Omit<Current, 'token_issued_at'>, stated: string): Stands | undefined {
+export function matchActive(
+  current: Omit<ActiveTokens, 'token_issued_at'>,
+  stated: string,
+): TokenMatch | undefined {
   const role = ownerOf(stated, current.token_hash, current.watchdog_token_hash)
   return role && { role, standing: 'current' }
 }
 
 /** Whose token it is: one that counts, is about to, or did until lately. */
-export function standingOf(
-  tokens: Omit<Current, 'token_issued_at'> & Rotation,
+export function matchToken(
+  tokens: Omit<ActiveTokens, 'token_issued_at'> & Rotation,
   stated: string,
   now: Instant,
-): Stands | undefined {
-  return currentOf(tokens, stated) ?? rotatingOf(tokens, stated, now)
+): TokenMatch | undefined {
+  return matchActive(tokens, stated) ?? matchRotation(tokens, stated, now)
 }
 
-function rotatingOf(rotation: Rotation, stated: string, now: Instant): Stands | undefined {
+function matchRotation(rotation: Rotation, stated: string, now: Instant): TokenMatch | undefined {
   const pending = ownerOf(stated, rotation.pending_token_hash, rotation.pending_watchdog_hash)
-  if (pending) return { role: pending, standing: isAhead(rotation.pending_until, now) ? 'pending' : 'lapsed' }
+  if (pending)
+    return { role: pending, standing: isFuture(rotation.pending_until, now) ? 'pending' : 'lapsed' }
   const previous = ownerOf(stated, rotation.previous_token_hash, rotation.previous_watchdog_hash)
-  if (previous && isAhead(rotation.previous_until, now)) return { role: previous, standing: 'previous' }
+  if (previous && isFuture(rotation.previous_until, now)) return { role: previous, standing: 'previous' }
   return undefined
 }
 
-const isAhead = (until: Instant | null, now: Instant): boolean => until !== null && until > now
+const isFuture = (until: Instant | null, now: Instant): boolean => until !== null && until > now
 
 function ownerOf(stated: string, agent: string | null, watchdog: string | null): AgentRole | undefined {
   const isThat = (kept: string | null): boolean =>
@@ -56,7 +60,7 @@ function ownerOf(stated: string, agent: string | null, watchdog: string | null):
 }
 
 /** New tokens beside those that count; what was handed out before and not confirmed is good for nothing any more. */
-export function staged(
+export function stageRotation(
   { previous_token_hash, previous_watchdog_hash, previous_until }: Rotation,
   tokens: { agent: string; watchdog: string },
   now: Instant,
@@ -70,10 +74,10 @@ export function staged(
 }
 
 /** The new tokens count, and those they replace for some minutes more. */
-export function confirmed(
-  tokens: Current & Rotation,
+export function confirmRotation(
+  tokens: ActiveTokens & Rotation,
   now: Instant,
-): { current: Current; rotation: Rotation } {
+): { current: ActiveTokens; rotation: Rotation } {
   return {
     current: {
       token_hash: tokens.pending_token_hash!,
@@ -92,10 +96,10 @@ export function confirmed(
 }
 
 /** How a token stood when its request came in, and how it does now that nobody else can change it. */
-type Stood = { before: TokenStanding; now: TokenStanding | undefined }
+type StandingChange = { before: TokenStanding; now: TokenStanding | undefined }
 
 /** Who holds a token that does not count yet, or no longer, is told what to do instead. @throws */
-export function checkMayRotate({ now }: Stood): void {
+export function checkMayRotate({ now }: StandingChange): void {
   if (now === 'current') return
   const codes = {
     previous: 'rotation_stale_current',
@@ -110,7 +114,11 @@ export function checkMayRotate({ now }: Stood): void {
  * asks has lost the answer.
  * @throws pending_token_required, pending_rotation_expired, rotation_stale_current, rotation_conflict, rotation_unresolvable
  */
-export function checkMayConfirm(stood: Stood, tokens: Current & Rotation, now: Instant): 'confirm' | 'done' {
+export function checkMayConfirm(
+  stood: StandingChange,
+  tokens: ActiveTokens & Rotation,
+  now: Instant,
+): 'confirm' | 'done' {
   switch (stood.now) {
     case 'pending':
       return 'confirm'
@@ -119,7 +127,7 @@ export function checkMayConfirm(stood: Stood, tokens: Current & Rotation, now: I
     case 'previous':
       throw new Problem('rotation_stale_current')
     case 'current': {
-      const isWaiting = isAhead(tokens.pending_until, now)
+      const isWaiting = isFuture(tokens.pending_until, now)
       if (tokens.token_issued_at === null || isWaiting) throw new Problem('pending_token_required')
       return 'done'
     }

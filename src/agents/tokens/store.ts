@@ -1,11 +1,11 @@
 import type { Instant } from '../../core/time.ts'
 import { forUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import type { Current, Rotation } from './rules.ts'
+import type { ActiveTokens, Rotation } from './rules.ts'
 
 /* Of the device that authenticated. */
 
-export const currentColumns = [
+export const activeTokenColumns = [
   'devices.token_hash',
   'devices.watchdog_token_hash',
   'devices.token_issued_at',
@@ -24,7 +24,7 @@ const tokensByDevice = prepared((db, p: { deviceId: string }) =>
   db
     .selectFrom('devices')
     .leftJoin('agent_rotations as r', 'r.device_id', 'devices.id')
-    .select([...currentColumns, ...rotationColumns])
+    .select([...activeTokenColumns, ...rotationColumns])
     .where('devices.id', '=', p.deviceId),
 )
 
@@ -32,13 +32,13 @@ const tokensByDevice = prepared((db, p: { deviceId: string }) =>
  * Every token of a device. In one statement: who read them one after the other could miss, on both sides of a
  * confirmation, the token that is just confirmed.
  */
-export async function findTokens(db: Db, deviceId: string): Promise<(Current & Rotation) | undefined> {
+export async function findTokens(db: Db, deviceId: string): Promise<(ActiveTokens & Rotation) | undefined> {
   const [row] = await tokensByDevice(db, { deviceId })
   return row
 }
 
 /** The same, held until the transaction ends. */
-export async function lockTokens(db: Db, deviceId: string): Promise<(Current & Rotation) | undefined> {
+export async function lockTokens(db: Db, deviceId: string): Promise<(ActiveTokens & Rotation) | undefined> {
   await forUpdate(db.selectFrom('devices').select('id').where('id', '=', deviceId)).execute()
   return findTokens(db, deviceId)
 }
@@ -51,12 +51,12 @@ export async function saveRotation(db: Db, deviceId: string, rotation: Rotation)
     .execute()
 }
 
-export async function saveCurrent(db: Db, deviceId: string, current: Current): Promise<void> {
+export async function saveActiveTokens(db: Db, deviceId: string, current: ActiveTokens): Promise<void> {
   await db.updateTable('devices').set(current).where('id', '=', deviceId).execute()
 }
 
 /** Who enrolls again has other tokens, which no rotation brought. */
-export async function dropRotation(db: Db, deviceId: string): Promise<void> {
+export async function deleteRotation(db: Db, deviceId: string): Promise<void> {
   await db.deleteFrom('agent_rotations').where('device_id', '=', deviceId).execute()
 }
 

@@ -1,10 +1,10 @@
 import type { HandlersOf } from '../../handler.ts'
 import type * as contract from './contract.ts'
-import { heedUpdateStatus } from './status.ts'
+import { applyUpdateStatus } from './status.ts'
 
 export const agentUpdates: HandlersOf<typeof contract.agentUpdates> = {
   async status({ db, caller, body, ...heard }) {
-    await heedUpdateStatus(db, caller, body, heard)
+    await applyUpdateStatus(db, caller, body, heard)
     return { success: true }
   },
 }

@@ -3,27 +3,27 @@ import { isInWindow, parseWeeklyWindow } from '../../core/weekly-window.ts'
 import type { AgentTargetColumns, DeviceUpdateColumns } from '../../storage/schema/agent-tables.ts'
 import type { AgentDeviceRow } from '../../storage/schema/tables.ts'
 import { isSuspended } from '../rules.ts'
-import { isDevelopment, isNewer, isOlder } from '../versions/order.ts'
-import { isRolledBackTo } from '../versions/rules.ts'
+import { isRollbackTarget } from '../versions/rules.ts'
+import { isDevBuild, isNewer, isOlder } from '../versions/semver.ts'
 import type { FailureState, UpdateStatus } from './contract.ts'
 
 /** How long a version that failed on a device is not offered to it again. */
-const restSeconds = 3600
+const backoffSeconds = 3600
 
 /** Rollouts whose devices stay where they brought them. A promotion ends that: then it is not the current one any more. */
-const holding: readonly string[] = ['running', 'halted', 'aborted', 'completed']
+const holdingStatuses: readonly string[] = ['running', 'halted', 'aborted', 'completed']
 
 /**
  * The version a device is to run: what the current rollout brings or has brought it to, else the promoted one; null: whatever
  * it runs. While a rollout is being prepared nobody knows who is in it, and nobody is offered anything.
  */
-export function targetOf(row: AgentTargetColumns, reported: string): string | null {
+export function targetVersionOf(row: AgentTargetColumns, reported: string): string | null {
   const { promoted_version: promoted, rollout_status: status, rollout_version: version } = row
   if (status === 'preparing') return null
   if (row.place_state === null || version === null || status === null) return promoted
   const isReached = row.place_state !== 'waiting' && reported === version
-  if (isReached) return holding.includes(status) ? version : (promoted ?? row.place_from)
-  if (isTurnOf(row)) return version
+  if (isReached) return holdingStatuses.includes(status) ? version : (promoted ?? row.place_from)
+  if (isWaveOpenFor(row)) return version
   return row.place_held === 1 && reported === row.place_from ? reported : promoted
 }
 
@@ -31,37 +31,41 @@ export function targetOf(row: AgentTargetColumns, reported: string): string | nu
  * Whether a device may be offered a version. What machines have is taken from none of them by the way: an older one only
  * comes where people have decided that they go back.
  */
-export const mayGoTo = (version: string, row: AgentTargetColumns, reported: string): boolean =>
+export const isOfferable = (version: string, row: AgentTargetColumns, reported: string): boolean =>
   isNewer(version, reported) ||
-  (isOlder(version, reported) && (isTakenBack(row, reported) || isBroughtBack(row, version)))
+  (isOlder(version, reported) && (isRolloutReverted(row, reported) || isPromotedRollback(row, version)))
 
 /** The promoted version is one that was rolled back to. */
-const isBroughtBack = (row: AgentTargetColumns, version: string): boolean =>
+const isPromotedRollback = (row: AgentTargetColumns, version: string): boolean =>
   version === row.promoted_version &&
-  isRolledBackTo({ promoted_at: row.promoted_at, rollback_at: row.promoted_rollback_at })
+  isRollbackTarget({ promoted_at: row.promoted_at, rollback_at: row.promoted_rollback_at })
 
 /** The rollout that brought it where it is was rolled back. */
-const isTakenBack = (row: AgentTargetColumns, reported: string): boolean =>
+const isRolloutReverted = (row: AgentTargetColumns, reported: string): boolean =>
   row.rollout_status === 'rolled_back' &&
   row.place_state !== null &&
   row.place_state !== 'waiting' &&
   reported === row.rollout_version
 
 /** Whether its rollout offers it the version now: its wave is open, and it was not settled. */
-export const isTurnOf = (row: AgentTargetColumns): boolean =>
+export const isWaveOpenFor = (row: AgentTargetColumns): boolean =>
   row.rollout_status === 'running' &&
   row.place_wave! <= row.rollout_wave! &&
   (row.place_state === 'waiting' || row.place_state === 'offered')
 
-export type Settled = { to: 'soaking' | 'updated'; reason: null } | { to: 'failed'; reason: string }
+export type StateChange = { to: 'soaking' | 'updated'; reason: null } | { to: 'failed'; reason: string }
 
 /**
  * What a reported version means for the place of a device in the current rollout; undefined: nothing new. A device is updated
  * when it still reports the version after it has soaked: not having failed until then would prove nothing of one that died.
  */
-export function settledBy(row: AgentTargetColumns, reported: string, now: Instant): Settled | undefined {
+export function stateChangeOnReport(
+  row: AgentTargetColumns,
+  reported: string,
+  now: Instant,
+): StateChange | undefined {
   const { rollout_version: version, rollout_status: status, place_state: state, rollout_soak: soak } = row
-  if (state === null || status === null || !holding.includes(status)) return undefined
+  if (state === null || status === null || !holdingStatuses.includes(status)) return undefined
   if (reported === version) {
     if (state === 'waiting' || state === 'offered') {
       return { to: soak === 0 ? 'updated' : 'soaking', reason: null }
@@ -74,30 +78,30 @@ export function settledBy(row: AgentTargetColumns, reported: string, now: Instan
   return { to: 'failed', reason: `Reports ${reported} after it was updated` }
 }
 
-type Takes = Pick<AgentDeviceRow, 'status' | 'auto_update' | 'org_status' | 'partner_status'>
+type UpdateEligibility = Pick<AgentDeviceRow, 'status' | 'auto_update' | 'org_status' | 'partner_status'>
 
 /**
  * Whether a device may be offered versions at all. `acknowledged` is what the agent says: it may refuse what people want,
  * and they what it would do.
  */
-export const isOpenToUpdates = (device: Takes, reported: string, acknowledged: boolean): boolean =>
+export const acceptsUpdates = (device: UpdateEligibility, reported: string, acknowledged: boolean): boolean =>
   device.auto_update === 1 &&
   acknowledged &&
   device.status !== 'maintenance' &&
-  !isDevelopment(reported) &&
+  !isDevBuild(reported) &&
   !isSuspended(device)
 
 const failures: readonly string[] = ['failed', 'refused', 'rolled_back'] satisfies FailureState[]
 
 /** Whether a version failed there within the hour, and was not promoted since. */
-export function isResting(
+export function isBackingOff(
   row: Pick<AgentTargetColumns, 'promoted_version' | 'promoted_at'> & DeviceUpdateColumns,
   version: string,
   now: Instant,
 ): boolean {
   const { update_version, update_state, update_since: since } = row
   if (update_version !== version || update_state === null || since === null) return false
-  if (!failures.includes(update_state) || since <= addSeconds(now, -restSeconds)) return false
+  if (!failures.includes(update_state) || since <= addSeconds(now, -backoffSeconds)) return false
   return !(row.promoted_version === version && row.promoted_at !== null && row.promoted_at > since)
 }
 
@@ -105,7 +109,7 @@ export function isResting(
  * Whether the settings of an organization let its agents be offered versions now. What cannot be read, because it was
  * written before it was checked, withholds: a restriction that somebody meant must not open everything.
  */
-export function isGateOpen(settings: Record<string, unknown>, now: Instant): boolean {
+export function isUpdateAllowed(settings: Record<string, unknown>, now: Instant): boolean {
   const { agentUpdatePolicy: policy, maintenanceWindow: said } = defaultsOf(settings)
   if (policy != null && policy !== 'auto' && policy !== 'staged') return false
   if (said == null) return true
@@ -114,7 +118,7 @@ export function isGateOpen(settings: Record<string, unknown>, now: Instant): boo
 }
 
 /** Whether an organization ever lets its agents be offered anything. */
-export function isManual(settings: Record<string, unknown>): boolean {
+export function isManualPolicy(settings: Record<string, unknown>): boolean {
   const { agentUpdatePolicy: policy } = defaultsOf(settings)
   return policy != null && policy !== 'auto' && policy !== 'staged'
 }
@@ -125,7 +129,7 @@ const defaultsOf = ({ defaults }: Record<string, unknown>): Record<string, unkno
 /** Columns of a device's update as they are from now on, and whether the device is done with updating. */
 export type UpdateChange = { columns: DeviceUpdateColumns; isOver: boolean }
 
-const none: DeviceUpdateColumns = {
+const noUpdate: DeviceUpdateColumns = {
   update_version: null,
   update_state: null,
   update_since: null,
@@ -133,13 +137,13 @@ const none: DeviceUpdateColumns = {
 }
 
 /** What a reported version means for the update of a device; the version it had says nothing of it. */
-export function updateAfter(
+export function updateOnReport(
   row: Pick<AgentDeviceRow, 'agent_version'> & DeviceUpdateColumns,
   reported: string,
   now: Instant,
 ): UpdateChange | undefined {
   if (row.update_state === null) return undefined
-  if (reported === row.update_version) return { columns: none, isOver: true }
+  if (reported === row.update_version) return { columns: noUpdate, isOver: true }
   if (row.update_state !== 'updating' || reported === row.agent_version) return undefined
   const columns: DeviceUpdateColumns = {
     update_version: row.update_version,
@@ -151,7 +155,7 @@ export function updateAfter(
 }
 
 /** What an agent says of its update; undefined when it said so before: said again and again, it would never be late. */
-export function updateSaid(
+export function updateOnStatus(
   row: DeviceUpdateColumns,
   { targetVersion, state, reason }: UpdateStatus,
   now: Instant,
@@ -167,7 +171,7 @@ export function updateSaid(
 }
 
 /** The words of an agent that could not, as the reason of a rollout. */
-export function failureWords({ state, reason }: UpdateStatus): string {
+export function failureReason({ state, reason }: UpdateStatus): string {
   const what = { failed: 'Failed', refused: 'Refused', rolled_back: 'Rolled back', updating: '' }[state]
   return reason === undefined || reason === '' ? what : `${what}: ${reason}`
 }

@@ -1,37 +1,37 @@
 import { record } from '../../audit/outbox.ts'
 import { draftOf, type Happening } from '../../audit/rules.ts'
 import type { Instant } from '../../core/time.ts'
-import { tellUpdated } from '../../devices/events.ts'
+import { emitUpdated } from '../../devices/events.ts'
 import type { AgentCaller } from '../../handler.ts'
 import { redacted } from '../../logs/redaction.ts'
 import type { Db } from '../../storage/open.ts'
-import { haltIfDue } from '../rollouts/moves.ts'
-import { settle } from '../rollouts/places.ts'
+import { settleDevice } from '../rollouts/devices.ts'
 import { lockRollout } from '../rollouts/store.ts'
+import { haltIfDue } from '../rollouts/transitions.ts'
 import type { UpdateStatus } from './contract.ts'
-import { failureWords, updateSaid } from './rules.ts'
+import { failureReason, updateOnStatus } from './rules.ts'
 import { findTarget, lockUpdate, saveUpdate } from './store.ts'
 
-type Heard = { ip: string; userAgent: string | null; now: Instant }
+type RequestOrigin = { ip: string; userAgent: string | null; now: Instant }
 
 /**
  * What an agent or its watchdog says of an update, over HTTP or its connection: the device is updating, or it is not and its
  * place in the rollout of that version is settled. Said again, it changes nothing.
  */
-export async function heedUpdateStatus(
+export async function applyUpdateStatus(
   db: Db,
   { deviceId, orgId }: Pick<AgentCaller, 'deviceId' | 'orgId'>,
   said: UpdateStatus,
-  heard: Heard,
+  heard: RequestOrigin,
 ): Promise<void> {
   const { now } = heard
   const status = said.reason === undefined ? said : { ...said, reason: redacted(said.reason) }
   const before = await lockUpdate(db, deviceId)
-  const change = before && updateSaid(before, status, now)
+  const change = before && updateOnStatus(before, status, now)
   if (!change) return
   const moved = await saveUpdate(db, deviceId, change, now)
   if (moved !== before.status) {
-    await tellUpdated(db, { id: deviceId, orgId, hostname: before.hostname }, { status: moved }, now)
+    await emitUpdated(db, { id: deviceId, orgId, hostname: before.hostname }, { status: moved }, now)
   }
   if (!change.isOver) return
   await recordFailure(db, { id: deviceId, orgId, hostname: before.hostname }, status, heard)
@@ -42,7 +42,7 @@ async function recordFailure(
   db: Db,
   { id, orgId, hostname }: { id: string; orgId: string; hostname: string },
   { targetVersion, state, reason }: UpdateStatus,
-  { ip, userAgent, now }: Heard,
+  { ip, userAgent, now }: RequestOrigin,
 ): Promise<void> {
   const happening: Happening = {
     ...{ orgId, actorType: 'agent', actorId: id, actorEmail: null, action: 'agent.update.status' },
@@ -62,8 +62,8 @@ async function settleFailure(db: Db, deviceId: string, status: UpdateStatus, now
   if (target?.rollout_version !== status.targetVersion || target.place_state === null) return
   const rollout = await lockRollout(db, target.rollout_id!)
   if (rollout.status !== 'running' && rollout.status !== 'halted') return
-  const ending = { to: 'failed' as const, reason: failureWords(status), now }
-  if (await settle(db, rollout.id, deviceId, ['offered', 'soaking', 'updated'], ending)) {
+  const ending = { to: 'failed' as const, reason: failureReason(status), now }
+  if (await settleDevice(db, rollout.id, deviceId, ['offered', 'soaking', 'updated'], ending)) {
     await haltIfDue(db, rollout, now)
   }
 }

@@ -2,7 +2,7 @@ import type { Instant } from '../../core/time.ts'
 import { equalsText, forNoKeyUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { AgentTargetColumns, DeviceUpdateColumns } from '../../storage/schema/agent-tables.ts'
-import type { Step } from '../versions/stepping.ts'
+import type { ReleaseStep } from '../versions/upgrade-path.ts'
 import type { UpdateChange } from './rules.ts'
 
 /* Of a device whose agent has authenticated, by its id. */
@@ -46,7 +46,7 @@ const settingsOfDevice = prepared((db, p: { id: string }) =>
 )
 
 /** Of the organization of a device. */
-export async function settingsFor(db: Db, id: string): Promise<Record<string, unknown>> {
+export async function orgSettingsFor(db: Db, id: string): Promise<Record<string, unknown>> {
   const [row] = await settingsOfDevice(db, { id })
   return JSON.parse(row?.settings ?? '{}') as Record<string, unknown>
 }
@@ -66,12 +66,12 @@ const buildsForDevice = prepared((db, p: { id: string }) =>
 )
 
 /** The releases that have an agent for a machine of this kind. */
-export const stepsFor = (db: Db, id: string): Promise<Step[]> => buildsForDevice(db, { id })
+export const listReleasesFor = (db: Db, id: string): Promise<ReleaseStep[]> => buildsForDevice(db, { id })
 
-export type KeptUpdate = DeviceUpdateColumns & { status: string; hostname: string }
+export type DeviceUpdate = DeviceUpdateColumns & { status: string; hostname: string }
 
 /** The update of a device, held until the transaction ends. */
-export async function lockUpdate(db: Db, id: string): Promise<KeptUpdate | undefined> {
+export async function lockUpdate(db: Db, id: string): Promise<DeviceUpdate | undefined> {
   const found = db
     .selectFrom('devices')
     .select(['status', 'hostname', 'update_version', 'update_state', 'update_since', 'update_reason'])

@@ -3,7 +3,7 @@ import { endpoint, publicAccess, userAccess } from '../../core/endpoint.ts'
 import { flag, pageOf, pageQuery } from '../../core/page.ts'
 import { idOf, instant, text } from '../../core/schema.ts'
 import { architectureNames, architectureOf, components, platformNames, platformOf } from './manifest.ts'
-import { isVersion } from './order.ts'
+import { isVersion } from './semver.ts'
 
 /** With or without the v of a tag. */
 export const version = text(21, 1)

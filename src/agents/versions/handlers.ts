@@ -2,13 +2,20 @@ import { Problem } from '../../core/errors.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import type { AgentBuildRow, AgentReleaseRow } from '../../storage/schema/agent-tables.ts'
-import type { Binaries } from '../downloads/ports.ts'
+import type { ReleaseFiles } from '../downloads/ports.ts'
 import type * as contract from './contract.ts'
-import { believe, Distrusted, type Manifest, type TrustKey } from './manifest.ts'
-import type { Releases } from './ports.ts'
+import { type Manifest, ManifestError, type TrustKey, verifyManifest } from './manifest.ts'
+import type { ReleaseSource } from './ports.ts'
 import { promote, promoteRegistered } from './promotion.ts'
 import { rollBack } from './rollback.ts'
-import { checkRegistered, checkUnchanged, labelOf, type Registration, shown, told } from './rules.ts'
+import {
+  checkMatchesManifest,
+  checkUnchanged,
+  labelOf,
+  promotionSummary,
+  type Registration,
+  toAgentRelease,
+} from './rules.ts'
 import * as store from './store.ts'
 import { readRelease } from './sync.ts'
 
@@ -21,28 +28,28 @@ const labelsOffered = async (db: Db, version: string): Promise<string[]> =>
 type Versions = typeof contract.agentVersions
 
 type On = {
-  releases: Releases | undefined
+  releases: ReleaseSource | undefined
   /** Those of manifests that were believed are not among them: whoever runs the service says whom it believes. */
   trustKeys: readonly TrustKey[]
-  binaries: Binaries
+  binaries: ReleaseFiles
   publicUrl: () => string
 }
 
 export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl }: On): HandlersOf<Versions> {
   function addressOf(build: AgentBuildRow): string {
-    if (!binaries.isHere && build.url === '') throw new Problem('not_found', 'Binary not found')
-    if (!binaries.isHere) return build.url
+    if (!binaries.isLocal && build.url === '') throw new Problem('not_found', 'Binary not found')
+    if (!binaries.isLocal) return build.url
     return `${publicUrl()}/api/v1/agents/download/${labelOf(build).replace(':', '/')}?version=${build.version}`
   }
 
   /** Once more, with the keys there are now. @throws release_untrusted */
   function read(release: AgentReleaseRow, build: AgentBuildRow): { manifest: Manifest; keyId: string } {
     try {
-      const found = believe(release.manifest, release.manifest_signature, trustKeys)
-      checkRegistered(found.manifest, build)
+      const found = verifyManifest(release.manifest, release.manifest_signature, trustKeys)
+      checkMatchesManifest(found.manifest, build)
       return found
     } catch (error) {
-      if (!(error instanceof Distrusted)) throw error
+      if (!(error instanceof ManifestError)) throw error
       throw new Problem('release_untrusted', undefined, { details: { reason: error.reason } })
     }
   }
@@ -51,7 +58,7 @@ export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl 
     list: ({ db, query }) => store.listReleases(db, query),
 
     async show({ db, params: { version } }) {
-      return shown(await store.getRelease(db, version), await store.buildsOf(db, version))
+      return toAgentRelease(await store.getRelease(db, version), await store.buildsOf(db, version))
     },
 
     async latest({ db, query: { platform, arch: architecture, component } }) {
@@ -101,21 +108,21 @@ export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl 
         if (!query.promote)
           return { version, synced, promoted: await labelsOffered(db, version), withheld: null }
         const promotion = await promoteRegistered(db, { version, isKnown: known !== undefined }, now)
-        note(told(promotion).change)
+        note(promotionSummary(promotion).change)
         const { withheld } = promotion
         return { version, synced, promoted: await labelsOffered(db, version), withheld }
       },
     }),
 
     async promote({ db, body, now, note }) {
-      const { change, promoted, demoted } = told(await promote(db, body, now))
+      const { change, promoted, demoted } = promotionSummary(await promote(db, body, now))
       note({ resourceId: body.version, resourceName: body.version, ...change })
       return { promoted, demoted }
     },
 
     async rollback({ db, caller, body, now, note }) {
       const { promotion, ended } = await rollBack(db, body, { by: caller.email, now })
-      const { change, promoted, demoted } = told(promotion)
+      const { change, promoted, demoted } = promotionSummary(promotion)
       const endedRollout = ended?.id ?? null
       note({ resourceId: body.version, resourceName: body.version, ...change, details: { endedRollout } })
       return { promoted, demoted, endedRollout }
@@ -125,7 +132,7 @@ export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl 
       await store.lockReleases(db)
       const release = await store.getRelease(db, version)
       const builds = await store.buildsOf(db, version)
-      const { promotedFor, signingKeyId } = shown(release, builds)
+      const { promotedFor, signingKeyId } = toAgentRelease(release, builds)
       const rollout = await store.findCurrentRollout(db)
       if (promotedFor.length > 0) {
         throw new Problem('release_in_use', `${version} is offered: promote another version first`, {

@@ -2,7 +2,7 @@ import { createPublicKey, hash, type KeyObject, verify } from 'node:crypto'
 import { z } from 'zod'
 import { parseJson } from '../../core/json.ts'
 import { safeParse } from '../../core/schema.ts'
-import { compareVersions, isVersion } from './order.ts'
+import { compareVersions, isVersion } from './semver.ts'
 
 /*
  * What a release says of its files, signed by whoever builds it (reference: release-manifest.json). The service believes it
@@ -45,7 +45,7 @@ const own = <T>(names: Readonly<Record<string, T>>, name: string): T | undefined
 export type Build = { component: Component; platform: Platform; architecture: Architecture }
 
 /** What a file is for, by its name `svc-<component>-<platform>-<arch>[.exe]`; undefined for any other file. */
-export function buildNamed(name: string): (Build & { label: string }) | undefined {
+export function parseBuildName(name: string): (Build & { label: string }) | undefined {
   const [, kind, os, arch, exe] = /^svc-(agent|helper)-([a-z0-9]+)-([a-z0-9_]+)(\.exe)?$/.exec(name) ?? []
   const platform = os === undefined ? undefined : platformOf(os)
   const architecture = arch === undefined ? undefined : architectureOf(arch)
@@ -54,11 +54,11 @@ export function buildNamed(name: string): (Build & { label: string }) | undefine
 }
 
 function machineOf(name: string): string | undefined {
-  const named = buildNamed(name)
+  const named = parseBuildName(name)
   return named && `${named.component} ${named.platform} ${named.architecture}`
 }
 
-const isEach = (all: readonly string[]): boolean => new Set(all).size === all.length
+const areUnique = (all: readonly string[]): boolean => new Set(all).size === all.length
 
 const ManifestAsset = z.object({
   name: z.string().min(1).max(255),
@@ -93,7 +93,7 @@ export const Manifest = z
     ({ minimumVersion: floor, ...of }) => floor === undefined || compareVersions(floor, versionOf(of)) <= 0,
   )
   // Two files for one machine, by two of its names, would be a choice that nobody has made.
-  .refine(({ assets }) => isEach(assets.flatMap(({ name }) => machineOf(name) ?? name)))
+  .refine(({ assets }) => areUnique(assets.flatMap(({ name }) => machineOf(name) ?? name)))
 export type Manifest = z.output<typeof Manifest>
 
 export type TrustKey = { keyId: string; publicKeyB64: string; validFrom: string | null }
@@ -104,7 +104,7 @@ const spkiPrefix = Buffer.from('302a300506032b6570032100', 'hex')
  * An Ed25519 public key as 32 raw bytes in base64, as SPKI in base64, or as PEM.
  * @throws Error for anything else
  */
-export function trustKeyOf(text: string, validFrom: string | null = null): TrustKey {
+export function parseTrustKey(text: string, validFrom: string | null = null): TrustKey {
   const raw = rawKeyOf(text.trim())
   return { keyId: hash('sha256', raw, 'hex').slice(0, 16), publicKeyB64: raw.toString('base64'), validFrom }
 }
@@ -125,21 +125,21 @@ const keyObjectOf = ({ publicKeyB64 }: Pick<TrustKey, 'publicKeyB64'>): KeyObjec
 }
 
 /** Why a manifest is not believed; the words are API (`details.reason`). */
-export const distrust = {
+export const manifestFaults = {
   no_trusted_keys: 'No key to trust releases by is configured',
   signed_release_manifest_required: 'The release has no signed manifest',
   invalid_release_manifest_signature: 'The signature of the release manifest is not by a trusted key',
   invalid_release_manifest_json: 'The release manifest is not of a known shape',
   release_manifest_metadata_mismatch: 'The release manifest is about something else',
 } as const
-export type Distrust = keyof typeof distrust
+export type ManifestFault = keyof typeof manifestFaults
 
-export class Distrusted extends Error {
+export class ManifestError extends Error {
   override name = 'Distrusted'
-  readonly reason: Distrust
+  readonly reason: ManifestFault
 
-  constructor(reason: Distrust, about?: string) {
-    super(about ? `${distrust[reason]}: ${about}` : distrust[reason])
+  constructor(reason: ManifestFault, about?: string) {
+    super(about ? `${manifestFaults[reason]}: ${about}` : manifestFaults[reason])
     this.reason = reason
   }
 }
@@ -148,18 +148,18 @@ export class Distrusted extends Error {
  * Reads a manifest that one of the keys has signed, over these very bytes; `signature` is 64 bytes in base64.
  * @throws Distrusted
  */
-export function believe(
+export function verifyManifest(
   text: string | Buffer,
   signature: string,
   keys: readonly TrustKey[],
 ): { manifest: Manifest; keyId: string } {
-  if (keys.length === 0) throw new Distrusted('no_trusted_keys')
+  if (keys.length === 0) throw new ManifestError('no_trusted_keys')
   const bytes = Buffer.from(text as string)
   const mark = Buffer.from(signature.trim(), 'base64')
   const signer = mark.length === 64 && keys.find((key) => verify(null, bytes, keyObjectOf(key), mark))
-  if (!signer) throw new Distrusted('invalid_release_manifest_signature')
+  if (!signer) throw new ManifestError('invalid_release_manifest_signature')
   const read = safeParse(Manifest, parseJson(bytes))
-  if (!read.success) throw new Distrusted('invalid_release_manifest_json')
+  if (!read.success) throw new ManifestError('invalid_release_manifest_json')
   return { manifest: read.data, keyId: signer.keyId }
 }
 
@@ -169,7 +169,7 @@ export const versionOf = ({ release }: { release: string }): string => release.r
 /** The file of the release for such a machine. @throws Distrusted when there is none */
 export function assetFor(manifest: Manifest, build: Build): ManifestAsset {
   const found = manifest.assets.find(({ name }) => {
-    const named = buildNamed(name)
+    const named = parseBuildName(name)
     return (
       named?.component === build.component &&
       named.platform === build.platform &&
@@ -178,7 +178,7 @@ export function assetFor(manifest: Manifest, build: Build): ManifestAsset {
   })
   if (found) return found
   const { component, platform, architecture } = build
-  throw new Distrusted(
+  throw new ManifestError(
     'release_manifest_metadata_mismatch',
     `no ${component} for ${platform}/${architecture} in ${manifest.release}`,
   )

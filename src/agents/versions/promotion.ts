@@ -2,7 +2,13 @@ import { Problem } from '../../core/errors.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Component } from './manifest.ts'
-import { checkFloor, checkGoesOn, checkNotLeft, type Promotion, promotionOf } from './rules.ts'
+import {
+  checkMinimumVersion,
+  checkNotDowngrade,
+  checkNotRolledBack,
+  type Promotion,
+  promotionOf,
+} from './rules.ts'
 import * as store from './store.ts'
 
 /** While one of these it decides what the devices in it are offered, and nobody else does. */
@@ -16,8 +22,8 @@ type Wanted = { version: string; component?: Component | undefined; anew?: boole
  */
 export async function promote(db: Db, wanted: Wanted, now: Instant): Promise<Promotion> {
   await store.lockReleases(db)
-  await checkMayBeOffered(db, wanted)
-  return offer(db, wanted, now)
+  await checkPromotable(db, wanted)
+  return applyPromotion(db, wanted, now)
 }
 
 /**
@@ -31,24 +37,24 @@ export async function promoteRegistered(
 ): Promise<Promotion & { withheld: string | null }> {
   await store.lockReleases(db)
   try {
-    await checkMayBeOffered(db, { version })
-    if (isKnown) checkNotLeft(version, await store.buildsOf(db, version), await store.listPromoted(db))
+    await checkPromotable(db, { version })
+    if (isKnown) checkNotRolledBack(version, await store.buildsOf(db, version), await store.listPromoted(db))
   } catch (error) {
     if (!(error instanceof Problem)) throw error
     return { promoted: [], demoted: [], withheld: error.message }
   }
-  return { ...(await offer(db, { version, anew: false }, now)), withheld: null }
+  return { ...(await applyPromotion(db, { version, anew: false }, now)), withheld: null }
 }
 
 /** @throws rollback_needed, below_minimum_version; a version that is not there is neither */
-export async function checkMayBeOffered(db: Db, { version, component }: Wanted): Promise<void> {
-  const builds = (await store.buildsOf(db, version)).filter((one) => isOf(component, one))
+export async function checkPromotable(db: Db, { version, component }: Wanted): Promise<void> {
+  const builds = (await store.buildsOf(db, version)).filter((one) => matchesComponent(component, one))
   if (builds.length === 0) return
-  checkFloor(version, await store.listManifests(db))
-  checkGoesOn(version, builds, await store.listPromoted(db))
+  checkMinimumVersion(version, await store.listManifests(db))
+  checkNotDowngrade(version, builds, await store.listPromoted(db))
 }
 
-export const isOf = (component: Component | undefined, build: { component: string }): boolean =>
+export const matchesComponent = (component: Component | undefined, build: { component: string }): boolean =>
   component === undefined || build.component === component
 
 /**
@@ -56,7 +62,7 @@ export const isOf = (component: Component | undefined, build: { component: strin
  * held devices at ends with it.
  * @throws not_found, rollout_in_progress
  */
-export async function offer(
+export async function applyPromotion(
   db: Db,
   { version, component, anew = true }: Wanted,
   now: Instant,
@@ -64,11 +70,11 @@ export async function offer(
   await store.lockReleases(db)
   await store.getRelease(db, version)
   const all = await store.buildsOf(db, version)
-  const builds = all.filter((build) => isOf(component, build))
+  const builds = all.filter((build) => matchesComponent(component, build))
   if (builds.length === 0) throw new Problem('not_found', `${version} has no ${component}`)
   const promotion = promotionOf(builds, await store.listPromoted(db), { anew })
   // Rollouts are of the agent itself.
-  if (promotion.promoted.some((build) => build.component === 'agent')) await endCurrent(db, now)
+  if (promotion.promoted.some((build) => build.component === 'agent')) await endCurrentRollout(db, now)
   // First, since no two may be offered to one machine.
   await store.setPromoted(db, promotion.demoted, null)
   await store.setPromoted(db, promotion.promoted, now)
@@ -76,7 +82,7 @@ export async function offer(
 }
 
 /** The current rollout decides nothing any more. @throws rollout_in_progress */
-export async function endCurrent(db: Db, now: Instant): Promise<void> {
+export async function endCurrentRollout(db: Db, now: Instant): Promise<void> {
   const rollout = await store.findCurrentRollout(db)
   if (!rollout) return
   if (openStates.includes(rollout.status)) {
@@ -86,5 +92,5 @@ export async function endCurrent(db: Db, now: Instant): Promise<void> {
       { details: { rolloutId: rollout.id, version: rollout.version, status: rollout.status } },
     )
   }
-  await store.endHold(db, rollout.id, now)
+  await store.endRolloutHold(db, rollout.id, now)
 }

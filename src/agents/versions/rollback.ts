@@ -1,13 +1,13 @@
 import { Problem } from '../../core/errors.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { endRollout } from '../rollouts/moves.ts'
-import { type Held, isUnderWay } from '../rollouts/rules.ts'
-import { findUnderWay, lockRollout } from '../rollouts/store.ts'
+import { isActive, type RolloutRecord } from '../rollouts/rules.ts'
+import { findActiveRollout, lockRollout } from '../rollouts/store.ts'
+import { abortRollout } from '../rollouts/transitions.ts'
 import type { Architecture, Component, Platform } from './manifest.ts'
-import { isNewer } from './order.ts'
-import { endCurrent, isOf } from './promotion.ts'
-import { checkFloor, type Promotion, promotionOf } from './rules.ts'
+import { endCurrentRollout, matchesComponent } from './promotion.ts'
+import { checkMinimumVersion, type Promotion, promotionOf } from './rules.ts'
+import { isNewer } from './semver.ts'
 import * as store from './store.ts'
 
 type Wanted = {
@@ -26,20 +26,20 @@ export async function rollBack(
   db: Db,
   { version, component, platform, arch }: Wanted,
   { by, now }: { by: string; now: Instant },
-): Promise<{ promotion: Promotion; ended: Held | undefined }> {
+): Promise<{ promotion: Promotion; ended: RolloutRecord | undefined }> {
   // The rollout before the releases, as whatever completes one takes them.
-  const underWay = await findUnderWay(db)
+  const underWay = await findActiveRollout(db)
   const rollout = underWay && (await lockRollout(db, underWay.id))
   await store.lockReleases(db)
   await store.getRelease(db, version)
   const builds = (await store.buildsOf(db, version)).filter(
     (build) =>
-      isOf(component, build) &&
+      matchesComponent(component, build) &&
       (platform === undefined || build.platform === platform) &&
       (arch === undefined || build.architecture === arch),
   )
   if (builds.length === 0) throw new Problem('not_found', `${version} has no such build`)
-  checkFloor(version, await store.listManifests(db))
+  checkMinimumVersion(version, await store.listManifests(db))
   const promotion = promotionOf(builds, await store.listPromoted(db), { anew: true, back: true })
   if (promotion.promoted.length === 0) {
     throw new Problem(
@@ -60,11 +60,11 @@ export async function rollBack(
 async function endNewer(
   db: Db,
   version: string,
-  rollout: Held | undefined,
+  rollout: RolloutRecord | undefined,
   { by, now }: { by: string; now: Instant },
-): Promise<Held | undefined> {
-  const isEnded = rollout !== undefined && isUnderWay(rollout) && isNewer(rollout.version, version)
-  if (isEnded) await endRollout(db, rollout, `Rolled back to ${version} by ${by}`, now)
-  await endCurrent(db, now)
+): Promise<RolloutRecord | undefined> {
+  const isEnded = rollout !== undefined && isActive(rollout) && isNewer(rollout.version, version)
+  if (isEnded) await abortRollout(db, rollout, `Rolled back to ${version} by ${by}`, now)
+  await endCurrentRollout(db, now)
   return isEnded ? rollout : undefined
 }

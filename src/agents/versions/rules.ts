@@ -4,9 +4,9 @@ import { safeParse } from '../../core/schema.ts'
 import { truncateStorable } from '../../core/text.ts'
 import type { AgentBuildRow, AgentReleaseRow } from '../../storage/schema/agent-tables.ts'
 import type { AgentBuild, AgentRelease } from './contract.ts'
-import { assetFor, type Build, buildNamed, Distrusted, Manifest, versionOf } from './manifest.ts'
-import { compareVersions, isOlder } from './order.ts'
-import { isCandidate } from './stepping.ts'
+import { assetFor, type Build, Manifest, ManifestError, parseBuildName, versionOf } from './manifest.ts'
+import { compareVersions, isOlder } from './semver.ts'
+import { isPrerelease } from './upgrade-path.ts'
 
 /** A release that was believed, as it is to be registered. */
 export type Registration = {
@@ -15,7 +15,7 @@ export type Registration = {
 }
 
 /** What was read of a release, and which of its files are there. */
-export type Believed = {
+export type VerifiedRelease = {
   tag: string
   notes: string | null
   manifest: Manifest
@@ -26,31 +26,31 @@ export type Believed = {
   files: ReadonlyMap<string, { url: string; size: number | undefined }>
 }
 
-const mostNotes = 64 << 10
+const maxNotes = 64 << 10
 
 /** @throws Distrusted when the manifest is about something else than was announced */
-export function registrationOf({ manifest, files, ...it }: Believed): Registration {
+export function registrationOf({ manifest, files, ...it }: VerifiedRelease): Registration {
   const version = versionOf(manifest)
   const builds = manifest.assets.flatMap(({ name, sha256, size }) => {
-    const [named, file] = [buildNamed(name), files.get(name)]
+    const [named, file] = [parseBuildName(name), files.get(name)]
     if (!named || !file) return []
     if (file.size !== undefined && file.size !== size) {
       const what = `${name} has ${file.size} bytes, and not ${size}`
-      throw new Distrusted('release_manifest_metadata_mismatch', what)
+      throw new ManifestError('release_manifest_metadata_mismatch', what)
     }
     return [{ version, ...named, name, url: file.url, checksum: sha256, size }]
   })
   if (builds.length === 0) {
     const what = 'it lists no file of an agent that the release has'
-    throw new Distrusted('release_manifest_metadata_mismatch', what)
+    throw new ManifestError('release_manifest_metadata_mismatch', what)
   }
   return {
     release: {
       version,
       tag: it.tag,
-      prerelease: isCandidate(version) ? 1 : 0,
+      prerelease: isPrerelease(version) ? 1 : 0,
       // Postgres takes no NUL, and neither takes half a letter.
-      notes: it.notes ? truncateStorable(it.notes.replaceAll('\0', ''), mostNotes) : null,
+      notes: it.notes ? truncateStorable(it.notes.replaceAll('\0', ''), maxNotes) : null,
       min_from: manifest.minFrom ?? null,
       manifest: it.text,
       manifest_signature: it.signature,
@@ -70,26 +70,27 @@ export function checkUnchanged(known: Pick<AgentReleaseRow, 'manifest'>, { relea
 }
 
 /** @throws Distrusted when what is registered is not what the manifest says */
-export function checkRegistered(manifest: Manifest, build: AgentBuildRow): void {
+export function checkMatchesManifest(manifest: Manifest, build: AgentBuildRow): void {
   const asset = assetFor(manifest, build as Build)
   const isSame =
     versionOf(manifest) === build.version &&
     asset.name === build.name &&
     asset.sha256 === build.checksum &&
     asset.size === build.size
-  if (!isSame) throw new Distrusted('release_manifest_metadata_mismatch', `${build.name} of ${build.version}`)
+  if (!isSame)
+    throw new ManifestError('release_manifest_metadata_mismatch', `${build.name} of ${build.version}`)
 }
 
-export const labelOf = ({ name }: Pick<AgentBuildRow, 'name'>): string => buildNamed(name)!.label
+export const labelOf = ({ name }: Pick<AgentBuildRow, 'name'>): string => parseBuildName(name)!.label
 
-export function shown(release: AgentReleaseRow, builds: readonly AgentBuildRow[]): AgentRelease {
-  const all = builds.map(shownBuild).sort((a, b) => (a.build < b.build ? -1 : 1))
+export function toAgentRelease(release: AgentReleaseRow, builds: readonly AgentBuildRow[]): AgentRelease {
+  const all = builds.map(toAgentBuild).sort((a, b) => (a.build < b.build ? -1 : 1))
   return {
     version: release.version,
     tag: release.tag,
     channel: release.prerelease === 1 ? 'candidate' : 'stable',
     minFrom: release.min_from,
-    minimumVersion: floorIn(release) ?? null,
+    minimumVersion: minimumVersionIn(release) ?? null,
     builds: all.map(({ build }) => build),
     promotedFor: all.filter(({ promotedAt }) => promotedAt !== null).map(({ build }) => build),
     rollbackFor: all.filter(({ rollbackAt }) => rollbackAt !== null).map(({ build }) => build),
@@ -101,35 +102,35 @@ export function shown(release: AgentReleaseRow, builds: readonly AgentBuildRow[]
   }
 }
 
-function shownBuild(row: AgentBuildRow): AgentBuild {
+function toAgentBuild(row: AgentBuildRow): AgentBuild {
   const { component, platform, architecture } = row as Build
   const { name, checksum, size, promoted_at: promotedAt } = row
-  const rollbackAt = isRolledBackTo(row) ? promotedAt : null
+  const rollbackAt = isRollbackTarget(row) ? promotedAt : null
   const what = { component, platform, architecture, name, checksum, size }
   return { build: labelOf(row), ...what, promotedAt, rollbackAt }
 }
 
 /** Whether machines with a newer version are offered a build as well. */
-export const isRolledBackTo = ({
+export const isRollbackTarget = ({
   promoted_at,
   rollback_at,
 }: Pick<AgentBuildRow, 'promoted_at' | 'rollback_at'>): boolean =>
   promoted_at !== null && rollback_at === promoted_at
 
 /** What its manifest forbids to go below; undefined: nothing, or it was damaged and agents do not believe it either. */
-const floorIn = ({ manifest }: Pick<AgentReleaseRow, 'manifest'>): string | undefined =>
+const minimumVersionIn = ({ manifest }: Pick<AgentReleaseRow, 'manifest'>): string | undefined =>
   safeParse(Manifest, parseJson(Buffer.from(manifest))).data?.minimumVersion
 
 /**
  * No release that is registered names a higher version as the lowest one. Agents that took such a release refuse what is
  * below by themselves; the others are not brought to it either. @throws below_minimum_version
  */
-export function checkFloor(
+export function checkMinimumVersion(
   version: string,
   releases: readonly Pick<AgentReleaseRow, 'version' | 'manifest'>[],
 ): void {
   for (const release of releases) {
-    const floor = floorIn(release)
+    const floor = minimumVersionIn(release)
     if (floor === undefined || !isOlder(version, floor)) continue
     throw new Problem(
       'below_minimum_version',
@@ -146,18 +147,18 @@ const isSameKind = (a: AgentBuildRow, b: AgentBuildRow): boolean =>
   a.component === b.component && a.platform === b.platform && a.architecture === b.architecture
 
 /** Whether machines of the kind of a build are offered an older version: negative, the same: 0, or a newer one. */
-const orderOfOffered = (build: AgentBuildRow, offered: readonly AgentBuildRow[]): number | undefined => {
+const compareWithOffered = (build: AgentBuildRow, offered: readonly AgentBuildRow[]): number | undefined => {
   const there = offered.find((one) => isSameKind(build, one))
   return there && compareVersions(there.version, build.version)
 }
 
 /** @throws rollback_needed when all machines that the builds of a version are for are offered a newer one */
-export function checkGoesOn(
+export function checkNotDowngrade(
   version: string,
   builds: readonly AgentBuildRow[],
   offered: readonly AgentBuildRow[],
 ): void {
-  if (builds.some((build) => (orderOfOffered(build, offered) ?? 0) <= 0)) return
+  if (builds.some((build) => (compareWithOffered(build, offered) ?? 0) <= 0)) return
   const newer = offered.filter((one) => builds.some((build) => isSameKind(build, one)))
   const [highest] = newer
     .map((one) => one.version)
@@ -181,7 +182,7 @@ export function promotionOf(
   { anew, back = false }: { anew: boolean; back?: boolean },
 ): Promotion {
   const isOnItsWay = (build: AgentBuildRow): boolean => {
-    const order = orderOfOffered(build, offered) ?? 0
+    const order = compareWithOffered(build, offered) ?? 0
     return back ? order >= 0 : order <= 0
   }
   const promoted = builds.filter((build) => isOnItsWay(build) && (anew || build.promoted_at === null))
@@ -195,12 +196,12 @@ export function promotionOf(
  * A version that is registered again, as by a job that runs every night, brings nobody back to what people went away from.
  * @throws conflict
  */
-export function checkNotLeft(
+export function checkNotRolledBack(
   version: string,
   builds: readonly AgentBuildRow[],
   offered: readonly AgentBuildRow[],
 ): void {
-  const left = offered.filter(isRolledBackTo).find((one) => {
+  const left = offered.filter(isRollbackTarget).find((one) => {
     const isOlderOne = compareVersions(one.version, version) < 0
     return isOlderOne && builds.some((build) => isSameKind(build, one))
   })
@@ -210,7 +211,7 @@ export function checkNotLeft(
 }
 
 /** As replies and the audit log tell of it. */
-export function told({ promoted, demoted }: Promotion) {
+export function promotionSummary({ promoted, demoted }: Promotion) {
   const versions = (builds: readonly AgentBuildRow[]) =>
     Object.fromEntries(builds.map((one) => [labelOf(one), one.version]).sort())
   return {

@@ -7,7 +7,7 @@ import type { AgentBuildRow, AgentReleaseRow } from '../../storage/schema/agent-
 import { lockTable } from '../../storage/table-lock.ts'
 import type { AgentRelease } from './contract.ts'
 import type { Build } from './manifest.ts'
-import { type Registration, shown } from './rules.ts'
+import { type Registration, toAgentRelease } from './rules.ts'
 
 /* Releases belong to no tenant: there is one agent for all of them. */
 
@@ -26,7 +26,7 @@ export async function listReleases(db: Db, page: PageQuery): Promise<Page<AgentR
       ? []
       : await db.selectFrom('agent_builds').selectAll().where('version', 'in', versions).execute()
   const data = releases.map((one) =>
-    shown(
+    toAgentRelease(
       one,
       builds.filter(({ version }) => version === one.version),
     ),
@@ -137,7 +137,7 @@ export const findCurrentRollout = (
     .executeTakeFirst()
 
 /** It decides nothing any more. */
-export async function endHold(db: Db, rolloutId: string, now: Instant): Promise<void> {
+export async function endRolloutHold(db: Db, rolloutId: string, now: Instant): Promise<void> {
   await db
     .updateTable('agent_rollouts')
     .set({ is_current: 0, updated_at: now })

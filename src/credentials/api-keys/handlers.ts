@@ -1,21 +1,21 @@
 import { newId } from '../../core/new-id.ts'
 import type { HandlersOf } from '../../handler.ts'
 import { checkOrg } from '../../tenancy/store.ts'
-import { checkExpiry, orgOfNewKey } from '../new-key.ts'
+import { checkExpiry, resolveKeyOrg } from '../new-key.ts'
 import type * as contract from './contract.ts'
 import {
   apiKeyHash,
-  applied,
+  applyChange,
   checkChangeable,
   checkDelegation,
-  checkMayHold,
+  checkKeyReach,
   checkRevocable,
   difference,
   isWidened,
   makeApiKey,
   newApiKey,
   overlapEnd,
-  rotated,
+  rotateKey,
 } from './rules.ts'
 import * as store from './store.ts'
 
@@ -27,7 +27,7 @@ export const apiKeys: HandlersOf<typeof contract.apiKeys> = {
 
   async create({ db, scope, body, caller, now }) {
     checkExpiry(body.expiresAt, now)
-    const orgId = await orgOfNewKey(db, scope, body.orgId)
+    const orgId = await resolveKeyOrg(db, scope, body.orgId)
     checkDelegation(body.scopes, caller.permissions)
     const key = newApiKey()
     const minted = makeApiKey({ ...body, orgId }, { id: newId(), key, by: caller.id, now })
@@ -41,8 +41,8 @@ export const apiKeys: HandlersOf<typeof contract.apiKeys> = {
     const before = await store.getApiKey(db, scope, params.id)
     checkChangeable(before, now)
     if (body.scopes !== undefined) checkDelegation(body.scopes, caller.permissions)
-    const after = applied(before, body)
-    if (isWidened(before, after)) checkMayHold(before, caller)
+    const after = applyChange(before, body)
+    if (isWidened(before, after)) checkKeyReach(before, caller)
     await store.changeApiKey(db, scope, after)
     note({ orgId: after.orgId, ...difference(before, after) })
     return after
@@ -63,9 +63,9 @@ export const apiKeys: HandlersOf<typeof contract.apiKeys> = {
     const before = await store.getApiKey(db, scope, params.id)
     checkChangeable(before, now)
     checkDelegation(before.scopes, caller.permissions)
-    checkMayHold(before, caller)
+    checkKeyReach(before, caller)
     const key = newApiKey()
-    const after = rotated(before, key)
+    const after = rotateKey(before, key)
     const previousUntil = overlapEnd(before, body.overlapSeconds, now)
     await store.replaceApiKey(db, scope, after, { hash: apiKeyHash(key), previousUntil })
     note({

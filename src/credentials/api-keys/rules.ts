@@ -80,7 +80,7 @@ export const isWidened = (before: Pick<ApiKey, 'scopes'>, after: Pick<ApiKey, 's
  * that sees more, nor give to one what they have at theirs alone.
  * @throws site_access_denied
  */
-export function checkMayHold(key: ApiKey, caller: { id: string; scope: Scope }): void {
+export function checkKeyReach(key: ApiKey, caller: { id: string; scope: Scope }): void {
   if (!isNarrowed(caller.scope) || key.createdBy === caller.id) return
   throw new Problem('site_access_denied', 'Your access is limited to some sites or device groups')
 }
@@ -94,7 +94,7 @@ export function effectivePermissions(
   return new Set(scopes.filter((scope) => hasPermission(creator, scope as Permission)))
 }
 
-export const applied = (key: ApiKey, change: ApiKeyChange): ApiKey => ({
+export const applyChange = (key: ApiKey, change: ApiKeyChange): ApiKey => ({
   ...key,
   ...(change.name !== undefined && { name: change.name }),
   ...(change.scopes !== undefined && { scopes: change.scopes }),
@@ -110,7 +110,7 @@ export function difference(before: ApiKey, after: ApiKey): { before: object; aft
   return { before: of(before), after: of(after) }
 }
 
-export const rotated = (key: ApiKey, fresh: string): ApiKey => ({
+export const rotateKey = (key: ApiKey, fresh: string): ApiKey => ({
   ...key,
   keyPrefix: prefixOf(fresh),
   usageCount: 0,

@@ -1,12 +1,12 @@
 import type { Instant } from '../../core/time.ts'
 import { forUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { bucketAt, freeAt, grantOf, oldestAt, type Quota } from './window.ts'
+import { bucketAt, bucketExpiryOf, grantable, oldestBucketAt, type Quota } from './rate-limit-window.ts'
 
 /* Use of keys that have been authenticated: each query is by the id of the key. */
 
 /** What was leased of one bucket of a key and is not used. */
-export type Leftover = { keyId: string; bucket: number; count: number }
+export type UnusedLease = { keyId: string; bucket: number; count: number }
 
 const lockedKey = prepared((db, p: { id: string }) =>
   forUpdate(db.selectFrom('api_keys').select('rate_limit').where('id', '=', p.id)),
@@ -29,7 +29,7 @@ const addition = prepared((db, p: { key_id: string; bucket: number; count: numbe
       })),
     ),
 )
-const subtraction = prepared((db, p: Leftover) =>
+const subtraction = prepared((db, p: UnusedLease) =>
   db
     .updateTable('api_key_buckets')
     .set((eb) => ({ count: eb('count', '-', p.count) }))
@@ -46,27 +46,27 @@ export async function leaseRequests(
 ): Promise<{ granted: number; quota: Quota }> {
   const [key] = await lockedKey(db, { id: keyId })
   const limit = key?.rate_limit ?? 0
-  const [window] = await used(db, { id: keyId, oldest: oldestAt(nowMs) })
+  const [window] = await used(db, { id: keyId, oldest: oldestBucketAt(nowMs) })
   const count = Number(window?.count ?? 0)
-  const granted = grantOf(limit, count, wanted)
+  const granted = grantable(limit, count, wanted)
   const bucket = bucketAt(nowMs)
   if (granted > 0) await addition(db, { key_id: keyId, bucket, count: granted })
-  const reset = Math.ceil(freeAt(window?.oldest ?? bucket) / 1000)
+  const reset = Math.ceil(bucketExpiryOf(window?.oldest ?? bucket) / 1000)
   return { granted, quota: { limit, remaining: Math.max(0, limit - count - granted), reset } }
 }
 
 /** Takes back what was leased and not used. */
-export async function returnRequests(db: Db, leftovers: readonly Leftover[]): Promise<void> {
+export async function releaseRequests(db: Db, leftovers: readonly UnusedLease[]): Promise<void> {
   for (const one of leftovers) await subtraction(db, one)
 }
 
 /** Forgets what is more than an hour old. */
 export async function sweepBuckets(db: Db, nowMs: number): Promise<void> {
-  await db.deleteFrom('api_key_buckets').where('bucket', '<', oldestAt(nowMs)).execute()
+  await db.deleteFrom('api_key_buckets').where('bucket', '<', oldestBucketAt(nowMs)).execute()
 }
 
 /** Uses of a key since they were last written down. `hash`: of the key as it was then. */
-export type Uses = { keyId: string; hash: string; count: number; lastUsedAt: Instant }
+export type KeyUsage = { keyId: string; hash: string; count: number; lastUsedAt: Instant }
 
 const increment = prepared((db, p: { id: string; hash: string; count: number; at: string }) =>
   db
@@ -85,7 +85,7 @@ const increment = prepared((db, p: { id: string; hash: string; count: number; at
 )
 
 /** Uses from before a rotation are no longer counted: it began anew. */
-export async function recordUses(db: Db, uses: readonly Uses[]): Promise<void> {
+export async function recordUsage(db: Db, uses: readonly KeyUsage[]): Promise<void> {
   for (const { keyId, hash, count, lastUsedAt } of uses) {
     await increment(db, { id: keyId, hash, count, at: lastUsedAt })
   }

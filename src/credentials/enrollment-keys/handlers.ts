@@ -4,15 +4,15 @@ import type { Scope } from '../../core/scope.ts'
 import type { Caller, HandlersOf, KeyShape } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { checkOrg, findSite } from '../../tenancy/store.ts'
-import { checkExpiry, orgOfNewKey } from '../new-key.ts'
+import { checkExpiry, resolveKeyOrg } from '../new-key.ts'
 import type * as contract from './contract.ts'
 import {
   checkShape,
+  clampToShape,
   enrollmentKeyHash,
   makeEnrollmentKey,
   newEnrollmentKey,
-  rotated,
-  within,
+  rotateKey,
 } from './rules.ts'
 import * as store from './store.ts'
 
@@ -32,7 +32,7 @@ export const enrollmentKeyHandlers = (
       checkExpiry(body.expiresAt, now)
       const shape = shapeOf(caller)
       checkShape(body, shape, now)
-      const orgId = await orgOfNewKey(db, scope, body.orgId)
+      const orgId = await resolveKeyOrg(db, scope, body.orgId)
       await checkSite(db, scope, orgId, body.siteId)
       const key = newEnrollmentKey()
       const ttlMinutes = Math.min(settings.ttlMinutes, shape?.maxTtlMinutes ?? settings.ttlMinutes)
@@ -44,7 +44,7 @@ export const enrollmentKeyHandlers = (
 
     async devices({ db, scope, params, query }) {
       const key = await store.getEnrollmentKey(db, scope, params.id)
-      return store.listEnrolled(db, scope, key.id, query)
+      return store.listEnrolledDevices(db, scope, key.id, query)
     },
 
     show: ({ db, scope, params }) => store.getEnrollmentKey(db, scope, params.id),
@@ -55,7 +55,7 @@ export const enrollmentKeyHandlers = (
       checkShape(body, shape, now)
       const before = await store.getEnrollmentKey(db, scope, params.id)
       checkWithinReach(scope, before.siteId)
-      const after = within(rotated(before, body), shape, now)
+      const after = clampToShape(rotateKey(before, body), shape, now)
       const key = newEnrollmentKey()
       await store.replaceEnrollmentKey(db, scope, after, hashOf(key))
       note({ before: limitsOf(before), after: limitsOf(after) })

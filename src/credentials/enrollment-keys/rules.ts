@@ -32,7 +32,7 @@ export function makeEnrollmentKey(
 }
 
 /** Omitted values stay as they are; the count starts again. */
-export function rotated(
+export function rotateKey(
   key: EnrollmentKey,
   wanted: { maxUsage?: number | null | undefined; expiresAt?: Instant | undefined },
 ): EnrollmentKey {
@@ -64,7 +64,7 @@ export function checkShape(
 }
 
 /** A key as far as the shape allows: what a workload rotates may have been minted by somebody who has none. */
-export function within(key: EnrollmentKey, shape: KeyShape | undefined, now: Instant): EnrollmentKey {
+export function clampToShape(key: EnrollmentKey, shape: KeyShape | undefined, now: Instant): EnrollmentKey {
   if (!shape) return key
   const end = endOf(shape, now)
   const shaped = { ...key, maxUsage: Math.min(key.maxUsage ?? shape.maxUsage, shape.maxUsage) }
@@ -74,7 +74,7 @@ export function within(key: EnrollmentKey, shape: KeyShape | undefined, now: Ins
 const endOf = ({ maxTtlMinutes }: KeyShape, now: Instant): Instant => addSeconds(now, maxTtlMinutes * 60)
 
 /** Why a key does not enroll now, or undefined when it does. */
-export function refusalOf(
+export function enrollmentRefusal(
   key: Pick<EnrollmentKey, 'usageCount' | 'maxUsage' | 'expiresAt'> | undefined,
   now: Instant,
 ): ErrorCode | undefined {

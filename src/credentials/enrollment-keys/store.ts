@@ -72,7 +72,7 @@ export async function getEnrollmentKey(db: Db, scope: Scope, id: string): Promis
 }
 
 /** Machines that came in by a key the caller was found to see, newest first. */
-export async function listEnrolled(
+export async function listEnrolledDevices(
   db: Db,
   scope: Scope,
   keyId: string,
@@ -168,7 +168,7 @@ export async function lockTenant(db: Db, orgId: string) {
  * Counts one use; false when the key ran out meanwhile. The last statement of an enrollment, so that a
  * failed one burns nothing and parallel ones never pass maxUsage.
  */
-export async function spendEnrollmentKey(
+export async function consumeEnrollmentKey(
   db: Db,
   hash: string,
   deviceId: string,

@@ -3,13 +3,13 @@ import { safeParse, text } from '../../core/schema.ts'
 import { operators } from '../fields/contract.ts'
 
 /** Levels of groups, the outermost included, and conditions and groups in all. */
-export const deepest = 10
-export const mostNodes = 200
+export const maxDepth = 10
+export const maxNodes = 200
 /** Values in one list, and in all: both databases limit what a statement can carry. */
-export const longestList = 500
-export const mostValues = 5000
+export const maxListLength = 500
+export const maxValues = 5000
 /** How far a window reaches back, in whatever unit. */
-const longestWindow = 1_000_000
+const maxWindow = 1_000_000
 
 export const timeUnits = ['minutes', 'hours', 'days', 'weeks', 'months'] as const
 export type TimeUnit = (typeof timeUnits)[number]
@@ -24,12 +24,12 @@ const Window = z.strictObject({
   amount: z
     .number({ error: 'must be a number' })
     .positive('must be more than 0')
-    .max(longestWindow, `must be at most ${longestWindow}`),
+    .max(maxWindow, `must be at most ${maxWindow}`),
   unit: z.enum(timeUnits, { error: `must be one of ${timeUnits.join(', ')}` }),
 })
 
 export const ConditionValue = z
-  .union([Text, z.number(), z.boolean(), z.array(Text).max(longestList), Range, Window])
+  .union([Text, z.number(), z.boolean(), z.array(Text).max(maxListLength), Range, Window])
   .describe(
     'Text, a number or a boolean; a list of text (in, notIn, hasAny, hasAll); from and to (between); amount and unit (withinLast, notWithinLast); omitted for isNull, isNotNull, isEmpty and isNotEmpty',
   )
@@ -87,16 +87,16 @@ function shapeFaults(root: unknown): ShapeFault[] {
     if (!isObject(node) || (path.length > 0 && !('conditions' in node))) {
       faults.push(...conditionFaults(node, path.length === 0).map(within))
       values += isObject(node) && Array.isArray(node.value) ? node.value.length : 0
-      if (values > mostValues) {
-        return [{ path: [], message: `must not list more than ${mostValues} values in all` }]
+      if (values > maxValues) {
+        return [{ path: [], message: `must not list more than ${maxValues} values in all` }]
       }
       continue
     }
     faults.push(...groupFaults(node, depth).map(within))
-    if (!Array.isArray(node.conditions) || depth > deepest) continue
+    if (!Array.isArray(node.conditions) || depth > maxDepth) continue
     nodes += node.conditions.length
-    if (nodes > mostNodes) {
-      return [{ path: [], message: `must not hold more than ${mostNodes} conditions and groups` }]
+    if (nodes > maxNodes) {
+      return [{ path: [], message: `must not hold more than ${maxNodes} conditions and groups` }]
     }
     for (const [i, inner] of [...node.conditions.entries()].reverse()) {
       waiting.push({ node: inner, path: [...path, 'conditions', i], depth: depth + 1 })
@@ -106,7 +106,7 @@ function shapeFaults(root: unknown): ShapeFault[] {
 }
 
 function groupFaults(node: Record<string, unknown>, depth: number): ShapeFault[] {
-  if (depth > deepest) return [{ path: [], message: `must not be nested more than ${deepest} levels deep` }]
+  if (depth > maxDepth) return [{ path: [], message: `must not be nested more than ${maxDepth} levels deep` }]
   const { operator, conditions } = node
   return [
     ...unknownKeys(node, ['operator', 'conditions']),
@@ -140,8 +140,8 @@ function valueFaults(value: unknown): ShapeFault[] {
   if (value === undefined || typeof value === 'boolean') return []
   if (typeof value === 'number') return at(['value'], issuesOf(z.number(), value, 'must be a number'))
   if (Array.isArray(value)) {
-    if (value.length > longestList) {
-      return [{ path: ['value'], message: `must not list more than ${longestList} values` }]
+    if (value.length > maxListLength) {
+      return [{ path: ['value'], message: `must not list more than ${maxListLength} values` }]
     }
     return value.flatMap((one, i) => at(['value', i], issuesOf(Text, one)))
   }

@@ -77,7 +77,7 @@ const isOrNot: Partial<Field> = { operators: ['equals', 'notEquals'] }
 
 export const customPrefix = 'custom.'
 /** What may follow it. */
-export const customKey = /^[a-z][a-z0-9_]*$/
+export const customKeyPattern = /^[a-z][a-z0-9_]*$/
 
 /** Every field, in the order people read them. */
 export const fields: readonly Field[] = [
@@ -141,9 +141,9 @@ const byKey = new Map(fields.map((one) => [one.key, one]))
 const custom = byKey.get(`${customPrefix}<key>`)!
 
 /** The field a condition names, if there is one. */
-export function fieldNamed(key: string): Field | undefined {
+export function findField(key: string): Field | undefined {
   if (!key.startsWith(customPrefix)) return byKey.get(key)
-  return customKey.test(key.slice(customPrefix.length)) ? { ...custom, key } : undefined
+  return customKeyPattern.test(key.slice(customPrefix.length)) ? { ...custom, key } : undefined
 }
 
 /** The catalogue as people and tools read it. */

@@ -11,7 +11,7 @@ export function makeFilter(
 }
 
 /** What a change says, without what it leaves out. */
-export function saidIn(change: SavedFilterChange): Partial<SavedFilter> {
+export function definedFields(change: SavedFilterChange): Partial<SavedFilter> {
   return Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
 }
 

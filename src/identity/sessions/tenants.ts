@@ -4,7 +4,7 @@ import type { Instant } from '../../core/time.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
-import { holdInUse } from '../../tenancy/hold.ts'
+import { lockTenantInUse } from '../../tenancy/lock-in-use.ts'
 import { contextIn } from '../rules.ts'
 import { contextText, type Epochs, holdAccount, insertSession, type NewSession } from './store.ts'
 
@@ -13,7 +13,7 @@ import { contextText, type Epochs, holdAccount, insertSession, type NewSession }
  * @throws tenant_inactive, invalid_token
  */
 export async function beginSession(db: Db, session: NewSession & Epochs, now: Instant): Promise<void> {
-  if (session.context.kind !== 'system') await holdInUse(db, session.context)
+  if (session.context.kind !== 'system') await lockTenantInUse(db, session.context)
   await holdAccount(db, session)
   await insertSession(db, session, now)
 }

@@ -13,7 +13,7 @@ import type { Membership } from '../../identity/rules.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../../identity/store.ts'
 import { isUniqueViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { holdInUse } from '../../tenancy/hold.ts'
+import { lockTenantInUse } from '../../tenancy/lock-in-use.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
 import type { Held } from '../rules.ts'
 import type { Vouched } from '../vouched.ts'
@@ -200,7 +200,7 @@ async function invite(
 }
 
 async function checkInUse(db: Db, orgId: string): Promise<void> {
-  await holdInUse(db, { orgId }).catch((error: unknown) => {
+  await lockTenantInUse(db, { orgId }).catch((error: unknown) => {
     throw error instanceof Problem ? new SsoFailure('tenant_inactive') : error
   })
 }

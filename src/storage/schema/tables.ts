@@ -54,7 +54,7 @@ export type Tables = {
   invitations: InvitationRow
   enrollment_keys: EnrollmentKeyRow
   api_keys: ApiKeyRow
-  /** What a key used of its limit, in 18 s each (src/credentials/api-keys/window.ts). */
+  /** What a key used of its limit, in 18 s each (src/credentials/api-keys/rate-limit-window.ts). */
   api_key_buckets: { key_id: string; bucket: number; count: number }
   devices: DeviceRow & DeviceAgentColumns & DeviceCounts & { tags: Generated<string> }
   /** In JSON they stand in the row of the device as well. */

@@ -2,22 +2,22 @@ import { assertNotEmptyChange } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import { organizationScope } from '../../core/scope.ts'
 import type { HandlersOf } from '../../handler.ts'
-import type { Cut } from '../cut.ts'
-import { changedPartner, checkOrgCap, ordered } from '../partners/rules.ts'
+import { applyPartnerChange, checkOrgCap, normalizeOrder } from '../partners/rules.ts'
 import { changePartner, lockPartner } from '../partners/store.ts'
-import { difference, isCut } from '../rules.ts'
+import type { RevokeAccess } from '../revoke-access.ts'
+import { difference, wentOutOfUse } from '../rules.ts'
 import type * as contract from './contract.ts'
 import * as rules from './rules.ts'
 import * as store from './store.ts'
 
-export const orgHandlers = ({ cut }: { cut: Cut }): HandlersOf<typeof contract.orgs> => ({
+export const orgHandlers = ({ cut }: { cut: RevokeAccess }): HandlersOf<typeof contract.orgs> => ({
   list: async ({ db, scope }) => ({ data: await store.listOrgs(db, scope) }),
 
   page: ({ db, scope, query }) => store.pageOrgs(db, scope, query),
 
   async create({ db, scope, body, caller, now, note }) {
     // Locked, so that its cap holds when many are created at once.
-    const partner = await lockPartner(db, rules.partnerOfNewOrg(scope, body.partnerId))
+    const partner = await lockPartner(db, rules.resolvePartner(scope, body.partnerId))
     checkOrgCap(partner, await store.countOrgs(db, partner.id))
     const org = rules.makeOrg(body, partner.id, { id: newId(), now })
     await store.insertOrg(db, org)
@@ -29,8 +29,8 @@ export const orgHandlers = ({ cut }: { cut: Cut }): HandlersOf<typeof contract.o
   async order({ db, scope, body, now, note }) {
     const before = await lockPartner(db, scope.kind === 'partner' ? scope.partnerId : '')
     const wanted = body.organizationOrder ?? body.orderedIds ?? []
-    const organizationOrder = ordered(wanted, await store.listOrgIds(db, scope))
-    const after = changedPartner(before, { settings: { organizationOrder } }, now)
+    const organizationOrder = normalizeOrder(wanted, await store.listOrgIds(db, scope))
+    const after = applyPartnerChange(before, { settings: { organizationOrder } }, now)
     await changePartner(db, after)
     note({ resourceId: before.id, resourceName: before.name, ...difference(before, after) })
     return { organizationOrder }
@@ -41,16 +41,16 @@ export const orgHandlers = ({ cut }: { cut: Cut }): HandlersOf<typeof contract.o
   async update({ db, scope, params, body, now, note }) {
     assertNotEmptyChange(body)
     const before = await store.lockOrg(db, scope, params.id)
-    const after = rules.changedOrg(before, body, now)
+    const after = rules.applyOrgChange(before, body, now)
     await store.changeOrg(db, scope, after)
-    if (isCut(before, after)) await cut(db, organizationScope(after.id), now)
+    if (wentOutOfUse(before, after)) await cut(db, organizationScope(after.id), now)
     note({ orgId: after.id, ...difference(before, after) })
     return after
   },
 
   async remove({ db, scope, params, now, note }) {
     const before = await store.lockOrg(db, scope, params.id)
-    const after = rules.deletedOrg(before, now)
+    const after = rules.markOrgDeleted(before, now)
     await cut(db, organizationScope(before.id), now)
     await store.changeOrg(db, scope, after)
     note({ orgId: before.id, resourceName: before.name, ...difference(before, after) })

@@ -1,7 +1,7 @@
 import { invalid, Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { mergedFree } from '../rules.ts'
+import { mergeSettings } from '../rules.ts'
 import type { NewOrganization, Organization, OrganizationChange } from './contract.ts'
 
 export function makeOrg(
@@ -10,21 +10,21 @@ export function makeOrg(
   { id, now }: { id: string; now: Instant },
 ): Organization {
   const stamps = { createdAt: now, updatedAt: now, deletedAt: null }
-  const settings = mergedFree({}, wanted.settings)
+  const settings = mergeSettings({}, wanted.settings)
   return { id, ...wanted, partnerId, settings, ssoConfig: null, billingContact: null, ...stamps }
 }
 
-export function changedOrg(org: Organization, change: OrganizationChange, now: Instant): Organization {
+export function applyOrgChange(org: Organization, change: OrganizationChange, now: Instant): Organization {
   const { settings, ...rest } = change
   return {
     ...org,
     ...(rest as Partial<Organization>),
-    settings: settings ? mergedFree(org.settings, settings) : org.settings,
+    settings: settings ? mergeSettings(org.settings, settings) : org.settings,
     updatedAt: now,
   }
 }
 
-export const deletedOrg = (org: Organization, now: Instant): Organization => ({
+export const markOrgDeleted = (org: Organization, now: Instant): Organization => ({
   ...org,
   status: 'churned',
   updatedAt: now,
@@ -35,7 +35,7 @@ export const deletedOrg = (org: Organization, now: Instant): Organization => ({
  * The partner a new organization belongs to.
  * @throws invalid_request, partner_mismatch
  */
-export function partnerOfNewOrg(scope: Scope, wanted: string | undefined): string {
+export function resolvePartner(scope: Scope, wanted: string | undefined): string {
   if (scope.kind === 'system') {
     if (wanted === undefined) throw noPartner('partnerId is required for system scope')
     return wanted

@@ -8,7 +8,7 @@ import { countOf } from '../../storage/query/counts.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { OrganizationRow } from '../../storage/schema/tables.ts'
-import { slugTaken } from '../partners/store.ts'
+import { throwSlugTaken } from '../partners/store.ts'
 import type { Organization } from './contract.ts'
 
 const orgRows = rowsOf<OrganizationRow>()({ json: ['settings', 'sso_config', 'billing_contact'] })
@@ -75,7 +75,7 @@ const outOfReach = (scope: Scope): Problem =>
  * The same, and keeps it from being deleted until the transaction ends.
  * @throws org_access_denied, or not_found in system scope
  */
-export async function holdOrg(db: Db, scope: Scope, id: string): Promise<void> {
+export async function shareLockOrg(db: Db, scope: Scope, id: string): Promise<void> {
   await checkOrg(db, scope, id)
   // Deleted meanwhile: as if it had not been there.
   const held = await forShare(liveOrgs(db, scope).select('id').where('id', '=', id)).executeTakeFirst()
@@ -106,14 +106,14 @@ export async function countOrgs(db: Db, partnerId: string): Promise<number> {
 
 /** @throws slug_taken */
 export async function insertOrg(db: Db, org: Organization): Promise<void> {
-  await db.insertInto('organizations').values(orgRows.write(org)).execute().catch(slugTaken)
+  await db.insertInto('organizations').values(orgRows.write(org)).execute().catch(throwSlugTaken)
 }
 
 /** @throws slug_taken */
 export async function changeOrg(db: Db, scope: Scope, org: Organization): Promise<void> {
   const { id, ...rest } = orgRows.write(org)
   const changed = db.updateTable('organizations').set(rest).where('id', '=', id)
-  await changed.where(inScope(scope, 'organizations.id')).execute().catch(slugTaken)
+  await changed.where(inScope(scope, 'organizations.id')).execute().catch(throwSlugTaken)
 }
 
 /** Deletes every organization in a scope softly; gives how many. */

@@ -4,9 +4,9 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { HandlersOf } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
-import type { Cut } from '../cut.ts'
 import { listOrgIds, removeOrgs } from '../organizations/store.ts'
-import { difference, isCut } from '../rules.ts'
+import type { RevokeAccess } from '../revoke-access.ts'
+import { difference, wentOutOfUse } from '../rules.ts'
 import type * as contract from './contract.ts'
 import * as rules from './rules.ts'
 import * as store from './store.ts'
@@ -25,13 +25,13 @@ async function change(
   assertNotEmptyChange(body)
   const before = await store.lockPartner(db, id)
   const known = body.settings?.organizationOrder ? await listOrgIds(db, wholeOf(id)) : []
-  const said = body.settings ? { ...body, settings: rules.withOrder(body.settings, known) } : body
-  const after = rules.changedPartner(before, said, now)
+  const said = body.settings ? { ...body, settings: rules.withNormalizedOrder(body.settings, known) } : body
+  const after = rules.applyPartnerChange(before, said, now)
   await store.changePartner(db, after)
   return { before, after }
 }
 
-export const partnerHandlers = ({ cut }: { cut: Cut }): HandlersOf<typeof contract.partners> => ({
+export const partnerHandlers = ({ cut }: { cut: RevokeAccess }): HandlersOf<typeof contract.partners> => ({
   list: ({ db, query }) => store.listPartners(db, query),
 
   async create({ db, body, now }) {
@@ -42,7 +42,7 @@ export const partnerHandlers = ({ cut }: { cut: Cut }): HandlersOf<typeof contra
 
   async me({ db, scope }) {
     const partner = await store.getPartner(db, ownOf(scope))
-    return rules.seenBy(partner, await listOrgIds(db, scope))
+    return rules.visiblePartner(partner, await listOrgIds(db, scope))
   },
 
   async changeMe({ db, scope, body, now, note }) {
@@ -50,14 +50,14 @@ export const partnerHandlers = ({ cut }: { cut: Cut }): HandlersOf<typeof contra
     const changes = difference(before, after)
     const settings = 'settings' in changes.after || 'settings' in changes.before
     note({ ...changes, action: settings ? 'partner.settings.update' : 'partner.update' })
-    return rules.seenBy(after, await listOrgIds(db, scope))
+    return rules.visiblePartner(after, await listOrgIds(db, scope))
   },
 
   show: ({ db, params }) => store.getPartner(db, params.id),
 
   async update({ db, params, body, now, note }) {
     const { before, after } = await change(db, params.id, body, now)
-    if (isCut(before, after)) await cut(db, wholeOf(after.id), now)
+    if (wentOutOfUse(before, after)) await cut(db, wholeOf(after.id), now)
     note(difference(before, after))
     return after
   },
@@ -67,7 +67,7 @@ export const partnerHandlers = ({ cut }: { cut: Cut }): HandlersOf<typeof contra
     const scope = wholeOf(before.id)
     await cut(db, scope, now)
     const organizations = await removeOrgs(db, scope, now)
-    const after = rules.deletedPartner(before, now)
+    const after = rules.markPartnerDeleted(before, now)
     await store.changePartner(db, after)
     note({ resourceName: before.name, details: { organizations }, ...difference(before, after) })
     return { success: true, message: 'Partner deleted successfully' }

@@ -1,6 +1,6 @@
 import { Problem } from '../../core/errors.ts'
 import type { Instant } from '../../core/time.ts'
-import { merged } from '../rules.ts'
+import { mergePatch } from '../rules.ts'
 import type { NewPartner, Partner, PartnerChange, PartnerSettings } from './contract.ts'
 
 export function makePartner(wanted: NewPartner, { id, now }: { id: string; now: Instant }): Partner {
@@ -8,17 +8,17 @@ export function makePartner(wanted: NewPartner, { id, now }: { id: string; now: 
   return { id, ...wanted, status: 'active', settings: {}, ssoConfig: null, ...stamps }
 }
 
-export function changedPartner(partner: Partner, change: PartnerChange, now: Instant): Partner {
+export function applyPartnerChange(partner: Partner, change: PartnerChange, now: Instant): Partner {
   const { settings, ...rest } = change
   return {
     ...partner,
     ...(rest as Partial<Partner>),
-    settings: settings ? merged(partner.settings, settings) : partner.settings,
+    settings: settings ? mergePatch(partner.settings, settings) : partner.settings,
     updatedAt: now,
   }
 }
 
-export const deletedPartner = (partner: Partner, now: Instant): Partner => ({
+export const markPartnerDeleted = (partner: Partner, now: Instant): Partner => ({
   ...partner,
   status: 'churned',
   updatedAt: now,
@@ -29,18 +29,20 @@ export const deletedPartner = (partner: Partner, now: Instant): Partner => ({
  * An order of organizations as it is kept: what is not among `known` is dropped, the rest of them follow as
  * they were registered.
  */
-export function ordered(wanted: readonly string[], known: readonly string[]): string[] {
+export function normalizeOrder(wanted: readonly string[], known: readonly string[]): string[] {
   const live = new Set(known)
   const named = new Set(wanted.map((id) => id.toLowerCase()).filter((id) => live.has(id)))
   return [...named, ...known.filter((id) => !named.has(id))]
 }
 
 /** Settings with their order of organizations as it is kept. */
-export const withOrder = (said: PartnerSettings, known: readonly string[]): PartnerSettings =>
-  said.organizationOrder ? { ...said, organizationOrder: ordered(said.organizationOrder, known) } : said
+export const withNormalizedOrder = (said: PartnerSettings, known: readonly string[]): PartnerSettings =>
+  said.organizationOrder
+    ? { ...said, organizationOrder: normalizeOrder(said.organizationOrder, known) }
+    : said
 
 /** The partner as someone sees it who may not see all of its organizations. */
-export function seenBy(partner: Partner, orgs: readonly string[]): Partner {
+export function visiblePartner(partner: Partner, orgs: readonly string[]): Partner {
   const { organizationOrder } = partner.settings
   if (!Array.isArray(organizationOrder)) return partner
   const inSight = new Set(orgs)

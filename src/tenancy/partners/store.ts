@@ -40,17 +40,17 @@ export async function lockPartner(db: Db, id: string): Promise<Partner> {
 
 /** @throws slug_taken */
 export async function insertPartner(db: Db, partner: Partner): Promise<void> {
-  await db.insertInto('partners').values(partnerRows.write(partner)).execute().catch(slugTaken)
+  await db.insertInto('partners').values(partnerRows.write(partner)).execute().catch(throwSlugTaken)
 }
 
 /** @throws slug_taken */
 export async function changePartner(db: Db, partner: Partner): Promise<void> {
   const { id, ...rest } = partnerRows.write(partner)
-  await db.updateTable('partners').set(rest).where('id', '=', id).execute().catch(slugTaken)
+  await db.updateTable('partners').set(rest).where('id', '=', id).execute().catch(throwSlugTaken)
 }
 
 /** A slug is unique among what is not deleted. @throws slug_taken, and anything else as it is */
-export function slugTaken(error: unknown): never {
+export function throwSlugTaken(error: unknown): never {
   if (isUniqueViolation(error)) throw new Problem('slug_taken')
   throw error
 }

@@ -1,7 +1,7 @@
 import { assertNotEmptyChange } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { HandlersOf } from '../../handler.ts'
-import { checkOrg, holdOrg } from '../organizations/store.ts'
+import { checkOrg, shareLockOrg } from '../organizations/store.ts'
 import { difference } from '../rules.ts'
 import type * as contract from './contract.ts'
 import * as rules from './rules.ts'
@@ -14,8 +14,8 @@ export const siteHandlers: HandlersOf<typeof contract.sites> = {
   },
 
   async create({ db, scope, body, now }) {
-    await holdOrg(db, scope, body.orgId)
-    rules.checkMaySeeAll(scope)
+    await shareLockOrg(db, scope, body.orgId)
+    rules.checkSeesAllSites(scope)
     const site = rules.makeSite(body, { id: newId(), now })
     await store.insertSite(db, site)
     return site
@@ -26,7 +26,7 @@ export const siteHandlers: HandlersOf<typeof contract.sites> = {
   async update({ db, scope, params, body, now, note }) {
     assertNotEmptyChange(body)
     const before = await store.lockSite(db, scope, params.id)
-    const after = rules.changedSite(before, body, now)
+    const after = rules.applySiteChange(before, body, now)
     await store.changeSite(db, scope, after)
     note(difference(before, after))
     return after

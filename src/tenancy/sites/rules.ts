@@ -1,19 +1,19 @@
 import { Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { mergedFree } from '../rules.ts'
+import { mergeSettings } from '../rules.ts'
 import type { NewSite, Site, SiteChange } from './contract.ts'
 
 export function makeSite(wanted: NewSite, { id, now }: { id: string; now: Instant }): Site {
   return { id, ...wanted, createdAt: now, updatedAt: now }
 }
 
-export function changedSite(site: Site, change: SiteChange, now: Instant): Site {
+export function applySiteChange(site: Site, change: SiteChange, now: Instant): Site {
   const { settings, ...rest } = change
   return {
     ...site,
     ...(rest as Partial<Site>),
-    settings: settings ? mergedFree(site.settings, settings) : site.settings,
+    settings: settings ? mergeSettings(site.settings, settings) : site.settings,
     updatedAt: now,
   }
 }
@@ -22,7 +22,7 @@ export function changedSite(site: Site, change: SiteChange, now: Instant): Site 
  * Refuses what concerns all sites of an organization to a member who sees only some of them.
  * @throws site_access_denied
  */
-export function checkMaySeeAll(scope: Scope): void {
+export function checkSeesAllSites(scope: Scope): void {
   if (scope.kind !== 'organization' || scope.siteIds === null) return
   throw new Problem('site_access_denied', 'Your access is limited to some sites')
 }

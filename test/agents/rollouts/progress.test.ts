@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { factsOf, waitsOf } from '../../../src/agents/rollouts/progress.ts'
-import type { Held } from '../../../src/agents/rollouts/rules.ts'
+import { blockersOf, waveProgressOf } from '../../../src/agents/rollouts/progress.ts'
+import type { RolloutRecord } from '../../../src/agents/rollouts/rules.ts'
 
 describe('what a rollout waits for', () => {
   const at = (minute: number) => new Date(Date.UTC(2026, 0, 1, 12, minute)).toISOString()
-  const rollout = { gateMinutes: 15, soakMinutes: 10, wave: 1, waveBeganAt: at(0) } as Held
+  const rollout = { gateMinutes: 15, soakMinutes: 10, wave: 1, waveBeganAt: at(0) } as RolloutRecord
   const none = { offeredAt: null, settledAt: null }
-  const said = (tally: Parameters<typeof factsOf>[1], awaited: number, minute: number) =>
-    waitsOf(rollout, factsOf(rollout, tally, awaited), at(minute))
+  const said = (tally: Parameters<typeof waveProgressOf>[1], awaited: number, minute: number) =>
+    blockersOf(rollout, waveProgressOf(rollout, tally, awaited), at(minute))
 
   it('is everybody in the open waves, in the earlier ones as well, but nobody in a later one', () => {
     expect(

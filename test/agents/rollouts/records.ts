@@ -1,6 +1,6 @@
-import type { PlaceState, RolloutState } from '../../../src/agents/rollouts/contract.ts'
-import { insertPlaces } from '../../../src/agents/rollouts/places.ts'
-import { makeRollout, underWay } from '../../../src/agents/rollouts/rules.ts'
+import type { RolloutDeviceState, RolloutStatus } from '../../../src/agents/rollouts/contract.ts'
+import { insertRolloutDevices } from '../../../src/agents/rollouts/devices.ts'
+import { activeStatuses, makeRollout } from '../../../src/agents/rollouts/rules.ts'
 import { insertRollout, saveRollout } from '../../../src/agents/rollouts/store.ts'
 import { newId } from '../../../src/core/new-id.ts'
 import type { Instant } from '../../../src/core/time.ts'
@@ -45,17 +45,17 @@ export async function addRelease(
 }
 
 /** A rollout of a version that nobody knows, to no device; one that is under way takes the place of any other. */
-export async function addRollout(service: TestService, status: RolloutState = 'aborted'): Promise<string> {
+export async function addRollout(service: TestService, status: RolloutStatus = 'aborted'): Promise<string> {
   const id = newId()
   const now = new Date().toISOString()
   const bounds = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5 }
   const wanted = { version: '9.9.9', waves: [{ percent: 100 }], ...bounds }
   const made = makeRollout(wanted, new Map(), { id, by: newId(), now })
   await service.storage.write(async (tx) => {
-    const before = tx.updateTable('agent_rollouts').where('status', 'in', underWay)
+    const before = tx.updateTable('agent_rollouts').where('status', 'in', activeStatuses)
     await before.set({ status: 'aborted', is_current: 0 }).execute()
     await insertRollout(tx, made)
-    const isCurrent = underWay.includes(status)
+    const isCurrent = activeStatuses.includes(status)
     await saveRollout(tx, { ...made, status, isCurrent, waveBeganAt: now, endedAt: isCurrent ? null : now })
   })
   return id
@@ -66,11 +66,11 @@ export async function addPlace(
   service: TestService,
   rolloutId: string,
   { id: org_id, deviceId: device_id }: { id: string; deviceId: string },
-  state: PlaceState,
+  state: RolloutDeviceState,
 ): Promise<void> {
   const place = { device_id, org_id, wave: 0, from_version: '0.1.0', is_held: 0 }
   await service.storage.write(async (tx) => {
-    await insertPlaces(tx, rolloutId, [place])
+    await insertRolloutDevices(tx, rolloutId, [place])
     const placed = tx.updateTable('agent_rollout_devices').where('device_id', '=', device_id)
     await placed
       .set({ state, settled_at: new Date().toISOString() })

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { drawn, type KeptWave, lotOf } from '../../../src/agents/rollouts/rules.ts'
+import { assignWaves, shuffleKey, type WaveRecord } from '../../../src/agents/rollouts/rules.ts'
 
-const wave = (percent: number | null): KeptWave => ({
+const wave = (percent: number | null): WaveRecord => ({
   ...{ percent, devices: null },
   filter: percent === null ? { id: 'f', name: 'F', conditions: { operator: 'AND', conditions: [] } } : null,
 })
@@ -24,7 +24,7 @@ describe('the drawing of a rollout', () => {
     fc.assert(
       fc.property(waves, fc.nat(500), fc.integer({ min: 1, max: 9 }), (asked, total, every) => {
         const isFound = (n: number, at: number) => (at + n) % every === 0
-        const waveOf = drawn(asked, total, isFound)
+        const waveOf = assignWaves(asked, total, isFound)
         let before = 0
         for (const [n, { percent }] of asked.entries()) {
           const inWave = [...waveOf.keys()].filter((at) => waveOf[at] === n)
@@ -44,13 +44,13 @@ describe('the drawing of a rollout', () => {
   })
 
   it('leaves nothing to a filter that an earlier wave has taken', () => {
-    expect([...drawn([wave(50), wave(null), wave(100)], 4, (_, at) => at < 3)]).toEqual([0, 0, 1, 2])
+    expect([...assignWaves([wave(50), wave(null), wave(100)], 4, (_, at) => at < 3)]).toEqual([0, 0, 1, 2])
   })
 
   it('is in another order for another rollout, and in the same for the same', () => {
     const ids = Array.from({ length: 50 }, (_, n) => `device-${n}`)
     const order = (rollout: string) =>
-      ids.toSorted((a, b) => (lotOf(rollout, a) < lotOf(rollout, b) ? -1 : 1))
+      ids.toSorted((a, b) => (shuffleKey(rollout, a) < shuffleKey(rollout, b) ? -1 : 1))
     expect(order('a')).toEqual(order('a'))
     expect(order('a')).not.toEqual(order('b'))
   })

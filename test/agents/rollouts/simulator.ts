@@ -1,6 +1,6 @@
 import { Pool } from 'undici'
 import type { NewRollout, RolloutProgress } from '../../../src/agents/rollouts/contract.ts'
-import { goRound } from '../../../src/agents/rollouts/jobs.ts'
+import { reconcileRollout } from '../../../src/agents/rollouts/jobs.ts'
 import type { UpdateStatus } from '../../../src/agents/upgrades/contract.ts'
 import { api } from '../../../src/api.ts'
 import { type Client, createClient, type Transport } from '../../../src/core/client.ts'
@@ -186,7 +186,7 @@ export class Fleet {
   async #round(): Promise<void> {
     const { storage, clock, offlineAfterSeconds } = this.#ground
     await checkLiveness(storage, { offlineAfterSeconds }, clock())
-    await goRound({ storage, clock, offlineAfterSeconds })
+    await reconcileRollout({ storage, clock, offlineAfterSeconds })
   }
 
   /** Starts a rollout and draws its devices. */

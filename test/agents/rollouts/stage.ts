@@ -1,6 +1,6 @@
 import { expect, vi } from 'vitest'
 import type { NewRollout } from '../../../src/agents/rollouts/contract.ts'
-import { goRound } from '../../../src/agents/rollouts/jobs.ts'
+import { reconcileRollout } from '../../../src/agents/rollouts/jobs.ts'
 import type { UpdateStatus } from '../../../src/agents/upgrades/contract.ts'
 import { api } from '../../../src/api.ts'
 import type { BodyOf } from '../../../src/core/endpoint.ts'
@@ -39,7 +39,7 @@ export async function begin(open: Open, options: Omit<ServiceOptions, 'clock'> =
   const say = ({ agentId: id, authToken }: Machine, body: UpdateStatus) =>
     service.client(authToken).call(api.agentUpdates.status, { params: { id }, body })
   const show = ({ deviceId: id }: Machine) => system.call(api.devices.show, { params: { id } })
-  const round = (at = service) => goRound({ storage: at.storage, clock, offlineAfterSeconds })
+  const round = (at = service) => reconcileRollout({ storage: at.storage, clock, offlineAfterSeconds })
   const start = async (body: Partial<NewRollout> & Pick<NewRollout, 'waves'>) => {
     const { id } = await system.call(api.agentRollouts.start, { body: { version: '1.0.0', ...body } })
     // The service draws by itself, at once.

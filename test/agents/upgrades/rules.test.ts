@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isGateOpen, targetOf } from '../../../src/agents/upgrades/rules.ts'
+import { isUpdateAllowed, targetVersionOf } from '../../../src/agents/upgrades/rules.ts'
 import { parseWeeklyWindow } from '../../../src/core/weekly-window.ts'
 import type { AgentTargetColumns } from '../../../src/storage/schema/agent-tables.ts'
 
@@ -60,7 +60,7 @@ describe('the version a device is to run', () => {
     ['what is promoted once it left that', rollout('running', { ...later, ...held }), '1.4.0', '1.0.0'],
     ['that of the rollout although it was held', rollout('running', held), '1.5.0', '2.0.0'],
   ])('is %s', (_, row, reported, target) => {
-    expect(targetOf(row, reported)).toBe(target)
+    expect(targetVersionOf(row, reported)).toBe(target)
   })
 })
 
@@ -80,7 +80,7 @@ describe('a window of the week', () => {
     ['Sun 22:00-02:00', '2026-03-02T02:00:00.000Z', false],
     ['Mon 00:00-23:59', '2026-03-02T00:00:00.000Z', true],
   ])('%s at %s: %s', (maintenanceWindow, now, isOpen) => {
-    expect(isGateOpen({ defaults: { maintenanceWindow } }, now)).toBe(isOpen)
+    expect(isUpdateAllowed({ defaults: { maintenanceWindow } }, now)).toBe(isOpen)
   })
 
   it.each([

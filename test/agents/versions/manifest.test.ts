@@ -1,7 +1,12 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { assetFor, believe, buildNamed, trustKeyOf } from '../../../src/agents/versions/manifest.ts'
-import { compareVersions, isVersion } from '../../../src/agents/versions/order.ts'
+import {
+  assetFor,
+  parseBuildName,
+  parseTrustKey,
+  verifyManifest,
+} from '../../../src/agents/versions/manifest.ts'
+import { compareVersions, isVersion } from '../../../src/agents/versions/semver.ts'
 
 const pair = () => generateKeyPairSync('ed25519')
 const spki = (key: KeyObject) => key.export({ format: 'der', type: 'spki' })
@@ -22,10 +27,13 @@ describe('the signed manifest of a release', () => {
       der.toString('base64'),
       publicKey.export({ format: 'pem', type: 'spki' }).toString(),
     ]
-    const keys = spellings.map((one) => trustKeyOf(one))
+    const keys = spellings.map((one) => parseTrustKey(one))
     expect(new Set(keys.map(({ keyId }) => keyId)).size).toBe(1)
     for (const key of keys) {
-      const read = believe(text, signature, [trustKeyOf(spki(pair().publicKey).toString('base64')), key])
+      const read = verifyManifest(text, signature, [
+        parseTrustKey(spki(pair().publicKey).toString('base64')),
+        key,
+      ])
       expect(read.keyId).toBe(key.keyId)
       expect(assetFor(read.manifest, { component: 'agent', platform: 'linux', architecture: 'x64' })).toEqual(
         asset,
@@ -52,8 +60,8 @@ describe('the signed manifest of a release', () => {
     const changed: { text: string; key?: KeyObject; mark?: string; keys?: [] } = change(good.text)
     const signature =
       changed.mark ?? (changed.key ? signed(changed.key, changed.text).signature : good.signature)
-    const keys = changed.keys ?? [trustKeyOf(spki(publicKey).toString('base64'))]
-    expect(() => believe(changed.text, signature, keys)).toThrow(expect.objectContaining({ reason }))
+    const keys = changed.keys ?? [parseTrustKey(spki(publicKey).toString('base64'))]
+    expect(() => verifyManifest(changed.text, signature, keys)).toThrow(expect.objectContaining({ reason }))
   })
 
   const unreachable = JSON.stringify({ ...manifest, minFrom: '1.2.3' })
@@ -64,8 +72,8 @@ describe('the signed manifest of a release', () => {
     (text) => {
       const { publicKey, privateKey } = pair()
       const { signature } = signed(privateKey, text)
-      const keys = [trustKeyOf(spki(publicKey).toString('base64'))]
-      expect(() => believe(text, signature, keys)).toThrow(
+      const keys = [parseTrustKey(spki(publicKey).toString('base64'))]
+      expect(() => verifyManifest(text, signature, keys)).toThrow(
         expect.objectContaining({ reason: 'invalid_release_manifest_json' }),
       )
     },
@@ -73,8 +81,8 @@ describe('the signed manifest of a release', () => {
 
   it('refuses keys of another kind', () => {
     const { publicKey } = generateKeyPairSync('x25519')
-    expect(() => trustKeyOf(spki(publicKey).toString('base64'))).toThrow()
-    expect(() => trustKeyOf('short')).toThrow()
+    expect(() => parseTrustKey(spki(publicKey).toString('base64'))).toThrow()
+    expect(() => parseTrustKey('short')).toThrow()
   })
 })
 
@@ -84,7 +92,7 @@ it.each([
   ['svc-helper-darwin-arm64', 'helper:darwin/arm64', 'macos', 'arm64'],
   ['svc-agent-windows-x86_64.exe', 'agent:windows/x86_64', 'windows', 'x64'],
 ])('%s is %s', (name, label, platform, architecture) => {
-  expect(buildNamed(name)).toMatchObject({ label, platform, architecture })
+  expect(parseBuildName(name)).toMatchObject({ label, platform, architecture })
 })
 
 it.each([
@@ -96,7 +104,7 @@ it.each([
   'svc-agent-linux-amd64.sha256',
   'release-manifest.json',
 ])('%s is no build', (name) => {
-  expect(buildNamed(name)).toBeUndefined()
+  expect(parseBuildName(name)).toBeUndefined()
 })
 
 it('versions are ordered as semantic versions, and what is none comes first', () => {

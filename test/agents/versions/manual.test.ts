@@ -1,7 +1,7 @@
 import { createHash, createPublicKey, verify } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { believe, distrust, trustKeyOf } from '../../../src/agents/versions/manifest.ts'
+import { manifestFaults, parseTrustKey, verifyManifest } from '../../../src/agents/versions/manifest.ts'
 import { contentOf, sha256 } from '../signed.ts'
 
 const page = readFileSync(new URL('../../../man/svc-agent.7.md', import.meta.url), 'utf8')
@@ -17,7 +17,7 @@ const [, key = '', keyId = ''] = /Signed with the key `([^`]+)`, whose id is `([
 
 describe('the release that man/svc-agent.7 shows', () => {
   it('is believed, and about files that are as it says', () => {
-    const read = believe(manifest, signature, [trustKeyOf(key)])
+    const read = verifyManifest(manifest, signature, [parseTrustKey(key)])
     expect(read).toMatchObject({ keyId, manifest: { release: 'v1.3.0', minFrom: '1.2.0' } })
     for (const { name, sha256: checksum, size } of read.manifest.assets) {
       const bytes = contentOf(name, '1.3.0')
@@ -38,6 +38,6 @@ describe('the release that man/svc-agent.7 shows', () => {
 
   it('comes with every reason there is not to believe one', () => {
     const reasons = [...page.matchAll(/^\| .* \| `(\w+)` \|$/gm)].map(([, reason]) => reason)
-    expect(reasons).toEqual(Object.keys(distrust))
+    expect(reasons).toEqual(Object.keys(manifestFaults))
   })
 })

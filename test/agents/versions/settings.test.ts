@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { readReleases } from '../../../daemon/integrations/release-settings.ts'
-import { trustKeyOf } from '../../../src/agents/versions/manifest.ts'
+import { parseTrustKey } from '../../../src/agents/versions/manifest.ts'
 import { temporaryFolder } from '../../databases.ts'
 
 const name = 'RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS'
@@ -16,7 +16,7 @@ const base64 = (key: ReturnType<typeof pair>['publicKey']) =>
 describe('the keys that releases are believed by', () => {
   it('are read in any spelling and mixture, each once', async () => {
     const [one, two] = [pair().publicKey, pair().publicKey]
-    const wanted = [one, two].map((key) => trustKeyOf(base64(key)))
+    const wanted = [one, two].map((key) => parseTrustKey(base64(key)))
     const spellings = [
       `${base64(one)},${base64(two)}`,
       ` ${base64(one)} ,\n ${base64(two)},${base64(one)},`,

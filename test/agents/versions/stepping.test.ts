@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { compareVersions } from '../../../src/agents/versions/order.ts'
-import { isCandidate, type Step, steppingStone } from '../../../src/agents/versions/stepping.ts'
+import { compareVersions } from '../../../src/agents/versions/semver.ts'
+import { isPrerelease, nextUpgrade, type ReleaseStep } from '../../../src/agents/versions/upgrade-path.ts'
 
-const release = (version: string, minFrom: string | null = null): Step => ({ version, minFrom })
+const release = (version: string, minFrom: string | null = null): ReleaseStep => ({ version, minFrom })
 const line = [
   release('1.0.0'),
   release('1.5.0'),
@@ -24,17 +24,17 @@ describe('the way to a version', () => {
     ['1.0.0', '9.9.9', undefined, 'not to what there is none of for the machine'],
     ['nonsense', '3.0.0', '1.5.0', 'of what is no version as of the oldest'],
   ])('from %s to %s is %s: %s', (reported, target, next, _) => {
-    expect(steppingStone(line, reported, target)).toBe(next)
+    expect(nextUpgrade(line, reported, target)).toBe(next)
   })
 
   it('is none where a stone is missing', () => {
     const torn = line.filter(({ version }) => version !== '1.5.0')
-    expect(steppingStone(torn, '1.0.0', '3.0.0')).toBeUndefined()
+    expect(nextUpgrade(torn, '1.0.0', '3.0.0')).toBeUndefined()
   })
 
   it('leads by a candidate to another one', () => {
     const candidates = [release('2.0.0-rc.1'), release('2.0.0-rc.2', '2.0.0-rc.1')]
-    expect(steppingStone(candidates, '1.0.0', '2.0.0-rc.2')).toBe('2.0.0-rc.1')
+    expect(nextUpgrade(candidates, '1.0.0', '2.0.0-rc.2')).toBe('2.0.0-rc.1')
   })
 })
 
@@ -53,12 +53,12 @@ const releases = fc
   .map((all) => all.map((one) => release(one.version, one.minFrom)))
 
 /** Every version that can be reached without jumping over a required one, found by trying everything. */
-function reachable(all: readonly Step[], from: string, target: string): Set<string> {
+function reachable(all: readonly ReleaseStep[], from: string, target: string): Set<string> {
   const found = new Set([from])
   for (const at of found) {
     for (const { version: to, minFrom } of all) {
       const isUp = compareVersions(to, at) > 0 && compareVersions(to, target) <= 0
-      const isOpen = to === target || isCandidate(target) || !isCandidate(to)
+      const isOpen = to === target || isPrerelease(target) || !isPrerelease(to)
       if (isUp && isOpen && (minFrom === null || compareVersions(minFrom, at) <= 0)) found.add(to)
     }
   }
@@ -72,7 +72,7 @@ describe('whatever the releases demand', () => {
         let at = reported
         for (let steps = 0; ; steps += 1) {
           expect(steps).toBeLessThanOrEqual(all.length)
-          const next = steppingStone(all, at, target)
+          const next = nextUpgrade(all, at, target)
           if (next === undefined) break
           const { minFrom } = all.find((one) => one.version === next)!
           const isUp = compareVersions(next, at) > 0

@@ -1,0 +1,76 @@
+import type { Instant } from '../../core/time.ts'
+import type { ByteQuota, Owner } from '../../logs/quota.ts'
+import { shareOut } from '../../logs/shares.ts'
+import { forEachSettled } from '../../storage/bisect-writes.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import { dropOutput } from './rules.ts'
+import * as store from './store.ts'
+
+/** Outcomes without output are no larger than that, and stay. */
+const outputThreshold = 1024
+/** Outputs that go at a time: nobody waits for longer than that. */
+const batch = 50
+
+/**
+ * Counts what came of the commands of a device, which is held, and lets its oldest outputs go while that is too much. The one
+ * that came in last stays, however large it is: or its agent could never hand it in.
+ */
+export async function enforceOutputQuota(
+  db: Db,
+  owner: Owner,
+  last: { id: string; bytes: number },
+  quota: ByteQuota,
+  now: Instant,
+): Promise<void> {
+  const room = quota.roomOf(owner.orgId)
+  let dropped = 0
+  for (;;) {
+    const more = await dropOutputs(db, owner.deviceId, { room, except: last.id, now })
+    dropped += more.dropped
+    if (more.dropped === batch) continue
+    if (dropped > 0) quota.deleted(owner, dropped)
+    return quota.took(owner, last.bytes, more.kept)
+  }
+}
+
+/** The same for all devices of which more is kept than may be. Any number of processes may do so at once. */
+export async function trimOutputs(
+  storage: Storage,
+  quota: ByteQuota,
+  now: Instant,
+): Promise<{ bytes: number }> {
+  const { bytes, full } = await shareOut(storage, 'command_bytes', quota)
+  await forEachSettled(full, async ({ id, org_id }) => {
+    const room = quota.roomOf(org_id)
+    const some = async (tx: Db) => {
+      await store.lockDeviceRows(tx, [id])
+      return dropOutputs(tx, id, { room, now })
+    }
+    let dropped = 0
+    for (let more = batch; more === batch; dropped += more) {
+      more = (await storage.write(some, { unsynced: true })).dropped
+    }
+    if (dropped > 0) quota.deleted({ deviceId: id, orgId: org_id }, dropped)
+  })
+  return { bytes }
+}
+
+type DropOptions = { room: number; except?: string; now: Instant }
+
+/** How many outputs went, of a batch at most, and how many bytes are left. */
+async function dropOutputs(db: Db, deviceId: string, { room, except, now }: DropOptions) {
+  let kept = await store.recountBytes(db, deviceId)
+  if (kept <= room) return { kept, dropped: 0 }
+  let dropped = 0
+  for (const { id, bytes } of await store.listOldestOutputs(db, deviceId, {
+    over: outputThreshold,
+    limit: batch,
+    except,
+  })) {
+    if (kept <= room) break
+    const outcome = dropOutput(await store.getOutcome(db, id), bytes, now)
+    kept -= bytes - (await store.saveOutcome(db, id, outcome))
+    dropped += 1
+  }
+  return { kept: await store.recountBytes(db, deviceId), dropped }
+}

@@ -1,0 +1,123 @@
+import { addSeconds, type Clock, type Instant } from '../../core/time.ts'
+import { writeBisecting } from '../../storage/bisect-writes.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import type { RolloutDeviceState } from './contract.ts'
+import {
+  countAwaited,
+  findInMaintenance,
+  findOutOfUse,
+  findOverdue,
+  findSilent,
+  isWaveDone,
+  settleDevice,
+  tallyByWave,
+} from './devices.ts'
+import { blockersOf, isExhausted, waveProgressOf } from './progress.ts'
+import { outOfUseReason, overdueOutcome, type RolloutRecord } from './rules.ts'
+import { getRollout, lockRollout } from './store.ts'
+import { autoHalt, completeRollout, haltIfDue, openNextWave } from './transitions.ts'
+
+type On = { storage: Storage; clock: Clock; offlineAfterSeconds: number }
+
+/** Devices that are looked for at a time, and those of one write: heartbeats wait for no longer than that. */
+const readLimit = 5000
+const writeLimit = 500
+
+type DueDevice = { id: string; from: readonly RolloutDeviceState[]; to: RolloutDeviceState; reason: string }
+
+/**
+ * Brings a rollout as far as it can be by now: what is late, silent or out of use is settled, too many failures halt it, and
+ * when nothing is waited for the next wave opens. Any number of processes may do so at once: each change is made by whoever
+ * holds the rollout, and looks again.
+ */
+export async function advanceRollout(on: On, rollout: RolloutRecord): Promise<void> {
+  const failure = await settleDueDevices(on, rollout)
+  await openNextIfDue(on, rollout)
+  if (failure !== undefined) throw failure
+}
+
+async function openNextIfDue({ storage, clock }: On, rollout: RolloutRecord): Promise<void> {
+  const now = clock()
+  const known = await getRollout(storage.read, rollout.id)
+  if (known.status !== 'running') return
+  const facts = waveProgressOf(
+    known,
+    await tallyByWave(storage.heavy, known.id),
+    await countAwaited(storage.heavy, known),
+  )
+  if (isExhausted(facts)) return storage.write((tx) => haltExhausted(tx, known, now))
+  if (blockersOf(known, facts, now).length > 0) return
+  await storage.write((tx) => openNextOrComplete(tx, known, now))
+}
+
+/**
+ * A time that has passed, or what people did, settles these devices. Gives why some of
+ * them could not be: they wait, and the others do not.
+ */
+async function settleDueDevices(
+  { storage, clock, offlineAfterSeconds }: On,
+  rollout: RolloutRecord,
+): Promise<unknown> {
+  const { heavy } = storage
+  const { gateMinutes, soakMinutes } = rollout
+  let failure: unknown
+  for (;;) {
+    const now = clock()
+    const ago = (seconds: number) => addSeconds(now, -seconds)
+    const out = await findOutOfUse(heavy, rollout, readLimit)
+    const late = await findOverdue(heavy, rollout, ago(gateMinutes * 60), readLimit)
+    const silent = await findSilent(heavy, rollout, ago(offlineAfterSeconds), readLimit)
+    const resting = await findInMaintenance(heavy, rollout, ago(soakMinutes * 60), readLimit)
+    const died = { to: 'failed' as const, reason: `Silent within ${soakMinutes} minutes of its update` }
+    const over: DueDevice[] = [
+      ...out.map(({ id, status }) => ({
+        ...{ id, from: ['waiting', 'offered', 'soaking'] as const },
+        ...{ to: 'withdrawn' as const, reason: outOfUseReason(status) ?? 'Its organization was deleted' },
+      })),
+      ...late.map((device) => ({
+        id: device.id,
+        from: ['offered'] as const,
+        ...overdueOutcome(device, rollout),
+      })),
+      ...silent.map(({ id }) => ({ id, from: ['soaking'] as const, ...died })),
+      ...resting.map(({ id }) => ({
+        ...{ id, from: ['soaking'] as const },
+        ...{ to: 'updated' as const, reason: 'In maintenance while it soaked' },
+      })),
+    ]
+    for (let at = 0; at < over.length; at += writeLimit) {
+      const { done, refused } = await writeBisecting(over.slice(at, at + writeLimit), (some) =>
+        storage.write((tx) => settleBatch(tx, rollout.id, some, now)),
+      )
+      failure ??= refused[0]?.error
+      if (done.includes(false)) return failure
+    }
+    if (over.length < readLimit || failure !== undefined) return failure
+  }
+}
+
+/** false when nobody is judged any more. */
+async function settleBatch(tx: Db, id: string, over: readonly DueDevice[], now: Instant): Promise<boolean> {
+  const rollout = await lockRollout(tx, id)
+  if (rollout.status !== 'running' && rollout.status !== 'halted') return false
+  for (const { id: deviceId, from, to, reason } of over) {
+    await settleDevice(tx, id, deviceId, from, { to, reason, now })
+  }
+  await haltIfDue(tx, rollout, now)
+  return true
+}
+
+/** Nobody of the wave could show that the version works: that is for a person to decide. */
+async function haltExhausted(tx: Db, known: RolloutRecord, now: Instant): Promise<void> {
+  const rollout = await lockRollout(tx, known.id)
+  if (rollout.status !== 'running' || rollout.wave !== known.wave) return
+  await autoHalt(tx, rollout, `Nobody of wave ${rollout.wave + 1} is left that could take the version`, now)
+}
+
+async function openNextOrComplete(tx: Db, known: RolloutRecord, now: Instant): Promise<void> {
+  const rollout = await lockRollout(tx, known.id)
+  const isSame = rollout.status === 'running' && rollout.wave === known.wave
+  if (!isSame || rollout.waveBeganAt !== known.waveBeganAt) return
+  if (!(await isWaveDone(tx, rollout))) return
+  if (!(await openNextWave(tx, rollout, now))) await completeRollout(tx, rollout, now)
+}

@@ -1,0 +1,312 @@
+import type { CursorPage, CursorPageQuery } from '../../core/page.ts'
+import { systemScope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { inScope, prepared, rowList } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { countOf } from '../../storage/query/counts.ts'
+import { readCursorPage } from '../../storage/query/pages.ts'
+import type { AgentRolloutDeviceRow } from '../../storage/schema/agent-tables.ts'
+import type { RolloutDevice, RolloutDeviceState } from './contract.ts'
+import type { Tally } from './progress.ts'
+import type { OverdueDevice, RolloutRecord } from './rules.ts'
+
+/* The devices of a rollout. Whoever writes one holds the rollout: for itself alone, or keeps it as it is. */
+
+const offering = prepared((db, p: { id: string; deviceId: string; now: Instant }) =>
+  db
+    .updateTable('agent_rollout_devices')
+    .set({ state: 'offered', offered_at: p.now })
+    .where('rollout_id', '=', p.id)
+    .where('device_id', '=', p.deviceId)
+    .where('state', '=', 'waiting'),
+)
+
+/** From its first offer on a device counts; later offers are the same one. */
+export const markOffered = (db: Db, id: string, deviceId: string, now: Instant) =>
+  offering(db, { id, deviceId, now })
+
+const reaching = prepared((db, p: { id: string; deviceId: string; to: string; now: Instant }) =>
+  db
+    .updateTable('agent_rollout_devices')
+    .set({ state: p.to, settled_at: p.now, reason: null })
+    .where('rollout_id', '=', p.id)
+    .where('device_id', '=', p.deviceId)
+    .where('state', 'in', ['waiting', 'offered', 'soaking']),
+)
+
+/** It reports the version, and has to stay alive, or has. */
+export const markReached = (db: Db, id: string, deviceId: string, to: 'soaking' | 'updated', now: Instant) =>
+  reaching(db, { id, deviceId, to, now })
+
+export type DeviceOutcome = { to: RolloutDeviceState; reason: string }
+
+/** Ends it for a device that is in one of these states; false when it is not any more. */
+export async function settleDevice(
+  db: Db,
+  id: string,
+  deviceId: string,
+  from: readonly RolloutDeviceState[],
+  { to, reason, now }: DeviceOutcome & { now: Instant },
+): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('agent_rollout_devices')
+    .set({ state: to, settled_at: now, reason })
+    .where('rollout_id', '=', id)
+    .where('device_id', '=', deviceId)
+    .where('state', 'in', from)
+    .executeTakeFirstOrThrow()
+  return numUpdatedRows === 1n
+}
+
+const inState = (db: Db, id: string, state: RolloutDeviceState) =>
+  db.selectFrom('agent_rollout_devices').where('rollout_id', '=', id).where('state', '=', state)
+
+export const countFailed = (db: Db, id: string): Promise<number> => countOf(inState(db, id, 'failed'))
+
+export type FailureReason = { reason: string; devices: number }
+
+/** Why devices failed, the most frequent first. */
+export function listFailureReasons(db: Db, id: string, limit: number): Promise<FailureReason[]> {
+  return inState(db, id, 'failed')
+    .where('reason', 'is not', null)
+    .select((eb) => [eb.ref('reason').$notNull().as('reason'), eb.fn.countAll<number>().as('devices')])
+    .groupBy('reason')
+    .orderBy('devices', 'desc')
+    .orderBy('reason')
+    .limit(limit)
+    .execute()
+}
+
+/** How many devices are in each state. */
+export function countByState(db: Db, id: string): Promise<{ state: string; devices: number }[]> {
+  return db
+    .selectFrom('agent_rollout_devices')
+    .select((eb) => ['state', eb.fn.countAll<number>().as('devices')])
+    .where('rollout_id', '=', id)
+    .groupBy('state')
+    .orderBy('state')
+    .execute()
+}
+
+/** Looks at every device of the rollout. */
+export function tallyByWave(db: Db, id: string): Promise<Tally[]> {
+  return db
+    .selectFrom('agent_rollout_devices')
+    .select((eb) => [
+      'wave',
+      eb.ref('state').$castTo<RolloutDeviceState>().as('state'),
+      eb.fn.countAll<number>().as('devices'),
+      eb.fn.max('offered_at').as('offeredAt'),
+      eb.fn.max('settled_at').as('settledAt'),
+    ])
+    .where('rollout_id', '=', id)
+    .groupBy(['wave', 'state'])
+    .execute()
+}
+
+/** How many report the version now, by wave. */
+export async function countOnVersion(db: Db, { id, version }: RolloutRecord): Promise<Map<number, number>> {
+  const found = await db
+    .selectFrom('agent_rollout_devices as place')
+    .innerJoin('devices', 'devices.id', 'place.device_id')
+    .select((eb) => ['place.wave', eb.fn.countAll<number>().as('devices')])
+    .where('place.rollout_id', '=', id)
+    .where('devices.agent_version', '=', version)
+    .groupBy('place.wave')
+    .execute()
+  return new Map(found.map(({ wave, devices }) => [wave, devices]))
+}
+
+const withDevices = (db: Db, { id, wave }: RolloutRecord, state: RolloutDeviceState) =>
+  db
+    .selectFrom('agent_rollout_devices as place')
+    .innerJoin('devices', 'devices.id', 'place.device_id')
+    .where('place.rollout_id', '=', id)
+    .where('place.state', '=', state)
+    .where('place.wave', '<=', wave)
+
+/** Devices of the open waves that are online and were not offered it yet, though they take updates. */
+export function countAwaited(db: Db, rollout: RolloutRecord): Promise<number> {
+  const found = withDevices(db, rollout, 'waiting')
+    .where('devices.status', 'in', ['online', 'updating'])
+    .where('devices.auto_update', '=', 1)
+    .where(({ or, eb }) =>
+      or([
+        eb('devices.auto_update_acknowledged', 'is', null),
+        eb('devices.auto_update_acknowledged', '=', 1),
+      ]),
+    )
+  return countOf(found)
+}
+
+/** Devices that were offered it until `before`, and are not on it. */
+export async function findOverdue(
+  db: Db,
+  rollout: RolloutRecord,
+  before: Instant,
+  limit: number,
+): Promise<(OverdueDevice & { id: string })[]> {
+  const found = await withDevices(db, rollout, 'offered')
+    .select((eb) => [
+      'devices.id',
+      'devices.status',
+      'devices.agent_version as agentVersion',
+      'place.from_version as fromVersion',
+      'devices.last_seen_at as lastSeenAt',
+      eb.ref('place.offered_at').$notNull().as('offeredAt'),
+      'devices.auto_update',
+      'devices.auto_update_acknowledged',
+    ])
+    .where('place.offered_at', '<=', before)
+    .limit(limit)
+    .execute()
+  return found.map(({ auto_update, auto_update_acknowledged, ...device }) => ({
+    ...device,
+    isWanted: auto_update === 1 && auto_update_acknowledged !== 0,
+  }))
+}
+
+const takenOut = ['maintenance', 'decommissioned', 'quarantined']
+
+/** Devices that soak and were not heard of since `before`, though nobody took them out. */
+export function findSilent(
+  db: Db,
+  rollout: RolloutRecord,
+  before: Instant,
+  limit: number,
+): Promise<{ id: string }[]> {
+  return withDevices(db, rollout, 'soaking')
+    .select('devices.id')
+    .where('devices.last_seen_at', '<', before)
+    .where('devices.status', 'not in', takenOut)
+    .limit(limit)
+    .execute()
+}
+
+/** Devices in maintenance that report the version since `before`: whether they are alive is not theirs to show. */
+export function findInMaintenance(
+  db: Db,
+  rollout: RolloutRecord,
+  before: Instant,
+  limit: number,
+): Promise<{ id: string }[]> {
+  return withDevices(db, rollout, 'soaking')
+    .select('devices.id')
+    .where('place.settled_at', '<=', before)
+    .where('devices.status', '=', 'maintenance')
+    .limit(limit)
+    .execute()
+}
+
+/** Devices of the open waves that nobody updates any more, because people took them out, or their organization is deleted. */
+export async function findOutOfUse(
+  db: Db,
+  rollout: RolloutRecord,
+  limit: number,
+): Promise<{ id: string; status: string }[]> {
+  const of = (state: RolloutDeviceState) =>
+    withDevices(db, rollout, state)
+      .select(['devices.id', 'devices.status'])
+      .where((eb) =>
+        eb.or([
+          eb('devices.status', 'in', ['decommissioned', 'quarantined']),
+          eb.not(inScope(systemScope, 'devices.org_id')),
+        ]),
+      )
+      .limit(limit)
+      .execute()
+  return [...(await of('waiting')), ...(await of('offered')), ...(await of('soaking'))]
+}
+
+/** Whether the open wave may end: asked again by whoever holds the rollout. */
+export async function isWaveDone(db: Db, { id, wave }: RolloutRecord): Promise<boolean> {
+  const isAny = async (state: RolloutDeviceState, least: number) => {
+    const found = inState(db, id, state).where('wave', '>=', least).where('wave', '<=', wave)
+    return (await found.select('device_id').limit(1).executeTakeFirst()) !== undefined
+  }
+  return !(await isAny('offered', 0)) && !(await isAny('soaking', 0)) && isAny('updated', wave)
+}
+
+/** A device that was drawn, and its wave. */
+export type NewRolloutDevice = Pick<
+  AgentRolloutDeviceRow,
+  'device_id' | 'org_id' | 'wave' | 'from_version' | 'is_held'
+>
+
+const drawn = rowList<NewRolloutDevice>({
+  ...{ device_id: 'text', org_id: 'text', wave: 'bigint', from_version: 'text', is_held: 'bigint' },
+})
+
+const insertion = prepared((db, p: { id: string; rows: string; state: RolloutDeviceState }) =>
+  db
+    .insertInto('agent_rollout_devices')
+    .columns(['rollout_id', 'state', 'device_id', 'org_id', 'wave', 'from_version', 'is_held'])
+    .expression((eb) =>
+      eb
+        .selectFrom(drawn.as(p.rows, 'drawn'))
+        .select((of) => [of.val(p.id).as('rollout_id'), of.val(p.state).as('state')])
+        .select(['drawn.device_id', 'drawn.org_id', 'drawn.wave', 'drawn.from_version', 'drawn.is_held']),
+    ),
+)
+
+export async function insertRolloutDevices(
+  db: Db,
+  id: string,
+  places: readonly NewRolloutDevice[],
+): Promise<void> {
+  if (places.length > 0) await insertion(db, { id, rows: drawn.of(places), state: 'waiting' })
+}
+
+/** Takes out some of the devices of a rollout, whose drawing did not come to its end; how many. */
+export async function deleteRolloutDevices(db: Db, id: string, limit: number): Promise<number> {
+  const { numDeletedRows } = await db
+    .deleteFrom('agent_rollout_devices')
+    .where('rollout_id', '=', id)
+    .where('device_id', 'in', (eb) =>
+      eb.selectFrom('agent_rollout_devices').select('device_id').where('rollout_id', '=', id).limit(limit),
+    )
+    .executeTakeFirstOrThrow()
+  return Number(numDeletedRows)
+}
+
+/** By wave and state. */
+export async function listRolloutDevices(
+  db: Db,
+  id: string,
+  {
+    state,
+    wave,
+    ...query
+  }: CursorPageQuery & { state?: RolloutDeviceState | undefined; wave?: number | undefined },
+): Promise<CursorPage<RolloutDevice>> {
+  const found = db
+    .selectFrom('agent_rollout_devices as place')
+    .innerJoin('devices', 'devices.id', 'place.device_id')
+    .where('place.rollout_id', '=', id)
+    .where(inScope(systemScope, 'place.org_id'))
+    .$if(state !== undefined, (q) => q.where('place.state', '=', state!))
+    .$if(wave !== undefined, (q) => q.where('place.wave', '=', wave! - 1))
+  return readCursorPage(
+    found,
+    query,
+    {
+      by: ['place.wave', 'place.state', 'place.device_id'],
+      keyOf: (one: RolloutDevice) => [one.wave - 1, one.state, one.id],
+    },
+    (q) =>
+      q.select((eb) => [
+        'devices.id',
+        'devices.org_id as orgId',
+        'devices.hostname',
+        'devices.status',
+        eb('place.wave', '+', 1).as('wave'),
+        eb.ref('place.state').$castTo<RolloutDeviceState>().as('state'),
+        'place.from_version as fromVersion',
+        'devices.agent_version as agentVersion',
+        'place.offered_at as offeredAt',
+        'place.settled_at as settledAt',
+        'place.reason',
+      ]),
+    (row) => row,
+  )
+}

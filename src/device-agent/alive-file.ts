@@ -1,0 +1,56 @@
+import { renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { bestEffort } from './best-effort.ts'
+import type { Report } from './events.ts'
+import type { IdentityStore } from './state.ts'
+import { notifyWatchdog } from './watchdog/messages.ts'
+
+/**
+ * Tells the watchdog that this process turns over, every so often and with each heartbeat; and whoever looks, in alive.json.
+ * The watchdog goes by what it is told: on a full disk the file may be an old one.
+ */
+export function reportAlive({
+  stateDir,
+  version,
+  identity,
+  every,
+}: {
+  stateDir: string
+  version: string
+  identity: IdentityStore
+  /** Milliseconds. */
+  every: number
+}) {
+  const file = join(stateDir, 'alive.json')
+  const startedAt = new Date().toISOString()
+  let heartbeats = 0
+  let heartbeatAt: string | null = null
+
+  function show(): void {
+    const interval = identity.load()?.heartbeatIntervalSeconds ?? 60
+    void notifyWatchdog({ said: 'alive', version, heartbeats, interval })
+    const aliveAt = new Date().toISOString()
+    const runningSeconds = Math.floor(performance.now() / 1000)
+    const record = { version, pid: process.pid, startedAt, runningSeconds, aliveAt, heartbeats, heartbeatAt }
+    void bestEffort(() => {
+      writeFileSync(`${file}.new`, `${JSON.stringify(record)}\n`, { mode: 0o600 })
+      renameSync(`${file}.new`, file)
+    })
+  }
+
+  const timer = setInterval(show, every)
+  show()
+  return {
+    /** A report that shows heartbeats as well. */
+    watch:
+      (report: Report): Report =>
+      (event) => {
+        report(event)
+        if (event.event !== 'heartbeat') return
+        heartbeats += 1
+        heartbeatAt = new Date().toISOString()
+        show()
+      },
+    [Symbol.dispose]: () => clearInterval(timer),
+  }
+}

@@ -1,0 +1,34 @@
+import { z } from 'zod'
+import { safeParse } from '../../core/schema.ts'
+import { readJson, replaceFile } from '../durable.ts'
+import { CommandOutcome } from '../spool/records.ts'
+
+const maxCommands = 200
+
+const Memory = z.object({
+  commands: z.array(z.object({ id: z.string(), outcome: CommandOutcome.optional() })),
+})
+
+/**
+ * The commands that were begun, and how they ended: each is done once, however often it is sent and
+ * whatever ended the agent in the middle of it.
+ */
+export function commandHistory(file: string) {
+  let known = safeParse(Memory, readJson(file)).data?.commands ?? []
+
+  function keep(id: string, outcome?: CommandOutcome): void {
+    known = [...known.filter((one) => one.id !== id), { id, outcome }].slice(-maxCommands)
+    try {
+      replaceFile(file, `${JSON.stringify({ commands: known })}\n`)
+    } catch {
+      // On a full disk it is known until the agent ends.
+    }
+  }
+
+  return {
+    begin: (id: string): void => keep(id),
+    end: (id: string, outcome: CommandOutcome): void => keep(id, outcome),
+    find: (id: string) => known.find((one) => one.id === id),
+  }
+}
+export type CommandHistory = ReturnType<typeof commandHistory>

@@ -1,0 +1,96 @@
+import { z } from 'zod'
+import { type Command, SetLogLevel } from '../../live/wire/contract.ts'
+import type { Agent } from '../agent.ts'
+import type { DiagnosticsRecorder } from '../diagnostics.ts'
+import type { CommandOutcome } from '../spool/records.ts'
+
+const SetAutoUpdate = z.object({ enabled: z.boolean() })
+const Collect = z.object({ what: z.array(z.enum(['inventory', 'metrics', 'logs'])).min(1) })
+
+export type CommandHandlers = {
+  /** Of the watchdog there are none. */
+  diagnostics?: Pick<DiagnosticsRecorder, 'setLevel'>
+  /** Hand it in now. */
+  collect?: Record<z.output<typeof Collect>['what'][number], () => Promise<unknown>>
+  /** Tells the service how a command ended. */
+  tell: (id: string, outcome: CommandOutcome) => Promise<void>
+}
+
+export type CommandContext = Pick<Agent, 'commands' | 'settings' | 'clock' | 'report'>
+
+/** What the service asks for and keeps until it is done, unlike a question that somebody waits in front of. */
+export const isDurable = ({ type }: Pick<Command, 'type'>): boolean => !type.startsWith('event_log')
+
+/** Does each command once, and tells how it ended each time that it is sent. */
+export function commandRunner(agent: CommandContext, deviceId: string, able: CommandHandlers) {
+  const inFlight = new Map<string, Promise<CommandOutcome>>()
+  const pendingReports = new Set<Promise<void>>()
+
+  async function outcomeOf(command: Command): Promise<CommandOutcome> {
+    const known = agent.commands.find(command.id)
+    if (known) return known.outcome ?? { status: 'failed', error: 'the agent ended while it did this' }
+    agent.commands.begin(command.id)
+    const startedAt = new Date().toISOString()
+    const began = agent.clock.now()
+    const ended = await attempt(command)
+    const durationMs = Math.round(agent.clock.now() - began)
+    const outcome = { ...ended, startedAt, durationMs }
+    agent.commands.end(command.id, outcome)
+    const { id, type } = command
+    agent.report({ event: 'command', deviceId, id, type, status: outcome.status })
+    return outcome
+  }
+
+  async function attempt({ type, payload }: Command): Promise<CommandOutcome> {
+    try {
+      return { status: 'completed', result: await perform(type, payload) }
+    } catch (error) {
+      const message = error instanceof z.ZodError ? z.prettifyError(error) : (error as Error).message
+      return { status: 'failed', error: message.slice(0, 1000) }
+    }
+  }
+
+  async function perform(type: string, payload: unknown): Promise<unknown> {
+    switch (type) {
+      case 'set_auto_update': {
+        const { enabled } = SetAutoUpdate.parse(payload)
+        agent.settings.setAutoUpdate(enabled)
+        return { enabled }
+      }
+      case 'set_log_level': {
+        if (!able.diagnostics) break
+        const { level, durationMinutes } = SetLogLevel.parse(payload)
+        able.diagnostics.setLevel(level, durationMinutes * 60_000)
+        return {}
+      }
+      case 'collect': {
+        if (!able.collect) break
+        const { what } = Collect.parse(payload)
+        for (const one of new Set(what)) await able.collect[one]()
+        return { collected: [...new Set(what)] }
+      }
+    }
+    throw new Error(`this agent does not know ${type}`)
+  }
+
+  return {
+    /** Never fails: what could not be done is an outcome as well. It comes back before the service was told. */
+    perform(command: Command): Promise<CommandOutcome> {
+      const begun = inFlight.get(command.id)
+      if (begun) return begun
+      const outcome = outcomeOf(command)
+      inFlight.set(command.id, outcome)
+      // That the service is done with this agent shows at the next heartbeat.
+      const told = outcome.then((ended) => able.tell(command.id, ended)).catch(() => {})
+      pendingReports.add(told)
+      void told.finally(() => {
+        inFlight.delete(command.id)
+        pendingReports.delete(told)
+      })
+      return outcome
+    },
+    /** When the service was told of all of them, or could not be. */
+    settled: async (): Promise<void> => void (await Promise.allSettled(pendingReports)),
+  }
+}
+export type CommandRunner = ReturnType<typeof commandRunner>

@@ -1,0 +1,54 @@
+import type { NewDiagnosticLog } from '../logs/diagnostic/contract.ts'
+import { clean } from './clean.ts'
+import { type AgentEvent, formatEvent, type Report } from './events.ts'
+import type { Spool } from './spool/spool.ts'
+
+type Level = 'debug' | 'info' | 'warn'
+const severity: Record<Level, number> = { debug: 0, info: 1, warn: 2 }
+
+/** What the agent has to say of itself goes to the spool: warnings, unless it was asked for more. */
+export function diagnosticsRecorder(
+  spool: Pick<Spool, 'append'>,
+  now: () => number = () => performance.now(),
+) {
+  let asked: { level: Level; until: number } | undefined
+  const from = (): Level => (asked && now() < asked.until ? asked.level : 'warn')
+  return {
+    /** A report that is kept here as well. */
+    watch:
+      (report: Report): Report =>
+      (event) => {
+        report(event)
+        const log = logOf(event)
+        if (log && severity[log.level as Level] >= severity[from()]) spool.append({ kind: 'diagnostic', log })
+      },
+    /** From this level on, for so many milliseconds. */
+    setLevel(level: Level, ms: number): void {
+      asked = { level, until: now() + ms }
+    },
+  }
+}
+export type DiagnosticsRecorder = ReturnType<typeof diagnosticsRecorder>
+
+function logOf(event: AgentEvent): NewDiagnosticLog | undefined {
+  const timestamp = new Date().toISOString()
+  if (event.event === 'failed') {
+    // That they could not be handed in is not worth handing in.
+    if (event.step === 'diagnostics') return undefined
+    const { step, code, message, failures } = event
+    const fields = { code, failures }
+    return { timestamp, level: 'warn', component: step, message: clean(message, 10_000), fields }
+  }
+  // Nor that they were: it would never end.
+  if (event.event === 'diagnostics' || event.event === 'stopped') return undefined
+  const { event: component, ...said } = event
+  return { timestamp, level: levelOf(event), component, message: formatEvent(event), fields: said }
+}
+
+function levelOf(event: AgentEvent): Level {
+  if (event.event === 'heartbeat') return 'debug'
+  if (event.event === 'restart') return 'warn'
+  const worrying =
+    event.event === 'update' && ['failed', 'refused', 'rolled_back', 'off'].includes(event.state)
+  return worrying ? 'warn' : 'info'
+}

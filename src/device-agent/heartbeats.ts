@@ -1,0 +1,90 @@
+import type { Agent } from './agent.ts'
+import { bestEffort } from './best-effort.ts'
+import type { IdentityHolder } from './identity-holder.ts'
+import type { HeartbeatReply } from './replies.ts'
+import type { Reporter } from './reporter.ts'
+import { isAgentRefused, retryUntilRefused } from './retry.ts'
+import type { TokenRotator } from './rotation.ts'
+import { scheduleTask } from './schedule.ts'
+
+const hour = 3_600_000
+const inventoryEvery = 6 * hour
+/** An inventory that keeps changing is sent this often and no more. */
+const inventoryGap = 300_000
+
+/** A heartbeat with all that follows from its answer. */
+export function heartbeatSender(
+  agent: Agent,
+  identity: IdentityHolder,
+  parts: {
+    reporter: Reporter
+    rotation: TokenRotator
+    perform: (command: HeartbeatReply['commands'][number]) => void
+  },
+): () => Promise<void> {
+  const { reporter, rotation } = parts
+
+  async function beat(): Promise<HeartbeatReply> {
+    try {
+      return await reporter.heartbeat()
+    } catch (error) {
+      // Its token may have been replaced in a life before this one.
+      if (!isAgentRefused(error) || !(await rotation.resume())) throw error
+      return reporter.heartbeat()
+    }
+  }
+
+  return async () => {
+    const { commands, configUpdate, upgradeTo, ...reply } = await beat()
+    const asked = configUpdate?.heartbeatIntervalSeconds
+    if (asked !== undefined && asked !== identity.current().heartbeatIntervalSeconds) {
+      await identity.change({ heartbeatIntervalSeconds: asked })
+    }
+    const wanted = configUpdate?.autoUpdate
+    if (wanted !== undefined && wanted !== agent.settings.load().autoUpdate) {
+      await bestEffort(() => agent.settings.setAutoUpdate(wanted))
+    }
+    await bestEffort(() => agent.trust.pin(reply.manifestTrustKeys))
+    for (const command of commands) parts.perform(command)
+    if (reply.rotateToken || reply.confirmTokenRotation) await rotation.rotate()
+    if (upgradeTo !== null) agent.updater?.consider({ version: upgradeTo, isRollback: reply.rollback })
+  }
+}
+
+/**
+ * Reports until the signal aborts. The heartbeat goes first: whatever keeps the inventory or the logs
+ * from arriving must not take the device offline.
+ */
+export async function reportLoop(
+  agent: Agent,
+  identity: IdentityHolder,
+  parts: { heartbeat: () => Promise<void>; reporter: Reporter; logs: { sendWhenDue(): Promise<void> } },
+  intervalSeconds?: number,
+): Promise<never> {
+  const { clock, random, signal } = agent
+  const inventory = scheduleInventory(agent, parts.reporter)
+  for (;;) {
+    await retryUntilRefused(agent, 'heartbeat', parts.heartbeat, isAgentRefused)
+    await inventory.sendWhenDue()
+    await parts.logs.sendWhenDue()
+    const interval = 1000 * (intervalSeconds ?? identity.current().heartbeatIntervalSeconds)
+    await clock.sleep(interval * (0.9 + 0.2 * random()), signal)
+  }
+}
+
+function scheduleInventory(agent: Agent, reporter: Reporter) {
+  const { clock, machine } = agent
+  let signature: string | undefined
+  let sentAt = Number.NEGATIVE_INFINITY
+  const send = scheduleTask(agent, 'inventory', inventoryGap, reporter.inventory)
+  return {
+    async sendWhenDue(): Promise<void> {
+      const now = clock.now()
+      const present = machine.inventorySignature()
+      if (present === signature && now - sentAt < inventoryEvery) return
+      if (!(await send())) return
+      signature = present
+      sentAt = now
+    },
+  }
+}

@@ -1,0 +1,138 @@
+import { existsSync } from 'node:fs'
+import { userInfo } from 'node:os'
+import { join, resolve } from 'node:path'
+import { askSecret, askYesNo, attended, secretFrom } from '../../cli/ask.ts'
+import { CliError, exits, usage } from '../../cli/exit.ts'
+import { say } from '../../cli/notes.ts'
+import { type Settings, settingsOf } from '../../cli/settings.ts'
+import { hasSystemd, type InstallStep, installSteps, uninstallSteps } from './steps.ts'
+import { unitName, unitText } from './unit.ts'
+
+type CommonFlags = {
+  'state-dir'?: string | undefined
+  user?: string | undefined
+  'unit-dir'?: string | undefined
+  'dry-run': boolean
+  yes: boolean
+  'no-input': boolean
+}
+export type InstallFlags = CommonFlags & {
+  url?: string | undefined
+  'enrollment-key'?: string | undefined
+  binary?: string | undefined
+  print: boolean
+}
+export type UninstallFlags = CommonFlags & { purge: boolean }
+
+const systemUnits = '/etc/systemd/system'
+
+function placeOf(flags: CommonFlags) {
+  const stateDir = resolve(flags['state-dir'] ?? '/var/lib/svc-agent')
+  const user = flags.user ?? 'svc-agent'
+  // They are written into a unit, and one of them may be removed with all that is in it.
+  if (!/^(\/[\w.+@-]+){2,}$/.test(stateDir)) throw usage(`--state-dir cannot be ${stateDir}`)
+  if (!/^[a-z_][a-z0-9_-]{0,31}$/.test(user)) throw usage(`--user cannot be "${user}"`)
+  return { stateDir, user, unitDir: resolve(flags['unit-dir'] ?? systemUnits) }
+}
+
+/** What was done to the machine, or would be; people are told while it happens. */
+export type InstallResult = {
+  done: boolean
+  steps: string[]
+  stateDir: string
+  user: string
+  unitFile: string
+  /** What stands in it, where only that was asked for. */
+  unit: string | null
+}
+
+/** `own`: the single file that this program is, which is installed unless another is named. */
+export async function installAtTerminal(
+  flags: InstallFlags,
+  own: string | undefined,
+): Promise<InstallResult> {
+  const settings = settingsOf(flags)
+  const { stateDir, user, unitDir } = placeOf(flags)
+  const isEnrolled = existsSync(join(stateDir, 'identity.json'))
+  const { url } = settings
+  const chosen = url.from === 'flag' || url.from === 'env' || !isEnrolled ? url.value : undefined
+  const place = { stateDir, user, unitFile: join(unitDir, unitName) }
+  if (flags.print) {
+    return { ...place, done: false, steps: [], unit: unitText({ stateDir, user, url: chosen }) }
+  }
+  const binary = flags.binary ?? own
+  if (binary === undefined) {
+    throw usage(
+      'Missing --binary',
+      'npm run build:agent -- --out FILE makes one, a release has one for each system',
+    )
+  }
+  if (!existsSync(binary)) throw usage(`--binary ${binary} is not there`)
+  checkPrivileges(flags, user, unitDir)
+  const isEnough = isEnrolled && flags['enrollment-key'] === undefined
+  const enrollmentKey = isEnough || flags['dry-run'] ? undefined : await keyOf(flags, settings)
+  const installation = { stateDir, user, unitDir, url: chosen, binary, enrollmentKey }
+  const outcome = await runSteps(installSteps(installation), flags, settings)
+  if (outcome.done && !(hasSystemd() && unitDir === systemUnits)) {
+    say(`systemd does not run here, or does not read ${unitDir}. Where it does:`)
+    say(`  systemctl daemon-reload && systemctl enable --now ${unitName}`)
+  }
+  return { ...place, ...outcome }
+}
+
+export async function uninstallAtTerminal(flags: UninstallFlags): Promise<InstallResult> {
+  const { user, unitDir, stateDir } = placeOf(flags)
+  checkPrivileges(flags, user, unitDir)
+  const steps = uninstallSteps({ user, unitDir, stateDir, purge: flags.purge })
+  const place = { stateDir, user, unitFile: join(unitDir, unitName) }
+  if (steps.length === 0) {
+    say('There is nothing to remove')
+    return { ...place, done: false, steps: [], unit: null }
+  }
+  const outcome = await runSteps(steps, flags, settingsOf(flags))
+  if (outcome.done && !flags.purge) {
+    say(`${stateDir} stays, with the identity of this machine: --purge removes it`)
+  }
+  return { ...place, ...outcome }
+}
+
+/** Found out before anything is changed. */
+function checkPrivileges(flags: CommonFlags, user: string, unitDir: string): void {
+  if (process.platform !== 'linux') throw new CliError('Only Linux machines have systemd')
+  const mine = user === userInfo().username && unitDir !== systemUnits
+  if (flags['dry-run'] || mine || process.getuid?.() === 0) return
+  throw new CliError('Only root may do this', { exit: exits.forbidden, code: 'forbidden', hint: 'sudo' })
+}
+
+async function runSteps(steps: InstallStep[], flags: CommonFlags, settings: Settings) {
+  const asks = !flags.yes && !flags['dry-run']
+  if (asks && !attended(settings)) throw usage('Missing --yes', '--dry-run shows what would be done')
+  if (flags['dry-run'] || asks) for (const { what } of steps) say(`Would ${what}`)
+  const names = steps.map(({ what }) => what)
+  if (flags['dry-run']) return { done: false, steps: names, unit: null }
+  if (asks && !(await askYesNo('Do this?'))) throw new CliError('Nothing was changed')
+  for (const step of steps) {
+    try {
+      step.do()
+    } catch (error) {
+      if (error instanceof CliError) throw error
+      throw new CliError(`Cannot ${step.what}: ${(error as Error).message}`)
+    }
+    say(`Done: ${step.what}`)
+  }
+  return { done: true, steps: names, unit: null }
+}
+
+async function keyOf(flags: InstallFlags, settings: Settings): Promise<string> {
+  const { SVC_ENROLLMENT_KEY } = process.env
+  const { 'enrollment-key': flag } = flags
+  const key =
+    flag !== undefined
+      ? await secretFrom(flag, '--enrollment-key')
+      : SVC_ENROLLMENT_KEY || (attended(settings) ? await askSecret('Enrollment key:') : '')
+  if (key.trim() !== '') return key.trim()
+  throw usage(
+    'Missing --enrollment-key',
+    'this machine is not enrolled yet: give -, @file or SVC_ENROLLMENT_KEY',
+  )
+}

@@ -1,0 +1,17 @@
+import type { Inventory } from '../agents/contract.ts'
+import { bestEffort, withoutUndefined } from './best-effort.ts'
+import { readDisks } from './disks.ts'
+import { readHardware } from './hardware.ts'
+import { readNetwork } from './network.ts'
+import { readSoftware } from './software.ts'
+
+/** This machine's inventory; a part that cannot be read is left out, so the service keeps what it knew. */
+export async function readInventory(): Promise<Inventory> {
+  const [hardware, network, disks, software] = await Promise.all([
+    bestEffort(readHardware, 60_000),
+    bestEffort(readNetwork),
+    bestEffort(readDisks),
+    bestEffort(readSoftware),
+  ])
+  return withoutUndefined({ hardware, network, disks, software })
+}

@@ -1,0 +1,31 @@
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { z } from 'zod'
+
+/** How far the logs of this machine were handed in. */
+const LogPosition = z.object({
+  /** In the journal. */
+  cursor: z.string().optional(),
+  files: z.record(z.string(), z.object({ inode: z.number(), offset: z.number() })).optional(),
+})
+export type LogPosition = z.output<typeof LogPosition>
+
+export type LogPositionStore = { load(): LogPosition; save(position: LogPosition): void }
+
+/** What is lost of it costs nothing: the service ignores entries that it has had. */
+export function logPositionStore(stateDir: string): LogPositionStore {
+  const file = join(stateDir, 'logs.json')
+  return {
+    load() {
+      try {
+        return LogPosition.parse(JSON.parse(readFileSync(file, 'utf8')))
+      } catch {
+        return {}
+      }
+    },
+    save(position) {
+      writeFileSync(`${file}.new`, `${JSON.stringify(position)}\n`, { mode: 0o600 })
+      renameSync(`${file}.new`, file)
+    },
+  }
+}

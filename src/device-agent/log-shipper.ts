@@ -1,0 +1,96 @@
+import { ApiError } from '../core/client.ts'
+import type { NewDiagnosticLog } from '../logs/diagnostic/contract.ts'
+import type { Agent } from './agent.ts'
+import { bestEffort } from './best-effort.ts'
+import type { Reporter } from './reporter.ts'
+import { scheduleTask } from './schedule.ts'
+import type { SpoolRecord } from './spool/records.ts'
+
+const maxEvents = 100
+const eventsEvery = 15 * 60_000
+/** Every minute: heartbeats, with which they go, come up to a tenth early. */
+const spoolEvery = 54_000
+/** What has piled up goes out over several heartbeats, which are not to wait for all of it. */
+const maxBatches = 20
+
+/** Hands in what this machine logged, and what the service is to be told besides, whenever either is due. */
+export function logShipper(agent: Agent, reporter: Reporter) {
+  let position = agent.logPosition.load()
+
+  const sendEvents = oneAtATime(async () => {
+    const read = await bestEffort(() => agent.machine.readHostLogs(position, maxEvents), 30_000)
+    if (!read) return
+    if (read.events.length > 0) await reporter.eventLogs(read.events).catch(unlessRefused)
+    position = read.position
+    // A full disk is no reason to stop: the position is known until the agent ends.
+    await bestEffort(() => agent.logPosition.save(position))
+  })
+
+  async function sendSpooled(): Promise<void> {
+    for (let batches = 0; batches < maxBatches; batches += 1) {
+      const lost = agent.spool.takeLost()
+      if (lost > 0) agent.spool.append(lostRecordsLog(lost))
+      const batch = agent.spool.next()
+      if (!batch) return
+      await sendRecords(batch.records)
+      batch.done()
+    }
+  }
+
+  async function sendRecords(records: SpoolRecord[]): Promise<void> {
+    const [first] = records
+    if (first?.kind === 'result') {
+      return reporter.result(first.commandId, first.outcome).catch(unlessSettled)
+    }
+    if (first?.kind === 'update') return reporter.updateStatus(first.outcome).catch(unlessSettled)
+    const logs = records.flatMap((one) => (one.kind === 'diagnostic' ? [one.log] : []))
+    await reporter.diagnostics(logs).catch(unlessRefused)
+  }
+
+  const eventsWhenDue = scheduleTask(agent, 'eventlogs', eventsEvery, sendEvents)
+  const spoolWhenDue = scheduleTask(agent, 'diagnostics', spoolEvery, sendSpooled)
+  return {
+    sendEvents,
+    /** At once, unless the service has just been found not to take it. */
+    sendSpooled: async (): Promise<void> => void (await spoolWhenDue({ force: true })),
+    async sendWhenDue(): Promise<void> {
+      await eventsWhenDue()
+      await spoolWhenDue({ force: agent.spool.isUrgent() })
+    },
+  }
+}
+export type LogShipper = ReturnType<typeof logShipper>
+
+function lostRecordsLog(lost: number): SpoolRecord {
+  const log: NewDiagnosticLog = {
+    timestamp: new Date().toISOString(),
+    level: 'warn',
+    component: 'spool',
+    message: `${lost} records were dropped: the service did not take them for too long`,
+    fields: { lost },
+  }
+  return { kind: 'diagnostic', log }
+}
+
+/** What reads on from where it ended must not do so twice at once. */
+function oneAtATime(task: () => Promise<void>): () => Promise<void> {
+  let last = Promise.resolve()
+  return () => {
+    last = last.then(task, task)
+    return last
+  }
+}
+
+/** What the service will never take is not offered for ever. */
+function unlessRefused(error: unknown): void {
+  if (error instanceof ApiError && (error.status === 400 || error.status === 413)) return
+  throw error
+}
+
+const settledCodes = new Set(['not_found', 'conflict', 'forbidden', 'command_role_mismatch'])
+
+/** The same of a command or an update: it may be forgotten there, or settled long since. */
+function unlessSettled(error: unknown): void {
+  if (error instanceof ApiError && settledCodes.has(error.code)) return
+  unlessRefused(error)
+}

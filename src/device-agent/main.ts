@@ -1,0 +1,90 @@
+import { fileURLToPath } from 'node:url'
+import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
+import { usage } from '../cli/exit.ts'
+import { fail } from '../cli/fail.ts'
+import { holdNotes, releaseNotes, wantsJson } from '../cli/notes.ts'
+import { guardTerminal } from '../core/terminal.ts'
+import { options } from './options.ts'
+import { type Build, currentExecutable } from './update/executable.ts'
+
+/** Put in place when this is made into one file. */
+declare const agentBuild: Build
+
+const help = `svc-agent ${agentBuild.version}
+
+  svc-agent run         enroll this machine when it is not enrolled yet, and report until SIGTERM or Ctrl-C
+  svc-agent install     make it a service of systemd
+  svc-agent uninstall   undo that
+  svc-agent --version
+
+The flags are those of svc agent run, install and uninstall; svc-agent(7) describes them.
+`
+
+/** The agent without the rest of svc, as one file. */
+async function run(command: string | undefined, argv: string[]): Promise<void> {
+  const script = fileURLToPath(import.meta.url)
+  switch (command) {
+    case '--version':
+      return void process.stdout.write(`${agentBuild.version}\n`)
+    case 'run': {
+      const { runAtTerminal } = await import('./terminal.ts')
+      const { interval, ...flags } = flagsIn(argv, options.run)
+      const seconds = interval === undefined ? undefined : secondsIn(interval)
+      return runAtTerminal({ ...flags, interval: seconds }, agentBuild, script)
+    }
+    case 'install': {
+      const { installAtTerminal } = await import('./install/terminal.ts')
+      const { unit } = await installAtTerminal(
+        flagsIn(argv, options.install),
+        currentExecutable(agentBuild, script).file,
+      )
+      return void process.stdout.write(unit ?? '')
+    }
+    case 'uninstall': {
+      const { uninstallAtTerminal } = await import('./install/terminal.ts')
+      await uninstallAtTerminal(flagsIn(argv, options.uninstall))
+      return
+    }
+    case undefined:
+    case 'help':
+    case '--help':
+    case '-h':
+      return void process.stdout.write(help)
+    default:
+      throw usage(`There is no command "${command}"`, 'svc-agent --help lists them')
+  }
+}
+
+function flagsIn<T extends ParseArgsOptionsConfig>(args: string[], known: T) {
+  try {
+    return parseArgs({ args, options: known, allowPositionals: false }).values
+  } catch (error) {
+    throw usage((error as Error).message.split('. ')[0]!, 'svc-agent(7) describes the flags')
+  }
+}
+
+function secondsIn(text: string): number {
+  const seconds = Number(text)
+  if (/^\d+$/.test(text) && seconds >= 1 && seconds <= 86_400) return seconds
+  throw usage('--interval takes seconds, from 1 to 86400')
+}
+
+guardTerminal()
+const [, , command, ...argv] = process.argv
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(0)
+})
+if (wantsJson(argv)) holdNotes()
+let code = 0
+try {
+  await run(command, argv)
+  releaseNotes()
+} catch (error) {
+  code = await fail(error, argv)
+}
+await Promise.all(
+  [process.stdout, process.stderr].map(
+    (stream) => new Promise<void>((resolve) => void stream.write('', () => resolve())),
+  ),
+)
+process.exit(code)

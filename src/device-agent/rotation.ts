@@ -1,0 +1,70 @@
+import { agentTokens } from '../agents/tokens/contract.ts'
+import { ApiError } from '../core/client.ts'
+import { safeParse } from '../core/schema.ts'
+import type { Agent } from './agent.ts'
+import type { IdentityHolder } from './identity-holder.ts'
+import { StagedTokens } from './replies.ts'
+import { scheduleTask } from './schedule.ts'
+import type { Identity } from './state.ts'
+
+/**
+ * Replaces the tokens in two steps, so that no crash leaves an agent without one that counts: new ones are kept beside the
+ * old before the service is told, with the new one, that they were. Whatever was said last can be said again.
+ */
+export function tokenRotator(agent: Agent, identity: IdentityHolder) {
+  const params = (): { id: string } => ({ id: identity.current().agentId })
+
+  async function rotate(): Promise<void> {
+    if (!identity.current().staged) {
+      const client = agent.connect(() => identity.current().authToken)
+      const staged = safeParse(StagedTokens, await client.call(agentTokens.rotate, { params: params() }))
+      if (!staged.success) return
+      try {
+        identity.save({ staged: staged.data })
+      } catch {
+        // Tokens that would not survive this process are not confirmed.
+        return
+      }
+    }
+    await confirm()
+  }
+
+  async function confirm(): Promise<void> {
+    const { staged, watchdogAuthToken, deviceId } = identity.current()
+    if (!staged) return
+    try {
+      await agent.connect(() => staged.authToken).call(agentTokens.confirm, { params: params() })
+    } catch (error) {
+      // The answer to an earlier try got lost: they count already.
+      const counts = error instanceof ApiError && error.code === 'pending_token_required'
+      if (!counts && error instanceof ApiError && (error.status === 401 || error.status === 409)) {
+        return identity.change({ staged: undefined })
+      }
+      if (!counts) throw error
+    }
+    const change: Partial<Identity> = {
+      authToken: staged.authToken,
+      watchdogAuthToken: staged.watchdogAuthToken ?? watchdogAuthToken,
+      staged: undefined,
+    }
+    try {
+      identity.save(change)
+    } catch {
+      // The disk has them as the staged ones, which the next start confirms.
+      return
+    }
+    agent.report({ event: 'token', deviceId })
+  }
+
+  const rotateWhenDue = scheduleTask(agent, 'rotation', 0, rotate)
+  return {
+    rotate: () => rotateWhenDue(),
+    /** After a crash between the two steps either token may be the one that counts. Whether it is another one now. */
+    async resume(): Promise<boolean> {
+      const { authToken } = identity.current()
+      await scheduleTask(agent, 'rotation', 0, confirm)()
+      return identity.current().authToken !== authToken
+    },
+  }
+}
+export type TokenRotator = ReturnType<typeof tokenRotator>

@@ -1,0 +1,97 @@
+import { NetworkError } from '../../core/client.ts'
+import type { Dial } from '../agent.ts'
+import { enrollMissing } from './enrollment.ts'
+import { type Fleet, pause, type SimulatedAgent } from './fleet.ts'
+import { applyReply } from './heartbeat-replies.ts'
+import { HeartbeatScheduler } from './heartbeats.ts'
+import type { HttpPool } from './http-pool.ts'
+import type { Plan } from './plan.ts'
+import { startShipping } from './shipping.ts'
+import { keepConnected } from './sockets.ts'
+import { type FleetStatus, fleetStatus, type Summary } from './summary.ts'
+import { Tally } from './tally.ts'
+
+/** What a simulation tells whoever watches it. */
+export type SimulationEvent =
+  /** The service asked to wait while the fleet enrolls. */
+  | { event: 'waiting'; seconds: number; enrolled: number }
+  | { event: 'enrolled'; agents: number; seconds: number }
+  | ({ event: 'progress' } & FleetStatus)
+
+export type Simulation = {
+  url: string
+  plan: Plan
+  wire: HttpPool
+  dial: Dial
+  /** Connections that heartbeats take at most. */
+  lanes: number
+  /** Those of an earlier run. */
+  known: readonly SimulatedAgent[]
+  /** Asked for only when there are agents to enroll. */
+  enrollmentKey: () => Promise<string>
+  report: (event: SimulationEvent) => void
+  progressMs: number
+  /** Given the agents there are once they are enrolled, and at the end. */
+  keep: (agents: SimulatedAgent[]) => void
+  /** Ends everything at once. */
+  signal: AbortSignal
+}
+
+/**
+ * Enrolls a fleet as far as it is not, and has it report until the time is over or the signal aborts.
+ * @throws NetworkError when nobody answers at the beginning, ApiError when the enrollment is refused
+ */
+export async function simulate(simulation: Simulation): Promise<Summary> {
+  const { url, plan, wire, known, report, progressMs, keep } = simulation
+  const over = new AbortController()
+  const signal = AbortSignal.any([simulation.signal, over.signal])
+  const agents: Fleet['agents'] = Array.from({ length: plan.count })
+  for (const agent of known) if (agent.n <= plan.count) agents[agent.n - 1] = agent
+  const tally = new Tally()
+  tally.counts.enrolled = agents.filter(Boolean).length
+  const fleet: Fleet = { plan, wire, tally, agents, signal, beatNow: (agent) => pulse.beatNow(agent) }
+  const pulse = new HeartbeatScheduler(fleet, {
+    lanes: simulation.lanes,
+    heard: (agent, reply) => applyReply(fleet, agent, reply),
+  })
+  const began = performance.now()
+  const secondsGone = () => (performance.now() - began) / 1000
+  const there = () => agents.filter((agent) => agent !== undefined)
+  let progress: NodeJS.Timeout | undefined
+  let lastProgress = { at: began, heartbeats: 0 }
+  try {
+    const { status, reason } = await wire.send('GET', '/health', {})
+    if (status === 0 && !signal.aborted) throw new NetworkError(url, reason)
+    pulse.begin()
+    progress = setInterval(() => report({ event: 'progress', ...recent() }), progressMs)
+    await enrollMissing(fleet, simulation.enrollmentKey, (ms) => {
+      report({ event: 'waiting', seconds: Math.ceil(ms / 1000), enrolled: tally.counts.enrolled })
+    })
+    if (!signal.aborted) {
+      report({ event: 'enrolled', agents: tally.counts.enrolled, seconds: Math.round(secondsGone()) })
+    }
+    keep(there())
+    startShipping(fleet)
+    if (plan.websockets > 0) void keepConnected(fleet, simulation.dial)
+    await pause(plan.forMs ?? 2 ** 31 - 1, signal)
+  } finally {
+    clearInterval(progress)
+    over.abort()
+    wire.close()
+    keep(there())
+  }
+  const seconds = secondsGone()
+  return {
+    ...fleetStatus(fleet, tally.times, tally.counts.heartbeats / seconds),
+    seconds,
+    reasons: Object.fromEntries(tally.reasons),
+    memoryMb: Math.round(process.memoryUsage.rss() / 1e6),
+  }
+
+  function recent(): FleetStatus {
+    const before = lastProgress
+    lastProgress = { at: performance.now(), heartbeats: tally.counts.heartbeats }
+    const rate = (1000 * (lastProgress.heartbeats - before.heartbeats)) / (lastProgress.at - before.at)
+    return fleetStatus(fleet, tally.takeRecent(), rate)
+  }
+}

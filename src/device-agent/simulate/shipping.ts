@@ -1,0 +1,63 @@
+import { type Fleet, pause, type SimulatedAgent } from './fleet.ts'
+import type { Reply } from './http-pool.ts'
+import { oneOf, seededRandom } from './seeded-random.ts'
+
+/** Entries that an agent hands in at a time. */
+const batchSize = 5
+
+/** Has one agent after the other hand in entries, so many a minute of all of them, until everything ends. */
+export function startShipping(fleet: Fleet): void {
+  const { logsPerMinute, eventsPerMinute } = fleet.plan
+  if (logsPerMinute > 0) void roundRobin(fleet, logsPerMinute, sendLogs)
+  if (eventsPerMinute > 0) void roundRobin(fleet, eventsPerMinute, sendEvents)
+}
+
+async function roundRobin(
+  fleet: Fleet,
+  perMinute: number,
+  handIn: (fleet: Fleet, agent: SimulatedAgent, count: number) => Promise<void>,
+): Promise<void> {
+  const { plan, agents, signal } = fleet
+  const count = Math.min(batchSize, perMinute)
+  const everyMs = (60_000 * count) / perMinute
+  let turn = 0
+  for (let due = performance.now(); ; due += everyMs) {
+    if (!(await pause(Math.max(0, due - performance.now()), signal))) return
+    const agent = agents[turn++ % plan.count]
+    if (agent?.state === 'up') void handIn(fleet, agent, count)
+  }
+}
+
+export async function sendLogs(fleet: Fleet, agent: SimulatedAgent, count: number): Promise<void> {
+  const { n, id, token, version } = agent
+  const timestamp = new Date().toISOString()
+  const logs = Array.from({ length: count }, (_, at) => ({
+    ...{ timestamp, level: at === 0 ? 'warn' : 'info', component: 'heartbeat', agentVersion: version },
+    ...{ message: `The service answered after ${20 + at} ms`, fields: { agent: n } },
+  }))
+  const reply = await fleet.wire.send('POST', `/agents/${id}/logs`, { token, body: { logs } })
+  note(fleet, reply, () => {
+    fleet.tally.counts.logs += count
+  })
+}
+
+export async function sendEvents(fleet: Fleet, agent: SimulatedAgent, count: number): Promise<void> {
+  const { n, id, token } = agent
+  const now = new Date()
+  const events = Array.from({ length: count }, (_, at) => ({
+    ...{ timestamp: now.toISOString(), category: 'system', source: 'simulator' },
+    level: oneOf(['info', 'info', 'warning', 'error'], seededRandom(fleet.plan.seed, n + at, 'level')),
+    // Of one record: what comes twice under an id is ignored.
+    ...{ eventId: `${now.getTime()}-${at}`, message: 'A unit has started' },
+  }))
+  const reply = await fleet.wire.send('PUT', `/agents/${id}/eventlogs`, { token, body: { events } })
+  note(fleet, reply, () => {
+    fleet.tally.counts.events += count
+  })
+}
+
+function note({ tally, signal }: Fleet, { status, reason }: Reply, count: () => void): void {
+  if (signal.aborted) return
+  if (status === 200 || status === 201) count()
+  else tally.recordFailure(reason)
+}

@@ -1,0 +1,120 @@
+import { grouped } from '../../cli/progress.ts'
+import { type Fleet, isOnline } from './fleet.ts'
+import type { Counts, Times } from './tally.ts'
+
+/** Where a fleet stands; with --json these are its output, so a field is never renamed. */
+export type FleetStatus = Counts &
+  Times & {
+    agents: number
+    online: number
+    /** Since the one before, or since the beginning. */
+    heartbeatsPerSecond: number
+    /** How many agents run which version. */
+    versions: Record<string, number>
+  }
+
+export type Summary = FleetStatus & {
+  seconds: number
+  /** How often which failure: the status and code of an answer, or why there was none. */
+  reasons: Record<string, number>
+  memoryMb: number
+}
+
+export function fleetStatus(
+  { plan, agents, tally }: Fleet,
+  times: Times,
+  beatsPerSecond: number,
+): FleetStatus {
+  const versions = new Map<string, number>()
+  let online = 0
+  for (const agent of agents) {
+    if (agent === undefined || agent.state === 'gone') continue
+    versions.set(agent.version, (versions.get(agent.version) ?? 0) + 1)
+    if (isOnline(agent)) online += 1
+  }
+  const { counts } = tally
+  const { updates, connections } = counts
+  return {
+    agents: plan.count,
+    online,
+    ...counts,
+    // As they are now: what was told does not change afterwards.
+    updates: { ...updates },
+    connections: { ...connections },
+    heartbeatsPerSecond: rounded(beatsPerSecond),
+    ...{ p50Ms: rounded(times.p50Ms), p99Ms: rounded(times.p99Ms), maxMs: rounded(times.maxMs) },
+    versions: Object.fromEntries([...versions].sort(([a], [b]) => (a < b ? -1 : 1))),
+  }
+}
+
+/** One line for a person who looks on. */
+export function formatStatus(standing: FleetStatus): string {
+  const { agents, enrolled, online, heartbeatsPerSecond, late, missed, failures, p50Ms, p99Ms } = standing
+  const { updates, connections } = standing
+  const some = (count: number, what: string) => (count > 0 ? [`${grouped(count)} ${what}`] : [])
+  return [
+    ...(enrolled < agents ? [`${grouped(enrolled)} of ${grouped(agents)} enrolled`] : []),
+    `${grouped(online)} online`,
+    `${heartbeatsPerSecond} heartbeats/s`,
+    ...some(late, 'late'),
+    ...some(missed, 'missed'),
+    ...some(failures, failures === 1 ? 'failure' : 'failures'),
+    `p50 ${p50Ms} ms, p99 ${p99Ms} ms`,
+    ...some(connections.open, 'connected'),
+    ...some(updates.begun - updates.done - updates.failed, 'updating'),
+    ...(Object.keys(standing.versions).length > 1 ? [versionsOf(standing.versions)] : []),
+  ].join(' · ')
+}
+
+const versionsOf = (versions: Record<string, number>): string =>
+  Object.entries(versions)
+    .map(([version, count]) => `${version}: ${grouped(count)}`)
+    .join(', ')
+
+/** What a person reads at the end. */
+export function formatSummary(summary: Summary): string {
+  const { agents, enrolled, online, refused, heartbeats, heartbeatsPerSecond, late, missed } = summary
+  const { p50Ms, p99Ms, maxMs, failures, updates, connections, commands, liveQueries } = summary
+  const lines: [string, string | false][] = [
+    [
+      'Agents',
+      `${grouped(enrolled)} of ${grouped(agents)}, ${grouped(online)} online${refused > 0 ? `, ${grouped(refused)} refused` : ''}`,
+    ],
+    [
+      'Heartbeats',
+      `${grouped(heartbeats)} in ${Math.round(summary.seconds)} s, ${heartbeatsPerSecond}/s; ${grouped(late)} late, ${grouped(missed)} missed`,
+    ],
+    ['Answered in', `p50 ${p50Ms} ms, p99 ${p99Ms} ms, at most ${maxMs} ms`],
+    ['Failures', grouped(failures) + listOf(summary.reasons)],
+    [
+      'Updates',
+      updates.begun > 0 &&
+        `${grouped(updates.begun)} begun, ${grouped(updates.done)} done, ${grouped(updates.failed)} failed`,
+    ],
+    ['Versions', versionsOf(summary.versions) || '-'],
+    [
+      'Connections',
+      connections.opened > 0 &&
+        `${grouped(connections.open)} open, ${grouped(connections.lost)} lost; ${grouped(liveQueries)} live queries`,
+    ],
+    ['Commands', commands > 0 && grouped(commands)],
+    [
+      'Handed in',
+      (summary.logs > 0 || summary.events > 0) &&
+        `${grouped(summary.logs)} logs, ${grouped(summary.events)} events`,
+    ],
+    ['Memory', `${summary.memoryMb} MB`],
+  ]
+  return lines.flatMap(([name, text]) => (text === false ? [] : `${`${name}:`.padEnd(13)}${text}\n`)).join('')
+}
+
+function listOf(reasons: Record<string, number>): string {
+  const most = Object.entries(reasons).sort(([, a], [, b]) => b - a)
+  if (most.length === 0) return ''
+  return `: ${most
+    .slice(0, 5)
+    .map(([reason, count]) => `${reason} (${grouped(count)})`)
+    .join(', ')}`
+}
+
+const rounded = (value: number): number => Math.round(value * 10) / 10

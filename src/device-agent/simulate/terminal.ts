@@ -1,0 +1,151 @@
+import { secretFrom } from '../../cli/ask.ts'
+import { exits, usage } from '../../cli/exit.ts'
+import { asJson, say, write } from '../../cli/print.ts'
+import { anew } from '../../cli/progress.ts'
+import { type Settings, settingsOf } from '../../cli/settings.ts'
+import { isLocal, socketWay } from '../../cli/transport.ts'
+import { agentDialer } from '../connection.ts'
+import { loadFleet, type SavedFleet, saveFleet } from './fleet-file.ts'
+import { openHttpPool } from './http-pool.ts'
+import { maxAgents, type Plan, parseDuration, parseFailures, parsePlatforms } from './plan.ts'
+import { type SimulationEvent, simulate } from './run.ts'
+import { formatStatus, formatSummary, type Summary } from './summary.ts'
+
+/** What `svc agent simulate` was told. */
+export type SimulateFlags = {
+  count: number
+  'enrollment-key'?: string | undefined
+  url?: string | undefined
+  'allow-remote': boolean
+  interval: string
+  websockets: number
+  logs: number
+  events: number
+  version?: string | undefined
+  platform?: string | undefined
+  failures?: string | undefined
+  'update-after': string
+  for?: string | undefined
+  state?: string | undefined
+  seed?: number | undefined
+  json: boolean
+}
+
+/** Seconds between two lines of progress: on a terminal, and as JSON. */
+const progress = { terminal: 1, json: 10 }
+
+/** A simulation as a command: the fleet from where a person describes it, what becomes of it to where one looks. */
+export async function simulateAtTerminal(flags: SimulateFlags, version: string): Promise<void> {
+  const kept = flags.state === undefined ? undefined : loadFleet(flags.state)
+  const settings = settingsOf({ url: flags.url })
+  const url = addressOf(settings, kept, flags)
+  const made = makeOf(flags, kept)
+  const plan = planOf(flags, made, version)
+  const caFile = settings.caFile.value
+  const lanes = Math.min(64, Math.max(8, Math.ceil((plan.count * 1000) / plan.intervalMs / 10)))
+  const stop = new AbortController()
+  const end = (): void => stop.abort()
+  // Once each: whoever presses Ctrl-C again does not want to wait for a summary.
+  process.once('SIGTERM', end).once('SIGINT', end)
+  const view = flags.json ? asLines() : onTerminal()
+  const summary = await simulate({
+    ...{ url, plan, lanes, known: kept?.agents ?? [], signal: stop.signal },
+    wire: await openHttpPool({ url, version: plan.version, caFile, connections: lanes + 8 }),
+    dial: agentDialer({ url, version: plan.version }, (at) => socketWay(at, { caFile })),
+    enrollmentKey: () => keyFrom(flags['enrollment-key']),
+    report: view.show,
+    progressMs: 1000 * (flags.json ? progress.json : progress.terminal),
+    keep: (agents) => {
+      if (flags.state !== undefined) saveFleet(flags.state, { url, ...made, agents })
+    },
+  }).finally(() => {
+    view.end()
+    process.off('SIGTERM', end).off('SIGINT', end)
+  })
+  await write(flags.json ? `${asJson({ event: 'summary', ...summary })}\n` : formatSummary(summary))
+  if (summary.missed > 0) process.exitCode = exits.failure
+}
+
+/** @throws a usage error for an address that is not of this machine, unless that is allowed */
+function addressOf({ url }: Settings, kept: SavedFleet | undefined, flags: SimulateFlags): string {
+  const isSaid = url.from === 'flag' || url.from === 'env'
+  const address = isSaid ? url.value : (kept?.url ?? url.value)
+  if (kept && kept.url !== address) {
+    throw usage(
+      `The fleet in ${flags.state} is enrolled at ${kept.url}`,
+      'give another --state for another service',
+    )
+  }
+  if (!isLocal(new URL(address).hostname) && !flags['allow-remote']) {
+    throw usage(`${address} is not this machine`, '--allow-remote lets a fleet report to another one')
+  }
+  return address
+}
+
+type Make = { seed: number; platform: string }
+
+/** What makes the machines of a fleet: those there are stay as they were. */
+function makeOf(flags: SimulateFlags, kept: SavedFleet | undefined): Make {
+  const { seed = kept?.seed ?? 1, platform = kept?.platform ?? 'linux/x64' } = flags
+  if (kept && (seed !== kept.seed || platform !== kept.platform)) {
+    throw usage(`The fleet in ${flags.state} was made with --seed ${kept.seed} --platform ${kept.platform}`)
+  }
+  return { seed, platform }
+}
+
+function planOf(flags: SimulateFlags, { seed, platform }: Make, version: string): Plan {
+  const { count, websockets, logs, events } = flags
+  if (websockets > count) throw usage('--websockets cannot be more than --count')
+  return {
+    ...{ count, websockets, logsPerMinute: logs, eventsPerMinute: events, seed },
+    intervalMs: parseDuration(flags.interval, '--interval'),
+    version: flags.version ?? version,
+    platforms: parsePlatforms(platform),
+    failures: parseFailures(flags.failures),
+    updateMs: parseDuration(flags['update-after'], '--update-after'),
+    forMs: flags.for === undefined ? undefined : parseDuration(flags.for, '--for'),
+  }
+}
+
+async function keyFrom(flag: string | undefined): Promise<string> {
+  if (flag !== undefined) return secretFrom(flag, '--enrollment-key')
+  const { SVC_ENROLLMENT_KEY } = process.env
+  if (SVC_ENROLLMENT_KEY) return SVC_ENROLLMENT_KEY
+  throw usage(
+    'Missing --enrollment-key',
+    `there are agents to enroll: give -, @file or SVC_ENROLLMENT_KEY; svc enroll create --max-usage N mints one for up to ${maxAgents}`,
+  )
+}
+
+type View = { show(event: SimulationEvent): void; end(): void }
+
+const asLines = (): View => ({
+  show: (event) => void process.stdout.write(`${asJson(event)}\n`),
+  end: () => {},
+})
+
+/** One line that is drawn over and over; where nobody looks on, only what is worth a line of its own. */
+function onTerminal(): View {
+  const isSeen = process.stderr.isTTY === true && process.env.TERM !== 'dumb' && !process.env.CI
+  let hasSaid = false
+  const clear = () => isSeen && process.stderr.write(anew)
+  return {
+    show(event) {
+      if (event.event === 'progress') {
+        if (isSeen)
+          process.stderr.write(`${anew}${formatStatus(event).slice(0, (process.stderr.columns ?? 80) - 1)}`)
+        return
+      }
+      clear()
+      if (event.event === 'enrolled') return say(`${event.agents} agents are enrolled; Ctrl-C ends`)
+      if (hasSaid) return
+      hasSaid = true
+      say(
+        `The service asks to wait ${event.seconds} s: it limits what comes from one address. One that is only simulated on starts with RATE_LIMIT_IP=off RATE_LIMIT_ENROLL_IP=off`,
+      )
+    },
+    end: () => void clear(),
+  }
+}
+
+export type { Summary }

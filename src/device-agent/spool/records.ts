@@ -1,0 +1,39 @@
+import { z } from 'zod'
+import { safeParse } from '../../core/schema.ts'
+import type { NewDiagnosticLog } from '../../logs/diagnostic/contract.ts'
+
+/** How a command ended, as the service is told. */
+export const CommandOutcome = z.looseObject({
+  status: z.enum(['completed', 'failed', 'timeout']),
+  result: z.unknown().optional(),
+  error: z.string().optional(),
+})
+export type CommandOutcome = z.output<typeof CommandOutcome> & { durationMs?: number; startedAt?: string }
+
+/** How an update ended that did not come through. */
+export const UpdateOutcome = z.object({
+  targetVersion: z.string(),
+  state: z.enum(['failed', 'refused', 'rolled_back']),
+  reason: z.string(),
+})
+export type UpdateOutcome = z.output<typeof UpdateOutcome>
+
+/** A line of the spool. */
+const SpoolRecord = z.discriminatedUnion('kind', [
+  z.object({
+    kind: z.literal('diagnostic'),
+    log: z.custom<NewDiagnosticLog>((log) => log instanceof Object),
+  }),
+  z.object({ kind: z.literal('result'), commandId: z.string(), outcome: CommandOutcome }),
+  z.object({ kind: z.literal('update'), outcome: UpdateOutcome }),
+])
+export type SpoolRecord = z.output<typeof SpoolRecord>
+
+/** undefined for a line that was torn, or that another version wrote. */
+export function parseRecord(line: string): SpoolRecord | undefined {
+  try {
+    return safeParse(SpoolRecord, JSON.parse(line)).data
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,38 @@
+import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+
+export type Segment = { number: number; size: number }
+
+export const segmentName = (number: number): string => `${String(number).padStart(10, '0')}.ndjson`
+
+/** The segments of a spool, oldest first. The directory is made when it is not there. */
+export function listSegments(directory: string) {
+  const all: Segment[] = []
+  for (const name of namesIn(directory)) {
+    const [, number] = /^(\d{10})\.ndjson$/.exec(name) ?? []
+    const stats =
+      number === undefined ? undefined : statSync(join(directory, name), { throwIfNoEntry: false })
+    if (stats?.isFile()) all.push({ number: Number(number), size: stats.size })
+  }
+  all.sort((a, b) => a.number - b.number)
+  return {
+    all,
+    last: all.at(-1)?.number ?? 0,
+    remove: ({ number }: Segment): void => {
+      try {
+        rmSync(join(directory, segmentName(number)), { force: true })
+      } catch {
+        // On a file system that is read-only now it stays.
+      }
+    },
+  }
+}
+
+function namesIn(directory: string): string[] {
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 })
+    return readdirSync(directory)
+  } catch {
+    return []
+  }
+}

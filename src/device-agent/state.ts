@@ -1,0 +1,93 @@
+import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { Problem } from '../core/errors.ts'
+import { replaceFile } from './durable.ts'
+
+/** Who this machine is to the service, as enrolment said it. */
+const Identity = z.object({
+  url: z.url(),
+  agentId: z.string().min(1),
+  deviceId: z.string().min(1),
+  orgId: z.string().min(1),
+  siteId: z.string().nullable(),
+  authToken: z.string().min(1),
+  /** Of agents that were enrolled before there was one: absent. */
+  watchdogAuthToken: z.string().min(1).optional(),
+  heartbeatIntervalSeconds: z.number().positive(),
+  /** Tokens that are to replace these, until the service has confirmed them. */
+  staged: z
+    .object({ authToken: z.string().min(1), watchdogAuthToken: z.string().min(1).optional() })
+    .optional(),
+})
+export type Identity = z.output<typeof Identity>
+
+/** Where the identity is kept unless the command line says otherwise. */
+export function stateDirFrom(env: NodeJS.ProcessEnv, uid: number | undefined): string {
+  if (env.SVC_AGENT_STATE_DIR) return env.SVC_AGENT_STATE_DIR
+  if (uid === 0) return '/var/lib/svc-agent'
+  if (process.platform === 'win32') return join(env.ProgramData ?? 'C:\\ProgramData', 'svc-agent')
+  return join(env.XDG_STATE_HOME || join(homedir(), '.local', 'state'), 'svc-agent')
+}
+
+/** Where an installation leaves the enrollment key; it is removed when it was used. */
+export const keyFilePath = (stateDir: string): string => join(stateDir, 'enrollment.key')
+
+export type IdentityStore = {
+  /** Where a person finds it. */
+  file: string
+  load(): Identity | undefined
+  save(identity: Identity): void
+}
+
+export const identityStore = (stateDir: string): IdentityStore => ({
+  file: identityFile(stateDir),
+  load: () => loadIdentity(stateDir),
+  save(identity) {
+    saveIdentity(stateDir, identity)
+    rmSync(keyFilePath(stateDir), { force: true })
+  },
+})
+
+const identityFile = (stateDir: string): string => join(stateDir, 'identity.json')
+
+/** Creates the directory, open to its owner alone. One that others can write to is no place for a credential. */
+export function prepareStateDir(stateDir: string): void {
+  try {
+    mkdirSync(stateDir, { recursive: true, mode: 0o700 })
+  } catch (error) {
+    throw new Problem(
+      'invalid_request',
+      `Cannot use the state directory ${stateDir}: ${(error as Error).message}`,
+    )
+  }
+  if (process.platform !== 'win32' && (statSync(stateDir).mode & 0o022) !== 0) {
+    throw new Problem('invalid_request', `Others can write to ${stateDir}; run: chmod 700 ${stateDir}`)
+  }
+}
+
+/** The identity of an earlier run, or undefined before the first enrolment. */
+function loadIdentity(stateDir: string): Identity | undefined {
+  const file = identityFile(stateDir)
+  const mode = statSync(file, { throwIfNoEntry: false })?.mode
+  if (mode === undefined) return undefined
+  if (process.platform !== 'win32' && (mode & 0o077) !== 0) {
+    throw new Problem(
+      'invalid_request',
+      `${file} holds a credential and others can read it; run: chmod 600 ${file}`,
+    )
+  }
+  try {
+    return Identity.parse(JSON.parse(readFileSync(file, 'utf8')))
+  } catch {
+    throw new Problem(
+      'invalid_request',
+      `${file} is not an agent identity; remove it to enroll this machine again`,
+    )
+  }
+}
+
+/** @throws when it cannot be kept */
+const saveIdentity = (stateDir: string, identity: Identity): void =>
+  replaceFile(identityFile(stateDir), `${JSON.stringify(identity, null, 2)}\n`)

@@ -1,0 +1,112 @@
+import { existsSync } from 'node:fs'
+import { parseTrustKey } from '../agents/versions/manifest.ts'
+import { askSecret, attended, indirect, readTextFile, secretFrom } from '../cli/ask.ts'
+import { CliError, reportOf, Silent, usage } from '../cli/exit.ts'
+import { say } from '../cli/notes.ts'
+import { type Settings, settingsOf } from '../cli/settings.ts'
+import { nodeTransport, socketWay } from '../cli/transport.ts'
+import { errors, Problem } from '../core/errors.ts'
+import { type AgentEvent, formatEvent } from './events.ts'
+import { startAgent } from './start.ts'
+import { keyFilePath, stateDirFrom } from './state.ts'
+import { type Build, currentExecutable } from './update/executable.ts'
+import { notifyWatchdog, takeRole } from './watchdog/messages.ts'
+
+/** What `svc agent run` was told. */
+export type RunFlags = {
+  'enrollment-key'?: string | undefined
+  url?: string | undefined
+  'state-dir'?: string | undefined
+  interval?: number | undefined
+  'trust-key'?: string[] | undefined
+  once: boolean
+  json: boolean
+  'no-input': boolean
+}
+
+/**
+ * The agent as a command: settings and key from where a person puts them, events to where one looks. Without --once this
+ * process is its watchdog. `script`: where the one file lies that this program is, if it is a script.
+ */
+export async function runAtTerminal(flags: RunFlags, build: Build, script?: string): Promise<void> {
+  const part = takeRole(process.env)
+  // Where a file may not grow further, writing to it fails: that is to be told, and no reason to end.
+  if (process.platform !== 'win32') process.on('SIGXFSZ', () => {})
+  const settings = settingsOf(flags)
+  const { url, caFile } = settings
+  const isWatchdog = part === 'trial' || (part === 'watchdog' && !flags.once)
+  const stateDir = flags['state-dir'] || stateDirFrom(process.env, process.getuid?.())
+  const start = {
+    part,
+    stateDir,
+    // A context is how a person reaches the service, not the agent.
+    url: url.from === 'flag' || url.from === 'env' ? url.value : undefined,
+    transport: nodeTransport({ caFile: caFile.value }),
+    wayTo: (at: URL) => socketWay(at, { caFile: caFile.value }),
+    enrollmentKey: isWatchdog ? noKey : await keySource(flags['enrollment-key'], settings, stateDir),
+    trustKeys: await trustKeysFrom(flags['trust-key']),
+    self: currentExecutable(build, script),
+    report: (event: AgentEvent) =>
+      flags.json ? void process.stdout.write(`${JSON.stringify(event)}\n`) : say(formatEvent(event)),
+  }
+  try {
+    if (isWatchdog) {
+      const { startWatchdog } = await import('./watchdog/start.ts')
+      const exit = await startWatchdog(start, process.env)
+      if (exit !== 0) throw new Silent(exit)
+    } else await startAgent(start, { once: flags.once, intervalSeconds: flags.interval })
+  } catch (error) {
+    const failure = isProblem(error) ? toCliError(error) : error
+    // Another agent that is about to end is no reason not to be started again, nor is a bug.
+    const lasting = reportOf(failure) !== undefined && !(isProblem(error) && error.code === 'conflict')
+    if (!isWatchdog && lasting) await notifyWatchdog({ said: 'farewell' })
+    throw failure
+  }
+}
+
+const isProblem = (error: unknown): error is Problem => error instanceof Problem
+
+const toCliError = ({ message, code }: Problem): CliError =>
+  new CliError(message, { exit: errors[code].exit, code })
+
+/** Who asks for it is the agent that a watchdog starts. */
+const noKey = (): Promise<string> => Promise.reject(new Error('a watchdog has no enrollment key'))
+
+/** Keys are no secret: as they are, or `@file`. */
+async function trustKeysFrom(flags: string[] | undefined): Promise<string[] | undefined> {
+  if (!flags || flags.length === 0) return undefined
+  return Promise.all(
+    flags.map(async (flag) => {
+      const text = (await indirect(flag, '--trust-key')) ?? flag
+      try {
+        return parseTrustKey(text).publicKeyB64
+      } catch {
+        throw usage('--trust-key is not an Ed25519 public key', 'in base64, or @file with base64 or PEM')
+      }
+    }),
+  )
+}
+
+/** Reads the key when it is needed; says at once when it was put where others can read it. */
+async function keySource(
+  flag: string | undefined,
+  settings: Settings,
+  stateDir: string,
+): Promise<() => Promise<string>> {
+  const keyInEnvironment = process.env.SVC_ENROLLMENT_KEY
+  // Not for the programs that are asked about the machine.
+  delete process.env.SVC_ENROLLMENT_KEY
+  const fromFlag = (): Promise<string> => secretFrom(flag ?? '', '--enrollment-key')
+  if (flag !== undefined && flag !== '-' && !flag.startsWith('@')) await fromFlag()
+  return async () => {
+    if (flag !== undefined) return fromFlag()
+    if (keyInEnvironment) return keyInEnvironment
+    if (existsSync(keyFilePath(stateDir)))
+      return readTextFile(keyFilePath(stateDir), 'the enrollment key').trim()
+    if (attended(settings)) return askSecret('Enrollment key:')
+    throw usage(
+      'Missing --enrollment-key',
+      'this machine is not enrolled yet: give -, @file or SVC_ENROLLMENT_KEY',
+    )
+  }
+}

@@ -1,0 +1,96 @@
+import { createHash } from 'node:crypto'
+import { constants, createReadStream, type StatsFs } from 'node:fs'
+import { chmod, copyFile, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { syncDirectory, syncFile } from '../durable.ts'
+import { UpdateFailure } from './failure.ts'
+
+const reserveBytes = 16 * 1024 * 1024
+
+/**
+ * Where the next binary is, beside the present one: from there it is renamed over it in one step. What comes after a dot
+ * says what a file is, and stays.
+ */
+export const stagedFile = (file: string): string => join(dirname(file), `next-${basename(file)}`)
+/** What is not all there yet. It is named by what it is to become: nothing else is gone on with. */
+export const partialFile = (file: string, sha256: string): string => `${file}.${sha256.slice(0, 16)}.part`
+
+/** Removes what was downloaded in vain. */
+export async function removePartial(file: string, except: string): Promise<void> {
+  const mine = (name: string): boolean => name.startsWith(`${basename(file)}.`) && name.endsWith('.part')
+  for (const name of (await readdir(dirname(file))).filter(mine)) {
+    const path = join(dirname(file), name)
+    if (path !== except) await rm(path, { force: true })
+  }
+}
+
+/** Hex. */
+export async function sha256Of(file: string): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of createReadStream(file)) hash.update(chunk as Buffer)
+  return hash.digest('hex')
+}
+
+/** Whether the file is there with that content. */
+export async function hasChecksum(file: string, sha256: string): Promise<boolean> {
+  return (await sha256Of(file).catch(() => undefined)) === sha256
+}
+
+const elfMachines: Partial<Record<NodeJS.Architecture, number>> = { ia32: 3, x64: 62, arm64: 183 }
+
+/**
+ * Whether this machine can run the file at all. What the kernel does not know is given to a shell by execvp(3), which would
+ * read a program for another processor as commands. @throws UpdateFailure
+ */
+export async function checkRunnable(path: string): Promise<void> {
+  if (process.platform !== 'linux') return
+  const file = await open(path)
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(20), 0, 20, 0)
+    if (buffer.toString('latin1', 0, 2) === '#!') return
+    const isElf = bytesRead === 20 && buffer.toString('latin1', 0, 4) === '\x7fELF'
+    if (isElf && buffer.readUInt16LE(18) === elfMachines[process.arch]) return
+    throw new UpdateFailure('refused', `it is no program for ${process.arch}`)
+  } finally {
+    await file.close()
+  }
+}
+
+/** @throws UpdateFailure naming the directory that has no room for these files, in bytes */
+export async function checkDiskSpace(wanted: { directory: string; bytes: number }[]): Promise<void> {
+  const volumes = new Map<number, { directory: string; bytes: number; stats: StatsFs }>()
+  for (const { directory, bytes } of wanted) {
+    const { dev } = await stat(directory)
+    const volume = volumes.get(dev) ?? { directory, bytes: reserveBytes, stats: await statfs(directory) }
+    volumes.set(dev, { ...volume, bytes: volume.bytes + bytes })
+  }
+  for (const { directory, bytes, stats } of volumes.values()) {
+    const free = stats.bavail * stats.bsize
+    const mib = (count: number): number => Math.ceil(count / 2 ** 20)
+    if (free < bytes) {
+      const need = `not enough space in ${directory}: ${mib(bytes)} MiB are needed, ${mib(free)} MiB are free`
+      throw new UpdateFailure('failed', need)
+    }
+  }
+}
+
+/** A copy on the disk that is whole or not there. */
+export async function copyAtomic(from: string, to: string): Promise<void> {
+  const draft = `${to}.new`
+  try {
+    await rm(draft, { force: true })
+    await copyFile(from, draft, constants.COPYFILE_FICLONE)
+    await chmod(draft, 0o755)
+    syncFile(draft)
+    await moveAtomic(draft, to)
+  } catch (error) {
+    await rm(draft, { force: true })
+    throw error
+  }
+}
+
+/** Over what is there, in one step: whoever runs the old file keeps it. */
+export async function moveAtomic(from: string, to: string): Promise<void> {
+  await rename(from, to)
+  syncDirectory(dirname(to))
+}

@@ -1,0 +1,45 @@
+import { Problem } from '../core/errors.ts'
+import type { Scope } from '../core/scope.ts'
+import type { ConditionGroup } from '../filters/contract.ts'
+import type { FilterHooks } from '../filters/handlers.ts'
+import {
+  type DynamicGroup,
+  evaluateFilter,
+  type FilterResult,
+  listGroupsOfFilter,
+  refreshGroup,
+} from './dynamic.ts'
+import { checkMayChange, checkNoGroupCondition } from './rules.ts'
+
+function checkMayFill(scope: Scope, groups: readonly DynamicGroup[], conditions: ConditionGroup): void {
+  for (const { siteId } of groups) checkMayChange(scope, siteId)
+  checkNoGroupCondition(conditions, 'body.conditions')
+}
+
+/** What saved filters mean to device groups. */
+export const filterHooks: FilterHooks<FilterResult> = {
+  async prepareChange({ storage, ask, scope, now }, filter) {
+    const groups = await listGroupsOfFilter(storage.read, scope, filter)
+    if (groups.length === 0) return undefined
+    checkMayFill(scope, groups, filter.conditions)
+    return ask((on) => evaluateFilter(on, filter, now))
+  },
+
+  /**
+   * Whoever may not change a group may not change the filter that fills it either: they could let themselves
+   * into what they are kept out of.
+   */
+  async onChange(db, scope, filter, answer, now) {
+    const groups = await listGroupsOfFilter(db, scope, filter)
+    if (groups.length === 0) return
+    checkMayFill(scope, groups, filter.conditions)
+    for (const group of groups) await refreshGroup(db, group, answer, now)
+  },
+
+  async onRemove(db, scope, filter) {
+    const { length } = await listGroupsOfFilter(db, scope, filter)
+    if (length === 0) return
+    const who = length === 1 ? '1 device group takes its' : `${length} device groups take their`
+    throw new Problem('conflict', `${who} devices from this filter`, { details: { deviceGroups: length } })
+  },
+}

@@ -1,0 +1,39 @@
+import { describe, expect, test } from 'vitest'
+import { type Crash, isCrashLooping, restartDelay } from '../../../src/device-agent/watchdog/crashes.ts'
+
+const crash = (at: number, lived = 1, hung = false): Crash => ({ at: at * 1000, lived: lived * 1000, hung })
+
+test('the pause before a restart doubles from a second to a minute, and begins anew after a minute of life', () => {
+  const crashes: Crash[] = []
+  const pauses = Array.from(
+    { length: 8 },
+    (_, n) => restartDelay([...crashes.splice(0, 0), ...fill(n + 1)]) / 1000,
+  )
+  expect(pauses).toEqual([1, 2, 4, 8, 16, 32, 60, 60])
+  expect(restartDelay([...fill(7), crash(500, 61)])).toBe(1000)
+  expect(restartDelay([...fill(7), crash(500, 61), crash(501)])).toBe(1000)
+  expect(restartDelay([...fill(7), crash(500, 61), crash(501), crash(502)])).toBe(2000)
+})
+
+const fill = (count: number): Crash[] => Array.from({ length: count }, (_, n) => crash(n))
+
+describe('a binary', () => {
+  test.each<[string, Crash[], boolean]>([
+    ['that ended twice', [crash(1), crash(2)], false],
+    ['that ended three times within a minute of its start', [crash(1), crash(2), crash(4)], true],
+    ['that did so within ten minutes', [crash(0), crash(300), crash(600)], true],
+    ['that did so over a longer time', [crash(0), crash(300), crash(601)], false],
+    ['that lived a minute between', [crash(0), crash(100, 60), crash(101)], false],
+    ['whose last three did', [crash(0), crash(100, 60), crash(101), crash(103), crash(107)], true],
+    [
+      'that had to be killed three times',
+      [crash(300, 300, true), crash(601, 300, true), crash(903, 300, true)],
+      true,
+    ],
+    [
+      'that had to be killed, and then lived',
+      [crash(300, 300, true), crash(601, 300, true), crash(903, 300)],
+      false,
+    ],
+  ])('%s', (_, crashes, broken) => expect(isCrashLooping(crashes)).toBe(broken))
+})

@@ -1,0 +1,126 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { fetchTransport } from '../../../src/core/client.ts'
+import { commandHistory } from '../../../src/device-agent/commands/history.ts'
+import { agentClient } from '../../../src/device-agent/connection.ts'
+import { settingsStore } from '../../../src/device-agent/settings.ts'
+import { identityStore } from '../../../src/device-agent/state.ts'
+import type { Offer } from '../../../src/device-agent/update/offer.ts'
+import { type WatchdogHeartbeats, watchdogHeartbeats } from '../../../src/device-agent/watchdog/heartbeats.ts'
+import { agentId, agreeable, beat, identityAt, standIn, stored, watchdogAuthToken } from '../stand-in.ts'
+
+let stateDir: string
+beforeEach(() => {
+  stateDir = mkdtempSync(join(tmpdir(), 'svc-pulse-'))
+})
+afterEach(() => rmSync(stateDir, { recursive: true, force: true }))
+
+/** Lets so many minutes go by; `each` is called with every one of them. */
+async function live(
+  url: string,
+  minutes: number,
+  each: (pulse: WatchdogHeartbeats, minute: number) => void,
+  token = true,
+) {
+  identityStore(stateDir).save({
+    ...identityAt(url),
+    ...(token && { watchdogAuthToken }),
+  })
+  const stop = new AbortController()
+  const upgrades: Offer[] = []
+  let minute = 0
+  const pulse: WatchdogHeartbeats = watchdogHeartbeats({
+    identity: identityStore(stateDir),
+    settings: settingsStore(stateDir),
+    commands: commandHistory(join(stateDir, 'watchdog-commands.json')),
+    connect: (authToken) =>
+      agentClient({ url, version: '1.0.0', transport: fetchTransport, signal: stop.signal }, authToken),
+    report: () => {},
+    version: '1.0.0',
+    signal: stop.signal,
+    upgrade: (offer) => upgrades.push(offer),
+    clock: {
+      now: () => minute * 60_000,
+      async sleep(ms) {
+        minute += ms / 60_000
+        if (minute > minutes) return stop.abort()
+        each(pulse, minute)
+      },
+    },
+  })
+  await pulse.run()
+  return { upgrades }
+}
+const alive = (heartbeats: number) => ({ said: 'alive', version: '1.2.0', heartbeats, interval: 60 }) as const
+
+describe('the heartbeats of a watchdog', () => {
+  test('come every five minutes with its own token, and say that all is well', async () => {
+    await using service = await standIn()
+    await live(service.url, 16, (pulse, minute) => pulse.heard(alive(minute)))
+    expect(service.received.map(({ path, headers, body }) => [path, headers.authorization, body])).toEqual(
+      Array(3).fill([
+        `/api/v1/agents/${agentId}/heartbeat`,
+        `Bearer ${watchdogAuthToken}`,
+        {
+          status: 'ok',
+          agentVersion: '1.2.0',
+          role: 'watchdog',
+          watchdogVersion: '1.0.0',
+          mainSilentSince: null,
+        },
+      ]),
+    )
+  })
+
+  test('come every minute once the agent was silent for five, and say since when', async () => {
+    await using service = await standIn()
+    await live(service.url, 12, (pulse, minute) => pulse.heard(alive(Math.min(minute, 3))))
+    const silent = service.received.filter(({ body }) => body.mainSilentSince !== null)
+    expect(service.received.length - silent.length).toBe(1)
+    expect(silent.length).toBe(4)
+    expect(silent[0]!.body.status).toBe('error')
+    const since = silent.map(({ body }) => Date.parse(String(body.mainSilentSince)))
+    expect(Date.now() - since[0]!).toBeGreaterThan(5.9 * 60_000)
+  })
+
+  test('do not take an agent for silent whose heartbeats are rarer than that', async () => {
+    await using service = await standIn()
+    await live(service.url, 60, (pulse, minute) =>
+      pulse.heard({ ...alive(Math.floor(minute / 20)), interval: 1200 }),
+    )
+    expect(new Set(service.received.map(({ body }) => body.mainSilentSince))).toEqual(new Set([null]))
+  })
+
+  test('bring what is to be done where the agent cannot: updates, and whether there are to be any', async () => {
+    const id = '0198c0de-0000-7000-8000-000000000101'
+    const commands = [{ id, type: 'set_auto_update', payload: { enabled: false } }]
+    await using service = await standIn((request) =>
+      request.path.endsWith('/result')
+        ? stored
+        : {
+            status: 200,
+            body: { ...(beat as { body: object }).body, commands, upgradeTo: '2.0.0', rollback: true },
+          },
+    )
+    const { upgrades } = await live(service.url, 6, () => {})
+    expect(upgrades).toContainEqual({ version: '2.0.0', isRollback: true })
+    expect(settingsStore(stateDir).load().autoUpdate).toBe(false)
+    await vi.waitFor(() => expect(service.count(`/commands/${id}/result`)).toBeGreaterThan(0))
+    const told = service.received.find(({ path }) => path.endsWith('/result'))!
+    expect(told.headers.authorization).toBe(`Bearer ${watchdogAuthToken}`)
+    expect(told.body).toMatchObject({ status: 'completed', result: { enabled: false } })
+  })
+
+  test('are none where there is no token for them, and none is the worse for a service that fails', async () => {
+    await using service = await standIn()
+    await live(service.url, 30, () => {}, false)
+    expect(service.received).toEqual([])
+    await using broken = await standIn((request) =>
+      request.path.endsWith('/heartbeat') ? 'cut' : agreeable(request),
+    )
+    await live(broken.url, 12, () => {})
+    expect(broken.count('/heartbeat')).toBeGreaterThan(3)
+  })
+})
