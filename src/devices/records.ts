@@ -4,7 +4,7 @@ import type { Scope } from '../core/scope.ts'
 import { containsKey, prepared, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { readPage } from '../storage/query/pages.ts'
-import { rowsOf } from '../storage/schema/rows.ts'
+import { columnsOf, rowsOf } from '../storage/schema/rows.ts'
 import type {
   DeviceDiskRow,
   DeviceHardwareColumns,
@@ -12,7 +12,14 @@ import type {
   DeviceMetricsColumns,
   DeviceSoftwareRow,
 } from '../storage/schema/tables.ts'
-import type { Device, Disk, Hardware, Metrics, NetworkInterface, Software } from './contract.ts'
+import {
+  type Device,
+  type Disk,
+  Hardware,
+  type Metrics,
+  type NetworkInterface,
+  type Software,
+} from './contract.ts'
 import { toDevice } from './rows.ts'
 import { deviceNotFound, deviceSelection, devicesIn } from './store.ts'
 
@@ -24,20 +31,7 @@ const diskRows = rowsOf<DeviceDiskRow>()()
 const metricsRows = rowsOf<DeviceMetricsColumns>()()
 const softwareRows = rowsOf<DeviceSoftwareRow>()()
 
-const hardwareColumns = [
-  'manufacturer',
-  'model',
-  'serial_number',
-  'cpu_model',
-  'cpu_cores',
-  'cpu_threads',
-  'ram_total_mb',
-  'disk_total_gb',
-  'gpu_model',
-  'motherboard_manufacturer',
-  'motherboard_model',
-  'bios_version',
-] as const
+const hardwareColumns = columnsOf(Object.keys(Hardware.shape) as (keyof Hardware)[])
 
 const metricsColumns = [
   'metrics_at',

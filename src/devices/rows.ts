@@ -1,8 +1,8 @@
 import { pairsOf } from '../storage/dialect.ts'
 import type { DeviceAgentColumns } from '../storage/schema/agent-tables.ts'
-import { rowsOf } from '../storage/schema/rows.ts'
+import { columnsOf, rowsOf } from '../storage/schema/rows.ts'
 import type { DeviceRow } from '../storage/schema/tables.ts'
-import type { Device } from './contract.ts'
+import { Device } from './contract.ts'
 
 type PublicRow = Omit<DeviceRow, 'token_hash' | 'enrollment_key_id' | 'enrollment_ip'> &
   Omit<DeviceAgentColumns, 'watchdog_token_hash' | 'token_issued_at' | 'auto_update'> & {
@@ -11,60 +11,29 @@ type PublicRow = Omit<DeviceRow, 'token_hash' | 'enrollment_key_id' | 'enrollmen
     auto_update: number
   }
 
+/** Fields that are an object of several columns. */
+const groups = {
+  autoUpdate: { desired: 'auto_update', acknowledged: 'auto_update_acknowledged' },
+  update: {
+    ...({ version: 'update_version', state: 'update_state' } as const),
+    ...({ since: 'update_since', reason: 'update_reason' } as const),
+  },
+} as const
+
 export const deviceRows = rowsOf<PublicRow>()({
   json: ['tags', 'custom_fields'],
   flags: ['is_virtual', 'is_headless', 'pending_reboot', 'auto_update', 'auto_update_acknowledged'],
-  groups: {
-    autoUpdate: { desired: 'auto_update', acknowledged: 'auto_update_acknowledged' },
-    update: {
-      ...{ version: 'update_version', state: 'update_state' },
-      ...{ since: 'update_since', reason: 'update_reason' },
-    },
-  },
+  groups,
 })
 
-/** Everything but the credentials. */
+const { id: _, customFields: __, autoUpdate: ___, update: ____, ...own } = Device.shape
+
+/** Everything but the credentials: what a device is on the wire is what is read of it. */
 export const columns = [
   'devices.id',
-  'org_id',
-  'site_id',
-  'agent_id',
-  'hostname',
-  'display_name',
-  'os_type',
-  'os_version',
-  'os_build',
-  'architecture',
-  'agent_version',
-  'status',
-  'last_seen_at',
-  'last_seen_ip',
-  'enrolled_at',
-  'device_role',
-  'device_role_source',
-  'is_virtual',
-  'virtualization_platform',
-  'is_headless',
-  'last_user',
-  'uptime_seconds',
-  'pending_reboot',
-  'maintenance_until',
-  'quarantined_at',
-  'quarantined_reason',
-  'watchdog_status',
-  'watchdog_seen_at',
-  'watchdog_version',
-  'main_silent_since',
-  'auto_update',
-  'auto_update_acknowledged',
-  'update_version',
-  'update_state',
-  'update_since',
-  'update_reason',
-  'possible_replacement_of',
-  'created_at',
-  'updated_at',
-  'tags',
+  ...columnsOf(Object.keys(own) as (keyof typeof own)[]),
+  ...Object.values(groups.autoUpdate),
+  ...Object.values(groups.update),
 ] as const
 
 /** What lies in a table of its own, read with the device: a page is one query, however many rows it has. */
