@@ -1,5 +1,6 @@
 import { Problem } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
+import { snake } from '../storage/schema/rows.ts'
 import { isAnyOf, isOneOf, jsonArrayContains, type TextColumn } from '../storage/search/text-comparisons.ts'
 import {
   always,
@@ -54,7 +55,7 @@ function conditionHolds({ field: key, operator, value }: Condition, now: Instant
   const asked: Comparison = { operator, value: resolveAlias(field, value) }
   const answer = key.startsWith(customPrefix) ? customField(key) : fieldCompilers[key]
   if (answer) return answer(asked)
-  const column = columns[key]!
+  const column = columnFor(key)
   if (key.startsWith('daysSince')) return compareDays(column.column, asked, now)
   if (field.type === 'datetime') return compareDate(column.column, asked, now)
   if (field.type === 'number') return compareNumber(column.column, asked)
@@ -66,39 +67,15 @@ const deviceColumn = (name: string, key?: string): TextColumn => ({
   ...(key !== undefined && { key: `devices.${key}` }),
 })
 
-/** Fields that are a column of the device's own row. */
+/** A field without a compiler of its own is the column of the device's row that is named like it. */
+const columnFor = (key: string): TextColumn => columns[key] ?? deviceColumn(snake(key.split('.').at(-1)!))
+
+/** Those with a folded copy beside them, and those named otherwise. */
 const columns: Readonly<Record<string, TextColumn>> = {
   hostname: deviceColumn('hostname', 'hostname_key'),
   displayName: deviceColumn('display_name', 'display_name_key'),
-  agentVersion: deviceColumn('agent_version'),
-  lastUser: deviceColumn('last_user'),
-  status: deviceColumn('status'),
-  enrolledAt: deviceColumn('enrolled_at'),
-  lastSeenAt: deviceColumn('last_seen_at'),
-  quarantinedAt: deviceColumn('quarantined_at'),
   daysSinceEnrolled: deviceColumn('enrolled_at'),
   daysSinceLastSeen: deviceColumn('last_seen_at'),
-  deviceRole: deviceColumn('device_role'),
-  uptimeSeconds: deviceColumn('uptime_seconds'),
-  watchdogStatus: deviceColumn('watchdog_status'),
-  lastSeenIp: deviceColumn('last_seen_ip'),
-  osType: deviceColumn('os_type'),
-  osVersion: deviceColumn('os_version'),
-  osBuild: deviceColumn('os_build'),
-  architecture: deviceColumn('architecture'),
-  orgId: deviceColumn('org_id'),
-  siteId: deviceColumn('site_id'),
-  'hardware.manufacturer': deviceColumn('manufacturer'),
-  'hardware.model': deviceColumn('model'),
-  'hardware.serialNumber': deviceColumn('serial_number'),
-  'hardware.cpuModel': deviceColumn('cpu_model'),
-  'hardware.cpuCores': deviceColumn('cpu_cores'),
-  'hardware.gpuModel': deviceColumn('gpu_model'),
-  'hardware.ramTotalMb': deviceColumn('ram_total_mb'),
-  'hardware.diskTotalGb': deviceColumn('disk_total_gb'),
-  'metrics.cpuPercent': deviceColumn('cpu_percent'),
-  'metrics.ramPercent': deviceColumn('ram_percent'),
-  'metrics.diskPercent': deviceColumn('disk_percent'),
 }
 
 type SideTable =
