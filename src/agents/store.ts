@@ -7,7 +7,12 @@ import { nameKeys } from '../devices/rules.ts'
 import { getDevice } from '../devices/store.ts'
 import { equalsText, forUpdate, isHash, isSingleProcess, prepared, rowList } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import type { AgentDeviceRow, DeviceMetricsColumns, Tables } from '../storage/schema/tables.ts'
+import {
+  type AgentDeviceRow,
+  agentDeviceColumns,
+  type DeviceMetricsColumns,
+  type Tables,
+} from '../storage/schema/tables.ts'
 import type { MetricsReport } from './contract.ts'
 import { type ColumnChanges, isEmpty, silentStatuses } from './rules.ts'
 import type { Rotation } from './tokens/rules.ts'
@@ -26,37 +31,8 @@ export type AgentRow = AgentDeviceRow & {
 }
 
 const agentColumns = [
-  'devices.id',
+  ...agentDeviceColumns.map((column) => `devices.${column}` as const),
   'devices.agent_id',
-  'devices.org_id',
-  'devices.hostname',
-  'devices.os_version',
-  'devices.os_build',
-  'devices.agent_version',
-  'devices.status',
-  'devices.device_role',
-  'devices.device_role_source',
-  'devices.is_virtual',
-  'devices.virtualization_platform',
-  'devices.is_headless',
-  'devices.last_user',
-  'devices.uptime_seconds',
-  'devices.pending_reboot',
-  'devices.last_seen_ip',
-  'devices.last_seen_at',
-  'devices.enrolled_at',
-  'devices.watchdog_status',
-  'devices.token_issued_at',
-  'devices.watchdog_version',
-  'devices.main_silent_since',
-  'devices.auto_update',
-  'devices.auto_update_acknowledged',
-  'devices.os_type',
-  'devices.architecture',
-  'devices.update_version',
-  'devices.update_state',
-  'devices.update_since',
-  'devices.update_reason',
   'devices.token_hash',
   'devices.watchdog_token_hash',
 ] as const

@@ -1,4 +1,4 @@
-import type { Generated } from 'kysely'
+import type { Generated, Selectable } from 'kysely'
 import type {
   AgentBuildRow,
   AgentCommandRow,
@@ -8,7 +8,6 @@ import type {
   AgentRotationRow,
   AgentTargetColumns,
   DeviceAgentColumns,
-  DeviceUpdateColumns,
 } from './agent-tables.ts'
 
 /**
@@ -405,37 +404,45 @@ type DeviceCounts = {
 }
 
 /** What a heartbeat is compared with: the row of a device is wide, and this is read with each of them. */
+export const agentDeviceColumns = [
+  'id',
+  'org_id',
+  'hostname',
+  'os_type',
+  'os_version',
+  'os_build',
+  'architecture',
+  'agent_version',
+  'status',
+  'device_role',
+  'device_role_source',
+  'is_virtual',
+  'virtualization_platform',
+  'is_headless',
+  'last_user',
+  'uptime_seconds',
+  'pending_reboot',
+  'last_seen_ip',
+  'last_seen_at',
+  'enrolled_at',
+  'watchdog_status',
+  'token_issued_at',
+  'watchdog_version',
+  'main_silent_since',
+  'auto_update',
+  'auto_update_acknowledged',
+  'update_version',
+  'update_state',
+  'update_since',
+  'update_reason',
+] as const
+
+/** With what its tenant and the commands that wait say. */
 export type AgentDeviceRow = Pick<
-  DeviceRow,
-  | 'id'
-  | 'org_id'
-  | 'hostname'
-  | 'os_version'
-  | 'os_build'
-  | 'agent_version'
-  | 'status'
-  | 'device_role'
-  | 'device_role_source'
-  | 'is_virtual'
-  | 'virtualization_platform'
-  | 'is_headless'
-  | 'last_user'
-  | 'uptime_seconds'
-  | 'pending_reboot'
-  | 'last_seen_ip'
-  | 'last_seen_at'
-  | 'enrolled_at'
-  | 'watchdog_status'
+  Selectable<DeviceRow & DeviceAgentColumns>,
+  (typeof agentDeviceColumns)[number]
 > &
-  Pick<
-    DeviceAgentColumns,
-    'token_issued_at' | 'watchdog_version' | 'main_silent_since' | 'auto_update_acknowledged'
-  > &
-  DeviceUpdateColumns &
   AgentTargetColumns & {
-    os_type: string
-    architecture: string
-    auto_update: number
     org_status: string
     partner_status: string
     /** 1 where commands wait for the agent or its watchdog. */
