@@ -144,6 +144,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     questions: {
       timeoutMs: readInteger(env, 'QUESTION_TIMEOUT_MS', 10_000, 100, 600_000),
       atOnce: readInteger(env, 'QUESTIONS_AT_ONCE', 6, 1, 100),
+      perTenant: readInteger(env, 'QUESTIONS_PER_TENANT', 4, 1, 100),
       perCaller: readInteger(env, 'QUESTIONS_PER_CALLER', 2, 1, 100),
       waitMs: readInteger(env, 'QUESTION_WAIT_MS', 5000, 0, 60_000),
     },

@@ -71,7 +71,8 @@ function ownerOf(caller: Caller, ip: string, scope: Scope): string {
   return `${caller.kind} ${caller.id} in ${contextOf(scope)}`
 }
 
-function contextOf(scope: Scope): string {
+/** The tenant that somebody works in. */
+export function contextOf(scope: Scope): string {
   if (scope.kind === 'system') return 'system'
   return scope.kind === 'partner' ? `partner ${scope.partnerId}` : `organization ${scope.orgId}`
 }

@@ -39,6 +39,7 @@ import { userAgentOf } from './header-text.ts'
 import {
   attemptOf,
   claimKey,
+  contextOf,
   findStoredReply,
   type IdempotentAttempt,
   type IdempotentResult,
@@ -189,7 +190,13 @@ export function addRoute(
       note: (more: AuditFacts) =>
         void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
       ask: <T>(work: (db: Db) => Promise<T>) =>
-        on.questions.ask(`${caller.kind} ${askerOf(caller) ?? asked.ip}`, work),
+        on.questions.ask(
+          {
+            caller: `${caller.kind} ${askerOf(caller) ?? asked.ip}`,
+            tenant: contextOf(asked.scope),
+          },
+          work,
+        ),
       gone: () => goneOf(reply),
       limit,
       claim: async () => {

@@ -7,12 +7,16 @@ export type ReadQueryLimits = {
   /** Milliseconds one statement may take. */
   timeoutMs: number
   atOnce: number
+  perTenant: number
   perCaller: number
   /** Milliseconds one more waits for its turn. */
   waitMs: number
 }
 
-type Waiting = { caller: string; go(): void }
+/** Who asks: one of those in a tenant. */
+export type Asker = { caller: string; tenant: string }
+
+type Waiting = { asker: Asker; go(): void }
 
 /** So many of one caller wait, for each that may run: the next is refused at once. */
 const waitingForEach = 8
@@ -25,14 +29,15 @@ const outcomes = ['answered', 'failed', 'too_slow', 'refused'] as const
 type Outcome = (typeof outcomes)[number]
 
 /**
- * What callers ask that may cost much: filters, searches, long lists. So many at once of one caller and of all, and
- * each for a limited time, so that nobody keeps the others from their answers.
+ * What callers ask that may cost much: filters, searches, long lists. So many at once of one caller, of one tenant and of all,
+ * and each for a limited time, so that nobody keeps the others from their answers, not with many users and keys either.
  */
 export class ReadQueryQueue {
   readonly #db: Db
   readonly #limits: ReadQueryLimits
-  /** Callers with a question that runs or waits, no others. */
-  readonly #running = new Map<string, number>()
+  /** How many run, of those with one that does and no others. */
+  readonly #byCaller = new Map<string, number>()
+  readonly #byTenant = new Map<string, number>()
   readonly #waiting: Waiting[] = []
   readonly #counts = new Map<Outcome, number>()
   #all = 0
@@ -43,9 +48,9 @@ export class ReadQueryQueue {
   }
 
   /** @throws too_many_questions, question_too_slow */
-  async ask<T>(caller: string, work: (db: Db) => Promise<T>): Promise<T> {
-    if (this.#mayRun(caller)) this.#take(caller)
-    else await this.#turn(caller)
+  async ask<T>(asker: Asker, work: (db: Db) => Promise<T>): Promise<T> {
+    if (this.#mayRun(asker)) this.#take(asker)
+    else await this.#turn(asker)
     try {
       const answer = await work(this.#db)
       this.#count('answered')
@@ -59,7 +64,7 @@ export class ReadQueryQueue {
       const message = `The answer took longer than ${this.#limits.timeoutMs / 1000} s: ask about fewer devices, or for less of each`
       throw new Problem('question_too_slow', message, { retryAfter: retrySlowSeconds })
     } finally {
-      this.#give(caller)
+      this.#give(asker)
     }
   }
 
@@ -83,18 +88,24 @@ export class ReadQueryQueue {
     ]
   }
 
-  #mayRun(caller: string): boolean {
-    return this.#all < this.#limits.atOnce && (this.#running.get(caller) ?? 0) < this.#limits.perCaller
+  #mayRun({ caller, tenant }: Asker): boolean {
+    const { atOnce, perTenant, perCaller } = this.#limits
+    return (
+      this.#all < atOnce &&
+      (this.#byTenant.get(tenant) ?? 0) < perTenant &&
+      (this.#byCaller.get(caller) ?? 0) < perCaller
+    )
   }
 
-  #take(caller: string): void {
+  #take({ caller, tenant }: Asker): void {
     this.#all += 1
-    this.#running.set(caller, (this.#running.get(caller) ?? 0) + 1)
+    add(this.#byCaller, caller, 1)
+    add(this.#byTenant, tenant, 1)
   }
 
-  #turn(caller: string): Promise<void> {
+  #turn(asker: Asker): Promise<void> {
     const { perCaller, waitMs } = this.#limits
-    const mine = this.#waiting.filter((one) => one.caller === caller).length
+    const mine = this.#waiting.filter((one) => one.asker.caller === asker.caller).length
     if (mine >= perCaller * waitingForEach) throw this.#refused()
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const late = setTimeout(() => {
@@ -105,7 +116,7 @@ export class ReadQueryQueue {
       clearTimeout(late)
       resolve()
     }
-    const waiting = { caller, go }
+    const waiting = { asker, go }
     this.#waiting.push(waiting)
     return promise
   }
@@ -120,19 +131,24 @@ export class ReadQueryQueue {
   }
 
   /** The next is the first of those who may: whoever waits behind their own questions lets others pass. */
-  #give(caller: string): void {
+  #give({ caller, tenant }: Asker): void {
     this.#all -= 1
-    const left = this.#running.get(caller)! - 1
-    if (left === 0) this.#running.delete(caller)
-    else this.#running.set(caller, left)
-    const next = this.#waiting.findIndex((one) => this.#mayRun(one.caller))
+    add(this.#byCaller, caller, -1)
+    add(this.#byTenant, tenant, -1)
+    const next = this.#waiting.findIndex((one) => this.#mayRun(one.asker))
     if (next === -1) return
     const [waiting] = this.#waiting.splice(next, 1)
-    this.#take(waiting!.caller)
+    this.#take(waiting!.asker)
     waiting!.go()
   }
 
   #count(outcome: Outcome): void {
     this.#counts.set(outcome, (this.#counts.get(outcome) ?? 0) + 1)
   }
+}
+
+function add(counts: Map<string, number>, name: string, change: 1 | -1): void {
+  const count = (counts.get(name) ?? 0) + change
+  if (count === 0) counts.delete(name)
+  else counts.set(name, count)
 }

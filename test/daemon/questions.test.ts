@@ -2,13 +2,13 @@ import { describe, expect, it } from 'vitest'
 import { ReadQueryQueue } from '../../daemon/questions.ts'
 import type { Db } from '../../src/storage/open.ts'
 
-const limits = { timeoutMs: 1000, atOnce: 3, perCaller: 2, waitMs: 200 }
+const limits = { timeoutMs: 1000, atOnce: 3, perTenant: 3, perCaller: 2, waitMs: 200 }
 
 function stage(settings: Partial<typeof limits> = {}) {
   const questions = new ReadQueryQueue({ questions: {} as Db }, { ...limits, ...settings })
   const running: { caller: string; end(): void }[] = []
-  const ask = (caller: string) =>
-    questions.ask(caller, async () => {
+  const ask = (caller: string, tenant = 'everybody') =>
+    questions.ask({ caller, tenant }, async () => {
       const { promise, resolve } = Promise.withResolvers<string>()
       running.push({ caller, end: () => resolve(caller) })
       return promise
@@ -45,6 +45,26 @@ describe('questions', () => {
     expect(metric('svc_questions_total')).toMatchObject({ answered: 5, refused: 0 })
   })
 
+  it('of one tenant leave room for those of others, however many ask there', async () => {
+    const { ask, runs, running } = stage({ perTenant: 2 })
+    const asked = [ask('a', 'one'), ask('b', 'one'), ask('c', 'one'), ask('d', 'one'), ask('z', 'two')]
+    await turn()
+    expect(runs()).toBe('abz')
+    running[2]!.end()
+    await turn()
+    expect(runs()).toBe('abz')
+    asked.push(ask('y', 'two'))
+    await turn()
+    expect(runs()).toBe('abzy')
+    running[0]!.end()
+    await turn()
+    expect(runs()).toBe('abzyc')
+    running[1]!.end()
+    await turn()
+    for (const one of running) one.end()
+    expect(await Promise.all(asked)).toEqual(['a', 'b', 'c', 'd', 'z', 'y'])
+  })
+
   it('are refused after a short wait, and then take nobody else’s turn', async () => {
     const { ask, runs, running, metric } = stage({ waitMs: 20 })
     const asked = [ask('a'), ask('a')]
@@ -72,7 +92,8 @@ describe('questions', () => {
 
   it('give their place back when they fail, and say when they took too long', async () => {
     const { questions, metric } = stage({ atOnce: 1 })
-    const fail = (error: unknown) => questions.ask('a', () => Promise.reject(error))
+    const fail = (error: unknown) =>
+      questions.ask({ caller: 'a', tenant: 'everybody' }, () => Promise.reject(error))
     await expect(fail(new Error('other'))).rejects.toThrow('other')
     for (const code of ['57014', 'SQLITE_INTERRUPT']) {
       await expect(fail(Object.assign(new Error('late'), { code }))).rejects.toMatchObject({
@@ -82,6 +103,6 @@ describe('questions', () => {
       })
     }
     expect(metric('svc_questions_total')).toEqual({ answered: 0, failed: 1, too_slow: 2, refused: 0 })
-    expect(await questions.ask('a', async () => 'well')).toBe('well')
+    expect(await questions.ask({ caller: 'a', tenant: 'everybody' }, async () => 'well')).toBe('well')
   })
 })
