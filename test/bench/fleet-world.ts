@@ -1,3 +1,4 @@
+import type { Insertable } from 'kysely'
 import { migrations } from '../../migrations/index.ts'
 import { fold } from '../../src/core/fold.ts'
 import { newId } from '../../src/core/new-id.ts'
@@ -152,7 +153,7 @@ async function inParts<T>(rows: T[], size: number, insert: (part: T[]) => Promis
   for (let n = 0; n < rows.length; n += size) await insert(rows.slice(n, n + size))
 }
 
-function deviceRow(orgId: string, n: number, random: () => number): DeviceRow {
+function deviceRow(orgId: string, n: number, random: () => number): Insertable<DeviceRow> {
   const kind = pick(kinds, random())
   const hostname = `${pick(cities, random())}-${kind}-${String(n).padStart(6, '0')}`
   const displayName = n % 3 === 0 ? `${kind} of desk ${n % 97}` : null
@@ -230,7 +231,7 @@ function softwareOf(id: string, random: () => number) {
   })
 }
 
-function alertRow(device: DeviceRow, random: () => number): AlertRow {
+function alertRow(device: Insertable<DeviceRow>, random: () => number): AlertRow {
   const title = `Disk almost full on ${device.hostname}`
   const message = 'Less than a tenth of the space is free'
   return {
