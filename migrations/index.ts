@@ -46,6 +46,7 @@ import * as logBytes from './0047_log_bytes.ts'
 import * as keyPrints from './0048_key_prints.ts'
 import * as commandBytes from './0054_command_bytes.ts'
 import * as setAsideLost from './0055_set_aside_lost.ts'
+import * as eventsByOrganization from './0056_events_by_organization.ts'
 
 /** In the order they are applied. A landed migration is never edited, renamed or moved. */
 export const migrations: readonly Migration[] = [
@@ -96,4 +97,5 @@ export const migrations: readonly Migration[] = [
   { name: '0048_key_prints', up: keyPrints.up },
   { name: '0054_command_bytes', up: commandBytes.up },
   { name: '0055_set_aside_lost', up: setAsideLost.up },
+  { name: '0056_events_by_organization', up: eventsByOrganization.up },
 ]

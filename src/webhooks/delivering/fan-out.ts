@@ -101,20 +101,90 @@ const anyEvent = prepared((db, _: Record<never, string>) =>
   db.selectFrom('events').select('seq').orderBy('seq').limit(1),
 )
 
-const pending = prepared((db, p: { batch: number; after: number }) =>
+/** Organizations that something is to be given out of, those that wait longest first. */
+const waiting = prepared((db, p: { limit: number }) =>
+  db
+    .withRecursive('waiting(org_id)', (cte) =>
+      cte
+        .selectFrom('events')
+        .select((eb) => eb.fn.min<string | null>('org_id').as('org_id'))
+        .unionAll(
+          cte
+            .selectFrom('waiting')
+            .select((eb) =>
+              eb
+                .selectFrom('events')
+                .select((one) => one.fn.min<string | null>('events.org_id').as('org_id'))
+                .whereRef('events.org_id', '>', 'waiting.org_id')
+                .as('org_id'),
+            )
+            .where('waiting.org_id', 'is not', null),
+        ),
+    )
+    .selectFrom('waiting')
+    .select((eb) => [
+      eb.ref('waiting.org_id').$notNull().as('orgId'),
+      eb
+        .selectFrom('events')
+        .select((one) => one.fn.min<number>('events.seq').as('seq'))
+        .whereRef('events.org_id', '=', 'waiting.org_id')
+        .as('first'),
+    ])
+    .where('waiting.org_id', 'is not', null)
+    .orderBy('first')
+    .limit(p.limit),
+)
+
+const oldest = preparedForEach(
+  { orgId: 'text', limit: 'bigint' } as const,
+  (db, of: Each<{ orgId: string; limit: number }>) =>
+    db.selectFrom('events').select('seq').where('org_id', '=', of.orgId).orderBy('seq').limit(of.limit),
+)
+
+const seqs = rowList<{ seq: number }>({ seq: 'bigint' })
+
+const columns = ['seq', 'org_id as orgId', 'type'] as const
+
+const these = prepared((db, p: { seqs: string }) =>
   forUpdate(
     db
       .selectFrom('events')
-      .select(['seq', 'org_id as orgId', 'type'])
+      .select(columns)
       .select((eb) => eb.fn.coalesce('given_to', eb.cast<string>(eb.val(''), 'text')).as('behind'))
-      .where('seq', '>', p.after)
-      .orderBy('seq')
-      .limit(p.batch),
+      .where('seq', 'in', (eb) => eb.selectFrom(seqs.as(p.seqs, 'wanted')).select('wanted.seq'))
+      .orderBy('seq'),
     { skipLocked: true },
   ),
 )
 
-type Pending = Awaited<ReturnType<typeof pending>>[number]
+const next = prepared((db, p: { after: number }) =>
+  forUpdate(
+    db
+      .selectFrom('events')
+      .select(columns)
+      .select((eb) => eb.fn.coalesce('given_to', eb.cast<string>(eb.val(''), 'text')).as('behind'))
+      .where('seq', '>', p.after)
+      .orderBy('seq')
+      .limit(1),
+    { skipLocked: true },
+  ),
+)
+
+/**
+ * What is to be given out now, and how much of it each organization may have: equal shares, so that nobody who makes much
+ * happen, and has many webhooks told of it, holds up what others are told.
+ */
+async function pending(tx: Db, batch: number): Promise<{ events: Pending[]; share: number }> {
+  const tenants = await waiting(tx, { limit: batch })
+  const share = Math.ceil(batch / Math.max(1, tenants.length))
+  const found = await oldest(
+    tx,
+    tenants.map(({ orgId }) => ({ orgId, limit: share })),
+  )
+  return { events: await these(tx, { seqs: seqs.of(found) }), share }
+}
+
+type Pending = Awaited<ReturnType<typeof these>>[number]
 
 /** Who of an organization is told of what, behind the last who was. */
 type Audience = Pick<Pending, 'orgId' | 'type' | 'behind'>
@@ -141,24 +211,29 @@ const listeners = preparedForEach(
       .limit(audience.limit),
 )
 
-/** `at` is told of what is in hand; of several it says nothing. */
+/** With `at`, the first behind `after` to one webhook: `at` is told of what is in hand. */
 async function giveOutSome(
   tx: Db,
   now: Instant,
   { batch, after, at: inHand }: { batch: number; after: number; at?: At },
 ): Promise<GivenOut> {
-  const events = await pending(tx, { batch, after })
+  const { events, share } = inHand
+    ? { events: await next(tx, { after }), share: batch }
+    : await pending(tx, batch)
   if (inHand) Object.assign(inHand, { event: events[0], listener: undefined })
   const made: { event: Pending; listener: Listener }[] = []
   const done: number[] = []
   const known = new Map<string, Listener[]>()
+  const had = new Map<string, number>()
   for (const [at, event] of events.entries()) {
-    const room = batch - made.length
-    if (room === 0) break
+    const before = had.get(event.orgId) ?? 0
+    const room = Math.min(batch - made.length, share - before)
+    if (room === 0) continue
     if (!known.has(nameOf(event))) await learn(tx, events.slice(at, at + lookAhead), known, batch)
     const found = known.get(nameOf(event))!
     const part = found.slice(0, room)
     made.push(...part.map((listener) => ({ event, listener })))
+    had.set(event.orgId, before + part.length)
     if (inHand) inHand.listener = part[0]
     if (part.length === found.length && found.length <= batch) done.push(event.seq)
     else
@@ -170,7 +245,7 @@ async function giveOutSome(
   }
   const webhookIds = await enqueue(tx, made, now)
   if (done.length > 0) await givenOut(tx, { seqs: seqs.of(done.map((seq) => ({ seq }))) })
-  return { webhookIds, more: events.length === batch || done.length < events.length }
+  return { webhookIds, more: events.length > 0 }
 }
 
 const nameOf = ({ orgId, type, behind }: Audience): string => `${orgId} ${type} ${behind}`
@@ -193,8 +268,6 @@ async function learn(
     known.get(nameOf(audience))!.push({ id, status })
   }
 }
-
-const seqs = rowList<{ seq: number }>({ seq: 'bigint' })
 
 const givenOut = prepared((db, p: { seqs: string }) =>
   db

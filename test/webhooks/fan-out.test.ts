@@ -1,0 +1,55 @@
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { newId } from '../../src/core/new-id.ts'
+import { systemClock } from '../../src/core/time.ts'
+import { openStorage, type Storage } from '../../src/storage/open.ts'
+import { giveOut } from '../../src/webhooks/delivering/fan-out.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService, type TestService } from '../harness.ts'
+import { addWebhook, buildWorld, type World } from '../world.ts'
+
+const many = 60
+
+/** Two organizations: one with many webhooks and much that happens, and one with little of both that comes last. */
+async function crowd(storage: Storage, { bakery, harbor }: World['orgs']) {
+  const loud: string[] = []
+  for (let n = 0; n < many; n++) {
+    loud.push((await addWebhook({ storage } as TestService, bakery.id, `${n}`, ['device.offline'])).id)
+  }
+  const quiet = await addWebhook({ storage } as TestService, harbor.id, 'one', ['device.offline'])
+  const event = (orgId: string) => ({
+    ...{ id: newId(), org_id: orgId, type: 'device.offline', data: '{}', created_at: systemClock() },
+  })
+  const happened = [...Array.from({ length: many }, () => event(bakery.id)), event(harbor.id)]
+  await storage.write((tx) => tx.insertInto('events').values(happened).execute())
+  return { loud, quiet: quiet.id, happened }
+}
+
+describe('what happens', () => {
+  onEveryDatabase((_, open) => {
+    it('is told to an organization at once, beside one with many webhooks and much that happens', async () => {
+      const database = await open()
+      const service = await startService(async () => database)
+      const { orgs } = await buildWorld(service)
+      await service.close()
+      const storage = await openStorage(database)
+      onTestFinished(() => storage.close())
+      const { loud, quiet, happened } = await crowd(storage, orgs)
+      const told = async (ids: readonly string[]) =>
+        storage.read
+          .selectFrom('webhook_deliveries')
+          .select(['webhook_id', 'seq', 'event_id'])
+          .where('webhook_id', 'in', ids)
+          .orderBy('webhook_id')
+          .orderBy('seq')
+          .execute()
+      const { more } = await giveOut(storage, systemClock())
+      expect([more, (await told([quiet])).length]).toEqual([true, 1])
+      while ((await giveOut(storage, systemClock())).more);
+      const wanted = happened.slice(0, many).map(({ id }) => id)
+      for (const id of loud) {
+        expect((await told([id])).map(({ event_id }) => event_id)).toEqual(wanted)
+      }
+      expect(await storage.read.selectFrom('events').select('seq').execute()).toEqual([])
+    })
+  })
+})
