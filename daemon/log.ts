@@ -26,11 +26,39 @@ export function logTo(
   stream: NodeJS.WriteStream & { fd: 1 | 2 },
   { level, color }: { level: string; color: boolean },
 ): Logger {
-  const out: DestinationStream = stream.isTTY
-    ? prettyTo(stream.fd, color)
-    : pino.destination({ fd: stream.fd, sync: false, minLength: 12_288 })
+  return stream.isTTY ? logInto(prettyTo(stream.fd, color), level) : logToFile(stream.fd, level)
+}
+
+/** Lines that wait for a disk that is full or a reader that is stuck; those beyond are lost. */
+const mostWaiting = 8 * 1024 * 1024
+
+/** To a file or pipe that may take nothing for a while: that costs lines, and neither the service nor its end. */
+function logToFile(fd: number, level: string): Logger {
+  const out = pino.destination({ fd, sync: false, minLength: 12_288, maxLength: mostWaiting })
   const log = logInto(out, level)
-  if (!stream.isTTY) setInterval(() => log.flush(), 500).unref()
+  let isFailing = false
+  let lost = 0
+  out.on('error', () => {
+    isFailing = true
+  })
+  out.on('write', () => {
+    isFailing = false
+  })
+  out.on('drop', () => {
+    lost += 1
+  })
+  // At the end of the process, where it tries for ever what fails.
+  const flushSync = out.flushSync.bind(out)
+  out.flushSync = () => {
+    if (!isFailing) flushSync()
+  }
+  setInterval(() => {
+    log.flush()
+    if (isFailing || lost === 0) return
+    const lines = lost
+    lost = 0
+    log.warn({ lines }, 'the log took nothing for a while, and lines of it are lost')
+  }, 500).unref()
   return log
 }
 

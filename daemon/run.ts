@@ -1,3 +1,4 @@
+import { constants } from 'node:os'
 import { setFlagsFromString } from 'node:v8'
 import { systemClock } from '../src/core/time.ts'
 import { configFromEnv, isDebug, programName } from './config.ts'
@@ -11,10 +12,12 @@ type Flags = {
 }
 
 /**
- * `svc serve` as a process: says where it listens, drains on SIGTERM and SIGINT, and exits. Never returns:
+ * `svc serve` as a process: says where it listens, drains on SIGTERM, SIGINT and SIGHUP, and exits. Never returns:
  * a command that returns ends the process.
  */
 export async function runService(flags: Flags): Promise<never> {
+  // What it says may reach nobody (a full disk, a reader that is gone): no reason to end.
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
   const config = await startable(() => configFromEnv(flags))
   const service = await startable(() => serve(config, systemClock, { alone: true }))
   // Under load a small young generation costs time.
@@ -61,7 +64,7 @@ const lastMs = 9800
 function endOnSignal(service: Service): void {
   let ending = false
   const end = (signal: NodeJS.Signals): void => {
-    if (ending) process.exit(signal === 'SIGINT' ? 130 : 143)
+    if (ending) process.exit(128 + constants.signals[signal])
     ending = true
     setTimeout(() => process.exit(1), lastMs).unref()
     service.close().then(
@@ -69,6 +72,6 @@ function endOnSignal(service: Service): void {
       () => process.exit(1),
     )
   }
-  process.on('SIGTERM', end)
-  process.on('SIGINT', end)
+  // A terminal that closes sends SIGHUP.
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, end)
 }

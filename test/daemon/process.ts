@@ -9,7 +9,7 @@ const binary = fileURLToPath(new URL('../../bin/svc.js', import.meta.url))
 
 export type Place = { dataDir: string; databaseUrl?: string | undefined }
 type Ended = { code: number | null; signal: NodeJS.Signals | null }
-type Options = { args?: string[]; env?: Record<string, string> }
+type Options = { args?: string[]; env?: Record<string, string>; stderr?: number }
 
 /** What a service in a test is told, unless the test is about being told less. */
 export const told = { ...testSecrets, SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
@@ -21,7 +21,7 @@ export class ServeProcess {
   readonly ended: Promise<Ended>
   readonly #child
 
-  constructor({ dataDir, databaseUrl }: Place, { args = [], env = told }: Options = {}) {
+  constructor({ dataDir, databaseUrl }: Place, { args = [], env = told, stderr }: Options = {}) {
     this.#child = spawn(process.execPath, [binary, 'serve', ...args], {
       cwd: inject('temporaryFolder'),
       env: {
@@ -34,12 +34,12 @@ export class ServeProcess {
         ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
         ...env,
       },
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: ['ignore', 'pipe', stderr ?? 'pipe'],
     })
-    this.#child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    this.#child.stdout!.setEncoding('utf8').on('data', (text: string) => {
       this.stdout += text
     })
-    this.#child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => {
       this.stderr += text
     })
     this.ended = new Promise((resolve, reject) => {

@@ -1,3 +1,4 @@
+import { closeSync, openSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
@@ -126,6 +127,16 @@ onEveryDatabase((_, open) => {
     expect(await database.storage.read.selectFrom('sessions').select('id').execute()).toHaveLength(16)
   })
 
+  it('SIGHUP ends it in the same way', async () => {
+    const service = new ServeProcess(await open())
+    const url = await service.listening()
+    const reply = send(url, 'POST', '/api/v1/auth/login', login)
+    await send(url, 'GET', '/health/live')
+    service.kill('SIGHUP')
+    expect((await reply).status).toBe(200)
+    expect(await service.ended).toEqual({ code: 0, signal: null })
+  })
+
   it('what was changed just before SIGTERM is there after the next start', async () => {
     const database = await open()
     const first = new ServeProcess(database)
@@ -134,6 +145,22 @@ onEveryDatabase((_, open) => {
     const second = await serviceOn(database)
     const { data } = await second.client(tokens!.accessToken).call(api.auditLogs.list)
     expect(data.map(({ action }) => action)).toEqual(['user.login'])
+  })
+})
+
+describe.skipIf(process.platform !== 'linux')('a log on a disk that is full', () => {
+  it('neither stops the service nor keeps it from ending', async () => {
+    const stderr = openSync('/dev/full', 'w')
+    const service = new ServeProcess({ dataDir: await temporaryFolder() }, { stderr })
+    closeSync(stderr)
+    const url = await service.listening()
+    // More than is gathered before it is written.
+    for (let i = 0; i < 100; i += 1) await send(url, 'GET', '/nowhere')
+    await new Promise((resolve) => setTimeout(resolve, 1000))
+    expect(await send(url, 'GET', '/health/ready')).toMatchObject({ status: 200 })
+    const signalled = performance.now()
+    expect(await service.stop()).toEqual({ code: 0, signal: null })
+    expect(performance.now() - signalled).toBeLessThan(5000)
   })
 })
 
