@@ -7,7 +7,7 @@ import { millisecondsOf } from '../src/core/time.ts'
 import type { AgentCaller, Caller, UserCaller, WorkloadCaller } from '../src/handler.ts'
 import { findCaller } from '../src/identity/principal.ts'
 import { checkAccess } from '../src/identity/rules.ts'
-import { contextText } from '../src/identity/sessions/store.ts'
+import { contextKey } from '../src/identity/sessions/store.ts'
 import type { AccessTokens } from '../src/identity/sessions/tokens.ts'
 import { batchReads } from '../src/storage/batching.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
@@ -139,7 +139,7 @@ async function verify({ access, workloads }: Tokens, token: string, now: Date) {
   if (person) {
     const find = (db: Db) => findCaller(db, person)
     // Whoever signs somebody in to one tenant does not use up their share of another.
-    return { owner: `${person.userId} ${contextText(person.context)}`, expiresAt: person.expiresAt, find }
+    return { owner: `${person.userId} ${contextKey(person.context)}`, expiresAt: person.expiresAt, find }
   }
   const workload = await workloads.verify(token, now)
   if (!workload) return undefined

@@ -1,5 +1,5 @@
-import { record } from '../src/audit/outbox.ts'
-import type { Draft } from '../src/audit/rules.ts'
+import { recordAudit } from '../src/audit/outbox.ts'
+import type { DraftEntry } from '../src/audit/rules.ts'
 import { Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import type { Instant } from '../src/core/time.ts'
@@ -9,7 +9,7 @@ import type { Limiter } from './limiter.ts'
 import type { Metric } from './metrics.ts'
 
 /** Entries that are alike, of one device, and were not written one by one. */
-type Gathered = { last: Draft; count: number; since: Instant }
+type Gathered = { last: DraftEntry; count: number; since: Instant }
 
 /** Most kinds of all devices that are gathered at once: what comes beyond is written as it comes. */
 const most = 10_000
@@ -35,7 +35,7 @@ export class AgentAuditBuffer {
   }
 
   /** Whether an entry is to be written now; else it is told of together with others. */
-  isDue(draft: Draft): boolean {
+  isDue(draft: DraftEntry): boolean {
     try {
       this.#limiter.take('AGENT_AUDIT', draft.actorId)
       return true
@@ -72,7 +72,7 @@ export class AgentAuditBuffer {
       try {
         const { refused } = await writeBisecting(all.slice(at, at + batch), (some) =>
           storage.write(async (tx) => {
-            for (const one of some) await record(tx, toldOf(one, now))
+            for (const one of some) await recordAudit(tx, toldOf(one, now))
           }),
         )
         keep(refused.map(({ item }) => item))
@@ -98,7 +98,7 @@ export class AgentAuditBuffer {
 }
 
 /** The last of them, with how many there were since when. */
-const toldOf = ({ last, count, since }: Gathered, now: Instant): Draft => ({
+const toldOf = ({ last, count, since }: Gathered, now: Instant): DraftEntry => ({
   ...last,
   id: newId(),
   timestamp: now,

@@ -1,18 +1,18 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import type { CheckpointParts } from '../src/audit/checkpoints/jobs.ts'
-import { keptIn } from '../src/audit/checkpoints/kept.ts'
-import { recordKeys, type Seeds, signerOf } from '../src/audit/checkpoints/signer.ts'
+import type { CheckpointDependencies } from '../src/audit/checkpoints/jobs.ts'
+import { localCopiesIn } from '../src/audit/checkpoints/local-copies.ts'
+import { createSigner, recordKeys, type SigningSeeds } from '../src/audit/checkpoints/signer.ts'
 import { countVerdicts, listFaults } from '../src/audit/checkpoints/verdicts.ts'
-import { Memory, type VerificationParts } from '../src/audit/checkpoints/verification.ts'
+import { type VerificationDependencies, VerificationState } from '../src/audit/checkpoints/verification.ts'
 import type { Clock } from '../src/core/time.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Metric } from './metrics.ts'
 
-type On = { storage: Storage; clock: Clock; log: Logger; dataDir: string; signing: Seeds }
+type On = { storage: Storage; clock: Clock; log: Logger; dataDir: string; signing: SigningSeeds }
 
 export type AuditWatch = {
-  parts: CheckpointParts & VerificationParts
+  parts: CheckpointDependencies & VerificationDependencies
   /** For /health/ready, which is public: how many chains are not sound, not which. */
   check(): Promise<string>
   metrics(): Promise<Metric[]>
@@ -34,19 +34,19 @@ export async function watchAudit({ storage, clock, log, dataDir, signing }: On):
   }
   let refused = 0
   let verified = 0
-  const memory = new Memory()
-  const kept = keptIn(join(dataDir, 'checkpoints'))
+  const memory = new VerificationState()
+  const localCopies = localCopiesIn(join(dataDir, 'checkpoints'))
   const parts: AuditWatch['parts'] = {
     storage,
     clock,
-    signer: signerOf(storage, signing),
-    kept,
+    signer: createSigner(storage, signing),
+    localCopies,
     memory,
     onRefusal: (change) => {
       refused += 1
-      memory.keep({ chain: change.chain, verdict: 'tampered' }, clock())
+      memory.recordVerdict({ chain: change.chain, verdict: 'tampered' }, clock())
       const text = 'an audit chain is not signed: it does not contain what was signed of it before'
-      log.error({ ...change, lastSigned: kept.fileOf(change.chain) }, text)
+      log.error({ ...change, lastSigned: localCopies.fileOf(change.chain) }, text)
     },
     onVerdict: ({ chain, verdict, fault, entries }) => {
       verified += entries

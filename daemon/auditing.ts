@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { type Draft, draftOf, type Happening } from '../src/audit/rules.ts'
+import { type AuditEvent, type DraftEntry, toDraftEntry } from '../src/audit/rules.ts'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import type { Problem } from '../src/core/errors.ts'
 import { withoutSecrets } from '../src/core/schema.ts'
@@ -19,7 +19,7 @@ export function successEntry(
   caller: Caller,
   origin: Origin,
   now: string,
-): Draft | undefined {
+): DraftEntry | undefined {
   const { audit } = entry
   if (!audit || 'unaudited' in audit || facts.unchanged) return undefined
   const made = (reply ?? {}) as Replied
@@ -32,7 +32,7 @@ export function successEntry(
   // What a handler says of it counts, none as well; whoever only waits to become a member is of no organization.
   const told = isWaiting(caller) ? null : (made.orgId ?? orgOfCaller(caller))
   const orgId = facts.orgId === undefined ? told : facts.orgId
-  const happening: Happening = {
+  const happening: AuditEvent = {
     ...actorOf(caller, facts.actor),
     orgId,
     action: facts.action ?? audit.action,
@@ -49,7 +49,7 @@ export function successEntry(
     userAgent: origin.userAgent,
     result: 'success',
   }
-  return draftOf(happening, now)
+  return toDraftEntry(happening, now)
 }
 
 /**
@@ -62,7 +62,7 @@ export function refusalEntry(
   problem: Problem,
   origin: Origin,
   now: string,
-): Draft | undefined {
+): DraftEntry | undefined {
   const { caller = { kind: 'nobody' } as Caller, facts } = request
   const { refusal } = problem.extras
   const program = caller.kind === 'api_key' || caller.kind === 'workload'
@@ -77,7 +77,7 @@ export function refusalEntry(
     refusal?.actorEmail === undefined
       ? undefined
       : { kind: 'user' as const, id: refusal.actorId ?? '', email: refusal.actorEmail }
-  const happening: Happening = {
+  const happening: AuditEvent = {
     ...actorOf(caller, actor),
     orgId: refusal?.orgId ?? facts.orgId ?? orgOfCaller(caller),
     action: refusal?.action ?? named.action,
@@ -97,13 +97,13 @@ export function refusalEntry(
     result: refusal?.result ?? (problem.status === 401 ? 'failure' : 'denied'),
     errorMessage: problem.message,
   }
-  return draftOf(happening, now)
+  return toDraftEntry(happening, now)
 }
 
 function actorOf(
   caller: Caller,
   known: AuditFacts['actor'],
-): Pick<Happening, 'actorType' | 'actorId' | 'actorEmail'> {
+): Pick<AuditEvent, 'actorType' | 'actorId' | 'actorEmail'> {
   if (caller.kind === 'user') return { actorType: 'user', actorId: caller.id, actorEmail: caller.email }
   if (caller.kind === 'api_key' || caller.kind === 'workload') return programOf(caller.id)
   if (caller.kind === 'agent') return { actorType: 'agent', actorId: caller.deviceId, actorEmail: null }

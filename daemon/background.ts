@@ -2,35 +2,35 @@ import { deleteOldCommands, reapCommands } from '../src/agents/commands/jobs.ts'
 import { trimOutputs } from '../src/agents/commands/output-quota.ts'
 import { reconcileRollout } from '../src/agents/rollouts/jobs.ts'
 import { sweepRotations } from '../src/agents/tokens/store.ts'
-import { takeDue } from '../src/audit/checkpoints/jobs.ts'
+import { takeDueCheckpoints } from '../src/audit/checkpoints/jobs.ts'
 import { verifyDue } from '../src/audit/checkpoints/verification.ts'
-import { record, sealPending } from '../src/audit/outbox.ts'
+import { recordAudit, sealPending } from '../src/audit/outbox.ts'
 import { pruneDue } from '../src/audit/retention/jobs.ts'
-import { draftOf, type Happening } from '../src/audit/rules.ts'
+import { type AuditEvent, toDraftEntry } from '../src/audit/rules.ts'
 import { addSeconds, type Instant, secondsBetween } from '../src/core/time.ts'
 import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { checkLiveness } from '../src/devices/jobs.ts'
 import { refreshDueGroups } from '../src/groups/jobs.ts'
 import { sweepChanges } from '../src/groups/members.ts'
-import { sweepMarks } from '../src/identity/door/store.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { sweepInvitations } from '../src/identity/invitations/store.ts'
+import { sweepMarks } from '../src/identity/password-guard/store.ts'
 import { issueResets } from '../src/identity/passwords/jobs.ts'
 import { sweepResets } from '../src/identity/passwords/store.ts'
 import { sweepRegistrations } from '../src/identity/registration/store.ts'
 import { sweepSessions } from '../src/identity/sessions/store.ts'
 import type { User } from '../src/identity/store.ts'
-import { forgetOldLogs, makeRoom, recount } from '../src/logs/jobs.ts'
-import { type Failure, sendDue } from '../src/messages/jobs.ts'
+import { deleteOldLogs, enforceQuotas, recountBytes } from '../src/logs/jobs.ts'
+import { type MailFailure, sendDueMails } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { sweepSignIns } from '../src/sso/sign-in/store.ts'
 import { forEachSettled } from '../src/storage/bisect-writes.ts'
 import { isSingleProcess } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { sweepTokens } from '../src/trust/store.ts'
-import { Courier } from '../src/webhooks/delivering/courier.ts'
-import { giveOut } from '../src/webhooks/delivering/fan-out.ts'
 import { tidy } from '../src/webhooks/jobs.ts'
+import { DeliveryWorker } from '../src/webhooks/worker/delivery-worker.ts'
+import { fanOut } from '../src/webhooks/worker/fan-out.ts'
 import type { Config } from './config.ts'
 import type { Dependencies } from './dependencies.ts'
 import { deleteOldAttempts } from './idempotency.ts'
@@ -42,8 +42,9 @@ const startSeconds = 90
 /** What runs beside the requests. */
 export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   const { storage, limiter, meter, clock, log } = parts
-  const onFailure = (failure: Failure) => log.warn(failure, 'a mail could not be sent')
-  const onIssued = (tx: Db, user: User, now: string) => record(tx, draftOf(resetRequested(user), now))
+  const onFailure = (failure: MailFailure) => log.warn(failure, 'a mail could not be sent')
+  const onIssued = (tx: Db, user: User, now: string) =>
+    recordAudit(tx, toDraftEntry(resetRequested(user), now))
   const sealer = loop(
     'sealer',
     async () => {
@@ -58,7 +59,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   // Letters are rare: they wait a second rather than have every commit look for them.
   const issueLinks = () => issueResets({ ...parts, onIssued })
   const sendLetters = async () => {
-    if (await sendDue({ ...parts, onFailure })) postman.wake()
+    if (await sendDueMails({ ...parts, onFailure })) postman.wake()
   }
   const postman: Loop = loop(
     'postman',
@@ -115,8 +116,8 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   const forgetter: Loop = loop(
     'old logs',
     async () => {
-      await forgetOldLogs(storage, config, clock())
-      counted = await recount(storage, counted)
+      await deleteOldLogs(storage, config, clock())
+      counted = await recountBytes(storage, counted)
     },
     600_000,
     parts,
@@ -124,7 +125,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   )
   const room = loop(
     'room for logs',
-    async () => parts.logs.hold(await makeRoom(storage, parts.logQuota)),
+    async () => parts.logs.hold(await enforceQuotas(storage, parts.logQuota)),
     60_000,
     parts,
     { restMs: 2000 },
@@ -151,7 +152,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   })
   const { parts: checking } = parts.audit
   const everyMs = config.checkpointSeconds * 1000
-  const checkpoints = loop('audit checkpoints', () => takeDue(checking), everyMs, parts, {
+  const checkpoints = loop('audit checkpoints', () => takeDueCheckpoints(checking), everyMs, parts, {
     firstMs: Math.min(everyMs, 60_000),
   })
   const verifier = loop('audit verification', () => verifyDue(checking), 60_000, parts, { firstMs: 300_000 })
@@ -209,7 +210,7 @@ export const deleteExpired = (storage: Storage, now: Instant): Promise<void> =>
 
 function webhooksOf(parts: Dependencies, config: Config): Loop[] {
   const { storage, clock } = parts
-  const courier = new Courier({
+  const deliveryWorker = new DeliveryWorker({
     ...parts,
     timeoutMs: config.webhookTimeoutMs,
     wake: () => rounds.wake(),
@@ -219,15 +220,15 @@ function webhooksOf(parts: Dependencies, config: Config): Loop[] {
   })
   const tell = async () => {
     const now = clock()
-    const { webhookIds, more, failure } = await giveOut(storage, now)
-    if (webhookIds.length > 0) courier.hasNews(webhookIds, now)
+    const { webhookIds, more, failure } = await fanOut(storage, now)
+    if (webhookIds.length > 0) deliveryWorker.notify(webhookIds, now)
     if (more) events.wake()
     if (failure !== undefined) throw failure
   }
   // Where this thread does all of it, it does one after the other: the more there is at once, the less each costs.
   const isAlone = isSingleProcess(storage.read)
-  const both = () => forEachSettled([() => courier.round(), tell], (work) => work())
-  const round = () => (isAlone ? both() : courier.round())
+  const both = () => forEachSettled([() => deliveryWorker.round(), tell], (work) => work())
+  const round = () => (isAlone ? both() : deliveryWorker.round())
   const rounds = loop('webhooks', round, 1000, parts)
   const events = isAlone ? rounds : loop('webhook events', tell, 1000, parts)
   storage.onCommit(rounds.wake, ['webhooks', 'webhook_deliveries', 'webhook_queues'])
@@ -236,7 +237,7 @@ function webhooksOf(parts: Dependencies, config: Config): Loop[] {
   events.wake()
   const stop = async () => {
     await Promise.all([rounds.stop(), events.stop()])
-    await courier.close()
+    await deliveryWorker.close()
   }
   return [
     { wake: rounds.wake, stop },
@@ -245,7 +246,7 @@ function webhooksOf(parts: Dependencies, config: Config): Loop[] {
 }
 
 /** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */
-const resetRequested = ({ id, email }: User): Happening => ({
+const resetRequested = ({ id, email }: User): AuditEvent => ({
   orgId: null,
   actorType: 'user',
   actorId: id,

@@ -2,7 +2,7 @@ import { hkdfSync, randomBytes } from 'node:crypto'
 import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import ipaddr from 'ipaddr.js'
-import type { Seeds } from '../src/audit/checkpoints/signer.ts'
+import type { SigningSeeds } from '../src/audit/checkpoints/signer.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
 import type { Bytes } from '../src/logs/quota.ts'
@@ -39,7 +39,7 @@ export type Config = {
   /** ACCEPT_NEW_KEYS: which other keys than before may be gone on with (daemon/key-fingerprints.ts). */
   acceptedKeys: string | undefined
   /** What signs the audit log. */
-  signing: Seeds
+  signing: SigningSeeds
   /** AUDIT_CHECKPOINT_SECONDS: how often chains that grew are signed. */
   checkpointSeconds: number
   /** METRICS_TOKEN: who may read /metrics; nobody without it. */
@@ -312,17 +312,17 @@ const seedFrom = (encryption: string): string =>
   Buffer.from(hkdfSync('sha256', encryption, '', 'svc audit signing key', 32)).toString('base64')
 
 /** The key that signs and the one before it, which is not always told: it may be one that nobody had given. */
-function signingSeeds(env: Env, { auditSigning, encryption }: Secrets): Seeds {
+function signingSeeds(env: Env, { auditSigning, encryption }: Secrets): SigningSeeds {
   const current = seedOf('AUDIT_SIGNING_KEY', auditSigning)
   const told = readSecret(env, 'AUDIT_SIGNING_KEY_PREVIOUS')
   if (told !== undefined) {
-    return { current, previous: seedOf('AUDIT_SIGNING_KEY_PREVIOUS', told), assumed: false }
+    return { current, previous: seedOf('AUDIT_SIGNING_KEY_PREVIOUS', told), isPreviousAssumed: false }
   }
   const unnamed = readSecret(env, 'AUDIT_SIGNING_KEY')
     ? encryption
     : readSecret(env, 'APP_ENCRYPTION_KEY_PREVIOUS')
   const previous = unnamed === undefined ? undefined : Buffer.from(seedFrom(unnamed), 'base64')
-  return { current, previous, assumed: true }
+  return { current, previous, isPreviousAssumed: true }
 }
 
 function seedOf(name: string, text: string): Buffer {

@@ -1,6 +1,6 @@
 import { agentSocket } from '../src/agents/socket.ts'
 import { applyUpdateStatus } from '../src/agents/upgrades/status.ts'
-import { Relay } from '../src/live/relay.ts'
+import { ReplicaRelay } from '../src/live/replica-relay.ts'
 import { clientReader } from './address.ts'
 import type { Config } from './config.ts'
 import type { Dependencies } from './dependencies.ts'
@@ -26,7 +26,7 @@ export function connectionsOf(
   const { signals } = storage
   // Where several processes may serve one database, a device's agent may be connected to another of them.
   if (!signals) return { agents, switchboard: links, nudge: async (_, deviceId) => links.nudge(deviceId) }
-  const relay = new Relay({ storage, signals, local: links, clock }, (err) =>
+  const relay = new ReplicaRelay({ storage, signals, local: links, clock }, (err) =>
     log.error({ err }, 'asking the agents of other processes failed'),
   )
   agents.presence = relay

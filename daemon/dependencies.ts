@@ -3,10 +3,10 @@ import type { Nudge } from '../src/agents/commands/ports.ts'
 import type { RolloutSignal } from '../src/agents/rollouts/handlers.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import type { Clock } from '../src/core/time.ts'
-import type { Door } from '../src/identity/door/door.ts'
+import type { PasswordGuard } from '../src/identity/password-guard/guard.ts'
 import type { Switchboard } from '../src/live/ports.ts'
 import type { ByteQuota, LogQuota } from '../src/logs/quota.ts'
-import type { Web } from '../src/sso/sign-in/web.ts'
+import type { WebConfig } from '../src/sso/sign-in/web.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { AgentAuditBuffer } from './agent-entries.ts'
 import type { AgentEventBuffer } from './agent-events.ts'
@@ -53,7 +53,7 @@ export type Dependencies = Integrations & {
   /** How much of what comes of commands is kept. */
   commandQuota: ByteQuota
   /** Where passwords are held against accounts. */
-  door: Door
+  guard: PasswordGuard
   /** The connections of agents. */
   agents: Gateway
   /** Asks agents, and tells them that something waits, wherever they are connected. */
@@ -62,6 +62,6 @@ export type Dependencies = Integrations & {
   /** Where people reach the service; known once it listens. */
   publicUrl: () => string
   /** Where browsers go on that sign in elsewhere. */
-  web: Web
+  web: WebConfig
   rollouts: RolloutSignal
 }

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { join } from 'node:path'
-import { keptIn } from '../src/audit/checkpoints/kept.ts'
+import { localCopiesIn } from '../src/audit/checkpoints/local-copies.ts'
 import { encryptionKeyName } from '../src/core/cipher.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { keyFingerprint } from '../src/core/key-fingerprint.ts'
@@ -133,7 +133,7 @@ function refusal(keys: readonly Key[], config: Keys): SetupError {
 export async function assertDatabaseNotLost(storage: Storage, dataDir: string): Promise<void> {
   if (await hasUsers(storage.read)) return
   const folder = join(dataDir, 'checkpoints')
-  const signed = await keptIn(folder).list()
+  const signed = await localCopiesIn(folder).list()
   if (signed.length === 0) return
   throw new SetupError(
     `The database is empty, and ${folder} holds what was signed of another one: restore that database from a backup, or ` +

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import { record } from '../src/audit/outbox.ts'
+import { recordAudit } from '../src/audit/outbox.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import {
   bodyLimitOf,
@@ -241,14 +241,14 @@ export function addRoute(
       ) {
         const about = { ...facts, details: { ...readAuditDetails(entry, asked.query), ...facts.details } }
         const read = successEntry(entry, asked, result, about, caller, asked, now)
-        if (read) await on.storage.write((tx) => record(tx, read))
+        if (read) await on.storage.write((tx) => recordAudit(tx, read))
       }
       return result
     }
     const change = async (tx: Db): Promise<IdempotentResult> => {
       const reply = await run(tx)
       const audited = successEntry(entry, asked, reply, facts, caller, asked, now)
-      if (audited && (!isGathered || on.agentEntries.isDue(audited))) await record(tx, audited)
+      if (audited && (!isGathered || on.agentEntries.isDue(audited))) await recordAudit(tx, audited)
       return { reply, orgId: audited?.orgId ?? null }
     }
     const work = async (tx: Db): Promise<unknown> =>
@@ -273,7 +273,7 @@ export function addRoute(
   async function refuse(request: FastifyRequest, error: unknown): Promise<unknown> {
     const refused = refusalEntry(entry, request, problemOf(error), originOf(request), request.now)
     const isDue = refused && (request.caller?.kind !== 'agent' || on.agentEntries.isDue(refused))
-    if (isDue) await on.storage.write((tx) => record(tx, refused))
+    if (isDue) await on.storage.write((tx) => recordAudit(tx, refused))
     return error
   }
 

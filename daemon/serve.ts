@@ -13,10 +13,10 @@ import { agentVersionHandlers } from '../src/agents/versions/handlers.ts'
 import { alerts } from '../src/alerts/handlers.ts'
 import { api } from '../src/api.ts'
 import { auditCheckpointHandlers } from '../src/audit/checkpoints/handlers.ts'
-import { closing } from '../src/audit/checkpoints/jobs.ts'
+import { signedChainEnd } from '../src/audit/checkpoints/jobs.ts'
 import { auditExports } from '../src/audit/exports/handlers.ts'
 import { auditLogHandlers } from '../src/audit/handlers.ts'
-import { recordAgain } from '../src/audit/outbox.ts'
+import { requeueEntry } from '../src/audit/outbox.ts'
 import { auditReports } from '../src/audit/reports/handlers.ts'
 import { retentionHandlers } from '../src/audit/retention/handlers.ts'
 import { createCipher } from '../src/core/cipher.ts'
@@ -34,14 +34,14 @@ import { filterHandlers } from '../src/filters/handlers.ts'
 import { filterHooks } from '../src/groups/filter-hooks.ts'
 import { deviceGroups } from '../src/groups/handlers.ts'
 import { leaveGroupsOfOtherSites } from '../src/groups/site-change.ts'
-import { doorOf } from '../src/identity/door/door.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
-import { hashPassword } from '../src/identity/password.ts'
+import { createPasswordGuard } from '../src/identity/password-guard/guard.ts'
+import { hashPassword } from '../src/identity/password-hash.ts'
 import { permissionHandlers } from '../src/identity/permissions/handlers.ts'
 import { roles } from '../src/identity/roles/handlers.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
-import { endSessionsIn } from '../src/identity/sessions/tenants.ts'
-import { accessTokens } from '../src/identity/sessions/tokens.ts'
+import { endTenantSessions } from '../src/identity/sessions/tenants.ts'
+import { createAccessTokens } from '../src/identity/sessions/tokens.ts'
 import { hasUsers, insertUser } from '../src/identity/store.ts'
 import { liveHandlers } from '../src/live/handlers.ts'
 import { diagnosticLogHandlers } from '../src/logs/diagnostic/handlers.ts'
@@ -60,8 +60,8 @@ import { trustHandlers } from '../src/trust/handlers.ts'
 import { revokeWorkloads } from '../src/trust/store.ts'
 import { workloadTokens } from '../src/trust/tokens.ts'
 import { version } from '../src/version.ts'
+import { deliverDeadLetter } from '../src/webhooks/deliveries/dead-letters.ts'
 import { webhookDeliveries } from '../src/webhooks/deliveries/handlers.ts'
-import { deliverAfterAll } from '../src/webhooks/deliveries/set-aside.ts'
 import { webhookHandlers } from '../src/webhooks/handlers.ts'
 import { createAuthenticator } from './actor.ts'
 import { clientReader, proxyReader } from './address.ts'
@@ -162,7 +162,7 @@ export async function serve(
     const questions = new ReadQueryQueue(storage, config.questions)
     const { limits } = config
     const onStopped = signIns.add.bind(signIns)
-    const door = doorOf({ cipher, publicUrl, limits, onStopped })
+    const guard = createPasswordGuard({ cipher, publicUrl, limits, onLockedOut: onStopped })
     const own = {
       storage,
       limiter,
@@ -186,7 +186,7 @@ export async function serve(
       outputs,
       commandQuota,
       questions,
-      door,
+      guard,
       ...agents,
       publicUrl,
       web,
@@ -262,7 +262,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     audit,
   } = parts
   const { secrets, previous, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
-  const access = accessTokens(secrets.jwt, previous.jwt)
+  const access = createAccessTokens(secrets.jwt, previous.jwt)
   const workloads = workloadTokens(secrets.jwt, previous.jwt)
   const pepper = secrets.enrollmentPepper
   const { recoveryPepper } = secrets
@@ -270,7 +270,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
   const handlers = {
     service: { health: async () => ({ status: 'ok', version, uptime: process.uptime() }) },
     deadLetters: deadLetterHandlers(rewrites),
-    ...tenancyHandlers({ cut }),
+    ...tenancyHandlers({ revokeAccess }),
     auth: authHandlers({ ...parts, ...peppers, access, mfaOn, registrationOn }),
     users: userHandlers(parts),
     roles,
@@ -304,8 +304,8 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     agentDownloads: agentDownloadHandlers(parts.binaries),
     auditLogs: auditLogHandlers({
       clock,
-      kept: audit.parts.kept,
-      closing: (chain) => closing(audit.parts, chain),
+      localCopies: audit.parts.localCopies,
+      closing: (chain) => signedChainEnd(audit.parts, chain),
     }),
     auditCheckpoints: auditCheckpointHandlers(audit.parts),
     auditExports,
@@ -348,17 +348,17 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
 
 const rewrites: Rewrites = {
   async audit_logs(db, _scope, letter) {
-    await recordAgain(db, letter)
+    await requeueEntry(db, letter)
     return {}
   },
-  events: deliverAfterAll,
+  events: deliverDeadLetter,
 }
 
-const cut: RevokeAccess = async (db, scope, now) => {
+const revokeAccess: RevokeAccess = async (db, scope, now) => {
   await revokeApiKeys(db, scope)
   await expireEnrollmentKeys(db, scope, now)
   await revokeWorkloads(db, scope)
-  await endSessionsIn(db, scope, now)
+  await endTenantSessions(db, scope, now)
 }
 
 /** The storage has what is left of ten seconds to close. */

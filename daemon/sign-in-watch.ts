@@ -1,17 +1,17 @@
 import type { Instant } from '../src/core/time.ts'
-import type { Stopped } from '../src/identity/door/rules.ts'
-import { countGuarded } from '../src/identity/door/store.ts'
+import type { Lockout } from '../src/identity/password-guard/rules.ts'
+import { countGuardedAccounts } from '../src/identity/password-guard/store.ts'
 import type { Db } from '../src/storage/open.ts'
 import type { Metric } from './metrics.ts'
 
 /** Counts the passwords that this process looked at for nothing: whoever sent them had tried too many. */
 export class SignInWatch {
-  readonly #stopped = new Map<Stopped['reason'], number>([
+  readonly #stopped = new Map<Lockout['reason'], number>([
     ['network_stopped', 0],
     ['proof_required', 0],
   ])
 
-  add(reason: Stopped['reason']): void {
+  add(reason: Lockout['reason']): void {
     this.#stopped.set(reason, (this.#stopped.get(reason) ?? 0) + 1)
   }
 
@@ -27,7 +27,7 @@ export class SignInWatch {
         name: 'svc_accounts_guarded',
         kind: 'gauge',
         help: 'Accounts of which strangers need more than the password, because very many wrong ones were tried.',
-        values: [{ value: await countGuarded(db, now) }],
+        values: [{ value: await countGuardedAccounts(db, now) }],
       },
     ]
   }

@@ -1,11 +1,11 @@
-import type { Outcome } from '../src/webhooks/deliveries/rules.ts'
+import type { DeliveryOutcome } from '../src/webhooks/deliveries/rules.ts'
 import type { Metric } from './metrics.ts'
 
 /** Counts what this process has tried to deliver, by how that ended. */
 export class WebhookWatch {
   readonly #results = new Map<string, number>([['delivered', 0]])
 
-  add({ failureClass }: Pick<Outcome, 'failureClass'>): void {
+  add({ failureClass }: Pick<DeliveryOutcome, 'failureClass'>): void {
     const result = failureClass ?? 'delivered'
     this.#results.set(result, (this.#results.get(result) ?? 0) + 1)
   }

@@ -7,18 +7,18 @@ import { newId } from '../src/core/new-id.ts'
 import { joinOrganization, joinPartner } from '../src/identity/memberships.ts'
 import { makeRole } from '../src/identity/roles/rules.ts'
 import { insertRole } from '../src/identity/roles/store.ts'
-import type { Context, Tenant } from '../src/identity/rules.ts'
+import type { SessionContext, Tenant } from '../src/identity/rules.ts'
 import { builtInRoles } from '../src/identity/seeds.ts'
 import { insertSession } from '../src/identity/sessions/store.ts'
-import { accessTokens } from '../src/identity/sessions/tokens.ts'
+import { createAccessTokens } from '../src/identity/sessions/tokens.ts'
 import { findUserByEmail, insertUser } from '../src/identity/store.ts'
-import { type Held, makeProvider } from '../src/sso/rules.ts'
+import { makeProvider, type ProviderRecord } from '../src/sso/rules.ts'
 import { insertProvider } from '../src/sso/store.ts'
 import type { TrustPolicy } from '../src/trust/contract.ts'
 import { makePolicy } from '../src/trust/rules.ts'
 import { insertTrustPolicy } from '../src/trust/store.ts'
 import type { NewWebhook } from '../src/webhooks/contract.ts'
-import { insertAskedFor } from '../src/webhooks/deliveries/asked-for.ts'
+import { insertRequested } from '../src/webhooks/deliveries/requested.ts'
 import { makeWebhook } from '../src/webhooks/rules.ts'
 import { insertWebhook } from '../src/webhooks/store.ts'
 import { addRollout } from './agents/rollouts/records.ts'
@@ -82,7 +82,7 @@ export const roleOf = (name: string, scope: string) =>
 export async function tokenFor(
   service: TestService,
   userId: string,
-  context: Context,
+  context: SessionContext,
   { mfa = true, now = new Date() }: { mfa?: boolean; now?: Date } = {},
 ): Promise<string> {
   const row = await service.storage.read
@@ -96,7 +96,7 @@ export async function tokenFor(
   const session = { id: sessionId, userId, context, mfa, tokenHash: sessionId, expiresAt }
   await service.storage.write((tx) => insertSession(tx, session, now.toISOString()))
   const claims = { userId, sessionId, context, authEpoch, mfaEpoch, mfa }
-  return accessTokens(testSecrets.JWT_SECRET).sign(claims, now)
+  return createAccessTokens(testSecrets.JWT_SECRET).sign(claims, now)
 }
 
 export async function addUser(service: TestService, name: string): Promise<string> {
@@ -234,7 +234,7 @@ export async function addFailedDelivery(
   const [id, eventId] = [newId(), newId()]
   await service.storage.write(async (tx) => {
     const made = { id, webhookId, orgId, event: 'patch.failed', eventId, payload, now }
-    await insertAskedFor(tx, made)
+    await insertRequested(tx, made)
     const failed = { status: 'failed', attempt: 6, due_at: null, failure_class: 'refused', ended_at: now }
     await tx.updateTable('webhook_deliveries').set(failed).where('id', '=', id).execute()
     await tx.updateTable('webhook_queues').set({ due_at: null }).where('webhook_id', '=', webhookId).execute()
@@ -246,7 +246,7 @@ export async function addFailedDelivery(
 export async function addProvider(
   service: TestService,
   orgId: string,
-  { status = 'inactive', createdAt: now = new Date().toISOString(), ...rest }: Partial<Held> = {},
+  { status = 'inactive', createdAt: now = new Date().toISOString(), ...rest }: Partial<ProviderRecord> = {},
 ): Promise<string> {
   const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   const id = newId()

@@ -1,8 +1,8 @@
 import { boolean, integer, string } from '@oclif/core/flags'
 import { auditLogs } from '../../src/audit/contract.ts'
-import { pinOf } from '../../src/audit/verifier/pins.ts'
+import { toPin } from '../../src/audit/verifier/pins.ts'
 import { verifyRanges } from '../../src/audit/verifier/ranges.ts'
-import { readKeys } from '../../src/audit/verifier/trust.ts'
+import { readKeys } from '../../src/audit/verifier/signatures.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { verify } from '../../src/cli/audit-verify.ts'
 import { ApiCommand } from '../../src/cli/base.ts'
@@ -40,7 +40,7 @@ export default class AuditVerify extends ApiCommand {
   async run(): Promise<void> {
     const { args, flags } = await this.parse(AuditVerify)
     const begin = (trust: ConstructorParameters<typeof ChainVerifier>[0]) => new ChainVerifier(trust)
-    const arithmetic = { begin, verifyRanges, readKeys, pinOf }
+    const arithmetic = { begin, verifyRanges, readKeys, pinOf: toPin }
     await verify(this.open(flags), auditLogs, arithmetic, args.file as string | undefined, flags)
   }
 }

@@ -1,6 +1,6 @@
 import { newId } from '../../src/core/new-id.ts'
 import type { Outcome, Switchboard, Wait } from '../../src/live/ports.ts'
-import type { Local } from '../../src/live/relay.ts'
+import type { LocalSwitchboard } from '../../src/live/replica-relay.ts'
 import { closings } from '../../src/live/wire/contract.ts'
 import type { AgentConnection } from './link.ts'
 
@@ -10,7 +10,7 @@ const lateMs = 300_000
 const mostAsked = 10_000
 
 /** The connections that end in this process, one for each agent. */
-export class AgentConnections implements Local {
+export class AgentConnections implements LocalSwitchboard {
   readonly #byDevice = new Map<string, AgentConnection>()
   readonly #onNudge: (link: AgentConnection) => void
   /** Which device was sent which command, oldest first. */

@@ -47,7 +47,7 @@ export function readReleases(env: Env): ReleaseSettings {
 
 const keysName = 'RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS'
 
-/** Each in any spelling that `trustKeyOf` knows, with commas or blanks between them. */
+/** Each in any spelling that `parseTrustKey` knows, with commas or blanks between them. */
 function readKeys(env: Env): TrustKey[] {
   const text = readSecret(env, keysName)?.replaceAll('\\n', '\n') ?? ''
   const spelled = text.match(/-----BEGIN PUBLIC KEY-----[^-]+-----END PUBLIC KEY-----|[^\s,]+/g) ?? []

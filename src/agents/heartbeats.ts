@@ -1,5 +1,5 @@
-import { record } from '../audit/outbox.ts'
-import { draftOf, type Happening } from '../audit/rules.ts'
+import { recordAudit } from '../audit/outbox.ts'
+import { type AuditEvent, toDraftEntry } from '../audit/rules.ts'
 import { Problem } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import { emitStatusChanges, emitUpdated } from '../devices/events.ts'
@@ -190,7 +190,7 @@ async function auditNewAddress(
   const told = rememberAddress(known.told_addresses, ip, now)
   if (told === undefined) return
   await store.saveAddresses(db, device.id, told)
-  const changed: Happening = {
+  const changed: AuditEvent = {
     orgId: device.org_id,
     actorType: 'agent',
     actorId: device.id,
@@ -204,7 +204,7 @@ async function auditNewAddress(
     userAgent,
     result: 'success',
   }
-  await record(db, draftOf(changed, now))
+  await recordAudit(db, toDraftEntry(changed, now))
 }
 
 /** That it is back, for a device that was not there. */

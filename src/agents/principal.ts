@@ -25,7 +25,8 @@ export function agentAuthenticator({ read }: Pick<Storage, 'read'>): AgentAuthen
     // The path was not looked at yet: who calls comes first.
     const row = wellFormed.test(agentId) ? await find(agentId) : undefined
     const tokenHash = agentTokenHash(token)
-    const stands = row && (matchActive(row, tokenHash) ?? (await rotatingOf(read, row.id, tokenHash, now)))
+    const stands =
+      row && (matchActive(row, tokenHash) ?? (await matchRotationOf(read, row.id, tokenHash, now)))
     if (!stands || (stands.standing === 'lapsed' && !lapsed)) {
       if (unknown && !stands && (await isAgentToken(read, tokenHash))) {
         throw new Problem(unknown, 'No device has this agent id and token')
@@ -47,7 +48,7 @@ export function agentAuthenticator({ read }: Pick<Storage, 'read'>): AgentAuthen
   }
 }
 
-async function rotatingOf(db: Db, deviceId: string, tokenHash: string, now: Instant) {
+async function matchRotationOf(db: Db, deviceId: string, tokenHash: string, now: Instant) {
   const tokens = await findTokens(db, deviceId)
   return tokens && matchToken(tokens, tokenHash, now)
 }

@@ -1,5 +1,5 @@
-import { record } from '../audit/outbox.ts'
-import { draftOf } from '../audit/rules.ts'
+import { recordAudit } from '../audit/outbox.ts'
+import { toDraftEntry } from '../audit/rules.ts'
 import { Problem } from '../core/errors.ts'
 import type { Clock } from '../core/time.ts'
 import type { CommandResult, UpdateFrame } from '../live/wire/contract.ts'
@@ -31,22 +31,22 @@ export type SocketDependencies = {
     tx: Db,
     agent: ConnectedAgent,
     said: Omit<UpdateFrame, 'type'>,
-    heard: RequestOrigin,
+    origin: RequestOrigin,
   ): Promise<void>
 }
 
 /** What the frames of an agent do, as the routes of the same names do it. */
 export function agentSocket({ storage, clock, trustKeys, commandQuota, onUpdateStatus }: SocketDependencies) {
-  const heardOf = ({ ip, userAgent }: ConnectedAgent): RequestOrigin => ({ ip, userAgent, now: clock() })
+  const originOf = ({ ip, userAgent }: ConnectedAgent): RequestOrigin => ({ ip, userAgent, now: clock() })
 
   /** Gives nothing to who is refused elsewhere: its connection is about to end. */
   function claimFor(agent: ConnectedAgent, isAlive: boolean): Promise<AgentCommand[]> {
-    const heard = heardOf(agent)
+    const origin = originOf(agent)
     const work = async (tx: Db) => {
       const device = await findAgent(tx, agent.agentId)
       if (!device || device.status === 'decommissioned' || device.status === 'quarantined') return []
-      if (isAlive) await recordSeen(tx, device, heard)
-      return commandsFor(tx, { device, deviceId: device.id, role: 'agent' }, heard.now)
+      if (isAlive) await recordSeen(tx, device, origin)
+      return commandsFor(tx, { device, deviceId: device.id, role: 'agent' }, origin.now)
     }
     return storage.write(work, { unsynced: true })
   }
@@ -66,12 +66,13 @@ export function agentSocket({ storage, clock, trustKeys, commandQuota, onUpdateS
     async result(agent: ConnectedAgent, said: CommandResult): Promise<'kept' | 'late' | 'foreign'> {
       const { commandId: id } = said
       const outcome = await redactOutcome(NewOutcome.parse(said))
-      const heard = heardOf(agent)
+      const origin = originOf(agent)
       try {
         return await storage.write(async (tx) => {
           const by = { ...agent, role: 'agent' as const }
-          const kept = await recordResult(tx, by, { id, outcome }, commandQuota, heard.now)
-          if (kept === 'kept') await record(tx, draftOf(answered(agent, id, outcome, heard), heard.now))
+          const kept = await recordResult(tx, by, { id, outcome }, commandQuota, origin.now)
+          if (kept === 'kept')
+            await recordAudit(tx, toDraftEntry(answered(agent, id, outcome, origin), origin.now))
           return kept
         })
       } catch (error) {
@@ -81,7 +82,7 @@ export function agentSocket({ storage, clock, trustKeys, commandQuota, onUpdateS
     },
 
     async updateStatus(agent: ConnectedAgent, { type: _, ...said }: UpdateFrame): Promise<void> {
-      await storage.write((tx) => onUpdateStatus(tx, agent, said, heardOf(agent)))
+      await storage.write((tx) => onUpdateStatus(tx, agent, said, originOf(agent)))
     },
   }
 }

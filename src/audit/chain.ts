@@ -8,7 +8,7 @@ import canonicalizeJson from 'canonicalize'
  */
 
 /** prevChecksum of the first entry. */
-export const genesis = '0'.repeat(64)
+export const genesisChecksum = '0'.repeat(64)
 
 /** Every recorded field of an entry. */
 export type ChainEntry = {
@@ -59,22 +59,22 @@ export function canonicalText(entry: ChainEntry): string {
 }
 
 /** The entry of a stored text; undefined when it is none, since whoever holds the database may have changed it. */
-export function entryIn(text: string): ChainEntry | undefined {
+export function parseEntry(text: string): ChainEntry | undefined {
   try {
     const value: unknown = JSON.parse(text)
-    return isEntry(value) ? value : undefined
+    return isChainEntry(value) ? value : undefined
   } catch {
     return undefined
   }
 }
 
-export function isEntry(it: unknown): it is ChainEntry {
+export function isChainEntry(it: unknown): it is ChainEntry {
   if (it === null || typeof it !== 'object') return false
   const value = it as Partial<Record<keyof ChainEntry, unknown>>
   const { details, seq } = value
   return (
-    texts.every((field) => typeof value[field] === 'string') &&
-    perhapsTexts.every((field) => value[field] === null || typeof value[field] === 'string') &&
+    requiredTexts.every((field) => typeof value[field] === 'string') &&
+    nullableTexts.every((field) => value[field] === null || typeof value[field] === 'string') &&
     Number.isSafeInteger(seq) &&
     details !== null &&
     typeof details === 'object' &&
@@ -82,7 +82,7 @@ export function isEntry(it: unknown): it is ChainEntry {
   )
 }
 
-const texts = [
+const requiredTexts = [
   'id',
   'timestamp',
   'actorType',
@@ -92,7 +92,7 @@ const texts = [
   'result',
   'prevChecksum',
 ] as const
-const perhapsTexts = [
+const nullableTexts = [
   'orgId',
   'actorEmail',
   'resourceId',
@@ -114,45 +114,47 @@ export const checksumOf = (canonical: string | Uint8Array): string => hash('sha2
 /** That the length is said spares a look at the name of the algorithm, each time. */
 const asText = { outputEncoding: 'hex', outputLength: 32 } as const
 
-export type Head = { seq: number; checksum: string }
+export type ChainHead = { seq: number; checksum: string }
 
 /** Where a chain ends, as it is stored: what somebody made of it that is no place is the beginning, and the rest is missing. */
-export const headIn = (row: Head | undefined): Head =>
-  row !== undefined && Number.isSafeInteger(row.seq) && row.seq >= 0 ? row : { seq: 0, checksum: genesis }
+export const toChainHead = (row: ChainHead | undefined): ChainHead =>
+  row !== undefined && Number.isSafeInteger(row.seq) && row.seq >= 0
+    ? row
+    : { seq: 0, checksum: genesisChecksum }
 
 /*
  * A chain as a file (NDJSON): a header line, a line for each entry, oldest first, and a trailer line that
  * says where the chain ended, so that a cut file is noticed. The canonical text stands in its line byte for
  * byte, so it is hashed as it was read. man/svc-audit.7 has the format.
  */
-export const format = 'svc-audit-chain/1'
+export const chainFormat = 'svc-audit-chain/1'
 
 /** What stands for the entries that retention has removed: a signed anchor, and the tree over them. */
-export type AnchorPart = {
+export type HeaderAnchor = {
   note: string
   /** Roots of the perfect trees that the removed leaves are made of, largest first, in base64. */
   tree: string[]
 }
 
-export type Header = {
+export type ChainHeader = {
   orgId: string | null
-  anchor?: AnchorPart | undefined
+  anchor?: HeaderAnchor | undefined
   /** Notes in which one key of the service names the next, oldest first. */
   keys?: string[] | undefined
 }
 
-export const headerLine = (orgId: string | null, more: Omit<Header, 'orgId'> = {}): string =>
-  `${JSON.stringify({ format, orgId, anchor: more.anchor, keys: more.keys?.length ? more.keys : undefined })}\n`
+export const headerLine = (orgId: string | null, more: Omit<ChainHeader, 'orgId'> = {}): string =>
+  `${JSON.stringify({ format: chainFormat, orgId, anchor: more.anchor, keys: more.keys?.length ? more.keys : undefined })}\n`
 
-export const entryStart = '{"checksum":"'
-export const entryMiddle = '","entry":'
+export const entryPrefix = '{"checksum":"'
+export const entryInfix = '","entry":'
 /** Where in the line of an entry its checksum begins, and where its canonical text. */
-export const checksumAt = entryStart.length
-export const canonicalAt = checksumAt + 64 + entryMiddle.length
+export const checksumOffset = entryPrefix.length
+export const canonicalOffset = checksumOffset + 64 + entryInfix.length
 
 export const entryLine = (checksum: string, canonical: string): string =>
-  `${entryStart}${checksum}${entryMiddle}${canonical}}\n`
+  `${entryPrefix}${checksum}${entryInfix}${canonical}}\n`
 
 /** `checkpoint`: a signed note about this head. */
-export const trailerLine = (head: Head, checkpoint?: string): string =>
+export const trailerLine = (head: ChainHead, checkpoint?: string): string =>
   `${JSON.stringify({ head, checkpoint })}\n`

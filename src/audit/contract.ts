@@ -4,29 +4,29 @@ import { cursorPageQuery, flag, sequenceQuery } from '../core/page.ts'
 import { endInstant, idOf, instant, text } from '../core/schema.ts'
 
 export const tag = 'Audit'
-export const reads = userAccess({ permission: 'audit:read' })
+export const auditReadAccess = userAccess({ permission: 'audit:read' })
 const result = z.enum(['success', 'failure', 'denied'])
 
 /** A look at the log leaves an entry itself; the same look by the same person some minutes later leaves no other. */
-export const looked = { action: 'data.access', resource: 'audit_log', quietFor: 10 } as const
+export const accessAudit = { action: 'data.access', resource: 'audit_log', quietFor: 10 } as const
 
-export const exported = { action: 'data.export', resource: 'audit_log', quietFor: 0 } as const
+export const exportAudit = { action: 'data.export', resource: 'audit_log', quietFor: 0 } as const
 
 /** An organization, also one that was deleted: what happened in it outlives it. */
-export const everOrg = () => idOf('organization').meta({ deleted: true })
+export const anyOrgId = () => idOf('organization').meta({ deleted: true })
 
-export const orgId = everOrg().optional().describe('Only entries of this organization')
+export const orgId = anyOrgId().optional().describe('Only entries of this organization')
 
 /** Whose chain; of a partner's user it has to be said. */
-export const chainOfOrg = everOrg()
+export const chainOrgId = anyOrgId()
   .optional()
   .describe('Without it: your organization, or the system chain in system scope')
 
-export const span = {
+export const timeRange = {
   from: instant.optional().describe('Not before this time'),
   to: endInstant.optional().describe('Not after this time'),
 }
-export const texts = {
+export const textFilters = {
   user: text(255).optional().describe('Part of the e-mail address or name of who did it'),
   action: text(100).optional().describe('Part of the action, such as enrollment_key'),
   resource: text(255).optional().describe("Part of the resource's type or name"),
@@ -34,8 +34,8 @@ export const texts = {
 }
 export const AuditQuery = z.strictObject({
   orgId,
-  ...texts,
-  ...span,
+  ...textFilters,
+  ...timeRange,
   skipCount: flag.optional().describe('Leave the total out, which is faster'),
   ...cursorPageQuery(),
 })
@@ -101,9 +101,9 @@ export const auditLogs = {
     path: '/audit-logs',
     summary: 'List audit entries, flat, newest first',
     tag,
-    access: reads,
+    access: auditReadAccess,
     question: true,
-    audit: looked,
+    audit: accessAudit,
     query: AuditQuery,
     reply: z.object({ entries: z.array(FlatAuditEntry), pagination }),
     errors: ['org_access_denied'],
@@ -113,9 +113,9 @@ export const auditLogs = {
     path: '/audit-logs/logs',
     summary: 'List audit entries, newest first',
     tag,
-    access: reads,
+    access: auditReadAccess,
     question: true,
-    audit: looked,
+    audit: accessAudit,
     query: AuditQuery.extend({
       after: sequenceQuery(
         "of one chain (orgId's, else your own organization's, or in system scope the system's)",
@@ -138,8 +138,8 @@ export const auditLogs = {
     path: '/audit-logs/logs/:id',
     summary: 'Show an audit entry',
     tag,
-    access: reads,
-    audit: looked,
+    access: auditReadAccess,
+    audit: accessAudit,
     params: z.strictObject({ id: idOf('audit_log') }),
     reply: AuditEntry,
   }),
@@ -148,9 +148,9 @@ export const auditLogs = {
     path: '/audit-logs/search',
     summary: 'Search audit entries by any of their texts',
     tag,
-    access: reads,
+    access: auditReadAccess,
     question: true,
-    audit: looked,
+    audit: accessAudit,
     query: AuditQuery.extend({ q: text(255, 1).describe('What to look for').meta({ flag: 'text' }) }),
     reply: z.object({ data: z.array(AuditEntry), query: z.string(), pagination }),
     errors: ['org_access_denied'],
@@ -160,7 +160,7 @@ export const auditLogs = {
     path: '/audit-logs/chains',
     summary: 'List the audit chains you can read, with the newest entry of each',
     tag,
-    access: reads,
+    access: auditReadAccess,
     reply: z.object({
       data: z.array(
         z.object({
@@ -186,9 +186,9 @@ export const auditLogs = {
     path: '/audit-logs/chain',
     summary: 'Stream the chain of an organization, oldest first, to verify it',
     tag,
-    access: reads,
-    audit: exported,
-    query: z.strictObject({ orgId: chainOfOrg }),
+    access: auditReadAccess,
+    audit: exportAudit,
+    query: z.strictObject({ orgId: chainOrgId }),
     reply: z.string(),
     streams: ['application/x-ndjson'],
     errors: ['org_access_denied'],

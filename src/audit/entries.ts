@@ -20,10 +20,10 @@ import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
 import type { AuditEntry } from './contract.ts'
-import { chainOf, meantBy, meantByPart } from './rules.ts'
-import { entriesIn, findHead, placeIn, withNames } from './store.ts'
+import { chainOf, expandAction, expandActionSubstring } from './rules.ts'
+import { edgeSeq, entriesIn, findHead, toEntriesWithNames } from './store.ts'
 
-export type Filter = {
+export type EntryFilter = {
   orgId?: string | undefined
   user?: string | undefined
   action?: string | undefined
@@ -34,27 +34,29 @@ export type Filter = {
   q?: string | undefined
 }
 
-type Span = Pick<Filter, 'orgId' | 'from' | 'to'>
+type TimeRange = Pick<EntryFilter, 'orgId' | 'from' | 'to'>
 
 /** The entries of a time, in a scope or in one organization of it. */
-export const during = (db: Db, scope: Scope, { orgId, from, to }: Span) =>
+export const entriesDuring = (db: Db, scope: Scope, { orgId, from, to }: TimeRange) =>
   entriesIn(db, scope)
     .$if(orgId !== undefined, (it) => it.where('chain', '=', chainOf(orgId!)))
     .$if(from !== undefined, (it) => it.where('timestamp', '>=', from!))
     .$if(to !== undefined, (it) => it.where('timestamp', '<=', to!))
 
-function filtered(db: Db, scope: Scope, filter: Filter) {
+function filterEntries(db: Db, scope: Scope, filter: EntryFilter) {
   const { user, action, resource, excludeActions, q } = filter
   const named = (part: string) =>
     db.selectFrom('users').select('users.id').where(contains('users.name', part))
-  const excluded = (excludeActions ?? '').split(',').flatMap((one) => (one.trim() ? meantBy(one.trim()) : []))
-  return during(db, scope, filter)
+  const excluded = (excludeActions ?? '')
+    .split(',')
+    .flatMap((one) => (one.trim() ? expandAction(one.trim()) : []))
+  return entriesDuring(db, scope, filter)
     .$if(excluded.length > 0, (it) => it.where('action', 'not in', excluded))
     .$if(Boolean(action), (it) =>
       it.where((eb) =>
         eb.or([
           plainContains('action', action!),
-          ...meantByPart(action!).map((one) => eb('action', '=', one)),
+          ...expandActionSubstring(action!).map((one) => eb('action', '=', one)),
         ]),
       ),
     )
@@ -68,34 +70,34 @@ function filtered(db: Db, scope: Scope, filter: Filter) {
       it.where((eb) =>
         eb.and([
           // What is searched is all in this text, which is looked through faster; it holds other things as well.
-          contains('canonical', asJson(q!)),
+          contains('canonical', jsonEscape(q!)),
           eb.or([
-            ...searched.map((column) => contains(column, q!)),
-            contains(jsonField('canonical', 'details', 'errorMessage'), asJson(q!)),
+            ...searchColumns.map((column) => contains(column, q!)),
+            contains(jsonField('canonical', 'details', 'errorMessage'), jsonEscape(q!)),
           ]),
         ]),
       ),
     )
 }
 
-const searched = ['action', 'actor_email', 'resource_type', 'resource_name'] as const
+const searchColumns = ['action', 'actor_email', 'resource_type', 'resource_name'] as const
 
 /** A text as it stands within JSON. */
-const asJson = (text: string): string => JSON.stringify(text).slice(1, -1)
+const jsonEscape = (text: string): string => JSON.stringify(text).slice(1, -1)
 
-const isPlain = ({ orgId: _, ...filter }: Filter): boolean =>
+const isUnfiltered = ({ orgId: _, ...filter }: EntryFilter): boolean =>
   Object.values(filter).every((one) => one === undefined || one === '')
 
 /** The chain a list is all of, which has a number for every place in it. */
-function wholeChain(scope: Scope, filter: Filter): string | undefined {
-  if (!isPlain(filter)) return undefined
+function wholeChain(scope: Scope, filter: EntryFilter): string | undefined {
+  if (!isUnfiltered(filter)) return undefined
   if (filter.orgId !== undefined) return chainOf(filter.orgId)
   return scope.kind === 'organization' ? chainOf(scope.orgId) : undefined
 }
 
-const newest = ['audit_logs.timestamp', 'audit_logs.id'] as const
+const newestFirst = ['audit_logs.timestamp', 'audit_logs.id'] as const
 
-export type ListQuery = Filter & CursorPageQuery & { skipCount?: boolean | undefined }
+export type ListQuery = EntryFilter & CursorPageQuery & { skipCount?: boolean | undefined }
 
 /**
  * Newest first. A whole chain is listed in its own order, where any page costs what the first one costs; else
@@ -105,18 +107,24 @@ export async function listEntries(db: Db, scope: Scope, query: ListQuery) {
   const { page, limit, cursor, skipCount, ...filter } = query
   const at = { page, limit, cursor }
   const chain = wholeChain(scope, filter)
-  const found = chain === undefined ? await byTime(db, scope, at, filter) : await bySeq(db, scope, at, chain)
+  const found =
+    chain === undefined ? await listByTime(db, scope, at, filter) : await listBySeq(db, scope, at, chain)
   const counted = async () => totalFrom(Math.min(found.length, limit), at) ?? countAll(db, scope, filter)
   const total = skipCount || cursor !== undefined ? -1 : await counted()
   const keyOf = (row: AuditLogRow) => (chain === undefined ? [row.timestamp, row.id] : [row.seq])
   const { data, pagination } = toCursorPage(found, at, keyOf, total)
   const totalPages = total < 0 ? -1 : Math.ceil(total / limit)
-  return { data: await withNames(db, data), pagination: { ...pagination, total, totalPages } }
+  return { data: await toEntriesWithNames(db, data), pagination: { ...pagination, total, totalPages } }
 }
 
-async function bySeq(db: Db, scope: Scope, query: CursorPageQuery, chain: string): Promise<AuditLogRow[]> {
+async function listBySeq(
+  db: Db,
+  scope: Scope,
+  query: CursorPageQuery,
+  chain: string,
+): Promise<AuditLogRow[]> {
   const place = sequenceAfter(query)
-  const last = async () => (await placeIn(db, scope, chain, 'desc')) - offsetOf(query) + 1
+  const last = async () => (await edgeSeq(db, scope, chain, 'desc')) - offsetOf(query) + 1
   return entriesIn(db, scope)
     .selectAll()
     .where('chain', '=', chain)
@@ -130,18 +138,18 @@ async function bySeq(db: Db, scope: Scope, query: CursorPageQuery, chain: string
  * The entries of one chain behind a place, oldest first. Places are given under a lock on the head of the chain, so
  * whoever reads on from the last one misses none.
  */
-export async function entriesAfter(
+export async function listEntriesAfter(
   db: Db,
   scope: Scope,
   chain: string,
-  query: Filter & CursorPageQuery & { after: number },
+  query: EntryFilter & CursorPageQuery & { after: number },
 ) {
   const { page, limit, cursor, after: start, ...filter } = query
   const at = { page, limit, cursor }
   const place = sequenceAfter(at)
   // Before the entries: so they hold all up to it.
   const head = (await findHead(db, scope, chain))?.seq ?? 0
-  const found = await filtered(db, scope, filter)
+  const found = await filterEntries(db, scope, filter)
     .selectAll()
     .where('chain', '=', chain)
     .where('seq', '>', place ?? start)
@@ -150,24 +158,33 @@ export async function entriesAfter(
     .offset(place === undefined ? offsetOf(at) : 0)
     .execute()
   const { data, pagination } = toCursorPage(found, at, ({ seq }) => [seq], undefined)
-  return { data: await withNames(db, data), pagination: { ...pagination, total: -1, totalPages: -1 }, head }
+  return {
+    data: await toEntriesWithNames(db, data),
+    pagination: { ...pagination, total: -1, totalPages: -1 },
+    head,
+  }
 }
 
 /** Entries that are asked for by their ids. */
-const named = (db: Db, scope: Scope) =>
+const entriesById = (db: Db, scope: Scope) =>
   db.selectFrom('audit_logs').where(organizationNamedInHistory(scope, 'audit_logs.chain'))
 
 /** Which entries come first is decided on an index where it can be; only those of the page are read. */
-async function byTime(db: Db, scope: Scope, query: CursorPageQuery, filter: Filter): Promise<AuditLogRow[]> {
-  const key = keyAfter(query, newest.length)
-  const places = filtered(db, scope, filter)
+async function listByTime(
+  db: Db,
+  scope: Scope,
+  query: CursorPageQuery,
+  filter: EntryFilter,
+): Promise<AuditLogRow[]> {
+  const key = keyAfter(query, newestFirst.length)
+  const places = filterEntries(db, scope, filter)
     .select('audit_logs.id')
-    .$if(key !== undefined, (it) => it.where(after(newest, key!, 'desc')))
+    .$if(key !== undefined, (it) => it.where(after(newestFirst, key!, 'desc')))
     .orderBy('audit_logs.timestamp', 'desc')
     .orderBy('audit_logs.id', 'desc')
     .limit(fetchLimit(query))
     .$if(key === undefined, (it) => it.offset(offsetOf(query)))
-  return named(db, scope)
+  return entriesById(db, scope)
     .selectAll()
     .where('audit_logs.id', 'in', places)
     .orderBy('audit_logs.timestamp', 'desc')
@@ -176,12 +193,12 @@ async function byTime(db: Db, scope: Scope, query: CursorPageQuery, filter: Filt
 }
 
 /** Whole chains say themselves how long they are. */
-async function countAll(db: Db, scope: Scope, filter: Filter): Promise<number> {
-  if (!isPlain(filter)) return countOf(filtered(db, scope, filter))
+async function countAll(db: Db, scope: Scope, filter: EntryFilter): Promise<number> {
+  if (!isUnfiltered(filter)) return countOf(filterEntries(db, scope, filter))
   const chain = wholeChain(scope, filter)
   if (chain !== undefined) {
-    const last = await placeIn(db, scope, chain, 'desc')
-    return last === 0 ? 0 : last - (await placeIn(db, scope, chain, 'asc')) + 1
+    const last = await edgeSeq(db, scope, chain, 'desc')
+    return last === 0 ? 0 : last - (await edgeSeq(db, scope, chain, 'asc')) + 1
   }
   const { total } = await db
     .selectFrom('audit_heads')
@@ -202,16 +219,16 @@ async function countAll(db: Db, scope: Scope, filter: Filter): Promise<number> {
 export type EntryKey = [timestamp: string, id: string]
 
 /** The newest entries of a filter, by their keys: which they are is settled at once, however slowly they are read. */
-export async function newestKeys(
+export async function listNewestKeys(
   db: Db,
   scope: Scope,
-  filter: Filter,
+  filter: EntryFilter,
   beyond: EntryKey | undefined,
   limit: number,
 ): Promise<EntryKey[]> {
-  const rows = await filtered(db, scope, filter)
+  const rows = await filterEntries(db, scope, filter)
     .select(['audit_logs.timestamp', 'audit_logs.id'])
-    .$if(beyond !== undefined, (it) => it.where(after(newest, beyond!, 'desc')))
+    .$if(beyond !== undefined, (it) => it.where(after(newestFirst, beyond!, 'desc')))
     .orderBy('audit_logs.timestamp', 'desc')
     .orderBy('audit_logs.id', 'desc')
     .limit(limit)
@@ -220,10 +237,10 @@ export async function newestKeys(
 }
 
 /** These entries, in the order their ids are given. */
-export async function entriesOf(db: Db, scope: Scope, ids: string[]): Promise<AuditEntry[]> {
+export async function listEntriesByIds(db: Db, scope: Scope, ids: string[]): Promise<AuditEntry[]> {
   if (ids.length === 0) return []
-  const rows = await named(db, scope).selectAll().where('id', 'in', ids).execute()
-  const entries = await withNames(db, rows)
+  const rows = await entriesById(db, scope).selectAll().where('id', 'in', ids).execute()
+  const entries = await toEntriesWithNames(db, rows)
   // By the ids that were asked for: that in the text of an entry may have been changed.
   const byId = new Map(rows.map(({ id }, at) => [id, entries[at]!]))
   return ids.flatMap((id) => byId.get(id) ?? [])

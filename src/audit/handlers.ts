@@ -6,93 +6,100 @@ import { type Call, type Handler, type HandlersOf, inSteps, type Preparation } f
 import type { Storage } from '../storage/open.ts'
 import { checkOrgInHistory } from '../tenancy/store.ts'
 import { headerLine, trailerLine } from './chain.ts'
-import type { Closing } from './checkpoints/jobs.ts'
-import type { Kept } from './checkpoints/kept.ts'
+import type { ChainEnd } from './checkpoints/jobs.ts'
+import type { LocalCopies } from './checkpoints/local-copies.ts'
 import type * as contract from './contract.ts'
-import { entriesAfter, type ListQuery, listEntries } from './entries.ts'
-import { sealFor } from './outbox.ts'
-import { findAnchor, partOf } from './retention/anchors.ts'
-import { whileKept } from './retention/readings.ts'
+import { type ListQuery, listEntries, listEntriesAfter } from './entries.ts'
+import { sealPendingFor } from './outbox.ts'
+import { findAnchor, toHeaderAnchor } from './retention/anchors.ts'
+import { withReadLease } from './retention/read-leases.ts'
 import { chainOf, orgOf, systemChain, toFlatEntry } from './rules.ts'
 import * as store from './store.ts'
 
 type Logs = typeof contract.auditLogs
 
 /** Seals first what is pending of what they ask for, so that a person always sees what they just did. */
-export const sealed = <E extends Endpoint>(
+export const sealedRead = <E extends Endpoint>(
   run: (call: Call<E>) => ReturnType<Extract<Handler<E>, (...args: never[]) => unknown>>,
-) => inSteps<E, unknown>({ prepare: sealAsked, run: run as never })
+) => inSteps<E, unknown>({ prepare: sealRequested, run: run as never })
 
-function sealAsked({ storage, scope, query }: Preparation<Endpoint>): Promise<void> {
+function sealRequested({ storage, scope, query }: Preparation<Endpoint>): Promise<void> {
   const { orgId } = query as { orgId?: string }
-  return sealFor(storage, scope, orgId)
+  return sealPendingFor(storage, scope, orgId)
 }
 
-type Reading = Pick<Call<Logs['list']>, 'storage' | 'scope' | 'note'>
+type ReadCall = Pick<Call<Logs['list']>, 'storage' | 'scope' | 'note'>
 
 /** A look into one organization is told in its own log. */
-export async function checked({ storage, scope, note }: Reading, orgId: string | undefined): Promise<void> {
+export async function checkOrgAndNote(
+  { storage, scope, note }: ReadCall,
+  orgId: string | undefined,
+): Promise<void> {
   if (orgId === undefined) return
   await checkOrgInHistory(storage.read, scope, orgId)
   note({ orgId })
 }
 
-async function read(call: Reading & Pick<Call<Logs['list']>, 'ask'>, query: ListQuery) {
-  await checked(call, query.orgId)
+async function listForCall(call: ReadCall & Pick<Call<Logs['list']>, 'ask'>, query: ListQuery) {
+  await checkOrgAndNote(call, query.orgId)
   return call.ask((on) => listEntries(on, call.scope, query))
 }
 
 type Parts = {
   clock: Clock
   /** What was signed of each chain, outside the database. */
-  kept: Kept
+  localCopies: LocalCopies
   /** The signed end of a chain's file, with the head up to which it goes. */
-  closing(chain: string): Promise<Closing>
+  closing(chain: string): Promise<ChainEnd>
 }
 
-export const auditLogHandlers = ({ clock, kept, closing }: Parts): HandlersOf<Logs> => ({
-  flat: sealed<Logs['flat']>(async ({ query, ...call }) => {
-    const { data, pagination } = await read(call, query)
+export const auditLogHandlers = ({ clock, localCopies, closing }: Parts): HandlersOf<Logs> => ({
+  flat: sealedRead<Logs['flat']>(async ({ query, ...call }) => {
+    const { data, pagination } = await listForCall(call, query)
     return { entries: data.map(toFlatEntry), pagination }
   }),
 
-  list: sealed<Logs['list']>(async ({ query, ...call }) => {
+  list: sealedRead<Logs['list']>(async ({ query, ...call }) => {
     const { after, ...rest } = query
-    if (after === undefined) return read(call, rest)
-    await checked(call, query.orgId)
+    if (after === undefined) return listForCall(call, rest)
+    await checkOrgAndNote(call, query.orgId)
     const { ask, scope } = call
-    return ask((on) => entriesAfter(on, scope, chainAsked(scope, query.orgId), { ...rest, after }))
+    return ask((on) => listEntriesAfter(on, scope, requestedChain(scope, query.orgId), { ...rest, after }))
   }),
 
-  show: sealed<Logs['show']>(({ db, scope, params }) => store.getEntry(db, scope, params.id)),
+  show: sealedRead<Logs['show']>(({ db, scope, params }) => store.getEntry(db, scope, params.id)),
 
-  search: sealed<Logs['search']>(async ({ query, ...call }) => ({
-    ...(await read(call, query)),
+  search: sealedRead<Logs['search']>(async ({ query, ...call }) => ({
+    ...(await listForCall(call, query)),
     query: query.q,
   })),
 
-  heads: sealed<Logs['heads']>(async ({ db, scope }) => ({
-    data: await store.listHeads(db, scope, await kept.list()),
+  heads: sealedRead<Logs['heads']>(async ({ db, scope }) => ({
+    data: await store.listHeads(db, scope, await localCopies.list()),
   })),
 
-  chain: inSteps<Logs['chain'], { chain: string; closing: Closing }>({
+  chain: inSteps<Logs['chain'], { chain: string; closing: ChainEnd }>({
     prepare: async ({ query, ...call }) => {
-      await checked(call, query.orgId).catch(async (failure: unknown) => {
+      await checkOrgAndNote(call, query.orgId).catch(async (failure: unknown) => {
         // Of an organization that somebody removed as well the file shows what is missing.
         const { orgId } = query
-        if (call.scope.kind !== 'system' || orgId === undefined || (await kept.read(orgId)) === undefined)
+        if (
+          call.scope.kind !== 'system' ||
+          orgId === undefined ||
+          (await localCopies.read(orgId)) === undefined
+        )
           throw failure
       })
-      const chain = chainAsked(call.scope, query.orgId)
+      const chain = requestedChain(call.scope, query.orgId)
       return { chain, closing: await closing(chain) }
     },
     run: async ({ storage, scope }, { chain, closing: end }) =>
-      chainFileOf({ storage, clock }, scope, chain, end),
+      chainFile({ storage, clock }, scope, chain, end),
   }),
 })
 
 /** The chain named, else the caller's own. @throws invalid_request when a partner user names none */
-export function chainAsked(scope: Scope, orgId: string | undefined): string {
+export function requestedChain(scope: Scope, orgId: string | undefined): string {
   if (orgId !== undefined) return chainOf(orgId)
   if (scope.kind === 'system') return systemChain
   if (scope.kind === 'organization') return chainOf(scope.orgId)
@@ -102,15 +109,15 @@ export function chainAsked(scope: Scope, orgId: string | undefined): string {
 type FileParts = { storage: Storage; clock: Clock }
 
 /** A chain as a file, from its anchor on: nothing of it is deleted while it is read. */
-export const chainFileOf = (
+export const chainFile = (
   { storage, clock }: FileParts,
   scope: Scope,
   chain: string,
-  { head, checkpoint, keys }: Closing,
+  { head, checkpoint, keys }: ChainEnd,
 ): AsyncGenerator<string> =>
-  whileKept(storage, chain, clock, async function* () {
+  withReadLease(storage, chain, clock, async function* () {
     const anchor = await findAnchor(storage.read, scope, chain)
-    yield headerLine(orgOf(chain), { anchor: partOf(anchor), keys })
+    yield headerLine(orgOf(chain), { anchor: toHeaderAnchor(anchor), keys })
     yield* store.chainLines(storage.heavy, scope, chain, head.seq)
     yield trailerLine(head, checkpoint)
   })

@@ -6,10 +6,18 @@ import { failureReason, insertDeadLetter } from '../storage/dead-letters.ts'
 import { forUpdate, inScopeHistory, isOutage, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
-import { type ChainEntry, canonicalText, checksumOf, genesis, type Head, headIn, isEntry } from './chain.ts'
-import { chainOf, type Draft, isChain, orgOf, standInFor } from './rules.ts'
+import {
+  type ChainEntry,
+  type ChainHead,
+  canonicalText,
+  checksumOf,
+  genesisChecksum,
+  isChainEntry,
+  toChainHead,
+} from './chain.ts'
+import { chainOf, type DraftEntry, isChain, orgOf, placeholderEntry } from './rules.ts'
 
-const insertion = prepared((db, p: { chain: string; entry: string }) =>
+const insertPending = prepared((db, p: { chain: string; entry: string }) =>
   db.insertInto('outbox').values({ chain: p.chain, entry: p.entry }),
 )
 
@@ -18,35 +26,35 @@ const insertion = prepared((db, p: { chain: string; entry: string }) =>
  * one, together with what others have to say that share its commit; where they run side by side, all of an
  * organization would wait for each other at the head of its chain: there it is kept in the outbox, and sealed soon.
  */
-export async function record(db: Db, draft: Draft): Promise<void> {
-  if (!beforeCommit(db, sealAtOnce, draft)) await keep(db, draft)
+export async function recordAudit(db: Db, draft: DraftEntry): Promise<void> {
+  if (!beforeCommit(db, sealInTransaction, draft)) await addToOutbox(db, draft)
 }
 
-const keep = (db: Db, draft: Draft) =>
-  insertion(db, { chain: chainOf(draft.orgId), entry: JSON.stringify(draft) })
+const addToOutbox = (db: Db, draft: DraftEntry) =>
+  insertPending(db, { chain: chainOf(draft.orgId), entry: JSON.stringify(draft) })
 
 /**
  * A chain that somebody damaged keeps nobody from their work: its entries wait in the outbox, and the sealer says
  * why.
  */
-async function sealAtOnce(tx: Db, drafts: readonly Draft[]): Promise<void> {
+async function sealInTransaction(tx: Db, drafts: readonly DraftEntry[]): Promise<void> {
   for (const [chain, own] of Map.groupBy(drafts, ({ orgId }) => chainOf(orgId))) {
     let last: AuditLogRow | undefined
     let sealed = 0
     try {
-      for (const row of linked(chain, await lockHead(tx, chain), own)) {
-        await append(tx, row)
+      for (const row of linkEntries(chain, await lockHead(tx, chain), own)) {
+        await insertRow(tx, row)
         last = row
         sealed += 1
       }
     } catch {}
     if (last) await moveHead(tx, last)
-    for (const draft of own.slice(sealed)) await keep(tx, draft)
+    for (const draft of own.slice(sealed)) await addToOutbox(tx, draft)
   }
 }
 
 /** Entries sealed in one transaction, so that none is long. */
-const batch = 200
+const maxBatch = 200
 
 /**
  * Seals all that is recorded and not sealed yet; gives what stopped the chains that cannot grow, which keep no other from
@@ -80,7 +88,7 @@ export async function sealPending(storage: Storage, clock: Clock = systemClock):
  * Seals what is recorded at this moment in one chain, else in those that a scope sees: what others do meanwhile, and in other
  * chains, is not waited for. A chain that cannot grow is shown as it is.
  */
-export async function sealFor(
+export async function sealPendingFor(
   storage: Storage,
   scope: Scope,
   chain?: string,
@@ -106,19 +114,19 @@ export async function sealFor(
  * does not even take that cannot grow.
  */
 async function sealBatch(storage: Storage, chain: string, upTo: number, clock: Clock): Promise<boolean> {
-  let most = batch
-  for (let done = 0; done < batch; ) {
-    const at: Place = { first: undefined }
+  let most = maxBatch
+  for (let done = 0; done < maxBatch; ) {
+    const at: BatchStart = { first: undefined }
     try {
       // Lost with the power it is done again, with the same result: the outbox is synced, and empties with it.
-      const sealed = await storage.write((tx) => seal(tx, chain, { upTo, most }, at), { unsynced: true })
+      const sealed = await storage.write((tx) => sealUpTo(tx, chain, { upTo, most }, at), { unsynced: true })
       if (sealed < most) return false
       done += sealed
-      most = Math.min(batch, 2 * most)
+      most = Math.min(maxBatch, 2 * most)
     } catch (error) {
       if (isOutage(error) || at.first === undefined) throw error
       if (most === 1) {
-        await passOver(storage, chain, at.first, error, clock())
+        await deadLetter(storage, chain, at.first, error, clock())
         done += 1
       }
       most = 1
@@ -127,21 +135,22 @@ async function sealBatch(storage: Storage, chain: string, upTo: number, clock: C
   return true
 }
 
-type Place = { first: number | undefined }
+type BatchStart = { first: number | undefined }
 
 /** With the entry as it was, which the database may not take in any other place either; else without. */
-async function passOver(
+async function deadLetter(
   storage: Storage,
   chain: string,
   id: number,
   error: unknown,
   now: Instant,
 ): Promise<void> {
-  const pass = (isShown: boolean) => storage.write((tx) => replace(tx, chain, id, { error, isShown, now }))
+  const pass = (isShown: boolean) =>
+    storage.write((tx) => replaceWithPlaceholder(tx, chain, id, { error, isShown, now }))
   await pass(true).catch(() => pass(false))
 }
 
-async function replace(
+async function replaceWithPlaceholder(
   tx: Db,
   chain: string,
   id: number,
@@ -156,13 +165,13 @@ async function replace(
   const number = await insertDeadLetter(tx, { source: 'audit_logs', orgId: orgOf(chain), entry, reason, now })
   // What names no chain that there could be belongs into none.
   if (!isChain(chain)) return
-  const draft = standInFor(chain, { number, entry, reason, sha256: checksumOf(entry), isShown }, now)
-  const [sealed] = linked(chain, head, [draft])
+  const draft = placeholderEntry(chain, { number, entry, reason, sha256: checksumOf(entry), isShown }, now)
+  const [sealed] = linkEntries(chain, head, [draft])
   await tx.insertInto('audit_logs').values(sealed!).execute()
   await moveHead(tx, sealed!)
 }
 
-const pendingOf = prepared((db, p: { chain: string; upTo: number; most: number }) =>
+const selectPending = prepared((db, p: { chain: string; upTo: number; most: number }) =>
   db
     .selectFrom('outbox')
     .select(['id', 'entry'])
@@ -173,19 +182,19 @@ const pendingOf = prepared((db, p: { chain: string; upTo: number; most: number }
 )
 
 /** Seals so many of a chain; how many there were. */
-async function seal(
+async function sealUpTo(
   tx: Db,
   chain: string,
   { upTo, most }: { upTo: number; most: number },
-  at: Place,
+  at: BatchStart,
 ): Promise<number> {
   // Whoever else seals this chain waits here, and finds less pending.
   const head = await lockHead(tx, chain)
-  const pending = await pendingOf(tx, { chain, upTo, most })
+  const pending = await selectPending(tx, { chain, upTo, most })
   at.first = pending[0]?.id
   if (pending.length === 0) return 0
-  const drafts = pending.map(({ entry }) => draftIn(entry, chain))
-  const rows = linked(chain, head, drafts)
+  const drafts = pending.map(({ entry }) => parseDraft(entry, chain))
+  const rows = linkEntries(chain, head, drafts)
   await tx.insertInto('audit_logs').values(rows).execute()
   // By their ids: one that was recorded before the last of them may have been committed after they were read.
   const ids = pending.map(({ id }) => id)
@@ -195,26 +204,26 @@ async function seal(
 }
 
 /** @throws when it is none, or belongs into another chain */
-function draftIn(entry: string, chain: string): Draft {
+function parseDraft(entry: string, chain: string): DraftEntry {
   const draft: unknown = JSON.parse(entry)
-  const sealable = { ...(draft as Draft), seq: 1, prevChecksum: genesis }
-  if (!isEntry(sealable)) throw new Error('It is no entry')
+  const sealable = { ...(draft as DraftEntry), seq: 1, prevChecksum: genesisChecksum }
+  if (!isChainEntry(sealable)) throw new Error('It is no entry')
   if (chainOf(sealable.orgId) !== chain) throw new Error('It belongs into another chain')
-  return draft as Draft
+  return draft as DraftEntry
 }
 
 /**
  * Records once more what was set aside: at the end of its chain, where the entry in its place stays.
  * @throws conflict for what its chain can never hold
  */
-export async function recordAgain(db: Db, { orgId, entry }: { orgId: string | null; entry: string }) {
+export async function requeueEntry(db: Db, { orgId, entry }: { orgId: string | null; entry: string }) {
   const chain = chainOf(orgId)
   try {
-    draftIn(entry, chain)
+    parseDraft(entry, chain)
   } catch (error) {
     throw new Problem('conflict', `It can never be written: ${failureReason(error)}`)
   }
-  await insertion(db, { chain, entry })
+  await insertPending(db, { chain, entry })
 }
 
 const columns = [
@@ -235,7 +244,7 @@ const columns = [
 ] as const
 
 /** For SQLite, which would copy pages before it changes them, to undo a single row that it refuses. */
-const append = prepared((db, p: AuditLogRow) =>
+const insertRow = prepared((db, p: AuditLogRow) =>
   db.insertInto('audit_logs').orFail().values(rowOf<AuditLogRow>(p, columns)),
 )
 
@@ -244,17 +253,17 @@ const moveHead = prepared((db, p: { chain: string; seq: number; checksum: string
 )
 
 /** Entries with their places behind the head of a chain, in their order, as they are stored. */
-export function linked(chain: string, head: Head, drafts: readonly Draft[]): AuditLogRow[] {
+export function linkEntries(chain: string, head: ChainHead, drafts: readonly DraftEntry[]): AuditLogRow[] {
   let { seq, checksum: prevChecksum } = head
   return drafts.map((draft) => {
     seq += 1
-    const row = sealedRow(chain, { ...draft, seq, prevChecksum })
+    const row = toRow(chain, { ...draft, seq, prevChecksum })
     prevChecksum = row.checksum
     return row
   })
 }
 
-function sealedRow(chain: string, entry: ChainEntry): AuditLogRow {
+function toRow(chain: string, entry: ChainEntry): AuditLogRow {
   const canonical = canonicalText(entry)
   return {
     chain,
@@ -274,17 +283,17 @@ function sealedRow(chain: string, entry: ChainEntry): AuditLogRow {
   }
 }
 
-const headOf = prepared((db, p: { chain: string }) =>
+const selectHead = prepared((db, p: { chain: string }) =>
   forUpdate(db.selectFrom('audit_heads').select(['seq', 'checksum']).where('chain', '=', p.chain)),
 )
 
-async function lockHead(tx: Db, chain: string): Promise<Head> {
-  const [head] = await headOf(tx, { chain })
-  if (head) return headIn(head)
+async function lockHead(tx: Db, chain: string): Promise<ChainHead> {
+  const [head] = await selectHead(tx, { chain })
+  if (head) return toChainHead(head)
   await tx
     .insertInto('audit_heads')
-    .values({ chain, seq: 0, checksum: genesis })
+    .values({ chain, seq: 0, checksum: genesisChecksum })
     .onConflict((c) => c.doNothing())
     .execute()
-  return headIn((await headOf(tx, { chain }))[0])
+  return toChainHead((await selectHead(tx, { chain }))[0])
 }

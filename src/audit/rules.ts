@@ -16,9 +16,9 @@ export const isChain = (chain: string): boolean => chain === systemChain || isId
 export const orgOf = (chain: string): string | null => (chain === systemChain ? null : chain)
 
 /** An entry before it has its place in the chain. */
-export type Draft = Omit<ChainEntry, 'seq' | 'prevChecksum'>
+export type DraftEntry = Omit<ChainEntry, 'seq' | 'prevChecksum'>
 
-export type Happening = {
+export type AuditEvent = {
   orgId: string | null
   actorType: ChainEntry['actorType']
   actorId: string | null
@@ -38,9 +38,9 @@ export type Happening = {
  * What happened as an entry: ids that are no UUIDs become the zero UUID with the original in details, and
  * texts keep within their columns.
  */
-export function draftOf(it: Happening, now: Instant): Draft {
-  const actorId = idOf(it.actorId ?? zeroId)
-  const resourceId = it.resourceId === null ? null : idOf(it.resourceId)
+export function toDraftEntry(it: AuditEvent, now: Instant): DraftEntry {
+  const actorId = uuidOrZero(it.actorId ?? zeroId)
+  const resourceId = it.resourceId === null ? null : uuidOrZero(it.resourceId)
   const rawActor = it.actorId === null || actorId === it.actorId ? {} : { rawActorId: it.actorId }
   const rawResource = resourceId === it.resourceId ? {} : { rawResourceId: it.resourceId }
   return {
@@ -49,21 +49,21 @@ export function draftOf(it: Happening, now: Instant): Draft {
     timestamp: now,
     actorType: it.actorType,
     actorId,
-    actorEmail: cutOrNull(it.actorEmail, 255),
+    actorEmail: truncateOrNull(it.actorEmail, 255),
     action: it.action.slice(0, 100),
     resourceType: it.resourceType.slice(0, 50),
     resourceId,
-    resourceName: cutOrNull(it.resourceName, 255),
-    details: sealable({ ...it.details, ...rawActor, ...rawResource }) as Draft['details'],
-    ipAddress: cutOrNull(it.ipAddress, 45),
-    userAgent: cutOrNull(it.userAgent, 500),
+    resourceName: truncateOrNull(it.resourceName, 255),
+    details: toCanonicalizable({ ...it.details, ...rawActor, ...rawResource }) as DraftEntry['details'],
+    ipAddress: truncateOrNull(it.ipAddress, 45),
+    userAgent: truncateOrNull(it.userAgent, 500),
     result: it.result,
     errorMessage: it.errorMessage === undefined ? null : it.errorMessage.toWellFormed(),
   }
 }
 
 /** Of an entry in the outbox that cannot be sealed. */
-type Unsealable = {
+type RejectedEntry = {
   /** Of what was set aside; undefined where there was no room for it. */
   number: number | undefined
   entry: string
@@ -72,16 +72,16 @@ type Unsealable = {
   isShown: boolean
 }
 
-const mostShown = 20_000
+const maxShownLength = 20_000
 
 /** What a chain says in the place of an entry that it cannot hold, so that nobody takes it for complete. */
-export function standInFor(
+export function placeholderEntry(
   chain: string,
-  { number, entry, sha256, reason, isShown }: Unsealable,
+  { number, entry, sha256, reason, isShown }: RejectedEntry,
   now: Instant,
-): Draft {
-  const shown = isShown ? { entry: truncateStorable(entry, mostShown) } : {}
-  const it: Happening = {
+): DraftEntry {
+  const shown = isShown ? { entry: truncateStorable(entry, maxShownLength) } : {}
+  const it: AuditEvent = {
     orgId: orgOf(chain),
     actorType: 'system',
     actorId: null,
@@ -96,21 +96,23 @@ export function standInFor(
     result: 'failure',
     errorMessage: 'What happened could not be sealed as it was',
   }
-  return draftOf(it, now)
+  return toDraftEntry(it, now)
 }
 
-const idOf = (text: string): string => (isId(text) ? text : zeroId)
+const uuidOrZero = (text: string): string => (isId(text) ? text : zeroId)
 
 /** RFC 8785 knows no halves of surrogate pairs and no infinite numbers: one of them, and nothing could be sealed. */
-function sealable(value: unknown): unknown {
+function toCanonicalizable(value: unknown): unknown {
   if (typeof value === 'string') return value.toWellFormed()
   if (typeof value === 'number') return Number.isFinite(value) ? value : null
-  if (Array.isArray(value)) return value.map(sealable)
+  if (Array.isArray(value)) return value.map(toCanonicalizable)
   if (value === null || typeof value !== 'object') return value
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key.toWellFormed(), sealable(item)]))
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [key.toWellFormed(), toCanonicalizable(item)]),
+  )
 }
 
-const cutOrNull = (text: string | null, most: number): string | null =>
+const truncateOrNull = (text: string | null, most: number): string | null =>
   text === null ? null : truncateStorable(text, most)
 
 const categories: readonly [prefix: string, category: string][] = [
@@ -155,17 +157,20 @@ export const complianceEvents: readonly string[] = [
 ]
 
 /** What is one of these as well, by the more telling name of the operation. */
-const kinds: ReadonlyMap<string, readonly string[]> = new Map([
+const actionAliases: ReadonlyMap<string, readonly string[]> = new Map([
   ['user.permission.change', ['user.role.assign', 'user.access.update']],
   ['agent.enroll', ['device.create']],
 ])
 
 /** The actions that are meant by one of them. */
-export const meantBy = (action: string): readonly string[] => [action, ...(kinds.get(action) ?? [])]
+export const expandAction = (action: string): readonly string[] => [
+  action,
+  ...(actionAliases.get(action) ?? []),
+]
 
 /** Those meant by every name that has this in it, besides those that have it themselves. */
-export const meantByPart = (part: string): readonly string[] =>
-  [...kinds].flatMap(([name, its]) => (name.includes(part.toLowerCase()) ? its : []))
+export const expandActionSubstring = (part: string): readonly string[] =>
+  [...actionAliases].flatMap(([name, its]) => (name.includes(part.toLowerCase()) ? its : []))
 
 const loginEvents = ['user.login', 'user.login.failed']
 const dataChanges = ['device.create', 'device.delete', 'policy.update', 'organization.update']
@@ -173,59 +178,59 @@ const dataChanges = ['device.create', 'device.delete', 'policy.update', 'organiz
 export type ActionCount = { action: string; count: number }
 
 /** How many of these actions there are; of all without a list. */
-const sumOf = (counts: ActionCount[], actions?: readonly string[]): number =>
+const sumCounts = (counts: ActionCount[], actions?: readonly string[]): number =>
   counts.reduce((sum, one) => sum + (actions?.includes(one.action) === false ? 0 : one.count), 0)
 
 /** How often each of these events happened, the most frequent first. */
-const among = (counts: ActionCount[], events: readonly string[]): ActionCount[] =>
+const countEvents = (counts: ActionCount[], events: readonly string[]): ActionCount[] =>
   events
-    .map((action) => ({ action, count: sumOf(counts, meantBy(action)) }))
+    .map((action) => ({ action, count: sumCounts(counts, expandAction(action)) }))
     .filter(({ count }) => count > 0)
     .sort((a, b) => b.count - a.count || (a.action < b.action ? -1 : 1))
 
-export function securityOf(counts: ActionCount[]) {
-  const byAction = among(counts, securityEvents)
+export function securityReport(counts: ActionCount[]) {
+  const byAction = countEvents(counts, securityEvents)
   return {
-    totalEvents: sumOf(byAction),
-    loginAttempts: sumOf(counts, loginEvents),
-    failedLogins: sumOf(counts, ['user.login.failed']),
-    permissionChanges: sumOf(counts, meantBy('user.permission.change')),
+    totalEvents: sumCounts(byAction),
+    loginAttempts: sumCounts(counts, loginEvents),
+    failedLogins: sumCounts(counts, ['user.login.failed']),
+    permissionChanges: sumCounts(counts, expandAction('user.permission.change')),
     byAction,
   }
 }
 
-export function complianceOf(counts: ActionCount[]) {
-  const byAction = among(counts, complianceEvents)
+export function complianceReport(counts: ActionCount[]) {
+  const byAction = countEvents(counts, complianceEvents)
   return {
-    totalEvents: sumOf(byAction),
-    dataAccess: sumOf(counts, ['data.access']),
-    dataChanges: sumOf(counts, dataChanges),
-    exports: sumOf(counts, ['data.export']),
+    totalEvents: sumCounts(byAction),
+    dataAccess: sumCounts(counts, ['data.access']),
+    dataChanges: sumCounts(counts, dataChanges),
+    exports: sumCounts(counts, ['data.export']),
     byAction,
   }
 }
 
-export function statsOf(counts: ActionCount[]) {
+export function categoryStats(counts: ActionCount[]) {
   const sums = new Map<string, number>()
   for (const { action, count } of counts) {
     const category = categoryOf(action)
     sums.set(category, (sums.get(category) ?? 0) + count)
   }
   const byCategory = [...sums].map(([category, count]) => ({ category, count }))
-  return { totalEvents: sumOf(counts), byCategory: byCategory.sort((a, b) => b.count - a.count) }
+  return { totalEvents: sumCounts(counts), byCategory: byCategory.sort((a, b) => b.count - a.count) }
 }
 
-const nameOf = (entry: ChainEntry, userName: string | undefined): string => {
+const actorName = (entry: ChainEntry, userName: string | undefined): string => {
   if (userName !== undefined) return userName
   if (entry.actorEmail !== null) return entry.actorEmail
   if (entry.actorType === 'agent') return `Agent ${entry.actorId}`
-  if (entry.actorType === 'api_key') return workloadIn(entry) ?? `API key ${entry.actorId.slice(0, 8)}`
+  if (entry.actorType === 'api_key') return workloadName(entry) ?? `API key ${entry.actorId.slice(0, 8)}`
   return entry.actorType === 'system' ? 'System' : 'Unknown user'
 }
 
 /** Which run of a workflow did it, when a workload did. */
-function workloadIn({ details: { workload } }: ChainEntry): string | undefined {
-  const { run } = objectOr(workload)
+function workloadName({ details: { workload } }: ChainEntry): string | undefined {
+  const { run } = toObject(workload)
   return typeof run === 'string' ? `Workload ${run}` : undefined
 }
 
@@ -236,7 +241,7 @@ export function toEntry(entry: ChainEntry, checksum: string, userName: string | 
   return {
     id,
     timestamp,
-    user: { id: actorId, name: nameOf(entry, userName), email: actorEmail, role: actorType },
+    user: { id: actorId, name: actorName(entry, userName), email: actorEmail, role: actorType },
     action,
     resource: { type: resourceType, id: resourceId, name: resourceName },
     category: categoryOf(action),
@@ -252,7 +257,7 @@ export function toEntry(entry: ChainEntry, checksum: string, userName: string | 
   }
 }
 
-const objectOr = (value: unknown): Record<string, unknown> =>
+const toObject = (value: unknown): Record<string, unknown> =>
   value !== null && typeof value === 'object' ? (value as Record<string, unknown>) : {}
 
 /** The flat shape of `GET /audit-logs`. */
@@ -269,7 +274,7 @@ export function toFlatEntry(entry: AuditEntry) {
     userAgent,
     sessionId: typeof details.sessionId === 'string' ? details.sessionId : null,
     user: { name: user.name, email: user.email ?? '', role: user.role, department: '' },
-    changes: { before: objectOr(details.before), after: objectOr(details.after) },
+    changes: { before: toObject(details.before), after: toObject(details.after) },
     ...(damage && { damage }),
   }
 }

@@ -4,7 +4,15 @@ import type { Instant } from '../core/time.ts'
 import { inScopeHistory, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
-import { type ChainEntry, checksumOf, entryIn, entryLine, genesis, type Head, headIn } from './chain.ts'
+import {
+  type ChainEntry,
+  type ChainHead,
+  checksumOf,
+  entryLine,
+  genesisChecksum,
+  parseEntry,
+  toChainHead,
+} from './chain.ts'
 import type { AuditEntry } from './contract.ts'
 import { orgOf, systemChain, toEntry } from './rules.ts'
 
@@ -15,7 +23,7 @@ export const entriesIn = (db: Db, scope: Scope) =>
  * The place of the first or last entry of a chain; 0 when there is none. It is read from the entries themselves: a head
  * that somebody changed does not hide what is there. In one of the databases a text could stand in place of a number, behind all of them.
  */
-export async function placeIn(
+export async function edgeSeq(
   db: Db,
   scope: Scope,
   chain: string,
@@ -34,13 +42,13 @@ export async function placeIn(
 /** @throws not_found, also for an entry outside the scope */
 export async function getEntry(db: Db, scope: Scope, id: string): Promise<AuditEntry> {
   const rows = await entriesIn(db, scope).selectAll().where('id', '=', id).execute()
-  const [entry] = await withNames(db, rows)
+  const [entry] = await toEntriesWithNames(db, rows)
   if (!entry) throw new Problem('not_found', 'Audit log not found')
   return entry
 }
 
 /** What readers see is the canonical text itself; only names of people are looked up. A row that is damaged is marked. */
-export async function withNames(db: Db, rows: AuditLogRow[]): Promise<AuditEntry[]> {
+export async function toEntriesWithNames(db: Db, rows: AuditLogRow[]): Promise<AuditEntry[]> {
   const read = rows.map((row) => ({ row, ...readRow(row) }))
   const ids = [...new Set(read.map(({ entry }) => entry.actorId))]
   const people =
@@ -56,17 +64,17 @@ export async function withNames(db: Db, rows: AuditLogRow[]): Promise<AuditEntry
 
 /** An entry as it is shown; of a text that is none, what the columns beside it say. */
 function readRow(row: AuditLogRow): { entry: ChainEntry; damage?: AuditEntry['damage'] } {
-  const entry = entryIn(row.canonical)
+  const entry = parseEntry(row.canonical)
   if (!entry) {
     const nothing = { actorType: 'system' as const, details: {}, ipAddress: null, userAgent: null }
     const errorMessage = 'This entry cannot be read: its stored text was changed'
     return { entry: { ...nothing, errorMessage, ...columnsOf(row) }, damage: 'unreadable' }
   }
-  const altered = checksumOf(row.canonical) !== row.checksum || !isBeside(row, entry)
+  const altered = checksumOf(row.canonical) !== row.checksum || !matchesColumns(row, entry)
   return altered ? { entry, damage: 'altered' } : { entry }
 }
 
-export type ChainHead = Head & {
+export type ChainSummary = ChainHead & {
   orgId: string | null
   name: string
   slug: string | null
@@ -77,7 +85,7 @@ export type ChainHead = Head & {
  * The chains within the scope: the system's first, then by organization name. One that something was signed of, or that
  * has entries, is among them without a head as well: somebody removed it.
  */
-export async function listHeads(db: Db, scope: Scope, signed: readonly string[]): Promise<ChainHead[]> {
+export async function listHeads(db: Db, scope: Scope, signed: readonly string[]): Promise<ChainSummary[]> {
   const rows = await db
     .selectFrom('audit_heads')
     .leftJoin('organizations', 'organizations.id', 'audit_heads.chain')
@@ -91,7 +99,7 @@ export async function listHeads(db: Db, scope: Scope, signed: readonly string[])
     name: name ?? 'System',
     slug,
     deletedAt,
-    ...headIn({ seq, checksum }),
+    ...toChainHead({ seq, checksum }),
   }))
   const all = [...heads, ...(await listHeadless(db, scope, new Set(rows.map(({ chain }) => chain)), signed))]
   return all.sort((a, b) => Number(a.orgId !== null) - Number(b.orgId !== null))
@@ -103,7 +111,7 @@ async function listHeadless(
   scope: Scope,
   known: ReadonlySet<string>,
   signed: readonly string[],
-): Promise<ChainHead[]> {
+): Promise<ChainSummary[]> {
   const lost = new Set(signed.filter((chain) => !known.has(chain)))
   const orgs = await db
     .selectFrom('organizations')
@@ -124,7 +132,7 @@ async function listHeadless(
     .orderBy('name')
     .orderBy('id')
     .execute()
-  const none: Head = { seq: 0, checksum: genesis }
+  const none: ChainHead = { seq: 0, checksum: genesisChecksum }
   const heads = orgs
     .filter(({ id, hasEntries }) => lost.has(id) || Boolean(hasEntries))
     .map(({ id, name, slug, deletedAt }) => ({ orgId: id, name, slug, deletedAt, ...none }))
@@ -143,18 +151,18 @@ async function listHeadless(
   ]
 }
 
-export async function findHead(db: Db, scope: Scope, chain: string): Promise<Head | undefined> {
+export async function findHead(db: Db, scope: Scope, chain: string): Promise<ChainHead | undefined> {
   const row = await db
     .selectFrom('audit_heads')
     .select(['seq', 'checksum'])
     .where('chain', '=', chain)
     .where(inScopeHistory(scope, 'audit_heads.chain'))
     .executeTakeFirst()
-  return row && headIn(row)
+  return row && toChainHead(row)
 }
 
 /** The entries of a chain behind a place as they are stored, oldest first: for what the service itself does with a chain. */
-export const entriesBehind = prepared(
+export const storedEntriesAfter = prepared(
   (db, p: { chain: string; after: number; upTo: number; limit: number }) =>
     db
       .selectFrom('audit_logs')
@@ -166,7 +174,7 @@ export const entriesBehind = prepared(
       .limit(p.limit),
 )
 
-const batch = 500
+const batchSize = 500
 
 /**
  * The lines of a chain's entries up to a head, oldest first, in pieces. Where the chain begins is for whoever reads them to
@@ -180,10 +188,10 @@ export async function* chainLines(db: Db, scope: Scope, chain: string, upTo: num
       .where('seq', '>', after)
       .where('seq', '<=', upTo)
       .orderBy('seq')
-      .limit(batch)
+      .limit(batchSize)
       .execute()
     if (rows.length === 0) return
-    yield rows.map((row) => entryLine(row.checksum, asStored(row))).join('')
+    yield rows.map((row) => entryLine(row.checksum, exportedText(row))).join('')
     after = rows.at(-1)!.seq
   }
 }
@@ -192,14 +200,14 @@ export async function* chainLines(db: Db, scope: Scope, chain: string, upTo: num
  * The canonical text of a row. When it is sound but a column beside it says something else, a text that says
  * the same as the column, whose checksum cannot match. So a change to what filters see is found like one to what readers see.
  */
-function asStored(row: AuditLogRow): string {
-  const entry = entryIn(row.canonical)
-  if (!entry || isBeside(row, entry) || checksumOf(row.canonical) !== row.checksum) return row.canonical
+function exportedText(row: AuditLogRow): string {
+  const entry = parseEntry(row.canonical)
+  if (!entry || matchesColumns(row, entry) || checksumOf(row.canonical) !== row.checksum) return row.canonical
   return JSON.stringify({ ...entry, ...columnsOf(row) })
 }
 
 /** Whether the columns of a row say what its entry says. */
-const isBeside = (row: AuditLogRow, entry: ChainEntry): boolean =>
+const matchesColumns = (row: AuditLogRow, entry: ChainEntry): boolean =>
   Object.entries(columnsOf(row)).every(([field, value]) => entry[field as keyof ChainEntry] === value)
 
 const columnsOf = (row: AuditLogRow) => ({

@@ -1,4 +1,4 @@
-import { AuditEntry, auditLogs, texts } from '../audit/contract.ts'
+import { AuditEntry, auditLogs, textFilters } from '../audit/contract.ts'
 import { orgOf } from './audit.ts'
 import type { Session } from './base.ts'
 import { leavesOf } from './columns.ts'
@@ -8,7 +8,7 @@ import { type Batch, follow, merged, type Places } from './follow.ts'
 
 const { heads, list } = auditLogs
 
-const fields = fieldsOf(list).filter(({ key }) => Object.hasOwn(texts, key))
+const fields = fieldsOf(list).filter(({ key }) => Object.hasOwn(textFilters, key))
 
 /** The filters of the lists that make sense of what comes in. */
 export const filterFlags: FlagSet = Object.fromEntries(fields.map((field) => [field.flag, flagFor(field)]))

@@ -3,11 +3,11 @@ import { availableParallelism } from 'node:os'
 import { pipeline, Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import type { auditLogs } from '../audit/contract.ts'
-import type { Pin, pinOf } from '../audit/verifier/pins.ts'
+import type { Pin, toPin } from '../audit/verifier/pins.ts'
 import type { verifyRanges } from '../audit/verifier/ranges.ts'
-import type { readKeys } from '../audit/verifier/trust.ts'
+import type { readKeys } from '../audit/verifier/signatures.ts'
 import type { Verdict } from '../audit/verifier/verdict.ts'
-import type { ChainVerifier, Trust } from '../audit/verifier/verifier.ts'
+import type { ChainVerifier, VerifierOptions } from '../audit/verifier/verifier.ts'
 import { orgOf } from './audit.ts'
 import { keepPins, type Pins, pinIn, readPins } from './audit-pins.ts'
 import { conclude, type NamedVerdict } from './audit-verdicts.ts'
@@ -18,10 +18,10 @@ import { escapeToOneLine } from './table.ts'
 
 /** What the command lends: the arithmetic, which needs no service and no trust in one. */
 export type Arithmetic = {
-  begin(trust: Trust): ChainVerifier
+  begin(trust: VerifierOptions): ChainVerifier
   verifyRanges: typeof verifyRanges
   readKeys: typeof readKeys
-  pinOf: typeof pinOf
+  pinOf: typeof toPin
 }
 
 export type VerifyFlags = {
@@ -41,7 +41,7 @@ export async function verify(
 ): Promise<void> {
   const keys = flags.key === undefined ? undefined : keysIn(flags.key, arithmetic)
   const pins = flags.pin === undefined ? {} : readPins(flags.pin)
-  const trust: Trust = { keys, tree: flags.tree, pinOf: (orgId) => pinIn(pins, orgId) }
+  const trust: VerifierOptions = { keys, tree: flags.tree, pinOf: (orgId) => pinIn(pins, orgId) }
   const verdicts =
     file === undefined
       ? await chainsOf(run, contract, () => arithmetic.begin(trust))
@@ -91,7 +91,7 @@ const worthThreads = 32 << 20
 async function verdictOn(
   path: string,
   arithmetic: Arithmetic,
-  trust: Trust,
+  trust: VerifierOptions,
   threads: number | undefined,
 ): Promise<NamedVerdict> {
   const progress = bar('Verifying', 'rows')
@@ -115,7 +115,7 @@ const streamOf = (path: string) => createReadStream(path, { highWaterMark: 256 <
 async function inThreads(
   path: string,
   { verifyRanges }: Arithmetic,
-  trust: Trust,
+  trust: VerifierOptions,
   threads: number | undefined,
   progress: Bar,
 ): Promise<Verdict | undefined> {

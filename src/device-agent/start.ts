@@ -95,7 +95,7 @@ async function runLocked(start: StartOptions, pace: RunOptions, stop: AbortContr
       report,
       signal,
       tokenOf: ({ authToken }) => authToken,
-      tryOut: (version) => void notifyWatchdog({ said: 'staged', version }),
+      startTrial: (version) => void notifyWatchdog({ said: 'staged', version }),
     })
     // One that is on trial itself goes nowhere else meanwhile.
     await runAgent(
@@ -134,7 +134,7 @@ export function buildUpdater(
     report: Report
     signal: AbortSignal
     tokenOf: (identity: Identity) => string | undefined
-    tryOut: (version: string) => void
+    startTrial: (version: string) => void
   },
 ): Updater {
   return updaterOf({
@@ -155,6 +155,6 @@ export function buildUpdater(
       const body = { targetVersion: version, state: 'updating' } as const
       await client.call(agentUpdates.status, { params, body }).catch(() => {})
     },
-    startTrial: name.tryOut,
+    startTrial: name.startTrial,
   })
 }

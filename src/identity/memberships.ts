@@ -2,8 +2,8 @@ import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import { policyOf } from './factors/rules.ts'
-import type { Context, Membership, Tenant } from './rules.ts'
+import { mfaPolicyOf } from './factors/rules.ts'
+import type { Membership, SessionContext, Tenant } from './rules.ts'
 
 /** Organizations that may be worked in: active or on trial, of an active partner. */
 const usableOrg = (status: string, deletedAt: string | null) =>
@@ -46,46 +46,57 @@ const orgMemberships = prepared((db, p: { userId: string }) =>
     .orderBy('m.id'),
 )
 
-type Found = Membership & { requiresMfa: boolean }
+type MembershipDetails = Membership & { requiresMfa: boolean }
 type RowOf<Q extends (...args: never[]) => Promise<unknown[]>> = Awaited<ReturnType<Q>>[number]
 
 /** A person's memberships, oldest first. */
-export async function listMemberships(db: Db, userId: string): Promise<Found[]> {
+export async function listMemberships(db: Db, userId: string): Promise<MembershipDetails[]> {
   const partners = await partnerMemberships(db, { userId })
   const orgs = await orgMemberships(db, { userId })
-  return Promise.all([...partners.map((row) => inPartner(db, row)), ...orgs.map((row) => inOrg(db, row))])
+  return Promise.all([
+    ...partners.map((row) => toPartnerMembership(db, row)),
+    ...orgs.map((row) => toOrgMembership(db, row)),
+  ])
 }
 
 /** The membership a session acts through, as it is now. */
-export async function findMembership(db: Db, userId: string, context: Context): Promise<Found | undefined> {
+export async function findMembership(
+  db: Db,
+  userId: string,
+  context: SessionContext,
+): Promise<MembershipDetails | undefined> {
   if (context.kind === 'system') return undefined
   if (context.kind === 'partner') {
     const rows = await partnerMemberships(db, { userId })
     const row = rows.find((one) => one.partner_id === context.partnerId)
-    return row && inPartner(db, row)
+    return row && toPartnerMembership(db, row)
   }
   const row = (await orgMemberships(db, { userId })).find((one) => one.org_id === context.orgId)
-  return row && inOrg(db, row)
+  return row && toOrgMembership(db, row)
 }
 
-async function inPartner(db: Db, row: RowOf<typeof partnerMemberships>): Promise<Found> {
+async function toPartnerMembership(
+  db: Db,
+  row: RowOf<typeof partnerMemberships>,
+): Promise<MembershipDetails> {
   const accepted = row.accepted_at !== null
   const lives = row.disabled_at === null && row.deleted_at === null
   return {
     kind: 'partner',
     partnerId: row.partner_id,
     roleId: row.role_id,
-    orgs: row.org_access === 'all' ? 'all' : row.org_access === 'none' ? [] : await grantedOrgs(db, row.id),
+    orgs:
+      row.org_access === 'all' ? 'all' : row.org_access === 'none' ? [] : await listGrantedOrgs(db, row.id),
     acceptedBy: row.accepted_by as AcceptedBy | null,
     usable: accepted && lives && row.status === 'active',
     invited: !accepted && lives && row.status === 'active',
     pending: accepted && lives && row.status === 'pending',
     disabled: row.disabled_at !== null,
-    requiresMfa: policyOf([row.settings]).required,
+    requiresMfa: mfaPolicyOf([row.settings]).required,
   }
 }
 
-async function inOrg(db: Db, row: RowOf<typeof orgMemberships>): Promise<Found> {
+async function toOrgMembership(db: Db, row: RowOf<typeof orgMemberships>): Promise<MembershipDetails> {
   const accepted = row.accepted_at !== null
   const lives =
     row.disabled_at === null &&
@@ -97,18 +108,18 @@ async function inOrg(db: Db, row: RowOf<typeof orgMemberships>): Promise<Found> 
     orgId: row.org_id,
     partnerId: row.partner_id,
     roleId: row.role_id,
-    siteIds: row.narrowed ? await narrowedSites(db, row.id) : null,
-    groupIds: row.grouped ? await narrowedGroups(db, row.id) : null,
+    siteIds: row.narrowed ? await listLimitedSites(db, row.id) : null,
+    groupIds: row.grouped ? await listLimitedGroups(db, row.id) : null,
     disabled: row.disabled_at !== null,
     acceptedBy: row.accepted_by as AcceptedBy | null,
     usable: accepted && lives,
     invited: !accepted && lives,
     provisioned: row.provisioned === 1,
-    requiresMfa: policyOf([row.settings]).required,
+    requiresMfa: mfaPolicyOf([row.settings]).required,
   }
 }
 
-async function grantedOrgs(db: Db, membershipId: string): Promise<string[]> {
+async function listGrantedOrgs(db: Db, membershipId: string): Promise<string[]> {
   const rows = await db
     .selectFrom('partner_membership_orgs')
     .select('org_id')
@@ -117,7 +128,7 @@ async function grantedOrgs(db: Db, membershipId: string): Promise<string[]> {
   return rows.map((row) => row.org_id)
 }
 
-async function narrowedSites(db: Db, membershipId: string): Promise<string[]> {
+async function listLimitedSites(db: Db, membershipId: string): Promise<string[]> {
   const rows = await db
     .selectFrom('organization_membership_sites')
     .select('site_id')
@@ -126,7 +137,7 @@ async function narrowedSites(db: Db, membershipId: string): Promise<string[]> {
   return rows.map((row) => row.site_id)
 }
 
-async function narrowedGroups(db: Db, membershipId: string): Promise<string[]> {
+async function listLimitedGroups(db: Db, membershipId: string): Promise<string[]> {
   const rows = await db
     .selectFrom('organization_membership_groups')
     .select('group_id')
@@ -172,16 +183,16 @@ export async function findRoleName(db: Db, roleId: string): Promise<string | und
 }
 
 /** What a membership lets one see in its tenant. */
-export type PartnerReach = { orgAccess: 'all' | 'selected' | 'none'; orgIds: readonly string[] }
-export type OrgReach = { siteIds: readonly string[] | null; groupIds: readonly string[] | null }
+export type PartnerAccess = { orgAccess: 'all' | 'selected' | 'none'; orgIds: readonly string[] }
+export type OrgAccess = { siteIds: readonly string[] | null; groupIds: readonly string[] | null }
 
 /** Who said yes to a membership: its holder, or the identity provider of the organization. */
 export type AcceptedBy = 'holder' | 'provider'
 
 /** How a membership begins: accepted, unless it is an invitation. */
-type Beginning = { acceptedBy?: AcceptedBy | null; invited?: { name: string; email: string } }
+type Acceptance = { acceptedBy?: AcceptedBy | null; invited?: { name: string; email: string } }
 
-const standing = ({ acceptedBy = 'holder', invited }: Beginning, now: Instant) => ({
+const acceptanceColumns = ({ acceptedBy = 'holder', invited }: Acceptance, now: Instant) => ({
   accepted_at: acceptedBy === null ? null : now,
   accepted_by: acceptedBy,
   invited_name: invited?.name ?? null,
@@ -195,7 +206,7 @@ export async function joinPartner(
     userId: string
     roleId: string
     orgs: 'all' | readonly string[]
-  } & Beginning,
+  } & Acceptance,
   now: Instant,
 ): Promise<void> {
   const { partnerId, userId, roleId, orgs } = membership
@@ -204,7 +215,7 @@ export async function joinPartner(
   const columns = { id, partner_id: partnerId, user_id: userId, role_id: roleId, created_at: now }
   await db
     .insertInto('partner_memberships')
-    .values({ ...columns, ...standing(membership, now), org_access: orgAccess, disabled_at: null })
+    .values({ ...columns, ...acceptanceColumns(membership, now), org_access: orgAccess, disabled_at: null })
     .execute()
   await insertOrgs(db, id, orgs === 'all' ? [] : orgs)
 }
@@ -218,7 +229,7 @@ export async function joinOrganization(
     siteIds: readonly string[] | null
     groupIds?: readonly string[] | null
     provisioned?: boolean
-  } & Beginning,
+  } & Acceptance,
   now: Instant,
 ): Promise<void> {
   const { orgId, userId, roleId, siteIds, groupIds = null, provisioned = false } = membership
@@ -228,7 +239,7 @@ export async function joinOrganization(
     .insertInto('organization_memberships')
     .values({
       ...columns,
-      ...standing(membership, now),
+      ...acceptanceColumns(membership, now),
       narrowed: siteIds === null ? 0 : 1,
       grouped: groupIds === null ? 0 : 1,
       provisioned: provisioned ? 1 : 0,
@@ -267,14 +278,18 @@ export async function acceptMembership(
 }
 
 /** Gives a partner membership another reach. */
-export async function reachOrgs(db: Db, id: string, { orgAccess, orgIds }: PartnerReach): Promise<void> {
+export async function setPartnerAccess(
+  db: Db,
+  id: string,
+  { orgAccess, orgIds }: PartnerAccess,
+): Promise<void> {
   await db.updateTable('partner_memberships').set({ org_access: orgAccess }).where('id', '=', id).execute()
   await db.deleteFrom('partner_membership_orgs').where('membership_id', '=', id).execute()
   await insertOrgs(db, id, orgIds)
 }
 
 /** Gives an organization membership another reach. */
-export async function reachDevices(db: Db, id: string, { siteIds, groupIds }: OrgReach): Promise<void> {
+export async function setOrgAccess(db: Db, id: string, { siteIds, groupIds }: OrgAccess): Promise<void> {
   await db
     .updateTable('organization_memberships')
     .set({ narrowed: siteIds === null ? 0 : 1, grouped: groupIds === null ? 0 : 1 })

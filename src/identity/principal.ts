@@ -3,11 +3,11 @@ import { missingPermissions } from '../core/permissions.ts'
 import type { UserCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { findGrants, findMembership } from './memberships.ts'
-import { type Context, mustEnrol, scopeOf } from './rules.ts'
-import { findBySession } from './sessions/store.ts'
+import { mustEnrollMfa, type SessionContext, scopeOf } from './rules.ts'
+import { findSessionUser } from './sessions/store.ts'
 import type { AccessClaims } from './sessions/tokens.ts'
 
-const everythingAllowed: ReadonlySet<string> = new Set(['*:*'])
+const allPermissions: ReadonlySet<string> = new Set(['*:*'])
 
 /**
  * The person behind a verified access token, as the database says now: session, status, epochs,
@@ -15,7 +15,7 @@ const everythingAllowed: ReadonlySet<string> = new Set(['*:*'])
  * @throws invalid_token, account_inactive, tenant_inactive
  */
 export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCaller> {
-  const user = await findBySession(db, claims.sessionId)
+  const user = await findSessionUser(db, claims.sessionId)
   if (
     user?.id !== claims.userId ||
     user.authEpoch !== claims.authEpoch ||
@@ -46,7 +46,7 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
       ...person,
       scope: scopeOf(undefined),
       roleId: null,
-      permissions: everythingAllowed,
+      permissions: allPermissions,
       mfaDemanded: false,
     }
   }
@@ -67,19 +67,19 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
   // Whoever was raised since has to come in by what vouches for that.
   if (user.vouched && missingPermissions(user.vouched, permissions).length > 0)
     throw new Problem('invalid_token')
-  const mfaDemanded = mustEnrol({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)
+  const mfaDemanded = mustEnrollMfa({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)
   const { roleId } = membership
   return { ...person, scope: scopeOf(membership), roleId, permissions, mfaDemanded, barred }
 }
 
 /** Whether a person who signs in there has to enrol a factor first. */
-export async function isFactorDemanded(
+export async function requiresMfaEnrollment(
   db: Db,
   user: { id: string; mfaMethod: string | null },
-  context: Context,
+  context: SessionContext,
 ): Promise<boolean> {
   const membership = await findMembership(db, user.id, context)
   if (!membership) return false
   const { forceMfa } = await findGrants(db, membership.roleId)
-  return mustEnrol({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)
+  return mustEnrollMfa({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)
 }

@@ -4,13 +4,13 @@ import { hasPermission } from '../core/permissions.ts'
 import { isNarrowed, organizationScope, type Scope, systemScope } from '../core/scope.ts'
 
 /** Which of a person's memberships a session acts through. */
-export type Context =
+export type SessionContext =
   | { kind: 'system' }
   | { kind: 'partner'; partnerId: string }
   | { kind: 'organization'; orgId: string }
 
 /** What a person can belong to. */
-export type Tenant = Exclude<Context, { kind: 'system' }>
+export type Tenant = Exclude<SessionContext, { kind: 'system' }>
 
 /**
  * A membership as it stands. `usable`: it is accepted and not disabled, and its tenant may be worked in. `invited`: it
@@ -54,7 +54,7 @@ export function chooseContext(
   isSystem: boolean,
   memberships: readonly Membership[],
   asked: { orgId?: string | undefined; partnerId?: string | undefined },
-): Context | undefined {
+): SessionContext | undefined {
   const open = memberships.filter((one) => one.usable)
   const waiting = memberships.filter((one) => one.invited || (one.kind === 'partner' && one.pending))
   const usable = open.length > 0 ? open : waiting
@@ -65,13 +65,13 @@ export function chooseContext(
       one.kind === kind &&
       (partnerId === undefined || one.partnerId === partnerId) &&
       (one.kind === 'partner' || one.orgId === orgId)
-    return contextOf(usable.find(fits))
+    return contextOfMembership(usable.find(fits))
   }
   if (isSystem) return { kind: 'system' }
-  return contextOf(usable.find((one) => one.kind === 'partner') ?? usable[0])
+  return contextOfMembership(usable.find((one) => one.kind === 'partner') ?? usable[0])
 }
 
-function contextOf(membership: Membership | undefined): Context | undefined {
+function contextOfMembership(membership: Membership | undefined): SessionContext | undefined {
   if (!membership) return undefined
   return membership.kind === 'partner'
     ? { kind: 'partner', partnerId: membership.partnerId }
@@ -107,84 +107,84 @@ export type Subject =
       mfaEnabled: boolean
       mfaDemanded: boolean
       /** Why this person cannot act at all; a signed-in caller has none. */
-      barred?: 'account_inactive' | 'tenant_inactive' | Waiting | undefined
+      barred?: 'account_inactive' | 'tenant_inactive' | PendingReason | undefined
     }
 
 /** Why somebody may sign in, and do no more than what is open while enrolling. */
-export type Waiting = 'tenant_pending' | 'invitation_pending'
+export type PendingReason = 'tenant_pending' | 'invitation_pending'
 
-const waits = (barred: string | undefined): boolean =>
+const isPending = (barred: string | undefined): boolean =>
   barred === 'tenant_pending' || barred === 'invitation_pending'
 
-export type Verdict =
+export type AccessDecision =
   | { allowed: true }
   | { allowed: false; code: ErrorCode; message?: string; details?: unknown; enrollUrl?: string }
 
-const welcome: Verdict = { allowed: true }
-const refused = (code: ErrorCode, more: { message?: string; details?: unknown; enrollUrl?: string } = {}) =>
-  ({ allowed: false, code, ...more }) satisfies Verdict
+const allowed: AccessDecision = { allowed: true }
+const deny = (code: ErrorCode, more: { message?: string; details?: unknown; enrollUrl?: string } = {}) =>
+  ({ allowed: false, code, ...more }) satisfies AccessDecision
 
 /**
  * Whether an entry is open to someone. Every request is decided here, and
  * so is every explanation of a decision. Which records they then reach is the business of their scope.
  */
-export function judge(access: Access, subject: Subject, mfaOn: boolean): Verdict {
+export function decideAccess(access: Access, subject: Subject, mfaOn: boolean): AccessDecision {
   if (access.who === 'public') {
     const known = access.session && subject.kind === 'user'
-    const barred = known && !waits(subject.barred) ? subject.barred : undefined
-    return barred ? refused(barred) : welcome
+    const barred = known && !isPending(subject.barred) ? subject.barred : undefined
+    return barred ? deny(barred) : allowed
   }
-  if (subject.kind === 'nobody') return refused('unauthenticated')
+  if (subject.kind === 'nobody') return deny('unauthenticated')
   if (access.who === 'agent') {
-    return subject.kind === 'agent' ? welcome : refused('invalid_agent_credentials')
+    return subject.kind === 'agent' ? allowed : deny('invalid_agent_credentials')
   }
-  if (subject.kind === 'api_key') return judgeKey(access, subject)
-  if (subject.kind === 'workload') return judgeWorkload(access, subject)
-  if (subject.kind !== 'user') return refused('invalid_token')
+  if (subject.kind === 'api_key') return decideApiKey(access, subject)
+  if (subject.kind === 'workload') return decideWorkload(access, subject)
+  if (subject.kind !== 'user') return deny('invalid_token')
   const { scope, permissions, mfa, mfaEnabled, mfaDemanded, barred } = subject
-  if (barred !== undefined && !(waits(barred) && access.whileEnrolling)) return refused(barred)
+  if (barred !== undefined && !(isPending(barred) && access.whileEnrolling)) return deny(barred)
   if (mfaOn && mfaDemanded && !access.whileEnrolling) {
-    return refused('mfa_enrollment_required', { enrollUrl })
+    return deny('mfa_enrollment_required', { enrollUrl })
   }
-  if (!access.scopes.includes(scope.kind)) return refused('scope_not_allowed')
+  if (!access.scopes.includes(scope.kind)) return deny('scope_not_allowed')
   if (access.permission !== undefined && !hasPermission(permissions, access.permission)) {
-    return refused('forbidden', { message: 'Permission denied', details: { required: access.permission } })
+    return deny('forbidden', { message: 'Permission denied', details: { required: access.permission } })
   }
   if (access.wholePartner && scope.kind === 'partner' && scope.orgs !== 'all') {
-    return refused('partner_access_limited')
+    return deny('partner_access_limited')
   }
-  if (access.wholeOrganization && isNarrowed(scope)) return refused('site_access_denied', seesPart)
-  if (mfaOn && access.mfa && !mfa) return refused('mfa_required', mfaEnabled ? {} : { enrollUrl })
-  return welcome
+  if (access.wholeOrganization && isNarrowed(scope)) return deny('site_access_denied', limitedAccess)
+  if (mfaOn && access.mfa && !mfa) return deny('mfa_required', mfaEnabled ? {} : { enrollUrl })
+  return allowed
 }
 
 type UserAccess = Extract<Access, { who: 'user' }>
 
-const seesPart = { message: 'Your access is limited to some sites or device groups' }
+const limitedAccess = { message: 'Your access is limited to some sites or device groups' }
 
-function judgeKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key' }>): Verdict {
-  if (!access.key) return refused('unauthenticated', { message: 'Missing or invalid authorization header' })
-  if (!access.scopes.includes(key.scope.kind)) return refused('scope_not_allowed')
-  if (access.wholeOrganization && isNarrowed(key.scope)) return refused('site_access_denied', seesPart)
+function decideApiKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key' }>): AccessDecision {
+  if (!access.key) return deny('unauthenticated', { message: 'Missing or invalid authorization header' })
+  if (!access.scopes.includes(key.scope.kind)) return deny('scope_not_allowed')
+  if (access.wholeOrganization && isNarrowed(key.scope)) return deny('site_access_denied', limitedAccess)
   const { permission } = access
-  if (permission === undefined || hasPermission(key.permissions, permission)) return welcome
-  return refused('api_key_scope', { details: { required: permission } })
+  if (permission === undefined || hasPermission(key.permissions, permission)) return allowed
+  return deny('api_key_scope', { details: { required: permission } })
 }
 
 /** Whoever named its permissions had a verified factor: its token counts as one, for these alone. */
-function judgeWorkload(access: UserAccess, subject: Extract<Subject, { kind: 'workload' }>): Verdict {
+function decideWorkload(access: UserAccess, subject: Extract<Subject, { kind: 'workload' }>): AccessDecision {
   const { permission } = access
   if (!access.workload || permission === undefined) {
-    return refused('forbidden', { message: 'This is not open to workloads' })
+    return deny('forbidden', { message: 'This is not open to workloads' })
   }
-  if (!access.scopes.includes(subject.scope.kind)) return refused('scope_not_allowed')
-  if (hasPermission(subject.permissions, permission)) return welcome
-  return refused('forbidden', { message: 'Permission denied', details: { required: permission } })
+  if (!access.scopes.includes(subject.scope.kind)) return deny('scope_not_allowed')
+  if (hasPermission(subject.permissions, permission)) return allowed
+  return deny('forbidden', { message: 'Permission denied', details: { required: permission } })
 }
 
 /** Refuses a caller the entry is not for. @throws the code of the verdict */
 export function checkAccess(access: Access, subject: Subject, mfaOn: boolean): void {
-  const verdict = judge(access, subject, mfaOn)
+  const verdict = decideAccess(access, subject, mfaOn)
   if (verdict.allowed) return
   const { code, message, details, enrollUrl: url } = verdict
   throw new Problem(code, message, {
@@ -197,7 +197,7 @@ export function checkAccess(access: Access, subject: Subject, mfaOn: boolean): v
  * Whether a person has to enrol a factor before anything else: a role with Force MFA takes an authenticator
  * app alone, the setting of a tenant any factor.
  */
-export const mustEnrol = (
+export const mustEnrollMfa = (
   demands: { forceMfa: boolean; requiresMfa: boolean },
   mfaMethod: string | null,
 ): boolean => (demands.forceMfa && mfaMethod !== 'totp') || (demands.requiresMfa && mfaMethod === null)
@@ -213,27 +213,30 @@ export const isFullAdmin = (kind: Tenant['kind'], permissions: ReadonlySet<strin
 export const enrollUrl = '/auth/mfa/setup'
 
 /** An address in the letters that mail servers know it by. */
-export const plainEmail = (email: string): string => email.normalize('NFKC').trim()
+export const normalizeEmail = (email: string): string => email.normalize('NFKC').trim()
 
 /** What two spellings of one address have in common. */
-export const foldEmail = (email: string): string => plainEmail(email).toLowerCase()
+export const foldEmail = (email: string): string => normalizeEmail(email).toLowerCase()
 
 /** The organization a session acts in; null in the other scopes. */
-export const orgOf = (context: Context): string | null =>
+export const orgOfContext = (context: SessionContext): string | null =>
   context.kind === 'organization' ? context.orgId : null
 
 /**
  * The organization that hears of what somebody does in a context, in its audit log and by its webhooks: one that they
  * have not joined, but were invited to, hears nothing of them.
  */
-export const orgThatHears = (context: Context, membership: Membership | undefined): string | null =>
-  membership?.acceptedBy ? orgOf(context) : null
+export const notifiedOrg = (context: SessionContext, membership: Membership | undefined): string | null =>
+  membership?.acceptedBy ? orgOfContext(context) : null
 
 /** The same of the memberships of somebody. */
-export const orgThatHearsAmong = (context: Context, memberships: readonly Membership[]): string | null =>
-  orgThatHears(
+export const notifiedOrgAmong = (
+  context: SessionContext,
+  memberships: readonly Membership[],
+): string | null =>
+  notifiedOrg(
     context,
-    memberships.find((one) => one.kind === 'organization' && one.orgId === orgOf(context)),
+    memberships.find((one) => one.kind === 'organization' && one.orgId === orgOfContext(context)),
   )
 
 /** All of one tenant. */
@@ -243,7 +246,7 @@ export const scopeOfTenant = (tenant: Tenant): Scope =>
     : organizationScope(tenant.orgId)
 
 /** The other way round from `scopeOf`. */
-export function contextIn(scope: Scope): Context {
+export function contextOfScope(scope: Scope): SessionContext {
   if (scope.kind === 'partner') return { kind: 'partner', partnerId: scope.partnerId }
   return scope.kind === 'organization' ? { kind: 'organization', orgId: scope.orgId } : { kind: 'system' }
 }

@@ -1,8 +1,8 @@
 import type { UserCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { listMemberships } from './memberships.ts'
-import type { Context, Membership } from './rules.ts'
-import { checkBySso } from './sessions/rules.ts'
+import type { Membership, SessionContext } from './rules.ts'
+import { checkNotSsoSession } from './sessions/rules.ts'
 import { getUser, type User } from './store.ts'
 
 /**
@@ -30,7 +30,7 @@ export async function listSsoOnly(db: Db, userId: string): Promise<Set<string>> 
  * The memberships that a password opens. One that nobody but an identity provider accepted is not among them: whoever
  * has the password may be another than whom the provider vouches for.
  */
-export const openByPassword = <M extends Membership>(
+export const filterPasswordMemberships = <M extends Membership>(
   memberships: readonly M[],
   ssoOnly: ReadonlySet<string>,
 ): M[] =>
@@ -42,7 +42,7 @@ export const openByPassword = <M extends Membership>(
  * Whether a person's password opens nothing that they belong to; an invitation is nothing yet. What nobody but a
  * provider accepted takes no password from whoever has one.
  */
-export async function isPasswordUseless(
+export async function isPasswordUnusable(
   db: Db,
   user: Pick<User, 'id' | 'isSystem' | 'passwordHash'>,
 ): Promise<boolean> {
@@ -50,13 +50,13 @@ export async function isPasswordUseless(
   const joined = (await listMemberships(db, user.id)).filter((one) => one.acceptedBy !== null)
   const own = joined.filter((one) => one.acceptedBy === 'holder')
   if (own.length === 0) return user.passwordHash === null && joined.length > 0
-  return openByPassword(own, await listSsoOnly(db, user.id)).length === 0
+  return filterPasswordMemberships(own, await listSsoOnly(db, user.id)).length === 0
 }
 
 /** Whether a person may not be given a link to set a password, since single sign-on is the way in to all they have. */
-export async function isResetUseless(db: Db, user: User): Promise<boolean> {
+export async function isResetUnusable(db: Db, user: User): Promise<boolean> {
   if (await isFederated(db, user)) return true
-  if (!(await isPasswordUseless(db, user))) return false
+  if (!(await isPasswordUnusable(db, user))) return false
   // It is how an address is proved, without which nobody accepts an invitation of another tenant.
   if (user.passwordHash === null || user.emailProvedAt !== null) return true
   return !(await listMemberships(db, user.id)).some((one) => one.invited)
@@ -78,7 +78,7 @@ async function isFederated(db: Db, user: Pick<User, 'id' | 'passwordHash'>): Pro
 }
 
 /** Whether a person's password does not open the organization they would come in to. */
-export const isSsoOnly = async (db: Db, userId: string, context: Context): Promise<boolean> =>
+export const isSsoOnly = async (db: Db, userId: string, context: SessionContext): Promise<boolean> =>
   context.kind === 'organization' && (await listSsoOnly(db, userId)).has(context.orgId)
 
 /**
@@ -86,7 +86,7 @@ export const isSsoOnly = async (db: Db, userId: string, context: Context): Promi
  * only where its organization is all that the person belongs to. Whoever runs the provider could be anybody there, and
  * nobody anywhere else; nor does its word alone make it the keeper of somebody who has a password.
  */
-export async function isAccountWide(
+export async function canManageAccount(
   db: Db,
   user: Pick<User, 'id' | 'isSystem'>,
   { ssoProviderId, scope }: Pick<UserCaller, 'ssoProviderId' | 'scope'>,
@@ -100,12 +100,12 @@ export async function isAccountWide(
 }
 
 /** @throws forbidden */
-export async function checkAccountWide(
+export async function checkCanManageAccount(
   db: Db,
   user: Pick<User, 'id' | 'isSystem'>,
   caller: Pick<UserCaller, 'ssoProviderId' | 'scope'>,
 ): Promise<void> {
-  if (!(await isAccountWide(db, user, caller))) checkBySso(caller)
+  if (!(await canManageAccount(db, user, caller))) checkNotSsoSession(caller)
 }
 
 /**
@@ -113,12 +113,12 @@ export async function checkAccountWide(
  * it alone, unless the password opens nothing.
  * @throws forbidden
  */
-export async function checkOwnsFactors(
+export async function checkCanManageFactors(
   db: Db,
   user: Pick<User, 'id' | 'isSystem' | 'passwordHash'>,
   caller: Pick<UserCaller, 'ssoProviderId' | 'scope'>,
 ): Promise<void> {
-  await checkAccountWide(db, user, caller)
-  if (user.passwordHash === null || (await isPasswordUseless(db, user))) return
-  checkBySso(caller)
+  await checkCanManageAccount(db, user, caller)
+  if (user.passwordHash === null || (await isPasswordUnusable(db, user))) return
+  checkNotSsoSession(caller)
 }

@@ -4,7 +4,7 @@ import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf, type Value } from '../storage/schema/rows.ts'
 import type { UserRow } from '../storage/schema/tables.ts'
-import { foldEmail, plainEmail } from './rules.ts'
+import { foldEmail, normalizeEmail } from './rules.ts'
 
 /*
  * Accounts stand above the tenants: a person may belong to several. What a person may see comes from
@@ -76,7 +76,7 @@ function newRow(user: NewUser, now: Instant): UserRow {
   return {
     id,
     // Mail goes where the address itself does, in whatever letters somebody typed it first.
-    email: plainEmail(email),
+    email: normalizeEmail(email),
     email_key: foldEmail(email),
     name,
     status,
@@ -101,7 +101,7 @@ function newRow(user: NewUser, now: Instant): UserRow {
 }
 
 /** Keeps since when it is known that the holder of an account reads the mail of its address. */
-export async function proveEmail(db: Db, userId: string, now: Instant): Promise<void> {
+export async function markEmailProved(db: Db, userId: string, now: Instant): Promise<void> {
   await db
     .updateTable('users')
     .set({ email_proved_at: now })

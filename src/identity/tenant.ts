@@ -2,18 +2,18 @@ import { Problem } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Db } from '../storage/open.ts'
 import { checkOrg, findOrg, getPartner } from '../tenancy/store.ts'
-import { contextIn, scopeOfTenant, type Tenant } from './rules.ts'
+import { contextOfScope, scopeOfTenant, type Tenant } from './rules.ts'
 
-type Asked = { orgId?: string | undefined; partnerId?: string | undefined }
+type TenantQuery = { orgId?: string | undefined; partnerId?: string | undefined }
 
 /**
  * The tenant a request names: an organization, which must be of the partner when both are named, or a partner.
  * @throws partner_mismatch, org_access_denied, not_found
  */
-export async function tenantNamed(
+export async function findNamedTenant(
   db: Db,
   scope: Scope,
-  { orgId, partnerId }: Asked,
+  { orgId, partnerId }: TenantQuery,
 ): Promise<Tenant | undefined> {
   if (partnerId !== undefined) {
     if (scope.kind === 'system') await getPartner(db, partnerId)
@@ -29,20 +29,20 @@ export async function tenantNamed(
 }
 
 /** The tenant a request names, else the caller's own; undefined when the system administrator names none. */
-export async function findTenant(db: Db, scope: Scope, asked: Asked): Promise<Tenant | undefined> {
-  const context = contextIn(scope)
-  return (await tenantNamed(db, scope, asked)) ?? (context.kind === 'system' ? undefined : context)
+export async function findTenant(db: Db, scope: Scope, asked: TenantQuery): Promise<Tenant | undefined> {
+  const context = contextOfScope(scope)
+  return (await findNamedTenant(db, scope, asked)) ?? (context.kind === 'system' ? undefined : context)
 }
 
 /** @throws tenant_required, and what `findTenant` throws */
-export async function getTenant(db: Db, scope: Scope, asked: Asked): Promise<Tenant> {
+export async function getTenant(db: Db, scope: Scope, asked: TenantQuery): Promise<Tenant> {
   const tenant = await findTenant(db, scope, asked)
   if (!tenant) throw new Problem('tenant_required')
   return tenant
 }
 
 /** What the caller sees of the tenant that is named; everything they see when none is. */
-export async function reachOf(db: Db, scope: Scope, asked: Asked): Promise<Scope> {
-  const tenant = await tenantNamed(db, scope, asked)
+export async function getNamedScope(db: Db, scope: Scope, asked: TenantQuery): Promise<Scope> {
+  const tenant = await findNamedTenant(db, scope, asked)
   return tenant ? scopeOfTenant(tenant) : scope
 }

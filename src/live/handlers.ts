@@ -9,15 +9,15 @@ import type { Db } from '../storage/open.ts'
 import type * as contract from './contract.ts'
 import type { Switchboard } from './ports.ts'
 import {
-  checkAsked,
+  checkQueryable,
   eventIn,
   eventsIn,
-  eventsQuestion,
-  listQuestion,
-  logNamed,
+  eventsQuery,
+  findLog,
+  type LiveQuery,
+  listLogsQuery,
   logsIn,
-  type Question,
-  recordQuestion,
+  recordQuery,
   resultOf,
 } from './rules.ts'
 
@@ -37,11 +37,11 @@ export function liveHandlers({ switchboard, liveTimeoutMs: timeoutMs }: Live) {
   const underWay = new Map<string, number>()
 
   /** Waits for the agent, with no transaction open. */
-  async function ask(db: Db, { scope, caller, note, gone }: Asking, deviceId: string, question: Question) {
+  async function ask(db: Db, { scope, caller, note, gone }: Asking, deviceId: string, question: LiveQuery) {
     const device = await getDevice(db, scope, deviceId)
     const { logName } = question.payload
     note({ ...about(device), ...(logName !== undefined && { details: { log: logName } }) })
-    checkAsked(device)
+    checkQueryable(device)
     const who = 'id' in caller ? caller.id : ''
     const already = underWay.get(who) ?? 0
     if (already >= mostAtOnce) {
@@ -61,21 +61,21 @@ export function liveHandlers({ switchboard, liveTimeoutMs: timeoutMs }: Live) {
   const questions: HandlersOf<typeof contract.deviceLogs> = {
     async show({ db, params: { deviceId, name }, ...asking }) {
       asking.note({ details: { log: name } })
-      return logNamed(logsIn((await ask(db, asking, deviceId, listQuestion)).result), name)
+      return findLog(logsIn((await ask(db, asking, deviceId, listLogsQuery)).result), name)
     },
     async events({ db, params: { deviceId, name }, query, ...asking }) {
-      const { result } = await ask(db, asking, deviceId, eventsQuestion(name, query, timeoutMs))
+      const { result } = await ask(db, asking, deviceId, eventsQuery(name, query, timeoutMs))
       const { events, total } = eventsIn(result, query.limit)
       return toPage(events, total, query)
     },
     async record({ db, params: { deviceId, name, recordId }, ...asking }) {
-      return eventIn((await ask(db, asking, deviceId, recordQuestion(name, Number(recordId)))).result)
+      return eventIn((await ask(db, asking, deviceId, recordQuery(name, Number(recordId)))).result)
     },
   }
   const liveLogs: HandlersOf<typeof contract.liveLogs> = {
     ...questions,
     async list({ db, params: { deviceId }, ...asking }) {
-      return { data: logsIn((await ask(db, asking, deviceId, listQuestion)).result) }
+      return { data: logsIn((await ask(db, asking, deviceId, listLogsQuery)).result) }
     },
   }
   const logLevels: HandlersOf<typeof contract.logLevels> = {

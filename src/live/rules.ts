@@ -14,12 +14,12 @@ import {
   type QueryLog,
 } from './wire/contract.ts'
 
-export type Question = Omit<Command, 'id'>
+export type LiveQuery = Omit<Command, 'id'>
 
-export const listQuestion: Question = { type: 'event_logs_list', payload: {} }
+export const listLogsQuery: LiveQuery = { type: 'event_logs_list', payload: {} }
 
 /** @throws invalid_request for a time that ends before it begins */
-export function eventsQuestion(logName: string, query: EventsQuery, timeoutMs: number): Question {
+export function eventsQuery(logName: string, query: EventsQuery, timeoutMs: number): LiveQuery {
   const { level = '', source = '', startTime = '', endTime = '', eventId = 0, page, limit } = query
   if (startTime && endTime && endTime < startTime) {
     throw invalid([{ path: 'query.endTime', message: 'must not lie before startTime' }])
@@ -31,13 +31,13 @@ export function eventsQuestion(logName: string, query: EventsQuery, timeoutMs: n
   return { type: 'event_logs_query', payload }
 }
 
-export const recordQuestion = (logName: string, recordId: number): Question => ({
+export const recordQuery = (logName: string, recordId: number): LiveQuery => ({
   type: 'event_log_get',
   payload: { logName, recordId },
 })
 
 /** @throws device_offline for a device whose agent is refused, connected or not */
-export function checkAsked({ status }: Device): void {
+export function checkQueryable({ status }: Device): void {
   if (status === 'decommissioned' || status === 'quarantined') throw offline(status, null)
 }
 
@@ -86,7 +86,7 @@ function understood<S extends z.ZodType>(schema: S, result: unknown): z.output<S
 export const logsIn = (result: unknown): LiveLog[] => understood(AgentLogs, result).logs.map(logOf)
 
 /** By name, in any letter case. @throws not_found */
-export function logNamed(logs: readonly LiveLog[], name: string): LiveLog {
+export function findLog(logs: readonly LiveLog[], name: string): LiveLog {
   const wanted = name.toLowerCase()
   const found = logs.find((one) => one.name === name) ?? logs.find((one) => one.name.toLowerCase() === wanted)
   if (!found) throw new Problem('not_found', absent.log_not_found)

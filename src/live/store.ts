@@ -5,15 +5,15 @@ import type { LiveQuestionRow } from '../storage/schema/tables.ts'
 
 /* Between processes of the service: what a caller may ask was decided before it comes here. */
 
-export type Place = { deviceId: string; linkId: string; holder: string }
+export type AgentLink = { deviceId: string; linkId: string; holder: string }
 
 /** The agent's connection ends here now; gives where it ended before, if it did. */
 export async function moveLink(
   db: Db,
-  { deviceId, linkId, holder }: Place,
+  { deviceId, linkId, holder }: AgentLink,
   now: Instant,
-): Promise<Place | undefined> {
-  const before = await placeOf(db, deviceId)
+): Promise<AgentLink | undefined> {
+  const before = await findLink(db, deviceId)
   const row = { link_id: linkId, holder, created_at: now }
   await db
     .insertInto('agent_links')
@@ -27,13 +27,13 @@ const linkByDevice = prepared((db, p: { deviceId: string }) =>
   db.selectFrom('agent_links').select(['link_id', 'holder']).where('device_id', '=', p.deviceId),
 )
 
-export async function placeOf(db: Db, deviceId: string): Promise<Place | undefined> {
+export async function findLink(db: Db, deviceId: string): Promise<AgentLink | undefined> {
   const [row] = await linkByDevice(db, { deviceId })
   return row && { deviceId, linkId: row.link_id, holder: row.holder }
 }
 
 /** Of one connection, not of a newer one. */
-export async function dropLink(db: Db, { deviceId, linkId }: Omit<Place, 'holder'>): Promise<void> {
+export async function dropLink(db: Db, { deviceId, linkId }: Omit<AgentLink, 'holder'>): Promise<void> {
   await db.deleteFrom('agent_links').where('device_id', '=', deviceId).where('link_id', '=', linkId).execute()
 }
 
@@ -53,7 +53,7 @@ export const findQuestion = (db: Db, id: string): Promise<LiveQuestionRow | unde
   db.selectFrom('live_questions').selectAll().where('id', '=', id).executeTakeFirst()
 
 /** Questions to a process that it has not answered. */
-export async function questionsTo(db: Db, holder: string): Promise<string[]> {
+export async function listQuestionsTo(db: Db, holder: string): Promise<string[]> {
   const open = db.selectFrom('live_questions').select('id').where('holder', '=', holder)
   return (await open.where('outcome', 'is', null).execute()).map(({ id }) => id)
 }

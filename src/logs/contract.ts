@@ -7,7 +7,7 @@ export const logSeq = z
     'Place among all that came in of the device, of both kinds; what is read behind it is never behind it again',
   )
 
-export const logPlace = sequenceQuery('of the device')
+export const logSequence = sequenceQuery('of the device')
 
 /** `head` is as old as the page: whoever has read to its end has read all up to there. */
 export const logPageOf = <S extends z.ZodType>(item: S) =>

@@ -3,7 +3,7 @@ import { forEachSettled, writeInChunks } from '../storage/bisect-writes.ts'
 import { forNoKeyUpdate, rowList } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import type { LogQuota } from './quota.ts'
-import { shareOut } from './shares.ts'
+import { shareOut } from './quota-shares.ts'
 import { type LogTable, logTables, sizeIn, sumOfSizes } from './sizes.ts'
 
 /** Rows of one write: nobody waits for longer than that. */
@@ -13,7 +13,7 @@ const day = 86_400
 export type Retention = { agentLogRetentionDays: number; eventLogRetentionDays: number }
 
 /** Deletes what came in longer ago than it is kept. Any number of processes may do so at once. */
-export async function forgetOldLogs(
+export async function deleteOldLogs(
   storage: Storage,
   { agentLogRetentionDays, eventLogRetentionDays }: Retention,
   now: Instant,
@@ -94,7 +94,7 @@ async function uncountEach(tx: Db, gone: readonly Gone[]): Promise<void> {
  * Deletes the oldest entries of devices of which more is kept than may be, and an eighth more, so that there is room for
  * a while. Any number of processes may do so at once.
  */
-export async function makeRoom(storage: Storage, quota: LogQuota): Promise<{ bytes: number }> {
+export async function enforceQuotas(storage: Storage, quota: LogQuota): Promise<{ bytes: number }> {
   const { bytes, full } = await shareOut(storage, 'log_bytes', quota)
   await forEachSettled(full, async ({ id, org_id }) => {
     const deleted = await trim(storage, id, quota.roomOf(org_id))
@@ -164,7 +164,7 @@ const recounted = { atOnce: 50, times: 20 }
  * Adds up anew what is kept of the next devices after that one, as far as nothing comes in meanwhile. Gives the last of
  * them, or undefined when they were the last of all: what a process of a release before this one wrote is counted then.
  */
-export async function recount(storage: Storage, after = ''): Promise<string | undefined> {
+export async function recountBytes(storage: Storage, after = ''): Promise<string | undefined> {
   let last = after
   for (let times = 0; times < recounted.times; times += 1) {
     const devices = await storage.heavy

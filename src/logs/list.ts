@@ -10,7 +10,7 @@ import {
 import type { Db } from '../storage/open.ts'
 import { readCursorPage } from '../storage/query/pages.ts'
 import type { Tables } from '../storage/schema/tables.ts'
-import { lastPlace } from './places.ts'
+import { lastSequence } from './sequence.ts'
 
 type LogTable = 'agent_logs' | 'device_event_logs'
 type Log = { timestamp: string; id: string; seq: number }
@@ -27,7 +27,7 @@ export async function pageOfLogs<T extends LogTable, L extends Log>(
   read: (row: Tables[T]) => L,
 ): Promise<LogPage<L>> {
   // Before the entries: so they hold all up to it.
-  const head = await lastPlace(db, deviceId)
+  const head = await lastSequence(db, deviceId)
   const page = await (query.after === undefined ? newestFirst : asTheyCame)(found, query, read)
   return { ...page, head }
 }

@@ -51,7 +51,7 @@ const steps: readonly ((text: string) => string)[] = [
 ]
 
 /** The text without the secrets that can be told from it. */
-export function redacted(text: string): string {
+export function redactText(text: string): string {
   return hint.test(text) ? steps.reduce((cleaned, step) => step(cleaned), text) : text
 }
 
@@ -59,8 +59,8 @@ export function redacted(text: string): string {
 const long = 256 * 1024
 
 /** The same for a text of megabytes. */
-export async function redactedInTurns(text: string): Promise<string> {
-  if (text.length <= long || !hint.test(text)) return redacted(text)
+export async function redactTextInTurns(text: string): Promise<string> {
+  if (text.length <= long || !hint.test(text)) return redactText(text)
   let cleaned = text
   for (const step of steps) {
     await nextTurn()
@@ -74,17 +74,17 @@ const secretName = new RegExp(`(?:${names}|authorization|cookie)s?$`, 'i')
 type Data = Record<string, unknown>
 
 /** The same for data: what has the name of a secret goes whole. */
-export function redactedData<D extends Data | null>(data: D): D {
+export function redactData<D extends Data | null>(data: D): D {
   return data && (cleaned(data) as D)
 }
 
 function cleaned(value: unknown): unknown {
-  if (typeof value === 'string') return redacted(value)
+  if (typeof value === 'string') return redactText(value)
   if (value === null || typeof value !== 'object') return value
   if (Array.isArray(value)) return value.map(cleaned)
   return Object.fromEntries(
     Object.entries(value).map(([name, one]) => [
-      redacted(name),
+      redactText(name),
       secretName.test(name) ? concealed(one) : cleaned(one),
     ]),
   )
@@ -95,11 +95,11 @@ function concealed(value: unknown): unknown {
   if (value === null || typeof value === 'boolean' || value === '') return value
   if (Array.isArray(value)) return value.map(concealed)
   if (typeof value !== 'object') return mark
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [redacted(name), concealed(one)]))
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [redactText(name), concealed(one)]))
 }
 
 /** The same for data of megabytes. */
-export async function redactedDataInTurns(data: Data): Promise<Data> {
+export async function redactDataInTurns(data: Data): Promise<Data> {
   let characters = 0
   const turn = async (text: string): Promise<string> => {
     characters += text.length
@@ -107,7 +107,7 @@ export async function redactedDataInTurns(data: Data): Promise<Data> {
       characters = 0
       await nextTurn()
     }
-    return redactedInTurns(text)
+    return redactTextInTurns(text)
   }
   const clean = async (value: unknown): Promise<unknown> => {
     if (typeof value === 'string') return turn(value)

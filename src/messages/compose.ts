@@ -1,4 +1,4 @@
-import type { Letter } from './ports.ts'
+import type { MailMessage } from './ports.ts'
 
 /** A paragraph, or a link that stands alone. */
 export type Part = string | { label: string; url: string }
@@ -9,7 +9,7 @@ export function compose(
   { to, name }: { to: string; name: string },
   subject: string,
   parts: readonly Part[],
-): Letter {
+): MailMessage {
   const greeting = harmless(name) === '' ? 'Hello,' : `Hello ${harmless(name)},`
   const all = [greeting, ...parts].map((part) => (typeof part === 'string' ? harmless(part) : part))
   return {

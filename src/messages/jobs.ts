@@ -4,26 +4,26 @@ import { addSeconds, type Clock, type Instant } from '../core/time.ts'
 import { writeBisecting } from '../storage/bisect-writes.ts'
 import { lacksCurrentKey } from '../storage/key-check.ts'
 import type { Storage } from '../storage/open.ts'
-import type { Letter, Mailer } from './ports.ts'
-import { batch, leaseSeconds, nextAttempt, placeOf } from './rules.ts'
+import type { Mailer, MailMessage } from './ports.ts'
+import { batch, leaseSeconds, mailContext, nextAttempt } from './rules.ts'
 import * as store from './store.ts'
 
 /** What is told of a mail that could not be sent: nothing of its content, nor to whom it goes. */
-export type Failure = { mail: string; kind: string; attempt: number; reason: string; givenUp: boolean }
+export type MailFailure = { mail: string; kind: string; attempt: number; reason: string; givenUp: boolean }
 
-export type Delivery = {
+export type MailSenderOptions = {
   storage: Storage
   cipher: Cipher
   mailer: Mailer
   clock: Clock
-  onFailure(failure: Failure): void
+  onFailure(failure: MailFailure): void
 }
 
 /**
  * Sends some of the mails that are due; false when there were none. Several processes may do so at once. A mail whose sender dies is sent again when its claim ends, so it may arrive twice, with the
  * same id.
  */
-export async function sendDue(on: Delivery): Promise<boolean> {
+export async function sendDueMails(on: MailSenderOptions): Promise<boolean> {
   const { storage, clock } = on
   const now = clock()
   if (!(await store.isMailDue(storage.read, now))) return false
@@ -41,7 +41,7 @@ export async function sendDue(on: Delivery): Promise<boolean> {
 }
 
 /** What is sealed with a key that other processes have is sent by them. */
-async function listDue({ storage: { read }, cipher }: Delivery, now: Instant): Promise<string[]> {
+async function listDue({ storage: { read }, cipher }: MailSenderOptions, now: Instant): Promise<string[]> {
   const found = await store.listDueMails(read, now, { limit: batch })
   const isOwn = found.every(({ content }) => cipher.knows(content))
   const { marks } = cipher
@@ -52,7 +52,7 @@ async function listDue({ storage: { read }, cipher }: Delivery, now: Instant): P
   return due.map(({ id }) => id)
 }
 
-async function deliver(on: Delivery, mail: store.Mail, lease: string): Promise<void> {
+async function deliver(on: MailSenderOptions, mail: store.Mail, lease: string): Promise<void> {
   const { storage, clock } = on
   const { id, kind, attempts: attempt, expiresAt } = mail
   const outcome = expiresAt > clock() ? await attempted(on, mail) : 'expired'
@@ -66,11 +66,14 @@ async function deliver(on: Delivery, mail: store.Mail, lease: string): Promise<v
 }
 
 /** `sent`, or why not. */
-async function attempted({ cipher, mailer }: Delivery, { id, content }: store.Mail): Promise<string> {
-  const letter = cipher.tryOpen(content, placeOf(id))
+async function attempted(
+  { cipher, mailer }: MailSenderOptions,
+  { id, content }: store.Mail,
+): Promise<string> {
+  const letter = cipher.tryOpen(content, mailContext(id))
   if (letter === undefined) return 'sealed with another key'
   try {
-    await mailer.send(JSON.parse(letter) as Letter, id)
+    await mailer.send(JSON.parse(letter) as MailMessage, id)
     return 'sent'
   } catch (error) {
     return reasonOf(error)

@@ -1,5 +1,5 @@
 /** One e-mail to one person. `kind` names it in logs; `links` are the addresses the text holds. */
-export type Letter = {
+export type MailMessage = {
   to: string
   kind: string
   subject: string
@@ -11,7 +11,7 @@ export type Letter = {
 /** Takes letters to the outside; throws when it could not. */
 export type Mailer = {
   /** A letter that is sent once more has the same `id`, so that a receiver can tell. */
-  send(letter: Letter, id?: string): Promise<void>
+  send(letter: MailMessage, id?: string): Promise<void>
   /** false: only the development outbox */
   readonly real: boolean
 }

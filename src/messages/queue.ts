@@ -2,8 +2,8 @@ import type { Cipher } from '../core/cipher.ts'
 import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
-import type { Letter } from './ports.ts'
-import { placeOf } from './rules.ts'
+import type { MailMessage } from './ports.ts'
+import { mailContext } from './rules.ts'
 import { insertMail } from './store.ts'
 
 /**
@@ -11,14 +11,14 @@ import { insertMail } from './store.ts'
  * and not when it is not. It is sealed, since it may hold a link that sets a password. What could not be sent
  * by `expiresAt` is dropped.
  */
-export async function queueLetter(
+export async function queueMail(
   db: Db,
   cipher: Cipher,
-  letter: Letter,
+  letter: MailMessage,
   now: Instant,
   expiresAt: Instant,
 ): Promise<void> {
   const id = newId()
-  const content = cipher.seal(JSON.stringify(letter), placeOf(id))
+  const content = cipher.seal(JSON.stringify(letter), mailContext(id))
   await insertMail(db, { id, kind: letter.kind, content, now, expiresAt })
 }

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 import { addSeconds, type Instant } from '../core/time.ts'
 
 /** What a mail is sealed for: it opens in no other row. */
-export const placeOf = (id: string): string => `mails.content.${id}`
+export const mailContext = (id: string): string => `mails.content.${id}`
 
 /** How long a mail belongs to whoever claimed it; longer than any attempt takes. */
 export const leaseSeconds = 120

@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { parseJson } from '../core/json.ts'
 import { type FailureKind, type Outbound, OutboundFailure, type OutboundReply } from '../core/outbound.ts'
 import { safeParse } from '../core/schema.ts'
-import { addressFault } from './fields/contract.ts'
-import { type Discovered, type Endpoints, endpoints } from './rules.ts'
+import { urlFault } from './fields/contract.ts'
+import { type DiscoveredProvider, type Endpoints, endpoints } from './rules.ts'
 
 /** The message says what happened, the hint what mends it. */
 export class DiscoveryFailure extends Error {
@@ -18,10 +18,10 @@ export class DiscoveryFailure extends Error {
 
 const milliseconds = 10_000
 const mostBody = 1 << 20
-const longest = 500
+const maxLength = 500
 
 /** What the document calls them (OpenID Connect Discovery 1.0, 3). */
-const names: { [E in keyof Endpoints]: string } = {
+const metadataNames: { [E in keyof Endpoints]: string } = {
   authorizationUrl: 'authorization_endpoint',
   tokenUrl: 'token_endpoint',
   userInfoUrl: 'userinfo_endpoint',
@@ -29,16 +29,16 @@ const names: { [E in keyof Endpoints]: string } = {
 }
 
 /** What every issuer says of itself; one that signs for machines alone has no place where people sign in. */
-const Signing = z.object({ issuer: z.string(), jwks_uri: z.string() })
+const SigningDocument = z.object({ issuer: z.string(), jwks_uri: z.string() })
 
-const Document = Signing.extend({
+const DiscoveryDocument = SigningDocument.extend({
   authorization_endpoint: z.string(),
   token_endpoint: z.string(),
   userinfo_endpoint: z.string().optional(),
   token_endpoint_auth_methods_supported: z.array(z.string()).optional(),
 })
 
-const inside = 'discovery URL must use HTTPS and must not point to internal network addresses'
+const blockedMessage = 'discovery URL must use HTTPS and must not point to internal network addresses'
 
 const hints: Record<FailureKind, string> = {
   blocked: 'use the public address of the issuer; OUTBOUND_ALLOW_CIDRS opens ranges of your own network',
@@ -50,29 +50,29 @@ const hints: Record<FailureKind, string> = {
 }
 
 /** Asks an issuer what it publishes. @throws DiscoveryFailure */
-export async function discover(outbound: Outbound, issuer: string): Promise<Discovered> {
-  const said = await publishedBy(outbound, issuer, Document)
+export async function discover(outbound: Outbound, issuer: string): Promise<DiscoveredProvider> {
+  const said = await fetchDocument(outbound, issuer, DiscoveryDocument)
   const found = Object.fromEntries(
-    endpoints.map((endpoint) => [endpoint, said[names[endpoint] as keyof typeof said] ?? null]),
+    endpoints.map((endpoint) => [endpoint, said[metadataNames[endpoint] as keyof typeof said] ?? null]),
   ) as Endpoints
   await checkEndpoints(outbound, found)
-  return { issuer, ...found, tokenAuth: tokenAuthIn(said) }
+  return { issuer, ...found, tokenAuth: tokenAuthOf(said) }
 }
 
 /** The usual one, unless the provider says that it only knows the other (OpenID Connect Discovery 1.0, 3). */
-function tokenAuthIn({ token_endpoint_auth_methods_supported: known }: z.output<typeof Document>) {
+function tokenAuthOf({ token_endpoint_auth_methods_supported: known }: z.output<typeof DiscoveryDocument>) {
   if (known === undefined || known.includes('client_secret_basic')) return null
   return known.includes('client_secret_post') ? ('client_secret_post' as const) : null
 }
 
 /** Asks an issuer where its keys are. @throws DiscoveryFailure */
 export async function discoverKeys(outbound: Outbound, issuer: string): Promise<string> {
-  const { jwks_uri: jwksUrl } = await publishedBy(outbound, issuer, Signing)
+  const { jwks_uri: jwksUrl } = await fetchDocument(outbound, issuer, SigningDocument)
   await checkEndpoints(outbound, { jwksUrl })
   return jwksUrl
 }
 
-async function publishedBy<D extends typeof Signing>(
+async function fetchDocument<D extends typeof SigningDocument>(
   outbound: Outbound,
   issuer: string,
   document: D,
@@ -82,11 +82,11 @@ async function publishedBy<D extends typeof Signing>(
     .send({ method: 'GET', url, headers: { accept: 'application/json' }, milliseconds, mostBody })
     .catch((error: unknown) => {
       if (!(error instanceof OutboundFailure)) throw error
-      throw new DiscoveryFailure(error.kind === 'blocked' ? inside : error.message, hints[error.kind])
+      throw new DiscoveryFailure(error.kind === 'blocked' ? blockedMessage : error.message, hints[error.kind])
     })
-  const said = documentIn(reply, url, document)
+  const said = parseDocument(reply, url, document)
   if (said.issuer !== issuer) {
-    const shown = said.issuer.slice(0, longest)
+    const shown = said.issuer.slice(0, maxLength)
     throw new DiscoveryFailure(
       `the issuer calls itself "${shown}"`,
       `the issuer has to be what it calls itself, to the letter: ${shown}`,
@@ -99,13 +99,13 @@ async function checkEndpoints(outbound: Outbound, found: Partial<Endpoints>): Pr
   const faults = await endpointFaults(outbound, found)
   for (const [endpoint, fault] of faults) {
     throw new DiscoveryFailure(
-      `its ${names[endpoint]} ${fault}`,
+      `its ${metadataNames[endpoint]} ${fault}`,
       'whoever runs the identity provider has to publish public HTTPS addresses; or set the endpoints by hand',
     )
   }
 }
 
-function documentIn<D extends typeof Signing>(
+function parseDocument<D extends typeof SigningDocument>(
   { status, isWhole, body }: OutboundReply,
   url: string,
   document: D,
@@ -137,8 +137,8 @@ export async function endpointFaults(
 }
 
 async function endpointFault(outbound: Outbound, url: string): Promise<string | undefined> {
-  if (url.length > longest) return `must be at most ${longest} characters`
-  const fault = addressFault(url, false)
+  if (url.length > maxLength) return `must be at most ${maxLength} characters`
+  const fault = urlFault(url, false)
   if (fault !== undefined) return fault
   const { leads } = await outbound.whereabouts(new URL(url))
   if (leads === 'nowhere') return 'has a host that could not be resolved'

@@ -9,7 +9,7 @@ import { type HandlersOf, inSteps } from '../handler.ts'
 import { findGrants } from '../identity/memberships.ts'
 import { checkMayGrant } from '../identity/roles/rules.ts'
 import { findRole } from '../identity/roles/store.ts'
-import { endPasswordSessionsIn } from '../identity/sessions/tenants.ts'
+import { endPasswordSessions } from '../identity/sessions/tenants.ts'
 import type { AccessTokens } from '../identity/sessions/tokens.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import { resolveOrg } from '../tenancy/resolve-org.ts'
@@ -18,56 +18,56 @@ import type * as contract from './contract.ts'
 import { DiscoveryFailure, discover, endpointFaults } from './discovery.ts'
 import type { ssoIdentities } from './identities/contract.ts'
 import { identityHandlers } from './identities/handlers.ts'
-import { KeySets } from './keys.ts'
+import { JwksCache } from './jwks-cache.ts'
 import { presets } from './presets/rules.ts'
-import { certificateFrom, checkReady } from './readiness.ts'
+import { checkReady, parseCertificate } from './readiness.ts'
 import {
-  applied,
-  bound,
+  applyChange,
+  auditDiff,
+  bindToConfigurer,
+  changesIssuer,
+  checkNotNarrowed,
   checkProven,
-  checkSeesWhole,
-  checkStays,
-  cleared,
-  type Discovered,
-  difference,
-  discreet,
-  type Held,
-  isElsewhere,
+  checkSameOrg,
+  clearEmpty,
+  type DiscoveredProvider,
+  issuerToDiscover,
   makeProvider,
-  provenSeconds,
-  toDiscover,
-  vouchedAnew,
+  type ProviderRecord,
+  provenWithinSeconds,
+  rebindToConfigurer,
+  redactProvider,
 } from './rules.ts'
-import { findOwnKey, type KeptKey, keepOwnKey, newOwnKey } from './saml/own-key.ts'
+import { createSigningKey, findSigningKey, insertSigningKey, type SigningKeyRow } from './saml/signing-key.ts'
 import type { ssoSignIn } from './sign-in/contract.ts'
 import { signInHandlers } from './sign-in/handlers.ts'
-import { registeredAt, type Web } from './sign-in/web.ts'
+import { registrationUrls, type WebConfig } from './sign-in/web.ts'
 import * as store from './store.ts'
 import type { ssoTrials } from './trials/contract.ts'
 import { trialHandlers } from './trials/handlers.ts'
 
 type Providers = typeof contract.ssoProviders
-type Said = Omit<contract.NewProvider, 'orgId' | 'name' | 'force'> & { name?: string | undefined }
+type ProviderInput = Omit<contract.NewProvider, 'orgId' | 'name' | 'force'> & { name?: string | undefined }
 
 /** What is known before the transaction begins. */
-type Looked<S> = {
+type PreparedChange<S> = {
   said: S
-  discovered: Discovered | undefined
+  discovered: DiscoveredProvider | undefined
   warning: string | undefined
   /** What requests are to be signed with, where there is none yet. */
-  key: KeptKey | undefined
+  key: SigningKeyRow | undefined
 }
 
-type On = {
+type SsoDependencies = {
   cipher: Cipher
   outbound: Outbound
   clock: Clock
   access: AccessTokens
-  web: Web
+  web: WebConfig
   log: { warn(about: object, message: string): void }
 }
 
-export function ssoHandlers(on: On): {
+export function ssoHandlers(on: SsoDependencies): {
   sso: HandlersOf<typeof contract.sso>
   ssoProviders: HandlersOf<Providers>
   ssoTrials: HandlersOf<typeof ssoTrials>
@@ -76,40 +76,46 @@ export function ssoHandlers(on: On): {
 } {
   const { cipher, outbound, web, log } = on
   /** As replies show it, with what has to be registered there. */
-  const shown = (provider: Held): contract.Provider => ({
-    ...discreet(provider),
-    ...registeredAt(web, provider),
+  const toReply = (provider: ProviderRecord): contract.Provider => ({
+    ...redactProvider(provider),
+    ...registrationUrls(web, provider),
   })
 
   /** What was said, as it is kept. @throws invalid_request for what no provider can have */
-  async function checked<S extends Said>(body: S): Promise<S> {
-    const said = cleared(body)
+  async function checkInput<S extends ProviderInput>(body: S): Promise<S> {
+    const said = clearEmpty(body)
     const faults = await endpointFaults(outbound, said)
     if (faults.length > 0) {
       throw invalid(faults.map(([endpoint, message]) => ({ path: `body.${endpoint}`, message })))
     }
-    return said.certificate ? { ...said, certificate: certificateFrom(said.certificate) } : said
+    return said.certificate ? { ...said, certificate: parseCertificate(said.certificate) } : said
   }
 
-  async function keyFor({ read }: Storage, said: Said, now: Instant): Promise<KeptKey | undefined> {
-    return said.signRequests && !(await findOwnKey(read, cipher)) ? newOwnKey(cipher, now) : undefined
+  async function newKeyIfMissing(
+    { read }: Storage,
+    said: ProviderInput,
+    now: Instant,
+  ): Promise<SigningKeyRow | undefined> {
+    return said.signRequests && !(await findSigningKey(read, cipher))
+      ? createSigningKey(cipher, now)
+      : undefined
   }
 
   /** A provider can do without discovery: a failure is a warning. */
-  async function look<S extends Said>(
-    before: Held | undefined,
+  async function discoverIfNeeded<S extends ProviderInput>(
+    before: ProviderRecord | undefined,
     said: S,
-    after: Held,
-    key: KeptKey | undefined,
-  ): Promise<Looked<S>> {
-    const issuer = toDiscover(before, said, after)
+    after: ProviderRecord,
+    key: SigningKeyRow | undefined,
+  ): Promise<PreparedChange<S>> {
+    const issuer = issuerToDiscover(before, said, after)
     if (issuer === undefined) return { said, discovered: undefined, warning: undefined, key }
     try {
       return { said, discovered: await discover(outbound, issuer), warning: undefined, key }
     } catch (error) {
       if (!(error instanceof DiscoveryFailure)) throw error
       log.warn({ issuer, reason: error.message }, 'OIDC discovery failed')
-      const warning = `OIDC discovery failed for issuer "${issuer}": ${error.message}. ${capital(error.hint)}`
+      const warning = `OIDC discovery failed for issuer "${issuer}": ${error.message}. ${capitalize(error.hint)}`
       return { said, discovered: undefined, warning, key }
     }
   }
@@ -117,13 +123,13 @@ export function ssoHandlers(on: On): {
   return {
     ssoTrials: trialHandlers(on),
     ssoIdentities: identityHandlers(on),
-    ssoSignIn: signInHandlers({ ...on, keys: new KeySets(on) }),
+    ssoSignIn: signInHandlers({ ...on, keys: new JwksCache(on) }),
 
     sso: {
       presets: async () => ({ data: [...presets] }),
 
       async check({ db, params: { orgId } }) {
-        const found = await store.findInUse(db, organizationScope(orgId))
+        const found = await store.findActiveProvider(db, organizationScope(orgId))
         if (!found) return { ssoEnabled: false }
         const { enforceSSO, ...provider } = found
         return { ssoEnabled: true, provider, enforceSSO, loginUrl: `/api/v1/sso/login/${orgId}` }
@@ -134,17 +140,17 @@ export function ssoHandlers(on: On): {
       async list({ db, scope, query }) {
         if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
         const { data, pagination } = await store.listProviders(db, cipher, scope, query)
-        return { data: data.map((one) => ({ ...one, ...registeredAt(web, one) })), pagination }
+        return { data: data.map((one) => ({ ...one, ...registrationUrls(web, one) })), pagination }
       },
 
-      create: inSteps<Providers['create'], Looked<contract.NewProvider>>({
+      create: inSteps<Providers['create'], PreparedChange<contract.NewProvider>>({
         async prepare({ storage, body, scope, caller, now }) {
-          checkSeesWhole(scope)
-          const said = await checked(body)
+          checkNotNarrowed(scope)
+          const said = await checkInput(body)
           const made = { id: newId(), by: caller, now }
           const { force: _, ...wanted } = said
           const provider = makeProvider({ ...wanted, orgId: '' }, undefined, made)
-          return look(undefined, said, provider, await keyFor(storage, said, now))
+          return discoverIfNeeded(undefined, said, provider, await newKeyIfMissing(storage, said, now))
         },
         async run({ db, scope, caller, now, note }, { said, discovered, warning, key }) {
           const { force, ...wanted } = said
@@ -154,92 +160,94 @@ export function ssoHandlers(on: On): {
           await checkRole(db, provider, caller.permissions)
           if (provider.enforceSSO) checkProven(force === true)
           await store.insertProvider(db, cipher, provider)
-          if (key) await keepOwnKey(db, key)
+          if (key) await insertSigningKey(db, key)
           const { id, name, type, status } = provider
           note({ orgId, resourceId: id, resourceName: name })
-          note({ after: settingsOf(provider), details: { type, status, ...forced(provider, force) } })
-          return { data: shown(provider), ...warned(warning, await beyondOf(db, provider)) }
+          note({ after: settingsOf(provider), details: { type, status, ...forcedDetail(provider, force) } })
+          return { data: toReply(provider), ...toWarning(warning, await countMembersBeyond(db, provider)) }
         },
       }),
 
       async show({ db, scope, params }) {
         const provider = await store.getProvider(db, cipher, scope, params.id)
-        const membersBeyond = await beyondOf(db, provider)
-        return { data: shown(provider), membersBeyond, ...warned(undefined, membersBeyond) }
+        const membersBeyond = await countMembersBeyond(db, provider)
+        return { data: toReply(provider), membersBeyond, ...toWarning(undefined, membersBeyond) }
       },
 
-      update: inSteps<Providers['update'], Looked<Said>>({
+      update: inSteps<Providers['update'], PreparedChange<ProviderInput>>({
         async prepare({ storage, scope, params, body, now }) {
-          checkSeesWhole(scope)
+          checkNotNarrowed(scope)
           const { orgId: _, force: __, ...change } = body
           const before = await store.getProvider(storage.read, cipher, scope, params.id)
           if (body.orgId !== undefined) await checkOrg(storage.read, scope, body.orgId)
-          checkStays(before, body.orgId)
+          checkSameOrg(before, body.orgId)
           assertNotEmptyChange(change)
-          const said = await checked(change)
-          const after = applied(before, said, undefined, now)
-          return look(before, said, after, await keyFor(storage, said, now))
+          const said = await checkInput(change)
+          const after = applyChange(before, said, undefined, now)
+          return discoverIfNeeded(before, said, after, await newKeyIfMissing(storage, said, now))
         },
         async run({ db, scope, params, body: { force }, caller, now, note }, looked) {
           const { said, discovered, warning, key } = looked
           const before = await store.lockProvider(db, cipher, scope, params.id)
-          const after = bound(before, applied(before, said, discovered, now), caller)
+          const after = bindToConfigurer(before, applyChange(before, said, discovered, now), caller)
           await checkRole(db, after, caller.permissions)
           if (after.status === 'active') checkReady(after, now, 'body')
-          const elsewhere = isElsewhere(before, after)
-          if (elsewhere) await store.endSessionsBy(db, scope, after.id, now)
-          const forgotten = elsewhere ? await store.forgetSubjects(db, scope, after.id) : 0
+          const elsewhere = changesIssuer(before, after)
+          if (elsewhere) await store.endProviderSessions(db, scope, after.id, now)
+          const forgotten = elsewhere ? await store.deleteIdentities(db, scope, after.id) : 0
           const enforces = after.enforceSSO && !before.enforceSSO
           if (enforces) checkProven(force === true || (await isProven(db, scope, after, now)))
           await store.changeProvider(db, cipher, scope, after)
-          if (key) await keepOwnKey(db, key)
-          await onlyWayIn(db, after, now)
-          note({ orgId: after.orgId, resourceName: after.name, ...difference(before, after) })
-          note({ details: { ...(enforces && forced(after, force)), ...(forgotten > 0 && { forgotten }) } })
-          return { data: shown(after), ...warned(warning, await beyondOf(db, after)) }
+          if (key) await insertSigningKey(db, key)
+          await endPasswordSessionsIfEnforced(db, after, now)
+          note({ orgId: after.orgId, resourceName: after.name, ...auditDiff(before, after) })
+          note({
+            details: { ...(enforces && forcedDetail(after, force)), ...(forgotten > 0 && { forgotten }) },
+          })
+          return { data: toReply(after), ...toWarning(warning, await countMembersBeyond(db, after)) }
         },
       }),
 
       async remove({ db, scope, params, now, note }) {
-        checkSeesWhole(scope)
+        checkNotNarrowed(scope)
         const provider = await store.lockProvider(db, cipher, scope, params.id)
-        await store.endSessionsBy(db, scope, provider.id, now)
-        const forgotten = await store.forgetSubjects(db, scope, provider.id)
+        await store.endProviderSessions(db, scope, provider.id, now)
+        const forgotten = await store.deleteIdentities(db, scope, provider.id)
         await store.removeProvider(db, scope, provider.id)
-        await onlyWayIn(db, provider, now)
+        await endPasswordSessionsIfEnforced(db, provider, now)
         const { orgId, name: resourceName } = provider
         note({ orgId, resourceName, before: settingsOf(provider), details: { forgotten } })
         return { success: true }
       },
 
       async setStatus({ db, scope, caller, params, body: { status }, now, note }) {
-        checkSeesWhole(scope)
+        checkNotNarrowed(scope)
         const before = await store.lockProvider(db, cipher, scope, params.id)
         const set = { ...before, status, updatedAt: now }
-        const after = status === 'active' ? vouchedAnew(set, caller) : set
+        const after = status === 'active' ? rebindToConfigurer(set, caller) : set
         if (status === 'active') {
           checkReady(after, now, 'provider')
           await checkRole(db, after, caller.permissions)
         }
         // Who came in by it is let in by nobody any more.
-        else if (before.status === 'active') await store.endSessionsBy(db, scope, after.id, now)
+        else if (before.status === 'active') await store.endProviderSessions(db, scope, after.id, now)
         await store.changeProvider(db, cipher, scope, after)
-        await onlyWayIn(db, after, now)
+        await endPasswordSessionsIfEnforced(db, after, now)
         const { id: resourceId, orgId, name: resourceName } = after
         note({ orgId, resourceId, resourceName })
-        note(difference(before, after))
-        return { data: shown(after), ...warned(undefined, await beyondOf(db, after)) }
+        note(auditDiff(before, after))
+        return { data: toReply(after), ...toWarning(undefined, await countMembersBeyond(db, after)) }
       },
 
-      test: inSteps<Providers['test'], { provider: Held; found: Discovered | undefined }>({
+      test: inSteps<Providers['test'], { provider: ProviderRecord; found: DiscoveredProvider | undefined }>({
         async prepare({ storage, scope, params }) {
           const provider = await store.getProvider(storage.read, cipher, scope, params.id)
-          return { provider, found: await tested(provider) }
+          return { provider, found: await testDiscovery(provider) }
         },
         async run({ db, note }, { provider, found }) {
           const { orgId, name, issuer } = provider
           note({ orgId, resourceName: name, details: { issuer } })
-          const warning = warned(undefined, await beyondOf(db, provider))
+          const warning = toWarning(undefined, await countMembersBeyond(db, provider))
           if (!found) return { success: true, message: 'Provider configuration appears valid', ...warning }
           const discovery = {
             issuer: found.issuer,
@@ -254,7 +262,7 @@ export function ssoHandlers(on: On): {
   }
 
   /** @throws invalid_request, oidc_discovery_failed */
-  async function tested({ type, issuer }: Held): Promise<Discovered | undefined> {
+  async function testDiscovery({ type, issuer }: ProviderRecord): Promise<DiscoveredProvider | undefined> {
     if (type !== 'oidc') {
       const message = 'Only OIDC providers can be tested'
       throw invalid([{ path: 'params.id', message }], message)
@@ -273,7 +281,7 @@ export function ssoHandlers(on: On): {
  * comes in gives the role.
  * @throws invalid_request, forbidden
  */
-async function checkRole(db: Db, provider: Held, held: ReadonlySet<string>): Promise<void> {
+async function checkRole(db: Db, provider: ProviderRecord, held: ReadonlySet<string>): Promise<void> {
   const { orgId, defaultRoleId: id } = provider
   if (id === null) return
   if (!(await findRole(db, { kind: 'organization', orgId }, id))) {
@@ -284,17 +292,17 @@ async function checkRole(db: Db, provider: Held, held: ReadonlySet<string>): Pro
 }
 
 /** How many members of its organization may do more than a provider vouches for. */
-async function beyondOf(db: Db, { orgId, vouches }: Held): Promise<number> {
+async function countMembersBeyond(db: Db, { orgId, vouches }: ProviderRecord): Promise<number> {
   const held = new Set(vouches)
   let count = 0
-  for (const { roleId, members } of await store.countRolesHeld(db, organizationScope(orgId))) {
+  for (const { roleId, members } of await store.countMembersByRole(db, organizationScope(orgId))) {
     if (missingPermissions(held, (await findGrants(db, roleId)).permissions).length > 0) count += members
   }
   return count
 }
 
 /** What whoever configures a provider should know. */
-function warned(discovery: string | undefined, membersBeyond: number): { warning?: string } {
+function toWarning(discovery: string | undefined, membersBeyond: number): { warning?: string } {
   const members = membersBeyond === 1 ? 'One member holds' : `${membersBeyond} members hold`
   const refused = `${members} permissions that whoever configured it did not: they cannot sign in with it until somebody who holds them activates it`
   const warnings = [discovery, membersBeyond > 0 ? refused : undefined].filter((one) => one !== undefined)
@@ -302,25 +310,25 @@ function warned(discovery: string | undefined, membersBeyond: number): { warning
 }
 
 /** Where passwords are not taken any more, by this provider or the next, no session that began with one goes on. */
-async function onlyWayIn(db: Db, { orgId }: Held, now: Instant): Promise<void> {
-  const inUse = await store.findInUse(db, organizationScope(orgId))
-  if (inUse?.enforceSSO) await endPasswordSessionsIn(db, orgId, now)
+async function endPasswordSessionsIfEnforced(db: Db, { orgId }: ProviderRecord, now: Instant): Promise<void> {
+  const inUse = await store.findActiveProvider(db, organizationScope(orgId))
+  if (inUse?.enforceSSO) await endPasswordSessions(db, orgId, now)
 }
 
 /** Whether an administrator of the organization has signed in with it lately. */
-async function isProven(db: Db, scope: Scope, { id }: Held, now: Instant): Promise<boolean> {
-  const roles = await store.listRolesSignedIn(db, scope, id, addSeconds(now, -provenSeconds))
+async function isProven(db: Db, scope: Scope, { id }: ProviderRecord, now: Instant): Promise<boolean> {
+  const roles = await store.listSignedInRoles(db, scope, id, addSeconds(now, -provenWithinSeconds))
   for (const role of roles) {
     if (hasPermission((await findGrants(db, role)).permissions, 'organizations:write')) return true
   }
   return false
 }
 
-const forced = ({ enforceSSO }: Held, force: boolean | undefined) =>
+const forcedDetail = ({ enforceSSO }: ProviderRecord, force: boolean | undefined) =>
   enforceSSO && force === true ? { forced: true } : {}
 
 /** What the audit log keeps of a provider that comes or goes. */
-function settingsOf(provider: Held): object {
+function settingsOf(provider: ProviderRecord): object {
   const {
     id: _,
     orgId: __,
@@ -328,8 +336,8 @@ function settingsOf(provider: Held): object {
     createdAt: ____,
     updatedAt: _____,
     ...settings
-  } = discreet(provider)
+  } = redactProvider(provider)
   return settings
 }
 
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)
+const capitalize = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)

@@ -1,9 +1,9 @@
 import { X509Certificate } from 'node:crypto'
 import { type Fault, invalid } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
-import { endpoints, type Held } from './rules.ts'
+import { endpoints, type ProviderRecord } from './rules.ts'
 
-const needs = {
+const requiredFields = {
   oidc: ['issuer', 'clientId', 'clientSecret', ...endpoints],
   saml: ['entityId', 'ssoUrl', 'certificate'],
 } as const
@@ -12,8 +12,8 @@ const needs = {
  * What people sign in with has to be complete.
  * @throws invalid_request, naming each field that is not, in the part of the request that is about it
  */
-export function checkReady(provider: Held, now: Instant, part: 'body' | 'provider'): void {
-  const faults = missingIn(provider, part)
+export function checkReady(provider: ProviderRecord, now: Instant, part: 'body' | 'provider'): void {
+  const faults = missingFields(provider, part)
   if (provider.type === 'saml' && provider.certificate !== null) {
     const end = new X509Certificate(provider.certificate).validToDate.toISOString()
     if (end <= now) faults.push({ path: `${part}.certificate`, message: `expired at ${end}` })
@@ -22,19 +22,20 @@ export function checkReady(provider: Held, now: Instant, part: 'body' | 'provide
 }
 
 /** The same for a trial, which may be about a certificate that has expired. @throws invalid_request */
-export function checkComplete(provider: Held): void {
-  const faults = missingIn(provider, 'provider')
+export function checkComplete(provider: ProviderRecord): void {
+  const faults = missingFields(provider, 'provider')
   if (faults.length > 0) throw invalid(faults)
 }
 
-export const isComplete = (provider: Held): boolean => missingIn(provider, 'provider').length === 0
+export const isComplete = (provider: ProviderRecord): boolean =>
+  missingFields(provider, 'provider').length === 0
 
-const missingIn = (provider: Held, part: 'body' | 'provider'): Fault[] =>
-  needs[provider.type]
+const missingFields = (provider: ProviderRecord, part: 'body' | 'provider'): Fault[] =>
+  requiredFields[provider.type]
     .filter((field) => provider[field] === null)
-    .map((field) => ({ path: `${part}.${field}`, message: missing(field) }))
+    .map((field) => ({ path: `${part}.${field}`, message: missingMessage(field) }))
 
-const missing = (field: string): string =>
+const missingMessage = (field: string): string =>
   (endpoints as readonly string[]).includes(field)
     ? 'is missing in an active provider: set it, or the issuer again, which then is asked for it'
     : 'is missing in an active provider'
@@ -43,7 +44,7 @@ const missing = (field: string): string =>
  * A certificate as it is kept, PEM; what metadata hold is its base64 alone.
  * @throws invalid_request when it is none, or more than one
  */
-export function certificateFrom(text: string): string {
+export function parseCertificate(text: string): string {
   const wrapped = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----$/.exec(
     text.trim(),
   )

@@ -9,26 +9,26 @@ import { readPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { SsoProviderRow } from '../storage/schema/tables.ts'
 import type { Provider } from './contract.ts'
-import { type Discreet, discreet, type Held } from './rules.ts'
+import { type ProviderRecord, type RedactedProvider, redactProvider } from './rules.ts'
 
 const rows = rowsOf<SsoProviderRow>()({
   json: ['attribute_mapping', 'vouches'],
   flags: ['auto_provision', 'enforce_sso', 'force_authn', 'sign_requests'],
 })
 
-const placeOf = (id: string) => `sso_providers.client_secret.${id}`
+const secretAad = (id: string) => `sso_providers.client_secret.${id}`
 
-function opened(cipher: Cipher, row: SsoProviderRow): Held {
+function toProvider(cipher: Cipher, row: SsoProviderRow): ProviderRecord {
   const { enforceSso: enforceSSO, clientSecret: sealed, ...rest } = rows.read(row)
-  const clientSecret = sealed === null ? null : (cipher.tryOpen(sealed, placeOf(row.id)) ?? null)
+  const clientSecret = sealed === null ? null : (cipher.tryOpen(sealed, secretAad(row.id)) ?? null)
   const unreadableSecret = clientSecret === null ? sealed : null
-  return { ...rest, enforceSSO, clientSecret, unreadableSecret } as unknown as Held
+  return { ...rest, enforceSSO, clientSecret, unreadableSecret } as unknown as ProviderRecord
 }
 
-function sealed(cipher: Cipher, provider: Held): SsoProviderRow {
+function toRow(cipher: Cipher, provider: ProviderRecord): SsoProviderRow {
   const { enforceSSO: enforceSso, clientSecret: plain, unreadableSecret, vouches: list, ...rest } = provider
   const vouches = list as unknown as Record<string, unknown>
-  const clientSecret = plain === null ? unreadableSecret : cipher.seal(plain, placeOf(provider.id))
+  const clientSecret = plain === null ? unreadableSecret : cipher.seal(plain, secretAad(provider.id))
   return rows.write({ ...rest, enforceSso, clientSecret, vouches }) as SsoProviderRow
 }
 
@@ -41,40 +41,45 @@ export async function listProviders(
   cipher: Cipher,
   scope: Scope,
   { orgId, ...page }: PageQuery & { orgId?: string | undefined },
-): Promise<Page<Discreet>> {
+): Promise<Page<RedactedProvider>> {
   const found = providersIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
   const oldestFirst = (q: typeof found) => q.selectAll().orderBy('created_at').orderBy('id')
-  return readPage(found, page, oldestFirst, (row) => discreet(opened(cipher, row)))
+  return readPage(found, page, oldestFirst, (row) => redactProvider(toProvider(cipher, row)))
 }
 
 /** @throws not_found, also for a provider outside the scope */
-export async function getProvider(db: Db, cipher: Cipher, scope: Scope, id: string): Promise<Held> {
+export async function getProvider(db: Db, cipher: Cipher, scope: Scope, id: string): Promise<ProviderRecord> {
   const row = await providersIn(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
   if (!row) throw notFound()
-  return opened(cipher, row)
+  return toProvider(cipher, row)
 }
 
 /** The same, and nobody else changes it until the transaction ends. @throws not_found */
-export async function lockProvider(db: Db, cipher: Cipher, scope: Scope, id: string): Promise<Held> {
+export async function lockProvider(
+  db: Db,
+  cipher: Cipher,
+  scope: Scope,
+  id: string,
+): Promise<ProviderRecord> {
   const found = providersIn(db, scope).selectAll().where('id', '=', id)
   const row = await forUpdate(found).executeTakeFirst()
   if (!row) throw notFound()
-  return opened(cipher, row)
+  return toProvider(cipher, row)
 }
 
 const notFound = () => new Problem('not_found', 'Provider not found')
 
 /** Undefined for a provider that is not there any more; a database that fails is no answer to that. */
-export const unlessGone = (found: Promise<Held>): Promise<Held | undefined> =>
+export const undefinedIfMissing = (found: Promise<ProviderRecord>): Promise<ProviderRecord | undefined> =>
   found.catch((error: unknown) => {
     if (error instanceof Problem && error.code === 'not_found') return undefined
     throw error
   })
 
-type InUse = Pick<Provider, 'id' | 'name' | 'type' | 'enforceSSO'>
+type ActiveProvider = Pick<Provider, 'id' | 'name' | 'type' | 'enforceSSO'>
 
 /** The provider that people sign in with: the oldest active one, of an organization that may be worked in. */
-export async function findInUse(db: Db, scope: Scope): Promise<InUse | undefined> {
+export async function findActiveProvider(db: Db, scope: Scope): Promise<ActiveProvider | undefined> {
   const row = await providersIn(db, scope)
     .innerJoin('organizations as o', 'o.id', 'sso_providers.org_id')
     .innerJoin('partners as p', 'p.id', 'o.partner_id')
@@ -92,12 +97,17 @@ export async function findInUse(db: Db, scope: Scope): Promise<InUse | undefined
   return { id, name, type: type as Provider['type'], enforceSSO: row.enforce_sso === 1 }
 }
 
-export async function insertProvider(db: Db, cipher: Cipher, provider: Held): Promise<void> {
-  await db.insertInto('sso_providers').values(sealed(cipher, provider)).execute()
+export async function insertProvider(db: Db, cipher: Cipher, provider: ProviderRecord): Promise<void> {
+  await db.insertInto('sso_providers').values(toRow(cipher, provider)).execute()
 }
 
-export async function changeProvider(db: Db, cipher: Cipher, scope: Scope, provider: Held): Promise<void> {
-  const { id, org_id: _, created_at: __, created_by: ___, ...row } = sealed(cipher, provider)
+export async function changeProvider(
+  db: Db,
+  cipher: Cipher,
+  scope: Scope,
+  provider: ProviderRecord,
+): Promise<void> {
+  const { id, org_id: _, created_at: __, created_by: ___, ...row } = toRow(cipher, provider)
   await db
     .updateTable('sso_providers')
     .set(row)
@@ -107,7 +117,7 @@ export async function changeProvider(db: Db, cipher: Cipher, scope: Scope, provi
 }
 
 /** Ends the sessions that came of a provider, and the codes that wait to become one. */
-export async function endSessionsBy(db: Db, scope: Scope, id: string, now: Instant): Promise<void> {
+export async function endProviderSessions(db: Db, scope: Scope, id: string, now: Instant): Promise<void> {
   const one = providersIn(db, scope).select('sso_providers.id').where('sso_providers.id', '=', id)
   await db.deleteFrom('sso_exchanges').where('provider_id', 'in', one).execute()
   await db
@@ -119,7 +129,7 @@ export async function endSessionsBy(db: Db, scope: Scope, id: string, now: Insta
 }
 
 /** Ends the sign-ins that are under way there, and forgets who its subjects are here. Gives how many were known. */
-export async function forgetSubjects(db: Db, scope: Scope, id: string): Promise<number> {
+export async function deleteIdentities(db: Db, scope: Scope, id: string): Promise<number> {
   const one = providersIn(db, scope).select('sso_providers.id').where('sso_providers.id', '=', id)
   await db.deleteFrom('sso_sessions').where('provider_id', 'in', one).execute()
   const [gone] = await db.deleteFrom('sso_identities').where('provider_id', 'in', one).execute()
@@ -131,7 +141,10 @@ export async function removeProvider(db: Db, scope: Scope, id: string): Promise<
 }
 
 /** The roles that members of an organization act with, and how many do. */
-export async function countRolesHeld(db: Db, scope: Scope): Promise<{ roleId: string; members: number }[]> {
+export async function countMembersByRole(
+  db: Db,
+  scope: Scope,
+): Promise<{ roleId: string; members: number }[]> {
   const held = await db
     .selectFrom('organization_memberships as m')
     .innerJoin('users as u', 'u.id', 'm.user_id')
@@ -146,7 +159,7 @@ export async function countRolesHeld(db: Db, scope: Scope): Promise<{ roleId: st
 }
 
 /** The roles in its organization of those who signed in with a provider since then. */
-export async function listRolesSignedIn(db: Db, scope: Scope, id: string, since: Instant): Promise<string[]> {
+export async function listSignedInRoles(db: Db, scope: Scope, id: string, since: Instant): Promise<string[]> {
   const held = await providersIn(db, scope)
     .innerJoin('sso_identities as i', 'i.provider_id', 'sso_providers.id')
     .innerJoin('users as u', 'u.id', 'i.user_id')

@@ -22,7 +22,7 @@ export class Trace {
   }
 
   /** Claims as an administrator may read them: what tokens and hashes say is left out. */
-  redacted(claims: Record<string, unknown>): string {
+  redactClaims(claims: Record<string, unknown>): string {
     const shown = Object.entries(claims).filter(
       ([name]) => !/(^|_)(nonce|jti|sid|hash|token|secret)$/.test(name),
     )

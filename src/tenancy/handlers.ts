@@ -4,7 +4,7 @@ import type { RevokeAccess } from './revoke-access.ts'
 import { siteHandlers } from './sites/handlers.ts'
 
 /** Everything below /orgs. */
-export const tenancyHandlers = (given: { cut: RevokeAccess }) => ({
+export const tenancyHandlers = (given: { revokeAccess: RevokeAccess }) => ({
   partners: partnerHandlers(given),
   orgs: orgHandlers(given),
   sites: siteHandlers,

@@ -3,7 +3,7 @@ import { endpoint, publicAccess, userAccess } from '../core/endpoint.ts'
 import { pageOf, pageQuery } from '../core/page.ts'
 import { permissions as catalogue } from '../core/permissions.ts'
 import { idOf, instant, secret, text } from '../core/schema.ts'
-import { addressFault } from '../sso/fields/contract.ts'
+import { urlFault } from '../sso/fields/contract.ts'
 
 export const policyStatus = z.enum(['active', 'inactive'])
 
@@ -28,8 +28,8 @@ export const TrustPolicy = z
 export type TrustPolicy = z.output<typeof TrustPolicy>
 
 const issuer = text(500, 1)
-  .refine((value) => addressFault(value, true) === undefined, {
-    error: ({ input }) => addressFault(String(input), true),
+  .refine((value) => urlFault(value, true) === undefined, {
+    error: ({ input }) => urlFault(String(input), true),
   })
   .describe('Who signs the tokens, to the letter as their iss says it; asked at once for where its keys are')
 

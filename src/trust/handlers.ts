@@ -5,7 +5,7 @@ import type { Clock, Instant } from '../core/time.ts'
 import { type HandlersOf, inSteps } from '../handler.ts'
 import { checkMayGrant } from '../identity/roles/rules.ts'
 import { DiscoveryFailure } from '../sso/discovery.ts'
-import { checkSeesWhole } from '../sso/rules.ts'
+import { checkNotNarrowed } from '../sso/rules.ts'
 import type { Storage } from '../storage/open.ts'
 import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { checkOrg } from '../tenancy/store.ts'
@@ -76,7 +76,7 @@ export function trustHandlers(on: On): {
 
       create: inSteps<Policies['create'], string | undefined>({
         async prepare({ storage, scope, caller, body, now }) {
-          checkSeesWhole(scope)
+          checkNotNarrowed(scope)
           checkMayGrant(caller.permissions, body.permissions)
           const orgId = await resolveOrg(storage.read, scope, body.orgId)
           makeRecord(body, orgId, { by: caller.id, now })
@@ -97,7 +97,7 @@ export function trustHandlers(on: On): {
 
       update: inSteps<Policies['update'], string | undefined>({
         async prepare({ storage, scope, params, body, now }) {
-          checkSeesWhole(scope)
+          checkNotNarrowed(scope)
           const before = await store.getTrustPolicy(storage.read, scope, params.id)
           assertNotEmptyChange(body)
           applyChange(before, body, now)
@@ -116,7 +116,7 @@ export function trustHandlers(on: On): {
       }),
 
       async remove({ db, scope, params, note }) {
-        checkSeesWhole(scope)
+        checkNotNarrowed(scope)
         const policy = await store.lockTrustPolicy(db, scope, params.id)
         await store.removeTrustPolicy(db, scope, policy.id)
         note({ orgId: policy.orgId, resourceName: policy.name, before: settingsOf(policy) })

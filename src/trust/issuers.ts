@@ -1,7 +1,7 @@
 import type { Outbound } from '../core/outbound.ts'
 import { type Clock, type Instant, secondsBetween } from '../core/time.ts'
 import { DiscoveryFailure, discoverKeys } from '../sso/discovery.ts'
-import { KeySets, TokenFailure } from '../sso/keys.ts'
+import { JwksCache, TokenFailure } from '../sso/jwks-cache.ts'
 import type { Storage } from '../storage/open.ts'
 import type { Claims } from './rules.ts'
 import { findIssuer, saveIssuer } from './store.ts'
@@ -21,7 +21,7 @@ export class IssuerRegistry {
   readonly #storage: Storage
   readonly #outbound: Outbound
   readonly #log: Log
-  readonly #keys: KeySets
+  readonly #keys: JwksCache
   readonly #inFlight = new Map<string, Promise<string>>()
   /** Left in peace for a while: whoever presents tokens of theirs need not be anybody. */
   readonly #failed = new Map<string, { at: Instant; failure: DiscoveryFailure }>()
@@ -30,13 +30,13 @@ export class IssuerRegistry {
     this.#storage = on.storage
     this.#outbound = on.outbound
     this.#log = on.log
-    this.#keys = new KeySets(on)
+    this.#keys = new JwksCache(on)
   }
 
   /** What a token of an issuer says, once its signature was found right. @throws TokenFailure */
   async claimsOf(token: string, issuer: string, now: Instant): Promise<Claims> {
     try {
-      return await this.#keys.payloadOf(token, await this.#jwksUrlOf(issuer, now))
+      return await this.#keys.verify(token, await this.#jwksUrlOf(issuer, now))
     } catch (error) {
       if (error instanceof DiscoveryFailure) throw new TokenFailure('keys_unavailable', error.message)
       throw error

@@ -90,7 +90,7 @@ const inUse = (db: Db, scope: Scope) =>
     .where('p.status', '=', 'active')
     .where('p.deleted_at', 'is', null)
 
-/** Those in use to which something that a token says leads (rules.ts, `leadOf`), oldest first. */
+/** Those in use to which something that a token says leads (rules.ts, `lookupKeyOf`), oldest first. */
 export async function listPoliciesByKey(
   db: Db,
   scope: Scope,

@@ -1,4 +1,4 @@
-import { signedTokens, type TokenKeys } from '../identity/sessions/signed.ts'
+import { createJwtSigner, type JwtSecrets } from '../identity/sessions/jwt.ts'
 
 export const workloadTtlSeconds = 10 * 60
 
@@ -23,10 +23,10 @@ export type WorkloadTokens = {
 }
 
 /** Tokens of workloads: JWT, HS256, 10 minutes, never renewed. */
-export function workloadTokens(...secrets: TokenKeys): WorkloadTokens {
+export function workloadTokens(...secrets: JwtSecrets): WorkloadTokens {
   // An audience of its own: neither can be taken for a token of people, nor the other way round.
   const kind = { audience: 'service-workload', type: 'workload', seconds: workloadTtlSeconds }
-  const tokens = signedTokens(secrets, kind)
+  const tokens = createJwtSigner(secrets, kind)
   return {
     sign({ policyId, version: ver, orgId: org, permissions, run }, now) {
       return tokens.sign(policyId, { ver, org, permissions, run }, now)

@@ -109,7 +109,7 @@ export const Webhook = z
   .meta({ id: 'Webhook' })
 export type Webhook = z.output<typeof Webhook>
 
-export const WebhookRecord = Webhook.extend({
+export const WebhookWithStats = Webhook.extend({
   deliveryStats: z.object({
     total: z.int(),
     pending: z.int(),
@@ -192,7 +192,7 @@ export const webhooks = {
     tag,
     access: reads,
     params,
-    reply: WebhookRecord,
+    reply: WebhookWithStats,
   }),
   update: endpoint({
     method: 'PATCH',

@@ -11,18 +11,18 @@ import type * as contract from './contract.ts'
 import { countDeliveries } from './deliveries/store.ts'
 import { reschedule } from './queues.ts'
 import {
-  applied,
+  applyChange,
+  auditDiff,
   checkHeaders,
   checkUrl,
   credentialsFault,
-  difference,
-  discreet,
-  type Held,
   makeWebhook,
-  policyFrom,
-  rotated,
+  redactWebhook,
+  resolvedHostFault,
+  toRetryPolicy,
   urlFault,
-  whereaboutsFault,
+  type WebhookRecord,
+  withRotatedSecret,
 } from './rules.ts'
 import * as store from './store.ts'
 
@@ -34,15 +34,15 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
   /** @throws invalid_request for an address that deliveries may not go to */
   async function checkReachable(url: string): Promise<void> {
     checkUrl(urlFault(url))
-    checkUrl(whereaboutsFault(await outbound.whereabouts(new URL(url))))
+    checkUrl(resolvedHostFault(await outbound.whereabouts(new URL(url))))
     checkUrl(credentialsFault(url))
   }
 
   /** What the audit log says of a change. */
-  const changed = (before: Held, after: Held) => ({
+  const changed = (before: WebhookRecord, after: WebhookRecord) => ({
     orgId: after.orgId,
     resourceName: after.name,
-    ...difference(before, after),
+    ...auditDiff(before, after),
   })
 
   return {
@@ -60,9 +60,9 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
         const orgId = await resolveOrg(db, scope, body.orgId)
         const webhook = makeWebhook({ ...body, orgId }, { id: newId(), by: caller.id, now })
         await store.insertWebhook(db, cipher, webhook)
-        const { name, url, events, headers } = discreet(webhook)
+        const { name, url, events, headers } = redactWebhook(webhook)
         note({ resourceName: name, after: { name, url, events, headers } })
-        return store.shownWith(webhook, store.noCounts)
+        return store.toWebhook(webhook, store.noCounts)
       },
     }),
 
@@ -70,7 +70,7 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
       const { webhook, counts } = await store.getWebhook(db, cipher, scope, params.id)
       const counted = await countDeliveries(storage.heavy, scope, webhook.id)
       const deliveryStats = { ...counted, lastDeliveredAt: counts.last_success_at }
-      return { ...store.shownWith(webhook, counts), deliveryStats }
+      return { ...store.toWebhook(webhook, counts), deliveryStats }
     },
 
     update: inSteps<Webhooks['update'], void>({
@@ -81,45 +81,45 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
       },
       async run({ db, scope, params, body, now, note }) {
         const { webhook: before, counts } = await store.lockWebhook(db, cipher, scope, params.id)
-        const after = applied(before, body, now)
+        const after = applyChange(before, body, now)
         await store.changeWebhook(db, cipher, scope, after)
         if (body.events !== undefined) await store.replaceEvents(db, after)
         if (after.status !== before.status) {
           await reschedule(db, after.id, { isActive: after.status === 'active' })
         }
         note(changed(before, after))
-        return store.shownWith(after, counts)
+        return store.toWebhook(after, counts)
       },
     }),
 
     async remove({ db, scope, params, now, note }) {
       const { webhook } = await store.lockWebhook(db, cipher, scope, params.id)
       await store.removeWebhook(db, scope, webhook.id, now)
-      const { orgId, name, url, events } = discreet(webhook)
+      const { orgId, name, url, events } = redactWebhook(webhook)
       note({ orgId, resourceName: name, before: { name, url, events } })
       return { success: true }
     },
 
     async setRetryPolicy({ db, scope, params, body, now, note }) {
-      const retryPolicy = policyFrom(body)
+      const retryPolicy = toRetryPolicy(body)
       const { webhook: before, counts } = await store.lockWebhook(db, cipher, scope, params.id)
       const after = { ...before, retryPolicy, updatedAt: now }
       await store.changeWebhook(db, cipher, scope, after)
       note(changed(before, after))
-      return store.shownWith(after, counts)
+      return store.toWebhook(after, counts)
     },
 
     async rotateSecret({ db, scope, params, body, now, note }) {
       const { webhook: before, counts } = await store.lockWebhook(db, cipher, scope, params.id)
       const secret = body.secret ?? newWebhookSecret(randomBytes(32))
-      const after = rotated(before, secret, now)
+      const after = withRotatedSecret(before, secret, now)
       await store.changeWebhook(db, cipher, scope, after)
       note(changed(before, after))
       const { previousUntil: previousValidUntil } = after
       const overlap =
         previousValidUntil === null ? '' : ` Until ${previousValidUntil} the secret before it signs as well.`
       const warning = `Store this secret securely. It will not be shown again.${overlap}`
-      return { ...store.shownWith(after, counts), secret, previousValidUntil, warning }
+      return { ...store.toWebhook(after, counts), secret, previousValidUntil, warning }
     },
   }
 }

@@ -18,7 +18,9 @@ export async function lockQueue(db: Db, webhookId: string): Promise<{ lastSeq: n
   return queue
 }
 
-export const byState = <T extends { isActive: boolean }>(all: readonly T[]): [active: T[], others: T[]] => [
+export const partitionActive = <T extends { isActive: boolean }>(
+  all: readonly T[],
+): [active: T[], others: T[]] => [
   all.filter(({ isActive }) => isActive),
   all.filter(({ isActive }) => !isActive),
 ]
@@ -38,11 +40,11 @@ const firstAskedFor = preparedForEach({ id: 'text' } as const, (db, row: Each<{ 
 )
 
 /** When the first of the deliveries of each queue is due that may go out; the queues are held. */
-export async function nextDue(
+export async function findNextDue(
   db: Db,
   queues: readonly { id: string; isActive: boolean }[],
 ): Promise<Map<string, Instant | null>> {
-  const [active, others] = byState(queues)
+  const [active, others] = partitionActive(queues)
   const found = [...(await first(db, active)), ...(await firstAskedFor(db, others))]
   return new Map(found.map(({ id, dueAt }) => [id, dueAt]))
 }
@@ -54,6 +56,6 @@ const dueChange = prepared((db, p: { webhookId: string; dueAt: Instant | null })
 /** Puts down when the next delivery is due, after what is in the queue, or may go out of it, has changed. */
 export async function reschedule(db: Db, webhookId: string, state: { isActive: boolean }): Promise<void> {
   if (!(await lockQueue(db, webhookId))) return
-  const dueAt = (await nextDue(db, [{ id: webhookId, ...state }])).get(webhookId) ?? null
+  const dueAt = (await findNextDue(db, [{ id: webhookId, ...state }])).get(webhookId) ?? null
   await dueChange(db, { webhookId, dueAt })
 }

@@ -11,18 +11,18 @@ import {
 } from './contract.ts'
 
 /** A webhook with what it keeps to itself. */
-export type Held = Omit<
+export type WebhookRecord = Omit<
   Webhook,
   'hasSecret' | 'unreadable' | 'successCount' | 'failureCount' | 'lastDeliveryAt' | 'lastSuccessAt'
 > &
-  Signing & {
+  SigningSecrets & {
     /** What does not open with the keys there are, as it is stored: it stays until somebody sets it anew. */
-    unreadable: { [C in SealedColumn]?: string }
+    unreadable: { [C in EncryptedColumn]?: string }
   }
 
-export type SealedColumn = 'url' | 'secret' | 'previous_secret' | 'headers'
+export type EncryptedColumn = 'url' | 'secret' | 'previous_secret' | 'headers'
 
-export type Signing = {
+export type SigningSecrets = {
   secret: string | null
   /** Signs as well until then. */
   previousSecret: string | null
@@ -35,16 +35,16 @@ export type Header = { key: string; value: string }
 const stored = { active: 'active', paused: 'disabled', failed: 'error' } as const
 const shown = { active: 'active', disabled: 'paused', error: 'failed' } as const
 
-export const storedStatus = (status: Webhook['status']): string => stored[status] ?? status
-export const shownStatus = (status: string): Webhook['status'] =>
+export const toStoredStatus = (status: Webhook['status']): string => stored[status] ?? status
+export const toWireStatus = (status: string): Webhook['status'] =>
   shown[status as keyof typeof shown] ?? (status as Webhook['status'])
 
-export const overlapSeconds = 24 * 3600
+export const secretOverlapSeconds = 24 * 3600
 
 export function makeWebhook(
   wanted: NewWebhook & { orgId: string },
   made: { id: string; by: string; now: Instant },
-): Held {
+): WebhookRecord {
   const { orgId, name, url, secret = null, events, headers } = wanted
   return {
     ...{ id: made.id, orgId, name, url, secret, events, headers },
@@ -59,7 +59,7 @@ export function makeWebhook(
   }
 }
 
-export function applied(webhook: Held, change: WebhookChange, now: Instant): Held {
+export function applyChange(webhook: WebhookRecord, change: WebhookChange, now: Instant): WebhookRecord {
   const { name, url, secret, events, headers, status } = change
   return {
     ...webhook,
@@ -68,7 +68,7 @@ export function applied(webhook: Held, change: WebhookChange, now: Instant): Hel
     ...(events !== undefined && { events }),
     ...(headers !== undefined && { headers }),
     ...(status !== undefined && { status }),
-    ...(secret !== undefined && signedWith(webhook, secret, now)),
+    ...(secret !== undefined && replaceSecret(webhook, secret, now)),
     unreadable: without(webhook.unreadable, [
       ...(url === undefined ? [] : ['url' as const]),
       ...(headers === undefined ? [] : ['headers' as const]),
@@ -79,64 +79,70 @@ export function applied(webhook: Held, change: WebhookChange, now: Instant): Hel
 }
 
 /** With another secret alone. */
-export const rotated = (webhook: Held, secret: string, now: Instant): Held => ({
+export const withRotatedSecret = (webhook: WebhookRecord, secret: string, now: Instant): WebhookRecord => ({
   ...webhook,
-  ...signedWith(webhook, secret, now),
+  ...replaceSecret(webhook, secret, now),
   unreadable: without(webhook.unreadable, signingColumns),
   updatedAt: now,
 })
 
-const signingColumns: readonly SealedColumn[] = ['secret', 'previous_secret']
+const signingColumns: readonly EncryptedColumn[] = ['secret', 'previous_secret']
 
-const without = (unreadable: Held['unreadable'], columns: readonly SealedColumn[]): Held['unreadable'] =>
+const without = (
+  unreadable: WebhookRecord['unreadable'],
+  columns: readonly EncryptedColumn[],
+): WebhookRecord['unreadable'] =>
   Object.fromEntries(
-    Object.entries(unreadable).filter(([column]) => !columns.includes(column as SealedColumn)),
+    Object.entries(unreadable).filter(([column]) => !columns.includes(column as EncryptedColumn)),
   )
 
 /** What has to be set anew before anything can be delivered. */
-export const unreadableIn = ({ unreadable }: Held): Webhook['unreadable'] =>
+export const unreadableFields = ({ unreadable }: WebhookRecord): Webhook['unreadable'] =>
   (['url', 'secret', 'headers'] as const).filter((column) => unreadable[column] !== undefined)
 
 /** Another secret: the one before signs as well for a day. Without a secret nothing does. */
-export function signedWith(before: Signing, secret: string | null, now: Instant): Signing {
+export function replaceSecret(before: SigningSecrets, secret: string | null, now: Instant): SigningSecrets {
   if (secret === before.secret) {
     const { previousSecret, previousUntil } = before
     return { secret, previousSecret, previousUntil }
   }
   if (secret === null || before.secret === null) return { secret, previousSecret: null, previousUntil: null }
-  return { secret, previousSecret: before.secret, previousUntil: addSeconds(now, overlapSeconds) }
+  return { secret, previousSecret: before.secret, previousUntil: addSeconds(now, secretOverlapSeconds) }
 }
 
 /** The secrets that sign at this moment, the newest first. */
-export const secretsAt = ({ secret, previousSecret, previousUntil }: Signing, now: Instant): string[] => [
+export const activeSecrets = (
+  { secret, previousSecret, previousUntil }: SigningSecrets,
+  now: Instant,
+): string[] => [
   ...(secret !== null ? [secret] : []),
   ...(previousSecret !== null && previousUntil !== null && previousUntil > now ? [previousSecret] : []),
 ]
 
 /** As replies show it: without what may be a credential. */
-export function discreet(
-  webhook: Held,
-): Omit<Held, keyof Signing | 'unreadable'> & Pick<Webhook, 'hasSecret' | 'unreadable'> {
+export function redactWebhook(
+  webhook: WebhookRecord,
+): Omit<WebhookRecord, keyof SigningSecrets | 'unreadable'> & Pick<Webhook, 'hasSecret' | 'unreadable'> {
   const { secret, previousSecret: _, previousUntil: __, unreadable, ...rest } = webhook
   const headers = webhook.headers.map(({ key }) => ({ key, value: hiddenValue }))
   return {
     ...rest,
-    url: discreetUrl(webhook.url),
+    url: redactUrl(webhook.url),
     headers,
     hasSecret: secret !== null || unreadable.secret !== undefined,
-    unreadable: unreadableIn(webhook),
+    unreadable: unreadableFields(webhook),
   }
 }
 
-export const discreetUrl = (url: string): string => url.replace(/\?[^#]+/s, `?${hiddenValue}`)
+export const redactUrl = (url: string): string => url.replace(/\?[^#]+/s, `?${hiddenValue}`)
 
 /** The fields that a change alters, as they were and as they are; of a secret only that it is another one. */
-export function difference(before: Held, after: Held): { before: object; after: object } {
+export function auditDiff(before: WebhookRecord, after: WebhookRecord): { before: object; after: object } {
   const fields = ['name', 'url', 'events', 'headers', 'status', 'retryPolicy', 'secret'] as const
   const changed = fields.filter((field) => JSON.stringify(before[field]) !== JSON.stringify(after[field]))
-  const of = (webhook: Held) => {
+  const of = (webhook: WebhookRecord) => {
     const shown: Record<string, unknown> = {
-      ...discreet(webhook),
+      ...redactWebhook(webhook),
       secret: webhook.secret === null ? 'none' : 'set',
     }
     return Object.fromEntries(changed.map((field) => [field, shown[field]]))
@@ -152,7 +158,7 @@ const usualPolicy: RetryPolicy = {
 }
 
 /** null when nothing in it is unusual. @throws invalid_request */
-export function policyFrom(
+export function toRetryPolicy(
   wanted: { [K in keyof RetryPolicy]?: RetryPolicy[K] | undefined },
 ): RetryPolicy | null {
   const said = Object.entries(wanted).filter(([, value]) => value !== undefined)
@@ -168,7 +174,7 @@ export function policyFrom(
  * Milliseconds before the next attempt, or undefined when there is none: `failed` attempts were made. A receiver
  * may ask for a longer wait, of a day at most.
  */
-export function delayAfter(
+export function retryDelay(
   failed: number,
   retryAfterMs: number | undefined,
   policy: RetryPolicy | null,
@@ -203,7 +209,7 @@ export function credentialsFault(text: string): string | undefined {
   return 'Webhook URL must not hold a user name or password: send them as a header'
 }
 
-export function whereaboutsFault(at: ResolvedHost): string | undefined {
+export function resolvedHostFault(at: ResolvedHost): string | undefined {
   if (at.leads === 'inside') return 'Webhook URL cannot target private, loopback, or link-local addresses'
   if (at.leads === 'nowhere') return 'Webhook URL hostname could not be resolved'
   if (at.leads === 'inside by name') {

@@ -8,7 +8,14 @@ import type { Db } from '../storage/open.ts'
 import { readPage } from '../storage/query/pages.ts'
 import type { WebhookCountRow, WebhookRow } from '../storage/schema/tables.ts'
 import { hiddenValue, type RetryPolicy, type Webhook } from './contract.ts'
-import { discreet, type Header, type Held, type SealedColumn, shownStatus, storedStatus } from './rules.ts'
+import {
+  type EncryptedColumn,
+  type Header,
+  redactWebhook,
+  toStoredStatus,
+  toWireStatus,
+  type WebhookRecord,
+} from './rules.ts'
 
 const columns = [
   'webhooks.id',
@@ -34,9 +41,9 @@ type Counts = Omit<WebhookCountRow, 'webhook_id'>
 const placeOf = (column: string, id: string) => `webhooks.${column}.${id}`
 
 /** Opens what is sealed in a row. */
-export function opened(cipher: Cipher, row: HeldRow): Held {
-  const unreadable: Held['unreadable'] = {}
-  const open = (column: SealedColumn) => {
+export function decryptWebhook(cipher: Cipher, row: HeldRow): WebhookRecord {
+  const unreadable: WebhookRecord['unreadable'] = {}
+  const open = (column: EncryptedColumn) => {
     const sealed = row[column]
     if (sealed === null) return null
     const plain = cipher.tryOpen(sealed, placeOf(column, row.id))
@@ -50,7 +57,7 @@ export function opened(cipher: Cipher, row: HeldRow): Held {
     url: open('url') ?? hiddenValue,
     events: JSON.parse(row.events) as string[],
     headers: JSON.parse(open('headers') ?? '[]') as Header[],
-    status: shownStatus(row.status),
+    status: toWireStatus(row.status),
     retryPolicy: row.retry_policy === null ? null : (JSON.parse(row.retry_policy) as RetryPolicy),
     secret: open('secret'),
     previousSecret: open('previous_secret'),
@@ -62,11 +69,11 @@ export function opened(cipher: Cipher, row: HeldRow): Held {
   }
 }
 
-function sealed(cipher: Cipher, webhook: Held): Omit<WebhookRow, 'deleted_at'> {
+function sealed(cipher: Cipher, webhook: WebhookRecord): Omit<WebhookRow, 'deleted_at'> {
   const { id } = webhook
-  const seal = (column: SealedColumn, plain: string) =>
+  const seal = (column: EncryptedColumn, plain: string) =>
     webhook.unreadable[column] ?? cipher.seal(plain, placeOf(column, id))
-  const sealOrNull = (column: SealedColumn, plain: string | null) =>
+  const sealOrNull = (column: EncryptedColumn, plain: string | null) =>
     plain === null ? (webhook.unreadable[column] ?? null) : seal(column, plain)
   return {
     id,
@@ -77,7 +84,7 @@ function sealed(cipher: Cipher, webhook: Held): Omit<WebhookRow, 'deleted_at'> {
     previous_secret: sealOrNull('previous_secret', webhook.previousSecret),
     previous_until: webhook.previousUntil,
     headers: seal('headers', JSON.stringify(webhook.headers)),
-    status: storedStatus(webhook.status),
+    status: toStoredStatus(webhook.status),
     retry_policy: webhook.retryPolicy === null ? null : JSON.stringify(webhook.retryPolicy),
     created_by: webhook.createdBy,
     created_at: webhook.createdAt,
@@ -86,8 +93,8 @@ function sealed(cipher: Cipher, webhook: Held): Omit<WebhookRow, 'deleted_at'> {
 }
 
 /** As replies show it. */
-export const shownWith = (webhook: Held, counts: Counts): Webhook => ({
-  ...discreet(webhook),
+export const toWebhook = (webhook: WebhookRecord, counts: Counts): Webhook => ({
+  ...redactWebhook(webhook),
   successCount: counts.success_count,
   failureCount: counts.failure_count,
   lastDeliveryAt: counts.last_delivery_at,
@@ -122,10 +129,10 @@ export async function listWebhooks(
   const { orgId, status } = query
   const found = webhooksIn(db, scope)
     .$if(orgId !== undefined, (q) => q.where('webhooks.org_id', '=', orgId!))
-    .$if(status !== undefined, (q) => q.where('webhooks.status', '=', storedStatus(status!)))
+    .$if(status !== undefined, (q) => q.where('webhooks.status', '=', toStoredStatus(status!)))
   const newestFirst = (q: typeof found) =>
     whole(q).orderBy('webhooks.created_at', 'desc').orderBy('webhooks.id', 'desc')
-  return readPage(found, query, newestFirst, (row) => shownWith(opened(cipher, row), row))
+  return readPage(found, query, newestFirst, (row) => toWebhook(decryptWebhook(cipher, row), row))
 }
 
 /** @throws not_found, also for a webhook outside the scope */
@@ -134,10 +141,10 @@ export async function getWebhook(
   cipher: Cipher,
   scope: Scope,
   id: string,
-): Promise<{ webhook: Held; counts: Counts }> {
+): Promise<{ webhook: WebhookRecord; counts: Counts }> {
   const row = await whole(webhooksIn(db, scope)).where('webhooks.id', '=', id).executeTakeFirst()
   if (!row) throw notFound()
-  return { webhook: opened(cipher, row), counts: row }
+  return { webhook: decryptWebhook(cipher, row), counts: row }
 }
 
 /** @throws not_found, also for a webhook outside the scope */
@@ -152,7 +159,7 @@ export async function getSummary(
     .executeTakeFirst()
   if (!row) throw notFound()
   const { orgId, name, status } = row
-  return { id, orgId, name, isActive: status === storedStatus('active') }
+  return { id, orgId, name, isActive: status === toStoredStatus('active') }
 }
 
 /** The same, and nobody else changes it until the transaction ends. @throws not_found */
@@ -164,7 +171,7 @@ export async function lockWebhook(db: Db, cipher: Cipher, scope: Scope, id: stri
 
 const notFound = () => new Problem('not_found', 'Webhook not found')
 
-export async function insertWebhook(db: Db, cipher: Cipher, webhook: Held): Promise<void> {
+export async function insertWebhook(db: Db, cipher: Cipher, webhook: WebhookRecord): Promise<void> {
   await db
     .insertInto('webhooks')
     .values({ ...sealed(cipher, webhook), deleted_at: null })
@@ -180,12 +187,17 @@ export async function insertWebhook(db: Db, cipher: Cipher, webhook: Held): Prom
     .execute()
 }
 
-async function insertEvents(db: Db, { id, orgId, events }: Held): Promise<void> {
+async function insertEvents(db: Db, { id, orgId, events }: WebhookRecord): Promise<void> {
   const rows = events.map((event) => ({ webhook_id: id, event, org_id: orgId }))
   await db.insertInto('webhook_events').values(rows).execute()
 }
 
-export async function changeWebhook(db: Db, cipher: Cipher, scope: Scope, webhook: Held): Promise<void> {
+export async function changeWebhook(
+  db: Db,
+  cipher: Cipher,
+  scope: Scope,
+  webhook: WebhookRecord,
+): Promise<void> {
   const { id: _, org_id: __, created_at: ___, created_by: ____, ...row } = sealed(cipher, webhook)
   await db
     .updateTable('webhooks')
@@ -196,7 +208,7 @@ export async function changeWebhook(db: Db, cipher: Cipher, scope: Scope, webhoo
 }
 
 /** The webhook was found within the scope and is held. */
-export async function replaceEvents(db: Db, webhook: Held): Promise<void> {
+export async function replaceEvents(db: Db, webhook: WebhookRecord): Promise<void> {
   await db.deleteFrom('webhook_events').where('webhook_id', '=', webhook.id).execute()
   await insertEvents(db, webhook)
 }

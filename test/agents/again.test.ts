@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin, machine } from '../devices/stage.ts'
+import { begin, machine } from '../devices/device-stage.ts'
 
 onEveryDatabase((_, open) => {
   const staged = async () => {

@@ -3,7 +3,7 @@ import { AgentAuditBuffer } from '../../daemon/agent-entries.ts'
 import { AgentEventBuffer } from '../../daemon/agent-events.ts'
 import { Limiter } from '../../daemon/limiter.ts'
 import { api } from '../../src/api.ts'
-import { draftOf } from '../../src/audit/rules.ts'
+import { toDraftEntry } from '../../src/audit/rules.ts'
 import type { Limits } from '../../src/core/limits.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { systemClock } from '../../src/core/time.ts'
@@ -203,7 +203,7 @@ describe('entries that are gathered', () => {
   const entriesOf = () =>
     new AgentAuditBuffer(new Limiter({ AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits))
   const draft = (actorId: string, at: string, more: object = {}) =>
-    draftOf(happening(null, { actorType: 'agent', actorId, action: 'thing.happen', ...more }), at)
+    toDraftEntry(happening(null, { actorType: 'agent', actorId, action: 'thing.happen', ...more }), at)
 
   it('are written together: the last of each kind, with how many there were; what cannot be written stays', async () => {
     const { storage } = await openMigrated('sqlite')

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin } from '../devices/stage.ts'
+import { begin } from '../devices/device-stage.ts'
 import { listen } from '../events/listener.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })

@@ -7,7 +7,7 @@ import { api } from '../../src/api.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin } from '../devices/stage.ts'
+import { begin } from '../devices/device-stage.ts'
 import { testClock } from '../harness.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })

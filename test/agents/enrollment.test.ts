@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { parseTrustKey } from '../../src/agents/versions/manifest.ts'
 import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin, machine } from '../devices/stage.ts'
+import { begin, machine } from '../devices/device-stage.ts'
 import { serviceOn } from '../harness.ts'
 import { releaseKey } from './signed.ts'
 

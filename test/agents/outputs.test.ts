@@ -6,7 +6,7 @@ import { trimOutputs } from '../../src/agents/commands/output-quota.ts'
 import { api } from '../../src/api.ts'
 import { ByteQuota, type Excess } from '../../src/logs/quota.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin } from '../devices/stage.ts'
+import { begin } from '../devices/device-stage.ts'
 import { testClock } from '../harness.ts'
 import { RawAgent } from '../live/raw-agent.ts'
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin } from '../devices/stage.ts'
+import { begin } from '../devices/device-stage.ts'
 import { listen } from '../events/listener.ts'
 import { testClock } from '../harness.ts'
 

@@ -3,14 +3,14 @@ import {
   canonicalText,
   checksumOf,
   entryLine,
-  genesis,
+  genesisChecksum,
   headerLine,
   trailerLine,
 } from '../../src/audit/chain.ts'
 import { type Checkpoint, signCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
-import { Frontier, leafHash } from '../../src/audit/checkpoints/tree.ts'
+import { Frontier, leafHash } from '../../src/audit/checkpoints/merkle-tree.ts'
 import type { Verdict } from '../../src/audit/verifier/verdict.ts'
-import { ChainVerifier, type Trust } from '../../src/audit/verifier/verifier.ts'
+import { ChainVerifier, type VerifierOptions } from '../../src/audit/verifier/verifier.ts'
 
 /** Chain files made without a service, whole or spoiled. */
 
@@ -30,7 +30,7 @@ export function sealed(
   change: (seq: number) => Change = () => ({}),
   org: string | null = orgId,
 ): Sealed[] {
-  let prevChecksum = genesis
+  let prevChecksum = genesisChecksum
   return Array.from({ length: count }, (_, at) => {
     const seq = at + 1
     const text = canonicalText({
@@ -46,7 +46,7 @@ export function sealed(
       resourceId: null,
       resourceName: 'Größe "1"',
       // As like the entry's own fields as a caller can make them.
-      details: { prevChecksum: genesis, text: '"prevChecksum":"x","seq":1,"timestamp":"' },
+      details: { prevChecksum: genesisChecksum, text: '"prevChecksum":"x","seq":1,"timestamp":"' },
       ipAddress: '127.0.0.1',
       userAgent: null,
       result: 'success',
@@ -81,7 +81,7 @@ export function noteOver(
   kind: Checkpoint['kind'] = 'checkpoint',
   org: string | null = orgId,
 ): string {
-  const head = { seq: entries.length, checksum: entries.at(-1)?.checksum ?? genesis }
+  const head = { seq: entries.length, checksum: entries.at(-1)?.checksum ?? genesisChecksum }
   return signCheckpoint({ orgId: org, kind, head, root: frontierOver(entries).root(), time }, by)
 }
 
@@ -94,7 +94,7 @@ export function anchorOver(entries: readonly Sealed[], by: Buffer, org: string |
 export function bundle(entries: readonly Sealed[], options: Bundle = {}): string[] {
   const { org = orgId, by = seed, pruned = 0, anchoredBy = by ?? seed, successions } = options
   const anchor = pruned > 0 ? anchorOver(entries.slice(0, pruned), anchoredBy, org) : undefined
-  const head = { seq: entries.length, checksum: entries.at(-1)?.checksum ?? genesis }
+  const head = { seq: entries.length, checksum: entries.at(-1)?.checksum ?? genesisChecksum }
   return [
     headerLine(org, { anchor, keys: successions }),
     ...entries.slice(pruned).map(({ text, checksum }) => entryLine(checksum, text)),
@@ -104,7 +104,11 @@ export function bundle(entries: readonly Sealed[], options: Bundle = {}): string
 
 export const bytesOf = (lines: readonly string[]): Buffer => Buffer.from(lines.join(''))
 
-export function verified(file: readonly string[] | Buffer, trust: Trust = {}, chunk = 1 << 16): Verdict {
+export function verified(
+  file: readonly string[] | Buffer,
+  trust: VerifierOptions = {},
+  chunk = 1 << 16,
+): Verdict {
   const bytes = Buffer.isBuffer(file) ? file : bytesOf(file)
   const verifier = new ChainVerifier(trust)
   for (let at = 0; at < bytes.length; at += chunk) {

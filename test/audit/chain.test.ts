@@ -6,7 +6,7 @@ import {
   canonicalText,
   checksumOf,
   entryLine,
-  genesis,
+  genesisChecksum,
   headerLine,
   trailerLine,
 } from '../../src/audit/chain.ts'
@@ -29,7 +29,7 @@ function entry(seq: number, prevChecksum: string, more: Partial<ChainEntry> = {}
     resourceId: null,
     resourceName: 'Größe "1"',
     // As like the entry's own fields as a caller can make them.
-    details: { prevChecksum: genesis, text: '"prevChecksum":"x","seq":1,"timestamp":"' },
+    details: { prevChecksum: genesisChecksum, text: '"prevChecksum":"x","seq":1,"timestamp":"' },
     ipAddress: '127.0.0.1',
     userAgent: null,
     result: 'success',
@@ -45,7 +45,7 @@ function chain(
   more: (seq: number, link: string) => Partial<ChainEntry> = () => ({}),
 ): string[] {
   const lines = [headerLine(orgId)]
-  let link = genesis
+  let link = genesisChecksum
   for (let seq = 1; seq <= length; seq += 1) {
     const text = canonicalText(entry(seq, link, more(seq, link)))
     link = checksumOf(text)
@@ -62,7 +62,7 @@ it('is made of entries as RFC 8785 writes them', () => {
   }
   fc.assert(
     fc.property(fc.record(anything), (more) => {
-      const one = entry(7, genesis, more as Partial<ChainEntry>)
+      const one = entry(7, genesisChecksum, more as Partial<ChainEntry>)
       expect(canonicalText(one)).toBe(canonicalJson(one))
     }),
   )
@@ -173,7 +173,7 @@ describe('a chain', () => {
     /** The 100th of 200 has fields of an entry in the place of its last one. */
     const odd = (fields: (link: string) => string) => {
       const texts: string[] = []
-      let link = genesis
+      let link = genesisChecksum
       for (let seq = 1; seq <= 200; seq++) {
         const text = canonicalText(entry(seq, link))
         texts.push(seq === 100 ? text.replace('"userAgent":null', `"userAgent":${fields(link)}`) : text)
@@ -219,7 +219,7 @@ describe('a chain', () => {
   })
 
   it('shows entries of another organization', () => {
-    const text = canonicalText(entry(1, genesis, { orgId: null }))
+    const text = canonicalText(entry(1, genesisChecksum, { orgId: null }))
     const checksum = checksumOf(text)
     const lines = [headerLine(orgId), entryLine(checksum, text), trailerLine({ seq: 1, checksum })]
     expect(faultOf(lines)).toMatchObject({ kind: 'foreign', seq: 1 })

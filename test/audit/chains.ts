@@ -1,13 +1,13 @@
 import { sql } from 'kysely'
 import { type ChainEntry, canonicalText, checksumOf } from '../../src/audit/chain.ts'
-import type { Change } from '../../src/audit/checkpoints/changed-history.ts'
-import type { CheckpointParts } from '../../src/audit/checkpoints/jobs.ts'
-import { keptIn } from '../../src/audit/checkpoints/kept.ts'
-import { type Seeds, signerOf } from '../../src/audit/checkpoints/signer.ts'
+import type { HistoryChange } from '../../src/audit/checkpoints/history-changed.ts'
+import type { CheckpointDependencies } from '../../src/audit/checkpoints/jobs.ts'
+import { localCopiesIn } from '../../src/audit/checkpoints/local-copies.ts'
+import { createSigner, type SigningSeeds } from '../../src/audit/checkpoints/signer.ts'
 import type { StoredVerdict } from '../../src/audit/checkpoints/verdicts.ts'
-import { Memory } from '../../src/audit/checkpoints/verification.ts'
-import { record, sealPending } from '../../src/audit/outbox.ts'
-import { draftOf } from '../../src/audit/rules.ts'
+import { VerificationState } from '../../src/audit/checkpoints/verification.ts'
+import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
+import { toDraftEntry } from '../../src/audit/rules.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import type { TestDatabase } from '../databases.ts'
 import { type TestClock, testClock } from '../harness.ts'
@@ -15,32 +15,32 @@ import { happening } from './rows.ts'
 
 export const seedOf = (letter: string): Buffer => Buffer.alloc(32, letter)
 
-export const seeds = (current: string, previous?: string): Seeds => ({
+export const seeds = (current: string, previous?: string): SigningSeeds => ({
   current: seedOf(current),
   previous: previous === undefined ? undefined : seedOf(previous),
-  assumed: false,
+  isPreviousAssumed: false,
 })
 
-export type TestParts = CheckpointParts & {
+export type TestParts = CheckpointDependencies & {
   clock: TestClock
-  refused: Change[]
+  refused: HistoryChange[]
   verdicts: StoredVerdict[]
-  memory: Memory
+  memory: VerificationState
   onVerdict(verdict: StoredVerdict): void
 }
 
 /** What signs and verifies on a database, without a service. */
 export function partsOn({ storage, dataDir }: Pick<TestDatabase, 'storage' | 'dataDir'>): TestParts {
-  const refused: Change[] = []
+  const refused: HistoryChange[] = []
   const verdicts: StoredVerdict[] = []
   return {
     storage,
-    signer: signerOf(storage, seeds('a')),
-    kept: keptIn(`${dataDir}/checkpoints`),
+    signer: createSigner(storage, seeds('a')),
+    localCopies: localCopiesIn(`${dataDir}/checkpoints`),
     clock: testClock(),
     refused,
     verdicts,
-    memory: new Memory(),
+    memory: new VerificationState(),
     onRefusal: (change) => void refused.push(change),
     onVerdict: (verdict) => void verdicts.push(verdict),
   }
@@ -50,7 +50,10 @@ export function partsOn({ storage, dataDir }: Pick<TestDatabase, 'storage' | 'da
 export async function happen(storage: Storage, orgId: string | null, count: number): Promise<void> {
   await storage.write(async (tx) => {
     for (let n = 0; n < count; n += 1) {
-      await record(tx, draftOf(happening(orgId, { resourceName: `thing ${n}` }), '2026-03-01T12:00:00.000Z'))
+      await recordAudit(
+        tx,
+        toDraftEntry(happening(orgId, { resourceName: `thing ${n}` }), '2026-03-01T12:00:00.000Z'),
+      )
     }
   })
   await sealPending(storage)

@@ -4,14 +4,19 @@ import {
   type Checkpoint,
   checkpointText,
   keyIdOf,
-  keyOf,
   openCheckpoint,
   openSuccession,
   signCheckpoint,
+  signingKeyOf,
   signSuccession,
   trustedKeys,
 } from '../../src/audit/checkpoints/checkpoint.ts'
-import { isSignedBy, parseNote, parseVerifier, verifierText } from '../../src/audit/checkpoints/note.ts'
+import {
+  isSignedBy,
+  parseNote,
+  parseVerifier,
+  verifierText,
+} from '../../src/audit/checkpoints/signed-note.ts'
 
 const orgId = '0197c1c8-3f72-7bac-8d21-4e6a8c0f2a55'
 const time = '2026-01-31T12:00:00.000Z'
@@ -23,7 +28,7 @@ const checkpoint: Checkpoint = {
   time,
 }
 const seed = Buffer.alloc(32, 1)
-const publicKey = keyOf(seed, orgId).publicKey
+const publicKey = signingKeyOf(seed, orgId).publicKey
 
 describe('a note', () => {
   // The example of the signed-note specification.
@@ -45,7 +50,7 @@ describe('a note', () => {
 
 describe('signatures', () => {
   const note = signCheckpoint(checkpoint, seed)
-  const key = keyOf(seed, orgId)
+  const key = signingKeyOf(seed, orgId)
 
   it('of others stand beside without harm, whatever their kind', () => {
     const witness = `— witness.example.com/w1 ${Buffer.alloc(76, 3).toString('base64')}\n`
@@ -61,7 +66,7 @@ describe('signatures', () => {
 
 describe('a key', () => {
   it('is told as a line and read back', () => {
-    const key = keyOf(seed, orgId)
+    const key = signingKeyOf(seed, orgId)
     const text = verifierText(key)
     expect(text).toMatch(new RegExp(`^svc/audit/${orgId}\\+[0-9a-f]{8}\\+A[A-Za-z0-9+/]{43}$`))
     expect(parseVerifier(text)).toEqual({ name: key.name, publicKey })
@@ -88,7 +93,7 @@ describe('a checkpoint', () => {
 
   it('is foreign to any other key, and no other text is signed', () => {
     const note = signCheckpoint(checkpoint, seed)
-    const other = keyOf(Buffer.alloc(32, 2), orgId).publicKey
+    const other = signingKeyOf(Buffer.alloc(32, 2), orgId).publicKey
     expect(openCheckpoint(note, [other])).toEqual({
       state: 'foreign',
       checkpoint,
@@ -96,7 +101,7 @@ describe('a checkpoint', () => {
     })
     expect(openCheckpoint(note.replace('\n42\n', '\n43\n'), [publicKey])).toMatchObject({ state: 'foreign' })
     expect(openCheckpoint(note.replace('head ', 'head  '), [publicKey])).toEqual({ state: 'unreadable' })
-    expect(isSignedBy(parseNote(note)!, keyOf(seed, null))).toBe(false)
+    expect(isSignedBy(parseNote(note)!, signingKeyOf(seed, null))).toBe(false)
   })
 
   it('cannot be taken for an anchor', () => {
@@ -108,7 +113,7 @@ describe('a checkpoint', () => {
 
 describe('a succession of keys', () => {
   const keys = Array.from({ length: 4 }, () => randomBytes(32))
-  const [first, second, third, stranger] = keys.map((one) => keyOf(one, null).publicKey)
+  const [first, second, third, stranger] = keys.map((one) => signingKeyOf(one, null).publicKey)
   const notes = [
     signSuccession(keys[0]!, keys[1]!, time),
     signSuccession(keys[1]!, keys[2]!, time),

@@ -1,17 +1,17 @@
 import { describe, expect, it } from 'vitest'
 import { openCheckpoint, openSuccession } from '../../src/audit/checkpoints/checkpoint.ts'
 import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
-import { recordKeys, type Seeds, signerOf } from '../../src/audit/checkpoints/signer.ts'
-import { verifyDue, verifyStored } from '../../src/audit/checkpoints/verification.ts'
+import { createSigner, recordKeys, type SigningSeeds } from '../../src/audit/checkpoints/signer.ts'
+import { verifyDue, verifyStoredChain } from '../../src/audit/checkpoints/verification.ts'
 import { newId } from '../../src/core/new-id.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { happen, partsOn, seeds } from './chains.ts'
 
 const at = (day: number) => `2026-03-0${day}T12:00:00.000Z`
-const start = (storage: Storage, given: Seeds, day: number) =>
+const start = (storage: Storage, given: SigningSeeds, day: number) =>
   storage.write((tx) => recordKeys(tx, given, at(day)))
-const publicKey = (letter: string) => signerOf({} as Storage, seeds(letter)).publicKeys[0]!
+const publicKey = (letter: string) => createSigner({} as Storage, seeds(letter)).publicKeys[0]!
 
 onEveryDatabase((_, open) => {
   describe('the keys that sign', () => {
@@ -20,7 +20,7 @@ onEveryDatabase((_, open) => {
       expect(await start(storage, seeds('a'), 1)).toEqual([])
       expect(await start(storage, seeds('b', 'a'), 2)).toEqual([])
       expect(await start(storage, seeds('c', 'b'), 3)).toEqual([])
-      const signer = signerOf(storage, seeds('c'))
+      const signer = createSigner(storage, seeds('c'))
       expect(await signer.trusted()).toEqual([publicKey('c'), publicKey('b'), publicKey('a')])
       expect(await signer.successions()).toHaveLength(2)
     })
@@ -30,7 +30,7 @@ onEveryDatabase((_, open) => {
       await start(storage, seeds('a'), 1)
       await Promise.all([1, 2, 3].map(() => start(storage, seeds('b', 'a'), 2)))
       await start(storage, seeds('b'), 3)
-      const signer = signerOf(storage, seeds('b'))
+      const signer = createSigner(storage, seeds('b'))
       expect(await signer.successions()).toHaveLength(1)
       expect(await signer.trusted()).toEqual([publicKey('b'), publicKey('a')])
     })
@@ -39,32 +39,32 @@ onEveryDatabase((_, open) => {
       const { storage } = await open()
       await start(storage, seeds('a'), 1)
       expect(await start(storage, seeds('b'), 2)).toEqual([publicKey('a').toString('base64')])
-      expect(await signerOf(storage, seeds('b')).trusted()).toEqual([publicKey('b')])
+      expect(await createSigner(storage, seeds('b')).trusted()).toEqual([publicKey('b')])
     })
 
     it('that were only assumed count when they have signed here', async () => {
       const { storage } = await open()
       const assumed = { ...seeds('b', 'a'), assumed: true }
       await start(storage, assumed, 1)
-      expect(await signerOf(storage, assumed).trusted()).toEqual([publicKey('b')])
+      expect(await createSigner(storage, assumed).trusted()).toEqual([publicKey('b')])
       const { storage: other } = await open()
       await start(other, seeds('a'), 1)
       await start(other, assumed, 2)
-      expect(await signerOf(other, assumed).trusted()).toEqual([publicKey('b'), publicKey('a')])
+      expect(await createSigner(other, assumed).trusted()).toEqual([publicKey('b'), publicKey('a')])
     })
 
     it('are known before they sign, and never said to come before the one they follow', async () => {
       const { storage } = await open()
       await start(storage, seeds('a'), 1)
       await start(storage, seeds('a', 'b'), 2)
-      expect(await signerOf(storage, seeds('a', 'b')).successions()).toEqual([])
+      expect(await createSigner(storage, seeds('a', 'b')).successions()).toEqual([])
       await start(storage, seeds('b', 'a'), 3)
-      const after = await signerOf(storage, seeds('b', 'a')).successions()
+      const after = await createSigner(storage, seeds('b', 'a')).successions()
       expect(after.map((note) => openSuccession(note)!.to)).toEqual([publicKey('b')])
       // Others have still to be changed, and may start again meanwhile.
       expect(await start(storage, seeds('a', 'b'), 4)).toEqual([])
-      expect(await signerOf(storage, seeds('a', 'b')).successions()).toEqual(after)
-      expect(await signerOf(storage, seeds('a')).trusted()).toEqual([publicKey('a'), publicKey('b')])
+      expect(await createSigner(storage, seeds('a', 'b')).successions()).toEqual(after)
+      expect(await createSigner(storage, seeds('a')).trusted()).toEqual([publicKey('a'), publicKey('b')])
     })
 
     it('and that sign elsewhere make no chain unsound for a process that does not have them yet', async () => {
@@ -73,14 +73,14 @@ onEveryDatabase((_, open) => {
       const org = newId()
       await happen(parts.storage, org, 4)
       await takeCheckpoint(parts, org)
-      const ahead = { ...parts, signer: signerOf(parts.storage, seeds('b', 'a')) }
+      const ahead = { ...parts, signer: createSigner(parts.storage, seeds('b', 'a')) }
       await start(parts.storage, seeds('b', 'a'), 2)
-      expect(await verifyStored(ahead, org)).toMatchObject({ verdict: 'sound' })
+      expect(await verifyStoredChain(ahead, org)).toMatchObject({ verdict: 'sound' })
       await happen(parts.storage, org, 4)
       await takeCheckpoint(ahead, org)
       for (const one of [parts, ahead, parts]) {
         await verifyDue(one)
-        expect(await verifyStored(one, org)).toMatchObject({ verdict: 'sound' })
+        expect(await verifyStoredChain(one, org)).toMatchObject({ verdict: 'sound' })
       }
       expect(parts.refused).toEqual([])
     })
@@ -90,7 +90,7 @@ onEveryDatabase((_, open) => {
       await start(storage, seeds('a'), 1)
       const forged = { public_key: publicKey('x').toString('base64'), succession: null, created_at: at(2) }
       await storage.write((tx) => tx.insertInto('audit_keys').values(forged).execute())
-      expect(await signerOf(storage, seeds('a')).trusted()).toEqual([publicKey('a')])
+      expect(await createSigner(storage, seeds('a')).trusted()).toEqual([publicKey('a')])
     })
 
     it('change without a break in what is signed', async () => {
@@ -98,7 +98,7 @@ onEveryDatabase((_, open) => {
       const org = newId()
       await happen(parts.storage, org, 4)
       const first = await takeCheckpoint(parts, org)
-      const rotated = { ...parts, signer: signerOf(parts.storage, seeds('b', 'a')) }
+      const rotated = { ...parts, signer: createSigner(parts.storage, seeds('b', 'a')) }
       const second = await takeCheckpoint(rotated, org)
       expect(second.checkpoint.root).toEqual(first.checkpoint.root)
       expect(openCheckpoint(second.note, [publicKey('b')]).state).toBe('signed')

@@ -2,10 +2,10 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { openCheckpoint, openSuccession, treeOf } from '../../src/audit/checkpoints/checkpoint.ts'
+import { openCheckpoint, openSuccession, treeHeadOf } from '../../src/audit/checkpoints/checkpoint.ts'
 import type { AuditProof } from '../../src/audit/checkpoints/contract.ts'
-import { parseVerifier } from '../../src/audit/checkpoints/note.ts'
-import { isGrownFrom, isIncluded, leafHash } from '../../src/audit/checkpoints/tree.ts'
+import { isConsistent, isIncluded, leafHash } from '../../src/audit/checkpoints/merkle-tree.ts'
+import { parseVerifier } from '../../src/audit/checkpoints/signed-note.ts'
 import type { Client } from '../../src/core/client.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -114,7 +114,7 @@ onEveryDatabase((_, open) => {
       const newer = opened(grown.checkpoint, keys)
       expect(grown).toMatchObject({ from: older.head.seq, to: newer.head.seq })
       expect(newer.head.seq).toBeGreaterThanOrEqual(older.head.seq + 3)
-      expect(isGrownFrom(treeOf(older), treeOf(newer), grown.path.map(bytes))).toBe(true)
+      expect(isConsistent(treeHeadOf(older), treeHeadOf(newer), grown.path.map(bytes))).toBe(true)
     })
 
     it('answers 409 where a part of the tree is gone that only a proof is made of', async () => {

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
-import { sealFor, sealPending } from '../../src/audit/outbox.ts'
-import { chainOf, draftOf } from '../../src/audit/rules.ts'
+import { sealPending, sealPendingFor } from '../../src/audit/outbox.ts'
+import { chainOf, toDraftEntry } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { type Scope, systemScope } from '../../src/core/scope.ts'
 import type { Db, Storage } from '../../src/storage/open.ts'
@@ -18,7 +18,7 @@ const orgScope = (orgId: string): Scope => ({ kind: 'organization', orgId, siteI
 
 /** Happenings that nobody has sealed yet, on either database. */
 async function pile(tx: Db, chain: string, count: number): Promise<void> {
-  const entry = () => JSON.stringify(draftOf(happening(chain === 'system' ? null : chain), at))
+  const entry = () => JSON.stringify(toDraftEntry(happening(chain === 'system' ? null : chain), at))
   const values = Array.from({ length: count }, () => ({ chain, entry: entry() }))
   await tx.insertInto('outbox').values(values).execute()
 }
@@ -56,23 +56,23 @@ onEveryDatabase((_, open) => {
   it('who asks for one chain waits for that one alone, up to what was there', async () => {
     const { storage } = await crowded()
     const world = beside(storage, [busy, ...others])
-    await sealFor(world.storage, orgScope(quiet))
+    await sealPendingFor(world.storage, orgScope(quiet))
     expect(world.count()).toBe(1)
     expect(await pendingOf(storage, quiet)).toBe(0)
     expect(await pendingOf(storage, others[0]!)).toBe(51)
-    await sealFor(world.storage, systemScope, busy)
+    await sealPendingFor(world.storage, systemScope, busy)
     // Batches of 200, and none for what came while they were sealed.
     expect(world.count()).toBe(4)
     expect(await pendingOf(storage, busy)).toBeGreaterThan(0)
     expect(await pendingOf(storage, others[0]!)).toBe(54)
-    await sealFor(world.storage, orgScope(newId()))
+    await sealPendingFor(world.storage, orgScope(newId()))
     expect(world.count()).toBe(4)
   })
 
   it('who sees all of them waits for what was there', async () => {
     const { storage } = await crowded()
     const world = beside(storage, [busy, ...others])
-    await sealFor(world.storage, systemScope)
+    await sealPendingFor(world.storage, systemScope)
     expect(world.count()).toBe(others.length + 3 + 1)
     expect(await pendingOf(storage, quiet)).toBe(0)
   })

@@ -3,18 +3,23 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
-import { keyOf } from '../../src/audit/checkpoints/checkpoint.ts'
-import { emptyRoot, Frontier, leafHash } from '../../src/audit/checkpoints/tree.ts'
+import { signingKeyOf } from '../../src/audit/checkpoints/checkpoint.ts'
+import { emptyRoot, Frontier, leafHash } from '../../src/audit/checkpoints/merkle-tree.ts'
 import { Forest } from '../../src/audit/verifier/forest.ts'
 import { verifyRanges } from '../../src/audit/verifier/ranges.ts'
 import type { Verdict } from '../../src/audit/verifier/verdict.ts'
-import type { Trust } from '../../src/audit/verifier/verifier.ts'
+import type { VerifierOptions } from '../../src/audit/verifier/verifier.ts'
 import { bundle, bytesOf, orgId, sealed, seed, verified } from './bundles.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-ranges-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-async function inThreads(bytes: Buffer, trust: Trust, range: number, threads = 2): Promise<Verdict> {
+async function inThreads(
+  bytes: Buffer,
+  trust: VerifierOptions,
+  range: number,
+  threads = 2,
+): Promise<Verdict> {
   const path = join(folder, 'chain.ndjson')
   writeFileSync(path, bytes)
   const descriptor = openSync(path, 'r')
@@ -26,10 +31,10 @@ async function inThreads(bytes: Buffer, trust: Trust, range: number, threads = 2
 }
 
 const entries = sealed(60)
-const key = keyOf(seed, orgId).publicKey
+const key = signingKeyOf(seed, orgId).publicKey
 const good = bundle(entries, { pruned: 7 })
 const pin = { seq: 33, checksum: entries[32]!.checksum, root: null, time: '', key: null }
-const trust: Trust = { keys: [key], tree: true, pinOf: () => pin }
+const trust: VerifierOptions = { keys: [key], tree: true, pinOf: () => pin }
 
 /** What one does to lines or bytes; nothing at all among it. */
 const spoiling = fc.oneof(

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { AuditEntry } from '../../src/audit/contract.ts'
-import { entriesOf } from '../../src/audit/entries.ts'
+import { listEntriesByIds } from '../../src/audit/entries.ts'
 import type { Client } from '../../src/core/client.ts'
 import { organizationScope } from '../../src/core/scope.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -55,8 +55,8 @@ onEveryDatabase((_, open) => {
       const ids = harbor.map(({ id }) => id)
       expect(ids).not.toEqual([])
       const { read } = service.storage
-      expect(await entriesOf(read, organizationScope(orgs.harbor.id), ids)).toHaveLength(ids.length)
-      expect(await entriesOf(read, organizationScope(orgs.bakery.id), ids)).toEqual([])
+      expect(await listEntriesByIds(read, organizationScope(orgs.harbor.id), ids)).toHaveLength(ids.length)
+      expect(await listEntriesByIds(read, organizationScope(orgs.bakery.id), ids)).toEqual([])
     })
   })
 

@@ -1,14 +1,14 @@
 import { expect, it } from 'vitest'
-import { type Checkpoint, openCheckpoint, treeOf } from '../../src/audit/checkpoints/checkpoint.ts'
+import { type Checkpoint, openCheckpoint, treeHeadOf } from '../../src/audit/checkpoints/checkpoint.ts'
 import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
-import { frontierAt, readNode } from '../../src/audit/checkpoints/store.ts'
 import {
   consistencySpans,
   Frontier,
-  isGrownFrom,
+  isConsistent,
   leafHash,
   spanHash,
-} from '../../src/audit/checkpoints/tree.ts'
+} from '../../src/audit/checkpoints/merkle-tree.ts'
+import { frontierAt, nodeReader } from '../../src/audit/checkpoints/store.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { openStorage } from '../../src/storage/open.ts'
@@ -52,7 +52,7 @@ it('two replicas that sign while others write make one tree, and no checkpoint c
     for (const { head, root } of taken) expect(root).toEqual(roots.get(head.seq))
     expect((await frontierAt(second.read, org, 480)).root()).toEqual(tree.root())
 
-    const read = readNode(second.read, org)
+    const read = nodeReader(second.read, org)
     const sorted = taken.filter(({ head }) => head.seq > 0).sort((a, b) => a.head.seq - b.head.seq)
     const newest = sorted.at(-1)!
     expect(newest.head.seq).toBe(480)
@@ -60,9 +60,9 @@ it('two replicas that sign while others write make one tree, and no checkpoint c
       const path = await Promise.all(
         consistencySpans(older.head.seq, 480).map((span) => spanHash(read, span)),
       )
-      expect(isGrownFrom(treeOf(older), treeOf(newest), path)).toBe(true)
+      expect(isConsistent(treeHeadOf(older), treeHeadOf(newest), path)).toBe(true)
     }
-    const outside = (await other.kept.read(org))!
+    const outside = (await other.localCopies.read(org))!
     expect(openCheckpoint(outside, other.signer.publicKeys)).toMatchObject({
       checkpoint: { head: { seq: 480 } },
     })

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { AuditEntry } from '../../src/audit/contract.ts'
-import { categoryOf, complianceEvents, meantBy, securityEvents } from '../../src/audit/rules.ts'
+import { categoryOf, complianceEvents, expandAction, securityEvents } from '../../src/audit/rules.ts'
 import type { Client } from '../../src/core/client.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
@@ -86,9 +86,9 @@ onEveryDatabase((_, open) => {
         }
         expect(entries.length).toBeGreaterThan(20)
         const of = (set: readonly string[]) =>
-          entries.filter(({ action }) => set.flatMap(meantBy).includes(action))
+          entries.filter(({ action }) => set.flatMap(expandAction).includes(action))
         const eventOf = (set: readonly string[], action: string) =>
-          set.find((one) => meantBy(one).includes(action))!
+          set.find((one) => expandAction(one).includes(action))!
         const known = new Set(people.map(({ id }) => id))
         const persons = entries.filter(({ user }) => known.has(user.id))
         const counted = (rows: { action: string; count: number }[]) =>

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { keptIn } from '../../src/audit/checkpoints/kept.ts'
-import { signerOf } from '../../src/audit/checkpoints/signer.ts'
-import { record, sealPending } from '../../src/audit/outbox.ts'
-import type { RetentionParts } from '../../src/audit/retention/jobs.ts'
+import { localCopiesIn } from '../../src/audit/checkpoints/local-copies.ts'
+import { createSigner } from '../../src/audit/checkpoints/signer.ts'
+import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
+import type { RetentionDependencies } from '../../src/audit/retention/jobs.ts'
 import type { Archive } from '../../src/audit/retention/ports.ts'
-import { chainOf, draftOf } from '../../src/audit/rules.ts'
+import { chainOf, toDraftEntry } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import type { TestDatabase } from '../databases.ts'
@@ -18,12 +18,16 @@ export const day = 86_400
 export function retentionOn({ storage, dataDir }: TestDatabase, archive?: Archive) {
   const clock = testClock()
   const warnings: unknown[] = []
-  const parts: RetentionParts = {
+  const parts: RetentionDependencies = {
     storage,
     clock,
     archive,
-    signer: signerOf(storage, { current: randomBytes(32), previous: undefined, assumed: false }),
-    kept: keptIn(join(dataDir, 'checkpoints')),
+    signer: createSigner(storage, {
+      current: randomBytes(32),
+      previous: undefined,
+      isPreviousAssumed: false,
+    }),
+    localCopies: localCopiesIn(join(dataDir, 'checkpoints')),
     onRefusal: () => {},
     log: { warn: (...told: unknown[]) => void warnings.push(told) } as never,
   }
@@ -31,11 +35,11 @@ export function retentionOn({ storage, dataDir }: TestDatabase, archive?: Archiv
   const aged = async (orgId: string | null, ages: readonly number[]) => {
     await storage.write(async (tx) => {
       for (const [n, age] of ages.entries()) {
-        const draft = draftOf(
+        const draft = toDraftEntry(
           happening(orgId, { resourceName: `number ${n}` }),
           addSeconds(clock(), -age * day),
         )
-        await record(tx, draft)
+        await recordAudit(tx, draft)
       }
     })
     await sealPending(storage)

@@ -2,25 +2,31 @@ import { gunzipSync } from 'node:zlib'
 import { sql } from 'kysely'
 import { describe, expect, it } from 'vitest'
 import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
-import { closing, takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
-import { Memory, verifyStored } from '../../src/audit/checkpoints/verification.ts'
+import { signedChainEnd, takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
+import { VerificationState, verifyStoredChain } from '../../src/audit/checkpoints/verification.ts'
 import { listEntries } from '../../src/audit/entries.ts'
-import { chainFileOf } from '../../src/audit/handlers.ts'
-import { record, sealPending } from '../../src/audit/outbox.ts'
-import { findAnchor, partOf } from '../../src/audit/retention/anchors.ts'
-import { archivedUpTo, archivesOf } from '../../src/audit/retention/archiving.ts'
+import { chainFile } from '../../src/audit/handlers.ts'
+import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
+import { findAnchor, toHeaderAnchor } from '../../src/audit/retention/anchors.ts'
+import { archivedUpTo, countArchives } from '../../src/audit/retention/archiving.ts'
 import { pruneDue, pruneChain as pruneOnce } from '../../src/audit/retention/jobs.ts'
 import { ArchiveFailure } from '../../src/audit/retention/ports.ts'
-import { actions, defaultPolicy, keyOf, retryAt, told } from '../../src/audit/retention/rules.ts'
 import {
+  archiveKey,
+  defaultPolicy,
+  retentionActions,
+  retryAt,
+  toAuditedPolicy,
+} from '../../src/audit/retention/rules.ts'
+import {
+  acquireLease,
   changeHold,
   changePolicy,
-  claim,
   getPolicy,
-  listDue,
+  listDueChains,
   lockPolicy,
 } from '../../src/audit/retention/store.ts'
-import { chainOf, draftOf } from '../../src/audit/rules.ts'
+import { chainOf, toDraftEntry } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { organizationScope, systemScope } from '../../src/core/scope.ts'
 import { addSeconds } from '../../src/core/time.ts'
@@ -44,11 +50,11 @@ const verdictOf = (pieces: Iterable<string | Buffer>) => {
 
 async function fileOf({ parts }: World, orgId: string | null): Promise<string[]> {
   const pieces: string[] = []
-  for await (const piece of chainFileOf(
+  for await (const piece of chainFile(
     parts,
     systemScope,
     chainOf(orgId),
-    await closing(parts, chainOf(orgId)),
+    await signedChainEnd(parts, chainOf(orgId)),
   ))
     pieces.push(piece)
   return pieces
@@ -59,8 +65,11 @@ const policyOf = (world: World, change: { retentionDays?: number; archiveToS3?: 
     const before = await lockPolicy(tx, systemScope, world.orgId)
     const after = { ...before, ...change }
     await changePolicy(tx, systemScope, world.orgId, after)
-    const details = { before: told(before), after: told(after) }
-    await record(tx, draftOf({ ...happening(world.orgId), action: actions.change, details }, world.clock()))
+    const details = { before: toAuditedPolicy(before), after: toAuditedPolicy(after) }
+    await recordAudit(
+      tx,
+      toDraftEntry({ ...happening(world.orgId), action: retentionActions.change, details }, world.clock()),
+    )
   })
 
 const holdOf = (world: World, reason: string | null) =>
@@ -78,7 +87,7 @@ describe('retention of audit chains', () => {
   })
 
   it('names objects so that they list in the order of the chain', () => {
-    expect([keyOf('x', 9, 10), keyOf('x', 100, 2000)].toSorted()).toEqual([
+    expect([archiveKey('x', 9, 10), archiveKey('x', 100, 2000)].toSorted()).toEqual([
       'x/000000000009-000000000010.ndjson.gz',
       'x/000000000100-000000002000.ndjson.gz',
     ])
@@ -136,7 +145,7 @@ onEveryDatabase((kind, open) => {
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 130 })
       const verdict = verdictOf(await fileOf(world, orgId))
       expect(verdict).toMatchObject({ verdict: 'sound', entries: 20, head: { seq: 150 } })
-      const { note, tree } = partOf(await findAnchor(world.storage.read, systemScope, orgId))!
+      const { note, tree } = toHeaderAnchor(await findAnchor(world.storage.read, systemScope, orgId))!
       const opened = openCheckpoint(note, parts.signer.publicKeys)
       expect(opened).toMatchObject({
         state: 'signed',
@@ -150,16 +159,16 @@ onEveryDatabase((kind, open) => {
     it('leaves a chain that the service itself finds sound, behind an anchor that it signed', async () => {
       const world = await begin()
       const { parts, orgId, storage } = world
-      const judging = { ...parts, memory: new Memory(), onVerdict: () => {} }
+      const judging = { ...parts, memory: new VerificationState(), onVerdict: () => {} }
       for (const ages of [[...Array(300).fill(500), 1], [...Array(400).fill(500)]]) {
         await world.aged(orgId, ages)
         await pruneChain(parts, orgId, whole)
         const entries = (await world.seqs(orgId)).length
-        expect(await verifyStored(judging, orgId)).toMatchObject({ verdict: 'sound', entries })
+        expect(await verifyStoredChain(judging, orgId)).toMatchObject({ verdict: 'sound', entries })
       }
       const forger = retentionOn({ storage, dataDir: '' } as never).parts.signer
       const forged = { ...judging, signer: { ...parts.signer, trusted: async () => [...forger.publicKeys] } }
-      expect(await verifyStored(forged, orgId)).toMatchObject({
+      expect(await verifyStoredChain(forged, orgId)).toMatchObject({
         verdict: 'tampered',
         fault: { message: 'The anchor of the chain is not one that the service signed' },
       })
@@ -229,7 +238,7 @@ onEveryDatabase((kind, open) => {
       const world = await begin()
       const { orgId, parts, storage, clock } = world
       await world.aged(orgId, [500, 1])
-      await storage.write((tx) => claim(tx, orgId, 'another', clock()))
+      await storage.write((tx) => acquireLease(tx, orgId, 'another', clock()))
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'busy', pruned: 0 })
       clock.forward(61)
       const both = await Promise.all([pruneChain(parts, orgId, whole), pruneChain(parts, orgId, whole)])
@@ -241,7 +250,7 @@ onEveryDatabase((kind, open) => {
       const world = await begin()
       const { orgId, parts, clock } = world
       await world.aged(orgId, [500, 500, 1])
-      const reading = chainFileOf(parts, systemScope, orgId, await closing(parts, orgId))
+      const reading = chainFile(parts, systemScope, orgId, await signedChainEnd(parts, orgId))
       const pieces = [(await reading.next()).value as string]
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'read', pruned: 0 })
       for await (const piece of reading) pieces.push(piece)
@@ -249,7 +258,7 @@ onEveryDatabase((kind, open) => {
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 2 })
       // One that went away without a word holds nothing up for long.
       await world.aged(orgId, [500])
-      const left = chainFileOf(parts, systemScope, orgId, await closing(parts, orgId))
+      const left = chainFile(parts, systemScope, orgId, await signedChainEnd(parts, orgId))
       await left.next()
       clock.forward(400 * day)
       expect(await pruneChain(parts, orgId, whole)).toMatchObject({ state: 'done', pruned: 2 })
@@ -324,7 +333,7 @@ onEveryDatabase((kind, open) => {
       await world.aged(orgId, [500, 1])
       await holdOf(world, 'Case 2026-117')
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'held', pruned: 0 })
-      expect(await listDue(storage.read, clock(), 10)).toEqual([])
+      expect(await listDueChains(storage.read, clock(), 10)).toEqual([])
       await holdOf(world, null)
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 1 })
     })
@@ -359,7 +368,7 @@ onEveryDatabase((kind, open) => {
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 120 })
       clock.forward(200 * day)
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 30 })
-      expect([...archive.objects.keys()]).toEqual([keyOf(orgId, 1, 120), keyOf(orgId, 121, 150)])
+      expect([...archive.objects.keys()]).toEqual([archiveKey(orgId, 1, 120), archiveKey(orgId, 121, 150)])
       const verdicts = [...archive.objects.values()].map((body) => verdictOf([gunzipSync(body)]))
       expect(verdicts).toMatchObject([
         { verdict: 'sound', entries: 120, orgId, head: { seq: 120 } },
@@ -376,7 +385,7 @@ onEveryDatabase((kind, open) => {
         state: 'signed',
         checkpoint: { head: { seq: 150 }, kind: 'checkpoint' },
       })
-      expect(await archivesOf(storage.read, systemScope, orgId)).toEqual({ objects: 2, upTo: 150 })
+      expect(await countArchives(storage.read, systemScope, orgId)).toEqual({ objects: 2, upTo: 150 })
     })
 
     it('that fails keeps everything; the reason is told and it is tried again', async () => {
@@ -395,9 +404,9 @@ onEveryDatabase((kind, open) => {
         retryAt: addSeconds(clock(), 600),
       })
       expect([lastCleanupAt, warnings.length]).toEqual([null, 1])
-      expect(await listDue(storage.read, clock(), 10)).toEqual([])
+      expect(await listDueChains(storage.read, clock(), 10)).toEqual([])
       clock.forward(601)
-      expect(await listDue(storage.read, clock(), 10)).toEqual([orgId])
+      expect(await listDueChains(storage.read, clock(), 10)).toEqual([orgId])
       archive.fails = undefined
       await pruneDue(parts)
       await sealPending(storage)
@@ -430,7 +439,7 @@ onEveryDatabase((kind, open) => {
       expect(await pruneChain({ ...parts, archive: deaf }, orgId, whole)).toMatchObject({ state: 'failed' })
       clock.forward(day)
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 3 })
-      expect([...archive.objects.keys()]).toEqual([keyOf(orgId, 1, 2), keyOf(orgId, 3, 3)])
+      expect([...archive.objects.keys()]).toEqual([archiveKey(orgId, 1, 2), archiveKey(orgId, 3, 3)])
       expect(await archivedUpTo(storage.read, orgId, 0)).toBe(3)
     })
   })
@@ -454,9 +463,11 @@ onEveryDatabase((kind, open) => {
         actorType: 'system',
         details: { pruned: 1 },
       })
-      expect(await listDue(storage.read, clock(), 10)).toEqual([])
+      expect(await listDueChains(storage.read, clock(), 10)).toEqual([])
       clock.forward(day)
-      expect((await listDue(storage.read, clock(), 10)).toSorted()).toEqual([orgId, 'system'].toSorted())
+      expect((await listDueChains(storage.read, clock(), 10)).toSorted()).toEqual(
+        [orgId, 'system'].toSorted(),
+      )
     })
   })
 })

@@ -1,9 +1,9 @@
-import { linked, record, sealPending } from '../../src/audit/outbox.ts'
-import { draftOf, type Happening } from '../../src/audit/rules.ts'
+import { linkEntries, recordAudit, sealPending } from '../../src/audit/outbox.ts'
+import { type AuditEvent, toDraftEntry } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import type { TestService } from '../harness.ts'
 
-export const happening = (orgId: string | null, more: Partial<Happening> = {}): Happening => ({
+export const happening = (orgId: string | null, more: Partial<AuditEvent> = {}): AuditEvent => ({
   orgId,
   actorType: 'system',
   actorId: null,
@@ -20,9 +20,9 @@ export const happening = (orgId: string | null, more: Partial<Happening> = {}): 
 })
 
 /** Happenings as the service records them, each with its time. */
-export async function recorded({ storage }: TestService, all: [Happening, string][]): Promise<void> {
+export async function recorded({ storage }: TestService, all: [AuditEvent, string][]): Promise<void> {
   await storage.write(async (tx) => {
-    for (const [one, at] of all) await record(tx, draftOf(one, at))
+    for (const [one, at] of all) await recordAudit(tx, toDraftEntry(one, at))
   })
 }
 
@@ -33,9 +33,9 @@ export async function piled({ storage }: TestService, chain: string, count: numb
   const start = Date.parse('2031-01-01T00:00:00Z')
   const drafts = Array.from({ length: count }, (_, n) => {
     const said = happening(chain, { action: 'pile.up', resourceName: `number ${n}`, actorId: newId() })
-    return draftOf(said, new Date(start + n * 1000).toISOString())
+    return toDraftEntry(said, new Date(start + n * 1000).toISOString())
   })
-  const rows = linked(chain, await head.executeTakeFirstOrThrow(), drafts)
+  const rows = linkEntries(chain, await head.executeTakeFirstOrThrow(), drafts)
   for (let from = 0; from < rows.length; from += 500) {
     const some = rows.slice(from, from + 500)
     await storage.write((tx) => tx.insertInto('audit_logs').values(some).execute())

@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, it } from 'vitest'
 import { headerLine, trailerLine } from '../../src/audit/chain.ts'
-import { keyOf, signSuccession } from '../../src/audit/checkpoints/checkpoint.ts'
-import { verifierText } from '../../src/audit/checkpoints/note.ts'
+import { signingKeyOf, signSuccession } from '../../src/audit/checkpoints/checkpoint.ts'
+import { verifierText } from '../../src/audit/checkpoints/signed-note.ts'
 import type { Verdict } from '../../src/audit/verifier/verdict.ts'
 import { Home } from '../cli/run.ts'
 import {
@@ -82,11 +82,11 @@ const write = (name: string, text: string | Buffer): string => {
   return path
 }
 
-const key = keyOf(seed, orgId)
+const key = signingKeyOf(seed, orgId)
 const keys = write('keys', `# of the service\n\n${verifierText(key)} # this one\n`)
 const bare = write('bare', `${key.publicKey.toString('base64')}\n`)
-const several = write('several', `${verifierText(keyOf(otherSeed, null))}\n${verifierText(key)}\n`)
-const foreign = write('foreign', `${keyOf(otherSeed, orgId).publicKey.toString('base64')}\n`)
+const several = write('several', `${verifierText(signingKeyOf(otherSeed, null))}\n${verifierText(key)}\n`)
+const foreign = write('foreign', `${signingKeyOf(otherSeed, orgId).publicKey.toString('base64')}\n`)
 const noKey = write('none', '# nothing\n')
 const garbled = write('garbled', `${verifierText(key).replace('+', '-')}\n`)
 

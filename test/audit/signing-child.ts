@@ -1,8 +1,8 @@
 import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
-import { keptIn } from '../../src/audit/checkpoints/kept.ts'
-import { signerOf } from '../../src/audit/checkpoints/signer.ts'
-import { record } from '../../src/audit/outbox.ts'
-import { draftOf } from '../../src/audit/rules.ts'
+import { localCopiesIn } from '../../src/audit/checkpoints/local-copies.ts'
+import { createSigner } from '../../src/audit/checkpoints/signer.ts'
+import { recordAudit } from '../../src/audit/outbox.ts'
+import { toDraftEntry } from '../../src/audit/rules.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import { happening } from './rows.ts'
 
@@ -18,11 +18,15 @@ export type Life = {
 
 const { dataDir, databaseUrl, orgId, ends }: Life = JSON.parse(process.argv[2]!)
 const storage = await openStorage({ dataDir, databaseUrl })
-const kept = keptIn(`${dataDir}/checkpoints`)
+const kept = localCopiesIn(`${dataDir}/checkpoints`)
 const parts = {
   storage,
-  signer: signerOf(storage, { current: Buffer.alloc(32, 'a'), previous: undefined, assumed: false }),
-  kept: {
+  signer: createSigner(storage, {
+    current: Buffer.alloc(32, 'a'),
+    previous: undefined,
+    isPreviousAssumed: false,
+  }),
+  localCopies: {
     ...kept,
     async write(chain: string, note: string) {
       if (ends === 'before the file') process.kill(process.pid, 'SIGKILL')
@@ -35,7 +39,8 @@ const parts = {
 }
 for (let n = 0; n < 10_000; n += 1) {
   await storage.write(async (tx) => {
-    for (let more = 0; more < 3; more += 1) await record(tx, draftOf(happening(orgId), parts.clock()))
+    for (let more = 0; more < 3; more += 1)
+      await recordAudit(tx, toDraftEntry(happening(orgId), parts.clock()))
   })
   const { checkpoint } = await takeCheckpoint(parts, orgId)
   process.stdout.write(`${checkpoint.head.seq}\n`)

@@ -4,8 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
-import { lastCheckpoint } from '../../src/audit/checkpoints/store.ts'
-import { verifyStored } from '../../src/audit/checkpoints/verification.ts'
+import { findLastCheckpoint } from '../../src/audit/checkpoints/store.ts'
+import { verifyStoredChain } from '../../src/audit/checkpoints/verification.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase, type TestDatabase } from '../databases.ts'
@@ -47,19 +47,19 @@ onEveryDatabase((_, open) => {
     // What signs beside it has the clock of the machine.
     const parts = { ...partsOn(database), clock: systemClock }
     const org = newId()
-    const stored = async () => (await lastCheckpoint(database.storage.read, org))?.note
+    const stored = async () => (await findLastCheckpoint(database.storage.read, org))?.note
     await lived(database, org, 0, 'after the file')
-    const first = await parts.kept.read(org)
+    const first = await parts.localCopies.read(org)
     expect(first).toBe(await stored())
 
     await lived(database, org, 0, 'before the file')
-    expect(await parts.kept.read(org), 'the one before it').toBe(first)
+    expect(await parts.localCopies.read(org), 'the one before it').toBe(first)
     expect(await stored()).not.toBe(first)
 
     const { checkpoint } = await takeCheckpoint(parts, org)
     expect(checkpoint.head.seq).toBe(6)
-    expect(await parts.kept.read(org), 'brought up to date').toBe(await stored())
-    expect(await verifyStored(parts, org)).toMatchObject({ verdict: 'sound', entries: 6 })
+    expect(await parts.localCopies.read(org), 'brought up to date').toBe(await stored())
+    expect(await verifyStoredChain(parts, org)).toMatchObject({ verdict: 'sound', entries: 6 })
     expect(parts.refused).toEqual([])
   })
 
@@ -74,9 +74,9 @@ onEveryDatabase((_, open) => {
       const said = await lived(database, org, state % 120)
       const { checkpoint } = await takeCheckpoint(parts, org)
       expect(checkpoint.head.seq).toBeGreaterThanOrEqual(said)
-      const note = (await lastCheckpoint(database.storage.read, org))!.note
-      expect(await parts.kept.read(org)).toBe(note)
-      expect((await verifyStored(parts, org)).verdict).toBe('sound')
+      const note = (await findLastCheckpoint(database.storage.read, org))!.note
+      expect(await parts.localCopies.read(org)).toBe(note)
+      expect((await verifyStoredChain(parts, org)).verdict).toBe('sound')
     }
     expect(parts.refused).toEqual([])
   })

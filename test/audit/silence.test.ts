@@ -4,17 +4,17 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { entryLine } from '../../src/audit/chain.ts'
 import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
-import { takeCheckpoint, takeDue } from '../../src/audit/checkpoints/jobs.ts'
-import { keptIn } from '../../src/audit/checkpoints/kept.ts'
-import { lastCheckpoint } from '../../src/audit/checkpoints/store.ts'
+import { takeCheckpoint, takeDueCheckpoints } from '../../src/audit/checkpoints/jobs.ts'
+import { localCopiesIn } from '../../src/audit/checkpoints/local-copies.ts'
+import { findLastCheckpoint } from '../../src/audit/checkpoints/store.ts'
 import * as verdicts from '../../src/audit/checkpoints/verdicts.ts'
-import { Memory, verifyDue } from '../../src/audit/checkpoints/verification.ts'
-import { linked, record } from '../../src/audit/outbox.ts'
+import { VerificationState, verifyDue } from '../../src/audit/checkpoints/verification.ts'
+import { linkEntries, recordAudit } from '../../src/audit/outbox.ts'
 import { pruneChain } from '../../src/audit/retention/jobs.ts'
-import { isRead } from '../../src/audit/retention/readings.ts'
-import { actions } from '../../src/audit/retention/rules.ts'
-import { listDue, untouched } from '../../src/audit/retention/store.ts'
-import { draftOf } from '../../src/audit/rules.ts'
+import { hasReadLease } from '../../src/audit/retention/read-leases.ts'
+import { retentionActions } from '../../src/audit/retention/rules.ts'
+import { emptyRetentionRow, listDueChains } from '../../src/audit/retention/store.ts'
+import { toDraftEntry } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { addSeconds } from '../../src/core/time.ts'
@@ -53,7 +53,7 @@ const retention =
         retention_days: 365,
         archive_to_s3: 0,
         failures: 0,
-        ...untouched,
+        ...emptyRetentionRow,
         ...changed,
       })
       .execute()
@@ -61,11 +61,11 @@ const retention =
 const signedAt =
   (time: string, where: 'inside' | 'outside'): Silencing =>
   async (tx, chain, parts) => {
-    const last = (await lastCheckpoint(tx, chain))!
+    const last = (await findLastCheckpoint(tx, chain))!
     const opened = openCheckpoint(last.note, [])
     if (opened.state === 'unreadable') throw new Error('no checkpoint')
     const note = parts.signer.sign({ ...opened.checkpoint, time })
-    if (where === 'outside') return parts.kept.write(chain, note)
+    if (where === 'outside') return parts.localCopies.write(chain, note)
     return tx.updateTable('audit_checkpoints').set({ note }).where('chain', '=', chain).execute()
   }
 
@@ -73,14 +73,14 @@ const signedAt =
 const entryAt =
   (time: string): Silencing =>
   (tx, chain) =>
-    record(tx, draftOf(happening(chain), time))
+    recordAudit(tx, toDraftEntry(happening(chain), time))
 
 /** An entry that is whole in itself, at a place where the chain has not begun, or begins no more. */
 const putBefore =
   (place: number): Silencing =>
   async (tx, chain) => {
-    const [row] = linked(chain, { seq: place - 1, checksum: '0'.repeat(64) }, [
-      draftOf(happening(chain), '2026-03-01T12:00:00.000Z'),
+    const [row] = linkEntries(chain, { seq: place - 1, checksum: '0'.repeat(64) }, [
+      toDraftEntry(happening(chain), '2026-03-01T12:00:00.000Z'),
     ])
     await tx.insertInto('audit_logs').values(row!).execute()
   }
@@ -138,7 +138,7 @@ onEveryDatabase((_, open) => {
     const other = newId()
     await happen(parts.storage, chain, count)
     await happen(parts.storage, other, 5)
-    await takeDue(parts)
+    await takeDueCheckpoints(parts)
     await verifyDue(parts)
     expect(parts.verdicts.map((one) => one.verdict)).toEqual(['sound', 'sound'])
     parts.verdicts.length = 0
@@ -235,7 +235,7 @@ onEveryDatabase((_, open) => {
       const { parts, storage, chain } = await begin()
       const others = [newId(), newId(), newId()]
       for (const one of others) await happen(storage, one, 1)
-      await takeDue(parts)
+      await takeDueCheckpoints(parts)
       for (let run = 0; run < 3; run += 1) await verifyDue(parts)
       await cutTo(storage, chain, 12)
       parts.clock.forward(86_400 + 1)
@@ -257,12 +257,14 @@ onEveryDatabase((_, open) => {
       await cutTo(storage, chain, 12)
       parts.clock.forward(86_400 + 1)
       const { signer } = parts
-      const { due } = await verdicts.listDue(storage.read, { kept: [], signer, now: parts.clock() })
+      const { due } = await verdicts.listDueChains(storage.read, { kept: [], signer, now: parts.clock() })
       const one = due.find((each) => each.chain === chain)!
-      expect(await storage.write((tx) => verdicts.claim(tx, signer, one, parts.clock()))).toBe(true)
+      expect(await storage.write((tx) => verdicts.claimVerification(tx, signer, one, parts.clock()))).toBe(
+        true,
+      )
       expect(await storedOf(parts, chain)).toMatchObject({ verdict: 'pending' })
       parts.clock.forward(3600)
-      const found = await watched({ ...parts, memory: new Memory() })
+      const found = await watched({ ...parts, memory: new VerificationState() })
       expect(found.get(chain)).toMatchObject({ verdict: 'tampered' })
     })
 
@@ -272,9 +274,9 @@ onEveryDatabase((_, open) => {
         const { parts, storage, chain } = await begin()
         const say = (action: string, details: object = {}, result: 'success' | 'failure' = 'success') =>
           storage.write((tx) =>
-            record(
+            recordAudit(
               tx,
-              draftOf({ ...happening(chain), action, details: { ...details }, result }, parts.clock()),
+              toDraftEntry({ ...happening(chain), action, details: { ...details }, result }, parts.clock()),
             ),
           )
         const set = (values: Partial<typeof policy>) =>
@@ -293,13 +295,13 @@ onEveryDatabase((_, open) => {
         }
         return { parts, storage, chain, say, set, prune }
       }
-      const policy = { ...untouched, retention_days: 365, archive_to_s3: 0, failures: 0 }
+      const policy = { ...emptyRetentionRow, retention_days: 365, archive_to_s3: 0, failures: 0 }
       const year = 400 * 86_400
 
       it('taking its hold away', async () => {
         const { parts, storage, chain, say, prune } = await old()
-        await say(actions.hold)
-        await say(actions.release, {}, 'failure')
+        await say(retentionActions.hold)
+        await say(retentionActions.release, {}, 'failure')
         parts.clock.forward(year)
         expect(await prune()).toEqual({ state: 'failed', pruned: 0 })
         const found = await watched(parts)
@@ -310,10 +312,10 @@ onEveryDatabase((_, open) => {
           unguarded(storage, (tx) =>
             tx.updateTable('audit_logs').set({ action: to }).where('action', '=', from).execute(),
           )
-        await rename(actions.hold, 'x')
+        await rename(retentionActions.hold, 'x')
         expect(await prune()).toEqual({ state: 'failed', pruned: 0 })
-        await rename('x', actions.hold)
-        await say(actions.release)
+        await rename('x', retentionActions.hold)
+        await say(retentionActions.release)
         expect(await prune()).toMatchObject({ state: 'done' })
         expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
       })
@@ -334,9 +336,9 @@ onEveryDatabase((_, open) => {
         ],
       ])('shortening the policy %s', async (_name, said, forged, right) => {
         const { parts, chain, say, set, prune } = await old()
-        if (said) await say(actions.change, { before: {}, after: said })
-        await say(actions.change, { after: { retentionDays: 1, archiveToS3: false } }, 'failure')
-        await say(actions.run, { pruned: 0, retentionDays: 1, archiveToS3: false })
+        if (said) await say(retentionActions.change, { before: {}, after: said })
+        await say(retentionActions.change, { after: { retentionDays: 1, archiveToS3: false } }, 'failure')
+        await say(retentionActions.run, { pruned: 0, retentionDays: 1, archiveToS3: false })
         await set(forged)
         parts.clock.forward(year)
         expect(await prune()).toEqual({ state: 'failed', pruned: 0 })
@@ -352,12 +354,12 @@ onEveryDatabase((_, open) => {
 
       it('shortening the policy after what changed it was deleted', async () => {
         const { parts, chain, say, set, prune } = await old()
-        await say(actions.change, { after: { retentionDays: 300, archiveToS3: false } })
+        await say(retentionActions.change, { after: { retentionDays: 300, archiveToS3: false } })
         await set({ retention_days: 300 })
         parts.clock.forward(year)
         expect(await prune()).toMatchObject({ state: 'done', pruned: 21 })
         // As the service records it.
-        await say(actions.run, { pruned: 21, retentionDays: 300, archiveToS3: false })
+        await say(retentionActions.run, { pruned: 21, retentionDays: 300, archiveToS3: false })
         for (let day = 0; day < 3; day += 1) await say('device.update')
         expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
         await set({ retention_days: 1 })
@@ -385,8 +387,8 @@ onEveryDatabase((_, open) => {
     it('by a chain whose name leads to another file', async () => {
       const { parts, storage, chain, other } = await begin()
       const name = '../secrets.json'
-      const [row] = linked(name, { seq: 0, checksum: '0'.repeat(64) }, [
-        draftOf(happening(name), parts.clock()),
+      const [row] = linkEntries(name, { seq: 0, checksum: '0'.repeat(64) }, [
+        toDraftEntry(happening(name), parts.clock()),
       ])
       await storage.write(async (tx) => {
         await tx.insertInto('audit_logs').values(row!).execute()
@@ -394,11 +396,11 @@ onEveryDatabase((_, open) => {
       })
       expect(entryLine(row!.checksum, row!.canonical)).toContain(name)
       await happen(storage, other, 1)
-      await takeDue(parts)
-      expect(existsSync(join(parts.kept.fileOf(chain), '..', name))).toBe(false)
-      expect((await lastCheckpoint(storage.read, other))?.seq).toBe(6)
-      await expect(parts.kept.write(name, 'x')).rejects.toThrow('name of no chain')
-      expect(await parts.kept.read(name)).toBeUndefined()
+      await takeDueCheckpoints(parts)
+      expect(existsSync(join(parts.localCopies.fileOf(chain), '..', name))).toBe(false)
+      expect((await findLastCheckpoint(storage.read, other))?.seq).toBe(6)
+      await expect(parts.localCopies.write(name, 'x')).rejects.toThrow('name of no chain')
+      expect(await parts.localCopies.read(name)).toBeUndefined()
       parts.clock.forward(86_400 + 1)
       const found = await watched(parts)
       expect(found.get(name)).toMatchObject({ verdict: 'tampered' })
@@ -418,8 +420,8 @@ onEveryDatabase((_, open) => {
       const reader = { id: newId(), chain, until: never }
       await storage.write((tx) => tx.insertInto('audit_readings').values(reader).execute())
       parts.clock.forward(400 * 86_400)
-      expect(await listDue(storage.read, parts.clock(), 10)).toContain(chain)
-      expect(await storage.write((tx) => isRead(tx, chain, parts.clock()))).toBe(false)
+      expect(await listDueChains(storage.read, parts.clock(), 10)).toContain(chain)
+      expect(await storage.write((tx) => hasReadLease(tx, chain, parts.clock()))).toBe(false)
       const pruning = { ...parts, archive: undefined, log: { warn: () => {} } as never }
       expect(await pruneChain(pruning, chain, { milliseconds: 3000 })).toMatchObject({
         state: 'done',
@@ -442,8 +444,8 @@ onEveryDatabase((_, open) => {
       }
       // Never an organization of this database: as if it had been removed as well.
       const lost = newId()
-      const note = await keptIn(`${service.dataDir}/checkpoints`).read(bakery.id)
-      await keptIn(`${service.dataDir}/checkpoints`).write(lost, note!.replaceAll(bakery.id, lost))
+      const note = await localCopiesIn(`${service.dataDir}/checkpoints`).read(bakery.id)
+      await localCopiesIn(`${service.dataDir}/checkpoints`).write(lost, note!.replaceAll(bakery.id, lost))
       await unguarded(service.storage, async (tx) => {
         await gone(
           'audit_logs',
@@ -473,13 +475,13 @@ onEveryDatabase((_, open) => {
   describe('kept checkpoints', () => {
     it('are listed by their chains; a draft that was left there goes, and one that is being written stays', async () => {
       const { parts, chain, other } = await begin()
-      const folder = join(parts.kept.fileOf(chain), '..')
+      const folder = join(parts.localCopies.fileOf(chain), '..')
       const [old, young] = [`${chain}.${newId()}`, `${chain}.${newId()}`]
       for (const name of [old, young, 'notes.txt', `${chain}.txt`]) writeFileSync(join(folder, name), 'x')
       utimesSync(join(folder, old), 1, 1)
-      expect((await parts.kept.list()).sort()).toEqual([chain, other].sort())
+      expect((await parts.localCopies.list()).sort()).toEqual([chain, other].sort())
       expect(readdirSync(folder).sort()).toEqual([chain, other, young, 'notes.txt', `${chain}.txt`].sort())
-      expect(await keptIn(join(folder, 'none')).list()).toEqual([])
+      expect(await localCopiesIn(join(folder, 'none')).list()).toEqual([])
     })
   })
 })

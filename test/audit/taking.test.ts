@@ -1,11 +1,11 @@
 import { stat, writeFile } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
 import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
-import { takeCheckpoint, takeDue } from '../../src/audit/checkpoints/jobs.ts'
-import { lastCheckpoint, listCheckpoints } from '../../src/audit/checkpoints/store.ts'
-import { Frontier, leafHash } from '../../src/audit/checkpoints/tree.ts'
-import { record } from '../../src/audit/outbox.ts'
-import { draftOf } from '../../src/audit/rules.ts'
+import { takeCheckpoint, takeDueCheckpoints } from '../../src/audit/checkpoints/jobs.ts'
+import { Frontier, leafHash } from '../../src/audit/checkpoints/merkle-tree.ts'
+import { findLastCheckpoint, listCheckpoints } from '../../src/audit/checkpoints/store.ts'
+import { recordAudit } from '../../src/audit/outbox.ts'
+import { toDraftEntry } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { cutTo, forgetSigned, happen, partsOn, rechained, unguarded } from './chains.ts'
@@ -37,9 +37,9 @@ onEveryDatabase((_, open) => {
           time: parts.clock(),
         },
       })
-      expect(await lastCheckpoint(storage.read, org)).toMatchObject({ seq: 300, note: first.note })
-      expect(await parts.kept.read(org)).toBe(first.note)
-      expect((await stat(parts.kept.fileOf(org))).mode & 0o777).toBe(0o600)
+      expect(await findLastCheckpoint(storage.read, org)).toMatchObject({ seq: 300, note: first.note })
+      expect(await parts.localCopies.read(org)).toBe(first.note)
+      expect((await stat(parts.localCopies.fileOf(org))).mode & 0o777).toBe(0o600)
     })
 
     it('of a chain without entries says so', async () => {
@@ -68,8 +68,8 @@ onEveryDatabase((_, open) => {
       const { parts, storage, first } = await begin()
       await happen(storage, null, 3)
       parts.clock.forward(7200)
-      await takeDue(parts)
-      expect(await lastCheckpoint(storage.read, 'system')).toMatchObject({ seq: 3 })
+      await takeDueCheckpoints(parts)
+      expect(await findLastCheckpoint(storage.read, 'system')).toMatchObject({ seq: 3 })
       expect(await listCheckpoints(storage.read, org, 10)).toMatchObject([{ note: first.note }])
     })
 
@@ -77,19 +77,19 @@ onEveryDatabase((_, open) => {
       const { parts, storage, first } = await begin()
       await happen(storage, org, 5)
       const second = await takeCheckpoint(parts, org)
-      await parts.kept.write(org, first.note)
+      await parts.localCopies.write(org, first.note)
       expect(await takeCheckpoint(parts, org)).toEqual(second)
-      expect(await parts.kept.read(org)).toBe(second.note)
+      expect(await parts.localCopies.read(org)).toBe(second.note)
     })
   })
 
   describe('nothing is signed of a chain', () => {
     const refusal = async (parts: ReturnType<typeof partsOn>) => {
-      const before = await parts.kept.read(org)
+      const before = await parts.localCopies.read(org)
       const error = await takeCheckpoint(parts, org).catch((caught) => caught)
       expect(error).toMatchObject({ name: 'ChangedHistory', code: 'audit_history_changed', status: 409 })
       expect(parts.refused.at(-1)).toEqual(error.change)
-      expect(await parts.kept.read(org)).toBe(before)
+      expect(await parts.localCopies.read(org)).toBe(before)
       return error.change
     }
 
@@ -166,7 +166,7 @@ onEveryDatabase((_, open) => {
 
     it('whose last checkpoint is none any more', async () => {
       const { parts } = await begin()
-      await writeFile(parts.kept.fileOf(org), 'nothing of the kind')
+      await writeFile(parts.localCopies.fileOf(org), 'nothing of the kind')
       expect(await refusal(parts)).toMatchObject({ kind: 'rewritten' })
     })
 
@@ -175,12 +175,12 @@ onEveryDatabase((_, open) => {
       await cutTo(storage, org, 7)
       await forgetSigned(storage, org)
       await happen(storage, null, 2)
-      await takeDue(parts)
+      await takeDueCheckpoints(parts)
       expect(parts.refused).toMatchObject([{ chain: org }])
-      expect(await lastCheckpoint(storage.read, 'system')).toMatchObject({ seq: 2 })
+      expect(await findLastCheckpoint(storage.read, 'system')).toMatchObject({ seq: 2 })
     })
   })
 
-  const happenLater = async (tx: Parameters<typeof record>[0]) =>
-    record(tx, draftOf(happening(org), '2026-03-01T12:00:00.000Z'))
+  const happenLater = async (tx: Parameters<typeof recordAudit>[0]) =>
+    recordAudit(tx, toDraftEntry(happening(org), '2026-03-01T12:00:00.000Z'))
 })

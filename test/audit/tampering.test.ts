@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { checksumOf, entryLine, headerLine } from '../../src/audit/chain.ts'
-import { keyOf, signSuccession } from '../../src/audit/checkpoints/checkpoint.ts'
-import { type Pin, pinOf } from '../../src/audit/verifier/pins.ts'
-import type { Sound } from '../../src/audit/verifier/verdict.ts'
-import type { Trust } from '../../src/audit/verifier/verifier.ts'
+import { signingKeyOf, signSuccession } from '../../src/audit/checkpoints/checkpoint.ts'
+import { type Pin, toPin } from '../../src/audit/verifier/pins.ts'
+import type { SoundVerdict } from '../../src/audit/verifier/verdict.ts'
+import type { VerifierOptions } from '../../src/audit/verifier/verifier.ts'
 import {
   anchorOver,
   bundle,
@@ -22,7 +22,7 @@ import {
   verified,
 } from './bundles.ts'
 
-const key = keyOf(seed, orgId).publicKey
+const key = signingKeyOf(seed, orgId).publicKey
 const newest = 100
 const size = 220
 const entries = sealed(size)
@@ -32,12 +32,12 @@ const edited = (seq: number) => sealed(size, (at) => (at === seq ? { action: 'si
 /** What was seen when the chain had so many entries. */
 function pinAt(count: number, keys?: Buffer[]): Pin {
   const verdict = verified(bundle(entries.slice(0, count)), { keys })
-  return pinOf(verdict as Sound, time)
+  return toPin(verdict as SoundVerdict, time)
 }
 const pin = pinAt(150)
 const signedPin = pinAt(150, [key])
 
-const levels: [name: string, trust: Trust][] = [
+const levels: [name: string, trust: VerifierOptions][] = [
   ['the chain alone', {}],
   ['`--key`', { keys: [key] }],
   ['`--pin`', { pinOf: () => pin }],
@@ -248,7 +248,7 @@ describe('keys', () => {
 
   it('that were succeeded are trusted on, and no others', () => {
     expect(kindOf(verified(lines, { keys: [key] }))).toBe('sound')
-    expect(kindOf(verified(lines, { keys: [keyOf(otherSeed, orgId).publicKey] }))).toBe('wrong_key')
+    expect(kindOf(verified(lines, { keys: [signingKeyOf(otherSeed, orgId).publicKey] }))).toBe('wrong_key')
     expect(kindOf(verified(bundle(entries, { by: later }), { keys: [key] }))).toBe('wrong_key')
   })
 
@@ -258,7 +258,7 @@ describe('keys', () => {
     expect(kindOf(verified(lines, pinned))).toBe('sound')
     expect(kindOf(verified(bundle(entries, { by: otherSeed }), pinned))).toBe('wrong_key')
     // A person who takes another key for good is told that the pin knows a different one.
-    const other = { keys: [keyOf(otherSeed, orgId).publicKey], ...pinned }
+    const other = { keys: [signingKeyOf(otherSeed, orgId).publicKey], ...pinned }
     expect(kindOf(verified(bundle(entries, { by: otherSeed }), other))).toBe('wrong_key')
   })
 })

@@ -1,16 +1,22 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { extend, frontierAt, MissingTile, readNode, treeSize } from '../../src/audit/checkpoints/store.ts'
 import {
   consistencySpans,
   Frontier,
   inclusionSpans,
-  isGrownFrom,
+  isConsistent,
   isIncluded,
   leafHash,
   type Span,
   spanHash,
-} from '../../src/audit/checkpoints/tree.ts'
+} from '../../src/audit/checkpoints/merkle-tree.ts'
+import {
+  appendLeaves,
+  frontierAt,
+  MissingTileError,
+  nodeReader,
+  treeSize,
+} from '../../src/audit/checkpoints/store.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
 
@@ -24,7 +30,7 @@ function rootOf(size: number): Buffer {
 }
 
 const grow = (storage: Storage, chain: string, from: number, to: number) =>
-  storage.write((tx) => extend(tx, chain, leaves.slice(from, to)))
+  storage.write((tx) => appendLeaves(tx, chain, leaves.slice(from, to)))
 
 onEveryDatabase((kind, open) => {
   const runs = kind === 'sqlite' ? 30 : 6
@@ -46,7 +52,7 @@ onEveryDatabase((kind, open) => {
       expect(await treeSize(storage.read, chain)).toBe(size)
       const older = Math.floor(a * size)
       const index = Math.floor(b * size)
-      const read = readNode(storage.read, chain)
+      const read = nodeReader(storage.read, chain)
       const pathOf = (spans: Span[]) => Promise.all(spans.map((span) => spanHash(read, span)))
       const root = (await frontierAt(storage.read, chain, size)).root()
       const before = (await frontierAt(storage.read, chain, older)).root()
@@ -54,7 +60,7 @@ onEveryDatabase((kind, open) => {
       const path = await pathOf(inclusionSpans(index, size))
       expect(isIncluded(leaves[index]!, index, size, path, root)).toBe(true)
       const growth = await pathOf(consistencySpans(older, size))
-      expect(isGrownFrom({ size: older, root: before }, { size, root }, growth)).toBe(true)
+      expect(isConsistent({ size: older, root: before }, { size, root }, growth)).toBe(true)
     }
     const part = fc.double({ min: 0, max: 0.999, noNaN: true })
     await fc.assert(fc.asyncProperty(steps, part, part, check), { numRuns: runs })
@@ -75,8 +81,8 @@ onEveryDatabase((kind, open) => {
   it('say that a node is missing rather than make one up', async () => {
     const { storage } = await open()
     await grow(storage, 'short', 0, 300)
-    await expect(frontierAt(storage.read, 'short', 301)).rejects.toThrow(MissingTile)
+    await expect(frontierAt(storage.read, 'short', 301)).rejects.toThrow(MissingTileError)
     await storage.write((tx) => tx.deleteFrom('audit_tiles').where('level', '=', 1).execute())
-    await expect(frontierAt(storage.read, 'short', 300)).rejects.toThrow(MissingTile)
+    await expect(frontierAt(storage.read, 'short', 300)).rejects.toThrow(MissingTileError)
   })
 })

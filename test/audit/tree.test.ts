@@ -5,7 +5,7 @@ import {
   emptyRoot,
   Frontier,
   inclusionSpans,
-  isGrownFrom,
+  isConsistent,
   isIncluded,
   leafHash,
   nodeHash,
@@ -13,7 +13,7 @@ import {
   type ReadNode,
   type Span,
   spanHash,
-} from '../../src/audit/checkpoints/tree.ts'
+} from '../../src/audit/checkpoints/merkle-tree.ts'
 
 // The leaves and roots that the reference implementation of RFC 6962 is tested with.
 const leaves = [
@@ -106,16 +106,16 @@ describe('proofs', () => {
       fc.asyncProperty(sizes, sizes, fc.nat(69), async (a, b, changed) => {
         const [size, grown] = a < b ? [a, b] : [b, a]
         const path = await told(consistencySpans(size, grown))
-        expect(isGrownFrom(treeOf(size), treeOf(grown), path)).toBe(true)
-        if (grown > size) expect(isGrownFrom(treeOf(grown), treeOf(size), path)).toBe(false)
+        expect(isConsistent(treeOf(size), treeOf(grown), path)).toBe(true)
+        if (grown > size) expect(isConsistent(treeOf(grown), treeOf(size), path)).toBe(false)
         if (size > 0) {
           const altered = { size, root: leaf(changed + 1000) }
-          expect(isGrownFrom(altered, treeOf(grown), path)).toBe(false)
+          expect(isConsistent(altered, treeOf(grown), path)).toBe(false)
         }
         if (size > 0 && grown > size) {
           const forged = { size: grown, root: leaf(changed + 1000) }
-          expect(isGrownFrom(treeOf(size), forged, path)).toBe(false)
-          expect(isGrownFrom(treeOf(size), treeOf(grown), path.slice(0, -1))).toBe(false)
+          expect(isConsistent(treeOf(size), forged, path)).toBe(false)
+          expect(isConsistent(treeOf(size), treeOf(grown), path.slice(0, -1))).toBe(false)
         }
       }),
     )

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
 import { countVerdicts } from '../../src/audit/checkpoints/verdicts.ts'
-import { verifyDue, verifyStored } from '../../src/audit/checkpoints/verification.ts'
+import { verifyDue, verifyStoredChain } from '../../src/audit/checkpoints/verification.ts'
 import { newId } from '../../src/core/new-id.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -28,7 +28,7 @@ onEveryDatabase((_, open) => {
     it('finds one sound that nobody touched, also what nothing is signed of yet', async () => {
       const { parts, storage } = await begin(600)
       await happen(storage, org, 9)
-      expect(await verifyStored(parts, org)).toEqual({ chain: org, verdict: 'sound', entries: 609 })
+      expect(await verifyStoredChain(parts, org)).toEqual({ chain: org, verdict: 'sound', entries: 609 })
       expect(await countVerdicts(storage.read)).toEqual([{ verdict: 'sound', count: 1, last: parts.clock() }])
     })
 
@@ -37,7 +37,7 @@ onEveryDatabase((_, open) => {
       await unguarded(storage, (tx) =>
         tx.updateTable('audit_logs').set({ action: 'no.thing' }).where('seq', '=', 4).execute(),
       )
-      const verdict = await verifyStored(parts, org)
+      const verdict = await verifyStoredChain(parts, org)
       expect(verdict).toMatchObject({ verdict: 'tampered', fault: { kind: 'altered', seq: 4 }, entries: 3 })
       expect(parts.verdicts).toEqual([verdict])
       expect(parts.refused).toEqual([])
@@ -48,7 +48,7 @@ onEveryDatabase((_, open) => {
       const { parts, storage } = await begin(20)
       await rechained(storage, org, 15)
       await forgetSigned(storage, org)
-      expect(await verifyStored(parts, org)).toMatchObject({
+      expect(await verifyStoredChain(parts, org)).toMatchObject({
         verdict: 'tampered',
         fault: { kind: 'rewritten', seq: 20 },
       })
@@ -59,7 +59,7 @@ onEveryDatabase((_, open) => {
       const { parts, storage } = await begin(20)
       await cutTo(storage, org, 15)
       await forgetSigned(storage, org)
-      expect(await verifyStored(parts, org)).toMatchObject({
+      expect(await verifyStoredChain(parts, org)).toMatchObject({
         verdict: 'tampered',
         fault: { kind: 'truncated' },
       })
@@ -69,7 +69,7 @@ onEveryDatabase((_, open) => {
       const { parts, storage } = await begin(600)
       await setLeaf(storage, 0, 17)
       expect(await takeCheckpoint(parts, org)).toMatchObject({ checkpoint: { head: { seq: 600 } } })
-      expect(await verifyStored(parts, org)).toMatchObject({
+      expect(await verifyStoredChain(parts, org)).toMatchObject({
         verdict: 'tampered',
         fault: { kind: 'rewritten', seq: 256 },
       })
@@ -104,9 +104,9 @@ onEveryDatabase((_, open) => {
       // Such as by the rights of its file.
       const read = async (chain: string) => {
         if (chain === broken) throw new Error('permission denied')
-        return parts.kept.read(chain)
+        return parts.localCopies.read(chain)
       }
-      await verifyDue({ ...parts, kept: { ...parts.kept, read } })
+      await verifyDue({ ...parts, localCopies: { ...parts.localCopies, read } })
       const found = parts.verdicts.map(({ chain, verdict }) => [chain, verdict])
       expect(found.sort()).toEqual(orgs.map((it) => [it, it === broken ? 'unverifiable' : 'sound']))
       const { fault } = parts.verdicts.find(({ chain }) => chain === broken)!
@@ -121,7 +121,7 @@ onEveryDatabase((_, open) => {
     it('is done by one of two processes', async () => {
       const { parts, storage } = await begin(5)
       const other = partsOn({ storage, dataDir: 'unused' })
-      const both = { ...other, kept: parts.kept }
+      const both = { ...other, localCopies: parts.localCopies }
       await Promise.all([verifyDue(parts), verifyDue(both)])
       expect([...parts.verdicts, ...other.verdicts]).toHaveLength(1)
     })

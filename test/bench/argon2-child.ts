@@ -1,6 +1,6 @@
 // Bare password checks: node argon2-child.ts <at a time> <milliseconds>; prints checks per second.
-import { checkPassword } from '../../src/identity/door/check.ts'
-import { hashPassword } from '../../src/identity/password.ts'
+import { verifyPassword } from '../../src/identity/password-guard/verify.ts'
+import { hashPassword } from '../../src/identity/password-hash.ts'
 
 const [lanes = '8', milliseconds = '1000'] = process.argv.slice(2)
 const password = 'correct horse battery staple'
@@ -10,7 +10,7 @@ let checks = 0
 await Promise.all(
   Array.from({ length: Number(lanes) }, async () => {
     while (performance.now() - begin < Number(milliseconds)) {
-      if (!(await checkPassword(hashed, password))) throw new Error('The password is not right')
+      if (!(await verifyPassword(hashed, password))) throw new Error('The password is not right')
       checks += 1
     }
   }),

@@ -1,5 +1,5 @@
-import { genesis } from '../../src/audit/chain.ts'
-import { linked } from '../../src/audit/outbox.ts'
+import { genesisChecksum } from '../../src/audit/chain.ts'
+import { linkEntries } from '../../src/audit/outbox.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import type { AuditOptions } from './audit.ts'
 import { draft } from './audit-sealing.ts'
@@ -36,14 +36,14 @@ async function fill(
   say: (line: string) => void,
 ): Promise<void> {
   const storage = await openStorage({ dataDir })
-  let head = { seq: 0, checksum: genesis }
+  let head = { seq: 0, checksum: genesisChecksum }
   for (let from = 0; from < size; from += batch) {
     if (from % 500_000 === 0)
       say(`audit: ${from.toLocaleString('en-US')} of ${size.toLocaleString('en-US')} entries`)
     const drafts = Array.from({ length: batch }, (_, n) =>
       draft(orgId, from + n + 1, new Date(begin + (from + n + 1) * 1000).toISOString()),
     )
-    const rows = linked(orgId, head, drafts)
+    const rows = linkEntries(orgId, head, drafts)
     const { seq, checksum } = rows.at(-1)!
     head = { seq, checksum }
     const insert = async () =>

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { migrations } from '../../migrations/index.ts'
-import { record, sealPending } from '../../src/audit/outbox.ts'
-import { type Draft, draftOf } from '../../src/audit/rules.ts'
+import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
+import { type DraftEntry, toDraftEntry } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { openStorage } from '../../src/storage/open.ts'
@@ -12,8 +12,8 @@ import { atMost, quantile, type Row } from './figures.ts'
 const writers = 64
 
 /** A change of a member of an organization, as the pipeline records it. */
-export const draft = (orgId: string, n: number, at: string): Draft =>
-  draftOf(
+export const draft = (orgId: string, n: number, at: string): DraftEntry =>
+  toDraftEntry(
     {
       orgId,
       actorType: 'user',
@@ -75,7 +75,7 @@ async function lag({ quick, newDatabase }: AuditOptions, say: (line: string) => 
   const end = begin + (quick ? 2000 : 8000)
   const write = async (writer: number) => {
     for (let n = writer; performance.now() < end; n += writers) {
-      await storage.write((tx) => record(tx, draft(orgId, n, now())))
+      await storage.write((tx) => recordAudit(tx, draft(orgId, n, now())))
       made.push(performance.now())
     }
   }
@@ -117,7 +117,7 @@ async function cost({ quick }: AuditOptions, say: (line: string) => void): Promi
   const cpu = process.cpuUsage()
   for (let from = 0; from < entries; from += 500) {
     await storage.write(async (tx) => {
-      for (let n = 0; n < 500; n++) await record(tx, draft(orgId, from + n, now()))
+      for (let n = 0; n < 500; n++) await recordAudit(tx, draft(orgId, from + n, now()))
     })
   }
   const { user, system } = process.cpuUsage(cpu)

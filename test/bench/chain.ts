@@ -5,7 +5,7 @@ import {
   canonicalText,
   checksumOf,
   entryLine,
-  genesis,
+  genesisChecksum,
   headerLine,
   trailerLine,
 } from '../../src/audit/chain.ts'
@@ -60,7 +60,7 @@ export async function writeChain(file: string, entries: number): Promise<void> {
   const orgId = newId()
   const actors = Array.from({ length: 50 }, () => newId())
   const begin = Date.parse('2026-01-01T00:00:00.000Z')
-  let head = { seq: 0, checksum: genesis }
+  let head = { seq: 0, checksum: genesisChecksum }
   out.write(headerLine(orgId))
   for (let seq = 1; seq <= entries; seq++) {
     const limits = { usageCount: seq % 7, maxUsage: 10, expiresAt: '2026-12-31T00:00:00.000Z' }

@@ -1,7 +1,7 @@
 import { api } from '../../src/api.ts'
-import { genesis } from '../../src/audit/chain.ts'
-import { linked } from '../../src/audit/outbox.ts'
-import type { Draft } from '../../src/audit/rules.ts'
+import { genesisChecksum } from '../../src/audit/chain.ts'
+import { linkEntries } from '../../src/audit/outbox.ts'
+import type { DraftEntry } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { createClient } from '../../src/core/client.ts'
 import { newId } from '../../src/core/new-id.ts'
@@ -125,13 +125,13 @@ const failed = (work: Promise<unknown>): Promise<never> =>
 async function fill(place: Place, orgId: string, entries: number): Promise<void> {
   const storage = await openStorage(place)
   const start = Date.now() - 730 * 86_400_000
-  let head = { seq: 0, checksum: genesis }
+  let head = { seq: 0, checksum: genesisChecksum }
   try {
     while (head.seq < entries) {
       const drafts = Array.from({ length: Math.min(1000, entries - head.seq) }, (_, n) =>
         draftAt(orgId, head.seq + n, new Date(start + (head.seq + n) * 10).toISOString()),
       )
-      const rows = linked(orgId, head, drafts)
+      const rows = linkEntries(orgId, head, drafts)
       const { seq, checksum } = rows.at(-1)!
       head = { seq, checksum }
       await storage.write((tx) => tx.insertInto('audit_logs').values(rows).execute(), { unsynced: true })
@@ -149,7 +149,7 @@ async function fill(place: Place, orgId: string, entries: number): Promise<void>
 
 const actors = Array.from({ length: 50 }, () => newId())
 
-const draftAt = (orgId: string, n: number, timestamp: string): Draft => ({
+const draftAt = (orgId: string, n: number, timestamp: string): DraftEntry => ({
   id: newId(),
   orgId,
   timestamp,

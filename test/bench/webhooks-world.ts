@@ -11,7 +11,7 @@ import { addSeconds } from '../../src/core/time.ts'
 import { joinPartner } from '../../src/identity/memberships.ts'
 import { seedRoles } from '../../src/identity/seeds.ts'
 import { insertSession } from '../../src/identity/sessions/store.ts'
-import { accessTokens } from '../../src/identity/sessions/tokens.ts'
+import { createAccessTokens } from '../../src/identity/sessions/tokens.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { type Db, openStorage } from '../../src/storage/open.ts'
 import { makeOrg } from '../../src/tenancy/organizations/rules.ts'
@@ -129,7 +129,7 @@ async function tokensOf(
   const session = { id, userId, context, mfa: true, tokenHash: id, expiresAt: addSeconds(now, 4 * 3600) }
   await insertSession(tx, session, now)
   const claims = { userId, sessionId: id, context, authEpoch: 1, mfaEpoch: 1, mfa: true }
-  return () => accessTokens(secrets.JWT_SECRET).sign(claims, new Date())
+  return () => createAccessTokens(secrets.JWT_SECRET).sign(claims, new Date())
 }
 
 /** What happened, of about the size that such things have. */

@@ -173,12 +173,12 @@ function feedOf(server: Server, world: WebhookWorld, receiver: Receiver) {
 function sample(): Pick<Volley, 'headers' | 'body'> {
   const id = '01923f7e-0000-7000-8000-000000000000'
   const at = new Date().toISOString()
-  const parcel = {
+  const delivery = {
     ...{ id, webhookId: id, orgId: id, seq: 4242, event: type, eventId: id, eventAt: at },
     ...{ payload: JSON.stringify(happened), attempt: 0, dueAt: at, askedFor: 0 },
   }
-  const body = bodyOf(parcel)
-  return { body, headers: headersOf(parcel, body, { secrets: ['a secret'], headers: [], at }) }
+  const body = bodyOf(delivery)
+  return { body, headers: headersOf(delivery, body, { secrets: ['a secret'], headers: [], at }) }
 }
 
 async function memory({ child }: Server, feed: Feed, { quick, say }: Setting): Promise<Row> {

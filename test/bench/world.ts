@@ -10,11 +10,11 @@ import { insertApiKey } from '../../src/credentials/api-keys/store.ts'
 import { makeEnrollmentKey } from '../../src/credentials/enrollment-keys/rules.ts'
 import { insertEnrollmentKey } from '../../src/credentials/enrollment-keys/store.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
-import { hashPassword } from '../../src/identity/password.ts'
-import type { Context } from '../../src/identity/rules.ts'
+import { hashPassword } from '../../src/identity/password-hash.ts'
+import type { SessionContext } from '../../src/identity/rules.ts'
 import { builtInRoles, seedRoles } from '../../src/identity/seeds.ts'
 import { insertSession } from '../../src/identity/sessions/store.ts'
-import { type AccessClaims, accessTokens } from '../../src/identity/sessions/tokens.ts'
+import { type AccessClaims, createAccessTokens } from '../../src/identity/sessions/tokens.ts'
 import { insertUser } from '../../src/identity/store.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { type Db, openStorage } from '../../src/storage/open.ts'
@@ -141,11 +141,11 @@ async function addViewer(tx: Db, orgId: string, now: string): Promise<string> {
   return email
 }
 
-export async function tokenOf(tx: Db, userId: string, context: Context, now: string): Promise<string> {
+export async function tokenOf(tx: Db, userId: string, context: SessionContext, now: string): Promise<string> {
   return signed(await claimsOf(tx, userId, context, now))
 }
 
-async function claimsOf(tx: Db, userId: string, context: Context, now: string): Promise<AccessClaims> {
+async function claimsOf(tx: Db, userId: string, context: SessionContext, now: string): Promise<AccessClaims> {
   const id = newId()
   const session = { id, userId, context, mfa: true, tokenHash: id, expiresAt: addSeconds(now, 24 * 3600) }
   await insertSession(tx, session, now)
@@ -153,7 +153,7 @@ async function claimsOf(tx: Db, userId: string, context: Context, now: string): 
 }
 
 const signed = (claims: AccessClaims): Promise<string> =>
-  accessTokens(secrets.JWT_SECRET).sign(claims, new Date())
+  createAccessTokens(secrets.JWT_SECRET).sign(claims, new Date())
 
 async function addKeys(
   tx: Db,

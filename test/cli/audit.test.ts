@@ -6,18 +6,18 @@ import {
   canonicalText,
   checksumOf,
   entryLine,
-  genesis,
+  genesisChecksum,
   headerLine,
   trailerLine,
 } from '../../src/audit/chain.ts'
-import { keyOf } from '../../src/audit/checkpoints/checkpoint.ts'
+import { signingKeyOf } from '../../src/audit/checkpoints/checkpoint.ts'
 import { bundle, sealed } from '../audit/bundles.ts'
 import { failureOf, Home } from './run.ts'
 import { organization, problem, StandIn, uuid } from './stand-in.ts'
 
 /** A chain as the service streams it, with the lines a test wants to spoil. */
 function chain(orgId: string | null, length: number): string[] {
-  let prevChecksum = genesis
+  let prevChecksum = genesisChecksum
   const entries = Array.from({ length }, (_, i) => {
     const entry: ChainEntry = {
       id: uuid(500 + i),
@@ -260,7 +260,7 @@ describe('the service', () => {
 
 describe('trust', () => {
   const seed = Buffer.alloc(32, 1)
-  const publicKey = keyOf(seed, org).publicKey.toString('base64')
+  const publicKey = signingKeyOf(seed, org).publicKey.toString('base64')
   const lines = (count: number, by: Buffer = seed) =>
     bundle(
       sealed(count, () => ({}), org),

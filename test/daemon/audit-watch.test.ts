@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { watchAudit } from '../../daemon/audit-watch.ts'
-import { takeDue } from '../../src/audit/checkpoints/jobs.ts'
+import { takeDueCheckpoints } from '../../src/audit/checkpoints/jobs.ts'
 import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { cutTo, happen, seeds } from '../audit/chains.ts'
@@ -23,13 +23,13 @@ onEveryDatabase((_, open) => {
     const [cut, hidden] = [newId(), newId()]
     await happen(storage, cut, 9)
     await happen(storage, hidden, 3)
-    await takeDue(parts)
+    await takeDueCheckpoints(parts)
     await verifyDue(parts)
     expect(await check()).toBe('ok')
 
     await cutTo(storage, cut, 4)
-    rmSync(parts.kept.fileOf(hidden))
-    mkdirSync(parts.kept.fileOf(hidden))
+    rmSync(parts.localCopies.fileOf(hidden))
+    mkdirSync(parts.localCopies.fileOf(hidden))
     clock.forward(86_401)
     await verifyDue(parts)
     expect(await check()).toBe('tampered: 1, unverifiable: 1')
@@ -54,7 +54,7 @@ onEveryDatabase((_, open) => {
     expect(await check()).toBe('tampered: 1, unverifiable: 1')
 
     // What was mended is well again.
-    rmSync(parts.kept.fileOf(hidden), { recursive: true })
+    rmSync(parts.localCopies.fileOf(hidden), { recursive: true })
     clock.forward(3601)
     await verifyDue(parts)
     expect(await check()).toBe('tampered: 1')

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { defaultLimits } from '../../src/core/limits.ts'
-import { sweepMarks } from '../../src/identity/door/store.ts'
+import { sweepMarks } from '../../src/identity/password-guard/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, startService, type TestService, testClock } from '../harness.ts'
 import { lettersOf, unsent } from '../identity/mail.ts'

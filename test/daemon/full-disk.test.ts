@@ -3,7 +3,7 @@ import { cp } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sql } from 'kysely'
 import { describe, expect, test } from 'vitest'
-import { forgetOldLogs } from '../../src/logs/jobs.ts'
+import { deleteOldLogs } from '../../src/logs/jobs.ts'
 import { openMigrated, temporaryFolder } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { OwnPostgres } from '../own-postgres.ts'
@@ -170,7 +170,7 @@ test('on SQLite that may not grow retention runs, and what it deletes is room fo
   expect(writers.told.at(-1)!.status).toBe(503)
   await expect.poll(ready, { timeout: 10_000 }).toBe(503)
   const kept = { agentLogRetentionDays: 1, eventLogRetentionDays: 1 }
-  await forgetOldLogs(service.storage, kept, '2999-01-01T00:00:00.000Z')
+  await deleteOldLogs(service.storage, kept, '2999-01-01T00:00:00.000Z')
   expect(await writers.add(service.url)).toBe(201)
   await expect.poll(ready, { timeout: 10_000 }).toBe(200)
 }, 60_000)

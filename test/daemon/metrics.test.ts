@@ -3,7 +3,7 @@ import { RequestWatch } from '../../daemon/request-watch.ts'
 import { hasOpenssl, testCertificate } from '../cli/way.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { receiver } from '../webhooks/receiver.ts'
-import { stage } from '../webhooks/stage.ts'
+import { stage } from '../webhooks/webhook-stage.ts'
 import { until } from './process.ts'
 
 describe('the requests that a process has answered', () => {

@@ -6,10 +6,10 @@ import { api } from '../../src/api.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import type { Client } from '../../src/core/client.ts'
 import { addSeconds, systemClock } from '../../src/core/time.ts'
-import { passwordReset } from '../../src/messages/letters.ts'
-import type { Letter } from '../../src/messages/ports.ts'
-import { queueLetter } from '../../src/messages/queue.ts'
-import { insertSignIn, takeSignIn } from '../../src/sso/sign-in/store.ts'
+import type { MailMessage } from '../../src/messages/ports.ts'
+import { queueMail } from '../../src/messages/queue.ts'
+import { passwordReset } from '../../src/messages/templates.ts'
+import { consumeSignIn, insertSignIn } from '../../src/sso/sign-in/store.ts'
 import { openMigrated } from '../databases.ts'
 import {
   adminEmail,
@@ -44,7 +44,7 @@ function replica(env: Record<string, string> = {}) {
         whereabouts: async () => ({ leads: 'out' }),
         close: async () => {},
       },
-      mailer: { real: true, send: async ({ to }: Letter) => void letters.push(to) },
+      mailer: { real: true, send: async ({ to }: MailMessage) => void letters.push(to) },
     },
   }
   return { options, delivered, letters }
@@ -90,7 +90,7 @@ describe('a replica that was not given the key that another one seals with', () 
     const letter = (to: string) =>
       passwordReset({ to, name: 'Somebody', url: 'https://svc.example/reset', minutes: 30 })
     for (const to of ['theirs@example.com', 'more@example.com'])
-      await storage.write((tx) => queueLetter(tx, sealer, letter(to), now(), addSeconds(now(), 3600)))
+      await storage.write((tx) => queueMail(tx, sealer, letter(to), now(), addSeconds(now(), 3600)))
     await behind.service.client().call(api.auth.forgotPassword, { body: { email: adminEmail } })
     for (let n = 0; n < 5; n += 1) await Promise.all([raise('bakery'), raise('garage')])
     const deliveriesOf = (webhookId: string) =>
@@ -193,8 +193,8 @@ describe('a replica that was not given the key that another one seals with', () 
     }
     await storage.write((tx) => insertSignIn(tx, sealer, signIn))
     const own = createCipher([testSecrets.APP_ENCRYPTION_KEY])
-    await expect(storage.write((tx) => takeSignIn(tx, own, 'a state'))).rejects.toMatchObject(busy)
-    expect(await storage.write((tx) => takeSignIn(tx, sealer, 'a state'))).toMatchObject({
+    await expect(storage.write((tx) => consumeSignIn(tx, own, 'a state'))).rejects.toMatchObject(busy)
+    expect(await storage.write((tx) => consumeSignIn(tx, sealer, 'a state'))).toMatchObject({
       codeVerifier: 'verifier',
     })
   })

@@ -145,8 +145,8 @@ describe('the spool', () => {
   test('keeps everything that was put in before a process was killed', async () => {
     const module = new URL('../../src/device-agent/spool/spool.ts', import.meta.url).href
     const code = `
-      const { spoolIn } = await import(process.argv[1])
-      const spool = spoolIn(process.argv[2])
+      const { openSpool } = await import(process.argv[1])
+      const spool = openSpool(process.argv[2])
       for (let n = 0; ; n += 1) { spool.append(${JSON.stringify(log(0))}); console.log(n) ; if (n % 50 === 0) await new Promise((r) => setTimeout(r, 1)) }`
     const child = spawn(process.execPath, ['--input-type=module', '-e', code, module, directory])
     let out = ''
@@ -179,8 +179,8 @@ describe('the spool', () => {
     const module = new URL('../../src/device-agent/spool/spool.ts', import.meta.url).href
     const code = `
       process.on('SIGXFSZ', () => {})
-      const { spoolIn } = await import(process.argv[1])
-      const spool = spoolIn(process.argv[2])
+      const { openSpool } = await import(process.argv[1])
+      const spool = openSpool(process.argv[2])
       for (let n = 0; n < 100; n += 1) spool.append({ kind: 'result', commandId: String(n), outcome: { status: 'completed', result: 'x'.repeat(100) } })
       const names = []
       for (let batch = spool.next(); batch; batch = spool.next()) { names.push(batch.records[0].commandId); batch.done() }

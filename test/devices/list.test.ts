@@ -6,7 +6,7 @@ import { listDevices } from '../../src/devices/store.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { addGroup, addOrgUser } from '../world.ts'
-import { begin, enroller } from './stage.ts'
+import { begin, enroller } from './device-stage.ts'
 
 type Query = InputOf<typeof api.devices.list>['query']
 

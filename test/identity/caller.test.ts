@@ -4,14 +4,14 @@ import { api } from '../../src/api.ts'
 import { findPresentedKey } from '../../src/credentials/api-keys/principal.ts'
 import { apiKeyHash } from '../../src/credentials/api-keys/rules.ts'
 import { findCaller } from '../../src/identity/principal.ts'
-import { accessTokens } from '../../src/identity/sessions/tokens.ts'
+import { createAccessTokens } from '../../src/identity/sessions/tokens.ts'
 import { tablesWithoutVersion } from '../../src/storage/commit-version.ts'
 import { type Db, openStorage } from '../../src/storage/open.ts'
 import { findWorkload } from '../../src/trust/principal.ts'
 import { workloadTokens } from '../../src/trust/tokens.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testSecrets } from '../harness.ts'
-import { start } from '../trust/stage.ts'
+import { start } from '../trust/trust-stage.ts'
 import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 
 onEveryDatabase((kind, open) => {
@@ -79,7 +79,7 @@ onEveryDatabase((kind, open) => {
       const alone = await openStorage({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) })
       onTestFinished(() => alone.close())
       const asked = vi.spyOn(alone.read.getExecutor(), 'executeQuery')
-      const people = accessTokens(testSecrets.JWT_SECRET)
+      const people = createAccessTokens(testSecrets.JWT_SECRET)
       for (const token of [...Object.values(tokens), ...narrowed]) {
         const claims = await people.verify(token, new Date())
         expect(await findCaller(alone.read, claims!)).toMatchObject({ kind: 'user' })

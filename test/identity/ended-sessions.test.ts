@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { Problem } from '../../src/core/errors.ts'
-import { hashPassword } from '../../src/identity/password.ts'
+import { hashPassword } from '../../src/identity/password-hash.ts'
 import { setPassword } from '../../src/identity/passwords/store.ts'
 import { endSessions, findUserByEmail } from '../../src/identity/store.ts'
 import type { Db } from '../../src/storage/open.ts'

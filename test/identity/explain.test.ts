@@ -6,7 +6,7 @@ import { entriesOf } from '../../src/core/endpoint.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { permissions } from '../../src/core/permissions.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
-import type { Context } from '../../src/identity/rules.ts'
+import type { SessionContext } from '../../src/identity/rules.ts'
 import { insertUser } from '../../src/identity/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
@@ -127,7 +127,7 @@ onEveryDatabase((_, open) => {
         if (one.factor)
           await tx.updateTable('users').set({ mfa_method: 'totp' }).where('id', '=', userId).execute()
         const roleId = roleIds[one.place]?.[one.role % nodes.length] ?? ''
-        let context: Context = { kind: 'system' }
+        let context: SessionContext = { kind: 'system' }
         if (one.place === 'partner') {
           const partnerId = world.partners.acme
           const granted = { all: 'all', selected: [orgs.plain!], none: [] }[one.orgAccess] as 'all' | string[]

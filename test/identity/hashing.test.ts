@@ -1,19 +1,19 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { expect, it } from 'vitest'
-import { checkPassword } from '../../src/identity/door/check.ts'
-import { hashPassword } from '../../src/identity/password.ts'
+import { verifyPassword } from '../../src/identity/password-guard/verify.ts'
+import { hashPassword } from '../../src/identity/password-hash.ts'
 import { ServeProcess } from '../daemon/process.ts'
 import { temporaryFolder } from '../databases.ts'
 
 it('goes on after hashes that cannot be read, and however many are asked for at once', async () => {
   const hashed = await hashPassword('the right one')
-  const broken = Array.from({ length: 9 }, () => checkPassword('no hash', 'x').catch(() => 'broken'))
+  const broken = Array.from({ length: 9 }, () => verifyPassword('no hash', 'x').catch(() => 'broken'))
   const asked = ['the right one', 'a wrong one', 'the right one', 'another'].map((password) =>
-    checkPassword(hashed, password),
+    verifyPassword(hashed, password),
   )
   expect(await Promise.all(broken)).toEqual(Array(9).fill('broken'))
   expect(await Promise.all(asked)).toEqual([true, false, true, false])
-  expect(await checkPassword(null, 'the right one')).toBe(false)
+  expect(await verifyPassword(null, 'the right one')).toBe(false)
 })
 
 // What has to be on the disk before an answer would wait behind everyone who signs in.

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { proveEmail } from '../../src/identity/store.ts'
+import { markEmailProved } from '../../src/identity/store.ts'
 import type { Mailer } from '../../src/messages/ports.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestClock, type TestService, testClock } from '../harness.ts'
@@ -197,7 +197,7 @@ onEveryDatabase((_, open) => {
       // The link that set the password was shown to the inviter: it says nothing of whose the address is.
       const acceptMine = () => own.call(api.users.acceptMine, { body })
       await expect(acceptMine()).rejects.toEqual(failing(403, 'email_unproved'))
-      await service.storage.write((tx) => proveEmail(tx, added.id, clock()))
+      await service.storage.write((tx) => markEmailProved(tx, added.id, clock()))
       expect(await acceptMine()).toEqual({ success: true })
       await expect(acceptMine()).rejects.toEqual(failing(404, 'invite_not_found'))
       const { tokens } = await login(world.orgs.harbor.id)

@@ -1,6 +1,6 @@
 import { createCipher } from '../../src/core/cipher.ts'
-import type { Letter, Mailer } from '../../src/messages/ports.ts'
-import { placeOf } from '../../src/messages/rules.ts'
+import type { Mailer, MailMessage } from '../../src/messages/ports.ts'
+import { mailContext } from '../../src/messages/rules.ts'
 import { type TestService, testSecrets } from '../harness.ts'
 
 /** Mail that stays where it is, as with a server that is down. */
@@ -10,8 +10,8 @@ export const unsent = (real: boolean): Mailer => ({
 })
 
 /** What waits to be sent, oldest first. */
-export async function lettersOf({ storage }: TestService): Promise<Letter[]> {
+export async function lettersOf({ storage }: TestService): Promise<MailMessage[]> {
   const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   const rows = await storage.read.selectFrom('mails').selectAll().orderBy('id').execute()
-  return rows.map((row) => JSON.parse(cipher.open(row.content, placeOf(row.id))) as Letter)
+  return rows.map((row) => JSON.parse(cipher.open(row.content, mailContext(row.id))) as MailMessage)
 }

@@ -3,9 +3,9 @@ import { api } from '../../src/api.ts'
 import { organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
-import { heldBy } from '../../src/identity/users/memberships.ts'
+import { isWhollyInScope } from '../../src/identity/users/account-scope.ts'
+import { listMembershipRecords } from '../../src/identity/users/memberships.ts'
 import { membersOf } from '../../src/identity/users/store.ts'
-import { isWithin } from '../../src/identity/users/within.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { addOrgUser, buildWorld, roleOf, type World } from '../world.ts'
@@ -42,7 +42,7 @@ onEveryDatabase((_kind, open) => {
   describe('a person of several tenants', () => {
     it('is seen with the memberships within the scope alone', async () => {
       const held = async (scope: Scope) =>
-        (await heldBy(service.storage.read, scope, [wanda])).map(({ tenant }) => tenant)
+        (await listMembershipRecords(service.storage.read, scope, [wanda])).map(({ tenant }) => tenant)
       const bakery = { kind: 'organization', orgId: world.orgs.bakery.id }
       expect(await held(ofBakery)).toEqual([bakery])
       expect(await held(ofAcme)).toEqual([bakery])
@@ -50,7 +50,7 @@ onEveryDatabase((_kind, open) => {
     })
 
     it('is not within either of them', async () => {
-      const within = (scope: Scope) => isWithin(service.storage.read, scope, { id: wanda })
+      const within = (scope: Scope) => isWhollyInScope(service.storage.read, scope, { id: wanda })
       expect(await within(ofBakery)).toBe(false)
       expect(await within(ofAcme)).toBe(false)
       expect(await within(systemScope)).toBe(true)

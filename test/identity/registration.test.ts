@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { freeSlug, slugOf } from '../../src/identity/registration/rules.ts'
-import type { Letter } from '../../src/messages/ports.ts'
+import type { MailMessage } from '../../src/messages/ports.ts'
 import { audited, login, post } from '../daemon/people.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminEmail, startService } from '../harness.ts'
@@ -21,8 +21,8 @@ const generic = {
 
 /** A mail server that takes everything. */
 const postOffice = () => {
-  const letters: Letter[] = []
-  return { letters, mailer: { real: true, send: async (letter: Letter) => void letters.push(letter) } }
+  const letters: MailMessage[] = []
+  return { letters, mailer: { real: true, send: async (letter: MailMessage) => void letters.push(letter) } }
 }
 
 onEveryDatabase((_, open) => {

@@ -4,17 +4,17 @@ import { permissionOf } from '../../src/core/permissions.ts'
 import { findRoute } from '../../src/core/routes.ts'
 import { organizationScope } from '../../src/core/scope.ts'
 import {
-  type Chain,
-  chainUnder,
-  changesPower,
-  clonedFrom,
-  effectiveOf,
-  type Link,
-  sourceOf,
+  buildChain,
+  changesAccess,
+  cloneDescription,
+  findGrantSource,
+  type RoleChain,
+  type RoleNode,
+  toEffectivePermissions,
 } from '../../src/identity/roles/rules.ts'
-import { isFullAdmin, judge, type Subject } from '../../src/identity/rules.ts'
+import { decideAccess, isFullAdmin, type Subject } from '../../src/identity/rules.ts'
 
-const link = (id: string, granted: string[] = [], more: Partial<Link> = {}): Link => ({
+const link = (id: string, granted: string[] = [], more: Partial<RoleNode> = {}): RoleNode => ({
   id,
   name: id,
   parentRoleId: null,
@@ -57,9 +57,9 @@ describe('a full administrator', () => {
 
 describe('a copy', () => {
   it('says what it was cloned from, in text that can be stored', () => {
-    expect(clonedFrom({ name: 'A', description: null })).toBe('Cloned from A')
+    expect(cloneDescription({ name: 'A', description: null })).toBe('Cloned from A')
     for (const name of ['A', 'AB']) {
-      const long = clonedFrom({ name, description: '🐝'.repeat(500) })
+      const long = cloneDescription({ name, description: '🐝'.repeat(500) })
       expect([long.length <= 1000, long.isWellFormed()]).toEqual([true, true])
     }
   })
@@ -67,36 +67,42 @@ describe('a copy', () => {
 
 describe('a chain', () => {
   const top = link('top', ['devices:read', '*:write'])
-  const chain: Chain = [link('low', ['sites:read', 'devices:read'], { parentRoleId: 'top' }), top]
+  const chain: RoleChain = [link('low', ['sites:read', 'devices:read'], { parentRoleId: 'top' }), top]
 
   it('names the nearest role for what several grant', () => {
     expect(
-      effectiveOf(chain).permissions.map((one) => `${one.resource}:${one.action} ${one.sourceRoleId}`),
+      toEffectivePermissions(chain).permissions.map(
+        (one) => `${one.resource}:${one.action} ${one.sourceRoleId}`,
+      ),
     ).toEqual(['*:write top', 'devices:read low', 'sites:read low'])
-    expect(sourceOf(chain, 'devices:read')?.link.id).toBe('low')
-    expect(sourceOf(chain, 'sites:write')).toMatchObject({ link: { id: 'top' }, permission: '*:write' })
-    expect(sourceOf(chain, 'alerts:read')).toBeUndefined()
+    expect(findGrantSource(chain, 'devices:read')?.link.id).toBe('low')
+    expect(findGrantSource(chain, 'sites:write')).toMatchObject({
+      link: { id: 'top' },
+      permission: '*:write',
+    })
+    expect(findGrantSource(chain, 'alerts:read')).toBeUndefined()
   })
 
   it('refuses to come back to where it began', () => {
-    expect(() => chainUnder(top, chain, [])).toThrow('would create circular inheritance')
-    expect(() => chainUnder(top, [top], [])).toThrow('would create circular inheritance')
-    expect(chainUnder(top, undefined, [])).toEqual([top])
+    expect(() => buildChain(top, chain, [])).toThrow('would create circular inheritance')
+    expect(() => buildChain(top, [top], [])).toThrow('would create circular inheritance')
+    expect(buildChain(top, undefined, [])).toEqual([top])
   })
 
   it('counts what hangs below a role before it goes under another one', () => {
-    const tall = (n: number): Chain => Array.from({ length: n }, (_, i) => link(`t${i}`)) as unknown as Chain
+    const tall = (n: number): RoleChain =>
+      Array.from({ length: n }, (_, i) => link(`t${i}`)) as unknown as RoleChain
     const below = Array.from({ length: 5 }, (_, i) => ({
       id: i === 0 ? 'top' : `b${i}`,
       parentRoleId: i === 0 ? null : i === 1 ? 'top' : `b${i - 1}`,
     }))
-    expect(chainUnder(top, tall(15), below)).toHaveLength(16)
-    expect(() => chainUnder(top, tall(16), below)).toThrow('at most 20 levels')
+    expect(buildChain(top, tall(15), below)).toHaveLength(16)
+    expect(() => buildChain(top, tall(16), below)).toThrow('at most 20 levels')
   })
 })
 
 describe('a change', () => {
-  it.each<[Partial<Link>, boolean]>([
+  it.each<[Partial<RoleNode>, boolean]>([
     [{ name: 'other' }, false],
     [{ permissions: ['b', 'a'] }, false],
     [{ permissions: ['a'] }, true],
@@ -104,7 +110,7 @@ describe('a change', () => {
     [{ parentRoleId: 'x' }, true],
   ])('%j is a change of power: %s', (change, is) => {
     const role = link('r', ['a', 'b'])
-    expect(changesPower(role, { ...role, ...change })).toBe(is)
+    expect(changesAccess(role, { ...role, ...change })).toBe(is)
   })
 })
 
@@ -131,7 +137,7 @@ describe('a verdict', () => {
   })
   const takesWorkloads = userAccess({ permission: 'users:read', mfa: true, workload: true })
   const of = (subject: Subject, access: Access = reads, mfaOn = true) => {
-    const verdict = judge(access, subject, mfaOn)
+    const verdict = decideAccess(access, subject, mfaOn)
     return verdict.allowed ? 'allowed' : verdict.code
   }
   const withoutFactor = { ...admin, mfa: false, mfaEnabled: false, mfaDemanded: true }

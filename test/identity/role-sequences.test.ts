@@ -5,7 +5,7 @@ import { ApiError } from '../../src/core/client.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { permissions as every } from '../../src/core/permissions.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
-import type { Context } from '../../src/identity/rules.ts'
+import type { SessionContext } from '../../src/identity/rules.ts'
 import { insertUser } from '../../src/identity/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
@@ -194,7 +194,7 @@ onEveryDatabase((kind, open) => {
         await join(role.place, role.id)
       }
     })
-    const contextOf = (place: Place): Context =>
+    const contextOf = (place: Place): SessionContext =>
       place === 'partner' ? { kind: 'partner', partnerId } : { kind: 'organization', orgId: ids[place] }
     const tokens = await Promise.all(
       users.slice(0, staff).map(({ id, place }) => tokenFor(service, id, contextOf(place))),

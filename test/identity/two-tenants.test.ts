@@ -2,11 +2,11 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { acceptMembership, joinOrganization } from '../../src/identity/memberships.ts'
-import { hashPassword } from '../../src/identity/password.ts'
-import type { Context } from '../../src/identity/rules.ts'
+import { hashPassword } from '../../src/identity/password-hash.ts'
+import type { SessionContext } from '../../src/identity/rules.ts'
 import { insertSession } from '../../src/identity/sessions/store.ts'
-import { accessTokens } from '../../src/identity/sessions/tokens.ts'
-import { findUserByEmail, insertUser, proveEmail } from '../../src/identity/store.ts'
+import { createAccessTokens } from '../../src/identity/sessions/tokens.ts'
+import { findUserByEmail, insertUser, markEmailProved } from '../../src/identity/store.ts'
 import { audited, codeAt, enrolFactor } from '../daemon/people.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestClock, type TestService, testClock, testSecrets } from '../harness.ts'
@@ -42,7 +42,7 @@ onEveryDatabase((_, open) => {
   const ada = async () => (await findUserByEmail(service.storage.read, email))!
   const proved = async () => {
     const { id } = await ada()
-    await service.storage.write((tx) => proveEmail(tx, id, clock()))
+    await service.storage.write((tx) => markEmailProved(tx, id, clock()))
   }
   const acceptMine = (token: string, body: { orgId: string }) =>
     as(token).call(api.users.acceptMine, { body })
@@ -65,7 +65,7 @@ onEveryDatabase((_, open) => {
     const providerId = await addProvider(service, orgId, { status: 'active' })
     const row = await ada()
     const id = newId()
-    const context: Context = { kind: 'organization', orgId }
+    const context: SessionContext = { kind: 'organization', orgId }
     const session = { id, userId, context, mfa, tokenHash: id, ssoProviderId: providerId }
     const { authEpoch, mfaEpoch } = row
     await service.storage.write(async (tx) => {
@@ -73,7 +73,7 @@ onEveryDatabase((_, open) => {
       await insertSession(tx, { ...session, expiresAt: '9999-01-01T00:00:00.000Z' }, clock())
     })
     const claims = { userId, sessionId: id, context, authEpoch, mfaEpoch, mfa }
-    return accessTokens(testSecrets.JWT_SECRET).sign(claims, new Date(clock()))
+    return createAccessTokens(testSecrets.JWT_SECRET).sign(claims, new Date(clock()))
   }
 
   describe('a link of an invitation', () => {

@@ -264,7 +264,7 @@ onEveryDatabase((kind, open) => {
 
     it('cannot sign in to a tenant where the membership is disabled', async () => {
       const id = await idOf('bakery-viewer')
-      const { hashPassword } = await import('../../src/identity/password.ts')
+      const { hashPassword } = await import('../../src/identity/password-hash.ts')
       const passwordHash = await hashPassword(adminPassword)
       await service.storage.write(async (tx) => {
         const set = { password_hash: passwordHash, mfa_method: null }

@@ -7,7 +7,7 @@ import type { Resource } from '../../src/core/schema.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
 import { emit } from '../../src/events/outbox.ts'
 import { refreshDueGroups } from '../../src/groups/jobs.ts'
-import { giveOut } from '../../src/webhooks/delivering/fan-out.ts'
+import { fanOut } from '../../src/webhooks/worker/fan-out.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
 import { addWebhook, buildWorld, systemToken } from '../world.ts'
@@ -167,7 +167,7 @@ onEveryDatabase((_, open) => {
       while (await refreshDueGroups({ storage, clock })) {
         // Until nobody's turn is left.
       }
-      await giveOut(storage, clock())
+      await fanOut(storage, clock())
       const told = storage.read.selectFrom('webhook_deliveries').select('org_id')
       expect(await told.where('event', '=', 'device.updated').execute()).toEqual([{ org_id: garage.id }])
       const rollout = await getRollout(storage.read, orgs.harbor.rolloutId)

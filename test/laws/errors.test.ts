@@ -3,14 +3,14 @@ import { api } from '../../src/api.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { OutboundFailure } from '../../src/core/outbound.ts'
-import { accessTokens } from '../../src/identity/sessions/tokens.ts'
+import { createAccessTokens } from '../../src/identity/sessions/tokens.ts'
 import { addPerson, enrolFactor, password, signIn as passwordSignIn } from '../daemon/people.ts'
 import { until } from '../daemon/process.ts'
 import { send } from '../daemon/request.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { noLimits, type TestService, testSecrets } from '../harness.ts'
 import { received } from '../identity/mailbox.ts'
-import { addMember, browser, codeIn, errorIn, person, start } from '../sso/sign-in/stage.ts'
+import { addMember, browser, codeIn, errorIn, person, start } from '../sso/sign-in/sign-in-stage.ts'
 import { addOrg, addOrgUser, addPartnerUser, addRole, addWebhook, roleOf } from '../world.ts'
 import { unknownRecords } from './calls.ts'
 import { userIdOf } from './fixture.ts'
@@ -614,7 +614,7 @@ onEveryDatabase((_, open) => {
 
     it.each(impossible)('%s: cannot come about', async (_, context) => {
       const { world, clock } = on
-      const tokens = accessTokens(testSecrets.JWT_SECRET)
+      const tokens = createAccessTokens(testSecrets.JWT_SECRET)
       const claims = (await tokens.verify(world.tokens.bakery, new Date(clock())))!
       const token = await tokens.sign({ ...claims, context: context as never }, new Date(clock()))
       const body = { name: 'A', slug: 'a' }

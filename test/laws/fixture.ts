@@ -3,7 +3,7 @@ import { sealPending } from '../../src/audit/outbox.ts'
 import { newId } from '../../src/core/new-id.ts'
 import type { Resource } from '../../src/core/schema.ts'
 import { joinOrganization } from '../../src/identity/memberships.ts'
-import type { Context } from '../../src/identity/rules.ts'
+import type { SessionContext } from '../../src/identity/rules.ts'
 import { builtInRoles } from '../../src/identity/seeds.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
 import type { TestService } from '../harness.ts'
@@ -55,7 +55,7 @@ const withinSite: readonly Resource[] = ['site', 'enrollment_key', ...withinGrou
 export const userToken = async (
   service: TestService,
   name: string,
-  context: Context,
+  context: SessionContext,
   options: { mfa?: boolean } = {},
 ): Promise<string> => tokenFor(service, await userIdOf(service, name), context, options)
 
@@ -146,9 +146,9 @@ export async function buildStage(service: TestService): Promise<Stage> {
     ...kinds.map((kind) => victim[kind]),
     ...names,
   ]
-  const acme: Context = { kind: 'partner', partnerId: partners.acme }
+  const acme: SessionContext = { kind: 'partner', partnerId: partners.acme }
   const none = unknownRecords()
-  const user = (name: string, context: Context) => kept(() => userToken(service, name, context))
+  const user = (name: string, context: SessionContext) => kept(() => userToken(service, name, context))
   const fixed = (token: string | undefined) => ({ token: async () => token, renew: () => {} })
   const tenant = { foreign: withinTenant, hidden: hiddenOf(withinTenant, ofOrg) }
   const apart = { foreign: everyKind, hidden: hiddenOf(everyKind, ofOrg) }

@@ -82,8 +82,8 @@ const wrongs: [path: string, text: string, rule: string][] = [
   ['src/devices/store.ts', `import type { X } from '../handler.ts'`, 'a store knows no handlers'],
   [
     'src/identity/phones/handlers.ts',
-    `import { checkPassword } from '../door/check.ts'`,
-    'a password is held against an account at the door alone, where wrong ones are counted',
+    `import { verifyPassword } from '../password-guard/verify.ts'`,
+    'a password is held against an account by the password guard alone, where wrong ones are counted',
   ],
   [
     'src/sso/handlers.ts',
@@ -162,8 +162,8 @@ describe('the check of the layers', () => {
     ['commands/audit/verify.ts', `import { ChainVerifier } from '../../src/audit/chain.ts'`],
     ['src/agents/rules.ts', `import type { DeviceRow } from '../storage/tables.ts'`],
     ['src/agents/store.ts', `import { x } from '../devices/store.ts'`],
-    ['src/agents/upgrades/rules.ts', `import { steppingStone } from '../versions/upgrade-path.ts'`],
-    ['src/device-agent/update.ts', `import { believe } from '../agents/versions/manifest.ts'`],
+    ['src/agents/upgrades/rules.ts', `import { nextUpgrade } from '../versions/upgrade-path.ts'`],
+    ['src/device-agent/update.ts', `import {verifyManifest} from '../agents/versions/manifest.ts'`],
     ['src/devices/rules.ts', `// import { x } from '../agents/store.ts'\n/** await */`],
   ])('has nothing against %s: %s', (path, text) => {
     expect(breachesOf([{ path, text }])).toEqual([])

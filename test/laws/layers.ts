@@ -142,9 +142,9 @@ const ownImports: Rule[] = [
     allows: (_, { target }) => target !== 'src/handler.ts' && !target.endsWith('/handlers.ts'),
   },
   {
-    name: 'a password is held against an account at the door alone, where wrong ones are counted',
-    applies: (path) => path !== 'src/identity/door/door.ts',
-    allows: (_, { target }) => target !== 'src/identity/door/check.ts',
+    name: 'a password is held against an account by the password guard alone, where wrong ones are counted',
+    applies: (path) => path !== 'src/identity/password-guard/guard.ts',
+    allows: (_, { target }) => target !== 'src/identity/password-guard/verify.ts',
   },
   {
     name: 'the daemon knows nothing of the command line',
@@ -191,7 +191,7 @@ const clientMaySee = (target: string): boolean =>
   [signInFailures, 'src/api.ts', 'src/version.ts'].includes(target)
 
 /** Rules about packages and what Node brings. */
-const hashing: readonly string[] = ['src/identity/password.ts', 'src/identity/door/check.ts']
+const hashing: readonly string[] = ['src/identity/password-hash.ts', 'src/identity/password-guard/verify.ts']
 
 const packageImports: Rule[] = [
   {

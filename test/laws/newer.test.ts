@@ -6,11 +6,11 @@ import { migrations } from '../../migrations/index.ts'
 import { deleteOldCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
 import { reconcileRollout } from '../../src/agents/rollouts/jobs.ts'
 import { api } from '../../src/api.ts'
-import { takeDue } from '../../src/audit/checkpoints/jobs.ts'
+import { takeDueCheckpoints } from '../../src/audit/checkpoints/jobs.ts'
 import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
-import { record, sealPending } from '../../src/audit/outbox.ts'
+import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
 import { pruneDue } from '../../src/audit/retention/jobs.ts'
-import { draftOf } from '../../src/audit/rules.ts'
+import { toDraftEntry } from '../../src/audit/rules.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { newId } from '../../src/core/new-id.ts'
@@ -19,14 +19,14 @@ import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
 import { refreshDueGroups } from '../../src/groups/jobs.ts'
 import { issueResets } from '../../src/identity/passwords/jobs.ts'
-import { forgetOldLogs } from '../../src/logs/jobs.ts'
-import { sendDue } from '../../src/messages/jobs.ts'
-import { passwordReset } from '../../src/messages/letters.ts'
-import { queueLetter } from '../../src/messages/queue.ts'
+import { deleteOldLogs } from '../../src/logs/jobs.ts'
+import { sendDueMails } from '../../src/messages/jobs.ts'
+import { queueMail } from '../../src/messages/queue.ts'
+import { passwordReset } from '../../src/messages/templates.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import type { Storage } from '../../src/storage/open.ts'
-import { giveOut } from '../../src/webhooks/delivering/fan-out.ts'
 import { tidy } from '../../src/webhooks/jobs.ts'
+import { fanOut } from '../../src/webhooks/worker/fan-out.ts'
 import { partsOn } from '../audit/chains.ts'
 import { retentionOn } from '../audit/retention-world.ts'
 import { happening } from '../audit/rows.ts'
@@ -167,20 +167,20 @@ async function runAll({ service }: Stage): Promise<string[]> {
       const [failure] = await sealPending(storage)
       if (failure !== undefined) throw failure
     },
-    letters: () => sendDue({ ...on, onFailure: () => {} }),
+    letters: () => sendDueMails({ ...on, onFailure: () => {} }),
     links: () => issueResets({ ...on, publicUrl: () => 'https://svc.example.com', onIssued: async () => {} }),
     sweeper: () => deleteExpired(storage, now()),
     devices: () => checkLiveness(storage, { offlineAfterSeconds: 60 }, now()),
     groups: () => refreshDueGroups(on),
     rollouts: () => reconcileRollout({ ...on, offlineAfterSeconds: 300 }),
-    logs: () => forgetOldLogs(storage, { agentLogRetentionDays: 7, eventLogRetentionDays: 7 }, now()),
+    logs: () => deleteOldLogs(storage, { agentLogRetentionDays: 7, eventLogRetentionDays: 7 }, now()),
     commands: () => reapCommands(storage, async () => {}, now()),
     'old commands': () => deleteOldCommands(storage, now()),
-    checkpoints: () => takeDue({ ...checking, clock: systemClock }),
+    checkpoints: () => takeDueCheckpoints({ ...checking, clock: systemClock }),
     verification: () => verifyDue({ ...checking, clock: Object.assign(systemClock, { forward: () => {} }) }),
     retention: () => pruneDue(retentionOn(service).parts),
     events: async () => {
-      const { failure } = await giveOut(storage, now())
+      const { failure } = await fanOut(storage, now())
       if (failure !== undefined) throw failure
     },
     upkeep: () => tidy(storage, { deliveryDays: 30 }, now()),
@@ -290,9 +290,12 @@ onEveryDatabase((_, open) => {
       const other = await addWebhook(service, garage.id, 'other', ['device.offline'])
       const letters: string[] = []
       await storage.write(async (tx) => {
-        const draft = draftOf(happening(bakery.id, { action: 'newer.act', resourceType: 'newer' }), now())
-        await record(tx, { ...draft, actorType: 'robot' as never, result: 'partial' as never })
-        await record(tx, draftOf(happening(bakery.id, { action: 'behind' }), now()))
+        const draft = toDraftEntry(
+          happening(bakery.id, { action: 'newer.act', resourceType: 'newer' }),
+          now(),
+        )
+        await recordAudit(tx, { ...draft, actorType: 'robot' as never, result: 'partial' as never })
+        await recordAudit(tx, toDraftEntry(happening(bakery.id, { action: 'behind' }), now()))
         const happened = (orgId: string, type: string) =>
           tx
             .insertInto('events')
@@ -305,7 +308,7 @@ onEveryDatabase((_, open) => {
           ...passwordReset({ to: 'x@example.com', name: 'x', url: 'https://x.example', minutes: 1 }),
           kind: 'newer',
         }
-        await queueLetter(tx, cipher, letter as never, now(), addSeconds(now(), 3600))
+        await queueMail(tx, cipher, letter as never, now(), addSeconds(now(), 3600))
         const conditions = { operator: 'XOR', conditions: [{ field: 'mood', operator: 'isLike', value: {} }] }
         await tx
           .updateTable('saved_filters')
@@ -330,7 +333,7 @@ onEveryDatabase((_, open) => {
           .execute()
       })
       const mailer = { real: true, send: async ({ to }: { to: string }) => void letters.push(to) }
-      await sendDue({ storage, cipher, mailer, clock: systemClock, onFailure: () => {} })
+      await sendDueMails({ storage, cipher, mailer, clock: systemClock, onFailure: () => {} })
       expect(await runAll(on)).toEqual([])
       const group = await storage.read
         .selectFrom('device_groups')

@@ -9,12 +9,12 @@ import { zeroId } from '../../src/core/ids.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { addSeconds, type Clock } from '../../src/core/time.ts'
 import { joinOrganization } from '../../src/identity/memberships.ts'
-import { hashPassword } from '../../src/identity/password.ts'
+import { hashPassword } from '../../src/identity/password-hash.ts'
 import { saveReset } from '../../src/identity/passwords/store.ts'
 import { insertRegistration } from '../../src/identity/registration/store.ts'
-import type { Context } from '../../src/identity/rules.ts'
+import type { SessionContext } from '../../src/identity/rules.ts'
 import { newToken, tokenHash } from '../../src/identity/sessions/tokens.ts'
-import { proveEmail } from '../../src/identity/store.ts'
+import { markEmailProved } from '../../src/identity/store.ts'
 import { insertExchange } from '../../src/sso/sign-in/store.ts'
 import { insertDeadLetter } from '../../src/storage/dead-letters.ts'
 import { addPlace, addRelease, addRollout } from '../agents/rollouts/records.ts'
@@ -148,7 +148,7 @@ export async function addPerson({ service, fresh, serial }: Hand) {
       .where('id', '=', id)
       .execute(),
   )
-  const context: Context = { kind: 'organization', orgId: org.id }
+  const context: SessionContext = { kind: 'organization', orgId: org.id }
   const email = `${name}@example.com`
   const actor: Play['actor'] = { type: 'user', id, email }
   return { org, email, id, context, about: { actor, orgId: org.id, resourceId: () => id } }
@@ -529,7 +529,7 @@ const plays: Record<string, (hand: Hand) => Promise<Play>> = {
     const invited = { acceptedBy: null, invited: { name: 'Invited', email } }
     const roleId = roleOf('Org Viewer', 'organization')
     await hand.service.storage.write(async (tx) => {
-      await proveEmail(tx, id, hand.clock())
+      await markEmailProved(tx, id, hand.clock())
       await joinOrganization(tx, { orgId, userId: id, roleId, siteIds: null, ...invited }, hand.clock())
     })
     return { input: asked('users.acceptMine', { orgId }), token, ...about, orgId }

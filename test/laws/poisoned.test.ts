@@ -13,11 +13,11 @@ import { makeCommand } from '../../src/agents/commands/rules.ts'
 import { insertCommand } from '../../src/agents/commands/store.ts'
 import { reconcileRollout } from '../../src/agents/rollouts/jobs.ts'
 import { api } from '../../src/api.ts'
-import { takeDue } from '../../src/audit/checkpoints/jobs.ts'
+import { takeDueCheckpoints } from '../../src/audit/checkpoints/jobs.ts'
 import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
-import { record, sealPending } from '../../src/audit/outbox.ts'
+import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
 import { pruneDue } from '../../src/audit/retention/jobs.ts'
-import { draftOf } from '../../src/audit/rules.ts'
+import { toDraftEntry } from '../../src/audit/rules.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import type { Limits } from '../../src/core/limits.ts'
 import { newId } from '../../src/core/new-id.ts'
@@ -26,15 +26,15 @@ import { checkLiveness } from '../../src/devices/jobs.ts'
 import { refreshDueGroups } from '../../src/groups/jobs.ts'
 import { issueResets } from '../../src/identity/passwords/jobs.ts'
 import { insertResetRequest } from '../../src/identity/passwords/store.ts'
-import { forgetOldLogs, makeRoom } from '../../src/logs/jobs.ts'
+import { deleteOldLogs, enforceQuotas } from '../../src/logs/jobs.ts'
 import { ByteQuota, LogQuota } from '../../src/logs/quota.ts'
-import { sendDue } from '../../src/messages/jobs.ts'
-import { passwordReset } from '../../src/messages/letters.ts'
-import { queueLetter } from '../../src/messages/queue.ts'
+import { sendDueMails } from '../../src/messages/jobs.ts'
+import { queueMail } from '../../src/messages/queue.ts'
+import { passwordReset } from '../../src/messages/templates.ts'
 import type { Storage } from '../../src/storage/open.ts'
-import { Courier } from '../../src/webhooks/delivering/courier.ts'
-import { giveOut } from '../../src/webhooks/delivering/fan-out.ts'
 import { tidy } from '../../src/webhooks/jobs.ts'
+import { DeliveryWorker } from '../../src/webhooks/worker/delivery-worker.ts'
+import { fanOut } from '../../src/webhooks/worker/fan-out.ts'
 import { addRelease, addRollout } from '../agents/rollouts/records.ts'
 import { partsOn } from '../audit/chains.ts'
 import { retentionOn } from '../audit/retention-world.ts'
@@ -106,7 +106,7 @@ const log = (org: Org, table: 'agent_logs' | 'device_event_logs', createdAt: str
 /** For each loop of the service: a row that the database refuses, and another one which has to come through. */
 const scenarios: Record<string, Scenario> = {
   async sealer({ storage, dataDir, bad: org }) {
-    const draft = (action: string) => JSON.stringify(draftOf(happening(org.id, { action }), now()))
+    const draft = (action: string) => JSON.stringify(toDraftEntry(happening(org.id, { action }), now()))
     const entries = [draft('first'), draft('poisoned'), '{"half', '{}', draft('last')]
     for (const entry of entries) await add(storage, 'outbox', { chain: org.id, entry })
     await poison(storage, 'insert', 'audit_logs', `new.action = 'poisoned'`)
@@ -124,7 +124,7 @@ const scenarios: Record<string, Scenario> = {
     await verifyDue({ ...parts, clock: Object.assign(systemClock, { forward: () => {} }) })
     expect(parts.verdicts.find(({ chain }) => chain === org.id)).toMatchObject({ verdict: 'sound' })
     // What is recorded from now on is sealed as ever.
-    await storage.write((tx) => record(tx, draftOf(happening(org.id, { action: 'after' }), now())))
+    await storage.write((tx) => recordAudit(tx, toDraftEntry(happening(org.id, { action: 'after' }), now())))
     expect(await sealPending(storage)).toEqual([])
     expect((await rowsIn(storage, 'audit_logs')).some(({ action }) => action === 'after')).toBe(true)
   },
@@ -154,13 +154,13 @@ const scenarios: Record<string, Scenario> = {
     await storage.write((tx) => tx.deleteFrom('mails').execute())
     for (const to of ['bad@example.com', 'good@example.com']) {
       const letter = passwordReset({ to, name: 'x', url: 'https://svc.example.com', minutes: 1 })
-      await storage.write((tx) => queueLetter(tx, cipher, letter, now(), addSeconds(now(), 3600)))
+      await storage.write((tx) => queueMail(tx, cipher, letter, now(), addSeconds(now(), 3600)))
     }
     const [first] = await storage.read.selectFrom('mails').select('id').orderBy('id').execute()
     await poison(storage, 'update', 'mails', `new.id = '${first!.id}'`)
     const sent: string[] = []
     const mailer = { real: true, send: async ({ to }: { to: string }) => void sent.push(to) }
-    await run(sendDue({ storage, cipher, mailer, clock: systemClock, onFailure: () => {} }))
+    await run(sendDueMails({ storage, cipher, mailer, clock: systemClock, onFailure: () => {} }))
     expect(sent).toEqual(['good@example.com'])
   },
 
@@ -272,7 +272,7 @@ const scenarios: Record<string, Scenario> = {
     await add(storage, 'agent_logs', log(good, 'agent_logs', '2020-01-02T00:00:00.000Z'))
     await add(storage, 'device_event_logs', log(good, 'device_event_logs', old))
     await poison(storage, 'delete', 'agent_logs', `old.id = '${kept.id}'`)
-    await run(forgetOldLogs(storage, { agentLogRetentionDays: 7, eventLogRetentionDays: 7 }, now()))
+    await run(deleteOldLogs(storage, { agentLogRetentionDays: 7, eventLogRetentionDays: 7 }, now()))
     expect(await storage.read.selectFrom('agent_logs').select('id').execute()).toEqual([{ id: kept.id }])
     expect(await storage.read.selectFrom('device_event_logs').select('id').execute()).toEqual([])
   },
@@ -283,7 +283,7 @@ const scenarios: Record<string, Scenario> = {
     await add(storage, 'agent_logs', log(good, 'agent_logs', now()))
     for (const { deviceId } of [bad, good]) await change(storage, 'devices', { log_bytes: 1000 }, deviceId)
     await poison(storage, 'delete', 'agent_logs', `old.id = '${stuck.id}'`)
-    await run(makeRoom(storage, new LogQuota({ perDevice: 100, perOrg: 2 ** 40 })))
+    await run(enforceQuotas(storage, new LogQuota({ perDevice: 100, perOrg: 2 ** 40 })))
     expect(await storage.read.selectFrom('agent_logs').select('id').execute()).toEqual([{ id: stuck.id }])
   },
 
@@ -292,7 +292,7 @@ const scenarios: Record<string, Scenario> = {
     const gathered = new AgentAuditBuffer(new Limiter(limits))
     for (const { id, deviceId } of [bad, bad, good, good]) {
       const more = { actorType: 'agent' as const, actorId: deviceId, action: 'poisoned by many' }
-      gathered.isDue(draftOf(happening(id, more), now()))
+      gathered.isDue(toDraftEntry(happening(id, more), now()))
     }
     await poison(storage, 'insert', 'outbox', `new.chain = '${bad.id}'`)
     await poison(storage, 'insert', 'audit_logs', `new.chain = '${bad.id}'`)
@@ -358,7 +358,7 @@ const scenarios: Record<string, Scenario> = {
     await poison(storage, 'insert', 'audit_checkpoints', `new.chain = '${bad.id}'`)
     await storage.write((tx) => tx.deleteFrom('audit_checkpoints').execute()).catch(() => {})
     const parts = partsOn({ storage, dataDir })
-    await run(takeDue({ ...parts, clock: systemClock }))
+    await run(takeDueCheckpoints({ ...parts, clock: systemClock }))
     const rows = await storage.read.selectFrom('audit_checkpoints').select('chain').execute()
     const signed = new Set(rows.map(({ chain }) => chain))
     expect([signed.has(bad.id), signed.has(good.id)]).toEqual([false, true])
@@ -391,9 +391,9 @@ const scenarios: Record<string, Scenario> = {
       await addWebhook(service as TestService, good.id, 'good', ['device.offline']),
     ]
     for (const { orgId } of hooks) await add(storage, 'events', event(orgId))
-    await giveOut(storage, now())
+    await fanOut(storage, now())
     await poison(storage, 'update', 'webhook_deliveries', `new.webhook_id = '${hooks[0]!.id}'`)
-    const courier = new Courier({
+    const worker = new DeliveryWorker({
       storage,
       cipher,
       outbound: {
@@ -408,10 +408,10 @@ const scenarios: Record<string, Scenario> = {
       onSpoiled: () => {},
     })
     for (let n = 0; n < 10; n++) {
-      await run(courier.round())
+      await run(worker.round())
       await sleep(20)
     }
-    await run(courier.close())
+    await run(worker.close())
     const rows = await rowsIn(storage, 'webhook_deliveries')
     expect(rows.find(({ webhook_id }) => webhook_id === hooks[1]!.id)).toMatchObject({ status: 'delivered' })
   },
@@ -422,7 +422,7 @@ const scenarios: Record<string, Scenario> = {
     const other = await addWebhook(service as TestService, good.id, 'other', ['device.offline'])
     await poison(storage, 'insert', 'webhook_deliveries', `new.webhook_id = '${stuck.id}'`)
     for (const { id } of [bad, bad, good]) await add(storage, 'events', event(id))
-    for (let more = true; more; ) ({ more } = await giveOut(storage, now()))
+    for (let more = true; more; ) ({ more } = await fanOut(storage, now()))
     const rows = await rowsIn(storage, 'webhook_deliveries')
     const of = (id: string) => rows.filter(({ webhook_id }) => webhook_id === id)
     expect([of(stuck.id), of(twin.id), of(other.id)].map(({ length }) => length)).toEqual([0, 2, 1])
@@ -434,7 +434,7 @@ const scenarios: Record<string, Scenario> = {
     await poison(storage, 'delete', 'events', `old.org_id = '${bad.id}'`)
     await poison(storage, 'update', 'events', `new.org_id = '${bad.id}'`)
     for (const { id } of [bad, good]) await add(storage, 'events', event(id))
-    await giveOut(storage, now())
+    await fanOut(storage, now())
     const left = await storage.read.selectFrom('events').select('org_id').execute()
     expect(left).toEqual([{ org_id: bad.id }])
   },

@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { describe, expect, it } from 'vitest'
-import { record, sealPending } from '../../src/audit/outbox.ts'
-import { draftOf } from '../../src/audit/rules.ts'
+import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
+import { toDraftEntry } from '../../src/audit/rules.ts'
 import type { Dialect } from '../../src/storage/db.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase, openMigrated } from '../databases.ts'
@@ -80,7 +80,7 @@ onEveryDatabase((kind, open) => {
   describe('the audit log', () => {
     const withEntry = async (): Promise<Storage> => {
       const { storage } = await open()
-      await storage.write((tx) => record(tx, draftOf(happening, '2026-03-01T12:00:00.000Z')))
+      await storage.write((tx) => recordAudit(tx, toDraftEntry(happening, '2026-03-01T12:00:00.000Z')))
       await sealPending(storage)
       return storage
     }
@@ -123,8 +123,8 @@ onEveryDatabase((kind, open) => {
         userAgent: odd.repeat(500),
         errorMessage: odd,
       }
-      await storage.write((tx) => record(tx, draftOf(happened, '2026-03-01T12:00:00.000Z')))
-      await storage.write((tx) => record(tx, draftOf(happening, '2026-03-01T12:00:00.000Z')))
+      await storage.write((tx) => recordAudit(tx, toDraftEntry(happened, '2026-03-01T12:00:00.000Z')))
+      await storage.write((tx) => recordAudit(tx, toDraftEntry(happening, '2026-03-01T12:00:00.000Z')))
       await sealPending(storage)
       expect(await count(storage)).toBe(2)
     })

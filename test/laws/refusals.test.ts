@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
 import { zeroId } from '../../src/core/ids.ts'
 import { systemClock } from '../../src/core/time.ts'
-import type { Context } from '../../src/identity/rules.ts'
+import type { SessionContext } from '../../src/identity/rules.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminPassword, startService, type TestService } from '../harness.ts'
 import { buildWorld, tokenFor, type World } from '../world.ts'
@@ -46,7 +46,13 @@ onEveryDatabase((_, open) => {
   })
 
   /** One call by a person, with a session of its own. */
-  async function callBy(name: string, context: Context, entry: Endpoint, records: Records, mfa = true) {
+  async function callBy(
+    name: string,
+    context: SessionContext,
+    entry: Endpoint,
+    records: Records,
+    mfa = true,
+  ) {
     const id = await userIdOf(service, name)
     const token = await tokenFor(service, id, context, { mfa })
     const news = await newEntries(service)
@@ -57,7 +63,7 @@ onEveryDatabase((_, open) => {
   describe('a refusal', () => {
     it.each(guarded)('of $name leaves its entry', async ({ entry }) => {
       const orgId = world.orgs.bakery.id
-      const context: Context = { kind: 'organization', orgId }
+      const context: SessionContext = { kind: 'organization', orgId }
       const callers = [
         { name: 'bakery-viewer', mfa: true },
         { name: 'bakery-auditor', mfa: true },
@@ -87,7 +93,7 @@ onEveryDatabase((_, open) => {
       'to show or change what is not there for the caller leaves its entry: $name',
       async ({ name: entryName, entry }) => {
         const { garage } = world.orgs
-        const strangers: [string, Context, string | null][] = [
+        const strangers: [string, SessionContext, string | null][] = [
           ['garage-admin', { kind: 'organization', orgId: garage.id }, garage.id],
           ['globex-admin', { kind: 'partner', partnerId: world.partners.globex }, null],
         ]

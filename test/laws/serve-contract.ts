@@ -12,7 +12,7 @@ import { createCipher } from '../../src/core/cipher.ts'
 import type { Contract } from '../../src/core/endpoint.ts'
 import { defaultLimits, type Limits } from '../../src/core/limits.ts'
 import { systemClock } from '../../src/core/time.ts'
-import { accessTokens } from '../../src/identity/sessions/tokens.ts'
+import { createAccessTokens } from '../../src/identity/sessions/tokens.ts'
 import { workloadTokens } from '../../src/trust/tokens.ts'
 import { type TestService, testSecrets } from '../harness.ts'
 
@@ -27,7 +27,7 @@ export async function serveContract(
     Object.fromEntries(Object.keys(defaultLimits).map((name) => [name, undefined])) as Limits,
   )
   const secret = testSecrets.JWT_SECRET
-  const tokens = { access: accessTokens(secret), workloads: workloadTokens(secret) }
+  const tokens = { access: createAccessTokens(secret), workloads: workloadTokens(secret) }
   const on = {
     storage,
     actors: createAuthenticator(

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { getCommand, listCommands } from '../../src/agents/commands/store.ts'
 import { changeAlert, getAlert, listAlerts } from '../../src/alerts/store.ts'
 import { api } from '../../src/api.ts'
-import { archivesOf } from '../../src/audit/retention/archiving.ts'
+import { countArchives } from '../../src/audit/retention/archiving.ts'
 import { changeHold, changePolicy, getPolicy } from '../../src/audit/retention/store.ts'
 import { findHead, getEntry, listHeads } from '../../src/audit/store.ts'
 import { createCipher } from '../../src/core/cipher.ts'
@@ -30,19 +30,19 @@ import { getDevices, listChanges, listMembers } from '../../src/groups/members.t
 import { changeGroup, countUses, getGroup, isAncestor, removeGroup } from '../../src/groups/store.ts'
 import { countHolders, listHolders } from '../../src/identity/roles/holders.ts'
 import { getRole } from '../../src/identity/roles/store.ts'
-import { endSessionsIn } from '../../src/identity/sessions/tenants.ts'
+import { endTenantSessions } from '../../src/identity/sessions/tenants.ts'
+import { resolveOrgAccess, resolvePartnerAccess } from '../../src/identity/users/access.ts'
 import { membersOf } from '../../src/identity/users/store.ts'
-import { orgReach, partnerReach } from '../../src/identity/users/tenants.ts'
 import { changeScript, getScript, removeScript } from '../../src/scripts/store.ts'
-import { getIdentity, listIdentities, unlink } from '../../src/sso/identities/store.ts'
+import { getIdentity, listIdentities, unlinkIdentity } from '../../src/sso/identities/store.ts'
 import {
   changeProvider,
-  endSessionsBy,
-  findInUse,
-  forgetSubjects,
+  deleteIdentities,
+  endProviderSessions,
+  findActiveProvider,
   getProvider,
   listProviders,
-  listRolesSignedIn,
+  listSignedInRoles,
   lockProvider,
   removeProvider,
 } from '../../src/sso/store.ts'
@@ -63,12 +63,12 @@ import {
   removeTrustPolicy,
   revokeWorkloads,
 } from '../../src/trust/store.ts'
-import { findForReplay, sendAgain } from '../../src/webhooks/deliveries/asked-for.ts'
+import { findForReplay, requestAgain } from '../../src/webhooks/deliveries/requested.ts'
 import {
   countDeliveries,
   getDelivery,
-  listDead,
   listDeliveries,
+  listFailedDeliveries,
   lockDelivery,
 } from '../../src/webhooks/deliveries/store.ts'
 import {
@@ -220,7 +220,7 @@ async function prepare(service: TestService) {
       async (db, scope) => (await listHeads(db, scope, [bakery.id])).some(({ orgId }) => orgId === bakery.id),
     ],
     ['getPolicy', tenant, (db, scope) => getPolicy(db, scope, bakery.id)],
-    ['archivesOf', tenant, (db, scope) => archivesOf(db, scope, bakery.id)],
+    ['countArchives', tenant, (db, scope) => countArchives(db, scope, bakery.id)],
     ['getApiKey', tenant, (db, scope) => getApiKey(db, scope, apiKey.id)],
     ['getEnrollmentKey', site, (db, scope) => getEnrollmentKey(db, scope, key.id)],
     [
@@ -229,19 +229,19 @@ async function prepare(service: TestService) {
       (db, scope) =>
         getEnrollmentKey(db, scope, spareKey.id).then(({ lastDeviceId }) => lastDeviceId, nobody),
     ],
-    ['listEnrolled', machine, (db, scope) => listEnrolledDevices(db, scope, key.id, page)],
+    ['listEnrolledDevices', machine, (db, scope) => listEnrolledDevices(db, scope, key.id, page)],
     [
       'previewFilter',
       machine,
       async (db, scope) => (await previewFilter(db, scope, named, { limit: 10, now })).data.totalCount,
     ],
-    ['listFilledBy', tenant, (db, scope) => listGroupsOfFilter(db, scope, own)],
+    ['listGroupsOfFilter', tenant, (db, scope) => listGroupsOfFilter(db, scope, own)],
     ['listMembers', machine, (db, scope) => listMembers(db, scope, shelf.id, page)],
     ['listChanges', machine, (db, scope) => listChanges(db, scope, shelf.id, page)],
     ['getDevices', machine, (db, scope) => getDevices(db, scope, group, [bakery.deviceId])],
-    ['usesOf, members', tenant, async (db, scope) => (await countUses(db, scope, shelf.id)).memberships],
-    ['usesOf, groups', tenant, async (db, scope) => (await countUses(db, scope, shelf.id)).groups],
-    ['isAbove', tenant, (db, scope) => isAncestor(db, scope, shelf.id, below.id)],
+    ['countUses, members', tenant, async (db, scope) => (await countUses(db, scope, shelf.id)).memberships],
+    ['countUses, groups', tenant, async (db, scope) => (await countUses(db, scope, shelf.id)).groups],
+    ['isAncestor', tenant, (db, scope) => isAncestor(db, scope, shelf.id, below.id)],
     [
       'countHolders',
       tenant,
@@ -263,20 +263,26 @@ async function prepare(service: TestService) {
     ],
     ['getRole', tenant, (db, scope) => getRole(db, scope, bakery.roleId)],
     [
-      'orgReach of sites',
+      'resolveOrgAccess of sites',
       site,
-      (db, scope) => orgReach(db, scope, bakery.id, { siteIds: [bakery.siteId] }, nothing),
+      (db, scope) => resolveOrgAccess(db, scope, bakery.id, { siteIds: [bakery.siteId] }, nothing),
     ],
     [
-      'orgReach of groups',
+      'resolveOrgAccess of groups',
       ['organization', 'group'],
-      (db, scope) => orgReach(db, scope, bakery.id, { deviceGroupIds: [shelf.id] }, nothing),
+      (db, scope) => resolveOrgAccess(db, scope, bakery.id, { deviceGroupIds: [shelf.id] }, nothing),
     ],
     [
-      'partnerReach',
+      'resolvePartnerAccess',
       tenant,
       (db, scope) =>
-        partnerReach(db, scope, world.partners.acme, { orgAccess: 'selected', orgIds: [bakery.id] }, nothing),
+        resolvePartnerAccess(
+          db,
+          scope,
+          world.partners.acme,
+          { orgAccess: 'selected', orgIds: [bakery.id] },
+          nothing,
+        ),
     ],
     ['getRole of a partner', ['partner'], (db, scope) => getRole(db, scope, shared.id)],
     ['getOrg', tenant, (db, scope) => getOrg(db, scope, bakery.id)],
@@ -301,7 +307,8 @@ async function prepare(service: TestService) {
     [
       'listDead',
       tenant,
-      async (db, scope) => (await listDead(db, scope, page)).data.some(({ id }) => id === deliveryId),
+      async (db, scope) =>
+        (await listFailedDeliveries(db, scope, page)).data.some(({ id }) => id === deliveryId),
     ],
     ['getProvider', tenant, (db, scope) => getProvider(db, cipher, scope, providerId)],
     ['lockProvider', tenant, (db, scope) => lockProvider(db, cipher, scope, providerId)],
@@ -311,8 +318,12 @@ async function prepare(service: TestService) {
       async (db, scope) =>
         (await listProviders(db, cipher, scope, page)).data.some(({ id }) => id === providerId),
     ],
-    ['findInUse', tenant, async (db, scope) => (await findInUse(db, scope))?.id === providerId],
-    ['listRolesSignedIn', tenant, (db, scope) => listRolesSignedIn(db, scope, providerId, past)],
+    [
+      'findActiveProvider',
+      tenant,
+      async (db, scope) => (await findActiveProvider(db, scope))?.id === providerId,
+    ],
+    ['listSignedInRoles', tenant, (db, scope) => listSignedInRoles(db, scope, providerId, past)],
     ['showTrial', tenant, (db, scope) => showTrial(db, scope, { id: testId, providerId })],
     [
       'listIdentities',
@@ -331,7 +342,7 @@ async function prepare(service: TestService) {
     ['findPolicyInUse', tenant, (db, scope) => findPolicyInUse(db, scope, policyId)],
     ['findPolicyOf', tenant, (db, scope) => findPolicyOf(db, scope, policy.issuer, policyId)],
     [
-      'listPoliciesLed',
+      'listPoliciesByKey',
       tenant,
       (db, scope) => listPoliciesByKey(db, scope, policy.issuer, [`sub=${policy.claims.sub}`]),
     ],
@@ -372,7 +383,7 @@ async function prepare(service: TestService) {
     ['changeScript', tenant, (db, scope) => changeScript(db, scope, { ...script, name: 'mine now' })],
     ['changeSite', tenant, (db, scope) => changeSite(db, scope, { ...place, name: 'mine now' })],
     ['changeOrg', tenant, (db, scope) => changeOrg(db, scope, { ...organization, name: 'mine now' })],
-    ['endSessionsIn', tenant, (db, scope) => endSessionsIn(db, scope, now)],
+    ['endTenantSessions', tenant, (db, scope) => endTenantSessions(db, scope, now)],
     [
       'changeWebhook',
       tenant,
@@ -382,18 +393,18 @@ async function prepare(service: TestService) {
       'sendAgain',
       tenant,
       (db, scope) =>
-        sendAgain(db, scope, { webhookId, ids: [deliveryId], isActive: false, isReplay: true, now }),
+        requestAgain(db, scope, { webhookId, ids: [deliveryId], isActive: false, isReplay: true, now }),
     ],
     [
       'changeProvider',
       tenant,
       (db, scope) => changeProvider(db, cipher, scope, { ...provider, name: 'mine now' }),
     ],
-    ['endSessionsBy', tenant, (db, scope) => endSessionsBy(db, scope, providerId, now)],
-    ['unlink', tenant, (db, scope) => unlink(db, scope, linked, now)],
-    ['forgetSubjects', tenant, (db, scope) => forgetSubjects(db, scope, providerId)],
+    ['endProviderSessions', tenant, (db, scope) => endProviderSessions(db, scope, providerId, now)],
+    ['unlinkIdentity', tenant, (db, scope) => unlinkIdentity(db, scope, linked, now)],
+    ['deleteIdentities', tenant, (db, scope) => deleteIdentities(db, scope, providerId)],
     ['recordUse', tenant, (db, scope) => recordUse(db, scope, policy, now)],
-    ['endWorkloadsIn', tenant, (db, scope) => revokeWorkloads(db, scope)],
+    ['revokeWorkloads', tenant, (db, scope) => revokeWorkloads(db, scope)],
     [
       'changeTrustPolicy',
       tenant,

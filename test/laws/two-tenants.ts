@@ -8,12 +8,12 @@ import { unwrap } from '../../src/core/schema.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import { insertSession } from '../../src/identity/sessions/store.ts'
-import { accessTokens } from '../../src/identity/sessions/tokens.ts'
+import { createAccessTokens } from '../../src/identity/sessions/tokens.ts'
 import { insertUser } from '../../src/identity/store.ts'
 import { type TestService, testSecrets } from '../harness.ts'
+import { endpointsOf, issuer } from '../sso/provider-stage.ts'
 import type { identityProvider } from '../sso/sign-in/identity-provider.ts'
-import { browser, codeIn } from '../sso/sign-in/stage.ts'
-import { endpointsOf, issuer } from '../sso/stage.ts'
+import { browser, codeIn } from '../sso/sign-in/sign-in-stage.ts'
 import { addOrgUser, addPartnerUser, addProvider, roleOf, tokenFor, type World } from '../world.ts'
 import { callOf, type Input, put, type Records, toWire } from './calls.ts'
 import { called, fieldsOf, idsOf, last, optional } from './fields.ts'
@@ -185,7 +185,7 @@ async function bySso(
   await service.storage.write((tx) =>
     insertSession(tx, { ...session, expiresAt: '9999-01-01T00:00:00.000Z' }, now),
   )
-  return accessTokens(testSecrets.JWT_SECRET).sign(
+  return createAccessTokens(testSecrets.JWT_SECRET).sign(
     { userId, sessionId: id, context, ...row, mfa: true },
     new Date(now),
   )

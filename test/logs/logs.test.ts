@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { NewDiagnosticLog } from '../../src/logs/diagnostic/contract.ts'
 import type { NewEventLog } from '../../src/logs/events/contract.ts'
-import { forgetOldLogs } from '../../src/logs/jobs.ts'
+import { deleteOldLogs } from '../../src/logs/jobs.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -450,7 +450,7 @@ onEveryDatabase((_, open) => {
       const { service, clock, hand, handEvents, logs, events } = await start()
       const days = (count: number) => clock.forward(count * 86_400)
       const retention = { agentLogRetentionDays: 7, eventLogRetentionDays: 30 }
-      const forget = () => forgetOldLogs(service.storage, retention, clock())
+      const forget = () => deleteOldLogs(service.storage, retention, clock())
       for (const _ of [1, 2, 3]) await hand(...some(500, () => log()))
       await handEvents(...some(1200, () => event()))
       days(6)

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { up } from '../../migrations/0020_log_tails.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { insertDiagnosticLogs } from '../../src/logs/diagnostic/store.ts'
-import { lastPlace } from '../../src/logs/places.ts'
+import { lastSequence } from '../../src/logs/sequence.ts'
 import { type AnyDb, schemaFor } from '../../src/storage/columns.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
@@ -45,7 +45,7 @@ onEveryDatabase((kind, open) => {
       { seq: 2, message: 'second' },
       { seq: 3, message: 'third' },
     ])
-    expect(await lastPlace(storage.read, bakery.deviceId)).toBe(3)
-    expect(await lastPlace(storage.read, garage.deviceId)).toBe(1)
+    expect(await lastSequence(storage.read, bakery.deviceId)).toBe(3)
+    expect(await lastSequence(storage.read, garage.deviceId)).toBe(1)
   })
 })

@@ -1,5 +1,5 @@
-import { placed } from '../../src/logs/places.ts'
 import { LogQuota } from '../../src/logs/quota.ts'
+import { withSequence } from '../../src/logs/sequence.ts'
 import type { Db } from '../../src/storage/open.ts'
 
 const boundless = new LogQuota({ perDevice: 2 ** 50, perOrg: 2 ** 50 })
@@ -9,4 +9,4 @@ export const placedOf = <L extends object>(
   tx: Db,
   { deviceId, id: orgId }: { deviceId: string; id: string },
   logs: readonly L[],
-) => placed(tx, { deviceId, orgId }, { logs, bytes: 0 }, boundless)
+) => withSequence(tx, { deviceId, orgId }, { logs, bytes: 0 }, boundless)

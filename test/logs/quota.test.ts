@@ -2,7 +2,7 @@ import pino from 'pino'
 import { describe, expect, it } from 'vitest'
 import { LogWatch } from '../../daemon/log-watch.ts'
 import { api } from '../../src/api.ts'
-import { forgetOldLogs, makeRoom, recount } from '../../src/logs/jobs.ts'
+import { deleteOldLogs, enforceQuotas, recountBytes } from '../../src/logs/jobs.ts'
 import { type Excess, equalShare, LogQuota } from '../../src/logs/quota.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
@@ -162,16 +162,16 @@ onEveryDatabase((_, open) => {
       const all = (await bakery.kept()).counted
       // By the database it is as much.
       await bakery.miscount(7)
-      expect(await recount(service.storage)).toBeUndefined()
+      expect(await recountBytes(service.storage)).toBeUndefined()
       expect((await bakery.kept()).counted).toBe(all)
       const retention = { agentLogRetentionDays: 1, eventLogRetentionDays: 2 }
       clock.forward(86_401)
-      await forgetOldLogs(service.storage, retention, clock())
+      await deleteOldLogs(service.storage, retention, clock())
       expect(await bakery.kept()).toEqual({ counted, names: ['1', '2'] })
       // Counted too low, as what came before it was counted would be.
       await bakery.miscount(5)
       clock.forward(86_401)
-      await forgetOldLogs(service.storage, retention, clock())
+      await deleteOldLogs(service.storage, retention, clock())
       expect(await bakery.kept()).toEqual({ counted: 0, names: [] })
     })
 
@@ -185,7 +185,7 @@ onEveryDatabase((_, open) => {
       await bakery.miscount(300 * kib)
       const excesses: Excess[] = []
       const quota = new LogQuota({ perDevice: 100 * kib, perOrg: 2 ** 40 }, (one) => excesses.push(one))
-      await makeRoom(service.storage, quota)
+      await enforceQuotas(service.storage, quota)
       expect((await bakery.kept()).counted).toBeLessThan(88 * kib)
       expect((await bakery.kept()).names.at(-1)).toBe('399')
       const { deviceId, orgId } = bakery
@@ -206,7 +206,7 @@ onEveryDatabase((_, open) => {
     it('that are counted and not there are counted anew', async () => {
       const { service, bakery } = await start()
       await bakery.miscount(2 ** 40)
-      await makeRoom(service.storage, new LogQuota({ perDevice, perOrg: 2 ** 50 }))
+      await enforceQuotas(service.storage, new LogQuota({ perDevice, perOrg: 2 ** 50 }))
       expect(await bakery.kept()).toEqual({ counted: 0, names: [] })
     })
   })
@@ -228,9 +228,9 @@ onEveryDatabase((_, open) => {
           .where('seq', '<=', 20)
           .execute(),
       )
-      await recount(storage)
+      await recountBytes(storage)
       const quota = new LogQuota({ perDevice: 2 ** 40, perOrg: 150 * kib })
-      await makeRoom(storage, quota)
+      await enforceQuotas(storage, quota)
       const sums = await storage.read
         .selectFrom('devices')
         .select('log_bytes')
@@ -249,7 +249,7 @@ onEveryDatabase((_, open) => {
       expect((await garage.kept()).names).toHaveLength(100)
       expect(quota.roomOf(garage.orgId)).toBe(2 ** 40)
       expect(quota.roomOf(bakery.orgId)).toBeLessThan(150 * kib)
-      await makeRoom(storage, quota)
+      await enforceQuotas(storage, quota)
       expect(quota.roomOf(bakery.orgId), 'once there is room').toBe(2 ** 40)
     })
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { redacted, redactedData, redactedDataInTurns, redactedInTurns } from '../../src/logs/redaction.ts'
+import { redactData, redactDataInTurns, redactText, redactTextInTurns } from '../../src/logs/redaction.ts'
 import { openMigrated } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -37,7 +37,7 @@ describe('what is redacted of a message', () => {
     ['jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln end', 'jwt [redacted] end'],
     ['pushed with ghp_0123456789abcdefABCDEF0123', 'pushed with [redacted]'],
   ])('%s', (message, left) => {
-    expect(redacted(message)).toBe(left)
+    expect(redactText(message)).toBe(left)
   })
 
   it.each([
@@ -52,7 +52,7 @@ describe('what is redacted of a message', () => {
     'monkey business at C:\\Users\\keyboard',
     '',
   ])('not: %s', (message) => {
-    expect(redacted(message)).toBe(message)
+    expect(redactText(message)).toBe(message)
   })
 
   it('is also what data says under the name of a secret, however deep', () => {
@@ -67,7 +67,7 @@ describe('what is redacted of a message', () => {
       secret: null,
       'password=abc': 1,
     }
-    expect(redactedData(data)).toEqual({
+    expect(redactData(data)).toEqual({
       user: 'bob',
       password: '[redacted]',
       nested: {
@@ -82,7 +82,7 @@ describe('what is redacted of a message', () => {
       secret: null,
       'password=[redacted]': 1,
     })
-    expect(redactedData(null)).toBeNull()
+    expect(redactData(null)).toBeNull()
   })
 
   const pieces = [
@@ -115,7 +115,7 @@ describe('what is redacted of a message', () => {
       if (!isOver) setImmediate(count)
     }
     setImmediate(count)
-    expect(await redactedInTurns(text)).toBe(redacted(text))
+    expect(await redactTextInTurns(text)).toBe(redactText(text))
     expect(turns).toBeGreaterThan(5)
     isOver = true
     const data = {
@@ -124,13 +124,13 @@ describe('what is redacted of a message', () => {
       secrets: { a: text, on: true },
       empty: null,
     }
-    expect(await redactedDataInTurns(data)).toEqual(redactedData(data))
+    expect(await redactDataInTurns(data)).toEqual(redactData(data))
   })
 
   it('is found in time that grows with the text, whatever it is made of', () => {
     const spent = (text: string) => {
       const begin = process.cpuUsage()
-      redacted(text)
+      redactText(text)
       return process.cpuUsage(begin).user / 1000
     }
     for (const one of pieces) {
@@ -148,7 +148,7 @@ describe('what is redacted of a message', () => {
       fc.property(around, around, (before, after) => {
         const secret = `svc_${'0'.repeat(64)}`
         const text = `${before.join('')} ${secret} ${after.join('')}`
-        expect(redacted(text)).not.toContain('0'.repeat(32))
+        expect(redactText(text)).not.toContain('0'.repeat(32))
       }),
       { numRuns: 500 },
     )

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { outboxMailer } from '../../daemon/integrations/development.ts'
-import { invitation, passwordReset } from '../../src/messages/letters.ts'
+import { invitation, passwordReset } from '../../src/messages/templates.ts'
 import { Home } from '../cli/run.ts'
 import { testClock } from '../harness.ts'
 

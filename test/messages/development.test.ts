@@ -6,7 +6,7 @@ import { outboxMailer, outboxPhoneCodes } from '../../daemon/integrations/develo
 import { openIntegrations } from '../../daemon/integrations/open.ts'
 import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import { logTo } from '../../daemon/log.ts'
-import { welcome } from '../../src/messages/letters.ts'
+import { welcome } from '../../src/messages/templates.ts'
 import { onEveryDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { testClock, testSecrets } from '../harness.ts'
 

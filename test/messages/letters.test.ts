@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import * as letters from '../../src/messages/letters.ts'
 import { inviteLink, resetLink } from '../../src/messages/links.ts'
-import type { Letter } from '../../src/messages/ports.ts'
+import type { MailMessage } from '../../src/messages/ports.ts'
+import * as letters from '../../src/messages/templates.ts'
 
 const base = { to: 'alice@acme.test', name: 'Alice' }
 const url = 'https://svc.example.com/go?token=a&b=c'
 const at = '2026-03-01T12:00:00.000Z'
 
-const everyLetter: Record<string, Letter> = {
+const everyLetter: Record<string, MailMessage> = {
   invitation: letters.invitation({ ...base, inviter: 'Bob', tenant: 'Acme', url, days: 7 }),
   membership: letters.addedToTenant({ ...base, inviter: 'Bob', tenant: 'Acme', url }),
   'password-reset': letters.passwordReset({ ...base, url, minutes: 60 }),

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { createCipher } from '../../src/core/cipher.ts'
 import { addSeconds } from '../../src/core/time.ts'
-import { type Delivery, type Failure, sendDue } from '../../src/messages/jobs.ts'
-import { passwordReset } from '../../src/messages/letters.ts'
-import type { Letter, Mailer } from '../../src/messages/ports.ts'
-import { queueLetter } from '../../src/messages/queue.ts'
+import { type MailFailure, type MailSenderOptions, sendDueMails } from '../../src/messages/jobs.ts'
+import type { Mailer, MailMessage } from '../../src/messages/ports.ts'
+import { queueMail } from '../../src/messages/queue.ts'
+import { passwordReset } from '../../src/messages/templates.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { until } from '../daemon/process.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -12,15 +12,15 @@ import { serviceOn, startService, type TestClock, testClock, testSecrets } from 
 
 const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
 const url = 'https://svc.example.com/reset-password?token=very-secret-token'
-const letterTo = (to: string): Letter => passwordReset({ to, name: 'Alice', url, minutes: 60 })
+const letterTo = (to: string): MailMessage => passwordReset({ to, name: 'Alice', url, minutes: 60 })
 
 /** A mailer that keeps what it is given, or fails as often as it is told. */
 class Postbox implements Mailer {
   readonly real = true
-  readonly sent: { letter: Letter; id: string | undefined }[] = []
+  readonly sent: { letter: MailMessage; id: string | undefined }[] = []
   failures = 0
 
-  async send(letter: Letter, id?: string): Promise<void> {
+  async send(letter: MailMessage, id?: string): Promise<void> {
     if (this.failures > 0) {
       this.failures -= 1
       throw Object.assign(new Error(`550 no such user ${letter.to} ${url}`), {
@@ -36,20 +36,20 @@ type Bench = {
   storage: Storage
   clock: TestClock
   postbox: Postbox
-  failures: Failure[]
-  delivery: Delivery
+  failures: MailFailure[]
+  delivery: MailSenderOptions
   queue(to: string, seconds?: number): Promise<void>
   run(): Promise<boolean>
 }
 
 function benchOn(storage: Storage): Bench {
-  const [clock, postbox, failures] = [testClock(), new Postbox(), [] as Failure[]]
+  const [clock, postbox, failures] = [testClock(), new Postbox(), [] as MailFailure[]]
   const delivery = {
     storage,
     cipher,
     mailer: postbox,
     clock,
-    onFailure: (one: Failure) => void failures.push(one),
+    onFailure: (one: MailFailure) => void failures.push(one),
   }
   return {
     storage,
@@ -58,8 +58,8 @@ function benchOn(storage: Storage): Bench {
     failures,
     delivery,
     queue: (to, seconds = 3600) =>
-      storage.write((tx) => queueLetter(tx, cipher, letterTo(to), clock(), addSeconds(clock(), seconds))),
-    run: () => sendDue(delivery),
+      storage.write((tx) => queueMail(tx, cipher, letterTo(to), clock(), addSeconds(clock(), seconds))),
+    run: () => sendDueMails(delivery),
   }
 }
 
@@ -90,7 +90,7 @@ onEveryDatabase((_, open) => {
     it('is not there when what caused it was rolled back', async () => {
       const { storage, clock, run, postbox } = await bench()
       const change = storage.write(async (tx) => {
-        await queueLetter(tx, cipher, letterTo('alice@acme.test'), clock(), addSeconds(clock(), 60))
+        await queueMail(tx, cipher, letterTo('alice@acme.test'), clock(), addSeconds(clock(), 60))
         throw new Error('changed my mind')
       })
       await expect(change).rejects.toThrow('changed my mind')
@@ -158,7 +158,7 @@ onEveryDatabase((_, open) => {
       const { queue, run, postbox, storage, failures, clock } = await bench()
       const other = createCipher(['a key that is gone'])
       await storage.write((tx) =>
-        queueLetter(tx, other, letterTo('bob@acme.test'), clock(), addSeconds(clock(), 60)),
+        queueMail(tx, other, letterTo('bob@acme.test'), clock(), addSeconds(clock(), 60)),
       )
       await queue('alice@acme.test')
       await run()
@@ -183,7 +183,7 @@ onEveryDatabase((_, open) => {
       const { queue, run, postbox, clock, storage, delivery } = await bench()
       await queue('alice@acme.test')
       const dead: Mailer = { real: true, send: () => new Promise(() => {}) }
-      void sendDue({ ...delivery, mailer: dead })
+      void sendDueMails({ ...delivery, mailer: dead })
       await until(async () => (await queued(storage))[0]!.lease !== null)
       clock.forward(119)
       await run()
@@ -199,7 +199,7 @@ onEveryDatabase((_, open) => {
       await queue('alice@acme.test')
       let fail = (_: Error): void => {}
       const slow: Mailer = { real: true, send: () => new Promise((_, reject) => (fail = reject)) }
-      const late = sendDue({ ...delivery, mailer: slow })
+      const late = sendDueMails({ ...delivery, mailer: slow })
       await until(async () => (await queued(storage))[0]!.lease !== null)
       clock.forward(120)
       postbox.failures = 1
@@ -222,7 +222,7 @@ onEveryDatabase((_, open) => {
   describe('the service', () => {
     const queueOn = (storage: Storage, to: string) => {
       const now = new Date().toISOString()
-      return storage.write((tx) => queueLetter(tx, cipher, letterTo(to), now, addSeconds(now, 3600)))
+      return storage.write((tx) => queueMail(tx, cipher, letterTo(to), now, addSeconds(now, 3600)))
     }
 
     it('sends what is committed within a moment, and what was queued before it started', async () => {

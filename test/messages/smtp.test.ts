@@ -5,9 +5,9 @@ import { readIntegrationSettings } from '../../daemon/integrations/settings.ts'
 import { smtpMailer } from '../../daemon/integrations/smtp.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { addSeconds } from '../../src/core/time.ts'
-import { passwordReset } from '../../src/messages/letters.ts'
 import type { Mailer } from '../../src/messages/ports.ts'
-import { queueLetter } from '../../src/messages/queue.ts'
+import { queueMail } from '../../src/messages/queue.ts'
+import { passwordReset } from '../../src/messages/templates.ts'
 import { ServeProcess, until } from '../daemon/process.ts'
 import { openMigrated, temporaryFolder } from '../databases.ts'
 import { serviceOn, testClock, testSecrets } from '../harness.ts'
@@ -130,7 +130,7 @@ it('a mail that found the server down is delivered when it is up again', async (
   const service = await serviceOn(database, { env, clock })
   const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   await service.storage.write((tx) =>
-    queueLetter(tx, cipher, letterTo('alice@acme.test'), clock(), addSeconds(clock(), 3600)),
+    queueMail(tx, cipher, letterTo('alice@acme.test'), clock(), addSeconds(clock(), 3600)),
   )
   const queued = () => service.storage.read.selectFrom('mails').selectAll().execute()
   await until(async () => (await queued()).some(({ attempts, lease }) => attempts === 1 && lease === null))
@@ -147,7 +147,7 @@ it('a mail whose sender was killed in the middle of it is delivered by the next 
   const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   const now = new Date().toISOString()
   await database.storage.write((tx) =>
-    queueLetter(tx, cipher, letterTo('alice@acme.test'), now, addSeconds(now, 3600)),
+    queueMail(tx, cipher, letterTo('alice@acme.test'), now, addSeconds(now, 3600)),
   )
   const hanging = await startMailServer({ plain: true, silent: true })
   const env = { ...testSecrets, MAIL_FROM, SMTP_URL: `smtp://127.0.0.1:${hanging.port}` }

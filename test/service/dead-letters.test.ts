@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { DeadLetterWatch } from '../../daemon/dead-letter-watch.ts'
 import { api } from '../../src/api.ts'
-import { record, sealPending } from '../../src/audit/outbox.ts'
-import { draftOf } from '../../src/audit/rules.ts'
+import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
+import { toDraftEntry } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { insertDeadLetter, maxDeadLetters } from '../../src/storage/dead-letters.ts'
@@ -22,7 +22,7 @@ onEveryDatabase((_, open) => {
     const client = service.client(world.tokens.system)
     const orgId = world.orgs.bakery.id
     const happen = (action: string) =>
-      storage.write((tx) => record(tx, draftOf(happening(orgId, { action }), systemClock())))
+      storage.write((tx) => recordAudit(tx, toDraftEntry(happening(orgId, { action }), systemClock())))
     const list = async (query = {}) => (await client.call(api.deadLetters.list, { query })).data
     const on = (number: number) => ({ params: { number: String(number) as never } })
     const audited = async (chain: string) => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { addressFault, domainFault, domainsOf, scopesOf } from '../../src/sso/fields/contract.ts'
+import { domainFault, normalizeDomains, normalizeScopes, urlFault } from '../../src/sso/fields/contract.ts'
 
 describe('domains', () => {
   it.each([
@@ -12,8 +12,8 @@ describe('domains', () => {
     ['BÜCHER.example,xn--bcher-kva.example', 'xn--bcher-kva.example'],
     ['1password.example', '1password.example'],
   ])('%j are kept as %j', (said, kept) => {
-    expect([domainsOf(said), domainFault(domainsOf(said))]).toEqual([kept, undefined])
-    expect(domainsOf(domainsOf(said))).toBe(kept)
+    expect([normalizeDomains(said), domainFault(normalizeDomains(said))]).toEqual([kept, undefined])
+    expect(normalizeDomains(normalizeDomains(said))).toBe(kept)
   })
 
   it.each([
@@ -31,7 +31,9 @@ describe('domains', () => {
     ],
     `${'a'.repeat(254)}.example`,
   ])('do not hold %j', (wrong) => {
-    expect(domainFault(domainsOf(`example.com,${wrong}`))).toMatch(/ is not a domain, such as example.com$/)
+    expect(domainFault(normalizeDomains(`example.com,${wrong}`))).toMatch(
+      / is not a domain, such as example.com$/,
+    )
   })
 })
 
@@ -42,7 +44,7 @@ describe('an address', () => {
     ['https://idp.example.com/a?b=c', false],
     ['', true],
   ])('may be %j', (url, ofIssuer) => {
-    expect(addressFault(url, ofIssuer)).toBeUndefined()
+    expect(urlFault(url, ofIssuer)).toBeUndefined()
   })
 
   it.each([
@@ -56,10 +58,10 @@ describe('an address', () => {
     ['https://idp.example.com/#', 'must not have a fragment'],
     ['https://idp.example.com/?', 'must not have a query: it is an issuer'],
   ])('is not %j', (url, fault) => {
-    expect(addressFault(url, true)).toBe(fault)
+    expect(urlFault(url, true)).toBe(fault)
   })
 })
 
 it('scopes are each there once', () => {
-  expect(scopesOf('  openid\temail openid\nprofile ')).toBe('openid email profile')
+  expect(normalizeScopes('  openid\temail openid\nprofile ')).toBe('openid email profile')
 })

@@ -1,7 +1,7 @@
 import { createServer } from 'node:https'
 import { onTestFinished } from 'vitest'
 import { listening, type testCertificate } from '../cli/way.ts'
-import { documentOf } from './stage.ts'
+import { documentOf } from './provider-stage.ts'
 
 type Answer = { status?: number; headers?: Record<string, string>; body?: string }
 

@@ -1,7 +1,7 @@
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { type Outbound, OutboundFailure } from '../../src/core/outbound.ts'
-import { KeySets } from '../../src/sso/keys.ts'
+import { JwksCache } from '../../src/sso/jwks-cache.ts'
 import { testClock } from '../harness.ts'
 
 const url = 'https://idp.example.com/keys'
@@ -34,9 +34,9 @@ function issuer(first: unknown) {
     whereabouts: async () => ({ leads: 'out' }),
     close: async () => {},
   }
-  const keys = new KeySets({ outbound, clock })
+  const keys = new JwksCache({ outbound, clock })
   const read = async (token: string, at = url) =>
-    keys.payloadOf(token, at).catch((error: { fault: string; message: string }) => error)
+    keys.verify(token, at).catch((error: { fault: string; message: string }) => error)
   return Object.assign(self, { clock, keys, read })
 }
 

@@ -15,7 +15,7 @@ import {
   oidc,
   signedIn,
   start,
-} from './stage.ts'
+} from './provider-stage.ts'
 
 const said = (status: number, message: unknown) => expect.objectContaining({ status, message })
 

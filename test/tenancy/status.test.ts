@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { hashPassword } from '../../src/identity/password.ts'
+import { hashPassword } from '../../src/identity/password-hash.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminPassword, startService, type TestService } from '../harness.ts'
 import { userIdOf } from '../laws/fixture.ts'

@@ -6,7 +6,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { TokenIssuer } from './issuer.ts'
-import { gitlab, refused, run, start, unsigned, withPublicKey } from './stage.ts'
+import { gitlab, refused, run, start, unsigned, withPublicKey } from './trust-stage.ts'
 
 onEveryDatabase((_, open) => {
   describe('the token of a job', () => {

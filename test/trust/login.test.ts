@@ -6,7 +6,7 @@ import { listening } from '../cli/way.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
-import { gitlab, run, start } from './stage.ts'
+import { gitlab, run, start } from './trust-stage.ts'
 
 onEveryDatabase((_, open) => {
   /** A service, and a machine of a CI system with nothing on it. */

@@ -4,7 +4,7 @@ import { newId } from '../../src/core/new-id.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole } from '../world.ts'
-import { github, releases, run, start } from './stage.ts'
+import { github, releases, run, start } from './trust-stage.ts'
 
 const said = (status: number, message: unknown) => expect.objectContaining({ status, message })
 const fault = (path: string, message: unknown) =>

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { onEveryDatabase } from '../databases.ts'
-import { refused, start, unsigned } from './stage.ts'
+import { refused, start, unsigned } from './trust-stage.ts'
 
 onEveryDatabase((_, open) => {
   it('what a database does not take, in a token, leads to no policy', async () => {

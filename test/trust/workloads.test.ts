@@ -10,7 +10,7 @@ import { newEntries } from '../laws/audited.ts'
 import { callOf, toWire } from '../laws/calls.ts'
 import { recordsOf } from '../laws/fixture.ts'
 import { Line } from '../laws/wire.ts'
-import { releases, run, start } from './stage.ts'
+import { releases, run, start } from './trust-stage.ts'
 
 const keys = api.enrollmentKeys
 const forbidden = expect.objectContaining({ status: 403, code: 'forbidden' })

@@ -9,7 +9,7 @@ import { send } from '../daemon/request.ts'
 import { names, unsafeUrls } from '../daemon/unsafe-urls.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { receiver } from './receiver.ts'
-import { healthy, stage } from './stage.ts'
+import { healthy, stage } from './webhook-stage.ts'
 
 /** What a name has each time somebody asks; the last of it stays. null: nobody answers. */
 type Answers = Record<string, readonly (readonly string[] | null)[]>

@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { newId } from '../../src/core/new-id.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
-import { giveOut } from '../../src/webhooks/delivering/fan-out.ts'
+import { fanOut } from '../../src/webhooks/worker/fan-out.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { addWebhook, buildWorld, type World } from '../world.ts'
@@ -42,9 +42,9 @@ describe('what happens', () => {
           .orderBy('webhook_id')
           .orderBy('seq')
           .execute()
-      const { more } = await giveOut(storage, systemClock())
+      const { more } = await fanOut(storage, systemClock())
       expect([more, (await told([quiet])).length]).toEqual([true, 1])
-      while ((await giveOut(storage, systemClock())).more);
+      while ((await fanOut(storage, systemClock())).more);
       const wanted = happened.slice(0, many).map(({ id }) => id)
       for (const id of loud) {
         expect((await told([id])).map(({ event_id }) => event_id)).toEqual(wanted)

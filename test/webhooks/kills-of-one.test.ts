@@ -17,7 +17,7 @@ import {
   workersOn,
 } from './killing.ts'
 import { reaching } from './receiver.ts'
-import { gate } from './stage.ts'
+import { gate } from './webhook-stage.ts'
 
 const kills = 2
 const perRound = 150

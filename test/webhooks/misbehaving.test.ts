@@ -4,7 +4,7 @@ import { hasOpenssl, testCertificate } from '../cli/way.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { endless, raw, rawTcp } from './misbehaving.ts'
 import { type Answer, receiver } from './receiver.ts'
-import { healthy, stage } from './stage.ts'
+import { healthy, stage } from './webhook-stage.ts'
 
 type Case = [
   does: string,

@@ -3,13 +3,13 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { addSeconds } from '../../src/core/time.ts'
-import { insertAskedFor } from '../../src/webhooks/deliveries/asked-for.ts'
+import { insertRequested } from '../../src/webhooks/deliveries/requested.ts'
 import { tidy } from '../../src/webhooks/jobs.ts'
 import { hasOpenssl, testCertificate } from '../cli/way.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { receiver } from './receiver.ts'
-import { pass, stage } from './stage.ts'
+import { pass, stage } from './webhook-stage.ts'
 
 const hour = 3600
 const day = 24 * hour
@@ -117,7 +117,7 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
         const now = addSeconds(clock(), day)
         for (let n = 0; n < 1001; n++) {
           const made = { id: newId(), eventId: newId(), webhookId: id, orgId, event: 'patch.failed' }
-          await insertAskedFor(tx, { ...made, payload: {}, now })
+          await insertRequested(tx, { ...made, payload: {}, now })
         }
       })
       await client.call(api.webhooks.remove, { params })
@@ -138,7 +138,7 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       const end = Promise.withResolvers<void>()
       const adding = storage.write(async (tx) => {
         const made = { id: newId(), eventId: newId(), webhookId: params.id, orgId, event: 'patch.failed' }
-        await insertAskedFor(tx, { ...made, payload: {}, now: clock() })
+        await insertRequested(tx, { ...made, payload: {}, now: clock() })
         added.resolve()
         await end.promise
       })

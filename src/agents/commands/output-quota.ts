@@ -1,6 +1,6 @@
 import type { Instant } from '../../core/time.ts'
 import type { ByteQuota, Owner } from '../../logs/quota.ts'
-import { shareOut } from '../../logs/shares.ts'
+import { shareOut } from '../../logs/quota-shares.ts'
 import { forEachSettled } from '../../storage/bisect-writes.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { dropOutput } from './rules.ts'

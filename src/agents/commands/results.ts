@@ -1,7 +1,7 @@
 import type { Instant } from '../../core/time.ts'
 import type { AgentCaller } from '../../handler.ts'
 import type { ByteQuota } from '../../logs/quota.ts'
-import { redactedDataInTurns, redactedInTurns } from '../../logs/redaction.ts'
+import { redactDataInTurns, redactTextInTurns } from '../../logs/redaction.ts'
 import type { Db } from '../../storage/open.ts'
 import type { NewOutcome, Outcome } from './contract.ts'
 import { enforceOutputQuota } from './output-quota.ts'
@@ -11,13 +11,13 @@ import * as store from './store.ts'
 /** What an agent says came of a command, without the secrets that can be told from it; the service goes on meanwhile. */
 export async function redactOutcome(said: NewOutcome): Promise<Outcome> {
   const { stdout, stderr, error, result, ...rest } = toOutcome(said)
-  const cleaned = async (text: string | null) => text && (await redactedInTurns(text))
+  const cleaned = async (text: string | null) => text && (await redactTextInTurns(text))
   return {
     ...rest,
     stdout: await cleaned(stdout),
     stderr: await cleaned(stderr),
     error: await cleaned(error),
-    ...((await redactedDataInTurns({ result })) as { result: unknown }),
+    ...((await redactDataInTurns({ result })) as { result: unknown }),
   }
 }
 

@@ -1,5 +1,5 @@
-import { record } from '../../audit/outbox.ts'
-import { draftOf } from '../../audit/rules.ts'
+import { recordAudit } from '../../audit/outbox.ts'
+import { toDraftEntry } from '../../audit/rules.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { applyPromotion } from '../versions/promotion.ts'
@@ -23,7 +23,7 @@ export async function auditTransition(
     ...{ action: `agent.rollout.${verb}`, resourceType: 'agent_rollout', resourceId: id },
     ...{ resourceName: version, details, ipAddress: null, userAgent: null, result: 'success' as const },
   }
-  await record(db, draftOf(happening, now))
+  await recordAudit(db, toDraftEntry(happening, now))
 }
 
 /** How many failures of the open wave nobody has accepted. */

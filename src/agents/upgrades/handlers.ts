@@ -3,8 +3,8 @@ import type * as contract from './contract.ts'
 import { applyUpdateStatus } from './status.ts'
 
 export const agentUpdates: HandlersOf<typeof contract.agentUpdates> = {
-  async status({ db, caller, body, ...heard }) {
-    await applyUpdateStatus(db, caller, body, heard)
+  async status({ db, caller, body, ...origin }) {
+    await applyUpdateStatus(db, caller, body, origin)
     return { success: true }
   },
 }

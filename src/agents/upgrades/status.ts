@@ -1,9 +1,9 @@
-import { record } from '../../audit/outbox.ts'
-import { draftOf, type Happening } from '../../audit/rules.ts'
+import { recordAudit } from '../../audit/outbox.ts'
+import { type AuditEvent, toDraftEntry } from '../../audit/rules.ts'
 import type { Instant } from '../../core/time.ts'
 import { emitUpdated } from '../../devices/events.ts'
 import type { AgentCaller } from '../../handler.ts'
-import { redacted } from '../../logs/redaction.ts'
+import { redactText } from '../../logs/redaction.ts'
 import type { Db } from '../../storage/open.ts'
 import { settleDevice } from '../rollouts/devices.ts'
 import { lockRollout } from '../rollouts/store.ts'
@@ -22,10 +22,10 @@ export async function applyUpdateStatus(
   db: Db,
   { deviceId, orgId }: Pick<AgentCaller, 'deviceId' | 'orgId'>,
   said: UpdateStatus,
-  heard: RequestOrigin,
+  origin: RequestOrigin,
 ): Promise<void> {
-  const { now } = heard
-  const status = said.reason === undefined ? said : { ...said, reason: redacted(said.reason) }
+  const { now } = origin
+  const status = said.reason === undefined ? said : { ...said, reason: redactText(said.reason) }
   const before = await lockUpdate(db, deviceId)
   const change = before && updateOnStatus(before, status, now)
   if (!change) return
@@ -34,7 +34,7 @@ export async function applyUpdateStatus(
     await emitUpdated(db, { id: deviceId, orgId, hostname: before.hostname }, { status: moved }, now)
   }
   if (!change.isOver) return
-  await recordFailure(db, { id: deviceId, orgId, hostname: before.hostname }, status, heard)
+  await recordFailure(db, { id: deviceId, orgId, hostname: before.hostname }, status, origin)
   await settleFailure(db, deviceId, status, now)
 }
 
@@ -44,7 +44,7 @@ async function recordFailure(
   { targetVersion, state, reason }: UpdateStatus,
   { ip, userAgent, now }: RequestOrigin,
 ): Promise<void> {
-  const happening: Happening = {
+  const happening: AuditEvent = {
     ...{ orgId, actorType: 'agent', actorId: id, actorEmail: null, action: 'agent.update.status' },
     ...{ resourceType: 'device', resourceId: id, resourceName: hostname },
     ...{
@@ -54,7 +54,7 @@ async function recordFailure(
       result: 'failure',
     },
   }
-  await record(db, draftOf(happening, now))
+  await recordAudit(db, toDraftEntry(happening, now))
 }
 
 async function settleFailure(db: Db, deviceId: string, status: UpdateStatus, now: Instant): Promise<void> {

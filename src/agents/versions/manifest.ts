@@ -135,7 +135,7 @@ export const manifestFaults = {
 export type ManifestFault = keyof typeof manifestFaults
 
 export class ManifestError extends Error {
-  override name = 'Distrusted'
+  override name = 'ManifestError'
   readonly reason: ManifestFault
 
   constructor(reason: ManifestFault, about?: string) {
@@ -146,7 +146,7 @@ export class ManifestError extends Error {
 
 /**
  * Reads a manifest that one of the keys has signed, over these very bytes; `signature` is 64 bytes in base64.
- * @throws Distrusted
+ * @throws ManifestError
  */
 export function verifyManifest(
   text: string | Buffer,
@@ -166,7 +166,7 @@ export function verifyManifest(
 /** The version a manifest is about, without the v of its tag. */
 export const versionOf = ({ release }: { release: string }): string => release.replace(/^v/, '')
 
-/** The file of the release for such a machine. @throws Distrusted when there is none */
+/** The file of the release for such a machine. @throws ManifestError when there is none */
 export function assetFor(manifest: Manifest, build: Build): ManifestAsset {
   const found = manifest.assets.find(({ name }) => {
     const named = parseBuildName(name)

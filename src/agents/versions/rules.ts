@@ -28,7 +28,7 @@ export type VerifiedRelease = {
 
 const maxNotes = 64 << 10
 
-/** @throws Distrusted when the manifest is about something else than was announced */
+/** @throws ManifestError when the manifest is about something else than was announced */
 export function registrationOf({ manifest, files, ...it }: VerifiedRelease): Registration {
   const version = versionOf(manifest)
   const builds = manifest.assets.flatMap(({ name, sha256, size }) => {
@@ -69,7 +69,7 @@ export function checkUnchanged(known: Pick<AgentReleaseRow, 'manifest'>, { relea
   )
 }
 
-/** @throws Distrusted when what is registered is not what the manifest says */
+/** @throws ManifestError when what is registered is not what the manifest says */
 export function checkMatchesManifest(manifest: Manifest, build: AgentBuildRow): void {
   const asset = assetFor(manifest, build as Build)
   const isSame =

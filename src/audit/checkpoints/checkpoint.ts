@@ -1,8 +1,16 @@
 import type { Instant } from '../../core/time.ts'
-import type { Head } from '../chain.ts'
+import type { ChainHead } from '../chain.ts'
 import { chainOf } from '../rules.ts'
-import { isSignedBy, keyId, type Note, parseNote, type SigningKey, signingKey, signNote } from './note.ts'
-import type { Tree } from './tree.ts'
+import type { TreeHead } from './merkle-tree.ts'
+import {
+  isSignedBy,
+  keyId,
+  type Note,
+  parseNote,
+  type SigningKey,
+  signingKey,
+  signNote,
+} from './signed-note.ts'
 
 /**
  * What the service says of a chain and signs: checkpoints (C2SP tlog-checkpoint), anchors, and successions of
@@ -19,7 +27,7 @@ export const originOf = (orgId: string | null): string => `svc/audit/${chainOf(o
 export type Checkpoint = {
   orgId: string | null
   kind: 'checkpoint' | 'anchor'
-  head: Head
+  head: ChainHead
   root: Buffer
   time: Instant
 }
@@ -31,12 +39,12 @@ export function checkpointText({ orgId, kind, head, root, time }: Checkpoint): s
   return `${[...lines, ...(kind === 'anchor' ? [prunedLine] : [])].join('\n')}\n`
 }
 
-const shape =
+const checkpointPattern =
   /^svc\/audit\/(system|[0-9a-f-]{36})\n(0|[1-9]\d{0,15})\n([A-Za-z0-9+/]{43}=)\nhead ([0-9a-f]{64})\ntime (\S{24})\n(pruned\n)?$/
 
 /** The checkpoint or anchor that a note is about; undefined when it is about something else. */
 export function parseCheckpoint(text: string): Checkpoint | undefined {
-  const [, chain, seq, root, checksum, time, pruned] = shape.exec(text) ?? []
+  const [, chain, seq, root, checksum, time, pruned] = checkpointPattern.exec(text) ?? []
   if (chain === undefined) return undefined
   return {
     orgId: chain === 'system' ? null : chain,
@@ -47,26 +55,27 @@ export function parseCheckpoint(text: string): Checkpoint | undefined {
   }
 }
 
-export const treeOf = ({ head, root }: Checkpoint): Tree => ({ size: head.seq, root })
+export const treeHeadOf = ({ head, root }: Checkpoint): TreeHead => ({ size: head.seq, root })
 
 /** The seed of the service signs each chain under the name of its own. */
-export const keyOf = (seed: Uint8Array, orgId: string | null): SigningKey => signingKey(originOf(orgId), seed)
+export const signingKeyOf = (seed: Uint8Array, orgId: string | null): SigningKey =>
+  signingKey(originOf(orgId), seed)
 
 export const signCheckpoint = (checkpoint: Checkpoint, seed: Uint8Array): string =>
-  signNote(checkpointText(checkpoint), [keyOf(seed, checkpoint.orgId)])
+  signNote(checkpointText(checkpoint), [signingKeyOf(seed, checkpoint.orgId)])
 
-export type Opened =
+export type OpenedCheckpoint =
   | { state: 'signed'; checkpoint: Checkpoint; publicKey: Buffer }
   /** By another key: `keyIds` are those of its signatures, in hexadecimal. */
   | { state: 'foreign'; checkpoint: Checkpoint; keyIds: string[] }
   | { state: 'unreadable' }
 
 /** A signed checkpoint or anchor, and whether one of these keys has signed it. */
-export function openCheckpoint(note: string, publicKeys: readonly Buffer[]): Opened {
+export function openCheckpoint(note: string, publicKeys: readonly Buffer[]): OpenedCheckpoint {
   const parsed = parseNote(note)
   const checkpoint = parsed && parseCheckpoint(parsed.text)
   if (!checkpoint) return { state: 'unreadable' }
-  const publicKey = signerOf(parsed, originOf(checkpoint.orgId), publicKeys)
+  const publicKey = findSigningKey(parsed, originOf(checkpoint.orgId), publicKeys)
   if (publicKey) return { state: 'signed', checkpoint, publicKey }
   return {
     state: 'foreign',
@@ -75,7 +84,7 @@ export function openCheckpoint(note: string, publicKeys: readonly Buffer[]): Ope
   }
 }
 
-const signerOf = (note: Note, name: string, publicKeys: readonly Buffer[]): Buffer | undefined =>
+const findSigningKey = (note: Note, name: string, publicKeys: readonly Buffer[]): Buffer | undefined =>
   publicKeys.find((publicKey) => isSignedBy(note, { name, publicKey }))
 
 /** The name of keys where they speak of each other. */

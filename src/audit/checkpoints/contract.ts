@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint } from '../../core/endpoint.ts'
 import { idOf, instant, queryNumber } from '../../core/schema.ts'
-import { chainOfOrg, looked, reads, tag } from '../contract.ts'
+import { accessAudit, auditReadAccess, chainOrgId, tag } from '../contract.ts'
 
 const note = z.string().describe('A signed note (C2SP signed-note) with the text of a checkpoint')
 const hash = z.string().describe('32 bytes in base64')
@@ -52,8 +52,8 @@ export const auditCheckpoints = {
     path: '/audit-logs/checkpoint',
     summary: 'Show a signed checkpoint of an audit chain as it stands',
     tag,
-    access: reads,
-    query: z.strictObject({ orgId: chainOfOrg }),
+    access: auditReadAccess,
+    query: z.strictObject({ orgId: chainOrgId }),
     reply: AuditCheckpoint,
     errors: ['org_access_denied', 'audit_history_changed'],
   }),
@@ -62,14 +62,14 @@ export const auditCheckpoints = {
     path: '/audit-logs/proof',
     summary: 'Prove that an entry is in a checkpoint, or that a chain only grew since an older one',
     tag,
-    access: reads,
-    audit: looked,
+    access: auditReadAccess,
+    audit: accessAudit,
     query: z.strictObject({
       id: idOf('audit_log').optional().describe('The entry to prove'),
       since: queryNumber(z.int().min(1).max(Number.MAX_SAFE_INTEGER))
         .optional()
         .describe('Instead: how many entries the older checkpoint was about'),
-      orgId: chainOfOrg,
+      orgId: chainOrgId,
     }),
     reply: AuditProof,
     errors: ['org_access_denied', 'audit_history_changed'],
@@ -79,8 +79,8 @@ export const auditCheckpoints = {
     path: '/audit-logs/key',
     summary: 'Show the keys that sign an audit chain',
     tag,
-    access: reads,
-    query: z.strictObject({ orgId: chainOfOrg }),
+    access: auditReadAccess,
+    query: z.strictObject({ orgId: chainOrgId }),
     reply: AuditKeys,
     errors: ['org_access_denied'],
   }),

@@ -2,23 +2,23 @@ import { invalid, Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
-import { chainAsked, checked } from '../handlers.ts'
+import { checkOrgAndNote, requestedChain } from '../handlers.ts'
 import { chainOf, orgOf } from '../rules.ts'
 import { entriesIn } from '../store.ts'
 import { keyIdOf, originOf } from './checkpoint.ts'
 import type { AuditCheckpoint, AuditKeys, AuditProof, auditCheckpoints } from './contract.ts'
-import { type CheckpointParts, type Taken, takeCheckpoint } from './jobs.ts'
-import { verifierText } from './note.ts'
-import { MissingTile, readNode } from './store.ts'
-import { consistencySpans, inclusionSpans, leafHash, type Span, spanHash } from './tree.ts'
+import { type CheckpointDependencies, type TakenCheckpoint, takeCheckpoint } from './jobs.ts'
+import { consistencySpans, inclusionSpans, leafHash, type Span, spanHash } from './merkle-tree.ts'
+import { verifierText } from './signed-note.ts'
+import { MissingTileError, nodeReader } from './store.ts'
 
 type Group = typeof auditCheckpoints
 
-export const auditCheckpointHandlers = (parts: CheckpointParts): HandlersOf<Group> => ({
+export const auditCheckpointHandlers = (parts: CheckpointDependencies): HandlersOf<Group> => ({
   checkpoint: inSteps<Group['checkpoint'], AuditCheckpoint>({
     prepare: async ({ query, ...call }) => {
-      await checked(call, query.orgId)
-      return shown(parts, await takeCheckpoint(parts, chainAsked(call.scope, query.orgId)))
+      await checkOrgAndNote(call, query.orgId)
+      return toAuditCheckpoint(parts, await takeCheckpoint(parts, requestedChain(call.scope, query.orgId)))
     },
     run: async (_, taken) => taken,
   }),
@@ -28,20 +28,20 @@ export const auditCheckpointHandlers = (parts: CheckpointParts): HandlersOf<Grou
       if ((id === undefined) === (since === undefined)) {
         throw invalid([{ path: 'query', message: 'needs either id or since' }])
       }
-      await checked(call, orgId)
+      await checkOrgAndNote(call, orgId)
       if (id !== undefined) {
-        const place = await getPlace(parts.storage.read, call.scope, id, orgId)
+        const place = await getEntryPosition(parts.storage.read, call.scope, id, orgId)
         call.note({ orgId: orgOf(place.chain), resourceId: id })
-        return inclusion(parts, place)
+        return inclusionProof(parts, place)
       }
-      return growth(parts, chainAsked(call.scope, orgId), since!)
+      return consistencyProof(parts, requestedChain(call.scope, orgId), since!)
     },
     run: async (_, proof) => proof,
   }),
 
   key: async ({ query: { orgId }, ...call }): Promise<AuditKeys> => {
-    await checked(call, orgId)
-    const origin = originOf(orgOf(chainAsked(call.scope, orgId)))
+    await checkOrgAndNote(call, orgId)
+    const origin = originOf(orgOf(requestedChain(call.scope, orgId)))
     const [current, ...former] = (await parts.signer.trusted()).map((publicKey) => ({
       publicKey: publicKey.toString('base64'),
       verifier: verifierText({ name: origin, publicKey }),
@@ -50,16 +50,24 @@ export const auditCheckpointHandlers = (parts: CheckpointParts): HandlersOf<Grou
   },
 })
 
-function shown({ signer }: CheckpointParts, { note, checkpoint }: Taken): AuditCheckpoint {
+function toAuditCheckpoint(
+  { signer }: CheckpointDependencies,
+  { note, checkpoint }: TakenCheckpoint,
+): AuditCheckpoint {
   const { orgId, head, root, time } = checkpoint
   const keyId = keyIdOf(signer.publicKeys[0]!, orgId)
   return { checkpoint: note, orgId, ...head, root: root.toString('base64'), time, keyId }
 }
 
-type Place = { chain: string; seq: number; canonical: string }
+type EntryPosition = { chain: string; seq: number; canonical: string }
 
 /** @throws not_found, also for an entry outside the scope, or of another organization than the one named */
-async function getPlace(db: Db, scope: Scope, id: string, orgId: string | undefined): Promise<Place> {
+async function getEntryPosition(
+  db: Db,
+  scope: Scope,
+  id: string,
+  orgId: string | undefined,
+): Promise<EntryPosition> {
   const place = await entriesIn(db, scope)
     .select(['chain', 'seq', 'canonical'])
     .where('id', '=', id)
@@ -69,29 +77,40 @@ async function getPlace(db: Db, scope: Scope, id: string, orgId: string | undefi
   return place
 }
 
-async function inclusion(parts: CheckpointParts, { chain, seq, canonical }: Place): Promise<AuditProof> {
+async function inclusionProof(
+  parts: CheckpointDependencies,
+  { chain, seq, canonical }: EntryPosition,
+): Promise<AuditProof> {
   const { note, checkpoint } = await takeCheckpoint(parts, chain)
   const [index, size] = [seq - 1, checkpoint.head.seq]
-  const path = await pathOf(parts, chain, inclusionSpans(index, size))
+  const path = await proofPath(parts, chain, inclusionSpans(index, size))
   const leaf = leafHash(canonical).toString('base64')
   return { checkpoint: note, path, index, size, leaf, entry: canonical }
 }
 
-async function growth(parts: CheckpointParts, chain: string, since: number): Promise<AuditProof> {
+async function consistencyProof(
+  parts: CheckpointDependencies,
+  chain: string,
+  since: number,
+): Promise<AuditProof> {
   const { note, checkpoint } = await takeCheckpoint(parts, chain)
   const to = checkpoint.head.seq
   if (since > to) throw invalid([{ path: 'query.since', message: `the chain has only ${to} entries` }])
-  const path = await pathOf(parts, chain, consistencySpans(since, to))
+  const path = await proofPath(parts, chain, consistencySpans(since, to))
   return { checkpoint: note, path, from: since, to }
 }
 
-async function pathOf({ storage }: CheckpointParts, chain: string, spans: Span[]): Promise<string[]> {
-  const read = readNode(storage.read, chain)
+async function proofPath(
+  { storage }: CheckpointDependencies,
+  chain: string,
+  spans: Span[],
+): Promise<string[]> {
+  const read = nodeReader(storage.read, chain)
   const path: string[] = []
   try {
     for (const span of spans) path.push((await spanHash(read, span)).toString('base64'))
   } catch (error) {
-    if (!(error instanceof MissingTile)) throw error
+    if (!(error instanceof MissingTileError)) throw error
     throw new Problem('audit_history_changed', error.message)
   }
   return path

@@ -27,7 +27,7 @@ export async function insertKey(tx: Db, publicKey: string, now: string): Promise
 }
 
 /** What is recorded is never taken back: bundles of the past rest on it. */
-export async function succeed(tx: Db, publicKey: string, succession: string): Promise<void> {
+export async function recordSuccession(tx: Db, publicKey: string, succession: string): Promise<void> {
   await tx
     .updateTable('audit_keys')
     .set({ succession })

@@ -1,12 +1,12 @@
 import { addSeconds, clockSkew, type Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { aheadOf } from '../retention/rules.ts'
+import { maxAheadSeconds } from '../retention/rules.ts'
 import type { Checkpoint } from './checkpoint.ts'
 
 export type Postdated = { kind: 'postdated'; message: string; seq: number }
 
 /** Whether some process of the service can have written a time: clocks differ by less than that. */
-export const isBelievable = (time: string, now: Instant, ahead = 0): boolean =>
+export const isPlausibleTime = (time: string, now: Instant, ahead = 0): boolean =>
   /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(time) && time <= addSeconds(now, ahead + clockSkew)
 
 /**
@@ -55,13 +55,13 @@ export async function findPostdated(
     ['The last run of retention', retention?.last_cleanup_at],
     ['The hold of the chain', retention?.held_at],
     ['The failure of retention', retention?.error_at],
-    ['The next run of retention', retention?.retry_at, aheadOf.retry],
-    ['The lease of retention', retention?.leased_until, aheadOf.lease],
-    ['Somebody reading the chain', reading?.until, aheadOf.reading],
+    ['The next run of retention', retention?.retry_at, maxAheadSeconds.retry],
+    ['The lease of retention', retention?.leased_until, maxAheadSeconds.lease],
+    ['Somebody reading the chain', reading?.until, maxAheadSeconds.reading],
     [`Entry ${entry?.seq}`, entry?.timestamp, 0, entry?.seq],
   ]
   for (const [what, time, ahead, seq = 0] of times) {
-    if (time === null || time === undefined || isBelievable(time, now, ahead)) continue
+    if (time === null || time === undefined || isPlausibleTime(time, now, ahead)) continue
     return {
       kind: 'postdated',
       message: `${what} is dated ${time.slice(0, 40)}, which has not come yet`,

@@ -3,13 +3,13 @@ import type { Instant } from '../../core/time.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import {
   type Checkpoint,
-  keyOf,
   openSuccession,
   signCheckpoint,
+  signingKeyOf,
   signSuccession,
   trustedKeys,
 } from './checkpoint.ts'
-import { insertKey, listKeys, listSuccessions, succeed } from './key-store.ts'
+import { insertKey, listKeys, listSuccessions, recordSuccession } from './key-store.ts'
 
 /** Signs for the service. Nothing else knows its seed. */
 export type Signer = {
@@ -27,16 +27,16 @@ export type Signer = {
 }
 
 /**
- * 32 bytes each (RFC 8032). A previous one that is `assumed` only counts when it has signed here. One that has not, beside
+ * 32 bytes each (RFC 8032). A previous one that is `isPreviousAssumed` only counts when it has signed here. One that has not, beside
  * a current one that has, is the next one: other processes sign with it before this one does.
  */
-export type Seeds = { current: Buffer; previous: Buffer | undefined; assumed: boolean }
+export type SigningSeeds = { current: Buffer; previous: Buffer | undefined; isPreviousAssumed: boolean }
 
-const publicKeyOf = (seed: Buffer): Buffer => keyOf(seed, null).publicKey
+const publicKeyOf = (seed: Buffer): Buffer => signingKeyOf(seed, null).publicKey
 
-export function signerOf(storage: Pick<Storage, 'read'>, { current, previous }: Seeds): Signer {
+export function createSigner(storage: Pick<Storage, 'read'>, { current, previous }: SigningSeeds): Signer {
   const publicKeys = [current, ...(previous ? [previous] : [])].map(publicKeyOf)
-  const sealers = [current, ...(previous ? [previous] : [])].map(sealerOf)
+  const sealers = [current, ...(previous ? [previous] : [])].map(createSealer)
   const successions = () => listSuccessions(storage.read)
   return {
     sign: (checkpoint) => signCheckpoint(checkpoint, current),
@@ -60,7 +60,7 @@ const isSuccessor = (key: string, of: string, successions: readonly string[]): b
 const sealBytes = 32
 
 /** By a key of its own, derived from the seed: no mark is a signature of anything. */
-function sealerOf(seed: Buffer): (text: string) => Buffer {
+function createSealer(seed: Buffer): (text: string) => Buffer {
   const key = createHmac('sha256', seed).update('svc audit seal').digest()
   return (text) => createHmac('sha256', key).update(text).digest()
 }
@@ -69,8 +69,8 @@ function sealerOf(seed: Buffer): (text: string) => Buffer {
  * Writes down which key signs from now on, and that it follows the previous one. Any number of processes may do
  * so at once. Gives the keys of the past, in base64, that nothing leads to from the current one.
  */
-export async function recordKeys(tx: Db, seeds: Seeds, now: Instant): Promise<string[]> {
-  const { current, previous, assumed } = seeds
+export async function recordKeys(tx: Db, seeds: SigningSeeds, now: Instant): Promise<string[]> {
+  const { current, previous, isPreviousAssumed: assumed } = seeds
   const [key, older] = [current, previous].map((seed) => seed && publicKeyOf(seed).toString('base64'))
   const known = await listKeys(tx)
   const isNext =
@@ -80,7 +80,7 @@ export async function recordKeys(tx: Db, seeds: Seeds, now: Instant): Promise<st
   const follows = older !== undefined && older !== key && !isNext && (!assumed || known.includes(older))
   if (follows) await insertKey(tx, older, now)
   await insertKey(tx, key!, now)
-  if (follows) await succeed(tx, key!, signSuccession(previous!, current, now))
+  if (follows) await recordSuccession(tx, key!, signSuccession(previous!, current, now))
   const trusted = trustedKeys([publicKeyOf(current)], await listSuccessions(tx))
   return known.filter((one) => !trusted.some((it) => it.toString('base64') === one))
 }

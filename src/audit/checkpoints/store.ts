@@ -1,7 +1,7 @@
 import { forUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { type Head, headIn } from '../chain.ts'
-import { Frontier, nodeHash, perfectSpans, type ReadNode, spanHash } from './tree.ts'
+import { type ChainHead, toChainHead } from '../chain.ts'
+import { Frontier, nodeHash, perfectSpans, type ReadNode, spanHash } from './merkle-tree.ts'
 
 /*
  * Trees are kept as tiles (C2SP tlog-tiles): tile `idx` of level L holds the nodes of tree level 8·L from
@@ -13,14 +13,14 @@ const height = 8
 const hashSize = 32
 
 /** A node that the tiles ought to hold is not in them: they were tampered with, or pruned. */
-export class MissingTile extends Error {
+export class MissingTileError extends Error {
   constructor(chain: string, level: number, idx: number) {
     super(`The tree of chain ${chain} has no tile ${level}/${idx} of that size`)
     this.name = 'MissingTile'
   }
 }
 
-const tileAt = prepared((db, p: { chain: string; level: number; idx: number }) =>
+const selectTile = prepared((db, p: { chain: string; level: number; idx: number }) =>
   db
     .selectFrom('audit_tiles')
     .select('hashes')
@@ -29,7 +29,7 @@ const tileAt = prepared((db, p: { chain: string; level: number; idx: number }) =
     .where('idx', '=', p.idx),
 )
 
-const lastTile = prepared((db, p: { chain: string; level: number }) =>
+const selectLastTile = prepared((db, p: { chain: string; level: number }) =>
   db
     .selectFrom('audit_tiles')
     .select(['idx', 'hashes'])
@@ -40,13 +40,15 @@ const lastTile = prepared((db, p: { chain: string; level: number }) =>
 )
 
 /** Reads nodes of the tree of a chain; a tile that was read once is read no more. */
-export function readNode(db: Db, chain: string): ReadNode {
+export function nodeReader(db: Db, chain: string): ReadNode {
   const tiles = new Map<string, Promise<Buffer>>()
   const tile = (level: number, idx: number): Promise<Buffer> => {
     const name = `${level}/${idx}`
     const known = tiles.get(name)
     if (known) return known
-    const read = tileAt(db, { chain, level, idx }).then(([row]) => Buffer.from(row?.hashes ?? '', 'base64'))
+    const read = selectTile(db, { chain, level, idx }).then(([row]) =>
+      Buffer.from(row?.hashes ?? '', 'base64'),
+    )
     tiles.set(name, read)
     return read
   }
@@ -57,13 +59,13 @@ export function readNode(db: Db, chain: string): ReadNode {
     const idx = Math.floor(first / width)
     const from = (first % width) * hashSize
     const hashes = (await tile(tileLevel, idx)).subarray(from, from + count * hashSize)
-    if (hashes.length < count * hashSize) throw new MissingTile(chain, tileLevel, idx)
-    return perfectRoot(hashes)
+    if (hashes.length < count * hashSize) throw new MissingTileError(chain, tileLevel, idx)
+    return subtreeRoot(hashes)
   }
 }
 
 /** The root over a power of two of hashes. */
-function perfectRoot(hashes: Buffer): Buffer {
+function subtreeRoot(hashes: Buffer): Buffer {
   let nodes = split(hashes)
   while (nodes.length > 1) {
     nodes = Array.from({ length: nodes.length / 2 }, (_, n) => nodeHash(nodes[2 * n]!, nodes[2 * n + 1]!))
@@ -72,7 +74,7 @@ function perfectRoot(hashes: Buffer): Buffer {
 }
 
 /** The hashes of a tile without what is less than one, which only a tampered tile holds. */
-function wholeIn(text: string): Buffer {
+function completeHashes(text: string): Buffer {
   const hashes = Buffer.from(text, 'base64')
   return hashes.subarray(0, hashes.length - (hashes.length % hashSize))
 }
@@ -84,13 +86,13 @@ const split = (hashes: Buffer): Buffer[] =>
 
 /** How many leaves the tiles of a chain hold. */
 export async function treeSize(db: Db, chain: string): Promise<number> {
-  const [last] = await lastTile(db, { chain, level: 0 })
-  return last ? last.idx * width + split(wholeIn(last.hashes)).length : 0
+  const [last] = await selectLastTile(db, { chain, level: 0 })
+  return last ? last.idx * width + split(completeHashes(last.hashes)).length : 0
 }
 
 /** The first `size` leaves of a chain as a tree. @throws MissingTile */
 export async function frontierAt(db: Db, chain: string, size: number): Promise<Frontier> {
-  const read = readNode(db, chain)
+  const read = nodeReader(db, chain)
   const roots: Buffer[] = []
   for (const span of perfectSpans(size)) roots.push(await spanHash(read, span))
   return new Frontier(size, roots)
@@ -98,31 +100,31 @@ export async function frontierAt(db: Db, chain: string, size: number): Promise<F
 
 /** The hash of leaf `index`, as the tiles have it. @throws MissingTile */
 export const leafAt = async (db: Db, chain: string, index: number): Promise<Buffer> =>
-  readNode(db, chain)(0, index)
+  nodeReader(db, chain)(0, index)
 
-const headLocked = prepared((db, p: { chain: string }) =>
+const selectHeadForUpdate = prepared((db, p: { chain: string }) =>
   forUpdate(db.selectFrom('audit_heads').select(['seq', 'checksum']).where('chain', '=', p.chain)),
 )
 
 /** The leaves of tile `idx`, one after the other. */
 export async function leavesOfTile(db: Db, chain: string, idx: number): Promise<Buffer[]> {
-  const [row] = await tileAt(db, { chain, level: 0, idx })
-  return split(wholeIn(row?.hashes ?? ''))
+  const [row] = await selectTile(db, { chain, level: 0, idx })
+  return split(completeHashes(row?.hashes ?? ''))
 }
 
 /** Keeps other processes from the tree of a chain, as from its head, until the transaction ends. */
-export async function lockTree(tx: Db, chain: string): Promise<Head> {
-  const [head] = await headLocked(tx, { chain })
-  return headIn(head)
+export async function lockTree(tx: Db, chain: string): Promise<ChainHead> {
+  const [head] = await selectHeadForUpdate(tx, { chain })
+  return toChainHead(head)
 }
 
 /** Adds leaves to the tree of a chain, whose lock the transaction holds. */
-export async function extend(tx: Db, chain: string, leafHashes: readonly Buffer[]): Promise<void> {
+export async function appendLeaves(tx: Db, chain: string, leafHashes: readonly Buffer[]): Promise<void> {
   let nodes: readonly Buffer[] = leafHashes
-  for (let level = 0; nodes.length > 0; level += 1) nodes = await append(tx, chain, level, nodes)
+  for (let level = 0; nodes.length > 0; level += 1) nodes = await appendNodes(tx, chain, level, nodes)
 }
 
-const putTile = prepared((db, p: { chain: string; level: number; idx: number; hashes: string }) =>
+const upsertTile = prepared((db, p: { chain: string; level: number; idx: number; hashes: string }) =>
   db
     .insertInto('audit_tiles')
     .values({ chain: p.chain, level: p.level, idx: p.idx, hashes: p.hashes })
@@ -130,24 +132,29 @@ const putTile = prepared((db, p: { chain: string; level: number; idx: number; ha
 )
 
 /** Gives the nodes of the level above: one for each tile that is now full. */
-async function append(tx: Db, chain: string, level: number, nodes: readonly Buffer[]): Promise<Buffer[]> {
-  const [last] = await lastTile(tx, { chain, level })
-  const tail = last ? wholeIn(last.hashes) : Buffer.alloc(0)
+async function appendNodes(
+  tx: Db,
+  chain: string,
+  level: number,
+  nodes: readonly Buffer[],
+): Promise<Buffer[]> {
+  const [last] = await selectLastTile(tx, { chain, level })
+  const tail = last ? completeHashes(last.hashes) : Buffer.alloc(0)
   const isOpen = tail.length < width * hashSize
   const all = Buffer.concat(isOpen ? [tail, ...nodes] : nodes)
   const full: Buffer[] = []
   let idx = last ? last.idx + (isOpen ? 0 : 1) : 0
   for (let from = 0; from < all.length; from += width * hashSize, idx += 1) {
     const hashes = all.subarray(from, from + width * hashSize)
-    await putTile(tx, { chain, level, idx, hashes: hashes.toString('base64') })
-    if (hashes.length === width * hashSize) full.push(perfectRoot(hashes))
+    await upsertTile(tx, { chain, level, idx, hashes: hashes.toString('base64') })
+    if (hashes.length === width * hashSize) full.push(subtreeRoot(hashes))
   }
   return full
 }
 
 export type StoredCheckpoint = { seq: number; note: string; created_at: string }
 
-const lastOf = prepared((db, p: { chain: string }) =>
+const selectLastCheckpoint = prepared((db, p: { chain: string }) =>
   db
     .selectFrom('audit_checkpoints')
     .select(['seq', 'note', 'created_at'])
@@ -156,8 +163,8 @@ const lastOf = prepared((db, p: { chain: string }) =>
     .limit(1),
 )
 
-export async function lastCheckpoint(db: Db, chain: string): Promise<StoredCheckpoint | undefined> {
-  const [row] = await lastOf(db, { chain })
+export async function findLastCheckpoint(db: Db, chain: string): Promise<StoredCheckpoint | undefined> {
+  const [row] = await selectLastCheckpoint(db, { chain })
   return row
 }
 
@@ -171,7 +178,7 @@ export const listCheckpoints = (db: Db, chain: string, limit: number): Promise<S
     .limit(limit)
     .execute()
 
-const putCheckpoint = prepared((db, p: { chain: string; seq: number; note: string; now: string }) =>
+const upsertCheckpoint = prepared((db, p: { chain: string; seq: number; note: string; now: string }) =>
   db
     .insertInto('audit_checkpoints')
     .values({ chain: p.chain, seq: p.seq, note: p.note, created_at: p.now })
@@ -186,11 +193,11 @@ export async function insertCheckpoint(
   note: string,
   now: string,
 ): Promise<void> {
-  await putCheckpoint(tx, { chain, seq, note, now })
+  await upsertCheckpoint(tx, { chain, seq, note, now })
 }
 
 /** The chains that have entries of which nothing is signed yet. */
-export async function listGrown(db: Db): Promise<string[]> {
+export async function listGrownChains(db: Db): Promise<string[]> {
   const rows = await db
     .selectFrom('audit_heads')
     .select('chain')

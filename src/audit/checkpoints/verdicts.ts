@@ -2,7 +2,7 @@ import { addSeconds, type Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import type { AuditVerdictRow } from '../../storage/schema/tables.ts'
 import { systemChain } from '../rules.ts'
-import { isBelievable } from './postdated.ts'
+import { isPlausibleTime } from './postdated.ts'
 import type { Signer } from './signer.ts'
 
 /** What the service last found when it verified a chain, or was to sign it. */
@@ -13,24 +13,24 @@ export type StoredVerdict = {
   entries: number
 }
 
-export type Sealing = Pick<Signer, 'seal' | 'isSealed'>
+export type VerdictSealer = Pick<Signer, 'seal' | 'isSealed'>
 
-const textOf = ({ chain, verdict, fault, entries, checked_at }: AuditVerdictRow): string =>
+const sealedText = ({ chain, verdict, fault, entries, checked_at }: AuditVerdictRow): string =>
   JSON.stringify([chain, verdict, fault, entries, checked_at])
 
-const sealed = (row: AuditVerdictRow, { seal }: Sealing): AuditVerdictRow => ({
+const sealRow = (row: AuditVerdictRow, { seal }: VerdictSealer): AuditVerdictRow => ({
   ...row,
-  seal: seal(textOf(row)),
+  seal: seal(sealedText(row)),
 })
 
 export async function saveVerdict(
   tx: Db,
-  signer: Sealing,
+  signer: VerdictSealer,
   { chain, verdict, fault, entries }: StoredVerdict,
   now: Instant,
 ): Promise<void> {
   const found = { chain, verdict, fault: fault ? JSON.stringify(fault) : null, entries, checked_at: now }
-  const { chain: _, ...row } = sealed({ ...found, seal: null }, signer)
+  const { chain: _, ...row } = sealRow({ ...found, seal: null }, signer)
   await tx
     .insertInto('audit_verdicts')
     .values({ chain, ...row })
@@ -62,7 +62,7 @@ export async function listFaults(db: Db): Promise<{ chain: string; verdict: stri
     .execute()
 }
 
-export type Due = {
+export type DueChain = {
   chain: string
   /** The last verdict, as it stands there. */
   seen: AuditVerdictRow | undefined
@@ -74,39 +74,39 @@ const day = 86_400
 const hour = 3600
 
 /** Runs of a day, of those that verify some chains at a time. */
-const runs = 720
-const atLeast = 3
+const runsPerDay = 720
+const minPerRun = 3
 
 /**
  * The chains to verify, longest unverified first, and how many of them at a time: once a day, and what is not sound once
  * an hour. Who holds the database decides neither which chains there are nor when they were verified: those a checkpoint
  * is kept of outside count as well, and a verdict only when the service itself wrote it, at a time that has come.
  */
-export async function listDue(
+export async function listDueChains(
   db: Db,
-  { kept, signer, now }: { kept: readonly string[]; signer: Sealing; now: Instant },
-): Promise<{ due: Due[]; few: number }> {
+  { kept, signer, now }: { kept: readonly string[]; signer: VerdictSealer; now: Instant },
+): Promise<{ due: DueChain[]; few: number }> {
   const verdicts = new Map(
     (await db.selectFrom('audit_verdicts').selectAll().execute()).map((row) => [row.chain, row]),
   )
   const heads = await db.selectFrom('audit_heads').select('chain').where('seq', '>', 0).execute()
   const chains = new Set([...heads.map(({ chain }) => chain), ...kept, ...(await listHeadless(db))])
   const [sound, other] = [addSeconds(now, -day), addSeconds(now, -hour)]
-  const due: (Due & { at: string })[] = []
+  const due: (DueChain & { at: string })[] = []
   for (const chain of chains) {
     const seen = verdicts.get(chain)
     const isOwn =
       seen !== undefined &&
-      isBelievable(seen.checked_at, now) &&
-      signer.isSealed(textOf(seen), seen.seal ?? '')
+      isPlausibleTime(seen.checked_at, now) &&
+      signer.isSealed(sealedText(seen), seen.seal ?? '')
     const isRested = isOwn && seen.checked_at > (seen.verdict === 'sound' ? sound : other)
     if (!isRested) due.push({ chain, seen, isOwn, at: isOwn ? seen.checked_at : '' })
   }
-  const few = Math.max(atLeast, Math.ceil(chains.size / runs))
-  return { due: due.sort((a, b) => order(a.at, b.at) || order(a.chain, b.chain)), few }
+  const few = Math.max(minPerRun, Math.ceil(chains.size / runsPerDay))
+  return { due: due.sort((a, b) => compareText(a.at, b.at) || compareText(a.chain, b.chain)), few }
 }
 
-const order = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
+const compareText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
 
 /** The chains that have entries and no head. */
 async function listHeadless(db: Db): Promise<string[]> {
@@ -144,15 +144,15 @@ async function listHeadless(db: Db): Promise<string[]> {
  * Whether this process is the one to verify a chain. What was found sound is so no longer until it is again: nobody has a
  * verdict of this moment, sealed, on what nobody has looked at.
  */
-export async function claim(
+export async function claimVerification(
   tx: Db,
-  signer: Sealing,
-  { chain, seen, isOwn }: Due,
+  signer: VerdictSealer,
+  { chain, seen, isOwn }: DueChain,
   now: Instant,
 ): Promise<boolean> {
   const pending = { chain, verdict: 'pending', fault: null, entries: 0, seal: null }
   const before = isOwn && seen && seen.verdict !== 'sound' ? seen : pending
-  const { chain: _, ...row } = sealed({ ...before, checked_at: now }, signer)
+  const { chain: _, ...row } = sealRow({ ...before, checked_at: now }, signer)
   if (!seen) {
     const [made] = await tx
       .insertInto('audit_verdicts')

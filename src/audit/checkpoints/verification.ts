@@ -1,24 +1,30 @@
 import { systemScope } from '../../core/scope.ts'
 import { type Instant, secondsBetween } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { canonicalAt, checksumAt, entryStart, headerLine, trailerLine } from '../chain.ts'
-import { sealFor } from '../outbox.ts'
-import { type Anchor, findAnchor, partOf } from '../retention/anchors.ts'
-import { whileKept } from '../retention/readings.ts'
-import { findUnrecorded } from '../retention/recorded.ts'
+import { canonicalOffset, checksumOffset, entryPrefix, headerLine, trailerLine } from '../chain.ts'
+import { sealPendingFor } from '../outbox.ts'
+import { type Anchor, findAnchor, toHeaderAnchor } from '../retention/anchors.ts'
+import { withReadLease } from '../retention/read-leases.ts'
+import { findUnrecordedChange } from '../retention/recorded-policy.ts'
 import { orgOf } from '../rules.ts'
 import { chainLines } from '../store.ts'
 import { ChainVerifier } from '../verifier/verifier.ts'
-import { ChangedHistory } from './changed-history.ts'
 import { type Checkpoint, openCheckpoint } from './checkpoint.ts'
-import { type CheckpointParts, takeCheckpoint } from './jobs.ts'
+import { HistoryChangedError } from './history-changed.ts'
+import { type CheckpointDependencies, takeCheckpoint } from './jobs.ts'
+import { Frontier, leafHash } from './merkle-tree.ts'
 import { findPostdated } from './postdated.ts'
-import { lastCheckpoint, leavesOfTile, tileWidth } from './store.ts'
-import { Frontier, leafHash } from './tree.ts'
-import { claim, type Due, listDue, type StoredVerdict, saveVerdict } from './verdicts.ts'
+import { findLastCheckpoint, leavesOfTile, tileWidth } from './store.ts'
+import {
+  claimVerification,
+  type DueChain,
+  listDueChains,
+  type StoredVerdict,
+  saveVerdict,
+} from './verdicts.ts'
 
 /** What this process knows by itself: whoever holds the database cannot change it. */
-export class Memory {
+export class VerificationState {
   /** Chains it last found not sound, and when. */
   readonly faults = new Map<string, { verdict: StoredVerdict['verdict']; at: Instant }>()
   /** Since when it knows that chains are to be verified, those it has known longest first. */
@@ -26,7 +32,7 @@ export class Memory {
   /** Since when it could not claim some of them. */
   readonly unclaimed = new Map<string, Instant>()
 
-  keep({ chain, verdict }: Pick<StoredVerdict, 'chain' | 'verdict'>, at: Instant): void {
+  recordVerdict({ chain, verdict }: Pick<StoredVerdict, 'chain' | 'verdict'>, at: Instant): void {
     if (verdict === 'sound') this.faults.delete(chain)
     else this.faults.set(chain, { verdict, at })
   }
@@ -35,7 +41,7 @@ export class Memory {
    * Some chains in the order in which they became due, by what this process saw of it: whoever has others come before one,
    * again and again, has them come behind it. `due`: all that are, for a beginning longest unverified first.
    */
-  inTurn(due: readonly Due[], now: Instant): Due[] {
+  orderByWaiting(due: readonly DueChain[], now: Instant): DueChain[] {
     const byName = new Map(due.map((one) => [one.chain, one]))
     for (const known of [this.waiting, this.unclaimed])
       for (const chain of known.keys()) if (!byName.has(chain)) known.delete(chain)
@@ -44,8 +50,8 @@ export class Memory {
   }
 }
 
-export type VerificationParts = CheckpointParts & {
-  memory: Memory
+export type VerificationDependencies = CheckpointDependencies & {
+  memory: VerificationState
   /** Told of every verdict. */
   onVerdict(verdict: StoredVerdict): void
 }
@@ -58,28 +64,28 @@ const hour = 3600
  * Verifies chains whose turn it is, each once a day by one of the processes; and those that this one found not sound
  * again by itself, whatever the database says of them now.
  */
-export async function verifyDue(parts: VerificationParts): Promise<void> {
-  const { storage, signer, kept, memory, clock } = parts
+export async function verifyDue(parts: VerificationDependencies): Promise<void> {
+  const { storage, signer, localCopies, memory, clock } = parts
   const now = clock()
   const isLong = (since: Instant | undefined) => since !== undefined && secondsBetween(since, now) >= hour
-  const { due, few } = await listDue(storage.read, { kept: await kept.list(), signer, now })
+  const { due, few } = await listDueChains(storage.read, { kept: await localCopies.list(), signer, now })
   const failures: unknown[] = []
-  const verify = async (chain: string, seen?: Due) => {
+  const verify = async (chain: string, seen?: DueChain) => {
     memory.waiting.delete(chain)
     try {
-      await verifyStored(parts, chain, seen?.seen?.checked_at)
+      await verifyStoredChain(parts, chain, seen?.seen?.checked_at)
     } catch (error) {
       failures.push(error)
     }
   }
   // One that cannot be claimed is another process's, which is done in an hour; or somebody lets nobody have it.
-  const isFree = ({ chain }: Due) => !memory.unclaimed.has(chain) || isLong(memory.unclaimed.get(chain))
-  for (const one of memory.inTurn(due, now).filter(isFree).slice(0, few)) {
+  const isFree = ({ chain }: DueChain) => !memory.unclaimed.has(chain) || isLong(memory.unclaimed.get(chain))
+  for (const one of memory.orderByWaiting(due, now).filter(isFree).slice(0, few)) {
     const { chain } = one
     const isMine =
       isLong(memory.unclaimed.get(chain)) ||
       (await storage
-        .write((tx) => claim(tx, signer, one, now))
+        .write((tx) => claimVerification(tx, signer, one, now))
         .catch((error: unknown) => {
           failures.push(error)
           return false
@@ -94,11 +100,11 @@ export async function verifyDue(parts: VerificationParts): Promise<void> {
 }
 
 /** Told before it is written: whoever keeps it from being written keeps nobody from knowing. */
-async function conclude(
-  { storage, signer, memory, clock, onVerdict }: VerificationParts,
+async function publishVerdict(
+  { storage, signer, memory, clock, onVerdict }: VerificationDependencies,
   verdict: StoredVerdict,
 ): Promise<void> {
-  memory.keep(verdict, clock())
+  memory.recordVerdict(verdict, clock())
   onVerdict(verdict)
   await storage.write((tx) => saveVerdict(tx, signer, verdict, clock()))
 }
@@ -108,61 +114,61 @@ async function conclude(
  * that was signed of them, and that no time beside it is yet to come. `checkedAt`: of the verdict before. What
  * cannot be verified is told, and keeps no other chain from its verdict.
  */
-export async function verifyStored(
-  parts: VerificationParts,
+export async function verifyStoredChain(
+  parts: VerificationDependencies,
   chain: string,
   checkedAt?: Instant,
 ): Promise<StoredVerdict> {
-  const verdict = await judged(parts, chain, checkedAt).catch((error: Error): StoredVerdict => {
+  const verdict = await verifyAll(parts, chain, checkedAt).catch((error: Error): StoredVerdict => {
     const fault = { kind: 'unreadable', message: `It could not be verified: ${error.message}`, seq: 0 }
     return { chain, verdict: 'unverifiable', fault, entries: 0 }
   })
-  await conclude(parts, verdict)
+  await publishVerdict(parts, verdict)
   return verdict
 }
 
-async function judged(
-  parts: VerificationParts,
+async function verifyAll(
+  parts: VerificationDependencies,
   chain: string,
   checkedAt: Instant | undefined,
 ): Promise<StoredVerdict> {
-  const { storage, kept, clock } = parts
-  const notes = [(await lastCheckpoint(storage.read, chain))?.note, await kept.read(chain)]
+  const { storage, localCopies, clock } = parts
+  const notes = [(await findLastCheckpoint(storage.read, chain))?.note, await localCopies.read(chain)]
   const signed = notes.flatMap((note) => {
     const it = note === undefined ? undefined : openCheckpoint(note, [])
     return it && it.state !== 'unreadable' ? [it.checkpoint] : []
   })
-  await sealFor(storage, systemScope, chain)
+  await sealPendingFor(storage, systemScope, chain)
   // Before anything is signed anew, which puts a later time in its place.
   const postdated = await findPostdated(storage.read, chain, { signed, checkedAt }, clock())
-  let refusal: ChangedHistory | undefined
+  let refusal: HistoryChangedError | undefined
   let upTo: Checkpoint | undefined
   try {
     upTo = (await takeCheckpoint(parts, chain)).checkpoint
   } catch (error) {
-    if (!(error instanceof ChangedHistory)) throw error
+    if (!(error instanceof HistoryChangedError)) throw error
     refusal = error
   }
-  const walk = new TreeWalk(storage.heavy, chain, upTo ? [...signed, upTo] : signed)
+  const walk = new TreeComparer(storage.heavy, chain, upTo ? [...signed, upTo] : signed)
   const verifier = new ChainVerifier()
-  const found = await walkChain(parts, chain, upTo?.head, verifier, walk)
+  const found = await scanStoredChain(parts, chain, upTo?.head, verifier, walk)
   const change = refusal?.change
   const refused = change && { kind: change.kind, message: change.why, seq: change.found }
-  const fault = found ?? refused ?? postdated ?? (await unrecordedIn(storage, chain))
+  const fault = found ?? refused ?? postdated ?? (await unrecordedFault(storage, chain))
   const { entries } = verifier
   return fault ? { chain, verdict: 'tampered', fault, entries } : { chain, verdict: 'sound', entries }
 }
 
 /** The first fault of the anchor and the entries behind it up to a head; without one, of all there are. */
-async function walkChain(
-  { storage, clock, signer }: VerificationParts,
+async function scanStoredChain(
+  { storage, clock, signer }: VerificationDependencies,
   chain: string,
   head: Checkpoint['head'] | undefined,
   verifier: ChainVerifier,
-  walk: TreeWalk,
+  walk: TreeComparer,
 ): Promise<Fault | undefined> {
   let forged = false
-  const lines = whileKept(storage, chain, clock, async function* () {
+  const lines = withReadLease(storage, chain, clock, async function* () {
     const anchor = await findAnchor(storage.read, systemScope, chain)
     forged = !isSigned(anchor, await signer.trusted())
     yield forged ? headerLine(orgOf(chain)) : await walk.begin(anchor)
@@ -174,14 +180,14 @@ async function walkChain(
     if (stop) return 'fault' in stop ? stop.fault : undefined
     const fault = await walk.add(some)
     // What is wrong with the entries themselves says more than that they are not those of the tree.
-    if (fault) return faultOf(verifier) ?? fault
+    if (fault) return verifierFault(verifier) ?? fault
   }
   if (head) verifier.push(Buffer.from(trailerLine(head)))
-  return faultOf(verifier)
+  return verifierFault(verifier)
 }
 
 /** Chains of the database end without a trailer where nothing could be signed of them; that alone is no fault. */
-function faultOf(verifier: ChainVerifier): Fault | undefined {
+function verifierFault(verifier: ChainVerifier): Fault | undefined {
   const verdict = verifier.end()
   return verdict.verdict === 'tampered' ? verdict.fault : undefined
 }
@@ -197,11 +203,11 @@ function isSigned({ head, tree, signed }: Anchor, publicKeys: readonly Buffer[])
   )
 }
 
-async function unrecordedIn(
-  storage: VerificationParts['storage'],
+async function unrecordedFault(
+  storage: VerificationDependencies['storage'],
   chain: string,
 ): Promise<Fault | undefined> {
-  const message = await findUnrecorded(storage, chain)
+  const message = await findUnrecordedChange(storage, chain)
   return message === undefined ? undefined : { kind: 'rewritten', message, seq: 0 }
 }
 
@@ -212,7 +218,7 @@ const unanchored: Fault = {
 }
 
 /** Grows a tree from the lines of a chain, beside the one that is stored and those that were signed. */
-class TreeWalk {
+class TreeComparer {
   readonly #db: Db
   readonly #chain: string
   readonly #signed: readonly Checkpoint[]
@@ -233,12 +239,12 @@ class TreeWalk {
     const first = size - (size % tileWidth)
     const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)
     this.#leaves = stored.slice(0, size - first)
-    return headerLine(orgOf(this.#chain), { anchor: partOf(anchor) })
+    return headerLine(orgOf(this.#chain), { anchor: toHeaderAnchor(anchor) })
   }
 
   async add(lines: string): Promise<Fault | undefined> {
     for (const line of lines.split('\n')) {
-      if (!line.startsWith(entryStart)) continue
+      if (!line.startsWith(entryPrefix)) continue
       const fault = await this.#leaf(line)
       if (fault) return fault
     }
@@ -246,13 +252,16 @@ class TreeWalk {
   }
 
   async #leaf(line: string): Promise<Fault | undefined> {
-    const leaf = leafHash(line.slice(canonicalAt, -1))
+    const leaf = leafHash(line.slice(canonicalOffset, -1))
     this.#tree.push(leaf)
     this.#leaves.push(leaf)
     const { size } = this.#tree
     for (const { head, root } of this.#signed) {
       if (head.seq !== size) continue
-      if (line.slice(checksumAt, checksumAt + 64) !== head.checksum || !this.#tree.root().equals(root))
+      if (
+        line.slice(checksumOffset, checksumOffset + 64) !== head.checksum ||
+        !this.#tree.root().equals(root)
+      )
         return rewritten(size)
       // The tree as it is stored goes at least as far as what was signed.
       const fault = await this.#compare()

@@ -2,10 +2,10 @@ import { z } from 'zod'
 import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { flag } from '../../core/page.ts'
 import { text } from '../../core/schema.ts'
-import { damage, exported, orgId, span, tag, texts } from '../contract.ts'
+import { damage, exportAudit, orgId, tag, textFilters, timeRange } from '../contract.ts'
 
 /** Most entries in one export. */
-export const exportCap = 10_000
+export const maxExportEntries = 10_000
 
 export const exportFormats = ['csv', 'json', 'ndjson'] as const
 export type ExportFormat = (typeof exportFormats)[number]
@@ -41,7 +41,7 @@ const cursor = z.string().max(1024).optional().describe('Where the export before
 const reply = z.object({
   data: z.array(ExportedEntry),
   total: z.int().describe('Entries in this export'),
-  truncated: z.boolean().describe(`There are more than the ${exportCap} an export holds`),
+  truncated: z.boolean().describe(`There are more than the ${maxExportEntries} an export holds`),
   nextCursor: z.string().nullable().describe('Where the next export begins; null when there is none'),
 })
 
@@ -60,12 +60,12 @@ export const auditExports = {
     tag,
     access: exports,
     question: true,
-    audit: exported,
+    audit: exportAudit,
     query: z.strictObject({
       format: z.enum(exportFormats).default('csv'),
       orgId,
-      ...texts,
-      ...span,
+      ...textFilters,
+      ...timeRange,
       columns: columnList,
       includeDetails: flag.optional().describe('false leaves the details out'),
       cursor,
@@ -82,13 +82,13 @@ export const auditExports = {
     tag,
     access: exports,
     question: true,
-    audit: { action: exported.action, resource: exported.resource },
+    audit: { action: exportAudit.action, resource: exportAudit.resource },
     query: z.strictObject({ orgId }),
     body: z
       .strictObject({
         format: z.enum(exportFormats).default('json'),
-        filters: z.strictObject(texts).optional(),
-        dateRange: z.strictObject(span).optional(),
+        filters: z.strictObject(textFilters).optional(),
+        dateRange: z.strictObject(timeRange).optional(),
         columns: z.array(z.enum(exportColumns)).max(exportColumns.length).optional(),
         includeDetails: z.boolean().default(true),
         cursor,

@@ -2,47 +2,52 @@ import { keyAfter, toCursorPage } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import { type HandlersOf, inSteps, type Preparation, type Streamed } from '../../handler.ts'
 import type { Storage } from '../../storage/open.ts'
-import { entriesOf, type Filter, newestKeys } from '../entries.ts'
-import { checked } from '../handlers.ts'
-import { sealFor } from '../outbox.ts'
-import { type auditExports as contract, type ExportColumn, type ExportFormat, exportCap } from './contract.ts'
-import { columnsAsked, frameOf } from './rules.ts'
+import { type EntryFilter, listEntriesByIds, listNewestKeys } from '../entries.ts'
+import { checkOrgAndNote } from '../handlers.ts'
+import { sealPendingFor } from '../outbox.ts'
+import {
+  type auditExports as contract,
+  type ExportColumn,
+  type ExportFormat,
+  maxExportEntries,
+} from './contract.ts'
+import { exportWriter, selectColumns } from './rules.ts'
 
 type Exports = typeof contract
 
-type Asked = {
+type ExportRequest = {
   format: ExportFormat
-  filter: Filter
+  filter: EntryFilter
   columns: ExportColumn[]
   cursor: string | undefined
   /** Where in the request it stands. */
   cursorAt: string
 }
 
-const types = {
+const mediaTypes = {
   csv: 'text/csv; charset=utf-8',
   json: 'application/json',
   ndjson: 'application/x-ndjson',
 } as const
 
 /** Entries read at a time, while the reader takes them. */
-const batch = 500
+const batchSize = 500
 
 /** Before the transaction of the audit entry: looking through a whole log takes its time. */
-async function prepare(
+async function prepareExport(
   { storage, ask, scope, note }: Pick<Preparation<Exports['create']>, 'storage' | 'ask' | 'scope' | 'note'>,
-  { format, filter, columns, cursor, cursorAt }: Asked,
+  { format, filter, columns, cursor, cursorAt }: ExportRequest,
 ): Promise<Streamed> {
   const [timestamp, id] = (keyAfter({ cursor }, 2, cursorAt) ?? []).map(String)
   const { orgId } = filter
-  await checked({ storage, scope, note }, orgId)
-  await sealFor(storage, scope, orgId)
+  await checkOrgAndNote({ storage, scope, note }, orgId)
+  await sealPendingFor(storage, scope, orgId)
   const last: [string, string] | undefined =
     timestamp === undefined || id === undefined ? undefined : [timestamp, id]
-  const found = await ask((on) => newestKeys(on, scope, filter, last, exportCap + 1))
+  const found = await ask((on) => listNewestKeys(on, scope, filter, last, maxExportEntries + 1))
   const { data: keys, pagination } = toCursorPage(
     found,
-    { page: 1, limit: exportCap },
+    { page: 1, limit: maxExportEntries },
     (key) => key,
     undefined,
   )
@@ -54,14 +59,14 @@ async function prepare(
   })
   const ids = keys.map(([, id]) => id)
   return {
-    type: types[format],
+    type: mediaTypes[format],
     headers: {
       'content-disposition': `attachment; filename="audit-logs.${format}"`,
       'x-total-count': String(cut.total),
       'x-truncated': String(cut.truncated),
       ...(nextCursor !== null && { 'x-next-cursor': nextCursor }),
     },
-    pieces: piecesOf(storage, scope, ids, frameOf(format, columns, cut)),
+    pieces: exportChunks(storage, scope, ids, exportWriter(format, columns, cut)),
   }
 }
 
@@ -69,10 +74,10 @@ export const auditExports: HandlersOf<Exports> = {
   download: inSteps<Exports['download'], Streamed>({
     prepare: ({ query, ...call }) => {
       const { format, columns, includeDetails = true, cursor, ...filter } = query
-      return prepare(call, {
+      return prepareExport(call, {
         format,
         filter,
-        columns: columnsAsked(columns, includeDetails),
+        columns: selectColumns(columns, includeDetails),
         cursor,
         cursorAt: 'query.cursor',
       })
@@ -83,10 +88,10 @@ export const auditExports: HandlersOf<Exports> = {
     prepare: ({ query, body, ...call }) => {
       const { format, filters, dateRange, columns, includeDetails, cursor } = body
       const filter = { ...query, ...filters, ...dateRange }
-      return prepare(call, {
+      return prepareExport(call, {
         format,
         filter,
-        columns: columnsAsked(columns, includeDetails),
+        columns: selectColumns(columns, includeDetails),
         cursor,
         cursorAt: 'body.cursor',
       })
@@ -95,15 +100,15 @@ export const auditExports: HandlersOf<Exports> = {
   }),
 }
 
-async function* piecesOf(
+async function* exportChunks(
   storage: Storage,
   scope: Scope,
   ids: string[],
-  { begin, line, end }: ReturnType<typeof frameOf>,
+  { begin, line, end }: ReturnType<typeof exportWriter>,
 ): AsyncGenerator<string> {
   yield begin
-  for (let from = 0; from < ids.length; from += batch) {
-    const entries = await entriesOf(storage.heavy, scope, ids.slice(from, from + batch))
+  for (let from = 0; from < ids.length; from += batchSize) {
+    const entries = await listEntriesByIds(storage.heavy, scope, ids.slice(from, from + batchSize))
     yield entries.map((entry, at) => line(entry, from + at)).join('')
   }
   yield end

@@ -19,30 +19,37 @@ const cells: Record<ExportColumn, (entry: AuditEntry) => unknown> = {
   damage: (it) => it.damage,
 }
 
-export function columnsAsked(columns: readonly ExportColumn[] | undefined, details: boolean): ExportColumn[] {
+export function selectColumns(
+  columns: readonly ExportColumn[] | undefined,
+  details: boolean,
+): ExportColumn[] {
   const asked = columns === undefined || columns.length === 0 ? exportColumns : columns
   return [...new Set(asked)].filter((column) => details || column !== 'details')
 }
 
-type Frame = {
+type ExportWriter = {
   begin: string
   line(entry: AuditEntry, at: number): string
   end: string
 }
 
-type Cut = { total: number; truncated: boolean; nextCursor: string | null }
+type ExportSummary = { total: number; truncated: boolean; nextCursor: string | null }
 
-const recordOf = (entry: AuditEntry, columns: ExportColumn[]): string =>
+const jsonRecord = (entry: AuditEntry, columns: ExportColumn[]): string =>
   JSON.stringify(Object.fromEntries(columns.map((column) => [column, cells[column](entry)])))
 
 /** How an export is written: what comes first, each entry, what comes last. */
-export function frameOf(format: ExportFormat, columns: ExportColumn[], cut: Cut): Frame {
-  if (format === 'ndjson') return { begin: '', line: (entry) => `${recordOf(entry, columns)}\n`, end: '' }
+export function exportWriter(
+  format: ExportFormat,
+  columns: ExportColumn[],
+  cut: ExportSummary,
+): ExportWriter {
+  if (format === 'ndjson') return { begin: '', line: (entry) => `${jsonRecord(entry, columns)}\n`, end: '' }
   if (format === 'csv') {
     const line = (entry: AuditEntry) => csvLine(columns.map((column) => cells[column](entry)))
     return { begin: csvLine(columns), line, end: '' }
   }
-  const line = (entry: AuditEntry, at: number) => (at === 0 ? '' : ',') + recordOf(entry, columns)
+  const line = (entry: AuditEntry, at: number) => (at === 0 ? '' : ',') + jsonRecord(entry, columns)
   return { begin: '{"data":[', line, end: `],${JSON.stringify(cut).slice(1)}\n` }
 }
 

@@ -1,9 +1,9 @@
 import { z } from 'zod'
 import { endpoint } from '../../core/endpoint.ts'
 import { idOf, instant } from '../../core/schema.ts'
-import { AuditEntry, looked, orgId, reads, span, tag } from '../contract.ts'
+import { AuditEntry, accessAudit, auditReadAccess, orgId, tag, timeRange } from '../contract.ts'
 
-const query = z.strictObject({ orgId, ...span })
+const query = z.strictObject({ orgId, ...timeRange })
 
 const count = z.int()
 const byAction = z.array(z.object({ action: z.string(), count })).describe('The most frequent first')
@@ -12,7 +12,7 @@ const UserActivity = z
   .meta({ id: 'AuditUserActivity' })
 
 /** Most people a report names, those who did most. */
-export const mostUsers = 1000
+export const maxUsers = 1000
 
 export const auditReports = {
   users: endpoint({
@@ -20,13 +20,13 @@ export const auditReports = {
     path: '/audit-logs/reports/user-activity',
     summary: 'Report who did how much',
     tag,
-    access: reads,
-    audit: looked,
+    access: auditReadAccess,
+    audit: accessAudit,
     query,
     reply: z.object({
       totalUsers: count.describe('People who did something'),
       totalEvents: count.describe('What they did, in all'),
-      actionsPerUser: z.array(UserActivity).describe(`Who did most first, at most ${mostUsers}`),
+      actionsPerUser: z.array(UserActivity).describe(`Who did most first, at most ${maxUsers}`),
       topUsers: z.array(UserActivity),
       recentActivity: z.array(AuditEntry),
     }),
@@ -37,8 +37,8 @@ export const auditReports = {
     path: '/audit-logs/reports/security-events',
     summary: 'Report sign-ins and changes of permissions and policies',
     tag,
-    access: reads,
-    audit: looked,
+    access: auditReadAccess,
+    audit: accessAudit,
     query,
     reply: z.object({
       totalEvents: count,
@@ -55,8 +55,8 @@ export const auditReports = {
     path: '/audit-logs/reports/compliance',
     summary: 'Report access to data, its changes and exports',
     tag,
-    access: reads,
-    audit: looked,
+    access: auditReadAccess,
+    audit: accessAudit,
     query,
     reply: z.object({
       totalEvents: count,
@@ -73,13 +73,13 @@ export const auditReports = {
     path: '/audit-logs/stats',
     summary: 'Count audit entries by category and by user',
     tag,
-    access: reads,
-    audit: looked,
+    access: auditReadAccess,
+    audit: accessAudit,
     query,
     reply: z.object({
       totalEvents: count,
       byCategory: z.array(z.object({ category: z.string(), count })),
-      byUser: z.array(UserActivity).describe(`Who did most first, at most ${mostUsers}`),
+      byUser: z.array(UserActivity).describe(`Who did most first, at most ${maxUsers}`),
       range: z.object({ from: instant.nullable(), to: instant.nullable() }),
     }),
     errors: ['org_access_denied'],

@@ -1,8 +1,15 @@
 import type { HandlersOf } from '../../handler.ts'
-import { checked, sealed } from '../handlers.ts'
-import { complianceEvents, complianceOf, meantBy, securityEvents, securityOf, statsOf } from '../rules.ts'
-import { type auditReports as contract, mostUsers } from './contract.ts'
-import { activityOf, countActions, countUsers, recentOf } from './store.ts'
+import { checkOrgAndNote, sealedRead } from '../handlers.ts'
+import {
+  categoryStats,
+  complianceEvents,
+  complianceReport,
+  expandAction,
+  securityEvents,
+  securityReport,
+} from '../rules.ts'
+import { type auditReports as contract, maxUsers } from './contract.ts'
+import { countActions, countActivity, countUsers, listRecentEntries } from './store.ts'
 
 type Reports = typeof contract
 
@@ -10,42 +17,54 @@ const top = 5
 const recent = 10
 
 export const auditReports: HandlersOf<Reports> = {
-  users: sealed<Reports['users']>(async ({ query, ...call }) => {
-    await checked(call, query.orgId)
+  users: sealedRead<Reports['users']>(async ({ query, ...call }) => {
+    await checkOrgAndNote(call, query.orgId)
     const { heavy } = call.storage
-    const actionsPerUser = await countUsers(heavy, call.scope, query, mostUsers)
+    const actionsPerUser = await countUsers(heavy, call.scope, query, maxUsers)
     return {
-      ...(await activityOf(heavy, call.scope, query)),
+      ...(await countActivity(heavy, call.scope, query)),
       actionsPerUser,
       topUsers: actionsPerUser.slice(0, top),
-      recentActivity: await recentOf(heavy, call.scope, query, 'people', recent),
+      recentActivity: await listRecentEntries(heavy, call.scope, query, 'people', recent),
     }
   }),
 
-  security: sealed<Reports['security']>(async ({ query, ...call }) => {
-    await checked(call, query.orgId)
+  security: sealedRead<Reports['security']>(async ({ query, ...call }) => {
+    await checkOrgAndNote(call, query.orgId)
     const { heavy } = call.storage
     return {
-      ...securityOf(await countActions(heavy, call.scope, query)),
-      recentEvents: await recentOf(heavy, call.scope, query, securityEvents.flatMap(meantBy), recent),
+      ...securityReport(await countActions(heavy, call.scope, query)),
+      recentEvents: await listRecentEntries(
+        heavy,
+        call.scope,
+        query,
+        securityEvents.flatMap(expandAction),
+        recent,
+      ),
     }
   }),
 
-  compliance: sealed<Reports['compliance']>(async ({ query, ...call }) => {
-    await checked(call, query.orgId)
+  compliance: sealedRead<Reports['compliance']>(async ({ query, ...call }) => {
+    await checkOrgAndNote(call, query.orgId)
     const { heavy } = call.storage
     return {
-      ...complianceOf(await countActions(heavy, call.scope, query)),
-      recentEvents: await recentOf(heavy, call.scope, query, complianceEvents.flatMap(meantBy), recent),
+      ...complianceReport(await countActions(heavy, call.scope, query)),
+      recentEvents: await listRecentEntries(
+        heavy,
+        call.scope,
+        query,
+        complianceEvents.flatMap(expandAction),
+        recent,
+      ),
     }
   }),
 
-  stats: sealed<Reports['stats']>(async ({ query, ...call }) => {
-    await checked(call, query.orgId)
+  stats: sealedRead<Reports['stats']>(async ({ query, ...call }) => {
+    await checkOrgAndNote(call, query.orgId)
     const { heavy } = call.storage
     return {
-      ...statsOf(await countActions(heavy, call.scope, query)),
-      byUser: await countUsers(heavy, call.scope, query, mostUsers),
+      ...categoryStats(await countActions(heavy, call.scope, query)),
+      byUser: await countUsers(heavy, call.scope, query, maxUsers),
       range: { from: query.from ?? null, to: query.to ?? null },
     }
   }),

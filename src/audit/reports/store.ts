@@ -1,14 +1,14 @@
 import type { Scope } from '../../core/scope.ts'
 import type { Db } from '../../storage/open.ts'
 import type { AuditEntry } from '../contract.ts'
-import { during, entriesOf } from '../entries.ts'
+import { entriesDuring, listEntriesByIds } from '../entries.ts'
 import type { ActionCount } from '../rules.ts'
 
 export type ReportQuery = { orgId?: string | undefined; from?: string | undefined; to?: string | undefined }
 
 /** How often each action happened, the most frequent first. Categories and sets are sums of these. */
 export async function countActions(db: Db, scope: Scope, query: ReportQuery): Promise<ActionCount[]> {
-  return during(db, scope, query)
+  return entriesDuring(db, scope, query)
     .select((eb) => ['action', eb.fn.countAll<number>().as('count')])
     .groupBy('action')
     .orderBy('count', 'desc')
@@ -18,8 +18,8 @@ export async function countActions(db: Db, scope: Scope, query: ReportQuery): Pr
 
 export type UserCount = { id: string; name: string; email: string; count: number; lastActivity: string }
 
-const byUsers = (db: Db, scope: Scope, query: ReportQuery) =>
-  during(db, scope, query).innerJoin('users', 'users.id', 'audit_logs.actor_id')
+const userEntries = (db: Db, scope: Scope, query: ReportQuery) =>
+  entriesDuring(db, scope, query).innerJoin('users', 'users.id', 'audit_logs.actor_id')
 
 /** Who did most, of the people only. */
 export async function countUsers(
@@ -28,7 +28,7 @@ export async function countUsers(
   query: ReportQuery,
   limit: number,
 ): Promise<UserCount[]> {
-  return byUsers(db, scope, query)
+  return userEntries(db, scope, query)
     .select((eb) => [
       'users.id',
       'users.name',
@@ -44,12 +44,12 @@ export async function countUsers(
 }
 
 /** How many people did how much. */
-export async function activityOf(
+export async function countActivity(
   db: Db,
   scope: Scope,
   query: ReportQuery,
 ): Promise<{ totalUsers: number; totalEvents: number }> {
-  return byUsers(db, scope, query)
+  return userEntries(db, scope, query)
     .select((eb) => [
       eb.fn.count<number>('audit_logs.actor_id').distinct().as('totalUsers'),
       eb.fn.countAll<number>().as('totalEvents'),
@@ -58,7 +58,7 @@ export async function activityOf(
 }
 
 /** The newest entries, of these actions or of people. */
-export async function recentOf(
+export async function listRecentEntries(
   db: Db,
   scope: Scope,
   query: ReportQuery,
@@ -66,7 +66,7 @@ export async function recentOf(
   limit: number,
 ): Promise<AuditEntry[]> {
   const people = db.selectFrom('users').select('users.id')
-  const rows = await during(db, scope, query)
+  const rows = await entriesDuring(db, scope, query)
     .select('audit_logs.id')
     .$if(which === 'people', (it) => it.where('actor_id', 'in', people))
     .$if(which !== 'people', (it) => it.where('action', 'in', which as readonly string[]))
@@ -74,7 +74,7 @@ export async function recentOf(
     .orderBy('audit_logs.id', 'desc')
     .limit(limit)
     .execute()
-  return entriesOf(
+  return listEntriesByIds(
     db,
     scope,
     rows.map(({ id }) => id),

@@ -2,12 +2,12 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inScopeHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { type AnchorPart, genesis, type Head } from '../chain.ts'
-import { Frontier } from '../checkpoints/tree.ts'
+import { type ChainHead, genesisChecksum, type HeaderAnchor } from '../chain.ts'
+import { Frontier } from '../checkpoints/merkle-tree.ts'
 
 /** Where a chain begins since its beginning was removed; of a whole chain, before its first entry. */
 export type Anchor = {
-  head: Head
+  head: ChainHead
   prunedCount: number
   /** Over what was removed; undefined where what is stored is no tree of that many entries: somebody changed it. */
   tree: Frontier | undefined
@@ -15,8 +15,8 @@ export type Anchor = {
   signed: { note: string; time: Instant } | null
 }
 
-const none: Anchor = {
-  head: { seq: 0, checksum: genesis },
+const noAnchor: Anchor = {
+  head: { seq: 0, checksum: genesisChecksum },
   prunedCount: 0,
   tree: new Frontier(),
   signed: null,
@@ -29,17 +29,17 @@ export async function findAnchor(db: Db, scope: Scope, chain: string): Promise<A
     .where('chain', '=', chain)
     .where(inScopeHistory(scope, 'audit_anchors.chain'))
     .executeTakeFirst()
-  if (!row) return none
+  if (!row) return noAnchor
   return {
     head: { seq: row.seq, checksum: row.checksum },
     prunedCount: row.pruned_count,
-    tree: treeIn(row.tree, row.seq),
+    tree: parseTree(row.tree, row.seq),
     signed: { note: row.note, time: row.created_at },
   }
 }
 
 /** Of a text that whoever holds the database may have changed. */
-function treeIn(text: string, size: number): Frontier | undefined {
+function parseTree(text: string, size: number): Frontier | undefined {
   try {
     return new Frontier(
       size,
@@ -54,7 +54,7 @@ function treeIn(text: string, size: number): Frontier | undefined {
  * What the file of a chain says of its beginning; undefined while nothing was removed. A tree that cannot be read
  * is none, which is not the one that the note names: whoever verifies the file sees it.
  */
-export const partOf = ({ signed, tree }: Anchor): AnchorPart | undefined =>
+export const toHeaderAnchor = ({ signed, tree }: Anchor): HeaderAnchor | undefined =>
   signed === null ? undefined : { note: signed.note, tree: tree ? base64(tree) : [] }
 
 const base64 = ({ roots }: Frontier): string[] => roots.map((root) => root.toString('base64'))

@@ -5,24 +5,24 @@ import { type Scope, systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inScopeHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { entryLine, type Head, headerLine, trailerLine } from '../chain.ts'
-import type { CheckpointParts } from '../checkpoints/jobs.ts'
+import { type ChainHead, entryLine, headerLine, trailerLine } from '../chain.ts'
+import type { CheckpointDependencies } from '../checkpoints/jobs.ts'
 import { orgOf } from '../rules.ts'
-import { type Anchor, findAnchor, partOf } from './anchors.ts'
-import { oldestOf } from './entries.ts'
+import { type Anchor, findAnchor, toHeaderAnchor } from './anchors.ts'
+import { readExpired } from './entries.ts'
 import type { Archive } from './ports.ts'
-import { keyOf } from './rules.ts'
+import { archiveKey } from './rules.ts'
 
 /** Compressed bytes after which an object takes no more entries: it is held in memory until it is kept. */
-const objectBytes = 8 * 1024 * 1024
-const batch = 500
+const maxObjectBytes = 8 * 1024 * 1024
+const batchSize = 500
 
-type Parts = Pick<CheckpointParts, 'storage' | 'signer' | 'clock'> & { archive: Archive }
+type Parts = Pick<CheckpointDependencies, 'storage' | 'signer' | 'clock'> & { archive: Archive }
 
 const archivesIn = (db: Db, scope: Scope) =>
   db.selectFrom('audit_archives').where(inScopeHistory(scope, 'audit_archives.chain'))
 
-export async function archivesOf(
+export async function countArchives(
   db: Db,
   scope: Scope,
   chain: string,
@@ -52,14 +52,14 @@ export async function archivedUpTo(db: Db, chain: string, anchor: number): Promi
 export async function archiveNext(parts: Parts, chain: string, cutoff: Instant): Promise<number> {
   const { storage, clock, archive } = parts
   const anchor = await findAnchor(storage.read, systemScope, chain)
-  const planned = await plannedEnd(storage.read, chain)
+  const planned = await findPlannedEnd(storage.read, chain)
   const until = planned !== null && planned > anchor.head.seq ? planned : undefined
-  const found = await objectOf(parts, chain, anchor, cutoff, until)
+  const found = await buildArchive(parts, chain, anchor, cutoff, until)
   if (!found) return 0
   const { head, body } = found
   const first = anchor.head.seq + 1
-  await storage.write((tx) => plan(tx, chain, head.seq))
-  const key = keyOf(chain, first, head.seq)
+  await storage.write((tx) => setPlannedEnd(tx, chain, head.seq))
+  const key = archiveKey(chain, first, head.seq)
   const sha256 = createHash('sha256').update(body).digest()
   await archive.put({ key, body, sha256, type: 'application/gzip' })
   await storage.write(async (tx) => {
@@ -76,12 +76,12 @@ export async function archiveNext(parts: Parts, chain: string, cutoff: Instant):
       })
       .onConflict((c) => c.doNothing())
       .execute()
-    await plan(tx, chain, null)
+    await setPlannedEnd(tx, chain, null)
   })
   return head.seq - anchor.head.seq
 }
 
-async function plannedEnd(db: Db, chain: string): Promise<number | null> {
+async function findPlannedEnd(db: Db, chain: string): Promise<number | null> {
   const row = await db
     .selectFrom('audit_retention')
     .select('archiving_to')
@@ -90,17 +90,17 @@ async function plannedEnd(db: Db, chain: string): Promise<number | null> {
   return row?.archiving_to ?? null
 }
 
-const plan = (tx: Db, chain: string, upTo: number | null) =>
+const setPlannedEnd = (tx: Db, chain: string, upTo: number | null) =>
   tx.updateTable('audit_retention').set({ archiving_to: upTo }).where('chain', '=', chain).execute()
 
 /** A part of a chain as a file of its own: its anchor before it, a checkpoint of its end behind it. */
-async function objectOf(
+async function buildArchive(
   { storage, signer, clock }: Parts,
   chain: string,
   anchor: Anchor,
   cutoff: Instant,
   until: number | undefined,
-): Promise<{ head: Head; body: Buffer } | undefined> {
+): Promise<{ head: ChainHead; body: Buffer } | undefined> {
   const pieces: Buffer[] = []
   const gzip = createGzip()
   gzip.on('data', (piece: Buffer) => pieces.push(piece))
@@ -108,13 +108,14 @@ async function objectOf(
   const put = async (text: string) => {
     if (!gzip.write(text)) await once(gzip, 'drain')
   }
-  await put(headerLine(orgOf(chain), { anchor: partOf(anchor), keys: await signer.successions() }))
+  await put(headerLine(orgOf(chain), { anchor: toHeaderAnchor(anchor), keys: await signer.successions() }))
   let at: Pick<Anchor, 'head' | 'tree'> = anchor
-  const isFull = () => until === undefined && pieces.reduce((sum, one) => sum + one.length, 0) >= objectBytes
+  const isFull = () =>
+    until === undefined && pieces.reduce((sum, one) => sum + one.length, 0) >= maxObjectBytes
   while (!isFull()) {
     const upTo = until ?? Number.MAX_SAFE_INTEGER
     if (at.head.seq >= upTo) break
-    const next = await oldestOf(storage.heavy, chain, at, { cutoff, limit: batch, upTo })
+    const next = await readExpired(storage.heavy, chain, at, { cutoff, limit: batchSize, upTo })
     if (next.entries.length === 0) break
     await put(next.entries.map(({ checksum, canonical }) => entryLine(checksum, canonical)).join(''))
     at = next

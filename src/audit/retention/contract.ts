@@ -2,16 +2,16 @@ import { z } from 'zod'
 import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { flag } from '../../core/page.ts'
 import { idOf, instant, text } from '../../core/schema.ts'
-import { everOrg, reads, tag } from '../contract.ts'
+import { anyOrgId, auditReadAccess, tag } from '../contract.ts'
 
-const leastDays = 1
+const minDays = 1
 /** Ten years. */
-const mostDays = 3650
+const maxDays = 3650
 
 /** As other settings of organizations; their own people do not shorten what holds them to account. */
 const writes = userAccess({ scopes: ['partner', 'system'], permission: 'organizations:write', mfa: true })
 
-const orgId = everOrg()
+const orgId = anyOrgId()
   .optional()
   .describe('Without it: your organization, or the system chain in system scope')
 const query = z.strictObject({ orgId })
@@ -58,9 +58,9 @@ export const RetentionChange = z
   .strictObject({
     retentionDays: z
       .int()
-      .min(leastDays, `must be at least ${leastDays}`)
-      .max(mostDays, `must be at most ${mostDays}`)
-      .describe(`How many days an entry is kept, ${leastDays} to ${mostDays}`)
+      .min(minDays, `must be at least ${minDays}`)
+      .max(maxDays, `must be at most ${maxDays}`)
+      .describe(`How many days an entry is kept, ${minDays} to ${maxDays}`)
       .meta({ flag: 'days' }),
     archiveToS3: z
       .boolean()
@@ -82,7 +82,7 @@ export const auditRetention = {
     path: '/audit-logs/retention',
     summary: 'Show how long audit entries are kept, and what was deleted',
     tag,
-    access: reads,
+    access: auditReadAccess,
     query: z.strictObject({ orgId, due: flag.optional().describe('Also count what is old enough to go') }),
     reply: AuditRetention,
     errors: ['org_access_denied'],

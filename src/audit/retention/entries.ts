@@ -2,43 +2,43 @@ import { Problem } from '../../core/errors.ts'
 import { systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { entryIn } from '../chain.ts'
-import { faultOf } from '../checkpoints/growth.ts'
-import { frontierAt, MissingTile } from '../checkpoints/store.ts'
-import { Frontier, leafHash } from '../checkpoints/tree.ts'
-import { entriesBehind, entriesIn } from '../store.ts'
+import { parseEntry } from '../chain.ts'
+import { entryFault } from '../checkpoints/extend-tree.ts'
+import { Frontier, leafHash } from '../checkpoints/merkle-tree.ts'
+import { frontierAt, MissingTileError } from '../checkpoints/store.ts'
+import { entriesIn, storedEntriesAfter } from '../store.ts'
 import type { Anchor } from './anchors.ts'
 
-export type Stored = { seq: number; checksum: string; canonical: string }
+export type StoredEntry = { seq: number; checksum: string; canonical: string }
 
 /**
  * The next entries behind an anchor that are older than the cutoff: those before the first that is not, whatever
  * follows it. Each has to be what it was when it was signed, so that nobody has retention remove the traces of a
  * forgery. @throws audit_history_changed
  */
-export async function oldestOf(
+export async function readExpired(
   db: Db,
   chain: string,
   { head, tree }: Pick<Anchor, 'head' | 'tree'>,
   { cutoff, limit, upTo }: { cutoff: Instant; limit: number; upTo: number },
-): Promise<{ entries: Stored[]; head: Anchor['head']; tree: Frontier }> {
+): Promise<{ entries: StoredEntry[]; head: Anchor['head']; tree: Frontier }> {
   if (!tree)
     throw new Problem('audit_history_changed', 'The anchor of the chain cannot be read: nothing was deleted')
-  const rows = await entriesBehind(db, { chain, after: head.seq, upTo, limit })
-  const entries: Stored[] = []
+  const rows = await storedEntriesAfter(db, { chain, after: head.seq, upTo, limit })
+  const entries: StoredEntry[] = []
   const grown = new Frontier(tree.size, tree.roots)
   let last = head
   for (const row of rows) {
-    if (faultOf(row, last.seq + 1, last.checksum)) throw changed(last.seq + 1)
+    if (entryFault(row, last.seq + 1, last.checksum)) throw historyChanged(last.seq + 1)
     const { seq, checksum, canonical } = row
-    const entry = entryIn(canonical)
-    if (!entry) throw changed(seq)
+    const entry = parseEntry(canonical)
+    if (!entry) throw historyChanged(seq)
     if (entry.timestamp >= cutoff) break
     grown.push(leafHash(canonical))
     entries.push({ seq, checksum, canonical })
     last = { seq, checksum }
   }
-  if (entries.length > 0 && !(await isSigned(db, chain, grown))) throw changed(head.seq + 1, last.seq)
+  if (entries.length > 0 && !(await isSigned(db, chain, grown))) throw historyChanged(head.seq + 1, last.seq)
   return { entries, head: last, tree: grown }
 }
 
@@ -47,18 +47,18 @@ async function isSigned(db: Db, chain: string, tree: Frontier): Promise<boolean>
   try {
     return (await frontierAt(db, chain, tree.size)).root().equals(tree.root())
   } catch (error) {
-    if (error instanceof MissingTile) return false
+    if (error instanceof MissingTileError) return false
     throw error
   }
 }
 
-function changed(first: number, last = first): Problem {
+function historyChanged(first: number, last = first): Problem {
   const which = first === last ? `Entry ${first} is` : `Entries ${first} to ${last} are`
   return new Problem('audit_history_changed', `${which} not what was signed: nothing was deleted`)
 }
 
 /** How many entries are old enough to go, at most this many, and of when the newest of them is. */
-export async function countOld(
+export async function countExpired(
   db: Db,
   chain: string,
   anchor: number,
@@ -68,7 +68,7 @@ export async function countOld(
   let count = 0
   let upTo: Instant | null = null
   for (;;) {
-    const rows = await timesAfter(db, chain, anchor + count, Math.min(limit, 5000))
+    const rows = await timestampsAfter(db, chain, anchor + count, Math.min(limit, 5000))
     for (const { timestamp } of rows) {
       if (timestamp >= cutoff || count >= limit) return { entries: count, upTo }
       count += 1
@@ -78,7 +78,7 @@ export async function countOld(
   }
 }
 
-const timesAfter = (db: Db, chain: string, after: number, limit: number) =>
+const timestampsAfter = (db: Db, chain: string, after: number, limit: number) =>
   entriesIn(db, systemScope)
     .select('timestamp')
     .where('chain', '=', chain)
@@ -88,7 +88,7 @@ const timesAfter = (db: Db, chain: string, after: number, limit: number) =>
     .execute()
 
 /** Deletes entries that an anchor covers; how many there were. */
-export async function deleteUpTo(tx: Db, chain: string, after: number, upTo: number): Promise<number> {
+export async function deleteEntries(tx: Db, chain: string, after: number, upTo: number): Promise<number> {
   const { numDeletedRows } = await tx
     .deleteFrom('audit_logs')
     .where('chain', '=', chain)

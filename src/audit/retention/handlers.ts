@@ -4,37 +4,41 @@ import type { Instant } from '../../core/time.ts'
 import { type Call, type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { checkOrgInHistory } from '../../tenancy/store.ts'
-import { chainAsked, sealed } from '../handlers.ts'
+import { requestedChain, sealedRead } from '../handlers.ts'
 import { orgOf } from '../rules.ts'
 import { findAnchor } from './anchors.ts'
-import { archivesOf } from './archiving.ts'
+import { countArchives } from './archiving.ts'
 import type { AuditRetention, auditRetention as contract } from './contract.ts'
-import { countOld } from './entries.ts'
-import { pruneChain, type RetentionParts, type Run, unconfigured } from './jobs.ts'
-import { actions, cutoffOf, told } from './rules.ts'
+import { countExpired } from './entries.ts'
+import { noArchiveMessage, type PruneRun, pruneChain, type RetentionDependencies } from './jobs.ts'
+import { cutoffOf, retentionActions, toAuditedPolicy } from './rules.ts'
 import { changeHold, changePolicy, getPolicy, lockPolicy } from './store.ts'
 
 type Retention = typeof contract
-type Asked = { scope: Scope; query: { orgId?: string | undefined }; note: Call<Retention['show']>['note'] }
+type RetentionCall = {
+  scope: Scope
+  query: { orgId?: string | undefined }
+  note: Call<Retention['show']>['note']
+}
 
 /** What one call of a person may take; they call again for the rest. */
-const oneCall = { milliseconds: 3000 }
+const callLimits = { milliseconds: 3000 }
 
 /** What happens to a chain is told in that chain. */
-async function chainOfCall(db: Db, { scope, query, note }: Asked): Promise<string> {
+async function requestedChainOf(db: Db, { scope, query, note }: RetentionCall): Promise<string> {
   if (query.orgId !== undefined) await checkOrgInHistory(db, scope, query.orgId)
-  const chain = chainAsked(scope, query.orgId)
+  const chain = requestedChain(scope, query.orgId)
   note({ orgId: orgOf(chain) })
   return chain
 }
 
-export const retentionHandlers = (parts: RetentionParts): HandlersOf<Retention> => {
+export const retentionHandlers = (parts: RetentionDependencies): HandlersOf<Retention> => {
   const { archive } = parts
 
   const retentionOf = async (db: Db, scope: Scope, chain: string): Promise<AuditRetention> => {
     const { failures: _, ...policy } = await getPolicy(db, scope, chain)
     const { signed, head, prunedCount } = await findAnchor(db, scope, chain)
-    const kept = await archivesOf(db, scope, chain)
+    const kept = await countArchives(db, scope, chain)
     return {
       orgId: orgOf(chain),
       ...policy,
@@ -45,12 +49,12 @@ export const retentionHandlers = (parts: RetentionParts): HandlersOf<Retention> 
 
   const dueOf = async (db: Db, scope: Scope, chain: string, now: Instant) => {
     const { head } = await findAnchor(db, scope, chain)
-    return countOld(db, chain, head.seq, cutoffOf(await getPolicy(db, scope, chain), now))
+    return countExpired(db, chain, head.seq, cutoffOf(await getPolicy(db, scope, chain), now))
   }
 
   return {
-    show: sealed<Retention['show']>(async ({ db, storage, now, ...call }) => {
-      const chain = await chainOfCall(db, call)
+    show: sealedRead<Retention['show']>(async ({ db, storage, now, ...call }) => {
+      const chain = await requestedChainOf(db, call)
       const retention = await retentionOf(db, call.scope, chain)
       return call.query.due
         ? { ...retention, due: await dueOf(storage.heavy, call.scope, chain, now) }
@@ -59,24 +63,24 @@ export const retentionHandlers = (parts: RetentionParts): HandlersOf<Retention> 
 
     change: async ({ db, body, ...call }) => {
       assertNotEmptyChange(body)
-      const chain = await chainOfCall(db, call)
+      const chain = await requestedChainOf(db, call)
       if (body.archiveToS3 && !archive) {
-        throw invalid([{ path: 'body.archiveToS3', message: `cannot be true: ${unconfigured}` }])
+        throw invalid([{ path: 'body.archiveToS3', message: `cannot be true: ${noArchiveMessage}` }])
       }
       const before = await lockPolicy(db, call.scope, chain)
       const after = { ...before, ...body }
       await changePolicy(db, call.scope, chain, after)
-      call.note({ before: told(before), after: told(after) })
+      call.note({ before: toAuditedPolicy(before), after: toAuditedPolicy(after) })
       return retentionOf(db, call.scope, chain)
     },
 
     hold: async ({ db, body: { held, reason }, caller, now, ...call }) => {
-      const chain = await chainOfCall(db, call)
+      const chain = await requestedChainOf(db, call)
       const { hold: before } = await lockPolicy(db, call.scope, chain)
       const hold = held ? { reason: reason!, userId: caller.id, userEmail: caller.email, since: now } : null
       await changeHold(db, call.scope, chain, hold)
       call.note({
-        ...(!held && { action: actions.release }),
+        ...(!held && { action: retentionActions.release }),
         before: { hold: before },
         after: { hold },
         ...(!held && reason !== undefined && { details: { reason } }),
@@ -84,14 +88,14 @@ export const retentionHandlers = (parts: RetentionParts): HandlersOf<Retention> 
       return retentionOf(db, call.scope, chain)
     },
 
-    run: inSteps<Retention['run'], { chain: string; run: Run }>({
+    run: inSteps<Retention['run'], { chain: string; run: PruneRun }>({
       // Its own transactions, short ones: nobody waits for it.
       prepare: async (call) => {
-        const chain = await chainOfCall(call.storage.read, call)
-        return { chain, run: await pruneChain(parts, chain, oneCall) }
+        const chain = await requestedChainOf(call.storage.read, call)
+        return { chain, run: await pruneChain(parts, chain, callLimits) }
       },
       run: async ({ db, scope, note }, { chain, run: { state, pruned, policy } }) => {
-        note({ orgId: orgOf(chain), details: { state, pruned, ...told(policy) } })
+        note({ orgId: orgOf(chain), details: { state, pruned, ...toAuditedPolicy(policy) } })
         return { state, pruned, retention: await retentionOf(db, scope, chain) }
       },
     }),

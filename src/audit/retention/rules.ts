@@ -3,7 +3,7 @@ import { addSeconds, type Instant } from '../../core/time.ts'
 const day = 86_400
 
 /** The actions by which a chain records its own retention. */
-export const actions = {
+export const retentionActions = {
   change: 'audit.retention.update',
   run: 'audit.retention.run',
   hold: 'audit.hold.set',
@@ -12,7 +12,7 @@ export const actions = {
 
 export type Hold = { reason: string; userId: string | null; userEmail: string | null; since: Instant }
 
-export type Policy = {
+export type RetentionPolicy = {
   retentionDays: number
   archiveToS3: boolean
   lastCleanupAt: Instant | null
@@ -22,7 +22,7 @@ export type Policy = {
 }
 
 /** What holds for a chain of which nobody said anything. */
-export const defaultPolicy: Policy = {
+export const defaultPolicy: RetentionPolicy = {
   retentionDays: 365,
   archiveToS3: false,
   lastCleanupAt: null,
@@ -32,24 +32,27 @@ export const defaultPolicy: Policy = {
 }
 
 /** What is older may go. An entry of this very moment stays. */
-export const cutoffOf = ({ retentionDays }: Pick<Policy, 'retentionDays'>, now: Instant): Instant =>
+export const cutoffOf = ({ retentionDays }: Pick<RetentionPolicy, 'retentionDays'>, now: Instant): Instant =>
   addSeconds(now, -retentionDays * day)
 
 /** A chain is looked at once a day. */
-export const restSeconds = day
+export const runIntervalSeconds = day
 
 /** A run that failed is tried again after 10, 20, 40 … minutes, once a day at the latest. */
 export const retryAt = (failures: number, now: Instant): Instant =>
   addSeconds(now, Math.min(600 * 2 ** Math.min(failures, 10), day))
 
 /** `<prefix>/<chain>/<first>-<last>.ndjson.gz`: in the order of the chain, as names are listed. */
-export function keyOf(chain: string, first: number, last: number): string {
+export function archiveKey(chain: string, first: number, last: number): string {
   const [from, to] = [first, last].map((seq) => String(seq).padStart(12, '0'))
   return `${chain}/${from}-${to}.ndjson.gz`
 }
 
 /** How many seconds ahead of its clock a process writes a time: when it tries again, and how long it is waited for. */
-export const aheadOf = { retry: day, lease: 60, reading: 60 } as const
+export const maxAheadSeconds = { retry: day, lease: 60, reading: 60 } as const
 
 /** What of a policy the audit log tells. */
-export const told = ({ retentionDays, archiveToS3 }: Policy) => ({ retentionDays, archiveToS3 })
+export const toAuditedPolicy = ({ retentionDays, archiveToS3 }: RetentionPolicy) => ({
+  retentionDays,
+  archiveToS3,
+})

@@ -4,25 +4,32 @@ import { addSeconds, clockSkew, type Instant } from '../../core/time.ts'
 import { forUpdate, inScopeHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { AuditRetentionRow } from '../../storage/schema/tables.ts'
-import { aheadOf, defaultPolicy, type Hold, type Policy, restSeconds, retryAt } from './rules.ts'
+import {
+  defaultPolicy,
+  type Hold,
+  maxAheadSeconds,
+  type RetentionPolicy,
+  retryAt,
+  runIntervalSeconds,
+} from './rules.ts'
 
 const policiesIn = (db: Db, scope: Scope) =>
   db.selectFrom('audit_retention').where(inScopeHistory(scope, 'audit_retention.chain'))
 
 /** The policy of a chain, which has one without being told of it. */
-export async function getPolicy(db: Db, scope: Scope, chain: string): Promise<Policy> {
+export async function getPolicy(db: Db, scope: Scope, chain: string): Promise<RetentionPolicy> {
   const row = await policiesIn(db, scope).selectAll().where('chain', '=', chain).executeTakeFirst()
   return row ? toPolicy(row) : defaultPolicy
 }
 
 /** The same for whoever changes it: nothing is deleted until the transaction ends. */
-export async function lockPolicy(tx: Db, scope: Scope, chain: string): Promise<Policy> {
+export async function lockPolicy(tx: Db, scope: Scope, chain: string): Promise<RetentionPolicy> {
   await ensureRow(tx, chain)
   const locked = forUpdate(policiesIn(tx, scope).selectAll().where('chain', '=', chain))
   return toPolicy(await locked.executeTakeFirstOrThrow())
 }
 
-function toPolicy(row: AuditRetentionRow): Policy {
+function toPolicy(row: AuditRetentionRow): RetentionPolicy {
   const { hold_reason: reason, hold_by: userId, hold_email: userEmail, held_at: since } = row
   const { error: message, error_at: at, retry_at: next } = row
   return {
@@ -45,13 +52,13 @@ async function ensureRow(tx: Db, chain: string): Promise<void> {
   }
   await tx
     .insertInto('audit_retention')
-    .values({ ...untouched, ...row })
+    .values({ ...emptyRetentionRow, ...row })
     .onConflict((c) => c.doNothing())
     .execute()
 }
 
 /** Of a chain that was never pruned, held or archived. */
-export const untouched = {
+export const emptyRetentionRow = {
   last_cleanup_at: null,
   hold_reason: null,
   hold_by: null,
@@ -65,28 +72,28 @@ export const untouched = {
   archiving_to: null,
 }
 
-const update = (tx: Db, scope: Scope, chain: string) =>
+const updatePolicyRow = (tx: Db, scope: Scope, chain: string) =>
   tx
     .updateTable('audit_retention')
     .where('chain', '=', chain)
     .where(inScopeHistory(scope, 'audit_retention.chain'))
 
-type Kept = Pick<Policy, 'retentionDays' | 'archiveToS3'>
+type PolicySettings = Pick<RetentionPolicy, 'retentionDays' | 'archiveToS3'>
 
 /** A changed policy is tried at once, also after failures. */
 export async function changePolicy(
   tx: Db,
   scope: Scope,
   chain: string,
-  { retentionDays, archiveToS3 }: Kept,
+  { retentionDays, archiveToS3 }: PolicySettings,
 ): Promise<void> {
-  await update(tx, scope, chain)
+  await updatePolicyRow(tx, scope, chain)
     .set({ retention_days: retentionDays, archive_to_s3: archiveToS3 ? 1 : 0, retry_at: null })
     .execute()
 }
 
 export async function changeHold(tx: Db, scope: Scope, chain: string, hold: Hold | null): Promise<void> {
-  await update(tx, scope, chain)
+  await updatePolicyRow(tx, scope, chain)
     .set({
       hold_reason: hold?.reason ?? null,
       hold_by: hold?.userId ?? null,
@@ -97,13 +104,13 @@ export async function changeHold(tx: Db, scope: Scope, chain: string, hold: Hold
 }
 
 /** How long a run that died keeps others away. */
-const leaseSeconds = aheadOf.lease
+const leaseSeconds = maxAheadSeconds.lease
 
 /** No process wrote a time later than that, `ahead` of its clock: what is there keeps nobody from anything. */
-const beyond = (now: Instant, ahead = 0): Instant => addSeconds(now, ahead + clockSkew)
+const latestPlausible = (now: Instant, ahead = 0): Instant => addSeconds(now, ahead + clockSkew)
 
 /** Takes a chain for one run; false when another one has it. */
-export async function claim(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
+export async function acquireLease(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
   await ensureRow(tx, chain)
   const { numUpdatedRows } = await tx
     .updateTable('audit_retention')
@@ -113,7 +120,7 @@ export async function claim(tx: Db, chain: string, lease: string, now: Instant):
       eb.or([
         eb('leased_until', 'is', null),
         eb('leased_until', '<=', now),
-        eb('leased_until', '>', beyond(now, leaseSeconds)),
+        eb('leased_until', '>', latestPlausible(now, leaseSeconds)),
       ]),
     )
     .executeTakeFirstOrThrow()
@@ -121,7 +128,7 @@ export async function claim(tx: Db, chain: string, lease: string, now: Instant):
 }
 
 /** Keeps the chain of a run from going, and says whether it is still its own. */
-export async function holdLease(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
+export async function renewLease(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
   const { numUpdatedRows } = await tx
     .updateTable('audit_retention')
     .set({ leased_until: addSeconds(now, leaseSeconds) })
@@ -131,27 +138,27 @@ export async function holdLease(tx: Db, chain: string, lease: string, now: Insta
   return Number(numUpdatedRows) === 1
 }
 
-const ofRun = (tx: Db, chain: string, lease: string) =>
+const leasedRow = (tx: Db, chain: string, lease: string) =>
   tx.updateTable('audit_retention').where('chain', '=', chain).where('lease', '=', lease)
 
-const over = { lease: null, leased_until: null }
-const fine = { error: null, error_at: null, retry_at: null, failures: 0 }
+const releasedLease = { lease: null, leased_until: null }
+const clearedError = { error: null, error_at: null, retry_at: null, failures: 0 }
 
 /** Ends a run. `whole`: it came to its end, and the chain rests for a day. */
-export async function finish(
+export async function finishRun(
   tx: Db,
   chain: string,
   lease: string,
   whole: boolean,
   now: Instant,
 ): Promise<void> {
-  await ofRun(tx, chain, lease)
-    .set({ ...over, ...(whole && { ...fine, last_cleanup_at: now }) })
+  await leasedRow(tx, chain, lease)
+    .set({ ...releasedLease, ...(whole && { ...clearedError, last_cleanup_at: now }) })
     .execute()
 }
 
 /** Ends a run that failed; the reason stays until one does not. */
-export async function fail(
+export async function failRun(
   tx: Db,
   chain: string,
   lease: string,
@@ -159,9 +166,9 @@ export async function fail(
   failures: number,
   now: Instant,
 ): Promise<void> {
-  await ofRun(tx, chain, lease)
+  await leasedRow(tx, chain, lease)
     .set({
-      ...over,
+      ...releasedLease,
       error: truncateStorable(message, 1000),
       error_at: now,
       failures: failures + 1,
@@ -171,7 +178,7 @@ export async function fail(
 }
 
 /** Some chains that nobody looked at for a day, those longest ago first. */
-export async function listDue(db: Db, now: Instant, limit: number): Promise<string[]> {
+export async function listDueChains(db: Db, now: Instant, limit: number): Promise<string[]> {
   const rows = await db
     .selectFrom('audit_heads')
     .leftJoin('audit_retention', 'audit_retention.chain', 'audit_heads.chain')
@@ -180,18 +187,18 @@ export async function listDue(db: Db, now: Instant, limit: number): Promise<stri
       eb.and([
         eb.or([
           eb('last_cleanup_at', 'is', null),
-          eb('last_cleanup_at', '<=', addSeconds(now, -restSeconds)),
-          eb('last_cleanup_at', '>', beyond(now)),
+          eb('last_cleanup_at', '<=', addSeconds(now, -runIntervalSeconds)),
+          eb('last_cleanup_at', '>', latestPlausible(now)),
         ]),
         eb.or([
           eb('retry_at', 'is', null),
           eb('retry_at', '<=', now),
-          eb('retry_at', '>', beyond(now, aheadOf.retry)),
+          eb('retry_at', '>', latestPlausible(now, maxAheadSeconds.retry)),
         ]),
         eb.or([
           eb('leased_until', 'is', null),
           eb('leased_until', '<=', now),
-          eb('leased_until', '>', beyond(now, leaseSeconds)),
+          eb('leased_until', '>', latestPlausible(now, leaseSeconds)),
         ]),
         eb('held_at', 'is', null),
       ]),

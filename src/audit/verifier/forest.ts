@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { type Frontier, perfectSpans } from '../checkpoints/tree.ts'
+import { type Frontier, perfectSpans } from '../checkpoints/merkle-tree.ts'
 
 /** `hash`: a character for each byte, which is made and handed on faster than a buffer. */
 export type PerfectTree = { from: number; size: number; hash: string }

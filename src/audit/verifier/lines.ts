@@ -1,33 +1,33 @@
 import {
-  type AnchorPart,
-  canonicalAt,
-  checksumAt,
+  type ChainHead,
+  type ChainHeader,
+  canonicalOffset,
+  chainFormat,
   checksumOf,
-  entryMiddle,
-  entryStart,
-  format,
-  type Head,
-  type Header,
+  checksumOffset,
+  entryInfix,
+  entryPrefix,
+  type HeaderAnchor,
 } from '../chain.ts'
 
 /** The lines of a chain file, read one by one: where a chain begins, ends, or does not fit. */
 
 export type Fields = Record<string, unknown>
 
-export type Line =
+export type ChainLine =
   | { is: 'entry'; entry: Fields; seq: number; checksum: string; link: string; orgId: string | null }
   /** Of the form of an entry, but its text is not what its checksum says. */
   | { is: 'altered'; entry: Fields | undefined }
-  | { is: 'trailer'; head: Head; checkpoint: string | undefined }
+  | { is: 'trailer'; head: ChainHead; checkpoint: string | undefined }
   | { is: 'unreadable' }
 
-export function readLine(line: Buffer): Line {
+export function readLine(line: Buffer): ChainLine {
   const text = line.toString('latin1')
-  if (!text.startsWith(entryStart)) return readTrailer(line) ?? { is: 'unreadable' }
-  const canonical = line.subarray(canonicalAt, -1)
+  if (!text.startsWith(entryPrefix)) return readTrailer(line) ?? { is: 'unreadable' }
+  const canonical = line.subarray(canonicalOffset, -1)
   const entry = fieldsOf(canonical)
-  const checksum = text.slice(checksumAt, checksumAt + 64)
-  const framed = text.startsWith(entryMiddle, checksumAt + 64) && text.endsWith('}')
+  const checksum = text.slice(checksumOffset, checksumOffset + 64)
+  const framed = text.startsWith(entryInfix, checksumOffset + 64) && text.endsWith('}')
   if (!framed || checksumOf(canonical) !== checksum) return { is: 'altered', entry }
   const { seq, prevChecksum, orgId } = entry ?? {}
   const whole =
@@ -38,9 +38,9 @@ export function readLine(line: Buffer): Line {
 }
 
 /** undefined for a line that is no header of this format. */
-export function readHeader(line: Buffer): Header | undefined {
+export function readHeader(line: Buffer): ChainHeader | undefined {
   const header = compact(line, ['format', 'orgId', 'anchor', 'keys'])
-  if (header?.format !== format) return undefined
+  if (header?.format !== chainFormat) return undefined
   const { orgId, anchor, keys } = header
   if (orgId !== null && typeof orgId !== 'string') return undefined
   if (anchor !== undefined && !isAnchor(anchor)) return undefined
@@ -48,7 +48,7 @@ export function readHeader(line: Buffer): Header | undefined {
   return { orgId, anchor, keys }
 }
 
-export function readTrailer(line: Buffer): (Line & { is: 'trailer' }) | undefined {
+export function readTrailer(line: Buffer): (ChainLine & { is: 'trailer' }) | undefined {
   const { head, checkpoint } = compact(line, ['head', 'checkpoint']) ?? {}
   const { seq, checksum, ...rest } = (head ?? {}) as Fields
   if (!isCount(seq) || typeof checksum !== 'string' || Object.keys(rest).length > 0) return undefined
@@ -61,7 +61,7 @@ const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 const areTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((one) => typeof one === 'string')
 
-const isAnchor = (value: unknown): value is AnchorPart => {
+const isAnchor = (value: unknown): value is HeaderAnchor => {
   const { note, tree, ...rest } = (value ?? {}) as Fields
   return typeof note === 'string' && areTexts(tree) && Object.keys(rest).length === 0
 }

@@ -1,6 +1,6 @@
 import { trustedKeys } from '../checkpoints/checkpoint.ts'
-import type { Signed } from './trust.ts'
-import type { Finding, PinState, Sound } from './verdict.ts'
+import type { SignedCheckpoint } from './signatures.ts'
+import type { Finding, PinState, SoundVerdict } from './verdict.ts'
 
 /** What was last seen of a chain and found sound, kept by whoever verifies it. */
 export type Pin = {
@@ -14,17 +14,17 @@ export type Pin = {
   key: string | null
 }
 
-export type Seen = {
+export type ObservedChain = {
   head: { seq: number; checksum: string }
-  anchor: Signed | undefined
-  signed: Signed | undefined
+  anchor: SignedCheckpoint | undefined
+  signed: SignedCheckpoint | undefined
   /** The checksum of the pinned entry as the chain has it now. */
   seen: string | undefined
   successions: readonly string[]
 }
 
 /** A sound chain next to what it was before. */
-export function judgePin(pin: Pin | undefined, chain: Seen): Finding | { state: PinState } {
+export function checkPin(pin: Pin | undefined, chain: ObservedChain): Finding | { state: PinState } {
   if (!pin) return { state: 'none' }
   const { head, anchor, signed, successions } = chain
   const key = signed?.key
@@ -54,7 +54,7 @@ export function judgePin(pin: Pin | undefined, chain: Seen): Finding | { state: 
 }
 
 /** What to keep of a sound chain; of an unchanged one, all that was known. */
-export function pinOf(sound: Sound, now: string, before?: Pin): Pin {
+export function toPin(sound: SoundVerdict, now: string, before?: Pin): Pin {
   const { checkpoint, head } = sound
   const root = checkpoint.state === 'none' ? sound.root : checkpoint.root
   const key = checkpoint.state === 'signed' ? checkpoint.key : (before?.key ?? null)

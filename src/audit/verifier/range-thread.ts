@@ -1,49 +1,49 @@
 import { readSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'
+import { ChainScanner, type ScanStart } from './chain-scanner.ts'
 import { Forest } from './forest.ts'
 import { readLine } from './lines.ts'
-import type { Run } from './verifier.ts'
-import { type Place, Walk } from './walk.ts'
+import type { LinkedRun } from './verifier.ts'
 
 /** A verifier of parts of a file: each is walked from its first line on, as if what is before were sound. */
 
 export type RangeTask = {
   descriptor: number
-  place: Pick<Place, 'orgId' | 'watch'>
+  place: Pick<ScanStart, 'orgId' | 'watch'>
   tree: boolean
-  ranges: readonly Range[]
+  ranges: readonly ByteRange[]
   /** How many of the ranges threads have taken on: one number, shared by all of them. */
   taken: Int32Array
 }
 
 /** The lines that begin in these bytes of the file. */
-export type Range = { from: number; to: number }
+export type ByteRange = { from: number; to: number }
 
 /** `at`: behind the last line, or before a line that is not the next entry. */
-export type Walked = { run: Run | undefined; from: number; at: number; isWhole: boolean }
+export type ScannedRange = { run: LinkedRun | undefined; from: number; at: number; isWhole: boolean }
 
-export type Found = { index: number; walked: Walked }
+export type RangeMessage = { index: number; walked: ScannedRange }
 
 const newline = 0x0a
 /** Longer than nearly every line. */
-const lineSize = 16 << 10
-const longestBuffer = 32 << 20
+const readBytes = 16 << 10
+const maxBufferBytes = 32 << 20
 const { descriptor, place, tree, ranges, taken } = workerData as RangeTask
 let buffer: Buffer = Buffer.allocUnsafe(1 << 20)
 
-for (let index = take(); index < ranges.length; index = take()) {
-  const found: Found = { index, walked: walked(ranges[index]!) }
+for (let index = takeRange(); index < ranges.length; index = takeRange()) {
+  const found: RangeMessage = { index, walked: scanRange(ranges[index]!) }
   parentPort?.postMessage(found)
 }
 
-function take(): number {
+function takeRange(): number {
   return Atomics.add(taken, 0, 1)
 }
 
-function walked(range: Range): Walked {
-  const from = range.from === 0 ? 0 : lineFrom(range.from - 1)
+function scanRange(range: ByteRange): ScannedRange {
+  const from = range.from === 0 ? 0 : nextLineStart(range.from - 1)
   let at = from
-  let walk: Walk | undefined
+  let walk: ChainScanner | undefined
   let before = { seq: 0, checksum: '' }
   while (at < range.to) {
     const read = readSync(descriptor, buffer, 0, buffer.length, at)
@@ -51,7 +51,7 @@ function walked(range: Range): Walked {
     // A line that begins behind the range is of the next one.
     const last = at + read > range.to ? bytes.indexOf(newline, range.to - at - 1) : bytes.lastIndexOf(newline)
     if (last === -1) {
-      if (read < buffer.length || buffer.length >= longestBuffer) break
+      if (read < buffer.length || buffer.length >= maxBufferBytes) break
       buffer = Buffer.allocUnsafe(buffer.length * 2)
       continue
     }
@@ -60,9 +60,9 @@ function walked(range: Range): Walked {
       const first = readLine(lines.subarray(0, lines.indexOf(newline)))
       if (first.is !== 'entry') break
       before = { seq: first.seq - 1, checksum: first.link }
-      walk = new Walk({ ...place, head: before, forest: tree ? new Forest() : undefined })
+      walk = new ChainScanner({ ...place, head: before, forest: tree ? new Forest() : undefined })
     }
-    const end = walk.lines(lines, 0)
+    const end = walk.scan(lines, 0)
     at += end
     if (end < lines.length) break
   }
@@ -78,11 +78,11 @@ function walked(range: Range): Walked {
 }
 
 /** Where the first line begins behind a byte. */
-function lineFrom(byte: number): number {
-  for (let at = byte; ; at += lineSize) {
-    const read = readSync(descriptor, buffer, 0, lineSize, at)
+function nextLineStart(byte: number): number {
+  for (let at = byte; ; at += readBytes) {
+    const read = readSync(descriptor, buffer, 0, readBytes, at)
     const end = buffer.subarray(0, read).indexOf(newline)
     if (end !== -1) return at + end + 1
-    if (read < lineSize) return at + read
+    if (read < readBytes) return at + read
   }
 }

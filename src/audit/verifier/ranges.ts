@@ -2,9 +2,9 @@ import { readSync, read as readWithCallback } from 'node:fs'
 import { promisify } from 'node:util'
 import { Worker } from 'node:worker_threads'
 import { packageModule } from '../../core/package-files.ts'
-import type { Found, Range, RangeTask, Walked } from './range-thread.ts'
+import type { ByteRange, RangeMessage, RangeTask, ScannedRange } from './range-thread.ts'
 import type { Verdict } from './verdict.ts'
-import { ChainVerifier, type Trust } from './verifier.ts'
+import { ChainVerifier, type VerifierOptions } from './verifier.ts'
 
 const script = packageModule('src/audit/verifier/range-thread.ts')
 
@@ -12,11 +12,16 @@ const read = promisify(readWithCallback)
 
 const newline = 0x0a
 /** Bytes that a thread takes on at once. */
-const usualRange = 16 << 20
+const defaultRangeBytes = 16 << 20
 /** What a thread makes is garbage at once: without a limit the room for it grows, for nothing. */
-const room = { maxYoungGenerationSizeMb: 4 }
+const threadLimits = { maxYoungGenerationSizeMb: 4 }
 
-export type RangeOptions = { size: number; threads: number; trust?: Trust | undefined; range?: number }
+export type RangeOptions = {
+  size: number
+  threads: number
+  trust?: VerifierOptions | undefined
+  range?: number
+}
 
 /**
  * Verifies a chain file of `size` bytes in several threads. They say of parts of it that those are linked in
@@ -25,25 +30,25 @@ export type RangeOptions = { size: number; threads: number; trust?: Trust | unde
  */
 export async function verifyRanges(
   descriptor: number,
-  { size, threads, trust, range = usualRange }: RangeOptions,
+  { size, threads, trust, range = defaultRangeBytes }: RangeOptions,
   seen: (entries: number) => void = () => {},
 ): Promise<Verdict> {
   const verifier = new ChainVerifier(trust)
-  const start = begin(verifier, descriptor, size)
-  const { place } = verifier
-  if (!place) return readOn(verifier, descriptor, start, seen)
+  const start = readHeaderLine(verifier, descriptor, size)
+  const { start: place } = verifier
+  if (!place) return readSequentially(verifier, descriptor, start, seen)
   const task: RangeTask = {
     descriptor,
     place: { orgId: place.orgId, watch: place.watch },
     tree: place.forest !== undefined,
-    ranges: rangesOf(start, size, range),
+    ranges: splitRanges(start, size, range),
     taken: new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)),
   }
-  return readOn(verifier, descriptor, await walk(verifier, task, threads, seen), seen)
+  return readSequentially(verifier, descriptor, await scanInThreads(verifier, task, threads, seen), seen)
 }
 
 /** Gives the header to the verifier; where the next line begins. */
-function begin(verifier: ChainVerifier, descriptor: number, size: number): number {
+function readHeaderLine(verifier: ChainVerifier, descriptor: number, size: number): number {
   const piece = Buffer.alloc(64 << 10)
   for (let at = 0; at < size; ) {
     const length = readSync(descriptor, piece, 0, piece.length, at)
@@ -56,26 +61,26 @@ function begin(verifier: ChainVerifier, descriptor: number, size: number): numbe
   return size
 }
 
-const rangesOf = (start: number, size: number, range: number): Range[] =>
+const splitRanges = (start: number, size: number, range: number): ByteRange[] =>
   Array.from({ length: Math.ceil((size - start) / range) }, (_, at) => ({
     from: start + at * range,
     to: Math.min(size, start + (at + 1) * range),
   }))
 
 /** Joins what the threads have found, in order; where the file is to be read on. */
-async function walk(
+async function scanInThreads(
   verifier: ChainVerifier,
   task: RangeTask,
   threads: number,
   seen: (entries: number) => void,
 ): Promise<number> {
   const { ranges } = task
-  const found = ranges.map(() => Promise.withResolvers<Walked>())
+  const found = ranges.map(() => Promise.withResolvers<ScannedRange>())
   // Whoever joins sees a failure; until then it is nobody's.
   for (const { promise } of found) promise.catch(() => {})
   const workers = Array.from({ length: Math.min(threads, ranges.length) }, () => {
-    const worker = new Worker(script, { workerData: task, resourceLimits: room })
-    worker.on('message', ({ index, walked }: Found) => found[index]!.resolve(walked))
+    const worker = new Worker(script, { workerData: task, resourceLimits: threadLimits })
+    worker.on('message', ({ index, walked }: RangeMessage) => found[index]!.resolve(walked))
     worker.on('error', (error) => {
       for (const { reject } of found) reject(error)
     })
@@ -86,7 +91,7 @@ async function walk(
     for (let index = 0; index < ranges.length; index++) {
       const { run, from, at: end, isWhole } = await found[index]!.promise
       if (from !== at && end > at) return at
-      if (run && !verifier.follow(run)) return at
+      if (run && !verifier.append(run)) return at
       at = Math.max(at, end)
       seen(verifier.entries)
       if (!isWhole) return at
@@ -97,7 +102,7 @@ async function walk(
   }
 }
 
-async function readOn(
+async function readSequentially(
   verifier: ChainVerifier,
   descriptor: number,
   from: number,

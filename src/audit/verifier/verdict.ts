@@ -1,4 +1,4 @@
-import type { Head } from '../chain.ts'
+import type { ChainHead } from '../chain.ts'
 
 /** What can be wrong with a chain; man/svc-audit.7 defines each. */
 export type FaultKind =
@@ -36,13 +36,13 @@ export type CheckpointState =
  */
 export type PinState = 'none' | 'kept' | 'vouched' | 'new'
 
-type Common = { orgId: string | null; entries: number }
+type VerdictBase = { orgId: string | null; entries: number }
 
-export type Sound = Common & {
+export type SoundVerdict = VerdictBase & {
   verdict: 'sound'
-  head: Head
+  head: ChainHead
   /** The last of the entries that retention has removed. */
-  anchor: Head | null
+  anchor: ChainHead | null
   checkpoint: CheckpointState
   /** Root of the tree over every entry, when it was computed. */
   root: string | null
@@ -50,9 +50,9 @@ export type Sound = Common & {
 }
 
 export type Verdict =
-  | Sound
-  | (Common & { verdict: 'tampered'; fault: ChainFault })
-  | (Common & { verdict: 'unverifiable'; fault: ChainFault })
+  | SoundVerdict
+  | (VerdictBase & { verdict: 'tampered'; fault: ChainFault })
+  | (VerdictBase & { verdict: 'unverifiable'; fault: ChainFault })
 
 /** Faults that prove nothing against a chain: what was needed to judge it is not there. */
 export type Finding = { kind: FaultKind; message: string; seq?: number; unverifiable?: boolean }

@@ -1,14 +1,21 @@
-import { format, genesis, type Head, type Header } from '../chain.ts'
-import { emptyRoot } from '../checkpoints/tree.ts'
-import { Doubt } from './doubt.ts'
+import { type ChainHead, type ChainHeader, chainFormat, genesisChecksum } from '../chain.ts'
+import { emptyRoot } from '../checkpoints/merkle-tree.ts'
+import { ChainScanner, type ScanStart } from './chain-scanner.ts'
 import { Forest } from './forest.ts'
-import { type Line, readHeader, readLine, readTrailer } from './lines.ts'
-import { judgePin, type Pin } from './pins.ts'
-import { type Anchored, against, judgeCheckpoint, openAnchor, type Signed, withSuccessions } from './trust.ts'
+import { type ChainLine, readHeader, readLine, readTrailer } from './lines.ts'
+import { MismatchClassifier } from './mismatch.ts'
+import { checkPin, type Pin } from './pins.ts'
+import {
+  checkCheckpoint,
+  compareHeads,
+  expandTrustedKeys,
+  type OpenedAnchor,
+  openAnchor,
+  type SignedCheckpoint,
+} from './signatures.ts'
 import type { ChainFault, CheckpointState, Finding, Verdict } from './verdict.ts'
-import { type Place, Walk } from './walk.ts'
 
-export type Trust = {
+export type VerifierOptions = {
   /** Keys of the service that whoever verifies has from elsewhere. */
   keys?: readonly Buffer[] | undefined
   /** What they have seen of a chain before. */
@@ -18,70 +25,70 @@ export type Trust = {
 }
 
 /** A run of entries that was found to be linked in itself, elsewhere. */
-export type Run = {
+export type LinkedRun = {
   entries: number
   /** What its first entry names as the one before. */
-  before: Head
-  head: Head
+  before: ChainHead
+  head: ChainHead
   seen: string | undefined
   trees: Forest['trees']
 }
 
 const newline = 0x0a
 /** No line of a chain comes near. */
-const longestLine = 32 << 20
+const maxLineBytes = 32 << 20
 
 /**
  * Recomputes a chain from the bytes of its file, in constant memory. Feed it chunks of any size; it stops
  * at the first fault.
  */
 export class ChainVerifier {
-  readonly #trust: Trust
-  #header: Header | undefined
+  readonly #options: VerifierOptions
+  #header: ChainHeader | undefined
   #keys: Buffer[] | undefined
-  #anchor: Anchored | undefined
+  #anchor: OpenedAnchor | undefined
   #pin: Pin | undefined
-  #walk: Walk | undefined
-  #doubt: Doubt | undefined
-  #trailer: (Line & { is: 'trailer' }) | undefined
-  #rest: Buffer[] = []
-  #restLength = 0
-  #stop: Verdict | undefined
+  #scanner: ChainScanner | undefined
+  #mismatch: MismatchClassifier | undefined
+  #trailer: (ChainLine & { is: 'trailer' }) | undefined
+  #buffered: Buffer[] = []
+  #bufferedLength = 0
+  #verdict: Verdict | undefined
 
-  constructor(trust: Trust = {}) {
-    this.#trust = trust
+  constructor(trust: VerifierOptions = {}) {
+    this.#options = trust
   }
 
   /** Entries found sound so far. */
   get entries(): number {
-    return this.#walk?.entries ?? 0
+    return this.#scanner?.entries ?? 0
   }
 
   /** Where the walk begins, once the header is read. */
-  get place(): Place | undefined {
-    return this.#walk && this.#placeOf(this.#header!, this.#anchor)
+  get start(): ScanStart | undefined {
+    return this.#scanner && this.#startOf(this.#header!, this.#anchor)
   }
 
   /** The verdict when a fault was met, else undefined: go on. */
   push(chunk: Buffer): Verdict | undefined {
-    if (this.#stop) return this.#stop
+    if (this.#verdict) return this.#verdict
     let from = 0
-    if (this.#restLength > 0) {
+    if (this.#bufferedLength > 0) {
       // Only the line that goes from one chunk to the next is put together.
       from = chunk.indexOf(newline) + 1
-      this.#keep(from === 0 ? chunk : chunk.subarray(0, from))
-      if (from === 0) return this.#stop
-      this.#lines(this.#taken())
+      this.#buffer(from === 0 ? chunk : chunk.subarray(0, from))
+      if (from === 0) return this.#verdict
+      this.#lines(this.#takeBuffered())
     }
     const whole = this.#lines(chunk, from)
-    if (!this.#stop) this.#keep(chunk.subarray(whole))
-    return this.#stop
+    if (!this.#verdict) this.#buffer(chunk.subarray(whole))
+    return this.#verdict
   }
 
   /** Goes on behind a run of entries; false when it does not follow from what was before. */
-  follow({ before, entries, head, seen, trees }: Run): boolean {
-    const walk = this.#walk
-    if (!walk || this.#doubt || this.#trailer || before.seq !== walk.seq || before.checksum !== walk.link)
+  append({ before, entries, head, seen, trees }: LinkedRun): boolean {
+    const walk = this.#scanner
+    if (!walk || this.#mismatch || this.#trailer || before.seq !== walk.seq || before.checksum !== walk.link)
       return false
     walk.entries += entries
     walk.seq = head.seq
@@ -93,21 +100,21 @@ export class ChainVerifier {
 
   end(): Verdict {
     // Only a trailer may miss its line end; half a line says that the file was cut there.
-    const rest = this.#taken()
-    if (!this.#stop && this.#walk && !this.#doubt && readTrailer(rest)) this.#line(rest)
-    if (this.#stop) return this.#stop
-    if (!this.#walk) return this.#found(this.#cannotTell('The file is empty'))
-    if (this.#doubt) return this.#found(this.#doubt.finding)
+    const rest = this.#takeBuffered()
+    if (!this.#verdict && this.#scanner && !this.#mismatch && readTrailer(rest)) this.#line(rest)
+    if (this.#verdict) return this.#verdict
+    if (!this.#scanner) return this.#toVerdict(this.#unverifiable('The file is empty'))
+    if (this.#mismatch) return this.#toVerdict(this.#mismatch.finding)
     if (!this.#trailer || (rest.length > 0 && !readTrailer(rest)))
-      return this.#found(this.#cannotTell('The file ends before the chain does: export it again'))
-    return this.#conclude(this.#walk, this.#trailer)
+      return this.#toVerdict(this.#unverifiable('The file ends before the chain does: export it again'))
+    return this.#conclude(this.#scanner, this.#trailer)
   }
 
   /** Takes the whole lines from `from`; where the first begins that is not whole. */
   #lines(bytes: Buffer, from = 0): number {
     let at = from
-    while (!this.#stop) {
-      if (this.#walk && !this.#doubt && !this.#trailer) at = this.#walk.lines(bytes, at)
+    while (!this.#verdict) {
+      if (this.#scanner && !this.#mismatch && !this.#trailer) at = this.#scanner.scan(bytes, at)
       const end = bytes.indexOf(newline, at)
       if (end === -1) break
       this.#line(bytes.subarray(at, end))
@@ -118,28 +125,28 @@ export class ChainVerifier {
 
   /** A line that is not the next entry. */
   #line(line: Buffer): void {
-    if (!this.#walk) this.#begin(line)
-    else if (this.#doubt) this.#doubt.read(line)
+    if (!this.#scanner) this.#begin(line)
+    else if (this.#mismatch) this.#mismatch.read(line)
     else if (this.#trailer) {
       this.#fail({ kind: 'inserted', message: 'A line follows the end of the chain' })
     } else {
       const read = readLine(line)
       if (read.is === 'trailer') this.#trailer = read
-      else this.#doubt = new Doubt(read, this.#expected(this.#walk))
+      else this.#mismatch = new MismatchClassifier(read, this.#expected(this.#scanner))
     }
-    if (this.#doubt?.isSettled) this.#fail(this.#doubt.finding)
+    if (this.#mismatch?.isSettled) this.#fail(this.#mismatch.finding)
   }
 
   #begin(line: Buffer): void {
     const header = readHeader(line)
     if (!header) {
-      this.#fail(this.#cannotTell(`This is not an audit chain (${format})`))
+      this.#fail(this.#unverifiable(`This is not an audit chain (${chainFormat})`))
       return
     }
     this.#header = header
-    this.#pin = this.#trust.pinOf?.(header.orgId)
+    this.#pin = this.#options.pinOf?.(header.orgId)
     const pinned = this.#pin?.key ? [Buffer.from(this.#pin.key, 'base64')] : undefined
-    const trusted = withSuccessions(this.#trust.keys ?? pinned, header.keys ?? [])
+    const trusted = expandTrustedKeys(this.#options.keys ?? pinned, header.keys ?? [])
     if (trusted.finding) {
       this.#fail(trusted.finding)
       return
@@ -153,19 +160,19 @@ export class ChainVerifier {
       }
       this.#anchor = anchor
     }
-    this.#walk = new Walk(this.#placeOf(header, this.#anchor))
+    this.#scanner = new ChainScanner(this.#startOf(header, this.#anchor))
   }
 
-  #placeOf({ orgId }: Header, anchor: Anchored | undefined): Place {
+  #startOf({ orgId }: ChainHeader, anchor: OpenedAnchor | undefined): ScanStart {
     return {
       orgId,
-      head: anchor?.checkpoint.head ?? { seq: 0, checksum: genesis },
-      forest: this.#trust.tree ? (anchor?.forest ?? new Forest()) : undefined,
+      head: anchor?.checkpoint.head ?? { seq: 0, checksum: genesisChecksum },
+      forest: this.#options.tree ? (anchor?.forest ?? new Forest()) : undefined,
       watch: this.#pin?.seq,
     }
   }
 
-  #expected({ seq, link }: Walk) {
+  #expected({ seq, link }: ChainScanner) {
     return {
       orgId: this.#header!.orgId,
       seq: seq + 1,
@@ -174,62 +181,62 @@ export class ChainVerifier {
     }
   }
 
-  #conclude(walk: Walk, { head: said, checkpoint }: Line & { is: 'trailer' }): Verdict {
+  #conclude(walk: ChainScanner, { head: said, checkpoint }: ChainLine & { is: 'trailer' }): Verdict {
     const head = { seq: walk.seq, checksum: walk.link }
     const { orgId, keys = [] } = this.#header!
-    const finding = against('its last line', said, head)
-    if (finding) return this.#found(finding)
+    const finding = compareHeads('its last line', said, head)
+    if (finding) return this.#toVerdict(finding)
     const root = walk.forest?.root(emptyRoot)
-    const judged = judgeCheckpoint(checkpoint, { orgId, head, root }, this.#keys)
-    if (judged.finding) return this.#found(judged.finding)
+    const judged = checkCheckpoint(checkpoint, { orgId, head, root }, this.#keys)
+    if (judged.finding) return this.#toVerdict(judged.finding)
     const { signed } = judged
     const anchor = this.#anchor
-    const pin = judgePin(this.#pin, { head, anchor, signed, seen: walk.seen, successions: keys })
-    if ('kind' in pin) return this.#found(pin)
+    const pin = checkPin(this.#pin, { head, anchor, signed, seen: walk.seen, successions: keys })
+    if ('kind' in pin) return this.#toVerdict(pin)
     return {
       verdict: 'sound',
       orgId,
       entries: walk.entries,
       head,
       anchor: anchor?.checkpoint.head ?? null,
-      checkpoint: stateOf(signed),
+      checkpoint: checkpointState(signed),
       root: root?.toString('base64') ?? null,
       pin: pin.state,
     }
   }
 
-  #keep(bytes: Buffer): void {
+  #buffer(bytes: Buffer): void {
     if (bytes.length === 0) return
     // A copy: whoever reads may use the memory again.
-    this.#rest.push(Buffer.from(bytes))
-    this.#restLength += bytes.length
-    if (this.#restLength > longestLine)
-      this.#fail(this.#cannotTell('It has a line that is too long for an audit chain'))
+    this.#buffered.push(Buffer.from(bytes))
+    this.#bufferedLength += bytes.length
+    if (this.#bufferedLength > maxLineBytes)
+      this.#fail(this.#unverifiable('It has a line that is too long for an audit chain'))
   }
 
-  #taken(): Buffer {
-    const taken = Buffer.concat(this.#rest)
-    this.#rest = []
-    this.#restLength = 0
+  #takeBuffered(): Buffer {
+    const taken = Buffer.concat(this.#buffered)
+    this.#buffered = []
+    this.#bufferedLength = 0
     return taken
   }
 
-  #cannotTell(message: string): Finding {
+  #unverifiable(message: string): Finding {
     return { kind: 'unreadable', message, unverifiable: true }
   }
 
   #fail(finding: Finding): void {
-    this.#stop ??= this.#found(finding)
+    this.#verdict ??= this.#toVerdict(finding)
   }
 
-  #found({ kind, message, seq, unverifiable = false }: Finding): Verdict {
-    const entry = this.#doubt?.entry ?? {}
+  #toVerdict({ kind, message, seq, unverifiable = false }: Finding): Verdict {
+    const entry = this.#mismatch?.entry ?? {}
     const named = ['id', 'action', 'timestamp'].filter((field) => typeof entry[field] === 'string')
     const shown = Object.fromEntries(named.map((field) => [field, entry[field]]))
     const fault: ChainFault = {
       kind,
       message,
-      seq: seq ?? (this.#walk?.seq ?? 0) + 1,
+      seq: seq ?? (this.#scanner?.seq ?? 0) + 1,
       ...(named.length > 0 && { entry: shown }),
     }
     const orgId = this.#header?.orgId ?? null
@@ -237,7 +244,7 @@ export class ChainVerifier {
   }
 }
 
-function stateOf(signed: Signed | undefined): CheckpointState {
+function checkpointState(signed: SignedCheckpoint | undefined): CheckpointState {
   if (!signed) return { state: 'none' }
   const { time, root } = signed.checkpoint
   const told = { time, root: root.toString('base64') }

@@ -1,7 +1,7 @@
 import { Problem } from '../../core/errors.ts'
 import type { Instant } from '../../core/time.ts'
 import type { ApiKeyCaller } from '../../handler.ts'
-import { findReach } from '../../identity/reach.ts'
+import { findOrgPermissions } from '../../identity/org-permissions.ts'
 import { prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { ApiKey } from './contract.ts'
@@ -67,7 +67,7 @@ export async function findPresentedKey(db: Db, hash: string): Promise<PresentedK
     permissions: held,
     siteIds,
     groupIds,
-  } = await findReach(db, row.created_by, {
+  } = await findOrgPermissions(db, row.created_by, {
     id: orgId,
     partnerId: row.partner_id,
   })

@@ -21,7 +21,7 @@ export class LogNotFound extends Error {
   }
 }
 
-/** The log of that name, in any letter case. @throws NotThere */
+/** The log of that name, in any letter case. @throws LogNotFound */
 export function findLog<T extends { name: string }>(logs: readonly T[], name: string): T {
   const wanted = name.toLowerCase()
   const found = logs.find((one) => one.name === name) ?? logs.find((one) => one.name.toLowerCase() === wanted)

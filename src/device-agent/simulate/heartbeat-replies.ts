@@ -38,7 +38,7 @@ async function answer(
   await post(fleet, agent, `commands/${command.id}/result`, body)
 }
 
-/** Follows an offer in its own way: see `stepsOf`. */
+/** Follows an offer in its own way: see `updateSteps`. */
 async function update(fleet: Fleet, agent: SimulatedAgent, to: string): Promise<void> {
   const { plan, tally, signal } = fleet
   const { counts } = tally

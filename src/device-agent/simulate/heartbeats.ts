@@ -21,11 +21,14 @@ export class HeartbeatScheduler {
 
   constructor(
     fleet: Fleet,
-    { lanes, heard }: { lanes: number; heard: (agent: SimulatedAgent, reply: unknown) => void },
+    {
+      concurrency,
+      onReply,
+    }: { concurrency: number; onReply: (agent: SimulatedAgent, reply: unknown) => void },
   ) {
     this.#fleet = fleet
-    this.#concurrency = lanes
-    this.#onReply = heard
+    this.#concurrency = concurrency
+    this.#onReply = onReply
   }
 
   begin(): void {

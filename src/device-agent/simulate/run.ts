@@ -24,7 +24,7 @@ export type Simulation = {
   wire: HttpPool
   dial: Dial
   /** Connections that heartbeats take at most. */
-  lanes: number
+  concurrency: number
   /** Those of an earlier run. */
   known: readonly SimulatedAgent[]
   /** Asked for only when there are agents to enroll. */
@@ -51,8 +51,8 @@ export async function simulate(simulation: Simulation): Promise<Summary> {
   tally.counts.enrolled = agents.filter(Boolean).length
   const fleet: Fleet = { plan, wire, tally, agents, signal, beatNow: (agent) => pulse.beatNow(agent) }
   const pulse = new HeartbeatScheduler(fleet, {
-    lanes: simulation.lanes,
-    heard: (agent, reply) => applyReply(fleet, agent, reply),
+    concurrency: simulation.concurrency,
+    onReply: (agent, reply) => applyReply(fleet, agent, reply),
   })
   const began = performance.now()
   const secondsGone = () => (performance.now() - began) / 1000

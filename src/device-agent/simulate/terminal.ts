@@ -42,15 +42,15 @@ export async function simulateAtTerminal(flags: SimulateFlags, version: string):
   const made = makeOf(flags, kept)
   const plan = planOf(flags, made, version)
   const caFile = settings.caFile.value
-  const lanes = Math.min(64, Math.max(8, Math.ceil((plan.count * 1000) / plan.intervalMs / 10)))
+  const concurrency = Math.min(64, Math.max(8, Math.ceil((plan.count * 1000) / plan.intervalMs / 10)))
   const stop = new AbortController()
   const end = (): void => stop.abort()
   // Once each: whoever presses Ctrl-C again does not want to wait for a summary.
   process.once('SIGTERM', end).once('SIGINT', end)
   const view = flags.json ? asLines() : onTerminal()
   const summary = await simulate({
-    ...{ url, plan, lanes, known: kept?.agents ?? [], signal: stop.signal },
-    wire: await openHttpPool({ url, version: plan.version, caFile, connections: lanes + 8 }),
+    ...{ url, plan, concurrency: concurrency, known: kept?.agents ?? [], signal: stop.signal },
+    wire: await openHttpPool({ url, version: plan.version, caFile, connections: concurrency + 8 }),
     dial: agentDialer({ url, version: plan.version }, (at) => socketWay(at, { caFile })),
     enrollmentKey: () => keyFrom(flags['enrollment-key']),
     report: view.show,

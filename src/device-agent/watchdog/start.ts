@@ -72,7 +72,7 @@ async function superviseAgent(
     report: (event) => (event.event === 'update' && event.state === 'off' ? undefined : start.report(event)),
     signal,
     tokenOf: ({ watchdogAuthToken }) => watchdogAuthToken,
-    tryOut: staged.add,
+    startTrial: staged.add,
   })
   const heartbeats = watchdogHeartbeats({
     ...parts,

@@ -4,7 +4,7 @@ import { secret, text } from '../../core/schema.ts'
 import { SignIn, Tokens } from '../sessions/contract.ts'
 
 const tag = 'Authentication'
-export const mine = userAccess({ whileEnrolling: true })
+export const ownAccountAccess = userAccess({ whileEnrolling: true })
 
 export const code = secret(text(20, 1)).describe('Six digits, or a recovery code')
 /** Proves again who somebody is; not needed within ten minutes of a sign-in or a code. */
@@ -23,7 +23,7 @@ export const factors = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Begin to enrol an authenticator app',
     tag,
-    access: mine,
+    access: ownAccountAccess,
     body: z.strictObject({ currentPassword }).prefault({}),
     reply: z.object({
       secret: secret(z.string()).describe('Base32, to type by hand'),
@@ -41,7 +41,7 @@ export const factors = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Confirm the authenticator with a first code; other sessions end',
     tag,
-    access: mine,
+    access: ownAccountAccess,
     body: z.strictObject({ code, currentPassword }),
     reply: z.object({ ...done, recoveryCodes, tokens: newTokens }),
     session: 'starts',
@@ -74,7 +74,7 @@ export const factors = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Remove the second factor, its phone number and recovery codes; other sessions end',
     tag,
-    access: mine,
+    access: ownAccountAccess,
     body: z.strictObject({ code, currentPassword }),
     reply: z.object({ ...done, tokens: newTokens }),
     session: 'starts',

@@ -3,28 +3,28 @@ import { addSeconds, type Instant } from '../../core/time.ts'
 import { type Caller, type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
 import { decryptOrUnavailable } from '../../storage/key-check.ts'
 import type { Db } from '../../storage/open.ts'
-import type { Door } from '../door/door.ts'
-import { tellFactors } from '../notices.ts'
-import { contextIn, orgOf } from '../rules.ts'
-import { getChallenged } from '../sessions/challenge.ts'
-import { tellLogin } from '../sessions/events.ts'
-import { type Granted, grantSession } from '../sessions/grant.ts'
-import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
-import { type Challenge, leaveSession, recordLogin, takeChallenge } from '../sessions/store.ts'
-import { beginSession } from '../sessions/tenants.ts'
+import { notifyFactorsChanged } from '../notifications.ts'
+import type { PasswordGuard } from '../password-guard/guard.ts'
+import { contextOfScope, orgOfContext } from '../rules.ts'
+import { getPendingChallenge } from '../sessions/challenge.ts'
+import { emitLogin } from '../sessions/events.ts'
+import { type GrantedSession, grantSession } from '../sessions/grant.ts'
+import { loginFacts, toIdentity, toSignInReply } from '../sessions/identity.ts'
+import { type Challenge, consumeChallenge, endReplacedSession, recordLogin } from '../sessions/store.ts'
+import { startSession } from '../sessions/tenants.ts'
 import type { AccessTokens } from '../sessions/tokens.ts'
-import { checkOwnsFactors } from '../sso-only.ts'
+import { checkCanManageFactors } from '../sso-only.ts'
 import { getUser, type User } from '../store.ts'
 import type { factors } from './contract.ts'
 import {
-  type ConfirmingCall,
-  confirmPassword,
+  consumeProof,
+  invalidCode,
   type Proof,
-  type ProofKeys,
-  readProof,
-  spendProof,
-  totpPlace,
-  wrongCode,
+  type ProofDependencies,
+  type ReauthenticationCall,
+  reauthenticate,
+  totpAad,
+  verifyCode,
 } from './proof.ts'
 import { newRecoveryCodes, recoveryHash } from './recovery.ts'
 import * as store from './store.ts'
@@ -32,53 +32,53 @@ import { newTotpSecret, totpStep, totpUrl } from './totp.ts'
 
 type Factors = typeof factors
 
-export type FactorKeys = ProofKeys & {
+export type FactorDependencies = ProofDependencies & {
   access: AccessTokens
-  door: Door
+  guard: PasswordGuard
   /** ENABLE_2FA: without it there are no factors, and the routes for them answer 404. */
   mfaOn: boolean
 }
 
 type Setup = { secret: string; recoveryCodes: string[] }
-type Confirmed = { user: User; factor: store.Factor; recoveryCodes: string[]; granted: Granted }
+type ConfirmedSetup = { user: User; factor: store.Factor; recoveryCodes: string[]; granted: GrantedSession }
 
 const setupSeconds = 10 * 60
-const setupPlace = (userId: string) => `mfa_setups.content.${userId}`
+const setupAad = (userId: string) => `mfa_setups.content.${userId}`
 
-export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
-  const { access, cipher, door, mfaOn } = keys
+export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> => {
+  const { access, cipher, guard, mfaOn } = keys
 
   /** The first code of the authenticator that is being enrolled, and a session that has proved it. */
   async function confirm(
-    call: ConfirmingCall,
+    call: ReauthenticationCall,
     body: { code: string; currentPassword?: string | undefined },
-  ): Promise<Confirmed> {
+  ): Promise<ConfirmedSetup> {
     const { storage, caller, now, limit } = call
-    limit('MFA', factorShare(caller))
+    limit('MFA', factorLimitKey(caller))
     const setup = await store.findMfaSetup(storage.read, caller.id)
     const user = await getUser(storage.read, caller.id)
     const content =
-      setup && (await decryptOrUnavailable(storage.read, cipher, setup.content, setupPlace(caller.id)))
+      setup && (await decryptOrUnavailable(storage.read, cipher, setup.content, setupAad(caller.id)))
     if (!content || setup.expiresAt <= now) throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
     // The account may have become more than the provider's since the set-up was begun.
-    await checkOwnsFactors(storage.read, user, caller)
+    await checkCanManageFactors(storage.read, user, caller)
     // The set-up was begun with a proof, and does not wait for longer than one serves.
-    if (body.currentPassword !== undefined) await confirmPassword(door, user, body.currentPassword, call)
+    if (body.currentPassword !== undefined) await reauthenticate(guard, user, body.currentPassword, call)
     const { secret, recoveryCodes } = JSON.parse(content) as Setup
     const step = totpStep(secret, body.code.trim(), now, 0)
-    if (step === undefined) throw wrongCode(caller)
+    if (step === undefined) throw invalidCode(caller)
     limit('NOTICE', caller.id)
-    const factor = { method: 'totp' as const, secret: cipher.seal(secret, totpPlace(user.id)), step }
+    const factor = { method: 'totp' as const, secret: cipher.seal(secret, totpAad(user.id)), step }
     const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
     const { ssoProviderId, endsBy } = caller
-    const session = { context: contextIn(caller.scope), mfa: true, ssoProviderId, endsBy }
+    const session = { context: contextOfScope(caller.scope), mfa: true, ssoProviderId, endsBy }
     return { user, factor, recoveryCodes, granted: await grantSession(access, renewed, session, now) }
   }
 
-  async function enable(db: Db, { user, factor, recoveryCodes, granted }: Confirmed, now: Instant) {
+  async function enable(db: Db, { user, factor, recoveryCodes, granted }: ConfirmedSetup, now: Instant) {
     const hashes = recoveryCodes.map((code) => recoveryHash(keys.recoveryPepper, code))
-    if (!(await store.enableFactor(db, user, factor, hashes, now))) throw changedMeanwhile()
-    await beginSession(db, granted.session, now)
+    if (!(await store.enableFactor(db, user, factor, hashes, now))) throw mfaChanged()
+    await startSession(db, granted.session, now)
     await tell(db, user, 'An authenticator app was added', now)
     return {
       success: true as const,
@@ -88,7 +88,8 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     }
   }
 
-  const tell = (db: Db, user: User, what: string, now: Instant) => tellFactors(db, cipher, user, what, now)
+  const tell = (db: Db, user: User, what: string, now: Instant) =>
+    notifyFactorsChanged(db, cipher, user, what, now)
 
   type Verified =
     | {
@@ -97,22 +98,22 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         challenge: Challenge
         orgId: string | null
         proof: Proof
-        granted: Granted
+        granted: GrantedSession
       }
-    | { kind: 'step-up'; user: User; proof: Proof; granted: Granted; replaces: string }
-    | { kind: 'enrolment'; confirmed: Confirmed }
+    | { kind: 'step-up'; user: User; proof: Proof; granted: GrantedSession; replaces: string }
+    | { kind: 'enrolment'; confirmed: ConfirmedSetup }
 
   return {
     setupMfa: inSteps<Factors['setupMfa'], Setup & { otpAuthUrl: string; qrCodeDataUrl: string }>({
       async prepare(call) {
         const { caller, body, storage } = call
-        requireMfaOn(mfaOn)
+        checkMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
-        await checkOwnsFactors(storage.read, user, caller)
+        await checkCanManageFactors(storage.read, user, caller)
         // Someone with a phone as factor may move on to an app, when this session has proved the phone.
         if (user.mfaMethod === 'totp') throw new Problem('conflict', 'MFA is already enabled')
         if (user.mfaMethod !== null && !caller.mfa) throw new Problem('mfa_required')
-        await confirmPassword(door, user, body.currentPassword, call)
+        await reauthenticate(guard, user, body.currentPassword, call)
         const secret = newTotpSecret()
         const otpAuthUrl = totpUrl(secret, caller.email)
         const { toDataURL } = await import('qrcode')
@@ -120,16 +121,16 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
         return { secret, recoveryCodes: newRecoveryCodes(), otpAuthUrl, qrCodeDataUrl }
       },
       async run({ db, caller, now, note }, { secret, recoveryCodes, ...urls }) {
-        const content = cipher.seal(JSON.stringify({ secret, recoveryCodes }), setupPlace(caller.id))
+        const content = cipher.seal(JSON.stringify({ secret, recoveryCodes }), setupAad(caller.id))
         await store.saveMfaSetup(db, caller.id, { content, expiresAt: addSeconds(now, setupSeconds) })
         note({ resourceId: caller.id, resourceName: caller.email })
         return { secret, ...urls, recoveryCodes }
       },
     }),
 
-    enableMfa: inSteps<Factors['enableMfa'], Confirmed>({
+    enableMfa: inSteps<Factors['enableMfa'], ConfirmedSetup>({
       async prepare(call) {
-        requireMfaOn(mfaOn)
+        checkMfaOn(mfaOn)
         return confirm(call, call.body)
       },
       async run({ db, caller, now, note }, confirmed) {
@@ -141,24 +142,24 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     verifyMfa: inSteps<Factors['verifyMfa'], Verified>({
       async prepare(call) {
         const { storage, caller, body, now, limit } = call
-        requireMfaOn(mfaOn)
+        checkMfaOn(mfaOn)
         if (body.tempToken === undefined) {
-          const signedIn = whoIs(caller)
+          const signedIn = requireUser(caller)
           const user = await getUser(storage.read, signedIn.id)
           if (user.mfaMethod === null) {
             return { kind: 'enrolment', confirmed: await confirm({ ...call, caller: signedIn }, body) }
           }
-          limit('MFA', factorShare(signedIn))
-          const context = contextIn(signedIn.scope)
-          const proof = await readProof(storage.read, keys, user, body.code, now)
+          limit('MFA', factorLimitKey(signedIn))
+          const context = contextOfScope(signedIn.scope)
+          const proof = await verifyCode(storage.read, keys, user, body.code, now)
           const { ssoProviderId, endsBy } = signedIn
           const granted = await grantSession(access, user, { context, mfa: true, ssoProviderId, endsBy }, now)
           return { kind: 'step-up', user, proof, granted, replaces: signedIn.sessionId }
         }
-        const { challenge, user, orgId } = await getChallenged(storage.read, body.tempToken, now)
+        const { challenge, user, orgId } = await getPendingChallenge(storage.read, body.tempToken, now)
         limit('MFA', user.id)
         const { context } = challenge
-        const proof = await readProof(storage.read, keys, user, body.code, now, { orgId })
+        const proof = await verifyCode(storage.read, keys, user, body.code, now, { orgId })
         const granted = await grantSession(access, user, { context, mfa: true, ssoProviderId: null }, now)
         return { kind: 'sign-in', user, challenge, orgId, proof, granted }
       },
@@ -167,50 +168,50 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
           const { user } = verified.confirmed
           note({ action: 'auth.mfa.enable', resourceId: user.id, resourceName: user.email })
           const enabled = await enable(db, verified.confirmed, now)
-          return { ...enabled, user: identityOf({ ...user, mfaMethod: 'totp' }), mfaRequired: false }
+          return { ...enabled, user: toIdentity({ ...user, mfaMethod: 'totp' }), mfaRequired: false }
         }
         const { user, proof, granted } = verified
         if (verified.kind === 'sign-in') {
           const { challenge, orgId } = verified
-          if (!(await takeChallenge(db, challenge.id))) throw new Problem('invalid_mfa_session')
-          await spendProof(db, user, proof, now, { orgId })
+          if (!(await consumeChallenge(db, challenge.id))) throw new Problem('invalid_mfa_session')
+          await consumeProof(db, user, proof, now, { orgId })
           await recordLogin(db, user.id, now)
-          await tellLogin(db, user, orgId, { method: proof.method, mfa: true, ip, now })
-          note({ orgId, ...signsIn(user) })
+          await emitLogin(db, user, orgId, { method: proof.method, mfa: true, ip, now })
+          note({ orgId, ...loginFacts(user) })
         } else {
-          await spendProof(db, user, proof, now)
-          await leaveSession(db, verified.replaces, now)
+          await consumeProof(db, user, proof, now)
+          await endReplacedSession(db, verified.replaces, now)
           note({ action: 'auth.mfa.verify', resourceId: user.id, resourceName: user.email })
         }
-        await beginSession(db, granted.session, now)
+        await startSession(db, granted.session, now)
         note({ details: { method: proof.method, mfa: true } })
-        return signedIn(user, granted, false)
+        return toSignInReply(user, granted, false)
       },
     }),
 
-    disableMfa: inSteps<Factors['disableMfa'], { user: User; proof: Proof; granted: Granted }>({
+    disableMfa: inSteps<Factors['disableMfa'], { user: User; proof: Proof; granted: GrantedSession }>({
       async prepare(call) {
         const { storage, caller, body, now, limit } = call
-        requireMfaOn(mfaOn)
+        checkMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
-        if (user.mfaMethod === null) throw notEnabled('MFA is not enabled')
-        await checkOwnsFactors(storage.read, user, caller)
-        const policy = await store.findMfaPolicy(storage.read, user.id, contextIn(caller.scope))
+        if (user.mfaMethod === null) throw mfaNotEnabled('MFA is not enabled')
+        await checkCanManageFactors(storage.read, user, caller)
+        const policy = await store.findMfaPolicy(storage.read, user.id, contextOfScope(caller.scope))
         if (policy.required || !policy.smsAllowed) throw new Problem('mfa_enforced')
         limit('MFA', user.id)
         // The code that comes along is a proof.
-        if (body.currentPassword !== undefined) await confirmPassword(door, user, body.currentPassword, call)
-        const proof = await readProof(storage.read, keys, user, body.code, now)
+        if (body.currentPassword !== undefined) await reauthenticate(guard, user, body.currentPassword, call)
+        const proof = await verifyCode(storage.read, keys, user, body.code, now)
         limit('NOTICE', user.id)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
         const { ssoProviderId, endsBy } = caller
-        const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId, endsBy }
+        const session = { context: contextOfScope(caller.scope), mfa: false, ssoProviderId, endsBy }
         return { user, proof, granted: await grantSession(access, renewed, session, now) }
       },
       async run({ db, now, note }, { user, proof, granted }) {
-        await spendProof(db, user, proof, now)
-        if (!(await store.disableFactors(db, user, now))) throw changedMeanwhile()
-        await beginSession(db, granted.session, now)
+        await consumeProof(db, user, proof, now)
+        if (!(await store.disableFactors(db, user, now))) throw mfaChanged()
+        await startSession(db, granted.session, now)
         await tell(db, user, 'The second factor was removed', now)
         note({ resourceId: user.id, resourceName: user.email, details: { method: user.mfaMethod } })
         return { success: true, message: 'MFA disabled successfully', tokens: granted.tokens }
@@ -220,11 +221,12 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
     newRecoveryCodes: inSteps<Factors['newRecoveryCodes'], User>({
       async prepare(call) {
         const { storage, caller, body } = call
-        requireMfaOn(mfaOn)
+        checkMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
-        if (user.mfaMethod === null) throw notEnabled('MFA must be enabled before generating recovery codes')
-        await checkOwnsFactors(storage.read, user, caller)
-        await confirmPassword(door, user, body.currentPassword, call)
+        if (user.mfaMethod === null)
+          throw mfaNotEnabled('MFA must be enabled before generating recovery codes')
+        await checkCanManageFactors(storage.read, user, caller)
+        await reauthenticate(guard, user, body.currentPassword, call)
         call.limit('NOTICE', user.id)
         return user
       },
@@ -242,22 +244,22 @@ export const factorHandlers = (keys: FactorKeys): HandlersOf<Factors> => {
 
 const noSetup = 'No pending MFA setup'
 
-export function requireMfaOn(mfaOn: boolean): void {
+export function checkMfaOn(mfaOn: boolean): void {
   if (!mfaOn) throw new Problem('not_found')
 }
 
-export const changedMeanwhile = () => new Problem('conflict', 'MFA was changed meanwhile')
+export const mfaChanged = () => new Problem('conflict', 'MFA was changed meanwhile')
 
-export const notEnabled = (message: string) => new Problem('invalid_request', message)
+export const mfaNotEnabled = (message: string) => new Problem('invalid_request', message)
 
 /**
  * Of the codes that may be tried for one person. A session of single sign-on has its own: whoever runs the provider
  * would otherwise use up what the person needs to sign in.
  */
-export const factorShare = ({ id, ssoProviderId, scope }: UserCaller): string =>
-  ssoProviderId === null ? id : `${id} ${orgOf(contextIn(scope))}`
+export const factorLimitKey = ({ id, ssoProviderId, scope }: UserCaller): string =>
+  ssoProviderId === null ? id : `${id} ${orgOfContext(contextOfScope(scope))}`
 
-function whoIs(caller: Caller): UserCaller {
+function requireUser(caller: Caller): UserCaller {
   if (caller.kind !== 'user') throw new Problem('unauthenticated', 'Missing or invalid authorization header')
   return caller
 }

@@ -5,14 +5,14 @@ import type { UserCaller } from '../../handler.ts'
 import type { PhoneCodes } from '../../messages/ports.ts'
 import { decryptOrUnavailable } from '../../storage/key-check.ts'
 import type { Db, Storage } from '../../storage/open.ts'
-import type { Door } from '../door/door.ts'
-import { loginFailed } from '../sessions/identity.ts'
+import type { PasswordGuard } from '../password-guard/guard.ts'
+import { loginFailedAction } from '../sessions/identity.ts'
 import type { User } from '../store.ts'
-import { looksLikeRecoveryCode, recoveryHash } from './recovery.ts'
-import { spendRecoveryCode, spendTotpStep } from './store.ts'
+import { isRecoveryCodeFormat, recoveryHash } from './recovery.ts'
+import { consumeRecoveryCode, consumeTotpStep } from './store.ts'
 import { totpStep } from './totp.ts'
 
-export type ConfirmingCall = {
+export type ReauthenticationCall = {
   storage: Storage
   caller: UserCaller
   ip: string
@@ -21,7 +21,7 @@ export type ConfirmingCall = {
   limit: (name: 'PASSWORD' | 'MFA' | 'NOTICE', key: string) => void
 }
 
-export type ProofKeys = {
+export type ProofDependencies = {
   cipher: Cipher
   recoveryPepper: string
   /** Of codes that were made before, or are by processes that are further on. */
@@ -36,22 +36,22 @@ export type Proof =
   | { method: 'recovery_code'; hashes: string[] }
   | { method: 'sms' }
 
-export const totpPlace = (userId: string) => `users.totp_secret.${userId}`
+export const totpAad = (userId: string) => `users.totp_secret.${userId}`
 
 /** A sign-in, by the organization that hears of it. */
-type SignInHeard = { orgId: string | null }
+type SignInOrg = { orgId: string | null }
 
 /** @throws invalid_mfa_code, sms_not_configured, sms_unavailable, unavailable */
-export async function readProof(
+export async function verifyCode(
   db: Db,
-  keys: ProofKeys,
+  keys: ProofDependencies,
   user: User,
   code: string,
   now: Instant,
-  signIn?: SignInHeard,
+  signIn?: SignInOrg,
 ): Promise<Proof> {
   const text = code.trim()
-  if (looksLikeRecoveryCode(text)) {
+  if (isRecoveryCodeFormat(text)) {
     const peppers = [keys.recoveryPepper, ...(keys.otherRecoveryPepper ? [keys.otherRecoveryPepper] : [])]
     return { method: 'recovery_code', hashes: peppers.map((pepper) => recoveryHash(pepper, text)) }
   }
@@ -60,48 +60,48 @@ export async function readProof(
       return { method: 'sms' }
   } else if (user.totpSecret !== null) {
     // One that cannot be decrypted takes no code; recovery codes still do, and an administrator can reset it.
-    const secret = await decryptOrUnavailable(db, keys.cipher, user.totpSecret, totpPlace(user.id))
+    const secret = await decryptOrUnavailable(db, keys.cipher, user.totpSecret, totpAad(user.id))
     const step = secret === undefined ? undefined : totpStep(secret, text, now, user.totpStep)
     if (step !== undefined) return { method: 'totp', step }
   }
-  throw wrongCode(user, signIn)
+  throw invalidCode(user, signIn)
 }
 
 /**
  * In the transaction that acts on the proof, so that it serves once.
  * @throws invalid_mfa_code when it was used already
  */
-export async function spendProof(
+export async function consumeProof(
   db: Db,
   user: User,
   proof: Proof,
   now: Instant,
-  signIn?: SignInHeard,
+  signIn?: SignInOrg,
 ): Promise<void> {
   const spent =
     proof.method === 'totp'
-      ? await spendTotpStep(db, user.id, proof.step)
-      : proof.method === 'sms' || (await spendRecoveryCode(db, user.id, proof.hashes, now))
-  if (!spent) throw wrongCode(user, signIn)
+      ? await consumeTotpStep(db, user.id, proof.step)
+      : proof.method === 'sms' || (await consumeRecoveryCode(db, user.id, proof.hashes, now))
+  if (!spent) throw invalidCode(user, signIn)
 }
 
 /** `signIn`: when a sign-in was tried. */
-export const wrongCode = (user: { id: string; email: string }, signIn?: SignInHeard): Problem =>
+export const invalidCode = (user: { id: string; email: string }, signIn?: SignInOrg): Problem =>
   new Problem('invalid_mfa_code', undefined, {
     refusal: {
       actorId: user.id,
       actorEmail: user.email,
       details: { reason: 'mfa_invalid_code' },
-      ...(signIn && { action: loginFailed, orgId: signIn.orgId }),
+      ...(signIn && { action: loginFailedAction, orgId: signIn.orgId }),
     },
   })
 
 /** How long a proof of who one is serves for what a stolen access token must not do. */
-export const proofSeconds = 10 * 60
+export const reauthenticationSeconds = 10 * 60
 
 /** @throws reauthentication_required */
-export function checkProvedLately({ provedAt }: { provedAt: Instant }, now: Instant): void {
-  if (secondsBetween(provedAt, now) > proofSeconds) throw new Problem('reauthentication_required')
+export function checkRecentAuthentication({ provedAt }: { provedAt: Instant }, now: Instant): void {
+  if (secondsBetween(provedAt, now) > reauthenticationSeconds) throw new Problem('reauthentication_required')
 }
 
 /**
@@ -109,13 +109,13 @@ export function checkProvedLately({ provedAt }: { provedAt: Instant }, now: Inst
  * begun, or proved a factor, lately.
  * @throws wrong_password, reauthentication_required, rate_limited
  */
-export async function confirmPassword(
-  door: Door,
+export async function reauthenticate(
+  guard: PasswordGuard,
   user: User,
   password: string | undefined,
-  call: ConfirmingCall,
+  call: ReauthenticationCall,
 ): Promise<void> {
-  if (password === undefined) return checkProvedLately(call.caller, call.now)
+  if (password === undefined) return checkRecentAuthentication(call.caller, call.now)
   call.limit('PASSWORD', user.id)
-  await door.confirm(call, user, password)
+  await guard.confirm(call, user, password)
 }

@@ -6,7 +6,7 @@ const part = () => Array.from({ length: 4 }, () => alphabet[randomInt(alphabet.l
 /** Ten codes such as `7QX2-M0KD`. */
 export const newRecoveryCodes = (): string[] => Array.from({ length: 10 }, () => `${part()}-${part()}`)
 
-export const looksLikeRecoveryCode = (code: string): boolean => /^[A-Z0-9]{4}-[A-Z0-9]{4}$/i.test(code)
+export const isRecoveryCodeFormat = (code: string): boolean => /^[A-Z0-9]{4}-[A-Z0-9]{4}$/i.test(code)
 
 /** Stored form: SHA-256 of the pepper and the upper-case code. */
 export const recoveryHash = (pepper: string, code: string): string =>

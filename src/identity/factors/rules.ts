@@ -2,7 +2,7 @@
 export type MfaPolicy = { required: boolean; smsAllowed: boolean }
 
 /** The strictest of `settings`, as JSON text of partners and organizations. */
-export function policyOf(settings: readonly string[]): MfaPolicy {
+export function mfaPolicyOf(settings: readonly string[]): MfaPolicy {
   const policies = settings.filter((text) => text.includes('"security"')).map(securityOf)
   return {
     required: policies.some((one) => one.requireMfa === true),

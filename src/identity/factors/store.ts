@@ -2,12 +2,12 @@ import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import type { UserRow } from '../../storage/schema/tables.ts'
-import { type Context, orgOf } from '../rules.ts'
+import { orgOfContext, type SessionContext } from '../rules.ts'
 import { revokeSessions, type User } from '../store.ts'
-import { type MfaPolicy, policyOf } from './rules.ts'
+import { type MfaPolicy, mfaPolicyOf } from './rules.ts'
 
 /** True when no code of this step or a later one was used before. */
-export async function spendTotpStep(db: Db, userId: string, step: number): Promise<boolean> {
+export async function consumeTotpStep(db: Db, userId: string, step: number): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('users')
     .set({ totp_step: step })
@@ -18,7 +18,7 @@ export async function spendTotpStep(db: Db, userId: string, step: number): Promi
 }
 
 /** True when the code exists and was not used before. */
-export async function spendRecoveryCode(
+export async function consumeRecoveryCode(
   db: Db,
   userId: string,
   hashes: readonly string[],
@@ -129,7 +129,7 @@ export async function replaceRecoveryCodes(db: Db, userId: string, hashes: reado
  * What the live partners and organizations that a person has joined say about factors, and the one that the session is
  * in. One that its own provider put them in says nothing of what they do elsewhere.
  */
-export async function findMfaPolicy(db: Db, userId: string, context: Context): Promise<MfaPolicy> {
+export async function findMfaPolicy(db: Db, userId: string, context: SessionContext): Promise<MfaPolicy> {
   const partners = db
     .selectFrom('partner_memberships as m')
     .innerJoin('partners as p', 'p.id', 'm.partner_id')
@@ -144,11 +144,11 @@ export async function findMfaPolicy(db: Db, userId: string, context: Context): P
     .select('o.settings')
     .where('m.user_id', '=', userId)
     .where('m.accepted_at', 'is not', null)
-    .where((eb) => eb.or([eb('m.accepted_by', '=', 'holder'), eb('o.id', '=', orgOf(context) ?? '')]))
+    .where((eb) => eb.or([eb('m.accepted_by', '=', 'holder'), eb('o.id', '=', orgOfContext(context) ?? '')]))
     .where('m.disabled_at', 'is', null)
     .where('o.deleted_at', 'is', null)
   const rows = await partners.unionAll(orgs).execute()
-  return policyOf(rows.map((row) => row.settings))
+  return mfaPolicyOf(rows.map((row) => row.settings))
 }
 
 /** Forgets what has run out. */

@@ -4,9 +4,9 @@ import { newId } from '../../core/new-id.ts'
 import type { Scope } from '../../core/scope.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
 import { type HandlersOf, inSteps, type Preparation, type UserCaller } from '../../handler.ts'
-import { addedToTenant, invitation } from '../../messages/letters.ts'
 import { forgotLink, inviteLink, loginLink } from '../../messages/links.ts'
-import { queueLetter } from '../../messages/queue.ts'
+import { queueMail } from '../../messages/queue.ts'
+import { addedToTenant, invitation } from '../../messages/templates.ts'
 import { isUniqueViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import {
@@ -16,32 +16,42 @@ import {
   joinOrganization,
   joinPartner,
 } from '../memberships.ts'
-import { hashPassword } from '../password.ts'
+import { hashPassword } from '../password-hash.ts'
 import { checkStrength } from '../passwords/strength.ts'
-import { isFactorDemanded } from '../principal.ts'
+import { requiresMfaEnrollment } from '../principal.ts'
 import { checkMayGrant } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
 import { foldEmail, scopeOfTenant, type Tenant } from '../rules.ts'
-import { type Granted, grantSession } from '../sessions/grant.ts'
-import { identityOf, signedIn, signsIn } from '../sessions/identity.ts'
+import { type GrantedSession, grantSession } from '../sessions/grant.ts'
+import { loginFacts, toIdentity, toSignInReply } from '../sessions/identity.ts'
 import { recordLogin } from '../sessions/store.ts'
-import { beginSession } from '../sessions/tenants.ts'
+import { startSession } from '../sessions/tenants.ts'
 import { type AccessTokens, newToken, tokenHash } from '../sessions/tokens.ts'
 import { isSsoOnly } from '../sso-only.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../store.ts'
-import { getTenant, tenantNamed } from '../tenant.ts'
-import { heldBy } from '../users/memberships.ts'
-import { checkWithinReach, idOfTenant, orgOfTenant, statusOf } from '../users/rules.ts'
+import { findNamedTenant, getTenant } from '../tenant.ts'
+import { resolveOrgAccess, resolvePartnerAccess } from '../users/access.ts'
+import { isOnlyInvitedInScope } from '../users/account-scope.ts'
+import { listMembershipRecords } from '../users/memberships.ts'
+import { checkWithinAccess, idOfTenant, membershipStatus, orgOfTenant } from '../users/rules.ts'
 import { clearUnprovedFactors } from '../users/store.ts'
-import { checkMayTouch, findTarget, membershipOf } from '../users/targets.ts'
-import { orgReach, partnerReach } from '../users/tenants.ts'
-import { isOnlyWithin } from '../users/within.ts'
+import { checkMayManageUser, findTarget, getMembership } from '../users/targets.ts'
 import type { acceptance, invitations, NewInvitation } from './contract.ts'
-import { type Invitation, invitationDays, invitationSeconds, refused, stateOf } from './rules.ts'
+import {
+  type Invitation,
+  invalidInvitation,
+  invitationDays,
+  invitationSeconds,
+  invitationState,
+} from './rules.ts'
 import * as store from './store.ts'
 
 /** What letters need. `real`: they leave the machine. */
-export type Post = { cipher: Cipher; mailer: { readonly real: boolean }; publicUrl: () => string }
+export type InvitationDependencies = {
+  cipher: Cipher
+  mailer: { readonly real: boolean }
+  publicUrl: () => string
+}
 
 type Entries = typeof invitations
 
@@ -61,7 +71,7 @@ function limitLetters(
 type Accept = (typeof acceptance)['acceptInvite']
 
 /** Adds the membership, which waits for its holder. @throws user_exists, invalid_request */
-async function join(
+async function createMembership(
   db: Db,
   scope: Scope,
   { tenant, userId, body }: { tenant: Tenant; userId: string; body: NewInvitation },
@@ -75,13 +85,13 @@ async function join(
     throw isUniqueViolation(error) ? new Problem('user_exists') : error
   }
   if (tenant.kind === 'partner') {
-    const reach = await partnerReach(db, scope, tenant.partnerId, wanted, whole)
+    const reach = await resolvePartnerAccess(db, scope, tenant.partnerId, wanted, whole)
     const orgs = reach.orgAccess === 'all' ? 'all' : reach.orgIds
     await joinPartner(db, { ...tenant, userId, roleId, orgs, ...invited }, now).catch(taken)
     return
   }
-  const reach = await orgReach(db, scope, tenant.orgId, wanted, whole)
-  checkWithinReach(scope, { siteIds: reach.siteIds, deviceGroupIds: reach.groupIds })
+  const reach = await resolveOrgAccess(db, scope, tenant.orgId, wanted, whole)
+  checkWithinAccess(scope, { siteIds: reach.siteIds, deviceGroupIds: reach.groupIds })
   await joinOrganization(db, { ...tenant, userId, roleId, ...reach, ...invited }, now).catch(taken)
 }
 
@@ -90,32 +100,32 @@ async function join(
  * told to sign in and accept. The link is shown to the inviter only while no mail leaves, and only when nobody else
  * invited the same person: else it would let them into what others gave.
  */
-async function send(
+async function sendInvitation(
   db: Db,
-  post: Post,
+  post: InvitationDependencies,
   { user, tenant, caller, now }: { user: User; tenant: Tenant; caller: UserCaller; now: Instant },
 ): Promise<{ inviteEmailSent: boolean; inviteUrl?: string }> {
   const { email: to, name } = user
   const expiresAt = addSeconds(now, invitationSeconds)
   const base = post.publicUrl()
-  const letter = { to, name, inviter: caller.name, tenant: await store.nameOfTenant(db, tenant) }
+  const letter = { to, name, inviter: caller.name, tenant: await store.findTenantName(db, tenant) }
   const inviteEmailSent = post.mailer.real
   if (user.passwordHash !== null) {
     const proof = user.emailProvedAt === null ? { proof: forgotLink(base) } : {}
     const told = addedToTenant({ ...letter, ...proof, url: loginLink(base) })
-    await queueLetter(db, post.cipher, told, now, expiresAt)
+    await queueMail(db, post.cipher, told, now, expiresAt)
     return { inviteEmailSent }
   }
   const token = newToken()
-  const shown = !inviteEmailSent && (await isOnlyWithin(db, scopeOfTenant(tenant), user))
+  const shown = !inviteEmailSent && (await isOnlyInvitedInScope(db, scopeOfTenant(tenant), user))
   const link = { tokenHash: tokenHash(token), expiresAt, shown }
   await store.saveInvitation(db, { userId: user.id, tenant, ...link }, now)
   const url = inviteLink(base, token)
-  await queueLetter(db, post.cipher, invitation({ ...letter, url, days: invitationDays }), now, expiresAt)
+  await queueMail(db, post.cipher, invitation({ ...letter, url, days: invitationDays }), now, expiresAt)
   return { inviteEmailSent, ...(shown && { inviteUrl: url }) }
 }
 
-export const invitationHandlers = (post: Post): HandlersOf<typeof invitations> => ({
+export const invitationHandlers = (post: InvitationDependencies): HandlersOf<typeof invitations> => ({
   invite: inSteps<Entries['invite'], Tenant>({
     async prepare({ storage, scope, body, caller, limit }) {
       const tenant = await getTenant(storage.read, scope, body)
@@ -131,9 +141,9 @@ export const invitationHandlers = (post: Post): HandlersOf<typeof invitations> =
       const { email, name } = body
       await insertUserOnce(db, { id: newId(), email, name, passwordHash: null, status: 'invited' }, now)
       const user = (await findUserByEmail(db, email))!
-      await join(db, scope, { tenant, userId: user.id, body }, now)
+      await createMembership(db, scope, { tenant, userId: user.id, body }, now)
       await store.voidOtherInvitations(db, user.id, tenant)
-      const sent = await send(db, post, { user: { ...user, name }, tenant, caller, now })
+      const sent = await sendInvitation(db, post, { user: { ...user, name }, tenant, caller, now })
       note({ orgId: orgOfTenant(tenant), resourceName: email, details: { roleName: role.name } })
       // Whether the address has an account elsewhere, and as whom, is not said.
       return { id: user.id, email, name, status: 'invited' as const, roleId: role.id, ...sent }
@@ -142,27 +152,27 @@ export const invitationHandlers = (post: Post): HandlersOf<typeof invitations> =
 
   resendInvite: inSteps<Entries['resendInvite'], void>({
     async prepare({ storage, scope, body, caller, limit }) {
-      const asked = await tenantNamed(storage.read, scope, body)
+      const asked = await findNamedTenant(storage.read, scope, body)
       const target = await findTarget(storage.read, scope, body.userId, asked, 'body')
-      limitLetters(limit, caller, membershipOf(target).tenant, target.account.email)
+      limitLetters(limit, caller, getMembership(target).tenant, target.account.email)
     },
     async run({ db, scope, body, caller, now, note }) {
-      const asked = await tenantNamed(db, scope, body)
+      const asked = await findNamedTenant(db, scope, body)
       const target = await findTarget(db, scope, body.userId, asked, 'body')
-      const { tenant } = membershipOf(target)
+      const { tenant } = getMembership(target)
       const user = (await findUser(db, body.userId))!
       const message = 'User is not in invited status'
-      const membership = membershipOf(target)
-      if (statusOf(target.account, membership) !== 'invited') {
+      const membership = getMembership(target)
+      if (membershipStatus(target.account, membership) !== 'invited') {
         throw invalid([{ path: 'body.userId', message }], message)
       }
       // The link may be shown: it must not open an account that can do more than the caller.
-      await checkMayTouch(db, caller, target.account, await heldBy(db, scope, [user.id]))
+      await checkMayManageUser(db, caller, target.account, await listMembershipRecords(db, scope, [user.id]))
       if (user.passwordHash !== null && user.status === 'invited') {
         throw new Problem('conflict', 'The account has a password already: set its status to active')
       }
       const name = membership.invitedName ?? user.name
-      const sent = await send(db, post, { user: { ...user, name }, tenant, caller, now })
+      const sent = await sendInvitation(db, post, { user: { ...user, name }, tenant, caller, now })
       note({ orgId: orgOfTenant(tenant), resourceId: user.id, resourceName: user.email })
       return { success: true, ...sent }
     },
@@ -175,10 +185,10 @@ export const acceptanceHandlers = (keys: {
 }): HandlersOf<typeof acceptance> => ({
   async previewInvite({ db, body, now }) {
     const found = await store.findInvitation(db, tokenHash(body.token))
-    const state = stateOf(found, now)
+    const state = invitationState(found, now)
     if (state === 'accepted') throw new Problem('invite_accepted')
     if (!found || state === 'unknown') throw new Problem('invite_not_found')
-    const name = await store.nameOfTenant(db, found.tenant)
+    const name = await store.findTenantName(db, found.tenant)
     const { email, expiresAt } = found
     const named = found.tenant.kind === 'partner' ? { partnerName: name } : { orgName: name }
     return { email, name: found.name, ...named, expiresAt }
@@ -191,7 +201,7 @@ export const acceptanceHandlers = (keys: {
       hash: string
       passwordHash: string
       user: User
-      granted: Granted
+      granted: GrantedSession
       enters: boolean
       demanded: boolean
     }
@@ -199,14 +209,14 @@ export const acceptanceHandlers = (keys: {
     async prepare({ storage, body, now }) {
       const hash = tokenHash(body.token)
       const found = await store.findInvitation(storage.read, hash)
-      const state = stateOf(found, now)
-      if (!found || state !== 'open') throw refused(state === 'accepted' ? 'accepted' : 'unknown')
+      const state = invitationState(found, now)
+      if (!found || state !== 'open') throw invalidInvitation(state === 'accepted' ? 'accepted' : 'unknown')
       const membership = await findMembership(storage.read, found.userId, found.tenant)
-      if (!membership || membership.disabled) throw refused('unknown')
+      if (!membership || membership.disabled) throw invalidInvitation('unknown')
       await checkStrength(body.password, 'body.password', [found.email, found.name])
       const user = (await findUser(storage.read, found.userId))!
       const ssoOnly = await isSsoOnly(storage.read, user.id, found.tenant)
-      const demanded = keys.mfaOn && (await isFactorDemanded(storage.read, user, found.tenant))
+      const demanded = keys.mfaOn && (await requiresMfaEnrollment(storage.read, user, found.tenant))
       return {
         found,
         hash,
@@ -224,19 +234,20 @@ export const acceptanceHandlers = (keys: {
       }
     },
     async run({ db, now, note }, { found, hash, passwordHash, user, granted, enters, demanded }) {
-      if (!(await store.takeInvitation(db, found, hash, now))) throw refused('accepted')
-      if (!(await store.activate(db, user.id, passwordHash, !found.shown, now))) throw refused('accepted')
+      if (!(await store.consumeInvitation(db, found, hash, now))) throw invalidInvitation('accepted')
+      if (!(await store.activateAccount(db, user.id, passwordHash, !found.shown, now)))
+        throw invalidInvitation('accepted')
       await acceptMembership(db, user.id, found.tenant, 'holder', now)
       await clearUnprovedFactors(db, user, now)
-      note({ orgId: orgOfTenant(found.tenant), ...signsIn(user) })
+      note({ orgId: orgOfTenant(found.tenant), ...loginFacts(user) })
       const active = { ...user, status: 'active' }
       if (!enters || user.mfaMethod !== null) {
         const message = 'Account activated. Please sign in manually.'
-        return { user: identityOf(active), tokens: null, mfaRequired: false, message }
+        return { user: toIdentity(active), tokens: null, mfaRequired: false, message }
       }
-      await beginSession(db, granted.session, now)
+      await startSession(db, granted.session, now)
       await recordLogin(db, user.id, now)
-      return signedIn({ ...active, lastLoginAt: now }, granted, demanded)
+      return toSignInReply({ ...active, lastLoginAt: now }, granted, demanded)
     },
   }),
 })

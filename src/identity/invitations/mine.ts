@@ -4,16 +4,16 @@ import type { HandlersOf } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { acceptMembership, findMembership } from '../memberships.ts'
 import type { Tenant } from '../rules.ts'
-import { checkBySso } from '../sessions/rules.ts'
+import { checkNotSsoSession } from '../sessions/rules.ts'
 import { getUser } from '../store.ts'
-import { heldBy } from '../users/memberships.ts'
-import { type Held, orgOfTenant, sameTenant } from '../users/rules.ts'
+import { listMembershipRecords } from '../users/memberships.ts'
+import { isSameTenant, type MembershipRecord, orgOfTenant } from '../users/rules.ts'
 import type { myInvitations as contract } from './contract.ts'
-import { nameOfTenant } from './store.ts'
+import { findTenantName } from './store.ts'
 
 /** What waits for a person: invitations, and what a provider alone has accepted for them. */
-async function waiting(db: Db, userId: string): Promise<Held[]> {
-  const held = (await heldBy(db, systemScope, [userId])).filter(
+async function listPending(db: Db, userId: string): Promise<MembershipRecord[]> {
+  const held = (await listMembershipRecords(db, systemScope, [userId])).filter(
     (one) => one.disabledAt === null && one.acceptedBy !== 'holder',
   )
   const all = await Promise.all(
@@ -27,12 +27,12 @@ export const myInvitations: HandlersOf<typeof contract> = {
   async myInvitations({ db, caller }) {
     // A provider speaks for one organization, and learns nothing of others.
     if (caller.ssoProviderId !== null) return { data: [] }
-    const held = await waiting(db, caller.id)
+    const held = await listPending(db, caller.id)
     const data = await Promise.all(
       held.map(async ({ tenant, roleName, createdAt }) => ({
         partnerId: tenant.kind === 'partner' ? tenant.partnerId : null,
         orgId: orgOfTenant(tenant),
-        name: await nameOfTenant(db, tenant),
+        name: await findTenantName(db, tenant),
         roleName,
         invitedAt: createdAt,
       })),
@@ -45,12 +45,12 @@ export const myInvitations: HandlersOf<typeof contract> = {
     if (orgId === undefined && partnerId === undefined) {
       throw invalid([{ path: 'body', message: 'must name an organization or a partner' }])
     }
-    checkBySso(caller)
+    checkNotSsoSession(caller)
     if (caller.mfaEnabled && !caller.mfa) throw new Problem('mfa_required')
     const tenant: Tenant =
       orgId === undefined ? { kind: 'partner', partnerId: partnerId! } : { kind: 'organization', orgId }
-    const held = await waiting(db, caller.id)
-    if (!held.some((one) => sameTenant(one.tenant, tenant)))
+    const held = await listPending(db, caller.id)
+    if (!held.some((one) => isSameTenant(one.tenant, tenant)))
       throw new Problem('invite_not_found', 'No invitation of theirs waits for you')
     // Whoever registered an address, or was shown the link to it, need not be the one who reads its mail.
     if ((await getUser(db, caller.id)).emailProvedAt === null) throw new Problem('email_unproved')

@@ -25,17 +25,20 @@ export type Invitation = {
  * What a link is still good for. An account that has a password is never given another by it, whoever asked
  * for the link.
  */
-export function stateOf(invitation: Invitation | undefined, now: Instant): 'open' | 'accepted' | 'unknown' {
+export function invitationState(
+  invitation: Invitation | undefined,
+  now: Instant,
+): 'open' | 'accepted' | 'unknown' {
   if (!invitation) return 'unknown'
   if (invitation.acceptedAt !== null || invitation.hasPassword) return 'accepted'
   return invitation.expiresAt > now && invitation.status !== 'disabled' ? 'open' : 'unknown'
 }
 
-export const refusals = {
+export const refusalMessages = {
   unknown: 'Invalid or expired invite token',
   accepted: 'This invite has already been accepted',
 } as const
 
 /** A refusal to accept, as a fault of the token. */
-export const refused = (state: keyof typeof refusals) =>
-  invalid([{ path: 'body.token', message: refusals[state] }], refusals[state])
+export const invalidInvitation = (state: keyof typeof refusalMessages) =>
+  invalid([{ path: 'body.token', message: refusalMessages[state] }], refusalMessages[state])

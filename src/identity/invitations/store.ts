@@ -61,7 +61,7 @@ export async function findInvitation(db: Db, tokenHash: string): Promise<Invitat
 }
 
 /** True for the one request that gets to use the link; the person's other links end with it. */
-export async function takeInvitation(
+export async function consumeInvitation(
   db: Db,
   { id, userId }: Pick<Invitation, 'id' | 'userId'>,
   tokenHash: string,
@@ -88,7 +88,7 @@ export async function takeInvitation(
  * Gives an account its first password; false when it has one. `proved`: nobody but the mailbox saw the link that it
  * came by, which else says nothing of whose the address is, whatever was known before.
  */
-export async function activate(
+export async function activateAccount(
   db: Db,
   userId: string,
   passwordHash: string,
@@ -129,7 +129,7 @@ export async function voidInvitation(db: Db, userId: string, tenant: Tenant): Pr
 }
 
 /** What a tenant calls itself. */
-export async function nameOfTenant(db: Db, tenant: Tenant): Promise<string> {
+export async function findTenantName(db: Db, tenant: Tenant): Promise<string> {
   const row =
     tenant.kind === 'partner'
       ? await db.selectFrom('partners').select('name').where('id', '=', tenant.partnerId).executeTakeFirst()

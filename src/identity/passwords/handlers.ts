@@ -3,15 +3,15 @@ import { invalid, Problem } from '../../core/errors.ts'
 import type { Instant } from '../../core/time.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
-import type { Door } from '../door/door.ts'
-import { confirmPassword } from '../factors/proof.ts'
-import { tellPassword } from '../notices.ts'
-import { hashPassword } from '../password.ts'
+import { reauthenticate } from '../factors/proof.ts'
+import { notifyPasswordChanged } from '../notifications.ts'
+import type { PasswordGuard } from '../password-guard/guard.ts'
+import { hashPassword } from '../password-hash.ts'
 import { foldEmail } from '../rules.ts'
-import { signsIn } from '../sessions/identity.ts'
+import { loginFacts } from '../sessions/identity.ts'
 import { tokenHash } from '../sessions/tokens.ts'
-import { checkAccountWide, isPasswordUseless, isResetUseless } from '../sso-only.ts'
-import { findUser, getUser, proveEmail, type User } from '../store.ts'
+import { checkCanManageAccount, isPasswordUnusable, isResetUnusable } from '../sso-only.ts'
+import { findUser, getUser, markEmailProved, type User } from '../store.ts'
 import { clearUnprovedFactors } from '../users/store.ts'
 import type { passwords } from './contract.ts'
 import * as store from './store.ts'
@@ -23,11 +23,17 @@ type Renewal = { user: User; passwordHash: string }
 const ssoRequired = (what: string): Problem =>
   new Problem('sso_required', `${what} is disabled because your organization requires SSO.`)
 
-export const passwordHandlers = ({ cipher, door }: { cipher: Cipher; door: Door }): HandlersOf<Passwords> => {
+export const passwordHandlers = ({
+  cipher,
+  guard,
+}: {
+  cipher: Cipher
+  guard: PasswordGuard
+}): HandlersOf<Passwords> => {
   /** The new password in, every session out, a letter to the owner. */
   async function renew(db: Db, { user, passwordHash }: Renewal, now: Instant): Promise<void> {
     await store.setPassword(db, user.id, passwordHash, now)
-    await tellPassword(db, cipher, user, now)
+    await notifyPasswordChanged(db, cipher, user, now)
   }
 
   return {
@@ -47,18 +53,18 @@ export const passwordHandlers = ({ cipher, door }: { cipher: Cipher; door: Door 
         const reset = await store.findReset(storage.read, tokenHash(body.token), now)
         const user = reset && (await findUser(storage.read, reset.userId))
         if (user?.status !== 'active') throw new Problem('invalid_reset_token')
-        if (await isResetUseless(storage.read, user)) throw ssoRequired('Password reset')
+        if (await isResetUnusable(storage.read, user)) throw ssoRequired('Password reset')
         await checkStrength(body.password, 'body.password', [user.email, user.name])
         return { user, passwordHash: await hashPassword(body.password) }
       },
       async run({ db, body, ip, now, note }, renewal) {
-        if (!(await store.takeReset(db, tokenHash(body.token)))) throw new Problem('invalid_reset_token')
+        if (!(await store.consumeReset(db, tokenHash(body.token)))) throw new Problem('invalid_reset_token')
         const { user } = renewal
         await clearUnprovedFactors(db, user, now)
         await renew(db, renewal, now)
-        await door.proved(db, user, ip, now)
-        await proveEmail(db, user.id, now)
-        note(signsIn(renewal.user))
+        await guard.resetByProof(db, user, ip, now)
+        await markEmailProved(db, user.id, now)
+        note(loginFacts(renewal.user))
         return { success: true, message: 'Password reset successfully' }
       },
     }),
@@ -67,13 +73,13 @@ export const passwordHandlers = ({ cipher, door }: { cipher: Cipher; door: Door 
       async prepare(call) {
         const { storage, caller, body } = call
         const user = await getUser(storage.read, caller.id)
-        await checkAccountWide(storage.read, user, caller)
-        if (await isPasswordUseless(storage.read, user)) throw ssoRequired('Password change')
+        await checkCanManageAccount(storage.read, user, caller)
+        if (await isPasswordUnusable(storage.read, user)) throw ssoRequired('Password change')
         if (user.passwordHash === null) {
           const message = 'Password authentication is not available for this account'
           throw invalid([{ path: 'body.currentPassword', message }], message)
         }
-        await confirmPassword(door, user, body.currentPassword, call)
+        await reauthenticate(guard, user, body.currentPassword, call)
         // Apart from other changes: whoever has a session alone does not use up what its holder needs to end it.
         call.limit('NOTICE', `password ${user.id}`)
         if (body.newPassword === body.currentPassword) {

@@ -1,17 +1,17 @@
 import type { Cipher } from '../../core/cipher.ts'
 import { addSeconds, type Clock } from '../../core/time.ts'
-import { passwordReset } from '../../messages/letters.ts'
 import { resetLink } from '../../messages/links.ts'
-import { queueLetter } from '../../messages/queue.ts'
+import { queueMail } from '../../messages/queue.ts'
+import { passwordReset } from '../../messages/templates.ts'
 import { isOutage } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { newToken, tokenHash } from '../sessions/tokens.ts'
-import { isResetUseless } from '../sso-only.ts'
+import { isResetUnusable } from '../sso-only.ts'
 import { findUserByKey, type User } from '../store.ts'
 import { resetMinutes } from './rules.ts'
-import { dropResetRequest, hasResetRequest, saveReset, takeResetRequest } from './store.ts'
+import { claimResetRequest, deleteResetRequest, hasResetRequest, saveReset } from './store.ts'
 
-export type Resets = {
+export type ResetDependencies = {
   storage: Storage
   cipher: Cipher
   clock: Clock
@@ -24,7 +24,7 @@ export type Resets = {
  * Makes the links that were asked for. It runs after the answer, so that nobody learns from it whether an
  * address has an account. A request that no link can be made for is dropped, and told: it can be made again.
  */
-export async function issueResets(on: Resets): Promise<void> {
+export async function issueResets(on: ResetDependencies): Promise<void> {
   const { storage } = on
   if (!(await hasResetRequest(storage.read))) return
   const failures: unknown[] = []
@@ -38,25 +38,30 @@ export async function issueResets(on: Resets): Promise<void> {
       if (isOutage(error) || at === last) throw error
       failures.push(error)
       const id = at
-      await storage.write((tx) => dropResetRequest(tx, id)).catch((again) => failures.push(again))
+      await storage.write((tx) => deleteResetRequest(tx, id)).catch((again) => failures.push(again))
     }
   }
   if (failures.length > 0) throw failures[0]
 }
 
-async function issueNext(tx: Db, on: Resets, last: string, onTaken: (id: string) => void): Promise<boolean> {
-  const request = await takeResetRequest(tx, last, onTaken)
+async function issueNext(
+  tx: Db,
+  on: ResetDependencies,
+  last: string,
+  onTaken: (id: string) => void,
+): Promise<boolean> {
+  const request = await claimResetRequest(tx, last, onTaken)
   if (!request) return false
   const user = await findUserByKey(tx, request.emailKey)
   // Who comes in by single sign-on has no password, and an invited person has a link of their own.
-  if (user?.status !== 'active' || (await isResetUseless(tx, user))) return true
+  if (user?.status !== 'active' || (await isResetUnusable(tx, user))) return true
   const now = on.clock()
   const expiresAt = addSeconds(now, resetMinutes * 60)
   const token = newToken()
   await saveReset(tx, { userId: user.id, tokenHash: tokenHash(token), expiresAt })
   const { email: to, name } = user
   const url = resetLink(on.publicUrl(), token)
-  await queueLetter(tx, on.cipher, passwordReset({ to, name, url, minutes: resetMinutes }), now, expiresAt)
+  await queueMail(tx, on.cipher, passwordReset({ to, name, url, minutes: resetMinutes }), now, expiresAt)
   await on.onIssued(tx, user, now)
   return true
 }

@@ -2,7 +2,7 @@ import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
 import { forUpdate } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { forgetMarks } from '../door/store.ts'
+import { deleteMarks } from '../password-guard/store.ts'
 import { foldEmail } from '../rules.ts'
 import { revokeSessions } from '../store.ts'
 
@@ -21,7 +21,7 @@ export async function hasResetRequest(db: Db): Promise<boolean> {
 }
 
 /** Takes one request behind another; undefined when there is none left. Several processes may do so at once. */
-export async function takeResetRequest(
+export async function claimResetRequest(
   db: Db,
   last: string,
   onTaken: (id: string) => void,
@@ -30,11 +30,11 @@ export async function takeResetRequest(
   const row = await forUpdate(next.limit(1), { skipLocked: true }).executeTakeFirst()
   if (!row) return undefined
   onTaken(row.id)
-  await dropResetRequest(db, row.id)
+  await deleteResetRequest(db, row.id)
   return { emailKey: row.email_key }
 }
 
-export async function dropResetRequest(db: Db, id: string): Promise<void> {
+export async function deleteResetRequest(db: Db, id: string): Promise<void> {
   await db.deleteFrom('password_reset_requests').where('id', '=', id).execute()
 }
 
@@ -66,7 +66,7 @@ export async function findReset(
 }
 
 /** True for the one request that gets to use it. */
-export async function takeReset(db: Db, tokenHash: string): Promise<boolean> {
+export async function consumeReset(db: Db, tokenHash: string): Promise<boolean> {
   const { numDeletedRows } = await db
     .deleteFrom('password_resets')
     .where('token_hash', '=', tokenHash)
@@ -87,7 +87,7 @@ export async function setPassword(db: Db, userId: string, passwordHash: string, 
     .where('id', '=', userId)
     .execute()
   await db.deleteFrom('password_resets').where('user_id', '=', userId).execute()
-  await forgetMarks(db, userId)
+  await deleteMarks(db, userId)
   await revokeSessions(db, userId, now)
 }
 

@@ -3,17 +3,21 @@ import { ZxcvbnFactory } from '@zxcvbn-ts/core'
 import { adjacencyGraphs, dictionary as common } from '@zxcvbn-ts/language-common'
 import { dictionary as english, translations } from '@zxcvbn-ts/language-en'
 
-export type StrengthQuestion = { password: string; about: readonly string[] }
+export type StrengthRequest = { password: string; about: readonly string[] }
 
 /** `score`: 0 (guessed at once) to 4. */
-export type StrengthAnswer = { score: number; advice: string[] }
+export type StrengthResult = { score: number; advice: string[] }
 
 /** The work grows with the square of the length; what is beyond this can only make it stronger. */
-const looksAt = 64
+const maxEstimatedLength = 64
 
-const { password, about } = workerData as StrengthQuestion
+const { password, about } = workerData as StrengthRequest
 const dictionary = { ...common, ...english }
 const estimator = new ZxcvbnFactory({ translations, graphs: adjacencyGraphs, dictionary })
-const { score, feedback } = estimator.check(password.slice(0, looksAt), [...about, 'svc', 'service'])
+const { score, feedback } = estimator.check(password.slice(0, maxEstimatedLength), [
+  ...about,
+  'svc',
+  'service',
+])
 const advice = [feedback.warning, ...feedback.suggestions].filter((text) => text !== null)
-parentPort?.postMessage({ score, advice } satisfies StrengthAnswer)
+parentPort?.postMessage({ score, advice } satisfies StrengthResult)

@@ -2,14 +2,14 @@ import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { invalid } from '../../core/errors.ts'
 import { packageModule } from '../../core/package-files.ts'
-import type { StrengthAnswer, StrengthQuestion } from './strength-thread.ts'
+import type { StrengthRequest, StrengthResult } from './strength-thread.ts'
 
 const script = packageModule('src/identity/passwords/strength-thread.ts')
 
 export const passwordLength = { min: 8, max: 128 }
 
 /** Of 4; below it a password falls to an offline guess within hours. */
-const leastScore = 3
+const minScore = 3
 
 /**
  * Refuses a password that is too short, too long or easily guessed (zxcvbn); `about` are words an attacker
@@ -25,24 +25,24 @@ export async function checkStrength(password: string, path: string, about: reado
     .flatMap((text) => [text, ...text.split(/[^\p{L}\p{N}]+/u)])
     .filter((word) => word.length > 2)
   const { score, advice } = await estimate({ password, about: words })
-  if (score >= leastScore) return
+  if (score >= minScore) return
   throw tooWeak(path, ['Password is too easy to guess.', ...advice].join(' '))
 }
 
 const tooWeak = (path: string, message: string) => invalid([{ path, message }], message)
 
-let before: Promise<unknown> = Promise.resolve()
+let lastEstimate: Promise<unknown> = Promise.resolve()
 
 /**
  * The estimator loads some 60 MB of dictionaries and can think for long: it gets a thread of its own that
  * ends with the answer. One at a time, so that many questions cannot fill the memory.
  */
-function estimate(question: StrengthQuestion): Promise<StrengthAnswer> {
-  const answer = before.then(async () => {
+function estimate(question: StrengthRequest): Promise<StrengthResult> {
+  const answer = lastEstimate.then(async () => {
     const worker = new Worker(script, { workerData: question })
-    const [reply] = (await once(worker, 'message')) as [StrengthAnswer]
+    const [reply] = (await once(worker, 'message')) as [StrengthResult]
     return reply
   })
-  before = answer.catch(() => {})
+  lastEstimate = answer.catch(() => {})
   return answer
 }

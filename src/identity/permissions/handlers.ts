@@ -13,15 +13,15 @@ import { organizationScope, type Scope } from '../../core/scope.ts'
 import type { HandlersOf, UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { listMemberships } from '../memberships.ts'
-import { findChain } from '../roles/inheritance.ts'
-import { forcesMfa, grantsOf } from '../roles/rules.ts'
+import { findRoleChain } from '../roles/inheritance.ts'
+import { forcesMfa, grantedPermissions } from '../roles/rules.ts'
 import { findRole, getRole } from '../roles/store.ts'
-import { checkAccess, chooseContext, type Membership, mustEnrol, scopeOf } from '../rules.ts'
-import { reachOf } from '../tenant.ts'
-import { heldBy } from '../users/memberships.ts'
-import { presented } from '../users/rules.ts'
+import { checkAccess, chooseContext, type Membership, mustEnrollMfa, scopeOf } from '../rules.ts'
+import { getNamedScope } from '../tenant.ts'
+import { isWhollyInScope } from '../users/account-scope.ts'
+import { listMembershipRecords } from '../users/memberships.ts'
+import { toUser } from '../users/rules.ts'
 import { findAccount } from '../users/store.ts'
-import { isWithin } from '../users/within.ts'
 import type * as contract from './contract.ts'
 import { type Actor, explain } from './rules.ts'
 
@@ -65,16 +65,16 @@ export const permissionHandlers = (on: {
    */
   async function actorOf(db: Db, scope: Scope, caller: UserCaller, query: Query): Promise<Actor> {
     const { userId, roleId, keyScopes, workloadPermissions, mfa } = query
-    if (keyScopes !== undefined) return aKeyWith(keyScopes)
-    if (workloadPermissions !== undefined) return aWorkloadWith(workloadPermissions)
+    if (keyScopes !== undefined) return apiKeyActor(keyScopes)
+    if (workloadPermissions !== undefined) return workloadActor(workloadPermissions)
     const others = roleId !== undefined || (userId !== undefined && userId !== caller.id)
     if (others) checkAccess(userAccess({ permission: 'users:read', wholePartner: true }), caller, mfaOn)
-    const reach = await reachOf(db, scope, query)
+    const reach = await getNamedScope(db, scope, query)
     const actor = !others
-      ? await themselves(db, caller)
+      ? await callerActor(db, caller)
       : userId === undefined
-        ? await anyoneWith(db, reach, roleId!)
-        : await another(db, { scope, reach }, userId, roleId)
+        ? await roleActor(db, reach, roleId!)
+        : await userActor(db, { scope, reach }, userId, roleId)
     return mfa === undefined || actor.subject.kind !== 'user'
       ? actor
       : { ...actor, subject: { ...actor.subject, mfa } }
@@ -91,14 +91,14 @@ type Query = {
   partnerId?: string | undefined
 }
 
-async function themselves(db: Db, caller: UserCaller): Promise<Actor> {
-  const chain = caller.roleId === null ? undefined : await findChain(db, caller.roleId)
+async function callerActor(db: Db, caller: UserCaller): Promise<Actor> {
+  const chain = caller.roleId === null ? undefined : await findRoleChain(db, caller.roleId)
   return { subject: caller, chain, user: caller }
 }
 
 /** A key of some organization with these scopes; `*` is every permission. */
-function aKeyWith(scopes: string): Actor {
-  const permissions = new Set(listed(scopes).map((one) => (one === '*' ? '*:*' : one)))
+function apiKeyActor(scopes: string): Actor {
+  const permissions = new Set(splitList(scopes).map((one) => (one === '*' ? '*:*' : one)))
   return {
     subject: { kind: 'api_key', scope: organizationScope(''), permissions },
     chain: undefined,
@@ -107,8 +107,8 @@ function aKeyWith(scopes: string): Actor {
 }
 
 /** A job that signed in by a trust policy of some organization. */
-function aWorkloadWith(names: string): Actor {
-  const permissions = new Set(listed(names))
+function workloadActor(names: string): Actor {
+  const permissions = new Set(splitList(names))
   return {
     subject: { kind: 'workload', scope: organizationScope(''), permissions },
     chain: undefined,
@@ -116,17 +116,17 @@ function aWorkloadWith(names: string): Actor {
   }
 }
 
-const listed = (text: string): string[] => text.split(',').map((one) => one.trim())
+const splitList = (text: string): string[] => text.split(',').map((one) => one.trim())
 
 /** A person who has just this role, with their factor. */
-async function anyoneWith(db: Db, reach: Scope, roleId: string): Promise<Actor> {
+async function roleActor(db: Db, reach: Scope, roleId: string): Promise<Actor> {
   const role = await getRole(db, reach, roleId)
-  const chain = await findChain(db, role.id)
+  const chain = await findRoleChain(db, role.id)
   const scope: Scope =
     role.scope === 'partner'
       ? { kind: 'partner', partnerId: role.partnerId ?? '', orgs: 'all' }
       : organizationScope(role.orgId ?? '')
-  const permissions = grantsOf(chain ?? [])
+  const permissions = grantedPermissions(chain ?? [])
   const factor = { mfa: true, mfaEnabled: true, mfaDemanded: false }
   const subject = { kind: 'user' as const, scope, permissions, ...factor }
   return { subject, chain, user: undefined }
@@ -136,21 +136,23 @@ async function anyoneWith(db: Db, reach: Scope, roleId: string): Promise<Actor> 
  * Someone in reach, as they sign in by default; with another role when one is named. Of an account that is not wholly
  * the caller's to see no more is said than its membership tells: it stands for anyone who has it, with their factor.
  */
-async function another(
+async function userActor(
   db: Db,
   { scope, reach }: { scope: Scope; reach: Scope },
   userId: string,
   roleId: string | undefined,
 ): Promise<Actor> {
   const person = await findAccount(db, userId)
-  const memberships = (await listMemberships(db, userId)).filter((one) => within(reach, one))
+  const memberships = (await listMemberships(db, userId)).filter((one) => isVisible(reach, one))
   const system = reach.kind === 'system' && person?.isSystem === true
   if (!person || (memberships.length === 0 && !system)) throw new Problem('not_found', 'User not found')
   const context = chooseContext(system, memberships, {})
-  const membership = memberships.find((one) => one.usable && isOf(one, context)) ?? memberships[0]
-  const whole = await isWithin(db, scope, person)
-  const held = membership && (await heldBy(db, scope, [userId])).find((one) => isOf(membership, one.tenant))
-  const { name, status, mfaEnabled } = presented(person, held, whole)
+  const membership = memberships.find((one) => one.usable && matchesContext(one, context)) ?? memberships[0]
+  const whole = await isWhollyInScope(db, scope, person)
+  const held =
+    membership &&
+    (await listMembershipRecords(db, scope, [userId])).find((one) => matchesContext(membership, one.tenant))
+  const { name, status, mfaEnabled } = toUser(person, held, whole)
   const factor = { kind: 'user' as const, mfa: mfaEnabled ?? true, mfaEnabled: mfaEnabled ?? true }
   const barred = status === 'active' || membership?.invited ? undefined : ('account_inactive' as const)
   if (context?.kind === 'system' || !membership) {
@@ -158,7 +160,7 @@ async function another(
     const subject = {
       ...factor,
       scope: scopeOf(undefined),
-      permissions: everything,
+      permissions: allPermissions,
       mfaDemanded: false,
       barred,
     }
@@ -166,19 +168,19 @@ async function another(
   }
   const role = roleId === undefined ? membership.roleId : (await findRole(db, membership, roleId))?.id
   if (role === undefined) throw new Problem('not_found', 'Role not found')
-  const chain = (await findChain(db, role)) ?? undefined
+  const chain = (await findRoleChain(db, role)) ?? undefined
   const demands = { forceMfa: forcesMfa(chain ?? []), requiresMfa: membership.requiresMfa }
   const subject = {
     ...factor,
     scope: scopeOf(membership),
-    permissions: grantsOf(chain ?? []),
-    mfaDemanded: mfaEnabled !== null && mustEnrol(demands, person.mfaMethod),
-    barred: barred ?? barOf(membership),
+    permissions: grantedPermissions(chain ?? []),
+    mfaDemanded: mfaEnabled !== null && mustEnrollMfa(demands, person.mfaMethod),
+    barred: barred ?? barredReason(membership),
   }
   return { subject, chain, user: { id: userId, name } }
 }
 
-function barOf(
+function barredReason(
   membership: Membership,
 ): 'invitation_pending' | 'tenant_pending' | 'tenant_inactive' | undefined {
   if (membership.usable) return undefined
@@ -186,9 +188,9 @@ function barOf(
   return membership.kind === 'partner' && membership.pending ? 'tenant_pending' : 'tenant_inactive'
 }
 
-const everything: ReadonlySet<string> = new Set(['*:*'])
+const allPermissions: ReadonlySet<string> = new Set(['*:*'])
 
-const isOf = (membership: Membership, context: ReturnType<typeof chooseContext>): boolean =>
+const matchesContext = (membership: Membership, context: ReturnType<typeof chooseContext>): boolean =>
   context?.kind === 'partner'
     ? membership.kind === 'partner' && membership.partnerId === context.partnerId
     : context?.kind === 'organization' &&
@@ -196,7 +198,7 @@ const isOf = (membership: Membership, context: ReturnType<typeof chooseContext>)
       membership.orgId === context.orgId
 
 /** Whether someone who sees this much sees the people of that membership. */
-function within(reach: Scope, membership: Membership): boolean {
+function isVisible(reach: Scope, membership: Membership): boolean {
   if (reach.kind === 'system') return true
   if (reach.kind === 'organization')
     return membership.kind === 'organization' && membership.orgId === reach.orgId

@@ -1,23 +1,23 @@
 import type { Access } from '../../core/endpoint.ts'
 import { errors } from '../../core/errors.ts'
-import { type Chain, type Link, sourceOf } from '../roles/rules.ts'
-import { judge, type Subject, type Verdict } from '../rules.ts'
+import { findGrantSource, type RoleChain, type RoleNode } from '../roles/rules.ts'
+import { type AccessDecision, decideAccess, type Subject } from '../rules.ts'
 import type { Explanation } from './contract.ts'
 
 /** A person, a role or a program, with the roles their permissions come from; none for system administrators and programs. */
 export type Actor = {
   subject: Extract<Subject, { kind: 'user' | 'api_key' | 'workload' }>
-  chain: Chain | undefined
+  chain: RoleChain | undefined
   user: { id: string; name: string } | undefined
 }
 
-/** What `judge` says to a request, in words. */
+/** What `decideAccess` says to a request, in words. */
 export function explain(access: Access, actor: Actor, mfaOn: boolean): Explanation {
-  const verdict = judge(access, actor.subject, mfaOn)
+  const verdict = decideAccess(access, actor.subject, mfaOn)
   const permission = (access.who === 'user' && access.permission) || null
   const { subject, chain, user } = actor
   const [role] = chain ?? []
-  const source = permission !== null && chain && sourceOf(chain, permission)
+  const source = permission !== null && chain && findGrantSource(chain, permission)
   const grantedBy = source
     ? {
         roleId: source.link.id,
@@ -30,7 +30,7 @@ export function explain(access: Access, actor: Actor, mfaOn: boolean): Explanati
     allowed: verdict.allowed,
     status: verdict.allowed ? null : errors[verdict.code].status,
     code: verdict.allowed ? null : verdict.code,
-    ...wordsFor(verdict, access, actor, grantedBy),
+    ...reasonFor(verdict, access, actor, grantedBy),
     permission,
     grantedBy,
     subject: {
@@ -44,15 +44,15 @@ export function explain(access: Access, actor: Actor, mfaOn: boolean): Explanati
   }
 }
 
-type Words = { reason: string; hint: string | null }
+type ReasonText = { reason: string; hint: string | null }
 
-function wordsFor(
-  verdict: Verdict,
+function reasonFor(
+  verdict: AccessDecision,
   access: Access,
   { subject, chain }: Actor,
   grantedBy: Explanation['grantedBy'],
-): Words {
-  const say = (reason: string, hint: string | null = null): Words => ({ reason, hint })
+): ReasonText {
+  const say = (reason: string, hint: string | null = null): ReasonText => ({ reason, hint })
   const [role] = chain ?? []
   if (verdict.allowed) {
     if (access.who === 'public') return say('It is open to everyone')
@@ -79,7 +79,7 @@ function wordsFor(
       return say('The organization or its partner is not active')
     case 'mfa_enrollment_required':
       return say(
-        `${demandOf(chain)} demands a second factor, and none is enrolled`,
+        `${mfaSource(chain)} demands a second factor, and none is enrolled`,
         'svc mfa setup, then svc mfa enable',
       )
     case 'scope_not_allowed':
@@ -88,7 +88,7 @@ function wordsFor(
         'sign in with another membership: svc login --partner P or --org O',
       )
     case 'forbidden':
-      if (subject.kind === 'workload') return ofWorkload(needs)
+      if (subject.kind === 'workload') return workloadReason(needs)
       return say(
         `Neither the role ${quoted(role)} nor one it inherits from grants ${needs?.permission}`,
         `someone who holds ${needs?.permission} can add it to the role, or assign another one`,
@@ -117,15 +117,15 @@ function wordsFor(
   }
 }
 
-function ofWorkload(needs: Extract<Access, { who: 'user' }> | undefined): Words {
+function workloadReason(needs: Extract<Access, { who: 'user' }> | undefined): ReasonText {
   if (!needs?.workload) return { reason: 'It is not open to workloads', hint: 'svc login' }
   const hint = 'svc trust update POLICY --permission … names other ones'
   return { reason: `The trust policy does not name ${needs.permission}`, hint }
 }
 
-const quoted = (role: Link | undefined): string => `"${role?.name ?? ''}"`
+const quoted = (role: RoleNode | undefined): string => `"${role?.name ?? ''}"`
 
-function demandOf(chain: Chain | undefined): string {
+function mfaSource(chain: RoleChain | undefined): string {
   const forcing = chain?.find(({ forceMfa }) => forceMfa)
   return forcing ? `The role ${quoted(forcing)}` : 'The organization or partner'
 }

@@ -1,7 +1,14 @@
 import { z } from 'zod'
 import { endpoint, publicAccess } from '../../core/endpoint.ts'
 import { secret, text } from '../../core/schema.ts'
-import { code, currentPassword, done, mine, newTokens, recoveryCodes } from '../factors/contract.ts'
+import {
+  code,
+  currentPassword,
+  done,
+  newTokens,
+  ownAccountAccess,
+  recoveryCodes,
+} from '../factors/contract.ts'
 
 const tag = 'Authentication'
 
@@ -16,7 +23,7 @@ export const phones = {
     idempotencyKey: 'honored',
     summary: 'Send a code to a phone number',
     tag,
-    access: mine,
+    access: ownAccountAccess,
     body: z.strictObject({ phoneNumber, currentPassword }),
     reply: z.object(done),
     audit: { action: 'auth.phone.verify.requested', resource: 'user' },
@@ -29,7 +36,7 @@ export const phones = {
     idempotencyKey: { refused: 'once' },
     summary: 'Prove the phone number with the code that was sent',
     tag,
-    access: mine,
+    access: ownAccountAccess,
     body: z.strictObject({ phoneNumber, code, currentPassword }),
     reply: z.object(done),
     audit: { action: 'auth.phone.verify.confirmed', resource: 'user' },
@@ -42,7 +49,7 @@ export const phones = {
     idempotencyKey: { refused: 'credential' },
     summary: 'Use the proven phone number as second factor; other sessions end',
     tag,
-    access: mine,
+    access: ownAccountAccess,
     body: z.strictObject({ currentPassword }).prefault({}),
     reply: z.object({ ...done, recoveryCodes, tokens: newTokens }),
     session: 'starts',

@@ -1,40 +1,40 @@
 import { invalid, Problem } from '../../core/errors.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import {
-  changedMeanwhile,
-  type FactorKeys,
-  factorShare,
-  notEnabled,
-  requireMfaOn,
+  checkMfaOn,
+  type FactorDependencies,
+  factorLimitKey,
+  mfaChanged,
+  mfaNotEnabled,
 } from '../factors/handlers.ts'
-import { confirmPassword } from '../factors/proof.ts'
+import { reauthenticate } from '../factors/proof.ts'
 import { newRecoveryCodes, recoveryHash } from '../factors/recovery.ts'
 import { enableFactor, findMfaPolicy, setPhone } from '../factors/store.ts'
-import { tellFactors } from '../notices.ts'
-import { contextIn } from '../rules.ts'
-import { getChallenged } from '../sessions/challenge.ts'
-import { type Granted, grantSession } from '../sessions/grant.ts'
-import { signsIn } from '../sessions/identity.ts'
-import { beginSession } from '../sessions/tenants.ts'
-import { checkOwnsFactors } from '../sso-only.ts'
+import { notifyFactorsChanged } from '../notifications.ts'
+import { contextOfScope } from '../rules.ts'
+import { getPendingChallenge } from '../sessions/challenge.ts'
+import { type GrantedSession, grantSession } from '../sessions/grant.ts'
+import { loginFacts } from '../sessions/identity.ts'
+import { startSession } from '../sessions/tenants.ts'
+import { checkCanManageFactors } from '../sso-only.ts'
 import { getUser, type User } from '../store.ts'
 import type { phones } from './contract.ts'
 
 type Phones = typeof phones
 
 /** Phone numbers: proving one, and using it as second factor. */
-export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
-  const { access, cipher, door, phoneCodes, mfaOn } = keys
+export const phoneHandlers = (keys: FactorDependencies): HandlersOf<Phones> => {
+  const { access, cipher, guard, phoneCodes, mfaOn } = keys
 
   return {
     verifyPhone: inSteps<Phones['verifyPhone'], void>({
       async prepare(call) {
         const { storage, caller, body, limit, claim } = call
-        requireMfaOn(mfaOn)
+        checkMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         mayChange(user, caller)
-        await checkOwnsFactors(storage.read, user, caller)
-        await confirmPassword(door, user, body.currentPassword, call)
+        await checkCanManageFactors(storage.read, user, caller)
+        await reauthenticate(guard, user, body.currentPassword, call)
         await claim()
         limit('PHONE', body.phoneNumber)
         limit('PHONE', user.id)
@@ -49,12 +49,12 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
     confirmPhone: inSteps<Phones['confirmPhone'], User>({
       async prepare(call) {
         const { storage, caller, body, limit } = call
-        requireMfaOn(mfaOn)
+        checkMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         mayChange(user, caller)
-        await checkOwnsFactors(storage.read, user, caller)
-        limit('MFA', factorShare(caller))
-        await confirmPassword(door, user, body.currentPassword, call)
+        await checkCanManageFactors(storage.read, user, caller)
+        limit('MFA', factorLimitKey(caller))
+        await reauthenticate(guard, user, body.currentPassword, call)
         const code = body.code.trim()
         if (!/^\d{4,10}$/.test(code) || !(await phoneCodes.check(body.phoneNumber, code))) {
           const refusal = { action: 'auth.phone.verify.failed', actorId: user.id, actorEmail: user.email }
@@ -63,37 +63,37 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
         return user
       },
       async run({ db, body, now, note }, user) {
-        if (!(await setPhone(db, user, body.phoneNumber, now))) throw changedMeanwhile()
+        if (!(await setPhone(db, user, body.phoneNumber, now))) throw mfaChanged()
         note({ resourceId: user.id, resourceName: user.email })
         return { success: true, message: 'Phone number verified' }
       },
     }),
 
-    enableSms: inSteps<Phones['enableSms'], { user: User; granted: Granted }>({
+    enableSms: inSteps<Phones['enableSms'], { user: User; granted: GrantedSession }>({
       async prepare(call) {
         const { storage, caller, body, now } = call
-        requireMfaOn(mfaOn)
+        checkMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         if (user.mfaMethod !== null)
           throw new Problem('conflict', 'MFA is already enabled. Disable it first to switch methods.')
         if (user.phoneNumber === null || !user.phoneVerified)
-          throw notEnabled('Phone number must be verified before enabling SMS MFA')
-        const policy = await findMfaPolicy(storage.read, user.id, contextIn(caller.scope))
+          throw mfaNotEnabled('Phone number must be verified before enabling SMS MFA')
+        const policy = await findMfaPolicy(storage.read, user.id, contextOfScope(caller.scope))
         if (!policy.smsAllowed) throw new Problem('sms_not_allowed')
-        await checkOwnsFactors(storage.read, user, caller)
-        await confirmPassword(door, user, body.currentPassword, call)
+        await checkCanManageFactors(storage.read, user, caller)
+        await reauthenticate(guard, user, body.currentPassword, call)
         call.limit('NOTICE', user.id)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
         const { ssoProviderId, endsBy } = caller
-        const session = { context: contextIn(caller.scope), mfa: false, ssoProviderId, endsBy }
+        const session = { context: contextOfScope(caller.scope), mfa: false, ssoProviderId, endsBy }
         return { user, granted: await grantSession(access, renewed, session, now) }
       },
       async run({ db, now, note }, { user, granted }) {
         const recoveryCodes = newRecoveryCodes()
         const hashes = recoveryCodes.map((code) => recoveryHash(keys.recoveryPepper, code))
-        if (!(await enableFactor(db, user, { method: 'sms' }, hashes, now))) throw changedMeanwhile()
-        await beginSession(db, granted.session, now)
-        await tellFactors(db, cipher, user, 'Codes by SMS were turned on', now)
+        if (!(await enableFactor(db, user, { method: 'sms' }, hashes, now))) throw mfaChanged()
+        await startSession(db, granted.session, now)
+        await notifyFactorsChanged(db, cipher, user, 'Codes by SMS were turned on', now)
         note({ resourceId: user.id, resourceName: user.email, details: { method: 'sms' } })
         return {
           success: true,
@@ -106,8 +106,8 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
 
     sendSms: inSteps<Phones['sendSms'], { user: User; orgId: string | null }>({
       async prepare({ storage, body, now, limit, claim }) {
-        requireMfaOn(mfaOn)
-        const { challenge, user, orgId } = await getChallenged(storage.read, body.tempToken, now)
+        checkMfaOn(mfaOn)
+        const { challenge, user, orgId } = await getPendingChallenge(storage.read, body.tempToken, now)
         const { phoneNumber } = user
         if (user.mfaMethod !== 'sms' || phoneNumber === null) {
           const message = 'No phone number configured for SMS MFA'
@@ -120,7 +120,7 @@ export const phoneHandlers = (keys: FactorKeys): HandlersOf<Phones> => {
         return { user, orgId }
       },
       async run({ note }, { user, orgId }) {
-        note({ orgId, ...signsIn(user) })
+        note({ orgId, ...loginFacts(user) })
         return { success: true, message: 'SMS code sent' }
       },
     }),

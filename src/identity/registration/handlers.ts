@@ -3,10 +3,10 @@ import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
 import { type AuditFacts, type HandlersOf, inSteps, type Preparation } from '../../handler.ts'
-import { alreadyRegistered, verifyEmail, welcome } from '../../messages/letters.ts'
 import { verifyLink } from '../../messages/links.ts'
-import type { Letter } from '../../messages/ports.ts'
-import { queueLetter } from '../../messages/queue.ts'
+import type { MailMessage } from '../../messages/ports.ts'
+import { queueMail } from '../../messages/queue.ts'
+import { alreadyRegistered, verifyEmail, welcome } from '../../messages/templates.ts'
 import { decryptOrUnavailable } from '../../storage/key-check.ts'
 import type { Db } from '../../storage/open.ts'
 import { NewOrganization, NewPartner, NewSite } from '../../tenancy/contract.ts'
@@ -15,19 +15,19 @@ import { makePartner } from '../../tenancy/partners/rules.ts'
 import { makeSite } from '../../tenancy/sites/rules.ts'
 import { insertOrg, insertPartner, insertSite } from '../../tenancy/store.ts'
 import { joinPartner } from '../memberships.ts'
-import { hashPassword } from '../password.ts'
+import { hashPassword } from '../password-hash.ts'
 import { checkStrength } from '../passwords/strength.ts'
 import { foldEmail } from '../rules.ts'
 import { partnerAdmin } from '../seeds.ts'
 import { newToken, tokenHash } from '../sessions/tokens.ts'
 import { findUserByEmail, insertUser } from '../store.ts'
 import type { registration } from './contract.ts'
-import { freeSlug, proofHours, type Registration, slugOf } from './rules.ts'
+import { freeSlug, linkHours, type Registration, slugOf } from './rules.ts'
 import * as store from './store.ts'
 
 type Entries = typeof registration
 
-export type RegistrationKeys = {
+export type RegistrationDependencies = {
   cipher: Cipher
   /** ENABLE_REGISTRATION: without it the routes answer 404. */
   registrationOn: boolean
@@ -36,9 +36,9 @@ export type RegistrationKeys = {
   publicUrl: () => string
 }
 
-const place = (hash: string) => `registrations.content.${hash}`
+const contentAad = (hash: string) => `registrations.content.${hash}`
 
-export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries> => {
+export const registrationHandlers = (keys: RegistrationDependencies): HandlersOf<Entries> => {
   const { cipher, registrationOn, mailer, publicUrl } = keys
 
   async function prepare({ body, limit }: Preparation<Entries['register']>): Promise<Registration> {
@@ -52,22 +52,22 @@ export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries
   /** The same answer, and the same work, whether or not the address has an account. */
   async function begin(db: Db, wanted: Registration, now: Instant, note: (facts: AuditFacts) => void) {
     const known = (await findUserByEmail(db, wanted.email)) !== undefined
-    const expiresAt = addSeconds(now, proofHours * 3600)
+    const expiresAt = addSeconds(now, linkHours * 3600)
     const { email: to, name } = wanted
-    const send = (letter: Letter) => queueLetter(db, cipher, letter, now, expiresAt)
+    const send = (letter: MailMessage) => queueMail(db, cipher, letter, now, expiresAt)
     if (!mailer.real && !known) {
       note(await open(db, wanted, null, now))
       await send(welcome({ to, name, url: publicUrl() }))
-      return answer
+      return sameReply
     }
     const token = newToken()
     const hash = tokenHash(token)
-    const content = cipher.seal(JSON.stringify(wanted), place(hash))
+    const content = cipher.seal(JSON.stringify(wanted), contentAad(hash))
     await store.insertRegistration(db, { tokenHash: hash, content, expiresAt: known ? now : expiresAt })
-    const proof = verifyEmail({ to, name, url: verifyLink(publicUrl(), token), hours: proofHours })
+    const proof = verifyEmail({ to, name, url: verifyLink(publicUrl(), token), hours: linkHours })
     await send(known ? alreadyRegistered({ to, name, url: publicUrl() }) : proof)
     note({ resourceName: to, details: { state: known ? 'already registered' : 'address to be proved' } })
-    return answer
+    return sameReply
   }
 
   return {
@@ -84,8 +84,8 @@ export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries
     async verifyEmail({ db, body, now, note }) {
       if (!registrationOn) throw new Problem('not_found')
       const hash = tokenHash(body.token)
-      const waiting = await store.takeRegistration(db, hash, now)
-      const content = waiting && (await decryptOrUnavailable(db, cipher, waiting.content, place(hash)))
+      const waiting = await store.consumeRegistration(db, hash, now)
+      const content = waiting && (await decryptOrUnavailable(db, cipher, waiting.content, contentAad(hash)))
       if (!content) throw new Problem('invalid_verification_link')
       const wanted = JSON.parse(content) as Registration
       if (await findUserByEmail(db, wanted.email)) throw new Problem('invalid_verification_link')
@@ -95,7 +95,7 @@ export const registrationHandlers = (keys: RegistrationKeys): HandlersOf<Entries
   }
 }
 
-const answer = {
+const sameReply = {
   success: true as const,
   message: 'If registration can proceed, you will receive next steps shortly.',
 }
@@ -117,7 +117,7 @@ async function open(
   if (companyName === null) return { actor, resourceId: userId, resourceName: email }
 
   const root = slugOf(companyName)
-  const slug = freeSlug(root, await store.takenSlugs(db, root))
+  const slug = freeSlug(root, await store.listTakenSlugs(db, root))
   const made = () => ({ id: newId(), now })
   const partner = makePartner(NewPartner.parse({ name: companyName, slug }), made())
   await insertPartner(db, { ...partner, status: 'pending' })

@@ -1,5 +1,5 @@
 /** How long a registration waits for its address to be proved. */
-export const proofHours = 24
+export const linkHours = 24
 
 /** What somebody registered, sealed until the address is proved. */
 export type Registration = {

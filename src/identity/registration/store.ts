@@ -2,15 +2,18 @@ import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 
 /** `content`: sealed. */
-type Waiting = { tokenHash: string; content: string; expiresAt: Instant }
+type PendingRegistration = { tokenHash: string; content: string; expiresAt: Instant }
 
-export async function insertRegistration(db: Db, { tokenHash, content, expiresAt }: Waiting): Promise<void> {
+export async function insertRegistration(
+  db: Db,
+  { tokenHash, content, expiresAt }: PendingRegistration,
+): Promise<void> {
   const row = { token_hash: tokenHash, content, expires_at: expiresAt }
   await db.insertInto('registrations').values(row).execute()
 }
 
 /** The content, for the one request that gets it; undefined for a wrong, used or old token. */
-export async function takeRegistration(
+export async function consumeRegistration(
   db: Db,
   tokenHash: string,
   now: Instant,
@@ -24,7 +27,7 @@ export async function takeRegistration(
 }
 
 /** Live partners' slugs that a new one could clash with. */
-export async function takenSlugs(db: Db, slug: string): Promise<Set<string>> {
+export async function listTakenSlugs(db: Db, slug: string): Promise<Set<string>> {
   const rows = await db
     .selectFrom('partners')
     .select('slug')

@@ -6,10 +6,10 @@ import type { AuditFacts, HandlersOf, UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { hasFullAdmin, lockTenant } from '../administrators.ts'
 import type { Tenant } from '../rules.ts'
-import { findTenant, getTenant, reachOf } from '../tenant.ts'
+import { findTenant, getNamedScope, getTenant } from '../tenant.ts'
 import type * as contract from './contract.ts'
 import { listHeldRoles, listHolders } from './holders.ts'
-import { findChain, listBelow } from './inheritance.ts'
+import { findRoleChain, listDescendants } from './inheritance.ts'
 import * as rules from './rules.ts'
 import * as store from './store.ts'
 
@@ -24,7 +24,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
   }),
 
   async show({ db, scope, params, query }) {
-    return detailsOf(db, await reachOf(db, scope, query), params.id)
+    return getDetails(db, await getNamedScope(db, scope, query), params.id)
   },
 
   async create({ db, scope, caller, body, now }) {
@@ -32,28 +32,28 @@ export const roles: HandlersOf<typeof contract.roles> = {
     const tenant = await getTenant(db, scope, { orgId, partnerId })
     await lockTenant(db, tenant)
     const role = rules.makeRole(wanted, tenant, { id: newId(), now })
-    const link = { ...role, permissions: rules.namesOf(permissions) }
-    const parent = await parentChain(db, scope, tenant, role.parentRoleId)
-    rules.checkMayGrant(caller.permissions, rules.grantsOf(rules.chainUnder(link, parent, [role])))
+    const link = { ...role, permissions: rules.permissionNames(permissions) }
+    const parent = await getParentChain(db, scope, tenant, role.parentRoleId)
+    rules.checkMayGrant(caller.permissions, rules.grantedPermissions(rules.buildChain(link, parent, [role])))
     await store.insertRole(db, role, link.permissions)
-    return detailsOf(db, scope, role.id)
+    return getDetails(db, scope, role.id)
   },
 
   async update({ db, scope, caller, params, query, body, now, note }) {
-    const reach = await reachOf(db, scope, query)
+    const reach = await getNamedScope(db, scope, query)
     const { role: found, tenant } = await lockRole(db, reach, params.id, note, 'Cannot modify system roles')
-    const before = await chainOf(db, found.id)
-    const below = await listBelow(db, found.id)
-    const link = rules.changedLink(before[0], body)
-    const parent = await parentChain(db, scope, tenant, link.parentRoleId)
-    const after = rules.chainUnder(link, parent, below)
-    const changesPower = rules.changesPower(before[0], link)
-    rules.checkMayChange(caller.permissions, rules.grantsOf(before))
+    const before = await getChain(db, found.id)
+    const below = await listDescendants(db, found.id)
+    const link = rules.applyChange(before[0], body)
+    const parent = await getParentChain(db, scope, tenant, link.parentRoleId)
+    const after = rules.buildChain(link, parent, below)
+    const changesPower = rules.changesAccess(before[0], link)
+    rules.checkMayChange(caller.permissions, rules.grantedPermissions(before))
     if (changesPower) {
-      await checkNotOwn(db, caller, below)
-      rules.checkMayGrant(caller.permissions, rules.grantsOf(after))
+      await checkNotOwnRole(db, caller, below)
+      rules.checkMayGrant(caller.permissions, rules.grantedPermissions(after))
       for (const { id } of below) {
-        rules.checkMayChange(caller.permissions, rules.grantsOf(await chainOf(db, id)))
+        rules.checkMayChange(caller.permissions, rules.grantedPermissions(await getChain(db, id)))
       }
     }
     const governed = changesPower && (await hasFullAdmin(db, tenant))
@@ -61,17 +61,17 @@ export const roles: HandlersOf<typeof contract.roles> = {
     const change = { ...link, description, updatedAt: now }
     await store.changeRole(db, reach, change, body.permissions && link.permissions)
     if (governed && !(await hasFullAdmin(db, tenant))) throw new Problem('last_administrator')
-    const differences = rules.differences({ ...before[0], description: found.description }, change)
+    const differences = rules.auditDiff({ ...before[0], description: found.description }, change)
     note({ ...differences, resourceName: link.name })
-    return detailsOf(db, reach, found.id)
+    return getDetails(db, reach, found.id)
   },
 
   async remove({ db, scope, caller, params, query, note }) {
-    const reach = await reachOf(db, scope, query)
+    const reach = await getNamedScope(db, scope, query)
     const { role } = await lockRole(db, reach, params.id, note, 'Cannot delete system roles')
     rules.checkUnused(role.userCount, await store.countChildren(db, role.id))
-    const chain = await chainOf(db, role.id)
-    rules.checkMayChange(caller.permissions, rules.grantsOf(chain))
+    const chain = await getChain(db, role.id)
+    rules.checkMayChange(caller.permissions, rules.grantedPermissions(chain))
     const { permissions } = chain[0]
     await store.removeRole(db, reach, role.id)
     const { name, description, parentRoleId, forceMfa } = role
@@ -85,31 +85,31 @@ export const roles: HandlersOf<typeof contract.roles> = {
     const named = orgId !== undefined || partnerId !== undefined
     const tenant =
       named || source.isSystem ? await getTenant(db, scope, { orgId, partnerId }) : tenantOf(source)
-    if (tenant.kind !== source.scope) throw rules.otherKind(source.scope, tenant.kind)
+    if (tenant.kind !== source.scope) throw rules.scopeMismatch(source.scope, tenant.kind)
     await lockTenant(db, tenant)
-    const chain = await chainOf(db, source.id)
-    const permissions = [...rules.grantsOf(chain)].sort()
+    const chain = await getChain(db, source.id)
+    const permissions = [...rules.grantedPermissions(chain)].sort()
     rules.checkMayGrant(caller.permissions, permissions)
     const wanted = {
       name: body.name,
-      description: body.description === undefined ? rules.clonedFrom(source) : body.description,
+      description: body.description === undefined ? rules.cloneDescription(source) : body.description,
       parentRoleId: null,
       forceMfa: rules.forcesMfa(chain),
     }
     const role = rules.makeRole(wanted, tenant, { id: newId(), now })
     await store.insertRole(db, role, permissions)
     note({ details: { clonedFrom: { id: source.id, name: source.name } } })
-    return detailsOf(db, scope, role.id)
+    return getDetails(db, scope, role.id)
   },
 
   async holders({ db, scope, params, query }) {
-    const reach = await reachOf(db, scope, query)
+    const reach = await getNamedScope(db, scope, query)
     return listHolders(db, reach, await store.getRole(db, reach, params.id), query)
   },
 
   async effective({ db, scope, params, query }) {
-    const role = await store.getRole(db, await reachOf(db, scope, query), params.id)
-    return rules.effectiveOf(await chainOf(db, role.id))
+    const role = await store.getRole(db, await getNamedScope(db, scope, query), params.id)
+    return rules.toEffectivePermissions(await getChain(db, role.id))
   },
 }
 
@@ -132,30 +132,30 @@ async function lockRole(
   return { role: await store.getRole(db, reach, id), tenant }
 }
 
-async function detailsOf(db: Db, scope: Scope, id: string): Promise<contract.RoleDetails> {
+async function getDetails(db: Db, scope: Scope, id: string): Promise<contract.RoleDetails> {
   const role = await store.getRole(db, scope, id)
-  const [own] = await chainOf(db, id)
+  const [own] = await getChain(db, id)
   return { ...role, permissions: own.permissions.map(pairOf) }
 }
 
-async function chainOf(db: Db, id: string): Promise<rules.Chain> {
-  const chain = await findChain(db, id)
+async function getChain(db: Db, id: string): Promise<rules.RoleChain> {
+  const chain = await findRoleChain(db, id)
   if (!chain) throw new Problem('not_found', 'Role not found')
   return chain
 }
 
 /** @throws invalid_request for a role that cannot be a parent in this tenant */
-async function parentChain(
+async function getParentChain(
   db: Db,
   scope: Scope,
   tenant: Tenant,
   id: string | null,
-): Promise<rules.Chain | undefined> {
+): Promise<rules.RoleChain | undefined> {
   if (id === null) return undefined
-  if (await store.findRole(db, tenant, id)) return chainOf(db, id)
-  const elsewhere = await store.findInSight(db, scope, id)
-  if (!elsewhere) throw rules.parentFault('Parent role not found')
-  throw rules.parentFault(
+  if (await store.findRole(db, tenant, id)) return getChain(db, id)
+  const elsewhere = await store.findVisibleRole(db, scope, id)
+  if (!elsewhere) throw rules.invalidParent('Parent role not found')
+  throw rules.invalidParent(
     elsewhere.scope === tenant.kind
       ? 'Parent role must be of the same tenant'
       : 'Parent role must be in the same scope',
@@ -167,7 +167,7 @@ async function parentChain(
  * has to look. The system administrator holds everything whatever roles say.
  * @throws own_role
  */
-async function checkNotOwn(db: Db, caller: UserCaller, below: readonly { id: string }[]): Promise<void> {
+async function checkNotOwnRole(db: Db, caller: UserCaller, below: readonly { id: string }[]): Promise<void> {
   if (caller.scope.kind === 'system') return
   const held = new Set(await listHeldRoles(db, caller.id))
   if (below.some(({ id }) => held.has(id))) throw new Problem('own_role')

@@ -3,10 +3,10 @@ import type { Scope } from '../../core/scope.ts'
 import { inPartner, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { countOf } from '../../storage/query/counts.ts'
-import { heldBy } from '../users/memberships.ts'
-import { presented } from '../users/rules.ts'
+import { listWhollyInScope } from '../users/account-scope.ts'
+import { listMembershipRecords } from '../users/memberships.ts'
+import { toUser } from '../users/rules.ts'
 import { findAccounts } from '../users/store.ts'
-import { whichWithin } from '../users/within.ts'
 import type { Holder } from './contract.ts'
 
 const ofPartners = (db: Db, scope: Scope, roleIds: readonly string[]) =>
@@ -72,12 +72,12 @@ export async function listHolders(
   // As the list of users shows them: of an account that others have a part in, no more than that.
   const ids = rows.map(({ id }) => id)
   const accounts = new Map((await findAccounts(db, ids)).map((one) => [one.id, one]))
-  const held = new Map((await heldBy(db, scope, ids)).map((one) => [one.id, one]))
-  const within = await whichWithin(db, scope, [...accounts.values()])
+  const held = new Map((await listMembershipRecords(db, scope, ids)).map((one) => [one.id, one]))
+  const within = await listWhollyInScope(db, scope, [...accounts.values()])
   const data = rows.flatMap(({ id, membership }): Holder[] => {
     const [account, one] = [accounts.get(id), held.get(membership)]
     if (!account || !one) return []
-    const { name, email, status, lastLoginAt, orgId, partnerId } = presented(account, one, within.has(id))
+    const { name, email, status, lastLoginAt, orgId, partnerId } = toUser(account, one, within.has(id))
     return [{ id, name, email, status, lastLoginAt, orgId, partnerId }]
   })
   return toPage(data, total, page)

@@ -1,13 +1,13 @@
 import { prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import type { Chain, Link } from './rules.ts'
+import type { RoleChain, RoleNode } from './rules.ts'
 
 /*
  * Along the lines of inheritance. A chain never leaves its tenant but for built-in roles, so whoever may see a
  * role may see what it inherits from; callers look the role itself up in their scope first.
  */
 
-const chainRows = prepared((db, p: { roleId: string }) =>
+const selectChain = prepared((db, p: { roleId: string }) =>
   db
     .withRecursive('chain(id, name, parent_role_id, force_mfa)', (cte) =>
       cte
@@ -29,24 +29,24 @@ const chainRows = prepared((db, p: { roleId: string }) =>
 )
 
 /** A role and those it inherits from, nearest first. */
-export async function findChain(db: Db, roleId: string): Promise<Chain | undefined> {
-  const rows = await chainRows(db, { roleId })
-  const links = new Map<string, Link & { permissions: string[] }>()
+export async function findRoleChain(db: Db, roleId: string): Promise<RoleChain | undefined> {
+  const rows = await selectChain(db, { roleId })
+  const links = new Map<string, RoleNode & { permissions: string[] }>()
   for (const row of rows) {
     const { id, name, parent_role_id: parentRoleId, force_mfa: forceMfa, permission } = row
     const link = links.get(id) ?? { id, name, parentRoleId, forceMfa: forceMfa === 1, permissions: [] }
     if (permission !== null) link.permissions.push(permission)
     links.set(id, link)
   }
-  const chain: Link[] = []
+  const chain: RoleNode[] = []
   for (let link = links.get(roleId); link && chain.length < links.size; ) {
     chain.push(link)
     link = links.get(link.parentRoleId ?? '')
   }
-  return chain.length > 0 ? (chain as unknown as Chain) : undefined
+  return chain.length > 0 ? (chain as unknown as RoleChain) : undefined
 }
 
-const rowsBelow = prepared((db, p: { roleId: string }) =>
+const selectDescendants = prepared((db, p: { roleId: string }) =>
   db
     .withRecursive('below(id, parent_role_id)', (cte) =>
       cte
@@ -65,9 +65,9 @@ const rowsBelow = prepared((db, p: { roleId: string }) =>
 )
 
 /** A role and all that inherit from it. */
-export async function listBelow(
+export async function listDescendants(
   db: Db,
   roleId: string,
 ): Promise<{ id: string; parentRoleId: string | null }[]> {
-  return rowsBelow(db, { roleId })
+  return selectDescendants(db, { roleId })
 }

@@ -12,7 +12,7 @@ import type { Tenant } from '../rules.ts'
 import type { EffectivePermissions, NewRole, RoleChange } from './contract.ts'
 
 /** A role and what it grants by itself. */
-export type Link = {
+export type RoleNode = {
   id: string
   name: string
   parentRoleId: string | null
@@ -21,7 +21,7 @@ export type Link = {
 }
 
 /** A role and those it inherits from, nearest first. */
-export type Chain = readonly [Link, ...Link[]]
+export type RoleChain = readonly [RoleNode, ...RoleNode[]]
 
 /**
  * Nobody grants what they do not hold.
@@ -54,22 +54,22 @@ export function checkNotBuiltIn(role: { isSystem: boolean }, message: string): v
 }
 
 /** Permissions by their names in the catalogue, each once, sorted. */
-export function namesOf(pairs: readonly PermissionPair[]): string[] {
+export function permissionNames(pairs: readonly PermissionPair[]): string[] {
   const names = pairs.map((pair) => permissionOf(pair))
   return [...new Set(names.filter((name) => name !== undefined))].sort()
 }
 
 /** Everything a chain grants. */
-export const grantsOf = (chain: readonly Link[]): Set<string> =>
+export const grantedPermissions = (chain: readonly RoleNode[]): Set<string> =>
   new Set(chain.flatMap(({ permissions }) => permissions))
 
-export const forcesMfa = (chain: readonly Link[]): boolean => chain.some(({ forceMfa }) => forceMfa)
+export const forcesMfa = (chain: readonly RoleNode[]): boolean => chain.some(({ forceMfa }) => forceMfa)
 
 /** The first role of the chain that grants this, and the permission by which it does. */
-export function sourceOf(
-  chain: readonly Link[],
+export function findGrantSource(
+  chain: readonly RoleNode[],
   wanted: Permission,
-): { link: Link; permission: string } | undefined {
+): { link: RoleNode; permission: string } | undefined {
   for (const link of chain) {
     const own = link.permissions.includes(wanted)
       ? wanted
@@ -80,9 +80,9 @@ export function sourceOf(
 }
 
 /** What a role grants and from where; where several roles grant the same, the nearest counts. */
-export function effectiveOf(chain: Chain): EffectivePermissions {
+export function toEffectivePermissions(chain: RoleChain): EffectivePermissions {
   const [role, ...ancestors] = chain
-  const sources = new Map<string, Link>()
+  const sources = new Map<string, RoleNode>()
   for (const link of chain) {
     for (const permission of link.permissions) {
       if (!sources.has(permission)) sources.set(permission, link)
@@ -105,27 +105,27 @@ export function effectiveOf(chain: Chain): EffectivePermissions {
   }
 }
 
-type Below = readonly { id: string; parentRoleId: string | null }[]
+type RoleTree = readonly { id: string; parentRoleId: string | null }[]
 
 /**
  * The chain of a role under another one, or alone. `below`: the role and all that inherit from it.
  * @throws invalid_request when the role would inherit from itself, or the chain would grow too long
  */
-export function chainUnder(role: Link, parent: Chain | undefined, below: Below): Chain {
+export function buildChain(role: RoleNode, parent: RoleChain | undefined, below: RoleTree): RoleChain {
   if (!parent) return [role]
   if (parent.some(({ id }) => id === role.id)) {
-    throw parentFault('Cannot set parent role: would create circular inheritance')
+    throw invalidParent('Cannot set parent role: would create circular inheritance')
   }
-  if (parent.length + levelsOf(below, role.id) > deepest) {
-    throw parentFault(`Cannot set parent role: roles inherit over at most ${deepest} levels`)
+  if (parent.length + countLevels(below, role.id) > maxDepth) {
+    throw invalidParent(`Cannot set parent role: roles inherit over at most ${maxDepth} levels`)
   }
   return [role, ...parent]
 }
 
 /** The most roles in a chain: all of it is read at every request of a holder. */
-export const deepest = 20
+export const maxDepth = 20
 
-function levelsOf(below: Below, top: string): number {
+function countLevels(below: RoleTree, top: string): number {
   let level = new Set([top])
   for (let levels = 1; ; levels += 1) {
     const above = level
@@ -134,23 +134,23 @@ function levelsOf(below: Below, top: string): number {
   }
 }
 
-export function parentFault(message: string): Problem {
+export function invalidParent(message: string): Problem {
   const fault: Fault = { path: 'body.parentRoleId', message }
   return invalid([fault], message)
 }
 
 /** Whether a change is about what a role lets its holders do, and not only about its name. */
-export const changesPower = (before: Link, after: Link): boolean =>
+export const changesAccess = (before: RoleNode, after: RoleNode): boolean =>
   before.parentRoleId !== after.parentRoleId ||
   before.forceMfa !== after.forceMfa ||
   [...before.permissions].sort().join() !== [...after.permissions].sort().join()
 
-export const changedLink = (link: Link, change: RoleChange): Link => ({
+export const applyChange = (link: RoleNode, change: RoleChange): RoleNode => ({
   ...link,
   name: change.name ?? link.name,
   parentRoleId: change.parentRoleId === undefined ? link.parentRoleId : change.parentRoleId,
   forceMfa: change.forceMfa ?? link.forceMfa,
-  permissions: change.permissions === undefined ? link.permissions : namesOf(change.permissions),
+  permissions: change.permissions === undefined ? link.permissions : permissionNames(change.permissions),
 })
 
 /** A new role of a tenant. */
@@ -182,26 +182,26 @@ export function checkUnused(userCount: number, childRoleCount: number): void {
 }
 
 /** What a copy says of itself; as long as a description may be, and never cut through a character. */
-export const clonedFrom = (role: { name: string; description: string | null }): string => {
+export const cloneDescription = (role: { name: string; description: string | null }): string => {
   const whole = `Cloned from ${role.name}${role.description === null ? '' : `: ${role.description}`}`
   return truncateStorable(whole, 1000)
 }
 
 /** A role is held where its scope says, and a copy of it as well. */
-export function otherKind(scope: string, wanted: string): Problem {
+export function scopeMismatch(scope: string, wanted: string): Problem {
   const path = scope === 'organization' ? 'body.orgId' : 'body.partnerId'
   const message = `a role of ${scope} scope cannot be cloned into ${wanted} scope`
   return invalid([{ path, message }], `Invalid role for this scope: ${message}`)
 }
 
-type Described = Pick<Link, 'name' | 'parentRoleId' | 'forceMfa' | 'permissions'> & {
+type DiffableRole = Pick<RoleNode, 'name' | 'parentRoleId' | 'forceMfa' | 'permissions'> & {
   description: string | null
 }
-const described = ['name', 'description', 'parentRoleId', 'forceMfa', 'permissions'] as const
+const diffableFields = ['name', 'description', 'parentRoleId', 'forceMfa', 'permissions'] as const
 
 /** The fields that differ, before and after. */
-export function differences(before: Described, after: Described) {
-  const differing = described.filter((key) => String(before[key]) !== String(after[key]))
-  const of = (role: Described) => Object.fromEntries(differing.map((key) => [key, role[key]]))
+export function auditDiff(before: DiffableRole, after: DiffableRole) {
+  const differing = diffableFields.filter((key) => String(before[key]) !== String(after[key]))
+  const of = (role: DiffableRole) => Object.fromEntries(differing.map((key) => [key, role[key]]))
   return { before: of(before), after: of(after), details: { changedFields: differing } }
 }

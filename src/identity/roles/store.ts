@@ -8,7 +8,7 @@ import { countOf } from '../../storage/query/counts.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import { rowsOf, type Value } from '../../storage/schema/rows.ts'
 import type { RoleRow, Tables } from '../../storage/schema/tables.ts'
-import { type Context, scopeOfTenant, type Tenant } from '../rules.ts'
+import { type SessionContext, scopeOfTenant, type Tenant } from '../rules.ts'
 import type * as contract from './contract.ts'
 import { countHolders } from './holders.ts'
 
@@ -20,7 +20,7 @@ const summaryRows = rowsOf<SummaryRow>()({ flags: ['is_system', 'force_mfa'] })
 export type Role = Value<RoleRow, never, 'is_system' | 'force_mfa'>
 
 /** Roles that can be held in a tenant: the built-in ones of its kind, and its own. */
-function heldIn(eb: ExpressionBuilder<Tables, 'roles'>, tenant: Tenant): Expression<SqlBool> {
+function availableIn(eb: ExpressionBuilder<Tables, 'roles'>, tenant: Tenant): Expression<SqlBool> {
   const own =
     tenant.kind === 'partner'
       ? eb.and([eb('roles.partner_id', '=', tenant.partnerId), eb('roles.org_id', 'is', null)])
@@ -29,7 +29,7 @@ function heldIn(eb: ExpressionBuilder<Tables, 'roles'>, tenant: Tenant): Express
 }
 
 /** Roles one may look at: the built-in ones, and those of the tenants in the scope. */
-const inSight = (db: Db, scope: Scope) =>
+const visibleRoles = (db: Db, scope: Scope) =>
   db
     .selectFrom('roles')
     .where((eb) =>
@@ -42,16 +42,20 @@ const inSight = (db: Db, scope: Scope) =>
 
 export async function findRole(db: Db, tenant: Tenant, id: string): Promise<Role | undefined> {
   const found = db.selectFrom('roles').selectAll().where('id', '=', id)
-  const row = await found.where((eb) => heldIn(eb, tenant)).executeTakeFirst()
+  const row = await found.where((eb) => availableIn(eb, tenant)).executeTakeFirst()
   return row && roleRows.read(row)
 }
 
 /** The roles of a tenant by name; in system scope those of every tenant. */
-export async function listRoles(db: Db, context: Context, page: PageQuery): Promise<Page<contract.Role>> {
+export async function listRoles(
+  db: Db,
+  context: SessionContext,
+  page: PageQuery,
+): Promise<Page<contract.Role>> {
   const found =
     context.kind === 'system'
-      ? inSight(db, systemScope)
-      : db.selectFrom('roles').where((eb) => heldIn(eb, context))
+      ? visibleRoles(db, systemScope)
+      : db.selectFrom('roles').where((eb) => availableIn(eb, context))
   const byName = (q: typeof found) =>
     q
       .leftJoin('roles as parents', 'parents.id', 'roles.parent_role_id')
@@ -70,8 +74,8 @@ export async function listRoles(db: Db, context: Context, page: PageQuery): Prom
   return { data: data as contract.Role[], pagination }
 }
 
-export async function findInSight(db: Db, scope: Scope, id: string): Promise<contract.Role | undefined> {
-  const row = await inSight(db, scope)
+export async function findVisibleRole(db: Db, scope: Scope, id: string): Promise<contract.Role | undefined> {
+  const row = await visibleRoles(db, scope)
     .leftJoin('roles as parents', 'parents.id', 'roles.parent_role_id')
     .selectAll('roles')
     .select('parents.name as parent_role_name')
@@ -84,7 +88,7 @@ export async function findInSight(db: Db, scope: Scope, id: string): Promise<con
 
 /** @throws not_found, also for a role outside the scope */
 export async function getRole(db: Db, scope: Scope, id: string): Promise<contract.Role> {
-  const role = await findInSight(db, scope, id)
+  const role = await findVisibleRole(db, scope, id)
   if (!role) throw new Problem('not_found', 'Role not found')
   return role
 }
@@ -112,7 +116,7 @@ export async function changeRole(
   await db
     .updateTable('roles')
     .set(roleRows.write(change))
-    .where('id', 'in', inSight(db, scope).select('roles.id').where('roles.id', '=', id))
+    .where('id', 'in', visibleRoles(db, scope).select('roles.id').where('roles.id', '=', id))
     .where('is_system', '=', 0)
     .execute()
   if (permissions === undefined) return
@@ -124,7 +128,7 @@ export async function changeRole(
 export async function removeRole(db: Db, scope: Scope, id: string): Promise<void> {
   await db
     .deleteFrom('roles')
-    .where('id', 'in', inSight(db, scope).select('roles.id').where('roles.id', '=', id))
+    .where('id', 'in', visibleRoles(db, scope).select('roles.id').where('roles.id', '=', id))
     .where('is_system', '=', 0)
     .execute()
     .catch((error: unknown) => {

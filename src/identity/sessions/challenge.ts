@@ -2,13 +2,13 @@ import { Problem } from '../../core/errors.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { findMembership } from '../memberships.ts'
-import { orgThatHears } from '../rules.ts'
+import { notifiedOrg } from '../rules.ts'
 import { findUser, type User } from '../store.ts'
 import { type Challenge, findChallenge } from './store.ts'
 import { tokenHash } from './tokens.ts'
 
 /** The sign-in that waits for its second step, whose it is, and the organization that hears of it. @throws invalid_mfa_session */
-export async function getChallenged(
+export async function getPendingChallenge(
   db: Db,
   tempToken: string,
   now: Instant,
@@ -18,5 +18,5 @@ export async function getChallenged(
   const live = challenge && challenge.expiresAt > now && user?.mfaEpoch === challenge.mfaEpoch
   if (!live || !user || user.status !== 'active') throw new Problem('invalid_mfa_session')
   const membership = await findMembership(db, user.id, challenge.context)
-  return { challenge, user, orgId: orgThatHears(challenge.context, membership) }
+  return { challenge, user, orgId: notifiedOrg(challenge.context, membership) }
 }

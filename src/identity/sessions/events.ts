@@ -6,7 +6,7 @@ import type { Db } from '../../storage/open.ts'
 
 type Person = { id: string; email: string }
 
-export async function tellLogin(
+export async function emitLogin(
   db: Db,
   { id: userId, email }: Person,
   orgId: string | null,
@@ -15,7 +15,7 @@ export async function tellLogin(
   await emit(db, { orgId, type: 'user.login', data: { userId, email, method, mfa, ipAddress } }, now)
 }
 
-export async function tellLogout(
+export async function emitLogout(
   db: Db,
   { id: userId, email }: Person,
   orgId: string | null,

@@ -1,6 +1,6 @@
 import { newId } from '../../core/new-id.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
-import type { Context } from '../rules.ts'
+import type { SessionContext } from '../rules.ts'
 import type { User } from '../store.ts'
 import {
   type AccessTokens,
@@ -11,10 +11,10 @@ import {
   tokenHash,
 } from './tokens.ts'
 
-export type Granted = Awaited<ReturnType<typeof grantSession>>
+export type GrantedSession = Awaited<ReturnType<typeof grantSession>>
 
-type Wanted = {
-  context: Context
+type SessionRequest = {
+  context: SessionContext
   mfa: boolean
   /** Of the session that goes on, if one does. */
   id?: string
@@ -29,7 +29,7 @@ type Wanted = {
 export async function grantSession(
   access: AccessTokens,
   user: Pick<User, 'id' | 'authEpoch' | 'mfaEpoch'>,
-  session: Wanted,
+  session: SessionRequest,
   now: Instant,
 ) {
   const { context, mfa, id = newId(), ssoProviderId, endsBy } = session

@@ -3,19 +3,26 @@ import { zeroId } from '../../core/ids.ts'
 import { newId } from '../../core/new-id.ts'
 import { addSeconds } from '../../core/time.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
-import type { Door } from '../door/door.ts'
 import { findRoleName, listMemberships } from '../memberships.ts'
-import { isFactorDemanded } from '../principal.ts'
-import { type Context, chooseContext, contextIn, foldEmail, orgOf, orgThatHearsAmong } from '../rules.ts'
-import { isAccountWide, isSsoOnly, listSsoOnly, openByPassword } from '../sso-only.ts'
+import type { PasswordGuard } from '../password-guard/guard.ts'
+import { requiresMfaEnrollment } from '../principal.ts'
+import {
+  chooseContext,
+  contextOfScope,
+  foldEmail,
+  notifiedOrgAmong,
+  orgOfContext,
+  type SessionContext,
+} from '../rules.ts'
+import { canManageAccount, filterPasswordMemberships, isSsoOnly, listSsoOnly } from '../sso-only.ts'
 import { endSessions, findUser, findUserByEmail, getUser, type User } from '../store.ts'
 import type { sessions } from './contract.ts'
-import { tellLogin, tellLogout } from './events.ts'
-import { type Granted, grantSession } from './grant.ts'
-import { identityOf, loginFailed, signedIn, signsIn } from './identity.ts'
-import { checkBySso, judgeRefresh } from './rules.ts'
+import { emitLogin, emitLogout } from './events.ts'
+import { type GrantedSession, grantSession } from './grant.ts'
+import { loginFacts, loginFailedAction, toIdentity, toSignInReply } from './identity.ts'
+import { checkNotSsoSession, classifyRefresh } from './rules.ts'
 import * as store from './store.ts'
-import { beginSession } from './tenants.ts'
+import { startSession } from './tenants.ts'
 import {
   type AccessTokens,
   newToken,
@@ -29,41 +36,41 @@ type Sessions = typeof sessions
 
 const challengeSeconds = 5 * 60
 
-export type SessionKeys = {
+export type SessionDependencies = {
   access: AccessTokens
-  door: Door
+  guard: PasswordGuard
   /** ENABLE_2FA */
   mfaOn: boolean
 }
 
-export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
-  const { access, door, mfaOn } = keys
+export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions> => {
+  const { access, guard, mfaOn } = keys
 
-  const login = inSteps<Sessions['login'], Awaited<ReturnType<typeof passTheDoor>>>({
-    prepare: (call) => passTheDoor(call),
+  const login = inSteps<Sessions['login'], Awaited<ReturnType<typeof verifyLogin>>>({
+    prepare: (call) => verifyLogin(call),
 
     async run({ db, ip, now, note }, { user, orgId, challenge, granted, demanded, breaksGlass }) {
-      note({ orgId, ...signsIn(user), ...(breaksGlass && { details: { breaksGlass } }) })
+      note({ orgId, ...loginFacts(user), ...(breaksGlass && { details: { breaksGlass } }) })
       if (challenge) {
-        await store.holdAccount(db, granted.session)
+        await store.lockAccount(db, granted.session)
         await store.insertChallenge(db, challenge.row)
         note({ action: 'auth.mfa.challenge', details: { method: 'password' } })
         const mfaMethod = user.mfaMethod as 'totp' | 'sms'
         return { user: null, tokens: null, mfaRequired: true, tempToken: challenge.tempToken, mfaMethod }
       }
-      await beginSession(db, granted.session, now)
+      await startSession(db, granted.session, now)
       await store.recordLogin(db, user.id, now)
       const how = { method: 'password', mfa: false }
-      await tellLogin(db, user, orgId, { ...how, ip, now })
+      await emitLogin(db, user, orgId, { ...how, ip, now })
       note({ details: how })
-      return signedIn(user, granted, demanded)
+      return toSignInReply(user, granted, demanded)
     },
   })
 
   type LoginCall = Parameters<Extract<HandlersOf<Sessions>['login'], { prepare: unknown }>['prepare']>[0]
 
   /** Every refusal is the same 401 after the same work; only the audit log knows the reason. */
-  async function passTheDoor({ storage, body, cookies, ip, isLocal, now, limit }: LoginCall) {
+  async function verifyLogin({ storage, body, cookies, ip, isLocal, now, limit }: LoginCall) {
     limit('LOGIN_ACCOUNT', `${ip} ${foldEmail(body.email)}`)
     const user = await findUserByEmail(storage.read, body.email)
     const proof = body.refreshToken ?? cookies[refreshCookie]
@@ -71,14 +78,14 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
       proof !== undefined && (await store.isKnownClient(storage.read, proof, user?.id ?? zeroId, now))
     const { email, password } = body
     const asked = { email, password, known, ...(user && { user }) }
-    const answer = await door.knock({ storage, ip, isLocal, now }, asked)
+    const answer = await guard.attempt({ storage, ip, isLocal, now }, asked)
     const memberships = await listMemberships(storage.read, user?.id ?? zeroId)
     const ssoOnly = await listSsoOnly(storage.read, user?.id ?? zeroId)
     const isSystem = user?.isSystem ?? false
-    const context = chooseContext(isSystem, openByPassword(memberships, ssoOnly), body)
+    const context = chooseContext(isSystem, filterPasswordMemberships(memberships, ssoOnly), body)
     // What they would have come in to with any password.
     const wanted = context ?? chooseContext(isSystem, memberships, body)
-    const orgId = wanted ? orgThatHearsAmong(wanted, memberships) : null
+    const orgId = wanted ? notifiedOrgAmong(wanted, memberships) : null
 
     const reason = !user
       ? 'unknown_account'
@@ -95,7 +102,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
                 : 'tenant_inactive'
     if (!user || !context || reason !== undefined) {
       const refusal = {
-        action: loginFailed,
+        action: loginFailedAction,
         orgId,
         actorEmail: body.email,
         ...(user && { actorId: user.id }),
@@ -104,7 +111,7 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
       throw new Problem('invalid_credentials', undefined, { refusal })
     }
 
-    const demanded = mfaOn && (await isFactorDemanded(storage.read, user, context))
+    const demanded = mfaOn && (await requiresMfaEnrollment(storage.read, user, context))
     const tempToken = newToken()
     const challenge =
       mfaOn && user.mfaMethod !== null
@@ -138,14 +145,14 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
       note({ resourceId: caller.id, resourceName: caller.email })
       // A provider's word for somebody ends what began with it, and nothing else.
       if (caller.ssoProviderId === null) await endSessions(db, caller.id, now)
-      else await store.revokeSessionsBy(db, caller.id, caller.ssoProviderId, now)
+      else await store.revokeProviderSessions(db, caller.id, caller.ssoProviderId, now)
       // Whoever waits to accept an invitation is no member yet, whose doings were for others to hear.
-      const orgId = caller.barred === 'invitation_pending' ? null : orgOf(contextIn(caller.scope))
-      await tellLogout(db, caller, orgId, { mfa: caller.mfa, ip, now })
+      const orgId = caller.barred === 'invitation_pending' ? null : orgOfContext(contextOfScope(caller.scope))
+      await emitLogout(db, caller, orgId, { mfa: caller.mfa, ip, now })
       return { success: true }
     },
 
-    refresh: inSteps<Sessions['refresh'], { spent: string; granted: Granted }>({
+    refresh: inSteps<Sessions['refresh'], { spent: string; granted: GrantedSession }>({
       async prepare({ storage, body, now }) {
         const refused = new Problem('invalid_refresh_token')
         const spent = tokenHash(body.refreshToken ?? '')
@@ -158,12 +165,12 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
         // One that began at the moment when passwords were switched off.
         const byPassword = session.ssoProviderId === null
         if (byPassword && (await isSsoOnly(storage.read, user.id, session.context))) throw refused
-        const use = judgeRefresh(session, spent, now)
+        const use = classifyRefresh(session, spent, now)
         if (use === 'raced') throw new Problem('refresh_raced')
         if (use === 'reused') {
           await storage.write((tx) => store.revokeSession(tx, session.id, now))
           const { id: actorId, email: actorEmail } = user
-          const orgId = orgThatHearsAmong(session.context, await listMemberships(storage.read, user.id))
+          const orgId = notifiedOrgAmong(session.context, await listMemberships(storage.read, user.id))
           const details = { reason: 'refresh_token_reused', sessionId: session.id }
           throw new Problem('invalid_refresh_token', undefined, {
             refusal: { action: 'auth.refresh.reuse_detected', orgId, actorId, actorEmail, details },
@@ -182,29 +189,35 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
       const user = await getUser(db, caller.id)
       const tenants = await store.listTenants(db, user.id)
       const bySso = caller.ssoProviderId !== null
-      const whole = await isAccountWide(db, user, caller)
+      const whole = await canManageAccount(db, user, caller)
       const name = caller.roleId === null ? undefined : await findRoleName(db, caller.roleId)
       return {
-        user: { ...identityOf(user), ...(!whole && { phoneVerified: false, phoneLast4: null }) },
+        user: { ...toIdentity(user), ...(!whole && { phoneVerified: false, phoneLast4: null }) },
         scope: scope.kind,
         partnerId: scope.kind === 'partner' ? scope.partnerId : null,
         orgId: scope.kind === 'organization' ? scope.orgId : null,
         role: caller.roleId !== null && name !== undefined ? { id: caller.roleId, name } : null,
         permissions: [...caller.permissions].sort(),
-        memberships: bySso ? tenants.filter(({ id }) => id === orgOf(contextIn(scope))) : tenants,
+        memberships: bySso ? tenants.filter(({ id }) => id === orgOfContext(contextOfScope(scope))) : tenants,
         mfaVerified: caller.mfa,
       }
     },
 
     switch: inSteps<
       Sessions['switch'],
-      { user: User; context: Context; orgId: string | null; demanded: boolean; granted: Granted }
+      {
+        user: User
+        context: SessionContext
+        orgId: string | null
+        demanded: boolean
+        granted: GrantedSession
+      }
     >({
       async prepare({ storage, caller, body, now }) {
-        checkBySso(caller)
+        checkNotSsoSession(caller)
         const user = await getUser(storage.read, caller.id)
         const all = await listMemberships(storage.read, user.id)
-        const memberships = openByPassword(all, await listSsoOnly(storage.read, user.id))
+        const memberships = filterPasswordMemberships(all, await listSsoOnly(storage.read, user.id))
         const context = chooseContext(user.isSystem, memberships, body)
         if (!context && chooseContext(user.isSystem, all, body)) throw new Problem('sso_required')
         if (!context) {
@@ -212,25 +225,25 @@ export const sessionHandlers = (keys: SessionKeys): HandlersOf<Sessions> => {
             ? new Problem('not_found')
             : new Problem('forbidden', 'You have no membership there')
         }
-        const demanded = mfaOn && (await isFactorDemanded(storage.read, user, context))
+        const demanded = mfaOn && (await requiresMfaEnrollment(storage.read, user, context))
         // The factor is the person's, not the membership's: what was proved stays proved.
         const { mfa, ssoProviderId, provedAt } = caller
         // Nor does it last longer for that: nothing was proved.
         const endsBy = (await store.findSession(storage.read, caller.sessionId))?.expiresAt
         const session = { context, mfa, ssoProviderId, provedAt, ...(endsBy && { endsBy }) }
         const granted = await grantSession(access, user, session, now)
-        return { user, context, orgId: orgThatHearsAmong(context, all), demanded, granted }
+        return { user, context, orgId: notifiedOrgAmong(context, all), demanded, granted }
       },
       async run({ db, caller, now, note }, { user, context, orgId, demanded, granted }) {
-        await store.leaveSession(db, caller.sessionId, now)
-        await beginSession(db, granted.session, now)
+        await store.endReplacedSession(db, caller.sessionId, now)
+        await startSession(db, granted.session, now)
         note({
           orgId,
           resourceId: user.id,
           resourceName: user.email,
           details: { to: context },
         })
-        return signedIn(user, granted, demanded)
+        return toSignInReply(user, granted, demanded)
       },
     }),
   }

@@ -1,18 +1,18 @@
 import { enrollUrl } from '../rules.ts'
 import type { User } from '../store.ts'
-import type { Granted } from './grant.ts'
+import type { GrantedSession } from './grant.ts'
 
 /** Whom the audit entry of a sign-in names. */
-export const signsIn = ({ id, email }: User) => ({
+export const loginFacts = ({ id, email }: User) => ({
   actor: { kind: 'user' as const, id, email },
   resourceId: id,
   resourceName: email,
 })
 
-export const loginFailed = 'user.login.failed'
+export const loginFailedAction = 'user.login.failed'
 
 /** A person as they see themselves. */
-export function identityOf(user: User) {
+export function toIdentity(user: User) {
   return {
     id: user.id,
     email: user.email,
@@ -29,8 +29,8 @@ export function identityOf(user: User) {
 }
 
 /** The answer to a sign-in that is finished. `demanded`: a factor has to be enrolled first. */
-export const signedIn = (user: User, { tokens }: Granted, demanded: boolean) => ({
-  user: identityOf(user),
+export const toSignInReply = (user: User, { tokens }: GrantedSession, demanded: boolean) => ({
+  user: toIdentity(user),
   tokens,
   mfaRequired: false,
   mfaEnrollmentRequired: demanded,

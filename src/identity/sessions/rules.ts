@@ -6,7 +6,7 @@ import { type Instant, secondsBetween } from '../../core/time.ts'
  * nobody anywhere else: what such a session does stays inside.
  * @throws forbidden
  */
-export function checkBySso({ ssoProviderId }: { ssoProviderId: string | null }): void {
+export function checkNotSsoSession({ ssoProviderId }: { ssoProviderId: string | null }): void {
   if (ssoProviderId === null) return
   throw new Problem(
     'forbidden',
@@ -15,17 +15,18 @@ export function checkBySso({ ssoProviderId }: { ssoProviderId: string | null }):
 }
 
 /** Seconds in which a spent refresh token is a race between two clients rather than a theft. */
-export const refreshGrace = 15
+export const refreshGraceSeconds = 15
 
-export type Spent = 'current' | 'raced' | 'reused'
+export type RefreshUse = 'current' | 'raced' | 'reused'
 
 /** What presenting this refresh token to its family means. */
-export function judgeRefresh(
+export function classifyRefresh(
   session: { tokenHash: string; previousHash: string | null; rotatedAt: Instant },
   presented: string,
   now: Instant,
-): Spent {
+): RefreshUse {
   if (presented === session.tokenHash) return 'current'
-  const raced = presented === session.previousHash && secondsBetween(session.rotatedAt, now) <= refreshGrace
+  const raced =
+    presented === session.previousHash && secondsBetween(session.rotatedAt, now) <= refreshGraceSeconds
   return raced ? 'raced' : 'reused'
 }

@@ -4,9 +4,9 @@ import { forUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf, type Value } from '../../storage/schema/rows.ts'
 import type { LoginChallengeRow, SessionRow, UserRow } from '../../storage/schema/tables.ts'
-import type { Context } from '../rules.ts'
+import type { SessionContext } from '../rules.ts'
 import type { User } from '../store.ts'
-import { judgeRefresh } from './rules.ts'
+import { classifyRefresh } from './rules.ts'
 import { sessionOfRefreshToken, tokenHash } from './tokens.ts'
 
 const sessionRows = rowsOf<SessionRow>()({ flags: ['mfa'] })
@@ -15,14 +15,14 @@ const signedInRows = rowsOf<UserRow>()({ flags: ['is_system'] })
 
 /** One row for a login, that is a family of refresh tokens. */
 export type Session = Omit<Value<SessionRow, never, 'mfa'>, 'context'> & {
-  context: Context
+  context: SessionContext
   /** Of the identity provider it came in by; null: by none. */
   ssoStatus: string | null
 }
 /** The second step of a sign-in, waited for. */
-export type Challenge = Omit<Value<LoginChallengeRow>, 'context'> & { context: Context }
+export type Challenge = Omit<Value<LoginChallengeRow>, 'context'> & { context: SessionContext }
 
-const bySession = prepared((db, p: { sessionId: string }) =>
+const selectSessionUser = prepared((db, p: { sessionId: string }) =>
   db
     .selectFrom('sessions as s')
     .innerJoin('users as u', 'u.id', 's.user_id')
@@ -46,7 +46,7 @@ const bySession = prepared((db, p: { sessionId: string }) =>
     .where('s.revoked_at', 'is', null),
 )
 
-export type SignedIn = Pick<
+export type SessionUser = Pick<
   User,
   'id' | 'email' | 'name' | 'status' | 'isSystem' | 'authEpoch' | 'mfaEpoch' | 'mfaMethod'
 > & {
@@ -58,8 +58,8 @@ export type SignedIn = Pick<
 }
 
 /** The person of a session that was not revoked. */
-export async function findBySession(db: Db, sessionId: string): Promise<SignedIn | undefined> {
-  const [row] = await bySession(db, { sessionId })
+export async function findSessionUser(db: Db, sessionId: string): Promise<SessionUser | undefined> {
+  const [row] = await selectSessionUser(db, { sessionId })
   if (!row) return undefined
   const { sso_provider_id: ssoProviderId, expires_at: expiresAt, vouches, ...rest } = row
   const { created_at: createdAt, proved_at, ...user } = rest
@@ -75,7 +75,7 @@ export async function recordLogin(db: Db, userId: string, now: Instant): Promise
 export type NewSession = {
   id: string
   userId: string
-  context: Context
+  context: SessionContext
   mfa: boolean
   tokenHash: string
   expiresAt: Instant
@@ -86,7 +86,7 @@ export type NewSession = {
 }
 
 /** One text for a context, which its sessions are found by. */
-export function contextText(context: Context): string {
+export function contextKey(context: SessionContext): string {
   if (context.kind === 'partner') return JSON.stringify({ kind: 'partner', partnerId: context.partnerId })
   return JSON.stringify(
     context.kind === 'organization' ? { kind: 'organization', orgId: context.orgId } : { kind: 'system' },
@@ -94,30 +94,30 @@ export function contextText(context: Context): string {
 }
 
 /** What somebody was when they were let in: whatever ends all that they began alters one of the two. */
-export type Epochs = Pick<User, 'authEpoch' | 'mfaEpoch'>
+export type UserEpochs = Pick<User, 'authEpoch' | 'mfaEpoch'>
 
 /**
  * Keeps a person as they were when their sign-in was decided until the transaction ends: a password that was changed
  * meanwhile, or a sign-out everywhere, would otherwise miss what begins only now.
  * @throws invalid_token
  */
-export async function holdAccount(
+export async function lockAccount(
   db: Db,
-  { userId, authEpoch, mfaEpoch }: { userId: string } & Epochs,
+  { userId, authEpoch, mfaEpoch }: { userId: string } & UserEpochs,
 ): Promise<void> {
   const found = db.selectFrom('users').select(['auth_epoch', 'mfa_epoch']).where('id', '=', userId)
   const row = await forUpdate(found).executeTakeFirst()
   if (row?.auth_epoch !== authEpoch || row.mfa_epoch !== mfaEpoch) throw new Problem('invalid_token')
 }
 
-/** Signing in goes through `beginSession`. */
+/** Signing in goes through `startSession`. */
 export async function insertSession(db: Db, session: NewSession, now: Instant): Promise<void> {
   await db
     .insertInto('sessions')
     .values({
       id: session.id,
       user_id: session.userId,
-      context: contextText(session.context),
+      context: contextKey(session.context),
       mfa: session.mfa ? 1 : 0,
       token_hash: session.tokenHash,
       previous_hash: null,
@@ -141,7 +141,7 @@ export async function findSession(db: Db, id: string): Promise<Session | undefin
     .executeTakeFirst()
   if (!row) return undefined
   const { sso_status: ssoStatus, ...session } = row
-  return { ...sessionRows.read(session), context: JSON.parse(row.context) as Context, ssoStatus }
+  return { ...sessionRows.read(session), context: JSON.parse(row.context) as SessionContext, ssoStatus }
 }
 
 /**
@@ -152,7 +152,7 @@ export async function isKnownClient(db: Db, token: string, userId: string, now: 
   const session = await findSession(db, sessionOfRefreshToken(token))
   if (session?.userId !== userId || session.ssoProviderId !== null) return false
   if (session.revokedAt !== null || session.expiresAt <= now) return false
-  return judgeRefresh(session, tokenHash(token), now) !== 'reused'
+  return classifyRefresh(session, tokenHash(token), now) !== 'reused'
 }
 
 /** Spends the current refresh token for the next; false when another request was first. */
@@ -185,12 +185,12 @@ export async function revokeSession(db: Db, id: string, now: Instant): Promise<b
 }
 
 /** Ends the session that another takes the place of. @throws invalid_token when something else has ended it */
-export async function leaveSession(db: Db, id: string, now: Instant): Promise<void> {
+export async function endReplacedSession(db: Db, id: string, now: Instant): Promise<void> {
   if (!(await revokeSession(db, id, now))) throw new Problem('invalid_token')
 }
 
 /** Ends the sessions of a person that began with one identity provider. */
-export async function revokeSessionsBy(
+export async function revokeProviderSessions(
   db: Db,
   userId: string,
   providerId: string,
@@ -208,7 +208,7 @@ export async function revokeSessionsBy(
 // The second step of a sign-in.
 
 export async function insertChallenge(db: Db, challenge: Challenge): Promise<void> {
-  const row = challengeRows.write({ ...challenge, context: contextText(challenge.context) })
+  const row = challengeRows.write({ ...challenge, context: contextKey(challenge.context) })
   await db.insertInto('login_challenges').values(row).execute()
 }
 
@@ -218,11 +218,11 @@ export async function findChallenge(db: Db, tokenHash: string): Promise<Challeng
     .selectAll()
     .where('token_hash', '=', tokenHash)
     .executeTakeFirst()
-  return row && { ...challengeRows.read(row), context: JSON.parse(row.context) as Context }
+  return row && { ...challengeRows.read(row), context: JSON.parse(row.context) as SessionContext }
 }
 
 /** True for the one request that gets to use it. */
-export async function takeChallenge(db: Db, id: string): Promise<boolean> {
+export async function consumeChallenge(db: Db, id: string): Promise<boolean> {
   const { numDeletedRows } = await db
     .deleteFrom('login_challenges')
     .where('id', '=', id)

@@ -5,22 +5,22 @@ import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
 import { lockTenantInUse } from '../../tenancy/lock-in-use.ts'
-import { contextIn } from '../rules.ts'
-import { contextText, type Epochs, holdAccount, insertSession, type NewSession } from './store.ts'
+import { contextOfScope } from '../rules.ts'
+import { contextKey, insertSession, lockAccount, type NewSession, type UserEpochs } from './store.ts'
 
 /**
  * Stores the session of a sign-in, unless its tenant has just gone out of use, or what let its holder in has just ended.
  * @throws tenant_inactive, invalid_token
  */
-export async function beginSession(db: Db, session: NewSession & Epochs, now: Instant): Promise<void> {
+export async function startSession(db: Db, session: NewSession & UserEpochs, now: Instant): Promise<void> {
   if (session.context.kind !== 'system') await lockTenantInUse(db, session.context)
-  await holdAccount(db, session)
+  await lockAccount(db, session)
   await insertSession(db, session, now)
 }
 
 /** Ends the sessions in one organization that began with a password, and such sign-ins on their way there. */
-export async function endPasswordSessionsIn(db: Db, orgId: string, now: Instant): Promise<void> {
-  const context = contextText({ kind: 'organization', orgId })
+export async function endPasswordSessions(db: Db, orgId: string, now: Instant): Promise<void> {
+  const context = contextKey({ kind: 'organization', orgId })
   await db
     .updateTable('sessions')
     .set({ revoked_at: now })
@@ -32,9 +32,9 @@ export async function endPasswordSessionsIn(db: Db, orgId: string, now: Instant)
 }
 
 /** Ends every session that acts in a tenant, or in an organization of it, and every sign-in on its way there. */
-export async function endSessionsIn(db: Db, scope: Scope, now: Instant): Promise<void> {
-  const [head = '', tail = ''] = contextText({ kind: 'organization', orgId: '?' }).split('?')
-  const own = contextText(contextIn(scope))
+export async function endTenantSessions(db: Db, scope: Scope, now: Instant): Promise<void> {
+  const [head = '', tail = ''] = contextKey({ kind: 'organization', orgId: '?' }).split('?')
+  const own = contextKey(contextOfScope(scope))
   const below = db
     .selectFrom('organizations')
     .select((eb) =>

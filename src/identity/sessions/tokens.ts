@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { randomBytes } from '../../core/random.ts'
-import type { Context } from '../rules.ts'
-import { signedTokens, type TokenKeys } from './signed.ts'
+import type { SessionContext } from '../rules.ts'
+import { createJwtSigner, type JwtSecrets } from './jwt.ts'
 
 export const accessSeconds = 15 * 60
 export const refreshSeconds = 7 * 24 * 3600
@@ -13,7 +13,7 @@ export const ssoFamilySeconds = 24 * 3600
 export type AccessClaims = {
   userId: string
   sessionId: string
-  context: Context
+  context: SessionContext
   /** Both must equal the user's, else the session was cut. */
   authEpoch: number
   mfaEpoch: number
@@ -21,17 +21,17 @@ export type AccessClaims = {
 }
 
 /** `expiresAt`: milliseconds since 1970. */
-export type Verified = AccessClaims & { expiresAt: number }
+export type VerifiedClaims = AccessClaims & { expiresAt: number }
 
 export type AccessTokens = {
   sign(claims: AccessClaims, now: Date): Promise<string>
   /** undefined for anything but a token of ours that still runs. */
-  verify(token: string, now: Date): Promise<Verified | undefined>
+  verify(token: string, now: Date): Promise<VerifiedClaims | undefined>
 }
 
 /** Access tokens: JWT, HS256, 15 minutes. */
-export function accessTokens(...secrets: TokenKeys): AccessTokens {
-  const tokens = signedTokens(secrets, { audience: 'service-api', type: 'access', seconds: accessSeconds })
+export function createAccessTokens(...secrets: JwtSecrets): AccessTokens {
+  const tokens = createJwtSigner(secrets, { audience: 'service-api', type: 'access', seconds: accessSeconds })
   return {
     sign({ userId, sessionId: sid, context: ctx, authEpoch: aep, mfaEpoch: mep, mfa }, now) {
       return tokens.sign(userId, { sid, ctx, aep, mep, mfa }, now)
@@ -43,7 +43,7 @@ export function accessTokens(...secrets: TokenKeys): AccessTokens {
       return {
         userId,
         sessionId: claims.sid as string,
-        context: claims.ctx as Context,
+        context: claims.ctx as SessionContext,
         authEpoch: claims.aep as number,
         mfaEpoch: claims.mep as number,
         mfa: claims.mfa === true,

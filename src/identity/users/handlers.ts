@@ -4,43 +4,43 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
-import { forgetMarks } from '../door/store.ts'
-import { checkProvedLately } from '../factors/proof.ts'
+import { checkRecentAuthentication } from '../factors/proof.ts'
 import { voidInvitation } from '../invitations/store.ts'
-import { acceptMembership, findGrants, reachDevices, reachOrgs } from '../memberships.ts'
-import { tellFactors } from '../notices.ts'
+import { acceptMembership, findGrants, setOrgAccess, setPartnerAccess } from '../memberships.ts'
+import { notifyFactorsChanged } from '../notifications.ts'
+import { deleteMarks } from '../password-guard/store.ts'
 import { checkMayGrant } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
-import { contextIn, orgOf, scopeOfTenant } from '../rules.ts'
-import { checkAccountWide, isAccountWide } from '../sso-only.ts'
+import { contextOfScope, orgOfContext, scopeOfTenant } from '../rules.ts'
+import { canManageAccount, checkCanManageAccount } from '../sso-only.ts'
 import { endSessions } from '../store.ts'
-import { findTenant, tenantNamed } from '../tenant.ts'
+import { findNamedTenant, findTenant } from '../tenant.ts'
+import { resolveOrgAccess, resolvePartnerAccess } from './access.ts'
+import { isOnlyInvitedInScope, isWhollyInScope, listWhollyInScope } from './account-scope.ts'
 import type { people } from './contract.ts'
 import {
-  disableMembership,
-  giveRole,
-  heldBy,
+  listMembershipRecords,
   removeMembership,
   renameInvited,
-  withdrawAcceptance,
+  resetAcceptance,
+  setMembershipDisabled,
+  setRole,
 } from './memberships.ts'
 import * as rules from './rules.ts'
 import * as store from './store.ts'
 import {
-  checkMayTouch,
-  checkNotLast,
+  checkMayManageUser,
+  checkNotLastAdmin,
   findTarget,
   findTargetAnywhere,
+  getMembership,
   lockTarget,
   lockTargetAnywhere,
-  membershipOf,
-  notFound,
   type Target,
+  userNotFound,
 } from './targets.ts'
-import { orgReach, partnerReach } from './tenants.ts'
-import { isOnlyWithin, isWithin, whichWithin } from './within.ts'
 
-const about = ({ account }: Target, one: rules.Held | undefined) => ({
+const auditFacts = ({ account }: Target, one: rules.MembershipRecord | undefined) => ({
   orgId: rules.orgOfTenant(one?.tenant),
   resourceId: account.id,
   resourceName: account.email,
@@ -52,7 +52,9 @@ async function profile(db: Db, caller: UserCaller) {
   const { isSystem, ...own } = account
   const { scope } = caller
   // Of what belongs to the person and not to the organization, a provider shows nothing.
-  const hidden = (await isAccountWide(db, account, caller)) ? {} : { phoneNumber: null, phoneVerified: false }
+  const hidden = (await canManageAccount(db, account, caller))
+    ? {}
+    : { phoneNumber: null, phoneVerified: false }
   return {
     ...own,
     ...hidden,
@@ -62,7 +64,7 @@ async function profile(db: Db, caller: UserCaller) {
     isPlatformAdmin: isSystem,
     scope: scope.kind,
     partnerId: scope.kind === 'partner' ? scope.partnerId : null,
-    orgId: orgOf(contextIn(scope)),
+    orgId: orgOfContext(contextOfScope(scope)),
     roleId: caller.roleId,
     permissions: [...caller.permissions].sort().map((pair) => {
       const [resource = '', action = ''] = pair.split(':')
@@ -77,7 +79,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   async changeMe({ db, caller, body, now, note }) {
     assertNotEmptyChange(body)
     const before = await profile(db, caller)
-    await checkAccountWide(db, { id: caller.id, isSystem: before.isPlatformAdmin }, caller)
+    await checkCanManageAccount(db, { id: caller.id, isSystem: before.isPlatformAdmin }, caller)
     await store.changeAccount(db, caller.id, body, now)
     const after = await profile(db, caller)
     const seen = ({ name, avatarUrl }: typeof before) => ({ name, avatarUrl })
@@ -96,18 +98,18 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     const listed = (on: Db) =>
       tenant ? store.listMembers(on, scope, tenant, query) : store.listAccounts(on, scope, query)
     const found = await (query.q ? ask(listed) : listed(db))
-    const held = await heldBy(
+    const held = await listMembershipRecords(
       db,
       scope,
       found.data.map(({ id }) => id),
     )
-    const within = await whichWithin(db, scope, found.data)
+    const within = await listWhollyInScope(db, scope, found.data)
     return {
       data: found.data.map((account) => {
         const own = held.filter(({ userId }) => userId === account.id)
         // Among all the users of the service a person stands once, by their first membership.
-        const one = tenant ? rules.theOne(own, tenant) : own[0]
-        return rules.presented(account, one, within.has(account.id))
+        const one = tenant ? rules.selectMembership(own, tenant) : own[0]
+        return rules.toUser(account, one, within.has(account.id))
       }),
       pagination: found.pagination,
     }
@@ -115,34 +117,34 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
 
   async show({ db, scope, params, query }) {
     const account = await store.findAccount(db, params.id)
-    const asked = await tenantNamed(db, scope, query)
-    const held = account ? await heldBy(db, scope, [params.id]) : []
-    const one = asked ? rules.theOne(held, asked) : held[0]
-    if (!account || (!one && (asked || scope.kind !== 'system'))) throw notFound()
-    const whole = await isWithin(db, scope, account)
+    const asked = await findNamedTenant(db, scope, query)
+    const held = account ? await listMembershipRecords(db, scope, [params.id]) : []
+    const one = asked ? rules.selectMembership(held, asked) : held[0]
+    if (!account || (!one && (asked || scope.kind !== 'system'))) throw userNotFound()
+    const whole = await isWhollyInScope(db, scope, account)
     const { phoneNumber, phoneVerified, passwordChangedAt } = account
     const theirs = { phoneNumber: null, phoneVerified: false, passwordChangedAt: null }
     return {
-      ...rules.presented(account, one, whole),
+      ...rules.toUser(account, one, whole),
       ...(whole ? { phoneNumber, phoneVerified, passwordChangedAt } : theirs),
-      memberships: held.map(rules.presentedMembership),
+      memberships: held.map(rules.toMembership),
     }
   },
 
   async change({ db, scope, params, query, body, caller, now, note }) {
     assertNotEmptyChange(body)
-    const asked = await tenantNamed(db, scope, query)
+    const asked = await findNamedTenant(db, scope, query)
     // The account itself is changed by the system alone; a tenant changes what somebody is in it.
     const ofAccount = scope.kind === 'system' && asked === undefined
     const target = ofAccount
       ? await lockTargetAnywhere(db, scope, params.id)
       : await lockTarget(db, scope, params.id, asked)
     const { account, held, one } = target
-    const whole = await isWithin(db, scope, account)
-    const before = rules.presented(account, one, whole)
+    const whole = await isWhollyInScope(db, scope, account)
+    const before = rules.toUser(account, one, whole)
     const status = body.status === before.status ? undefined : body.status
     if (status !== undefined) rules.checkNotSelf(caller, account.id, 'You cannot change your own status')
-    await checkMayTouch(db, caller, account, whole ? held : [membershipOf(target)])
+    await checkMayManageUser(db, caller, account, whole ? held : [getMembership(target)])
 
     if (body.name !== undefined) {
       if (one?.acceptedAt === null) await renameInvited(db, one, body.name)
@@ -152,73 +154,73 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     if (status !== undefined && ofAccount) await setAccountStatus(db, target, status, now)
     else if (status !== undefined) await setMembershipStatus(db, target, status, now)
     const changed = await findTarget(db, scope, params.id, one?.tenant)
-    const after = rules.presented(changed.account, changed.one, await isWithin(db, scope, account))
+    const after = rules.toUser(changed.account, changed.one, await isWhollyInScope(db, scope, account))
     const seen = ({ name, status }: typeof after) => ({ name, status })
-    note({ ...about(target, one), before: seen(before), after: seen(after) })
+    note({ ...auditFacts(target, one), before: seen(before), after: seen(after) })
     return after
   },
 
   async remove({ db, scope, params, query, caller, now, note }) {
-    const asked = await tenantNamed(db, scope, query)
+    const asked = await findNamedTenant(db, scope, query)
     const target = await lockTarget(db, scope, params.id, asked)
-    const one = membershipOf(target)
+    const one = getMembership(target)
     rules.checkNotSelf(caller, params.id, 'You cannot remove yourself')
-    await checkMayTouch(db, caller, target.account, [one])
-    await checkNotLast(db, target.account, one)
+    await checkMayManageUser(db, caller, target.account, [one])
+    await checkNotLastAdmin(db, target.account, one)
     await removeMembership(db, one)
     await voidInvitation(db, params.id, one.tenant)
-    await store.endSessionsIn(db, params.id, one.tenant, now)
+    await store.endUserSessions(db, params.id, one.tenant, now)
     const { roleId, roleName } = one
-    note({ ...about(target, one), before: { roleId, roleName, tenant: one.tenant } })
+    note({ ...auditFacts(target, one), before: { roleId, roleName, tenant: one.tenant } })
     return { success: true }
   },
 
   async assignRole({ db, scope, params, query, body, caller, note }) {
-    const asked = await tenantNamed(db, scope, query)
+    const asked = await findNamedTenant(db, scope, query)
     const target = await lockTarget(db, scope, params.id, asked)
-    const one = membershipOf(target)
+    const one = getMembership(target)
     rules.checkNotSelf(caller, params.id, 'Self role assignment is not allowed')
     const role = await findRole(db, one.tenant, body.roleId)
     const message = 'Invalid role for this scope'
     if (!role) throw invalid([{ path: 'body.roleId', message }], message)
-    await checkMayTouch(db, caller, target.account, [one])
+    await checkMayManageUser(db, caller, target.account, [one])
     const { permissions } = await findGrants(db, role.id)
     checkMayGrant(caller.permissions, permissions)
-    if (!rules.administers(one, permissions)) await checkNotLast(db, target.account, one)
-    await giveRole(db, one, role.id)
+    if (!rules.isAdministrator(one, permissions)) await checkNotLastAdmin(db, target.account, one)
+    await setRole(db, one, role.id)
     const before = { roleId: one.roleId, roleName: one.roleName }
-    note({ ...about(target, one), before, after: { roleId: role.id, roleName: role.name } })
+    note({ ...auditFacts(target, one), before, after: { roleId: role.id, roleName: role.name } })
     return { success: true }
   },
 
   async changeAccess({ db, scope, params, query, body, caller, note }) {
     assertNotEmptyChange(body)
-    const asked = await tenantNamed(db, scope, query)
+    const asked = await findNamedTenant(db, scope, query)
     const target = await lockTarget(db, scope, params.id, asked)
-    const one = membershipOf(target)
+    const one = getMembership(target)
     rules.checkNotSelf(caller, params.id, 'You cannot change your own access')
-    await checkMayTouch(db, caller, target.account, [one])
+    await checkMayManageUser(db, caller, target.account, [one])
     const { tenant } = one
     const reach = { ...one }
     if (tenant.kind === 'partner') {
-      Object.assign(reach, await partnerReach(db, scope, tenant.partnerId, body, one))
+      Object.assign(reach, await resolvePartnerAccess(db, scope, tenant.partnerId, body, one))
     } else {
-      const { siteIds, groupIds } = await orgReach(db, scope, tenant.orgId, body, one)
+      const { siteIds, groupIds } = await resolveOrgAccess(db, scope, tenant.orgId, body, one)
       Object.assign(reach, { siteIds, deviceGroupIds: groupIds })
     }
-    rules.checkWithinReach(scope, reach)
+    rules.checkWithinAccess(scope, reach)
     const { permissions } = await findGrants(db, one.roleId)
-    if (!rules.administers(reach, permissions)) await checkNotLast(db, target.account, one)
+    if (!rules.isAdministrator(reach, permissions)) await checkNotLastAdmin(db, target.account, one)
     if (tenant.kind === 'partner') {
-      await reachOrgs(db, one.id, { orgAccess: reach.orgAccess ?? 'none', orgIds: reach.orgIds ?? [] })
+      await setPartnerAccess(db, one.id, { orgAccess: reach.orgAccess ?? 'none', orgIds: reach.orgIds ?? [] })
     } else {
-      await reachDevices(db, one.id, { siteIds: reach.siteIds, groupIds: reach.deviceGroupIds })
+      await setOrgAccess(db, one.id, { siteIds: reach.siteIds, groupIds: reach.deviceGroupIds })
     }
     const changed = await findTarget(db, scope, params.id, tenant)
-    const seen = ({ orgAccess, orgIds, siteIds, deviceGroupIds }: rules.Held) =>
+    const seen = ({ orgAccess, orgIds, siteIds, deviceGroupIds }: rules.MembershipRecord) =>
       tenant.kind === 'partner' ? { orgAccess, orgIds } : { siteIds, deviceGroupIds }
-    note({ ...about(target, one), before: seen(one), after: seen(membershipOf(changed)) })
-    return rules.presented(changed.account, changed.one, await isWithin(db, scope, changed.account))
+    note({ ...auditFacts(target, one), before: seen(one), after: seen(getMembership(changed)) })
+    return rules.toUser(changed.account, changed.one, await isWhollyInScope(db, scope, changed.account))
   },
 
   resetMfa: inSteps<(typeof people)['resetMfa'], void>({
@@ -226,37 +228,37 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
       limit('NOTICE', `${caller.id} ${params.id}`)
     },
     async run({ db, scope, params, caller, now, note }) {
-      checkProvedLately(caller, now)
+      checkRecentAuthentication(caller, now)
       const target = await findTargetAnywhere(db, scope, params.id)
       const { account, held } = target
       rules.checkNotSelf(caller, params.id, 'Change your own factors with /auth/mfa')
-      await checkMayTouch(db, caller, account, held)
-      if (!(await isWithin(db, scope, account))) throw ofOthersToo()
+      await checkMayManageUser(db, caller, account, held)
+      if (!(await isWhollyInScope(db, scope, account))) throw sharedAccount()
       await store.clearFactors(db, account.id, now)
       const what = 'An administrator removed the second factors of your account'
-      await tellFactors(db, cipher, account, what, now)
-      note({ ...about(target, held[0]), before: { mfaMethod: account.mfaMethod } })
+      await notifyFactorsChanged(db, cipher, account, what, now)
+      note({ ...auditFacts(target, held[0]), before: { mfaMethod: account.mfaMethod } })
       return { success: true }
     },
   }),
 
   async signOut({ db, scope, params, caller, now, note }) {
-    checkProvedLately(caller, now)
+    checkRecentAuthentication(caller, now)
     const target = await findTargetAnywhere(db, scope, params.id)
-    await checkMayTouch(db, caller, target.account, target.held)
-    await signOutOf(db, scope, target, now)
-    note(about(target, target.held[0]))
+    await checkMayManageUser(db, caller, target.account, target.held)
+    await endSessionsInScope(db, scope, target, now)
+    note(auditFacts(target, target.held[0]))
     return { success: true }
   },
 
   async unlock({ db, scope, params, caller, note }) {
     const target = await findTargetAnywhere(db, scope, params.id)
     const { account, held } = target
-    await checkMayTouch(db, caller, account, held)
+    await checkMayManageUser(db, caller, account, held)
     // Somebody who only invited the account would let themselves guess at its password again and again.
-    if (!(await isWithin(db, scope, account))) throw ofOthersToo()
-    await forgetMarks(db, account.id)
-    note(about(target, held[0]))
+    if (!(await isWhollyInScope(db, scope, account))) throw sharedAccount()
+    await deleteMarks(db, account.id)
+    note(auditFacts(target, held[0]))
     return { success: true }
   },
 })
@@ -269,16 +271,16 @@ async function setAccountStatus(
   now: Instant,
 ): Promise<void> {
   if (status !== 'active') {
-    for (const each of held) await checkNotLast(db, account, each)
-    const isLast = account.isSystem && (await store.otherSystemAdmins(db, account.id)) === 0
+    for (const each of held) await checkNotLastAdmin(db, account, each)
+    const isLast = account.isSystem && (await store.countOtherSystemAdmins(db, account.id)) === 0
     if (isLast) throw new Problem('last_administrator')
   } else if (one?.acceptedAt === null && held.length === 1 && account.status === 'active') {
     throw onlyHolderAccepts()
   }
   await store.changeAccount(db, account.id, { status }, now)
   if (!one || held.length > 1 || status !== 'active') return
-  await disableMembership(db, one, null)
-  if (rules.isUnused(account)) await acceptMembership(db, account.id, one.tenant, 'holder', now)
+  await setMembershipDisabled(db, one, null)
+  if (rules.isNeverUsed(account)) await acceptMembership(db, account.id, one.tenant, 'holder', now)
 }
 
 /** What somebody is in one tenant; what they are elsewhere stays as it is. @throws last_administrator, conflict */
@@ -289,31 +291,37 @@ async function setMembershipStatus(
   now: Instant,
 ): Promise<void> {
   const { account } = target
-  const one = membershipOf(target)
+  const one = getMembership(target)
   if (status !== 'active') {
-    await checkNotLast(db, account, one)
-    if (status === 'invited') await withdrawAcceptance(db, one)
-    else await disableMembership(db, one, now)
-    return store.endSessionsIn(db, account.id, one.tenant, now)
+    await checkNotLastAdmin(db, account, one)
+    if (status === 'invited') await resetAcceptance(db, one)
+    else await setMembershipDisabled(db, one, now)
+    return store.endUserSessions(db, account.id, one.tenant, now)
   }
   // Who has never signed in can be let in without a link, by whoever invited them and nobody else did.
-  const mayLetIn = rules.isUnused(account) && (await isOnlyWithin(db, scopeOfTenant(one.tenant), account))
+  const mayLetIn =
+    rules.isNeverUsed(account) && (await isOnlyInvitedInScope(db, scopeOfTenant(one.tenant), account))
   if (one.acceptedAt === null && !mayLetIn) throw onlyHolderAccepts()
   if (account.status === 'disabled') {
     throw new Problem('conflict', 'The account is disabled by whoever runs the service')
   }
-  await disableMembership(db, one, null)
+  await setMembershipDisabled(db, one, null)
   if (one.acceptedAt !== null) return
   await acceptMembership(db, account.id, one.tenant, 'holder', now)
   await store.changeAccount(db, account.id, { status }, now)
 }
 
-const ofOthersToo = () => new Problem('forbidden', 'This account belongs to other tenants as well')
+const sharedAccount = () => new Problem('forbidden', 'This account belongs to other tenants as well')
 
 const onlyHolderAccepts = () =>
   new Problem('conflict', 'The invitation waits for its holder: nobody else can accept it')
 
-async function signOutOf(db: Db, scope: Scope, { account, held }: Target, now: Instant): Promise<void> {
+async function endSessionsInScope(
+  db: Db,
+  scope: Scope,
+  { account, held }: Target,
+  now: Instant,
+): Promise<void> {
   if (scope.kind === 'system') return endSessions(db, account.id, now)
-  for (const { tenant } of held) await store.endSessionsIn(db, account.id, tenant, now)
+  for (const { tenant } of held) await store.endUserSessions(db, account.id, tenant, now)
 }

@@ -3,17 +3,25 @@ import type { Instant } from '../../core/time.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { PartnerMembershipRow } from '../../storage/schema/tables.ts'
-import type { Held } from './rules.ts'
+import type { MembershipRecord } from './rules.ts'
 
 /** The memberships of some people that are within the scope, in tenants that live; oldest first. */
-export async function heldBy(db: Db, scope: Scope, userIds: readonly string[]): Promise<Held[]> {
+export async function listMembershipRecords(
+  db: Db,
+  scope: Scope,
+  userIds: readonly string[],
+): Promise<MembershipRecord[]> {
   if (userIds.length === 0) return []
-  const partners = await inPartners(db, scope, userIds)
-  const orgs = await inOrgs(db, scope, userIds)
+  const partners = await listPartnerMemberships(db, scope, userIds)
+  const orgs = await listOrgMemberships(db, scope, userIds)
   return [...partners, ...orgs].sort((a, b) => (`${a.createdAt} ${a.id}` < `${b.createdAt} ${b.id}` ? -1 : 1))
 }
 
-async function inPartners(db: Db, scope: Scope, userIds: readonly string[]): Promise<Held[]> {
+async function listPartnerMemberships(
+  db: Db,
+  scope: Scope,
+  userIds: readonly string[],
+): Promise<MembershipRecord[]> {
   if (scope.kind === 'organization') return []
   const rows = await db
     .selectFrom('partner_memberships as m')
@@ -41,7 +49,7 @@ async function inPartners(db: Db, scope: Scope, userIds: readonly string[]): Pro
     tenant: { kind: 'partner', partnerId: row.partner_id },
     roleId: row.role_id,
     roleName: row.role_name,
-    orgAccess: row.org_access as Held['orgAccess'],
+    orgAccess: row.org_access as MembershipRecord['orgAccess'],
     orgIds:
       row.org_access === 'selected'
         ? granted.filter((one) => one.membership_id === row.id).map((one) => one.org_id)
@@ -49,11 +57,11 @@ async function inPartners(db: Db, scope: Scope, userIds: readonly string[]): Pro
     siteIds: null,
     deviceGroupIds: null,
     provisioned: false,
-    ...standingOf(row),
+    ...acceptanceFields(row),
   }))
 }
 
-type Standing =
+type AcceptanceColumn =
   | 'disabled_at'
   | 'accepted_at'
   | 'accepted_by'
@@ -61,16 +69,20 @@ type Standing =
   | 'invited_email'
   | 'created_at'
 
-const standingOf = (row: Pick<PartnerMembershipRow, Standing>) => ({
+const acceptanceFields = (row: Pick<PartnerMembershipRow, AcceptanceColumn>) => ({
   disabledAt: row.disabled_at,
   acceptedAt: row.accepted_at,
-  acceptedBy: row.accepted_by as Held['acceptedBy'],
+  acceptedBy: row.accepted_by as MembershipRecord['acceptedBy'],
   invitedName: row.invited_name,
   invitedEmail: row.invited_email,
   createdAt: row.created_at,
 })
 
-async function inOrgs(db: Db, scope: Scope, userIds: readonly string[]): Promise<Held[]> {
+async function listOrgMemberships(
+  db: Db,
+  scope: Scope,
+  userIds: readonly string[],
+): Promise<MembershipRecord[]> {
   const rows = await db
     .selectFrom('organization_memberships as m')
     .innerJoin('organizations as o', 'o.id', 'm.org_id')
@@ -110,33 +122,37 @@ async function inOrgs(db: Db, scope: Scope, userIds: readonly string[]): Promise
       ? groups.filter((one) => one.membership_id === row.id).map((one) => one.group_id)
       : null,
     provisioned: row.provisioned === 1,
-    ...standingOf(row),
+    ...acceptanceFields(row),
   }))
 }
 
-const tableOf = ({ tenant }: Held) =>
+const tableOf = ({ tenant }: MembershipRecord) =>
   (tenant.kind === 'partner' ? 'partner_memberships' : 'organization_memberships') as 'partner_memberships'
 
-export async function giveRole(db: Db, held: Held, roleId: string): Promise<void> {
+export async function setRole(db: Db, held: MembershipRecord, roleId: string): Promise<void> {
   await db.updateTable(tableOf(held)).set({ role_id: roleId }).where('id', '=', held.id).execute()
 }
 
 /** `at`: since when it is disabled; null enables it again. */
-export async function disableMembership(db: Db, held: Held, at: Instant | null): Promise<void> {
+export async function setMembershipDisabled(
+  db: Db,
+  held: MembershipRecord,
+  at: Instant | null,
+): Promise<void> {
   await db.updateTable(tableOf(held)).set({ disabled_at: at }).where('id', '=', held.id).execute()
 }
 
 /** Makes a membership an invitation again, which its holder has to accept. */
-export async function withdrawAcceptance(db: Db, held: Held): Promise<void> {
+export async function resetAcceptance(db: Db, held: MembershipRecord): Promise<void> {
   const pending = { accepted_at: null, accepted_by: null, disabled_at: null }
   await db.updateTable(tableOf(held)).set(pending).where('id', '=', held.id).execute()
 }
 
 /** What an invitation calls the person whom it is to. */
-export async function renameInvited(db: Db, held: Held, name: string): Promise<void> {
+export async function renameInvited(db: Db, held: MembershipRecord, name: string): Promise<void> {
   await db.updateTable(tableOf(held)).set({ invited_name: name }).where('id', '=', held.id).execute()
 }
 
-export async function removeMembership(db: Db, held: Held): Promise<void> {
+export async function removeMembership(db: Db, held: MembershipRecord): Promise<void> {
   await db.deleteFrom(tableOf(held)).where('id', '=', held.id).execute()
 }

@@ -5,7 +5,7 @@ import { isFullAdmin, type Tenant } from '../rules.ts'
 import type { Membership, User, UserChange } from './contract.ts'
 
 /** A membership with everything that is said of it. */
-export type Held = {
+export type MembershipRecord = {
   id: string
   userId: string
   tenant: Tenant
@@ -45,8 +45,8 @@ export type Account = {
 }
 
 /** Whether a membership with these permissions administers its tenant: nothing in it is out of its reach. */
-export const administers = (
-  one: Pick<Held, 'tenant' | 'orgAccess' | 'siteIds' | 'deviceGroupIds'>,
+export const isAdministrator = (
+  one: Pick<MembershipRecord, 'tenant' | 'orgAccess' | 'siteIds' | 'deviceGroupIds'>,
   permissions: ReadonlySet<string>,
 ): boolean =>
   isFullAdmin(one.tenant.kind, permissions) &&
@@ -73,7 +73,7 @@ export function checkNotSelf(caller: { id: string }, userId: string, message: st
  * A member who sees only some sites or groups neither gives nor touches more than that.
  * @throws site_access_denied
  */
-export function checkWithinReach(
+export function checkWithinAccess(
   scope: Scope,
   one: { siteIds: readonly string[] | null; deviceGroupIds: readonly string[] | null },
 ): void {
@@ -91,29 +91,29 @@ export function checkMayChangeAccount(change: UserChange, whole: boolean): void 
 }
 
 /** An invitation that an identity provider made, and that its holder knows nothing of yet. */
-export const isProvidersWord = (one: Pick<Held, 'provisioned' | 'acceptedAt'>): boolean =>
+export const isProviderInvitation = (one: Pick<MembershipRecord, 'provisioned' | 'acceptedAt'>): boolean =>
   one.provisioned && one.acceptedAt === null
 
 /** Whether nobody has ever been able to sign in to the account: it is what its invitations made it. */
-export const isUnused = (account: Pick<Account, 'status'>): boolean => account.status === 'invited'
+export const isNeverUsed = (account: Pick<Account, 'status'>): boolean => account.status === 'invited'
 
 /**
  * What a membership is, in its tenant. An account that is disabled can be used in none, which is nobody's business
  * whose invitation waits, unless the account is within their reach (`whole`).
  */
-export function statusOf(
+export function membershipStatus(
   account: Pick<Account, 'status'>,
-  one: Held | undefined,
+  one: MembershipRecord | undefined,
   whole = false,
 ): User['status'] {
   if (!one) return account.status as User['status']
   if (one.disabledAt !== null) return 'disabled'
   if (account.status === 'disabled' && (whole || one.acceptedAt !== null)) return 'disabled'
-  return one.acceptedAt === null || isUnused(account) ? 'invited' : 'active'
+  return one.acceptedAt === null || isNeverUsed(account) ? 'invited' : 'active'
 }
 
 /** The tenants of some memberships, in the order in which they are locked. */
-export const tenantsOf = (held: readonly Held[]): Tenant[] =>
+export const sortedTenants = (held: readonly MembershipRecord[]): Tenant[] =>
   held
     .map(({ tenant }) => tenant)
     .sort((a, b) =>
@@ -127,19 +127,19 @@ export const idOfTenant = (tenant: Tenant): string =>
 export const orgOfTenant = (tenant: Tenant | undefined): string | null =>
   tenant?.kind === 'organization' ? tenant.orgId : null
 
-export const sameTenant = (a: Tenant, b: Tenant): boolean =>
+export const isSameTenant = (a: Tenant, b: Tenant): boolean =>
   a.kind === b.kind && idOfTenant(a) === idOfTenant(b)
 
 /**
  * The membership that is meant: the only one, the partner's, or the one that was asked for.
  * @throws invalid_request when it could be any of several
  */
-export function theOne(
-  held: readonly Held[],
+export function selectMembership(
+  held: readonly MembershipRecord[],
   asked: Tenant | undefined,
   part: 'query' | 'body' = 'query',
-): Held | undefined {
-  if (asked) return held.find(({ tenant }) => sameTenant(tenant, asked))
+): MembershipRecord | undefined {
+  if (asked) return held.find(({ tenant }) => isSameTenant(tenant, asked))
   const partner = held.filter(({ tenant }) => tenant.kind === 'partner')
   const likely = partner.length > 0 ? partner : held
   if (likely.length <= 1) return likely[0]
@@ -147,7 +147,7 @@ export function theOne(
   throw invalid([{ path: `${part}.orgId`, message }], message)
 }
 
-const none = {
+const noMembership = {
   partnerId: null,
   orgId: null,
   roleId: null,
@@ -158,8 +158,8 @@ const none = {
   deviceGroupIds: null,
 }
 
-function reachOf(held: Held | undefined): Pick<User, keyof typeof none> {
-  if (!held) return none
+function membershipFields(held: MembershipRecord | undefined): Pick<User, keyof typeof noMembership> {
+  if (!held) return noMembership
   const { tenant, roleId, roleName, orgAccess, orgIds, siteIds, deviceGroupIds } = held
   return {
     partnerId: tenant.kind === 'partner' ? tenant.partnerId : null,
@@ -169,7 +169,7 @@ function reachOf(held: Held | undefined): Pick<User, keyof typeof none> {
 }
 
 /** Of an account that is not wholly in reach: what whoever invited them typed, and nothing else. */
-function asInvited({ id, email }: Account, held: Held) {
+function invitedProfile({ id, email }: Account, held: MembershipRecord) {
   const address = held.invitedEmail ?? email
   return {
     id,
@@ -185,17 +185,17 @@ function asInvited({ id, email }: Account, held: Held) {
 }
 
 /** A person as they appear in a tenant. `whole`: the account lies wholly within the caller's reach. */
-export function presented(account: Account, held: Held | undefined, whole: boolean): User {
-  const status = statusOf(account, held, whole)
-  if (held && !whole) return { ...asInvited(account, held), status, ...reachOf(held) }
+export function toUser(account: Account, held: MembershipRecord | undefined, whole: boolean): User {
+  const status = membershipStatus(account, held, whole)
+  if (held && !whole) return { ...invitedProfile(account, held), status, ...membershipFields(held) }
   const { id, email, name, avatarUrl, lastLoginAt, createdAt, updatedAt } = account
   const mfaMethod = account.mfaMethod as User['mfaMethod']
   const profile = { id, email, name, avatarUrl, lastLoginAt, createdAt, updatedAt }
-  return { ...profile, status, mfaEnabled: mfaMethod !== null, mfaMethod, ...reachOf(held) }
+  return { ...profile, status, mfaEnabled: mfaMethod !== null, mfaMethod, ...membershipFields(held) }
 }
 
-export const presentedMembership = (held: Held): Membership => ({
-  ...reachOf(held),
+export const toMembership = (held: MembershipRecord): Membership => ({
+  ...membershipFields(held),
   status: held.disabledAt !== null ? 'disabled' : held.acceptedAt === null ? 'invited' : 'active',
   createdAt: held.createdAt,
 })

@@ -9,8 +9,8 @@ import { rowsOf } from '../../storage/schema/rows.ts'
 import type { RoleRow, Tables, UserRow } from '../../storage/schema/tables.ts'
 import type { Tenant } from '../rules.ts'
 import { endSessions, revokeSessions } from '../store.ts'
+import { whollyInScope } from './account-scope.ts'
 import type { Account } from './rules.ts'
-import { liesWithin } from './within.ts'
 
 type AccountRow = Pick<UserRow, (typeof columns)[number]>
 
@@ -78,7 +78,7 @@ export async function listMembers(
   { q, status, ...page }: Query,
 ): Promise<Page<Account>> {
   type Members = ExpressionBuilder<Tables & { m: Tables['organization_memberships'] }, 'users' | 'm'>
-  const isWhole = (eb: Members) => liesWithin(eb as never, scope)
+  const isWhole = (eb: Members) => whollyInScope(eb as never, scope)
   const shown = (eb: Members, column: 'name' | 'email') => {
     const address = eb.fn.coalesce('m.invited_email', 'users.email')
     const typed = column === 'name' ? eb.fn.coalesce('m.invited_name', address) : address
@@ -89,7 +89,7 @@ export async function listMembers(
       .else(typed)
       .end()
   }
-  // As `statusOf` says it.
+  // As `membershipStatus` says it.
   const standing = (eb: Members) => {
     const disabled = eb.or([
       eb('m.disabled_at', 'is not', null),
@@ -182,7 +182,7 @@ export async function clearUnprovedFactors(
 }
 
 /** Ends the sessions of a person in one tenant; what they do elsewhere goes on. */
-export async function endSessionsIn(db: Db, userId: string, tenant: Tenant, now: Instant): Promise<void> {
+export async function endUserSessions(db: Db, userId: string, tenant: Tenant, now: Instant): Promise<void> {
   const context = JSON.stringify(
     tenant.kind === 'partner'
       ? { kind: tenant.kind, partnerId: tenant.partnerId }
@@ -203,7 +203,7 @@ export async function endSessionsIn(db: Db, userId: string, tenant: Tenant, now:
 }
 
 /** Locks what administers the service, so that the last one stays also when two go at once. */
-export async function otherSystemAdmins(db: Db, id: string): Promise<number> {
+export async function countOtherSystemAdmins(db: Db, id: string): Promise<number> {
   const admins = await forUpdate(
     db.selectFrom('users').select(['id', 'status']).where('is_system', '=', 1).orderBy('id'),
   ).execute()

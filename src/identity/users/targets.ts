@@ -5,14 +5,18 @@ import type { Db } from '../../storage/open.ts'
 import { hasFullAdmin, lockTenant } from '../administrators.ts'
 import { findGrants } from '../memberships.ts'
 import type { Tenant } from '../rules.ts'
-import { heldBy } from './memberships.ts'
+import { listMembershipRecords } from './memberships.ts'
 import * as rules from './rules.ts'
 import { findAccount } from './store.ts'
 
 /** Whom a change is about. `held`: their memberships in the caller's reach; `one`: the one that is meant. */
-export type Target = { account: rules.Account; held: rules.Held[]; one: rules.Held | undefined }
+export type Target = {
+  account: rules.Account
+  held: rules.MembershipRecord[]
+  one: rules.MembershipRecord | undefined
+}
 
-export const notFound = () => new Problem('not_found', 'User not found')
+export const userNotFound = () => new Problem('not_found', 'User not found')
 
 /** A person within the caller's reach. @throws not_found, also for everybody else */
 export async function findTarget(
@@ -23,38 +27,38 @@ export async function findTarget(
   part: 'query' | 'body' = 'query',
 ): Promise<Target> {
   const account = await findAccount(db, id)
-  const held = account ? await heldBy(db, scope, [id]) : []
-  if (!account || (held.length === 0 && scope.kind !== 'system')) throw notFound()
-  const one = rules.theOne(held, asked, part)
-  if (asked && !one) throw notFound()
+  const held = account ? await listMembershipRecords(db, scope, [id]) : []
+  if (!account || (held.length === 0 && scope.kind !== 'system')) throw userNotFound()
+  const one = rules.selectMembership(held, asked, part)
+  if (asked && !one) throw userNotFound()
   return { account, held, one }
 }
 
 /** The same, with its tenants locked: who administers them stays as it is until the end. */
 export const lockTarget = (db: Db, scope: Scope, id: string, asked: Tenant | undefined): Promise<Target> =>
-  locked(db, () => findTarget(db, scope, id, asked))
+  lockAndFind(db, () => findTarget(db, scope, id, asked))
 
 export const lockTargetAnywhere = (db: Db, scope: Scope, id: string): Promise<Target> =>
-  locked(db, () => findTargetAnywhere(db, scope, id))
+  lockAndFind(db, () => findTargetAnywhere(db, scope, id))
 
-async function locked(db: Db, find: () => Promise<Target>): Promise<Target> {
+async function lockAndFind(db: Db, find: () => Promise<Target>): Promise<Target> {
   const { held } = await find()
-  for (const tenant of rules.tenantsOf(held)) await lockTenant(db, tenant)
+  for (const tenant of rules.sortedTenants(held)) await lockTenant(db, tenant)
   return find()
 }
 
 /** @throws not_found */
-export function membershipOf({ one }: Target): rules.Held {
+export function getMembership({ one }: Target): rules.MembershipRecord {
   if (!one) throw new Problem('not_found', 'Membership not found')
   return one
 }
 
 /** Refuses to touch someone who holds or sees more than the caller. @throws forbidden, site_access_denied */
-export async function checkMayTouch(
+export async function checkMayManageUser(
   db: Db,
   caller: UserCaller,
   account: rules.Account,
-  held: readonly rules.Held[],
+  held: readonly rules.MembershipRecord[],
 ): Promise<void> {
   // Whose invitation waits is not told apart from anybody else.
   const isKnown = caller.scope.kind === 'system' || held.some(({ acceptedAt }) => acceptedAt !== null)
@@ -64,14 +68,18 @@ export async function checkMayTouch(
   }
   for (const one of held) {
     rules.checkMayManage(caller.permissions, (await findGrants(db, one.roleId)).permissions)
-    rules.checkWithinReach(caller.scope, one)
+    rules.checkWithinAccess(caller.scope, one)
   }
 }
 
 /** Refuses to take the last administrator from a tenant, which is locked. @throws last_administrator */
-export async function checkNotLast(db: Db, account: rules.Account, one: rules.Held): Promise<void> {
-  if (account.status !== 'active' || rules.statusOf(account, one) !== 'active') return
-  if (!rules.administers(one, (await findGrants(db, one.roleId)).permissions)) return
+export async function checkNotLastAdmin(
+  db: Db,
+  account: rules.Account,
+  one: rules.MembershipRecord,
+): Promise<void> {
+  if (account.status !== 'active' || rules.membershipStatus(account, one) !== 'active') return
+  if (!rules.isAdministrator(one, (await findGrants(db, one.roleId)).permissions)) return
   if (await hasFullAdmin(db, one.tenant, account.id)) return
   throw new Problem('last_administrator', 'This is the last full administrator: make another one first')
 }
@@ -79,7 +87,7 @@ export async function checkNotLast(db: Db, account: rules.Account, one: rules.He
 /** For what concerns the person as a whole. */
 export async function findTargetAnywhere(db: Db, scope: Scope, id: string): Promise<Target> {
   const account = await findAccount(db, id)
-  const held = account ? await heldBy(db, scope, [id]) : []
-  if (!account || (held.length === 0 && scope.kind !== 'system')) throw notFound()
+  const held = account ? await listMembershipRecords(db, scope, [id]) : []
+  if (!account || (held.length === 0 && scope.kind !== 'system')) throw userNotFound()
   return { account, held, one: held[0] }
 }

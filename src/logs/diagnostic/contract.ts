@@ -12,7 +12,7 @@ import {
   truncatedText,
 } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
-import { logPageOf, logPlace, logSeq } from '../contract.ts'
+import { logPageOf, logSeq, logSequence } from '../contract.ts'
 
 const levels = ['debug', 'info', 'warn', 'error'] as const
 export const logLevel = z.enum(levels)
@@ -91,7 +91,7 @@ export const diagnosticLogs = {
       since: instant.optional().describe('Only from this time on'),
       until: endInstant.optional().describe('Only before this time'),
       search: text(200).optional().describe('Part of the message'),
-      after: logPlace,
+      after: logSequence,
       ...cursorPageQuery({ default: 100, max: 1000 }),
     }),
     reply: logPageOf(DiagnosticLog),

@@ -1,9 +1,9 @@
 import { newId } from '../../core/new-id.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
-import { placed } from '../places.ts'
 import type { LogQuota } from '../quota.ts'
-import { redacted, redactedData } from '../redaction.ts'
-import { dated } from '../rules.ts'
+import { redactData, redactText } from '../redaction.ts'
+import { withPlausibleTime } from '../rules.ts'
+import { withSequence } from '../sequence.ts'
 import { sizeOf } from '../sizes.ts'
 import type * as contract from './contract.ts'
 import { insertDiagnosticLogs, listDiagnosticLogs } from './store.ts'
@@ -18,15 +18,15 @@ export const diagnosticLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
       const { deviceId, orgId, device } = caller
       const logs = body.logs.map(
         ({ timestamp: said, fields: given = null, agentVersion, message, ...log }) => {
-          const { timestamp, data } = dated(said, given, now)
+          const { timestamp, data } = withPlausibleTime(said, given, now)
           return {
             id: newId(),
             deviceId,
             orgId,
             ...log,
             timestamp,
-            message: redacted(message),
-            fields: redactedData(data),
+            message: redactText(message),
+            fields: redactData(data),
             agentVersion: agentVersion ?? device.agent_version,
             createdAt: now,
           }
@@ -38,7 +38,7 @@ export const diagnosticLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
       return { logs, bytes }
     },
     async run({ db, caller }, unplaced) {
-      await insertDiagnosticLogs(db, await placed(db, caller, unplaced, quota))
+      await insertDiagnosticLogs(db, await withSequence(db, caller, unplaced, quota))
       return { received: unplaced.logs.length }
     },
   }),

@@ -5,7 +5,7 @@ import { contains } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { AgentLogRow } from '../../storage/schema/tables.ts'
-import { insertLogs } from '../inserting.ts'
+import { insertLogs } from '../insert.ts'
 import { type LogPage, type LogQuery, pageOfLogs } from '../list.ts'
 import type { DiagnosticLog } from './contract.ts'
 

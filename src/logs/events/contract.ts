@@ -11,7 +11,7 @@ import {
   truncatedText,
 } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
-import { logPageOf, logPlace, logSeq } from '../contract.ts'
+import { logPageOf, logSeq, logSequence } from '../contract.ts'
 
 const levels = ['info', 'warning', 'error', 'critical'] as const
 export const eventLevel = z.enum(levels)
@@ -95,7 +95,7 @@ export const eventLogs = {
       source: text(255).optional().describe('Only from this source'),
       startDate: instant.optional().meta({ flag: 'since' }).describe('Only from this time on'),
       endDate: endInstant.optional().meta({ flag: 'until' }).describe('Only before this time'),
-      after: logPlace,
+      after: logSequence,
       ...cursorPageQuery({ default: 100, max: 500 }),
     }),
     reply: logPageOf(EventLog),

@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto'
 import { newId } from '../../core/new-id.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
-import { placed, uncount } from '../places.ts'
 import type { LogQuota } from '../quota.ts'
-import { redacted, redactedData } from '../redaction.ts'
-import { dated } from '../rules.ts'
+import { redactData, redactText } from '../redaction.ts'
+import { withPlausibleTime } from '../rules.ts'
+import { subtractBytes, withSequence } from '../sequence.ts'
 import { sizeOf } from '../sizes.ts'
 import type * as contract from './contract.ts'
 import { insertEventLogs, listEventLogs } from './store.ts'
@@ -25,7 +25,7 @@ export const eventLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
       limit('EVENT_LOGS', deviceId, events.length)
       const logs = events.map(
         ({ timestamp: said, details: given = null, eventId = null, message, ...event }) => {
-          const { timestamp, data } = dated(said, given, now)
+          const { timestamp, data } = withPlausibleTime(said, given, now)
           return {
             id: newId(),
             deviceId,
@@ -33,8 +33,8 @@ export const eventLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
             ...event,
             eventId: knownBy(eventId),
             timestamp,
-            message: redacted(message),
-            details: redactedData(data),
+            message: redactText(message),
+            details: redactData(data),
             createdAt: now,
           }
         },
@@ -49,9 +49,9 @@ export const eventLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
     async run({ db, caller, note }, unplaced) {
       const { deviceId, device } = caller
       const { logs, sizes } = unplaced
-      const kept = await insertEventLogs(db, await placed(db, caller, unplaced, quota))
+      const kept = await insertEventLogs(db, await withSequence(db, caller, unplaced, quota))
       const again = logs.reduce((sum, { id }, n) => (kept.has(id) ? sum : sum + sizes[n]!), 0)
-      if (again > 0) await uncount(db, { id: deviceId, bytes: again })
+      if (again > 0) await subtractBytes(db, { id: deviceId, bytes: again })
       const count = kept.size
       // The entries themselves are where they belong; the audit log tells that they came.
       note({ resourceId: deviceId, resourceName: device.hostname, after: { received: logs.length, count } })

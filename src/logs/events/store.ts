@@ -4,7 +4,7 @@ import { checkDevice } from '../../devices/records.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { DeviceEventLogRow } from '../../storage/schema/tables.ts'
-import { insertLogs } from '../inserting.ts'
+import { insertLogs } from '../insert.ts'
 import { type LogPage, type LogQuery, pageOfLogs } from '../list.ts'
 import type { EventLog } from './contract.ts'
 

@@ -3,7 +3,7 @@ import { safeParse, secret, text, trimmed } from '../../core/schema.ts'
 import { AttributeMapping, presetIds } from '../presets/contract.ts'
 
 /** What is wrong with an address of an identity provider before anybody looks it up. */
-export function addressFault(value: string, ofIssuer: boolean): string | undefined {
+export function urlFault(value: string, ofIssuer: boolean): string | undefined {
   if (value === '') return undefined
   const hole = /\{[^}]*\}?/.exec(value)?.[0]
   if (hole !== undefined) return `fill in ${hole} with what is yours`
@@ -17,21 +17,22 @@ export function addressFault(value: string, ofIssuer: boolean): string | undefin
 }
 
 /** Each scope once. */
-export const scopesOf = (value: string): string =>
+export const normalizeScopes = (value: string): string =>
   [...new Set(value.split(/\s+/).filter((scope) => scope !== ''))].join(' ')
 
 /** Lower case, without the space around them, each once; international names as DNS spells them. */
-export const domainsOf = (value: string): string =>
-  [...new Set(listed(value).map((domain) => spelled(domain) ?? domain))].join(',')
+export const normalizeDomains = (value: string): string =>
+  [...new Set(splitList(value).map((domain) => toAscii(domain) ?? domain))].join(',')
 
 export function domainFault(value: string): string | undefined {
-  const wrong = listed(value).find((domain) => spelled(domain) === undefined)
+  const wrong = splitList(value).find((domain) => toAscii(domain) === undefined)
   return wrong === undefined ? undefined : `"${wrong}" is not a domain, such as example.com`
 }
 
-const listed = (value: string): string[] => value.split(',').flatMap((one) => one.trim().toLowerCase() || [])
+const splitList = (value: string): string[] =>
+  value.split(',').flatMap((one) => one.trim().toLowerCase() || [])
 
-function spelled(said: string): string | undefined {
+function toAscii(said: string): string | undefined {
   const domain = said.replace(/^@/, '')
   if (/[\s/:?#@\\[\]%*]/.test(domain) || !URL.canParse(`https://${domain}/`)) return undefined
   const { hostname } = new URL(`https://${domain}/`)
@@ -43,8 +44,8 @@ function spelled(said: string): string | undefined {
 
 const address = (max: number, ofIssuer = false) =>
   text(max)
-    .refine((value) => addressFault(value, ofIssuer) === undefined, {
-      error: ({ input }) => addressFault(String(input), ofIssuer),
+    .refine((value) => urlFault(value, ofIssuer) === undefined, {
+      error: ({ input }) => urlFault(String(input), ofIssuer),
     })
     .nullable()
     .optional()
@@ -76,7 +77,7 @@ export const fields = {
   userInfoUrl: address(500).describe('What tells about a person; mostly found by discovery'),
   jwksUrl: address(500).describe('Keys that sign ID tokens; mostly found by discovery'),
   scopes: text(500)
-    .overwrite(scopesOf)
+    .overwrite(normalizeScopes)
     .refine(
       (value) => /^[\x21\x23-\x5b\x5d-\x7e ]*$/.test(value),
       'must be OAuth scopes, with spaces between them',
@@ -111,7 +112,7 @@ export const fields = {
     .optional()
     .describe('Role of the people it makes accounts for, of the organization'),
   allowedDomains: text(1000)
-    .overwrite(domainsOf)
+    .overwrite(normalizeDomains)
     .refine((value) => domainFault(value) === undefined, { error: ({ input }) => domainFault(String(input)) })
     .nullable()
     .optional()

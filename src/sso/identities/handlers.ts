@@ -1,9 +1,9 @@
 import type { Cipher } from '../../core/cipher.ts'
 import type { HandlersOf } from '../../handler.ts'
-import { checkSeesWhole } from '../rules.ts'
+import { checkNotNarrowed } from '../rules.ts'
 import { getProvider, lockProvider } from '../store.ts'
 import type { ssoIdentities } from './contract.ts'
-import { getIdentity, listIdentities, unlink } from './store.ts'
+import { getIdentity, listIdentities, unlinkIdentity } from './store.ts'
 
 export const identityHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeof ssoIdentities> => ({
   async list({ db, scope, params, query }) {
@@ -13,12 +13,12 @@ export const identityHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typ
 
   async unlink({ db, scope, params, now, note }) {
     note({ resourceId: params.identityId })
-    checkSeesWhole(scope)
+    checkNotNarrowed(scope)
     // Nobody comes in by it meanwhile.
     const { id: providerId, orgId, name: provider } = await lockProvider(db, cipher, scope, params.id)
     const which = { id: params.identityId, providerId }
     const { email: resourceName, userId, externalId } = await getIdentity(db, scope, which)
-    await unlink(db, scope, which, now)
+    await unlinkIdentity(db, scope, which, now)
     note({ orgId, resourceName, details: { providerId, provider, userId, externalId } })
     return { success: true }
   },

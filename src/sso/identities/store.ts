@@ -48,7 +48,12 @@ export async function getIdentity(db: Db, scope: Scope, { id, providerId }: Whic
 }
 
 /** With the link go the sessions that came of it, and the codes that wait to become one. */
-export async function unlink(db: Db, scope: Scope, { id, providerId }: Which, now: Instant): Promise<void> {
+export async function unlinkIdentity(
+  db: Db,
+  scope: Scope,
+  { id, providerId }: Which,
+  now: Instant,
+): Promise<void> {
   const one = identitiesIn(db, scope, providerId).where('sso_identities.id', '=', id)
   const person = one.select('sso_identities.user_id')
   await db

@@ -1,18 +1,18 @@
 import { hash } from 'node:crypto'
 import type { Outbound } from '../../core/outbound.ts'
 import type { Instant } from '../../core/time.ts'
+import type { AssertedIdentity } from '../asserted-identity.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
-import type { KeySets } from '../keys.ts'
-import type { Held } from '../rules.ts'
+import type { JwksCache } from '../jwks-cache.ts'
+import type { ProviderRecord } from '../rules.ts'
 import type { Trace } from '../trace.ts'
-import type { Vouched } from '../vouched.ts'
-import { type Claims, vouchedIn } from './claims.ts'
-import { claimsOf, userInfoIn } from './id-token.ts'
-import { redeem, userInfoOf } from './tokens.ts'
+import { type Claims, identityFromClaims } from './claims.ts'
+import { verifyIdToken, verifyUserInfo } from './id-token.ts'
+import { exchangeCode, fetchUserInfo } from './tokens.ts'
 
 /** Where a browser is sent to sign in (OpenID Connect Core 1.0, 3.1.2.1; RFC 7636, 4.3). */
 export function authorizationUrl(
-  { authorizationUrl: address, clientId, scopes }: Held,
+  { authorizationUrl: address, clientId, scopes }: ProviderRecord,
   {
     state,
     nonce,
@@ -30,17 +30,17 @@ export function authorizationUrl(
       state,
       nonce,
     },
-    ...{ code_challenge: challengeOf(verifier), code_challenge_method: 'S256' },
+    ...{ code_challenge: pkceChallenge(verifier), code_challenge_method: 'S256' },
   }
   for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
   return url.href
 }
 
 /** S256 of RFC 7636, 4.2. */
-export const challengeOf = (verifier: string): string => hash('sha256', verifier, 'base64url')
+export const pkceChallenge = (verifier: string): string => hash('sha256', verifier, 'base64url')
 
 /** What a provider says in the address it sends a browser back to, besides the state. */
-export type Answer = {
+export type CallbackParams = {
   code?: string | undefined
   error?: string | undefined
   error_description?: string | undefined
@@ -51,33 +51,33 @@ export type Answer = {
  * Who the person is that comes back with a code, as the provider vouches for it.
  * @throws SsoFailure
  */
-export async function vouchedBy(
-  answer: Answer,
+export async function identityFromCode(
+  answer: CallbackParams,
   {
     provider,
     nonce,
     verifier,
     redirectUri,
-  }: { provider: Held; nonce: string; verifier: string; redirectUri: string },
-  on: { outbound: Outbound; keys: KeySets; now: Instant; trace: Trace },
-): Promise<Vouched> {
+  }: { provider: ProviderRecord; nonce: string; verifier: string; redirectUri: string },
+  on: { outbound: Outbound; keys: JwksCache; now: Instant; trace: Trace },
+): Promise<AssertedIdentity> {
   const { outbound, keys, now, trace } = on
-  const code = codeIn(answer, provider)
+  const code = readCode(answer, provider)
   trace.passed('The provider sent the browser back with a code')
-  const tokens = await redeem(outbound, provider, { code, verifier, redirectUri })
+  const tokens = await exchangeCode(outbound, provider, { code, verifier, redirectUri })
   const given = [tokens.id_token && 'an ID token', tokens.refresh_token && 'a refresh token'].filter(Boolean)
   trace.passed('The code was exchanged', `an access token${given.map((one) => `, ${one}`).join('')}`)
-  const idToken = await idTokenOf(tokens, { provider, nonce, keys, now })
-  if (tokens.id_token) trace.passed('The ID token is right', trace.redacted(idToken))
+  const idToken = await readIdToken(tokens, { provider, nonce, keys, now })
+  if (tokens.id_token) trace.passed('The ID token is right', trace.redactClaims(idToken))
   const { userInfoUrl, issuer, clientId, jwksUrl } = provider
   const verified = (token: string) =>
-    userInfoIn(token, keys, { issuer: issuer!, clientId: clientId!, jwksUrl: jwksUrl! })
+    verifyUserInfo(token, keys, { issuer: issuer!, clientId: clientId!, jwksUrl: jwksUrl! })
   const userInfo =
-    userInfoUrl === null ? {} : await userInfoOf(outbound, userInfoUrl, tokens.access_token, verified)
-  if (userInfoUrl !== null) trace.passed('The provider told about the person', trace.redacted(userInfo))
-  const subject = subjectOf(idToken, userInfo)
+    userInfoUrl === null ? {} : await fetchUserInfo(outbound, userInfoUrl, tokens.access_token, verified)
+  if (userInfoUrl !== null) trace.passed('The provider told about the person', trace.redactClaims(userInfo))
+  const subject = readSubject(idToken, userInfo)
   return {
-    ...vouchedIn({ subject, idToken, userInfo }, provider.attributeMapping),
+    ...identityFromClaims({ subject, idToken, userInfo }, provider.attributeMapping),
     tokens: {
       accessToken: tokens.access_token,
       refreshToken: tokens.refresh_token ?? null,
@@ -86,7 +86,7 @@ export async function vouchedBy(
   }
 }
 
-const ofError: Record<string, FailureCode> = {
+const failureOfError: Record<string, FailureCode> = {
   access_denied: 'sso_denied',
   login_required: 'sso_denied',
   interaction_required: 'sso_denied',
@@ -96,31 +96,34 @@ const ofError: Record<string, FailureCode> = {
 }
 
 /** RFC 6749, 4.1.2; `iss` is that of RFC 9207, against the answers of another provider. */
-function codeIn({ code, error, error_description: text = '', iss }: Answer, { issuer }: Held): string {
+function readCode(
+  { code, error, error_description: text = '', iss }: CallbackParams,
+  { issuer }: ProviderRecord,
+): string {
   if (iss !== undefined && iss !== issuer) {
     throw new SsoFailure('sso_issuer_mismatch', `the answer is of ${JSON.stringify(iss)}`)
   }
   if (error !== undefined) {
     const detail = `${error}${text && `: ${text}`}`.slice(0, 500)
-    throw new SsoFailure(ofError[error] ?? 'sso_refused_by_provider', detail)
+    throw new SsoFailure(failureOfError[error] ?? 'sso_refused_by_provider', detail)
   }
   if (code === undefined) throw new SsoFailure('invalid_callback', 'the answer has no code')
   return code
 }
 
 /** An ID token is checked whenever there is one. */
-async function idTokenOf(
+async function readIdToken(
   tokens: { id_token?: string | undefined; access_token: string },
-  { provider, nonce, keys, now }: { provider: Held; nonce: string; keys: KeySets; now: Instant },
+  { provider, nonce, keys, now }: { provider: ProviderRecord; nonce: string; keys: JwksCache; now: Instant },
 ): Promise<Claims> {
   if (tokens.id_token === undefined) return {}
   const { issuer, clientId, jwksUrl } = provider
   const expected = { issuer: issuer!, clientId: clientId!, jwksUrl: jwksUrl!, nonce, now }
-  return claimsOf(tokens.id_token, keys, { ...expected, accessToken: tokens.access_token })
+  return verifyIdToken(tokens.id_token, keys, { ...expected, accessToken: tokens.access_token })
 }
 
 /** 5.3.2: what is told about another person is not used. */
-function subjectOf(idToken: Claims, userInfo: Claims): string {
+function readSubject(idToken: Claims, userInfo: Claims): string {
   const [of, told] = [idToken.sub, userInfo.sub]
   if (of !== undefined && told !== undefined && of !== told) {
     throw new SsoFailure('sso_subject_mismatch', 'the sub of the ID token and of the user info differ')

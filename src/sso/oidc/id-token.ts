@@ -2,11 +2,11 @@ import { hash } from 'node:crypto'
 import { decodeProtectedHeader } from 'jose'
 import type { Instant } from '../../core/time.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
-import { type KeySets, TokenFailure, type TokenFault } from '../keys.ts'
+import { type JwksCache, TokenFailure, type TokenFault } from '../jwks-cache.ts'
 import type { Claims } from './claims.ts'
 
 /** What an ID token has to be: of whom, for whom, of which sign-in. */
-export type Expected = {
+export type ExpectedToken = {
   issuer: string
   clientId: string
   jwksUrl: string
@@ -19,7 +19,7 @@ export type Expected = {
 /** How far the clocks of two machines may be apart. */
 export const skewSeconds = 60
 
-const ofFault: Record<TokenFault, FailureCode> = {
+const failureOfFault: Record<TokenFault, FailureCode> = {
   keys_unavailable: 'sso_keys_unavailable',
   key_unknown: 'sso_key_unknown',
   signature_invalid: 'sso_signature_invalid',
@@ -31,10 +31,14 @@ const ofFault: Record<TokenFault, FailureCode> = {
  * What an ID token says, after every check of OpenID Connect Core 1.0, 3.1.3.7.
  * @throws SsoFailure, of the first that fails
  */
-export async function claimsOf(token: string, keys: KeySets, expected: Expected): Promise<Claims> {
-  const claims = await keys.payloadOf(token, expected.jwksUrl).catch((error: unknown) => {
+export async function verifyIdToken(
+  token: string,
+  keys: JwksCache,
+  expected: ExpectedToken,
+): Promise<Claims> {
+  const claims = await keys.verify(token, expected.jwksUrl).catch((error: unknown) => {
     if (!(error instanceof TokenFailure)) throw error
-    throw new SsoFailure(ofFault[error.fault], error.message)
+    throw new SsoFailure(failureOfFault[error.fault], error.message)
   })
   checkIssuer(claims, expected)
   checkAudience(claims, expected)
@@ -49,13 +53,13 @@ export async function claimsOf(token: string, keys: KeySets, expected: Expected)
  * with the ID token.
  * @throws SsoFailure
  */
-export async function userInfoIn(
+export async function verifyUserInfo(
   token: string,
-  keys: KeySets,
-  expected: Pick<Expected, 'issuer' | 'clientId' | 'jwksUrl'>,
+  keys: JwksCache,
+  expected: Pick<ExpectedToken, 'issuer' | 'clientId' | 'jwksUrl'>,
 ): Promise<Claims> {
   const refused = (why: string) => new SsoFailure('sso_userinfo_failed', `it is signed, but ${why}`)
-  const claims = await keys.payloadOf(token, expected.jwksUrl).catch((error: unknown) => {
+  const claims = await keys.verify(token, expected.jwksUrl).catch((error: unknown) => {
     if (!(error instanceof TokenFailure)) throw error
     throw refused(`${error.fault.replaceAll('_', ' ')}: ${error.message}`)
   })
@@ -67,12 +71,12 @@ export async function userInfoIn(
 }
 
 /** 3.1.3.7, 2: to the letter. */
-function checkIssuer({ iss }: Claims, { issuer }: Expected): void {
+function checkIssuer({ iss }: Claims, { issuer }: ExpectedToken): void {
   if (iss !== issuer) throw new SsoFailure('sso_issuer_mismatch', `it says ${shown(iss)}, not "${issuer}"`)
 }
 
 /** 3.1.3.7, 3 to 5: for us, and when it is for others too, given to us. */
-function checkAudience({ aud, azp }: Claims, { clientId }: Expected): void {
+function checkAudience({ aud, azp }: Claims, { clientId }: ExpectedToken): void {
   const all = Array.isArray(aud) ? aud : [aud]
   if (!all.includes(clientId)) {
     throw new SsoFailure('sso_audience_mismatch', `it is for ${shown(aud)}, not "${clientId}"`)
@@ -82,7 +86,7 @@ function checkAudience({ aud, azp }: Claims, { clientId }: Expected): void {
 }
 
 /** 3.1.3.7, 9 and 10. */
-function checkTimes({ exp, iat, nbf }: Claims, { now }: Expected): void {
+function checkTimes({ exp, iat, nbf }: Claims, { now }: ExpectedToken): void {
   const seconds = Date.parse(now) / 1000
   if (typeof exp !== 'number' || exp + skewSeconds <= seconds) {
     throw new SsoFailure('sso_token_expired', `at ${instantOf(exp)}; here it is ${now}`)
@@ -96,13 +100,13 @@ function checkTimes({ exp, iat, nbf }: Claims, { now }: Expected): void {
 }
 
 /** 3.1.3.7, 11. */
-function checkNonce({ nonce }: Claims, expected: Expected): void {
+function checkNonce({ nonce }: Claims, expected: ExpectedToken): void {
   if (nonce === expected.nonce) return
   throw new SsoFailure('sso_nonce_mismatch', nonce === undefined ? 'it has none' : 'it is another one')
 }
 
 /** 3.1.3.6: the left half of its hash, where it is said. */
-function checkAccessToken({ at_hash }: Claims, token: string, { accessToken }: Expected): void {
+function checkAccessToken({ at_hash }: Claims, token: string, { accessToken }: ExpectedToken): void {
   if (at_hash === undefined || accessToken === null) return
   const { alg = '' } = decodeProtectedHeader(token)
   const digest = hash(digestOf(alg), accessToken, 'buffer')

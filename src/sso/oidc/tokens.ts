@@ -9,7 +9,7 @@ import {
 } from '../../core/outbound.ts'
 import { safeParse } from '../../core/schema.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
-import type { Held } from '../rules.ts'
+import type { ProviderRecord } from '../rules.ts'
 import type { Claims } from './claims.ts'
 
 const Tokens = z.object({
@@ -29,9 +29,9 @@ const mostBody = 1 << 20
  * Redeems the code of a sign-in (RFC 6749, 4.1.3, with the verifier of RFC 7636).
  * @throws SsoFailure
  */
-export async function redeem(
+export async function exchangeCode(
   outbound: Outbound,
-  provider: Held,
+  provider: ProviderRecord,
   { code, verifier, redirectUri }: { code: string; verifier: string; redirectUri: string },
 ): Promise<Tokens> {
   const { clientId, clientSecret, tokenUrl, tokenAuth } = provider
@@ -42,13 +42,13 @@ export async function redeem(
   const headers = {
     'content-type': 'application/x-www-form-urlencoded',
     accept: 'application/json',
-    ...(tokenAuth !== 'client_secret_post' && { authorization: basic(clientId!, clientSecret!) }),
+    ...(tokenAuth !== 'client_secret_post' && { authorization: basicAuth(clientId!, clientSecret!) }),
   }
-  const reply = await asked(outbound, 'sso_token_failed', {
+  const reply = await sendToProvider(outbound, 'sso_token_failed', {
     ...{ method: 'POST', url: tokenUrl!, headers, body: form.toString(), milliseconds, mostBody },
   })
   const said = parseJson(reply.body)
-  if (reply.status !== 200) throw refused(reply, said, provider)
+  if (reply.status !== 200) throw tokenFailure(reply, said, provider)
   const { success, data } = safeParse(Tokens, said)
   if (!success) throw new SsoFailure('sso_token_failed', 'its reply has no access_token')
   return data
@@ -58,14 +58,14 @@ export async function redeem(
  * What the provider tells about the person who signed in (OpenID Connect Core 1.0, 5.3).
  * @throws SsoFailure
  */
-export async function userInfoOf(
+export async function fetchUserInfo(
   outbound: Outbound,
   url: string,
   accessToken: string,
   verified: (token: string) => Promise<Claims>,
 ): Promise<Claims> {
   const headers = { authorization: `Bearer ${accessToken}`, accept: 'application/json, application/jwt' }
-  const reply = await asked(outbound, 'sso_userinfo_failed', {
+  const reply = await sendToProvider(outbound, 'sso_userinfo_failed', {
     method: 'GET',
     url,
     headers,
@@ -82,20 +82,20 @@ export async function userInfoOf(
   throw new SsoFailure('sso_userinfo_failed', why)
 }
 
-async function asked(
+async function sendToProvider(
   outbound: Outbound,
   code: FailureCode,
   request: OutboundRequest,
 ): Promise<OutboundReply> {
   const reply = await outbound.send(request).catch((error: unknown) => {
     if (!(error instanceof OutboundFailure)) throw error
-    throw new SsoFailure(ofKind[error.kind], `${new URL(request.url).host}: ${error.message}`)
+    throw new SsoFailure(failureOfKind[error.kind], `${new URL(request.url).host}: ${error.message}`)
   })
   if (!reply.isWhole) throw new SsoFailure(code, 'its reply is larger than 1 MiB')
   return reply
 }
 
-const ofKind: Record<FailureKind, FailureCode> = {
+const failureOfKind: Record<FailureKind, FailureCode> = {
   blocked: 'sso_address_blocked',
   dns: 'sso_dns_failed',
   refused: 'sso_provider_unreachable',
@@ -105,18 +105,22 @@ const ofKind: Record<FailureKind, FailureCode> = {
 }
 
 /** Which of the many things that can be set wrong it was, as far as the provider says (RFC 6749, 5.2). */
-function refused({ status }: OutboundReply, said: unknown, { clientSecret }: Held): SsoFailure {
+function tokenFailure(
+  { status }: OutboundReply,
+  said: unknown,
+  { clientSecret }: ProviderRecord,
+): SsoFailure {
   const { success, data } = safeParse(Refusal, said)
   const { error, error_description: text = '' } = success ? data : { error: '' }
   const detail = `it answered ${status}${error && ` ${error}`}${text && `: ${text}`}`.slice(0, 500)
   const isRedirect = error === 'redirect_uri_mismatch' || /redirect[ _-]?uri/i.test(text)
   const ofStatus = status === 401 ? 'sso_client_rejected' : 'sso_token_failed'
-  const code = isRedirect ? 'sso_redirect_rejected' : (ofRefusal[error] ?? ofStatus)
+  const code = isRedirect ? 'sso_redirect_rejected' : (failureOfRefusal[error] ?? ofStatus)
   const isPadded = code === 'sso_client_rejected' && clientSecret?.trim() !== clientSecret
   return new SsoFailure(code, isPadded ? `${detail}; the secret has space around it` : detail)
 }
 
-const ofRefusal: Record<string, FailureCode> = {
+const failureOfRefusal: Record<string, FailureCode> = {
   invalid_client: 'sso_client_rejected',
   unauthorized_client: 'sso_client_rejected',
   invalid_grant: 'sso_code_rejected',
@@ -124,7 +128,7 @@ const ofRefusal: Record<string, FailureCode> = {
 }
 
 /** RFC 6749, 2.3.1: both are form-encoded first. */
-function basic(clientId: string, secret: string): string {
+function basicAuth(clientId: string, secret: string): string {
   const encoded = (text: string) => new URLSearchParams({ '': text }).toString().slice(1)
   return `Basic ${Buffer.from(`${encoded(clientId)}:${encoded(secret)}`).toString('base64')}`
 }

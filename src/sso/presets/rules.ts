@@ -1,12 +1,12 @@
 import type { AttributeMapping, Preset } from './contract.ts'
 
-export const usualScopes = 'openid profile email'
+export const defaultScopes = 'openid profile email'
 
 /** Of a provider that was made without a preset. */
-export const usualMapping: AttributeMapping = { email: 'email', name: 'name' }
+export const defaultMapping: AttributeMapping = { email: 'email', name: 'name' }
 
 const oidcMapping: AttributeMapping = {
-  ...usualMapping,
+  ...defaultMapping,
   firstName: 'given_name',
   lastName: 'family_name',
 }
@@ -27,7 +27,7 @@ const discovered: Endpoints = { authorizationUrl: null, tokenUrl: null, userInfo
 const oidc = (id: Id, name: string, issuer: string, more: Partial<Preset> = {}): Preset => ({
   ...{ id, name, type: 'oidc', issuer },
   ...discovered,
-  scopes: usualScopes,
+  scopes: defaultScopes,
   ...{ entityId: null, ssoUrl: null, metadataUrl: null },
   attributeMapping: oidcMapping,
   certificateInstructions: null,
@@ -50,7 +50,7 @@ const saml = (id: Id, name: string, its: Saml): Preset => ({
 export const presets: readonly Preset[] = [
   oidc('azure-ad', 'Microsoft Entra ID (Azure AD)', 'https://login.microsoftonline.com/{tenant}/v2.0'),
   oidc('okta', 'Okta', 'https://{domain}.okta.com', {
-    scopes: `${usualScopes} groups`,
+    scopes: `${defaultScopes} groups`,
     attributeMapping: { ...oidcMapping, groups: 'groups' },
   }),
   oidc('google', 'Google Workspace', 'https://accounts.google.com', {
@@ -74,7 +74,7 @@ export const presets: readonly Preset[] = [
     ssoUrl: 'https://{domain}.okta.com/app/{appId}/sso/saml',
     metadataUrl: 'https://{domain}.okta.com/app/{appId}/sso/saml/metadata',
     attributeMapping: {
-      ...usualMapping,
+      ...defaultMapping,
       ...{ firstName: 'firstName', lastName: 'lastName', groups: 'groups' },
     },
     certificateInstructions:
@@ -105,7 +105,7 @@ export const presets: readonly Preset[] = [
     ssoUrl: 'https://accounts.google.com/o/saml2/idp?idpid={idpId}',
     metadataUrl: null,
     attributeMapping: {
-      ...usualMapping,
+      ...defaultMapping,
       ...{ firstName: 'first_name', lastName: 'last_name' },
     },
     certificateInstructions:
@@ -113,9 +113,9 @@ export const presets: readonly Preset[] = [
   }),
 ]
 
-export const presetOf = (id: string | null | undefined): Preset | undefined =>
+export const findPreset = (id: string | null | undefined): Preset | undefined =>
   presets.find((one) => one.id === id)
 
 /** What a preset says by itself; undefined where something of yours has to be filled in. */
-export const fixedIn = (template: string | null | undefined): string | undefined =>
+export const fixedValue = (template: string | null | undefined): string | undefined =>
   template == null || template.includes('{') ? undefined : template

@@ -1,8 +1,8 @@
 import { addSeconds, type Instant } from '../../core/time.ts'
 import { SsoFailure } from '../failures.ts'
-import { type Expected, skewSeconds } from './expected.ts'
+import { type ExpectedResponse, skewSeconds } from './expected.ts'
 import { bearer, nameIdFormats, namespaces } from './names.ts'
-import { childrenOf, type Element, isNamed, malformed, shown, textOf } from './xml.ts'
+import { childrenOf, type Element, isNamed, malformedXml, shown, textOf } from './xml.ts'
 
 /** What an identity provider says of somebody, checked. */
 export type Assertion = {
@@ -23,9 +23,10 @@ const inAssertion = (element: Element, name: string) => childrenOf(element, name
  * What a signed assertion says, if it is of the expected issuer, for us, for now and for this sign-in.
  * @throws SsoFailure, of the first check that fails
  */
-export function assertionIn(element: Element, expected: Expected): Assertion {
+export function parseAssertion(element: Element, expected: ExpectedResponse): Assertion {
   const id = element.attributes.get('ID')
-  if (!id || element.attributes.get('Version') !== '2.0') throw malformed('the assertion is not of SAML 2.0')
+  if (!id || element.attributes.get('Version') !== '2.0')
+    throw malformedXml('the assertion is not of SAML 2.0')
   checkIssuer(only(element, 'Issuer'), expected)
   const conditions = only(element, 'Conditions')
   const until = [checkTimes(conditions, expected)]
@@ -45,7 +46,7 @@ export function assertionIn(element: Element, expected: Expected): Assertion {
 }
 
 /** SAML core 3.4.1: ForceAuthn wants them to prove who they are now, whatever session they have there. */
-function checkSignedInSince(statement: Element, { signedInSince }: Expected): void {
+function checkSignedInSince(statement: Element, { signedInSince }: ExpectedResponse): void {
   if (signedInSince === undefined) return
   const at = timeIn(statement, 'AuthnInstant')
   if (at !== undefined && at >= Date.parse(signedInSince) - skewSeconds * 1000) return
@@ -55,12 +56,12 @@ function checkSignedInSince(statement: Element, { signedInSince }: Expected): vo
 function only(element: Element, name: string): Element {
   const [first, ...more] = inAssertion(element, name)
   if (first === undefined || more.length > 0)
-    throw malformed(`${element.name} has ${first ? more.length + 1 : 'no'} ${name}`)
+    throw malformedXml(`${element.name} has ${first ? more.length + 1 : 'no'} ${name}`)
   return first
 }
 
 /** SAML core 2.2.5, profiles 4.1.4.2: to the letter. */
-export function checkIssuer(element: Element, { issuer }: Expected): void {
+export function checkIssuer(element: Element, { issuer }: ExpectedResponse): void {
   const format = element.attributes.get('Format')
   const said = textOf(element)
   if (said === issuer && (format === undefined || format === nameIdFormats.entity)) return
@@ -71,7 +72,7 @@ export function checkIssuer(element: Element, { issuer }: Expected): void {
  * SAML core 2.5.1.2, 1.3.3.
  * @returns when the time is over
  */
-function checkTimes(element: Element, { now }: Expected): number {
+function checkTimes(element: Element, { now }: ExpectedResponse): number {
   const [from, to] = ['NotBefore', 'NotOnOrAfter'].map((name) => timeIn(element, name))
   if (from !== undefined && Date.parse(now) < from - skewSeconds * 1000) {
     throw new SsoFailure('saml_not_yet_valid', `${element.name}: from ${instantOf(from)}; here it is ${now}`)
@@ -90,17 +91,17 @@ function timeIn(element: Element, name: string): number | undefined {
   const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/.test(said)
     ? Date.parse(said)
     : Number.NaN
-  if (Number.isNaN(time)) throw malformed(`${name} is ${shown(said)}, which is no time`)
+  if (Number.isNaN(time)) throw malformedXml(`${name} is ${shown(said)}, which is no time`)
   return time
 }
 
 /** SAML core 2.5.1, 2.5.1.4: each restriction has to name us; a condition that is not known here is not kept. */
-function checkAudience(conditions: Element, { entityId }: Expected): void {
+function checkAudience(conditions: Element, { entityId }: ExpectedResponse): void {
   const known = ['AudienceRestriction', 'OneTimeUse', 'ProxyRestriction']
   const other = conditions.children.find(
     (child) => !known.some((name) => isNamed(child, namespaces.assertion, name)),
   )
-  if (other) throw malformed(`the condition ${other.name} is not known here`)
+  if (other) throw malformedXml(`the condition ${other.name} is not known here`)
   const restrictions = inAssertion(conditions, 'AudienceRestriction').map((restriction) =>
     inAssertion(restriction, 'Audience').map(textOf),
   )
@@ -113,7 +114,7 @@ function checkAudience(conditions: Element, { entityId }: Expected): void {
  * SAML profiles 4.1.4.3: one of the confirmations has to hold for whoever brings it, here, in reply to our request.
  * @returns when its time is over
  */
-function checkConfirmation(subject: Element, expected: Expected): number {
+function checkConfirmation(subject: Element, expected: ExpectedResponse): number {
   const bearers = inAssertion(subject, 'SubjectConfirmation').filter(
     (confirmation) => confirmation.attributes.get('Method') === bearer,
   )
@@ -129,7 +130,7 @@ function checkConfirmation(subject: Element, expected: Expected): number {
   throw failures[0] ?? new SsoFailure('saml_recipient_mismatch', 'it has no bearer confirmation')
 }
 
-function checkBearer(data: Element, expected: Expected): number {
+function checkBearer(data: Element, expected: ExpectedResponse): number {
   const { acsUrl, requestId } = expected
   const recipient = data.attributes.get('Recipient')
   if (recipient !== acsUrl) {
@@ -146,7 +147,7 @@ function checkBearer(data: Element, expected: Expected): number {
 }
 
 /** SAML core 2.7.2, profiles 4.1.4.2: somebody has signed in, and that is not over. */
-function checkStatements(element: Element, { now }: Expected): Element[] {
+function checkStatements(element: Element, { now }: ExpectedResponse): Element[] {
   const statements = inAssertion(element, 'AuthnStatement')
   if (statements.length === 0) throw new SsoFailure('saml_no_subject', 'it has no AuthnStatement')
   for (const statement of statements) {

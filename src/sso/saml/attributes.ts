@@ -1,6 +1,6 @@
+import { type AssertedIdentity, isFalse } from '../asserted-identity.ts'
 import { SsoFailure } from '../failures.ts'
 import type { AttributeMapping } from '../presets/contract.ts'
-import { isDenied, type Vouched } from '../vouched.ts'
 import type { Assertion } from './assertion.ts'
 import { nameIdFormats } from './names.ts'
 
@@ -9,7 +9,7 @@ type Field = keyof AttributeMapping
 const claims = 'http://schemas.xmlsoap.org/ws/2005/05/identity/claims'
 
 /** Which attributes say what without being told. */
-const automatic: Record<Field, string[]> = {
+const defaultAttributes: Record<Field, string[]> = {
   email: [`${claims}/emailaddress`, 'urn:oid:0.9.2342.19200300.100.1.3', 'email'],
   name: [`${claims}/name`, 'urn:oid:2.16.840.1.113730.3.1.241', 'name', 'displayName'],
   firstName: [`${claims}/givenname`, 'urn:oid:2.5.4.42', 'firstName'],
@@ -34,17 +34,18 @@ const methods = 'http://schemas.microsoft.com/claims/authnmethodsreferences'
  * What is said of a person: first by the names that the mapping gives, then by those that are known.
  * @throws SsoFailure saml_no_subject when their name is another one at every sign-in
  */
-export function vouchedBy(assertion: Assertion, mapping: AttributeMapping): Vouched {
+export function identityFromAssertion(assertion: Assertion, mapping: AttributeMapping): AssertedIdentity {
   const { nameId, nameIdFormat, sessionIndex, authnContext, attributes } = assertion
-  checkLasts(assertion)
-  const listOf = (field: Field) => saidOf(attributes, [mapping[field] ?? [], automatic[field]].flat())
+  checkNotTransient(assertion)
+  const listOf = (field: Field) =>
+    readAttribute(attributes, [mapping[field] ?? [], defaultAttributes[field]].flat())
   const textOf = (field: Field) => listOf(field)[0]
   const parts = [textOf('firstName'), textOf('lastName')].filter((part) => part !== undefined)
   const contexts = [authnContext, ...(attributes[methods] ?? [])]
   return {
     subject: nameId,
     email: textOf('email') ?? addressIn(nameId),
-    emailVerified: !isDenied(saidOf(attributes, ['email_verified'])),
+    emailVerified: !isFalse(readAttribute(attributes, ['email_verified'])),
     name: textOf('name') ?? (parts.length > 0 ? parts.join(' ') : undefined),
     groups: listOf('groups'),
     mfa: contexts.some((context) => context !== undefined && multiFactor.includes(context)),
@@ -53,14 +54,14 @@ export function vouchedBy(assertion: Assertion, mapping: AttributeMapping): Vouc
 }
 
 /** SAML core 8.3.8: such a name is made for one sign-in; an account that is linked with it is never found again. */
-function checkLasts({ nameIdFormat }: Assertion): void {
+function checkNotTransient({ nameIdFormat }: Assertion): void {
   if (nameIdFormat !== nameIdFormats.transient) return
   const detail = `the NameID is transient: set its format at the provider to ${nameIdFormats.email}, or to persistent`
   throw new SsoFailure('saml_no_subject', detail)
 }
 
 /** The values of the first attribute that says something: by a name as it is, then by the end of an address. */
-function saidOf(attributes: Assertion['attributes'], names: string[]): string[] {
+function readAttribute(attributes: Assertion['attributes'], names: string[]): string[] {
   const all = Object.entries(attributes).map(([name, values]) => ({
     ...{ name, end: lastSegment(name)?.toLowerCase() },
     values: values.map((value) => value.trim()).filter((value) => value !== ''),

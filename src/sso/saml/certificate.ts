@@ -4,7 +4,7 @@ import { type KeyObject, sign } from 'node:crypto'
  * A certificate that an RSA key signs for itself (RFC 5280, 4.1), DER. Providers read the key out of it and mostly nothing
  * else; it ends when X.509 says that there is no end (4.1.2.5).
  */
-export function selfSigned(
+export function createSelfSigned(
   { privateKey, publicKey }: { privateKey: KeyObject; publicKey: KeyObject },
   { name, serial, from }: { name: string; serial: Buffer; from: Date },
 ): Buffer {

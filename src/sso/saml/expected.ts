@@ -1,7 +1,7 @@
 import type { Instant } from '../../core/time.ts'
 
 /** What a response has to be: of whom, for whom, in reply to what. */
-export type Expected = {
+export type ExpectedResponse = {
   /** Of the identity provider, PEM. */
   certificate: string
   /** Entity id of the identity provider. */

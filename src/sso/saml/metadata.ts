@@ -1,5 +1,5 @@
 import { nameIdFormats, namespaces, postBinding } from './names.ts'
-import { escaped } from './xml.ts'
+import { escapeXml } from './xml.ts'
 
 /** What an identity provider has to know of this service (SAML metadata 2.3.2, 2.4.4). */
 export function serviceMetadata({
@@ -16,10 +16,10 @@ export function serviceMetadata({
   signed: boolean
 }): string {
   return `<?xml version="1.0" encoding="UTF-8"?>
-<md:EntityDescriptor xmlns:md="${namespaces.metadata}" entityID="${escaped(entityId)}">
+<md:EntityDescriptor xmlns:md="${namespaces.metadata}" entityID="${escapeXml(entityId)}">
   <md:SPSSODescriptor AuthnRequestsSigned="${signed && certificate !== undefined}" WantAssertionsSigned="true" protocolSupportEnumeration="${namespaces.protocol}">
 ${certificate ? keyOf(certificate) : ''}    <md:NameIDFormat>${nameIdFormats.email}</md:NameIDFormat>
-    <md:AssertionConsumerService Binding="${postBinding}" Location="${escaped(acsUrl)}" index="0" isDefault="true"/>
+    <md:AssertionConsumerService Binding="${postBinding}" Location="${escapeXml(acsUrl)}" index="0" isDefault="true"/>
   </md:SPSSODescriptor>
 </md:EntityDescriptor>
 `

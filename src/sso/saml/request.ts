@@ -2,7 +2,7 @@ import { type KeyObject, randomBytes, sign } from 'node:crypto'
 import { deflateRawSync } from 'node:zlib'
 import type { Instant } from '../../core/time.ts'
 import { namespaces, postBinding, requestSignature } from './names.ts'
-import { escaped } from './xml.ts'
+import { escapeXml } from './xml.ts'
 
 /** A name of XML cannot begin with a digit; 128 random bits, as SAML core 1.3.4 wants. */
 export const newRequestId = (): string => `_${randomBytes(16).toString('hex')}`
@@ -50,7 +50,7 @@ function requestXml({ ssoUrl, id, now, acsUrl, entityId, forceAuthn, nameIdForma
   const policy = { ...(nameIdFormat && { Format: nameIdFormat }), AllowCreate: 'true' }
   return [
     `<samlp:AuthnRequest xmlns:samlp="${namespaces.protocol}"${listed(attributes)}>`,
-    `<saml:Issuer xmlns:saml="${namespaces.assertion}">${escaped(entityId)}</saml:Issuer>`,
+    `<saml:Issuer xmlns:saml="${namespaces.assertion}">${escapeXml(entityId)}</saml:Issuer>`,
     `<samlp:NameIDPolicy${listed(policy)}/>`,
     '</samlp:AuthnRequest>',
   ].join('')
@@ -58,5 +58,5 @@ function requestXml({ ssoUrl, id, now, acsUrl, entityId, forceAuthn, nameIdForma
 
 const listed = (attributes: Record<string, string>): string =>
   Object.entries(attributes)
-    .map(([name, value]) => ` ${name}="${escaped(value)}"`)
+    .map(([name, value]) => ` ${name}="${escapeXml(value)}"`)
     .join('')

@@ -1,12 +1,12 @@
 import { X509Certificate } from 'node:crypto'
 import { SsoFailure } from '../failures.ts'
-import { type Assertion, assertionIn, checkIssuer } from './assertion.ts'
-import type { Expected } from './expected.ts'
+import { type Assertion, checkIssuer, parseAssertion } from './assertion.ts'
+import type { ExpectedResponse } from './expected.ts'
 import { namespaces, statusPrefix } from './names.ts'
-import { ambiguous, checkIds, signedPart } from './signature.ts'
-import { childrenOf, type Element, isNamed, malformed, parsed, shown, within } from './xml.ts'
+import { ambiguousSignature, checkIds, verifySignedElement } from './signature.ts'
+import { childrenOf, descendantsOf, type Element, isNamed, malformedXml, parseXml, shown } from './xml.ts'
 
-const mostBytes = 256 * 1024
+const maxBytes = 256 * 1024
 
 /**
  * The assertion in a response that came by HTTP-POST, after every check of the web browser SSO profile (SAML profiles
@@ -15,45 +15,46 @@ const mostBytes = 256 * 1024
  * @param encoded the form field SAMLResponse
  * @throws SsoFailure, of the first check that fails
  */
-export async function verifyResponse(encoded: string, expected: Expected): Promise<Assertion> {
-  const text = decoded(encoded)
-  const document = parsed(text)
+export async function verifyResponse(encoded: string, expected: ExpectedResponse): Promise<Assertion> {
+  const text = decodeResponse(encoded)
+  const document = parseXml(text)
   checkIsResponse(document)
   checkStatus(document)
   checkNotEncrypted(document)
-  const { response, assertion, isResponseSigned } = await signedParts(document, text, expected)
+  const { response, assertion, isResponseSigned } = await verifySignedParts(document, text, expected)
   checkDestination(response, isResponseSigned, expected)
   checkInResponseTo(response, expected)
   for (const issuer of childrenOf(response, namespaces.assertion, 'Issuer')) checkIssuer(issuer, expected)
-  return assertionIn(assertion, expected)
+  return parseAssertion(assertion, expected)
 }
 
 /** SAML bindings 3.5.4: base64, of XML in UTF-8. */
-function decoded(encoded: string): string {
-  const tooLarge = malformed('it is larger than 256 KiB')
-  if (encoded.length > 2 * mostBytes) throw tooLarge
+function decodeResponse(encoded: string): string {
+  const tooLarge = malformedXml('it is larger than 256 KiB')
+  if (encoded.length > 2 * maxBytes) throw tooLarge
   const base64 = encoded.replace(/\s+/g, '')
-  if (!/^[A-Za-z0-9+/]+={0,2}$/.test(base64) || base64.length % 4 !== 0) throw malformed('it is no base64')
+  if (!/^[A-Za-z0-9+/]+={0,2}$/.test(base64) || base64.length % 4 !== 0) throw malformedXml('it is no base64')
   const bytes = Buffer.from(base64, 'base64')
-  if (bytes.length > mostBytes) throw tooLarge
+  if (bytes.length > maxBytes) throw tooLarge
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
-    throw malformed('it is not UTF-8')
+    throw malformedXml('it is not UTF-8')
   }
 }
 
 /** SAML core 3.2.2, 3.3.3. */
 function checkIsResponse(document: Element): void {
-  if (!isNamed(document, namespaces.protocol, 'Response')) throw malformed(`it is a ${shown(document.name)}`)
-  if (document.attributes.get('Version') !== '2.0') throw malformed('it is not of SAML 2.0')
+  if (!isNamed(document, namespaces.protocol, 'Response'))
+    throw malformedXml(`it is a ${shown(document.name)}`)
+  if (document.attributes.get('Version') !== '2.0') throw malformedXml('it is not of SAML 2.0')
 }
 
 /** SAML core 3.2.2.1: a refusal holds no assertion, and mostly is not signed. */
 function checkStatus(response: Element): void {
   const [status] = childrenOf(response, namespaces.protocol, 'Status')
-  if (status === undefined) throw malformed('it has no status')
-  const codes = [...within(status)]
+  if (status === undefined) throw malformedXml('it has no status')
+  const codes = [...descendantsOf(status)]
     .filter((element) => isNamed(element, namespaces.protocol, 'StatusCode'))
     .map((element) => element.attributes.get('Value') ?? '')
   if (codes[0] === `${statusPrefix}Success`) return
@@ -63,7 +64,7 @@ function checkStatus(response: Element): void {
 }
 
 function checkNotEncrypted(document: Element): void {
-  for (const { namespace, name } of within(document)) {
+  for (const { namespace, name } of descendantsOf(document)) {
     if (namespace === namespaces.assertion && /^Encrypted(Assertion|ID|Attribute)$/.test(name)) {
       throw new SsoFailure('saml_encrypted', name)
     }
@@ -76,20 +77,24 @@ type Parts = { response: Element; assertion: Element; isResponseSigned: boolean 
  * The one response and the one assertion, as they were signed. Of a response that is not signed itself only what fails
  * the sign-in is believed.
  */
-async function signedParts(document: Element, text: string, expected: Expected): Promise<Parts> {
+async function verifySignedParts(
+  document: Element,
+  text: string,
+  expected: ExpectedResponse,
+): Promise<Parts> {
   const outer = onlyAssertion(document)
   const signatureIn = (element: Element) => childrenOf(element, namespaces.signature, 'Signature')
   const [ofResponse, ofAssertion] = [signatureIn(document), signatureIn(outer)]
-  const all = [...within(document)].filter((it) => isNamed(it, namespaces.signature, 'Signature'))
+  const all = [...descendantsOf(document)].filter((it) => isNamed(it, namespaces.signature, 'Signature'))
   const isEachInPlace = all.length === ofResponse.length + ofAssertion.length
   if (!isEachInPlace || ofResponse.length > 1 || ofAssertion.length > 1) {
-    throw ambiguous(`it has ${all.length} signatures, not all where they belong`)
+    throw ambiguousSignature(`it has ${all.length} signatures, not all where they belong`)
   }
   if (all.length === 0) throw new SsoFailure('saml_unsigned')
   checkIds(document)
-  const certificate = certificateOf(expected)
+  const certificate = readCertificate(expected)
   const signed = async ([signature]: Element[], element: Element) =>
-    signature && (await signedPart(signature, { element, text, certificate }))
+    signature && (await verifySignedElement(signature, { element, text, certificate }))
   const response = await signed(ofResponse, document)
   const assertion = await signed(ofAssertion, outer)
   return {
@@ -101,17 +106,17 @@ async function signedParts(document: Element, text: string, expected: Expected):
 
 /** SAML allows several; nobody sends them but those who hope that one is checked and another is used. */
 function onlyAssertion(response: Element): Element {
-  const all = [...within(response)]
+  const all = [...descendantsOf(response)]
   const [first, ...more] = all.filter((it) => isNamed(it, namespaces.assertion, 'Assertion'))
-  if (first === undefined) throw malformed('it holds no assertion')
+  if (first === undefined) throw malformedXml('it holds no assertion')
   const responses = all.filter((it) => isNamed(it, namespaces.protocol, 'Response'))
   if (more.length > 0 || responses.length > 1 || !response.children.includes(first)) {
-    throw ambiguous('it holds more than one assertion, or one inside something else')
+    throw ambiguousSignature('it holds more than one assertion, or one inside something else')
   }
   return first
 }
 
-function certificateOf({ certificate: pem, now }: Expected): X509Certificate {
+function readCertificate({ certificate: pem, now }: ExpectedResponse): X509Certificate {
   const certificate = new X509Certificate(pem)
   const [from, to] = [certificate.validFromDate.toISOString(), certificate.validToDate.toISOString()]
   if (to <= now) throw new SsoFailure('saml_certificate_expired', `at ${to}; here it is ${now}`)
@@ -122,14 +127,14 @@ function certificateOf({ certificate: pem, now }: Expected): X509Certificate {
 }
 
 /** SAML bindings 3.5.5.2: a signed response names the address that it was sent to. */
-function checkDestination(response: Element, isSigned: boolean, { acsUrl }: Expected): void {
+function checkDestination(response: Element, isSigned: boolean, { acsUrl }: ExpectedResponse): void {
   const destination = response.attributes.get('Destination')
   if (destination === acsUrl || (destination === undefined && !isSigned)) return
   throw new SsoFailure('saml_recipient_mismatch', `its destination is ${shown(destination)}, not "${acsUrl}"`)
 }
 
 /** SAML core 3.2.2. */
-function checkInResponseTo(response: Element, { requestId }: Expected): void {
+function checkInResponseTo(response: Element, { requestId }: ExpectedResponse): void {
   const said = response.attributes.get('InResponseTo')
   if (said === requestId) return
   throw new SsoFailure('saml_request_mismatch', `the response is to ${shown(said)}`)

@@ -2,7 +2,7 @@ import { hash, type KeyLike, type KeyObject, verify, X509Certificate } from 'nod
 import type { HashAlgorithm, SignatureAlgorithm } from 'xml-crypto'
 import { SsoFailure } from '../failures.ts'
 import { digestMethods, enveloped, exclusiveC14n, namespaces, signatureMethods } from './names.ts'
-import { childrenOf, type Element, isNamed, malformed, parsed, shown, within } from './xml.ts'
+import { childrenOf, descendantsOf, type Element, isNamed, malformedXml, parseXml, shown } from './xml.ts'
 
 /** A name of XML, and nothing that means something in the XPath of the library (XML Schema, NCName). */
 const idForm = /^[\p{L}_][\p{L}\p{N}._-]*$/u
@@ -16,7 +16,7 @@ const inSignature = (element: Element, name: string) => childrenOf(element, name
  * @param text whole document, as it was parsed
  * @throws SsoFailure
  */
-export async function signedPart(
+export async function verifySignedElement(
   signature: Element,
   { element, text, certificate }: { element: Element; text: string; certificate: X509Certificate },
 ): Promise<Element> {
@@ -26,11 +26,11 @@ export async function signedPart(
   checkAlgorithms(signedInfo!, reference!)
   checkKey(signedInfo!, certificate.publicKey)
   checkReference(reference!, element)
-  const part = parsed(await checkedBytes(signature, text, certificate))
+  const part = parseXml(await checkedBytes(signature, text, certificate))
   // By all that was checked before it is; the bytes have the last word.
   const isSame = isNamed(part, element.namespace!, element.name)
   if (!isSame || part.attributes.get('ID') !== element.attributes.get('ID')) {
-    throw ambiguous(`the signature in ${element.name} is over ${part.name}`)
+    throw ambiguousSignature(`the signature in ${element.name} is over ${part.name}`)
   }
   return part
 }
@@ -38,10 +38,10 @@ export async function signedPart(
 /** No two elements by one name, however it is spelled: a reference to it could mean either. */
 export function checkIds(document: Element): void {
   const seen = new Set<string>()
-  for (const element of within(document)) {
+  for (const element of descendantsOf(document)) {
     for (const [name, value] of element.attributes) {
       if (!/^(?:.*:)?id$/i.test(name)) continue
-      if (seen.has(value)) throw ambiguous(`two elements have the ID ${shown(value)}`)
+      if (seen.has(value)) throw ambiguousSignature(`two elements have the ID ${shown(value)}`)
       seen.add(value)
     }
   }
@@ -57,7 +57,8 @@ function checkShape(signature: Element): void {
     isNamed(signatureValue, namespaces.signature, 'SignatureValue') &&
     rest.length <= 1 &&
     rest.every((child) => isNamed(child, namespaces.signature, 'KeyInfo'))
-  if (!isWhole) throw ambiguous('the signature has other parts than SignedInfo, SignatureValue and KeyInfo')
+  if (!isWhole)
+    throw ambiguousSignature('the signature has other parts than SignedInfo, SignatureValue and KeyInfo')
   checkParts(signedInfo, ['CanonicalizationMethod', 'SignatureMethod', 'Reference'])
   checkParts(inSignature(signedInfo, 'Reference')[0]!, ['Transforms', 'DigestMethod', 'DigestValue'])
 }
@@ -66,7 +67,7 @@ function checkParts(element: Element, names: string[]): void {
   const isExact =
     element.children.length === names.length &&
     element.children.every((child, index) => isNamed(child, namespaces.signature, names[index]!))
-  if (!isExact) throw ambiguous(`${element.name} has other parts than ${names.join(', ')}`)
+  if (!isExact) throw ambiguousSignature(`${element.name} has other parts than ${names.join(', ')}`)
 }
 
 /**
@@ -114,10 +115,10 @@ function checkKey(signedInfo: Element, key: KeyObject): void {
 /** SAML core 5.4.2: to the element that the signature is in, by its ID. */
 function checkReference(reference: Element, element: Element): void {
   const id = element.attributes.get('ID') ?? ''
-  if (!idForm.test(id)) throw malformed(`${shown(id)} is no ID`)
+  if (!idForm.test(id)) throw malformedXml(`${shown(id)} is no ID`)
   const uri = reference.attributes.get('URI')
   if (uri !== `#${id}`) {
-    throw ambiguous(`the signature in ${element.name} ${shown(id)} is over ${shown(uri)}`)
+    throw ambiguousSignature(`the signature in ${element.name} ${shown(id)} is over ${shown(uri)}`)
   }
 }
 
@@ -146,7 +147,9 @@ async function checkedBytes(signature: Element, text: string, certificate: X509C
 
 /** For those who look for the cause: mostly a provider that has changed its certificate. */
 function keysIn(signature: Element, certificate: X509Certificate): string {
-  const said = [...within(signature)].find((it) => isNamed(it, namespaces.signature, 'X509Certificate'))
+  const said = [...descendantsOf(signature)].find((it) =>
+    isNamed(it, namespaces.signature, 'X509Certificate'),
+  )
   const known = `known is the certificate with SHA-256 ${certificate.fingerprint256}`
   try {
     const { fingerprint256 } = new X509Certificate(Buffer.from(said?.text ?? '', 'base64'))
@@ -186,4 +189,5 @@ const digests = Object.fromEntries(
   ]),
 )
 
-export const ambiguous = (detail: string): SsoFailure => new SsoFailure('saml_signature_ambiguous', detail)
+export const ambiguousSignature = (detail: string): SsoFailure =>
+  new SsoFailure('saml_signature_ambiguous', detail)

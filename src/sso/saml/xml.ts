@@ -7,7 +7,7 @@ const references: Record<string, string> = {
 }
 
 /** For text and for attributes, which would lose their line breaks. */
-export const escaped = (text: string): string =>
+export const escapeXml = (text: string): string =>
   text.replace(/[&<>"'\t\n\r]/g, (character) => references[character]!)
 
 /** What is read of a document: no comments, no white space between attributes, nothing that could be told twice. */
@@ -51,7 +51,7 @@ function dom(): Dom {
 }
 
 /** @throws SsoFailure saml_malformed */
-export function parsed(text: string): Element {
+export function parseXml(text: string): Element {
   checkWellFormed(text)
   let fault = ''
   const report: Report = (message) => {
@@ -63,7 +63,7 @@ export function parsed(text: string): Element {
   try {
     return elementOf(parser.parseFromString(text, 'text/xml').documentElement)
   } catch {
-    throw malformed(fault.slice(0, 200) || 'it is no XML')
+    throw malformedXml(fault.slice(0, 200) || 'it is no XML')
   }
 }
 
@@ -108,7 +108,7 @@ const refersToIllegal = (text: string): boolean =>
   })
 
 /** No sign-in comes near these. What does is meant to keep us busy: some steps take the square of what they are given. */
-const most = { depth: 64, elements: 5_000, attributes: 10_000, asides: 500 }
+const maxCounts = { depth: 64, elements: 5_000, attributes: 10_000, asides: 500 }
 
 /**
  * The parser forgives much, so what it would forgive is refused before: tags that do not fit, references to entities
@@ -117,38 +117,41 @@ const most = { depth: 64, elements: 5_000, attributes: 10_000, asides: 500 }
  * @throws SsoFailure saml_malformed
  */
 function checkWellFormed(text: string): void {
-  if (illegal.test(text)) throw malformed('it holds a character that XML does not allow')
+  if (illegal.test(text)) throw malformedXml('it holds a character that XML does not allow')
   const open: string[] = []
   const count = { roots: 0, elements: 0, attributes: 0, asides: 0 }
   token.lastIndex = declaration.exec(text)?.[0].length ?? 0
   while (token.lastIndex < text.length) {
     const at = token.lastIndex
     const groups = token.exec(text)?.groups
-    if (groups === undefined) throw malformed(`it is no XML at ${shown(text.slice(at, at + 40))}`)
+    if (groups === undefined) throw malformedXml(`it is no XML at ${shown(text.slice(at, at + 40))}`)
     const { start, end, empty, attributes = '', text: between } = groups
-    if (unknownEntity.test(between ?? attributes)) throw malformed('it refers to an entity')
+    if (unknownEntity.test(between ?? attributes)) throw malformedXml('it refers to an entity')
     if (refersToIllegal(between ?? attributes))
-      throw malformed('it refers to a character that XML does not allow')
+      throw malformedXml('it refers to a character that XML does not allow')
     if (start !== undefined) {
       if (open.length === 0) count.roots += 1
       count.elements += 1
       count.attributes += attributes.split('=').length - 1
       if (empty === '') open.push(start)
     } else if (end !== undefined) {
-      if (open.pop() !== end) throw malformed(`</${end}> ends what has not begun`)
+      if (open.pop() !== end) throw malformedXml(`</${end}> ends what has not begun`)
     } else if (between === undefined) count.asides += 1
     else if (open.length === 0 && /[^ \t\r\n]/.test(between))
-      throw malformed('it has text outside its element')
+      throw malformedXml('it has text outside its element')
     checkSize(open.length, count)
   }
-  if (open.length > 0) throw malformed(`it ends inside <${open.at(-1)}>`)
-  if (count.roots !== 1) throw malformed(`it has ${count.roots} elements at the top`)
+  if (open.length > 0) throw malformedXml(`it ends inside <${open.at(-1)}>`)
+  if (count.roots !== 1) throw malformedXml(`it has ${count.roots} elements at the top`)
 }
 
-function checkSize(depth: number, { elements, attributes, asides }: Omit<typeof most, 'depth'>): void {
+function checkSize(depth: number, { elements, attributes, asides }: Omit<typeof maxCounts, 'depth'>): void {
   const isSmall =
-    depth <= most.depth && elements <= most.elements && attributes <= most.attributes && asides <= most.asides
-  if (!isSmall) throw malformed('it is too deep, or has too many parts')
+    depth <= maxCounts.depth &&
+    elements <= maxCounts.elements &&
+    attributes <= maxCounts.attributes &&
+    asides <= maxCounts.asides
+  if (!isSmall) throw malformedXml('it is too deep, or has too many parts')
 }
 
 export const isNamed = (element: Element, namespace: string, name: string): boolean =>
@@ -158,9 +161,9 @@ export const childrenOf = (element: Element, namespace: string, name: string): E
   element.children.filter((child) => isNamed(child, namespace, name))
 
 /** An element and all that is inside it. */
-export function* within(element: Element): Generator<Element> {
+export function* descendantsOf(element: Element): Generator<Element> {
   yield element
-  for (const child of element.children) yield* within(child)
+  for (const child of element.children) yield* descendantsOf(child)
 }
 
 /**
@@ -168,11 +171,11 @@ export function* within(element: Element): Generator<Element> {
  * @throws SsoFailure saml_malformed
  */
 export function textOf(element: Element): string {
-  if (element.children.length > 0) throw malformed(`${element.name} holds more than text`)
+  if (element.children.length > 0) throw malformedXml(`${element.name} holds more than text`)
   return element.text
 }
 
-export const malformed = (detail: string): SsoFailure => new SsoFailure('saml_malformed', detail)
+export const malformedXml = (detail: string): SsoFailure => new SsoFailure('saml_malformed', detail)
 
 /** For the detail of a failure. */
 export const shown = (value: string | undefined): string =>

@@ -14,19 +14,19 @@ import { findUser, findUserByEmail, insertUserOnce, type User } from '../../iden
 import { isUniqueViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { lockTenantInUse } from '../../tenancy/lock-in-use.ts'
+import type { AssertedIdentity } from '../asserted-identity.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
-import type { Held } from '../rules.ts'
-import type { Vouched } from '../vouched.ts'
+import type { ProviderRecord } from '../rules.ts'
 import { activateInvited, findIdentity, type Identity, saveIdentity } from './store.ts'
 
 /** Who was let in, and what had to be made for them. */
-export type Admitted = {
+export type AdmittedUser = {
   user: Pick<User, 'id' | 'email' | 'name'>
   made: 'account' | 'link' | 'nothing'
 }
 
 /** Who has an account elsewhere, and was invited: they are not let in yet. */
-export type Invited = { userId: string; email: string; roleName: string; made: 'invitation' }
+export type InvitedUser = { userId: string; email: string; roleName: string; made: 'invitation' }
 
 /** What would come of a sign-in, before anything is changed. */
 export type Admission =
@@ -42,31 +42,39 @@ type Newcomer = { email: string; name: string; role: { id: string; name: string 
  * and they belong to the organization already: else whoever runs a provider could be anybody.
  * @throws SsoFailure
  */
-export async function judge(db: Db, provider: Held, vouched: Vouched): Promise<Admission> {
-  const email = addressOf(vouched, provider)
+export async function decideAdmission(
+  db: Db,
+  provider: ProviderRecord,
+  vouched: AssertedIdentity,
+): Promise<Admission> {
+  const email = emailOf(vouched, provider)
   checkDomain(email, provider.allowedDomains)
   const link = await findIdentity(db, { providerId: provider.id, externalId: vouched.subject })
   const linked = link && (await findUser(db, link.userId))
   if (!linked && !vouched.emailVerified) throw new SsoFailure('sso_email_unverified', email)
   const user = linked ?? (await findUserByEmail(db, email))
-  if (!user) return { kind: 'new', ...(await newcomer(db, provider, vouched, email, 'user_not_found')) }
+  if (!user) return { kind: 'new', ...(await decideNewcomer(db, provider, vouched, email, 'user_not_found')) }
   const { orgId } = provider
   const membership = await findMembership(db, user.id, { kind: 'organization', orgId })
   // Somebody who is linked and no member was removed here, which the provider does not undo.
   if (!membership && !link) {
-    return { kind: 'elsewhere', user, ...(await newcomer(db, provider, vouched, email, 'no_org_access')) }
+    return {
+      kind: 'elsewhere',
+      user,
+      ...(await decideNewcomer(db, provider, vouched, email, 'no_org_access')),
+    }
   }
-  const { invited } = await checkBelongs(db, { user, email }, provider, membership)
+  const { invited } = await checkMember(db, { user, email }, provider, membership)
   if (!link && (await findIdentity(db, { providerId: provider.id, userId: user.id }))) {
     throw new SsoFailure('sso_link_required', email)
   }
   return { kind: 'known', user, invited, link, email }
 }
 
-async function newcomer(
+async function decideNewcomer(
   db: Db,
-  provider: Held,
-  vouched: Vouched,
+  provider: ProviderRecord,
+  vouched: AssertedIdentity,
   email: string,
   otherwise: FailureCode,
 ): Promise<Newcomer> {
@@ -74,15 +82,15 @@ async function newcomer(
   if (!autoProvision) throw new SsoFailure(otherwise, email)
   const role = roleId === null ? undefined : await findRole(db, { kind: 'organization', orgId }, roleId)
   if (!role) throw new SsoFailure('default_role_required', email)
-  await checkVouches(db, provider, role.id)
+  await checkWithinCeiling(db, provider, role.id)
   const name = (vouched.name ?? email.slice(0, email.lastIndexOf('@'))).slice(0, 255)
   return { email, name, role }
 }
 
-async function checkBelongs(
+async function checkMember(
   db: Db,
   { user, email }: { user: User; email: string },
-  provider: Held,
+  provider: ProviderRecord,
   membership: Membership | undefined,
 ): Promise<Membership> {
   if (membership?.kind !== 'organization' || membership.disabled) {
@@ -91,12 +99,12 @@ async function checkBelongs(
   // What a provider offered it does not accept as well: it would be the word of one for both sides.
   if (membership.invited && membership.provisioned) throw new SsoFailure('invitation_pending', email)
   if (user.status === 'disabled') throw new SsoFailure('account_inactive', user.email)
-  await checkVouches(db, provider, membership.roleId)
+  await checkWithinCeiling(db, provider, membership.roleId)
   return membership
 }
 
 /** Asked of what a role grants now, whatever it granted when somebody was linked or the role was chosen. */
-async function checkVouches(db: Db, { vouches }: Held, roleId: string): Promise<void> {
+async function checkWithinCeiling(db: Db, { vouches }: ProviderRecord, roleId: string): Promise<void> {
   const lacking = missingPermissions(new Set(vouches), (await findGrants(db, roleId)).permissions)
   if (lacking.length > 0) throw new SsoFailure('beyond_provider', lacking.join(', '))
 }
@@ -104,7 +112,7 @@ async function checkVouches(db: Db, { vouches }: Held, roleId: string): Promise<
 const Address = z.email().max(255)
 
 /** Names what there is instead of the claim: it mostly is the one to map. */
-function addressOf({ email, profile }: Vouched, { attributeMapping }: Held): string {
+function emailOf({ email, profile }: AssertedIdentity, { attributeMapping }: ProviderRecord): string {
   const { success, data } = safeParse(Address, email)
   if (success) return data
   const all = Object.keys(profile).join(', ')
@@ -125,13 +133,13 @@ function checkDomain(email: string, domains: string | null): void {
 export async function admit(
   db: Db,
   cipher: Cipher,
-  { provider, vouched, now }: { provider: Held; vouched: Vouched; now: Instant },
-): Promise<Admitted | Invited> {
+  { provider, vouched, now }: { provider: ProviderRecord; vouched: AssertedIdentity; now: Instant },
+): Promise<AdmittedUser | InvitedUser> {
   const { id: providerId, orgId } = provider
   await checkInUse(db, orgId)
-  const admission = await judge(db, provider, vouched)
+  const admission = await decideAdmission(db, provider, vouched)
   if (admission.kind === 'elsewhere') return invite(db, orgId, admission, now)
-  const { user, made } = await account(db, provider, admission, now)
+  const { user, made } = await ensureAccount(db, provider, admission, now)
   const link = admission.kind === 'known' ? admission.link : undefined
   const { email } = admission
   await saveIdentity(db, cipher, {
@@ -145,12 +153,12 @@ export async function admit(
   return { user, made: made ? 'account' : link ? 'nothing' : 'link' }
 }
 
-async function account(
+async function ensureAccount(
   db: Db,
-  { orgId }: Held,
+  { orgId }: ProviderRecord,
   admission: Exclude<Admission, { kind: 'elsewhere' }>,
   now: Instant,
-): Promise<{ user: Admitted['user']; made: boolean }> {
+): Promise<{ user: AdmittedUser['user']; made: boolean }> {
   if (admission.kind === 'known') {
     const { user, invited } = admission
     if (user.status === 'invited') await activateInvited(db, user.id, now)
@@ -189,7 +197,7 @@ async function invite(
   orgId: string,
   { user, email, name, role }: Extract<Admission, { kind: 'elsewhere' }>,
   now: Instant,
-): Promise<Invited> {
+): Promise<InvitedUser> {
   const invited = { acceptedBy: null, invited: { name, email }, provisioned: true }
   const membership = { orgId, userId: user.id, roleId: role.id, siteIds: null, ...invited }
   await joinOrganization(db, membership, now).catch((error: unknown) => {

@@ -5,56 +5,56 @@ import { organizationScope } from '../../core/scope.ts'
 import { addSeconds } from '../../core/time.ts'
 import { type Call, type HandlersOf, inSteps } from '../../handler.ts'
 import { findMembership } from '../../identity/memberships.ts'
-import { tellLogin } from '../../identity/sessions/events.ts'
-import { type Granted, grantSession } from '../../identity/sessions/grant.ts'
-import { signsIn } from '../../identity/sessions/identity.ts'
+import { emitLogin } from '../../identity/sessions/events.ts'
+import { type GrantedSession, grantSession } from '../../identity/sessions/grant.ts'
+import { loginFacts } from '../../identity/sessions/identity.ts'
 import { recordLogin } from '../../identity/sessions/store.ts'
-import { beginSession } from '../../identity/sessions/tenants.ts'
+import { startSession } from '../../identity/sessions/tenants.ts'
 import { newToken, tokenHash } from '../../identity/sessions/tokens.ts'
-import { isAccountWide } from '../../identity/sso-only.ts'
+import { canManageAccount } from '../../identity/sso-only.ts'
 import { findUser, type User } from '../../identity/store.ts'
 import { assertHasKey } from '../../storage/key-check.ts'
 import { SsoFailure } from '../failures.ts'
-import { challengeOf } from '../oidc/flow.ts'
+import { pkceChallenge } from '../oidc/flow.ts'
 import { isComplete } from '../readiness.ts'
-import type { Held } from '../rules.ts'
+import type { ProviderRecord } from '../rules.ts'
 import { serviceMetadata } from '../saml/metadata.ts'
-import { findOwnKey } from '../saml/own-key.ts'
-import { findInUse, getProvider, lockProvider, unlessGone } from '../store.ts'
+import { findSigningKey } from '../saml/signing-key.ts'
+import { findActiveProvider, getProvider, lockProvider, undefinedIfMissing } from '../store.ts'
 import { findTrial, saveTrial, type Trial } from '../trials/store.ts'
 import { admit } from './accounts.ts'
-import { type Arrival, arrivals, checkUnchanged } from './arrivals.ts'
+import { type CallbackResult, checkUnchanged, createCallbacks } from './callback.ts'
 import type { ssoSignIn } from './contract.ts'
-import type { SigningIn } from './parts.ts'
-import { begin, ofOidc, ofSaml } from './protocols.ts'
-import { exchangeSeconds, newState, newVerifier, signInSeconds, targetOf } from './rules.ts'
+import type { SignInDependencies } from './dependencies.ts'
+import { identifyByOidc, identifyBySaml, startSignIn } from './protocols.ts'
+import { exchangeSeconds, newState, newVerifier, redirectTarget, signInSeconds } from './rules.ts'
 import * as store from './store.ts'
 import {
   acsUrl,
-  browserAt,
-  browsersIn,
+  browserSecretFor,
+  browserSecrets,
+  codeRedirect,
   cookieFor,
-  endsHere,
   entityIdOf,
-  locationOfCode,
-  locationOfTrial,
-  type Web,
+  isServicePage,
+  trialRedirect,
+  type WebConfig,
 } from './web.ts'
 
 type Entries = typeof ssoSignIn
 
-type Admission = Pick<Call<Entries['callback']>, 'db' | 'now' | 'note'>
-type Begun = {
-  provider: Held
+type CallbackCall = Pick<Call<Entries['callback']>, 'db' | 'now' | 'note'>
+type StartedSignIn = {
+  provider: ProviderRecord
   trial: Trial | undefined
   target: string
   base: string
   key: KeyObject | undefined
 }
 
-export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
+export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
   const { cipher, access, web } = on
-  const { arrive, refusing, refused } = arrivals(on)
+  const { receiveCallback, withRefusal, toRefusal } = createCallbacks(on)
 
   /** @throws sso_not_configured */
   function base(): string {
@@ -64,7 +64,7 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
   }
 
   /** Lets in whoever came back; of a trial it is only said who would have been. */
-  async function letIn({ db, now, note }: Admission, arrival: Arrival): Promise<Redirect> {
+  async function letIn({ db, now, note }: CallbackCall, arrival: CallbackResult): Promise<Redirect> {
     const { signIn, provider, vouched, trace } = arrival
     if (signIn.testId !== null) {
       await saveTrial(db, { id: signIn.testId, status: 'passed', steps: trace.steps })
@@ -76,16 +76,18 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
         resourceName,
         details: { signIn: 'passed' },
       })
-      return { location: locationOfTrial(web, signIn.redirectPath, 'passed') }
+      return { location: trialRedirect(web, signIn.redirectPath, 'passed') }
     }
-    const admitted = await refusing(arrival, async () => {
+    const admitted = await withRefusal(arrival, async () => {
       // Held until the end, so that two first sign-ins of somebody do not make two accounts.
-      const held = await unlessGone(lockProvider(db, cipher, organizationScope(provider.orgId), provider.id))
+      const held = await undefinedIfMissing(
+        lockProvider(db, cipher, organizationScope(provider.orgId), provider.id),
+      )
       checkUnchanged(held, signIn)
       return admit(db, cipher, { provider, vouched, now })
     })
     if (admitted.made === 'invitation') {
-      const { extras } = await refused(new SsoFailure('invitation_pending', admitted.email), arrival)
+      const { extras } = await toRefusal(new SsoFailure('invitation_pending', admitted.email), arrival)
       const { id: providerId, name, orgId } = provider
       note({ action: 'user.invite', orgId, resourceId: admitted.userId, resourceName: admitted.email })
       note({ details: { method: 'sso', providerId, provider: name, roleName: admitted.roleName } })
@@ -94,7 +96,7 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
     const { user, made } = admitted
     const code = newToken()
     // At the end of it a code that somebody was sent by another would sign them in as that other.
-    const staysHere = signIn.challenge === null && endsHere(web, signIn.redirectPath)
+    const staysHere = signIn.challenge === null && isServicePage(web, signIn.redirectPath)
     const challenge = staysHere ? challengeFrom(signIn.browserHash ?? '') : signIn.challenge
     await store.insertExchange(db, {
       ...{ codeHash: tokenHash(code), providerId: provider.id, userId: user.id },
@@ -104,27 +106,27 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
     const { id: providerId, name, orgId } = provider
     note({ orgId, actor: { kind: 'user', id: user.id, email: user.email } })
     note({ resourceId: user.id, resourceName: user.email, details: { providerId, provider: name, made } })
-    const location = locationOfCode(web, signIn.redirectPath, code)
+    const location = codeRedirect(web, signIn.redirectPath, code)
     return { location, cookies: staysHere ? [] : [cookieFor(signIn.stateHash, null, base())] }
   }
 
   return {
-    login: inSteps<Entries['login'], Begun>({
+    login: inSteps<Entries['login'], StartedSignIn>({
       async prepare({ storage, params: { orgId }, query, ip, now, limit }) {
         limit('SSO_ORG', `${ip} ${orgId}`)
         const url = base()
         const trial = query.test === undefined ? undefined : await findTrial(storage.read, query.test, now)
-        const target = trial?.redirectPath ?? targetOf(query.redirect, query.challenge)
+        const target = trial?.redirectPath ?? redirectTarget(query.redirect, query.challenge)
         const found = trial
           ? { id: trial.providerId }
-          : await findInUse(storage.read, organizationScope(orgId))
+          : await findActiveProvider(storage.read, organizationScope(orgId))
         if (!found || (query.test !== undefined && !trial)) {
           throw new Problem('not_found', 'No active SSO provider for this organization')
         }
         const provider = await getProvider(storage.read, cipher, organizationScope(orgId), found.id)
         const signs = provider.type === 'saml' && provider.signRequests
         await store.requireSecret(storage.read, cipher, provider)
-        const own = signs ? await findOwnKey(storage.read, cipher) : undefined
+        const own = signs ? await findSigningKey(storage.read, cipher) : undefined
         const key = own?.key
         if (own && !key) await assertHasKey(storage.read, cipher, own.sealed)
         if (!isComplete(provider) || (signs && !key)) {
@@ -133,9 +135,9 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
         return { provider, trial, target, base: url, key }
       },
       async run({ db, query, now }, { provider, trial, target, base, key }) {
-        const [state, browser] = [newState(), browserAt(newState(), provider.id)]
+        const [state, browser] = [newState(), browserSecretFor(newState(), provider.id)]
         const on = { state, verifier: newVerifier(), now, key, ...addresses(web, base) }
-        const begun = await begin(provider, on)
+        const begun = await startSignIn(provider, on)
         const stateHash = tokenHash(state)
         await store.insertSignIn(db, cipher, {
           ...{ stateHash, providerId: provider.id, nonce: begun.nonce, codeVerifier: begun.verifier },
@@ -147,60 +149,64 @@ export function signInHandlers(on: SigningIn): HandlersOf<Entries> {
       },
     }),
 
-    callback: inSteps<Entries['callback'], Arrival>({
-      prepare: (call) => arrive(call, call.query.state, ofOidc(call.query, on)),
+    callback: inSteps<Entries['callback'], CallbackResult>({
+      prepare: (call) => receiveCallback(call, call.query.state, identifyByOidc(call.query, on)),
       run: letIn,
     }),
 
-    acs: inSteps<Entries['acs'], Arrival>({
-      prepare: (call) => arrive(call, call.body.RelayState, ofSaml(call.body.SAMLResponse, call.storage)),
+    acs: inSteps<Entries['acs'], CallbackResult>({
+      prepare: (call) =>
+        receiveCallback(call, call.body.RelayState, identifyBySaml(call.body.SAMLResponse, call.storage)),
       run: letIn,
     }),
 
     async metadata({ db, query }) {
       const url = base()
-      const certificate = (await findOwnKey(db, cipher))?.certificate
+      const certificate = (await findSigningKey(db, cipher))?.certificate
       const about = { entityId: entityIdOf(web, url), acsUrl: acsUrl(url), certificate }
       const xml = serviceMetadata({ ...about, signed: query.signed === 'true' })
       const headers = { 'content-disposition': 'inline; filename="svc-metadata.xml"' }
       return { type: 'application/samlmetadata+xml', headers, pieces: once(xml) }
     },
 
-    exchange: inSteps<Entries['exchange'], { user: User; provider: Held; granted: Granted }>({
-      async prepare({ storage, body: { code, verifier }, cookies, now }) {
-        const refused = new Problem('invalid_exchange_code')
-        const exchange = await store.findExchange(storage.read, tokenHash(code))
-        if (!exchange || exchange.expiresAt <= now) throw refused
-        const { challenge, mfa, providerId: ssoProviderId } = exchange
-        const proofs = [verifier ?? '', ...browsersIn(cookies)].map(challengeOf)
-        if (challenge !== null && !proofs.includes(challenge)) throw refused
-        const provider = await store.findProvider(storage.read, cipher, ssoProviderId)
-        const user = await findUser(storage.read, exchange.userId)
-        if (provider?.status !== 'active' || user?.status !== 'active') throw refused
-        const context = { kind: 'organization', orgId: provider.orgId } as const
-        if (!(await findMembership(storage.read, user.id, context))?.usable) throw refused
-        const session = { context, mfa, ssoProviderId }
-        return { user, provider, granted: await grantSession(access, user, session, now) }
+    exchange: inSteps<Entries['exchange'], { user: User; provider: ProviderRecord; granted: GrantedSession }>(
+      {
+        async prepare({ storage, body: { code, verifier }, cookies, now }) {
+          const refused = new Problem('invalid_exchange_code')
+          const exchange = await store.findExchange(storage.read, tokenHash(code))
+          if (!exchange || exchange.expiresAt <= now) throw refused
+          const { challenge, mfa, providerId: ssoProviderId } = exchange
+          const proofs = [verifier ?? '', ...browserSecrets(cookies)].map(pkceChallenge)
+          if (challenge !== null && !proofs.includes(challenge)) throw refused
+          const provider = await store.findProvider(storage.read, cipher, ssoProviderId)
+          const user = await findUser(storage.read, exchange.userId)
+          if (provider?.status !== 'active' || user?.status !== 'active') throw refused
+          const context = { kind: 'organization', orgId: provider.orgId } as const
+          if (!(await findMembership(storage.read, user.id, context))?.usable) throw refused
+          const session = { context, mfa, ssoProviderId }
+          return { user, provider, granted: await grantSession(access, user, session, now) }
+        },
+        async run({ db, body, ip, now, note }, { user, provider: { orgId, name: provider }, granted }) {
+          if (!(await store.consumeExchange(db, tokenHash(body.code))))
+            throw new Problem('invalid_exchange_code')
+          await startSession(db, granted.session, now)
+          // What stands between others and the password is not lifted by a provider that is not the person's only one.
+          const vouched = { ssoProviderId: granted.session.ssoProviderId, scope: organizationScope(orgId) }
+          if (await canManageAccount(db, user, vouched)) await recordLogin(db, user.id, now)
+          const how = { method: 'sso', mfa: granted.session.mfa }
+          await emitLogin(db, user, orgId, { ...how, ip, now })
+          note({ orgId, ...loginFacts(user), details: { ...how, provider } })
+          return granted.tokens
+        },
       },
-      async run({ db, body, ip, now, note }, { user, provider: { orgId, name: provider }, granted }) {
-        if (!(await store.takeExchange(db, tokenHash(body.code)))) throw new Problem('invalid_exchange_code')
-        await beginSession(db, granted.session, now)
-        // What stands between others and the password is not lifted by a provider that is not the person's only one.
-        const vouched = { ssoProviderId: granted.session.ssoProviderId, scope: organizationScope(orgId) }
-        if (await isAccountWide(db, user, vouched)) await recordLogin(db, user.id, now)
-        const how = { method: 'sso', mfa: granted.session.mfa }
-        await tellLogin(db, user, orgId, { ...how, ip, now })
-        note({ orgId, ...signsIn(user), details: { ...how, provider } })
-        return granted.tokens
-      },
-    }),
+    ),
   }
 }
 
-/** Of what is kept of a browser, as `challengeOf` makes it of the browser's own secret. */
+/** Of what is kept of a browser, as `pkceChallenge` makes it of the browser's own secret. */
 const challengeFrom = (browserHash: string): string => Buffer.from(browserHash, 'hex').toString('base64url')
 
-const addresses = (web: Web, base: string) => ({ base, entityId: entityIdOf(web, base) })
+const addresses = (web: WebConfig, base: string) => ({ base, entityId: entityIdOf(web, base) })
 
 async function* once(text: string): AsyncIterable<string> {
   yield text

@@ -1,24 +1,24 @@
 import { hash, type KeyObject } from 'node:crypto'
 import type { Instant } from '../../core/time.ts'
 import type { Storage } from '../../storage/open.ts'
+import type { AssertedIdentity } from '../asserted-identity.ts'
 import { SsoFailure } from '../failures.ts'
-import { type Answer, authorizationUrl, vouchedBy as vouchedByCode } from '../oidc/flow.ts'
-import type { Held } from '../rules.ts'
-import { vouchedBy as vouchedByAssertion } from '../saml/attributes.ts'
+import { authorizationUrl, type CallbackParams, identityFromCode } from '../oidc/flow.ts'
+import type { ProviderRecord } from '../rules.ts'
+import { identityFromAssertion } from '../saml/attributes.ts'
 import { nameIdFormats } from '../saml/names.ts'
 import { authnRequestUrl, newRequestId } from '../saml/request.ts'
 import { verifyResponse } from '../saml/response.ts'
-import type { Vouched } from '../vouched.ts'
-import type { Brought, SigningIn } from './parts.ts'
+import type { CallbackInput, SignInDependencies } from './dependencies.ts'
 import { newState } from './rules.ts'
-import { useAssertion } from './store.ts'
+import { recordAssertion } from './store.ts'
 import { acsUrl, redirectUri } from './web.ts'
 
 /* What the two protocols do with a sign-in: begin it at the provider, and tell who came back. */
 
 /** Where the browser is sent, and what has to come back: a nonce, or the id of the request. */
-export async function begin(
-  provider: Held,
+export async function startSignIn(
+  provider: ProviderRecord,
   on: {
     state: string
     verifier: string
@@ -43,18 +43,18 @@ export async function begin(
   return { location: authnRequestUrl(request), nonce: id, verifier: '' }
 }
 
-export const ofOidc =
-  (answer: Answer, { outbound, keys }: SigningIn) =>
-  async ({ provider, signIn, now, trace, base }: Brought): Promise<Vouched> => {
+export const identifyByOidc =
+  (answer: CallbackParams, { outbound, keys }: SignInDependencies) =>
+  async ({ provider, signIn, now, trace, base }: CallbackInput): Promise<AssertedIdentity> => {
     if (provider.type !== 'oidc') throw new SsoFailure('invalid_callback', 'the provider is one of SAML')
     const { nonce, codeVerifier: verifier } = signIn
     const begun = { provider, nonce, verifier, redirectUri: redirectUri(base) }
-    return vouchedByCode(answer, begun, { outbound, keys, now, trace })
+    return identityFromCode(answer, begun, { outbound, keys, now, trace })
   }
 
-export const ofSaml =
+export const identifyBySaml =
   (response: string, storage: Storage) =>
-  async ({ provider, signIn, now, trace, base, entityId }: Brought): Promise<Vouched> => {
+  async ({ provider, signIn, now, trace, base, entityId }: CallbackInput): Promise<AssertedIdentity> => {
     if (provider.type !== 'saml')
       throw new SsoFailure('invalid_callback', 'the provider is one of OpenID Connect')
     const { certificate, entityId: issuer } = provider
@@ -66,10 +66,10 @@ export const ofSaml =
     const assertion = await verifyResponse(response, { ...expected, requestId: signIn.nonce })
     trace.passed(
       'The assertion is right',
-      trace.redacted({ nameId: assertion.nameId, ...assertion.attributes }),
+      trace.redactClaims({ nameId: assertion.nameId, ...assertion.attributes }),
     )
     const idHash = hash('sha256', JSON.stringify([issuer, assertion.id]))
-    const isNew = await storage.write((tx) => useAssertion(tx, idHash, assertion.notOnOrAfter))
+    const isNew = await storage.write((tx) => recordAssertion(tx, idHash, assertion.notOnOrAfter))
     if (!isNew) throw new SsoFailure('saml_replayed', assertion.id)
-    return vouchedByAssertion(assertion, provider.attributeMapping)
+    return identityFromAssertion(assertion, provider.attributeMapping)
   }

@@ -16,7 +16,7 @@ const loopback = /^http:\/\/(127\.0\.0\.1|\[::1\]):[1-9]\d{0,4}(\/[\w./~-]*)?$/
  * which has to show that the code is meant for it.
  * @throws invalid_request
  */
-export function targetOf(redirect: string | undefined, challenge: string | undefined): string {
+export function redirectTarget(redirect: string | undefined, challenge: string | undefined): string {
   if (redirect === undefined) return '/'
   if (loopback.test(redirect) && URL.canParse(redirect)) {
     if (challenge !== undefined) return redirect

@@ -5,9 +5,9 @@ import { assertHasKey, decryptOrUnavailable } from '../../storage/key-check.ts'
 import type { Db } from '../../storage/open.ts'
 import { rowsOf, type Value } from '../../storage/schema/rows.ts'
 import type { SsoExchangeRow, SsoSessionRow } from '../../storage/schema/tables.ts'
-import type { Held } from '../rules.ts'
-import { getProvider, unlessGone } from '../store.ts'
-import type { Vouched } from '../vouched.ts'
+import type { AssertedIdentity } from '../asserted-identity.ts'
+import type { ProviderRecord } from '../rules.ts'
+import { getProvider, undefinedIfMissing } from '../store.ts'
 
 /* A sign-in is known by its state, a code by itself: whoever has one of them is in no tenant yet. */
 
@@ -18,10 +18,10 @@ const exchangeRows = rowsOf<SsoExchangeRow>()({ flags: ['mfa'] })
 export type SignIn = Value<SsoSessionRow>
 export type Exchange = Value<SsoExchangeRow, never, 'mfa'>
 
-const placeOf = (stateHash: string) => `sso_sessions.code_verifier.${stateHash}`
+const verifierAad = (stateHash: string) => `sso_sessions.code_verifier.${stateHash}`
 
 export async function insertSignIn(db: Db, cipher: Cipher, signIn: SignIn): Promise<void> {
-  const codeVerifier = cipher.seal(signIn.codeVerifier, placeOf(signIn.stateHash))
+  const codeVerifier = cipher.seal(signIn.codeVerifier, verifierAad(signIn.stateHash))
   await db
     .insertInto('sso_sessions')
     .values(signInRows.write({ ...signIn, codeVerifier }))
@@ -29,13 +29,14 @@ export async function insertSignIn(db: Db, cipher: Cipher, signIn: SignIn): Prom
 }
 
 /** For the one request that gets to use it. @throws unavailable where the keys that it takes are not here */
-export async function takeSignIn(db: Db, cipher: Cipher, stateHash: string): Promise<SignIn | undefined> {
+export async function consumeSignIn(db: Db, cipher: Cipher, stateHash: string): Promise<SignIn | undefined> {
   const row = await db
     .deleteFrom('sso_sessions')
     .where('state_hash', '=', stateHash)
     .returningAll()
     .executeTakeFirst()
-  const codeVerifier = row && (await decryptOrUnavailable(db, cipher, row.code_verifier, placeOf(stateHash)))
+  const codeVerifier =
+    row && (await decryptOrUnavailable(db, cipher, row.code_verifier, verifierAad(stateHash)))
   // One that was begun with another key is begun again.
   if (codeVerifier === undefined) return undefined
   const signIn = signInRows.read(row!)
@@ -45,16 +46,20 @@ export async function takeSignIn(db: Db, cipher: Cipher, stateHash: string): Pro
 }
 
 /** @throws unavailable when other processes can open what the provider is asked with, and this one cannot */
-export async function requireSecret(db: Db, cipher: Cipher, { unreadableSecret }: Held): Promise<void> {
+export async function requireSecret(
+  db: Db,
+  cipher: Cipher,
+  { unreadableSecret }: ProviderRecord,
+): Promise<void> {
   if (unreadableSecret !== null) await assertHasKey(db, cipher, unreadableSecret)
 }
 
 /** The provider of a sign-in; undefined when it is gone. */
-export const findProvider = (db: Db, cipher: Cipher, id: string): Promise<Held | undefined> =>
-  unlessGone(getProvider(db, cipher, systemScope, id))
+export const findProvider = (db: Db, cipher: Cipher, id: string): Promise<ProviderRecord | undefined> =>
+  undefinedIfMissing(getProvider(db, cipher, systemScope, id))
 
 /** False when the assertion was used before, here or at another process. */
-export async function useAssertion(db: Db, idHash: string, expiresAt: Instant): Promise<boolean> {
+export async function recordAssertion(db: Db, idHash: string, expiresAt: Instant): Promise<boolean> {
   const { numInsertedOrUpdatedRows } = await db
     .insertInto('sso_assertions')
     .values({ id_hash: idHash, expires_at: expiresAt })
@@ -84,7 +89,14 @@ export async function findIdentity(
 export async function saveIdentity(
   db: Db,
   cipher: Cipher,
-  link: { id: string; providerId: string; userId: string; email: string; vouched: Vouched; now: Instant },
+  link: {
+    id: string
+    providerId: string
+    userId: string
+    email: string
+    vouched: AssertedIdentity
+    now: Instant
+  },
 ): Promise<void> {
   const { id, providerId, userId, email, vouched, now } = link
   const { accessToken, refreshToken, expiresInSeconds } = vouched.tokens ?? {}
@@ -124,7 +136,7 @@ export async function findExchange(db: Db, codeHash: string): Promise<Exchange |
 }
 
 /** True for the one request that gets to use it. */
-export async function takeExchange(db: Db, codeHash: string): Promise<boolean> {
+export async function consumeExchange(db: Db, codeHash: string): Promise<boolean> {
   const { numDeletedRows } = await db
     .deleteFrom('sso_exchanges')
     .where('code_hash', '=', codeHash)

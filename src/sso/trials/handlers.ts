@@ -5,17 +5,17 @@ import { addSeconds } from '../../core/time.ts'
 import type { HandlersOf } from '../../handler.ts'
 import { newToken, tokenHash } from '../../identity/sessions/tokens.ts'
 import { checkComplete } from '../readiness.ts'
-import { checkSeesWhole } from '../rules.ts'
-import { signInSeconds, targetOf } from '../sign-in/rules.ts'
-import type { Web } from '../sign-in/web.ts'
+import { checkNotNarrowed } from '../rules.ts'
+import { redirectTarget, signInSeconds } from '../sign-in/rules.ts'
+import type { WebConfig } from '../sign-in/web.ts'
 import { getProvider } from '../store.ts'
 import type { ssoTrials } from './contract.ts'
 import { insertTrial, showTrial } from './store.ts'
 
 /** A trial tells what an identity provider says of people: only those who administer it read that. */
-export const trialHandlers = (on: { cipher: Cipher; web: Web }): HandlersOf<typeof ssoTrials> => ({
+export const trialHandlers = (on: { cipher: Cipher; web: WebConfig }): HandlersOf<typeof ssoTrials> => ({
   async begin({ db, scope, params, body, now, note }) {
-    checkSeesWhole(scope)
+    checkNotNarrowed(scope)
     const base = on.web.url()
     if (base === undefined) throw new Problem('sso_not_configured')
     const provider = await getProvider(db, on.cipher, scope, params.id)
@@ -24,7 +24,7 @@ export const trialHandlers = (on: { cipher: Cipher; web: Web }): HandlersOf<type
     await insertTrial(db, {
       ...{ id, provider_id: provider.id, token_hash: tokenHash(token) },
       // What comes of it is read here, not there: nothing is worth a challenge.
-      ...{ redirect_path: targetOf(body.redirect, 'none') },
+      ...{ redirect_path: redirectTarget(body.redirect, 'none') },
       ...{ created_at: now, expires_at: addSeconds(now, signInSeconds) },
     })
     const { orgId, name } = provider

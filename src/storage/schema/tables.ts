@@ -41,7 +41,7 @@ export type Tables = {
   registrations: { token_hash: string; content: string; expires_at: string }
   login_challenges: LoginChallengeRow
   sessions: SessionRow
-  /** What happened at the door of an account lately (src/identity/door). */
+  /** What happened at the door of an account lately (src/identity/password-guard). */
   sign_in_marks: { door: string; marks: string; guarded_until: string | null; expires_at: string }
   roles: RoleRow
   role_permissions: { role_id: string; permission: string }

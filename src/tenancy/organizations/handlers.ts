@@ -10,7 +10,11 @@ import type * as contract from './contract.ts'
 import * as rules from './rules.ts'
 import * as store from './store.ts'
 
-export const orgHandlers = ({ cut }: { cut: RevokeAccess }): HandlersOf<typeof contract.orgs> => ({
+export const orgHandlers = ({
+  revokeAccess,
+}: {
+  revokeAccess: RevokeAccess
+}): HandlersOf<typeof contract.orgs> => ({
   list: async ({ db, scope }) => ({ data: await store.listOrgs(db, scope) }),
 
   page: ({ db, scope, query }) => store.pageOrgs(db, scope, query),
@@ -43,7 +47,7 @@ export const orgHandlers = ({ cut }: { cut: RevokeAccess }): HandlersOf<typeof c
     const before = await store.lockOrg(db, scope, params.id)
     const after = rules.applyOrgChange(before, body, now)
     await store.changeOrg(db, scope, after)
-    if (wentOutOfUse(before, after)) await cut(db, organizationScope(after.id), now)
+    if (wentOutOfUse(before, after)) await revokeAccess(db, organizationScope(after.id), now)
     note({ orgId: after.id, ...difference(before, after) })
     return after
   },
@@ -51,7 +55,7 @@ export const orgHandlers = ({ cut }: { cut: RevokeAccess }): HandlersOf<typeof c
   async remove({ db, scope, params, now, note }) {
     const before = await store.lockOrg(db, scope, params.id)
     const after = rules.markOrgDeleted(before, now)
-    await cut(db, organizationScope(before.id), now)
+    await revokeAccess(db, organizationScope(before.id), now)
     await store.changeOrg(db, scope, after)
     note({ orgId: before.id, resourceName: before.name, ...difference(before, after) })
     return { success: true, message: 'Organization deleted successfully' }

@@ -31,7 +31,11 @@ async function change(
   return { before, after }
 }
 
-export const partnerHandlers = ({ cut }: { cut: RevokeAccess }): HandlersOf<typeof contract.partners> => ({
+export const partnerHandlers = ({
+  revokeAccess,
+}: {
+  revokeAccess: RevokeAccess
+}): HandlersOf<typeof contract.partners> => ({
   list: ({ db, query }) => store.listPartners(db, query),
 
   async create({ db, body, now }) {
@@ -57,7 +61,7 @@ export const partnerHandlers = ({ cut }: { cut: RevokeAccess }): HandlersOf<type
 
   async update({ db, params, body, now, note }) {
     const { before, after } = await change(db, params.id, body, now)
-    if (wentOutOfUse(before, after)) await cut(db, wholeOf(after.id), now)
+    if (wentOutOfUse(before, after)) await revokeAccess(db, wholeOf(after.id), now)
     note(difference(before, after))
     return after
   },
@@ -65,7 +69,7 @@ export const partnerHandlers = ({ cut }: { cut: RevokeAccess }): HandlersOf<type
   async remove({ db, params, now, note }) {
     const before = await store.lockPartner(db, params.id)
     const scope = wholeOf(before.id)
-    await cut(db, scope, now)
+    await revokeAccess(db, scope, now)
     const organizations = await removeOrgs(db, scope, now)
     const after = rules.markPartnerDeleted(before, now)
     await store.changePartner(db, after)

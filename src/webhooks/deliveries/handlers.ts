@@ -2,9 +2,9 @@ import { newId } from '../../core/new-id.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import { checkOrg } from '../../tenancy/store.ts'
 import { getSummary } from '../store.ts'
-import * as askedFor from './asked-for.ts'
 import type * as contract from './contract.ts'
-import { checkRetriable, greeting } from './rules.ts'
+import * as askedFor from './requested.ts'
+import { checkRetriable, testPayload } from './rules.ts'
 import * as store from './store.ts'
 
 type Deliveries = typeof contract.webhookDeliveries
@@ -21,7 +21,7 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
 
   async dead({ db, ask, scope, query }) {
     if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-    return ask((on) => store.listDead(on, scope, query))
+    return ask((on) => store.listFailedDeliveries(on, scope, query))
   },
 
   async show({ db, scope, params }) {
@@ -31,9 +31,9 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
 
   async test({ db, scope, params, body, now, note }) {
     const { id: webhookId, orgId, name } = await getSummary(db, scope, params.id)
-    const { event, payload = greeting(webhookId, now) } = body
+    const { event, payload = testPayload(webhookId, now) } = body
     const id = newId()
-    await askedFor.insertAskedFor(db, { id, webhookId, orgId, event, eventId: newId(), payload, now })
+    await askedFor.insertRequested(db, { id, webhookId, orgId, event, eventId: newId(), payload, now })
     note({ orgId, resourceName: name, details: { deliveryId: id, event } })
     const delivery = { id, webhookId, status: 'pending' as const, event, attempt: 0 }
     return { message: 'Test delivery queued', delivery }
@@ -44,7 +44,7 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
     const delivery = await store.lockDelivery(db, scope, { webhookId, id: params.deliveryId })
     checkRetriable(delivery)
     const { id: retryOf, orgId, event, eventId } = delivery
-    const [id] = await askedFor.sendAgain(db, scope, {
+    const [id] = await askedFor.requestAgain(db, scope, {
       webhookId,
       ids: [retryOf],
       isActive,
@@ -72,7 +72,7 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
       const { id: webhookId, orgId, name, isActive } = await getSummary(db, scope, params.id)
       const part = found.slice(0, replayed)
       const ids = part.map(({ id }) => id)
-      const { length: deliveries } = await askedFor.sendAgain(db, scope, {
+      const { length: deliveries } = await askedFor.requestAgain(db, scope, {
         ...{ webhookId, ids, isActive, isReplay: true, now },
       })
       const { since = null, until = null, status = null } = body

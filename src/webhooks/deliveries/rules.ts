@@ -4,11 +4,11 @@ import { truncateStorable } from '../../core/text.ts'
 import { addSeconds, type Instant, millisecondsOf } from '../../core/time.ts'
 import { nativeSignature, standardSignature } from '../../core/webhook-signature.ts'
 import type { RetryPolicy } from '../contract.ts'
-import { delayAfter, type Header } from '../rules.ts'
+import { type Header, retryDelay } from '../rules.ts'
 import type { DeliveryStatus, FailureClass } from './contract.ts'
 
 /** A delivery on its way: what goes over the wire, and what decides when it goes again. */
-export type Parcel = {
+export type PendingDelivery = {
   id: string
   webhookId: string
   orgId: string
@@ -27,12 +27,12 @@ export type Parcel = {
 const json = JSON.stringify
 
 /** The body: the same bytes with every attempt. */
-export const bodyOf = ({ eventId, event, eventAt, orgId, payload }: Parcel): string =>
+export const bodyOf = ({ eventId, event, eventAt, orgId, payload }: PendingDelivery): string =>
   `{"id":${json(eventId)},"type":${json(event)},"timestamp":${json(eventAt)},"orgId":${json(orgId)},"data":${payload}}`
 
 /** The service's own headers come last: nobody's take their place. `at` is the moment of the attempt. */
 export function headersOf(
-  { id, seq, event, eventId }: Parcel,
+  { id, seq, event, eventId }: PendingDelivery,
   body: string,
   { secrets, headers, at }: { secrets: readonly string[]; headers: readonly Header[]; at: Instant },
 ): Record<string, string> {
@@ -64,7 +64,7 @@ export function headersOf(
 }
 
 /** What came of an attempt. */
-export type Outcome = {
+export type DeliveryOutcome = {
   status: Exclude<DeliveryStatus, 'pending'>
   attempt: number
   dueAt: Instant | null
@@ -81,11 +81,11 @@ export type Outcome = {
 const nothing = { deliveredAt: null, responseStatus: null, responseBody: null, responseTimeMs: null }
 
 /** Any 2xx is a success. A redirect is not followed. */
-export function answered(
-  { attempt }: Pick<Parcel, 'attempt'>,
+export function outcomeOfResponse(
+  { attempt }: Pick<PendingDelivery, 'attempt'>,
   reply: OutboundReply,
   { policy, now }: { policy: RetryPolicy | null; now: Instant },
-): Outcome {
+): DeliveryOutcome {
   const { status: responseStatus, milliseconds: responseTimeMs } = reply
   const text = reply.body.toString('utf8')
   const responseBody = truncateStorable(text, 1000)
@@ -97,35 +97,39 @@ export function answered(
   const isUnwanted = responseStatus === 410
   const failureClass = responseStatus < 400 ? 'redirect' : responseStatus < 500 ? '4xx' : '5xx'
   const retryAfter = retryAfterOf(reply.headers['retry-after'], now)
-  const wait = isUnwanted ? undefined : delayAfter(attempt + 1, retryAfter, policy)
+  const wait = isUnwanted ? undefined : retryDelay(attempt + 1, retryAfter, policy)
   const begin = truncateStorable(text, 500).trim()
   const errorMessage = `HTTP ${responseStatus}${begin ? `: ${begin}` : ''}`
   return { ...nothing, ...said, ...next(wait, now), errorMessage, failureClass, isUnwanted }
 }
 
 /** An address that is not safe is not tried again. */
-export function unanswered(
-  { attempt }: Pick<Parcel, 'attempt'>,
+export function outcomeOfFailure(
+  { attempt }: Pick<PendingDelivery, 'attempt'>,
   failure: Pick<OutboundFailure, 'kind' | 'message'>,
   { policy, now }: { policy: RetryPolicy | null; now: Instant },
-): Outcome {
+): DeliveryOutcome {
   const { kind: failureClass, message } = failure
   const isUnsafe = failureClass === 'blocked'
-  const wait = isUnsafe ? undefined : delayAfter(attempt + 1, undefined, policy)
+  const wait = isUnsafe ? undefined : retryDelay(attempt + 1, undefined, policy)
   const errorMessage = truncateStorable(isUnsafe ? `Unsafe webhook URL: ${message}` : message, 1000)
   const made = { attempt: attempt + 1, errorMessage, failureClass, isUnwanted: false }
   return { ...nothing, ...made, ...next(wait, now) }
 }
 
 /** One that the database did not take: without what the receiver said, and for good. */
-export const spoiled = ({ attempt, responseStatus, responseTimeMs }: Outcome): Outcome => ({
+export const outcomeNotStored = ({
+  attempt,
+  responseStatus,
+  responseTimeMs,
+}: DeliveryOutcome): DeliveryOutcome => ({
   ...nothing,
   ...{ attempt, responseStatus, responseTimeMs, status: 'failed', dueAt: null, isUnwanted: false },
   failureClass: 'broken',
   errorMessage: 'What came of this attempt could not be stored: the log of the service says why',
 })
 
-const next = (wait: number | undefined, now: Instant): Pick<Outcome, 'status' | 'dueAt'> =>
+const next = (wait: number | undefined, now: Instant): Pick<DeliveryOutcome, 'status' | 'dueAt'> =>
   wait === undefined
     ? { status: 'failed', dueAt: null }
     : { status: 'retrying', dueAt: addSeconds(now, wait / 1000) }
@@ -138,7 +142,7 @@ function retryAfterOf(header: string | undefined, now: Instant): number | undefi
   return Number.isNaN(at) ? undefined : Math.max(0, at - Date.parse(now))
 }
 
-export const hintOf = (failure: FailureClass | null, responseStatus: number | null): string | null => {
+export const failureHint = (failure: FailureClass | null, responseStatus: number | null): string | null => {
   if (failure === null) return null
   if (failure === 'redirect') return 'redirects are not followed: give the webhook the address it leads to'
   if (failure === '5xx') return 'the receiver broke while it handled it: look into its log'
@@ -165,7 +169,7 @@ export function checkRetriable({ status }: { status: DeliveryStatus }): void {
 }
 
 /** The data of a test delivery of which nothing was said. */
-export const greeting = (webhookId: string, now: Instant) => ({
+export const testPayload = (webhookId: string, now: Instant) => ({
   message: 'Test webhook from svc',
   timestamp: now,
   webhookId,

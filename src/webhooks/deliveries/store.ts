@@ -9,7 +9,7 @@ import { countOf } from '../../storage/query/counts.ts'
 import { readCursorPage } from '../../storage/query/pages.ts'
 import type { Tables, WebhookDeliveryRow } from '../../storage/schema/tables.ts'
 import type { DeliveryStatus, FailureClass, WebhookDelivery } from './contract.ts'
-import { hintOf } from './rules.ts'
+import { failureHint } from './rules.ts'
 
 const columns = [
   'id',
@@ -48,7 +48,7 @@ const read = (row: PublicRow): WebhookDelivery => ({
   responseTimeMs: row.response_time_ms,
   errorMessage: row.error_message,
   failureClass: row.failure_class as FailureClass | null,
-  hint: hintOf(row.failure_class as FailureClass | null, row.response_status),
+  hint: failureHint(row.failure_class as FailureClass | null, row.response_status),
   attempt: row.attempt,
   nextAttemptAt: row.due_at,
   retryOf: row.retry_of,
@@ -94,14 +94,18 @@ export async function listDeliveries(
   )
 }
 
-export type DeadQuery = CursorPageQuery & {
+export type FailedDeliveryQuery = CursorPageQuery & {
   orgId?: string | undefined
   since?: Instant | undefined
   until?: Instant | undefined
 }
 
 /** What failed for good and nobody sent again, of every webhook, newest first. */
-export async function listDead(db: Db, scope: Scope, query: DeadQuery): Promise<CursorPage<WebhookDelivery>> {
+export async function listFailedDeliveries(
+  db: Db,
+  scope: Scope,
+  query: FailedDeliveryQuery,
+): Promise<CursorPage<WebhookDelivery>> {
   const { orgId, since, until } = query
   const found = deliveriesIn(db, scope)
     .where('status', '=', 'failed')

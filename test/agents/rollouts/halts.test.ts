@@ -3,7 +3,7 @@ import { api } from '../../../src/api.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { serviceOn } from '../../harness.ts'
 import { addPlace, addRollout } from './records.ts'
-import { before, type Machine, withFleet } from './stage.ts'
+import { before, type Machine, withFleet } from './rollout-stage.ts'
 
 const waves = [{ percent: 50 }, { percent: 100 }]
 const strict = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 0 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { onEveryDatabase } from '../../databases.ts'
-import { before, begin, type Machine, withFleet } from './stage.ts'
+import { before, begin, type Machine, withFleet } from './rollout-stage.ts'
 
 const quick = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5 }
 

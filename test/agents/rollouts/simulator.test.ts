@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { onEveryDatabase } from '../../databases.ts'
+import { before, begin } from './rollout-stage.ts'
 import { clientsFor, type Fate, Fleet, type Machine } from './simulator.ts'
-import { before, begin } from './stage.ts'
 
 const count = 200
 /** A device that reports every five minutes is silent after eleven. */

@@ -3,7 +3,7 @@ import { api } from '../../../src/api.ts'
 import { checkLiveness } from '../../../src/devices/jobs.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { RawAgent } from '../../live/raw-agent.ts'
-import { begin } from '../rollouts/stage.ts'
+import { begin } from '../rollouts/rollout-stage.ts'
 
 onEveryDatabase((_, open) => {
   const staged = async () => {

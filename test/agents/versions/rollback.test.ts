@@ -3,7 +3,7 @@ import { api } from '../../../src/api.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { systemToken } from '../../world.ts'
-import { begin, type Machine } from '../rollouts/stage.ts'
+import { begin, type Machine } from '../rollouts/rollout-stage.ts'
 import { signedRelease } from '../signed.ts'
 
 const problem = (status: number, code: string, more: object = {}) =>

@@ -24,7 +24,7 @@ export async function startFleet(url: string, key: string, wanted: Wanted = {}) 
   const kept: SimulatedAgent[][] = []
   const told = Promise.withResolvers<void>()
   const ended = simulate({
-    ...{ url, plan, known, lanes: 8, signal: stop.signal, progressMs: 100 },
+    ...{ url, plan, known, concurrency: 8, signal: stop.signal, progressMs: 100 },
     wire: await openHttpPool({ url, version: plan.version, caFile: undefined, connections: 16 }),
     dial: agentDialer({ url, version: plan.version }, async () => ({})),
     enrollmentKey: async () => key,

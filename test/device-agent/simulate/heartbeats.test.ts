@@ -24,7 +24,10 @@ type Answer = { after?: number; reply?: Reply }
 type Says = (n: number, beat: number) => Answer
 
 /** Agents that beat every ten seconds, and a service that answers as it is told; no time goes by by itself. */
-function beating(count: number, { lanes = 8, says = () => ({}) }: { lanes?: number; says?: Says } = {}) {
+function beating(
+  count: number,
+  { concurrency = 8, says = () => ({}) }: { concurrency?: number; says?: Says } = {},
+) {
   const stop = new AbortController()
   const sent: { n: number; at: number }[] = []
   const began = performance.now()
@@ -57,7 +60,7 @@ function beating(count: number, { lanes = 8, says = () => ({}) }: { lanes?: numb
     },
   }
   const heard: SimulatedAgent[] = []
-  const pulse = new HeartbeatScheduler(fleet, { lanes, heard: (agent) => void heard.push(agent) })
+  const pulse = new HeartbeatScheduler(fleet, { concurrency, onReply: (agent) => void heard.push(agent) })
   pulse.begin()
   return {
     ...{ fleet, sent, heard, stop, counts: fleet.tally.counts },
@@ -83,7 +86,7 @@ describe('heartbeats', () => {
   })
 
   it('wait for a connection when all are busy, and then count as late', async () => {
-    const { go, sent, counts } = beating(10, { lanes: 1, says: () => ({ after: 1500 }) })
+    const { go, sent, counts } = beating(10, { concurrency: 1, says: () => ({ after: 1500 }) })
     await go(20)
     expect(sent.length).toBeLessThan(15)
     expect(counts.late).toBeGreaterThan(3)

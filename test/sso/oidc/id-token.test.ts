@@ -3,14 +3,14 @@ import { exportJWK, generateKeyPair, SignJWT, UnsecuredJWT } from 'jose'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { Outbound } from '../../../src/core/outbound.ts'
 import type { FailureCode } from '../../../src/sso/failures.ts'
-import { KeySets } from '../../../src/sso/keys.ts'
-import { claimsOf, type Expected } from '../../../src/sso/oidc/id-token.ts'
+import { JwksCache } from '../../../src/sso/jwks-cache.ts'
+import { type ExpectedToken, verifyIdToken } from '../../../src/sso/oidc/id-token.ts'
 
 const now = '2026-03-01T12:00:00.000Z'
 const at = Date.parse(now) / 1000
 const accessToken = 'an access token'
 
-const expected: Expected = {
+const expected: ExpectedToken = {
   issuer: 'https://idp.example.com',
   clientId: 'svc',
   jwksUrl: 'https://idp.example.com/keys',
@@ -52,8 +52,8 @@ const signed = (claims: object, alg: Algorithm = 'ES256', header: object = {}): 
     .setProtectedHeader({ alg, kid: alg, ...header })
     .sign(pairs.get(alg)!.privateKey)
 
-const read = (token: string, change: Partial<Expected> = {}) =>
-  claimsOf(token, new KeySets({ outbound, clock: () => now }), { ...expected, ...change })
+const read = (token: string, change: Partial<ExpectedToken> = {}) =>
+  verifyIdToken(token, new JwksCache({ outbound, clock: () => now }), { ...expected, ...change })
 
 const half = (alg: string, digest: string): string => {
   const whole = hash(digest, accessToken, 'buffer')

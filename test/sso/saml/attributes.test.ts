@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { presetOf, usualMapping } from '../../../src/sso/presets/rules.ts'
+import { defaultMapping, findPreset } from '../../../src/sso/presets/rules.ts'
 import type { Assertion } from '../../../src/sso/saml/assertion.ts'
-import { vouchedBy } from '../../../src/sso/saml/attributes.ts'
+import { identityFromAssertion } from '../../../src/sso/saml/attributes.ts'
 
 const claims = 'http://schemas.xmlsoap.org/ws/2005/05/identity/claims'
 const password = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
@@ -11,8 +11,11 @@ const assertion = (attributes: Record<string, string[]>, change: Partial<Asserti
   ...{ notOnOrAfter: '2026-11-22T12:05:00.000Z', attributes },
   ...change,
 })
-const vouched = (attributes: Record<string, string[]>, change?: Partial<Assertion>, mapping = usualMapping) =>
-  vouchedBy(assertion(attributes, change), mapping)
+const vouched = (
+  attributes: Record<string, string[]>,
+  change?: Partial<Assertion>,
+  mapping = defaultMapping,
+) => identityFromAssertion(assertion(attributes, change), mapping)
 
 describe('who is vouched for', () => {
   it.each<[string, Record<string, string[]>]>([
@@ -76,7 +79,7 @@ describe('who is vouched for', () => {
   it.each(['azure-ad-saml', 'okta-saml', 'onelogin-saml', 'adfs-saml', 'google-saml'])(
     'is known by %s',
     (preset) => {
-      const mapping = presetOf(preset)!.attributeMapping
+      const mapping = findPreset(preset)!.attributeMapping
       const attributes = {
         ...{
           [mapping.email]: ['jo@b.example'],

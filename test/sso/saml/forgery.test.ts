@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { SignedXml } from 'xml-crypto'
 import { enveloped, exclusiveC14n, namespaces } from '../../../src/sso/saml/names.ts'
 import { verifyResponse } from '../../../src/sso/saml/response.ts'
-import { parsed, within } from '../../../src/sso/saml/xml.ts'
+import { descendantsOf, parseXml } from '../../../src/sso/saml/xml.ts'
 import { rsaKeys, selfSigned } from './certificate.ts'
 import {
   admin,
@@ -35,7 +35,7 @@ const evil = (xml: string): string =>
 
 /** What a naive reader finds: that the first signature is right, whatever it covers, and names. */
 function naively(xml: string) {
-  const all = [...within(parsed(xml))]
+  const all = [...descendantsOf(parseXml(xml))]
   const [signature] = all.filter(
     ({ namespace, name }) => namespace === namespaces.signature && name === 'Signature',
   )

@@ -1,7 +1,7 @@
 import { createHash, createHmac, sign, type X509Certificate } from 'node:crypto'
 import { SignedXml } from 'xml-crypto'
 import { addSeconds } from '../../../src/core/time.ts'
-import type { Expected } from '../../../src/sso/saml/expected.ts'
+import type { ExpectedResponse } from '../../../src/sso/saml/expected.ts'
 import { bearer, enveloped, exclusiveC14n, nameIdFormats, namespaces } from '../../../src/sso/saml/names.ts'
 import { ecKeys, type KeyPair, rsaKeys, selfSigned } from './certificate.ts'
 
@@ -13,7 +13,7 @@ export const ellipticKeys = ecKeys()
 
 const now = '2026-11-22T12:00:00.000Z'
 
-export const expected: Expected = {
+export const expected: ExpectedResponse = {
   certificate: certificate.toString(),
   issuer: 'https://idp.example.com/metadata',
   entityId: 'https://svc.example.com/saml',

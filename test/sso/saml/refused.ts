@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import type { FailureCode } from '../../../src/sso/failures.ts'
-import type { Expected } from '../../../src/sso/saml/expected.ts'
+import type { ExpectedResponse } from '../../../src/sso/saml/expected.ts'
 import { verifyResponse } from '../../../src/sso/saml/response.ts'
 import { expected, posted } from './identity-provider.ts'
 
@@ -10,7 +10,7 @@ export type Refused = [
   xml: () => string,
   code: FailureCode,
   detail: string | RegExp | undefined,
-  change?: Partial<Expected>,
+  change?: Partial<ExpectedResponse>,
 ]
 
 export async function expectRefused([, xml, code, detail, change]: Refused): Promise<void> {

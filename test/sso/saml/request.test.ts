@@ -1,10 +1,10 @@
 import { generateKeyPairSync, randomBytes, verify, X509Certificate } from 'node:crypto'
 import { inflateRawSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { selfSigned } from '../../../src/sso/saml/certificate.ts'
+import { createSelfSigned } from '../../../src/sso/saml/certificate.ts'
 import { serviceMetadata } from '../../../src/sso/saml/metadata.ts'
 import { authnRequestUrl, newRequestId } from '../../../src/sso/saml/request.ts'
-import { parsed } from '../../../src/sso/saml/xml.ts'
+import { parseXml } from '../../../src/sso/saml/xml.ts'
 
 const request = {
   ssoUrl: 'https://idp.example.com/sso',
@@ -18,11 +18,11 @@ const request = {
 function read(url: string) {
   const { searchParams } = new URL(url)
   const xml = inflateRawSync(Buffer.from(searchParams.get('SAMLRequest')!, 'base64')).toString()
-  return { xml, root: parsed(xml), searchParams }
+  return { xml, root: parseXml(xml), searchParams }
 }
 
 const pair = generateKeyPairSync('rsa', { modulusLength: 2048 })
-const own = selfSigned(pair, {
+const own = createSelfSigned(pair, {
   ...{ name: 'svc', serial: randomBytes(15), from: new Date('2026-11-22T12:00:00Z') },
 })
 
@@ -122,6 +122,6 @@ describe('the metadata of the service', () => {
   </md:SPSSODescriptor>
 </md:EntityDescriptor>
 `)
-    expect(parsed(xml).attributes.get('entityID')).toBe('https://svc.example.com/?a&b')
+    expect(parseXml(xml).attributes.get('entityID')).toBe('https://svc.example.com/?a&b')
   })
 })

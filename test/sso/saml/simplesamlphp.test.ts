@@ -1,6 +1,6 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { vouchedBy } from '../../../src/sso/saml/attributes.ts'
+import { identityFromAssertion } from '../../../src/sso/saml/attributes.ts'
 import { serviceMetadata } from '../../../src/sso/saml/metadata.ts'
 import { authnRequestUrl, newRequestId } from '../../../src/sso/saml/request.ts'
 import { verifyResponse } from '../../../src/sso/saml/response.ts'
@@ -53,7 +53,7 @@ describe.skipIf(!hasSimplesamlphp)('SimpleSAMLphp', () => {
         nameIdFormat: 'urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress',
         attributes: { mail: [mail], displayName: [displayName], groups },
       })
-      expect(vouchedBy(assertion, mapping)).toMatchObject({
+      expect(identityFromAssertion(assertion, mapping)).toMatchObject({
         ...{ subject: mail, email: mail, name: displayName, groups, mfa: false },
       })
     },
@@ -112,6 +112,8 @@ describe.skipIf(!hasSimplesamlphp)('SimpleSAMLphp', () => {
   it('names nobody for good when it names them anew each time', async () => {
     const { verified } = await trip({ nameIdFormat: 'urn:oasis:names:tc:SAML:2.0:nameid-format:transient' })
     const assertion = await verified()
-    expect(() => vouchedBy(assertion, mapping)).toThrow(expect.objectContaining({ code: 'saml_no_subject' }))
+    expect(() => identityFromAssertion(assertion, mapping)).toThrow(
+      expect.objectContaining({ code: 'saml_no_subject' }),
+    )
   })
 })

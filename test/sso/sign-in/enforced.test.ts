@@ -3,7 +3,7 @@ import { readOutboxMessages } from '../../../daemon/integrations/outbox.ts'
 import { api } from '../../../src/api.ts'
 import { addSeconds } from '../../../src/core/time.ts'
 import { joinOrganization, joinPartner } from '../../../src/identity/memberships.ts'
-import { hashPassword } from '../../../src/identity/password.ts'
+import { hashPassword } from '../../../src/identity/password-hash.ts'
 import { saveReset } from '../../../src/identity/passwords/store.ts'
 import { newToken, tokenHash } from '../../../src/identity/sessions/tokens.ts'
 import { onEveryDatabase } from '../../databases.ts'
@@ -12,7 +12,7 @@ import { received, tokenIn } from '../../identity/mailbox.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { userIdOf } from '../../laws/fixture.ts'
 import { addProvider, roleOf } from '../../world.ts'
-import { addMember, codeIn, person, start } from './stage.ts'
+import { addMember, codeIn, person, start } from './sign-in-stage.ts'
 
 const day = 24 * 3600
 const hashed = hashPassword(password)

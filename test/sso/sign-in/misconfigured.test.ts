@@ -7,6 +7,7 @@ import type { FailureKind } from '../../../src/core/outbound.ts'
 import { type FailureCode, failures } from '../../../src/sso/failures.ts'
 import { type Open, onEveryDatabase } from '../../databases.ts'
 import { addRole, roleOf } from '../../world.ts'
+import { fault, issuer } from '../provider-stage.ts'
 import { selfSigned } from '../saml/certificate.ts'
 import {
   certificate,
@@ -17,10 +18,9 @@ import {
   type Said,
   signedAssertion,
 } from '../saml/identity-provider.ts'
-import { fault, issuer } from '../stage.ts'
 import type { IdentityProvider } from './identity-provider.ts'
 import { post, responseTo, saml, samlEnv } from './posting.ts'
-import { addMember, type Browser, browser, codeIn, errorIn, person, start } from './stage.ts'
+import { addMember, type Browser, browser, codeIn, errorIn, person, start } from './sign-in-stage.ts'
 
 type Change = BodyOf<typeof api.ssoProviders.update>
 type Answers = IdentityProvider['replies'][string]

@@ -1,6 +1,6 @@
 import { inflateRawSync } from 'node:zlib'
 import { addSeconds, type Instant } from '../../../src/core/time.ts'
-import { parsed } from '../../../src/sso/saml/xml.ts'
+import { parseXml } from '../../../src/sso/saml/xml.ts'
 import type { TestService } from '../../harness.ts'
 import {
   certificate,
@@ -10,7 +10,7 @@ import {
   type Said,
   signedAssertion,
 } from '../saml/identity-provider.ts'
-import type { Browser } from './stage.ts'
+import type { Browser } from './sign-in-stage.ts'
 
 /** What a provider of SAML is known by here, and what the service calls itself there. */
 export const saml = {
@@ -24,7 +24,7 @@ export const samlEnv = { SAML_SP_ENTITY_ID: expected.entityId }
 export function requestIn(location: string) {
   const { searchParams } = new URL(location)
   const xml = inflateRawSync(Buffer.from(searchParams.get('SAMLRequest') ?? '', 'base64')).toString()
-  return { request: parsed(xml), relayState: searchParams.get('RelayState') ?? '' }
+  return { request: parseXml(xml), relayState: searchParams.get('RelayState') ?? '' }
 }
 
 /** What the provider lets the browser post: the usual response to that request, signed, with what is said of it. */

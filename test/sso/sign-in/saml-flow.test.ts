@@ -2,13 +2,13 @@ import { verify, X509Certificate } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { addSeconds } from '../../../src/core/time.ts'
-import { parsed } from '../../../src/sso/saml/xml.ts'
+import { parseXml } from '../../../src/sso/saml/xml.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { roleOf } from '../../world.ts'
 import { expected, jo, type Said, signedAssertion } from '../saml/identity-provider.ts'
 import { post, requestIn, responseTo, saml, samlEnv } from './posting.ts'
-import { addMember, browser, codeIn, errorIn, start } from './stage.ts'
+import { addMember, browser, codeIn, errorIn, start } from './sign-in-stage.ts'
 
 onEveryDatabase((kind, open) => {
   async function stage(more: object = {}, env: Record<string, string> = {}) {
@@ -237,7 +237,7 @@ onEveryDatabase((kind, open) => {
     const read = async (env: Record<string, string>) => {
       const { service } = await start(open, env)
       const reply = await fetch(`${service.url}/api/v1/sso/saml/metadata`)
-      return { type: reply.headers.get('content-type'), document: parsed(await reply.text()) }
+      return { type: reply.headers.get('content-type'), document: parseXml(await reply.text()) }
     }
 
     it('is in its metadata', async () => {

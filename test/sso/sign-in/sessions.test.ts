@@ -5,7 +5,7 @@ import { joinPartner } from '../../../src/identity/memberships.ts'
 import { codeAt } from '../../daemon/people.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { addUser, roleOf, tokenFor } from '../../world.ts'
-import { addMember, codeIn, person, start } from './stage.ts'
+import { addMember, codeIn, person, start } from './sign-in-stage.ts'
 
 onEveryDatabase((_kind, open) => {
   /** Dora, who has a password unless it is said, and comes in by the provider. */

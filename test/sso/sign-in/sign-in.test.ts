@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { joinOrganization } from '../../../src/identity/memberships.ts'
-import { challengeOf } from '../../../src/sso/oidc/flow.ts'
+import { pkceChallenge } from '../../../src/sso/oidc/flow.ts'
 import type { Db } from '../../../src/storage/open.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { addRole, roleOf } from '../../world.ts'
-import { addMember, type Browser, browser, codeIn, errorIn, person, start } from './stage.ts'
+import { addMember, type Browser, browser, codeIn, errorIn, person, start } from './sign-in-stage.ts'
 
 onEveryDatabase((kind, open) => {
   describe('a sign-in at an identity provider', () => {
@@ -185,7 +185,7 @@ onEveryDatabase((kind, open) => {
       const query = `?redirect=${encodeURIComponent('http://127.0.0.1:5000/')}`
       const bare = await browser().open(`${service.url}/api/v1/sso/login/${bakery.id}${query}`)
       expect(JSON.parse(bare.text).details).toMatchObject([{ path: 'query.challenge' }])
-      const { location } = await signIn(person, { query: `${query}&challenge=${challengeOf('my own')}` })
+      const { location } = await signIn(person, { query: `${query}&challenge=${pkceChallenge('my own')}` })
       expect(location).toMatch(/^http:\/\/127\.0\.0\.1:5000\/#ssoCode=/)
       await expect(exchange({ code: codeIn(location) })).rejects.toMatchObject(refused)
       await expect(exchange({ code: codeIn(location), verifier: 'other' })).rejects.toMatchObject(refused)

@@ -2,8 +2,8 @@ import { UnsecuredJWT } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
-import { issuer } from '../stage.ts'
-import { addMember, codeIn, errorIn, person, start } from './stage.ts'
+import { issuer } from '../provider-stage.ts'
+import { addMember, codeIn, errorIn, person, start } from './sign-in-stage.ts'
 
 type Claims = Record<string, unknown>
 

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { tokenHash } from '../../../src/identity/sessions/tokens.ts'
 import { SsoFailure } from '../../../src/sso/failures.ts'
-import { parsed } from '../../../src/sso/saml/xml.ts'
+import { parseXml } from '../../../src/sso/saml/xml.ts'
 import { cookieName } from '../../../src/sso/sign-in/web.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { jo } from '../saml/identity-provider.ts'
 import { post, responseTo, saml, samlEnv } from './posting.ts'
-import { addMember, browser, codeIn, errorIn, person, start } from './stage.ts'
+import { addMember, browser, codeIn, errorIn, person, start } from './sign-in-stage.ts'
 
 /** What a database refuses, or gives back as something else. */
 const odd = { 'a NUL': 'a\u0000b', 'half a surrogate pair': 'a\ud800', 'the other half': '\udc00a' }
@@ -97,10 +97,10 @@ onEveryDatabase((_, open) => {
           `<a b="${reference}"/>`,
           `<a>&amp;&#65;<b>${reference}</b></a>`,
         ]) {
-          expect(() => parsed(xml), xml).toThrow(SsoFailure)
+          expect(() => parseXml(xml), xml).toThrow(SsoFailure)
         }
       }
-      expect(parsed('<a b="&#x1F950;">&#9;&#xe9;</a>')).toMatchObject({ text: '\té' })
+      expect(parseXml('<a b="&#x1F950;">&#9;&#xe9;</a>')).toMatchObject({ text: '\té' })
     })
 
     it('in an assertion is a failure with a name, and leaves nothing', async () => {

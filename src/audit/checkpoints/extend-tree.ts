@@ -1,0 +1,134 @@
+import { prepared } from '../../storage/dialect.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import { type ChainHead, checksumOf, genesisChecksum } from '../chain.ts'
+import { storedEntriesAfter } from '../store.ts'
+import { type HistoryChange, HistoryChangedError } from './history-changed.ts'
+import { leafHash } from './merkle-tree.ts'
+import { appendLeaves, leafAt, lockTree, MissingTileError, treeSize } from './store.ts'
+
+/** The chain at hand, and what is known of it. */
+export type ChainState = Pick<HistoryChange, 'chain' | 'signed' | 'found'>
+
+const selectEntry = prepared((db, p: { chain: string; seq: number }) =>
+  db
+    .selectFrom('audit_logs')
+    .select(['canonical', 'checksum'])
+    .where('chain', '=', p.chain)
+    .where('seq', '=', p.seq),
+)
+
+const selectFirstSeq = prepared((db, p: { chain: string }) =>
+  db.selectFrom('audit_logs').select('seq').where('chain', '=', p.chain).orderBy('seq').limit(1),
+)
+
+type StoredEntry = { canonical: string; checksum: string }
+
+/** An entry by its place: `pruned` when no earlier one is there either. */
+export async function findStoredEntry(
+  db: Db,
+  chain: string,
+  seq: number,
+): Promise<StoredEntry | 'pruned' | 'missing'> {
+  const [entry] = await selectEntry(db, { chain, seq })
+  if (entry) return entry
+  const [first] = await selectFirstSeq(db, { chain })
+  return first && first.seq < seq ? 'missing' : 'pruned'
+}
+
+/** Whether the newest entry is whole, and the last leaf of the tree. */
+export async function isLastLeaf(db: Db, chain: string, head: ChainHead): Promise<boolean> {
+  if (head.seq === 0) return true
+  const entry = await findStoredEntry(db, chain, head.seq)
+  if (entry === 'pruned') return true
+  if (entry === 'missing' || entry.checksum !== head.checksum) return false
+  if (checksumOf(entry.canonical) !== entry.checksum) return false
+  try {
+    return leafHash(entry.canonical).equals(await leafAt(db, chain, head.seq - 1))
+  } catch (error) {
+    if (error instanceof MissingTileError) return false
+    throw error
+  }
+}
+
+/** Entries that become leaves in one transaction: so few that nobody waits for them. */
+const batchSize = 500
+
+/**
+ * Makes leaves of the entries up to a head, each of which has to fit its checksum and the entry before it.
+ * Several processes may do so at once. @throws ChangedHistory
+ */
+export async function extendTree(
+  storage: Storage,
+  at: ChainState,
+  from: number,
+  head: ChainHead,
+): Promise<void> {
+  const { chain } = at
+  let size = from
+  if (size > head.seq) {
+    const why = `The chain has ${head.seq} entries; its tree has ${size}`
+    throw new HistoryChangedError({ ...at, kind: 'truncated', why })
+  }
+  let link = await checksumBefore(storage.read, chain, size)
+  while (size < head.seq) {
+    const rows = await storedEntriesAfter(storage.heavy, {
+      chain,
+      after: size,
+      upTo: head.seq,
+      limit: batchSize,
+    })
+    const leaves: Buffer[] = []
+    for (const row of rows) {
+      const wanted = size + leaves.length + 1
+      const fault = entryFault(row, wanted, link)
+      if (fault) throw new HistoryChangedError({ ...at, ...fault })
+      leaves.push(leafHash(row.canonical))
+      link = row.checksum
+    }
+    if (leaves.length === 0) throw new HistoryChangedError({ ...at, ...missing(size + 1) })
+    const grown = size + leaves.length
+    const add = async (tx: Db) => {
+      await lockTree(tx, chain)
+      const there = await treeSize(tx, chain)
+      if (there !== size) return there
+      await appendLeaves(tx, chain, leaves)
+      return grown
+    }
+    // Lost with the power they are made again, from the entries.
+    const extended = await storage.write(add, { unsynced: true })
+    // Another process may have been first; what it read was the same, and it goes on from there.
+    if (extended !== grown) link = await checksumBefore(storage.read, chain, extended)
+    size = extended
+  }
+  if (from < head.seq && size === head.seq && link !== undefined && link !== head.checksum) {
+    throw new HistoryChangedError({
+      ...at,
+      kind: 'rewritten',
+      why: 'The head of the chain is not its last entry',
+    })
+  }
+}
+
+/** The checksum that the entry after these has to name; undefined where retention has removed it. */
+async function checksumBefore(db: Db, chain: string, size: number): Promise<string | undefined> {
+  if (size === 0) return genesisChecksum
+  const entry = await findStoredEntry(db, chain, size)
+  return typeof entry === 'string' ? undefined : entry.checksum
+}
+
+type Row = { seq: number; canonical: string; checksum: string; prev_checksum: string }
+type Fault = Pick<HistoryChange, 'kind' | 'why'>
+
+const missing = (seq: number): Fault => ({ kind: 'rewritten', why: `Entry ${seq} is missing` })
+
+/** What is wrong when an entry is not this one, whole, and behind the one with that checksum. */
+export function entryFault(row: Row, wanted: number, link: string | undefined): Fault | undefined {
+  if (row.seq !== wanted) return missing(wanted)
+  if (checksumOf(row.canonical) !== row.checksum) {
+    return { kind: 'altered', why: `Entry ${wanted} was altered: its checksum does not match its text` }
+  }
+  if (link !== undefined && row.prev_checksum !== link) {
+    return { kind: 'rewritten', why: `Entry ${wanted} does not link to the one before it` }
+  }
+  return undefined
+}

@@ -1,0 +1,91 @@
+import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isId } from '../../core/ids.ts'
+import { newId } from '../../core/new-id.ts'
+import { isChain } from '../rules.ts'
+
+/**
+ * The last checkpoint of each chain, outside the database: whoever puts an older database in place of the one
+ * that was signed does not reach it.
+ */
+export type LocalCopies = {
+  /** Where a person finds that of a chain. */
+  fileOf(chain: string): string
+  read(chain: string): Promise<string | undefined>
+  write(chain: string, note: string): Promise<void>
+  /** The chains there is one of, and that the database has to know. */
+  list(): Promise<string[]>
+}
+
+/** A draft is renamed at once: one that is older was left by a process that died. */
+const staleDraftMs = 3_600_000
+
+export function localCopiesIn(folder: string): LocalCopies {
+  const fileOf = (chain: string): string => join(folder, chain)
+  return {
+    fileOf,
+    async read(chain) {
+      if (!isChain(chain)) return undefined
+      try {
+        return await readFile(fileOf(chain), 'utf8')
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+        throw error
+      }
+    },
+    async write(chain, note) {
+      if (!isChain(chain)) throw new Error(`${JSON.stringify(chain)} is the name of no chain`)
+      await mkdir(folder, { recursive: true, mode: 0o700 })
+      await replaceFile(folder, fileOf(chain), note)
+    },
+    async list() {
+      const names = await listNames(folder)
+      for (const name of names) if (isDraft(name)) await removeStaleDraft(join(folder, name))
+      return names.filter(isChain)
+    },
+  }
+}
+
+async function listNames(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  }
+}
+
+function isDraft(name: string): boolean {
+  const [chain, id, ...more] = name.split('.')
+  return isChain(chain!) && id !== undefined && isId(id) && more.length === 0
+}
+
+async function removeStaleDraft(draft: string): Promise<void> {
+  const found = await stat(draft).catch(() => undefined)
+  if (found && Date.now() - found.mtimeMs > staleDraftMs) await rm(draft, { force: true })
+}
+
+/** At once and on the disk, without a wait of the event loop for it: there is the old note or the new one. */
+async function replaceFile(folder: string, path: string, text: string): Promise<void> {
+  const draft = `${path}.${newId()}`
+  try {
+    const file = await open(draft, 'wx', 0o600)
+    try {
+      await file.writeFile(text)
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    await rename(draft, path)
+  } catch (error) {
+    await rm(draft, { force: true })
+    throw error
+  }
+  if (process.platform === 'win32') return
+  const directory = await open(folder, 'r')
+  try {
+    await directory.sync()
+  } finally {
+    await directory.close()
+  }
+}

@@ -1,0 +1,87 @@
+import { systemScope } from '../../core/scope.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import { type ChainEntry, parseEntry } from '../chain.ts'
+import { sealPendingFor } from '../outbox.ts'
+import { entriesIn } from '../store.ts'
+import { findAnchor } from './anchors.ts'
+import { defaultPolicy, type RetentionPolicy, retentionActions, toAuditedPolicy } from './rules.ts'
+import { getPolicy } from './store.ts'
+
+type RecordedPolicy = { retentionDays: unknown; archiveToS3: unknown }
+
+/**
+ * What of a chain's retention is not what the chain recorded last; undefined when all of it is. Whoever holds the database
+ * would take a hold away, or shorten the days, and have the service itself delete what is to be kept and sign for it.
+ */
+export async function findUnrecordedChange(storage: Storage, chain: string): Promise<string | undefined> {
+  const policy = () => getPolicy(storage.read, systemScope, chain)
+  const before = await policy()
+  await sealPendingFor(storage, systemScope, chain)
+  const held = await isRecordedHeld(storage.heavy, chain)
+  const recorded = await findRecordedPolicy(storage.heavy, chain)
+  // What changes in the meantime is recorded as well, behind what was read here: the next look has it.
+  const after = await policy()
+  if (held && before.hold === null && after.hold === null)
+    return 'The hold of the chain was taken away, and nobody released it'
+  if (
+    recorded &&
+    isSamePolicy(toAuditedPolicy(before), toAuditedPolicy(after)) &&
+    !isSamePolicy(recorded, toAuditedPolicy(after))
+  )
+    return `The chain is to keep entries for ${recorded.retentionDays} days${recorded.archiveToS3 ? ' and archive them' : ''}, and nobody who could changed that`
+  return undefined
+}
+
+const isSamePolicy = (one: RecordedPolicy, other: RecordedPolicy): boolean =>
+  one.retentionDays === other.retentionDays && one.archiveToS3 === other.archiveToS3
+
+async function isRecordedHeld(db: Db, chain: string): Promise<boolean> {
+  for await (const { action } of newestEntries(db, chain, [retentionActions.hold, retentionActions.release]))
+    return action === retentionActions.hold
+  return false
+}
+
+/**
+ * The policy as it was changed last, or as entries were last deleted by; of a chain that says nothing of it the default,
+ * unless what said it may have been deleted.
+ */
+async function findRecordedPolicy(db: Db, chain: string): Promise<RecordedPolicy | undefined> {
+  for await (const { action, details } of newestEntries(db, chain, [
+    retentionActions.change,
+    retentionActions.run,
+  ])) {
+    if (action === retentionActions.change) return parsePolicy(details.after)
+    if (Number(details.pruned) > 0) return parsePolicy(details)
+  }
+  const { signed } = await findAnchor(db, systemScope, chain)
+  return signed === null ? toAuditedPolicy(defaultPolicy) : undefined
+}
+
+const parsePolicy = (value: unknown): RecordedPolicy | undefined => {
+  const { retentionDays, archiveToS3 } = (value ?? {}) as Partial<RetentionPolicy>
+  return retentionDays === undefined ? undefined : { retentionDays, archiveToS3 }
+}
+
+const batch = 50
+
+/** Entries of what succeeded, the newest first. By their signed texts: a column beside one may have been changed. */
+async function* newestEntries(db: Db, chain: string, names: string[]): AsyncGenerator<ChainEntry> {
+  let before = Number.MAX_SAFE_INTEGER
+  for (;;) {
+    const rows = await entriesIn(db, systemScope)
+      .select(['seq', 'canonical'])
+      .where('chain', '=', chain)
+      .where('seq', '<', before)
+      // The action is the first field of the text (RFC 8785, section 3.2.3).
+      .where((eb) => eb.or(names.map((name) => eb('canonical', 'like', `{"action":"${name}",%`))))
+      .orderBy('seq', 'desc')
+      .limit(batch)
+      .execute()
+    for (const { canonical } of rows) {
+      const entry = parseEntry(canonical)
+      if (entry?.result === 'success') yield entry
+    }
+    if (rows.length < batch) return
+    before = rows.at(-1)!.seq
+  }
+}

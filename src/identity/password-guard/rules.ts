@@ -1,0 +1,130 @@
+import type { Limit } from '../../core/limits.ts'
+import { addSeconds, type Instant, secondsBetween } from '../../core/time.ts'
+
+/*
+ * How wrong passwords stop whoever guesses, and nobody else. They are counted where they come from, so that a stranger
+ * shuts the door to their own network alone; and over all strangers together, so that many networks help them little:
+ * then a password is not enough of a stranger, while a client that the account knows comes in as ever.
+ */
+
+/** What happened at the door of an account: a wrong password, the use of a link in its mail, a letter about it. */
+export type AttemptMark = { kind: 'wrong' | 'proved' | 'told'; place: string; at: Instant }
+
+export type GuardLimits = {
+  /** Wrong passwords that stop one place, for as long as they are counted. */
+  network: Limit | undefined
+  /** Those of all strangers together, after which they are asked for a proof. */
+  account: Limit | undefined
+}
+
+/** Places besides networks. What clients of the account get wrong is theirs, wherever they are. */
+export const knownClients = 'known clients'
+export const thisMachine = 'this machine'
+
+export type Attempt = {
+  network: string
+  /** It comes from a client that the account knows. */
+  known: boolean
+  /** By a system administrator, from the machine that the service runs on: the way in that nobody elsewhere can shut. */
+  breaksGlass: boolean
+}
+
+export type Lockout = { reason: 'network_stopped' | 'proof_required'; until: Instant }
+export type AttemptDecision = { place: string } | Lockout
+
+/** Who has just used a link of the mailbox may mistype the password they chose with it. */
+const provedSeconds = 3600
+
+/** The place that an attempt counts at, the first of its places that is open. */
+export function decideAttempt(
+  marks: readonly AttemptMark[],
+  { network, known, breaksGlass }: Attempt,
+  figures: GuardLimits,
+  now: Instant,
+): AttemptDecision {
+  if (breaksGlass) return { place: thisMachine }
+  const until = (place: string) => lockedOutUntil(failureTimes(marks, place), figures.network, now)
+  const hasProved = marks.some(
+    ({ kind, place, at }) => kind === 'proved' && place === network && isWithin(at, provedSeconds, now),
+  )
+  if ((known || hasProved) && until(knownClients) === undefined) return { place: knownClients }
+  const stopped = until(network)
+  if (stopped !== undefined) return { reason: 'network_stopped', until: stopped }
+  const guarded = guardedUntil(marks, figures.account, now)
+  return guarded === undefined ? { place: network } : { reason: 'proof_required', until: guarded }
+}
+
+/** Nothing is counted while a place is stopped: its last wrong password is the one that stopped it. */
+function lockedOutUntil(
+  times: readonly Instant[],
+  limit: Limit | undefined,
+  now: Instant,
+): Instant | undefined {
+  const [last, first] = limit ? [times.at(-1), times.at(-limit.count)] : []
+  if (!limit || last === undefined || first === undefined) return undefined
+  if (secondsBetween(first, last) >= limit.seconds) return undefined
+  const until = addSeconds(last, limit.seconds)
+  return until > now ? until : undefined
+}
+
+/** Until when strangers need more than a password. */
+export function guardedUntil(
+  marks: readonly AttemptMark[],
+  limit: Limit | undefined,
+  now: Instant,
+): Instant | undefined {
+  const strange = marks.filter(
+    ({ kind, place }) => kind === 'wrong' && place !== knownClients && place !== thisMachine,
+  )
+  const first = limit && strange.at(-limit.count)
+  if (!first || !isWithin(first.at, limit.seconds, now)) return undefined
+  return addSeconds(first.at, limit.seconds)
+}
+
+/** A right password says that those before it, at the same place, were the holder's own. */
+export const clearFailures = (marks: readonly AttemptMark[], place: string): AttemptMark[] =>
+  marks.filter((mark) => mark.kind !== 'wrong' || mark.place !== place)
+
+/** What the holder is told of, when a wrong password was one too many. */
+export type LockoutNotice = 'network' | 'account'
+
+/** Once in so long the holder is told of each: whoever guesses does not fill their mailbox. */
+const noticeIntervalSeconds = 3600
+
+export function addFailure(
+  marks: readonly AttemptMark[],
+  place: string,
+  figures: GuardLimits,
+  now: Instant,
+): { marks: AttemptMark[]; tell: LockoutNotice | undefined } {
+  const next: AttemptMark[] = [...marks, { kind: 'wrong', place, at: now }]
+  const guards = (all: readonly AttemptMark[]) => guardedUntil(all, figures.account, now) !== undefined
+  const shut =
+    guards(next) && !guards(marks)
+      ? 'account'
+      : lockedOutUntil(failureTimes(next, place), figures.network, now) !== undefined
+        ? 'network'
+        : undefined
+  const isTold = marks.some(
+    (mark) => mark.kind === 'told' && mark.place === shut && isWithin(mark.at, noticeIntervalSeconds, now),
+  )
+  if (shut === undefined || isTold || place === thisMachine) return { marks: next, tell: undefined }
+  return { marks: [...next, { kind: 'told', place: shut, at: now }], tell: shut }
+}
+
+/** How long a mark can still count for something. */
+export const markTtlSeconds = ({ network, account }: GuardLimits): number =>
+  Math.max(2 * (network?.seconds ?? 0), account?.seconds ?? 0, provedSeconds, noticeIntervalSeconds)
+
+/** The marks that still count; however many there are, no more than can matter. */
+export function liveMarks(marks: readonly AttemptMark[], figures: GuardLimits, now: Instant): AttemptMark[] {
+  const seconds = markTtlSeconds(figures)
+  return marks
+    .filter(({ at }) => isWithin(at, seconds, now))
+    .slice(-(figures.account?.count ?? 0) - (figures.network?.count ?? 0) - 100)
+}
+
+const failureTimes = (marks: readonly AttemptMark[], place: string): Instant[] =>
+  marks.filter((mark) => mark.kind === 'wrong' && mark.place === place).map(({ at }) => at)
+
+const isWithin = (at: Instant, seconds: number, now: Instant): boolean => addSeconds(at, seconds) > now

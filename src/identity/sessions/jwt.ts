@@ -1,0 +1,46 @@
+import { type JWTPayload, jwtVerify, SignJWT } from 'jose'
+import { newId } from '../../core/new-id.ts'
+
+const issuer = 'service'
+
+/** What a token of ours says, whom it is about, and until when it runs: milliseconds since 1970. */
+export type VerifiedJwt = { subject: string; claims: JWTPayload; expiresAt: number }
+
+/** What the service signs its tokens with, and another key whose tokens it accepts as well: of before, or of next. */
+export type JwtSecrets = readonly [current: string, other?: string | undefined]
+
+/**
+ * Tokens that this service gives and nobody else: JWT, HS256. Each kind has an audience or a `type` of its own, so that
+ * none can be taken for another; each token has an id, so that no two are the same.
+ */
+export function createJwtSigner(
+  secrets: JwtSecrets,
+  kind: { audience: string; type: string; seconds: number },
+) {
+  const keys = secrets.flatMap((secret) => (secret ? [new TextEncoder().encode(secret)] : []))
+  const { audience, type, seconds } = kind
+  return {
+    sign: (subject: string, claims: JWTPayload, now: Date): Promise<string> =>
+      new SignJWT({ ...claims, type })
+        .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
+        .setJti(newId())
+        .setSubject(subject)
+        .setIssuer(issuer)
+        .setAudience(audience)
+        .setIssuedAt(now)
+        .setExpirationTime(Math.floor(now.getTime() / 1000) + seconds)
+        .sign(keys[0]!),
+    /** undefined for anything but a token of this kind that still runs. */
+    async verify(token: string, now: Date): Promise<VerifiedJwt | undefined> {
+      const options = { issuer, audience, algorithms: ['HS256'], currentDate: now }
+      for (const key of keys) {
+        try {
+          const { payload: claims } = await jwtVerify(token, key, options)
+          if (claims.type !== type || typeof claims.sub !== 'string') return undefined
+          return { subject: claims.sub, claims, expiresAt: (claims.exp ?? 0) * 1000 }
+        } catch {}
+      }
+      return undefined
+    },
+  }
+}

@@ -1,0 +1,165 @@
+import { Problem } from '../../core/errors.ts'
+import { isStorable } from '../../core/schema.ts'
+import type { Instant } from '../../core/time.ts'
+import { loginFailedAction } from '../../identity/sessions/identity.ts'
+import { tokenHash } from '../../identity/sessions/tokens.ts'
+import type { Storage } from '../../storage/open.ts'
+import type { AssertedIdentity } from '../asserted-identity.ts'
+import { failures, SsoFailure } from '../failures.ts'
+import type { ProviderRecord } from '../rules.ts'
+import { Trace } from '../trace.ts'
+import { saveTrial } from '../trials/store.ts'
+import { decideAdmission } from './accounts.ts'
+import type { CallbackInput, SignInDependencies } from './dependencies.ts'
+import * as store from './store.ts'
+import { cookieName, entityIdOf, failureRedirect, providerOf, trialRedirect } from './web.ts'
+
+/** Somebody who came back from their provider, and whom it vouches for. */
+export type CallbackResult = {
+  signIn: store.SignIn
+  provider: ProviderRecord
+  vouched: AssertedIdentity
+  trace: Trace
+}
+
+type CallbackState = {
+  signIn: store.SignIn
+  provider?: ProviderRecord
+  vouched?: AssertedIdentity
+  trace: Trace
+}
+
+type Call = {
+  storage: Storage
+  cookies: Readonly<Record<string, string | undefined>>
+  now: Instant
+}
+
+export function createCallbacks({ cipher, web, log }: SignInDependencies) {
+  /**
+   * The sign-in that a browser comes back from, which is over with that, and whom the provider vouches for.
+   * @throws sso_failed, with where the browser goes on
+   */
+  async function receiveCallback(
+    { storage, cookies, now }: Call,
+    state: string | undefined,
+    vouch: (brought: CallbackInput) => Promise<AssertedIdentity>,
+  ): Promise<CallbackResult> {
+    const stateHash = tokenHash(state ?? '')
+    const signIn = await storage.write((tx) => store.consumeSignIn(tx, cipher, stateHash))
+    if (!signIn)
+      throw unknownSignIn(await missingSignInFailure(storage, state, cookies[cookieName(stateHash)]))
+    const known: CallbackState = { signIn, trace: new Trace() }
+    return withRefusal(
+      known,
+      async () => {
+        if (signIn.expiresAt <= now) throw new SsoFailure('session_expired')
+        checkBrowser(signIn, cookies)
+        const provider = await store.findProvider(storage.read, cipher, signIn.providerId)
+        checkUnchanged(provider, signIn)
+        known.provider = provider
+        const base = web.url() ?? ''
+        const { trace } = known
+        const vouched = await vouch({ provider, signIn, now, trace, base, entityId: entityIdOf(web, base) })
+        checkTexts(vouched)
+        known.vouched = vouched
+        if (signIn.testId !== null) await recordTrialOutcome(storage, provider, vouched, trace)
+        return { signIn, provider, vouched, trace }
+      },
+      storage,
+    )
+  }
+
+  /** What would come of it, in a trial. */
+  async function recordTrialOutcome(
+    { read }: Storage,
+    provider: ProviderRecord,
+    vouched: AssertedIdentity,
+    trace: Trace,
+  ): Promise<void> {
+    const admission = await decideAdmission(read, provider, vouched)
+    if (admission.kind === 'elsewhere') throw new SsoFailure('invitation_pending', admission.email)
+    if (admission.kind === 'new')
+      trace.passed('An account would be made', `${admission.name}, ${admission.email}`)
+    else {
+      const how = admission.link ? 'known by its link' : 'to be linked by its e-mail address'
+      trace.passed('The account is known', `${admission.user.email}, ${how}`)
+    }
+    trace.passed('A second factor', vouched.mfa ? 'the provider asked for one' : 'the provider says of none')
+  }
+
+  /** Turns what went wrong into where the browser goes on with it; it is in the log, and in the audit log. */
+  async function withRefusal<T>(known: CallbackState, work: () => Promise<T>, storage?: Storage): Promise<T> {
+    try {
+      return await work()
+    } catch (error) {
+      if (!(error instanceof SsoFailure)) throw error
+      throw await toRefusal(error, known, storage)
+    }
+  }
+
+  async function toRefusal(failure: SsoFailure, known: CallbackState, storage?: Storage): Promise<Problem> {
+    const { signIn, provider, vouched, trace } = known
+    const { code, detail } = failure
+    const { hint } = failures[code]
+    const orgId = provider?.orgId
+    // Not `code`: what the provider sends under that name is worth a session, and kept out of the log.
+    log.warn({ reason: code, detail, hint, providerId: signIn.providerId, orgId }, 'SSO sign-in refused')
+    if (signIn.testId !== null) {
+      trace.failed(failure.message, { code, hint, ...(detail !== undefined && { received: detail }) })
+      const trial = { id: signIn.testId, status: 'failed' as const, steps: trace.steps }
+      await storage?.write((tx) => saveTrial(tx, trial))
+      const location = trialRedirect(web, signIn.redirectPath, 'failed', code)
+      return new Problem('sso_failed', failure.message, { location })
+    }
+    const details = { method: 'sso', providerId: signIn.providerId, reason: code, ...(detail && { detail }) }
+    const who = vouched?.email === undefined ? {} : { actorEmail: vouched.email }
+    const location = failureRedirect(web, failure, { target: signIn.redirectPath, orgId })
+    const result = code === 'beyond_provider' ? { result: 'denied' as const } : {}
+    const refusal = { action: loginFailedAction, orgId: orgId ?? null, ...who, ...result, details }
+    return new Problem('sso_failed', failure.message, { location, refusal })
+  }
+
+  /** A provider takes along the sign-ins that are under way there; its browsers remember which it was. */
+  async function missingSignInFailure(
+    { read }: Storage,
+    state: string | undefined,
+    browser: string | undefined,
+  ) {
+    if (state === undefined) return new SsoFailure('invalid_callback')
+    const isThere = browser === undefined || (await store.findProvider(read, cipher, providerOf(browser)))
+    return new SsoFailure(isThere ? 'session_expired' : 'provider_not_found')
+  }
+
+  /** Of a sign-in that nobody knows there is nothing to keep: anybody could fill the logs with such. */
+  const unknownSignIn = (failure: SsoFailure): Problem =>
+    new Problem('sso_failed', failure.message, { location: failureRedirect(web, failure) })
+
+  return { receiveCallback, withRefusal, toRefusal }
+}
+
+/** Nobody is signed in as somebody else by a link they were sent (RFC 6749, 10.12). */
+function checkBrowser({ stateHash, browserHash }: store.SignIn, cookies: Call['cookies']): void {
+  const value = cookies[cookieName(stateHash)]
+  if (value === undefined || tokenHash(value) !== browserHash) throw new SsoFailure('invalid_callback')
+}
+
+/** What no database takes would end as a fault of the service, or as another name than the provider's. */
+function checkTexts({ subject, email, name, groups }: AssertedIdentity): void {
+  const said = { subject: [subject], email: [email], name: [name], groups }
+  for (const [field, texts] of Object.entries(said)) {
+    const isText = texts.every((text) => text === undefined || isStorable(text))
+    if (!isText)
+      throw new SsoFailure('sso_text_invalid', `${field} has a NUL character, or half of a character`)
+  }
+}
+
+/** @throws SsoFailure */
+export function checkUnchanged(
+  provider: ProviderRecord | undefined,
+  { providerVersion, testId }: store.SignIn,
+): asserts provider is ProviderRecord {
+  if (!provider || (provider.status !== 'active' && testId === null))
+    throw new SsoFailure('provider_not_found')
+  if (provider.updatedAt !== providerVersion) throw new SsoFailure('sso_config_changed')
+}

@@ -1,0 +1,29 @@
+import type { Cipher } from '../../core/cipher.ts'
+import type { Outbound } from '../../core/outbound.ts'
+import type { Instant } from '../../core/time.ts'
+import type { AccessTokens } from '../../identity/sessions/tokens.ts'
+import type { JwksCache } from '../jwks-cache.ts'
+import type { ProviderRecord } from '../rules.ts'
+import type { Trace } from '../trace.ts'
+import type { SignIn } from './store.ts'
+import type { WebConfig } from './web.ts'
+
+/** What signing in is made with. */
+export type SignInDependencies = {
+  cipher: Cipher
+  outbound: Outbound
+  keys: JwksCache
+  access: AccessTokens
+  web: WebConfig
+  log: { warn(about: object, message: string): void }
+}
+
+/** What a protocol needs to tell who somebody is that comes back. */
+export type CallbackInput = {
+  provider: ProviderRecord
+  signIn: SignIn
+  now: Instant
+  trace: Trace
+  base: string
+  entityId: string
+}

@@ -1,0 +1,364 @@
+import { newId } from '../../core/new-id.ts'
+import { systemScope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { failureReason, insertDeadLetter } from '../../storage/dead-letters.ts'
+import {
+  type Each,
+  forUpdate,
+  inScope,
+  isOutage,
+  prepared,
+  preparedForEach,
+  rowList,
+} from '../../storage/dialect.ts'
+import type { Db, Storage } from '../../storage/open.ts'
+import { toStoredStatus } from '../rules.ts'
+
+/** Events looked at, and deliveries made, in one transaction. On SQLite it is this thread that writes them. */
+const batches = { sqlite: 200, postgres: 400 }
+/** Events whose listeners are looked for at once. Each may have more than there is room for. */
+const lookAhead = 20
+
+/** What one transaction gave out. */
+export type FanOutResult = {
+  /** Webhooks that have something to send now. */
+  webhookIds: string[]
+  /** Whether there may be more to give out. */
+  more: boolean
+  /** Why something could not be given out, which is set aside or stays as it is. */
+  failure?: unknown
+}
+
+/**
+ * Makes a delivery for every webhook that asked for what happened, numbered webhook by webhook without gaps. One
+ * that is paused or has failed keeps it until somebody asks for it. Several processes may do so at once.
+ */
+export async function fanOut(storage: Storage, now: Instant): Promise<FanOutResult> {
+  if ((await anyEvent(storage.read, {})).length === 0) return { webhookIds: [], more: false }
+  const batch = batches[storage.dialect]
+  try {
+    // Lost with the power it is done again: the same events, in deliveries with other ids.
+    return await storage.write((tx) => fanOutBatch(tx, now, { batch, after: 0 }), { unsynced: true })
+  } catch (error) {
+    if (isOutage(error)) throw error
+    return giveOutOneByOne(storage, now, batch)
+  }
+}
+
+/** One event to one webhook at a time: what cannot be given out is passed over, and holds up no other. */
+async function giveOutOneByOne(storage: Storage, now: Instant, most: number): Promise<FanOutResult> {
+  const webhookIds = new Set<string>()
+  let after = 0
+  let failure: unknown
+  for (let n = 0; n < most; n++) {
+    const at: At = { event: undefined, listener: undefined }
+    try {
+      const given = await storage.write((tx) => fanOutBatch(tx, now, { batch: 1, after, at }), {
+        unsynced: true,
+      })
+      for (const id of given.webhookIds) webhookIds.add(id)
+      if (at.event === undefined) return { webhookIds: [...webhookIds], more: false, failure }
+    } catch (error) {
+      const { event, listener } = at
+      if (isOutage(error) || event === undefined) throw error
+      failure ??= error
+      if (listener === undefined || !(await passOver(storage, { event, listener, error, now })))
+        after = event.seq
+    }
+  }
+  return { webhookIds: [...webhookIds], more: true, failure }
+}
+
+/** What a transaction had in hand. */
+type At = { event: Pending | undefined; listener: Listener | undefined }
+type Passed = { event: Pending; listener: Listener; error: unknown; now: Instant }
+
+/** Keeps what a webhook was not told: as it was, which the database may not take in any other place either, else its id. */
+async function passOver(storage: Storage, { event, listener, error, now }: Passed): Promise<boolean> {
+  for (const isWhole of [true, false]) {
+    try {
+      await storage.write(async (tx) => {
+        const { seq, orgId } = event
+        const known = tx
+          .selectFrom('events')
+          .select(['id', 'type', 'created_at', 'data'])
+          .where('seq', '=', seq)
+        const { data, ...rest } = await known.executeTakeFirstOrThrow()
+        const entry = JSON.stringify({ webhookId: listener.id, ...rest, ...(isWhole && { data }) })
+        await insertDeadLetter(tx, { source: 'events', orgId, entry, reason: failureReason(error), now })
+        await tx.updateTable('events').set({ given_to: listener.id }).where('seq', '=', seq).execute()
+      })
+      return true
+    } catch (again) {
+      if (isOutage(again)) throw again
+    }
+  }
+  return false
+}
+
+/** Asked very often, so that there is a write only when there is something to give out. */
+const anyEvent = prepared((db, _: Record<never, string>) =>
+  db.selectFrom('events').select('seq').orderBy('seq').limit(1),
+)
+
+/** Organizations that something is to be given out of, those that wait longest first. */
+const waiting = prepared((db, p: { limit: number }) =>
+  db
+    .withRecursive('waiting(org_id)', (cte) =>
+      cte
+        .selectFrom('events')
+        .select((eb) => eb.fn.min<string | null>('org_id').as('org_id'))
+        .unionAll(
+          cte
+            .selectFrom('waiting')
+            .select((eb) =>
+              eb
+                .selectFrom('events')
+                .select((one) => one.fn.min<string | null>('events.org_id').as('org_id'))
+                .whereRef('events.org_id', '>', 'waiting.org_id')
+                .as('org_id'),
+            )
+            .where('waiting.org_id', 'is not', null),
+        ),
+    )
+    .selectFrom('waiting')
+    .select((eb) => [
+      eb.ref('waiting.org_id').$notNull().as('orgId'),
+      eb
+        .selectFrom('events')
+        .select((one) => one.fn.min<number>('events.seq').as('seq'))
+        .whereRef('events.org_id', '=', 'waiting.org_id')
+        .as('first'),
+    ])
+    .where('waiting.org_id', 'is not', null)
+    .orderBy('first')
+    .limit(p.limit),
+)
+
+const oldest = preparedForEach(
+  { orgId: 'text', limit: 'bigint' } as const,
+  (db, of: Each<{ orgId: string; limit: number }>) =>
+    db.selectFrom('events').select('seq').where('org_id', '=', of.orgId).orderBy('seq').limit(of.limit),
+)
+
+const seqs = rowList<{ seq: number }>({ seq: 'bigint' })
+
+const columns = ['seq', 'org_id as orgId', 'type'] as const
+
+const these = prepared((db, p: { seqs: string }) =>
+  forUpdate(
+    db
+      .selectFrom('events')
+      .select(columns)
+      .select((eb) => eb.fn.coalesce('given_to', eb.cast<string>(eb.val(''), 'text')).as('behind'))
+      .where('seq', 'in', (eb) => eb.selectFrom(seqs.as(p.seqs, 'wanted')).select('wanted.seq'))
+      .orderBy('seq'),
+    { skipLocked: true },
+  ),
+)
+
+const next = prepared((db, p: { after: number }) =>
+  forUpdate(
+    db
+      .selectFrom('events')
+      .select(columns)
+      .select((eb) => eb.fn.coalesce('given_to', eb.cast<string>(eb.val(''), 'text')).as('behind'))
+      .where('seq', '>', p.after)
+      .orderBy('seq')
+      .limit(1),
+    { skipLocked: true },
+  ),
+)
+
+/**
+ * What is to be given out now, and how much of it each organization may have: equal shares, so that nobody who makes much
+ * happen, and has many webhooks told of it, holds up what others are told.
+ */
+async function pending(tx: Db, batch: number): Promise<{ events: Pending[]; share: number }> {
+  const tenants = await waiting(tx, { limit: batch })
+  const share = Math.ceil(batch / Math.max(1, tenants.length))
+  const found = await oldest(
+    tx,
+    tenants.map(({ orgId }) => ({ orgId, limit: share })),
+  )
+  return { events: await these(tx, { seqs: seqs.of(found) }), share }
+}
+
+type Pending = Awaited<ReturnType<typeof these>>[number]
+
+/** Who of an organization is told of what, behind the last who was. */
+type Audience = Pick<Pending, 'orgId' | 'type' | 'behind'>
+type Listener = { id: string; status: string }
+
+const listeners = preparedForEach(
+  { orgId: 'text', type: 'text', behind: 'text', limit: 'bigint' } as const,
+  (db, audience: Each<Audience & { limit: number }>) =>
+    db
+      .selectFrom('webhook_events as e')
+      .innerJoin('webhooks as w', 'w.id', 'e.webhook_id')
+      .select(['w.id', 'w.status', 'e.org_id as orgId'])
+      .select((eb) => [
+        eb.cast<string>(audience.type, 'text').as('type'),
+        eb.cast<string>(audience.behind, 'text').as('behind'),
+      ])
+      .distinct()
+      .where('e.org_id', '=', audience.orgId)
+      .where((eb) => eb('e.event', 'in', [eb.cast<string>(audience.type, 'text'), eb.val('*')]))
+      .where('e.webhook_id', '>', audience.behind)
+      .where('w.deleted_at', 'is', null)
+      .where(inScope(systemScope, 'e.org_id'))
+      .orderBy('w.id')
+      .limit(audience.limit),
+)
+
+/** With `at`, the first behind `after` to one webhook: `at` is told of what is in hand. */
+async function fanOutBatch(
+  tx: Db,
+  now: Instant,
+  { batch, after, at: inHand }: { batch: number; after: number; at?: At },
+): Promise<FanOutResult> {
+  const { events, share } = inHand
+    ? { events: await next(tx, { after }), share: batch }
+    : await pending(tx, batch)
+  if (inHand) Object.assign(inHand, { event: events[0], listener: undefined })
+  const made: { event: Pending; listener: Listener }[] = []
+  const done: number[] = []
+  const known = new Map<string, Listener[]>()
+  const had = new Map<string, number>()
+  for (const [at, event] of events.entries()) {
+    const before = had.get(event.orgId) ?? 0
+    const room = Math.min(batch - made.length, share - before)
+    if (room === 0) continue
+    if (!known.has(nameOf(event))) await learn(tx, events.slice(at, at + lookAhead), known, batch)
+    const found = known.get(nameOf(event))!
+    const part = found.slice(0, room)
+    made.push(...part.map((listener) => ({ event, listener })))
+    had.set(event.orgId, before + part.length)
+    if (inHand) inHand.listener = part[0]
+    if (part.length === found.length && found.length <= batch) done.push(event.seq)
+    else
+      await tx
+        .updateTable('events')
+        .set({ given_to: part.at(-1)!.id })
+        .where('seq', '=', event.seq)
+        .execute()
+  }
+  const webhookIds = await enqueue(tx, made, now)
+  if (done.length > 0) await givenOut(tx, { seqs: seqs.of(done.map((seq) => ({ seq }))) })
+  return { webhookIds, more: events.length > 0 }
+}
+
+const nameOf = ({ orgId, type, behind }: Audience): string => `${orgId} ${type} ${behind}`
+
+/** Finds the listeners of these events that are not known: one more than fit, which tells whether there are more. */
+async function learn(
+  tx: Db,
+  events: readonly Pending[],
+  known: Map<string, Listener[]>,
+  batch: number,
+): Promise<void> {
+  const audiences = new Map<string, Audience>()
+  for (const { orgId, type, behind } of events) {
+    const audience = { orgId, type, behind }
+    if (!known.has(nameOf(audience))) audiences.set(nameOf(audience), audience)
+  }
+  for (const name of audiences.keys()) known.set(name, [])
+  const asked = [...audiences.values()].map((audience) => ({ ...audience, limit: batch + 1 }))
+  for (const { id, status, ...audience } of await listeners(tx, asked)) {
+    known.get(nameOf(audience))!.push({ id, status })
+  }
+}
+
+const givenOut = prepared((db, p: { seqs: string }) =>
+  db
+    .deleteFrom('events')
+    .where('seq', 'in', (eb) => eb.selectFrom(seqs.as(p.seqs, 'done')).select('done.seq')),
+)
+
+const ids = rowList<{ id: string }>({ id: 'text' })
+
+/** In the order of their ids, as everyone who holds several. */
+const queuesOf = prepared((db, p: { ids: string }) =>
+  forUpdate(
+    db
+      .selectFrom('webhook_queues')
+      .select(['webhook_id', 'last_seq', 'due_at'])
+      .where('webhook_id', 'in', (eb) => eb.selectFrom(ids.as(p.ids, 'wanted')).select('wanted.id'))
+      .orderBy('webhook_id'),
+  ),
+)
+
+const deliveries = rowList<{
+  id: string
+  webhookId: string
+  event: number
+  seq: number
+  dueAt: Instant | null
+}>({ id: 'text', webhookId: 'text', event: 'bigint', seq: 'bigint', dueAt: 'text' })
+
+/** What happened is copied where it is: it may be long, and there may be many who want it. */
+const insertion = prepared((db, p: { deliveries: string; now: Instant }) =>
+  db
+    .insertInto('webhook_deliveries')
+    .columns([
+      ...(['id', 'webhook_id', 'org_id', 'seq', 'event', 'event_id', 'event_at', 'payload'] as const),
+      ...(['status', 'asked_for', 'attempt', 'due_at', 'created_at'] as const),
+    ])
+    .expression((eb) =>
+      eb
+        .selectFrom(deliveries.as(p.deliveries, 'd'))
+        .innerJoin('events as e', 'e.seq', 'd.event')
+        .select(['d.id', 'd.webhookId', 'e.org_id', 'd.seq', 'e.type', 'e.id as event_id'])
+        .select(['e.created_at as event_at', 'e.data'])
+        .select((one) => [
+          one.val('pending').as('status'),
+          one.lit(0).as('asked_for'),
+          one.lit(0).as('attempt'),
+          'd.dueAt',
+          one.val(p.now).as('created_at'),
+        ]),
+    ),
+)
+
+const queues = rowList<{ webhookId: string; lastSeq: number; dueAt: Instant | null }>({
+  webhookId: 'text',
+  lastSeq: 'bigint',
+  dueAt: 'text',
+})
+
+const queued = prepared((db, p: { queues: string }) =>
+  db
+    .updateTable('webhook_queues')
+    .from(queues.as(p.queues, 'q'))
+    .set((eb) => ({ last_seq: eb.ref('q.lastSeq'), due_at: eb.ref('q.dueAt') }))
+    .whereRef('webhook_id', '=', 'q.webhookId'),
+)
+
+async function enqueue(
+  tx: Db,
+  made: readonly { event: Pending; listener: Listener }[],
+  now: Instant,
+): Promise<string[]> {
+  const isActive = new Map(
+    made.map(({ listener }) => [listener.id, listener.status === toStoredStatus('active')]),
+  )
+  if (isActive.size === 0) return []
+  const held = await queuesOf(tx, { ids: ids.of([...isActive.keys()].map((id) => ({ id }))) })
+  const ends = new Map(held.map((queue) => [queue.webhook_id, queue]))
+  const rows = made.flatMap(({ event, listener: { id: webhookId } }) => {
+    const queue = ends.get(webhookId)
+    // Deleted for good a moment ago.
+    if (!queue) return []
+    queue.last_seq += 1
+    const dueAt = isActive.get(webhookId) ? now : null
+    return { id: newId(), webhookId, event: event.seq, seq: queue.last_seq, dueAt }
+  })
+  if (rows.length === 0) return []
+  await insertion(tx, { deliveries: deliveries.of(rows), now })
+  const changed = held.map(({ webhook_id: webhookId, last_seq: lastSeq, due_at: dueAt }) => {
+    const isLater = isActive.get(webhookId) && (dueAt === null || dueAt > now)
+    return { webhookId, lastSeq, dueAt: isLater ? now : dueAt }
+  })
+  await queued(tx, { queues: queues.of(changed) })
+  return changed.flatMap(({ webhookId }) => (isActive.get(webhookId) ? webhookId : []))
+}

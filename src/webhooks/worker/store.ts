@@ -1,0 +1,262 @@
+import type { Cipher } from '../../core/cipher.ts'
+import type { Instant } from '../../core/time.ts'
+import { after, type Each, forUpdate, prepared, preparedForEach, rowList } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import type { DeliveryOutcome, PendingDelivery } from '../deliveries/rules.ts'
+import { findNextDue, partitionActive } from '../queues.ts'
+import { toStoredStatus, type WebhookRecord } from '../rules.ts'
+import { decryptWebhook } from '../store.ts'
+import type { QueuePosition } from './endpoint-queues.ts'
+
+/* What the service itself does with the deliveries of all tenants. */
+
+const ids = rowList<{ id: string }>({ id: 'text' })
+
+/** Those that are not gone, and whose organization is not. */
+const living = (db: Db, asked: string) =>
+  db
+    .selectFrom('webhooks as w')
+    .innerJoin('organizations as o', 'o.id', 'w.org_id')
+    .where('w.id', 'in', (eb) => eb.selectFrom(ids.as(asked, 'asked')).select('asked.id'))
+    .where('w.deleted_at', 'is', null)
+    .where('o.deleted_at', 'is', null)
+
+const webhooksOf = prepared((db, p: { ids: string }) =>
+  living(db, p.ids)
+    .select(['w.id', 'w.org_id', 'w.name', 'w.url', 'w.secret', 'w.previous_secret', 'w.previous_until'])
+    .select(['w.headers', 'w.status', 'w.retry_policy', 'w.created_by', 'w.created_at', 'w.updated_at']),
+)
+
+/** What tells whether a webhook is still what is known of it; several times as quick as all of it. */
+const versionsOf = prepared((db, p: { ids: string }) =>
+  living(db, p.ids).select(['w.id', 'w.updated_at', 'w.status']),
+)
+
+/** Webhooks as they are now, without those that are gone, or whose organization is; what is `known` of one when it did not change. */
+export async function findWebhooks(
+  db: Db,
+  cipher: Cipher,
+  asked: ReadonlyMap<string, WebhookRecord | undefined>,
+): Promise<Map<string, WebhookRecord>> {
+  const found = new Map<string, WebhookRecord>()
+  const known = [...asked.keys()].filter((id) => asked.get(id) !== undefined)
+  const versions = known.length > 0 ? await versionsOf(db, { ids: listOf(known) }) : []
+  for (const { id, updated_at, status } of versions) {
+    const one = asked.get(id)!
+    if (one.updatedAt === updated_at && toStoredStatus(one.status) === status) found.set(id, one)
+  }
+  const others = [...asked.keys()].filter((id) => !found.has(id))
+  const rows = others.length > 0 ? await webhooksOf(db, { ids: listOf(others) }) : []
+  for (const row of rows) found.set(row.id, decryptWebhook(cipher, { ...row, events: '[]' }))
+  return found
+}
+
+const listOf = (all: readonly string[]): string => ids.of(all.map((id) => ({ id })))
+
+/** Which deliveries a queue wants: behind the last one it has, by when they are due and their number. */
+export type DeliveryQuery = {
+  webhookId: string
+  isActive: boolean
+  now: Instant
+  limit: number
+} & QueuePosition
+
+const queries = { webhookId: 'text', now: 'text', limit: 'bigint', dueAt: 'text', seq: 'bigint' } as const
+type QueryOf = Each<Pick<DeliveryQuery, keyof typeof queries>>
+
+const deliveriesOf = (db: Db, query: QueryOf) =>
+  db
+    .selectFrom('webhook_deliveries as d')
+    .select(['d.id', 'd.webhook_id as webhookId', 'd.org_id as orgId', 'd.seq', 'd.event'])
+    .select([
+      'd.event_id as eventId',
+      'd.event_at as eventAt',
+      'd.payload',
+      'd.attempt',
+      'd.asked_for as askedFor',
+    ])
+    .select((eb) => eb.ref('d.due_at').$notNull().as('dueAt'))
+    .where('d.webhook_id', '=', query.webhookId)
+    .where('d.due_at', '<=', query.now)
+    .where(after(['d.due_at', 'd.seq'], [query.dueAt, query.seq]))
+    .orderBy('d.due_at')
+    .orderBy('d.seq')
+    .limit(query.limit)
+
+/* A question of its own for each state: one for both would go through all that is due, not to its beginning. */
+const due = preparedForEach(queries, deliveriesOf)
+const dueAskedFor = preparedForEach(queries, (db, query: QueryOf) =>
+  deliveriesOf(db, query).where('d.asked_for', '=', 1),
+)
+
+/** What is due, the longest first; of a webhook that is not active only what somebody asked for. */
+export const findPendingDeliveries = async (
+  db: Db,
+  all: readonly DeliveryQuery[],
+): Promise<PendingDelivery[]> => {
+  const [active, others] = partitionActive(all)
+  return [...(await due(db, active)), ...(await dueAskedFor(db, others))]
+}
+
+const outcomes = rowList<
+  Omit<DeliveryOutcome, 'isUnwanted'> & { id: string; before: number; endedAt: Instant | null }
+>({
+  id: 'text',
+  before: 'bigint',
+  status: 'text',
+  attempt: 'bigint',
+  dueAt: 'text',
+  responseStatus: 'bigint',
+  responseBody: 'text',
+  responseTimeMs: 'bigint',
+  errorMessage: 'text',
+  failureClass: 'text',
+  deliveredAt: 'text',
+  endedAt: 'text',
+})
+
+/** Only when nobody else has put something down since it was sent. */
+const outcomeChanges = prepared((db, p: { outcomes: string }) =>
+  db
+    .updateTable('webhook_deliveries')
+    .from(outcomes.as(p.outcomes, 'o'))
+    .set((eb) => ({
+      status: eb.ref('o.status'),
+      attempt: eb.ref('o.attempt'),
+      due_at: eb.ref('o.dueAt'),
+      response_status: eb.ref('o.responseStatus'),
+      response_body: eb.ref('o.responseBody'),
+      response_time_ms: eb.ref('o.responseTimeMs'),
+      error_message: eb.ref('o.errorMessage'),
+      failure_class: eb.ref('o.failureClass'),
+      delivered_at: eb.ref('o.deliveredAt'),
+      ended_at: eb.ref('o.endedAt'),
+    }))
+    .whereRef('webhook_deliveries.id', '=', 'o.id')
+    .whereRef('webhook_deliveries.attempt', '=', 'o.before')
+    .where('due_at', 'is not', null)
+    .returning('webhook_deliveries.id'),
+)
+
+/** The ids of those that count: another process may have sent one meanwhile, or its webhook be gone. */
+export async function updateDeliveries(
+  db: Db,
+  arrived: readonly { delivery: PendingDelivery; outcome: DeliveryOutcome }[],
+  now: Instant,
+): Promise<Set<string>> {
+  if (arrived.length === 0) return new Set()
+  const rows = arrived.map(({ delivery: { id, attempt: before }, outcome }) => ({
+    ...{ ...outcome, id, before },
+    endedAt: outcome.dueAt === null ? now : null,
+  }))
+  return new Set((await outcomeChanges(db, { outcomes: outcomes.of(rows) })).map(({ id }) => id))
+}
+
+/** The receiver said so; people take it up again. False when it was not active any more. */
+export async function failWebhook(db: Db, webhookId: string, now: Instant): Promise<boolean> {
+  const [{ numUpdatedRows }] = (await db
+    .updateTable('webhooks')
+    .set({ status: toStoredStatus('failed'), updated_at: now })
+    .where('id', '=', webhookId)
+    .where('status', '=', toStoredStatus('active'))
+    .execute()) as [{ numUpdatedRows: bigint }]
+  return numUpdatedRows > 0n
+}
+
+/** What the attempts of one webhook add to its counts. */
+export type OutcomeCounts = {
+  webhookId: string
+  successes: number
+  failures: number
+  at: Instant
+  lastSuccessAt: Instant | null
+}
+
+const tallies = rowList<OutcomeCounts>({
+  webhookId: 'text',
+  successes: 'bigint',
+  failures: 'bigint',
+  at: 'text',
+  lastSuccessAt: 'text',
+})
+
+const counted = prepared((db, p: { tallies: string }) =>
+  db
+    .updateTable('webhook_counts')
+    .from(tallies.as(p.tallies, 't'))
+    .set((eb) => ({
+      success_count: eb('success_count', '+', eb.ref('t.successes')),
+      failure_count: eb('failure_count', '+', eb.ref('t.failures')),
+      last_delivery_at: eb.ref('t.at'),
+      last_success_at: eb.fn.coalesce('t.lastSuccessAt', 'last_success_at'),
+    }))
+    .whereRef('webhook_id', '=', 't.webhookId'),
+)
+
+export async function addCounts(db: Db, counts: readonly OutcomeCounts[]): Promise<void> {
+  if (counts.length > 0) await counted(db, { tallies: tallies.of(counts) })
+}
+
+/** A queue that is done with. */
+export type ReleasedQueue = {
+  webhookId: string
+  /** Goes behind the others, also when something in it is due. */
+  makesRoom: boolean
+}
+
+/** What became of it. */
+export type ReleaseResult = 'released' | 'kept' | 'lost'
+
+const holders = prepared((db, p: { ids: string }) =>
+  forUpdate(
+    db
+      .selectFrom('webhook_queues')
+      .select(['webhook_id as id', 'holder'])
+      .where('webhook_id', 'in', (eb) => eb.selectFrom(ids.as(p.ids, 'done')).select('done.id'))
+      .orderBy('webhook_id'),
+  ),
+)
+
+const dues = rowList<{ id: string; dueAt: Instant | null }>({ id: 'text', dueAt: 'text' })
+
+const release = prepared((db, p: { dues: string }) =>
+  db
+    .updateTable('webhook_queues')
+    .from(dues.as(p.dues, 'q'))
+    .set((eb) => ({ holder: null, due_at: eb.ref('q.dueAt') }))
+    .whereRef('webhook_id', '=', 'q.id'),
+)
+
+/**
+ * Gives queues back, but for those in which something is due by now: they are `kept` on with, unless they have to
+ * make room. `lost`: another process holds it.
+ */
+export async function releaseQueues(
+  db: Db,
+  done: readonly ReleasedQueue[],
+  { holder, now }: { holder: string; now: Instant },
+): Promise<Map<string, ReleaseResult>> {
+  const results = new Map(done.map(({ webhookId }) => [webhookId, 'lost' as ReleaseResult]))
+  if (done.length === 0) return results
+  const found = await holders(db, { ids: listOf(done.map(({ webhookId }) => webhookId)) })
+  const held = found.filter((queue) => queue.holder === holder)
+  if (held.length === 0) return results
+  // Read now that the queues are held: whoever changes a webhook meanwhile reschedules its queue afterwards.
+  const webhooks = await webhooksOf(db, { ids: listOf(held.map(({ id }) => id)) })
+  const isActive = new Map(webhooks.map(({ id, status }) => [id, status === toStoredStatus('active')]))
+  const next = await findNextDue(
+    db,
+    [...isActive].map(([id, active]) => ({ id, isActive: active })),
+  )
+  const makingRoom = new Set(done.flatMap(({ webhookId, makesRoom }) => (makesRoom ? webhookId : [])))
+  const released: { id: string; dueAt: Instant | null }[] = []
+  for (const { id } of held) {
+    const dueAt = next.get(id) ?? null
+    const isDue = dueAt !== null && dueAt <= now
+    const isKept = isDue && !makingRoom.has(id)
+    results.set(id, isKept ? 'kept' : 'released')
+    if (!isKept) released.push({ id, dueAt: isDue ? now : dueAt })
+  }
+  if (released.length > 0) await release(db, { dues: dues.of(released) })
+  return results
+}
