@@ -1,7 +1,7 @@
 import { string } from '@oclif/core/flags'
 import { ApiCommand } from '../src/cli/base.ts'
-import { argFor, mutationFlags } from '../src/cli/flags.ts'
-import { rawCall } from '../src/cli/raw.ts'
+import { mutationFlags, textArg } from '../src/cli/flags.ts'
+import { sendRawRequest } from '../src/cli/raw-request.ts'
 
 export default class Api extends ApiCommand {
   static override summary = 'Call any path of the API'
@@ -11,8 +11,8 @@ export default class Api extends ApiCommand {
     'svc api DELETE /enrollment-keys/0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11',
   ]
   static override args = {
-    method: argFor('GET, POST, PUT, PATCH or DELETE'),
-    path: argFor('Path below /api/v1, with its query string'),
+    method: textArg('GET, POST, PUT, PATCH or DELETE'),
+    path: textArg('Path below /api/v1, with its query string'),
   }
   static override flags = {
     ...mutationFlags,
@@ -21,6 +21,6 @@ export default class Api extends ApiCommand {
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(Api)
-    await rawCall(this.open(flags), String(args.method), String(args.path), flags)
+    await sendRawRequest(this.open(flags), String(args.method), String(args.path), flags)
   }
 }

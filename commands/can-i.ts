@@ -1,11 +1,11 @@
 import { command } from '../src/cli/command.ts'
-import { isAllowed, verdictText } from '../src/cli/roles.ts'
+import { formatVerdict, isAllowed } from '../src/cli/roles.ts'
 import { permissions } from '../src/identity/permissions/contract.ts'
 
 export default command(permissions.canI, {
   args: ['action', 'resource'],
-  human: verdictText,
-  verdict: isAllowed,
+  format: formatVerdict,
+  isSuccess: isAllowed,
   description: 'Ends with 0 for yes and 1 for no. Asking for others needs users:read.',
   examples: [
     'svc can-i read devices\nyes: The role "Org Viewer" grants devices:read',

@@ -1,6 +1,6 @@
 import { LocalCommand } from '../src/cli/base.ts'
-import { listCommands } from '../src/cli/catalogue.ts'
-import { outputOf } from '../src/cli/print.ts'
+import { listCommands } from '../src/cli/command-catalog.ts'
+import { parseOutputFlags } from '../src/cli/print.ts'
 
 export default class Commands extends LocalCommand {
   static override summary = 'List every command; --json for tools'
@@ -8,6 +8,6 @@ export default class Commands extends LocalCommand {
 
   async run(): Promise<void> {
     const { flags } = await this.parse(Commands)
-    await listCommands(this.config.commands, outputOf(flags))
+    await listCommands(this.config.commands, parseOutputFlags(flags))
   }
 }

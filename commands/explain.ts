@@ -1,12 +1,12 @@
 import { command } from '../src/cli/command.ts'
-import { isAllowed, verdictText, withRouteHint } from '../src/cli/roles.ts'
+import { formatVerdict, isAllowed, withRouteHint } from '../src/cli/roles.ts'
 import { permissions } from '../src/identity/permissions/contract.ts'
 
 export default command(permissions.explain, {
   args: ['method', 'path'],
-  human: verdictText,
-  verdict: isAllowed,
-  failed: withRouteHint,
+  format: formatVerdict,
+  isSuccess: isAllowed,
+  mapError: withRouteHint,
   description:
     'Decided as the request itself would be; which records it then reaches is another matter. Ends with 0 when it is allowed and 1 when not. Asking for others needs users:read.',
   examples: [

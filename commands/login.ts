@@ -1,7 +1,7 @@
 import { boolean, string } from '@oclif/core/flags'
-import { ApiCommand, type Session } from '../src/cli/base.ts'
-import { type FederatedFlags, loginFederated, oidcFlags } from '../src/cli/federated.ts'
+import { ApiCommand, type CommandContext } from '../src/cli/base.ts'
 import { type LoginFlags, login } from '../src/cli/login.ts'
+import { loginWithOidc, type OidcLoginFlags, oidcFlags } from '../src/cli/oidc-login.ts'
 import { printRecord } from '../src/cli/print.ts'
 import type { SsoFlags } from '../src/cli/sso-login.ts'
 
@@ -67,9 +67,9 @@ export default class Login extends ApiCommand {
     if (run.output.format !== 'plain') await printRecord(run.output, result, undefined)
   }
 
-  private async begin(run: Session, flags: LoginFlags & Partial<FederatedFlags> & Partial<SsoFlags>) {
+  private async begin(run: CommandContext, flags: LoginFlags & Partial<OidcLoginFlags> & Partial<SsoFlags>) {
     const { oidc, sso } = flags
-    if (oidc !== undefined) return loginFederated(run, { ...flags, oidc })
+    if (oidc !== undefined) return loginWithOidc(run, { ...flags, oidc })
     if (sso === undefined) return login(run, flags)
     const { loginSso } = await import('../src/cli/sso-login.ts')
     return loginSso(run, { ...flags, sso })

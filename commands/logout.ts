@@ -1,5 +1,5 @@
 import { ApiCommand } from '../src/cli/base.ts'
-import { printRecord, say } from '../src/cli/print.ts'
+import { printNote, printRecord } from '../src/cli/print.ts'
 import { logout } from '../src/cli/session.ts'
 
 export default class Logout extends ApiCommand {
@@ -14,10 +14,10 @@ export default class Logout extends ApiCommand {
     const result = await logout(run)
     const url = run.settings.url.value
     if (run.output.format !== 'plain') return printRecord(run.output, { url, ...result }, undefined)
-    if (!result.signedOut) return say(`Not signed in to ${url}: nothing to do`)
+    if (!result.signedOut) return printNote(`Not signed in to ${url}: nothing to do`)
     const revoked = result.revoked
       ? 'the service refuses the old token'
       : 'the service still accepts the old token'
-    say(`Signed out of ${url}: ${revoked}${result.removed ? ', and nothing is stored any more' : ''}`)
+    printNote(`Signed out of ${url}: ${revoked}${result.removed ? ', and nothing is stored any more' : ''}`)
   }
 }

@@ -1,5 +1,5 @@
 import { ApiCommand } from '../src/cli/base.ts'
-import { write, writeJson } from '../src/cli/print.ts'
+import { writeJson, writeStdout } from '../src/cli/print.ts'
 
 export default class OpenApi extends ApiCommand {
   static override summary = 'Print the OpenAPI document of the service'
@@ -8,10 +8,10 @@ export default class OpenApi extends ApiCommand {
   async run(): Promise<void> {
     const { flags } = await this.parse(OpenApi)
     const run = this.open(flags)
-    const { text } = await run.stranger.raw('GET', '/openapi.json')
+    const { text } = await run.anonymous.raw('GET', '/openapi.json')
     const document: unknown = JSON.parse(text)
     if (run.output.format !== 'yaml') return writeJson(run.output, document)
     const { stringify } = await import('yaml')
-    await write(stringify(document))
+    await writeStdout(stringify(document))
   }
 }

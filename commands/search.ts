@@ -1,7 +1,7 @@
 import { custom, integer } from '@oclif/core/flags'
 import { ApiCommand } from '../src/cli/base.ts'
-import { argFor } from '../src/cli/flags.ts'
-import { kinds, searchFor } from '../src/cli/search.ts'
+import { textArg } from '../src/cli/flags.ts'
+import { resultTypes, searchFor } from '../src/cli/search.ts'
 import { search } from '../src/search/contract.ts'
 
 export default class Search extends ApiCommand {
@@ -12,9 +12,9 @@ export default class Search extends ApiCommand {
     'svc search desk\nTYPE     TITLE           DESCRIPTION     ID\ndevices  Desk of Ada     pc-17 · online  0197c1c4-9e21-7d10-b6a4-3c2f1e0d9b8a\nalerts   Desk unplugged  high            0197c1c9-64a1-7e22-8f05-7a8b9c0d1e2f',
     'svc search desk --type devices -q\n0197c1c4-9e21-7d10-b6a4-3c2f1e0d9b8a',
   ]
-  static override args = { text: argFor('Part of a name, title or description') }
+  static override args = { text: textArg('Part of a name, title or description') }
   static override flags = {
-    type: custom<string>({ description: 'Only this kind', options: [...kinds] })(),
+    type: custom<string>({ description: 'Only this kind', options: [...resultTypes] })(),
     limit: integer({ description: 'Results in all, at most 50', helpValue: 'N', min: 1, max: 50 }),
   }
 

@@ -1,16 +1,16 @@
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Problem } from '../src/core/errors.ts'
-import type { Bytes } from '../src/handler.ts'
+import type { FileReply } from '../src/handler.ts'
 import { sendRedirect } from './browser.ts'
 
-type File = Exclude<Bytes, { location: string }>
+type File = Exclude<FileReply, { location: string }>
 
 /** Sends a file, or the part that is asked for (RFC 9110, sections 13 and 14), or on to where it is. */
 export async function sendBytes(
   request: FastifyRequest,
   reply: FastifyReply,
-  bytes: Bytes,
+  bytes: FileReply,
 ): Promise<FastifyReply> {
   if ('location' in bytes) return sendRedirect(reply, bytes)
   const { name, size, checksum } = bytes

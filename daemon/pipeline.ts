@@ -16,15 +16,15 @@ import { holdsSecrets, safeParse } from '../src/core/schema.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
 import type { Quota } from '../src/credentials/api-keys/rate-limit-window.ts'
 import {
-  Answered,
   type AuditFacts,
-  type Bytes,
   type Call,
   type Caller,
+  EarlyReply,
+  type FileReply,
   type Handler,
   type Preparation,
-  type Steps,
-  type Streamed,
+  type StreamReply,
+  type TwoStepHandler,
 } from '../src/handler.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { type Authenticator, scopeOfCaller } from './actor.ts'
@@ -159,7 +159,7 @@ export function addRoute(
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     try {
       const result = await on.work.run(() => outcomeOf(request, reply))
-      if (entry.bytes) await sendBytes(request, reply.code(status), result as Bytes)
+      if (entry.bytes) await sendBytes(request, reply.code(status), result as FileReply)
       else send(request, reply.code(status), result)
     } catch (error) {
       reply.send(await refuse(request, error).catch((other) => other))
@@ -224,7 +224,7 @@ export function addRoute(
   ): Promise<unknown> {
     const { caller, now } = asked
     const ready = steps.prepare && (await steps.prepare(asked as unknown as Preparation<AnyEndpoint>))
-    if (ready instanceof Answered) {
+    if (ready instanceof EarlyReply) {
       if (!isTelemetry)
         throw new Error(`${name} was answered before its transaction: no entry would tell of it`)
       return ready.reply
@@ -260,7 +260,10 @@ export function addRoute(
     if (entry.redirects) {
       sendRedirect(reply, result as Redirect)
     } else if (entry.streams) {
-      const { type, headers, pieces } = streamed(entry.streams[0], result as AsyncIterable<string> | Streamed)
+      const { type, headers, pieces } = streamed(
+        entry.streams[0],
+        result as AsyncIterable<string> | StreamReply,
+      )
       reply.type(type).headers(headers).send(Readable.from(pieces))
     } else {
       const shown = setSessionCookies(entry, request, reply, result, request.client.https, on.origins)
@@ -297,12 +300,12 @@ function goneOf(reply: FastifyReply): AbortSignal {
   return gone.signal
 }
 
-const streamed = (type: StreamType, result: AsyncIterable<string> | Streamed): Streamed =>
+const streamed = (type: StreamType, result: AsyncIterable<string> | StreamReply): StreamReply =>
   'pieces' in result ? result : { type, headers: {}, pieces: result }
 
 function stepsOf(handler: Handler<AnyEndpoint>): {
-  prepare?: Steps<AnyEndpoint, never>['prepare']
-  run: Steps<AnyEndpoint, never>['run']
+  prepare?: TwoStepHandler<AnyEndpoint, never>['prepare']
+  run: TwoStepHandler<AnyEndpoint, never>['run']
 } {
   return typeof handler === 'function' ? { run: handler } : handler
 }

@@ -44,7 +44,7 @@ export type ApiKeyCaller = {
 }
 
 /** The largest enrollment key that a workload may mint. */
-export type KeyShape = { maxUsage: number; maxTtlMinutes: number }
+export type EnrollmentKeyLimits = { maxUsage: number; maxTtlMinutes: number }
 
 /** A job of a CI system, which signed in with the token it has there. It sees the organization of its trust policy. */
 export type WorkloadCaller = {
@@ -55,7 +55,7 @@ export type WorkloadCaller = {
   orgId: string
   scope: Scope
   permissions: ReadonlySet<string>
-  keyShape: KeyShape
+  keyLimits: EnrollmentKeyLimits
   /** Which run of the workflow it is, in words. */
   run: string
 }
@@ -100,7 +100,7 @@ export type AuditFacts = {
   unchanged?: true
 }
 
-type Asked<E extends Endpoint> = {
+type RequestInput<E extends Endpoint> = {
   params: ParamsOf<E>
   query: QueryOf<E>
   body: BodyOf<E>
@@ -115,10 +115,10 @@ type Asked<E extends Endpoint> = {
   note(facts: AuditFacts): void
   /** Aborts when the client hangs up before it has its reply. */
   gone(): AbortSignal
-} & (E extends { question: true } ? Asks : unknown)
+} & (E extends { question: true } ? QuestionCall : unknown)
 
 /** Of what the contract says that it is a question. */
-export type Asks = {
+export type QuestionCall = {
   /**
    * Asks what may cost much, as the caller decides: a filter, a search, a list in an order of theirs. For a limited
    * time, and a few at once. @throws too_many_questions, question_too_slow
@@ -127,10 +127,10 @@ export type Asks = {
 }
 
 /** `db` is the transaction of a change, or a reading connection. */
-export type Call<E extends Endpoint> = Asked<E> & { db: Db; storage: Storage }
+export type Call<E extends Endpoint> = RequestInput<E> & { db: Db; storage: Storage }
 
 /** Before the transaction: work that waits for something else, and limits. Its own writes stand alone. */
-export type Preparation<E extends Endpoint> = Asked<E> & {
+export type Preparation<E extends Endpoint> = RequestInput<E> & {
   storage: Storage
   /** Counts one event, or so many; throws 429 when the window is full. */
   limit(name: LimitName, key: string, amount?: number): void
@@ -142,10 +142,10 @@ export type Preparation<E extends Endpoint> = Asked<E> & {
 }
 
 /** A stream that says of which type it is, and what goes before it. */
-export type Streamed = { type: StreamType; headers: Record<string, string>; pieces: AsyncIterable<string> }
+export type StreamReply = { type: StreamType; headers: Record<string, string>; pieces: AsyncIterable<string> }
 
 /** A file, or where it is instead. It is closed in any case, read or not. */
-export type Bytes =
+export type FileReply =
   | { location: string }
   | {
       name: string
@@ -157,27 +157,29 @@ export type Bytes =
       close(): Promise<void>
     }
 
-type Answer<E extends Endpoint> = E extends { streams: readonly string[] }
-  ? AsyncIterable<string> | Streamed
+type HandlerReply<E extends Endpoint> = E extends { streams: readonly string[] }
+  ? AsyncIterable<string> | StreamReply
   : E extends { redirects: true }
     ? Redirect
     : E extends { bytes: true }
-      ? Bytes
+      ? FileReply
       : ReplyOf<E>
 
-export type Handler<E extends Endpoint> = ((call: Call<E>) => Promise<Answer<E>>) | Steps<E, never>
+export type Handler<E extends Endpoint> =
+  | ((call: Call<E>) => Promise<HandlerReply<E>>)
+  | TwoStepHandler<E, never>
 
 /** A handler in two steps: `prepare` outside the transaction, `run` inside it with what was prepared. */
-export type Steps<E extends Endpoint, P> = {
-  prepare(call: Preparation<E>): Promise<P | Answered<Answer<E>>>
-  run(call: Call<E>, prepared: P): Promise<Answer<E>>
+export type TwoStepHandler<E extends Endpoint, P> = {
+  prepare(call: Preparation<E>): Promise<P | EarlyReply<HandlerReply<E>>>
+  run(call: Call<E>, prepared: P): Promise<HandlerReply<E>>
 }
 
 /**
  * What `prepare` gives when there is nothing left for `run` to do. Telemetry alone may, which leaves no audit entry: what it
  * writes has been written then, in a transaction that it shares.
  */
-export class Answered<Reply> {
+export class EarlyReply<Reply> {
   readonly reply: Reply
 
   constructor(reply: Reply) {
@@ -191,4 +193,5 @@ export type HandlersOf<Group> = {
 }
 
 /** Ties the two steps together by the type of what is prepared. */
-export const inSteps = <E extends Endpoint, P>(steps: Steps<E, P>): Handler<E> => steps as Steps<E, never>
+export const inSteps = <E extends Endpoint, P>(steps: TwoStepHandler<E, P>): Handler<E> =>
+  steps as TwoStepHandler<E, never>

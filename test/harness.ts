@@ -9,8 +9,8 @@ import { newId } from '../src/core/new-id.ts'
 import { OutboundFailure } from '../src/core/outbound.ts'
 import { type Clock, type Instant, systemClock } from '../src/core/time.ts'
 import { insertUser } from '../src/identity/store.ts'
-import { releaseShelf } from './agents/shelf.ts'
-import { releaseKey } from './agents/signed.ts'
+import { fakeReleases } from './agents/fake-releases.ts'
+import { releaseKey } from './agents/signed-release.ts'
 import type { Open } from './databases.ts'
 import { ciIssuer } from './trust/issuer.ts'
 
@@ -76,7 +76,7 @@ const everyName: Resolve = (hostname, _, done) =>
 
 /** Tests send nothing out of this machine; an issuer of tokens and a host of releases answer that are not out there. */
 const noOutside: Pick<Integrations, 'outbound' | 'releases'> = {
-  releases: releaseShelf,
+  releases: fakeReleases,
   outbound: {
     send: async ({ url }) => {
       const reply = await ciIssuer.answer(url)

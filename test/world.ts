@@ -23,7 +23,7 @@ import { makeWebhook } from '../src/webhooks/rules.ts'
 import { insertWebhook } from '../src/webhooks/store.ts'
 import { addRollout } from './agents/rollouts/records.ts'
 import { adminEmail, type TestService, testSecrets } from './harness.ts'
-import { added, holdsAny, putRows, type Rows, rowsOf } from './recorded.ts'
+import { added, holdsAny, putRows, type Rows, rowsOf } from './table-dump.ts'
 import { ciIssuer } from './trust/issuer.ts'
 
 export type Org = {

@@ -3,7 +3,7 @@ import { command } from '../../src/cli/command.ts'
 
 export default command(deviceCommands.setAutoUpdate, {
   args: ['enabled'],
-  human: ({ id }) => `Its agent is told: ${String(id)}\n`,
+  format: ({ id }) => `Its agent is told: ${String(id)}\n`,
   description:
     'The agent keeps it across restarts. What was decided, and what the agent says, is autoUpdate of svc devices show.',
   examples: [

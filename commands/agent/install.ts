@@ -1,6 +1,6 @@
 import { boolean, string } from '@oclif/core/flags'
 import { LocalCommand } from '../../src/cli/base.ts'
-import { outputOf, printRecord } from '../../src/cli/print.ts'
+import { parseOutputFlags, printRecord } from '../../src/cli/print.ts'
 
 export default class AgentInstall extends LocalCommand {
   static override summary = 'Make the agent a service of this machine'
@@ -41,6 +41,6 @@ export default class AgentInstall extends LocalCommand {
     const { flags } = await this.parse(AgentInstall)
     const { installAtTerminal } = await import('../../src/device-agent/install/terminal.ts')
     const outcome = await installAtTerminal(flags, undefined)
-    await printRecord(outputOf(flags), outcome, undefined, () => outcome.unit ?? '')
+    await printRecord(parseOutputFlags(flags), outcome, undefined, () => outcome.unit ?? '')
   }
 }

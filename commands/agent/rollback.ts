@@ -1,11 +1,11 @@
 import { agentVersions } from '../../src/agents/versions/contract.ts'
-import { rolledBackLines } from '../../src/cli/agent-releases.ts'
+import { formatRolledBack } from '../../src/cli/agent-releases.ts'
 import { command } from '../../src/cli/command.ts'
 
 export default command(agentVersions.rollback, {
   args: ['version'],
-  confirms: 'Bring machines that run a newer version back to this one?',
-  human: rolledBackLines,
+  confirmation: 'Bring machines that run a newer version back to this one?',
+  format: formatRolledBack,
   description:
     'Machines go back with their next heartbeat, and stay until a version is promoted: svc agent promote ends it, with a newer version or with this one. A rollout of a newer version ends with it. Never below what a signed release names as the lowest version, which agents keep and check by themselves. Needs a second factor, and system scope.',
   examples: [

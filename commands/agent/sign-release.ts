@@ -1,7 +1,7 @@
 import { string } from '@oclif/core/flags'
 import { LocalCommand } from '../../src/cli/base.ts'
-import { argFor } from '../../src/cli/flags.ts'
-import { outputOf } from '../../src/cli/print.ts'
+import { textArg } from '../../src/cli/flags.ts'
+import { parseOutputFlags } from '../../src/cli/print.ts'
 import { signRelease } from '../../src/cli/sign-release.ts'
 
 export default class AgentSignRelease extends LocalCommand {
@@ -13,7 +13,7 @@ export default class AgentSignRelease extends LocalCommand {
     'svc agent sign-release dist/1.3.0 --version 1.3.0 --key-file release.key --min-from 1.2.0',
     'svc agent sign-release dist/1.4.0 --version 1.4.0 --key-file release.key --new-key next.key --json',
   ]
-  static override args = { dir: argFor('Folder of the files') }
+  static override args = { dir: textArg('Folder of the files') }
   static override flags = {
     version: string({ description: 'Version that the files are', helpValue: 'VERSION', required: true }),
     'key-file': string({
@@ -38,6 +38,6 @@ export default class AgentSignRelease extends LocalCommand {
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(AgentSignRelease)
-    await signRelease(outputOf(flags), args.dir as string, flags)
+    await signRelease(parseOutputFlags(flags), args.dir as string, flags)
   }
 }

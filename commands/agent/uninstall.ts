@@ -1,6 +1,6 @@
 import { boolean, string } from '@oclif/core/flags'
 import { LocalCommand } from '../../src/cli/base.ts'
-import { outputOf, printRecord } from '../../src/cli/print.ts'
+import { parseOutputFlags, printRecord } from '../../src/cli/print.ts'
 
 export default class AgentUninstall extends LocalCommand {
   static override summary = 'Undo svc agent install'
@@ -27,6 +27,6 @@ export default class AgentUninstall extends LocalCommand {
     const { flags } = await this.parse(AgentUninstall)
     const { uninstallAtTerminal } = await import('../../src/device-agent/install/terminal.ts')
     const outcome = await uninstallAtTerminal(flags)
-    await printRecord(outputOf(flags), outcome, undefined, () => outcome.unit ?? '')
+    await printRecord(parseOutputFlags(flags), outcome, undefined, () => outcome.unit ?? '')
   }
 }

@@ -9,6 +9,6 @@ export default command(auditCheckpoints.checkpoint, {
     'svc audit checkpoint --org blue-bakery > blue-bakery.checkpoint && head -n 2 blue-bakery.checkpoint\nsvc/audit/0197c1c8-3f72-7bac-8d21-4e6a8c0f2a55\n12345',
     'svc audit checkpoint --jq .seq\n12345',
   ],
-  lined: true,
-  human: ({ checkpoint }) => String(checkpoint),
+  multiline: true,
+  format: ({ checkpoint }) => String(checkpoint),
 })

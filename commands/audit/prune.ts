@@ -1,6 +1,6 @@
 import { prune } from '../../src/cli/audit-retention.ts'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { deleteFlags, type FlagSet, yes } from '../../src/cli/flags.ts'
+import { booleanFlag, deleteFlags, type FlagSet } from '../../src/cli/flags.ts'
 
 export default class AuditPrune extends ApiCommand {
   static override summary = 'Delete now the audit entries that are old enough to go'
@@ -12,7 +12,7 @@ export default class AuditPrune extends ApiCommand {
   ]
   static override flags: FlagSet = {
     yes: deleteFlags.yes!,
-    'dry-run': yes({ description: 'Show what would go, and delete nothing' }),
+    'dry-run': booleanFlag({ description: 'Show what would go, and delete nothing' }),
   }
 
   async run(): Promise<void> {

@@ -1,10 +1,10 @@
 import { auditReports } from '../../src/audit/reports/contract.ts'
-import { act } from '../../src/cli/act.ts'
-import { orgOf } from '../../src/cli/audit.ts'
+import { resolveAuditOrg } from '../../src/cli/audit-org.ts'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { usage } from '../../src/cli/exit.ts'
+import { usageError } from '../../src/cli/exit-codes.ts'
 import { fieldsOf } from '../../src/cli/fields.ts'
-import { argFor, type FlagSet, flagFor } from '../../src/cli/flags.ts'
+import { type FlagSet, fieldFlag, textArg } from '../../src/cli/flags.ts'
+import { runRecordCommand } from '../../src/cli/record-command.ts'
 import { didYouMean } from '../../src/core/suggest.ts'
 
 const { stats: _, ...reports } = auditReports
@@ -18,22 +18,26 @@ export default class AuditReport extends ApiCommand {
     'svc audit report users --from 2026-01-01T00:00:00Z',
     'svc audit report compliance --json',
   ]
-  static override args = { kind: argFor(`The report: ${kinds.join(', ')}`) }
-  static override flags: FlagSet = Object.fromEntries(span.map((field) => [field.flag, flagFor(field)]))
+  static override args = { kind: textArg(`The report: ${kinds.join(', ')}`) }
+  static override flags: FlagSet = Object.fromEntries(span.map((field) => [field.flag, fieldFlag(field)]))
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(AuditReport)
     const kind = kinds.find((one) => one === args.kind)
     if (!kind) {
       const named = String(args.kind)
-      throw usage(`"${named}" is no report: ${kinds.join(', ')}`, didYouMean(named, [...kinds]))
+      throw usageError(`"${named}" is no report: ${kinds.join(', ')}`, didYouMean(named, [...kinds]))
     }
     const session = this.open(flags)
     const said = flags as Record<string, unknown>
     const input = async () => {
       const { from, to } = said
-      return { query: { orgId: await orgOf(session), from, to } }
+      return { query: { orgId: await resolveAuditOrg(session), from, to } }
     }
-    await act(session, reports[kind], { examples: [] }, input, { flags: said, args, id: this.id ?? '' })
+    await runRecordCommand(session, reports[kind], { examples: [] }, input, {
+      flags: said,
+      args,
+      id: this.id ?? '',
+    })
   }
 }

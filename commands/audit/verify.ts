@@ -6,7 +6,7 @@ import { readKeys } from '../../src/audit/verifier/signatures.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { verify } from '../../src/cli/audit-verify.ts'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { argFor } from '../../src/cli/flags.ts'
+import { textArg } from '../../src/cli/flags.ts'
 
 export default class AuditVerify extends ApiCommand {
   static override summary = 'Recompute an audit chain and say whether anyone tampered with it'
@@ -18,7 +18,7 @@ export default class AuditVerify extends ApiCommand {
     'svc audit verify --pin ~/audit-pins.json\nSound: Blue Bakery, 12 345 entries, up to 5f3c0a9be1d2, signature not checked: give --key, pinned as it is, nothing was known of it before',
     'svc audit verify --json',
   ]
-  static override args = { file: argFor('File to verify; - for standard input', false) }
+  static override args = { file: textArg('File to verify; - for standard input', false) }
   static override flags = {
     key: string({
       description: 'File of the keys to trust, one a line, as svc audit key prints them or base64 alone',

@@ -1,6 +1,6 @@
 import { LocalCommand } from '../../src/cli/base.ts'
 import { listContexts } from '../../src/cli/contexts.ts'
-import { outputOf } from '../../src/cli/print.ts'
+import { parseOutputFlags } from '../../src/cli/print.ts'
 
 export default class ContextLs extends LocalCommand {
   static override summary = 'List contexts: a URL, who is signed in there, and the default organization'
@@ -11,6 +11,6 @@ export default class ContextLs extends LocalCommand {
 
   async run(): Promise<void> {
     const { flags } = await this.parse(ContextLs)
-    await listContexts(outputOf(flags))
+    await listContexts(parseOutputFlags(flags))
   }
 }

@@ -1,18 +1,18 @@
 import { LocalCommand } from '../../src/cli/base.ts'
 import { removeContext } from '../../src/cli/contexts.ts'
-import { argFor } from '../../src/cli/flags.ts'
-import { say } from '../../src/cli/print.ts'
+import { textArg } from '../../src/cli/flags.ts'
+import { printNote } from '../../src/cli/print.ts'
 
 export default class ContextRm extends LocalCommand {
   static override summary = 'Remove a context and the session stored for it'
   static override description =
     'The session itself goes on at the service until it expires; svc logout ends it.'
   static override examples = ['svc context rm prod\nContext prod removed']
-  static override args = { name: argFor('Name of the context') }
+  static override args = { name: textArg('Name of the context') }
 
   async run(): Promise<void> {
     const { args } = await this.parse(ContextRm)
     await removeContext(String(args.name))
-    say(`Context ${args.name} removed`)
+    printNote(`Context ${args.name} removed`)
   }
 }

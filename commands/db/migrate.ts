@@ -1,6 +1,6 @@
 import { LocalCommand } from '../../src/cli/base.ts'
 import { dataDirFlag } from '../../src/cli/flags.ts'
-import { outputOf, write, writeJson } from '../../src/cli/print.ts'
+import { parseOutputFlags, writeJson, writeStdout } from '../../src/cli/print.ts'
 
 export default class DbMigrate extends LocalCommand {
   static override summary = 'Apply the migrations that are missing'
@@ -14,7 +14,7 @@ export default class DbMigrate extends LocalCommand {
     const { migrateNow } = await import('../../daemon/database.ts')
     const applied = await migrateNow(flags)
     const text = applied.length === 0 ? 'Nothing to apply' : `Applied ${applied.join(', ')}`
-    const output = outputOf(flags)
-    await (output.format === 'json' ? writeJson(output, { applied }) : write(`${text}\n`))
+    const output = parseOutputFlags(flags)
+    await (output.format === 'json' ? writeJson(output, { applied }) : writeStdout(`${text}\n`))
   }
 }

@@ -1,6 +1,6 @@
 import { LocalCommand } from '../../src/cli/base.ts'
 import { dataDirFlag } from '../../src/cli/flags.ts'
-import { outputOf, rowPrinter } from '../../src/cli/print.ts'
+import { parseOutputFlags, rowPrinter } from '../../src/cli/print.ts'
 
 export default class DbStatus extends LocalCommand {
   static override summary = 'Show which migrations were applied to the database'
@@ -14,7 +14,7 @@ export default class DbStatus extends LocalCommand {
   async run(): Promise<void> {
     const { flags } = await this.parse(DbStatus)
     const { statusOf } = await import('../../daemon/database.ts')
-    const printer = rowPrinter(outputOf(flags), ['name', 'state', 'appliedAt'])
+    const printer = rowPrinter(parseOutputFlags(flags), ['name', 'state', 'appliedAt'])
     await printer.rows(await statusOf(flags))
     await printer.end()
   }

@@ -1,6 +1,6 @@
 import { LocalCommand } from '../../src/cli/base.ts'
 import { dataDirFlag } from '../../src/cli/flags.ts'
-import { outputOf, write, writeJson } from '../../src/cli/print.ts'
+import { parseOutputFlags, writeJson, writeStdout } from '../../src/cli/print.ts'
 
 export default class DbUnlock extends LocalCommand {
   static override summary = 'End the connections that hold the migration lock'
@@ -14,7 +14,7 @@ export default class DbUnlock extends LocalCommand {
     const { unlockNow } = await import('../../daemon/database.ts')
     const ended = await unlockNow(flags)
     const text = `Ended ${ended} ${ended === 1 ? 'connection' : 'connections'}`
-    const output = outputOf(flags)
-    await (output.format === 'json' ? writeJson(output, { ended }) : write(`${text}\n`))
+    const output = parseOutputFlags(flags)
+    await (output.format === 'json' ? writeJson(output, { ended }) : writeStdout(`${text}\n`))
   }
 }

@@ -2,7 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { deadLetters } from '../../src/service/dead-letters/contract.ts'
 
 export default command(deadLetters.remove, {
-  human: () => 'Deleted\n',
+  format: () => 'Deleted\n',
   description: 'The audit log keeps what it was about and its SHA-256.',
   examples: [
     'svc dead-letters delete 17 --yes\nDeleted',

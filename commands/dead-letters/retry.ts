@@ -2,7 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { deadLetters } from '../../src/service/dead-letters/contract.ts'
 
 export default command(deadLetters.retry, {
-  human: ({ source }) =>
+  format: ({ source }) =>
     source === 'events'
       ? 'Queued as a delivery\n'
       : 'Recorded at the end of its chain; what is refused again is a dead letter again\n',

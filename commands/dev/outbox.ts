@@ -2,7 +2,7 @@ import { boolean, string } from '@oclif/core/flags'
 import { LocalCommand } from '../../src/cli/base.ts'
 import { dataDirFlag } from '../../src/cli/flags.ts'
 import { printLatest, printMessages } from '../../src/cli/outbox.ts'
-import { outputOf } from '../../src/cli/print.ts'
+import { parseOutputFlags } from '../../src/cli/print.ts'
 
 export default class DevOutbox extends LocalCommand {
   static override summary = 'Show e-mail and SMS that a service without SMTP or Twilio kept to itself'
@@ -25,6 +25,6 @@ export default class DevOutbox extends LocalCommand {
     const { dataDirOf } = await import('../../daemon/config.ts')
     const { readOutboxMessages: messagesIn } = await import('../../daemon/integrations/outbox.ts')
     const messages = await messagesIn(dataDirOf(flags))
-    await (flags.latest ? printLatest : printMessages)(outputOf(flags), messages, flags)
+    await (flags.latest ? printLatest : printMessages)(parseOutputFlags(flags), messages, flags)
   }
 }

@@ -4,9 +4,9 @@ import { payloadFlags, sendAndWait, waitFlags } from '../../src/cli/device-comma
 
 export default command(deviceCommands.create, {
   args: ['type'],
-  instead: payloadFlags,
-  also: { flag: 'wait', flags: waitFlags, run: sendAndWait },
-  human: ({ id, type }) => `${String(type)} waits for the agent: ${String(id)}\n`,
+  customFlags: payloadFlags,
+  alternative: { flag: 'wait', flags: waitFlags, run: sendAndWait },
+  format: ({ id, type }) => `${String(type)} waits for the agent: ${String(id)}\n`,
   description:
     'An agent that is connected has it at once, another one with its next heartbeat; nobody fetches it within a week, it is given up. ' +
     'What came of it shows svc devices result.',

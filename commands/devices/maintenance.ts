@@ -2,8 +2,8 @@ import { command } from '../../src/cli/command.ts'
 import { devices } from '../../src/devices/contract.ts'
 
 export default command(devices.maintenance, {
-  opposite: { field: 'enable', flag: 'off', description: 'End maintenance now' },
-  human: ({ hostname, status, maintenanceUntil: until }) =>
+  negatedFlag: { field: 'enable', flag: 'off', description: 'End maintenance now' },
+  format: ({ hostname, status, maintenanceUntil: until }) =>
     status === 'maintenance'
       ? `${String(hostname)} is in maintenance until ${until === null ? 'it is ended' : String(until)}\n`
       : `${String(hostname)} is ${String(status)}\n`,

@@ -7,7 +7,7 @@ export default command(devices.update, {
   summary: 'Move a device to another site of its organization',
   args: ['siteId'],
   preset: Object.fromEntries(others.map((key) => [key, undefined])),
-  human: ({ hostname }) => `${String(hostname)} moved\n`,
+  format: ({ hostname }) => `${String(hostname)} moved\n`,
   description: 'null as site: the device belongs to none.',
   examples: [
     'svc devices move reception-1 "Main Office"\nreception-1 moved',

@@ -1,10 +1,10 @@
 import { deviceCommands } from '../../src/agents/commands/contract.ts'
 import { command } from '../../src/cli/command.ts'
-import { outcomeOf } from '../../src/cli/device-commands.ts'
+import { describeOutcome } from '../../src/cli/device-commands.ts'
 
 export default command(deviceCommands.show, {
-  lined: true,
-  human: outcomeOf,
+  multiline: true,
+  format: describeOutcome,
   description:
     'Outputs are kept for 30 days, and of each device as many bytes as the service is set to: the oldest make room, and dropped says so.',
   examples: [

@@ -3,7 +3,7 @@ import { devices } from '../../src/devices/contract.ts'
 
 export default command(devices.tag, {
   args: ['deviceIds'],
-  human: ({ devices }) => `Tagged ${devices === 1 ? '1 device' : `${devices} devices`}\n`,
+  format: ({ devices }) => `Tagged ${devices === 1 ? '1 device' : `${devices} devices`}\n`,
   description: 'All of them in one change, or none.',
   examples: [
     'svc devices tag web-1 web-2 --add prod --remove old\nTagged 2 devices',

@@ -2,7 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { events } from '../../src/events/contract.ts'
 
 export default command(events.create, {
-  human: ({ id, type }) => `${String(type)} raised as ${String(id)}\n`,
+  format: ({ id, type }) => `${String(type)} raised as ${String(id)}\n`,
   description:
     'For what happens outside of svc: patches, policies, automations, remote sessions. It takes a system or partner administrator.',
   examples: [

@@ -1,11 +1,11 @@
 import { command } from '../../src/cli/command.ts'
-import { filterText, saidByConditions } from '../../src/cli/filters.ts'
+import { conditionFieldFlags, formatFilter } from '../../src/cli/filters.ts'
 import { filters } from '../../src/filters/contract.ts'
 
 export default command(filters.create, {
-  instead: saidByConditions(true),
+  customFlags: conditionFieldFlags(true),
   existing: { list: filters.list, within: ['orgId'] },
-  human: filterText,
+  format: formatFilter,
   description:
     'svc help filters says how a filter is written, svc filters preview which devices it would find.',
   examples: [

@@ -1,6 +1,6 @@
 import { ApiCommand } from '../../src/cli/base.ts'
 import { conditionFlags, explainFilter } from '../../src/cli/filters.ts'
-import { argFor } from '../../src/cli/flags.ts'
+import { textArg } from '../../src/cli/flags.ts'
 
 export default class FiltersExplain extends ApiCommand {
   static override summary = 'Say what a filter means, condition by condition'
@@ -10,7 +10,7 @@ export default class FiltersExplain extends ApiCommand {
     "The tree that the API takes\nsvc filters explain --where 'tags is empty' --json --jq .conditions",
     "svc filters explain 'Stale machines'",
   ]
-  static override args = { filter: argFor('The saved filter: id or name', false) }
+  static override args = { filter: textArg('The saved filter: id or name', false) }
   static override flags = conditionFlags
 
   async run(): Promise<void> {

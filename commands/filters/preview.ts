@@ -1,7 +1,7 @@
 import { integer } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
 import { conditionFlags, preview } from '../../src/cli/filters.ts'
-import { argFor } from '../../src/cli/flags.ts'
+import { textArg } from '../../src/cli/flags.ts'
 
 export default class FiltersPreview extends ApiCommand {
   static override summary = 'Show which devices a filter matches, saved or not'
@@ -11,7 +11,7 @@ export default class FiltersPreview extends ApiCommand {
     "svc filters preview --where 'status = online and hardware.cpuCores >= 8' --limit 100 -q",
     'svc filters preview --file tree.json --json --jq .data.totalCount\n412',
   ]
-  static override args = { filter: argFor('The saved filter: id or name', false) }
+  static override args = { filter: textArg('The saved filter: id or name', false) }
   static override flags = {
     ...conditionFlags,
     limit: integer({ description: 'Devices to show, at most 100', helpValue: 'N' }),

@@ -1,7 +1,7 @@
 import { string as stringArg } from '@oclif/core/args'
 import { boolean, string } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { acceptInvitation, acceptMine } from '../../src/cli/people.ts'
+import { acceptInvitation, acceptOwnInvitation } from '../../src/cli/invitations.ts'
 import { printRecord } from '../../src/cli/print.ts'
 import { escapeToOneLine } from '../../src/cli/table.ts'
 import { auth, users } from '../../src/identity/contract.ts'
@@ -39,7 +39,7 @@ export default class InviteAccept extends ApiCommand {
     const { args, flags } = await this.parse(InviteAccept)
     if (args.tenant !== undefined) {
       const signedIn = this.open(flags)
-      const accepted = await acceptMine(signedIn, users, args.tenant)
+      const accepted = await acceptOwnInvitation(signedIn, users, args.tenant)
       return printRecord(
         signedIn.output,
         accepted,

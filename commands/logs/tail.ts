@@ -1,7 +1,7 @@
 import { ApiCommand } from '../../src/cli/base.ts'
-import { argFor, choiceFlag, type FlagSet, wordFlag } from '../../src/cli/flags.ts'
+import { choiceFlag, type FlagSet, textArg, textFlag } from '../../src/cli/flags.ts'
 import { followFlags } from '../../src/cli/follow.ts'
-import { levelWords, tailLogs } from '../../src/cli/logs-tail.ts'
+import { levelNames, tailLogs } from '../../src/cli/logs-tail.ts'
 
 export default class LogsTail extends ApiCommand {
   static override summary = 'Show the newest logs of devices, both kinds as one, and with -f what comes in'
@@ -12,15 +12,15 @@ export default class LogsTail extends ApiCommand {
     'svc logs tail -f reception-1 reception-2 --level warn,error,critical --since 10m',
     'svc logs tail reception-1 --kind events --cursor-file events.cursor -o ndjson >> events.ndjson',
   ]
-  static override args = { device: argFor('Devices: id, hostname or display name', true, undefined, true) }
+  static override args = { device: textArg('Devices: id, hostname or display name', true, undefined, true) }
   static override flags: FlagSet = {
     kind: choiceFlag('Only logs of this kind', ['diagnostic', 'events']),
-    level: wordFlag(`Only these levels, such as warn,error: ${levelWords.join(', ')}`, 'LEVELS'),
-    component: wordFlag('Only of this component of the agent', 'TEXT'),
-    source: wordFlag('Only from this source of events', 'TEXT'),
-    since: wordFlag('From this time on (such as 10m or 7d ago, or 2026-01-31)', 'TIME'),
-    until: wordFlag('Only before this time', 'TIME'),
-    grep: wordFlag('Only messages that hold this text', 'TEXT'),
+    level: textFlag(`Only these levels, such as warn,error: ${levelNames.join(', ')}`, 'LEVELS'),
+    component: textFlag('Only of this component of the agent', 'TEXT'),
+    source: textFlag('Only from this source of events', 'TEXT'),
+    since: textFlag('From this time on (such as 10m or 7d ago, or 2026-01-31)', 'TIME'),
+    until: textFlag('Only before this time', 'TIME'),
+    grep: textFlag('Only messages that hold this text', 'TEXT'),
     ...followFlags,
   }
 

@@ -1,6 +1,6 @@
 import { string } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { codeFrom, goOn } from '../../src/cli/mfa.ts'
+import { readCode, replaceTokens } from '../../src/cli/mfa.ts'
 import { printRecord } from '../../src/cli/print.ts'
 import { auth } from '../../src/identity/contract.ts'
 
@@ -20,9 +20,9 @@ export default class MfaDisable extends ApiCommand {
   async run(): Promise<void> {
     const { flags } = await this.parse(MfaDisable)
     const run = this.open(flags)
-    const code = await codeFrom(run, flags.code, 'Code of your authenticator, or a recovery code')
+    const code = await readCode(run, flags.code, 'Code of your authenticator, or a recovery code')
     const { tokens, ...reply } = await run.client.call(auth.disableMfa, { body: { code } })
-    await goOn(run, tokens)
+    await replaceTokens(run, tokens)
     await printRecord(run.output, reply, auth.disableMfa.reply, ({ message }) => `${message}\n`)
   }
 }

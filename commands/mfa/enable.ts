@@ -1,6 +1,6 @@
 import { string } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { codeFrom, goOn } from '../../src/cli/mfa.ts'
+import { readCode, replaceTokens } from '../../src/cli/mfa.ts'
 import { printRecord } from '../../src/cli/print.ts'
 import { auth } from '../../src/identity/contract.ts'
 
@@ -20,10 +20,10 @@ export default class MfaEnable extends ApiCommand {
   async run(): Promise<void> {
     const { flags } = await this.parse(MfaEnable)
     const run = this.open(flags)
-    const code = await codeFrom(run, flags.code, 'Code of your authenticator')
+    const code = await readCode(run, flags.code, 'Code of your authenticator')
     // The set-up has shown the recovery codes already.
     const { tokens, recoveryCodes: _, ...reply } = await run.client.call(auth.enableMfa, { body: { code } })
-    await goOn(run, tokens)
+    await replaceTokens(run, tokens)
     await printRecord(run.output, reply, auth.enableMfa.reply, ({ message }) => `${message}\n`)
   }
 }

@@ -1,9 +1,9 @@
 import { command } from '../../src/cli/command.ts'
-import { codesPage } from '../../src/cli/mfa.ts'
+import { formatRecoveryCodes } from '../../src/cli/mfa.ts'
 import { auth } from '../../src/identity/contract.ts'
 
 export default command(auth.newRecoveryCodes, {
-  human: codesPage,
+  format: formatRecoveryCodes,
   examples: [
     'svc mfa recovery\nRecovery codes, shown this once; each signs in once, and those of before no longer work:\n  7QX2-M0KD\n  …',
     'svc mfa recovery --jq ".recoveryCodes[]" > recovery-codes.txt',

@@ -1,9 +1,9 @@
 import { command } from '../../src/cli/command.ts'
-import { setupPage } from '../../src/cli/mfa.ts'
+import { formatMfaSetup } from '../../src/cli/mfa.ts'
 import { auth } from '../../src/identity/contract.ts'
 
 export default command(auth.setupMfa, {
-  human: setupPage,
+  format: formatMfaSetup,
   description: 'Scan the picture with an authenticator app, then confirm with svc mfa enable.',
   examples: [
     'svc mfa setup --json\n{\n  "secret": "JBSWY3DPEHPK3PXP",\n  "otpAuthUrl": "otpauth://totp/…",\n  "qrCodeDataUrl": "data:image/png;base64,…",\n  "recoveryCodes": ["ABCD-2345"]\n}',

@@ -1,8 +1,8 @@
 import { string as argument } from '@oclif/core/args'
 import { string } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { codeFrom, codesPage, goOn } from '../../src/cli/mfa.ts'
-import { printRecord, say } from '../../src/cli/print.ts'
+import { formatRecoveryCodes, readCode, replaceTokens } from '../../src/cli/mfa.ts'
+import { printNote, printRecord } from '../../src/cli/print.ts'
 import { auth } from '../../src/identity/contract.ts'
 
 export default class MfaSms extends ApiCommand {
@@ -26,14 +26,14 @@ export default class MfaSms extends ApiCommand {
     const phoneNumber = args.number
     if (flags.code === undefined) {
       const sent = await run.client.call(auth.verifyPhone, { body: { phoneNumber } })
-      say(`A code was sent to ${phoneNumber}`)
-      if (!run.attended) return printRecord(run.output, sent, auth.verifyPhone.reply, () => '')
+      printNote(`A code was sent to ${phoneNumber}`)
+      if (!run.interactive) return printRecord(run.output, sent, auth.verifyPhone.reply, () => '')
     }
-    const code = await codeFrom(run, flags.code, 'Code of the SMS')
+    const code = await readCode(run, flags.code, 'Code of the SMS')
     await run.client.call(auth.confirmPhone, { body: { phoneNumber, code } })
     const { tokens, ...reply } = await run.client.call(auth.enableSms, { body: {} })
-    await goOn(run, tokens)
-    const page = () => `${reply.message}\n\n${codesPage(reply)}`
+    await replaceTokens(run, tokens)
+    const page = () => `${reply.message}\n\n${formatRecoveryCodes(reply)}`
     await printRecord(run.output, reply, auth.enableSms.reply, page)
   }
 }

@@ -1,6 +1,6 @@
 import { boolean, string } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { argFor } from '../../src/cli/flags.ts'
+import { textArg } from '../../src/cli/flags.ts'
 
 export default class OrgsImport extends ApiCommand {
   static override summary = 'Create organizations from a CSV, JSON or NDJSON file'
@@ -12,7 +12,7 @@ export default class OrgsImport extends ApiCommand {
     'In system scope, from another program\nexport-crm | svc orgs import - --partner acme --json',
     'svc orgs import customers.ndjson --dry-run',
   ]
-  static override args = { file: argFor('File to read; - for standard input') }
+  static override args = { file: textArg('File to read; - for standard input') }
   static override flags = {
     partner: string({
       description: 'Parent partner of rows that name none (id, slug or name)',

@@ -1,5 +1,5 @@
 import { ApiCommand } from '../../src/cli/base.ts'
-import { columnsAmong } from '../../src/cli/columns.ts'
+import { selectColumns } from '../../src/cli/columns.ts'
 import { printCatalog } from '../../src/cli/roles.ts'
 import { permissions } from '../../src/identity/permissions/contract.ts'
 
@@ -14,7 +14,7 @@ export default class RolesPermissions extends ApiCommand {
     const { flags } = await this.parse(RolesPermissions)
     const { client, output } = this.open(flags)
     const known = ['permission', 'resource', 'action', 'description']
-    const columns = columnsAmong(
+    const columns = selectColumns(
       output,
       known,
       output.format === 'csv' ? known : ['permission', 'description'],

@@ -3,7 +3,7 @@ import { ssoProviders } from '../../src/sso/contract.ts'
 
 export default command(ssoProviders.setStatus, {
   preset: { status: 'active' },
-  human: ({ name }) => `${String(name)} is active: people of the organization sign in with it\n`,
+  format: ({ name }) => `${String(name)} is active: people of the organization sign in with it\n`,
   summary: 'Let people sign in with an SSO provider',
   description:
     'It has to be complete; what is missing is named. From then on it vouches for members who may do no more than you; of others a warning tells.',

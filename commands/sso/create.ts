@@ -1,10 +1,10 @@
 import { command } from '../../src/cli/command.ts'
-import { askForProvider } from '../../src/cli/sso-guide.ts'
+import { promptForProvider } from '../../src/cli/sso-prompts.ts'
 import { ssoProviders } from '../../src/sso/contract.ts'
 
 export default command(ssoProviders.create, {
   file: true,
-  asks: askForProvider,
+  prompt: promptForProvider,
   existing: { list: ssoProviders.list, within: ['orgId'] },
   description:
     'It is inactive until svc sso activate. The issuer is asked for its endpoints; when that fails, the provider is made all the same. At a terminal what it needs is asked for. Needs a second factor.',

@@ -3,7 +3,7 @@ import { ssoProviders } from '../../src/sso/contract.ts'
 
 export default command(ssoProviders.setStatus, {
   preset: { status: 'inactive' },
-  human: ({ name }) => `${String(name)} is inactive: nobody signs in with it\n`,
+  format: ({ name }) => `${String(name)} is inactive: nobody signs in with it\n`,
   summary: 'Let nobody sign in with an SSO provider any more',
   examples: ['svc sso deactivate Okta\nOkta is inactive: nobody signs in with it'],
 })

@@ -2,7 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { ssoProviders } from '../../src/sso/contract.ts'
 
 export default command(ssoProviders.remove, {
-  human: () => 'Deleted, with who its subjects were here\n',
+  format: () => 'Deleted, with who its subjects were here\n',
   description: 'Accounts that were made by it stay; svc users shows them.',
   examples: [
     'svc sso delete Okta --yes\nDeleted, with who its subjects were here',

@@ -6,7 +6,7 @@ export default command(ssoProviders.test, {
   summary: 'Ask the issuer of an OpenID Connect provider for its endpoints, and check them; or try a sign-in',
   description:
     'Nothing changes. When it fails, the hint says what mends it. With --login, also for SAML and before it is active, somebody signs in at the provider in a browser, and every step is told: ends with 0 when they would be let in and 1 when not.',
-  also: { flag: 'login', flags: trialFlags, run: tryLogin },
+  alternative: { flag: 'login', flags: trialFlags, run: tryLogin },
   examples: [
     'svc sso test Okta\nProvider configuration is valid',
     'svc sso test Okta --jq .discovery.tokenEndpoint\nhttps://blue-bakery.okta.com/oauth2/v1/token',

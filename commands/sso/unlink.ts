@@ -2,7 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { ssoIdentities } from '../../src/sso/identities/contract.ts'
 
 export default command(ssoIdentities.unlink, {
-  human: () => 'Forgotten: at the next sign-in they are found by their e-mail address\n',
+  format: () => 'Forgotten: at the next sign-in they are found by their e-mail address\n',
   description:
     'For somebody whom the provider now calls something else. The account stays; sessions that came of the link end.',
   examples: [

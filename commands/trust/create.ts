@@ -1,9 +1,9 @@
 import { command } from '../../src/cli/command.ts'
-import { saidByClaims } from '../../src/cli/trust.ts'
+import { claimFlags } from '../../src/cli/trust.ts'
 import { trustPolicies } from '../../src/trust/contract.ts'
 
 export default command(trustPolicies.create, {
-  instead: saidByClaims(true),
+  customFlags: claimFlags(true),
   existing: { list: trustPolicies.list, within: ['orgId'] },
   description:
     'A job signs in by it with svc login --oidc. Of GitHub and GitLab an id has to be among the claims: names can be changed, and taken over. Needs a second factor. svc-trust(7) has whole examples.',

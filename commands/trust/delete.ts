@@ -2,7 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { trustPolicies } from '../../src/trust/contract.ts'
 
 export default command(trustPolicies.remove, {
-  human: () => 'Deleted: nothing signs in by it any more\n',
+  format: () => 'Deleted: nothing signs in by it any more\n',
   description: 'Enrollment keys that were minted by it stay; svc enroll shows them.',
   examples: [
     'svc trust delete Releases --yes\nDeleted: nothing signs in by it any more',

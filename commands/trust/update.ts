@@ -1,9 +1,9 @@
 import { command } from '../../src/cli/command.ts'
-import { saidByClaims } from '../../src/cli/trust.ts'
+import { claimFlags } from '../../src/cli/trust.ts'
 import { trustPolicies } from '../../src/trust/contract.ts'
 
 export default command(trustPolicies.update, {
-  instead: saidByClaims(false),
+  customFlags: claimFlags(false),
   description:
     'Jobs that are signed in by it are not any more: they sign in again. Claims and permissions take the place of those before.',
   examples: [

@@ -1,10 +1,10 @@
 import { command } from '../../src/cli/command.ts'
-import { invited } from '../../src/cli/people.ts'
+import { formatInvited } from '../../src/cli/invitations.ts'
 import { users } from '../../src/identity/contract.ts'
 
 export default command(users.invite, {
   args: ['email'],
-  human: invited,
+  format: formatInvited,
   description: 'Who has an account already is added, and told to sign in.',
   examples: [
     'svc users invite ada@example.com --name "Ada Lovelace" --role "Org Admin" --org blue-bakery\nada@example.com is invited. A mail is on its way',

@@ -2,7 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { users } from '../../src/identity/contract.ts'
 
 export default command(users.remove, {
-  human: () => 'User removed\n',
+  format: () => 'User removed\n',
   description: 'Ends the membership and its sessions. The account and its other memberships stay.',
   examples: [
     'svc users remove ada@example.com --yes\nUser removed',

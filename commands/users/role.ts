@@ -2,6 +2,6 @@ import { command } from '../../src/cli/command.ts'
 import { users } from '../../src/identity/contract.ts'
 
 export default command(users.assignRole, {
-  human: () => 'Role assigned\n',
+  format: () => 'Role assigned\n',
   examples: ['svc users role ada@example.com --role "Org Admin"\nRole assigned'],
 })

@@ -2,6 +2,6 @@ import { command } from '../../src/cli/command.ts'
 import { users } from '../../src/identity/contract.ts'
 
 export default command(users.signOut, {
-  human: () => 'Signed out\n',
+  format: () => 'Signed out\n',
   examples: ['svc users sign-out ada@example.com\nSigned out'],
 })

@@ -2,7 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { users } from '../../src/identity/contract.ts'
 
 export default command(users.unlock, {
-  human: () => 'Unlocked\n',
+  format: () => 'Unlocked\n',
   description:
     'After many wrong passwords a network is stopped for 15 minutes, and strangers everywhere need more than the password ' +
     'for an hour. Nothing else of the account changes.',

@@ -1,9 +1,9 @@
 import { command } from '../../src/cli/command.ts'
-import { saidByHeaders } from '../../src/cli/webhooks/headers.ts'
+import { headerFlags } from '../../src/cli/webhooks/header-flags.ts'
 import { webhooks } from '../../src/webhooks/contract.ts'
 
 export default command(webhooks.create, {
-  instead: saidByHeaders,
+  customFlags: headerFlags,
   existing: { list: webhooks.list, within: ['orgId'] },
   description:
     'Without a secret its deliveries are not signed; svc webhooks rotate-secret makes one. svc webhooks listen receives them on this machine.',

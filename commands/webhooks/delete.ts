@@ -2,7 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { webhooks } from '../../src/webhooks/contract.ts'
 
 export default command(webhooks.remove, {
-  human: () => 'Deleted, with its deliveries\n',
+  format: () => 'Deleted, with its deliveries\n',
   examples: [
     'svc webhooks delete "Ticket system" --yes\nDeleted, with its deliveries',
     'svc webhooks delete 0197c1f2-77d0-7e24-b0c5-6f5e4d3c2b1a --yes --ignore-not-found',

@@ -1,6 +1,6 @@
 import { integer, string } from '@oclif/core/flags'
 import { LocalCommand } from '../../src/cli/base.ts'
-import { outputOf } from '../../src/cli/print.ts'
+import { parseOutputFlags } from '../../src/cli/print.ts'
 import { listen } from '../../src/cli/webhooks/listen.ts'
 
 export default class WebhooksListen extends LocalCommand {
@@ -42,6 +42,6 @@ export default class WebhooksListen extends LocalCommand {
 
   async run(): Promise<void> {
     const { flags } = await this.parse(WebhooksListen)
-    await listen(outputOf(flags), flags)
+    await listen(parseOutputFlags(flags), flags)
   }
 }

@@ -6,7 +6,7 @@ export default command(webhooks.update, {
     status: 'paused',
     ...{ name: undefined, url: undefined, secret: undefined, events: undefined, headers: undefined },
   },
-  human: ({ name }) => `${String(name)} is paused: what happens is kept for 72 hours\n`,
+  format: ({ name }) => `${String(name)} is paused: what happens is kept for 72 hours\n`,
   summary: 'Send nothing to a webhook for a while',
   description:
     'What happens meanwhile is kept for 72 hours; svc webhooks replay sends it. What was due before goes out when it is resumed.',

@@ -3,7 +3,7 @@ import { webhooks } from '../../src/webhooks/contract.ts'
 
 export default command(webhooks.setRetryPolicy, {
   summary: 'Say how often and when a failed delivery of a webhook is tried again',
-  human: ({ name, retryPolicy }) =>
+  format: ({ name, retryPolicy }) =>
     retryPolicy === null
       ? `${String(name)}: as usual, 5 retries after 1, 2, 4, 8 and 16 seconds\n`
       : `${String(name)}: ${JSON.stringify(retryPolicy)}\n`,

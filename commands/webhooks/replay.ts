@@ -3,15 +3,15 @@ import { webhookDeliveries } from '../../src/webhooks/deliveries/contract.ts'
 
 export default command(webhookDeliveries.replay, {
   preset: { after: undefined, through: undefined },
-  inParts: {
+  batches: {
     next: ({ nextAfter, through }) => (nextAfter === null ? undefined : { after: nextAfter, through }),
-    joined: (before, reply) => ({
+    merge: (before, reply) => ({
       ...reply,
       deliveries: Number(before.deliveries) + Number(reply.deliveries),
     }),
     progress: { what: 'Replaying', unit: 'deliveries', done: ({ deliveries }) => Number(deliveries) },
   },
-  human: ({ deliveries }) =>
+  format: ({ deliveries }) =>
     deliveries === 1 ? '1 delivery is sent again\n' : `${String(deliveries)} deliveries are sent again\n`,
   description:
     'Each as a new delivery of the same event, oldest first; what was only kept goes under the id and the sequence it has. What was sent again before is not. Without --status those that failed and those that were kept while the webhook was paused.',

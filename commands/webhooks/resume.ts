@@ -6,7 +6,7 @@ export default command(webhooks.update, {
     status: 'active',
     ...{ name: undefined, url: undefined, secret: undefined, events: undefined, headers: undefined },
   },
-  human: ({ name }) => `${String(name)} is active; svc webhooks replay sends what was kept\n`,
+  format: ({ name }) => `${String(name)} is active; svc webhooks replay sends what was kept\n`,
   summary: 'Take up a webhook that was paused or has failed',
   examples: [
     'svc webhooks resume "Ticket system"\nTicket system is active; svc webhooks replay sends what was kept',

@@ -1,9 +1,9 @@
 import { command } from '../../src/cli/command.ts'
-import { saidByHeaders } from '../../src/cli/webhooks/headers.ts'
+import { headerFlags } from '../../src/cli/webhooks/header-flags.ts'
 import { webhooks } from '../../src/webhooks/contract.ts'
 
 export default command(webhooks.update, {
-  instead: saidByHeaders,
+  customFlags: headerFlags,
   description:
     'Events and headers take the place of those there were. With another secret the one before signs as well for 24 hours.',
   examples: [

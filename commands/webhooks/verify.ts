@@ -1,7 +1,7 @@
 import { integer, string } from '@oclif/core/flags'
 import { LocalCommand } from '../../src/cli/base.ts'
-import { argFor } from '../../src/cli/flags.ts'
-import { outputOf } from '../../src/cli/print.ts'
+import { textArg } from '../../src/cli/flags.ts'
+import { parseOutputFlags } from '../../src/cli/print.ts'
 import { verifyDelivery } from '../../src/cli/webhooks/verify.ts'
 
 export default class WebhooksVerify extends LocalCommand {
@@ -13,7 +13,7 @@ export default class WebhooksVerify extends LocalCommand {
     "svc webhooks verify --secret @secret.txt --header 'X-Service-Signature: sha256=3f0c…' --header 'X-Service-Signature-Timestamp: 1769860800000' < body.json",
     'svc webhooks verify body.json --secret @secret.txt --headers headers.txt --tolerance 300 --json\n{\n  "verdict": "invalid",\n  "native": "valid",\n  "standard": "valid",\n  "signedAt": "2026-01-31T12:00:00.000Z",\n  "reason": "signed 720 s ago, more than the 300 s allowed"\n}',
   ]
-  static override args = { file: argFor('File of the body; - or nothing for standard input', false) }
+  static override args = { file: textArg('File of the body; - or nothing for standard input', false) }
   static override flags = {
     secret: string({
       description: 'Secret of the webhook: - for standard input, @file for a file',
@@ -39,6 +39,6 @@ export default class WebhooksVerify extends LocalCommand {
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(WebhooksVerify)
-    await verifyDelivery(outputOf(flags), (args.file as string | undefined) ?? '-', flags)
+    await verifyDelivery(parseOutputFlags(flags), (args.file as string | undefined) ?? '-', flags)
   }
 }

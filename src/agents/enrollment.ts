@@ -1,4 +1,4 @@
-import { eventOf, makeAlert } from '../alerts/rules.ts'
+import { alertEvent, makeAlert } from '../alerts/rules.ts'
 import { insertAlert } from '../alerts/store.ts'
 import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
@@ -146,7 +146,7 @@ async function tellEnrolled(
 async function raiseReplacement(db: Db, device: Device, now: Instant): Promise<void> {
   const alert = makeAlert(replacementAlert(device), { id: newId(), now })
   await insertAlert(db, alert)
-  await emit(db, eventOf('alert.triggered', alert), now)
+  await emit(db, alertEvent('alert.triggered', alert), now)
 }
 
 const summaryOf = (device: Device) => ({

@@ -1,4 +1,4 @@
-import { Answered, type Handler, type HandlersOf, inSteps } from '../handler.ts'
+import { EarlyReply, type Handler, type HandlersOf, inSteps } from '../handler.ts'
 import { batchWrites } from '../storage/batching.ts'
 import type { Storage } from '../storage/open.ts'
 import type * as contract from './contract.ts'
@@ -32,7 +32,7 @@ function heartbeats(settings: Settings): Handler<typeof contract.agents.heartbea
     async prepare({ caller, body, ip, userAgent, now }) {
       const quiet = unchangedHeartbeat(caller, body, { ip, userAgent, now }, settings)
       if (!quiet) return { isAnother: false }
-      return (await keep(quiet.kept)) ? new Answered(quiet.reply) : { isAnother: true }
+      return (await keep(quiet.kept)) ? new EarlyReply(quiet.reply) : { isAnother: true }
     },
     async run({ db, caller, body, ip, userAgent, now }, { isAnother }) {
       const device = isAnother ? await store.findAgent(db, caller.agentId) : undefined

@@ -7,13 +7,13 @@ import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import {
-  acknowledged,
+  acknowledgeAlert,
+  alertEvent,
   checkMayRaise,
   checkSameOrg,
-  escalated,
-  eventOf,
+  escalateAlert,
   makeAlert,
-  resolved,
+  resolveAlert,
 } from './rules.ts'
 import * as store from './store.ts'
 
@@ -31,7 +31,7 @@ export const alerts: HandlersOf<typeof contract.alerts> = {
     if (body.deviceId !== null) checkSameOrg(await getDevice(db, scope, body.deviceId), orgId)
     const alert = makeAlert({ ...body, orgId }, { id: newId(), now })
     await store.insertAlert(db, alert)
-    await emit(db, eventOf('alert.triggered', alert), now)
+    await emit(db, alertEvent('alert.triggered', alert), now)
     note({ resourceName: alert.title })
     return alert
   },
@@ -40,34 +40,34 @@ export const alerts: HandlersOf<typeof contract.alerts> = {
 
   async acknowledge({ db, scope, params, caller, now, note }) {
     const before = await store.lockAlert(db, scope, params.id)
-    const after = acknowledged(before, { by: caller.id, now })
+    const after = acknowledgeAlert(before, { by: caller.id, now })
     await store.changeAlert(db, scope, after)
-    await emit(db, eventOf('alert.acknowledged', after), now)
-    note(stepOf(before, after))
+    await emit(db, alertEvent('alert.acknowledged', after), now)
+    note(auditFacts(before, after))
     return after
   },
 
   async resolve({ db, scope, params, body, caller, now, note }) {
     const before = await store.lockAlert(db, scope, params.id)
-    const after = resolved(before, body.resolutionNote, { by: caller.id, now })
+    const after = resolveAlert(before, body.resolutionNote, { by: caller.id, now })
     await store.changeAlert(db, scope, after)
-    await emit(db, eventOf('alert.resolved', after), now)
-    note(stepOf(before, after))
+    await emit(db, alertEvent('alert.resolved', after), now)
+    note(auditFacts(before, after))
     return after
   },
 
   async escalate({ db, scope, params, caller, now, note }) {
     const before = await store.lockAlert(db, scope, params.id)
-    const after = escalated(before, { by: caller.id, now })
+    const after = escalateAlert(before, { by: caller.id, now })
     await store.changeAlert(db, scope, after)
-    await emit(db, eventOf('alert.escalated', after), now)
-    note(stepOf(before, after))
+    await emit(db, alertEvent('alert.escalated', after), now)
+    note(auditFacts(before, after))
     return after
   },
 }
 
 /** What the audit log says of a step. */
-function stepOf(before: contract.Alert, after: contract.Alert): AuditFacts {
+function auditFacts(before: contract.Alert, after: contract.Alert): AuditFacts {
   const of = ({ status, escalatedAt, resolutionNote }: contract.Alert) => ({
     status,
     escalatedAt,

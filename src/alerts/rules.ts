@@ -39,16 +39,16 @@ export function checkSameOrg(device: { orgId: string }, orgId: string): void {
   throw invalid([{ path: 'body.deviceId', message: 'does not belong to the specified organization' }])
 }
 
-type Act = { by: string; now: Instant }
+type Actor = { by: string; now: Instant }
 
 /** @throws invalid_request unless it is active */
-export function acknowledged(alert: Alert, { by, now }: Act): Alert {
-  if (alert.status !== 'active') throw refused('acknowledge', alert)
+export function acknowledgeAlert(alert: Alert, { by, now }: Actor): Alert {
+  if (alert.status !== 'active') throw transitionRefused('acknowledge', alert)
   return { ...alert, status: 'acknowledged', acknowledgedAt: now, acknowledgedBy: by, updatedAt: now }
 }
 
 /** @throws invalid_request when it was resolved before */
-export function resolved(alert: Alert, resolutionNote: string | null, { by, now }: Act): Alert {
+export function resolveAlert(alert: Alert, resolutionNote: string | null, { by, now }: Actor): Alert {
   if (alert.status === 'resolved') throw stateFault('Alert is already resolved')
   return { ...alert, status: 'resolved', resolvedAt: now, resolvedBy: by, resolutionNote, updatedAt: now }
 }
@@ -58,18 +58,18 @@ export function resolved(alert: Alert, resolutionNote: string | null, { by, now 
  * the last time, the audit log all of them.
  * @throws invalid_request unless it is active or acknowledged
  */
-export function escalated(alert: Alert, { by, now }: Act): Alert {
-  if (alert.status !== 'active' && alert.status !== 'acknowledged') throw refused('escalate', alert)
+export function escalateAlert(alert: Alert, { by, now }: Actor): Alert {
+  if (alert.status !== 'active' && alert.status !== 'acknowledged') throw transitionRefused('escalate', alert)
   return { ...alert, escalatedAt: now, escalatedBy: by, updatedAt: now }
 }
 
-const refused = (act: string, { status }: Alert): Problem =>
+const transitionRefused = (act: string, { status }: Alert): Problem =>
   stateFault(`Cannot ${act} alert with status: ${status}`)
 
 const stateFault = (message: string): Problem => invalid([{ path: 'params.id', message }], message)
 
 /** What webhooks hear of what happened to an alert. */
-export function eventOf(type: Extract<EventType, `alert.${string}`>, alert: Alert) {
+export function alertEvent(type: Extract<EventType, `alert.${string}`>, alert: Alert) {
   const { id: alertId, orgId, ruleId, deviceId, severity, title, message } = alert
   const which = { alertId, ruleId, deviceId }
   const said = {

@@ -37,7 +37,7 @@ const columns = [
   'updated_at',
 ] as const
 
-const read = (row: PublicRow): Alert => alertRows.read(row) as Alert
+const toAlert = (row: PublicRow): Alert => alertRows.read(row) as Alert
 
 /** An alert about a device belongs where the device does; one about none is for those who see everything. */
 export const alertsIn = (db: Db, scope: Scope) =>
@@ -80,24 +80,24 @@ export async function listAlerts(db: Db, scope: Scope, query: AlertQuery): Promi
     query,
     { by: ['triggered_at', 'id'], direction: 'desc', keyOf: ({ triggeredAt, id }) => [triggeredAt, id] },
     (q) => q.select(columns),
-    read,
+    toAlert,
   )
 }
 
 /** @throws not_found, also for an alert outside the scope */
 export async function getAlert(db: Db, scope: Scope, id: string): Promise<Alert> {
-  return found(await alertsIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst())
+  return alertOrThrow(await alertsIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst())
 }
 
 /** The same, and nobody else changes it until the transaction ends. @throws not_found */
 export async function lockAlert(db: Db, scope: Scope, id: string): Promise<Alert> {
   const query = alertsIn(db, scope).select(columns).where('id', '=', id)
-  return found(await forUpdate(query).executeTakeFirst())
+  return alertOrThrow(await forUpdate(query).executeTakeFirst())
 }
 
-function found(row: PublicRow | undefined): Alert {
+function alertOrThrow(row: PublicRow | undefined): Alert {
   if (!row) throw new Problem('not_found', 'Alert not found')
-  return read(row)
+  return toAlert(row)
 }
 
 export async function insertAlert(db: Db, alert: Alert): Promise<void> {

@@ -2,26 +2,26 @@ import type { agentVersions } from '../agents/versions/contract.ts'
 import type { ReplyOf } from '../core/endpoint.ts'
 import { escapeToOneLine } from './table.ts'
 
-const listed = (builds: readonly string[]): string => builds.map(escapeToOneLine).join(', ')
+const formatBuilds = (builds: readonly string[]): string => builds.map(escapeToOneLine).join(', ')
 
 /** What was registered. */
-export function syncedLines(reply: Record<string, unknown>): string {
+export function formatSynced(reply: Record<string, unknown>): string {
   const { version, synced, withheld } = reply as ReplyOf<typeof agentVersions.sync>
   const why = withheld === null ? '' : `It is not offered. ${escapeToOneLine(withheld)}\n`
-  return `${escapeToOneLine(version)} is registered for ${listed(synced)}\n${why}`
+  return `${escapeToOneLine(version)} is registered for ${formatBuilds(synced)}\n${why}`
 }
 
 /** What is gone back to, and from what. */
-export function rolledBackLines(reply: Record<string, unknown>): string {
+export function formatRolledBack(reply: Record<string, unknown>): string {
   const { promoted, demoted, endedRollout } = reply as ReplyOf<typeof agentVersions.rollback>
-  const before = demoted.length > 0 ? `Instead of ${listed(demoted)}\n` : ''
+  const before = demoted.length > 0 ? `Instead of ${formatBuilds(demoted)}\n` : ''
   const ended = endedRollout === null ? '' : `The rollout ${escapeToOneLine(endedRollout)} is over\n`
-  return `Machines with a newer version go back to it: ${listed(promoted)}\n${before}${ended}`
+  return `Machines with a newer version go back to it: ${formatBuilds(promoted)}\n${before}${ended}`
 }
 
 /** What is offered now, and what was. */
-export function promotedLines(reply: Record<string, unknown>): string {
+export function formatPromoted(reply: Record<string, unknown>): string {
   const { promoted, demoted } = reply as ReplyOf<typeof agentVersions.promote>
-  const before = demoted.length > 0 ? `Instead of ${listed(demoted)}\n` : ''
-  return `Offered to machines: ${listed(promoted)}\n${before}`
+  const before = demoted.length > 0 ? `Instead of ${formatBuilds(demoted)}\n` : ''
+  return `Offered to machines: ${formatBuilds(promoted)}\n${before}`
 }

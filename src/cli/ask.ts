@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { Writable } from 'node:stream'
 import { allowSequence, escapeControls, escapeToOneLine, hasNoControls } from '../core/terminal.ts'
-import { usage } from './exit.ts'
+import { usageError } from './exit-codes.ts'
 import type { Settings } from './settings.ts'
 
 /** Whether a person can be asked: a terminal on both ends, no CI, no --no-input. */
-export const attended = (settings: Pick<Settings, 'noInput'>): boolean =>
+export const isInteractive = (settings: Pick<Settings, 'noInput'>): boolean =>
   process.stdin.isTTY === true && process.stderr.isTTY === true && !settings.noInput.value
 
 let stdinTaken: string | undefined
@@ -17,7 +17,8 @@ export async function readStdin(what: string): Promise<string> {
 
 /** Same, as it came. */
 export async function readStdinBytes(what: string): Promise<Buffer> {
-  if (stdinTaken !== undefined) throw usage(`${stdinTaken} and ${what} cannot both come from standard input`)
+  if (stdinTaken !== undefined)
+    throw usageError(`${stdinTaken} and ${what} cannot both come from standard input`)
   stdinTaken = what
   if (process.stdin.isTTY) process.stderr.write(`Reading ${what} from standard input; end with Ctrl-D\n`)
   const chunks: Buffer[] = []
@@ -31,28 +32,30 @@ export function readBytes(path: string, what: string): Buffer {
   try {
     return readFileSync(path)
   } catch (error) {
-    throw usage(
+    throw usageError(
       `Cannot read ${what} from ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`,
     )
   }
 }
 
 /** `-` is standard input and `@file` a file; anything else is `undefined`. */
-export async function indirect(text: string, what: string): Promise<string | undefined> {
+export async function readStdinOrFile(text: string, what: string): Promise<string | undefined> {
   if (text === '-') return readStdin(what)
   if (text.startsWith('@')) return readTextFile(text.slice(1), what)
   return undefined
 }
 
 /** A secret is never a value on the command line, where every process of the machine can read it. */
-export async function secretFrom(text: string, flag: string): Promise<string> {
-  const value = await indirect(text, flag)
+export async function readSecret(text: string, flag: string): Promise<string> {
+  const value = await readStdinOrFile(text, flag)
   if (value === undefined) throw onCommandLine(flag)
   return value.replace(/\r?\n$/, '')
 }
 
 /** The access token of `--token`, else of SVC_TOKEN. It is read when it is needed. */
-export function tokenFrom(flag: string | undefined): { source: string; read(): Promise<string> } | undefined {
+export function tokenSource(
+  flag: string | undefined,
+): { source: string; read(): Promise<string> } | undefined {
   const { SVC_TOKEN } = process.env
   if (flag === undefined) return SVC_TOKEN ? { source: 'SVC_TOKEN', read: async () => SVC_TOKEN } : undefined
   if (flag !== '-' && !flag.startsWith('@')) throw onCommandLine('--token')
@@ -60,14 +63,14 @@ export function tokenFrom(flag: string | undefined): { source: string; read(): P
   return {
     source: '--token',
     read() {
-      token ??= secretFrom(flag, '--token')
+      token ??= readSecret(flag, '--token')
       return token
     },
   }
 }
 
 const onCommandLine = (flag: string): Error =>
-  usage(
+  usageError(
     `${flag} takes no value on the command line, where others can read it`,
     `${flag} - reads standard input, ${flag} @file reads a file`,
   )
@@ -76,7 +79,7 @@ const onCommandLine = (flag: string): Error =>
  * Prompts draw with sequences that are not marked as the program's own: what they are given to say is made visible before.
  * Nothing is kept here, or what is said after an answer would overtake the end of its line.
  */
-const drawn = (): { output: NodeJS.WritableStream } => {
+const promptContext = (): { output: NodeJS.WritableStream } => {
   const { stderr } = process
   const output = new Writable({
     decodeStrings: false,
@@ -90,7 +93,7 @@ const drawn = (): { output: NodeJS.WritableStream } => {
   }
 }
 
-type Question = {
+type PromptOptions = {
   mayBeEmpty?: boolean
   /** Takes the question back. */
   signal?: AbortSignal
@@ -99,7 +102,7 @@ type Question = {
 export async function askText(
   message: string,
   initial?: string,
-  { mayBeEmpty = false, signal }: Question = {},
+  { mayBeEmpty = false, signal }: PromptOptions = {},
 ): Promise<string> {
   const { input } = await import('@inquirer/prompts')
   const question = {
@@ -109,7 +112,7 @@ export async function askText(
     // What cannot be shown as it is, nobody can agree to.
     ...(initial !== undefined && hasNoControls(initial) && { default: initial }),
   }
-  return input(question, { ...drawn(), ...(signal && { signal }) })
+  return input(question, { ...promptContext(), ...(signal && { signal }) })
 }
 
 export async function askChoice(
@@ -118,15 +121,15 @@ export async function askChoice(
 ): Promise<string> {
   const { select } = await import('@inquirer/prompts')
   const shown = choices.map(({ value, name }) => ({ value, name: escapeToOneLine(name) }))
-  return select({ message: escapeToOneLine(message), choices: shown }, drawn())
+  return select({ message: escapeToOneLine(message), choices: shown }, promptContext())
 }
 
 export async function askSecret(message: string): Promise<string> {
   const { password } = await import('@inquirer/prompts')
-  return password({ message: escapeToOneLine(message), mask: '*' }, drawn())
+  return password({ message: escapeToOneLine(message), mask: '*' }, promptContext())
 }
 
 export async function askYesNo(message: string, initial = false): Promise<boolean> {
   const { confirm } = await import('@inquirer/prompts')
-  return confirm({ message: escapeToOneLine(message), default: initial }, drawn())
+  return confirm({ message: escapeToOneLine(message), default: initial }, promptContext())
 }

@@ -1,45 +1,53 @@
 import { closeSync, existsSync, fsyncSync, linkSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import type { auditLogs } from '../audit/contract.ts'
 import { auditExports } from '../audit/exports/contract.ts'
-import { orgOf } from './audit.ts'
-import type { Session } from './base.ts'
-import { usage } from './exit.ts'
+import { resolveAuditOrg } from './audit-org.ts'
+import type { CommandContext } from './base.ts'
+import { usageError } from './exit-codes.ts'
 import { type Field, fieldsOf } from './fields.ts'
-import { type FlagSet, flagFor } from './flags.ts'
-import { say, write } from './print.ts'
-import { bar, entriesOf } from './progress.ts'
+import { type FlagSet, fieldFlag } from './flags.ts'
+import { printNote, writeStdout } from './print.ts'
+import { formatEntries, progressBar } from './progress.ts'
 
 type Flags = Record<string, unknown>
 
 const { download } = auditExports
 
 /** Said by --org and --columns, which every command has. */
-const saidElsewhere = ['orgId', 'columns']
+const excludedFields = ['orgId', 'columns']
 
-const fields = fieldsOf(download).filter(({ key }) => !saidElsewhere.includes(key))
+const fields = fieldsOf(download).filter(({ key }) => !excludedFields.includes(key))
 
 /** What a readable export takes: the filters of the lists. They mean nothing for a chain, which is whole. */
 export const exportFlags: FlagSet = Object.fromEntries(
   fields.map((field) => [
     field.flag,
     field.key === 'format'
-      ? { ...flagFor(field), description: 'Entries to read, as filtered, instead of the chain' }
-      : { ...flagFor(field), dependsOn: ['format'] },
+      ? { ...fieldFlag(field), description: 'Entries to read, as filtered, instead of the chain' }
+      : { ...fieldFlag(field), dependsOn: ['format'] },
   ]),
 )
 
 /** The entries that the filters find, as a file to read; at most 10,000 at a time. */
-export async function exportEntries(run: Session, flags: Flags, outFile: string | undefined): Promise<void> {
+export async function exportEntries(
+  run: CommandContext,
+  flags: Flags,
+  outFile: string | undefined,
+): Promise<void> {
   const said = fields.map(({ key, flag }: Field) => [key, flags[flag]] as const)
-  const query = { ...Object.fromEntries(said), orgId: await orgOf(run), columns: run.output.columns }
+  const query = {
+    ...Object.fromEntries(said),
+    orgId: await resolveAuditOrg(run),
+    columns: run.output.columns,
+  }
   let headers: Record<string, string | undefined> = {}
   const stream = run.client.stream(download, { query }, (told) => {
     headers = told
   })
-  await pour(stream, outFile)
-  tell(Number(headers['x-total-count'] ?? 0), outFile)
+  await writeStream(stream, outFile)
+  reportWritten(Number(headers['x-total-count'] ?? 0), outFile)
   const next = headers['x-next-cursor']
-  if (next !== undefined) say(`There are more: the same with --cursor ${next} goes on`)
+  if (next !== undefined) printNote(`There are more: the same with --cursor ${next} goes on`)
 }
 
 const lineBreak = 0x0a
@@ -49,39 +57,39 @@ const framing = 2
 
 /** The chain of an organization as it is verified. */
 export async function exportChain(
-  run: Session,
+  run: CommandContext,
   { chain }: typeof auditLogs,
   outFile: string | undefined,
 ): Promise<void> {
-  const query = { orgId: await orgOf(run) }
-  const progress = bar('Exporting', 'entries')
+  const query = { orgId: await resolveAuditOrg(run) }
+  const progress = progressBar('Exporting', 'entries')
   let lines = 0
   const entries = () => Math.max(0, lines - framing)
   try {
-    await pour(run.client.stream(chain, { query }), outFile, (chunk) => {
+    await writeStream(run.client.stream(chain, { query }), outFile, (chunk) => {
       for (let at = chunk.indexOf(lineBreak); at !== -1; at = chunk.indexOf(lineBreak, at + 1)) lines += 1
       progress.done(entries())
     })
   } finally {
     progress.end()
   }
-  tell(entries(), outFile)
+  reportWritten(entries(), outFile)
 }
 
-const tell = (entries: number, outFile: string | undefined): void =>
-  say(`${entriesOf(entries)} written${outFile === undefined ? '' : ` to ${outFile}`}`)
+const reportWritten = (entries: number, outFile: string | undefined): void =>
+  printNote(`${formatEntries(entries)} written${outFile === undefined ? '' : ` to ${outFile}`}`)
 
 /** Into a new private file, or to standard output. Under its name a file is whole or not there. */
-async function pour(
+async function writeStream(
   stream: AsyncIterable<Buffer>,
   outFile: string | undefined,
   seen: (chunk: Buffer) => void = () => {},
 ): Promise<void> {
-  const target = outFile === undefined ? undefined : draftOf(outFile)
+  const target = outFile === undefined ? undefined : openDraft(outFile)
   try {
     for await (const chunk of stream) {
       seen(chunk)
-      if (target === undefined) await write(chunk)
+      if (target === undefined) await writeStdout(chunk)
       else for (let from = 0; from < chunk.length; ) from += writeSync(target.file, chunk, from)
     }
     target?.keep()
@@ -91,9 +99,9 @@ async function pour(
 }
 
 /** A file beside the one that is wanted, to become it. */
-function draftOf(path: string): { file: number; keep(): void; end(): void } {
+function openDraft(path: string): { file: number; keep(): void; end(): void } {
   const draft = `${path}.${process.pid}.part`
-  const exists = () => usage(`${path} exists and is not overwritten`)
+  const exists = () => usageError(`${path} exists and is not overwritten`)
   const forget = () => rmSync(draft, { force: true })
   if (existsSync(path)) throw exists()
   const file = attempt(path, () => openSync(draft, 'wx', 0o600))
@@ -123,6 +131,6 @@ function attempt<T>(path: string, work: () => T): T {
   try {
     return work()
   } catch (error) {
-    throw usage(`Cannot create ${path}: ${(error as Error).message}`)
+    throw usageError(`Cannot create ${path}: ${(error as Error).message}`)
   }
 }

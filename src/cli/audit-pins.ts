@@ -1,7 +1,7 @@
 import type { Pin } from '../audit/verifier/pins.ts'
-import { CliError, exits } from './exit.ts'
-import { readIfThere, writePrivately } from './files.ts'
-import { alone } from './lock.ts'
+import { CliError, exitCodes } from './exit-codes.ts'
+import { readFileIfExists, writePrivateFile } from './files.ts'
+import { withLock } from './lock.ts'
 
 /** What was seen of each chain before, in a file of whoever verifies. */
 export type Pins = { [chain: string]: Pin }
@@ -9,30 +9,30 @@ export type Pins = { [chain: string]: Pin }
 const version = 1
 const nameOf = (orgId: string | null): string => orgId ?? 'system'
 
-export const pinIn = (pins: Pins, orgId: string | null): Pin | undefined =>
+export const findPin = (pins: Pins, orgId: string | null): Pin | undefined =>
   Object.hasOwn(pins, nameOf(orgId)) ? pins[nameOf(orgId)] : undefined
 
 /** A file that is not there yet holds no pins. */
 export function readPins(path: string): Pins {
-  const text = readIfThere(path)
+  const text = readFileIfExists(path)
   if (text === undefined) return {}
   const file = parsed(text)
   if (file?.version === version && isPins(file.chains)) return file.chains
   throw new CliError(`${path} is not a file of pins`, {
-    exit: exits.unverifiable,
+    exit: exitCodes.unverifiable,
     hint: 'what it knew of the chains cannot be compared; keep it aside and name another file to begin anew',
   })
 }
 
 /** Only forward: who verified more in the meantime knows better. */
-export async function keepPins(path: string, seen: [orgId: string | null, pin: Pin][]): Promise<void> {
+export async function savePins(path: string, seen: [orgId: string | null, pin: Pin][]): Promise<void> {
   if (seen.length === 0) return
-  await alone('audit-pins', () => {
+  await withLock('audit-pins', () => {
     const chains = { ...readPins(path) }
     for (const [orgId, pin] of seen) {
-      if ((pinIn(chains, orgId)?.seq ?? -1) <= pin.seq) chains[nameOf(orgId)] = pin
+      if ((findPin(chains, orgId)?.seq ?? -1) <= pin.seq) chains[nameOf(orgId)] = pin
     }
-    writePrivately(path, `${JSON.stringify({ version, chains }, null, 2)}\n`)
+    writePrivateFile(path, `${JSON.stringify({ version, chains }, null, 2)}\n`)
   })
 }
 

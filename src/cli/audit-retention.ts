@@ -1,23 +1,23 @@
 import type { AuditRetention } from '../audit/retention/contract.ts'
 import { auditRetention } from '../audit/retention/contract.ts'
 import { askYesNo } from './ask.ts'
-import { orgOf } from './audit.ts'
-import type { Session } from './base.ts'
-import { CliError, exits, usage } from './exit.ts'
-import { printRecord, say } from './print.ts'
-import { bar, entriesOf, grouped } from './progress.ts'
+import { resolveAuditOrg } from './audit-org.ts'
+import type { CommandContext } from './base.ts'
+import { CliError, exitCodes, usageError } from './exit-codes.ts'
+import { printNote, printRecord } from './print.ts'
+import { formatEntries, formatNumber, progressBar } from './progress.ts'
 
 type Flags = { yes?: boolean; 'dry-run'?: boolean }
 
 const nothing = 'No entry is old enough to go'
 
 /** Shows what is old enough to go, asks, and deletes it call by call. */
-export async function prune(session: Session, flags: Flags): Promise<void> {
+export async function prune(session: CommandContext, flags: Flags): Promise<void> {
   const { client, output } = session
-  const query = { orgId: await orgOf(session) }
+  const query = { orgId: await resolveAuditOrg(session) }
   const before = await client.call(auditRetention.show, { query: { ...query, due: 'true' } })
   const { entries, upTo } = before.due ?? { entries: 0, upTo: null }
-  const told = entries === 0 ? nothing : `${entriesOf(entries)}, up to ${upTo}`
+  const told = entries === 0 ? nothing : `${formatEntries(entries)}, up to ${upTo}`
   if (flags['dry-run']) {
     const record = { dryRun: true, state: before.hold ? 'held' : 'more', entries, upTo }
     const held = before.hold ? `, but the log is held: ${before.hold.reason}` : ''
@@ -27,23 +27,27 @@ export async function prune(session: Session, flags: Flags): Promise<void> {
   const { state, pruned, retention } = await run(session, query, entries)
   if (state !== 'done') throw refusalOf(state, pruned, retention)
   const record = { state, pruned, retention }
-  const rest = retention.anchor ? `; the log begins behind entry ${grouped(retention.anchor.seq)}` : ''
+  const rest = retention.anchor ? `; the log begins behind entry ${formatNumber(retention.anchor.seq)}` : ''
   await printRecord(output, record, undefined, () =>
-    pruned === 0 ? `${nothing}\n` : `${entriesOf(pruned)} deleted${rest}\n`,
+    pruned === 0 ? `${nothing}\n` : `${formatEntries(pruned)} deleted${rest}\n`,
   )
 }
 
-async function confirm({ settings, attended }: Session, { yes }: Flags, told: string): Promise<void> {
+async function confirm(
+  { settings, interactive }: CommandContext,
+  { yes }: Flags,
+  told: string,
+): Promise<void> {
   const { active, url } = settings
-  say(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
+  printNote(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
   if (yes) return
-  if (!attended) throw usage('Missing --yes', `--dry-run shows what would go: ${told}`)
+  if (!interactive) throw usageError('Missing --yes', `--dry-run shows what would go: ${told}`)
   if (await askYesNo(`Delete ${told}? This cannot be undone`)) return
   throw new CliError('Nothing was deleted', { code: 'not_confirmed' })
 }
 
-async function run({ client }: Session, query: { orgId: string | undefined }, total: number) {
-  const progress = bar('Deleting', 'entries', total)
+async function run({ client }: CommandContext, query: { orgId: string | undefined }, total: number) {
+  const progress = progressBar('Deleting', 'entries', total)
   let pruned = 0
   try {
     for (;;) {
@@ -60,7 +64,7 @@ async function run({ client }: Session, query: { orgId: string | undefined }, to
 type State = 'more' | 'held' | 'busy' | 'read' | 'failed'
 
 function refusalOf(state: State, pruned: number, { hold, lastError }: AuditRetention): CliError {
-  const deleted = pruned > 0 ? `${grouped(pruned)} entries were deleted, then it stopped: ` : ''
+  const deleted = pruned > 0 ? `${formatNumber(pruned)} entries were deleted, then it stopped: ` : ''
   const [message, hint] = {
     more: ['there is more', 'Run it again'],
     held: [`the log is held: ${hold?.reason ?? ''}`, 'svc audit hold release lets it go on'],
@@ -71,11 +75,11 @@ function refusalOf(state: State, pruned: number, { hold, lastError }: AuditReten
       'The service tries again by itself; svc audit retention shows it',
     ],
   }[state] as [string, string]
-  const exit = state === 'failed' || state === 'more' ? exits.failure : exits.conflict
+  const exit = state === 'failed' || state === 'more' ? exitCodes.failure : exitCodes.conflict
   return new CliError(`${deleted}${message}`, { code: `retention_${state}`, exit, hint })
 }
 
-export function retentionLines(reply: Record<string, unknown>): string {
+export function formatRetention(reply: Record<string, unknown>): string {
   const it = reply as AuditRetention
   const { retentionDays, archiveToS3, archive, anchor, hold, lastError, lastCleanupAt, due } = it
   const archived = archive.upTo === null ? '' : `, ${archive.objects} objects up to entry ${archive.upTo}`
@@ -86,9 +90,12 @@ export function retentionLines(reply: Record<string, unknown>): string {
       `${archiveToS3 ? 'yes' : 'no'}${archive.configured ? '' : ' (none is configured)'}${archived}`,
     ],
     ['Hold', hold ? `${hold.reason} (${hold.userEmail ?? 'unknown'}, ${hold.since})` : 'no'],
-    ['Deleted', anchor ? `${grouped(anchor.prunedCount)} entries, up to entry ${anchor.seq}` : 'nothing yet'],
+    [
+      'Deleted',
+      anchor ? `${formatNumber(anchor.prunedCount)} entries, up to entry ${anchor.seq}` : 'nothing yet',
+    ],
     ['Last run', lastCleanupAt ?? 'never'],
-    ['Due', due && `${grouped(due.entries)} entries${due.upTo ? `, up to ${due.upTo}` : ''}`],
+    ['Due', due && `${formatNumber(due.entries)} entries${due.upTo ? `, up to ${due.upTo}` : ''}`],
     ['Failed', lastError ? `${lastError.at}: ${lastError.message}` : undefined],
   ]
   return rows

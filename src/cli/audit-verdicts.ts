@@ -1,8 +1,8 @@
 import type { Verdict } from '../audit/verifier/verdict.ts'
-import type { Session } from './base.ts'
-import { exits, Silent } from './exit.ts'
-import { printRecord, say, write } from './print.ts'
-import { entriesOf, grouped } from './progress.ts'
+import type { CommandContext } from './base.ts'
+import { exitCodes, SilentExit } from './exit-codes.ts'
+import { printNote, printRecord, writeStdout } from './print.ts'
+import { formatEntries, formatNumber } from './progress.ts'
 import { styleFor } from './style.ts'
 import { escapeToOneLine } from './table.ts'
 
@@ -13,7 +13,7 @@ export type NamedVerdict = Verdict & {
 }
 
 /** Prints the verdicts and ends with the exit code of the worst. */
-export async function conclude({ output }: Session, chains: NamedVerdict[]): Promise<void> {
+export async function printVerdicts({ output }: CommandContext, chains: NamedVerdict[]): Promise<void> {
   const has = (verdict: Verdict['verdict']) => chains.some((one) => one.verdict === verdict)
   const verdict = has('tampered')
     ? 'tampered'
@@ -25,10 +25,11 @@ export async function conclude({ output }: Session, chains: NamedVerdict[]): Pro
     await printRecord(output, { verdict, entries, chains }, undefined)
   } else {
     const style = styleFor(process.stdout)
-    for (const one of chains) await write(`${lineFor(one, style)}\n`)
-    if (chains.length === 0) say('There is no chain you can read')
+    for (const one of chains) await writeStdout(`${lineFor(one, style)}\n`)
+    if (chains.length === 0) printNote('There is no chain you can read')
   }
-  if (verdict !== 'sound') throw new Silent(verdict === 'tampered' ? exits.failure : exits.unverifiable)
+  if (verdict !== 'sound')
+    throw new SilentExit(verdict === 'tampered' ? exitCodes.failure : exitCodes.unverifiable)
 }
 
 type Style = Awaited<ReturnType<typeof styleFor>>
@@ -41,7 +42,7 @@ function lineFor({ name: bare, deletedAt, ...verdict }: NamedVerdict, style: Sty
   if (one.verdict === 'sound') {
     const parts = [
       one.name,
-      `${entriesOf(one.entries)}${one.anchor ? ` after ${grouped(one.anchor.seq)} removed` : ''}`,
+      `${formatEntries(one.entries)}${one.anchor ? ` after ${formatNumber(one.anchor.seq)} removed` : ''}`,
       `up to ${one.head.checksum.slice(0, 12)}`,
       ...(one.checkpoint.state === 'signed' ? [`signed ${escapeToOneLine(one.checkpoint.time)}`] : []),
       ...(one.checkpoint.state === 'unchecked' ? ['signature not checked: give --key'] : []),
@@ -50,7 +51,7 @@ function lineFor({ name: bare, deletedAt, ...verdict }: NamedVerdict, style: Sty
     return `${style.good('Sound:')} ${parts.join(', ')}`
   }
   if (one.verdict === 'unverifiable')
-    return `${style.careful('Cannot tell:')} ${one.name}: ${escapeToOneLine(one.fault.message)}`
+    return `${style.warning('Cannot tell:')} ${one.name}: ${escapeToOneLine(one.fault.message)}`
   const { seq, kind, message, entry } = one.fault
   const about = [entry?.id && `id ${entry.id}`, entry?.action && `action ${entry.action}`, entry?.timestamp]
     .filter((text) => text !== undefined && text !== '')

@@ -8,16 +8,16 @@ import type { verifyRanges } from '../audit/verifier/ranges.ts'
 import type { readKeys } from '../audit/verifier/signatures.ts'
 import type { Verdict } from '../audit/verifier/verdict.ts'
 import type { ChainVerifier, VerifierOptions } from '../audit/verifier/verifier.ts'
-import { orgOf } from './audit.ts'
-import { keepPins, type Pins, pinIn, readPins } from './audit-pins.ts'
-import { conclude, type NamedVerdict } from './audit-verdicts.ts'
-import type { Session } from './base.ts'
-import { CliError, exits } from './exit.ts'
-import { type Bar, bar } from './progress.ts'
+import { resolveAuditOrg } from './audit-org.ts'
+import { findPin, type Pins, readPins, savePins } from './audit-pins.ts'
+import { type NamedVerdict, printVerdicts } from './audit-verdicts.ts'
+import type { CommandContext } from './base.ts'
+import { CliError, exitCodes } from './exit-codes.ts'
+import { type ProgressBar, progressBar } from './progress.ts'
 import { escapeToOneLine } from './table.ts'
 
 /** What the command lends: the arithmetic, which needs no service and no trust in one. */
-export type Arithmetic = {
+export type VerifierFunctions = {
   begin(trust: VerifierOptions): ChainVerifier
   verifyRanges: typeof verifyRanges
   readKeys: typeof readKeys
@@ -33,26 +33,26 @@ export type VerifyFlags = {
 
 /** A file or standard input, else the chains of the service. */
 export async function verify(
-  run: Session,
+  run: CommandContext,
   contract: typeof auditLogs,
-  arithmetic: Arithmetic,
+  arithmetic: VerifierFunctions,
   file: string | undefined,
   flags: VerifyFlags,
 ): Promise<void> {
-  const keys = flags.key === undefined ? undefined : keysIn(flags.key, arithmetic)
+  const keys = flags.key === undefined ? undefined : readKeyFile(flags.key, arithmetic)
   const pins = flags.pin === undefined ? {} : readPins(flags.pin)
-  const trust: VerifierOptions = { keys, tree: flags.tree, pinOf: (orgId) => pinIn(pins, orgId) }
+  const trust: VerifierOptions = { keys, tree: flags.tree, pinOf: (orgId) => findPin(pins, orgId) }
   const verdicts =
     file === undefined
-      ? await chainsOf(run, contract, () => arithmetic.begin(trust))
-      : [await verdictOn(file, arithmetic, trust, flags.threads)]
-  const known = await pinned(verdicts, flags.pin, pins, arithmetic)
-  await conclude(run, known)
+      ? await verifyService(run, contract, () => arithmetic.begin(trust))
+      : [await verifyFile(file, arithmetic, trust, flags.threads)]
+  const known = await updatePins(verdicts, flags.pin, pins, arithmetic)
+  await printVerdicts(run, known)
 }
 
-function keysIn(path: string, arithmetic: Arithmetic): Buffer[] {
+function readKeyFile(path: string, arithmetic: VerifierFunctions): Buffer[] {
   const cannot = (message: string, cause?: unknown) =>
-    new CliError(message, { exit: exits.unverifiable, code: 'unknown_key', cause })
+    new CliError(message, { exit: exitCodes.unverifiable, code: 'unknown_key', cause })
   let text: string
   try {
     text = readFileSync(path, 'utf8')
@@ -66,40 +66,44 @@ function keysIn(path: string, arithmetic: Arithmetic): Buffer[] {
 }
 
 /** Keeps what was found sound. */
-async function pinned(
+async function updatePins(
   verdicts: NamedVerdict[],
   file: string | undefined,
   pins: Pins,
-  { pinOf }: Arithmetic,
+  { pinOf }: VerifierFunctions,
 ): Promise<NamedVerdict[]> {
   if (file === undefined) return verdicts
   const now = new Date().toISOString()
   const seen: [string | null, Pin][] = []
   const told = verdicts.map((one): NamedVerdict => {
     if (one.verdict !== 'sound') return one
-    const before = pinIn(pins, one.orgId)
+    const before = findPin(pins, one.orgId)
     seen.push([one.orgId, pinOf(one, now, before)])
     return before ? one : { ...one, pin: 'new' }
   })
-  await keepPins(file, seen)
+  await savePins(file, seen)
   return told
 }
 
 /** Smaller ones are verified before a thread has started. */
-const worthThreads = 32 << 20
+const minThreadedBytes = 32 << 20
 
-async function verdictOn(
+async function verifyFile(
   path: string,
-  arithmetic: Arithmetic,
+  arithmetic: VerifierFunctions,
   trust: VerifierOptions,
   threads: number | undefined,
 ): Promise<NamedVerdict> {
-  const progress = bar('Verifying', 'rows')
+  const progress = progressBar('Verifying', 'rows')
   const name = path === '-' ? 'standard input' : escapeToOneLine(path)
   try {
     const verdict =
-      (path !== '-' && (await inThreads(path, arithmetic, trust, threads, progress))) ||
-      (await judge(plain(path === '-' ? process.stdin : streamOf(path)), arithmetic.begin(trust), progress))
+      (path !== '-' && (await verifyInThreads(path, arithmetic, trust, threads, progress))) ||
+      (await verifyStream(
+        gunzipped(path === '-' ? process.stdin : streamOf(path)),
+        arithmetic.begin(trust),
+        progress,
+      ))
     return { name, ...verdict }
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
@@ -112,17 +116,17 @@ async function verdictOn(
 const streamOf = (path: string) => createReadStream(path, { highWaterMark: 256 << 10 })
 
 /** undefined when a file is not to be divided. */
-async function inThreads(
+async function verifyInThreads(
   path: string,
-  { verifyRanges }: Arithmetic,
+  { verifyRanges }: VerifierFunctions,
   trust: VerifierOptions,
   threads: number | undefined,
-  progress: Bar,
+  progress: ProgressBar,
 ): Promise<Verdict | undefined> {
   const descriptor = openSync(path, 'r')
   try {
     const file = fstatSync(descriptor)
-    const wanted = threads ?? (file.size < worthThreads ? 1 : availableParallelism())
+    const wanted = threads ?? (file.size < minThreadedBytes ? 1 : availableParallelism())
     if (wanted === 1 || !file.isFile() || isZipped(descriptor)) return undefined
     const options = { size: file.size, threads: wanted, trust }
     return await verifyRanges(descriptor, options, (entries) => progress.done(entries))
@@ -131,13 +135,13 @@ async function inThreads(
   }
 }
 
-async function chainsOf(
-  run: Session,
+async function verifyService(
+  run: CommandContext,
   { chain, heads }: typeof auditLogs,
   begin: () => ChainVerifier,
 ): Promise<NamedVerdict[]> {
   const { client } = run
-  const wanted = await orgOf(run)
+  const wanted = await resolveAuditOrg(run)
   const { data } = await client.call(heads)
   const known = wanted === undefined ? data : data.filter(({ orgId }) => orgId === wanted)
   const chains =
@@ -147,11 +151,11 @@ async function chainsOf(
   const verdicts: NamedVerdict[] = []
   for (const { orgId, name, seq, deletedAt } of chains) {
     const stream = client.stream(chain, { query: { orgId: orgId ?? undefined } })
-    const progress = bar('Verifying', 'rows', seq)
+    const progress = progressBar('Verifying', 'rows', seq)
     const of = { name: escapeToOneLine(name), ...(deletedAt && { deletedAt }) }
     try {
-      const verdict = await judge(stream, begin(), progress)
-      verdicts.push({ ...of, ...(elsewhere(verdict, orgId) ?? verdict) })
+      const verdict = await verifyStream(stream, begin(), progress)
+      verdicts.push({ ...of, ...(checkChainIdentity(verdict, orgId) ?? verdict) })
     } catch (failure) {
       // Of one that was asked for by itself the failure says all there is to say.
       if (wanted !== undefined) throw failure
@@ -170,16 +174,16 @@ const unreadable = (orgId: string | null, { message }: Error): Verdict => {
 }
 
 /** An answer about another chain than the one asked for proves nothing about it. */
-function elsewhere(verdict: Verdict, orgId: string | null): Verdict | undefined {
+function checkChainIdentity(verdict: Verdict, orgId: string | null): Verdict | undefined {
   if (verdict.orgId === orgId || verdict.verdict !== 'sound') return undefined
   const fault = { kind: 'foreign' as const, message: 'The service sent another chain', seq: 1 }
   return { verdict: 'unverifiable', orgId, entries: verdict.entries, fault }
 }
 
-async function judge(
+async function verifyStream(
   source: AsyncIterable<Buffer>,
   verifier: ChainVerifier,
-  progress: Bar,
+  progress: ProgressBar,
 ): Promise<Verdict> {
   for await (const chunk of source) {
     const verdict = verifier.push(chunk)
@@ -198,7 +202,7 @@ function isZipped(descriptor: number): boolean {
 }
 
 /** What `gzip` has made smaller, as it was. */
-async function* plain(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+async function* gunzipped(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   const chunks = source[Symbol.asyncIterator]()
   let head = Buffer.alloc(0)
   while (head.length < gzip.length) {

@@ -1,21 +1,21 @@
 import { Command } from '@oclif/core/command'
 import type { Client } from '../core/client.ts'
-import { attended, tokenFrom } from './ask.ts'
-import { exits } from './exit.ts'
+import { type ApiClientOptions, anonymousClient, authenticatedClient } from './api-client.ts'
+import { isInteractive, tokenSource } from './ask.ts'
+import { exitCodes } from './exit-codes.ts'
 import { connectionFlags, type FlagSet, outputFlags } from './flags.ts'
-import { type Output, type OutputFlags, outputOf } from './print.ts'
-import { clientFor, type SendOptions, strangerClient } from './send.ts'
-import { apiKeyFrom, type FlagSettings, type Settings, settingsOf } from './settings.ts'
+import { type Output, type OutputFlags, parseOutputFlags } from './print.ts'
+import { apiKeyFrom, type FlagSettings, resolveSettings, type Settings } from './settings.ts'
 
-export type Session = {
+export type CommandContext = {
   settings: Settings
   output: Output
   /** A person can be asked. */
-  attended: boolean
+  interactive: boolean
   client: Client
   /** Without credentials. */
-  stranger: Client
-  send: SendOptions
+  anonymous: Client
+  clientOptions: ApiClientOptions
 }
 
 /** Every command that is not a daemon: output flags, and Ctrl-C that ends it at once with 130. */
@@ -24,7 +24,7 @@ export abstract class LocalCommand extends Command {
 
   override async init(): Promise<void> {
     await super.init()
-    process.once('SIGINT', () => process.exit(exits.interrupted))
+    process.once('SIGINT', () => process.exit(exitCodes.interrupted))
   }
 }
 
@@ -36,26 +36,32 @@ export abstract class ApiCommand extends LocalCommand {
   protected open(
     flags: FlagSettings & OutputFlags & { token?: string | undefined },
     options: { mayBeNew?: boolean } = {},
-  ): Session {
-    const output = outputOf(flags)
-    const settings = settingsOf(flags, options)
-    const token = tokenFrom(flags.token)
+  ): CommandContext {
+    const output = parseOutputFlags(flags)
+    const settings = resolveSettings(flags, options)
+    const token = tokenSource(flags.token)
     const apiKey = apiKeyFrom(flags)
-    const send = { settings, version: this.config.version, attended: attended(settings), token, apiKey }
+    const clientOptions = {
+      settings,
+      version: this.config.version,
+      interactive: isInteractive(settings),
+      token,
+      apiKey,
+    }
     let client: Client | undefined
-    let stranger: Client | undefined
+    let anonymous: Client | undefined
     return {
       settings,
       output,
-      send,
-      attended: send.attended,
+      clientOptions,
+      interactive: clientOptions.interactive,
       get client() {
-        client ??= clientFor(send)
+        client ??= authenticatedClient(clientOptions)
         return client
       },
-      get stranger() {
-        stranger ??= strangerClient(send)
-        return stranger
+      get anonymous() {
+        anonymous ??= anonymousClient(clientOptions)
+        return anonymous
       },
     }
   }

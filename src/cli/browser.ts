@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
-import { CliError } from './exit.ts'
-import { say } from './print.ts'
+import { CliError } from './exit-codes.ts'
+import { printNote } from './print.ts'
 
 /**
  * Opens an address in a browser of this machine, where there is one that somebody looks at: not over SSH, not without
@@ -17,7 +17,7 @@ export function openBrowser(address: string, env: NodeJS.ProcessEnv = process.en
   const [program = '', ...args] = command
   // Without a shell: nothing in the address is read as a command.
   const child = spawn(program, args, { stdio: 'ignore', detached: true })
-  const failed = () => say('No browser could be opened: open the address yourself')
+  const failed = () => printNote('No browser could be opened: open the address yourself')
   child.on('error', failed)
   child.on('exit', (code) => void (code !== 0 && code !== null && failed()))
   child.unref()

@@ -1,34 +1,34 @@
 import { z } from 'zod'
 import { unwrap } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
-import { usage } from './exit.ts'
+import { usageError } from './exit-codes.ts'
 import { shapeOf } from './fields.ts'
 
 /** A place in a record: `name`, or `user.email`. */
 export type Column = string
 
 /** Every plain value of a record, in the order of its schema: what a CSV has when no columns are named. */
-export function leavesOf(schema: z.ZodType, prefix = ''): Column[] {
+export function schemaColumns(schema: z.ZodType, prefix = ''): Column[] {
   return Object.entries(shapeOf(schema) ?? {}).flatMap(([key, one]) => {
     const path = prefix + key
-    return unwrap(one) instanceof z.ZodObject ? leavesOf(one, `${path}.`) : [path]
+    return unwrap(one) instanceof z.ZodObject ? schemaColumns(one, `${path}.`) : [path]
   })
 }
 
 /** Same, of a record without a schema. */
-export function leavesIn(record: unknown, prefix = ''): Column[] {
+export function recordColumns(record: unknown, prefix = ''): Column[] {
   return Object.entries(record ?? {}).flatMap(([key, value]) =>
     value !== null && typeof value === 'object' && !Array.isArray(value)
-      ? leavesIn(value, `${prefix}${key}.`)
+      ? recordColumns(value, `${prefix}${key}.`)
       : [prefix + key],
   )
 }
 
-export const shapeIn = (schema: z.ZodType | undefined): Record<string, z.ZodType> =>
+export const shapeOrEmpty = (schema: z.ZodType | undefined): Record<string, z.ZodType> =>
   (schema && shapeOf(schema)) ?? {}
 
 /** The schema of one row of a list reply, and the key the rows are under. */
-export function rowsOf(reply: z.ZodType): { key: string; row: z.ZodType } | undefined {
+export function listShape(reply: z.ZodType): { key: string; row: z.ZodType } | undefined {
   for (const [key, one] of Object.entries(shapeOf(reply) ?? {})) {
     const inner = unwrap(one)
     if (['data', 'entries'].includes(key) && inner instanceof z.ZodArray)
@@ -38,32 +38,36 @@ export function rowsOf(reply: z.ZodType): { key: string; row: z.ZodType } | unde
 }
 
 /** The schema of the record in a reply that has it under `data`. */
-export function recordIn(reply: z.ZodType): z.ZodType | undefined {
+export function recordSchema(reply: z.ZodType): z.ZodType | undefined {
   const inner = shapeOf(reply)?.data
   return inner && shapeOf(inner) && inner
 }
 
 /** `--columns a,b` checked against the record; what is inside a free object cannot be checked. */
-export const checkColumns = (text: string, schema: z.ZodType): Column[] => chosen(text, leavesOf(schema))
+export const parseColumns = (text: string, schema: z.ZodType): Column[] =>
+  pickColumns(text, schemaColumns(schema))
 
 /** The columns asked for among those there are, else the usual ones. */
-export const columnsAmong = (
+export const selectColumns = (
   output: { columns: string | undefined },
   known: Column[],
   usual = known,
-): Column[] => (output.columns === undefined ? usual : chosen(output.columns, known))
+): Column[] => (output.columns === undefined ? usual : pickColumns(output.columns, known))
 
-function chosen(text: string, known: Column[]): Column[] {
+function pickColumns(text: string, known: Column[]): Column[] {
   const wanted = text
     .split(',')
     .map((name) => name.trim())
     .filter(Boolean)
-  if (wanted.length === 0) throw usage('--columns names no column', `columns: ${known.join(', ')}`)
+  if (wanted.length === 0) throw usageError('--columns names no column', `columns: ${known.join(', ')}`)
   return wanted.map((name) => {
     const match = known.find((leaf) => leaf.toLowerCase() === name.toLowerCase())
     if (match) return match
     if (known.some((leaf) => name.startsWith(`${leaf}.`))) return name
-    throw usage(`There is no column "${name}"`, didYouMean(name, known) ?? `columns: ${known.join(', ')}`)
+    throw usageError(
+      `There is no column "${name}"`,
+      didYouMean(name, known) ?? `columns: ${known.join(', ')}`,
+    )
   })
 }
 
@@ -76,14 +80,14 @@ export function valueAt(record: unknown, column: Column): unknown {
 }
 
 /** `maxUsage` and `user.email` as headings. */
-export const titleOf = (column: Column): string =>
+export const columnTitle = (column: Column): string =>
   column
     .replace(/[A-Z]+/g, (capitals) => ` ${capitals}`)
     .replaceAll('.', ' ')
     .toUpperCase()
 
 /** A value as text; lists and objects as JSON. */
-export function asText(value: unknown): string {
+export function formatValue(value: unknown): string {
   if (value === null || value === undefined) return ''
   return typeof value === 'object' ? JSON.stringify(value) : String(value)
 }

@@ -1,38 +1,38 @@
 import type { Command } from '@oclif/core/command'
 import { type Endpoint, isMutation } from '../core/endpoint.ts'
 import { ApiCommand } from './base.ts'
-import { rowsOf } from './columns.ts'
-import { withFlags } from './exit.ts'
+import { listShape } from './columns.ts'
+import type { CommandView, ParsedInput } from './command-view.ts'
+import { withFlagNames } from './exit-codes.ts'
 import { type Field, fieldsOf } from './fields.ts'
 import {
   type ArgSet,
   argNames,
-  argOf,
+  booleanFlag,
   confirmFlags,
   connectionFlags,
   createFlags,
   deleteFlags,
   type FlagSet,
+  fieldArg,
+  fieldFlag,
   fileFlags,
-  flagFor,
   listFlags,
   mutationFlags,
   outputFlags,
   secretFlags,
-  yes,
 } from './flags.ts'
-import { bodyFrom, inputOf } from './input.ts'
-import type { Typed, View } from './view.ts'
+import { buildInput, readBody } from './input.ts'
 
 /** A command derived from a contract entry. */
-export function command(entry: Endpoint, view: View): Command.Class {
-  const listed = rowsOf(entry.reply)
+export function command(entry: Endpoint, view: CommandView): Command.Class {
+  const listed = listShape(entry.reply)
   const isPage = ({ key }: Field) => listed !== undefined && ['page', 'limit', 'cursor'].includes(key)
   const { preset = {} } = view
   const isPreset = ({ key, within }: Field) =>
-    (!within && Object.hasOwn(preset, key)) || key === view.opposite?.field
+    (!within && Object.hasOwn(preset, key)) || key === view.negatedFlag?.field
   const own = fieldsOf(entry).filter((field) => !isPage(field))
-  const more = fieldsOf(view.narrowed ?? entry).filter(
+  const more = fieldsOf(view.filteredEntry ?? entry).filter(
     (field) => !isPage(field) && !own.some(({ flag }) => flag === field.flag),
   )
   const fields = [...own, ...more]
@@ -42,17 +42,17 @@ export function command(entry: Endpoint, view: View): Command.Class {
     ...fields.filter(({ part }) => part === 'params'),
     ...(view.args ?? []).map((key) => fields.find((field) => field.key === key)!),
   ]
-  const { instead } = view
-  const isInstead = ({ key }: Field) => instead?.fields.includes(key) === true
-  const flagFields = fields.filter((field) => !isArg(field) && !isPreset(field) && !isInstead(field))
+  const { customFlags } = view
+  const isCustom = ({ key }: Field) => customFlags?.fields.includes(key) === true
+  const flagFields = fields.filter((field) => !isArg(field) && !isPreset(field) && !isCustom(field))
 
-  const [insteadFlag] = Object.keys(instead?.flags ?? {})
+  const [firstCustomFlag] = Object.keys(customFlags?.flags ?? {})
   const flagNames = new Map(
     fields
       .filter(({ within }) => !within)
       .map((field) => [
         `${field.part}.${field.key}`,
-        (isInstead(field) && (instead?.named?.[field.key] ?? insteadFlag)) || field.flag,
+        (isCustom(field) && (customFlags?.flagNames?.[field.key] ?? firstCustomFlag)) || field.flag,
       ]),
   )
 
@@ -61,49 +61,54 @@ export function command(entry: Endpoint, view: View): Command.Class {
     static override description = view.description ?? ''
     static override examples = view.examples
     static override args: ArgSet = Object.fromEntries(
-      argFields.map((field) => [argName(field), argOf(field, view.otherwise?.[field.key] === undefined)]),
+      argFields.map((field) => [
+        argName(field),
+        fieldArg(field, view.argDefaults?.[field.key] === undefined),
+      ]),
     )
     static override flags: FlagSet = {
-      ...instead?.flags,
-      ...view.also?.flags,
+      ...customFlags?.flags,
+      ...view.alternative?.flags,
       ...flagsOf(entry, view, flagFields),
     }
 
     async run(): Promise<void> {
-      const typed = (await this.parse(this.ctor)) as unknown as Typed
+      const typed = (await this.parse(this.ctor)) as unknown as ParsedInput
       try {
         await this.perform(typed)
       } catch (failure) {
-        throw withFlags(failure, flagNames)
+        throw withFlagNames(failure, flagNames)
       }
     }
 
-    private async perform(typed: Typed): Promise<void> {
+    private async perform(typed: ParsedInput): Promise<void> {
       const session = this.open(typed.flags)
       const input = async () => {
-        const values = (await instead?.values(typed.flags, session)) ?? {}
-        const asked = session.attended && !typed.flags.file ? await view.asks?.(session, typed) : undefined
-        const filed = view.file ? { ...(await bodyFrom(typed.flags.file)), ...asked } : {}
+        const values = (await customFlags?.values(typed.flags, session)) ?? {}
+        const asked =
+          session.interactive && !typed.flags.file ? await view.prompt?.(session, typed) : undefined
+        const filed = view.file ? { ...(await readBody(typed.flags.file)), ...asked } : {}
         const isFiled = ({ part, key, flag }: Field) =>
           part === 'body' && Object.hasOwn(filed, key) && typed.flags[flag] === undefined
         const left = fields.filter((field) => !isFiled(field))
-        const input = await inputOf(session, left, (field) => {
-          if (field.key === view.opposite?.field) return typed.flags[view.opposite.flag] !== true
-          if (isInstead(field)) return values[field.key]
+        const input = await buildInput(session, left, (field) => {
+          if (field.key === view.negatedFlag?.field) return typed.flags[view.negatedFlag.flag] !== true
+          if (isCustom(field)) return values[field.key]
           if (isPreset(field)) return preset[field.key]
-          if (isArg(field)) return typed.args[argName(field)] ?? view.otherwise?.[field.key]?.(session)
+          if (isArg(field)) return typed.args[argName(field)] ?? view.argDefaults?.[field.key]?.(session)
           return field.key === 'orgId' ? session.settings.org.value || undefined : typed.flags[field.flag]
         })
         return view.file ? { ...input, body: { ...filed, ...(input.body as object) } } : input
       }
-      if (view.also && typed.flags[view.also.flag]) return view.also.run(session, await input(), typed)
+      if (view.alternative && typed.flags[view.alternative.flag])
+        return view.alternative.run(session, await input(), typed)
       if (listed) {
-        const { list } = await import('./list.ts')
+        const { runListCommand } = await import('./list-command.ts')
         const narrowed = more.some(({ flag }) => typed.flags[flag] !== undefined)
-        return list(session, (narrowed && view.narrowed) || entry, view, await input(), typed)
+        return runListCommand(session, (narrowed && view.filteredEntry) || entry, view, await input(), typed)
       }
-      const { act } = await import('./act.ts')
-      return act(session, entry, view, input, { ...typed, id: this.id ?? '' })
+      const { runRecordCommand } = await import('./record-command.ts')
+      return runRecordCommand(session, entry, view, input, { ...typed, id: this.id ?? '' })
     }
   }
 }
@@ -111,24 +116,26 @@ export function command(entry: Endpoint, view: View): Command.Class {
 const argName = (field: Field): string =>
   field.key === 'id' && field.resource ? argNames[field.resource] : field.flag
 
-function flagsOf(entry: Endpoint, view: View, fields: Field[]): FlagSet {
+function flagsOf(entry: Endpoint, view: CommandView, fields: Field[]): FlagSet {
   const flags: FlagSet = {}
   for (const field of fields) {
     const taken = field.flag in outputFlags || field.flag in connectionFlags
     if (taken && field.key !== 'orgId') {
       throw new Error(`${entry.path}: the field ${field.key} needs another flag name than --${field.flag}`)
     }
-    flags[field.flag] = flagFor(field)
+    flags[field.flag] = fieldFlag(field)
   }
   return {
     ...flags,
-    ...(rowsOf(entry.reply) && listFlags),
+    ...(listShape(entry.reply) && listFlags),
     ...(isMutation(entry) && mutationFlags),
     ...(entry.method === 'DELETE' && deleteFlags),
-    ...(view.confirms && confirmFlags),
+    ...(view.confirmation && confirmFlags),
     ...(view.file && fileFlags),
     ...(view.existing && createFlags),
     ...(view.secret && secretFlags),
-    ...(view.opposite && { [view.opposite.flag]: yes({ description: view.opposite.description }) }),
+    ...(view.negatedFlag && {
+      [view.negatedFlag.flag]: booleanFlag({ description: view.negatedFlag.description }),
+    }),
   }
 }

@@ -1,11 +1,11 @@
-import { columnsAmong } from './columns.ts'
+import { selectColumns } from './columns.ts'
+import { type Context, checkContextName, getContext, readConfig, updateConfig } from './config-file.ts'
+import { removeSession } from './credential-store.ts'
 import { type Output, rowPrinter } from './print.ts'
-import { type Context, changeProfile, checkContextName, contextNamed, readProfile } from './profile.ts'
-import { checkUrl, sameAddress } from './settings.ts'
-import { removeSession } from './store.ts'
+import { checkUrl, isSameUrl } from './settings.ts'
 
 export async function listContexts(output: Output): Promise<void> {
-  const { contexts, current } = readProfile()
+  const { contexts, current } = readConfig()
   const json = ['json', 'yaml', 'ndjson'].includes(output.format)
   const rows = Object.entries(contexts).map(([name, { url, org, identity, store }]) => ({
     id: name,
@@ -17,7 +17,7 @@ export async function listContexts(output: Output): Promise<void> {
     scope: identity?.scope ?? null,
     store: store ?? null,
   }))
-  const columns = columnsAmong(output, ['current', 'name', 'url', 'org', 'email', 'scope', 'store'])
+  const columns = selectColumns(output, ['current', 'name', 'url', 'org', 'email', 'scope', 'store'])
   const printer = rowPrinter(output, columns)
   await printer.rows(json ? rows.map(({ id: _, ...row }) => row) : rows)
   await printer.end()
@@ -28,10 +28,10 @@ export async function addContext(
   flags: { url: string; org?: string | undefined; use?: boolean | undefined },
 ): Promise<Context> {
   const url = checkUrl(flags.url, '--url')
-  const profile = await changeProfile((profile) => {
+  const profile = await updateConfig((profile) => {
     const before = profile.contexts[checkContextName(name)]
     // Another address is another service: who was signed in there means nothing here.
-    const kept = before && sameAddress(before.url, url) ? before : {}
+    const kept = before && isSameUrl(before.url, url) ? before : {}
     profile.contexts[name] = { ...kept, url, ...(flags.org && { org: flags.org }) }
     if (flags.use || profile.current === undefined) profile.current = name
   })
@@ -39,9 +39,9 @@ export async function addContext(
 }
 
 export async function useContext(name: string): Promise<Context> {
-  return contextNamed(
-    await changeProfile((profile) => {
-      contextNamed(profile, name)
+  return getContext(
+    await updateConfig((profile) => {
+      getContext(profile, name)
       profile.current = name
     }),
     name,
@@ -49,9 +49,9 @@ export async function useContext(name: string): Promise<Context> {
 }
 
 export async function removeContext(name: string): Promise<void> {
-  const { store } = contextNamed(readProfile(), name)
+  const { store } = getContext(readConfig(), name)
   if (store) await removeSession({ kind: store, context: name })
-  await changeProfile((profile) => {
+  await updateConfig((profile) => {
     delete profile.contexts[name]
     if (profile.current === name) delete profile.current
   })

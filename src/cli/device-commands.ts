@@ -2,27 +2,30 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { deviceCommands } from '../agents/commands/contract.ts'
 import type { RawInput } from '../core/client.ts'
 import type { ReplyOf } from '../core/endpoint.ts'
-import type { Session } from './base.ts'
-import { forMinutes } from './durations.ts'
-import { CliError, exits, Silent, usage } from './exit.ts'
-import { choiceFlag, type FlagSet, wordFlag, yes } from './flags.ts'
-import { jsonFrom } from './input.ts'
-import { asJson, printRecord } from './print.ts'
-import { waiting } from './progress.ts'
+import type { CommandContext } from './base.ts'
+import type { CommandView } from './command-view.ts'
+import { durationFlags } from './duration-flags.ts'
+import { CliError, exitCodes, SilentExit, usageError } from './exit-codes.ts'
+import { booleanFlag, choiceFlag, type FlagSet, textFlag } from './flags.ts'
+import { readJson } from './input.ts'
+import { printRecord, toJson } from './print.ts'
+import { withSpinner } from './progress.ts'
 import { type Style, styleFor } from './style.ts'
 import { escapeToOneLine } from './table.ts'
-import type { View } from './view.ts'
 
-type Came = ReplyOf<typeof deviceCommands.show>
+type CommandReply = ReplyOf<typeof deviceCommands.show>
 
-const minutes = forMinutes('durationMinutes', 'For set_log_level: how long, such as 30m; an hour unless told')
+const minutes = durationFlags(
+  'durationMinutes',
+  'For set_log_level: how long, such as 30m; an hour unless told',
+)
 
 /** What a command says to the agent, by flags or as JSON: the service knows which type takes what. */
-export const payloadFlags: NonNullable<View['instead']> = {
+export const payloadFlags: NonNullable<CommandView['customFlags']> = {
   fields: ['payload'],
   flags: {
-    payload: wordFlag('What the command says, as JSON: -, @file or the JSON itself', 'JSON'),
-    what: wordFlag('For collect: inventory, metrics, logs, with commas between them', 'WHAT', ['payload']),
+    payload: textFlag('What the command says, as JSON: -, @file or the JSON itself', 'JSON'),
+    what: textFlag('For collect: inventory, metrics, logs, with commas between them', 'WHAT', ['payload']),
     level: choiceFlag('For set_log_level: from which level on the agent hands in what it says of itself', [
       'debug',
       'info',
@@ -40,42 +43,48 @@ export const payloadFlags: NonNullable<View['instead']> = {
       ...(enabled !== undefined && { enabled: enabled === 'on' }),
     }
     if (payload === undefined) return Object.keys(said).length > 0 ? { payload: said } : {}
-    if (Object.keys(said).length > 0) throw usage('--payload says it all: leave the other flags out')
-    return { payload: await jsonFrom(payload, '--payload') }
+    if (Object.keys(said).length > 0) throw usageError('--payload says it all: leave the other flags out')
+    return { payload: await readJson(payload, '--payload') }
   },
 }
 
 export const waitFlags: FlagSet = {
-  wait: yes({
+  wait: booleanFlag({
     description: 'Wait until the agent has answered and show that; two minutes, or --timeout',
     exclusive: ['dry-run'],
   }),
 }
 
-const usualMs = 120_000
+const defaultWaitMs = 120_000
 
 /** Sends a command and waits for what comes of it; ends with 1 when it failed, 124 when nothing came in time. */
-export async function sendAndWait({ client, output, settings }: Session, input: RawInput): Promise<void> {
+export async function sendAndWait(
+  { client, output, settings }: CommandContext,
+  input: RawInput,
+): Promise<void> {
   const { id: deviceId } = input.params as { id: string }
   const { id } = (await client.request(deviceCommands.create, input)) as { id: string }
   const { value, from } = settings.timeout
-  const until = performance.now() + (from === 'default' ? usualMs : value)
+  const until = performance.now() + (from === 'default' ? defaultWaitMs : value)
   const show = () => client.call(deviceCommands.show, { params: { id: deviceId, commandId: id } })
-  const came = await waiting('Waiting for the agent', ended(show, until))
+  const came = await withSpinner('Waiting for the agent', waitUntilEnded(show, until))
   if (came === undefined) {
     throw new CliError('The agent has not answered yet', {
-      exit: exits.timeout,
+      exit: exitCodes.timeout,
       code: 'device_timeout',
       hint: `it goes on waiting for the agent: svc devices result ${deviceId} ${id}`,
     })
   }
   const style = styleFor(process.stdout)
-  await printRecord(output, came, deviceCommands.show.reply, () => outcomeText(came, style))
-  if (came.status === 'failed') throw new Silent(exits.failure)
+  await printRecord(output, came, deviceCommands.show.reply, () => formatOutcome(came, style))
+  if (came.status === 'failed') throw new SilentExit(exitCodes.failure)
 }
 
 /** undefined: not in time. */
-async function ended(show: () => Promise<Came>, until: number): Promise<Came | undefined> {
+async function waitUntilEnded(
+  show: () => Promise<CommandReply>,
+  until: number,
+): Promise<CommandReply | undefined> {
   for (let pause = 200; ; pause = Math.min(pause * 1.5, 2000)) {
     const came = await show()
     if (came.status === 'completed' || came.status === 'failed') return came
@@ -87,18 +96,21 @@ async function ended(show: () => Promise<Came>, until: number): Promise<Came | u
 const lines = (text: string): string => text.trimEnd().split('\n').map(escapeToOneLine).join('\n')
 
 /** What it wrote, and in the last line what became of it. */
-export function outcomeText({ type, status, result, sentAt, createdAt }: Came, style: Style): string {
+export function formatOutcome(
+  { type, status, result, sentAt, createdAt }: CommandReply,
+  style: Style,
+): string {
   const wrote = [result?.stdout, result?.stderr].filter((text) => text)
   const data = result?.result ?? null
-  const parts = [...wrote.map((text) => lines(text!)), ...(data === null ? [] : [asJson(data, 2)])]
-  if (result?.dropped) parts.push(style.careful(droppedText(result.dropped)))
+  const parts = [...wrote.map((text) => lines(text!)), ...(data === null ? [] : [toJson(data, 2)])]
+  if (result?.dropped) parts.push(style.warning(droppedText(result.dropped)))
   return `${[...parts, verdict()].join('\n')}\n`
 
   function verdict(): string {
     if (status === 'completed') return style.good(`${escapeToOneLine(type)} completed${details()}`)
     if (status === 'failed') return style.bad(`${escapeToOneLine(type)} failed${details()}`)
     const since = status === 'sent' ? `was given out at ${sentAt}` : `waits for the agent since ${createdAt}`
-    return style.careful(`${escapeToOneLine(type)} ${since}`)
+    return style.warning(`${escapeToOneLine(type)} ${since}`)
   }
 
   function details(): string {
@@ -115,5 +127,5 @@ const droppedText = ({ bytes, at }: { bytes: number; at: string }): string =>
   `its output of ${bytes} bytes was let go at ${at}, to make room for that of later commands`
 
 /** For `svc devices result`. */
-export const outcomeOf = async (reply: Record<string, unknown>): Promise<string> =>
-  outcomeText(reply as Came, styleFor(process.stdout))
+export const describeOutcome = async (reply: Record<string, unknown>): Promise<string> =>
+  formatOutcome(reply as CommandReply, styleFor(process.stdout))

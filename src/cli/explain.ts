@@ -1,6 +1,6 @@
 import { didYouMean } from '../core/suggest.ts'
-import type { Session } from './base.ts'
-import { usage } from './exit.ts'
+import type { CommandContext } from './base.ts'
+import { usageError } from './exit-codes.ts'
 import { configDir } from './files.ts'
 import { printRecord, rowPrinter } from './print.ts'
 import { apiKeyFrom, type Setting, type Settings } from './settings.ts'
@@ -40,9 +40,9 @@ function credential(name: 'SVC_TOKEN' | 'SVC_API_KEY', counts = true): Setting<s
   return { value, from: value ? 'env' : 'default', source: value ? name : 'the default', layers }
 }
 
-export async function explain(session: Session, key: string | undefined): Promise<void> {
+export async function explain(session: CommandContext, key: string | undefined): Promise<void> {
   if (key !== undefined && !Object.hasOwn(settings, key)) {
-    throw usage(`There is no setting "${key}"`, didYouMean(key, settingKeys) ?? settingKeys.join(', '))
+    throw usageError(`There is no setting "${key}"`, didYouMean(key, settingKeys) ?? settingKeys.join(', '))
   }
   const { output } = session
   const keys = (key === undefined ? settingKeys : [key]) as (keyof typeof settings)[]

@@ -1,6 +1,6 @@
 import { didYouMean } from '../core/suggest.ts'
-import { type CliError, exits, type Report, reportOf, Silent, usage } from './exit.ts'
-import { wantsJson } from './notes.ts'
+import { type CliError, type ErrorReport, exitCodes, SilentExit, toReport, usageError } from './exit-codes.ts'
+import { wantsJson } from './stderr-notes.ts'
 
 /** What oclif's errors carry, as far as it is used here. */
 type OclifError = Error & {
@@ -11,25 +11,25 @@ type OclifError = Error & {
 }
 
 /** Tells about a failure on standard error and returns the exit code. */
-const unwrapped = (message: string): string =>
+const stripParserText = (message: string): string =>
   message.replace(/^Parsing --\S+ \n\t/, '').replace(/\n?See more help with --help/g, '')
 
 export async function fail(error: unknown, argv: string[]): Promise<number> {
-  if (error instanceof Silent) return error.exit
+  if (error instanceof SilentExit) return error.exit
   const oclif = error as OclifError
   // The parser puts its own words around those of a flag.
-  if (error instanceof Error) error.message = unwrapped(error.message)
+  if (error instanceof Error) error.message = stripParserText(error.message)
   // `this.exit()` of a command, which has said everything itself.
   if (oclif.code === 'EEXIT') return oclif.oclif?.exit ?? 0
-  const expected = reportOf(error) ?? ofOclif(oclif, argv)
-  const report = expected ?? ofBug(error)
+  const expected = toReport(error) ?? fromOclif(oclif, argv)
+  const report = expected ?? unexpected(error)
   if (wantsJson(argv)) process.stderr.write(`${JSON.stringify({ error: report.error })}\n`)
   else process.stderr.write(await text(report))
   if (!expected && process.env.SVC_DEBUG && error instanceof Error) process.stderr.write(`${error.stack}\n`)
   return report.exit
 }
 
-async function text({ error, notes }: Report): Promise<string> {
+async function text({ error, notes }: ErrorReport): Promise<string> {
   const { styleFor } = await import('./style.ts')
   const { escapeToOneLine: printable } = await import('./table.ts')
   const style = styleFor(process.stderr)
@@ -37,15 +37,15 @@ async function text({ error, notes }: Report): Promise<string> {
   // What a service answered has one line: more could be taken for what this program says.
   const said = error.status === null ? tidy : printable
   const lines = [`${style.bad('Error:')} ${notes.map(said).join('\n  ') || said(error.message)}`]
-  if (error.hint) lines.push(`${style.faint('Hint:')} ${tidy(error.hint)}`)
+  if (error.hint) lines.push(`${style.dim('Hint:')} ${tidy(error.hint)}`)
   if (error.requestId)
     lines.push(
-      style.faint(`Request: ${printable(error.requestId)} (${printable(error.code)}, ${error.status})`),
+      style.dim(`Request: ${printable(error.requestId)} (${printable(error.code)}, ${error.status})`),
     )
   return `${lines.join('\n')}\n`
 }
 
-function ofOclif(error: OclifError, argv: string[]): Report | undefined {
+function fromOclif(error: OclifError, argv: string[]): ErrorReport | undefined {
   if (error.oclif === undefined) return undefined
   const message = error.message
     .replace(/^The following errors? occurred:\s*/, '')
@@ -54,7 +54,7 @@ function ofOclif(error: OclifError, argv: string[]): Report | undefined {
     .replace(/^Nonexistent flag(s?): /, 'Unknown flag$1: ')
     .trim()
   return {
-    exit: error.oclif.exit ?? exits.usage,
+    exit: error.oclif.exit ?? exitCodes.usage,
     notes: [],
     error: { ...nothing, code: 'usage', message, hint: hintFor(error, argv) },
   }
@@ -85,7 +85,7 @@ function hintFor(error: OclifError, argv: string[]): string | null {
 
 export function unknownCommand(id: string, ids: string[]): CliError {
   if (id.startsWith('-'))
-    return usage(`${id} is not a command`, 'flags come after the command: svc orgs --json')
+    return usageError(`${id} is not a command`, 'flags come after the command: svc orgs --json')
   const typed = id.replaceAll(':', ' ')
   const known = ids.map((one) => one.replaceAll(':', ' '))
   const topic = `${typed.split(' ')[0]} `
@@ -93,13 +93,13 @@ export function unknownCommand(id: string, ids: string[]): CliError {
   const hint =
     didYouMean(typed, known, (one) => `svc ${one}`) ??
     (inTopic.length > 0 ? `svc ${topic}has: ${inTopic.join(', ')}` : 'svc --help lists the commands')
-  return usage(`There is no command "${typed}"`, hint)
+  return usageError(`There is no command "${typed}"`, hint)
 }
 
-function ofBug(error: unknown): Report {
+function unexpected(error: unknown): ErrorReport {
   const message = error instanceof Error ? error.message : String(error)
   return {
-    exit: exits.failure,
+    exit: exitCodes.failure,
     notes: [],
     error: {
       ...nothing,

@@ -2,20 +2,20 @@ import { z } from 'zod'
 import type { Endpoint } from '../core/endpoint.ts'
 import { isSecret, type Resource, unwrap } from '../core/schema.ts'
 
-export type Part = 'params' | 'query' | 'body'
+export type RequestPart = 'params' | 'query' | 'body'
 
 /** `time`: a moment to look from or up to, which may be said as an age. `pair`: a permission, written devices:read. `file`: a text long enough to be in one, which is named. */
-export type Kind = 'text' | 'file' | 'number' | 'boolean' | 'choice' | 'pair' | 'time' | 'json'
+export type FieldKind = 'text' | 'file' | 'number' | 'boolean' | 'choice' | 'pair' | 'time' | 'json'
 
 /** One thing a caller can say in a request, as the command line sees it. */
 export type Field = {
-  part: Part
+  part: RequestPart
   key: string
   /** The objects it lies in: `settings`, `contact`. */
   within?: string[]
   /** Its name as a flag: `maxUsage` is `max-usage`, `orgId` is `org`. */
   flag: string
-  kind: Kind
+  kind: FieldKind
   choices?: string[]
   /** A list: the flag may be repeated. */
   many: boolean
@@ -49,7 +49,7 @@ export function shapeOf(schema: z.ZodType): Record<string, z.ZodType> | undefine
   return inner instanceof z.ZodObject ? (inner.shape as Record<string, z.ZodType>) : undefined
 }
 
-function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
+function fieldOf(part: RequestPart, key: string, schema: z.ZodType): Field[] {
   const meta = metaOf(schema)
   if (meta.hidden) return []
   const outer = unwrap(schema)
@@ -81,7 +81,7 @@ function fieldOf(part: Part, key: string, schema: z.ZodType): Field[] {
 }
 
 /** The plain values in an object, as fields of their own: `settings.contact.email` is `--contact-email`. */
-function spreadOf(part: Part, within: string[], schema: z.ZodType, prefix: string): Field[] {
+function spreadOf(part: RequestPart, within: string[], schema: z.ZodType, prefix: string): Field[] {
   return Object.entries(shapeOf(schema) ?? {}).flatMap(([key, one]) => {
     const [field] = fieldOf(part, key, one)
     if (!field || field.many) return []
@@ -92,7 +92,7 @@ function spreadOf(part: Part, within: string[], schema: z.ZodType, prefix: strin
   })
 }
 
-function kindOf(schema: z.ZodType): Kind {
+function kindOf(schema: z.ZodType): FieldKind {
   if (schema instanceof z.ZodNumber) return 'number'
   if (schema instanceof z.ZodBoolean) return 'boolean'
   if (schema instanceof z.ZodObject && Object.keys(schema.shape).join() === 'resource,action') return 'pair'

@@ -12,7 +12,7 @@ import {
 } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { CliError, usage } from './exit.ts'
+import { CliError, usageError } from './exit-codes.ts'
 
 /** Where contexts, sessions and locks are kept. */
 export function configDir(env: NodeJS.ProcessEnv = process.env): string {
@@ -22,7 +22,7 @@ export function configDir(env: NodeJS.ProcessEnv = process.env): string {
   return join(homedir(), '.config', 'svc')
 }
 
-export function readIfThere(path: string): string | undefined {
+export function readFileIfExists(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
@@ -32,7 +32,7 @@ export function readIfThere(path: string): string | undefined {
 }
 
 /** Replaces a file at once, readable by its owner only. A reader sees the old or the new text, never half. */
-export function writePrivately(path: string, text: string): void {
+export function writePrivateFile(path: string, text: string): void {
   const draft = `${path}.${process.pid}.new`
   try {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
@@ -52,17 +52,19 @@ export function writePrivately(path: string, text: string): void {
 }
 
 /** Whoever reads a secret has it. Windows says nothing of that in a mode. */
-export function checkPrivate(path: string, flag: string): void {
+export function checkPrivateFile(path: string, flag: string): void {
   const mode = modeOf(path, flag)
   if (process.platform === 'win32' || (mode & 0o077) === 0) return
   const shown = (mode & 0o777).toString(8).padStart(4, '0')
-  throw usage(`${path} can be read by others (mode ${shown})`, `chmod 600 ${path}`)
+  throw usageError(`${path} can be read by others (mode ${shown})`, `chmod 600 ${path}`)
 }
 
 function modeOf(path: string, flag: string): number {
   try {
     return statSync(path).mode
   } catch (error) {
-    throw usage(`Cannot read ${flag} from ${path}: ${(error as NodeJS.ErrnoException).code ?? 'not a file'}`)
+    throw usageError(
+      `Cannot read ${flag} from ${path}: ${(error as NodeJS.ErrnoException).code ?? 'not a file'}`,
+    )
   }
 }

@@ -7,8 +7,8 @@ import {
   fieldNamed,
   type Operator,
 } from '../filters/contract.ts'
-import { usage } from './exit.ts'
-import { isWord, quoted, type Token, tokensOf, wrong } from './filter-tokens.ts'
+import { usageError } from './exit-codes.ts'
+import { isWord, quote, syntaxError, type Token, tokenize } from './filter-tokens.ts'
 
 type Shape = 'scalar' | 'text' | 'list' | 'range' | 'window' | 'none'
 
@@ -48,7 +48,7 @@ const firstWords = [...new Set(spellings.map(([words]) => words.split(' ')[0]!))
  */
 export function parseFilter(source: string): ConditionGroup {
   const parser = new Parser(source)
-  const tree = parser.either(0)
+  const tree = parser.parseExpression(0)
   parser.finish()
   return isGroup(tree) ? tree : { operator: 'AND', conditions: [tree] }
 }
@@ -62,10 +62,10 @@ class Parser {
 
   constructor(source: string) {
     this.#source = source
-    this.#tokens = tokensOf(source)
+    this.#tokens = tokenize(source)
   }
 
-  either(depth: number): Node {
+  parseExpression(depth: number): Node {
     return this.#joined('or', 'OR', () => this.#joined('and', 'AND', () => this.#term(depth)))
   }
 
@@ -88,7 +88,7 @@ class Parser {
   #expected(what: string, hint?: string): never {
     const { kind, text, at } = this.#token
     const found = kind === 'end' ? 'the end' : `"${text}"`
-    throw wrong(this.#source, at, `expected ${what}, found ${found}`, hint)
+    throw syntaxError(this.#source, at, `expected ${what}, found ${found}`, hint)
   }
 
   #joined(word: string, operator: 'AND' | 'OR', part: () => Node): Node {
@@ -101,9 +101,9 @@ class Parser {
     const { at } = this.#token
     if (!this.#take('(')) return this.#condition()
     if (depth === maxDepth) {
-      throw wrong(this.#source, at, `brackets are not nested more than ${maxDepth} levels deep`)
+      throw syntaxError(this.#source, at, `brackets are not nested more than ${maxDepth} levels deep`)
     }
-    const inner = this.either(depth + 1)
+    const inner = this.parseExpression(depth + 1)
     if (!this.#take(')')) this.#expected('and, or, or )')
     return inner
   }
@@ -168,7 +168,7 @@ class Parser {
     if ((type === 'boolean' || type === undefined) && isTruth(text)) return text.toLowerCase() === 'true'
     if ((type === 'number' || type === undefined) && isNumber(text)) return Number(text)
     if (type === 'number' || type === 'boolean') {
-      throw wrong(this.#source, at, `expected ${what} for ${field}, found "${text}"`)
+      throw syntaxError(this.#source, at, `expected ${what} for ${field}, found "${text}"`)
     }
     return text
   }
@@ -203,48 +203,48 @@ const isNumber = (word: string): boolean => /^-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i
 
 /** A tree as an expression that reads back as the same tree. @throws usage when it has no expression */
 export function printFilter(tree: ConditionGroup): string {
-  return printed(simplified(tree), undefined)
+  return printNode(simplify(tree), undefined)
 }
 
-function printed(node: Node, within: 'AND' | 'OR' | undefined): string {
-  if (!isGroup(node)) return printedCondition(node)
+function printNode(node: Node, within: 'AND' | 'OR' | undefined): string {
+  if (!isGroup(node)) return printCondition(node)
   const { operator, conditions } = node
-  const text = conditions.map((one) => printed(one, operator)).join(operator === 'AND' ? ' and ' : ' or ')
+  const text = conditions.map((one) => printNode(one, operator)).join(operator === 'AND' ? ' and ' : ' or ')
   return within === undefined || (within === 'OR' && operator === 'AND') ? text : `(${text})`
 }
 
 /** Without groups of one. */
-export function simplified(tree: ConditionGroup): Node {
-  const conditions = tree.conditions.map((one) => (isGroup(one) ? simplified(one) : one))
+export function simplify(tree: ConditionGroup): Node {
+  const conditions = tree.conditions.map((one) => (isGroup(one) ? simplify(one) : one))
   return conditions.length === 1 ? conditions[0]! : { operator: tree.operator, conditions }
 }
 
-function printedCondition({ field, operator, value }: Condition): string {
+function printCondition({ field, operator, value }: Condition): string {
   const spelling = spellings.find(([, name]) => name === operator)
-  const what = spelling && shaped(field, spelling[2], value)
+  const what = spelling && printValue(field, spelling[2], value)
   if (!spelling || what === undefined) {
-    throw usage(`${operator} of ${field} cannot be written as an expression`, 'use --json')
+    throw usageError(`${operator} of ${field} cannot be written as an expression`, 'use --json')
   }
-  const name = isWord(field) && !isReserved(field) ? field : quoted(field)
+  const name = isWord(field) && !isReserved(field) ? field : quote(field)
   return [name, spelling[0], what].filter((part) => part !== '').join(' ')
 }
 
-function shaped(field: string, shape: Shape, value: ConditionValue | undefined): string | undefined {
+function printValue(field: string, shape: Shape, value: ConditionValue | undefined): string | undefined {
   if (shape === 'none') return value === undefined ? '' : undefined
   if (shape === 'list') return Array.isArray(value) ? `(${value.map(asWord).join(', ')})` : undefined
   if (shape === 'text') return typeof value === 'string' ? asWord(value) : undefined
   if (value === undefined || Array.isArray(value)) return undefined
   if (shape === 'scalar') return typeof value === 'object' ? undefined : asValue(field, value)
   if (typeof value !== 'object') return undefined
-  if (shape === 'window') return 'amount' in value ? windowText(value) : undefined
+  if (shape === 'window') return 'amount' in value ? formatWindow(value) : undefined
   return 'from' in value ? `${asValue(field, value.from)} and ${asValue(field, value.to)}` : undefined
 }
 
 /** `1 day`, `7 days`. */
-export const windowText = ({ amount, unit }: { amount: number; unit: TimeUnit }): string =>
+export const formatWindow = ({ amount, unit }: { amount: number; unit: TimeUnit }): string =>
   `${amount} ${amount === 1 ? unit.slice(0, -1) : unit}`
 
-const asWord = (text: string): string => (isWord(text) && !isReserved(text) ? text : quoted(text))
+const asWord = (text: string): string => (isWord(text) && !isReserved(text) ? text : quote(text))
 
 /** Text that would read back as something else is quoted. */
 function asValue(field: string, value: string | number | boolean): string {
@@ -252,5 +252,5 @@ function asValue(field: string, value: string | number | boolean): string {
   const type = fieldNamed(field)?.type
   const isOther =
     type === undefined ? isTruth(value) || isNumber(value) : type === 'number' || type === 'boolean'
-  return isOther ? quoted(value) : asWord(value)
+  return isOther ? quote(value) : asWord(value)
 }

@@ -1,4 +1,4 @@
-import { type CliError, usage } from './exit.ts'
+import { type CliError, usageError } from './exit-codes.ts'
 
 /** A piece of an expression; `at` is where it begins. `quoted`: text that is a value and nothing else. */
 export type Token = { kind: 'word' | 'quoted' | 'mark' | 'end'; text: string; at: number }
@@ -7,7 +7,7 @@ const marks = /[=!<>~(),]/
 const space = /\s/
 
 /** Cuts an expression into words, quoted texts and marks. @throws usage, with the place */
-export function tokensOf(source: string): Token[] {
+export function tokenize(source: string): Token[] {
   const tokens: Token[] = []
   for (let at = 0; at < source.length; ) {
     const letter = source[at]!
@@ -20,7 +20,7 @@ export function tokensOf(source: string): Token[] {
     } else if (marks.test(letter)) {
       const pair = source.slice(at, at + 2)
       const text = ['!=', '>=', '<='].includes(pair) ? pair : letter
-      if (text === '!') throw wrong(source, at, 'expected !=')
+      if (text === '!') throw syntaxError(source, at, 'expected !=')
       tokens.push({ kind: 'mark', text, at })
       at += text.length
     } else {
@@ -48,11 +48,11 @@ function quotedFrom(source: string, start: number): { text: string; end: number 
     parts.push(escaped ?? letter)
     if (escaped !== undefined) at += 1
   }
-  throw wrong(source, start, `expected ${quote} at the end of this text`)
+  throw syntaxError(source, start, `expected ${quote} at the end of this text`)
 }
 
 /** Text between quotes, to be read back the same. */
-export const quoted = (text: string): string =>
+export const quote = (text: string): string =>
   `"${text.replace(/[\\"\n\t\r]/g, (letter) => `\\${written[letter] ?? letter}`)}"`
 
 const written: Record<string, string> = { '\n': 'n', '\t': 't', '\r': 'r' }
@@ -60,20 +60,25 @@ const written: Record<string, string> = { '\n': 'n', '\t': 't', '\r': 'r' }
 /** Whether a text reads as one word, without quotes. */
 export const isWord = (text: string): boolean => text !== '' && ![...text].some(isEnd)
 
-const widest = 72
+const maxExcerpt = 72
 
 /** A mistake in an expression, with its line and a caret under the place. */
-export function wrong(source: string, at: number, message: string, hint = 'svc help filters'): CliError {
+export function syntaxError(
+  source: string,
+  at: number,
+  message: string,
+  hint = 'svc help filters',
+): CliError {
   const start = source.lastIndexOf('\n', at - 1) + 1
   const lineEnd = source.indexOf('\n', at)
   const line = source.slice(start, lineEnd === -1 ? undefined : lineEnd)
-  const from = Math.max(0, at - start - widest / 2)
-  const shown = line.slice(from, from + widest).replaceAll('\t', ' ')
-  const cut = [from > 0 ? '…' : '', from + widest < line.length ? '…' : '']
+  const from = Math.max(0, at - start - maxExcerpt / 2)
+  const shown = line.slice(from, from + maxExcerpt).replaceAll('\t', ' ')
+  const cut = [from > 0 ? '…' : '', from + maxExcerpt < line.length ? '…' : '']
   const before = cut[0]!.length + [...line.slice(from, at - start)].length
   const column = [...source.slice(start, at)].length + 1
   const row = start === 0 ? '' : `line ${source.slice(0, start).split('\n').length}, `
-  return usage(
+  return usageError(
     `The filter is wrong at ${row}column ${column}: ${message}\n  ${cut[0]}${shown}${cut[1]}\n  ${' '.repeat(before)}^`,
     hint,
   )

@@ -11,18 +11,18 @@ import {
   filters,
   type SavedFilter,
 } from '../filters/contract.ts'
-import { indirect } from './ask.ts'
-import type { Session } from './base.ts'
-import { columnsAmong, leavesOf } from './columns.ts'
-import { CliError, usage } from './exit.ts'
-import { parseFilter, printFilter, windowText } from './filter-expression.ts'
+import { readStdinOrFile } from './ask.ts'
+import type { CommandContext } from './base.ts'
+import { schemaColumns, selectColumns } from './columns.ts'
+import type { CommandView } from './command-view.ts'
+import { CliError, usageError } from './exit-codes.ts'
+import { formatWindow, parseFilter, printFilter } from './filter-expression.ts'
 import type { FlagSet } from './flags.ts'
-import { jsonFrom } from './input.ts'
-import { printRecord, rowPrinter, say } from './print.ts'
-import { waiting } from './progress.ts'
+import { readJson } from './input.ts'
+import { printNote, printRecord, rowPrinter } from './print.ts'
+import { withSpinner } from './progress.ts'
 import { resolveId } from './resolve.ts'
-import { escapeToOneLine, sections } from './table.ts'
-import type { View } from './view.ts'
+import { escapeToOneLine, renderRecord } from './table.ts'
 
 export const conditionFlags = {
   where: string({
@@ -39,33 +39,33 @@ export const conditionFlags = {
 type ConditionFlags = { where?: string | undefined; file?: string | undefined }
 
 /** The conditions that the flags say; undefined when they say none. */
-export async function conditionsFrom({ where, file }: ConditionFlags): Promise<ConditionGroup | undefined> {
-  if (where !== undefined) return parseFilter((await indirect(where, '--where')) ?? where)
+export async function readConditions({ where, file }: ConditionFlags): Promise<ConditionGroup | undefined> {
+  if (where !== undefined) return parseFilter((await readStdinOrFile(where, '--where')) ?? where)
   if (file === undefined) return undefined
-  const parsed = safeParse(ConditionGroup, await jsonFrom(file === '-' ? '-' : `@${file}`, '--file'))
+  const parsed = safeParse(ConditionGroup, await readJson(file === '-' ? '-' : `@${file}`, '--file'))
   if (parsed.success) return parsed.data
   const faults = parsed.error.issues.map(
     ({ path, message }) => `  ${path.join('.') || 'the tree'} ${message}`,
   )
-  throw usage(`--file is not a filter:\n${faults.slice(0, 10).join('\n')}`, 'svc help filters')
+  throw usageError(`--file is not a filter:\n${faults.slice(0, 10).join('\n')}`, 'svc help filters')
 }
 
 /** `--where` and `--file` in place of the field that holds the tree. */
-export const saidByConditions = (required: boolean): NonNullable<View['instead']> => ({
+export const conditionFieldFlags = (required: boolean): NonNullable<CommandView['customFlags']> => ({
   fields: ['conditions'],
   flags: conditionFlags as unknown as FlagSet,
   values: async (flags) => {
-    const conditions = await conditionsFrom(flags as ConditionFlags)
+    const conditions = await readConditions(flags as ConditionFlags)
     if (required && conditions === undefined)
-      throw usage('Missing --where', "--where 'status = online', or --file")
+      throw usageError('Missing --where', "--where 'status = online', or --file")
     return { conditions }
   },
 })
 
 /** A saved filter as a person reads it: its conditions as they are written. */
-export async function filterText(reply: Record<string, unknown>): Promise<string> {
+export async function formatFilter(reply: Record<string, unknown>): Promise<string> {
   const { conditions, ...rest } = reply
-  return sections({ ...rest, where: expressionOf(conditions as ConditionGroup) })
+  return renderRecord({ ...rest, where: expressionOf(conditions as ConditionGroup) })
 }
 
 /** A tree that has no expression was made by another version: it is shown as it is. */
@@ -78,26 +78,30 @@ function expressionOf(tree: ConditionGroup): string {
   }
 }
 
-type Said = { conditions: ConditionGroup } | { saved: string }
-type Asked = ConditionFlags & { filter: string | undefined }
+type FilterSource = { conditions: ConditionGroup } | { saved: string }
+type FilterFlags = ConditionFlags & { filter: string | undefined }
 
 /** Exactly one of: a saved filter, --where, --file. */
-async function said({ filter, ...flags }: Asked): Promise<Said> {
-  const conditions = await conditionsFrom(flags)
+async function filterSource({ filter, ...flags }: FilterFlags): Promise<FilterSource> {
+  const conditions = await readConditions(flags)
   if (filter !== undefined && conditions)
-    throw usage('A saved filter and --where or --file cannot be used together')
+    throw usageError('A saved filter and --where or --file cannot be used together')
   if (conditions) return { conditions }
   if (filter !== undefined) return { saved: filter }
-  throw usage('Missing FILTER or --where', "name a saved filter, or --where 'status = online'")
+  throw usageError('Missing FILTER or --where', "name a saved filter, or --where 'status = online'")
 }
 
-export async function preview(session: Session, asked: Asked, limit: number | undefined): Promise<void> {
+export async function preview(
+  session: CommandContext,
+  asked: FilterFlags,
+  limit: number | undefined,
+): Promise<void> {
   const { client, output } = session
-  const what = await said(asked)
+  const what = await filterSource(asked)
   const shown = limit === undefined ? {} : { limit }
-  const columns = columnsAmong(
+  const columns = selectColumns(
     output,
-    leavesOf(filters.preview.reply.shape.data.shape.devices.element),
+    schemaColumns(filters.preview.reply.shape.data.shape.devices.element),
     output.format === 'csv' ? undefined : ['hostname', 'displayName', 'osType', 'status', 'lastSeenAt', 'id'],
   )
   const request =
@@ -107,19 +111,19 @@ export async function preview(session: Session, asked: Asked, limit: number | un
           params: { id: await resolveId(client, 'filter', what.saved) },
           query: shown,
         })
-  const { data } = (await waiting('Waiting for the service', request)) as FilterPreview
+  const { data } = (await withSpinner('Waiting for the service', request)) as FilterPreview
   const printer = rowPrinter(output, columns)
   await printer.rows(data.devices)
   await printer.end((devices) => ({ data: { ...data, devices } }))
   if (['json', 'yaml'].includes(output.format)) return
   const { totalCount: total } = data
   const more = total > data.devices.length ? `, ${data.devices.length} shown` : ''
-  say(`${total} ${total === 1 ? 'device matches' : 'devices match'}${more}`)
+  printNote(`${total} ${total === 1 ? 'device matches' : 'devices match'}${more}`)
 }
 
 /** What a filter means, without asking the service unless it is saved there. */
-export async function explainFilter(session: () => Session, asked: Asked): Promise<void> {
-  const what = await said(asked)
+export async function explainFilter(session: () => CommandContext, asked: FilterFlags): Promise<void> {
+  const what = await filterSource(asked)
   const { output, client } = session()
   const tree = 'conditions' in what ? what.conditions : await conditionsOf(client, what.saved)
   const text = () => `${[headOf(tree), ...linesOf(tree)].join('\n')}\n`
@@ -140,7 +144,7 @@ function linesOf({ conditions }: ConditionGroup): string[] {
   return conditions.flatMap((node, i) => {
     const isLast = i === conditions.length - 1
     const [turn, below] = isLast ? ['└─ ', '   '] : ['├─ ', '│  ']
-    if (!isGroup(node)) return [`${turn}${meaningOf(node)}`]
+    if (!isGroup(node)) return [`${turn}${describeCondition(node)}`]
     const head = node.operator === 'AND' ? 'all of' : 'at least one of'
     return [`${turn}${head}`, ...linesOf(node).map((line) => `${below}${line}`)]
   })
@@ -173,7 +177,7 @@ const verbs: Record<string, string> = {
   notWithinLast: 'is not within the last',
 }
 
-function meaningOf({ field, operator, value }: Condition): string {
+function describeCondition({ field, operator, value }: Condition): string {
   const known = fieldNamed(field)
   const label = known
     ? field.startsWith('custom.')
@@ -183,13 +187,13 @@ function meaningOf({ field, operator, value }: Condition): string {
   const isDate = known?.type === 'datetime'
   const dated: Record<string, string> = { greaterThan: 'is after', lessThan: 'is before' }
   const verb = (isDate && dated[operator]) || verbs[operator] || operator
-  return escapeToOneLine([label, verb, meantBy(value)].filter((part) => part !== '').join(' '))
+  return escapeToOneLine([label, verb, describeValue(value)].filter((part) => part !== '').join(' '))
 }
 
-function meantBy(value: ConditionValue | undefined): string {
+function describeValue(value: ConditionValue | undefined): string {
   if (value === undefined) return ''
   if (Array.isArray(value)) return value.length === 0 ? 'nothing' : value.join(', ')
   if (typeof value !== 'object') return value === '' ? 'empty text' : String(value)
   if ('from' in value) return `${value.from} to ${value.to}`
-  return windowText(value)
+  return formatWindow(value)
 }

@@ -3,21 +3,21 @@ import { boolean, custom } from '@oclif/core/flags'
 import type { Arg, Flag } from '@oclif/core/interfaces'
 import type { Resource } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
-import { usage } from './exit.ts'
+import { usageError } from './exit-codes.ts'
 import type { Field } from './fields.ts'
 
 type AnyFlag = Flag<unknown>
 export type FlagSet = Record<string, AnyFlag>
 export type ArgSet = Record<string, Arg<unknown>>
 
-export const formats = ['table', 'json', 'yaml', 'ndjson', 'csv', 'id'] as const
-export type Format = (typeof formats)[number]
+export const outputFormats = ['table', 'json', 'yaml', 'ndjson', 'csv', 'id'] as const
+export type OutputFormat = (typeof outputFormats)[number]
 
 const text = (options: Record<string, unknown>): AnyFlag => custom<string>({})(options) as AnyFlag
-export const yes = (options: Record<string, unknown>): AnyFlag => boolean(options) as AnyFlag
+export const booleanFlag = (options: Record<string, unknown>): AnyFlag => boolean(options) as AnyFlag
 
 /** A flag that takes a text. */
-export const wordFlag = (description: string, helpValue: string, exclusive: string[] = []): AnyFlag =>
+export const textFlag = (description: string, helpValue: string, exclusive: string[] = []): AnyFlag =>
   text({ description, helpValue, ...(exclusive.length > 0 && { exclusive }) })
 
 export const choiceFlag = (description: string, options: string[]): AnyFlag =>
@@ -26,14 +26,14 @@ export const choiceFlag = (description: string, options: string[]): AnyFlag =>
 const output = { helpGroup: 'output' }
 
 export const outputFlags: FlagSet = {
-  json: yes({ description: 'Print JSON, as the API answers', ...output }),
-  output: text({ char: 'o', description: 'Format of the answer', options: [...formats], ...output }),
+  json: booleanFlag({ description: 'Print JSON, as the API answers', ...output }),
+  output: text({ char: 'o', description: 'Format of the answer', options: [...outputFormats], ...output }),
   jq: text({ description: 'Print what this jq program makes of the JSON', helpValue: 'EXPR', ...output }),
   columns: text({ description: 'Only these columns, such as id,name', helpValue: 'a,b', ...output }),
-  'no-header': yes({ description: 'Leave out the line with the column names', ...output }),
-  csv: yes({ description: 'Same as -o csv', ...output }),
-  quiet: yes({ char: 'q', description: 'Print ids only', ...output }),
-  'no-input': yes({ description: 'Never ask; fail instead [env: SVC_NO_INPUT]', ...output }),
+  'no-header': booleanFlag({ description: 'Leave out the line with the column names', ...output }),
+  csv: booleanFlag({ description: 'Same as -o csv', ...output }),
+  quiet: booleanFlag({ char: 'q', description: 'Print ids only', ...output }),
+  'no-input': booleanFlag({ description: 'Never ask; fail instead [env: SVC_NO_INPUT]', ...output }),
 }
 
 export const dataDirFlag = {
@@ -62,16 +62,16 @@ export const connectionFlags: FlagSet = {
 }
 
 export const mutationFlags: FlagSet = {
-  'dry-run': yes({ description: 'Show the request and send nothing' }),
+  'dry-run': booleanFlag({ description: 'Show the request and send nothing' }),
 }
 
 export const deleteFlags: FlagSet = {
-  yes: yes({ char: 'y', description: 'Do not ask before deleting' }),
-  'ignore-not-found': yes({ description: 'Succeed when it is already gone' }),
+  yes: booleanFlag({ char: 'y', description: 'Do not ask before deleting' }),
+  'ignore-not-found': booleanFlag({ description: 'Succeed when it is already gone' }),
 }
 
 export const confirmFlags: FlagSet = {
-  yes: yes({ char: 'y', description: 'Do not ask first' }),
+  yes: booleanFlag({ char: 'y', description: 'Do not ask first' }),
 }
 
 export const fileFlags: FlagSet = {
@@ -82,24 +82,26 @@ export const fileFlags: FlagSet = {
 }
 
 export const createFlags: FlagSet = {
-  'if-not-exists': yes({ description: 'Print the existing record instead of failing when there is one' }),
+  'if-not-exists': booleanFlag({
+    description: 'Print the existing record instead of failing when there is one',
+  }),
 }
 
 export const listFlags: FlagSet = {
-  limit: text({ description: 'At most this many rows', helpValue: 'N', parse: whole('--limit') }),
-  page: text({ description: 'Page to show, from 1', helpValue: 'N', parse: whole('--page') }),
-  all: yes({ description: 'Every row', exclusive: ['page', 'limit'] }),
+  limit: text({ description: 'At most this many rows', helpValue: 'N', parse: integer('--limit') }),
+  page: text({ description: 'Page to show, from 1', helpValue: 'N', parse: integer('--page') }),
+  all: booleanFlag({ description: 'Every row', exclusive: ['page', 'limit'] }),
 }
 
 export const secretFlags: FlagSet = {
   'out-file': text({ description: 'Write the secret to a new file, mode 0600', helpValue: 'FILE' }),
 }
 
-function whole(flag: string, least = 1) {
+function integer(flag: string, least = 1) {
   return async (input: string): Promise<number> => {
     const n = /^\d+$/.test(input) ? Number(input) : Number.NaN
     if (!Number.isSafeInteger(n) || n < least)
-      throw usage(`${flag} takes a whole number from ${least}, not "${input}"`)
+      throw usageError(`${flag} takes a whole number from ${least}, not "${input}"`)
     return n
   }
 }
@@ -108,14 +110,14 @@ export const linesFlag = text({
   char: 'n',
   description: 'How many of the newest to begin with, 10 unless told',
   helpValue: 'N',
-  parse: whole('--lines', 0),
+  parse: integer('--lines', 0),
 })
 
 /** The flag of a field. Files, standard input and names of records are looked up when the request is made. */
-export function flagFor(field: Field): AnyFlag {
+export function fieldFlag(field: Field): AnyFlag {
   const required = field.required && field.resource !== 'organization' ? '(required) ' : ''
   const description = `${required}${describe(field)}`
-  if (field.kind === 'boolean' && !field.many) return yes({ description, allowNo: true })
+  if (field.kind === 'boolean' && !field.many) return booleanFlag({ description, allowNo: true })
   return text({
     description,
     helpValue: valueName(field),
@@ -132,7 +134,7 @@ function describe(field: Field): string {
   else if (field.kind === 'json') notes.push('JSON, - or @file')
   else if (field.kind === 'time') notes.push('such as 10m or 7d ago, or 2026-01-31')
   else if (field.kind === 'pair') notes.push('such as devices:read,alerts:read')
-  else if (field.resource && field.key !== 'id') notes.push(namedBy[field.resource] ?? 'id')
+  else if (field.resource && field.key !== 'id') notes.push(lookupKeys[field.resource] ?? 'id')
   if (field.nullable && field.kind !== 'json') notes.push('or null')
   const told = field.description || sentence(field.key)
   return notes.length > 0 ? `${told} (${notes.join('; ')})` : told
@@ -184,7 +186,7 @@ export const argNames: Record<Resource, string> = {
   agent_rollout: 'rollout',
 }
 
-export const nouns: Record<Resource, string> = {
+export const resourceNames: Record<Resource, string> = {
   partner: 'partner',
   organization: 'organization',
   site: 'site',
@@ -211,7 +213,12 @@ export const nouns: Record<Resource, string> = {
 type Parse = (input: string) => Promise<string>
 
 /** oclif would wait on standard input for an argument that is missing. */
-export const argFor = (description: string, required = true, parse?: Parse, multiple = false): Arg<unknown> =>
+export const textArg = (
+  description: string,
+  required = true,
+  parse?: Parse,
+  multiple = false,
+): Arg<unknown> =>
   customArg<string>({})({
     description,
     required,
@@ -225,7 +232,7 @@ function oneOf(name: string, choices: string[]): Parse {
   return async (input) => {
     const found = choices.find((choice) => choice.toLowerCase() === input.toLowerCase())
     if (found !== undefined) return found
-    throw usage(`"${input}" is no ${name}: ${choices.join(', ')}`, didYouMean(input, choices))
+    throw usageError(`"${input}" is no ${name}: ${choices.join(', ')}`, didYouMean(input, choices))
   }
 }
 
@@ -233,10 +240,10 @@ function oneOf(name: string, choices: string[]): Parse {
 async function onOff(input: string): Promise<boolean> {
   const word = input.toLowerCase()
   if (word === 'on' || word === 'off') return word === 'on'
-  throw usage(`"${input}" is neither on nor off`)
+  throw usageError(`"${input}" is neither on nor off`)
 }
 
-const namedBy: { [R in Resource]?: string } = {
+const lookupKeys: { [R in Resource]?: string } = {
   partner: 'id, slug or name',
   organization: 'id, slug or name',
   site: 'id or name',
@@ -254,14 +261,14 @@ const namedBy: { [R in Resource]?: string } = {
   agent_rollout: 'id or version',
 }
 
-export function argOf(field: Field, isNeeded = true): Arg<unknown> {
+export function fieldArg(field: Field, isNeeded = true): Arg<unknown> {
   const { choices, key, many, resource } = field
   const required = field.required && isNeeded
   if (resource && key === 'id') {
-    return argFor(`The ${nouns[resource]}: ${namedBy[resource] ?? 'id'}`, required)
+    return textArg(`The ${resourceNames[resource]}: ${lookupKeys[resource] ?? 'id'}`, required)
   }
   if (field.kind === 'boolean') {
-    return argFor(`${describe(field)}: on or off`, required, onOff as unknown as Parse)
+    return textArg(`${describe(field)}: on or off`, required, onOff as unknown as Parse)
   }
-  return argFor(describe(field), required, choices && oneOf(key, choices), many)
+  return textArg(describe(field), required, choices && oneOf(key, choices), many)
 }

@@ -3,16 +3,16 @@ import { ApiError } from '../core/client.ts'
 import { safeParse } from '../core/schema.ts'
 import { NewOrganization, orgs } from '../tenancy/contract.ts'
 import { readStdin, readTextFile } from './ask.ts'
-import type { Session } from './base.ts'
-import { columnsAmong } from './columns.ts'
-import { exits, Silent, usage } from './exit.ts'
-import { everyRow } from './pages.ts'
-import { rowPrinter, say } from './print.ts'
+import type { CommandContext } from './base.ts'
+import { selectColumns } from './columns.ts'
+import { exitCodes, SilentExit, usageError } from './exit-codes.ts'
+import { fetchAllRows } from './pages.ts'
+import { printNote, rowPrinter } from './print.ts'
 import { resolveId } from './resolve.ts'
 import { escapeToOneLine } from './table.ts'
-import { recordsIn, slugFrom } from './tabular.ts'
+import { parseRecords, slugify } from './tabular.ts'
 
-type Wanted = { partner: string | undefined; body: Record<string, unknown> }
+type ImportRow = { partner: string | undefined; body: Record<string, unknown> }
 type Result = {
   row: number
   result: 'created' | 'exists' | 'failed' | 'would be created'
@@ -31,11 +31,11 @@ type Options = {
 }
 
 /** Creates an organization for every row of a file; fails unless all of them are there in the end. */
-export async function importOrgs(session: Session, file: string, options: Options): Promise<void> {
+export async function importOrgs(session: CommandContext, file: string, options: Options): Promise<void> {
   const { client, output } = session
   const text = file === '-' ? await readStdin('organizations') : readTextFile(file, 'organizations')
-  const rows = checked(await recordsIn(text), options.partner)
-  const columns = columnsAmong(output, ['row', 'result', 'name', 'slug', 'id', 'error'])
+  const rows = parseRows(await parseRecords(text), options.partner)
+  const columns = selectColumns(output, ['row', 'result', 'name', 'slug', 'id', 'error'])
   const partnerIds = new Map<string, string>()
   for (const { partner } of rows) {
     if (partner === undefined || partnerIds.has(partner)) continue
@@ -56,26 +56,26 @@ export async function importOrgs(session: Session, file: string, options: Option
       const result: Result = { row: at + 1, ...done, name, slug }
       counts.set(done.result, (counts.get(done.result) ?? 0) + 1)
       const why = done.error === null ? '' : `: ${escapeToOneLine(done.error)}`
-      say(`${at + 1}/${bodies.length} ${done.result} ${escapeToOneLine(slug)}${why}`)
+      printNote(`${at + 1}/${bodies.length} ${done.result} ${escapeToOneLine(slug)}${why}`)
       if (printed) await printer.rows([result])
     }
   } finally {
     // What is there already is told also when the rest failed.
     if (printed && counts.size > 0) await printer.end()
-    if (counts.size > 0) say([...counts].map(([result, count]) => `${count} ${result}`).join(', '))
+    if (counts.size > 0) printNote([...counts].map(([result, count]) => `${count} ${result}`).join(', '))
   }
-  if (options.dry) say('Dry run: nothing was sent')
-  if (counts.has('failed')) throw new Silent(exits.failure)
+  if (options.dry) printNote('Dry run: nothing was sent')
+  if (counts.has('failed')) throw new SilentExit(exitCodes.failure)
 }
 
 /** Every row as a request would carry it. @throws usage, naming all that is wrong */
-function checked(records: Record<string, unknown>[], partner: string | undefined): Wanted[] {
-  if (records.length === 0) throw usage('There is no row to import')
+function parseRows(records: Record<string, unknown>[], partner: string | undefined): ImportRow[] {
+  if (records.length === 0) throw usageError('There is no row to import')
   const faults: string[] = []
   const seen = new Map<string, number>()
   const rows = records.map((record, at) => {
     const { partner: named = record.partnerId ?? partner, partnerId: _, ...rest } = record
-    const body = rest.slug === undefined ? { ...rest, slug: slugFrom(String(rest.name ?? '')) } : rest
+    const body = rest.slug === undefined ? { ...rest, slug: slugify(String(rest.name ?? '')) } : rest
     if (named !== undefined && typeof named !== 'string') faults.push(`row ${at + 1}: partner is no text`)
     const parsed = safeParse(NewOrganization, body)
     for (const issue of parsed.error?.issues ?? []) {
@@ -92,24 +92,24 @@ function checked(records: Record<string, unknown>[], partner: string | undefined
     else faults.push(`row ${at + 1}: slug ${String(body.slug)} is that of row ${first}`)
     return { partner: named as string | undefined, body }
   })
-  refuse(faults)
+  throwFaults(faults)
   return rows
 }
 
-function refuse(faults: string[]): void {
+function throwFaults(faults: string[]): void {
   if (faults.length === 0) return
   const shown = faults.slice(0, 20)
   const rest = faults.length > shown.length ? [`and ${faults.length - shown.length} more`] : []
-  throw usage(['Nothing was imported:', ...shown, ...rest].join('\n  '))
+  throw usageError(['Nothing was imported:', ...shown, ...rest].join('\n  '))
 }
 
 type Known = Map<string, string>
 const keyOf = ({ partnerId, slug }: Record<string, unknown>): string => `${String(partnerId)} ${String(slug)}`
 
 /** Ids by slug, within a partner and, where there is only one, without. */
-async function idsBySlug({ client }: Session): Promise<Known> {
+async function idsBySlug({ client }: CommandContext): Promise<Known> {
   const rows: { id: string; partnerId: string; slug: string }[] = []
-  for await (const row of everyRow(client, orgs.list)) rows.push(row as (typeof rows)[number])
+  for await (const row of fetchAllRows(client, orgs.list)) rows.push(row as (typeof rows)[number])
   const known: Known = new Map(rows.map((org) => [keyOf(org), org.id]))
   if (new Set(rows.map(({ partnerId }) => partnerId)).size > 1) return known
   for (const { id, slug } of rows) known.set(keyOf({ slug }), id)
@@ -117,7 +117,7 @@ async function idsBySlug({ client }: Session): Promise<Known> {
 }
 
 async function importOne(
-  session: Session,
+  session: CommandContext,
   body: Record<string, unknown>,
   known: Known | undefined,
   { dry, existing }: Options,
@@ -126,7 +126,9 @@ async function importOne(
   if (id !== undefined) return { result: 'exists', id, error: null }
   if (dry) return { result: 'would be created', id: null, error: null }
   try {
-    const made = (await patiently(() => session.client.request(orgs.create, { body }))) as { id: string }
+    const made = (await retryWhenLimited(() => session.client.request(orgs.create, { body }))) as {
+      id: string
+    }
     return { result: 'created', id: made.id, error: null }
   } catch (error) {
     // Without an answer, or without a sign-in, the next row would fare no better.
@@ -140,14 +142,14 @@ async function importOne(
 }
 
 /** Waits as long as the service asks for, a few times. */
-async function patiently<T>(send: () => Promise<T>): Promise<T> {
+async function retryWhenLimited<T>(send: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await send()
     } catch (error) {
       const wait = error instanceof ApiError && error.status === 429 ? error.retryAfter : undefined
       if (wait === undefined || attempt === 5) throw error
-      say(`Rate limited: going on in ${wait} s`)
+      printNote(`Rate limited: going on in ${wait} s`)
       await sleep(wait * 1000)
     }
   }

@@ -2,17 +2,21 @@ import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import { withoutSecrets } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
-import { askText, indirect, readStdin, readTextFile, secretFrom } from './ask.ts'
-import type { Session } from './base.ts'
-import { usage } from './exit.ts'
+import { askText, readSecret, readStdin, readStdinOrFile, readTextFile } from './ask.ts'
+import type { CommandContext } from './base.ts'
+import { usageError } from './exit-codes.ts'
 import type { Field } from './fields.ts'
-import { momentOf } from './times.ts'
+import { parseTime } from './times.ts'
 
 /** What the caller said, by field; it may have to be looked up. */
-export type Said = (field: Field) => unknown
+export type ValueSource = (field: Field) => unknown
 
 /** Builds the request: files and standard input are read, names become ids. */
-export async function inputOf(session: Session, fields: Field[], said: Said): Promise<RawInput> {
+export async function buildInput(
+  session: CommandContext,
+  fields: Field[],
+  said: ValueSource,
+): Promise<RawInput> {
   const input: Required<Pick<RawInput, 'params' | 'query'>> & { body: Record<string, unknown> } = {
     params: {},
     query: {},
@@ -30,7 +34,7 @@ export async function inputOf(session: Session, fields: Field[], said: Said): Pr
     const partnerId = (input.body.partnerId ?? input.query.partnerId) as string | undefined
     const where = { orgId, partnerId }
     const nothing = field.nullable && Array.isArray(raw) && raw.length === 1 && raw[0] === 'null'
-    placeOf(input[field.part], field.within)[field.key] = nothing
+    objectAt(input[field.part], field.within)[field.key] = nothing
       ? null
       : Array.isArray(raw)
         ? await Promise.all(raw.map((one) => valueFor(session, field, one, where)))
@@ -44,15 +48,15 @@ export async function inputOf(session: Session, fields: Field[], said: Said): Pr
 }
 
 /** A body from a JSON file, or standard input. */
-export async function bodyFrom(file: unknown): Promise<Record<string, unknown>> {
+export async function readBody(file: unknown): Promise<Record<string, unknown>> {
   if (file === undefined) return {}
-  const body = await jsonFrom(file === '-' ? '-' : `@${String(file)}`, '--file')
+  const body = await readJson(file === '-' ? '-' : `@${String(file)}`, '--file')
   if (body !== null && typeof body === 'object' && !Array.isArray(body)) return { ...body }
-  throw usage('--file does not hold a JSON object')
+  throw usageError('--file does not hold a JSON object')
 }
 
 /** The object a field goes into, made when it is not there. */
-function placeOf(part: Record<string, unknown>, within: string[] = []): Record<string, unknown> {
+function objectAt(part: Record<string, unknown>, within: string[] = []): Record<string, unknown> {
   let at = part
   for (const step of within) {
     const next = at[step]
@@ -65,20 +69,20 @@ function placeOf(part: Record<string, unknown>, within: string[] = []): Record<s
 const rank = (field: Field): number =>
   field.resource === 'partner' ? 0 : field.resource === 'organization' ? 1 : 2
 
-async function ask(session: Session, field: Field): Promise<string | undefined> {
-  if (!field.required || !session.attended || field.secret) return undefined
+async function ask(session: CommandContext, field: Field): Promise<string | undefined> {
+  if (!field.required || !session.interactive || field.secret) return undefined
   if (field.kind === 'json' || field.kind === 'file') return undefined
   return askText(field.description || field.flag)
 }
 
 function missing(field: Field): Error {
   if (field.resource === 'organization')
-    return usage('Missing --org', 'or set SVC_ORG, or svc context add … --org ORG')
-  return usage(`Missing --${field.flag}`)
+    return usageError('Missing --org', 'or set SVC_ORG, or svc context add … --org ORG')
+  return usageError(`Missing --${field.flag}`)
 }
 
 async function valueFor(
-  session: Session,
+  session: CommandContext,
   field: Field,
   raw: unknown,
   { orgId, partnerId }: { orgId: string | undefined; partnerId: string | undefined },
@@ -86,21 +90,21 @@ async function valueFor(
   if (field.nullable && raw === 'null') return null
   if (typeof raw !== 'string') return raw
   const flag = `--${field.flag}`
-  if (field.secret) return secretFrom(raw, flag)
+  if (field.secret) return readSecret(raw, flag)
   if (field.kind === 'file') return raw === '-' ? readStdin(flag) : readTextFile(raw, flag)
-  if (field.kind === 'json') return jsonFrom(raw, flag)
-  if (field.kind === 'time') return momentOf(raw)
+  if (field.kind === 'json') return readJson(raw, flag)
+  if (field.kind === 'time') return parseTime(raw)
   if (field.kind === 'pair') return pairFrom(raw, flag)
   if (field.kind === 'number') {
     const n = /^[+-]?\d+(\.\d+)?$/.test(raw) ? Number(raw) : Number.NaN
     if (Number.isNaN(n))
-      throw usage(`${flag} takes a number${field.nullable ? ' or null' : ''}, not "${raw}"`)
+      throw usageError(`${flag} takes a number${field.nullable ? ' or null' : ''}, not "${raw}"`)
     return n
   }
   if (field.resource) {
-    const { isId, resolveEverOrg, resolveId } = await import('./resolve.ts')
+    const { isId, resolveOrgOrDeleted, resolveId } = await import('./resolve.ts')
     if (isId(raw)) return raw.toLowerCase()
-    if (field.deleted) return resolveEverOrg(session.client, raw)
+    if (field.deleted) return resolveOrgOrDeleted(session.client, raw)
     const { org } = session.settings
     const within = orgId
       ? { orgId, insists: true }
@@ -111,7 +115,7 @@ async function valueFor(
 }
 
 /** For a record that is named rather than numbered, the organization in force narrows the search. */
-async function withinOrg(session: Session, field: Field, org: string | undefined, insists: boolean) {
+async function withinOrg(session: CommandContext, field: Field, org: string | undefined, insists: boolean) {
   if (org === undefined || field.resource === 'organization' || field.resource === 'partner') return {}
   const { resolveId } = await import('./resolve.ts')
   return { orgId: await resolveId(session.client, 'organization', org), insists }
@@ -121,18 +125,18 @@ async function pairFrom(raw: string, flag: string): Promise<unknown> {
   const { pairOf, permissionOf, permissions } = await import('../core/permissions.ts')
   const pair = pairOf(raw)
   if (permissionOf(pair)) return pair
-  throw usage(
+  throw usageError(
     `${flag}: there is no permission "${raw}"`,
     didYouMean(raw, permissions) ?? 'svc roles permissions shows them all',
   )
 }
 
-export async function jsonFrom(raw: string, flag: string): Promise<unknown> {
-  const text = (await indirect(raw, flag)) ?? raw
+export async function readJson(raw: string, flag: string): Promise<unknown> {
+  const text = (await readStdinOrFile(raw, flag)) ?? raw
   try {
     return JSON.parse(text) as unknown
   } catch (error) {
-    throw usage(
+    throw usageError(
       `${flag} is not JSON: ${(error as Error).message}`,
       `${flag} '{"a": 1}', or ${flag} @file.json`,
     )
@@ -140,7 +144,7 @@ export async function jsonFrom(raw: string, flag: string): Promise<unknown> {
 }
 
 /** The input with its secrets masked, to be shown. */
-export function masked(entry: Endpoint, input: RawInput): RawInput {
+export function maskSecrets(entry: Endpoint, input: RawInput): RawInput {
   if (input.body === undefined) return input
   const kept = withoutSecrets(entry.body, input.body) as Record<string, unknown>
   const body = Object.fromEntries(

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { packageModule } from '../core/package-files.ts'
-import { CliError, exits } from './exit.ts'
+import { CliError, exitCodes } from './exit-codes.ts'
 import type { KeychainReply, KeychainRequest } from './keychain-child.ts'
 
 /** How long a keychain may take when nobody is there to unlock it. */
@@ -15,7 +15,7 @@ export function keychain(request: KeychainRequest, timeout = keychainTimeout): P
     const fail = (reason: string) =>
       reject(
         new CliError(`The keychain of this machine cannot be used: ${reason}`, {
-          exit: exits.authentication,
+          exit: exitCodes.authentication,
           code: 'keychain_unavailable',
           hint: 'unlock it, or svc login --store file, or pass a token in SVC_TOKEN',
         }),

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { configDir } from './files.ts'
 
 /** Runs `work` while no other process of this configuration does work under the same name. A lock whose holder died is taken over. */
-export async function alone<T>(name: string, work: () => Promise<T> | T): Promise<T> {
+export async function withLock<T>(name: string, work: () => Promise<T> | T): Promise<T> {
   const { default: lockfile } = await import('proper-lockfile')
   const locks = join(configDir(), 'locks')
   mkdirSync(locks, { recursive: true, mode: 0o700 })

@@ -2,19 +2,26 @@ import { ApiError, type Client, createClient } from '../core/client.ts'
 import type { InputOf, ReplyOf } from '../core/endpoint.ts'
 import { isId } from '../core/ids.ts'
 import { auth } from '../identity/contract.ts'
-import { askSecret, askText, readStdin, secretFrom } from './ask.ts'
-import type { Session as Run } from './base.ts'
-import { type ChosenStore, chooseStore } from './choose-store.ts'
-import { CliError, exits, usage } from './exit.ts'
-import { alone } from './lock.ts'
-import { membershipNamed } from './memberships.ts'
-import type { Codes } from './otp-secret.ts'
-import { say } from './print.ts'
-import { changeProfile, checkContextName, type KnownIdentity, nameFor } from './profile.ts'
-import { clientOptions, placeOf, sessionOf } from './send.ts'
-import { sameAddress } from './settings.ts'
-import { type Place, readSession, removeSession, type Session, whereabouts, writeSession } from './store.ts'
-import { isLocal } from './transport.ts'
+import { baseOptions, credentialLocation, toStoredSession } from './api-client.ts'
+import { askSecret, askText, readSecret, readStdin } from './ask.ts'
+import type { CommandContext } from './base.ts'
+import { type ChosenStore, chooseStore } from './choose-credential-store.ts'
+import { type CachedIdentity, checkContextName, contextNameFor, updateConfig } from './config-file.ts'
+import {
+  type CredentialLocation,
+  describeLocation,
+  readSession,
+  removeSession,
+  type StoredSession,
+  writeSession,
+} from './credential-store.ts'
+import { CliError, exitCodes, usageError } from './exit-codes.ts'
+import { withLock } from './lock.ts'
+import { findMembership } from './memberships.ts'
+import type { OtpGenerator } from './otp-secret.ts'
+import { printNote } from './print.ts'
+import { isSameUrl } from './settings.ts'
+import { isLoopbackHost } from './transport.ts'
 
 export type LoginFlags = {
   email?: string | undefined
@@ -31,23 +38,23 @@ type Me = ReplyOf<typeof auth.me>
 type Tokens = NonNullable<ReplyOf<typeof auth.login>['tokens']>
 
 /** Signs in, keeps the session and says where. */
-export async function login(run: Run, flags: LoginFlags) {
-  const email = flags.email ?? (await asked(run, '--email', () => askText('E-mail')))
-  const secrets = await secretsOf(run, flags)
-  const codes = await codesOf(flags)
-  warnIfOpen(run.settings.url.value)
-  const store = await chooseStore(run.settings, flags.store, run.attended)
+export async function login(run: CommandContext, flags: LoginFlags) {
+  const email = flags.email ?? (await askIfInteractive(run, '--email', () => askText('E-mail')))
+  const secrets = await readCredentials(run, flags)
+  const codes = await otpGenerator(flags)
+  warnIfUnencrypted(run.settings.url.value)
+  const store = await chooseStore(run.settings, flags.store, run.interactive)
 
-  const first = await run.stranger.call(auth.login, {
-    body: { email, password: secrets.password, ...(await knownHere(run)), ...membershipOf(flags) },
+  const first = await run.anonymous.call(auth.login, {
+    body: { email, password: secrets.password, ...(await previousRefreshToken(run)), ...membershipOf(flags) },
   })
-  const reply = first.mfaRequired ? await withCode(run, first, secrets.otp, codes) : first
-  return settle(run, store, reply, flags)
+  const reply = first.mfaRequired ? await completeMfa(run, first, secrets.otp, codes) : first
+  return completeLogin(run, store, reply, flags)
 }
 
 /** Keeps the session that was just begun, and says where. */
-export async function settle(
-  run: Run,
+export async function completeLogin(
+  run: CommandContext,
   store: ChosenStore,
   reply: { tokens: Tokens | null; mfaEnrollmentRequired?: boolean | undefined },
   wanted: Pick<LoginFlags, 'org' | 'partner'> = {},
@@ -56,11 +63,11 @@ export async function settle(
     throw new CliError('The service gave no session', { hint: 'is its version the same as this one?' })
 
   const { me, tokens } = await inMembership(run, reply.tokens, wanted)
-  const session = sessionOf(run.settings.url.value, tokens)
-  const context = await keep(run, store, session, identityOf(me))
+  const session = toStoredSession(run.settings.url.value, tokens)
+  const context = await storeSession(run, store, session, toIdentity(me))
   const required = reply.mfaEnrollmentRequired === true
-  tell(run, me, context, store, required)
-  if (store.unkept) throw notKept(store.unkept)
+  reportLogin(run, me, context, store, required)
+  if (store.notKeptReason) throw sessionNotKept(store.notKeptReason)
   return {
     url: run.settings.url.value,
     context: context?.name ?? null,
@@ -74,28 +81,32 @@ export async function settle(
   }
 }
 
-export const notKept = (reason: string): CliError =>
+export const sessionNotKept = (reason: string): CliError =>
   new CliError(`The session was not kept, so the next command is not signed in. ${reason}`, {
     code: 'session_not_kept',
     hint: 'agree to a file with --store file (or SVC_CREDENTIAL_STORE=file), or pass a token in SVC_TOKEN',
   })
 
 /** A password over plain HTTP can be read on the way. */
-export function warnIfOpen(address: string): void {
+export function warnIfUnencrypted(address: string): void {
   const { protocol, hostname } = new URL(address)
-  if (protocol === 'http:' && !isLocal(hostname)) say(`Warning: ${address} is not encrypted: use https`)
+  if (protocol === 'http:' && !isLoopbackHost(hostname))
+    printNote(`Warning: ${address} is not encrypted: use https`)
 }
 
 /** The session of before, which the account knows this machine by; that it cannot be read keeps nobody from signing in. */
-async function knownHere({ settings, attended }: Run): Promise<{ refreshToken?: string }> {
-  const place = placeOf(settings, attended)
+async function previousRefreshToken({
+  settings,
+  interactive,
+}: CommandContext): Promise<{ refreshToken?: string }> {
+  const place = credentialLocation(settings, interactive)
   const session = place && (await readSession(place).catch(() => undefined))
-  if (!session?.refreshToken || !sameAddress(session.url, settings.url.value)) return {}
+  if (!session?.refreshToken || !isSameUrl(session.url, settings.url.value)) return {}
   return { refreshToken: session.refreshToken }
 }
 
-async function asked<T>(run: Run, flag: string, ask: () => Promise<T>): Promise<T> {
-  if (!run.attended) throw usage(`Missing ${flag}`)
+async function askIfInteractive<T>(run: CommandContext, flag: string, ask: () => Promise<T>): Promise<T> {
+  if (!run.interactive) throw usageError(`Missing ${flag}`)
   return ask()
 }
 
@@ -108,18 +119,18 @@ function membershipOf({
 }
 
 /** Who signed in, gone on to the membership that a flag names. */
-async function inMembership(run: Run, tokens: Tokens, { org, partner }: LoginFlags) {
-  const me = await whoIs(run, tokens)
+async function inMembership(run: CommandContext, tokens: Tokens, { org, partner }: LoginFlags) {
+  const me = await fetchMe(run, tokens)
   const name = org ?? partner
   if (name === undefined || isId(name)) return { me, tokens }
-  const body = membershipNamed(me.memberships, name, org === undefined ? 'partner' : 'organization')
-  const switched = await bearerOf(run, tokens).call(auth.switch, { body })
+  const body = findMembership(me.memberships, name, org === undefined ? 'partner' : 'organization')
+  const switched = await bearerClient(run, tokens).call(auth.switch, { body })
   const next = switched.tokens ?? tokens
-  return { me: await whoIs(run, next), tokens: next }
+  return { me: await fetchMe(run, next), tokens: next }
 }
 
-export async function secretsOf(
-  run: Run,
+export async function readCredentials(
+  run: CommandContext,
   flags: LoginFlags,
 ): Promise<{ password: string; otp: string | undefined }> {
   const fromStdin = flags['password-stdin'] || flags.password === '-'
@@ -130,60 +141,61 @@ export async function secretsOf(
     return { password, otp }
   }
   const password = fromStdin
-    ? await secretFrom('-', 'the password')
+    ? await readSecret('-', 'the password')
     : flags.password !== undefined
-      ? await secretFrom(flags.password, '--password')
-      : await asked(run, '--password-stdin', () => askSecret('Password'))
-  return { password, otp: await givenCode(flags) }
+      ? await readSecret(flags.password, '--password')
+      : await askIfInteractive(run, '--password-stdin', () => askSecret('Password'))
+  return { password, otp: await readOtp(flags) }
 }
 
-export const givenCode = async ({ otp }: Pick<LoginFlags, 'otp'>): Promise<string | undefined> =>
-  otp === '-' ? secretFrom('-', 'the code') : otp
+export const readOtp = async ({ otp }: Pick<LoginFlags, 'otp'>): Promise<string | undefined> =>
+  otp === '-' ? readSecret('-', 'the code') : otp
 
 /** Loaded for those who ask for it: it computes what an authenticator does. */
-export async function codesOf({
+export async function otpGenerator({
   'otp-secret-file': path,
-}: Pick<LoginFlags, 'otp-secret-file'>): Promise<Codes | undefined> {
-  return path === undefined ? undefined : (await import('./otp-secret.ts')).codesFrom(path)
+}: Pick<LoginFlags, 'otp-secret-file'>): Promise<OtpGenerator | undefined> {
+  return path === undefined ? undefined : (await import('./otp-secret.ts')).otpGeneratorFrom(path)
 }
 
 type Challenge = Pick<ReplyOf<typeof auth.login>, 'tempToken' | 'mfaMethod'>
 
-async function withCode(
-  run: Run,
+async function completeMfa(
+  run: CommandContext,
   { tempToken = '', mfaMethod }: Challenge,
   given: string | undefined,
-  codes: Codes | undefined,
+  codes: OtpGenerator | undefined,
 ) {
   const bySms = mfaMethod === 'sms'
-  if (bySms && given === undefined && run.attended) {
-    await run.stranger.call(auth.sendSms, { body: { tempToken } })
-    say('A code was sent to your phone')
+  if (bySms && given === undefined && run.interactive) {
+    await run.anonymous.call(auth.sendSms, { body: { tempToken } })
+    printNote('A code was sent to your phone')
   }
-  if (bySms && codes) throw usage('The codes of this account come by SMS: no file has their secret')
+  if (bySms && codes) throw usageError('The codes of this account come by SMS: no file has their secret')
   const question = `${bySms ? 'Code of the SMS' : 'Code of your authenticator'}, or a recovery code`
   for (let tries = codes ? 2 : 3; ; tries -= 1) {
-    const code = given ?? (await codes?.next()) ?? (await asked(run, '--otp', () => askText(question)))
+    const code =
+      given ?? (await codes?.next()) ?? (await askIfInteractive(run, '--otp', () => askText(question)))
     try {
-      return await run.stranger.call(auth.verifyMfa, { body: { tempToken, code: code.trim() } })
+      return await run.anonymous.call(auth.verifyMfa, { body: { tempToken, code: code.trim() } })
     } catch (error) {
       const again =
         given === undefined && tries > 1 && error instanceof ApiError && error.code === 'invalid_mfa_code'
       if (!again) throw error
-      if (!codes) say('That code is not right. Try the next one.')
+      if (!codes) printNote('That code is not right. Try the next one.')
     }
   }
 }
 
-export const whoIs = (run: Run, tokens: Pick<Tokens, 'accessToken'>): Promise<Me> =>
-  bearerOf(run, tokens).call(auth.me)
+export const fetchMe = (run: CommandContext, tokens: Pick<Tokens, 'accessToken'>): Promise<Me> =>
+  bearerClient(run, tokens).call(auth.me)
 
-export function bearerOf(run: Run, { accessToken }: Pick<Tokens, 'accessToken'>): Client {
+export function bearerClient(run: CommandContext, { accessToken }: Pick<Tokens, 'accessToken'>): Client {
   const headers = async () => ({ authorization: `Bearer ${accessToken}` })
-  return createClient({ ...clientOptions(run.send), credentials: { headers } })
+  return createClient({ ...baseOptions(run.clientOptions), credentials: { headers } })
 }
 
-export const identityOf = (me: Me): KnownIdentity => ({
+export const toIdentity = (me: Me): CachedIdentity => ({
   email: me.user.email,
   scope: me.scope,
   orgId: me.orgId,
@@ -191,25 +203,27 @@ export const identityOf = (me: Me): KnownIdentity => ({
 })
 
 /** Stores the session first, then the context that points at it. */
-export async function keep(
-  { settings, attended }: Run,
+export async function storeSession(
+  { settings, interactive }: CommandContext,
   store: ChosenStore,
-  session: Session,
-  identity: KnownIdentity,
+  session: StoredSession,
+  identity: CachedIdentity,
 ) {
   if (store.kind === 'memory') return undefined
   const url = settings.url.value
   const wanted = settings.context.from === 'context' ? undefined : settings.context.value
-  const name = checkContextName(wanted ?? settings.active?.name ?? nameFor(settings.profile, url))
-  const place: Place = { kind: store.kind, context: name, attended }
-  await alone(name, () => writeSession(place, session))
+  const name = checkContextName(wanted ?? settings.active?.name ?? contextNameFor(settings.profile, url))
+  const place: CredentialLocation = { kind: store.kind, context: name, interactive }
+  await withLock(name, () => writeSession(place, session))
   const before = settings.profile.contexts[name]?.store
   if (before && before !== store.kind) {
     await removeSession({ ...place, kind: before }).catch((error: Error) =>
-      say(`The session of before is still in ${whereabouts({ ...place, kind: before })}: ${error.message}`),
+      printNote(
+        `The session of before is still in ${describeLocation({ ...place, kind: before })}: ${error.message}`,
+      ),
     )
   }
-  await changeProfile((profile) => {
+  await updateConfig((profile) => {
     profile.contexts[name] = { ...profile.contexts[name], url, identity, store: store.kind }
     profile.current = name
     profile.store = store.kind
@@ -217,31 +231,39 @@ export async function keep(
   return { name, place }
 }
 
-function tell(
-  run: Run,
+function reportLogin(
+  run: CommandContext,
   me: Me,
-  context: { name: string; place: Place } | undefined,
+  context: { name: string; place: CredentialLocation } | undefined,
   store: ChosenStore,
   required: boolean,
 ) {
-  say(`Signed in to ${run.settings.url.value} as ${me.user.email}, ${scopeOf(me)}`)
-  if (context) say(`Context ${context.name}; the session is in ${whereabouts(context.place)}`)
-  else if (!store.unkept) say('The session was not kept, as you asked')
-  if (run.send.token) say(`Warning: ${run.send.token.source} is set and goes before this session`)
-  if (run.send.apiKey !== undefined) say('Warning: SVC_API_KEY is set and goes before this session')
+  printNote(`Signed in to ${run.settings.url.value} as ${me.user.email}, ${describeScope(me)}`)
+  if (context) printNote(`Context ${context.name}; the session is in ${describeLocation(context.place)}`)
+  else if (!store.notKeptReason) printNote('The session was not kept, as you asked')
+  if (run.clientOptions.token)
+    printNote(`Warning: ${run.clientOptions.token.source} is set and goes before this session`)
+  if (run.clientOptions.apiKey !== undefined)
+    printNote('Warning: SVC_API_KEY is set and goes before this session')
   if (required)
-    say('This account must set up a second factor before anything else: svc mfa setup, then svc mfa enable')
+    printNote(
+      'This account must set up a second factor before anything else: svc mfa setup, then svc mfa enable',
+    )
 }
 
 /** `system scope`, or the organization or partner the session acts for. */
-export function scopeOf({ scope, orgId, partnerId }: Pick<Me, 'scope' | 'orgId' | 'partnerId'>): string {
+export function describeScope({
+  scope,
+  orgId,
+  partnerId,
+}: Pick<Me, 'scope' | 'orgId' | 'partnerId'>): string {
   const where = scope === 'organization' ? ` of ${orgId}` : scope === 'partner' ? ` of ${partnerId}` : ''
   return `${scope} scope${where}`
 }
 
 export const notSignedIn = (url: string): CliError =>
   new CliError(`Not signed in to ${url}`, {
-    exit: exits.authentication,
+    exit: exitCodes.authentication,
     code: 'unauthenticated',
     hint: 'svc login',
   })

@@ -2,12 +2,12 @@ import { z } from 'zod'
 import type { Endpoint } from '../core/endpoint.ts'
 import { DiagnosticLog, diagnosticLogs } from '../logs/diagnostic/contract.ts'
 import { EventLog, eventLogs } from '../logs/events/contract.ts'
-import type { Session } from './base.ts'
-import { leavesOf } from './columns.ts'
-import { usage } from './exit.ts'
-import { type Batch, follow, merged, type Places } from './follow.ts'
+import type { CommandContext } from './base.ts'
+import { schemaColumns } from './columns.ts'
+import { usageError } from './exit-codes.ts'
+import { type Batch, follow, mergeByTime, type Positions } from './follow.ts'
 import { resolveId } from './resolve.ts'
-import { momentOf } from './times.ts'
+import { parseTime } from './times.ts'
 
 const kinds = ['diagnostic', 'events'] as const
 type Kind = (typeof kinds)[number]
@@ -19,7 +19,7 @@ const levels: Record<Kind, Record<string, string>> = {
   diagnostic: { debug: 'debug', info: 'info', warn: 'warn', warning: 'warn', error: 'error' },
   events: { info: 'info', warn: 'warning', warning: 'warning', error: 'error', critical: 'critical' },
 }
-export const levelWords = [...new Set(kinds.flatMap((kind) => Object.keys(levels[kind])))]
+export const levelNames = [...new Set(kinds.flatMap((kind) => Object.keys(levels[kind])))]
 
 type Flags = Record<string, unknown>
 type Row = { seq: number; createdAt: string; message: string } & Record<string, unknown>
@@ -32,12 +32,12 @@ const pageSize = 500
 const known = [
   'kind',
   'device',
-  ...leavesOf(z.object({ ...DiagnosticLog.shape, ...EventLog.shape }) as z.ZodType),
+  ...schemaColumns(z.object({ ...DiagnosticLog.shape, ...EventLog.shape }) as z.ZodType),
 ]
 const usual = ['timestamp', 'device', 'level', 'source', 'message']
 
 /** The logs of some devices as one stream, in the order they came in. */
-export async function tailLogs(run: Session, names: string[], flags: Flags): Promise<void> {
+export async function tailLogs(run: CommandContext, names: string[], flags: Flags): Promise<void> {
   const queries = queriesOf(flags)
   const devices = await Promise.all(names.map((name) => deviceOf(run, name)))
   const grep = (flags.grep as string | undefined)?.toLowerCase()
@@ -57,7 +57,7 @@ export async function tailLogs(run: Session, names: string[], flags: Flags): Pro
   }
 
   /** Both kinds are read up to where both are known. */
-  async function of(device: Device, query: Record<string, unknown>) {
+  async function readDevice(device: Device, query: Record<string, unknown>) {
     const asked = kinds.filter((kind) => queries[kind])
     const replies = await Promise.all(asked.map((kind) => ask(device, kind, query)))
     const more = query.after !== undefined && replies.some((one) => one.pagination.nextCursor !== null)
@@ -69,8 +69,8 @@ export async function tailLogs(run: Session, names: string[], flags: Flags): Pro
     return { device, more, upTo, rows: rows.sort((a, b) => a.seq - b.seq).filter(wanted) }
   }
 
-  const batchOf = (parts: Awaited<ReturnType<typeof of>>[]): Batch => ({
-    rows: merged(
+  const batchOf = (parts: Awaited<ReturnType<typeof readDevice>>[]): Batch => ({
+    rows: mergeByTime(
       parts.map(({ rows }) => rows),
       ({ createdAt }) => createdAt,
     ),
@@ -84,21 +84,20 @@ export async function tailLogs(run: Session, names: string[], flags: Flags): Pro
     known,
     source: {
       async newest(lines) {
-        if (flags.since !== undefined)
-          return this.behind(Object.fromEntries(devices.map(({ id }) => [id, 0])))
+        if (flags.since !== undefined) return this.after(Object.fromEntries(devices.map(({ id }) => [id, 0])))
         const limit = Math.min(lines, pageSize)
-        const batch = batchOf(await Promise.all(devices.map((device) => of(device, { limit }))))
+        const batch = batchOf(await Promise.all(devices.map((device) => readDevice(device, { limit }))))
         return { ...batch, rows: lines === 0 ? [] : batch.rows.slice(-lines) }
       },
-      async behind(at: Places) {
+      async after(at: Positions) {
         const place = (device: Device) => ({ after: at[device.id] ?? 0, limit: pageSize })
-        return batchOf(await Promise.all(devices.map((device) => of(device, place(device)))))
+        return batchOf(await Promise.all(devices.map((device) => readDevice(device, place(device)))))
       },
     },
   })
 }
 
-async function deviceOf(run: Session, name: string): Promise<Device> {
+async function deviceOf(run: CommandContext, name: string): Promise<Device> {
   const { org } = run.settings
   const orgId = org.value ? await resolveId(run.client, 'organization', org.value) : undefined
   const within = orgId === undefined ? {} : { orgId, insists: org.from !== 'context' }
@@ -110,22 +109,22 @@ function queriesOf(flags: Flags): { [K in Kind]?: Record<string, unknown> } {
   const { component, source } = flags as Record<string, string | undefined>
   const kind = (flags.kind as Kind | undefined) ?? onlyKind(component, source)
   if (kind === 'events' && component !== undefined)
-    throw usage('--component is of diagnostic logs', 'events have a --source')
+    throw usageError('--component is of diagnostic logs', 'events have a --source')
   if (kind === 'diagnostic' && source !== undefined)
-    throw usage('--source is of events', 'diagnostic logs have a --component')
+    throw usageError('--source is of events', 'diagnostic logs have a --component')
   const words = (flags.level as string | undefined)?.split(',').map((word) => word.trim().toLowerCase())
-  const unknown = words?.find((word) => !levelWords.includes(word))
-  if (unknown !== undefined) throw usage(`There is no level "${unknown}"`, levelWords.join(', '))
+  const unknown = words?.find((word) => !levelNames.includes(word))
+  if (unknown !== undefined) throw usageError(`There is no level "${unknown}"`, levelNames.join(', '))
   const levelOf = (one: Kind) => words?.flatMap((word) => levels[one][word] ?? []).join(',')
   const [since, until] = [flags.since, flags.until].map((at) =>
-    at === undefined ? undefined : momentOf(at as string),
+    at === undefined ? undefined : parseTime(at as string),
   )
   const queries = {
     diagnostic: { level: levelOf('diagnostic'), component, since, until },
     events: { level: levelOf('events'), source, startDate: since, endDate: until },
   }
   const asked = kinds.filter((one) => (kind === undefined || kind === one) && queries[one].level !== '')
-  if (asked.length === 0) throw usage(`No ${kind} log has the level ${String(flags.level)}`)
+  if (asked.length === 0) throw usageError(`No ${kind} log has the level ${String(flags.level)}`)
   return Object.fromEntries(asked.map((one) => [one, queries[one]]))
 }
 

@@ -6,7 +6,7 @@ import { type FailureCode, failures } from '../sso/failures.ts'
  */
 
 /** By a code of the service; of one that is not known here there is nothing to say but that it failed. */
-export function failureOf(error: string): { code: string; message: string; hint: string } {
+export function describeFailure(error: string): { code: string; message: string; hint: string } {
   const known = Object.hasOwn(failures, error) ? failures[error as FailureCode] : undefined
   if (known) return { code: error, ...known }
   return { code: /^[a-z_]{1,64}$/.test(error) ? error : 'sso_error', ...failures.sso_error }
@@ -31,7 +31,7 @@ export const trialPage = (passed: boolean): WebPage => {
 }
 
 /** The code is behind the `#`, which browsers keep to themselves: a script has to hand it over. */
-export const arrivalPage = (): WebPage =>
+export const callbackPage = (): WebPage =>
   webPage({
     title: 'Signing you in',
     body: `<h1 tabindex="-1">Signing you in</h1>

@@ -2,10 +2,10 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { randomBytes } from '../core/random.ts'
 import type { WebPage } from '../core/web-page.ts'
-import { arrivalPage, failureOf, failurePage, trialPage } from './loopback-pages.ts'
+import { callbackPage, describeFailure, failurePage, trialPage } from './loopback-pages.ts'
 
 /** What a browser came back with. */
-export type Arrival =
+export type BrowserCallback =
   | {
       code: string
       /** Lets the browser know what became of it. */
@@ -14,29 +14,29 @@ export type Arrival =
   | { error: string }
   | { trial: 'passed' | 'failed' }
 
-export type Loopback = {
+export type LoopbackServer = {
   /** Where the browser is to be sent. */
   redirect: string
-  arrival: Promise<Arrival>
+  callback: Promise<BrowserCallback>
   /** Once everything that was begun is answered. */
   close(): Promise<void>
 }
 
 /** A code has 43 letters. */
-const mostBytes = 1024
+const maxBodyBytes = 1024
 
 /**
  * Waits for one browser, on this machine alone (RFC 8252, 7.3). Its path cannot be guessed, so no other page of that
  * browser gets a word in; and it answers to its own address only, so that no name can be made to lead here.
  */
-export async function loopback(): Promise<Loopback> {
+export async function startLoopback(): Promise<LoopbackServer> {
   const path = `/${randomBytes(16).toString('base64url')}`
-  let arrived: (arrival: Arrival) => void = () => {}
-  const arrival = new Promise<Arrival>((resolve) => {
+  let arrived: (callback: BrowserCallback) => void = () => {}
+  const callback = new Promise<BrowserCallback>((resolve) => {
     arrived = resolve
   })
   let taken = false
-  const take = (one: Arrival): boolean => {
+  const take = (one: BrowserCallback): boolean => {
     if (taken) return false
     taken = true
     arrived(one)
@@ -60,10 +60,10 @@ export async function loopback(): Promise<Loopback> {
     if (request.method === 'POST') return void receive(request, reply, `http://${host}`, take)
     refuse(reply, 405, 'Method not allowed')
   })
-  return { redirect: `http://${host}${path}`, arrival, close: () => closed(server) }
+  return { redirect: `http://${host}${path}`, callback, close: () => closed(server) }
 }
 
-type Take = (arrival: Arrival) => boolean
+type Take = (callback: BrowserCallback) => boolean
 
 function pageAt(query: URLSearchParams, take: Take): WebPage {
   const trial = query.get('ssoTest')
@@ -73,9 +73,9 @@ function pageAt(query: URLSearchParams, take: Take): WebPage {
     return trialPage(status === 'passed')
   }
   const error = query.get('error')
-  if (error === null) return arrivalPage()
+  if (error === null) return callbackPage()
   take({ error })
-  return failurePage(failureOf(error))
+  return failurePage(describeFailure(error))
 }
 
 async function receive(
@@ -103,7 +103,7 @@ async function codeIn(request: IncomingMessage): Promise<string | undefined> {
   try {
     for await (const chunk of request) {
       size += (chunk as Buffer).length
-      if (size > mostBytes) return undefined
+      if (size > maxBodyBytes) return undefined
       chunks.push(chunk as Buffer)
     }
     const { code } = JSON.parse(Buffer.concat(chunks).toString('utf8')) as { code?: unknown }

@@ -3,8 +3,8 @@ import type { Command } from '@oclif/core/command'
 import { getHelpFlagAdditions, normalizeArgv } from '@oclif/core/help'
 import { packageFile } from '../core/package-files.ts'
 import { guardTerminal } from '../core/terminal.ts'
-import { holdNotes, releaseNotes, wantsJson } from './notes.ts'
 import { type Layout, Program } from './program.ts'
+import { bufferNotes, flushNotes, wantsJson } from './stderr-notes.ts'
 
 const compiled: Layout = { root: fileURLToPath(packageFile('.')) }
 
@@ -15,11 +15,11 @@ export async function main(argv: string[], layout: Layout = compiled): Promise<v
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0)
   })
-  if (wantsJson(argv)) holdNotes()
+  if (wantsJson(argv)) bufferNotes()
   let code: number
   try {
     await dispatch(argv, await Program.open(layout))
-    releaseNotes()
+    flushNotes()
     code = Number(process.exitCode ?? 0)
   } catch (error) {
     const { fail } = await import('./fail.ts')

@@ -1,13 +1,13 @@
 import type { ReplyOf } from '../core/endpoint.ts'
 import { didYouMean } from '../core/suggest.ts'
 import type { auth } from '../identity/contract.ts'
-import { CliError, exits } from './exit.ts'
+import { CliError, exitCodes } from './exit-codes.ts'
 import { escapeToOneLine } from './table.ts'
 
 type Membership = ReplyOf<typeof auth.me>['memberships'][number]
 
 /** The membership of an id, slug or name, as `/auth/switch` takes it. */
-export function membershipNamed(
+export function findMembership(
   memberships: readonly Membership[],
   name: string,
   scope?: Membership['scope'],
@@ -28,7 +28,7 @@ export function membershipNamed(
   if (found.length > 1) {
     const lines = found.map((one) => `  ${one.id}  ${one.scope} ${escapeToOneLine(one.name)}`)
     throw new CliError(`"${name}" is the name of ${found.length} memberships:\n${lines.join('\n')}`, {
-      exit: exits.usage,
+      exit: exitCodes.usage,
       code: 'ambiguous',
       hint: 'use the id',
     })
@@ -40,7 +40,7 @@ export function membershipNamed(
       ? `there are: ${slugs.slice(0, 10).join(', ')}`
       : 'you have none: svc whoami shows where you are')
   throw new CliError(`You have no membership "${name}"`, {
-    exit: exits.notFound,
+    exit: exitCodes.notFound,
     code: 'not_found',
     hint,
   })

@@ -1,15 +1,15 @@
 import { allowSequence } from '../core/terminal.ts'
-import { askText, secretFrom } from './ask.ts'
-import type { Session } from './base.ts'
-import { usage } from './exit.ts'
-import { say } from './print.ts'
-import { keepTokens } from './session.ts'
+import { askText, readSecret } from './ask.ts'
+import type { CommandContext } from './base.ts'
+import { usageError } from './exit-codes.ts'
+import { printNote } from './print.ts'
+import { storeTokens } from './session.ts'
 import { escapeToOneLine } from './table.ts'
 
 type Setup = { secret: string; otpAuthUrl: string; recoveryCodes: string[] }
 
 /** What a person needs to enrol an authenticator; the picture only where it can be scanned. */
-export async function setupPage(reply: Record<string, unknown>): Promise<string> {
+export async function formatMfaSetup(reply: Record<string, unknown>): Promise<string> {
   const { secret, otpAuthUrl, recoveryCodes } = reply as Setup
   const picture = process.stdout.isTTY ? await qrCode(otpAuthUrl) : ''
   return [
@@ -31,7 +31,7 @@ async function qrCode(text: string): Promise<string> {
 }
 
 /** New recovery codes, as they are kept on paper. */
-export const codesPage = (reply: Record<string, unknown>): string =>
+export const formatRecoveryCodes = (reply: Record<string, unknown>): string =>
   [
     'Recovery codes, shown this once; each signs in once, and those of before no longer work:',
     ...(reply.recoveryCodes as string[]).map((code) => `  ${escapeToOneLine(code)}`),
@@ -39,15 +39,22 @@ export const codesPage = (reply: Record<string, unknown>): string =>
   ].join('\n')
 
 /** A code from a flag, from standard input, or from the person. */
-export async function codeFrom(run: Session, given: string | undefined, question: string): Promise<string> {
-  if (given === undefined && !run.attended)
-    throw usage('Missing --code', '--code CODE, or --code - reads standard input')
+export async function readCode(
+  run: CommandContext,
+  given: string | undefined,
+  question: string,
+): Promise<string> {
+  if (given === undefined && !run.interactive)
+    throw usageError('Missing --code', '--code CODE, or --code - reads standard input')
   const code = given ?? (await askText(question))
-  return (code === '-' ? await secretFrom('-', 'the code') : code).trim()
+  return (code === '-' ? await readSecret('-', 'the code') : code).trim()
 }
 
 /** The session goes on with new tokens where it is kept; every other one has ended. */
-export async function goOn(run: Session, tokens: Parameters<typeof keepTokens>[1]): Promise<void> {
-  if (!(await keepTokens(run, tokens)))
-    say('Every other session has ended, the token in SVC_TOKEN too: sign in again')
+export async function replaceTokens(
+  run: CommandContext,
+  tokens: Parameters<typeof storeTokens>[1],
+): Promise<void> {
+  if (!(await storeTokens(run, tokens)))
+    printNote('Every other session has ended, the token in SVC_TOKEN too: sign in again')
 }

@@ -1,27 +1,27 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { generateSync } from 'otplib'
 import { readTextFile } from './ask.ts'
-import { usage } from './exit.ts'
-import { checkPrivate } from './files.ts'
-import { say } from './print.ts'
+import { usageError } from './exit-codes.ts'
+import { checkPrivateFile } from './files.ts'
+import { printNote } from './print.ts'
 
 /** Codes of an authenticator, each good for a sign-in once. */
-export type Codes = { next(): Promise<string> }
+export type OtpGenerator = { next(): Promise<string> }
 
 type Secret = { secret: string; period: number; digits: 6 | 7 | 8; algorithm: 'sha1' | 'sha256' | 'sha512' }
 
 const flag = '--otp-secret-file'
 
 /** Codes made with the secret in a file, as base32 or as the otpauth:// address that an authenticator is given. */
-export function codesFrom(path: string, now: () => number = Date.now): Codes {
-  checkPrivate(path, flag)
-  const { period, ...secret } = secretIn(readTextFile(path, flag).trim())
+export function otpGeneratorFrom(path: string, now: () => number = Date.now): OtpGenerator {
+  checkPrivateFile(path, flag)
+  const { period, ...secret } = parseSecret(readTextFile(path, flag).trim())
   let last: number | undefined
   return {
     async next() {
       const step = Math.floor(now() / 1000 / period)
       if (last !== undefined && step <= last) {
-        say('That code was not accepted, perhaps since it was used already: waiting for the next one')
+        printNote('That code was not accepted, perhaps since it was used already: waiting for the next one')
         await sleep((last + 1) * period * 1000 - now())
       }
       const epoch = Math.floor(now() / 1000)
@@ -31,24 +31,27 @@ export function codesFrom(path: string, now: () => number = Date.now): Codes {
   }
 }
 
-function secretIn(text: string): Secret {
+function parseSecret(text: string): Secret {
   const usual = { period: 30, digits: 6, algorithm: 'sha1' } as const
   const said = /^otpauth:/i.test(text) ? fieldsOf(text) : { ...usual, secret: text }
   const secret = said.secret.replaceAll(/[\s=-]/g, '').toUpperCase()
   if (/^[A-Z2-7]{16,}$/.test(secret)) return { ...said, secret }
   // The secret itself is not repeated.
-  throw usage(`${flag} holds no secret`, 'base32, or otpauth://totp/…?secret=…, as svc mfa setup shows it')
+  throw usageError(
+    `${flag} holds no secret`,
+    'base32, or otpauth://totp/…?secret=…, as svc mfa setup shows it',
+  )
 }
 
 function fieldsOf(address: string): Secret {
   const url = URL.canParse(address) ? new URL(address) : undefined
   const said = url?.searchParams
-  if (url?.host !== 'totp') throw usage(`${flag} holds no otpauth://totp/ address`)
+  if (url?.host !== 'totp') throw usageError(`${flag} holds no otpauth://totp/ address`)
   const digits = Number(said?.get('digits') ?? 6)
   const period = Number(said?.get('period') ?? 30)
   const algorithm = (said?.get('algorithm') ?? 'sha1').toLowerCase().replace('-', '')
   const known = [6, 7, 8].includes(digits) && period > 0 && /^sha(1|256|512)$/.test(algorithm)
-  if (!known) throw usage(`${flag} holds an address with settings that nobody knows`)
+  if (!known) throw usageError(`${flag} holds an address with settings that nobody knows`)
   const rest = { digits, algorithm } as Pick<Secret, 'digits' | 'algorithm'>
   return { secret: said?.get('secret') ?? '', period, ...rest }
 }

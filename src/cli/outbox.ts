@@ -1,9 +1,9 @@
-import { columnsAmong } from './columns.ts'
-import { CliError, exits } from './exit.ts'
+import { selectColumns } from './columns.ts'
+import { CliError, exitCodes } from './exit-codes.ts'
 import { type Output, printRecord, rowPrinter } from './print.ts'
 
 /** A file of the development outbox. */
-export type Message = {
+export type OutboxEntry = {
   id: string
   at: string
   to: string
@@ -14,25 +14,33 @@ export type Message = {
   links: string[]
 }
 
-export type Wanted = { to?: string | undefined; kind?: string | undefined }
+export type OutboxFilter = { to?: string | undefined; kind?: string | undefined }
 
 const fields = ['id', 'at', 'to', 'kind', 'subject', 'link', 'links', 'text', 'html']
 const usual = ['at', 'to', 'kind', 'subject', 'link']
 
 /** Newest first, as they come. */
-export async function printMessages(output: Output, all: readonly Message[], wanted: Wanted): Promise<void> {
-  const columns = columnsAmong(output, fields, output.format === 'csv' ? fields : usual)
+export async function printMessages(
+  output: Output,
+  all: readonly OutboxEntry[],
+  wanted: OutboxFilter,
+): Promise<void> {
+  const columns = selectColumns(output, fields, output.format === 'csv' ? fields : usual)
   const printer = rowPrinter(output, columns)
   await printer.rows(matching(all, wanted).map(withLink))
   await printer.end()
 }
 
 /** The newest, as its reader sees it. */
-export async function printLatest(output: Output, all: readonly Message[], wanted: Wanted): Promise<void> {
+export async function printLatest(
+  output: Output,
+  all: readonly OutboxEntry[],
+  wanted: OutboxFilter,
+): Promise<void> {
   const [latest] = matching(all, wanted)
   if (!latest) {
     const none = 'There is no such message in the outbox'
-    throw new CliError(none, { exit: exits.notFound, code: 'not_found' })
+    throw new CliError(none, { exit: exitCodes.notFound, code: 'not_found' })
   }
   await printRecord(output, withLink(latest), undefined, async () => {
     const { escapeToOneLine: printable } = await import('./table.ts')
@@ -42,7 +50,7 @@ export async function printLatest(output: Output, all: readonly Message[], wante
   })
 }
 
-const matching = (all: readonly Message[], { to, kind }: Wanted): Message[] =>
+const matching = (all: readonly OutboxEntry[], { to, kind }: OutboxFilter): OutboxEntry[] =>
   all.filter(
     (one) =>
       (to === undefined || one.to.toLowerCase() === to.toLowerCase()) &&
@@ -50,4 +58,4 @@ const matching = (all: readonly Message[], { to, kind }: Wanted): Message[] =>
   )
 
 /** The link is what a script is after. */
-const withLink = (message: Message) => ({ ...message, link: message.links[0] ?? null })
+const withLink = (message: OutboxEntry) => ({ ...message, link: message.links[0] ?? null })

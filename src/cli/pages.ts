@@ -1,6 +1,6 @@
 import type { Client, RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
-import { rowsOf, shapeIn } from './columns.ts'
+import { listShape, shapeOrEmpty } from './columns.ts'
 
 /** The most rows a server gives at once. */
 const pageSize = 100
@@ -17,24 +17,24 @@ export type ListReply = Record<string, unknown> & {
 }
 
 /** Whether an entry answers in pages. */
-export const isPaged = (entry: Endpoint): boolean => 'page' in shapeIn(entry.query)
+export const isPaged = (entry: Endpoint): boolean => 'page' in shapeOrEmpty(entry.query)
 
 /** Whether these options ask for more than one request. */
-export const walks = ({ limit, page, all }: PageOptions): boolean =>
+export const needsSeveralPages = ({ limit, page, all }: PageOptions): boolean =>
   page === undefined && (all === true || (limit ?? 0) > pageSize)
 
 /**
  * Yields reply after reply. Without options it is the one page the server gives by itself; a limit above a
  * page's size, and `all`, walk on. The last reply is cut to the limit.
  */
-export async function* pages(
+export async function* fetchPages(
   client: Client,
   entry: Endpoint,
   { params = {}, query = {} }: RawInput,
   options: PageOptions,
 ): AsyncGenerator<{ reply: ListReply; rows: unknown[] }> {
   const { limit, page } = options
-  const key = rowsOf(entry.reply)?.key ?? 'data'
+  const key = listShape(entry.reply)?.key ?? 'data'
   const ask = async (more: Record<string, unknown>) => {
     const reply = (await client.request(entry, { params, query: { ...query, ...more } })) as ListReply
     return { reply, rows: (reply[key] ?? []) as unknown[] }
@@ -45,7 +45,7 @@ export async function* pages(
     yield { reply, rows: limit === undefined ? rows : rows.slice(from, from + limit) }
     return
   }
-  if (!walks(options)) {
+  if (!needsSeveralPages(options)) {
     yield await ask({ ...(page !== undefined && { page }), ...(limit !== undefined && { limit }) })
     return
   }
@@ -63,6 +63,6 @@ export async function* pages(
 }
 
 /** Every row, one after the other. */
-export async function* everyRow(client: Client, entry: Endpoint, query: Record<string, unknown> = {}) {
-  for await (const { rows } of pages(client, entry, { query }, { all: true })) yield* rows
+export async function* fetchAllRows(client: Client, entry: Endpoint, query: Record<string, unknown> = {}) {
+  for await (const { rows } of fetchPages(client, entry, { query }, { all: true })) yield* rows
 }

@@ -1,15 +1,15 @@
 import { auth } from '../identity/contract.ts'
-import { askSecret, readStdin, secretFrom } from './ask.ts'
-import type { Session as Run } from './base.ts'
-import { usage } from './exit.ts'
-import { say } from './print.ts'
-import { forgetSession } from './session.ts'
+import { askSecret, readSecret, readStdin } from './ask.ts'
+import type { CommandContext } from './base.ts'
+import { usageError } from './exit-codes.ts'
+import { printNote } from './print.ts'
+import { clearSession } from './session.ts'
 
 type Flags = Record<string, unknown>
 
 /** Two secrets, of which both may come from standard input, a line each. */
 async function twoSecrets(
-  run: Run,
+  run: CommandContext,
   flags: Flags,
   first: { flag: string; question: string },
   second: string,
@@ -19,44 +19,49 @@ async function twoSecrets(
     return [a, b]
   }
   const one = await secretOr(run, flags, first.flag, () => askSecret(first.question))
-  const two = await secretOr(run, flags, second, newPassword)
+  const two = await secretOr(run, flags, second, askNewPassword)
   return [one, two]
 }
 
-async function secretOr(run: Run, flags: Flags, flag: string, ask: () => Promise<string>): Promise<string> {
+async function secretOr(
+  run: CommandContext,
+  flags: Flags,
+  flag: string,
+  ask: () => Promise<string>,
+): Promise<string> {
   const given = flags[flag] as string | undefined
-  if (given !== undefined) return secretFrom(given, `--${flag}`)
-  if (!run.attended) throw usage(`Missing --${flag}`, `--${flag} - reads standard input`)
+  if (given !== undefined) return readSecret(given, `--${flag}`)
+  if (!run.interactive) throw usageError(`Missing --${flag}`, `--${flag} - reads standard input`)
   return ask()
 }
 
 /** Asked twice: what is mistyped here locks its owner out. */
-export async function newPassword(): Promise<string> {
+export async function askNewPassword(): Promise<string> {
   for (;;) {
     const password = await askSecret('New password')
     if (password === (await askSecret('New password once more'))) return password
-    say('They differ. Once again.')
+    printNote('They differ. Once again.')
   }
 }
 
-export async function changePassword(run: Run, flags: Flags) {
+export async function changePassword(run: CommandContext, flags: Flags) {
   const current = { flag: 'current-password', question: 'Current password' }
   const [currentPassword, wanted] = await twoSecrets(run, flags, current, 'new-password')
   const body = { currentPassword, newPassword: wanted }
   const reply = await run.client.call(auth.changePassword, { body })
-  await forgetSession(run)
-  say('Every session has ended, this one too. Next: svc login')
+  await clearSession(run)
+  printNote('Every session has ended, this one too. Next: svc login')
   return reply
 }
 
-export async function resetPassword(run: Run, flags: Flags) {
+export async function resetPassword(run: CommandContext, flags: Flags) {
   const mail = { flag: 'link', question: 'Link or token of the mail' }
   const [link, password] = await twoSecrets(run, flags, mail, 'password')
-  return run.stranger.call(auth.resetPassword, { body: { token: tokenOf(link), password } })
+  return run.anonymous.call(auth.resetPassword, { body: { token: tokenFromLink(link), password } })
 }
 
 /** The token of a link, or what is one already. */
-export function tokenOf(link: string): string {
+export function tokenFromLink(link: string): string {
   const text = link.trim()
   return URL.canParse(text) ? (new URL(text).searchParams.get('token') ?? text) : text
 }

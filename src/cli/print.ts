@@ -1,12 +1,20 @@
 import type { z } from 'zod'
 import { escapeControlsIn, hasNoControls } from '../core/terminal.ts'
-import { asText, type Column, checkColumns, columnsAmong, leavesIn, leavesOf, valueAt } from './columns.ts'
-import { usage } from './exit.ts'
-import type { Format } from './flags.ts'
-import { say } from './notes.ts'
+import {
+  type Column,
+  formatValue,
+  parseColumns,
+  recordColumns,
+  schemaColumns,
+  selectColumns,
+  valueAt,
+} from './columns.ts'
+import { usageError } from './exit-codes.ts'
+import type { OutputFormat } from './flags.ts'
+import { printNote } from './stderr-notes.ts'
 import { styleFor } from './style.ts'
 
-export { say }
+export { printNote }
 
 export type OutputFlags = {
   json?: boolean | undefined
@@ -20,7 +28,7 @@ export type OutputFlags = {
 
 export type Output = {
   /** `plain` is what a person reads: a table, sections or a sentence. */
-  format: Format | 'plain'
+  format: OutputFormat | 'plain'
   columns: string | undefined
   /** A jq program the JSON goes through. */
   jq: string | undefined
@@ -28,36 +36,36 @@ export type Output = {
 }
 
 /** What the flags ask for; two formats at once are a mistake. */
-export function outputOf(flags: OutputFlags): Output {
+export function parseOutputFlags(flags: OutputFlags): Output {
   const asked = [
     ...(flags.json ? [['--json', 'json']] : []),
     ...(flags.jq === undefined ? [] : [['--jq', 'json']]),
     ...(flags.csv ? [['--csv', 'csv']] : []),
     ...(flags.quiet ? [['--quiet', 'id']] : []),
     ...(flags.output ? [[`--output ${flags.output}`, flags.output]] : []),
-  ] as [string, Format][]
+  ] as [string, OutputFormat][]
   const [one, ...others] = asked
   const other = others.find(([, format]) => format !== one![1])
-  if (one && other) throw usage(`${one[0]} and ${other[0]} cannot be used together`)
+  if (one && other) throw usageError(`${one[0]} and ${other[0]} cannot be used together`)
   const format = one?.[1] ?? 'plain'
   if (flags.columns !== undefined && !['plain', 'table', 'csv', 'json', 'ndjson', 'yaml'].includes(format)) {
-    throw usage(`--columns means nothing with ${one![0]}`)
+    throw usageError(`--columns means nothing with ${one![0]}`)
   }
   return { format, columns: flags.columns, jq: flags.jq, header: !flags['no-header'] }
 }
 
 /** Writes to standard output, waiting when the reader is slower. */
-export function write(text: string | Uint8Array): Promise<void> {
+export function writeStdout(text: string | Uint8Array): Promise<void> {
   if (text.length === 0) return Promise.resolve()
   return new Promise((resolve, reject) => {
     process.stdout.write(text, (error) => (error ? reject(error) : resolve()))
   })
 }
 
-export const asJson = (value: unknown, indent?: number): string => JSON.stringify(value, null, indent)
+export const toJson = (value: unknown, indent?: number): string => JSON.stringify(value, null, indent)
 
 /** A text that stands for itself in its line: as it is, but on a terminal no line that it brings along. */
-export const lineOf = async (): Promise<(text: string) => string> =>
+export const lineEscaper = async (): Promise<(text: string) => string> =>
   process.stdout.isTTY ? (await import('./table.ts')).escapeToOneLine : (text) => text
 
 /** Where lines wrap; nothing else has an edge. */
@@ -73,15 +81,15 @@ const idPaths: Column[] = ['id', 'user.id', 'deviceId', 'number', 'orgId', 'vers
 
 /** Finds out before a request is sent whether its answer can be printed as asked. */
 export function checkPrintable(output: Output, schema: z.ZodType): void {
-  if (output.columns !== undefined) checkColumns(output.columns, schema)
-  const leaves = leavesOf(schema)
+  if (output.columns !== undefined) parseColumns(output.columns, schema)
+  const leaves = schemaColumns(schema)
   if (output.format === 'id' && !idPaths.some((path) => leaves.includes(path))) {
-    throw usage('This answer has no id to print', 'use --json')
+    throw usageError('This answer has no id to print', 'use --json')
   }
 }
 
 /** The id a record goes by. */
-export function idOfRecord(record: unknown): string | undefined {
+export function recordId(record: unknown): string | undefined {
   for (const path of idPaths) {
     const id = valueAt(record, path)
     if (typeof id === 'string' || typeof id === 'number') return String(id)
@@ -99,27 +107,27 @@ export async function printRecord<T>(
   schema: z.ZodType | undefined,
   human?: (record: T) => string | Promise<string>,
 ): Promise<void> {
-  const known = schema ? leavesOf(schema) : leavesIn(record)
-  const columns = output.columns === undefined ? undefined : columnsAmong(output, known)
+  const known = schema ? schemaColumns(schema) : recordColumns(record)
+  const columns = output.columns === undefined ? undefined : selectColumns(output, known)
   const value = columns ? pick(record, columns) : record
   switch (output.format) {
     case 'json':
       return writeJson(output, value)
     case 'ndjson':
-      return write(`${asJson(value)}\n`)
+      return writeStdout(`${toJson(value)}\n`)
     case 'yaml':
-      return write(await asYaml(value))
+      return writeStdout(await toYaml(value))
     case 'id':
-      return write(`${(await lineOf())(idOfRecord(record) ?? '')}\n`)
+      return writeStdout(`${(await lineEscaper())(recordId(record) ?? '')}\n`)
     case 'csv':
     case 'table':
       return printRows(output, [record], columns ?? known)
     default: {
       if (columns) return printRows(output, [record], columns)
-      const { escapeToOneLine: printable, sections } = await import('./table.ts')
-      if (human) return write(await human(escapeControlsIn(record, printable)))
-      return write(
-        await sections(record as Record<string, unknown>, styleFor(process.stdout), widthOfTerminal()),
+      const { escapeToOneLine: printable, renderRecord } = await import('./table.ts')
+      if (human) return writeStdout(await human(escapeControlsIn(record, printable)))
+      return writeStdout(
+        await renderRecord(record as Record<string, unknown>, styleFor(process.stdout), widthOfTerminal()),
       )
     }
   }
@@ -133,14 +141,14 @@ async function printRows(output: Output, rows: unknown[], columns: Column[]): Pr
 
 /** Indented JSON, or what the jq program of `--jq` makes of it: strings as they are, like `jq -r`. */
 export async function writeJson({ jq }: Output, value: unknown): Promise<void> {
-  if (jq === undefined) return write(`${asJson(value, 2)}\n`)
+  if (jq === undefined) return writeStdout(`${toJson(value, 2)}\n`)
   const { raw } = await import('jq-wasm')
   const { stdout, stderr, exitCode } = await raw(JSON.parse(JSON.stringify(value)), jq, ['-r'])
-  if (exitCode !== 0) throw usage(`--jq: ${stderr.trim().replace(/^jq: (error: )?/, '')}`)
-  await write(stdout === '' || stdout.endsWith('\n') ? stdout : `${stdout}\n`)
+  if (exitCode !== 0) throw usageError(`--jq: ${stderr.trim().replace(/^jq: (error: )?/, '')}`)
+  await writeStdout(stdout === '' || stdout.endsWith('\n') ? stdout : `${stdout}\n`)
 }
 
-async function asYaml(value: unknown): Promise<string> {
+async function toYaml(value: unknown): Promise<string> {
   const { Document, visit } = await import('yaml')
   const document = new Document(value)
   // As a string in quotes it stays YAML where a terminal shows it with escapes.
@@ -170,17 +178,18 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
     async rows(page) {
       switch (output.format) {
         case 'ndjson':
-          return write(page.map((row) => `${asJson(named ? pick(row, columns) : row)}\n`).join(''))
+          return writeStdout(page.map((row) => `${toJson(named ? pick(row, columns) : row)}\n`).join(''))
         case 'id': {
-          const line = await lineOf()
-          return write(page.map((row) => `${line(idOfRecord(row) ?? '-')}\n`).join(''))
+          const line = await lineEscaper()
+          return writeStdout(page.map((row) => `${line(recordId(row) ?? '-')}\n`).join(''))
         }
         case 'csv': {
           const head = begun || !output.header ? '' : csvLine(columns)
           begun = true
-          const cell = await lineOf()
-          const line = (row: unknown) => csvLine(columns.map((column) => cell(asText(valueAt(row, column)))))
-          return write(head + page.map(line).join(''))
+          const cell = await lineEscaper()
+          const line = (row: unknown) =>
+            csvLine(columns.map((column) => cell(formatValue(valueAt(row, column)))))
+          return writeStdout(head + page.map(line).join(''))
         }
         default:
           for (const row of page) kept.push(row)
@@ -192,13 +201,15 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
           ? kept.map((row) => pick(row, columns))
           : kept
       if (output.format === 'json') return writeJson(output, whole(rows))
-      if (output.format === 'yaml') return write(await asYaml(whole(rows)))
-      if (output.format === 'csv' && !begun && output.header) return write(csvLine(columns))
+      if (output.format === 'yaml') return writeStdout(await toYaml(whole(rows)))
+      if (output.format === 'csv' && !begun && output.header) return writeStdout(csvLine(columns))
       if (output.format !== 'plain' && output.format !== 'table') return
-      if (kept.length === 0 && process.stdout.isTTY) return say('Nothing to show')
-      const { table } = await import('./table.ts')
+      if (kept.length === 0 && process.stdout.isTTY) return printNote('Nothing to show')
+      const { renderTable } = await import('./table.ts')
       const style = styleFor(process.stdout)
-      await write(await table(kept, columns, { header: output.header, style, width: widthOfTerminal() }))
+      await writeStdout(
+        await renderTable(kept, columns, { header: output.header, style, width: widthOfTerminal() }),
+      )
     },
   }
 }

@@ -5,7 +5,7 @@ import type { Command } from '@oclif/core/command'
 import { Config, Plugin } from '@oclif/core/config'
 import type { PJSON, Topic } from '@oclif/core/interfaces'
 import { configDir } from './files.ts'
-import { groups } from './topics.ts'
+import { topicDescriptions } from './topics.ts'
 
 type Loadable = Command.Loadable
 
@@ -67,7 +67,8 @@ export class Program extends Config {
       const parts = command.id.split(':')
       for (let length = 1; length <= parts.length; length += 1) {
         const name = parts.slice(0, length).join(':')
-        if (!this.#topics.has(name)) this.#topics.set(name, { name, description: groups[name] ?? '' })
+        if (!this.#topics.has(name))
+          this.#topics.set(name, { name, description: topicDescriptions[name] ?? '' })
       }
     }
   }

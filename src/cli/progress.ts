@@ -1,39 +1,39 @@
 import { allowSequence } from '../core/terminal.ts'
-import { asText } from './columns.ts'
+import { formatValue } from './columns.ts'
 import { escapeToOneLine } from './table.ts'
 
 const visible = (): boolean => process.stderr.isTTY === true && process.env.TERM !== 'dumb' && !process.env.CI
 
 /** The line again, from its beginning. */
-export const anew = allowSequence('\r\u001b[2K')
+export const clearLine = allowSequence('\r\u001b[2K')
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 
 /** Shows that something is going on, from a second on, on a terminal's standard error only. */
-export async function waiting<T>(what: string, work: Promise<T>): Promise<T> {
+export async function withSpinner<T>(what: string, work: Promise<T>): Promise<T> {
   if (!visible()) return work
   const started = performance.now()
   const timer = setInterval(() => {
     const passed = performance.now() - started
     if (passed < 1000) return
     const frame = frames[Math.floor(passed / 100) % frames.length]
-    process.stderr.write(`${anew}${frame} ${escapeToOneLine(what)} ${Math.floor(passed / 1000)} s`)
+    process.stderr.write(`${clearLine}${frame} ${escapeToOneLine(what)} ${Math.floor(passed / 1000)} s`)
   }, 100)
   try {
     return await work
   } finally {
     clearInterval(timer)
-    if (performance.now() - started >= 1000) process.stderr.write(anew)
+    if (performance.now() - started >= 1000) process.stderr.write(clearLine)
   }
 }
 
-export type Bar = { done(count: number): void; end(): void }
+export type ProgressBar = { done(count: number): void; end(): void }
 
 /**
  * Counts something long: a spinner from one second on, then a bar with rate and time left from three.
  * Without a total there is a count and a rate.
  */
-export function bar(what: string, unit: string, total?: number): Bar {
+export function progressBar(what: string, unit: string, total?: number): ProgressBar {
   const started = performance.now()
   let count = 0
   let drawn = false
@@ -41,7 +41,7 @@ export function bar(what: string, unit: string, total?: number): Bar {
     const passed = performance.now() - started
     if (passed < 1000) return
     drawn = true
-    process.stderr.write(`${anew}${lineOf(what, unit, count, passed, total)}`)
+    process.stderr.write(`${clearLine}${progressLine(what, unit, count, passed, total)}`)
   }
   const timer = visible() ? setInterval(draw, 200) : undefined
   return {
@@ -50,23 +50,29 @@ export function bar(what: string, unit: string, total?: number): Bar {
     },
     end: () => {
       clearInterval(timer)
-      if (drawn) process.stderr.write(anew)
+      if (drawn) process.stderr.write(clearLine)
     },
   }
 }
 
-export function lineOf(what: string, unit: string, count: number, passed: number, total?: number): string {
+export function progressLine(
+  what: string,
+  unit: string,
+  count: number,
+  passed: number,
+  total?: number,
+): string {
   const frame = frames[Math.floor(passed / 100) % frames.length]
   const rate = count / (passed / 1000)
-  const counted = `${grouped(count)}${total === undefined ? '' : ` of ${grouped(total)}`} ${unit}`
+  const counted = `${formatNumber(count)}${total === undefined ? '' : ` of ${formatNumber(total)}`} ${unit}`
   if (passed < 3000) return `${frame} ${what} ${counted}`
-  const pace = `${grouped(Math.round(rate))} ${unit}/s`
+  const pace = `${formatNumber(Math.round(rate))} ${unit}/s`
   if (total === undefined || total === 0) return `${frame} ${what} ${counted}, ${pace}`
   const filled = Math.min(20, Math.floor((count / total) * 20))
   const left = rate > 0 ? `, ${Math.ceil(Math.max(0, total - count) / rate)} s left` : ''
   return `${what} [${'#'.repeat(filled)}${'-'.repeat(20 - filled)}] ${counted}, ${pace}${left}`
 }
 
-export const grouped = (n: number): string => asText(n).replace(/\B(?=(\d{3})+$)/g, ' ')
+export const formatNumber = (n: number): string => formatValue(n).replace(/\B(?=(\d{3})+$)/g, ' ')
 
-export const entriesOf = (n: number): string => (n === 1 ? '1 entry' : `${grouped(n)} entries`)
+export const formatEntries = (n: number): string => (n === 1 ? '1 entry' : `${formatNumber(n)} entries`)

@@ -3,9 +3,9 @@ import type { Endpoint } from '../core/endpoint.ts'
 import { isId } from '../core/ids.ts'
 import type { Resource } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
-import { CliError, exits, usage } from './exit.ts'
-import { nouns } from './flags.ts'
-import { everyRow } from './pages.ts'
+import { CliError, exitCodes, usageError } from './exit-codes.ts'
+import { resourceNames } from './flags.ts'
+import { fetchAllRows } from './pages.ts'
 import { escapeToOneLine } from './table.ts'
 
 export { isId }
@@ -114,7 +114,7 @@ export async function resolveId(
 ): Promise<string> {
   if (isId(word)) return word.toLowerCase()
   const lookup = lookups[resource]
-  if (!lookup) throw usage(`"${word}" is not the id of ${article(nouns[resource])}`)
+  if (!lookup) throw usageError(`"${word}" is not the id of ${article(resourceNames[resource])}`)
   const entry = await lookup.list()
   const narrow = lookup.narrow?.(word) ?? {}
   const { orgId, partnerId } = within
@@ -136,8 +136,8 @@ export async function resolveId(
     (found.usual.length > 0 && found.usual.length <= 10
       ? `there are: ${found.usual.map(escapeToOneLine).join(', ')}`
       : undefined)
-  throw new CliError(`No ${nouns[resource]} "${word}" ${where}`, {
-    exit: exits.notFound,
+  throw new CliError(`No ${resourceNames[resource]} "${word}" ${where}`, {
+    exit: exitCodes.notFound,
     code: 'not_found',
     ...(hint && { hint }),
   })
@@ -147,12 +147,12 @@ export async function resolveId(
  * The same for an organization whose audit log is asked for, which may have been deleted. A slug that was used again means
  * the one that lives; a name that several have had means none of them.
  */
-export async function resolveEverOrg(client: Client, word: string): Promise<string> {
+export async function resolveOrgOrDeleted(client: Client, word: string): Promise<string> {
   if (isId(word)) return word.toLowerCase()
   const { deleted, bySlug } = await deletedOrgs(client, word)
   if (deleted.length === 0) return resolveId(client, 'organization', word)
   const live = await resolveId(client, 'organization', word).catch((failure: unknown) => {
-    if (failure instanceof CliError && failure.exit === exits.notFound) return undefined
+    if (failure instanceof CliError && failure.exit === exitCodes.notFound) return undefined
     throw failure
   })
   if (live !== undefined && bySlug) return live
@@ -196,7 +196,7 @@ async function find(
   const tiers: Row[][] = [...lookup.names.map(() => []), []]
   const names = new Set<string>()
   const usual = new Set<string>()
-  for await (const row of everyRow(client, entry, query) as AsyncIterable<Row>) {
+  for await (const row of fetchAllRows(client, entry, query) as AsyncIterable<Row>) {
     for (const [tier, key] of lookup.names.entries()) {
       const name = row[key]
       if (typeof name !== 'string') continue
@@ -224,9 +224,9 @@ function ambiguous(resource: Resource, word: string, matches: Row[], lookup: Loo
     return `  ${escapeToOneLine(row.id)}  ${escapeToOneLine(name)}${parent ? `  (in ${escapeToOneLine(String(parent))})` : ''}`
   })
   const rest = matches.length > 20 ? [`  and ${matches.length - 20} more`] : []
-  const text = `"${word}" is the name of ${matches.length} ${nouns[resource]}s:\n${[...lines, ...rest].join('\n')}`
+  const text = `"${word}" is the name of ${matches.length} ${resourceNames[resource]}s:\n${[...lines, ...rest].join('\n')}`
   return new CliError(text, {
-    exit: exits.usage,
+    exit: exitCodes.usage,
     code: 'ambiguous',
     hint: 'use the id, or --org to say where',
   })

@@ -6,15 +6,15 @@ import { normalizePath } from '../core/routes.ts'
 import { didYouMean } from '../core/suggest.ts'
 import type { Explanation, permissions } from '../identity/permissions/contract.ts'
 import type { EffectivePermissions } from '../identity/roles/contract.ts'
-import { CliError, exits } from './exit.ts'
+import type { ParsedInput } from './command-view.ts'
+import { CliError, exitCodes } from './exit-codes.ts'
 import { type Output, rowPrinter, writeJson } from './print.ts'
 import { escapeToOneLine } from './table.ts'
-import type { Typed } from './view.ts'
 
 type Reply = Record<string, unknown>
 
 /** The roles of a chain, each below the one that inherits from it, with what it grants. */
-export function effectiveTree(reply: Reply): string {
+export function formatEffective(reply: Reply): string {
   const { roleId, roleName, forceMfa, inheritanceChain, permissions } = reply as EffectivePermissions
   const chain = [{ id: roleId, name: roleName }, ...inheritanceChain]
   const lines = chain.flatMap(({ id, name }, depth) => {
@@ -35,7 +35,7 @@ export function effectiveTree(reply: Reply): string {
 }
 
 /** A verdict as a person reads it. */
-export function verdictText(reply: Reply): string {
+export function formatVerdict(reply: Reply): string {
   const { allowed, reason, hint, status, code } = reply as Explanation
   const refusal = status === null ? '' : ` (${status} ${code})`
   return `${allowed ? 'yes' : 'no'}: ${escapeToOneLine(reason)}${refusal}\n${hint === null ? '' : `hint: ${hint}\n`}`
@@ -44,7 +44,7 @@ export function verdictText(reply: Reply): string {
 export const isAllowed = (reply: Reply): boolean => reply.allowed === true
 
 /** The failure to find a route, with the route that was probably meant. */
-export function withRouteHint(failure: unknown, { args }: Typed): unknown {
+export function withRouteHint(failure: unknown, { args }: ParsedInput): unknown {
   const [method, path] = [String(args.method), String(args.path)]
   const lost =
     failure instanceof ApiError && failure.status === 404 && failure.message.startsWith('There is no route')
@@ -54,7 +54,7 @@ export function withRouteHint(failure: unknown, { args }: Typed): unknown {
   const others = routes.filter((route) => route.split(' ')[1] === asked.split(' ')[1])
   const hint = others.length > 0 ? `there is ${others.join(', ')}` : didYouMean(asked, routes)
   return new CliError(failure.message, {
-    exit: exits.notFound,
+    exit: exitCodes.notFound,
     code: 'not_found',
     ...(hint !== undefined && { hint }),
   })

@@ -1,25 +1,29 @@
 import type { z } from 'zod'
 import { SearchResult, search } from '../search/contract.ts'
-import type { Session } from './base.ts'
-import { columnsAmong, leavesOf } from './columns.ts'
+import type { CommandContext } from './base.ts'
+import { schemaColumns, selectColumns } from './columns.ts'
 import { rowPrinter } from './print.ts'
-import { waiting } from './progress.ts'
+import { withSpinner } from './progress.ts'
 
-export const kinds = SearchResult.shape.type.options
+export const resultTypes = SearchResult.shape.type.options
 
 type Options = { type?: string | undefined; limit?: number | undefined }
 
-export async function searchFor({ client, output }: Session, q: string, options: Options): Promise<void> {
+export async function searchFor(
+  { client, output }: CommandContext,
+  q: string,
+  options: Options,
+): Promise<void> {
   const { type, limit } = options
-  const columns = columnsAmong(
+  const columns = selectColumns(
     output,
-    leavesOf(SearchResult),
+    schemaColumns(SearchResult),
     output.format === 'csv' ? undefined : ['type', 'title', 'description', 'id'],
   )
   // The service gives each kind a part of the limit: for one kind alone, all that there can be of it is asked for.
   const asked = type === undefined ? limit : 50
   const query = { q, ...(asked !== undefined && { limit: asked }) }
-  const reply = await waiting('Waiting for the service', client.request(search.everything, { query }))
+  const reply = await withSpinner('Waiting for the service', client.request(search.everything, { query }))
   const { results } = reply as z.output<typeof search.everything.reply>
   const printer = rowPrinter(output, columns)
   await printer.rows(results.filter((one) => type === undefined || one.type === type).slice(0, limit))

@@ -1,23 +1,30 @@
 import { ApiError, createClient } from '../core/client.ts'
 import { auth } from '../identity/contract.ts'
-import type { Session as Run } from './base.ts'
-import { CliError, exits } from './exit.ts'
-import { alone } from './lock.ts'
-import { identityOf, notSignedIn, whoIs } from './login.ts'
-import { membershipNamed } from './memberships.ts'
-import { say } from './print.ts'
-import { changeProfile } from './profile.ts'
-import { clientFor, clientOptions, placeOf, sessionOf } from './send.ts'
-import { type Place, readSession, removeSession, whereabouts, writeSession } from './store.ts'
+import { authenticatedClient, baseOptions, credentialLocation, toStoredSession } from './api-client.ts'
+import type { CommandContext } from './base.ts'
+import { updateConfig } from './config-file.ts'
+import {
+  type CredentialLocation,
+  describeLocation,
+  readSession,
+  removeSession,
+  writeSession,
+} from './credential-store.ts'
+import { CliError, exitCodes } from './exit-codes.ts'
+import { withLock } from './lock.ts'
+import { fetchMe, notSignedIn, toIdentity } from './login.ts'
+import { findMembership } from './memberships.ts'
+import { printNote } from './print.ts'
 
 /** What is known about the sign-in of the context in use. */
-export async function status(run: Run) {
+export async function status(run: CommandContext) {
   const { settings } = run
   const workload = settings.active?.context.identity?.workload
-  if (workload && !run.send.token && run.send.apiKey === undefined) return ofWorkload(run, workload)
+  if (workload && !run.clientOptions.token && run.clientOptions.apiKey === undefined)
+    return workloadStatus(run, workload)
   const me = await run.client.call(auth.me)
-  const place = placeOf(settings, run.attended)
-  const { token } = run.send
+  const place = credentialLocation(settings, run.interactive)
+  const { token } = run.clientOptions
   const stored = token || !place ? undefined : await readSession(place)
   return {
     url: settings.url.value,
@@ -30,13 +37,16 @@ export async function status(run: Run) {
     mfa: { enabled: me.user.mfaEnabled, method: me.user.mfaMethod, verified: me.mfaVerified },
     accessTokenExpiresAt: stored ? new Date(stored.expiresAt).toISOString() : null,
     renewedAutomatically: stored?.refreshToken !== undefined,
-    credential: token ? `the token of ${token.source}` : place ? whereabouts(place) : null,
+    credential: token ? `the token of ${token.source}` : place ? describeLocation(place) : null,
   }
 }
 
 /** A job of a CI system is nobody whom the service could tell about: what is known was kept when it signed in. */
-async function ofWorkload({ settings, attended }: Run, policy: { id: string; name: string }) {
-  const place = placeOf(settings, attended)
+async function workloadStatus(
+  { settings, interactive }: CommandContext,
+  policy: { id: string; name: string },
+) {
+  const place = credentialLocation(settings, interactive)
   const stored = place && (await readSession(place))
   if (!place || !stored) throw notSignedIn(settings.url.value)
   return {
@@ -47,26 +57,29 @@ async function ofWorkload({ settings, attended }: Run, policy: { id: string; nam
     orgId: settings.active?.context.identity?.orgId ?? null,
     accessTokenExpiresAt: new Date(stored.expiresAt).toISOString(),
     renewedAutomatically: false,
-    credential: whereabouts(place),
+    credential: describeLocation(place),
   }
 }
 
 /** Ends every session of the caller at the service, removes the stored one, and looks whether both are true. */
-export async function logout(run: Run) {
-  const { settings, attended } = run
+export async function logout(run: CommandContext) {
+  const { settings, interactive } = run
   // It is about the person's session, also where a key is at hand.
-  const client = run.send.apiKey === undefined ? run.client : clientFor({ ...run.send, apiKey: undefined })
-  const { token } = run.send
+  const client =
+    run.clientOptions.apiKey === undefined
+      ? run.client
+      : authenticatedClient({ ...run.clientOptions, apiKey: undefined })
+  const { token } = run.clientOptions
   if (token) {
     await client.call(auth.logout)
     return { signedOut: true, revoked: await isRefused(run, await token.read()), removed: false }
   }
-  const place = placeOf(settings, attended)
+  const place = credentialLocation(settings, interactive)
   const stored = place && (await readSession(place))
   if (!place || !stored) return { signedOut: false, revoked: false, removed: false }
   // The access of a job ends by itself, some minutes after it began.
   if (stored.again) {
-    await forget(place)
+    await removeStored(place)
     return { signedOut: true, revoked: false, removed: true }
   }
   const failure = await client.call(auth.logout).then(
@@ -74,13 +87,13 @@ export async function logout(run: Run) {
     (error: unknown) => error,
   )
   const last = (await readSession(place)) ?? stored
-  await forget(place)
+  await removeStored(place)
   // A session that is already over needs no ending.
   if (failure !== undefined && !isOver(failure)) {
     throw new CliError(
       `The session was removed here, but the service did not end it: ${(failure as Error).message}`,
       {
-        exit: failure instanceof ApiError ? exits.failure : exits.unreachable,
+        exit: failure instanceof ApiError ? exitCodes.failure : exitCodes.unreachable,
         code: 'not_revoked',
         hint: 'it ends by itself within 7 days; svc login and svc logout end every session',
         cause: failure,
@@ -95,9 +108,9 @@ export async function logout(run: Run) {
   return { signedOut: true, revoked: true, removed: true }
 }
 
-async function forget(place: Place): Promise<void> {
-  await alone(place.context, () => removeSession(place))
-  await changeProfile((profile) => {
+async function removeStored(place: CredentialLocation): Promise<void> {
+  await withLock(place.context, () => removeSession(place))
+  await updateConfig((profile) => {
     const context = profile.contexts[place.context]
     if (context) delete context.identity
   })
@@ -105,12 +118,12 @@ async function forget(place: Place): Promise<void> {
 
 const isOver = (failure: unknown): boolean =>
   (failure instanceof ApiError && failure.status === 401) ||
-  (failure instanceof CliError && failure.exit === exits.authentication)
+  (failure instanceof CliError && failure.exit === exitCodes.authentication)
 
-async function isRefused(run: Run, token: string): Promise<boolean> {
+async function isRefused(run: CommandContext, token: string): Promise<boolean> {
   const headers = async () => ({ authorization: `Bearer ${token.trim()}` })
   try {
-    await createClient({ ...clientOptions(run.send), credentials: { headers } }).call(auth.me)
+    await createClient({ ...baseOptions(run.clientOptions), credentials: { headers } }).call(auth.me)
     return false
   } catch (error) {
     return error instanceof ApiError && error.status === 401
@@ -118,20 +131,20 @@ async function isRefused(run: Run, token: string): Promise<boolean> {
 }
 
 /** Goes on in the membership of an id, slug or name; the stored session changes with it. */
-export async function switchMembership(run: Run, name: string | undefined) {
+export async function switchMembership(run: CommandContext, name: string | undefined) {
   const me = await run.client.call(auth.me)
-  const body = name === undefined ? {} : membershipNamed(me.memberships, name)
+  const body = name === undefined ? {} : findMembership(me.memberships, name)
   const { tokens } = await run.client.call(auth.switch, { body })
   if (!tokens) throw new CliError('The service gave no session')
-  const now = await whoIs(run, tokens)
-  const kept = await keepTokens(run, tokens)
-  const place = placeOf(run.settings, run.attended)
+  const now = await fetchMe(run, tokens)
+  const kept = await storeTokens(run, tokens)
+  const place = credentialLocation(run.settings, run.interactive)
   if (kept && place) {
-    await changeProfile((profile) => {
+    await updateConfig((profile) => {
       const context = profile.contexts[place.context]
-      if (context) context.identity = identityOf(now)
+      if (context) context.identity = toIdentity(now)
     })
-  } else say('The session was not kept: the token in use has ended')
+  } else printNote('The session was not kept: the token in use has ended')
   const { scope, orgId, partnerId } = now
   const id = orgId ?? partnerId
   const of = now.memberships.find((one) => one.id === id)?.name
@@ -139,18 +152,22 @@ export async function switchMembership(run: Run, name: string | undefined) {
 }
 
 /** Removes the session of the context, which the service has ended. */
-export async function forgetSession({ settings, attended, send }: Run): Promise<void> {
-  const place = placeOf(settings, attended)
-  if (place && !send.token) await alone(place.context, () => removeSession(place))
+export async function clearSession({
+  settings,
+  interactive,
+  clientOptions: send,
+}: CommandContext): Promise<void> {
+  const place = credentialLocation(settings, interactive)
+  if (place && !send.token) await withLock(place.context, () => removeSession(place))
 }
 
 /** Puts the tokens of an answer in the place of the session's; false when there is no place for them. */
-export async function keepTokens(
-  { settings, attended, send }: Run,
+export async function storeTokens(
+  { settings, interactive, clientOptions: send }: CommandContext,
   tokens: { accessToken: string; refreshToken?: string | undefined; expiresInSeconds: number },
 ): Promise<boolean> {
-  const place = placeOf(settings, attended)
+  const place = credentialLocation(settings, interactive)
   if (!place || send.token || send.apiKey !== undefined) return false
-  await alone(place.context, () => writeSession(place, sessionOf(settings.url.value, tokens)))
+  await withLock(place.context, () => writeSession(place, toStoredSession(settings.url.value, tokens)))
   return true
 }

@@ -1,14 +1,14 @@
-import { usage } from './exit.ts'
-import { type Context, contextNamed, type Profile, readProfile, type StoreKind } from './profile.ts'
+import { type ConfigFile, type Context, getContext, readConfig, type StoreKind } from './config-file.ts'
+import { usageError } from './exit-codes.ts'
 
-export type Layer = 'flag' | 'env' | 'context' | 'default'
+export type SettingLayer = 'flag' | 'env' | 'context' | 'default'
 
 /** A setting, where it came from, and what the other layers said. */
 export type Setting<T> = {
   value: T
-  from: Layer
+  from: SettingLayer
   source: string
-  layers: { layer: Layer; source: string; value: unknown }[]
+  layers: { layer: SettingLayer; source: string; value: unknown }[]
 }
 
 /** What the flags of this call say; undefined where they say nothing. */
@@ -30,7 +30,7 @@ export type Settings = {
   debug: Setting<boolean>
   caFile: Setting<string | undefined>
   store: Setting<StoreKind | undefined>
-  profile: Profile
+  profile: ConfigFile
   /** The context in use, when its URL is the one in use: its session and defaults apply. */
   active: { name: string; context: Context } | undefined
 }
@@ -38,19 +38,19 @@ export type Settings = {
 export const defaultUrl = 'http://127.0.0.1:3000'
 
 /** Flag over environment over context over default. */
-export function settingsOf(
+export function resolveSettings(
   flags: FlagSettings,
   { mayBeNew = false, env = process.env }: { mayBeNew?: boolean; env?: NodeJS.ProcessEnv } = {},
 ): Settings {
-  const profile = readProfile()
-  const context = first<string | undefined>(
+  const profile = readConfig()
+  const context = firstSet<string | undefined>(
     ['flag', '--context', flags.context],
     ['env', 'SVC_CONTEXT', env.SVC_CONTEXT || undefined],
     ['context', 'the context in use', profile.current],
   )
   const isNew = mayBeNew && context.value !== undefined && !Object.hasOwn(profile.contexts, context.value)
-  const named = context.value === undefined || isNew ? undefined : contextNamed(profile, context.value)
-  const url = first<string>(
+  const named = context.value === undefined || isNew ? undefined : getContext(profile, context.value)
+  const url = firstSet<string>(
     ['flag', '--url', flags.url],
     ['env', 'SVC_URL', env.SVC_URL || undefined],
     ['context', `context ${context.value}`, named?.url],
@@ -65,33 +65,33 @@ export function settingsOf(
     context,
     active,
     url: address,
-    org: first<string | undefined>(
+    org: firstSet<string | undefined>(
       ['flag', '--org', flags.org],
       ['env', 'SVC_ORG', env.SVC_ORG || undefined],
       ['context', `context ${active?.name}`, ofPerson ? active?.context.org : undefined],
       ['context', `sign-in of ${active?.name}`, (ofPerson && active?.context.identity?.orgId) || undefined],
     ),
     timeout: parsed(
-      first<string>(
+      firstSet<string>(
         ['flag', '--timeout', flags.timeout],
         ['env', 'SVC_TIMEOUT', env.SVC_TIMEOUT || undefined],
         ['default', 'the default', '30s'],
       ),
       duration,
     ),
-    noInput: first<boolean>(
+    noInput: firstSet<boolean>(
       ['flag', '--no-input', flags['no-input'] || undefined],
-      ['env', 'SVC_NO_INPUT', isOn(env.SVC_NO_INPUT) || undefined],
-      ['env', 'CI', isOn(env.CI) || undefined],
+      ['env', 'SVC_NO_INPUT', isTruthy(env.SVC_NO_INPUT) || undefined],
+      ['env', 'CI', isTruthy(env.CI) || undefined],
       ['default', 'the default', false],
     ),
-    debug: first<boolean>(
-      ['env', 'SVC_DEBUG', isOn(env.SVC_DEBUG) || undefined],
+    debug: firstSet<boolean>(
+      ['env', 'SVC_DEBUG', isTruthy(env.SVC_DEBUG) || undefined],
       ['default', 'the default', false],
     ),
-    caFile: first<string | undefined>(['env', 'SVC_CA_FILE', env.SVC_CA_FILE || undefined]),
-    store: first<StoreKind | undefined>(
-      ['env', 'SVC_CREDENTIAL_STORE', storeNamed(env.SVC_CREDENTIAL_STORE)],
+    caFile: firstSet<string | undefined>(['env', 'SVC_CA_FILE', env.SVC_CA_FILE || undefined]),
+    store: firstSet<StoreKind | undefined>(
+      ['env', 'SVC_CREDENTIAL_STORE', parseStoreKind(env.SVC_CREDENTIAL_STORE)],
       ['context', 'the remembered choice', profile.store],
     ),
   }
@@ -106,7 +106,7 @@ export function apiKeyFrom(
   return hasToken ? undefined : env.SVC_API_KEY?.trim() || undefined
 }
 
-function first<T>(...layers: [Layer, string, T | undefined][]): Setting<T> {
+function firstSet<T>(...layers: [SettingLayer, string, T | undefined][]): Setting<T> {
   const won = layers.find(([, , value]) => value !== undefined)
   return {
     value: won?.[2] as T,
@@ -123,11 +123,11 @@ const parsed = <A, B>(setting: Setting<A>, parse: (value: A, source: string) => 
 
 /** A session is only ever sent to the address it was made for. */
 function activeContext(
-  profile: Profile,
+  profile: ConfigFile,
   chosen: Setting<string | undefined>,
   url: string,
 ): Settings['active'] {
-  const fits = (name: string) => sameAddress(profile.contexts[name]?.url, url)
+  const fits = (name: string) => isSameUrl(profile.contexts[name]?.url, url)
   const name =
     chosen.value !== undefined && fits(chosen.value)
       ? chosen.value
@@ -137,7 +137,7 @@ function activeContext(
   return name === undefined ? undefined : { name, context: profile.contexts[name]! }
 }
 
-export const sameAddress = (a: string | undefined, b: string): boolean =>
+export const isSameUrl = (a: string | undefined, b: string): boolean =>
   a !== undefined &&
   URL.canParse(a) &&
   new URL(a).href.replace(/\/+$/, '') === new URL(b).href.replace(/\/+$/, '')
@@ -145,9 +145,9 @@ export const sameAddress = (a: string | undefined, b: string): boolean =>
 export function checkUrl(text: string, source: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (!url || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
-    throw usage(`${source} is not a URL: ${text}`, 'such as https://svc.example.com')
+    throw usageError(`${source} is not a URL: ${text}`, 'such as https://svc.example.com')
   }
-  if (url.username || url.password) throw usage(`${source} must not carry a password`, 'use svc login')
+  if (url.username || url.password) throw usageError(`${source} must not carry a password`, 'use svc login')
   return url.href.replace(/\/+$/, '')
 }
 
@@ -158,15 +158,15 @@ function duration(text: string, source: string): number {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|)$/.exec(text.trim())
   const ms = match ? Number(match[1]) * units[match[2]!]! : Number.NaN
   if (ms > 0 && ms <= 86_400_000) return ms
-  throw usage(`${source} is not a duration: ${text}`, 'seconds, or 500ms, 30s, 2m')
+  throw usageError(`${source} is not a duration: ${text}`, 'seconds, or 500ms, 30s, 2m')
 }
 
-export const isOn = (text: string | undefined): boolean =>
+export const isTruthy = (text: string | undefined): boolean =>
   text !== undefined && !['', '0', 'false', 'no', 'off'].includes(text.toLowerCase())
 
-export function storeNamed(text: string | undefined): StoreKind | undefined {
+export function parseStoreKind(text: string | undefined): StoreKind | undefined {
   if (!text) return undefined
   if (text === 'none') return 'memory'
   if (text === 'keychain' || text === 'file' || text === 'memory') return text
-  throw usage(`"${text}" is not a credential store`, 'keychain, file or none')
+  throw usageError(`"${text}" is not a credential store`, 'keychain, file or none')
 }

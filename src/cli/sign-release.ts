@@ -19,10 +19,10 @@ import {
 } from '../agents/versions/manifest.ts'
 import { compareVersions, isVersion } from '../agents/versions/semver.ts'
 import { readTextFile } from './ask.ts'
-import { CliError, usage } from './exit.ts'
-import { checkPrivate, writePrivately } from './files.ts'
-import { type Output, printRecord, say } from './print.ts'
-import { bar } from './progress.ts'
+import { CliError, usageError } from './exit-codes.ts'
+import { checkPrivateFile, writePrivateFile } from './files.ts'
+import { type Output, printNote, printRecord } from './print.ts'
+import { progressBar } from './progress.ts'
 
 export type SignFlags = {
   version: string
@@ -39,12 +39,12 @@ export async function signRelease(output: Output, folder: string, flags: SignFla
   const version = versionFrom(flags.version, '--version')
   const minFrom = flags['min-from'] === undefined ? undefined : versionFrom(flags['min-from'], '--min-from')
   if (minFrom !== undefined && compareVersions(minFrom, version) >= 0) {
-    throw usage(`--min-from ${minFrom} does not come before --version ${version}`)
+    throw usageError(`--min-from ${minFrom} does not come before --version ${version}`)
   }
   const lowest = flags['minimum-version']
   const minimumVersion = lowest === undefined ? undefined : versionFrom(lowest, '--minimum-version')
   if (minimumVersion !== undefined && compareVersions(minimumVersion, version) > 0) {
-    throw usage(`--minimum-version ${minimumVersion} comes after --version ${version}`)
+    throw usageError(`--minimum-version ${minimumVersion} comes after --version ${version}`)
   }
   const names = buildsIn(folder)
   const { key, next } = keysFrom(flags)
@@ -65,13 +65,13 @@ export async function signRelease(output: Output, folder: string, flags: SignFla
     verifyManifest(text, signature, [own])
   } catch (error) {
     if (!(error instanceof ManifestError)) throw error
-    throw usage(
+    throw usageError(
       `No agent would believe this manifest: ${error.message}`,
       'each machine has one file: svc-agent-linux-amd64 and svc-agent-linux-x64 are for the same',
     )
   }
-  keep(join(folder, manifestName), text)
-  keep(join(folder, `${manifestName}.sig`), `${signature}\n`)
+  writeNewFile(join(folder, manifestName), text)
+  writeNewFile(join(folder, `${manifestName}.sig`), `${signature}\n`)
   const made = {
     version,
     builds: names.map((name) => parseBuildName(name)!.label),
@@ -83,7 +83,7 @@ export async function signRelease(output: Output, folder: string, flags: SignFla
     ...(next && { nextPublicKey: next.publicKeyB64, nextKeyId: next.keyId }),
   }
   await printRecord(output, record, undefined, () => {
-    say(`${manifestName} and ${manifestName}.sig are written, for ${made.builds.join(', ')}`)
+    printNote(`${manifestName} and ${manifestName}.sig are written, for ${made.builds.join(', ')}`)
     const keys = [own, ...(next ? [next] : [])].map(({ publicKeyB64 }) => publicKeyB64)
     return `RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS=${keys.join(',')}\n`
   })
@@ -92,7 +92,7 @@ export async function signRelease(output: Output, folder: string, flags: SignFla
 function versionFrom(said: string, flag: string): string {
   const version = said.replace(/^v/, '')
   if (isVersion(version)) return version
-  throw usage(`${flag} takes a version such as 1.2.3 or 1.3.0-rc.1, not "${said}"`)
+  throw usageError(`${flag} takes a version such as 1.2.3 or 1.3.0-rc.1, not "${said}"`)
 }
 
 /** Files that are named as builds, in order. */
@@ -101,11 +101,11 @@ function buildsIn(folder: string): string[] {
   try {
     names = readdirSync(folder).sort()
   } catch (error) {
-    throw usage(`Cannot read ${folder}: ${(error as NodeJS.ErrnoException).code}`)
+    throw usageError(`Cannot read ${folder}: ${(error as NodeJS.ErrnoException).code}`)
   }
   const builds = names.filter((name) => parseBuildName(name) && statSync(join(folder, name)).isFile())
   if (builds.length > 0) return builds
-  throw usage(
+  throw usageError(
     `There is no file of an agent in ${folder}`,
     'they are named svc-agent-<platform>-<arch>, such as svc-agent-linux-amd64 or svc-agent-windows-amd64.exe',
   )
@@ -118,7 +118,7 @@ function buildsIn(folder: string): string[] {
 function keysFrom(flags: SignFlags): { key: KeyObject; next?: ReturnType<typeof publicOf> } {
   const [old, fresh] = [flags['key-file'], flags['new-key']]
   if (old === undefined && fresh === undefined) {
-    throw usage('Missing --key-file', '--new-key FILE makes a key and signs with it')
+    throw usageError('Missing --key-file', '--new-key FILE makes a key and signs with it')
   }
   const key = old === undefined ? undefined : readKey(old, '--key-file')
   const made =
@@ -128,7 +128,7 @@ function keysFrom(flags: SignFlags): { key: KeyObject; next?: ReturnType<typeof 
 }
 
 function readKey(path: string, flag: string): KeyObject {
-  checkPrivate(path, flag)
+  checkPrivateFile(path, flag)
   let key: KeyObject | undefined
   try {
     key = createPrivateKey(readTextFile(path, flag))
@@ -136,7 +136,7 @@ function readKey(path: string, flag: string): KeyObject {
     // What a parser says of it may show the key.
   }
   if (key?.asymmetricKeyType === 'ed25519') return key
-  throw usage(
+  throw usageError(
     `${path} is not an Ed25519 private key in PEM`,
     'svc agent sign-release DIR --new-key FILE makes one',
   )
@@ -144,8 +144,8 @@ function readKey(path: string, flag: string): KeyObject {
 
 function makeKey(path: string): KeyObject {
   const { privateKey } = generateKeyPairSync('ed25519')
-  writePrivately(path, privateKey.export({ format: 'pem', type: 'pkcs8' }).toString())
-  say(
+  writePrivateFile(path, privateKey.export({ format: 'pem', type: 'pkcs8' }).toString())
+  printNote(
     `A new key is in ${path} (mode 0600). Keep it apart from the service: whoever has it can make agents run anything.`,
   )
   return privateKey
@@ -156,7 +156,7 @@ const publicOf = (key: KeyObject) =>
 
 async function assetsOf(folder: string, names: readonly string[]): Promise<ManifestAsset[]> {
   const total = names.reduce((sum, name) => sum + statSync(join(folder, name)).size, 0)
-  const shown = bar('Reading', 'bytes', total)
+  const shown = progressBar('Reading', 'bytes', total)
   let done = 0
   try {
     const assets: ManifestAsset[] = []
@@ -183,7 +183,7 @@ async function assetsOf(folder: string, names: readonly string[]): Promise<Manif
   }
 }
 
-function keep(path: string, text: string): void {
+function writeNewFile(path: string, text: string): void {
   try {
     writeFileSync(path, text)
   } catch (error) {

@@ -5,19 +5,28 @@ import { randomBytes } from '../core/random.ts'
 import { auth } from '../identity/contract.ts'
 import { sso } from '../sso/contract.ts'
 import { ssoSignIn } from '../sso/sign-in/contract.ts'
+import { credentialLocation } from './api-client.ts'
 import { askText } from './ask.ts'
-import type { Session as Run } from './base.ts'
-import { chooseStore } from './choose-store.ts'
-import { CliError, exits, reportOf, usage } from './exit.ts'
-import { bearerOf, codesOf, givenCode, type LoginFlags, notKept, settle, warnIfOpen, whoIs } from './login.ts'
-import type { Arrival } from './loopback.ts'
-import { failureOf } from './loopback-pages.ts'
-import { say } from './print.ts'
-import { changeProfile } from './profile.ts'
+import type { CommandContext } from './base.ts'
+import { runBrowserFlow } from './browser-flow.ts'
+import { chooseStore } from './choose-credential-store.ts'
+import { updateConfig } from './config-file.ts'
+import { readSession } from './credential-store.ts'
+import { CliError, exitCodes, toReport, usageError } from './exit-codes.ts'
+import {
+  bearerClient,
+  completeLogin,
+  fetchMe,
+  type LoginFlags,
+  otpGenerator,
+  readOtp,
+  sessionNotKept,
+  warnIfUnencrypted,
+} from './login.ts'
+import type { BrowserCallback } from './loopback.ts'
+import { describeFailure } from './loopback-pages.ts'
+import { printNote } from './print.ts'
 import { isId, resolveId } from './resolve.ts'
-import { placeOf } from './send.ts'
-import { readSession } from './store.ts'
-import { visit } from './visit.ts'
 
 export type SsoFlags = Pick<LoginFlags, 'otp' | 'otp-secret-file' | 'store'> & {
   sso: string
@@ -28,29 +37,29 @@ type Me = ReplyOf<typeof auth.me>
 type Tokens = Pick<ReplyOf<typeof ssoSignIn.exchange>, 'accessToken' | 'refreshToken' | 'expiresInSeconds'>
 
 /** Signs in at the identity provider of an organization, in a browser; keeps the session and says where. */
-export async function loginSso(run: Run, flags: SsoFlags) {
+export async function loginSso(run: CommandContext, flags: SsoFlags) {
   const url = run.settings.url.value
   const orgId = await organizationOf(run, flags.sso)
-  warnIfOpen(url)
-  const { ssoEnabled, provider } = await run.stranger.call(sso.check, { params: { orgId } })
+  warnIfUnencrypted(url)
+  const { ssoEnabled, provider } = await run.anonymous.call(sso.check, { params: { orgId } })
   if (!ssoEnabled) throw isOff(orgId)
-  const store = await chooseStore(run.settings, flags.store, run.attended)
+  const store = await chooseStore(run.settings, flags.store, run.interactive)
   // Before a person takes the trouble.
-  if (store.unkept) throw notKept(store.unkept)
-  if (provider) say(`Signing in with ${provider.name}`)
+  if (store.notKeptReason) throw sessionNotKept(store.notKeptReason)
+  if (provider) printNote(`Signing in with ${provider.name}`)
 
   // Whoever else learns the code, from the history of the browser or on the way, has no use for it (RFC 7636).
   const verifier = randomBytes(32).toString('base64url')
   const challenge = hash('sha256', verifier, 'base64url')
-  const { arrival, close } = await visit(
+  const { callback, close } = await runBrowserFlow(
     run,
     async (redirect) => `${url}/api/v1/sso/login/${orgId}?${new URLSearchParams({ redirect, challenge })}`,
-    { noBrowser: flags['no-browser'] === true, pasted: arrivalIn },
+    { noBrowser: flags['no-browser'] === true, parsePasted: parseCallback },
   )
   try {
-    const tokens = await tokensFor(run, arrival, verifier)
-    const me = await whoIs(run, tokens)
-    const result = await settle(run, store, { tokens: await withFactor(run, tokens, me, flags) })
+    const tokens = await tokensFor(run, callback, verifier)
+    const me = await fetchMe(run, tokens)
+    const result = await completeLogin(run, store, { tokens: await withFactor(run, tokens, me, flags) })
     const named = me.memberships.find(({ id }) => id === orgId)
     if (result.context !== null && named) await remember(result.context, named)
     return result
@@ -60,16 +69,17 @@ export async function loginSso(run: Run, flags: SsoFlags) {
 }
 
 /** An id, or a name that somebody who signed in here before is known by. */
-async function organizationOf(run: Run, word: string): Promise<string> {
+async function organizationOf(run: CommandContext, word: string): Promise<string> {
   if (isId(word)) return word
   const { active } = run.settings
   const known = active?.context.sso
   const lower = word.toLowerCase()
   if (known && (known.slug === lower || known.name.toLowerCase() === lower)) return known.orgId
-  const place = placeOf(run.settings, run.attended)
-  const isSignedIn = run.send.token !== undefined || (place && (await readSession(place)) !== undefined)
+  const place = credentialLocation(run.settings, run.interactive)
+  const isSignedIn =
+    run.clientOptions.token !== undefined || (place && (await readSession(place)) !== undefined)
   if (isSignedIn) return resolveId(run.client, 'organization', word)
-  throw usage(
+  throw usageError(
     `--sso takes the id of an organization here, not "${word}"`,
     'names are told to those who are signed in alone; whoever administers the organization knows its id',
   )
@@ -77,13 +87,13 @@ async function organizationOf(run: Run, word: string): Promise<string> {
 
 const isOff = (orgId: string): CliError =>
   new CliError(`The organization ${orgId} has no single sign-on, or there is no such organization`, {
-    exit: exits.authentication,
+    exit: exitCodes.authentication,
     code: 'sso_off',
     hint: 'svc login signs in with a password; an administrator sees with svc sso list whether a provider is active',
   })
 
 /** What is at the end of an address, or a code alone. */
-export function arrivalIn(text: string): Arrival | undefined {
+export function parseCallback(text: string): BrowserCallback | undefined {
   const answer = () => {}
   if (/^[\w-]{20,128}$/.test(text)) return { code: text, answer }
   if (!URL.canParse(text)) return undefined
@@ -94,35 +104,35 @@ export function arrivalIn(text: string): Arrival | undefined {
   return error === null ? undefined : { error }
 }
 
-async function tokensFor(run: Run, arrival: Arrival, verifier: string): Promise<Tokens> {
-  if ('error' in arrival) {
-    const { message, ...more } = failureOf(arrival.error)
-    throw new CliError(message, { exit: exits.authentication, ...more })
+async function tokensFor(run: CommandContext, callback: BrowserCallback, verifier: string): Promise<Tokens> {
+  if ('error' in callback) {
+    const { message, ...more } = describeFailure(callback.error)
+    throw new CliError(message, { exit: exitCodes.authentication, ...more })
   }
-  if (!('code' in arrival)) throw new CliError('The browser came back without a code', { code: 'sso_error' })
-  const { code, answer } = arrival
+  if (!('code' in callback)) throw new CliError('The browser came back without a code', { code: 'sso_error' })
+  const { code, answer } = callback
   try {
-    const tokens = await run.stranger.call(ssoSignIn.exchange, { body: { code, verifier } })
+    const tokens = await run.anonymous.call(ssoSignIn.exchange, { body: { code, verifier } })
     answer()
     return tokens
   } catch (error) {
-    answer(reportOf(error)?.error.message ?? 'The sign-in failed')
+    answer(toReport(error)?.error.message ?? 'The sign-in failed')
     throw error
   }
 }
 
 /** A provider may have asked for one factor only: what needs two is open after a code of ours. */
 async function withFactor(
-  run: Run,
+  run: CommandContext,
   tokens: Tokens,
   { user, mfaVerified }: Me,
   flags: SsoFlags,
 ): Promise<Tokens> {
   if (!user.mfaEnabled || mfaVerified) return tokens
-  const [given, codes] = [await givenCode(flags), await codesOf(flags)]
+  const [given, codes] = [await readOtp(flags), await otpGenerator(flags)]
   const isAsked = given === undefined && codes === undefined
-  if (isAsked && (!run.attended || user.mfaMethod === 'sms')) {
-    say(`What needs a second factor stays closed: svc login --sso ${flags.sso} --otp CODE opens it`)
+  if (isAsked && (!run.interactive || user.mfaMethod === 'sms')) {
+    printNote(`What needs a second factor stays closed: svc login --sso ${flags.sso} --otp CODE opens it`)
     return tokens
   }
   const question = 'Code of your authenticator, for what needs a second factor; - for none'
@@ -130,18 +140,18 @@ async function withFactor(
     const code = (given ?? (await codes?.next()) ?? (await askText(question))).trim()
     if (isAsked && code === '-') return tokens
     try {
-      const reply = await bearerOf(run, tokens).call(auth.verifyMfa, { body: { code } })
+      const reply = await bearerClient(run, tokens).call(auth.verifyMfa, { body: { code } })
       return (reply.tokens as Tokens | null) ?? tokens
     } catch (error) {
       if (tries === 1 || !(error instanceof ApiError) || error.code !== 'invalid_mfa_code') throw error
-      say('That code is not right. Try the next one.')
+      printNote('That code is not right. Try the next one.')
     }
   }
 }
 
 /** So that its name does next time, when nobody is signed in. */
 const remember = (context: string, { id: orgId, name, slug }: Me['memberships'][number]): Promise<unknown> =>
-  changeProfile((profile) => {
+  updateConfig((profile) => {
     const place = profile.contexts[context]
     if (place) place.sso = { orgId, name, slug }
   })

@@ -2,33 +2,37 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { RawInput } from '../core/client.ts'
 import type { ReplyOf } from '../core/endpoint.ts'
 import { ssoTrials } from '../sso/trials/contract.ts'
-import type { Session as Run } from './base.ts'
-import { CliError, exits, Silent } from './exit.ts'
-import { type FlagSet, yes } from './flags.ts'
+import type { CommandContext } from './base.ts'
+import { runBrowserFlow } from './browser-flow.ts'
+import type { ParsedInput } from './command-view.ts'
+import { CliError, exitCodes, SilentExit } from './exit-codes.ts'
+import { booleanFlag, type FlagSet } from './flags.ts'
 import { printRecord } from './print.ts'
 import { type Style, styleFor } from './style.ts'
 import { escapeToOneLine } from './table.ts'
-import type { Typed } from './view.ts'
-import { visit } from './visit.ts'
 
 export const trialFlags: FlagSet = {
-  login: yes({
+  login: booleanFlag({
     description: 'Try a whole sign-in in a browser, which lets nobody in, and tell every step',
     exclusive: ['dry-run'],
   }),
-  'no-browser': yes({
+  'no-browser': booleanFlag({
     description: 'Print the address and open no browser; with --login',
     dependsOn: ['login'],
   }),
 }
 
-type Came = ReplyOf<typeof ssoTrials.show>
+type TrialReply = ReplyOf<typeof ssoTrials.show>
 
 /** Tries a provider with a real sign-in; ends with 0 when somebody would be let in and 1 when not. */
-export async function tryLogin(run: Run, { params }: RawInput, { flags }: Typed): Promise<void> {
+export async function tryLogin(
+  run: CommandContext,
+  { params }: RawInput,
+  { flags }: ParsedInput,
+): Promise<void> {
   const { id } = params as { id: string }
   let testId = ''
-  const { close } = await visit(
+  const { close } = await runBrowserFlow(
     run,
     async (redirect) => {
       const begun = await run.client.call(ssoTrials.begin, { params: { id }, body: { redirect } })
@@ -41,8 +45,8 @@ export async function tryLogin(run: Run, { params }: RawInput, { flags }: Typed)
     const came = await run.client.call(ssoTrials.show, { params: { id, testId } })
     if (came.status === 'pending') throw notOver()
     const style = styleFor(process.stdout)
-    await printRecord(run.output, came, ssoTrials.show.reply, () => stepLines(came, style))
-    if (came.status === 'failed') throw new Silent(exits.failure)
+    await printRecord(run.output, came, ssoTrials.show.reply, () => formatSteps(came, style))
+    if (came.status === 'failed') throw new SilentExit(exitCodes.failure)
   } finally {
     await close()
   }
@@ -57,7 +61,11 @@ const notOver = (): CliError =>
 const pause = 3000
 
 /** Where the browser is on another machine it cannot come back here: the service knows when it is over. */
-async function isOver(run: Run, id: string, testId: string): Promise<{ trial: 'passed' | 'failed' }> {
+async function isOver(
+  run: CommandContext,
+  id: string,
+  testId: string,
+): Promise<{ trial: 'passed' | 'failed' }> {
   for (;;) {
     await sleep(pause, undefined, { ref: false })
     const { status } = await run.client.call(ssoTrials.show, { params: { id, testId } })
@@ -69,10 +77,10 @@ async function isOver(run: Run, id: string, testId: string): Promise<{ trial: 'p
 }
 
 /** A step a line, and under it what was received; under the one that failed what mends it. */
-export function stepLines({ status, steps }: Came, style: Style): string {
+export function formatSteps({ status, steps }: TrialReply, style: Style): string {
   const lines = steps.flatMap(({ step, ok, received, code, hint }) => [
     `${ok ? style.good('✓') : style.bad('✗')} ${escapeToOneLine(step)}`,
-    ...(received === null ? [] : [style.faint(`    ${escapeToOneLine(received)}`)]),
+    ...(received === null ? [] : [style.dim(`    ${escapeToOneLine(received)}`)]),
     ...(code === null ? [] : [`    Code: ${escapeToOneLine(code)}`]),
     ...(hint === null ? [] : [`    Hint: ${escapeToOneLine(hint)}`]),
   ])

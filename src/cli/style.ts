@@ -3,15 +3,15 @@ import { allowSequence } from '../core/terminal.ts'
 
 export type Style = {
   heading: (text: string) => string
-  faint: (text: string) => string
+  dim: (text: string) => string
   good: (text: string) => string
   bad: (text: string) => string
-  careful: (text: string) => string
+  warning: (text: string) => string
 }
 
 const same = (text: string): string => text
 
-export const plain: Style = { heading: same, faint: same, good: same, bad: same, careful: same }
+export const plainStyle: Style = { heading: same, dim: same, good: same, bad: same, warning: same }
 
 function styled(name: keyof typeof inspect.colors): (text: string) => string {
   const [on, off] = inspect.colors[name]!
@@ -20,10 +20,10 @@ function styled(name: keyof typeof inspect.colors): (text: string) => string {
 
 const colors: Style = {
   heading: styled('bold'),
-  faint: styled('dim'),
+  dim: styled('dim'),
   good: styled('green'),
   bad: styled('red'),
-  careful: styled('yellow'),
+  warning: styled('yellow'),
 }
 
 /** Whether a stream shows colour: FORCE_COLOR, then NO_COLOR, then a terminal that is not dumb. */
@@ -32,7 +32,7 @@ export function hasColor(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = p
   return !env.NO_COLOR && stream.isTTY === true && env.TERM !== 'dumb'
 }
 
-export const styleFor = (stream: { isTTY?: boolean }): Style => (hasColor(stream) ? colors : plain)
+export const styleFor = (stream: { isTTY?: boolean }): Style => (hasColor(stream) ? colors : plainStyle)
 
 const tones: Record<string, keyof Style> = {
   active: 'good',
@@ -47,14 +47,14 @@ const tones: Record<string, keyof Style> = {
   failure: 'bad',
   denied: 'bad',
   tampered: 'bad',
-  pending: 'careful',
-  trial: 'careful',
-  maintenance: 'careful',
-  updating: 'careful',
+  pending: 'warning',
+  trial: 'warning',
+  maintenance: 'warning',
+  updating: 'warning',
 }
 
 /** The states of the product in their colours, also where `shown` is cut; other words as they are. */
-export function toned(style: Style, word: string, shown = word): string {
+export function colorStatus(style: Style, word: string, shown = word): string {
   const tone = Object.hasOwn(tones, word) ? tones[word] : undefined
   return tone ? style[tone](shown) : shown
 }

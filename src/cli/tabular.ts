@@ -1,35 +1,35 @@
-import { usage } from './exit.ts'
+import { usageError } from './exit-codes.ts'
 
-type Plain = Record<string, unknown>
+type JsonObject = Record<string, unknown>
 
 /** The records of a text: a JSON array, NDJSON, or else CSV with a line of column names. @throws usage */
-export async function recordsIn(text: string): Promise<Plain[]> {
+export async function parseRecords(text: string): Promise<JsonObject[]> {
   const start = text.replace(/^\uFEFF/, '').trimStart()
-  if (start.startsWith('[')) return listIn(start)
+  if (start.startsWith('[')) return parseArray(start)
   if (start.startsWith('{'))
     return start.split(/\r?\n/).flatMap((line, at) => (line.trim() === '' ? [] : objectIn(line, at)))
   return fromCsv(text)
 }
 
-function listIn(text: string): Plain[] {
+function parseArray(text: string): JsonObject[] {
   const list = json(text, 'the file')
   return (list as unknown[]).map((one, at) => object(one, `row ${at + 1}`))
 }
 
-const objectIn = (line: string, at: number): Plain[] => [
+const objectIn = (line: string, at: number): JsonObject[] => [
   object(json(line, `line ${at + 1}`), `line ${at + 1}`),
 ]
 
-function object(value: unknown, where: string): Plain {
-  if (value !== null && typeof value === 'object' && !Array.isArray(value)) return value as Plain
-  throw usage(`${where} is not a JSON object`)
+function object(value: unknown, where: string): JsonObject {
+  if (value !== null && typeof value === 'object' && !Array.isArray(value)) return value as JsonObject
+  throw usageError(`${where} is not a JSON object`)
 }
 
 function json(text: string, where: string): unknown {
   try {
     return JSON.parse(text) as unknown
   } catch (error) {
-    throw usage(`${where} is not JSON: ${(error as Error).message}`)
+    throw usageError(`${where} is not JSON: ${(error as Error).message}`)
   }
 }
 
@@ -41,11 +41,11 @@ const fieldOf = (header: string): string =>
     .replace(/[\s_-]+(\w)/g, (_, letter: string) => letter.toUpperCase())
 
 /** Empty cells are left out; whole numbers and JSON objects are what they look like. */
-async function fromCsv(text: string): Promise<Plain[]> {
+async function fromCsv(text: string): Promise<JsonObject[]> {
   const { parse } = await import('csv-parse/sync')
   const options = { bom: true, trim: true, skip_empty_lines: true }
   try {
-    const rows = parse(text, { ...options, columns: (names: string[]) => names.map(fieldOf) }) as Plain[]
+    const rows = parse(text, { ...options, columns: (names: string[]) => names.map(fieldOf) }) as JsonObject[]
     return rows.map((row, at) =>
       Object.fromEntries(
         Object.entries(row)
@@ -55,7 +55,7 @@ async function fromCsv(text: string): Promise<Plain[]> {
     )
   } catch (error) {
     if (error instanceof Error && 'code' in error && String(error.code).startsWith('CSV_'))
-      throw usage(`The file is not CSV: ${error.message}`)
+      throw usageError(`The file is not CSV: ${error.message}`)
     throw error
   }
 }
@@ -66,7 +66,7 @@ function cellOf(key: string, cell: string, at: number): unknown {
 }
 
 /** What a name is in an address: `Blüe Bakery & Sons` is `blue-bakery-sons`. */
-export const slugFrom = (name: string): string =>
+export const slugify = (name: string): string =>
   name
     .normalize('NFKD')
     .replace(/\p{M}/gu, '')

@@ -1,14 +1,20 @@
-export const secondsIn: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 }
+export const secondsPerUnit: Readonly<Record<string, number>> = {
+  s: 1,
+  m: 60,
+  h: 3600,
+  d: 86_400,
+  w: 604_800,
+}
 
 /** `10m` is ten minutes ago. Anything else is for the service to read. */
-export function momentOf(text: string, now: number = Date.now()): string {
+export function parseTime(text: string, now: number = Date.now()): string {
   const [, count, unit] = /^(\d{1,5})([smhdw])$/.exec(text) ?? []
-  if (count && unit) return new Date(now - Number(count) * secondsIn[unit]! * 1000).toISOString()
+  if (count && unit) return new Date(now - Number(count) * secondsPerUnit[unit]! * 1000).toISOString()
   return text
 }
 
 /** How long ago that was, in the largest unit that fits: `3 h`. */
-export function ageOf(instant: string, now: number = Date.now()): string {
+export function formatAge(instant: string, now: number = Date.now()): string {
   const seconds = Math.max(0, Math.round((now - Date.parse(instant)) / 1000))
   const units = [
     ['d', 86_400],

@@ -1,5 +1,5 @@
 /** What the groups of commands are for, in the list of `svc --help`. */
-export const groups: Record<string, string> = {
+export const topicDescriptions: Record<string, string> = {
   agent: 'The reference agent on this machine, and which version of it machines are offered',
   'agent:rollout': 'New versions of the agent, wave by wave',
   'agent:versions': 'Versions of the agent that are registered',
@@ -37,7 +37,7 @@ export const groups: Record<string, string> = {
 }
 
 /** Pages of `svc help` that are about no single command. */
-export const pages: Record<string, string> = {
+export const helpPages: Record<string, string> = {
   'exit-codes': `EXIT CODES
   0    it worked
   1    it failed, or the answer is no: can-i, explain; audit verify found tampering, webhooks verify a wrong signature;

@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs'
 import type { Agent, ClientRequestArgs } from 'node:http'
 import { NetworkError, reasonOf, type TransportRequest, type TransportResponse } from '../core/client.ts'
-import { usage } from './exit.ts'
+import { usageError } from './exit-codes.ts'
 
-export const isLocal = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
+export const isLoopbackHost = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
 
 /** The proxy the environment asks for. A service on this machine never goes through one. */
 function proxyFor(url: URL, env: NodeJS.ProcessEnv = process.env): string | undefined {
-  if (isLocal(url.hostname)) return undefined
+  if (isLoopbackHost(url.hostname)) return undefined
   const name = url.protocol === 'https:' ? 'https_proxy' : 'http_proxy'
   const proxy = env[name] || env[name.toUpperCase()]
   if (!proxy) return undefined
@@ -24,7 +24,7 @@ function proxyFor(url: URL, env: NodeJS.ProcessEnv = process.env): string | unde
 }
 
 /** Milliseconds for a proxy to open a tunnel. */
-const tunnelPatience = 30_000
+const tunnelTimeoutMs = 30_000
 
 const withoutPassword = (text: string): string =>
   URL.canParse(text) ? new URL(text).origin : text.replace(/\/\/[^@/]*@/, '//')
@@ -78,10 +78,13 @@ export function nodeTransport(options: { caFile?: string | undefined }): NodeTra
 }
 
 /** What a WebSocket needs besides its address. */
-export type SocketWay = Pick<ClientRequestArgs, 'agent' | 'createConnection'>
+export type SocketOptions = Pick<ClientRequestArgs, 'agent' | 'createConnection'>
 
 /** As requests go, but where a proxy would take a plain request for one of its own: through a tunnel (RFC 6455 4.1). */
-export async function socketWay(url: URL, options: { caFile?: string | undefined }): Promise<SocketWay> {
+export async function socketOptions(
+  url: URL,
+  options: { caFile?: string | undefined },
+): Promise<SocketOptions> {
   const proxy = proxyFor(url)
   if (proxy && url.protocol === 'http:') return { createConnection: tunnelThrough(new URL(proxy), url) }
   const agent = await agentFor(url, options)
@@ -89,7 +92,7 @@ export async function socketWay(url: URL, options: { caFile?: string | undefined
 }
 
 /** A connection made by CONNECT (RFC 9110 9.3.6). */
-function tunnelThrough(proxy: URL, { hostname, port }: URL): SocketWay['createConnection'] {
+function tunnelThrough(proxy: URL, { hostname, port }: URL): SocketOptions['createConnection'] {
   const place = `${hostname}:${port || 80}`
   const auth = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`
   const headers = {
@@ -105,7 +108,7 @@ function tunnelThrough(proxy: URL, { hostname, port }: URL): SocketWay['createCo
       socket.destroy()
       fail(new Error(`the proxy ${proxy.host} answers ${statusCode}`))
     })
-    call.setTimeout(tunnelPatience, () => call.destroy(new Error(`the proxy ${proxy.host} does not answer`)))
+    call.setTimeout(tunnelTimeoutMs, () => call.destroy(new Error(`the proxy ${proxy.host} does not answer`)))
     call.end()
     return undefined
   }
@@ -114,14 +117,14 @@ function tunnelThrough(proxy: URL, { hostname, port }: URL): SocketWay['createCo
 /** The proxy and the certificates for a service; undefined where there is nothing special about the way to it. */
 async function agentFor(url: URL, options: { caFile?: string | undefined }): Promise<Agent | undefined> {
   const proxy = proxyFor(url)
-  const ca = url.protocol === 'https:' && options.caFile ? await authority(options.caFile) : undefined
+  const ca = url.protocol === 'https:' && options.caFile ? await readCaFile(options.caFile) : undefined
   if (!proxy && !ca) return undefined
-  return keptAlive(url, { proxy, ca })
+  return keepAliveAgent(url, { proxy, ca })
 }
 
-type Way = { proxy?: string | undefined; ca?: string[] | undefined; maxSockets?: number }
+type AgentOptions = { proxy?: string | undefined; ca?: string[] | undefined; maxSockets?: number }
 
-function keptAlive(url: URL, { proxy, ca, ...more }: Way): Agent {
+function keepAliveAgent(url: URL, { proxy, ca, ...more }: AgentOptions): Agent {
   const { Agent } = builtin(url)
   return new Agent({
     keepAlive: true,
@@ -132,19 +135,22 @@ function keptAlive(url: URL, { proxy, ca, ...more }: Way): Agent {
 }
 
 /** Requests to a service over so many connections at most, which are kept: the agent and the function that asks. */
-export async function fewConnections(url: URL, options: { caFile?: string | undefined; maxSockets: number }) {
+export async function pooledAgent(url: URL, options: { caFile?: string | undefined; maxSockets: number }) {
   const { maxSockets } = options
-  const ca = url.protocol === 'https:' && options.caFile ? await authority(options.caFile) : undefined
-  return { agent: keptAlive(url, { proxy: proxyFor(url), ca, maxSockets }), request: builtin(url).request }
+  const ca = url.protocol === 'https:' && options.caFile ? await readCaFile(options.caFile) : undefined
+  return {
+    agent: keepAliveAgent(url, { proxy: proxyFor(url), ca, maxSockets }),
+    request: builtin(url).request,
+  }
 }
 
 /** The certificates of the file, besides those everyone trusts. */
-async function authority(path: string): Promise<string[]> {
+async function readCaFile(path: string): Promise<string[]> {
   const { getCACertificates } = await import('node:tls')
   try {
     return [...getCACertificates('default'), readFileSync(path, 'utf8')]
   } catch (error) {
-    throw usage(
+    throw usageError(
       `SVC_CA_FILE cannot be read: ${path} (${(error as NodeJS.ErrnoException).code ?? 'not a file'})`,
     )
   }

@@ -1,13 +1,13 @@
 import { string } from '@oclif/core/flags'
 import type { ReplyOf } from '../core/endpoint.ts'
 import type { trustPolicies } from '../trust/contract.ts'
-import { usage } from './exit.ts'
+import type { CommandView } from './command-view.ts'
+import { usageError } from './exit-codes.ts'
 import type { FlagSet } from './flags.ts'
 import { escapeToOneLine } from './table.ts'
-import type { View } from './view.ts'
 
 /** `--claim name=value` in place of the object of claims, which a new policy has to have. */
-export const saidByClaims = (isNew: boolean): NonNullable<View['instead']> => ({
+export const claimFlags = (isNew: boolean): NonNullable<CommandView['customFlags']> => ({
   fields: ['claims'],
   flags: {
     claim: string({
@@ -18,28 +18,29 @@ export const saidByClaims = (isNew: boolean): NonNullable<View['instead']> => ({
     }),
   } as unknown as FlagSet,
   async values({ claim }) {
-    if (claim === undefined && isNew) throw usage('Missing --claim', '--claim repository_id=74291847')
-    return { claims: claim === undefined ? undefined : claimsFrom(claim as string[]) }
+    if (claim === undefined && isNew) throw usageError('Missing --claim', '--claim repository_id=74291847')
+    return { claims: claim === undefined ? undefined : parseClaims(claim as string[]) }
   },
 })
 
-function claimsFrom(said: readonly string[]): Record<string, string> {
+function parseClaims(said: readonly string[]): Record<string, string> {
   const claims = new Map<string, string>()
   for (const one of said) {
     const equals = one.indexOf('=')
-    if (equals < 1) throw usage(`--claim takes name=value, not "${one}"`, '--claim repository_id=74291847')
+    if (equals < 1)
+      throw usageError(`--claim takes name=value, not "${one}"`, '--claim repository_id=74291847')
     const name = one.slice(0, equals)
-    if (claims.has(name)) throw usage(`--claim ${name} is said twice`, 'a token says each claim once')
+    if (claims.has(name)) throw usageError(`--claim ${name} is said twice`, 'a token says each claim once')
     claims.set(name, one.slice(equals + 1))
   }
   return Object.fromEntries(claims)
 }
 
-type Tried = ReplyOf<typeof trustPolicies.test>
+type PolicyTestReply = ReplyOf<typeof trustPolicies.test>
 
 /** What was looked at, a line each. */
-export function checkLines(reply: Record<string, unknown>): string {
-  const { accepted, checks } = reply as Tried
+export function formatChecks(reply: Record<string, unknown>): string {
+  const { accepted, checks } = reply as PolicyTestReply
   const width = Math.max(...checks.map(({ check }) => escapeToOneLine(check).length))
   const lines = checks.map(
     ({ check, ok, message }) =>

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { SocketWay } from '../cli/transport.ts'
+import type { SocketOptions } from '../cli/transport.ts'
 import { type Client, createClient, type Transport } from '../core/client.ts'
 import { largestFrame } from '../live/wire/contract.ts'
 import type { Dial } from './agent.ts'
@@ -21,7 +21,10 @@ export const agentClient = (
 
 /** A WebSocket to the service: the same way, the same certificates. Its package is loaded when it is needed. */
 export const agentDialer =
-  ({ url, version }: Pick<Connection, 'url' | 'version'>, wayTo: (url: URL) => Promise<SocketWay>): Dial =>
+  (
+    { url, version }: Pick<Connection, 'url' | 'version'>,
+    wayTo: (url: URL) => Promise<SocketOptions>,
+  ): Dial =>
   async (agentId, authToken) => {
     const { WebSocket } = await import('ws')
     const way = await wayTo(new URL(url))

@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url'
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
-import { usage } from '../cli/exit.ts'
+import { usageError } from '../cli/exit-codes.ts'
 import { fail } from '../cli/fail.ts'
-import { holdNotes, releaseNotes, wantsJson } from '../cli/notes.ts'
+import { bufferNotes, flushNotes, wantsJson } from '../cli/stderr-notes.ts'
 import { guardTerminal } from '../core/terminal.ts'
 import { options } from './options.ts'
 import { type Build, currentExecutable } from './update/executable.ts'
@@ -51,7 +51,7 @@ async function run(command: string | undefined, argv: string[]): Promise<void> {
     case '-h':
       return void process.stdout.write(help)
     default:
-      throw usage(`There is no command "${command}"`, 'svc-agent --help lists them')
+      throw usageError(`There is no command "${command}"`, 'svc-agent --help lists them')
   }
 }
 
@@ -59,14 +59,14 @@ function flagsIn<T extends ParseArgsOptionsConfig>(args: string[], known: T) {
   try {
     return parseArgs({ args, options: known, allowPositionals: false }).values
   } catch (error) {
-    throw usage((error as Error).message.split('. ')[0]!, 'svc-agent(7) describes the flags')
+    throw usageError((error as Error).message.split('. ')[0]!, 'svc-agent(7) describes the flags')
   }
 }
 
 function secondsIn(text: string): number {
   const seconds = Number(text)
   if (/^\d+$/.test(text) && seconds >= 1 && seconds <= 86_400) return seconds
-  throw usage('--interval takes seconds, from 1 to 86400')
+  throw usageError('--interval takes seconds, from 1 to 86400')
 }
 
 guardTerminal()
@@ -74,11 +74,11 @@ const [, , command, ...argv] = process.argv
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(0)
 })
-if (wantsJson(argv)) holdNotes()
+if (wantsJson(argv)) bufferNotes()
 let code = 0
 try {
   await run(command, argv)
-  releaseNotes()
+  flushNotes()
 } catch (error) {
   code = await fail(error, argv)
 }

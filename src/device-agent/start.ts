@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { agentUpdates } from '../agents/upgrades/contract.ts'
-import type { SocketWay } from '../cli/transport.ts'
+import type { SocketOptions } from '../cli/transport.ts'
 import type { Client, Transport } from '../core/client.ts'
 import { Problem } from '../core/errors.ts'
 import type { Agent } from './agent.ts'
@@ -28,7 +28,7 @@ export type StartOptions = {
   url: string | undefined
   transport: Transport
   /** Through which proxy and by which certificates a WebSocket goes. */
-  wayTo: (url: URL) => Promise<SocketWay>
+  wayTo: (url: URL) => Promise<SocketOptions>
   enrollmentKey: () => Promise<string>
   /** Instead of the keys that the settings or the service name. */
   trustKeys: readonly string[] | undefined

@@ -1,10 +1,10 @@
 import { existsSync } from 'node:fs'
 import { parseTrustKey } from '../agents/versions/manifest.ts'
-import { askSecret, attended, indirect, readTextFile, secretFrom } from '../cli/ask.ts'
-import { CliError, reportOf, Silent, usage } from '../cli/exit.ts'
-import { say } from '../cli/notes.ts'
-import { type Settings, settingsOf } from '../cli/settings.ts'
-import { nodeTransport, socketWay } from '../cli/transport.ts'
+import { askSecret, isInteractive, readSecret, readStdinOrFile, readTextFile } from '../cli/ask.ts'
+import { CliError, SilentExit, toReport, usageError } from '../cli/exit-codes.ts'
+import { resolveSettings, type Settings } from '../cli/settings.ts'
+import { printNote } from '../cli/stderr-notes.ts'
+import { nodeTransport, socketOptions } from '../cli/transport.ts'
 import { errors, Problem } from '../core/errors.ts'
 import { type AgentEvent, formatEvent } from './events.ts'
 import { startAgent } from './start.ts'
@@ -32,7 +32,7 @@ export async function runAtTerminal(flags: RunFlags, build: Build, script?: stri
   const part = takeRole(process.env)
   // Where a file may not grow further, writing to it fails: that is to be told, and no reason to end.
   if (process.platform !== 'win32') process.on('SIGXFSZ', () => {})
-  const settings = settingsOf(flags)
+  const settings = resolveSettings(flags)
   const { url, caFile } = settings
   const isWatchdog = part === 'trial' || (part === 'watchdog' && !flags.once)
   const stateDir = flags['state-dir'] || stateDirFrom(process.env, process.getuid?.())
@@ -42,23 +42,23 @@ export async function runAtTerminal(flags: RunFlags, build: Build, script?: stri
     // A context is how a person reaches the service, not the agent.
     url: url.from === 'flag' || url.from === 'env' ? url.value : undefined,
     transport: nodeTransport({ caFile: caFile.value }),
-    wayTo: (at: URL) => socketWay(at, { caFile: caFile.value }),
+    wayTo: (at: URL) => socketOptions(at, { caFile: caFile.value }),
     enrollmentKey: isWatchdog ? noKey : await keySource(flags['enrollment-key'], settings, stateDir),
     trustKeys: await trustKeysFrom(flags['trust-key']),
     self: currentExecutable(build, script),
     report: (event: AgentEvent) =>
-      flags.json ? void process.stdout.write(`${JSON.stringify(event)}\n`) : say(formatEvent(event)),
+      flags.json ? void process.stdout.write(`${JSON.stringify(event)}\n`) : printNote(formatEvent(event)),
   }
   try {
     if (isWatchdog) {
       const { startWatchdog } = await import('./watchdog/start.ts')
       const exit = await startWatchdog(start, process.env)
-      if (exit !== 0) throw new Silent(exit)
+      if (exit !== 0) throw new SilentExit(exit)
     } else await startAgent(start, { once: flags.once, intervalSeconds: flags.interval })
   } catch (error) {
     const failure = isProblem(error) ? toCliError(error) : error
     // Another agent that is about to end is no reason not to be started again, nor is a bug.
-    const lasting = reportOf(failure) !== undefined && !(isProblem(error) && error.code === 'conflict')
+    const lasting = toReport(failure) !== undefined && !(isProblem(error) && error.code === 'conflict')
     if (!isWatchdog && lasting) await notifyWatchdog({ said: 'farewell' })
     throw failure
   }
@@ -77,11 +77,11 @@ async function trustKeysFrom(flags: string[] | undefined): Promise<string[] | un
   if (!flags || flags.length === 0) return undefined
   return Promise.all(
     flags.map(async (flag) => {
-      const text = (await indirect(flag, '--trust-key')) ?? flag
+      const text = (await readStdinOrFile(flag, '--trust-key')) ?? flag
       try {
         return parseTrustKey(text).publicKeyB64
       } catch {
-        throw usage('--trust-key is not an Ed25519 public key', 'in base64, or @file with base64 or PEM')
+        throw usageError('--trust-key is not an Ed25519 public key', 'in base64, or @file with base64 or PEM')
       }
     }),
   )
@@ -96,15 +96,15 @@ async function keySource(
   const keyInEnvironment = process.env.SVC_ENROLLMENT_KEY
   // Not for the programs that are asked about the machine.
   delete process.env.SVC_ENROLLMENT_KEY
-  const fromFlag = (): Promise<string> => secretFrom(flag ?? '', '--enrollment-key')
+  const fromFlag = (): Promise<string> => readSecret(flag ?? '', '--enrollment-key')
   if (flag !== undefined && flag !== '-' && !flag.startsWith('@')) await fromFlag()
   return async () => {
     if (flag !== undefined) return fromFlag()
     if (keyInEnvironment) return keyInEnvironment
     if (existsSync(keyFilePath(stateDir)))
       return readTextFile(keyFilePath(stateDir), 'the enrollment key').trim()
-    if (attended(settings)) return askSecret('Enrollment key:')
-    throw usage(
+    if (isInteractive(settings)) return askSecret('Enrollment key:')
+    throw usageError(
       'Missing --enrollment-key',
       'this machine is not enrolled yet: give -, @file or SVC_ENROLLMENT_KEY',
     )

@@ -8,7 +8,7 @@ export const scriptLanguage = z.enum(['powershell', 'bash', 'python', 'cmd'])
 export const runAs = z.enum(['system', 'user', 'elevated'])
 
 /** Characters of a script. */
-export const longestScript = 1_000_000
+export const maxScriptLength = 1_000_000
 
 /** A script as lists show it, without what it does. */
 export const ScriptSummary = z
@@ -50,9 +50,9 @@ const fields = {
     .meta({ flag: 'os' })
     .describe('Operating systems it runs on'),
   language: scriptLanguage,
-  content: text(longestScript, 1)
+  content: text(maxScriptLength, 1)
     .meta({ flag: 'file', file: true })
-    .describe(`The script itself, at most ${longestScript} characters`),
+    .describe(`The script itself, at most ${maxScriptLength} characters`),
   parameters: anyObject.nullable().describe('What it can be told, in any form'),
   timeoutSeconds: z
     .int()

@@ -5,7 +5,14 @@ import { getTenant } from '../identity/tenant.ts'
 import type { Db } from '../storage/open.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
-import { audited, changed, checkMayWrite, checkSystemScript, difference, makeScript } from './rules.ts'
+import {
+  applyChange,
+  auditDiff,
+  auditSnapshot,
+  checkMayWrite,
+  checkSystemScript,
+  makeScript,
+} from './rules.ts'
 import * as store from './store.ts'
 
 export const scripts: HandlersOf<typeof contract.scripts> = {
@@ -23,7 +30,7 @@ export const scripts: HandlersOf<typeof contract.scripts> = {
     const script = makeScript(body, owner, { id: newId(), by: caller.id, now })
     checkMayWrite(scope, script)
     await store.insertScript(db, script)
-    note({ after: audited(script) })
+    note({ after: auditSnapshot(script) })
     return script
   },
 
@@ -33,9 +40,9 @@ export const scripts: HandlersOf<typeof contract.scripts> = {
     const before = await store.lockScript(db, scope, params.id)
     note({ orgId: before.orgId, resourceName: before.name })
     checkMayWrite(scope, before)
-    const after = changed(before, body, now)
+    const after = applyChange(before, body, now)
     await store.changeScript(db, scope, after)
-    note({ resourceName: after.name, ...difference(before, after) })
+    note({ resourceName: after.name, ...auditDiff(before, after) })
     return after
   },
 
@@ -44,7 +51,7 @@ export const scripts: HandlersOf<typeof contract.scripts> = {
     note({ orgId: script.orgId, resourceName: script.name })
     checkMayWrite(scope, script)
     await store.removeScript(db, scope, script.id, now)
-    note({ before: audited(script) })
+    note({ before: auditSnapshot(script) })
     return { success: true, message: 'Script deleted' }
   },
 }

@@ -29,7 +29,7 @@ export function makeScript(
  * @throws invalid_request, forbidden
  */
 export function checkSystemScript(scope: Scope, { orgId, partnerId }: NewScript): void {
-  if (scope.kind !== 'system') throw notYours('Scripts of the service are made by its administrators')
+  if (scope.kind !== 'system') throw forbidden('Scripts of the service are made by its administrators')
   if (orgId === undefined && partnerId === undefined) return
   throw invalid([{ path: 'body.isSystem', message: 'cannot go with orgId or partnerId' }])
 }
@@ -40,28 +40,28 @@ export function checkSystemScript(scope: Scope, { orgId, partnerId }: NewScript)
  */
 export function checkMayWrite(scope: Scope, script: Pick<Script, 'orgId' | 'partnerId' | 'isSystem'>): void {
   if (scope.kind === 'system' || script.orgId !== null) return
-  if (script.isSystem) throw notYours('Scripts of the service are changed by its administrators')
-  if (scope.kind !== 'partner') throw notYours('The script belongs to the partner')
+  if (script.isSystem) throw forbidden('Scripts of the service are changed by its administrators')
+  if (scope.kind !== 'partner') throw forbidden('The script belongs to the partner')
   if (scope.orgs !== 'all') throw new Problem('partner_access_limited')
 }
 
-const notYours = (message: string): Problem => new Problem('forbidden', message)
+const forbidden = (message: string): Problem => new Problem('forbidden', message)
 
 /** The version tells one content from another. */
-export function changed(script: Script, change: ScriptChange, now: Instant): Script {
+export function applyChange(script: Script, change: ScriptChange, now: Instant): Script {
   const given = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
   const after: Script = { ...script, ...given, updatedAt: now }
   return { ...after, version: script.version + (after.content === script.content ? 0 : 1) }
 }
 
 /** What the audit log keeps of a script: its content by length and SHA-256, which is enough to prove which it was. */
-export function audited({ content, createdAt, updatedAt, createdBy, id, ...rest }: Script) {
+export function auditSnapshot({ content, createdAt, updatedAt, createdBy, id, ...rest }: Script) {
   return { ...rest, contentLength: content.length, contentSha256: hash('sha256', content, 'hex') }
 }
 
 /** The fields in which two records differ, as they were and as they are. */
-export function difference(before: Script, after: Script) {
-  const [was, is] = [audited(before), audited(after)]
+export function auditDiff(before: Script, after: Script) {
+  const [was, is] = [auditSnapshot(before), auditSnapshot(after)]
   const keys = (Object.keys(is) as (keyof typeof is)[]).filter(
     (key) => JSON.stringify(was[key]) !== JSON.stringify(is[key]),
   )

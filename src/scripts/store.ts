@@ -34,7 +34,7 @@ const summaryColumns = [
 ] as const
 const columns = [...summaryColumns, 'content', 'parameters'] as const
 
-const read = (row: PublicRow): Script => scriptRows.read(row) as unknown as Script
+const toScript = (row: PublicRow): Script => scriptRows.read(row) as unknown as Script
 
 /** An organization sees its own scripts, its partner's and the service's; a partner its organizations' as well. */
 export const scriptsIn = (db: Db, scope: Scope) =>
@@ -81,18 +81,18 @@ export async function listScripts(db: Db, scope: Scope, query: ScriptQuery): Pro
 
 /** @throws not_found, also for a script outside the scope */
 export async function getScript(db: Db, scope: Scope, id: string): Promise<Script> {
-  return found(await scriptsIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst())
+  return scriptOrThrow(await scriptsIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst())
 }
 
 /** The same, and nobody else changes it until the transaction ends. @throws not_found */
 export async function lockScript(db: Db, scope: Scope, id: string): Promise<Script> {
   const query = scriptsIn(db, scope).select(columns).where('id', '=', id)
-  return found(await forUpdate(query).executeTakeFirst())
+  return scriptOrThrow(await forUpdate(query).executeTakeFirst())
 }
 
-function found(row: PublicRow | undefined): Script {
+function scriptOrThrow(row: PublicRow | undefined): Script {
   if (!row) throw new Problem('not_found', 'Script not found')
-  return read(row)
+  return toScript(row)
 }
 
 const keysOf = ({ name, description }: Script) => ({

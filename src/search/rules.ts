@@ -3,7 +3,7 @@ import { hasPermission } from '../core/permissions.ts'
 import type { SearchResult } from './contract.ts'
 
 /** So that no kind of record crowds out the others. */
-export const mostOfAKind = (limit: number): number => Math.min(Math.max(1, Math.ceil(limit / 4)), 8)
+export const maxPerType = (limit: number): number => Math.min(Math.max(1, Math.ceil(limit / 4)), 8)
 
 /** How well a folded text fits: 0 equal, 1 begins with it, 2 a word of it does, 3 holds it; undefined not at all. */
 export function rankOf(text: string, needle: string): 0 | 1 | 2 | 3 | undefined {
@@ -41,7 +41,7 @@ const pages: readonly SearchResult[] = [
 ]
 
 /** Pages of settings that hold `needle` (folded), the best first; they stand in the order of their titles. */
-export function settingsWith(needle: string, permissions: ReadonlySet<string>): SearchResult[] {
+export function findSettings(needle: string, permissions: ReadonlySet<string>): SearchResult[] {
   const ranked = pages.flatMap((page) => {
     if (page.id === 'settings-users' && !hasPermission(permissions, 'users:read')) return []
     const ranks = [page.title, page.description!].map((text) => rankOf(fold(text), needle) ?? 4)

@@ -21,7 +21,7 @@ export async function findDevices(db: Db, scope: Scope, needle: string, most: nu
     where,
     ...spanOf(scope),
   }
-  return inOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
+  return loadInOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
     const rows = await db
       .selectFrom('devices')
       .select(['id', 'hostname', 'display_name', 'status', 'last_user'])
@@ -61,7 +61,7 @@ export async function findScripts(db: Db, scope: Scope, needle: string, most: nu
     where,
     ...spanOf(scope),
   }
-  return inOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
+  return loadInOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
     const rows = await db
       .selectFrom('scripts')
       .select(['id', 'name', 'description'])
@@ -93,7 +93,7 @@ export async function findAlerts(db: Db, scope: Scope, needle: string, most: num
     where,
     ...spanOf(scope),
   }
-  return inOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
+  return loadInOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
     const rows = await db
       .selectFrom('alerts')
       .select(['id', 'title', 'severity'])
@@ -109,7 +109,7 @@ export async function findAlerts(db: Db, scope: Scope, needle: string, most: num
 const spanOf = (scope: Scope) => ({ whole: scope.kind === 'system' })
 
 /** The records of these ids, in the order of the ids; one that has gone meanwhile is left out. */
-async function inOrder(
+async function loadInOrder(
   ids: string[],
   load: (ids: string[]) => Promise<SearchResult[]>,
 ): Promise<SearchResult[]> {

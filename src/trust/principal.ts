@@ -17,5 +17,14 @@ export async function findWorkload(db: Db, claims: WorkloadClaims): Promise<Work
   if (policy?.version !== version) throw new Problem('invalid_token')
   const { name, maxUsage, maxTtlMinutes } = policy
   const permissions = new Set(claims.permissions)
-  return { kind: 'workload', id, name, orgId, scope, permissions, keyShape: { maxUsage, maxTtlMinutes }, run }
+  return {
+    kind: 'workload',
+    id,
+    name,
+    orgId,
+    scope,
+    permissions,
+    keyLimits: { maxUsage, maxTtlMinutes },
+    run,
+  }
 }

@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { SignedRelease } from './signed.ts'
+import type { SignedRelease } from './signed-release.ts'
 
 /** A release as AGENT_BINARY_DIR has it: a folder for the version, with its manifest and its files. */
 export async function putRelease(directory: string, release: SignedRelease): Promise<void> {

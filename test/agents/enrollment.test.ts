@@ -4,7 +4,7 @@ import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { begin, machine } from '../devices/device-stage.ts'
 import { serviceOn } from '../harness.ts'
-import { releaseKey } from './signed.ts'
+import { releaseKey } from './signed-release.ts'
 
 onEveryDatabase((_, open) => {
   const staged = async (env?: Record<string, string>) => {

@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { onTestFinished } from 'vitest'
-import { listening } from '../cli/way.ts'
-import type { SignedRelease } from './signed.ts'
+import { listening } from '../cli/network.ts'
+import type { SignedRelease } from './signed-release.ts'
 
 type Answer = (request: IncomingMessage, reply: ServerResponse) => void
 type Asked = { path: string; accept: string | undefined; authorization: string | undefined }

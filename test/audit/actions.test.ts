@@ -9,7 +9,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { toWire } from '../laws/calls.ts'
 import { documentedActions } from '../laws/documented-actions.ts'
-import { addPerson, type Hand, handOf, playOf } from '../laws/plays.ts'
+import { addPerson, type ScenarioTools, scenarioOf, scenarioTools } from '../laws/scenarios.ts'
 import { Line } from '../laws/wire.ts'
 import { addOrg, buildWorld } from '../world.ts'
 
@@ -55,13 +55,13 @@ const performed: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** What is made for it is made first, and may leave entries of its own. */
-type Act = { name: string; prepare(hand: Hand, line: Line): Promise<() => Promise<unknown>> }
+type Act = { name: string; prepare(hand: ScenarioTools, line: Line): Promise<() => Promise<unknown>> }
 
 const played = (name: string): Act => ({
   name,
   async prepare(hand, line) {
     const { entry } = every.find((one) => one.name === name)!
-    const { input, token } = await playOf(name, entry, hand)
+    const { input, token } = await scenarioOf(name, entry, hand)
     return async () => {
       const { status, text } = await line.send(toWire(entry, input, token))
       expect([status, text]).toEqual([entry.status ?? 200, text])
@@ -140,12 +140,12 @@ describe('the reports', () => {
 
 onEveryDatabase((_, open) => {
   let service: TestService
-  let hand: Hand
+  let hand: ScenarioTools
   let line: Line
 
   beforeAll(async () => {
     service = await startService(open, { env: { TRUST_PROXY_HEADERS: 'true' } })
-    hand = handOf(service, await buildWorld(service), systemClock)
+    hand = scenarioTools(service, await buildWorld(service), systemClock)
     line = new Line(service.url)
   })
   afterAll(async () => {

@@ -3,7 +3,7 @@ import { existsSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { defaultLimits } from '../../src/core/limits.ts'
-import type { BareRoute } from './bare.ts'
+import type { BareRoute } from './bare-server.ts'
 import { bareEnv, firstLine, fromHere, root, start, temporaryFolder } from './children.ts'
 import { type Place, secrets } from './world.ts'
 
@@ -89,7 +89,7 @@ export async function startBare(
 ): Promise<Server> {
   const file = join(temporaryFolder(kind), 'routes.json')
   writeFileSync(file, JSON.stringify(routes))
-  const child = start([fromHere('./bare.ts'), kind, file])
+  const child = start([fromHere('./bare-server.ts'), kind, file])
   return { name, url: await listening(child), child }
 }
 

@@ -4,12 +4,12 @@ import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { parseTrustKey, verifyManifest } from '../../src/agents/versions/manifest.ts'
+import { FakeService, page, problem } from './fake-service.ts'
+import { hasOpenssl } from './network.ts'
 import { failureOf, Home } from './run.ts'
-import { page, problem, StandIn } from './stand-in.ts'
-import { hasOpenssl } from './way.ts'
 
 const home = new Home()
-const service = new StandIn()
+const service = new FakeService()
 const at = '2026-01-31T12:00:00.000Z'
 const id = '0197c1ff-2a64-7b31-9c0d-5e6f7a8b9c0d'
 const file = {

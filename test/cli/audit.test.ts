@@ -12,8 +12,8 @@ import {
 } from '../../src/audit/chain.ts'
 import { signingKeyOf } from '../../src/audit/checkpoints/checkpoint.ts'
 import { bundle, sealed } from '../audit/bundles.ts'
+import { FakeService, organization, problem, uuid } from './fake-service.ts'
 import { failureOf, Home } from './run.ts'
-import { organization, problem, StandIn, uuid } from './stand-in.ts'
 
 /** A chain as the service streams it, with the lines a test wants to spoil. */
 function chain(orgId: string | null, length: number): string[] {
@@ -46,7 +46,7 @@ function chain(orgId: string | null, length: number): string[] {
 }
 
 const home = new Home()
-const service = new StandIn()
+const service = new FakeService()
 const org = uuid(10)
 const sound = chain(org, 5)
 const altered = sound.map((line, i) => (i === 3 ? line.replace('Main', 'Mein') : line))

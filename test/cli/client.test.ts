@@ -14,9 +14,9 @@ import {
 import { enrollmentKeys } from '../../src/credentials/enrollment-keys/contract.ts'
 import { passwords as auth } from '../../src/identity/passwords/contract.ts'
 import { orgs, sites } from '../../src/tenancy/contract.ts'
-import { organization, page, problem, StandIn, uuid } from './stand-in.ts'
+import { FakeService, organization, page, problem, uuid } from './fake-service.ts'
 
-const service = new StandIn()
+const service = new FakeService()
 let client: Client
 
 beforeAll(async () => {
@@ -236,7 +236,7 @@ it('a stream comes as it is, chunk by chunk', async () => {
 })
 
 it('no service at all is a NetworkError that names it', async () => {
-  const gone = await new StandIn().start()
+  const gone = await new FakeService().start()
   const { url } = gone
   await gone.stop()
   await expect(createClient({ url, retries: 0 }).call(orgs.list)).rejects.toThrow(

@@ -1,8 +1,8 @@
 import { globSync, readFileSync } from 'node:fs'
 import { afterAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { exits } from '../../src/cli/exit.ts'
-import { groups, pages } from '../../src/cli/topics.ts'
+import { exitCodes } from '../../src/cli/exit-codes.ts'
+import { helpPages, topicDescriptions } from '../../src/cli/topics.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { errors } from '../../src/core/errors.ts'
 import { Home } from './run.ts'
@@ -47,7 +47,7 @@ it('every group of commands says what it is for, and no other is named', () => {
     return words.slice(1).map((_, at) => words.slice(0, at + 1).join(':'))
   })
   const alone = (name: string) => !commands.some(({ id }) => id === name.replaceAll(':', ' '))
-  const named = Object.keys(groups)
+  const named = Object.keys(topicDescriptions)
   expect([...new Set(above)].filter((name) => alone(name) && !named.includes(name))).toEqual([])
   expect(named.filter((name) => !above.includes(name))).toEqual([])
 })
@@ -148,13 +148,16 @@ describe('help', () => {
     for (const name of ['orgs', 'sites', 'enroll', 'devices', 'audit']) expect(stdout).toContain(`  ${name} `)
   })
 
-  it.each(Object.keys(pages))('has a page about %s', async (name) => {
-    expect((await home.run(['help', name])).stdout).toBe(pages[name])
+  it.each(Object.keys(helpPages))('has a page about %s', async (name) => {
+    expect((await home.run(['help', name])).stdout).toBe(helpPages[name])
   })
 
   it('publishes every exit code', () => {
-    const published = [...pages['exit-codes']!.matchAll(/^ {2}(\d+) /gm)].map(([, code]) => Number(code))
-    const used = new Set<number>([...Object.values(exits), ...Object.values(errors).map(({ exit }) => exit)])
+    const published = [...helpPages['exit-codes']!.matchAll(/^ {2}(\d+) /gm)].map(([, code]) => Number(code))
+    const used = new Set<number>([
+      ...Object.values(exitCodes),
+      ...Object.values(errors).map(({ exit }) => exit),
+    ])
     expect(new Set(published)).toEqual(used)
   })
 

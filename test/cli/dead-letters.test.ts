@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { sealPending } from '../../src/audit/outbox.ts'
 import { openMigrated } from '../databases.ts'
 import { serviceOn, type TestService } from '../harness.ts'
-import { poison } from '../laws/poison.ts'
+import { failWrites } from '../laws/failing-writes.ts'
 import { buildWorld, type World } from '../world.ts'
 import { failureOf, Home } from './run.ts'
 
@@ -24,7 +24,7 @@ const svc = (...args: string[]) =>
 
 it('lists, shows, retries and deletes what could not be written', async () => {
   const { storage } = service
-  const cure = await poison(storage, 'insert', 'audit_logs', `new.action = 'site.create'`)
+  const cure = await failWrites(storage, 'insert', 'audit_logs', `new.action = 'site.create'`)
   const headers = { authorization: `Bearer ${world.tokens.system}`, 'content-type': 'application/json' }
   const body = JSON.stringify({ orgId: world.orgs.bakery.id, name: 'second' })
   await fetch(`${service.url}/api/v1/orgs/sites`, { method: 'POST', headers, body })

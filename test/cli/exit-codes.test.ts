@@ -1,10 +1,10 @@
 import { createServer } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Answer, FakeService, organization, problem, uuid } from './fake-service.ts'
 import { failureOf, Home } from './run.ts'
-import { type Answer, organization, problem, StandIn, uuid } from './stand-in.ts'
 
 const home = new Home()
-const service = new StandIn()
+const service = new FakeService()
 
 beforeAll(async () => {
   await service.start()
@@ -151,7 +151,7 @@ describe('no answer', () => {
   })
 
   it('Ctrl-C exits 130 at once', async () => {
-    const never = new StandIn({ 'GET /orgs/': () => new Promise<Answer>(() => {}) })
+    const never = new FakeService({ 'GET /orgs/': () => new Promise<Answer>(() => {}) })
     await never.start()
     home.signIn(never.url)
     const waiting = home.run(['orgs', '--all'], {

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { CliError } from '../../src/cli/exit.ts'
-import { parseFilter, printFilter, simplified } from '../../src/cli/filter-expression.ts'
+import { CliError } from '../../src/cli/exit-codes.ts'
+import { parseFilter, printFilter, simplify } from '../../src/cli/filter-expression.ts'
 import { isGroup, maxDepth, timeUnits } from '../../src/filters/conditions/contract.ts'
 import {
   type Condition,
@@ -203,7 +203,7 @@ describe('a tree', () => {
 
   it('reads back from what was printed, without groups of one', () => {
     const property = fc.property(tree, (whole) => {
-      const simple = simplified(whole)
+      const simple = simplify(whole)
       const wanted = isGroup(simple) ? simple : and(simple)
       expect(parseFilter(printFilter(whole))).toEqual(wanted)
       expect(printFilter(parseFilter(printFilter(whole)))).toBe(printFilter(whole))

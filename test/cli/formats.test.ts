@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import { FakeService, organization, page, site, uuid } from './fake-service.ts'
 import { failureOf, Home } from './run.ts'
-import { organization, page, StandIn, site, uuid } from './stand-in.ts'
 
 const bakery = organization(10, 'blue-bakery', 'Blue "Bakery", Ltd')
 const acme = organization(11, 'acme', 'Acme \u001b[31mIT', { status: 'suspended', maxDevices: 25 })
 const home = new Home()
-const service = new StandIn({
+const service = new FakeService({
   'GET /orgs/': { body: { data: [bakery, acme] } },
   [`GET /orgs/organizations/${uuid(10)}`]: { body: bakery },
 })

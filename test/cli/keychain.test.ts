@@ -3,15 +3,15 @@ import { existsSync, mkdirSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { FakeService, me, problem, signIn } from './fake-service.ts'
 import { binary, failureOf, Home, noTerminal, type Result, start } from './run.ts'
-import { me, problem, StandIn, signIn } from './stand-in.ts'
 
 let home: Home
-let service: StandIn
+let service: FakeService
 
 beforeEach(async () => {
   home = new Home()
-  service = await new StandIn({
+  service = await new FakeService({
     'POST /auth/login': signIn(),
     'GET /auth/me': { body: me },
     'GET /orgs/': { body: { data: [] } },

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { FakeService, organization, page, problem, uuid } from './fake-service.ts'
 import { failureOf, Home } from './run.ts'
-import { organization, page, problem, StandIn, uuid } from './stand-in.ts'
 
 const home = new Home()
-const service = new StandIn()
+const service = new FakeService()
 const key = `svc_${'k'.repeat(32)}`
 const ci = {
   id: uuid(50),

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { momentOf } from '../../src/cli/times.ts'
+import { parseTime } from '../../src/cli/times.ts'
 import { openMigrated } from '../databases.ts'
 import { serviceOn, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
@@ -89,6 +89,6 @@ describe('a time to look from', () => {
     ['soon', 'soon'],
     ['999999w', '999999w'],
   ])('%s is %s', (said, meant) => {
-    expect(momentOf(said, now)).toBe(meant)
+    expect(parseTime(said, now)).toBe(meant)
   })
 })

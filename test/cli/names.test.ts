@@ -1,9 +1,17 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import {
+  enrollmentKey,
+  FakeService,
+  organization,
+  page,
+  type RecordedRequest,
+  site,
+  uuid,
+} from './fake-service.ts'
 import { failureOf, Home } from './run.ts'
-import { enrollmentKey, organization, page, type Seen, StandIn, site, uuid } from './stand-in.ts'
 
 const home = new Home()
-const service = new StandIn()
+const service = new FakeService()
 const orgs = [
   organization(10, 'blue-bakery', 'Blue Bakery'),
   organization(11, 'red', 'Twin'),
@@ -15,7 +23,7 @@ const sites = [
   site(21, uuid(11), 'Main Office'),
   site(22, uuid(11), 'Depot'),
 ]
-const inOrg = <T extends { orgId: string }>(rows: T[], { path }: Seen) => {
+const inOrg = <T extends { orgId: string }>(rows: T[], { path }: RecordedRequest) => {
   const orgId = new URL(path, 'http://x').searchParams.get('orgId')
   return page(orgId ? rows.filter((row) => row.orgId === orgId) : rows)
 }

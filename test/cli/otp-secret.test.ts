@@ -1,19 +1,19 @@
 import { chmodSync } from 'node:fs'
 import { generateSync } from 'otplib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { codesFrom } from '../../src/cli/otp-secret.ts'
+import { otpGeneratorFrom } from '../../src/cli/otp-secret.ts'
+import { FakeService, me, problem, signIn } from './fake-service.ts'
 import { failureOf, Home } from './run.ts'
-import { me, problem, StandIn, signIn } from './stand-in.ts'
 
 const secret = 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP'
 
 let home: Home
-let service: StandIn
+let service: FakeService
 
 beforeEach(async () => {
   home = new Home({ SVC_CREDENTIAL_STORE: 'file' })
   const pending = { tokens: null, user: null, mfaRequired: true, tempToken: 'half', mfaMethod: 'totp' }
-  service = await new StandIn({
+  service = await new FakeService({
     'POST /auth/login': signIn(1, pending),
     'POST /auth/mfa/verify': signIn(2),
     'GET /auth/me': { body: me },
@@ -87,7 +87,7 @@ describe('the secret of an authenticator in a file', () => {
       'totp.txt',
       `otpauth://totp/a?secret=${secret}&period=1&digits=8&algorithm=SHA256`,
     )
-    const codes = codesFrom(path)
+    const codes = otpGeneratorFrom(path)
     const [first, second] = [await codes.next(), await codes.next()]
     expect(first).toMatch(/^\d{8}$/)
     expect(second).not.toBe(first)

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type Answer, FakeService, problem } from './fake-service.ts'
 import { failureOf, Home } from './run.ts'
-import { type Answer, problem, StandIn } from './stand-in.ts'
 
 let home: Home
-let service: StandIn
+let service: FakeService
 let live: string
 
 /** A service that spends refresh tokens: a second use of one ends the family. */
@@ -38,7 +38,7 @@ const spending = (): Record<
 beforeEach(async () => {
   live = 'access-1'
   home = new Home()
-  service = await new StandIn(spending()).start()
+  service = await new FakeService(spending()).start()
 })
 
 afterEach(async () => {

@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { RolloutProgress } from '../../src/agents/rollouts/contract.ts'
-import { rolloutLines } from '../../src/cli/rollouts/lines.ts'
-import { linesTaken } from '../../src/cli/rollouts/status.ts'
-import { plain } from '../../src/cli/style.ts'
+import { formatRollout } from '../../src/cli/rollouts/format.ts'
+import { wrappedLines } from '../../src/cli/rollouts/status.ts'
+import { plainStyle } from '../../src/cli/style.ts'
 import { allowSequence } from '../../src/core/terminal.ts'
+import { FakeService, page, problem, uuid } from './fake-service.ts'
 import { failureOf, Home, noTerminal } from './run.ts'
-import { page, problem, StandIn, uuid } from './stand-in.ts'
 
 const home = new Home()
-const service = new StandIn()
+const service = new FakeService()
 const id = uuid(90)
 const at = `/agent-rollouts/${id}`
 
@@ -155,14 +155,14 @@ describe('svc agent rollout status', () => {
 
   it('says when the next wave opens, as long as that is to come', () => {
     const now = Date.parse('2026-01-31T12:40:00.000Z')
-    expect(rolloutLines(progress, plain, now)).toContain(
+    expect(formatRollout(progress, plainStyle, now)).toContain(
       'Next: wave 3 opens, not before 2026-01-31T12:46:04.000Z (in 7 min): waits for',
     )
   })
 
   it('shows nothing that could move the cursor of a terminal', () => {
     const reasons = [{ reason: 'a\u001b[2Jb', devices: 1 }]
-    const text = rolloutLines({ ...progress, failures: { ...progress.failures, reasons } }, plain, 0)
+    const text = formatRollout({ ...progress, failures: { ...progress.failures, reasons } }, plainStyle, 0)
     expect(text).toContain('a\\u001b[2Jb')
   })
 
@@ -223,8 +223,8 @@ describe('svc agent rollout status', () => {
   )
 
   it('is drawn over as many lines as it took, where they had to be broken', () => {
-    expect(linesTaken('12345\n123456\n\n', 5)).toBe(4)
-    expect(linesTaken(`${allowSequence('\u001b[31m')}12345${allowSequence('\u001b[39m')}\n`, 5)).toBe(1)
+    expect(wrappedLines('12345\n123456\n\n', 5)).toBe(4)
+    expect(wrappedLines(`${allowSequence('\u001b[31m')}12345${allowSequence('\u001b[39m')}\n`, 5)).toBe(1)
   })
 
   it('says so when there has been none', async () => {

@@ -1,15 +1,15 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { FakeService, me, problem, signIn, uuid } from './fake-service.ts'
 import { failureOf, Home, noTerminal } from './run.ts'
-import { me, problem, StandIn, signIn, uuid } from './stand-in.ts'
 
 let home: Home
-let service: StandIn
+let service: FakeService
 
 beforeEach(async () => {
   home = new Home({ SVC_CREDENTIAL_STORE: 'file' })
-  service = await new StandIn({
+  service = await new FakeService({
     'POST /auth/login': signIn(),
     'GET /auth/me': { body: me },
     'GET /orgs/': { body: { data: [] } },
@@ -230,7 +230,7 @@ describe('where sessions are kept', () => {
   })
 
   it('a session is only sent to the address it was made for', async () => {
-    const other = await new StandIn({ 'GET /orgs/': { body: { data: [] } } }).start()
+    const other = await new FakeService({ 'GET /orgs/': { body: { data: [] } } }).start()
     await home.run(password, { input: 'x' })
     const result = await home.run(['orgs', '--url', other.url])
     expect(result.code).toBe(4)

@@ -3,14 +3,14 @@ import { chmodSync, existsSync, readFileSync, rmSync } from 'node:fs'
 import type { RequestOptions } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { loopback } from '../../src/cli/loopback.ts'
-import { stepLines } from '../../src/cli/sso-trial.ts'
-import { plain } from '../../src/cli/style.ts'
+import { startLoopback } from '../../src/cli/loopback.ts'
+import { formatSteps } from '../../src/cli/sso-trial.ts'
+import { plainStyle } from '../../src/cli/style.ts'
 import { until } from '../daemon/process.ts'
+import { FakeService, identity, me, organization, page, problem, uuid } from './fake-service.ts'
 import { failureOf, Home, noTerminal, type Result } from './run.ts'
-import { identity, me, organization, page, problem, StandIn, uuid } from './stand-in.ts'
 
-const service = new StandIn()
+const service = new FakeService()
 let home: Home
 const orgId = uuid(10)
 const mine = {
@@ -195,7 +195,7 @@ describe('svc login --sso', () => {
 
 describe('the port of this machine', () => {
   it('answers one browser, at its own address, from its own page', async () => {
-    const { redirect, arrival, close } = await loopback()
+    const { redirect, callback, close } = await startLoopback()
     const url = new URL(redirect)
     expect(url.href).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/[\w-]{22}$/)
     const page = await fetch(url)
@@ -214,7 +214,7 @@ describe('the port of this machine', () => {
     // Any page may send the browser there, and none ends the sign-in by it.
     expect(await statusAt(url, { path: '//[' })).toBe(404)
     const first = post(url)
-    const came = await arrival
+    const came = await callback
     expect(came).toMatchObject({ code: 'the-code' })
     expect(await status(url)).toBe(409)
     if ('code' in came) came.answer()
@@ -274,7 +274,7 @@ describe('svc sso test --login', () => {
 
   it('shows nothing that would move a terminal', () => {
     const steps = [{ ...failed, received: 'a\u001b[2Jb' }]
-    expect(stepLines({ status: 'failed', steps }, plain)).toBe(
+    expect(formatSteps({ status: 'failed', steps }, plainStyle)).toBe(
       '✗ No\n    a\\u001b[2Jb\n    Code: sso_denied\n    Hint: Ask\nThe sign-in does not work\n',
     )
   })

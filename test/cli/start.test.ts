@@ -2,12 +2,12 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { FakeService, organization } from './fake-service.ts'
 import { binary, Home } from './run.ts'
-import { organization, StandIn } from './stand-in.ts'
 
 const root = dirname(dirname(binary))
 const home = new Home()
-const service = new StandIn({ 'GET /orgs/': { body: { data: [organization(10, 'acme', 'Acme')] } } })
+const service = new FakeService({ 'GET /orgs/': { body: { data: [organization(10, 'acme', 'Acme')] } } })
 
 beforeAll(async () => {
   await service.start()

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { FakeService, me, uuid } from './fake-service.ts'
 import { Home } from './run.ts'
-import { me, StandIn, uuid } from './stand-in.ts'
 
 const home = new Home()
 const membership = (n: number, name: string, slug: string) => ({
@@ -8,7 +8,7 @@ const membership = (n: number, name: string, slug: string) => ({
 })
 const memberships = [membership(10, 'Blue Bakery', 'blue-bakery'), membership(11, 'Red\nCafe', 'red-cafe')]
 let asked: unknown
-const service = new StandIn({
+const service = new FakeService({
   'GET /auth/me': { body: { ...me, memberships } },
   'POST /auth/switch': ({ body }) => {
     asked = body

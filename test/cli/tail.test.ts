@@ -4,7 +4,7 @@ import { until } from '../daemon/process.ts'
 import { openMigrated } from '../databases.ts'
 import { adminEmail, adminPassword, serviceOn, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
-import { follow } from './following.ts'
+import { follow } from './follow-process.ts'
 import { failureOf, Home } from './run.ts'
 
 async function start() {

@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { say } from '../../src/cli/notes.ts'
-import { lineOf } from '../../src/cli/progress.ts'
-import { plain } from '../../src/cli/style.ts'
-import { sections, table, widthOf } from '../../src/cli/table.ts'
+import { progressLine } from '../../src/cli/progress.ts'
+import { printNote } from '../../src/cli/stderr-notes.ts'
+import { plainStyle } from '../../src/cli/style.ts'
+import { displayWidth, renderRecord, renderTable } from '../../src/cli/table.ts'
+import { FakeService, organization, page, site, uuid } from './fake-service.ts'
 import { Home, noTerminal } from './run.ts'
-import { organization, page, StandIn, site, uuid } from './stand-in.ts'
 
 const home = new Home()
 const long = 'A very long name that would not fit beside the rest'
-const service = new StandIn({
+const service = new FakeService({
   'GET /orgs/': {
     body: { data: [organization(10, 'acme', long), organization(11, 'b', 'B', { status: 'suspended' })] },
   },
@@ -123,7 +123,7 @@ it('a note is one line of a terminal, whatever name is in it', () => {
   try {
     for (const terminal of [true, false]) {
       process.stderr.isTTY = terminal
-      say('Signing in with A\nSigned in')
+      printNote('Signing in with A\nSigned in')
     }
     expect(write.mock.calls.map(([text]) => text)).toEqual([
       'Signing in with A⏎Signed in\n',
@@ -142,14 +142,16 @@ it('FORCE_COLOR colours a pipe as well', async () => {
 
 describe('progress', () => {
   it('is a count at first, then a bar with rate and time left', () => {
-    expect(lineOf('Verifying', 'rows', 500, 1500, 10_000)).toMatch(/^. Verifying 500 of 10 000 rows$/)
-    expect(lineOf('Verifying', 'rows', 5000, 5000, 10_000)).toBe(
+    expect(progressLine('Verifying', 'rows', 500, 1500, 10_000)).toMatch(/^. Verifying 500 of 10 000 rows$/)
+    expect(progressLine('Verifying', 'rows', 5000, 5000, 10_000)).toBe(
       'Verifying [##########----------] 5 000 of 10 000 rows, 1 000 rows/s, 5 s left',
     )
   })
 
   it('without a total is a count and a rate', () => {
-    expect(lineOf('Exporting', 'entries', 1_200_000, 4000)).toContain('1 200 000 entries, 300 000 entries/s')
+    expect(progressLine('Exporting', 'entries', 1_200_000, 4000)).toContain(
+      '1 200 000 entries, 300 000 entries/s',
+    )
   })
 
   it('never appears in a pipe', async () => {
@@ -163,7 +165,7 @@ describe('progress', () => {
 
 describe('columns', () => {
   it('are aligned by what a text looks like', () => {
-    expect(['abc', 'é', 'e\u0301', '日本', '🚀', '한국어'].map(widthOf)).toEqual([3, 1, 1, 4, 2, 6])
+    expect(['abc', 'é', 'e\u0301', '日本', '🚀', '한국어'].map(displayWidth)).toEqual([3, 1, 1, 4, 2, 6])
   })
 
   const wide = {
@@ -176,26 +178,26 @@ describe('columns', () => {
     seenAt: '2026-01-31T12:00:00.123Z',
   }
   const columns = Object.keys(wide)
-  const widest = (text: string) => Math.max(...text.split('\n').map(widthOf))
+  const widest = (text: string) => Math.max(...text.split('\n').map(displayWidth))
 
   it('fit a terminal of any width, and what has no room is told of', async () => {
     for (const width of [200, 80, 60, 40, 37]) {
-      const text = await table([wide], columns, { header: true, style: plain, width })
+      const text = await renderTable([wide], columns, { header: true, style: plainStyle, width })
       expect([width, widest(text) <= width]).toEqual([width, true])
       expect(text).toContain(uuid(1))
       const isWhole = text.includes('2026-01-31 12:00:00Z')
       expect([width, /…$/m.test(text.split('\n')[0]!)]).toEqual([width, !isWhole && width > 38])
     }
-    const piped = await table([wide], columns, { header: true, style: plain, width: undefined })
+    const piped = await renderTable([wide], columns, { header: true, style: plainStyle, width: undefined })
     expect(piped).toContain(wide.seenAt)
   })
 
   it('of one record that have no room are shown one below the other', async () => {
-    const text = await sections({ id: uuid(9), parts: [wide, { ...wide, name: 'B' }] }, plain, 80)
+    const text = await renderRecord({ id: uuid(9), parts: [wide, { ...wide, name: 'B' }] }, plainStyle, 80)
     expect(widest(text)).toBeLessThanOrEqual(80)
     for (const value of Object.values(wide)) expect(text).toContain(value)
     expect(text).toContain('  Name:     B')
-    const roomy = await sections({ parts: [{ name: 'A', status: 'active' }] }, plain, 80)
+    const roomy = await renderRecord({ parts: [{ name: 'A', status: 'active' }] }, plainStyle, 80)
     expect(roomy).toBe('\nParts\n  NAME  STATUS\n  A     active\n')
   })
 
@@ -203,7 +205,7 @@ describe('columns', () => {
     const rows = Array.from({ length: 20_000 }, (_, i) => ({ id: uuid(i), name: `Row ${i}` }))
     for (const width of [undefined, 60]) {
       const started = performance.now()
-      const text = await table(rows, ['id', 'name'], { header: true, style: plain, width })
+      const text = await renderTable(rows, ['id', 'name'], { header: true, style: plainStyle, width })
       expect(text.split('\n')).toHaveLength(20_002)
       expect(performance.now() - started).toBeLessThan(8000)
     }

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { nodeTransport } from '../../src/cli/transport.ts'
 import { createClient } from '../../src/core/client.ts'
 import { orgs } from '../../src/tenancy/contract.ts'
-import { hasOpenssl, listening, testCertificate, testProxy } from './way.ts'
+import { hasOpenssl, listening, testCertificate, testProxy } from './network.ts'
 
 const proxy = testProxy()
 

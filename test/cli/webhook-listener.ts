@@ -2,9 +2,9 @@ import { createServer, type RequestListener } from 'node:http'
 import { onTestFinished } from 'vitest'
 import { until } from '../daemon/process.ts'
 import { secret, signedHeaders } from '../webhooks/signed.ts'
-import { follow } from './following.ts'
+import { follow } from './follow-process.ts'
+import { listening } from './network.ts'
 import type { Home } from './run.ts'
-import { listening } from './way.ts'
 
 type Options = {
   args?: string[]

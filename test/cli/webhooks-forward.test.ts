@@ -1,10 +1,10 @@
 import { createServer } from 'node:http'
 import { createServer as createNetServer, type Socket } from 'node:net'
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
-import { forwarderTo } from '../../src/cli/webhooks/forwarding.ts'
+import { createForwarder } from '../../src/cli/webhooks/forwarder.ts'
 import { eventOf, signedHeaders, without } from '../webhooks/signed.ts'
+import { listening } from './network.ts'
 import { Home } from './run.ts'
-import { listening } from './way.ts'
 import { listen, target } from './webhook-listener.ts'
 
 const home = new Home()
@@ -72,7 +72,7 @@ describe('svc webhooks listen --forward-to', () => {
       )
       onTestFinished(() => void server.close())
       const port = await listening(server)
-      const forward = forwarderTo(new URL(`http://127.0.0.1:${port}`), 200)
+      const forward = createForwarder(new URL(`http://127.0.0.1:${port}`), 200)
       const { forwarded, answer: given } = await forward({}, Buffer.from('{}'))
       expect(given.status).toBe(status)
       expect((forwarded as { error: string }).error).toMatch(error)

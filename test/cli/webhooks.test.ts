@@ -1,11 +1,11 @@
 import { createServer } from 'node:http'
 import { request as requestTls } from 'node:https'
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
-import { Recent } from '../../src/cli/webhooks/delivery.ts'
+import { RecentIds } from '../../src/cli/webhooks/delivery.ts'
 import { until } from '../daemon/process.ts'
 import { eventId, eventOf, orgId, secret, signedHeaders, without } from '../webhooks/signed.ts'
+import { hasOpenssl, listening, testCertificate } from './network.ts'
 import { failureOf, Home, noTerminal } from './run.ts'
-import { hasOpenssl, listening, testCertificate } from './way.ts'
 import { listen, target } from './webhook-listener.ts'
 
 const home = new Home()
@@ -229,7 +229,7 @@ it('svc webhooks listen says what to do about its flags', async () => {
 })
 
 it('what svc webhooks listen remembers has an end', () => {
-  const recent = new Recent(2)
+  const recent = new RecentIds(2)
   for (const id of ['a', 'b', 'a', 'c', 'x'.repeat(101)]) recent.add(id)
   expect(['a', 'b', 'c', 'x'.repeat(101)].filter((id) => recent.has(id))).toEqual(['a', 'c'])
 })

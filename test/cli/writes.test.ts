@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { enrollmentKey, FakeService, organization, page, problem, uuid } from './fake-service.ts'
 import { failureOf, Home, noTerminal } from './run.ts'
-import { enrollmentKey, organization, page, problem, StandIn, uuid } from './stand-in.ts'
 
 const home = new Home()
-const service = new StandIn()
+const service = new FakeService()
 const bakery = organization(10, 'blue-bakery', 'Blue Bakery')
 const desk = enrollmentKey(30, uuid(10), 'Front desk')
 const key = 'f'.repeat(64)

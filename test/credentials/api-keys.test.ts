@@ -5,7 +5,7 @@ import type { NewApiKey } from '../../src/credentials/api-keys/contract.ts'
 import { revokeApiKeys } from '../../src/credentials/api-keys/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
-import { join } from '../identity/role-stage.ts'
+import { join } from '../identity/role-helpers.ts'
 import { userIdOf } from '../laws/fixture.ts'
 import { addOrgUser, addPartnerUser, addRole, buildWorld, systemToken } from '../world.ts'
 

@@ -9,8 +9,8 @@ import { BodyBudget } from '../../daemon/body-budget.ts'
 import { sendBytes } from '../../daemon/bytes.ts'
 import { sendProblem } from '../../daemon/problems.ts'
 import { limitSlowReaders } from '../../daemon/reply-timeout.ts'
-import type { Bytes } from '../../src/handler.ts'
-import { sha256 } from '../agents/signed.ts'
+import type { FileReply } from '../../src/handler.ts'
+import { sha256 } from '../agents/signed-release.ts'
 import { until } from './process.ts'
 
 const content = randomBytes(300_000)
@@ -25,7 +25,7 @@ class File {
   /** It ends here, whatever was said. */
   end = content.length
 
-  get bytes(): Bytes {
+  get bytes(): FileReply {
     this.open += 1
     let isOpen = true
     return {

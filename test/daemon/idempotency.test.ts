@@ -5,7 +5,7 @@ import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts
 import type { Site } from '../../src/tenancy/contract.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminEmail, startService, type TestService, testClock } from '../harness.ts'
-import { handOf, playOf } from '../laws/plays.ts'
+import { scenarioOf, scenarioTools } from '../laws/scenarios.ts'
 import { json, startVerifyService } from '../messages/verify-service.ts'
 import { addOrgUser, addRole, addUser, buildWorld, roleOf, systemToken, tokenFor } from '../world.ts'
 import { send } from './request.ts'
@@ -206,8 +206,8 @@ onEveryDatabase((_, open) => {
       clock,
       env: { ...sms.env, OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' },
     })
-    const hand = handOf(service, await buildWorld(service), clock)
-    const { input, token } = await playOf('auth.verifyPhone', api.auth.verifyPhone, hand)
+    const hand = scenarioTools(service, await buildWorld(service), clock)
+    const { input, token } = await scenarioOf('auth.verifyPhone', api.auth.verifyPhone, hand)
     const ask = (key: string) =>
       send<{ code?: string; success?: boolean }>(service.url, 'POST', '/api/v1/auth/phone/verify', {
         token,

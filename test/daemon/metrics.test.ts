@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { RequestWatch } from '../../daemon/request-watch.ts'
-import { hasOpenssl, testCertificate } from '../cli/way.ts'
+import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { receiver } from '../webhooks/receiver.ts'
 import { stage } from '../webhooks/webhook-stage.ts'

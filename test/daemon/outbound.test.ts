@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it, onTestFinished } from 'vitest'
 import type { OutboundSettings, Resolve } from '../../daemon/integrations/guard.ts'
 import { guardedClient } from '../../daemon/integrations/guarded-client.ts'
 import type { OutboundRequest } from '../../src/core/outbound.ts'
-import { hasOpenssl, listening, testCertificate } from '../cli/way.ts'
+import { hasOpenssl, listening, testCertificate } from '../cli/network.ts'
 import { names, unsafeUrls } from './unsafe-urls.ts'
 
 const closed: OutboundSettings = { allowed: [], ca: undefined }

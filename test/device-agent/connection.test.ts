@@ -2,9 +2,9 @@ import { createServer, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import { afterEach, describe, expect, it } from 'vitest'
 import { WebSocketServer } from 'ws'
-import { socketWay } from '../../src/cli/transport.ts'
+import { socketOptions } from '../../src/cli/transport.ts'
 import { agentDialer } from '../../src/device-agent/connection.ts'
-import { hasOpenssl, listening, testCertificate, testProxy } from '../cli/way.ts'
+import { hasOpenssl, listening, testCertificate, testProxy } from '../cli/network.ts'
 
 /* How the WebSocket of an agent gets to a service that is not on this machine. */
 
@@ -28,7 +28,7 @@ async function greeting(server: Server): Promise<number> {
 
 /** What the service says first. @throws why it was not reached */
 async function heard(url: string, caFile?: string): Promise<string> {
-  const dial = agentDialer({ url, version: '1.2.3' }, (at) => socketWay(at, { caFile }))
+  const dial = agentDialer({ url, version: '1.2.3' }, (at) => socketOptions(at, { caFile }))
   const socket = await dial('a1', 'secret')
   return new Promise<string>((resolve, reject) => {
     socket.on('message', (said) => resolve(String(said)))

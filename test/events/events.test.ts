@@ -4,7 +4,7 @@ import { api } from '../../src/api.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminPassword, startService, testClock } from '../harness.ts'
-import { addPerson, handOf } from '../laws/plays.ts'
+import { addPerson, scenarioTools } from '../laws/scenarios.ts'
 import { buildWorld } from '../world.ts'
 import { listen } from './listener.ts'
 
@@ -176,7 +176,7 @@ onEveryDatabase((_, open) => {
 
     it('of a member who signs in, with and without a factor, and out', async () => {
       const { service, world, clock, listen } = await start()
-      const person = await addPerson(handOf(service, world, clock))
+      const person = await addPerson(scenarioTools(service, world, clock))
       const heard = await listen(person.org.id)
       const { id: userId, email } = person
       const body = { email, password: adminPassword }

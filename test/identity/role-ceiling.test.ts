@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
 import type { TestService } from '../harness.ts'
 import { addOrgUser } from '../world.ts'
-import { begin, builtIn, create, failing, join, joinAsPartner, named, pairs, update } from './role-stage.ts'
+import { begin, builtIn, create, failing, join, joinAsPartner, named, pairs, update } from './role-helpers.ts'
 
 onEveryDatabase((_, open) => {
   describe('nobody', () => {

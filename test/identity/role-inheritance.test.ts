@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { Client } from '../../src/core/client.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin, builtIn, create, failing, join, update } from './role-stage.ts'
+import { begin, builtIn, create, failing, join, update } from './role-helpers.ts'
 
 onEveryDatabase((_, open) => {
   describe('inheritance', () => {

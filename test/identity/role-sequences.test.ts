@@ -10,7 +10,7 @@ import { insertUser } from '../../src/identity/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { systemToken, tokenFor } from '../world.ts'
-import { pairs } from './role-stage.ts'
+import { pairs } from './role-helpers.ts'
 
 /** A partner and two of its organizations. */
 const places = ['partner', 'home', 'next'] as const

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { ApiError, Client } from '../../src/core/client.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin, builtIn, create, failing, join, named, pairs, update } from './role-stage.ts'
+import { begin, builtIn, create, failing, join, named, pairs, update } from './role-helpers.ts'
 
 onEveryDatabase((kind, open) => {
   describe('the list of roles', () => {

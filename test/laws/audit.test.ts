@@ -11,7 +11,14 @@ import { newEntries, secretsOf } from './audited.ts'
 import { type Input, toWire } from './calls.ts'
 import { mutating } from './fields.ts'
 import { userIdOf } from './fixture.ts'
-import { type Hand, handOf, type Play, playOf, playsOfTheirOwn, type Reply } from './plays.ts'
+import {
+  customScenarios,
+  type Reply,
+  type Scenario,
+  type ScenarioTools,
+  scenarioOf,
+  scenarioTools,
+} from './scenarios.ts'
 import { type Answer, Line } from './wire.ts'
 
 const changing = mutating(api)
@@ -20,7 +27,7 @@ const told = <T>(value: T | ((reply: Reply) => unknown), reply: Reply): unknown 
   typeof value === 'function' ? (value as (reply: Reply) => unknown)(reply) : value
 
 /** Every new organization has a webhook that keeps all that happens. */
-function listening(hand: Hand, service: TestService): Hand {
+function listening(hand: ScenarioTools, service: TestService): ScenarioTools {
   const fresh = async () => {
     const org = await hand.fresh()
     await addKeeper(service, org.id)
@@ -43,12 +50,12 @@ async function eventsIn({ storage: { read } }: TestService): Promise<{ id: strin
 
 onEveryDatabase((_, open) => {
   let service: TestService
-  let hand: Hand
+  let hand: ScenarioTools
   let line: Line
 
   beforeAll(async () => {
     service = await startService(open)
-    hand = listening(handOf(service, await buildWorld(service), systemClock), service)
+    hand = listening(scenarioTools(service, await buildWorld(service), systemClock), service)
     line = new Line(service.url)
   })
   afterAll(async () => {
@@ -56,12 +63,12 @@ onEveryDatabase((_, open) => {
     await service.close()
   })
 
-  const call = ({ token }: Play, name: string, input: Input): Promise<Answer> =>
+  const call = ({ token }: Scenario, name: string, input: Input): Promise<Answer> =>
     line.send(toWire(entriesOf(api).find((one) => one.name === name)!.entry, input, token))
 
   describe('a change', () => {
     it.each(changing)('$name leaves its entry, and none when it fails', async ({ name, entry }) => {
-      const play = await playOf(name, entry, hand)
+      const play = await scenarioOf(name, entry, hand)
       const news = await newEntries(service)
 
       // A query parameter that nobody knows is wrong everywhere.
@@ -107,7 +114,7 @@ onEveryDatabase((_, open) => {
     it.each(repeated)(
       '$name that is sent again under its Idempotency-Key leaves nothing more, and is another one in another tenant',
       async ({ name, entry }) => {
-        const play = await playOf(name, entry, hand)
+        const play = await scenarioOf(name, entry, hand)
         const news = await newEntries(service)
         const key = { headers: { 'idempotency-key': `again ${name}` } }
         const wire = { ...toWire(entry, play.input, play.token), ...key }
@@ -154,7 +161,7 @@ onEveryDatabase((_, open) => {
 
     it('is played for every entry there is, and no play is left over', () => {
       const names = new Set(entriesOf(api).map(({ name }) => name))
-      expect(playsOfTheirOwn.filter((name) => !names.has(name))).toEqual([])
+      expect(customScenarios.filter((name) => !names.has(name))).toEqual([])
       expect(changing.length).toBeGreaterThan(10)
     })
   })

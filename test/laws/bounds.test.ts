@@ -9,7 +9,7 @@ import { startService, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { put, toWire } from './calls.ts'
 import { called, fieldsOf } from './fields.ts'
-import { type Hand, handOf, type Play, playOf } from './plays.ts'
+import { type Scenario, type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { Line, type Wire } from './wire.ts'
 import { deep } from './wrong-values.ts'
 
@@ -23,12 +23,12 @@ const largestReply = 64 * 1024
 const longestMs = 3000
 
 let service: TestService
-let hand: Hand
+let hand: ScenarioTools
 let line: Line
 
 beforeAll(async () => {
   service = await startService(() => openMigrated('sqlite'), { env: { OFFLINE_AFTER_SECONDS: '86400' } })
-  hand = handOf(service, await buildWorld(service), systemClock)
+  hand = scenarioTools(service, await buildWorld(service), systemClock)
   line = new Line(service.url)
 })
 afterAll(async () => {
@@ -53,7 +53,7 @@ const elements = (count: number, one: string): string =>
   `[${Array.from({ length: count }, () => one).join()}]`
 
 /** Bodies that are too much in every way there is, made from one that works. */
-function excesses(entry: Endpoint, { input, token }: Play): [what: string, wire: Wire][] {
+function excesses(entry: Endpoint, { input, token }: Scenario): [what: string, wire: Wire][] {
   const wire = toWire(entry, input, token)
   const whole = JSON.stringify(input.body ?? {})
   const holding = (text: string) =>
@@ -89,7 +89,7 @@ const listsOf = ({ body }: Endpoint): string[][] =>
 
 describe('a body that says too much', () => {
   it.each(withBody)('at $name is answered shortly', { timeout: 60_000 }, async ({ name, entry }) => {
-    const play = await playOf(name, entry, hand)
+    const play = await scenarioOf(name, entry, hand)
     const faults: unknown[] = []
     for (const [what, wire] of excesses(entry, play)) {
       const isRead = wire.body!.length <= bodyLimitOf(entry)
@@ -118,7 +118,7 @@ describe('a body that says too much', () => {
 
 describe('a query that says too much', () => {
   it.each(called(api))('at $name is answered shortly', async ({ name, entry }) => {
-    const { input, token } = await playOf(name, entry, hand)
+    const { input, token } = await scenarioOf(name, entry, hand)
     const wire = toWire(entry, input, token)
     const [path = ''] = wire.path.split('?')
     const many = Array.from({ length: 3000 }, (_, n) => n.toString(36)).join('&')

@@ -11,8 +11,8 @@ import { fanOut } from '../../src/webhooks/worker/fan-out.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
 import { addWebhook, buildWorld, systemToken } from '../world.ts'
-import { breakIn } from './break-in.ts'
 import { callOf, toWire, unknownRecords } from './calls.ts'
+import { callAsStrangers } from './cross-tenant-calls.ts'
 import { recordsOf, type Stage, type Stranger, userToken } from './fixture.ts'
 import { about, changed, dump } from './tables.ts'
 import { Line } from './wire.ts'
@@ -110,7 +110,7 @@ onEveryDatabase((_, open) => {
       const service = await startService(open)
       const stage = await buildStage(service, by)
       const line = new Line(service.url)
-      const { breaches, calls } = await breakIn(stage, contract, line)
+      const { breaches, calls } = await callAsStrangers(stage, contract, line)
       await line.close()
       expect(breaches).toEqual([])
       expect(calls).toBeGreaterThan(500)

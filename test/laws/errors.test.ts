@@ -14,7 +14,7 @@ import { addMember, browser, codeIn, errorIn, person, start } from '../sso/sign-
 import { addOrg, addOrgUser, addPartnerUser, addRole, addWebhook, roleOf } from '../world.ts'
 import { unknownRecords } from './calls.ts'
 import { userIdOf } from './fixture.ts'
-import { handOf, playOf } from './plays.ts'
+import { scenarioOf, scenarioTools } from './scenarios.ts'
 
 /*
  * The documented errors, row by row, in their words. Where only the condition is documented, the words are
@@ -202,10 +202,10 @@ const rows: readonly Row[] = [
     ...{ status: 400, when: 'a PATCH says nothing, or nothing that is known' },
     more: { code: 'invalid_request' },
     async ask({ service, world, clock, call }) {
-      const hand = handOf(service, world, clock)
+      const hand = scenarioTools(service, world, clock)
       const answers: Said[] = []
       for (const { name, entry } of entriesOf(api).filter((one) => one.entry.method === 'PATCH')) {
-        const { input, token } = await playOf(name, entry, hand)
+        const { input, token } = await scenarioOf(name, entry, hand)
         const path = entry.path.replace(/:(\w+)/g, (_, one: string) => String(input.params[one]))
         const query = new URLSearchParams(input.query as Record<string, string>).toString()
         for (const body of [undefined, {}, { nobodyKnows: 1 }]) {

@@ -12,7 +12,7 @@ import { RawAgent } from '../live/raw-agent.ts'
 import { addCommand, addWebhook, buildWorld, type World } from '../world.ts'
 import { put, toWire } from './calls.ts'
 import { called, fieldsOf } from './fields.ts'
-import { type Hand, handOf, playOf } from './plays.ts'
+import { type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { Line } from './wire.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -81,13 +81,13 @@ const ofAgents = called(api).filter(
 
 let service: TestService
 let world: World
-let hand: Hand
+let hand: ScenarioTools
 let line: Line
 
 beforeAll(async () => {
   service = await startService(() => openMigrated('sqlite'), { env: limits })
   world = await buildWorld(service)
-  hand = handOf(service, world, systemClock)
+  hand = scenarioTools(service, world, systemClock)
   line = new Line(service.url)
 })
 afterAll(async () => {
@@ -153,7 +153,7 @@ describe('what grows with what agents do', () => {
   it('has a bound that a test reaches', async () => {
     const found = new Set<string>()
     for (const { name, entry } of ofAgents) {
-      const play = await playOf(name, entry, hand)
+      const play = await scenarioOf(name, entry, hand)
       const orgId = String(play.orgId)
       if (/^[0-9a-f-]{36}$/.test(orgId)) {
         await addWebhook(service, orgId, 'all', ['device.updated', 'device.enrolled', 'alert.triggered'])
@@ -166,7 +166,7 @@ describe('what grows with what agents do', () => {
     const { bakery } = world.orgs
     for (const [name, body] of more) {
       const { entry } = called(api).find((one) => one.name === name)!
-      const play = await playOf(name, entry, hand)
+      const play = await scenarioOf(name, entry, hand)
       const before = await sizes()
       for (let n = 0; n < 2; n++) {
         const { status } = await line.send(
@@ -207,7 +207,7 @@ describe('what grows with what agents do', () => {
     for (const { name, entry } of ofAgents) {
       // What it adds has bounds of its own.
       if (name === 'diagnosticLogs.submit' || entry.access.who !== 'agent') continue
-      const play = await playOf(name, entry, hand)
+      const play = await scenarioOf(name, entry, hand)
       const wire = toWire(entry, play.input, play.token)
       for (let n = 0; n < 3; n++) await line.send(wire)
       const before = await sizes()
@@ -231,7 +231,7 @@ describe('what an agent says', () => {
     async ({ name, entry }) => {
       const texts = fieldsOf(entry.body).filter(({ leaf }) => leaf)
       for (const { path } of texts) {
-        const play = await playOf(name, entry, hand)
+        const play = await scenarioOf(name, entry, hand)
         const input = structuredClone(play.input)
         put(input, 'body', path, 'x'.repeat(Math.min(3 * long, bodyLimitOf(entry) - 5000)))
         await line.send(toWire(entry, input, play.token))

@@ -1,6 +1,6 @@
 import { createServer } from 'node:http'
-import { me } from '../cli/stand-in.ts'
-import { listening } from '../cli/way.ts'
+import { me } from '../cli/fake-service.ts'
+import { listening } from '../cli/network.ts'
 import { entryFor, hostile, hostileFor } from './hostile.ts'
 
 /** What a service answers with. `likely`: whoever reads it goes on. */

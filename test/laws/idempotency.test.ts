@@ -11,8 +11,8 @@ import { buildWorld } from '../world.ts'
 import { newEntries } from './audited.ts'
 import { callOf, toWire, unknownRecords } from './calls.ts'
 import { called } from './fields.ts'
-import { type Hand, handOf, type Play, playOf } from './plays.ts'
 import { faultOf } from './refusal.ts'
+import { type Scenario, type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { changed, type Dump, dump } from './tables.ts'
 import { type Answer, Line, type Wire } from './wire.ts'
 
@@ -88,12 +88,12 @@ describe('an Idempotency-Key', () => {
 
 onEveryDatabase((_, open) => {
   let service: TestService
-  let hand: Hand
+  let hand: ScenarioTools
   let lines: [Line, Line]
 
   beforeAll(async () => {
     service = await startService(open, { env: { OFFLINE_AFTER_SECONDS: '86400' } })
-    hand = handOf(service, await buildWorld(service), systemClock)
+    hand = scenarioTools(service, await buildWorld(service), systemClock)
     lines = [new Line(service.url), new Line(service.url)]
   })
   afterAll(async () => {
@@ -114,16 +114,16 @@ onEveryDatabase((_, open) => {
     return [...rows.map((row) => row.replace(/^(\w+ .) .*/s, '$1')), ...messages].sort()
   }
 
-  const wireOf = (entry: Endpoint, { input, token }: Play): Wire => toWire(entry, input, token)
+  const wireOf = (entry: Endpoint, { input, token }: Scenario): Wire => toWire(entry, input, token)
 
   describe('a request with an Idempotency-Key', () => {
     it.each(honoring)(
       'to $name that is sent twice at once, and once more, does what one does, and gets its reply',
       async ({ name, entry }) => {
-        const alone = await playOf(name, entry, hand)
+        const alone = await scenarioOf(name, entry, hand)
         const once = await effectOf(() => lines[0].send(wireOf(entry, alone)))
 
-        const wire = withKey(wireOf(entry, await playOf(name, entry, hand)), `twice ${name}`)
+        const wire = withKey(wireOf(entry, await scenarioOf(name, entry, hand)), `twice ${name}`)
         const news = await newEntries(service)
         const answers: Answer[] = []
         const effect = await effectOf(async () => {
@@ -146,7 +146,7 @@ onEveryDatabase((_, open) => {
     )
 
     it.each(refusing)('to $name is refused, with the reason, and does nothing', async ({ name, entry }) => {
-      const play = await playOf(name, entry, hand)
+      const play = await scenarioOf(name, entry, hand)
       const news = await newEntries(service)
       const before = await dump(service.storage, { sessions: true })
       const answer = await lines[0].send(withKey(wireOf(entry, play), 'of no use'))
@@ -183,7 +183,7 @@ onEveryDatabase((_, open) => {
 
   it('knows what a change leaves behind', async () => {
     const effectAlone = async (name: string, entry: Endpoint) => {
-      const play = await playOf(name, entry, hand)
+      const play = await scenarioOf(name, entry, hand)
       return effectOf(() => lines[0].send(wireOf(entry, play)))
     }
     expect(await effectAlone('sites.create', api.sites.create)).toContain('sites +')

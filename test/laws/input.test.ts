@@ -8,8 +8,8 @@ import { buildWorld } from '../world.ts'
 import { toWire } from './calls.ts'
 import { called, statusOf } from './fields.ts'
 import { mutationsOf } from './mutations.ts'
-import { type Hand, handOf, playOf } from './plays.ts'
 import { faultOf } from './refusal.ts'
+import { type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { changed, dump } from './tables.ts'
 import { Line } from './wire.ts'
 
@@ -17,13 +17,13 @@ const entries = called(api)
 
 onEveryDatabase((_, open) => {
   let service: TestService
-  let hand: Hand
+  let hand: ScenarioTools
   let line: Line
 
   beforeAll(async () => {
     // It takes minutes, in which its machines say nothing.
     service = await startService(open, { env: { OFFLINE_AFTER_SECONDS: '86400' } })
-    hand = handOf(service, await buildWorld(service), systemClock)
+    hand = scenarioTools(service, await buildWorld(service), systemClock)
     line = new Line(service.url)
   })
   afterAll(async () => {
@@ -35,7 +35,7 @@ onEveryDatabase((_, open) => {
     it.each(entries)(
       'at $name is refused in the one way there is, and changes nothing',
       async ({ name, entry }) => {
-        const play = await playOf(name, entry, hand)
+        const play = await scenarioOf(name, entry, hand)
         const mutations = mutationsOf(entry, play)
         expect(mutations.length).toBeGreaterThan(5)
         const refused = mutations.filter(({ outcome }) => outcome === 'refused')
@@ -59,7 +59,7 @@ onEveryDatabase((_, open) => {
 
     it('leaves the service as it was', { timeout: 120_000 }, async () => {
       for (const { name, entry } of entries) {
-        const play = await playOf(name, entry, hand)
+        const play = await scenarioOf(name, entry, hand)
         const { status, text } = await line.send(toWire(entry, play.input, play.token))
         expect([name, status, text]).toEqual([name, statusOf(entry), expect.any(String)])
         expect(isMutation(entry) || entry.bytes || status === 200).toBe(true)

@@ -115,7 +115,7 @@ const wrongs: [path: string, text: string, rule: string][] = [
     `import { x } from '../../src/audit/chain.ts'`,
     'commands see contracts and src/cli, never a server or a database',
   ],
-  ['src/cli/send.ts', `import { x } from '../identity/tokens.ts'`, 'src/cli sees contracts only'],
+  ['src/cli/api-client.ts', `import { x } from '../identity/tokens.ts'`, 'src/cli sees contracts only'],
   [
     'src/device-agent/run.ts',
     `import { x } from '../agents/store.ts'`,
@@ -127,7 +127,7 @@ const wrongs: [path: string, text: string, rule: string][] = [
     'a migration outlives the code: it imports only storage/columns.ts',
   ],
   [
-    'src/cli/send.ts',
+    'src/cli/api-client.ts',
     `const { Kysely } = await import('kysely')`,
     'client code loads no package of the server',
   ],

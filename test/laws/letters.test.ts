@@ -10,7 +10,7 @@ import { unsent } from '../identity/mail.ts'
 import { buildWorld } from '../world.ts'
 import { toWire } from './calls.ts'
 import { mutating } from './fields.ts'
-import { type Hand, handOf, playOf } from './plays.ts'
+import { type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { Line } from './wire.ts'
 
 /** What bounds how many letters or messages somebody gets, besides the general limits of requests. */
@@ -24,7 +24,7 @@ const bounded: Readonly<Record<string, string>> = {
 const changing = mutating(api).filter(({ entry }) => entry.access.who !== 'agent')
 
 let service: TestService
-let hand: Hand
+let hand: ScenarioTools
 let line: Line
 let close: () => Promise<void>
 
@@ -32,7 +32,7 @@ beforeAll(async () => {
   const database = await openMigrated('sqlite')
   close = database.close
   service = await startService(async () => database, { outside: { mailer: unsent(false) } })
-  hand = handOf(service, await buildWorld(service), systemClock)
+  hand = scenarioTools(service, await buildWorld(service), systemClock)
   line = new Line(service.url)
 })
 afterAll(async () => {
@@ -58,7 +58,7 @@ const found: string[] = []
 
 describe('whatever sends a letter or a message', () => {
   it.each(changing)('is bounded by a limit of its own: $name', async ({ name, entry }) => {
-    const play = await playOf(name, entry, hand)
+    const play = await scenarioOf(name, entry, hand)
     const before = await sent()
     const take = vi.spyOn(Limiter.prototype, 'take') as unknown as Mock
     try {

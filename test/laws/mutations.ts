@@ -4,7 +4,7 @@ import { safeParse, unwrap } from '../../src/core/schema.ts'
 import { put, toWire } from './calls.ts'
 import { holdsOdd } from './contract.ts'
 import { type Field, inputsOf, optional } from './fields.ts'
-import type { Play } from './plays.ts'
+import type { Scenario } from './scenarios.ts'
 import type { Wire } from './wire.ts'
 import { deep, endless, withRaw, wrongFor, wrongIds } from './wrong-values.ts'
 
@@ -19,7 +19,7 @@ export type Mutation = {
 }
 
 /** Everything wrong that can be said at an entry, made from a call that works. */
-export function mutationsOf(entry: Endpoint, play: Play): Mutation[] {
+export function mutationsOf(entry: Endpoint, play: Scenario): Mutation[] {
   const all = [...bodies(entry, play), ...fields(entry, play), ...queries(entry, play), ...paths(entry, play)]
   // The ones that may succeed come last: they may use up what the others need.
   return [
@@ -29,7 +29,7 @@ export function mutationsOf(entry: Endpoint, play: Play): Mutation[] {
 }
 
 /** The body as a whole. */
-function bodies(entry: Endpoint, play: Play): Mutation[] {
+function bodies(entry: Endpoint, play: Scenario): Mutation[] {
   if (entry.method === 'GET') return []
   const wire = toWire(entry, play.input, play.token)
   const limit = bodyLimitOf(entry)
@@ -89,7 +89,7 @@ function bodies(entry: Endpoint, play: Play): Mutation[] {
 }
 
 /** Each field of the body with each value that is wrong for it. */
-function fields(entry: Endpoint, play: Play): Mutation[] {
+function fields(entry: Endpoint, play: Scenario): Mutation[] {
   const ofBody = inputsOf(entry).filter(({ part }) => part === 'body')
   return ofBody.flatMap((field) => {
     const lenient = ofBody.some((other) => isLenient(other) && begins(field.path, other.path))
@@ -134,7 +134,7 @@ const textOf = (value: unknown): string => JSON.stringify(value)
 const isLenient = ({ schema }: Field): boolean => schema.safeParse(Symbol.iterator).success
 
 /** The query string. */
-function queries(entry: Endpoint, play: Play): Mutation[] {
+function queries(entry: Endpoint, play: Scenario): Mutation[] {
   const wire = toWire(entry, play.input, play.token)
   const [path = '', given = ''] = wire.path.split('?')
   const asking = (what: string, text: string, more: Partial<Mutation> = {}): Mutation => ({
@@ -185,7 +185,7 @@ const wrongPages = [
 ]
 
 /** The ids in the path. */
-function paths(entry: Endpoint, play: Play): Mutation[] {
+function paths(entry: Endpoint, play: Scenario): Mutation[] {
   const wire = toWire(entry, play.input, play.token)
   return Object.keys(play.input.params).flatMap((name) => {
     const own = encodeURIComponent(String(play.input.params[name]))

@@ -42,7 +42,7 @@ import { happening } from '../audit/rows.ts'
 import { onEveryDatabase, type TestDatabase } from '../databases.ts'
 import { startService, type TestService, testSecrets } from '../harness.ts'
 import { addUser, addWebhook, buildWorld, type Org, type World } from '../world.ts'
-import { poison } from './poison.ts'
+import { failWrites } from './failing-writes.ts'
 
 type On = TestDatabase & { world: World; bad: Org; good: Org; service: Pick<TestService, 'storage'> }
 type Scenario = (on: On) => Promise<void>
@@ -109,7 +109,7 @@ const scenarios: Record<string, Scenario> = {
     const draft = (action: string) => JSON.stringify(toDraftEntry(happening(org.id, { action }), now()))
     const entries = [draft('first'), draft('poisoned'), '{"half', '{}', draft('last')]
     for (const entry of entries) await add(storage, 'outbox', { chain: org.id, entry })
-    await poison(storage, 'insert', 'audit_logs', `new.action = 'poisoned'`)
+    await failWrites(storage, 'insert', 'audit_logs', `new.action = 'poisoned'`)
     expect(await sealPending(storage)).toEqual([])
     const rows = await rowsIn(storage, 'audit_logs')
     const own = rows.filter(({ chain }) => chain === org.id).sort((a, b) => Number(a.seq) - Number(b.seq))
@@ -137,7 +137,7 @@ const scenarios: Record<string, Scenario> = {
     await storage.write((tx) =>
       tx.updateTable('users').set({ password_hash: 'x', status: 'active' }).execute(),
     )
-    await poison(storage, 'insert', 'password_resets', `new.user_id = '${users[0]}'`)
+    await failWrites(storage, 'insert', 'password_resets', `new.user_id = '${users[0]}'`)
     const onIssued = async () => {}
     const resets = {
       storage,
@@ -157,7 +157,7 @@ const scenarios: Record<string, Scenario> = {
       await storage.write((tx) => queueMail(tx, cipher, letter, now(), addSeconds(now(), 3600)))
     }
     const [first] = await storage.read.selectFrom('mails').select('id').orderBy('id').execute()
-    await poison(storage, 'update', 'mails', `new.id = '${first!.id}'`)
+    await failWrites(storage, 'update', 'mails', `new.id = '${first!.id}'`)
     const sent: string[] = []
     const mailer = { real: true, send: async ({ to }: { to: string }) => void sent.push(to) }
     await run(sendDueMails({ storage, cipher, mailer, clock: systemClock, onFailure: () => {} }))
@@ -169,7 +169,7 @@ const scenarios: Record<string, Scenario> = {
     await storage.write((tx) =>
       tx.insertInto('api_key_buckets').values({ key_id: good.apiKeyId, bucket: 1, count: 1 }).execute(),
     )
-    await poison(storage, 'delete', 'sessions', '1 = 1')
+    await failWrites(storage, 'delete', 'sessions', '1 = 1')
     expect(await run(deleteExpired(storage, addSeconds(now(), 90 * day)))).toMatchObject({
       message: /poisoned/,
     })
@@ -198,7 +198,7 @@ const scenarios: Record<string, Scenario> = {
     const meter = new KeyMeter(storage)
     for (const { id, key_hash: hash, rate_limit: rateLimit } of keys)
       await meter.take({ id, hash, rateLimit }, now())
-    const cure = await poison(
+    const cure = await failWrites(
       storage,
       'update',
       'api_keys',
@@ -217,7 +217,7 @@ const scenarios: Record<string, Scenario> = {
 
   async 'device watch'({ storage, bad, good }) {
     await change(storage, 'devices', { status: 'online' })
-    await poison(storage, 'update', 'devices', `new.id = '${bad.deviceId}'`)
+    await failWrites(storage, 'update', 'devices', `new.id = '${bad.deviceId}'`)
     await run(checkLiveness(storage, { offlineAfterSeconds: 60 }, addSeconds(now(), 3600)))
     const rows = await storage.read.selectFrom('devices').select(['id', 'status']).execute()
     const states = Object.fromEntries(rows.map(({ id, status }) => [id, status]))
@@ -236,7 +236,7 @@ const scenarios: Record<string, Scenario> = {
       await of(orgs.harbor.filterId).set({ conditions: '{"half' }).execute()
       await tx.deleteFrom('device_group_devices').execute()
     })
-    await poison(storage, 'update', 'device_groups', `new.id = '${bad.groupId}'`)
+    await failWrites(storage, 'update', 'device_groups', `new.id = '${bad.groupId}'`)
     await run(refreshDueGroups({ storage, clock: systemClock }))
     const members = await storage.read
       .selectFrom('device_group_devices')
@@ -249,7 +249,7 @@ const scenarios: Record<string, Scenario> = {
     const { storage, service, bad, good } = on
     await addRelease(service, '9.9.9', { promoted: true })
     const id = await addRollout(service as TestService, 'preparing')
-    await poison(storage, 'insert', 'agent_rollout_devices', `new.device_id = '${bad.deviceId}'`)
+    await failWrites(storage, 'insert', 'agent_rollout_devices', `new.device_id = '${bad.deviceId}'`)
     const parts = { storage, clock: systemClock, offlineAfterSeconds: 300 }
     await run(reconcileRollout(parts))
     const places = async () => {
@@ -260,7 +260,7 @@ const scenarios: Record<string, Scenario> = {
     const other = on.world.orgs.harbor.deviceId
     expect(Object.keys(await places()).sort()).toEqual([good.deviceId, other].sort())
     await change(storage, 'devices', { status: 'decommissioned' })
-    await poison(storage, 'update', 'agent_rollout_devices', `new.device_id = '${other}'`)
+    await failWrites(storage, 'update', 'agent_rollout_devices', `new.device_id = '${other}'`)
     await run(reconcileRollout(parts))
     expect(await places()).toMatchObject({ [good.deviceId]: 'withdrawn', [other]: 'waiting' })
   },
@@ -271,7 +271,7 @@ const scenarios: Record<string, Scenario> = {
     await add(storage, 'agent_logs', kept)
     await add(storage, 'agent_logs', log(good, 'agent_logs', '2020-01-02T00:00:00.000Z'))
     await add(storage, 'device_event_logs', log(good, 'device_event_logs', old))
-    await poison(storage, 'delete', 'agent_logs', `old.id = '${kept.id}'`)
+    await failWrites(storage, 'delete', 'agent_logs', `old.id = '${kept.id}'`)
     await run(deleteOldLogs(storage, { agentLogRetentionDays: 7, eventLogRetentionDays: 7 }, now()))
     expect(await storage.read.selectFrom('agent_logs').select('id').execute()).toEqual([{ id: kept.id }])
     expect(await storage.read.selectFrom('device_event_logs').select('id').execute()).toEqual([])
@@ -282,7 +282,7 @@ const scenarios: Record<string, Scenario> = {
     await add(storage, 'agent_logs', stuck)
     await add(storage, 'agent_logs', log(good, 'agent_logs', now()))
     for (const { deviceId } of [bad, good]) await change(storage, 'devices', { log_bytes: 1000 }, deviceId)
-    await poison(storage, 'delete', 'agent_logs', `old.id = '${stuck.id}'`)
+    await failWrites(storage, 'delete', 'agent_logs', `old.id = '${stuck.id}'`)
     await run(enforceQuotas(storage, new LogQuota({ perDevice: 100, perOrg: 2 ** 40 })))
     expect(await storage.read.selectFrom('agent_logs').select('id').execute()).toEqual([{ id: stuck.id }])
   },
@@ -294,8 +294,8 @@ const scenarios: Record<string, Scenario> = {
       const more = { actorType: 'agent' as const, actorId: deviceId, action: 'poisoned by many' }
       gathered.isDue(toDraftEntry(happening(id, more), now()))
     }
-    await poison(storage, 'insert', 'outbox', `new.chain = '${bad.id}'`)
-    await poison(storage, 'insert', 'audit_logs', `new.chain = '${bad.id}'`)
+    await failWrites(storage, 'insert', 'outbox', `new.chain = '${bad.id}'`)
+    await failWrites(storage, 'insert', 'audit_logs', `new.chain = '${bad.id}'`)
     await run(gathered.write(storage, now()))
     await sealPending(storage)
     const told = (await rowsIn(storage, 'audit_logs')).filter(({ action }) => action === 'poisoned by many')
@@ -309,7 +309,7 @@ const scenarios: Record<string, Scenario> = {
     const limits = { AGENT_EVENTS: { count: 1, seconds: 3600 } } as Limits
     const waiting = new AgentEventBuffer(new Limiter(limits))
     for (const { deviceId } of [bad, bad, good, good]) waiting.emitsNow(deviceId, ['hostname'])
-    await poison(storage, 'insert', 'events', `new.org_id = '${bad.id}'`)
+    await failWrites(storage, 'insert', 'events', `new.org_id = '${bad.id}'`)
     await run(waiting.tell(storage, now()))
     const told = await storage.read.selectFrom('events').select(['org_id', 'type']).execute()
     expect(told).toEqual([{ org_id: good.id, type: 'device.updated' }])
@@ -325,7 +325,7 @@ const scenarios: Record<string, Scenario> = {
     const [stuck] = [await command(on, bad, ended), await command(on, good, ended)]
     for (const { deviceId } of [bad, good])
       await change(storage, 'devices', { command_bytes: 5000 }, deviceId)
-    await poison(storage, 'update', 'agent_commands', `new.id = '${stuck}'`)
+    await failWrites(storage, 'update', 'agent_commands', `new.id = '${stuck}'`)
     await run(trimOutputs(storage, new ByteQuota({ perDevice: 2000, perOrg: 2 ** 40 }), now()))
     const rows = await storage.read.selectFrom('agent_commands').select(['id', 'result']).execute()
     expect(rows.filter(({ result }) => result!.includes('xxx')).map(({ id }) => id)).toEqual([stuck])
@@ -337,7 +337,7 @@ const scenarios: Record<string, Scenario> = {
     const sent = { status: 'sent', sent_count: 99, sent_at: '2020-01-01T00:00:00.000Z' }
     const stuck = [await command(on, bad, late), await command(on, bad, sent)]
     const others = [await command(on, good, late), await command(on, good, sent)]
-    await poison(storage, 'update', 'agent_commands', `new.id in ('${stuck.join("', '")}')`)
+    await failWrites(storage, 'update', 'agent_commands', `new.id in ('${stuck.join("', '")}')`)
     await run(reapCommands(storage, async () => {}, now()))
     const states = await commandsOf(on)
     expect(others.map((id) => states.get(id))).toEqual(['failed', 'failed'])
@@ -348,14 +348,14 @@ const scenarios: Record<string, Scenario> = {
     const { storage, bad, good } = on
     const ended = { status: 'completed', completed_at: '2020-01-01T00:00:00.000Z' }
     const [stuck, other] = [await command(on, bad, ended), await command(on, good, ended)]
-    await poison(storage, 'delete', 'agent_commands', `old.id = '${stuck}'`)
+    await failWrites(storage, 'delete', 'agent_commands', `old.id = '${stuck}'`)
     await run(deleteOldCommands(storage, now()))
     const left = await commandsOf(on)
     expect([left.has(stuck), left.has(other)]).toEqual([true, false])
   },
 
   async 'audit checkpoints'({ storage, dataDir, bad, good }) {
-    await poison(storage, 'insert', 'audit_checkpoints', `new.chain = '${bad.id}'`)
+    await failWrites(storage, 'insert', 'audit_checkpoints', `new.chain = '${bad.id}'`)
     await storage.write((tx) => tx.deleteFrom('audit_checkpoints').execute()).catch(() => {})
     const parts = partsOn({ storage, dataDir })
     await run(takeDueCheckpoints({ ...parts, clock: systemClock }))
@@ -365,7 +365,7 @@ const scenarios: Record<string, Scenario> = {
   },
 
   async 'audit verification'({ storage, dataDir, bad, good }) {
-    await poison(storage, 'insert', 'audit_verdicts', `new.chain = '${bad.id}'`)
+    await failWrites(storage, 'insert', 'audit_verdicts', `new.chain = '${bad.id}'`)
     const parts = partsOn({ storage, dataDir })
     await run(verifyDue({ ...parts, clock: Object.assign(systemClock, { forward: () => {} }) }))
     const rows = await storage.read.selectFrom('audit_verdicts').select(['chain', 'verdict']).execute()
@@ -379,7 +379,7 @@ const scenarios: Record<string, Scenario> = {
     const [bad, good] = [newId(), newId()].sort() as [string, string]
     for (const chain of [bad, good]) await aged(chain, [4000, 3999, 1])
     for (const change of ['insert', 'update'] as const) {
-      await poison(storage, change, 'audit_retention', `new.chain = '${bad}'`)
+      await failWrites(storage, change, 'audit_retention', `new.chain = '${bad}'`)
     }
     await run(pruneDue(parts))
     expect([(await seqs(bad))[0], (await seqs(good))[0]]).toEqual([1, 3])
@@ -392,7 +392,7 @@ const scenarios: Record<string, Scenario> = {
     ]
     for (const { orgId } of hooks) await add(storage, 'events', event(orgId))
     await fanOut(storage, now())
-    await poison(storage, 'update', 'webhook_deliveries', `new.webhook_id = '${hooks[0]!.id}'`)
+    await failWrites(storage, 'update', 'webhook_deliveries', `new.webhook_id = '${hooks[0]!.id}'`)
     const worker = new DeliveryWorker({
       storage,
       cipher,
@@ -420,7 +420,7 @@ const scenarios: Record<string, Scenario> = {
     const stuck = await addWebhook(service as TestService, bad.id, 'stuck', ['device.offline'])
     const twin = await addWebhook(service as TestService, bad.id, 'twin', ['device.offline'])
     const other = await addWebhook(service as TestService, good.id, 'other', ['device.offline'])
-    await poison(storage, 'insert', 'webhook_deliveries', `new.webhook_id = '${stuck.id}'`)
+    await failWrites(storage, 'insert', 'webhook_deliveries', `new.webhook_id = '${stuck.id}'`)
     for (const { id } of [bad, bad, good]) await add(storage, 'events', event(id))
     for (let more = true; more; ) ({ more } = await fanOut(storage, now()))
     const rows = await rowsIn(storage, 'webhook_deliveries')
@@ -431,8 +431,8 @@ const scenarios: Record<string, Scenario> = {
     expect(aside).toMatchObject([{ source: 'events' }, { source: 'events' }])
     expect(JSON.parse(String(aside[0]!.entry))).toMatchObject({ webhookId: stuck.id, type: 'device.offline' })
     // An event that cannot even go stays, and those behind it are given out.
-    await poison(storage, 'delete', 'events', `old.org_id = '${bad.id}'`)
-    await poison(storage, 'update', 'events', `new.org_id = '${bad.id}'`)
+    await failWrites(storage, 'delete', 'events', `old.org_id = '${bad.id}'`)
+    await failWrites(storage, 'update', 'events', `new.org_id = '${bad.id}'`)
     for (const { id } of [bad, good]) await add(storage, 'events', event(id))
     await fanOut(storage, now())
     const left = await storage.read.selectFrom('events').select('org_id').execute()
@@ -440,7 +440,7 @@ const scenarios: Record<string, Scenario> = {
   },
 
   async 'webhook upkeep'({ storage, bad, good }) {
-    await poison(storage, 'delete', 'webhook_deliveries', `old.id = '${bad.deliveryId}'`)
+    await failWrites(storage, 'delete', 'webhook_deliveries', `old.id = '${bad.deliveryId}'`)
     await run(tidy(storage, { deliveryDays: 1 }, addSeconds(now(), 30 * day)))
     const left = (await rowsIn(storage, 'webhook_deliveries')).map(({ id }) => id)
     expect([left.includes(bad.deliveryId), left.includes(good.deliveryId)]).toEqual([true, false])
@@ -478,7 +478,7 @@ describe('one row that the database refuses holds up no other', () => {
     it('heartbeats that come together', async () => {
       const service = await startService(open)
       const { orgs } = await buildWorld(service)
-      await poison(service.storage, 'update', 'devices', `new.id = '${orgs.bakery.deviceId}'`)
+      await failWrites(service.storage, 'update', 'devices', `new.id = '${orgs.bakery.deviceId}'`)
       const body = {
         ...api.agents.heartbeat.example,
         metrics: { cpuPercent: 1, ramPercent: 1, diskPercent: 1 },
@@ -495,7 +495,7 @@ describe('one row that the database refuses holds up no other', () => {
       const { agentToken, agentId: id, deviceId } = orgs.bakery
       const agent = service.client(agentToken)
       for (const table of ['agent_logs', 'device_event_logs'] as const) {
-        await poison(service.storage, 'insert', table, `new.message = 'poisoned'`)
+        await failWrites(service.storage, 'insert', table, `new.message = 'poisoned'`)
       }
       const messages = Array.from({ length: 120 }, (_, n) => (n === 60 ? 'poisoned' : `number ${n}`))
       const timestamp = now()
@@ -525,7 +525,7 @@ describe('one row that the database refuses holds up no other', () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       for (const table of ['outbox', 'audit_logs'] as const) {
-        await poison(service.storage, 'insert', table, `new.chain = '${orgs.bakery.id}'`)
+        await failWrites(service.storage, 'insert', table, `new.chain = '${orgs.bakery.id}'`)
       }
       const make = (name: 'bakery' | 'garage' | 'harbor') =>
         service.client(tokens[name]).call(api.sites.create, { body: { orgId: orgs[name].id, name: 'Annex' } })

@@ -10,9 +10,9 @@ import { buildWorld, tokenFor, type World } from '../world.ts'
 import { newEntries } from './audited.ts'
 import { callOf, type Records, toWire, unknownRecords, unread } from './calls.ts'
 import { idsOf } from './fields.ts'
+import { refusesIds } from './filtered-ids.ts'
 import { recordsOf, userIdOf } from './fixture.ts'
-import { addPerson, addPersonWithFactor, type Hand, handOf } from './plays.ts'
-import { refusesIds } from './sieves.ts'
+import { addPerson, addPersonWithFactor, type ScenarioTools, scenarioTools } from './scenarios.ts'
 import { type Answer, Line } from './wire.ts'
 
 const entries = entriesOf(api)
@@ -29,14 +29,14 @@ const actionOf = ({ audit }: Endpoint): string =>
 onEveryDatabase((_, open) => {
   let service: TestService
   let world: World
-  let hand: Hand
+  let hand: ScenarioTools
   let victim: Records
   let line: Line
 
   beforeAll(async () => {
     service = await startService(open, { env: { RATE_LIMIT_WRONG_PASSWORDS_NETWORK: '5/900' } })
     world = await buildWorld(service)
-    hand = handOf(service, world, systemClock)
+    hand = scenarioTools(service, world, systemClock)
     victim = await recordsOf(service, world.partners.acme, world.orgs.bakery)
     line = new Line(service.url)
   })

@@ -7,7 +7,7 @@ import { addOrg, buildWorld } from '../world.ts'
 import { callOf, type Input, toWire } from './calls.ts'
 import { called, fieldsOf } from './fields.ts'
 import { recordsOf } from './fixture.ts'
-import { handOf, playOf } from './plays.ts'
+import { scenarioOf, scenarioTools } from './scenarios.ts'
 import { Line } from './wire.ts'
 
 /** One exchange, with everything masked that is different each time. */
@@ -21,7 +21,7 @@ export async function sessionOn(open: Open): Promise<Exchange[]> {
   const clock = testClock()
   const service = await startService(open, { clock })
   const world = await buildWorld(service)
-  const hand = handOf(service, world, clock)
+  const hand = scenarioTools(service, world, clock)
   const line = new Line(service.url)
   const mask = masker()
   const exchanges: Exchange[] = []
@@ -41,7 +41,7 @@ export async function sessionOn(open: Open): Promise<Exchange[]> {
   ) => exchange(name, entry, { params: {}, query: {}, body: undefined, ...parts }, token)
 
   for (const { name, entry } of called(api)) {
-    const play = await playOf(name, entry, hand)
+    const play = await scenarioOf(name, entry, hand)
     await exchange(name, entry, play.input, play.token)
     if (isMutation(entry)) continue
     const records = await recordsOf(service, world.partners.acme, world.orgs.bakery)

@@ -3,10 +3,10 @@ import { api } from '../../src/api.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
-import { breakIn, concerns } from './break-in.ts'
+import { callAsStrangers, concerns } from './cross-tenant-calls.ts'
 import { inputsOf } from './fields.ts'
 import { buildStage } from './fixture.ts'
-import { openHouse, openHouseContract } from './open-house.ts'
+import { leakyContract, leakyService } from './leaky-service.ts'
 import { Line } from './wire.ts'
 
 /** Thousands of calls, on machines that may be busy. */
@@ -18,7 +18,7 @@ onEveryDatabase((_, open) => {
       const service = await startService(open)
       const stage = await buildStage(service)
       const line = new Line(service.url)
-      const { breaches, called, named, calls } = await breakIn(stage, api, line)
+      const { breaches, called, named, calls } = await callAsStrangers(stage, api, line)
       await line.close()
       expect(breaches).toEqual([])
 
@@ -42,9 +42,9 @@ onEveryDatabase((_, open) => {
     it('would be noticed in a house without walls', async () => {
       const service = await startService(open)
       const stage = await buildStage(service)
-      const house = await openHouse(service)
+      const house = await leakyService(service)
       const line = new Line(house.url)
-      const { breaches } = await breakIn(stage, openHouseContract, line)
+      const { breaches } = await callAsStrangers(stage, leakyContract, line)
       await line.close()
       await house.close()
       const seen = (entry: string, what: RegExp) =>

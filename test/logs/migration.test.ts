@@ -7,7 +7,7 @@ import { type AnyDb, schemaFor } from '../../src/storage/columns.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
-import { placedOf } from './places.ts'
+import { placedOf } from './sequence.ts'
 
 onEveryDatabase((kind, open) => {
   it('logs that were there before places were given get theirs in the order they came in', async () => {

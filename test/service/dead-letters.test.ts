@@ -9,7 +9,7 @@ import { insertDeadLetter, maxDeadLetters } from '../../src/storage/dead-letters
 import { happening } from '../audit/rows.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
-import { poison } from '../laws/poison.ts'
+import { failWrites } from '../laws/failing-writes.ts'
 import { addWebhook, buildWorld } from '../world.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
@@ -39,7 +39,7 @@ onEveryDatabase((_, open) => {
   describe('an audit entry that could not be written', () => {
     it('is listed and shown, and written once that can be; each of it is audited', async () => {
       const { storage, client, orgId, happen, list, on, audited } = await staged()
-      const cure = await poison(storage, 'insert', 'audit_logs', `new.action = 'poisoned'`)
+      const cure = await failWrites(storage, 'insert', 'audit_logs', `new.action = 'poisoned'`)
       await happen('poisoned')
       await sealPending(storage)
       const [letter, ...more] = await list({ source: 'audit_logs' })
@@ -96,7 +96,7 @@ onEveryDatabase((_, open) => {
       await addWebhook(service, orgId, 'stuck', ['device.offline']),
       await addWebhook(service, orgId, 'gone', ['device.offline']),
     ]
-    const cure = await poison(storage, 'insert', 'webhook_deliveries', `new.event = 'device.offline'`)
+    const cure = await failWrites(storage, 'insert', 'webhook_deliveries', `new.event = 'device.offline'`)
     const id = newId()
     const happened = '2026-01-31T12:00:00.000Z'
     const event = { id, org_id: orgId, type: 'device.offline', data: '{"a":"ä"}', created_at: happened }
@@ -152,7 +152,7 @@ onEveryDatabase((_, open) => {
         }
       })
       await watch.tell()
-      await poison(storage, 'insert', 'audit_logs', `new.action = 'poisoned'`)
+      await failWrites(storage, 'insert', 'audit_logs', `new.action = 'poisoned'`)
       for (const action of ['poisoned', 'poisoned']) await happen(action)
       await sealPending(storage)
       await happen('after')

@@ -2,7 +2,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import { createServer } from 'node:https'
 import { exportJWK, generateKeyPair } from 'jose'
 import { type Configuration, Provider } from 'oidc-provider'
-import { listening, type testCertificate } from '../cli/way.ts'
+import { listening, type testCertificate } from '../cli/network.ts'
 
 export type Account = { email: string; name: string; email_verified?: boolean }
 

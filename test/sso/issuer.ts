@@ -1,6 +1,6 @@
 import { createServer } from 'node:https'
 import { onTestFinished } from 'vitest'
-import { listening, type testCertificate } from '../cli/way.ts'
+import { listening, type testCertificate } from '../cli/network.ts'
 import { documentOf } from './provider-stage.ts'
 
 type Answer = { status?: number; headers?: Record<string, string>; body?: string }

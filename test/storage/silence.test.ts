@@ -5,14 +5,14 @@ import { classifyDatabaseError, isOutage } from '../../src/storage/dialect.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { administer, openMigrated } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
-import { swallowingProxy } from './swallowing.ts'
+import { lossyProxy } from './packet-loss-proxy.ts'
 
 const statementMs = 1000
 
 async function behindProxy() {
   const { databaseUrl, dataDir, close } = await openMigrated('postgres')
   onTestFinished(close)
-  const proxy = await swallowingProxy(databaseUrl!)
+  const proxy = await lossyProxy(databaseUrl!)
   const storage = await openStorage({
     dataDir,
     databaseUrl: proxy.databaseUrl,

@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, inject, it } from 'vitest'
-import { hasOpenssl } from '../cli/way.ts'
+import { hasOpenssl } from '../cli/network.ts'
 import { onEveryEmptyDatabase } from '../databases.ts'
 
 /*

@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { checkSignatures, nativeSignature } from '../../src/core/webhook-signature.ts'
-import { raisable } from '../../src/events/contract.ts'
+import { raisableTypes } from '../../src/events/contract.ts'
 import { emit } from '../../src/events/outbox.ts'
-import { hasOpenssl, testCertificate } from '../cli/way.ts'
+import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -103,7 +103,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       const { service, client, orgId, hook } = await start()
       const all = await hook({ events: ['*'] })
       const some = await hook({ events: ['session.logout', 'alert.resolved'] })
-      const happened = [...raisable, ...raisable]
+      const happened = [...raisableTypes, ...raisableTypes]
       await service.storage.write(async (tx) => {
         for (const type of happened) await emit(tx, { orgId, type, data: {} }, systemClock())
       })

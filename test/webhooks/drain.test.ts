@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { openStorage } from '../../src/storage/open.ts'
-import { hasOpenssl, testCertificate } from '../cli/way.ts'
+import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { type Place, until } from '../daemon/process.ts'
 import { onEveryDatabase, openMigrated } from '../databases.ts'
 import { after, checkWhole, finish, makeWorld, raise, started, storm, type World } from './killing.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { addSeconds } from '../../src/core/time.ts'
-import { hasOpenssl, testCertificate } from '../cli/way.ts'
+import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { until } from '../daemon/process.ts'
 import { openMigrated, temporaryFolder } from '../databases.ts'
 import { serviceOn, testClock } from '../harness.ts'

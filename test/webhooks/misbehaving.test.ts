@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { FailureClass } from '../../src/webhooks/deliveries/contract.ts'
-import { hasOpenssl, testCertificate } from '../cli/way.ts'
+import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { endless, raw, rawTcp } from './misbehaving.ts'
 import { type Answer, receiver } from './receiver.ts'

@@ -1,7 +1,7 @@
 import { createServer as createTcp, type Server, type Socket } from 'node:net'
 import { createServer as createTls } from 'node:tls'
 import { onTestFinished } from 'vitest'
-import { listening, type testCertificate } from '../cli/way.ts'
+import { listening, type testCertificate } from '../cli/network.ts'
 import { gate } from './webhook-stage.ts'
 
 type Certificate = ReturnType<typeof testCertificate>

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { createServer } from 'node:https'
 import type { Socket } from 'node:net'
 import { onTestFinished } from 'vitest'
-import { listening, type testCertificate } from '../cli/way.ts'
+import { listening, type testCertificate } from '../cli/network.ts'
 
 export type Got = { headers: IncomingHttpHeaders; body: string; event: Event; at: number; path: string }
 type Event = { id: string; type: string; timestamp: string; orgId: string; data: Record<string, unknown> }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { hasOpenssl, testCertificate } from '../cli/way.ts'
+import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { raw, rawTcp } from './misbehaving.ts'

@@ -3,7 +3,7 @@ import { command } from '../../../src/cli/command.ts'
 import { latestRollout } from '../../../src/cli/rollouts/latest.ts'
 
 export default command(agentRollouts.devices, {
-  otherwise: { id: latestRollout },
+  argDefaults: { id: latestRollout },
   columns: ['id', 'hostname', 'wave', 'state', 'agentVersion', 'reason'],
   description: 'Of the last rollout unless told.',
   examples: [

@@ -3,8 +3,8 @@ import { command } from '../../../src/cli/command.ts'
 import { latestRollout } from '../../../src/cli/rollouts/latest.ts'
 
 export default command(agentRollouts.halt, {
-  otherwise: { id: latestRollout },
-  human: ({ version }) => `${String(version)} is offered to no further device\n`,
+  argDefaults: { id: latestRollout },
+  format: ({ version }) => `${String(version)} is offered to no further device\n`,
   description:
     'Devices that were offered it already may still arrive; svc agent rollout roll-back brings them back.',
   examples: ['svc agent rollout halt\n1.2.0 is offered to no further device'],

@@ -3,8 +3,8 @@ import { command } from '../../../src/cli/command.ts'
 import { latestRollout } from '../../../src/cli/rollouts/latest.ts'
 
 export default command(agentRollouts.resume, {
-  otherwise: { id: latestRollout },
-  human: ({ version, wave }) => `The rollout of ${String(version)} goes on with wave ${String(wave)}\n`,
+  argDefaults: { id: latestRollout },
+  format: ({ version, wave }) => `The rollout of ${String(version)} goes on with wave ${String(wave)}\n`,
   description: 'What has failed so far is accepted: only what fails from now on can halt it again.',
   examples: ['svc agent rollout resume\nThe rollout of 1.2.0 goes on with wave 2'],
 })

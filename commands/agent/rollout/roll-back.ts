@@ -3,9 +3,9 @@ import { command } from '../../../src/cli/command.ts'
 import { latestRollout } from '../../../src/cli/rollouts/latest.ts'
 
 export default command(agentRollouts.rollBack, {
-  otherwise: { id: latestRollout },
-  confirms: 'End the rollout and bring its devices back to the promoted version?',
-  human: ({ version }) =>
+  argDefaults: { id: latestRollout },
+  confirmation: 'End the rollout and bring its devices back to the promoted version?',
+  format: ({ version }) =>
     `Devices on ${String(version)} go back with their next heartbeat; svc agent rollout status --watch shows how many are left\n`,
   description: 'Where no version is promoted, each goes back to the one it came from.',
   examples: [

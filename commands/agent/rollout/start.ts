@@ -1,11 +1,11 @@
 import { agentRollouts } from '../../../src/agents/rollouts/contract.ts'
 import { command } from '../../../src/cli/command.ts'
-import { saidByWaves } from '../../../src/cli/rollouts/waves.ts'
+import { waveFlags } from '../../../src/cli/rollouts/wave-flags.ts'
 
 export default command(agentRollouts.start, {
   args: ['version'],
-  instead: saidByWaves,
-  human: ({ version }) =>
+  customFlags: waveFlags,
+  format: ({ version }) =>
     `The devices for ${String(version)} are being drawn; svc agent rollout status --watch shows how far it is\n`,
   description:
     'A percentage is of all devices that can take the version, and counts those of the waves before. The next wave opens when those of the last one report the version and have stayed alive; too many failures halt it. After a wave of 100% the version is promoted.',

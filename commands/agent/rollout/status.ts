@@ -1,5 +1,5 @@
 import { ApiCommand } from '../../../src/cli/base.ts'
-import { type ArgSet, argFor, type FlagSet, yes } from '../../../src/cli/flags.ts'
+import { type ArgSet, booleanFlag, type FlagSet, textArg } from '../../../src/cli/flags.ts'
 import { showStatus } from '../../../src/cli/rollouts/status.ts'
 
 export default class AgentRolloutStatus extends ApiCommand {
@@ -22,10 +22,10 @@ Next: wave 3 opens, not before 2026-01-31T12:46:04.000Z (in 14 min): waits for 1
     'svc agent rollout status --watch --exit-code',
     'svc agent rollout status 1.2.0 --jq .failures.reasons',
   ]
-  static override args: ArgSet = { rollout: argFor('The rollout: id or version', false) }
+  static override args: ArgSet = { rollout: textArg('The rollout: id or version', false) }
   static override flags: FlagSet = {
-    watch: yes({ char: 'w', description: 'Go on until nothing more happens by itself' }),
-    'exit-code': yes({ description: 'Exit 1 when it is halted, aborted or rolled back' }),
+    watch: booleanFlag({ char: 'w', description: 'Go on until nothing more happens by itself' }),
+    'exit-code': booleanFlag({ description: 'Exit 1 when it is halted, aborted or rolled back' }),
   }
 
   async run(): Promise<void> {

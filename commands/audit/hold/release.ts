@@ -4,7 +4,7 @@ import { command } from '../../../src/cli/command.ts'
 export default command(auditRetention.hold, {
   summary: 'Release the hold of an audit log: what is old is deleted again',
   preset: { held: false },
-  human: () => 'Released: what is old is deleted again\n',
+  format: () => 'Released: what is old is deleted again\n',
   examples: [
     'svc audit hold release --org blue-bakery --reason "Case 2026-117 is closed"\nReleased: what is old is deleted again',
     'svc audit hold release --org blue-bakery --dry-run',

@@ -4,7 +4,7 @@ import { command } from '../../../src/cli/command.ts'
 export default command(auditRetention.hold, {
   summary: 'Hold an audit log: nothing of it is deleted, however old it is',
   preset: { held: true },
-  human: () => 'Held: nothing is deleted until svc audit hold release\n',
+  format: () => 'Held: nothing is deleted until svc audit hold release\n',
   examples: [
     'svc audit hold set --org blue-bakery --reason "Case 2026-117"\nHeld: nothing is deleted until svc audit hold release',
     'svc audit hold set --org blue-bakery --reason "Case 2026-117" --dry-run',

@@ -5,7 +5,7 @@ import { command } from '../../../src/cli/command.ts'
 export default command(auditRetention.show, {
   summary: 'Show whether an audit log is held, why, by whom and since when',
   preset: { due: undefined },
-  human: (reply) => {
+  format: (reply) => {
     const { hold } = reply as AuditRetention
     if (!hold) return 'Not held\n'
     return `Held: ${hold.reason}\nBy:   ${hold.userEmail ?? 'unknown'}\nSince ${hold.since}\n`

@@ -1,5 +1,5 @@
 import { type Fault, invalid, Problem } from '../../core/errors.ts'
-import type { Bytes, HandlersOf } from '../../handler.ts'
+import type { FileReply, HandlersOf } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import {
   architectureNames,
@@ -17,7 +17,7 @@ import type { ReleaseFiles } from './ports.ts'
 type Asked = { component: string; os: string; arch: string }
 
 export function agentDownloadHandlers(binaries: ReleaseFiles): HandlersOf<typeof contract.agentDownloads> {
-  async function fileFor(db: Db, asked: Asked, version: string | undefined): Promise<Bytes> {
+  async function fileFor(db: Db, asked: Asked, version: string | undefined): Promise<FileReply> {
     const build = await findBuild(db, kindOf(asked), version)
     const file = build && (await binaries.find(build))
     if (file) return file

@@ -1,4 +1,4 @@
-import type { Bytes } from '../../handler.ts'
+import type { FileReply } from '../../handler.ts'
 
 /** A file of a release as it is registered. */
 export type BuildFile = {
@@ -16,5 +16,5 @@ export type ReleaseFiles = {
   /** Agents are sent here for them, and not to where they are. */
   isLocal: boolean
   /** undefined: it is not there, or is not the one that is registered. */
-  find(file: BuildFile): Promise<Bytes | undefined>
+  find(file: BuildFile): Promise<FileReply | undefined>
 }

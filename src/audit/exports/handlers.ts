@@ -1,6 +1,6 @@
 import { keyAfter, toCursorPage } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
-import { type HandlersOf, inSteps, type Preparation, type Streamed } from '../../handler.ts'
+import { type HandlersOf, inSteps, type Preparation, type StreamReply } from '../../handler.ts'
 import type { Storage } from '../../storage/open.ts'
 import { type EntryFilter, listEntriesByIds, listNewestKeys } from '../entries.ts'
 import { checkOrgAndNote } from '../handlers.ts'
@@ -37,7 +37,7 @@ const batchSize = 500
 async function prepareExport(
   { storage, ask, scope, note }: Pick<Preparation<Exports['create']>, 'storage' | 'ask' | 'scope' | 'note'>,
   { format, filter, columns, cursor, cursorAt }: ExportRequest,
-): Promise<Streamed> {
+): Promise<StreamReply> {
   const [timestamp, id] = (keyAfter({ cursor }, 2, cursorAt) ?? []).map(String)
   const { orgId } = filter
   await checkOrgAndNote({ storage, scope, note }, orgId)
@@ -71,7 +71,7 @@ async function prepareExport(
 }
 
 export const auditExports: HandlersOf<Exports> = {
-  download: inSteps<Exports['download'], Streamed>({
+  download: inSteps<Exports['download'], StreamReply>({
     prepare: ({ query, ...call }) => {
       const { format, columns, includeDetails = true, cursor, ...filter } = query
       return prepareExport(call, {
@@ -84,7 +84,7 @@ export const auditExports: HandlersOf<Exports> = {
     },
     run: async (_, streamed) => streamed,
   }),
-  create: inSteps<Exports['create'], Streamed>({
+  create: inSteps<Exports['create'], StreamReply>({
     prepare: ({ query, body, ...call }) => {
       const { format, filters, dateRange, columns, includeDetails, cursor } = body
       const filter = { ...query, ...filters, ...dateRange }

@@ -1,11 +1,11 @@
 import type { IncomingMessage } from 'node:http'
-import type { Judgement } from './judging.ts'
+import type { SignatureCheck } from './signature-check.ts'
 
 /** What came of sending it on. */
-export type Forwarded = { status: number; milliseconds: number } | { error: string }
+export type ForwardResult = { status: number; milliseconds: number } | { error: string }
 
 /** A delivery that was received, as `--json` prints it. */
-export type Delivery = {
+export type ReceivedDelivery = {
   receivedAt: string
   eventId: string | null
   deliveryId: string | null
@@ -13,12 +13,12 @@ export type Delivery = {
   type: string | null
   orgId: string | null
   /** `unchecked`: no secret was given. */
-  signature: Judgement['verdict'] | 'unchecked'
+  signature: SignatureCheck['verdict'] | 'unchecked'
   /** Why the signature was refused. */
   reason: string | null
   /** The event came before. */
   again: boolean
-  forwarded: Forwarded | null
+  forwarded: ForwardResult | null
   /** The body; null when it is no JSON. */
   event: unknown
 }
@@ -28,24 +28,27 @@ export type Headers = Readonly<Record<string, string>>
 export const headersOf = ({ headers }: IncomingMessage): Headers =>
   Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)]))
 
-const mostBytes = 1 << 20
+const maxBodyBytes = 1 << 20
 
 /** The bytes of a request; undefined when they are too many, and then none are kept. */
-export async function bodyOf(request: IncomingMessage): Promise<Buffer | undefined> {
+export async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
   const chunks: Buffer[] = []
   let length = 0
   for await (const chunk of request) {
     length += (chunk as Buffer).length
-    if (length <= mostBytes) chunks.push(chunk as Buffer)
+    if (length <= maxBodyBytes) chunks.push(chunk as Buffer)
     else chunks.length = 0
   }
-  return length <= mostBytes ? Buffer.concat(chunks) : undefined
+  return length <= maxBodyBytes ? Buffer.concat(chunks) : undefined
 }
 
-type Told = Pick<Delivery, 'eventId' | 'deliveryId' | 'sequence' | 'type' | 'orgId' | 'event'>
+type ParsedDelivery = Pick<
+  ReceivedDelivery,
+  'eventId' | 'deliveryId' | 'sequence' | 'type' | 'orgId' | 'event'
+>
 
 /** What a delivery says of itself. Body before headers: that is what is signed. */
-export function told(headers: Headers, body: Buffer): Told {
+export function parseDelivery(headers: Headers, body: Buffer): ParsedDelivery {
   const event = parsed(body)
   const said = (key: string): string | null => {
     const value = (event as Record<string, unknown> | null)?.[key]
@@ -71,7 +74,7 @@ function parsed(body: Buffer): unknown {
 }
 
 /** The last events that came. */
-export class Recent {
+export class RecentIds {
   readonly #ids = new Set<string>()
   readonly #most: number
 

@@ -3,14 +3,14 @@ import type { AddressInfo } from 'node:net'
 import { eventTypes } from '../../core/event-types.ts'
 import { didYouMean } from '../../core/suggest.ts'
 import { readTextFile } from '../ask.ts'
-import { CliError, exits, usage } from '../exit.ts'
-import { releaseNotes } from '../notes.ts'
-import { type Output, say } from '../print.ts'
+import { CliError, exitCodes, usageError } from '../exit-codes.ts'
+import { type Output, printNote } from '../print.ts'
+import { flushNotes } from '../stderr-notes.ts'
 import { escapeToOneLine } from '../table.ts'
-import { deliveryPrinter } from './delivery-lines.ts'
-import { type Answer, forwarderTo, problem, targetOf } from './forwarding.ts'
-import { signingSecret } from './judging.ts'
-import { receiver } from './receiving.ts'
+import { deliveryPrinter } from './delivery-printer.ts'
+import { createForwarder, errorReply, parseTarget, type ReceiverReply } from './forwarder.ts'
+import { receiver } from './receiver.ts'
+import { readSigningSecret } from './signature-check.ts'
 
 export type ListenFlags = {
   host: string
@@ -24,7 +24,7 @@ export type ListenFlags = {
 }
 
 type Pair = { cert: string; key: string }
-type Receive = (request: IncomingMessage) => Promise<Answer>
+type Receive = (request: IncomingMessage) => Promise<ReceiverReply>
 
 /** Receives deliveries until Ctrl-C. */
 export async function listen(output: Output, flags: ListenFlags): Promise<void> {
@@ -32,24 +32,24 @@ export async function listen(output: Output, flags: ListenFlags): Promise<void> 
   const pair = certificate(flags)
   const wanted = flags.events === undefined ? undefined : eventsNamed(flags.events)
   const to = flags['forward-to']
-  const target = to === undefined ? undefined : targetOf(to, flags.port)
-  const secret = flags.secret === undefined ? undefined : await signingSecret(flags.secret)
+  const target = to === undefined ? undefined : parseTarget(to, flags.port)
+  const secret = flags.secret === undefined ? undefined : await readSigningSecret(flags.secret)
   const { tolerance } = flags
-  const forward = target && forwarderTo(target)
+  const forward = target && createForwarder(target)
   const server = serverFor(pair, receiver({ secret, tolerance, wanted, forward, print }))
   const broken = new Promise<never>((_, reject) => server.on('error', (error) => reject(error)))
   const address = await Promise.race([listening(server, flags, pair), broken]).catch((error) => {
     throw cannotListen(error as NodeJS.ErrnoException, flags)
   })
   greet(address, target, secret !== undefined, pair !== undefined)
-  releaseNotes()
+  flushNotes()
   await broken
 }
 
 function certificate({ cert, key }: ListenFlags): Pair | undefined {
   if (cert === undefined && key === undefined) return undefined
   if (cert === undefined || key === undefined) {
-    throw usage('--cert and --key go together', 'give the PEM file of the other as well')
+    throw usageError('--cert and --key go together', 'give the PEM file of the other as well')
   }
   return { cert: readTextFile(cert, '--cert'), key: readTextFile(key, '--key') }
 }
@@ -59,12 +59,13 @@ function eventsNamed(text: string): Set<string> {
   const known: readonly string[] = eventTypes
   const unknown = names.find((name) => !known.includes(name))
   if (unknown !== undefined) {
-    throw usage(
+    throw usageError(
       `There is no event type "${unknown}"`,
       didYouMean(unknown, [...known]) ?? `event types: ${known.join(', ')}`,
     )
   }
-  if (names.length === 0) throw usage('--events names no event type', 'such as device.online,device.offline')
+  if (names.length === 0)
+    throw usageError('--events names no event type', 'such as device.online,device.offline')
   return new Set(names)
 }
 
@@ -80,8 +81,8 @@ function serverFor(pair: Pair | undefined, receive: Receive): Server {
     } catch (error) {
       // Whoever hung up before the end delivered nothing.
       if (!request.complete) return
-      say(`A delivery could not be answered: ${escapeToOneLine((error as Error).message)}`)
-      if (!reply.headersSent) send(reply, problem(500, 'The receiver failed'))
+      printNote(`A delivery could not be answered: ${escapeToOneLine((error as Error).message)}`)
+      if (!reply.headersSent) send(reply, errorReply(500, 'The receiver failed'))
     }
   }
   const limits = { requestTimeout: 30_000 }
@@ -92,7 +93,7 @@ function serverFor(pair: Pair | undefined, receive: Receive): Server {
   return server
 }
 
-function send(reply: ServerResponse, { status, headers, body }: Answer): void {
+function send(reply: ServerResponse, { status, headers, body }: ReceiverReply): void {
   reply.statusCode = status
   reply.setHeaders(new Map(Object.entries(headers)))
   reply.end(body)
@@ -107,10 +108,10 @@ function secureServer(
       .getBuiltinModule('node:https')
       .createServer(options, handle)
       .on('tlsClientError', ({ message }) =>
-        say(`A connection ended before a delivery: ${escapeToOneLine(message)}`),
+        printNote(`A connection ended before a delivery: ${escapeToOneLine(message)}`),
       )
   } catch (error) {
-    throw usage(
+    throw usageError(
       `--cert and --key cannot be used: ${(error as Error).message}`,
       'both are PEM, and the key is that of the certificate, without a passphrase',
     )
@@ -131,16 +132,16 @@ function listening(server: Server, { host, port }: ListenFlags, pair: Pair | und
 function cannotListen(error: NodeJS.ErrnoException, { host, port }: ListenFlags): CliError {
   if (error.code === 'EADDRINUSE') {
     return new CliError(`${host}:${port} is in use`, {
-      exit: exits.failure,
+      exit: exitCodes.failure,
       code: 'port_in_use',
       hint: '--port 0 picks a free one',
       cause: error,
     })
   }
   if (error.code === 'EACCES') {
-    return usage(`You may not listen at port ${port}`, 'ports below 1024 are reserved: --port 4400')
+    return usageError(`You may not listen at port ${port}`, 'ports below 1024 are reserved: --port 4400')
   }
-  return usage(
+  return usageError(
     `Cannot listen at ${host}: ${error.code ?? error.message}`,
     '--host takes an address of this machine',
   )
@@ -148,11 +149,13 @@ function cannotListen(error: NodeJS.ErrnoException, { host, port }: ListenFlags)
 
 function greet(address: string, target: URL | undefined, isChecked: boolean, isSecure: boolean): void {
   const forwarding = target ? `, forwarding to ${target.origin}${target.pathname}` : ''
-  say(`Listening at ${address}${forwarding}; Ctrl-C ends`)
+  printNote(`Listening at ${address}${forwarding}; Ctrl-C ends`)
   if (!isChecked) {
-    say('Warning: without --secret no signature is checked, and whoever reaches this address is believed')
+    printNote(
+      'Warning: without --secret no signature is checked, and whoever reaches this address is believed',
+    )
   }
-  say(
+  printNote(
     isSecure
       ? 'A service reaches addresses that are not public only with OUTBOUND_ALLOW_CIDRS, and trusts a certificate of your own only with OUTBOUND_CA_FILE'
       : 'Webhooks are sent over HTTPS alone: give --cert and --key, or put a TLS proxy or a tunnel in front',

@@ -1,5 +1,5 @@
 import { readTextFile } from '../ask.ts'
-import { usage } from '../exit.ts'
+import { usageError } from '../exit-codes.ts'
 
 /** The headers of `--headers`, and of each `--header`, which goes before. Names in lower case. */
 export function savedHeaders(file: string | undefined, lines: readonly string[]): Record<string, string> {
@@ -32,5 +32,5 @@ function header(line: string): { name: string; value: string } | undefined {
 }
 
 function wrong(where: string, line: string): never {
-  throw usage(`${where} is no header: ${line.slice(0, 60)}`, "such as 'webhook-id: 0197c1c8-…'")
+  throw usageError(`${where} is no header: ${line.slice(0, 60)}`, "such as 'webhook-id: 0197c1c8-…'")
 }

@@ -1,9 +1,17 @@
 import { readBytes, readStdinBytes } from '../ask.ts'
-import { CliError, exits, Silent, usage } from '../exit.ts'
-import { type Output, printRecord, say } from '../print.ts'
+import { CliError, exitCodes, SilentExit, usageError } from '../exit-codes.ts'
+import { type Output, printNote, printRecord } from '../print.ts'
 import { type Style, styleFor } from '../style.ts'
-import { distance, type Judgement, judge, kindNames, missingFor, signingSecret, tooFar } from './judging.ts'
 import { savedHeaders } from './saved-headers.ts'
+import {
+  checkSignature,
+  missingHeaders,
+  readSigningSecret,
+  relativeTime,
+  type SignatureCheck,
+  schemeNames,
+  toleranceText,
+} from './signature-check.ts'
 
 export type VerifyFlags = {
   secret: string
@@ -15,16 +23,16 @@ export type VerifyFlags = {
 /** Whether a delivery that was kept is one that the service signed. */
 export async function verifyDelivery(output: Output, file: string, flags: VerifyFlags): Promise<void> {
   if (file === '-' && flags.secret === '-') {
-    throw usage('The body and --secret cannot both come from standard input', 'use --secret @file')
+    throw usageError('The body and --secret cannot both come from standard input', 'use --secret @file')
   }
   const headers = savedHeaders(flags.headers, flags.header ?? [])
-  const secret = await signingSecret(flags.secret)
+  const secret = await readSigningSecret(flags.secret)
   const body = file === '-' ? await readStdinBytes('the body') : readBytes(file, 'the body')
   const time = { tolerance: flags.tolerance, now: Date.now() }
-  const judged = judge(secret, headers, body, time)
+  const judged = checkSignature(secret, headers, body, time)
   if (judged.verdict === 'unsigned') {
     throw new CliError(`Cannot tell: ${judged.reason}`, {
-      exit: exits.unverifiable,
+      exit: exitCodes.unverifiable,
       code: 'unsigned',
       hint: "give the headers of the delivery: --headers FILE, or --header 'X-Service-Signature: …' for each",
     })
@@ -35,33 +43,33 @@ export async function verifyDelivery(output: Output, file: string, flags: Verify
   )
   if (judged.verdict === 'valid') return
   if (!isOutside(judged)) {
-    say(
+    printNote(
       'Is it the secret of this webhook? The body has to be byte for byte what came, no line end added or lost',
     )
   }
-  throw new Silent(exits.failure)
+  throw new SilentExit(exitCodes.failure)
 }
 
 /** The signatures are true, but not of this time. */
-const isOutside = ({ verdict, native, standard }: Judgement): boolean =>
+const isOutside = ({ verdict, native, standard }: SignatureCheck): boolean =>
   verdict === 'invalid' && native !== 'invalid' && standard !== 'invalid'
 
 function lines(
-  judged: Judgement,
+  judged: SignatureCheck,
   headers: Record<string, string>,
   { tolerance, now }: { tolerance: number | undefined; now: number },
   style: Style,
 ): string {
-  const tones = { valid: style.good, invalid: style.bad, absent: style.faint }
+  const tones = { valid: style.good, invalid: style.bad, absent: style.dim }
   const about = (['native', 'standard'] as const).map((kind) => {
-    const missing = missingFor(kind, headers)
+    const missing = missingHeaders(kind, headers)
     const without = missing.length > 0 ? ` (missing: ${missing.join(', ')})` : ''
-    return `${kindNames[kind]}: ${tones[judged[kind]](judged[kind])}${without}\n`
+    return `${schemeNames[kind]}: ${tones[judged[kind]](judged[kind])}${without}\n`
   })
   const when = judged.signedAt
-    ? `signed at ${judged.signedAt.toISOString()}, ${distance(judged.signedAt, now)}`
+    ? `signed at ${judged.signedAt.toISOString()}, ${relativeTime(judged.signedAt, now)}`
     : 'signed at a time that cannot be read'
   if (!isOutside(judged)) return `${about.join('')}${when}\n`
-  const limit = judged.signedAt ? `, ${tooFar(tolerance!)}` : ''
+  const limit = judged.signedAt ? `, ${toleranceText(tolerance!)}` : ''
   return `${about.join('')}${style.bad(`${when}${limit}`)}\n`
 }

@@ -1,7 +1,7 @@
 import { invalid, Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Scope } from '../../core/scope.ts'
-import type { Caller, HandlersOf, KeyShape } from '../../handler.ts'
+import type { Caller, EnrollmentKeyLimits, HandlersOf } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { checkOrg, findSite } from '../../tenancy/store.ts'
 import { checkExpiry, resolveKeyOrg } from '../new-key.ts'
@@ -72,8 +72,8 @@ export const enrollmentKeyHandlers = (
   }
 }
 
-const shapeOf = (caller: Caller): KeyShape | undefined =>
-  caller.kind === 'workload' ? caller.keyShape : undefined
+const shapeOf = (caller: Caller): EnrollmentKeyLimits | undefined =>
+  caller.kind === 'workload' ? caller.keyLimits : undefined
 
 const limitsOf = ({ usageCount, maxUsage, expiresAt }: contract.EnrollmentKey) => ({
   usageCount,

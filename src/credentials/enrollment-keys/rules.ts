@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { type ErrorCode, type Fault, Problem } from '../../core/errors.ts'
 import { randomBytes } from '../../core/random.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
-import type { KeyShape } from '../../handler.ts'
+import type { EnrollmentKeyLimits } from '../../handler.ts'
 import type { EnrollmentKey, NewEnrollmentKey } from './contract.ts'
 
 /** 64 hex characters of 32 random bytes. */
@@ -46,7 +46,7 @@ export function rotateKey(
  */
 export function checkShape(
   wanted: { maxUsage?: number | null | undefined; expiresAt?: Instant | undefined },
-  shape: KeyShape | undefined,
+  shape: EnrollmentKeyLimits | undefined,
   now: Instant,
 ): void {
   if (!shape) return
@@ -64,14 +64,19 @@ export function checkShape(
 }
 
 /** A key as far as the shape allows: what a workload rotates may have been minted by somebody who has none. */
-export function clampToShape(key: EnrollmentKey, shape: KeyShape | undefined, now: Instant): EnrollmentKey {
+export function clampToShape(
+  key: EnrollmentKey,
+  shape: EnrollmentKeyLimits | undefined,
+  now: Instant,
+): EnrollmentKey {
   if (!shape) return key
   const end = endOf(shape, now)
   const shaped = { ...key, maxUsage: Math.min(key.maxUsage ?? shape.maxUsage, shape.maxUsage) }
   return key.expiresAt <= end ? shaped : { ...shaped, expiresAt: end }
 }
 
-const endOf = ({ maxTtlMinutes }: KeyShape, now: Instant): Instant => addSeconds(now, maxTtlMinutes * 60)
+const endOf = ({ maxTtlMinutes }: EnrollmentKeyLimits, now: Instant): Instant =>
+  addSeconds(now, maxTtlMinutes * 60)
 
 /** Why a key does not enroll now, or undefined when it does. */
 export function enrollmentRefusal(

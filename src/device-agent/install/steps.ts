@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { CliError } from '../../cli/exit.ts'
+import { CliError } from '../../cli/exit-codes.ts'
 import { keyFilePath } from '../state.ts'
 import { binaryPath, type Placement, unitName, unitText } from './unit.ts'
 

@@ -1,10 +1,10 @@
 import { existsSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { join, resolve } from 'node:path'
-import { askSecret, askYesNo, attended, secretFrom } from '../../cli/ask.ts'
-import { CliError, exits, usage } from '../../cli/exit.ts'
-import { say } from '../../cli/notes.ts'
-import { type Settings, settingsOf } from '../../cli/settings.ts'
+import { askSecret, askYesNo, isInteractive, readSecret } from '../../cli/ask.ts'
+import { CliError, exitCodes, usageError } from '../../cli/exit-codes.ts'
+import { resolveSettings, type Settings } from '../../cli/settings.ts'
+import { printNote } from '../../cli/stderr-notes.ts'
 import { hasSystemd, type InstallStep, installSteps, uninstallSteps } from './steps.ts'
 import { unitName, unitText } from './unit.ts'
 
@@ -30,8 +30,8 @@ function placeOf(flags: CommonFlags) {
   const stateDir = resolve(flags['state-dir'] ?? '/var/lib/svc-agent')
   const user = flags.user ?? 'svc-agent'
   // They are written into a unit, and one of them may be removed with all that is in it.
-  if (!/^(\/[\w.+@-]+){2,}$/.test(stateDir)) throw usage(`--state-dir cannot be ${stateDir}`)
-  if (!/^[a-z_][a-z0-9_-]{0,31}$/.test(user)) throw usage(`--user cannot be "${user}"`)
+  if (!/^(\/[\w.+@-]+){2,}$/.test(stateDir)) throw usageError(`--state-dir cannot be ${stateDir}`)
+  if (!/^[a-z_][a-z0-9_-]{0,31}$/.test(user)) throw usageError(`--user cannot be "${user}"`)
   return { stateDir, user, unitDir: resolve(flags['unit-dir'] ?? systemUnits) }
 }
 
@@ -51,7 +51,7 @@ export async function installAtTerminal(
   flags: InstallFlags,
   own: string | undefined,
 ): Promise<InstallResult> {
-  const settings = settingsOf(flags)
+  const settings = resolveSettings(flags)
   const { stateDir, user, unitDir } = placeOf(flags)
   const isEnrolled = existsSync(join(stateDir, 'identity.json'))
   const { url } = settings
@@ -62,20 +62,20 @@ export async function installAtTerminal(
   }
   const binary = flags.binary ?? own
   if (binary === undefined) {
-    throw usage(
+    throw usageError(
       'Missing --binary',
       'npm run build:agent -- --out FILE makes one, a release has one for each system',
     )
   }
-  if (!existsSync(binary)) throw usage(`--binary ${binary} is not there`)
+  if (!existsSync(binary)) throw usageError(`--binary ${binary} is not there`)
   checkPrivileges(flags, user, unitDir)
   const isEnough = isEnrolled && flags['enrollment-key'] === undefined
   const enrollmentKey = isEnough || flags['dry-run'] ? undefined : await keyOf(flags, settings)
   const installation = { stateDir, user, unitDir, url: chosen, binary, enrollmentKey }
   const outcome = await runSteps(installSteps(installation), flags, settings)
   if (outcome.done && !(hasSystemd() && unitDir === systemUnits)) {
-    say(`systemd does not run here, or does not read ${unitDir}. Where it does:`)
-    say(`  systemctl daemon-reload && systemctl enable --now ${unitName}`)
+    printNote(`systemd does not run here, or does not read ${unitDir}. Where it does:`)
+    printNote(`  systemctl daemon-reload && systemctl enable --now ${unitName}`)
   }
   return { ...place, ...outcome }
 }
@@ -86,12 +86,12 @@ export async function uninstallAtTerminal(flags: UninstallFlags): Promise<Instal
   const steps = uninstallSteps({ user, unitDir, stateDir, purge: flags.purge })
   const place = { stateDir, user, unitFile: join(unitDir, unitName) }
   if (steps.length === 0) {
-    say('There is nothing to remove')
+    printNote('There is nothing to remove')
     return { ...place, done: false, steps: [], unit: null }
   }
-  const outcome = await runSteps(steps, flags, settingsOf(flags))
+  const outcome = await runSteps(steps, flags, resolveSettings(flags))
   if (outcome.done && !flags.purge) {
-    say(`${stateDir} stays, with the identity of this machine: --purge removes it`)
+    printNote(`${stateDir} stays, with the identity of this machine: --purge removes it`)
   }
   return { ...place, ...outcome }
 }
@@ -101,13 +101,14 @@ function checkPrivileges(flags: CommonFlags, user: string, unitDir: string): voi
   if (process.platform !== 'linux') throw new CliError('Only Linux machines have systemd')
   const mine = user === userInfo().username && unitDir !== systemUnits
   if (flags['dry-run'] || mine || process.getuid?.() === 0) return
-  throw new CliError('Only root may do this', { exit: exits.forbidden, code: 'forbidden', hint: 'sudo' })
+  throw new CliError('Only root may do this', { exit: exitCodes.forbidden, code: 'forbidden', hint: 'sudo' })
 }
 
 async function runSteps(steps: InstallStep[], flags: CommonFlags, settings: Settings) {
   const asks = !flags.yes && !flags['dry-run']
-  if (asks && !attended(settings)) throw usage('Missing --yes', '--dry-run shows what would be done')
-  if (flags['dry-run'] || asks) for (const { what } of steps) say(`Would ${what}`)
+  if (asks && !isInteractive(settings))
+    throw usageError('Missing --yes', '--dry-run shows what would be done')
+  if (flags['dry-run'] || asks) for (const { what } of steps) printNote(`Would ${what}`)
   const names = steps.map(({ what }) => what)
   if (flags['dry-run']) return { done: false, steps: names, unit: null }
   if (asks && !(await askYesNo('Do this?'))) throw new CliError('Nothing was changed')
@@ -118,7 +119,7 @@ async function runSteps(steps: InstallStep[], flags: CommonFlags, settings: Sett
       if (error instanceof CliError) throw error
       throw new CliError(`Cannot ${step.what}: ${(error as Error).message}`)
     }
-    say(`Done: ${step.what}`)
+    printNote(`Done: ${step.what}`)
   }
   return { done: true, steps: names, unit: null }
 }
@@ -128,10 +129,10 @@ async function keyOf(flags: InstallFlags, settings: Settings): Promise<string> {
   const { 'enrollment-key': flag } = flags
   const key =
     flag !== undefined
-      ? await secretFrom(flag, '--enrollment-key')
-      : SVC_ENROLLMENT_KEY || (attended(settings) ? await askSecret('Enrollment key:') : '')
+      ? await readSecret(flag, '--enrollment-key')
+      : SVC_ENROLLMENT_KEY || (isInteractive(settings) ? await askSecret('Enrollment key:') : '')
   if (key.trim() !== '') return key.trim()
-  throw usage(
+  throw usageError(
     'Missing --enrollment-key',
     'this machine is not enrolled yet: give -, @file or SVC_ENROLLMENT_KEY',
   )

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
 import { z } from 'zod'
-import { usage } from '../../cli/exit.ts'
-import { readIfThere, writePrivately } from '../../cli/files.ts'
+import { usageError } from '../../cli/exit-codes.ts'
+import { readFileIfExists, writePrivateFile } from '../../cli/files.ts'
 import { newSimulatedAgent, type SimulatedAgent } from './fleet.ts'
 
 const FleetFile = z.object({
@@ -16,21 +16,21 @@ export type SavedFleet = { url: string; seed: number; platform: string; agents: 
 
 /** The fleet of an earlier run, or undefined before the first. @throws a usage error for a file that is none */
 export function loadFleet(file: string): SavedFleet | undefined {
-  const text = readIfThere(file)
+  const text = readFileIfExists(file)
   if (text === undefined) return undefined
   if (process.platform !== 'win32' && (statSync(file).mode & 0o077) !== 0) {
-    throw usage(`${file} holds credentials and others can read it; run: chmod 600 ${file}`)
+    throw usageError(`${file} holds credentials and others can read it; run: chmod 600 ${file}`)
   }
   try {
     const { agents, ...about } = FleetFile.parse(JSON.parse(text))
     return { ...about, agents: agents.map((one) => newSimulatedAgent(...one)) }
   } catch {
-    throw usage(`${file} is not a fleet of svc agent simulate`, 'remove it, or give another --state')
+    throw usageError(`${file} is not a fleet of svc agent simulate`, 'remove it, or give another --state')
   }
 }
 
 /** Replaces the file as a whole, readable by its owner alone. */
 export function saveFleet(file: string, { agents, ...about }: SavedFleet): void {
   const rows = agents.map(({ n, id, token, version }) => [n, id, token, version])
-  writePrivately(file, `${JSON.stringify({ ...about, agents: rows })}\n`)
+  writePrivateFile(file, `${JSON.stringify({ ...about, agents: rows })}\n`)
 }

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { fewConnections } from '../../cli/transport.ts'
+import { pooledAgent } from '../../cli/transport.ts'
 import { reasonOf } from '../../core/client.ts'
 import { parseJson } from '../../core/json.ts'
 
@@ -35,7 +35,7 @@ export async function openHttpPool(options: {
 }): Promise<HttpPool> {
   const { caFile, connections, version } = options
   const url = new URL(options.url)
-  const { agent, request } = await fewConnections(url, { caFile, maxSockets: connections })
+  const { agent, request } = await pooledAgent(url, { caFile, maxSockets: connections })
   const place = { protocol: url.protocol, hostname: url.hostname.replace(/^\[|\]$/g, ''), port: url.port }
   const prefix = url.pathname.replace(/\/+$/, '') + basePath
 

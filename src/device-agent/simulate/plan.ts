@@ -1,5 +1,5 @@
 import type { Enrollment } from '../../agents/contract.ts'
-import { usage } from '../../cli/exit.ts'
+import { usageError } from '../../cli/exit-codes.ts'
 import { safeParse } from '../../core/schema.ts'
 import { architecture, osType } from '../../devices/contract.ts'
 
@@ -38,7 +38,7 @@ export function parseDuration(text: string, flag: string): number {
   const [, count, unit] = /^(\d{1,7}(?:\.\d{1,3})?)(ms|s|m|h)$/.exec(text.trim()) ?? []
   const ms = count && unit ? Number(count) * units[unit]! : 0
   if (ms > 0 && ms <= 7 * 86_400_000) return ms
-  throw usage(`${flag} takes a time such as 30s or 10m, not "${text}"`)
+  throw usageError(`${flag} takes a time such as 30s or 10m, not "${text}"`)
 }
 
 /** `crash=1%,silent=0.5%` as parts of the fleet. @throws a usage error that says what is wrong */
@@ -47,15 +47,15 @@ export function parseFailures(text: string | undefined): ReadonlyMap<FailureMode
   for (const one of splitList(text)) {
     const [, mode, share] = /^([a-z]+)=(\d{1,3}(?:\.\d{1,3})?)%$/.exec(one) ?? []
     if (mode === undefined || share === undefined || Number(share) > 100) {
-      throw usage(`--failures takes parts of the fleet such as crash=1%,slow=2%, not "${one}"`)
+      throw usageError(`--failures takes parts of the fleet such as crash=1%,slow=2%, not "${one}"`)
     }
     if (!isMode(mode)) {
-      throw usage(`There is no failure "${mode}"`, `failures: ${failureModes.join(', ')}`)
+      throw usageError(`There is no failure "${mode}"`, `failures: ${failureModes.join(', ')}`)
     }
     shares.set(mode, Number(share) / 100)
   }
   const sum = [...shares.values()].reduce((all, one) => all + one, 0)
-  if (sum > 1.000001) throw usage('--failures adds up to more than the whole fleet')
+  if (sum > 1.000001) throw usageError('--failures adds up to more than the whole fleet')
   return shares
 }
 
@@ -69,14 +69,14 @@ export function parsePlatforms(text: string): Weighted<Platform> {
     const { data: processor } = safeParse(architecture, machine)
     const weight = Number(share ?? 100)
     if (!system || !processor || !(weight > 0)) {
-      throw usage(
+      throw usageError(
         `--platform takes machines such as linux/x64=80%,windows/x64=20%, not "${one}"`,
         `${osType.options.join(', ')}, each with ${architecture.options.join(', ')}`,
       )
     }
     return { of: { osType: system, architecture: processor }, weight }
   })
-  if (mix.length === 0) throw usage('--platform names no machine', 'such as linux/x64')
+  if (mix.length === 0) throw usageError('--platform names no machine', 'such as linux/x64')
   return mix
 }
 

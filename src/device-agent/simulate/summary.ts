@@ -1,4 +1,4 @@
-import { grouped } from '../../cli/progress.ts'
+import { formatNumber } from '../../cli/progress.ts'
 import { type Fleet, isOnline } from './fleet.ts'
 import type { Counts, Times } from './tally.ts'
 
@@ -51,10 +51,10 @@ export function fleetStatus(
 export function formatStatus(standing: FleetStatus): string {
   const { agents, enrolled, online, heartbeatsPerSecond, late, missed, failures, p50Ms, p99Ms } = standing
   const { updates, connections } = standing
-  const some = (count: number, what: string) => (count > 0 ? [`${grouped(count)} ${what}`] : [])
+  const some = (count: number, what: string) => (count > 0 ? [`${formatNumber(count)} ${what}`] : [])
   return [
-    ...(enrolled < agents ? [`${grouped(enrolled)} of ${grouped(agents)} enrolled`] : []),
-    `${grouped(online)} online`,
+    ...(enrolled < agents ? [`${formatNumber(enrolled)} of ${formatNumber(agents)} enrolled`] : []),
+    `${formatNumber(online)} online`,
     `${heartbeatsPerSecond} heartbeats/s`,
     ...some(late, 'late'),
     ...some(missed, 'missed'),
@@ -68,7 +68,7 @@ export function formatStatus(standing: FleetStatus): string {
 
 const versionsOf = (versions: Record<string, number>): string =>
   Object.entries(versions)
-    .map(([version, count]) => `${version}: ${grouped(count)}`)
+    .map(([version, count]) => `${version}: ${formatNumber(count)}`)
     .join(', ')
 
 /** What a person reads at the end. */
@@ -78,30 +78,30 @@ export function formatSummary(summary: Summary): string {
   const lines: [string, string | false][] = [
     [
       'Agents',
-      `${grouped(enrolled)} of ${grouped(agents)}, ${grouped(online)} online${refused > 0 ? `, ${grouped(refused)} refused` : ''}`,
+      `${formatNumber(enrolled)} of ${formatNumber(agents)}, ${formatNumber(online)} online${refused > 0 ? `, ${formatNumber(refused)} refused` : ''}`,
     ],
     [
       'Heartbeats',
-      `${grouped(heartbeats)} in ${Math.round(summary.seconds)} s, ${heartbeatsPerSecond}/s; ${grouped(late)} late, ${grouped(missed)} missed`,
+      `${formatNumber(heartbeats)} in ${Math.round(summary.seconds)} s, ${heartbeatsPerSecond}/s; ${formatNumber(late)} late, ${formatNumber(missed)} missed`,
     ],
     ['Answered in', `p50 ${p50Ms} ms, p99 ${p99Ms} ms, at most ${maxMs} ms`],
-    ['Failures', grouped(failures) + listOf(summary.reasons)],
+    ['Failures', formatNumber(failures) + listOf(summary.reasons)],
     [
       'Updates',
       updates.begun > 0 &&
-        `${grouped(updates.begun)} begun, ${grouped(updates.done)} done, ${grouped(updates.failed)} failed`,
+        `${formatNumber(updates.begun)} begun, ${formatNumber(updates.done)} done, ${formatNumber(updates.failed)} failed`,
     ],
     ['Versions', versionsOf(summary.versions) || '-'],
     [
       'Connections',
       connections.opened > 0 &&
-        `${grouped(connections.open)} open, ${grouped(connections.lost)} lost; ${grouped(liveQueries)} live queries`,
+        `${formatNumber(connections.open)} open, ${formatNumber(connections.lost)} lost; ${formatNumber(liveQueries)} live queries`,
     ],
-    ['Commands', commands > 0 && grouped(commands)],
+    ['Commands', commands > 0 && formatNumber(commands)],
     [
       'Handed in',
       (summary.logs > 0 || summary.events > 0) &&
-        `${grouped(summary.logs)} logs, ${grouped(summary.events)} events`,
+        `${formatNumber(summary.logs)} logs, ${formatNumber(summary.events)} events`,
     ],
     ['Memory', `${summary.memoryMb} MB`],
   ]
@@ -113,7 +113,7 @@ function listOf(reasons: Record<string, number>): string {
   if (most.length === 0) return ''
   return `: ${most
     .slice(0, 5)
-    .map(([reason, count]) => `${reason} (${grouped(count)})`)
+    .map(([reason, count]) => `${reason} (${formatNumber(count)})`)
     .join(', ')}`
 }
 

@@ -1,9 +1,9 @@
-import { secretFrom } from '../../cli/ask.ts'
-import { exits, usage } from '../../cli/exit.ts'
-import { asJson, say, write } from '../../cli/print.ts'
-import { anew } from '../../cli/progress.ts'
-import { type Settings, settingsOf } from '../../cli/settings.ts'
-import { isLocal, socketWay } from '../../cli/transport.ts'
+import { readSecret } from '../../cli/ask.ts'
+import { exitCodes, usageError } from '../../cli/exit-codes.ts'
+import { printNote, toJson, writeStdout } from '../../cli/print.ts'
+import { clearLine } from '../../cli/progress.ts'
+import { resolveSettings, type Settings } from '../../cli/settings.ts'
+import { isLoopbackHost, socketOptions } from '../../cli/transport.ts'
 import { agentDialer } from '../connection.ts'
 import { loadFleet, type SavedFleet, saveFleet } from './fleet-file.ts'
 import { openHttpPool } from './http-pool.ts'
@@ -37,7 +37,7 @@ const progress = { terminal: 1, json: 10 }
 /** A simulation as a command: the fleet from where a person describes it, what becomes of it to where one looks. */
 export async function simulateAtTerminal(flags: SimulateFlags, version: string): Promise<void> {
   const kept = flags.state === undefined ? undefined : loadFleet(flags.state)
-  const settings = settingsOf({ url: flags.url })
+  const settings = resolveSettings({ url: flags.url })
   const url = addressOf(settings, kept, flags)
   const made = makeOf(flags, kept)
   const plan = planOf(flags, made, version)
@@ -51,7 +51,7 @@ export async function simulateAtTerminal(flags: SimulateFlags, version: string):
   const summary = await simulate({
     ...{ url, plan, concurrency: concurrency, known: kept?.agents ?? [], signal: stop.signal },
     wire: await openHttpPool({ url, version: plan.version, caFile, connections: concurrency + 8 }),
-    dial: agentDialer({ url, version: plan.version }, (at) => socketWay(at, { caFile })),
+    dial: agentDialer({ url, version: plan.version }, (at) => socketOptions(at, { caFile })),
     enrollmentKey: () => keyFrom(flags['enrollment-key']),
     report: view.show,
     progressMs: 1000 * (flags.json ? progress.json : progress.terminal),
@@ -62,8 +62,8 @@ export async function simulateAtTerminal(flags: SimulateFlags, version: string):
     view.end()
     process.off('SIGTERM', end).off('SIGINT', end)
   })
-  await write(flags.json ? `${asJson({ event: 'summary', ...summary })}\n` : formatSummary(summary))
-  if (summary.missed > 0) process.exitCode = exits.failure
+  await writeStdout(flags.json ? `${toJson({ event: 'summary', ...summary })}\n` : formatSummary(summary))
+  if (summary.missed > 0) process.exitCode = exitCodes.failure
 }
 
 /** @throws a usage error for an address that is not of this machine, unless that is allowed */
@@ -71,13 +71,13 @@ function addressOf({ url }: Settings, kept: SavedFleet | undefined, flags: Simul
   const isSaid = url.from === 'flag' || url.from === 'env'
   const address = isSaid ? url.value : (kept?.url ?? url.value)
   if (kept && kept.url !== address) {
-    throw usage(
+    throw usageError(
       `The fleet in ${flags.state} is enrolled at ${kept.url}`,
       'give another --state for another service',
     )
   }
-  if (!isLocal(new URL(address).hostname) && !flags['allow-remote']) {
-    throw usage(`${address} is not this machine`, '--allow-remote lets a fleet report to another one')
+  if (!isLoopbackHost(new URL(address).hostname) && !flags['allow-remote']) {
+    throw usageError(`${address} is not this machine`, '--allow-remote lets a fleet report to another one')
   }
   return address
 }
@@ -88,14 +88,16 @@ type Make = { seed: number; platform: string }
 function makeOf(flags: SimulateFlags, kept: SavedFleet | undefined): Make {
   const { seed = kept?.seed ?? 1, platform = kept?.platform ?? 'linux/x64' } = flags
   if (kept && (seed !== kept.seed || platform !== kept.platform)) {
-    throw usage(`The fleet in ${flags.state} was made with --seed ${kept.seed} --platform ${kept.platform}`)
+    throw usageError(
+      `The fleet in ${flags.state} was made with --seed ${kept.seed} --platform ${kept.platform}`,
+    )
   }
   return { seed, platform }
 }
 
 function planOf(flags: SimulateFlags, { seed, platform }: Make, version: string): Plan {
   const { count, websockets, logs, events } = flags
-  if (websockets > count) throw usage('--websockets cannot be more than --count')
+  if (websockets > count) throw usageError('--websockets cannot be more than --count')
   return {
     ...{ count, websockets, logsPerMinute: logs, eventsPerMinute: events, seed },
     intervalMs: parseDuration(flags.interval, '--interval'),
@@ -108,10 +110,10 @@ function planOf(flags: SimulateFlags, { seed, platform }: Make, version: string)
 }
 
 async function keyFrom(flag: string | undefined): Promise<string> {
-  if (flag !== undefined) return secretFrom(flag, '--enrollment-key')
+  if (flag !== undefined) return readSecret(flag, '--enrollment-key')
   const { SVC_ENROLLMENT_KEY } = process.env
   if (SVC_ENROLLMENT_KEY) return SVC_ENROLLMENT_KEY
-  throw usage(
+  throw usageError(
     'Missing --enrollment-key',
     `there are agents to enroll: give -, @file or SVC_ENROLLMENT_KEY; svc enroll create --max-usage N mints one for up to ${maxAgents}`,
   )
@@ -120,7 +122,7 @@ async function keyFrom(flag: string | undefined): Promise<string> {
 type View = { show(event: SimulationEvent): void; end(): void }
 
 const asLines = (): View => ({
-  show: (event) => void process.stdout.write(`${asJson(event)}\n`),
+  show: (event) => void process.stdout.write(`${toJson(event)}\n`),
   end: () => {},
 })
 
@@ -128,19 +130,21 @@ const asLines = (): View => ({
 function onTerminal(): View {
   const isSeen = process.stderr.isTTY === true && process.env.TERM !== 'dumb' && !process.env.CI
   let hasSaid = false
-  const clear = () => isSeen && process.stderr.write(anew)
+  const clear = () => isSeen && process.stderr.write(clearLine)
   return {
     show(event) {
       if (event.event === 'progress') {
         if (isSeen)
-          process.stderr.write(`${anew}${formatStatus(event).slice(0, (process.stderr.columns ?? 80) - 1)}`)
+          process.stderr.write(
+            `${clearLine}${formatStatus(event).slice(0, (process.stderr.columns ?? 80) - 1)}`,
+          )
         return
       }
       clear()
-      if (event.event === 'enrolled') return say(`${event.agents} agents are enrolled; Ctrl-C ends`)
+      if (event.event === 'enrolled') return printNote(`${event.agents} agents are enrolled; Ctrl-C ends`)
       if (hasSaid) return
       hasSaid = true
-      say(
+      printNote(
         `The service asks to wait ${event.seconds} s: it limits what comes from one address. One that is only simulated on starts with RATE_LIMIT_IP=off RATE_LIMIT_ENROLL_IP=off`,
       )
     },

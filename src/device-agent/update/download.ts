@@ -1,5 +1,5 @@
 import { type FileHandle, open, rm } from 'node:fs/promises'
-import { isLocal } from '../../cli/transport.ts'
+import { isLoopbackHost } from '../../cli/transport.ts'
 import type { Transport, TransportResponse } from '../../core/client.ts'
 import type { Clock } from '../clock.ts'
 import { toUpdateFailure, UpdateFailure } from './failure.ts'
@@ -154,4 +154,4 @@ async function drain({ body }: TransportResponse): Promise<void> {
 
 export const isAllowedSource = (url: URL, service: string): boolean =>
   url.protocol === 'https:' ||
-  (url.protocol === 'http:' && (isLocal(url.hostname) || url.origin === new URL(service).origin))
+  (url.protocol === 'http:' && (isLoopbackHost(url.hostname) || url.origin === new URL(service).origin))

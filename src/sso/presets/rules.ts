@@ -46,7 +46,7 @@ const saml = (id: Id, name: string, its: Saml): Preset => ({
   ...its,
 })
 
-/** Reference.md 6.1. */
+/** What is known of providers by their names. */
 export const presets: readonly Preset[] = [
   oidc('azure-ad', 'Microsoft Entra ID (Azure AD)', 'https://login.microsoftonline.com/{tenant}/v2.0'),
   oidc('okta', 'Okta', 'https://{domain}.okta.com', {

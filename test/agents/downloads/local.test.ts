@@ -15,7 +15,7 @@ import { onEveryDatabase, temporaryFolder } from '../../databases.ts'
 import { startService } from '../../harness.ts'
 import { systemToken } from '../../world.ts'
 import { putRelease } from '../directory.ts'
-import { sha256, signedRelease } from '../signed.ts'
+import { sha256, signedRelease } from '../signed-release.ts'
 
 const linux = 'svc-agent-linux-amd64'
 const path = '/api/v1/agents/download'

@@ -2,7 +2,7 @@ import { createHash, createPublicKey, verify } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { manifestFaults, parseTrustKey, verifyManifest } from '../../../src/agents/versions/manifest.ts'
-import { contentOf, sha256 } from '../signed.ts'
+import { contentOf, sha256 } from '../signed-release.ts'
 
 const page = readFileSync(new URL('../../../man/svc-agent.7.md', import.meta.url), 'utf8')
 /** A block of the page that begins like this, as it is meant. */

@@ -6,7 +6,7 @@ import { serviceOn, startService } from '../../harness.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { buildWorld, systemToken } from '../../world.ts'
 import { releaseHost } from '../release-host.ts'
-import { keyOf, sha256, signedRelease } from '../signed.ts'
+import { keyOf, sha256, signedRelease } from '../signed-release.ts'
 
 const problem = (status: number, code: string, more: object = {}) =>
   expect.objectContaining({ status, code, ...more })

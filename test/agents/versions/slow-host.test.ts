@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { guardedClient } from '../../../daemon/integrations/guarded-client.ts'
 import { releaseHost as portTo } from '../../../daemon/integrations/release-host.ts'
 import { type ReleaseHost, releaseHost } from '../release-host.ts'
-import { signedRelease } from '../signed.ts'
+import { signedRelease } from '../signed-release.ts'
 
 const patience = 400
 

@@ -2,13 +2,13 @@ import { createServer } from 'node:http'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { newId } from '../../../src/core/new-id.ts'
-import { listening } from '../../cli/way.ts'
+import { listening } from '../../cli/network.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { type ServiceOptions, serviceOn, startService, type TestService } from '../../harness.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { systemToken } from '../../world.ts'
 import { type ReleaseHost, releaseHost } from '../release-host.ts'
-import { keyOf, releaseKey, signedRelease } from '../signed.ts'
+import { keyOf, releaseKey, signedRelease } from '../signed-release.ts'
 
 const labels = ['agent:linux/amd64', 'agent:linux/arm64', 'agent:windows/amd64']
 const refused = (reason: string) =>

@@ -1,7 +1,7 @@
 import { request } from 'node:https'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
-import { hasOpenssl, testCertificate } from '../../cli/way.ts'
+import { hasOpenssl, testCertificate } from '../../cli/network.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { startService, type TestService } from '../../harness.ts'
 import { buildWorld } from '../../world.ts'

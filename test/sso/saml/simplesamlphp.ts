@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { nameIdFormats } from '../../../src/sso/saml/names.ts'
-import { listening } from '../../cli/way.ts'
+import { listening } from '../../cli/network.ts'
 import { type KeyPair, rsaKeys, selfSigned } from './certificate.ts'
 
 /* An identity provider that others wrote: SimpleSAMLphp, as Debian packages it. */

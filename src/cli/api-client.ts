@@ -1,0 +1,190 @@
+import {
+  ApiError,
+  type Client,
+  type ClientOptions,
+  type Credentials,
+  createClient,
+  type Exchange,
+} from '../core/client.ts'
+import { type CredentialLocation, readSession, type StoredSession, writeSession } from './credential-store.ts'
+import { CliError, exitCodes } from './exit-codes.ts'
+import { withLock } from './lock.ts'
+import { isSameUrl, type Settings } from './settings.ts'
+import { nodeTransport } from './transport.ts'
+
+/** Seconds before its end at which an access token is renewed. */
+const renewMarginSeconds = 30
+
+/** An access token given by the caller instead of a stored session. */
+export type TokenSource = { source: string; read(): Promise<string> }
+
+export type ApiClientOptions = {
+  settings: Settings
+  version: string
+  interactive: boolean
+  token: TokenSource | undefined
+  /** Of SVC_API_KEY, where no token goes before it. */
+  apiKey: string | undefined
+}
+
+/** A client without credentials, for signing in. */
+export const anonymousClient = (options: ApiClientOptions): Client => createClient(baseOptions(options))
+
+/**
+ * A client that signs its requests with the given token, the API key or the stored session, and keeps the
+ * session fresh.
+ */
+export function authenticatedClient(options: ApiClientOptions): Client {
+  const { settings, interactive, token, apiKey } = options
+  const credentials = token
+    ? tokenCredentials(token)
+    : apiKey !== undefined
+      ? keyCredentials(apiKey)
+      : sessionCredentials(settings, interactive, anonymousClient(options))
+  return createClient({ ...baseOptions(options), credentials })
+}
+
+/** Everything but who is calling. */
+export const baseOptions = ({ settings, version }: ApiClientOptions): ClientOptions => ({
+  url: settings.url.value,
+  timeout: settings.timeout.value,
+  transport: nodeTransport({ caFile: settings.caFile.value }),
+  headers: { 'x-service-client': 'cli', 'user-agent': `svc/${version}` },
+  ...(settings.debug.value && { onExchange: logExchange }),
+})
+
+function logExchange({ method, url, attempt, ms, status, failure }: Exchange): void {
+  const again = attempt > 1 ? ` (try ${attempt})` : ''
+  process.stderr.write(`svc: ${method} ${url} → ${status ?? failure} in ${ms} ms${again}\n`)
+}
+
+function tokenCredentials({ source, read }: TokenSource): Credentials {
+  return {
+    headers: async () => ({ authorization: `Bearer ${(await read()).trim()}` }),
+    renew: async (failure) => {
+      throw new CliError(failure.message, {
+        exit: exitCodes.authentication,
+        code: failure.code,
+        hint: `the token of ${source} was refused; without it your own sign-in is used`,
+        cause: failure,
+      })
+    },
+  }
+}
+
+function keyCredentials(apiKey: string): Credentials {
+  return {
+    headers: async () => ({ 'x-api-key': apiKey }),
+    renew: async (failure) => {
+      // The service looked for a person: this is no route for keys.
+      const forUsers = failure.code === 'unauthenticated'
+      const hint = forUsers
+        ? 'SVC_API_KEY is set; without it (env -u SVC_API_KEY svc …) your own sign-in is used'
+        : 'the key of SVC_API_KEY was refused; svc keys shows which there are'
+      throw new CliError(forUsers ? 'This takes a signed-in user, not an API key' : failure.message, {
+        exit: exitCodes.authentication,
+        code: failure.code,
+        hint,
+        cause: failure,
+      })
+    },
+  }
+}
+
+/** Where the session of the context in use is kept. */
+export function credentialLocation(settings: Settings, interactive: boolean): CredentialLocation | undefined {
+  const { active } = settings
+  const kind = active?.context.store
+  return active && kind ? { kind, context: active.name, interactive } : undefined
+}
+
+const isFresh = (session: StoredSession): boolean =>
+  session.expiresAt - Date.now() > renewMarginSeconds * 1000
+
+function sessionCredentials(settings: Settings, interactive: boolean, anonymous: Client): Credentials {
+  const place = credentialLocation(settings, interactive)
+  let session: StoredSession | undefined
+
+  async function current(): Promise<StoredSession> {
+    session ??= place && (await readSession(place))
+    if (!place || !session || !isSameUrl(session.url, settings.url.value)) {
+      throw new CliError(`Not signed in to ${settings.url.value}`, {
+        exit: exitCodes.authentication,
+        code: 'unauthenticated',
+        hint: 'svc login',
+      })
+    }
+    if (session.again && session.expiresAt <= Date.now()) throw sessionExpired(session.again)
+    if (!isFresh(session) && session.refreshToken) session = await renewSession(place, session, anonymous)
+    return session
+  }
+
+  return {
+    headers: async () => ({ authorization: `Bearer ${(await current()).accessToken}` }),
+    renew: async (failure) => {
+      if (session?.again) throw sessionExpired(session.again, failure)
+      if (!place || !session?.refreshToken) return false
+      session = await renewSession(place, session, anonymous)
+      return true
+    },
+  }
+}
+
+const sessionExpired = (again: string, cause?: ApiError): CliError =>
+  new CliError('The access of this job is over: it cannot be renewed', {
+    exit: exitCodes.authentication,
+    code: cause?.code ?? 'invalid_token',
+    hint: again,
+    cause,
+  })
+
+/**
+ * Spends the refresh token, alone among the processes of this machine: a spent token that is used again ends
+ * every session of its family, so whoever waited for the lock first looks for what the other one stored.
+ */
+const renewSession = (
+  place: CredentialLocation,
+  stale: StoredSession,
+  anonymous: Client,
+): Promise<StoredSession> =>
+  withLock(place.context, async () => {
+    const stored = await readSession(place)
+    if (stored && stored.accessToken !== stale.accessToken && isFresh(stored)) return stored
+    const { refreshToken } = stored ?? stale
+    if (!refreshToken) return stale
+    const { tokens } = await refresh(anonymous, refreshToken)
+    const session = toStoredSession(stale.url, { refreshToken, ...tokens })
+    await writeSession(place, session).catch((error: Error) => {
+      process.stderr.write(
+        `svc: the renewed session could not be kept (${error.message}): sign in again next time\n`,
+      )
+    })
+    return session
+  })
+
+async function refresh(anonymous: Client, refreshToken: string) {
+  const { auth } = await import('../identity/contract.ts')
+  try {
+    return await anonymous.call(auth.refresh, { body: { refreshToken } })
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 401) throw error
+    throw new CliError('The session is over', {
+      exit: exitCodes.authentication,
+      code: error.code,
+      hint: 'svc login',
+      cause: error,
+    })
+  }
+}
+
+export function toStoredSession(
+  url: string,
+  tokens: { accessToken: string; refreshToken?: string | undefined; expiresInSeconds: number },
+): StoredSession {
+  return {
+    url,
+    accessToken: tokens.accessToken,
+    ...(tokens.refreshToken && { refreshToken: tokens.refreshToken }),
+    expiresAt: Date.now() + tokens.expiresInSeconds * 1000,
+  }
+}

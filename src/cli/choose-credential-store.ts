@@ -1,0 +1,48 @@
+import { askYesNo } from './ask.ts'
+import type { StoreKind } from './config-file.ts'
+import { probeKeychain } from './credential-store.ts'
+import { usageError } from './exit-codes.ts'
+import { printNote } from './print.ts'
+import { parseStoreKind, type Settings } from './settings.ts'
+
+export type ChosenStore = {
+  kind: StoreKind
+  /** Why the session will not be kept although nobody asked for that. */
+  notKeptReason?: string
+}
+
+/**
+ * Where a new session goes: what was asked for, the remembered choice, the keychain when it
+ * answers, a file only when someone agrees, else nowhere.
+ */
+export async function chooseStore(
+  settings: Settings,
+  flag: string | undefined,
+  interactive: boolean,
+): Promise<ChosenStore> {
+  const asked =
+    flag === undefined
+      ? settings.store
+      : { value: parseStoreKind(flag), source: '--store', from: 'flag' as const }
+  if (asked.value === 'file' && asked.from !== 'context') printNote(fileWarning)
+  if (asked.value && asked.value !== 'keychain') return { kind: asked.value }
+  const probe = await probeKeychain()
+  if (probe.works) return { kind: 'keychain' }
+  if (asked.value === 'keychain' && asked.from !== 'context') {
+    throw usageError(
+      `${probe.reason} (asked for by ${asked.source})`,
+      '--store file keeps the session in a file instead',
+    )
+  }
+  if (interactive) {
+    printNote(probe.reason)
+    if (await askYesNo('Keep the session in a file that only you can read, not encrypted?')) {
+      printNote(fileWarning)
+      return { kind: 'file' }
+    }
+  }
+  return { kind: 'memory', notKeptReason: probe.reason }
+}
+
+const fileWarning =
+  'Warning: the session will be kept in a file, mode 0600 and not encrypted; --store keychain is safer'

@@ -1,0 +1,262 @@
+import { ApiError, NetworkError, TimeoutError } from '../core/client.ts'
+import { type ErrorCode, errors, type Fault, SetupError } from '../core/errors.ts'
+import { formatAge } from './times.ts'
+
+/** Published exit codes (`svc help exit-codes`). */
+export const exitCodes = {
+  ok: 0,
+  failure: 1,
+  usage: 2,
+  notFound: 3,
+  authentication: 4,
+  forbidden: 5,
+  conflict: 6,
+  rateLimited: 7,
+  unreachable: 8,
+  unverifiable: 9,
+  timeout: 124,
+  interrupted: 130,
+} as const
+
+/** An expected failure that the command line itself found. */
+export class CliError extends Error {
+  readonly exit: number
+  readonly code: string
+  readonly hint: string | undefined
+
+  constructor(
+    message: string,
+    options: { exit?: number; code?: string; hint?: string; cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause })
+    this.name = 'CliError'
+    this.exit = options.exit ?? exitCodes.failure
+    this.code = options.code ?? 'failed'
+    this.hint = options.hint
+  }
+}
+
+export const usageError = (message: string, hint?: string): CliError =>
+  new CliError(message, { exit: exitCodes.usage, code: 'usage', ...(hint && { hint }) })
+
+/** Ends the command with an exit code after it has said everything itself. */
+export class SilentExit extends Error {
+  readonly exit: number
+
+  constructor(exit: number) {
+    super(`exit ${exit}`)
+    this.name = 'Silent'
+    this.exit = exit
+  }
+}
+
+export type ErrorReport = {
+  exit: number
+  error: {
+    code: string
+    message: string
+    status: number | null
+    requestId: string | null
+    hint: string | null
+  }
+  /** Further lines for a person. */
+  notes: string[]
+}
+
+/** Everything worth telling about a failure, or undefined for a bug. */
+export function toReport(failure: unknown): ErrorReport | undefined {
+  const report = (
+    exit: number,
+    code: string,
+    message: string,
+    more: Partial<ErrorReport['error']> = {},
+  ): ErrorReport => ({
+    exit,
+    error: { code, message, status: null, requestId: null, hint: null, ...more },
+    notes: [],
+  })
+  if (failure instanceof CliError) {
+    return report(failure.exit, failure.code, failure.message, { hint: failure.hint ?? null })
+  }
+  if (failure instanceof ApiError) return fromApiError(failure)
+  if (failure instanceof SetupError) return report(exitCodes.failure, 'setup', failure.message)
+  if (failure instanceof NetworkError) {
+    const hint = failure.proxy
+      ? 'check the proxy, or add the host to NO_PROXY'
+      : 'is the service running there? --url, SVC_URL or `svc context use` choose another one'
+    return report(exitCodes.unreachable, 'unreachable', failure.message, { hint })
+  }
+  if (failure instanceof TimeoutError) {
+    return report(exitCodes.timeout, 'timeout', failure.message, {
+      hint: '--timeout 2m or SVC_TIMEOUT waits longer',
+    })
+  }
+  // @inquirer/prompts throws this on Ctrl-C.
+  if (failure instanceof Error && failure.name === 'ExitPromptError') {
+    return report(exitCodes.interrupted, 'interrupted', 'Interrupted')
+  }
+  return undefined
+}
+
+function fromApiError(failure: ApiError): ErrorReport {
+  const known = errors[failure.code as ErrorCode] as { exit: number } | undefined
+  const hint = hintFor(failure)
+  return {
+    exit: known?.exit ?? exitOfStatus(failure.status),
+    error: {
+      code: failure.code,
+      message: failure.message,
+      status: failure.status,
+      requestId: failure.requestId ?? null,
+      hint: hint ?? null,
+    },
+    notes: notesOf(failure),
+  }
+}
+
+function notesOf(failure: ApiError): string[] {
+  const { moreDetails: more } = failure
+  const notes = faultsOf(failure).map(({ path, message }) =>
+    // It says everything by itself.
+    message === failure.message ? message : `${flagOf(path, flagNamesOf.get(failure))}: ${message}`,
+  )
+  return more > 0 ? [...notes, `and ${more} more`] : notes
+}
+
+const flagNamesOf = new WeakMap<object, FlagNames>()
+
+/** Fields of a request (`body.url`) by the flags they were typed as, where those have names of their own. */
+export type FlagNames = ReadonlyMap<string, string>
+
+/** Tells how the fields were typed that a failure is about. */
+export function withFlagNames(failure: unknown, flags: FlagNames): unknown {
+  if (failure instanceof ApiError) flagNamesOf.set(failure, flags)
+  return failure
+}
+
+/** `body.maxUsage` is what a person typed as --max-usage. */
+function flagOf(path: string, flags?: FlagNames): string {
+  const match = /^((?:body|query)\.(\w+))(?:\.([a-z].*))?/i.exec(path)
+  if (!match) return path
+  const [, at = '', key = '', rest] = match
+  const own = flags?.get(at)
+  if (own !== undefined) return `--${own}${rest === undefined ? '' : ` (${rest})`}`
+  // The conditions of a filter are typed as --where (src/cli/filters.ts).
+  const field = key === 'conditions' ? 'where' : key
+  const name = field.replace(/(?<=.)Id$/, '').replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+  return `--${name}${rest === undefined ? '' : ` (${rest})`}`
+}
+
+function faultsOf(failure: ApiError): Fault[] {
+  const isFault = (one: unknown): one is Fault =>
+    typeof (one as Fault | null)?.path === 'string' && typeof (one as Fault).message === 'string'
+  return Array.isArray(failure.details) ? failure.details.filter(isFault) : []
+}
+
+function exitOfStatus(status: number): number {
+  if (status === 401) return exitCodes.authentication
+  if (status === 403 || status === 428) return exitCodes.forbidden
+  if (status === 404) return exitCodes.notFound
+  if (status === 409) return exitCodes.conflict
+  if (status === 429) return exitCodes.rateLimited
+  if (status === 502 || status === 503 || status === 504) return exitCodes.unreachable
+  return status < 500 ? exitCodes.usage : exitCodes.failure
+}
+
+const hints: { [code in ErrorCode]?: string } = {
+  unauthenticated: 'svc login',
+  invalid_credentials:
+    'after many wrong passwords the right one is refused as well: wait 15 minutes, sign in where you signed in before, ' +
+    'or choose a new password with svc password forgot EMAIL and sign in where you did that',
+  invalid_token: 'svc login',
+  invalid_refresh_token: 'the session is over: svc login',
+  invalid_mfa_session: 'the sign-in took too long: svc login',
+  invalid_mfa_code: 'use the code shown now, once; a recovery code works too',
+  mfa_enrollment_required: 'svc mfa setup, then svc mfa enable',
+  last_administrator: 'svc users role USER --role … makes someone else an administrator first',
+  user_exists: 'svc users show EMAIL shows them; svc users resend EMAIL sends the invitation again',
+  scope_not_allowed:
+    'this needs another membership: svc login --partner P or --org O; svc whoami shows the present one',
+  tenant_required: 'say where: --org ORG or --partner PARTNER',
+  partner_access_limited:
+    'your membership is limited to some organizations: this is for those who have orgAccess all',
+  forbidden: 'svc explain METHOD PATH says why; svc can-i ACTION RESOURCE asks before',
+  api_key_scope:
+    'svc keys show KEY says what it may do, never more than whoever made it may now; svc keys update KEY --scope … changes that',
+  reauthentication_required: 'this asks who you are, within 10 minutes of signing in: svc login, then again',
+  email_unproved:
+    'svc password forgot EMAIL sends a link, svc password reset takes it; then svc login, and again',
+  invitation_pending: 'svc invite list shows what waits for you, svc invite accept NAME accepts it',
+  own_role: 'someone else who administers this tenant can change it',
+  system_role: 'svc roles clone makes a copy that can be changed',
+  role_in_use: 'svc roles users ROLE shows who holds it',
+  tenant_pending: 'a system administrator approves it; meanwhile svc mfa setup can be done',
+  tenant_inactive: 'the organization or its partner is suspended',
+  site_in_use: 'svc devices --site SITE and svc enroll show what still belongs to it',
+  device_unreachable: 'its agent comes back by itself, mostly within a minute; svc devices show DEVICE',
+  device_failed: 'svc logs diagnostic DEVICE shows what its agent says of itself',
+  device_timeout: 'ask for less, such as with --from 1h, or try again',
+  release_changed: 'what was changed needs a version of its own',
+  release_in_use: 'svc agent versions shows what machines are offered',
+  rollback_needed: 'svc agent rollback VERSION goes back, also where a newer one runs',
+  below_minimum_version: 'svc agent versions show VERSION says which release names which lowest version',
+  rollout_in_progress:
+    'svc agent sync-release --no-promote registers a version meanwhile; svc agent rollout abort ends the rollout',
+  filter_too_expensive:
+    'contains, startsWith and endsWith cost next to nothing; so does a pattern without classes such as \\pL',
+  too_many_questions: 'those that run end within seconds; ask one after the other',
+  question_too_slow: 'ask about one organization or site, with a smaller --limit or fewer conditions',
+  slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',
+}
+
+/** What mends the token of a job, by why its issuer's signature did not help. */
+const tokenHints: Readonly<Record<string, string>> = {
+  incomplete:
+    'its issuer has to say which token it is (jti), when it was made (iat) and until when it counts (exp)',
+  expired: 'ask the CI system for a new one, right before',
+  too_old: 'ask the CI system for a new one, right before',
+  not_yet_valid:
+    'set the clocks right: that of the CI system and that of the service are more than a minute apart',
+  replayed: 'each signs in once: ask the CI system for a new one',
+  no_policy: 'no trust policy takes it: svc trust test POLICY --id-token - tells an administrator why',
+  ambiguous: 'several organizations trust it: --org ID says which one is meant',
+}
+
+/** What mends a release, by why it is not believed. */
+const releaseHints: Readonly<Record<string, string>> = {
+  no_trusted_keys:
+    'the service needs RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS: svc agent sign-release prints what to put there',
+  signed_release_manifest_required:
+    'svc agent sign-release DIR writes release-manifest.json and release-manifest.json.sig: publish both with the files',
+  invalid_release_manifest_signature:
+    'RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS lacks the key it was signed with, or somebody else has made it',
+}
+
+function hintFor(failure: ApiError): string | undefined {
+  if (failure.code === 'mfa_required') {
+    return failure.enrollUrl
+      ? 'svc mfa setup, then svc mfa enable'
+      : 'sign in again with a code from the authenticator: svc login --otp CODE'
+  }
+  if (failure.retryAfter !== undefined && (failure.status === 429 || failure.status === 503)) {
+    return `try again in ${failure.retryAfter} s`
+  }
+  if (failure.code === 'device_offline') {
+    const { lastSeenAt } = (failure.details ?? {}) as { lastSeenAt?: string | null }
+    return `${lastSeenAt ? `last seen ${formatAge(lastSeenAt)} ago: ` : ''}svc devices show DEVICE tells more`
+  }
+  const { hint, reason = '' } = (failure.details ?? {}) as { hint?: string; reason?: string }
+  if (['oidc_discovery_failed', 'release_host_failed', 'not_found'].includes(failure.code)) return hint
+  if (failure.code === 'release_refused') return releaseHints[reason]
+  if (failure.code === 'federated_token_refused') {
+    return (
+      tokenHints[reason] ??
+      'no policy trusts its issuer, or another one signed it: svc trust shows who is trusted'
+    )
+  }
+  if (failure.code === 'invalid_request' && failure.message.includes('orgId'))
+    return 'add --org, or set SVC_ORG'
+  if (failure.code === 'forbidden' && failure.request !== undefined)
+    return `svc explain ${failure.request} says why`
+  return hints[failure.code as ErrorCode]
+}

@@ -1,0 +1,68 @@
+import { string } from '@oclif/core/flags'
+import type { NewWave } from '../../agents/rollouts/contract.ts'
+import type { CommandContext } from '../base.ts'
+import type { CommandView } from '../command-view.ts'
+import { usageError } from '../exit-codes.ts'
+import type { FlagSet } from '../flags.ts'
+import { secondsPerUnit } from '../times.ts'
+
+/** `--wave 10%` and the like, in place of the fields of a new rollout. */
+export const waveFlags: NonNullable<CommandView['customFlags']> = {
+  fields: ['waves', 'gateMinutes', 'soakMinutes', 'maxFailurePercent'],
+  flagNames: { gateMinutes: 'gate', soakMinutes: 'soak', maxFailurePercent: 'max-failures' },
+  flags: {
+    wave: string({
+      description:
+        '(required) Up to how many of all devices (10%), or those that a filter finds (filter:NAME), one wave after the other',
+      helpValue: 'WAVE',
+      multiple: true,
+      multipleNonGreedy: true,
+    }),
+    gate: string({
+      description: 'How long a device has to report the version it was offered; 15m unless told',
+      helpValue: 'TIME',
+    }),
+    soak: string({
+      description: 'How long updated devices have to stay alive before the next wave; 10m unless told',
+      helpValue: 'TIME',
+    }),
+    'max-failures': string({
+      description: 'It halts when more than this part of a wave has failed; 5% unless told',
+      helpValue: 'PERCENT',
+    }),
+  } as unknown as FlagSet,
+  async values({ wave, gate, soak, 'max-failures': most }, session) {
+    if (wave === undefined) throw usageError('Missing --wave', '--wave 1% --wave 10% --wave 100%')
+    const waves: NewWave[] = []
+    for (const said of wave as string[]) waves.push(await waveOf(said, session))
+    return {
+      waves,
+      gateMinutes: minutesOf(gate, '--gate'),
+      soakMinutes: minutesOf(soak, '--soak'),
+      maxFailurePercent: most === undefined ? undefined : percentOf(String(most), '--max-failures'),
+    }
+  },
+}
+
+const filterPrefix = 'filter:'
+
+async function waveOf(said: string, { client }: CommandContext): Promise<NewWave> {
+  if (!said.startsWith(filterPrefix)) return { percent: percentOf(said, '--wave') }
+  const { resolveId } = await import('../resolve.ts')
+  return { filterId: await resolveId(client, 'filter', said.slice(filterPrefix.length)) }
+}
+
+function percentOf(said: string, flag: string): number {
+  const [, number] = /^(\d{1,3}(?:\.\d{1,2})?)%$/.exec(said) ?? []
+  if (number !== undefined) return Number(number)
+  const or = flag === '--wave' ? ' or a filter such as filter:Pilots' : ''
+  throw usageError(`${flag} takes a percentage such as 10%${or}, not "${said}"`)
+}
+
+function minutesOf(said: unknown, flag: string): number | undefined {
+  if (said === undefined) return undefined
+  const [, count, unit] = /^(\d{1,5})([smhdw])$/.exec(String(said)) ?? []
+  const minutes = count && unit ? (Number(count) * secondsPerUnit[unit]!) / 60 : Number.NaN
+  if (Number.isInteger(minutes)) return minutes
+  throw usageError(`${flag} takes a time in whole minutes such as 15m or 2h, not "${String(said)}"`)
+}

@@ -1,0 +1,69 @@
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
+import type { z } from 'zod'
+import { usageError } from './exit-codes.ts'
+import { lineEscaper, type Output, printNote, printRecord, writeStdout } from './print.ts'
+import { renderRecord } from './table.ts'
+
+/** A new file for a secret, made before the secret is: it must not be minted and then have nowhere to go. */
+type SecretFile = { keep(secret: string): void; discard(): void }
+
+function secretFile(path: string): SecretFile {
+  let file: number
+  try {
+    file = openSync(path, 'wx', 0o600)
+  } catch (error) {
+    const taken = (error as NodeJS.ErrnoException).code === 'EEXIST'
+    throw usageError(
+      taken ? `${path} exists and is not overwritten` : `Cannot create ${path}: ${(error as Error).message}`,
+      taken ? 'choose another --out-file' : undefined,
+    )
+  }
+  return {
+    keep(secret) {
+      writeSync(file, `${secret}\n`)
+      closeSync(file)
+    },
+    discard() {
+      closeSync(file)
+      rmSync(path, { force: true })
+    },
+  }
+}
+
+/** Refuses formats in which a secret that is shown once would not be shown at all. */
+export function checkSecretShown(output: Output, key: string, outFile: string | undefined): void {
+  if (outFile !== undefined) return
+  const listed = output.columns?.split(',').some((name) => name.trim().toLowerCase() === key.toLowerCase())
+  const shown = output.format === 'id' ? false : output.columns === undefined || listed
+  if (!shown)
+    throw usageError(`The ${key} is shown only once and this output leaves it out`, 'add --out-file FILE')
+}
+
+/**
+ * Sends the request and prints the record with the secret that is shown this once. Plain: the secret alone
+ * on standard output, so that it can be piped to where it is kept, and everything else on standard error.
+ */
+export async function printSecretOnce(
+  output: Output,
+  send: () => Promise<Record<string, unknown>>,
+  schema: z.ZodType,
+  key: string,
+  outFile: string | undefined,
+): Promise<void> {
+  const file = outFile === undefined ? undefined : secretFile(outFile)
+  const record = await send().catch((error: unknown) => {
+    file?.discard()
+    throw error
+  })
+  const { [key]: secret, ...rest } = record
+  if (file) {
+    file.keep(String(secret))
+    if (output.format !== 'plain') await printRecord(output, rest, schema)
+    else process.stderr.write(await renderRecord(rest))
+    return printNote(`The ${key} is in ${outFile} (mode 0600). It is not shown again.`)
+  }
+  if (output.format !== 'plain' || output.columns !== undefined) return printRecord(output, record, schema)
+  process.stderr.write(await renderRecord(rest))
+  printNote(`The ${key} follows on standard output. It is not shown again: store it now.`)
+  await writeStdout(`${(await lineEscaper())(String(secret))}\n`)
+}

@@ -1,0 +1,29 @@
+import { string } from '@oclif/core/flags'
+import { readStdinOrFile } from '../ask.ts'
+import type { CommandView } from '../command-view.ts'
+import { usageError } from '../exit-codes.ts'
+import type { FlagSet } from '../flags.ts'
+
+/** `--header 'Name: value'` in place of the list of headers; a value that is a secret is read from a file. */
+export const headerFlags: NonNullable<CommandView['customFlags']> = {
+  fields: ['headers'],
+  flags: {
+    header: string({
+      description: "A header of your own on every delivery, 'Name: value'; 'Name: @file' for a secret",
+      helpValue: 'HEADER',
+      multiple: true,
+      multipleNonGreedy: true,
+    }),
+  } as unknown as FlagSet,
+  values: async ({ header }) => ({
+    headers: header === undefined ? undefined : await Promise.all((header as string[]).map(parseHeader)),
+  }),
+}
+
+async function parseHeader(said: string): Promise<{ key: string; value: string }> {
+  const colon = said.indexOf(':')
+  if (colon < 1) throw usageError(`--header takes 'Name: value', not "${said}"`)
+  const value = said.slice(colon + 1).trim()
+  const read = await readStdinOrFile(value, '--header')
+  return { key: said.slice(0, colon).trim(), value: read?.replace(/\r?\n$/, '') ?? value }
+}

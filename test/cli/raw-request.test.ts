@@ -1,0 +1,65 @@
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { parse } from 'yaml'
+import { FakeService, me, page, problem, uuid } from './fake-service.ts'
+import { Home } from './run.ts'
+
+const home = new Home()
+const service = new FakeService({
+  'GET /orgs/sites': page([]),
+  'GET /auth/me': { body: me },
+  'GET /openapi.json': { body: { openapi: '3.1.0' } },
+  'POST /orgs/sites': ({ body }) => ({ status: 201, body }),
+})
+
+beforeAll(async () => {
+  await service.start()
+  home.signIn(service.url)
+})
+
+beforeEach(() => {
+  service.seen.length = 0
+})
+
+afterAll(async () => {
+  await service.stop()
+  home.remove()
+})
+
+it('svc api calls any path, with or without its prefix, signed in', async () => {
+  for (const path of ['/orgs/sites?limit=5', '/api/v1/orgs/sites?limit=5']) {
+    const { code, stdout } = await home.run(['api', 'get', path])
+    expect(code).toBe(0)
+    expect(JSON.parse(stdout)).toHaveProperty('pagination')
+  }
+  expect(service.seen.map(({ path }) => path)).toEqual(Array(2).fill('/orgs/sites?limit=5'))
+  expect(service.seen[0]?.headers.authorization).toBe('Bearer access-1')
+})
+
+it('svc api sends a body from the command line, a file or standard input', async () => {
+  const file = home.write('body.json', '{"from":"file"}')
+  const sent = async (data: string, input?: string) =>
+    JSON.parse((await home.run(['api', 'POST', '/orgs/sites', '-d', data], input ? { input } : {})).stdout)
+  expect(await sent('{"from":"line"}')).toEqual({ from: 'line' })
+  expect(await sent(`@${file}`)).toEqual({ from: 'file' })
+  expect(await sent('-', '{"from":"stdin"}')).toEqual({ from: 'stdin' })
+})
+
+it('svc api fails as every other command does', async () => {
+  service.answers['DELETE /x'] = problem(409, 'conflict', 'Conflict')
+  expect((await home.run(['api', 'DELETE', '/x'])).code).toBe(6)
+  expect((await home.run(['api', 'GTE', '/x', '--json'])).stderr).toContain('did you mean GET?')
+  expect((await home.run(['api', 'POST', '/x', '-d', '{bad'])).code).toBe(2)
+})
+
+it('svc openapi prints the document without signing in', async () => {
+  const env = { SVC_CONFIG_DIR: `${home.path}/nobody`, SVC_URL: service.url }
+  expect(JSON.parse((await home.run(['openapi'], { env })).stdout)).toEqual({ openapi: '3.1.0' })
+  expect(parse((await home.run(['openapi', '-o', 'yaml'], { env })).stdout)).toEqual({ openapi: '3.1.0' })
+})
+
+it('svc whoami is the answer of the API', async () => {
+  expect(JSON.parse((await home.run(['whoami', '--json'])).stdout)).toEqual(me)
+  expect((await home.run(['whoami', '-q'])).stdout).toBe(`${uuid(1)}\n`)
+  const { stdout } = await home.run(['whoami', '--columns', 'user.email,scope', '--no-header'])
+  expect(stdout).toBe('admin@example.com  system\n')
+})
