@@ -22,7 +22,9 @@ export function otpGeneratorFrom(path: string, now: () => number = Date.now): Ot
       const step = Math.floor(now() / 1000 / period)
       if (last !== undefined && step <= last) {
         printNote('That code was not accepted, perhaps since it was used already: waiting for the next one')
-        await sleep((last + 1) * period * 1000 - now())
+        const begins = (last + 1) * period * 1000
+        // A timer may end a millisecond early.
+        while (now() < begins) await sleep(Math.max(1, begins - now()))
       }
       const epoch = Math.floor(now() / 1000)
       last = Math.floor(epoch / period)

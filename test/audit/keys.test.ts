@@ -44,7 +44,7 @@ onEveryDatabase((_, open) => {
 
     it('that were only assumed count when they have signed here', async () => {
       const { storage } = await open()
-      const assumed = { ...seeds('b', 'a'), assumed: true }
+      const assumed = { ...seeds('b', 'a'), isPreviousAssumed: true }
       await start(storage, assumed, 1)
       expect(await createSigner(storage, assumed).trusted()).toEqual([publicKey('b')])
       const { storage: other } = await open()

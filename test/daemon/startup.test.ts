@@ -246,10 +246,10 @@ describe('secrets', () => {
     expect(one).toEqual(other)
     const AUDIT_SIGNING_KEY = Buffer.alloc(32, 'k').toString('base64')
     const given = await config({ AUDIT_SIGNING_KEY })
-    expect(given).toEqual({ current: Buffer.alloc(32, 'k'), previous: one.current, assumed: true })
+    expect(given).toEqual({ current: Buffer.alloc(32, 'k'), previous: one.current, isPreviousAssumed: true })
     const AUDIT_SIGNING_KEY_PREVIOUS = Buffer.alloc(32, 'p').toString('base64')
     const told = await config({ AUDIT_SIGNING_KEY, AUDIT_SIGNING_KEY_PREVIOUS })
-    expect(told).toEqual({ ...given, previous: Buffer.alloc(32, 'p'), assumed: false })
+    expect(told).toEqual({ ...given, previous: Buffer.alloc(32, 'p'), isPreviousAssumed: false })
     for (const name of ['AUDIT_SIGNING_KEY', 'AUDIT_SIGNING_KEY_PREVIOUS']) {
       const failure = failureOf({ [name]: 'too short to be a key' })
       expect(failure).toContain(`${name} must be 32 bytes in base64`)
