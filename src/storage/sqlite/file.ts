@@ -27,7 +27,7 @@ export function openWriter(file: string): Database.Database {
     // So that "insert or replace" cannot delete a row behind a delete trigger's back.
     database.pragma('recursive_triggers = on')
     database.pragma('journal_size_limit = 67108864')
-    // 80 MiB: in the middle of a commit, should nobody have copied the log before (log-copier.ts).
+    // 80 MiB: in the middle of a commit, should the log not have been copied before (wal-checkpointer.ts).
     database.pragma('wal_autocheckpoint = 20000')
   })
 }
