@@ -29,7 +29,7 @@ import {
 import type { Db, Storage } from '../src/storage/open.ts'
 import { type Authenticator, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
-import type { AgentAuditBuffer } from './agent-entries.ts'
+import type { AgentAuditBuffer } from './agent-audit-buffer.ts'
 import { type Origin, refusalEntry, successEntry } from './auditing.ts'
 import type { BodyBudget, BodyReservation } from './body-budget.ts'
 import { cookiesOf, sendRedirect, setSessionCookies, withCookieToken } from './browser.ts'

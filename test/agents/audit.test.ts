@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { AgentAuditBuffer } from '../../daemon/agent-entries.ts'
-import { AgentEventBuffer } from '../../daemon/agent-events.ts'
+import { AgentAuditBuffer } from '../../daemon/agent-audit-buffer.ts'
+import { AgentEventBuffer } from '../../daemon/agent-event-buffer.ts'
 import { Limiter } from '../../daemon/limiter.ts'
 import { api } from '../../src/api.ts'
 import { toDraftEntry } from '../../src/audit/rules.ts'

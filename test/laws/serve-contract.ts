@@ -1,6 +1,6 @@
 import { pino } from 'pino'
 import { createAuthenticator } from '../../daemon/actor.ts'
-import { AgentAuditBuffer } from '../../daemon/agent-entries.ts'
+import { AgentAuditBuffer } from '../../daemon/agent-audit-buffer.ts'
 import { buildApp } from '../../daemon/app.ts'
 import { BodyBudget } from '../../daemon/body-budget.ts'
 import { createKeyAuthenticator } from '../../daemon/key-actor.ts'

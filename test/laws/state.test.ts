@@ -24,8 +24,8 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
  * for each request that is worked on, which are bounded (WorkBound); `code`: as many as are written in the code.
  */
 const bounds: Record<string, string> = {
-  'daemon/agent-entries.ts #gathered': '10,000',
-  'daemon/agent-events.ts #waiting': '100,000',
+  'daemon/agent-audit-buffer.ts #gathered': '10,000',
+  'daemon/agent-event-buffer.ts #waiting': '100,000',
   'daemon/body-budget.ts #byCaller': 'callers with a body in flight',
   'daemon/connection-bound.ts #byAddress': 'addresses with an open connection',
   'daemon/database-watch.ts #counts': 'code',

@@ -2,10 +2,10 @@ import type { Database } from 'better-sqlite3'
 import { CommitListeners } from '../commit-listeners.ts'
 import { CommitVersion } from '../commit-version.ts'
 import type { Db, ReadQuerySettings, Storage } from '../db.ts'
-import { checkRoom } from '../sqlite-room.ts'
 import { ReadingConnection, SqliteConnection } from './connection.ts'
 import { lockDirectory } from './directory-lock.ts'
 import { openReader, openWriter, sqliteFile } from './file.ts'
+import { checkFreeSpace } from './free-space.ts'
 import { GroupCommit } from './group-commit.ts'
 import { interruptibleKyselyOver, kyselyOver } from './kysely.ts'
 import { ReaderPool } from './reader-pool.ts'
@@ -66,7 +66,7 @@ export async function openSqlite(
     version: () => versions.ask(),
     signals: undefined,
     check: async () => {
-      await checkRoom(writer.database, dataDir)
+      await checkFreeSpace(writer.database, dataDir)
       reader.run('select count(*) from sqlite_schema', [])
       disk.check()
       const probe = (tx: Db) => tx.updateTable('probes').set({ at: new Date().toISOString() }).execute()

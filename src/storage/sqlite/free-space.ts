@@ -9,7 +9,7 @@ const leastBytes = 2 ** 20
  * so that one that succeeds tells little. What was deleted is room, also on a disk that has no more.
  * @throws as SQLite does when it finds none
  */
-export async function checkRoom(database: Database, dataDir: string): Promise<void> {
+export async function checkFreeSpace(database: Database, dataDir: string): Promise<void> {
   const ask = (pragma: string) => database.pragma(pragma, { simple: true }) as number
   const least = leastBytes / ask('page_size')
   const free = ask('freelist_count')
