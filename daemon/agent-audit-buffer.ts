@@ -1,9 +1,8 @@
 import { recordAudit } from '../src/audit/outbox.ts'
 import type { DraftEntry } from '../src/audit/rules.ts'
-import { Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import type { Instant } from '../src/core/time.ts'
-import { writeBisecting } from '../src/storage/bisect-writes.ts'
+import { drain } from '../src/storage/bisect-writes.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 import type { Metric } from './metrics.ts'
@@ -36,13 +35,8 @@ export class AgentAuditBuffer {
 
   /** Whether an entry is to be written now; else it is told of together with others. */
   isDue(draft: DraftEntry): boolean {
-    try {
-      this.#limiter.take('AGENT_AUDIT', draft.actorId)
-      return true
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error
-      return !this.#add({ last: draft, count: 1, since: draft.timestamp })
-    }
+    if (this.#limiter.tryTake('AGENT_AUDIT', draft.actorId)) return true
+    return !this.#add({ last: draft, count: 1, since: draft.timestamp })
   }
 
   /** False when there is no room for it. */
@@ -64,25 +58,13 @@ export class AgentAuditBuffer {
   async write(storage: Pick<Storage, 'write'>, now: Instant): Promise<void> {
     const all = [...this.#gathered.values()]
     this.#gathered.clear()
-    const keep = (some: readonly Gathered[]) => {
+    const write = (some: readonly Gathered[]) =>
+      storage.write(async (tx) => {
+        for (const one of some) await recordAudit(tx, toldOf(one, now))
+      })
+    await drain(all, batch, write, (some) => {
       for (const one of some) if (this.#add(one)) this.#count -= one.count
-    }
-    let failure: unknown
-    for (let at = 0; at < all.length; at += batch) {
-      try {
-        const { refused } = await writeBisecting(all.slice(at, at + batch), (some) =>
-          storage.write(async (tx) => {
-            for (const one of some) await recordAudit(tx, toldOf(one, now))
-          }),
-        )
-        keep(refused.map(({ item }) => item))
-        failure ??= refused[0]?.error
-      } catch (error) {
-        keep(all.slice(at))
-        throw error
-      }
-    }
-    if (failure !== undefined) throw failure
+    })
   }
 
   metrics(): Metric[] {

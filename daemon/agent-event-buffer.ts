@@ -1,7 +1,6 @@
 import { emitDeferred } from '../src/agents/heartbeats.ts'
-import { Problem } from '../src/core/errors.ts'
 import type { Instant } from '../src/core/time.ts'
-import { writeBisecting } from '../src/storage/bisect-writes.ts'
+import { drain } from '../src/storage/bisect-writes.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 import type { Metric } from './metrics.ts'
@@ -30,15 +29,10 @@ export class AgentEventBuffer {
   }
 
   emitsNow(deviceId: string, columns: readonly string[]): boolean {
-    try {
-      this.#limiter.take('AGENT_EVENTS', deviceId)
-      return true
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error
-      if (!this.#wait(deviceId, columns)) return true
-      this.#count += 1
-      return false
-    }
+    if (this.#limiter.tryTake('AGENT_EVENTS', deviceId)) return true
+    if (!this.#wait(deviceId, columns)) return true
+    this.#count += 1
+    return false
   }
 
   /** False when there is no room for it. */
@@ -53,22 +47,13 @@ export class AgentEventBuffer {
   async tell(storage: Pick<Storage, 'write'>, now: Instant): Promise<void> {
     const all = [...this.#waiting]
     this.#waiting.clear()
-    let failure: unknown
-    for (let at = 0; at < all.length; at += batch) {
-      try {
-        const { refused } = await writeBisecting(all.slice(at, at + batch), (some) =>
-          storage.write(async (tx) => {
-            for (const [deviceId, columns] of some) await emitDeferred(tx, deviceId, columns, now)
-          }),
-        )
-        for (const { item } of refused) this.#wait(...item)
-        failure ??= refused[0]?.error
-      } catch (error) {
-        for (const one of all.slice(at)) this.#wait(...one)
-        throw error
-      }
-    }
-    if (failure !== undefined) throw failure
+    const write = (some: readonly (typeof all)[number][]) =>
+      storage.write(async (tx) => {
+        for (const [deviceId, columns] of some) await emitDeferred(tx, deviceId, columns, now)
+      })
+    await drain(all, batch, write, (some) => {
+      for (const one of some) this.#wait(...one)
+    })
   }
 
   metrics(): Metric[] {

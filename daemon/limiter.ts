@@ -28,15 +28,27 @@ export class Limiter {
 
   /** Counts one event, or so many. @throws rate_limited with the seconds until they are accepted */
   take(name: LimitName, key: string, amount = 1): void {
+    const wait = this.#count(name, key, amount)
+    if (wait > 0) throw refusal(name, wait)
+  }
+
+  /** The same for what is not refused beyond the limit: false when the window is full. */
+  tryTake(name: LimitName, key: string): boolean {
+    return this.#count(name, key, 1) === 0
+  }
+
+  /** Counts, or gives the seconds until it would be accepted. */
+  #count(name: LimitName, key: string, amount: number): number {
     const limit = this.#limits[name]
-    if (!limit) return
+    if (!limit) return 0
     const window = this.#windowOf(name, key, limit)
     const now = performance.now()
     const wait = waitFor(window, amount, now)
-    if (wait > 0) throw refusal(name, wait)
+    if (wait > 0) return wait
     window.times.push(now)
     window.amounts.push(amount)
     window.used += amount
+    return 0
   }
 
   /** Forgets windows that are empty by now. */

@@ -28,6 +28,30 @@ export async function writeBisecting<T, R>(
 }
 
 /**
+ * Writes all of these, so many in a transaction. What cannot be written is given back.
+ * @throws why it cannot: behind all others, or at once where the database is away
+ */
+export async function drain<T>(
+  items: readonly T[],
+  batch: number,
+  write: (some: readonly T[]) => Promise<unknown>,
+  giveBack: (some: readonly T[]) => void,
+): Promise<void> {
+  const failures: FailedItem<T>[] = []
+  for (let at = 0; at < items.length; at += batch) {
+    try {
+      const { refused } = await writeBisecting(items.slice(at, at + batch), write)
+      giveBack(refused.map(({ item }) => item))
+      failures.push(...refused)
+    } catch (error) {
+      giveBack(items.slice(at))
+      throw error
+    }
+  }
+  if (failures[0]) throw failures[0].error
+}
+
+/**
  * Writes what is found, so many at a time, until no more is. `find` leaves those out that could not be written.
  * @throws why some could not be, when all others are
  */
