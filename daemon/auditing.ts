@@ -112,7 +112,7 @@ function actorOf(
   return { actorType: 'system', actorId: null, actorEmail: null }
 }
 
-/** The spec knows no actors but these: a workload is a program with a credential as well, and `runOf` tells which. */
+/** The actors of an entry are part of its format: a workload is a program with a credential as well, and `runOf` tells which. */
 const programOf = (actorId: string) => ({ actorType: 'api_key' as const, actorId, actorEmail: null })
 
 const runOf = (caller: Caller) =>

@@ -294,7 +294,10 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     agentTokens,
     ...commandHandlers(parts),
     agents: agentHandlers({
-      ...{ ...config, storage, pepper, otherPepper: previous.enrollmentPepper },
+      ...config,
+      storage,
+      pepper,
+      otherPepper: previous.enrollmentPepper,
       trustKeys: config.outside.releases.trustKeys,
       emitsNow: (...changed) => parts.agentEvents.emitsNow(...changed),
     }),

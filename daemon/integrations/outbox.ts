@@ -1,18 +1,10 @@
 import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Instant } from '../../src/core/time.ts'
+import type { MailMessage } from '../../src/messages/ports.ts'
 
 /** A message that went nowhere but into the data directory. */
-export type OutboxMessage = {
-  id: string
-  at: Instant
-  to: string
-  kind: string
-  subject: string
-  text: string
-  html: string
-  links: string[]
-}
+export type OutboxMessage = MailMessage & { id: string; at: Instant }
 
 const folderIn = (dataDir: string): string => join(dataDir, 'outbox')
 

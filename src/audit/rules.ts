@@ -278,3 +278,10 @@ export function toFlatEntry(entry: AuditEntry) {
     ...(damage && { damage }),
   }
 }
+
+/** What an entry keeps of a record that comes or goes, besides what the entry says itself. */
+export function settingsOf<
+  T extends { id: string; orgId: string; createdBy: unknown; createdAt: Instant; updatedAt: Instant },
+>({ id: _, orgId: __, createdBy: ___, createdAt: ____, updatedAt: _____, ...settings }: T): object {
+  return settings
+}

@@ -1,3 +1,4 @@
+import { settingsOf } from '../audit/rules.ts'
 import type { Cipher } from '../core/cipher.ts'
 import { assertNotEmptyChange, invalid, Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
@@ -163,7 +164,10 @@ export function ssoHandlers(on: SsoDependencies): {
           if (key) await insertSigningKey(db, key)
           const { id, name, type, status } = provider
           note({ orgId, resourceId: id, resourceName: name })
-          note({ after: settingsOf(provider), details: { type, status, ...forcedDetail(provider, force) } })
+          note({
+            after: settingsOf(redactProvider(provider)),
+            details: { type, status, ...forcedDetail(provider, force) },
+          })
           return { data: toReply(provider), ...toWarning(warning, await countMembersBeyond(db, provider)) }
         },
       }),
@@ -216,7 +220,7 @@ export function ssoHandlers(on: SsoDependencies): {
         await store.removeProvider(db, scope, provider.id)
         await endPasswordSessionsIfEnforced(db, provider, now)
         const { orgId, name: resourceName } = provider
-        note({ orgId, resourceName, before: settingsOf(provider), details: { forgotten } })
+        note({ orgId, resourceName, before: settingsOf(redactProvider(provider)), details: { forgotten } })
         return { success: true }
       },
 
@@ -326,18 +330,5 @@ async function isProven(db: Db, scope: Scope, { id }: ProviderRecord, now: Insta
 
 const forcedDetail = ({ enforceSSO }: ProviderRecord, force: boolean | undefined) =>
   enforceSSO && force === true ? { forced: true } : {}
-
-/** What the audit log keeps of a provider that comes or goes. */
-function settingsOf(provider: ProviderRecord): object {
-  const {
-    id: _,
-    orgId: __,
-    createdBy: ___,
-    createdAt: ____,
-    updatedAt: _____,
-    ...settings
-  } = redactProvider(provider)
-  return settings
-}
 
 const capitalize = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)

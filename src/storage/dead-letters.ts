@@ -39,7 +39,8 @@ export async function insertDeadLetter(
       .onConflict((conflict) =>
         conflict.column('source').doUpdateSet((eb) => ({
           count: eb('set_aside_lost.count', '+', 1),
-          ...{ reason, last_at: now },
+          reason,
+          last_at: now,
         })),
       )
       .execute()

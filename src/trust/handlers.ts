@@ -1,3 +1,4 @@
+import { settingsOf } from '../audit/rules.ts'
 import { assertNotEmptyChange } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Outbound } from '../core/outbound.ts'
@@ -86,7 +87,7 @@ export function trustHandlers(on: On): {
           const orgId = await resolveOrg(db, scope, body.orgId)
           const policy = makeRecord(body, orgId, { by: caller.id, now })
           await store.insertTrustPolicy(db, policy)
-          note({ orgId, resourceId: policy.id, resourceName: policy.name, after: settingsOf(policy) })
+          note({ orgId, resourceId: policy.id, resourceName: policy.name, after: auditedPolicy(policy) })
           return told(policy, warning)
         },
       }),
@@ -119,7 +120,7 @@ export function trustHandlers(on: On): {
         checkNotNarrowed(scope)
         const policy = await store.lockTrustPolicy(db, scope, params.id)
         await store.removeTrustPolicy(db, scope, policy.id)
-        note({ orgId: policy.orgId, resourceName: policy.name, before: settingsOf(policy) })
+        note({ orgId: policy.orgId, resourceName: policy.name, before: auditedPolicy(policy) })
         return { success: true }
       },
 
@@ -143,16 +144,7 @@ function told(policy: TrustPolicyRecord, discovery: string | undefined) {
   return { data: toTrustPolicy(policy), ...(warnings.length > 0 && { warning: warnings.join('. ') }) }
 }
 
-/** What the audit log keeps of a policy that comes or goes. */
-function settingsOf(policy: TrustPolicyRecord): object {
-  const {
-    id: _,
-    orgId: __,
-    createdBy: ___,
-    createdAt: ____,
-    updatedAt: _____,
-    ...rest
-  } = toTrustPolicy(policy)
-  const { lastUsedAt: ______, ...settings } = rest
-  return settings
+function auditedPolicy(policy: TrustPolicyRecord): object {
+  const { lastUsedAt: _, ...settings } = toTrustPolicy(policy)
+  return settingsOf(settings)
 }

@@ -13,7 +13,7 @@ import { addPerson, type ScenarioTools, scenarioOf, scenarioTools } from '../law
 import { Line } from '../laws/wire.ts'
 import { addOrg, buildWorld } from '../world.ts'
 
-/** The spec's lists as they stand there ("Audit events"): the code's own could leave one out. */
+/** The documented lists, written out: the code's own could leave one out. */
 const security = [
   ...['user.login', 'user.login.failed', 'user.permission.change'],
   ...['policy.update', 'policy.create', 'policy.evaluate', 'automation.policy.evaluate'],

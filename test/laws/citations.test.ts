@@ -15,7 +15,7 @@ function strayIn(file: string, text: string): string[] {
   const named = [...text.matchAll(/(?<![\w/:.*{}])(?:\.\.?\/)?[\w-]+(?:\/[\w.-]+)*\.md\b/g)].map(
     ([name]) => name,
   )
-  const spec = [...text.matchAll(/\(spec[,)]|\(spec: |\b(?:of|in|by) the spec\b/g)].map(([words]) => words)
+  const spec = [...text.matchAll(/\(spec[,)]|\(spec: |\b[Tt]he spec\b/g)].map(([words]) => words)
   return [...named.filter((name) => !isThere(name)), ...spec]
 }
 

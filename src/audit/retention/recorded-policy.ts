@@ -17,11 +17,10 @@ export async function findUnrecordedChange(storage: Storage, chain: string): Pro
   const policy = () => getPolicy(storage.read, systemScope, chain)
   const before = await policy()
   await sealPendingFor(storage, systemScope, chain)
-  const held = await isRecordedHeld(storage.heavy, chain)
-  const recorded = await findRecordedPolicy(storage.heavy, chain)
+  const { isHeld, policy: recorded } = await findRecorded(storage.heavy, chain)
   // What changes in the meantime is recorded as well, behind what was read here: the next look has it.
   const after = await policy()
-  if (held && before.hold === null && after.hold === null)
+  if (isHeld && before.hold === null && after.hold === null)
     return 'The hold of the chain was taken away, and nobody released it'
   if (
     recorded &&
@@ -35,26 +34,28 @@ export async function findUnrecordedChange(storage: Storage, chain: string): Pro
 const isSamePolicy = (one: RecordedPolicy, other: RecordedPolicy): boolean =>
   one.retentionDays === other.retentionDays && one.archiveToS3 === other.archiveToS3
 
-async function isRecordedHeld(db: Db, chain: string): Promise<boolean> {
-  for await (const { action } of newestEntries(db, chain, [retentionActions.hold, retentionActions.release]))
-    return action === retentionActions.hold
-  return false
-}
-
 /**
- * The policy as it was changed last, or as entries were last deleted by; of a chain that says nothing of it the default,
- * unless what said it may have been deleted.
+ * Whether a chain says last that it is held, and by which policy: as that was changed last, or as entries were last deleted
+ * by; of a chain that says nothing of it the default, unless what said it may have been deleted.
  */
-async function findRecordedPolicy(db: Db, chain: string): Promise<RecordedPolicy | undefined> {
-  for await (const { action, details } of newestEntries(db, chain, [
-    retentionActions.change,
-    retentionActions.run,
-  ])) {
-    if (action === retentionActions.change) return parsePolicy(details.after)
-    if (Number(details.pruned) > 0) return parsePolicy(details)
+async function findRecorded(
+  db: Db,
+  chain: string,
+): Promise<{ isHeld: boolean; policy: RecordedPolicy | undefined }> {
+  let isHeld: boolean | undefined
+  let said: { policy: RecordedPolicy | undefined } | undefined
+  for await (const { action, details } of newestEntries(db, chain, Object.values(retentionActions))) {
+    if (action === retentionActions.hold || action === retentionActions.release)
+      isHeld ??= action === retentionActions.hold
+    else if (action === retentionActions.change) said ??= { policy: parsePolicy(details.after) }
+    else if (Number(details.pruned) > 0) said ??= { policy: parsePolicy(details) }
+    if (isHeld !== undefined && said) break
   }
-  const { signed } = await findAnchor(db, systemScope, chain)
-  return signed === null ? toAuditedPolicy(defaultPolicy) : undefined
+  if (!said) {
+    const { signed } = await findAnchor(db, systemScope, chain)
+    said = { policy: signed === null ? toAuditedPolicy(defaultPolicy) : undefined }
+  }
+  return { isHeld: isHeld ?? false, policy: said.policy }
 }
 
 const parsePolicy = (value: unknown): RecordedPolicy | undefined => {

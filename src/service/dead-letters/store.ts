@@ -18,9 +18,7 @@ const read = ({
   reason,
   bytes,
   created_at: createdAt,
-}: Row): DeadLetter => ({
-  ...{ number, source: source as DeadLetterSource, orgId, reason, bytes, createdAt },
-})
+}: Row): DeadLetter => ({ number, source: source as DeadLetterSource, orgId, reason, bytes, createdAt })
 
 const lettersIn = (db: Db, scope: Scope) => db.selectFrom('set_aside').where(inScope(scope, 'org_id'))
 

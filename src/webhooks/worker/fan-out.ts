@@ -145,12 +145,15 @@ const seqs = rowList<{ seq: number }>({ seq: 'bigint' })
 
 const columns = ['seq', 'org_id as orgId', 'type'] as const
 
+const eventsIn = (db: Db) =>
+  db
+    .selectFrom('events')
+    .select(columns)
+    .select((eb) => eb.fn.coalesce('given_to', eb.cast<string>(eb.val(''), 'text')).as('behind'))
+
 const these = prepared((db, p: { seqs: string }) =>
   forUpdate(
-    db
-      .selectFrom('events')
-      .select(columns)
-      .select((eb) => eb.fn.coalesce('given_to', eb.cast<string>(eb.val(''), 'text')).as('behind'))
+    eventsIn(db)
       .where('seq', 'in', (eb) => eb.selectFrom(seqs.as(p.seqs, 'wanted')).select('wanted.seq'))
       .orderBy('seq'),
     { skipLocked: true },
@@ -158,16 +161,7 @@ const these = prepared((db, p: { seqs: string }) =>
 )
 
 const next = prepared((db, p: { after: number }) =>
-  forUpdate(
-    db
-      .selectFrom('events')
-      .select(columns)
-      .select((eb) => eb.fn.coalesce('given_to', eb.cast<string>(eb.val(''), 'text')).as('behind'))
-      .where('seq', '>', p.after)
-      .orderBy('seq')
-      .limit(1),
-    { skipLocked: true },
-  ),
+  forUpdate(eventsIn(db).where('seq', '>', p.after).orderBy('seq').limit(1), { skipLocked: true }),
 )
 
 /**
