@@ -21,6 +21,8 @@ type Place = {
   folder?: string
   /** Somewhere else than the rest: the log of what is written. */
   walFolder?: string
+  /** Of each page, as is the default. */
+  checksums?: boolean
 }
 
 type Program = { path: string; uid: number; gid: number }
@@ -41,7 +43,7 @@ export class OwnPostgres {
     this.databaseUrl = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`
   }
 
-  static async begin({ folder, walFolder }: Place = {}): Promise<OwnPostgres> {
+  static async begin({ folder, walFolder, checksums = true }: Place = {}): Promise<OwnPostgres> {
     const program = await programOfTheRun()
     const data = join(folder ?? (await ownFolder()), 'data')
     const password = randomBytes(12).toString('hex')
@@ -60,6 +62,7 @@ export class OwnPostgres {
         '--username=postgres',
         `--pgdata=${data}`,
         `--pwfile=${passwordFile}`,
+        ...(checksums ? [] : ['--no-data-checksums']),
         ...(walFolder === undefined ? [] : [`--waldir=${join(walFolder, 'wal')}`]),
       ],
       { uid: program.uid, gid: program.gid, stdio: 'pipe', cwd: '/' },

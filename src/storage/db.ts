@@ -35,6 +35,13 @@ export type Notifications = {
   send(tx: Db, channel: string, message: string): Promise<void>
 }
 
+/** What a look at what is stored has found. */
+export type Integrity =
+  | { verdict: 'sound' }
+  | { verdict: 'damaged'; found: string[] }
+  /** Nobody can know here. */
+  | { verdict: 'unknown'; reason: string }
+
 export type Storage = {
   dialect: Dialect
   /** Plain reads: they see what is committed and nothing else. Transactions belong to `write`. */
@@ -70,6 +77,12 @@ export type Storage = {
   signals: Notifications | undefined
   /** Readiness: throws when the database answers no question, or takes no change. */
   check(): Promise<void>
+  /**
+   * Whether the pages that are stored are those that were written, also of what nobody reads: on SQLite all of them are read,
+   * by a process of its own that `signal` ends; on Postgres it is what the server has found wrong when it read them.
+   * @throws when it came to no end, which says nothing of the pages
+   */
+  checkIntegrity(signal: AbortSignal): Promise<Integrity>
   /** Finishes what is queued, then closes. Safe to call twice. */
   close(): Promise<void>
 }

@@ -1,6 +1,6 @@
 import type { PostgresSettings, ReadQuerySettings, Storage } from './db.ts'
 
-export type { Db, Dialect, PostgresSettings, ReadQuerySettings, Storage } from './db.ts'
+export type { Db, Dialect, Integrity, PostgresSettings, ReadQuerySettings, Storage } from './db.ts'
 
 export type StorageOptions = {
   /** `postgres://…`; without it, SQLite in the data directory. */

@@ -1,15 +1,13 @@
-import { randomBytes } from 'node:crypto'
-import { open as openFile, readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { sql } from 'kysely'
 import type { Logger } from 'pino'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import { logInto } from '../../daemon/log.ts'
 import type { Dialect } from '../../src/storage/db.ts'
 import type { Db, Storage } from '../../src/storage/open.ts'
 import { administer, onEveryDatabase, type TestDatabase } from '../databases.ts'
 import { serviceOn, startService, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
+import { damaged } from './damage.ts'
 import { send } from './request.ts'
 
 type Line = {
@@ -138,7 +136,7 @@ onEveryDatabase((kind, open) => {
     const first = await startService(open)
     const { tokens } = await buildWorld(first)
     await first.close()
-    const place = await damaged(kind, first)
+    const place = await damaged(kind, first, ['sites'])
     const service = await serviceOn(place, { outside: { log } })
     const list = () =>
       send(service.url, 'GET', '/api/v1/orgs/sites', {
@@ -154,53 +152,3 @@ onEveryDatabase((kind, open) => {
     expect(lines().filter(({ msg }) => msg === 'unhandled error')).toEqual([])
   })
 })
-
-/** Writes garbage over the rows of sites while nobody has them in memory. */
-async function damaged(
-  kind: Dialect,
-  { dataDir, databaseUrl }: TestService,
-): Promise<{ dataDir: string; databaseUrl?: string }> {
-  if (kind === 'sqlite') {
-    const path = join(dataDir, 'svc.sqlite')
-    const { default: Database } = await import('better-sqlite3')
-    const database = new Database(path)
-    database.pragma('wal_checkpoint(truncate)')
-    const { rootpage } = database
-      .prepare<[], { rootpage: number }>(`select rootpage from sqlite_schema where name = 'sites'`)
-      .get()!
-    const size = database.pragma('page_size', { simple: true }) as number
-    database.close()
-    await overwrite(path, (rootpage - 1) * size, size)
-    return { dataDir }
-  }
-  const copy = `damaged_${randomBytes(6).toString('hex')}`
-  const path = await administer(async (client) => {
-    const name = nameOf(databaseUrl!)
-    await client.query(`select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`)
-    await client.query(`create database ${copy} template ${name} strategy file_copy`)
-    const { rows } = await client.query(`select setting from pg_settings where name = 'data_directory'`)
-    return rows[0].setting as string
-  })
-  onTestFinished(() =>
-    administer(async (client) => {
-      await client.query(`drop database if exists ${copy} with (force)`)
-    }),
-  )
-  const url = new URL(databaseUrl!)
-  url.pathname = `/${copy}`
-  const { default: pg } = await import('pg')
-  const client = new pg.Client(url.href)
-  await client.connect()
-  const { rows } = await client.query(`select pg_relation_filepath('sites') as file`)
-  await client.end()
-  await overwrite(join(path, rows[0].file), 0, 8192)
-  return { dataDir, databaseUrl: url.href }
-}
-
-async function overwrite(path: string, from: number, size: number): Promise<void> {
-  const before = await readFile(path)
-  expect(before.length).toBeGreaterThanOrEqual(from + size)
-  const file = await openFile(path, 'r+')
-  await file.write(Buffer.alloc(size, 0xa5), 0, size, from)
-  await file.close()
-}

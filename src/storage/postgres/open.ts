@@ -16,6 +16,7 @@ import type { Db, PostgresSettings, ReadQuerySettings, Storage } from '../db.ts'
 import { NestedWriteGuard } from '../nested-writes.ts'
 import { PostgresCompiler } from '../query/compilers.ts'
 import { isStalePlan, PostgresConnection } from './connection.ts'
+import { checkPostgresIntegrity } from './integrity-check.ts'
 import { postgresNotifications } from './notifications.ts'
 import { assertNoTransactionPooler } from './pooler-check.ts'
 import { HealthProbe } from './probe.ts'
@@ -99,6 +100,7 @@ export async function openPostgres(
     version: () => undefined,
     signals: postgresNotifications(databaseUrl, db),
     check: () => probe.check(),
+    checkIntegrity: () => checkPostgresIntegrity(db),
     close: () => {
       closing ??= close()
       return closing

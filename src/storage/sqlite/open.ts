@@ -7,6 +7,7 @@ import { lockDirectory } from './directory-lock.ts'
 import { openReader, openWriter, sqliteFile } from './file.ts'
 import { checkFreeSpace } from './free-space.ts'
 import { GroupCommit } from './group-commit.ts'
+import { checkSqliteIntegrity } from './integrity-check.ts'
 import { interruptibleKyselyOver, kyselyOver } from './kysely.ts'
 import { ReaderPool } from './reader-pool.ts'
 import { WalCheckpointer } from './wal-checkpointer.ts'
@@ -44,8 +45,10 @@ export async function openSqlite(
     },
   })
 
+  const ending = new AbortController()
   let closing: Promise<void> | undefined
   async function close(): Promise<void> {
+    ending.abort(new Error('The storage is closed'))
     await queue.close()
     await copier.close()
     disk.close()
@@ -72,6 +75,7 @@ export async function openSqlite(
       const probe = (tx: Db) => tx.updateTable('probes').set({ at: new Date().toISOString() }).execute()
       await queue.write(probe, true)
     },
+    checkIntegrity: (signal) => checkSqliteIntegrity(file, AbortSignal.any([signal, ending.signal])),
     close: () => {
       closing ??= close()
       return closing

@@ -1,0 +1,104 @@
+import { spawn } from 'node:child_process'
+import { stat, statfs } from 'node:fs/promises'
+import { constants, setPriority } from 'node:os'
+import { dirname } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { packageModule } from '../../core/package-files.ts'
+import type { Integrity } from '../db.ts'
+import type { IntegrityReply } from './integrity-child.ts'
+
+const child = fileURLToPath(packageModule('src/storage/sqlite/integrity-child.ts'))
+
+/** Bytes the write-ahead log may grow by meanwhile, or half of the room there is: it cannot start over while it is read. */
+const mostWalGrowth = 2 ** 30
+const lookMs = 1000
+
+/**
+ * Looks at every page of the file, in a process of its own with the lowest priority, whose only connection cannot write.
+ * @throws when it came to no end, which says nothing of the file
+ */
+export async function checkSqliteIntegrity(
+  file: string,
+  signal: AbortSignal,
+  walGrowth = mostWalGrowth,
+): Promise<Integrity> {
+  const grown = new AbortController()
+  const unwatch = await watchWal(file, walGrowth, () =>
+    grown.abort(new Error('The write-ahead log grew too long beside the integrity check')),
+  )
+  try {
+    const found = await askChild(file, AbortSignal.any([signal, grown.signal]))
+    return found.length === 0 ? { verdict: 'sound' } : { verdict: 'damaged', found }
+  } finally {
+    unwatch()
+  }
+}
+
+async function watchWal(file: string, growth: number, onGrown: () => void): Promise<() => void> {
+  const size = () =>
+    stat(`${file}-wal`).then(
+      (wal) => wal.size,
+      () => 0,
+    )
+  const { bavail, bsize } = await statfs(dirname(file))
+  const most = (await size()) + Math.min(growth, (bavail * bsize) / 2)
+  const timer = setInterval(async () => {
+    if ((await size()) > most) onGrown()
+  }, lookMs)
+  timer.unref()
+  return () => clearInterval(timer)
+}
+
+function askChild(file: string, signal: AbortSignal): Promise<string[]> {
+  signal.throwIfAborted()
+  const { promise, resolve, reject } = Promise.withResolvers<string[]>()
+  // Without the environment: there are secrets in it, and options for this process.
+  const helper = spawn(process.execPath, [child, file], { stdio: ['ignore', 'pipe', 'pipe'], env: {} })
+  const kill = () => void helper.kill('SIGKILL')
+  const give = () => {
+    kill()
+    // Not once it is gone: a disk that hangs may hold it.
+    reject(signal.reason)
+  }
+  signal.addEventListener('abort', give, { once: true })
+  process.once('exit', kill)
+  lowerPriority(helper.pid)
+  let said = ''
+  let complaint = ''
+  helper.stdout.setEncoding('utf8').on('data', (text: string) => {
+    said += text
+  })
+  helper.stderr.setEncoding('utf8').on('data', (text: string) => {
+    complaint = (complaint + text).slice(0, 500)
+  })
+  helper.on('error', reject)
+  helper.on('close', (code, killed) => {
+    signal.removeEventListener('abort', give)
+    process.removeListener('exit', kill)
+    const reply = replyIn(said)
+    if (reply === undefined) {
+      reject(
+        new Error(`The integrity check ended without an answer (${killed ?? code}). ${complaint}`.trim()),
+      )
+    } else if ('error' in reply) reject(Object.assign(new Error(reply.error.message), reply.error))
+    else resolve(reply.found)
+  })
+  return promise
+}
+
+function lowerPriority(pid: number | undefined): void {
+  try {
+    if (pid !== undefined) setPriority(pid, constants.priority.PRIORITY_LOW)
+  } catch {
+    // It has ended already.
+  }
+}
+
+/** undefined: it was ended before it had said all. */
+function replyIn(text: string): IntegrityReply | undefined {
+  try {
+    return JSON.parse(text) as IntegrityReply
+  } catch {
+    return undefined
+  }
+}
