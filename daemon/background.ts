@@ -184,6 +184,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
     checkpoints,
     verifier,
     pruner,
+    ...integrityOf(parts, config),
     ...webhooksOf(parts, config),
   ]
 }
@@ -242,6 +243,26 @@ function webhooksOf(parts: Dependencies, config: Config): Loop[] {
   return [
     { wake: rounds.wake, stop },
     loop('webhook upkeep', () => tidy(storage, config, clock()), 600_000, parts, { firstMs: 300_000 }),
+  ]
+}
+
+function integrityOf(parts: Dependencies, { integrityCheckSeconds }: Config): Loop[] {
+  if (integrityCheckSeconds === 0) return []
+  const ending = new AbortController()
+  const everyMs = integrityCheckSeconds * 1000
+  const look = () => parts.integrity.look(ending.signal)
+  const { wake, stop } = loop('database integrity', look, everyMs, parts, {
+    firstMs: Math.min(everyMs, 60_000),
+  })
+  return [
+    {
+      wake,
+      stop() {
+        // It may take minutes, and may as well be left.
+        ending.abort()
+        return stop()
+      },
+    },
   ]
 }
 

@@ -24,6 +24,8 @@ export type Config = {
   databaseUrl: string | undefined
   /** DATABASE_POOL_SIZE, DATABASE_STATEMENT_TIMEOUT_MS, DATABASE_WAIT_SECONDS: of Postgres alone. */
   postgres: PostgresSettings
+  /** DATABASE_INTEGRITY_CHECK_SECONDS: how often all that is stored is looked at; 0: never. */
+  integrityCheckSeconds: number
   /** QUESTION_TIMEOUT_MS, QUESTIONS_AT_ONCE, QUESTIONS_PER_CALLER, QUESTION_WAIT_MS */
   questions: ReadQueryLimits
   production: boolean
@@ -141,6 +143,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
       statementMs: readInteger(env, 'DATABASE_STATEMENT_TIMEOUT_MS', 30_000, 100, 600_000),
       waitMs: readInteger(env, 'DATABASE_WAIT_SECONDS', 30, 0, 3600) * 1000,
     },
+    integrityCheckSeconds: readInteger(env, 'DATABASE_INTEGRITY_CHECK_SECONDS', 86_400, 0, 604_800),
     questions: {
       timeoutMs: readInteger(env, 'QUESTION_TIMEOUT_MS', 10_000, 100, 600_000),
       atOnce: readInteger(env, 'QUESTIONS_AT_ONCE', 6, 1, 100),

@@ -51,9 +51,9 @@ export class DatabaseWatch {
     return this.#answer.check
   }
 
-  /** What somebody has to look after while the service does its work all the same. */
-  get damage(): string | undefined {
-    return this.#counts.has('damaged') ? 'damaged: restore it from a backup' : undefined
+  /** Has a statement met what is not as it was written? */
+  get isDamaged(): boolean {
+    return this.#counts.has('damaged')
   }
 
   metrics(): Metric[] {

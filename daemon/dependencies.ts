@@ -18,6 +18,7 @@ import type { DatabaseWatch } from './database-watch.ts'
 import type { DeadLetterWatch } from './dead-letter-watch.ts'
 import type { Gateway } from './gateway.ts'
 import type { Integrations } from './integrations/open.ts'
+import type { IntegrityWatch } from './integrity-watch.ts'
 import type { KeyMeter } from './key-meter.ts'
 import type { Limiter } from './limiter.ts'
 import type { LogWatch } from './log-watch.ts'
@@ -41,6 +42,7 @@ export type Dependencies = Integrations & {
   audit: AuditWatch
   webhooks: WebhookWatch
   database: DatabaseWatch
+  integrity: IntegrityWatch
   signIns: SignInWatch
   questions: ReadQueryQueue
   setAside: DeadLetterWatch

@@ -17,6 +17,7 @@ export function metricsOf(parts: Dependencies, token: string): Metrics {
     connections,
     webhooks,
     database,
+    integrity,
     signIns,
     setAside,
     logs,
@@ -36,6 +37,8 @@ export function metricsOf(parts: Dependencies, token: string): Metrics {
       ...connections.metrics(),
       ...webhooks.metrics(),
       ...database.metrics(),
+      ...integrity.metrics(),
+      damage(parts),
       ...questions.metrics(),
       ...(await signIns.metrics(storage.read, clock())),
       ...logs.metrics(),
@@ -49,6 +52,16 @@ export function metricsOf(parts: Dependencies, token: string): Metrics {
   }
 }
 
+const isDamaged = ({ database, integrity }: Dependencies): boolean =>
+  database.isDamaged || integrity.isDamaged
+
+const damage = (parts: Dependencies): Metric => ({
+  name: 'svc_database_damaged',
+  kind: 'gauge',
+  help: '1 once this process knows that what the database stores is not what it wrote.',
+  values: [{ value: Number(isDamaged(parts)) }],
+})
+
 const unreadableValues = ({ unreadable }: Cipher): Metric => ({
   name: 'svc_unreadable_values_total',
   kind: 'counter',
@@ -56,10 +69,8 @@ const unreadableValues = ({ unreadable }: Cipher): Metric => ({
   values: [...unreadable].map(([column, value]) => ({ labels: { column }, value })),
 })
 
-export async function readinessOf(
-  { storage, database, audit, setAside }: Dependencies,
-  config: Config,
-): ReturnType<Readiness> {
+export async function readinessOf(parts: Dependencies, config: Config): ReturnType<Readiness> {
+  const { storage, database, audit, setAside } = parts
   const fault = await database.fault()
   if (fault !== undefined) return { ready: false, checks: { database: `error: ${fault}` } }
   // Someone has to look after pages and chains that are damaged; the service does its work all the same.
@@ -69,7 +80,7 @@ export async function readinessOf(
   })
   const aside = await setAside.check()
   const lacking = await missingKeys(storage.read, config).catch(() => [])
-  const checks = { database: database.damage ?? 'ok', audit: chains }
+  const checks = { database: isDamaged(parts) ? 'damaged: restore it from a backup' : 'ok', audit: chains }
   return {
     ready: true,
     checks: {

@@ -79,6 +79,7 @@ import { DatabaseWatch } from './database-watch.ts'
 import { DeadLetterWatch } from './dead-letter-watch.ts'
 import type { Dependencies } from './dependencies.ts'
 import { type Integrations, openIntegrations } from './integrations/open.ts'
+import { IntegrityWatch } from './integrity-watch.ts'
 import { createKeyAuthenticator } from './key-actor.ts'
 import { assertDatabaseNotLost, checkKeys } from './key-fingerprints.ts'
 import { KeyMeter } from './key-meter.ts'
@@ -155,6 +156,7 @@ export async function serve(
     const rollouts = { isStarted: false }
     const webhooks = new WebhookWatch()
     const database = new DatabaseWatch(storage, log)
+    const integrity = new IntegrityWatch(storage, clock, log)
     const signIns = new SignInWatch()
     const setAside = new DeadLetterWatch(storage, clock, log)
     const logs = new LogWatch(log)
@@ -179,6 +181,7 @@ export async function serve(
       audit,
       webhooks,
       database,
+      integrity,
       signIns,
       setAside,
       logs,

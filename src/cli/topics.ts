@@ -88,6 +88,7 @@ export const helpPages: Record<string, string> = {
   DATABASE_URL          postgres://… instead of SQLite
   DATABASE_POOL_SIZE, DATABASE_STATEMENT_TIMEOUT_MS, DATABASE_WAIT_SECONDS   connections of one process (10), what one
                         statement may take (30000), how long a database that refuses is waited for at the start (30)
+  DATABASE_INTEGRITY_CHECK_SECONDS   how often everything that is stored is checked for damage; 86400; 0: never
   QUESTIONS_AT_ONCE, QUESTIONS_PER_TENANT, QUESTIONS_PER_CALLER   filters, searches and long lists that run at once: of all
                         (6), of one tenant (4), of one user, key or workload (2)
   AUTO_MIGRATE          false: start only when svc db migrate was run

@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { AgentAuditBuffer } from '../../daemon/agent-audit-buffer.ts'
 import { AgentEventBuffer } from '../../daemon/agent-event-buffer.ts'
 import { deleteExpired } from '../../daemon/background.ts'
 import { DeadLetterWatch } from '../../daemon/dead-letter-watch.ts'
+import { IntegrityWatch } from '../../daemon/integrity-watch.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
 import { deleteOldCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
@@ -31,7 +32,7 @@ import { ByteQuota, LogQuota } from '../../src/logs/quota.ts'
 import { sendDueMails } from '../../src/messages/jobs.ts'
 import { queueMail } from '../../src/messages/queue.ts'
 import { passwordReset } from '../../src/messages/templates.ts'
-import type { Storage } from '../../src/storage/open.ts'
+import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { tidy } from '../../src/webhooks/jobs.ts'
 import { DeliveryWorker } from '../../src/webhooks/worker/delivery-worker.ts'
 import { fanOut } from '../../src/webhooks/worker/fan-out.ts'
@@ -39,6 +40,7 @@ import { addRelease, addRollout } from '../agents/rollouts/records.ts'
 import { partsOn } from '../audit/chains.ts'
 import { retentionOn } from '../audit/retention-world.ts'
 import { happening } from '../audit/rows.ts'
+import { damaged } from '../daemon/damage.ts'
 import { onEveryDatabase, type TestDatabase } from '../databases.ts'
 import { startService, type TestService, testSecrets } from '../harness.ts'
 import { addUser, addWebhook, buildWorld, type Org, type World } from '../world.ts'
@@ -383,6 +385,31 @@ const scenarios: Record<string, Scenario> = {
     }
     await run(pruneDue(parts))
     expect([(await seqs(bad))[0], (await seqs(good))[0]]).toEqual([1, 3])
+  },
+
+  /** It only reads, and on Postgres what others have read. */
+  async 'database integrity'({ storage, dataDir, databaseUrl }) {
+    await storage.close()
+    const kind = databaseUrl === undefined ? 'sqlite' : 'postgres'
+    const place = await damaged(kind, { dataDir, databaseUrl }, ['scripts', 'sites'])
+    const hurt = await openStorage(place)
+    onTestFinished(() => hurt.close())
+    const told: unknown[] = []
+    const watch = new IntegrityWatch(hurt, systemClock, {
+      error: (...what: unknown[]) => void told.push(what),
+      warn: expect.unreachable,
+    })
+    if (kind === 'postgres') {
+      for (const table of ['scripts', 'sites'] as const)
+        await run(hurt.read.selectFrom(table).selectAll().execute())
+    }
+    await watch.look(new AbortController().signal)
+    const found = {
+      sqlite: [expect.stringMatching(/^scripts: /), expect.stringMatching(/^sites: /)],
+      postgres: [expect.stringMatching(/^checksum failures: 2, /)],
+    }[kind]
+    expect(told).toEqual([[{ found }, expect.any(String)]])
+    expect(watch.isDamaged).toBe(true)
   },
 
   async webhooks({ storage, service, bad, good }) {

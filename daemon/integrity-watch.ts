@@ -1,0 +1,77 @@
+import type { Logger } from 'pino'
+import type { Clock } from '../src/core/time.ts'
+import type { Integrity, Storage } from '../src/storage/open.ts'
+import type { Metric } from './metrics.ts'
+
+/** A check that takes longer is ended, and looked for again when the next one is due. */
+const mostMs = 3_600_000
+
+/** Has what is stored looked at, and tells those who watch the service what was found. */
+export class IntegrityWatch {
+  readonly #storage: Pick<Storage, 'checkIntegrity'>
+  readonly #clock: Clock
+  readonly #log: Pick<Logger, 'error' | 'warn'>
+  readonly #mostMs: number
+  readonly #counts = { sound: 0, damaged: 0, unknown: 0 }
+  #lastAt = 0
+
+  constructor(
+    storage: Pick<Storage, 'checkIntegrity'>,
+    clock: Clock,
+    log: Pick<Logger, 'error' | 'warn'>,
+    deadlineMs = mostMs,
+  ) {
+    this.#storage = storage
+    this.#clock = clock
+    this.#log = log
+    this.#mostMs = deadlineMs
+  }
+
+  /** @throws when the check came to no end, which is no news of the database; quiet when `ending` ends it. */
+  async look(ending: AbortSignal): Promise<void> {
+    let seen: Integrity
+    try {
+      const deadline = AbortSignal.timeout(this.#mostMs)
+      seen = await this.#storage.checkIntegrity(AbortSignal.any([ending, deadline]))
+    } catch (error) {
+      if (ending.aborted) return
+      this.#counts.unknown += 1
+      throw error
+    }
+    this.#counts[seen.verdict] += 1
+    if (seen.verdict === 'unknown') {
+      const { reason } = seen
+      this.#log.warn({ reason }, 'nobody can know whether the database is damaged before somebody reads it')
+      return
+    }
+    this.#lastAt = Date.parse(this.#clock()) / 1000
+    if (seen.verdict === 'damaged') {
+      this.#log.error({ found: seen.found }, 'the database is damaged: restore it from a backup')
+    }
+  }
+
+  /**
+   * Until the process ends, as damage that a request met: on Postgres the counts of damage may be reset, which mends
+   * nothing.
+   */
+  get isDamaged(): boolean {
+    return this.#counts.damaged > 0
+  }
+
+  metrics(): Metric[] {
+    return [
+      {
+        name: 'svc_database_integrity_checks_total',
+        kind: 'counter',
+        help: 'Integrity checks of the database, by what they found; unknown: those that came to no end.',
+        values: Object.entries(this.#counts).map(([verdict, value]) => ({ labels: { verdict }, value })),
+      },
+      {
+        name: 'svc_database_integrity_last_check_timestamp_seconds',
+        kind: 'gauge',
+        help: 'When an integrity check last came to its end.',
+        values: [{ value: this.#lastAt }],
+      },
+    ]
+  }
+}
