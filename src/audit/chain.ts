@@ -2,9 +2,9 @@ import { hash } from 'node:crypto'
 import canonicalizeJson from 'canonicalize'
 
 /**
- * The arithmetic of the audit chain: pure, so that a server seals with it and an auditor verifies with it.
- * An entry's checksum is SHA-256 over its canonical text (RFC 8785, every recorded field, prevChecksum
- * included); prevChecksum is the checksum of the entry before it in the same chain.
+ * The arithmetic of the audit chain. It is pure, so a server seals with it and an auditor verifies with it. An
+ * entry's checksum is SHA-256 over its canonical text (RFC 8785, every recorded field, prevChecksum included);
+ * prevChecksum is the checksum of the entry before it in the same chain.
  */
 
 /** prevChecksum of the first entry. */
@@ -34,8 +34,8 @@ export type ChainEntry = {
 }
 
 /**
- * RFC 8785 text of an entry that is to be sealed. Its fields are written in the order of their names; the details,
- * which may hold anything, are left to the library.
+ * RFC 8785 text of an entry to seal. Its fields are written here in the order of their names; the library
+ * writes the details, which may hold anything.
  */
 export function canonicalText(entry: ChainEntry): string {
   const { action, actorEmail, actorId, actorType, details, errorMessage, id, ipAddress, orgId } = entry
@@ -58,7 +58,10 @@ export function canonicalText(entry: ChainEntry): string {
   return `${before.slice(0, -1)},"details":${canonicalJson(details)},${after.slice(1)}`
 }
 
-/** The entry of a stored text; undefined when it is none, since whoever holds the database may have changed it. */
+/**
+ * Parses a stored text; undefined when it is not an entry, since an attacker with access to the database may
+ * have changed it.
+ */
 export function parseEntry(text: string): ChainEntry | undefined {
   try {
     const value: unknown = JSON.parse(text)
@@ -109,14 +112,17 @@ export function canonicalJson(value: unknown): string {
   return text
 }
 
-export const checksumOf = (canonical: string | Uint8Array): string => hash('sha256', canonical, asText)
+export const checksumOf = (canonical: string | Uint8Array): string => hash('sha256', canonical, hexDigest)
 
-/** That the length is said spares a look at the name of the algorithm, each time. */
-const asText = { outputEncoding: 'hex', outputLength: 32 } as const
+/** An explicit length saves looking the algorithm up by name on each call. */
+const hexDigest = { outputEncoding: 'hex', outputLength: 32 } as const
 
 export type ChainHead = { seq: number; checksum: string }
 
-/** Where a chain ends, as it is stored: what somebody made of it that is no place is the beginning, and the rest is missing. */
+/**
+ * The stored head of a chain. An invalid head counts as the beginning, so a verifier reports the entries as
+ * missing.
+ */
 export const toChainHead = (row: ChainHead | undefined): ChainHead =>
   row !== undefined && Number.isSafeInteger(row.seq) && row.seq >= 0
     ? row
@@ -124,12 +130,12 @@ export const toChainHead = (row: ChainHead | undefined): ChainHead =>
 
 /*
  * A chain as a file (NDJSON): a header line, a line for each entry, oldest first, and a trailer line that
- * says where the chain ended, so that a cut file is noticed. The canonical text stands in its line byte for
- * byte, so it is hashed as it was read. man/svc-audit.7 has the format.
+ * states where the chain ended, so a truncated file is noticed. An entry's line contains its canonical text
+ * byte for byte, so a verifier hashes it as it was read. man/svc-audit.7 has the format.
  */
 export const chainFormat = 'svc-audit-chain/1'
 
-/** What stands for the entries that retention has removed: a signed anchor, and the tree over them. */
+/** Replaces the entries that retention has removed: a signed anchor, and the tree over them. */
 export type HeaderAnchor = {
   note: string
   /** Roots of the perfect trees that the removed leaves are made of, largest first, in base64. */
@@ -148,13 +154,13 @@ export const headerLine = (orgId: string | null, more: Omit<ChainHeader, 'orgId'
 
 export const entryPrefix = '{"checksum":"'
 export const entryInfix = '","entry":'
-/** Where in the line of an entry its checksum begins, and where its canonical text. */
+/** Offsets of the checksum and of the canonical text in the line of an entry. */
 export const checksumOffset = entryPrefix.length
 export const canonicalOffset = checksumOffset + 64 + entryInfix.length
 
 export const entryLine = (checksum: string, canonical: string): string =>
   `${entryPrefix}${checksum}${entryInfix}${canonical}}\n`
 
-/** `checkpoint`: a signed note about this head. */
+/** `checkpoint` is a signed note about this head. */
 export const trailerLine = (head: ChainHead, checkpoint?: string): string =>
   `${JSON.stringify({ head, checkpoint })}\n`

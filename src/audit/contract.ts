@@ -7,17 +7,17 @@ export const tag = 'Audit'
 export const auditReadAccess = userAccess({ permission: 'audit:read' })
 const result = z.enum(['success', 'failure', 'denied'])
 
-/** A look at the log leaves an entry itself; the same look by the same person some minutes later leaves no other. */
+/** Reading the log is audited itself. The same read by the same person within ten minutes adds no further entry. */
 export const accessAudit = { action: 'data.access', resource: 'audit_log', quietFor: 10 } as const
 
 export const exportAudit = { action: 'data.export', resource: 'audit_log', quietFor: 0 } as const
 
-/** An organization, also one that was deleted: what happened in it outlives it. */
+/** An organization, which may be deleted: its history outlives it. */
 export const anyOrgId = () => idOf('organization').meta({ deleted: true })
 
 export const orgId = anyOrgId().optional().describe('Only entries of this organization')
 
-/** Whose chain; of a partner's user it has to be said. */
+/** The organization whose chain is meant; required from a partner's user. */
 export const chainOrgId = anyOrgId()
   .optional()
   .describe('Without it: your organization, or the system chain in system scope')

@@ -36,7 +36,7 @@ export type EntryFilter = {
 
 type TimeRange = Pick<EntryFilter, 'orgId' | 'from' | 'to'>
 
-/** The entries of a time, in a scope or in one organization of it. */
+/** The entries in a time range, in a scope or in one organization of it. */
 export const entriesDuring = (db: Db, scope: Scope, { orgId, from, to }: TimeRange) =>
   entriesIn(db, scope)
     .$if(orgId !== undefined, (it) => it.where('chain', '=', chainOf(orgId!)))
@@ -69,7 +69,8 @@ function filterEntries(db: Db, scope: Scope, filter: EntryFilter) {
     .$if(Boolean(q), (it) =>
       it.where((eb) =>
         eb.and([
-          // What is searched is all in this text, which is looked through faster; it holds other things as well.
+          // This text contains everything that is searched, and scanning it is faster. It contains other fields
+          // too, so the columns decide.
           contains('canonical', jsonEscape(q!)),
           eb.or([
             ...searchColumns.map((column) => contains(column, q!)),
@@ -82,13 +83,13 @@ function filterEntries(db: Db, scope: Scope, filter: EntryFilter) {
 
 const searchColumns = ['action', 'actor_email', 'resource_type', 'resource_name'] as const
 
-/** A text as it stands within JSON. */
+/** A text as it appears within a JSON string. */
 const jsonEscape = (text: string): string => JSON.stringify(text).slice(1, -1)
 
 const isUnfiltered = ({ orgId: _, ...filter }: EntryFilter): boolean =>
   Object.values(filter).every((one) => one === undefined || one === '')
 
-/** The chain a list is all of, which has a number for every place in it. */
+/** The chain that a query lists in full; its entries are numbered without gaps. */
 function wholeChain(scope: Scope, filter: EntryFilter): string | undefined {
   if (!isUnfiltered(filter)) return undefined
   if (filter.orgId !== undefined) return chainOf(filter.orgId)
@@ -100,8 +101,9 @@ const newestFirst = ['audit_logs.timestamp', 'audit_logs.id'] as const
 export type ListQuery = EntryFilter & CursorPageQuery & { skipCount?: boolean | undefined }
 
 /**
- * Newest first. A whole chain is listed in its own order, where any page costs what the first one costs; else
- * time decides, and a cursor spares the rows before it. `total` is -1 when it was not counted.
+ * Lists entries, newest first. A whole chain is listed by sequence number, where every page costs as much as
+ * the first; otherwise entries are ordered by time, and a cursor skips the rows before it. `total` is -1 when
+ * it was not counted.
  */
 export async function listEntries(db: Db, scope: Scope, query: ListQuery) {
   const { page, limit, cursor, skipCount, ...filter } = query
@@ -135,8 +137,8 @@ async function listBySeq(
 }
 
 /**
- * The entries of one chain behind a place, oldest first. Places are given under a lock on the head of the chain, so
- * whoever reads on from the last one misses none.
+ * The entries of one chain after a sequence number, oldest first. Sequence numbers are assigned under a lock on
+ * the head of the chain, so a caller that reads on from the last one misses no entry.
  */
 export async function listEntriesAfter(
   db: Db,
@@ -147,7 +149,7 @@ export async function listEntriesAfter(
   const { page, limit, cursor, after: start, ...filter } = query
   const at = { page, limit, cursor }
   const place = sequenceAfter(at)
-  // Before the entries: so they hold all up to it.
+  // Read before the entries, so the entries include all up to it.
   const head = (await findHead(db, scope, chain))?.seq ?? 0
   const found = await filterEntries(db, scope, filter)
     .selectAll()
@@ -165,11 +167,11 @@ export async function listEntriesAfter(
   }
 }
 
-/** Entries that are asked for by their ids. */
+/** Entries looked up by their ids. */
 const entriesById = (db: Db, scope: Scope) =>
   db.selectFrom('audit_logs').where(organizationNamedInHistory(scope, 'audit_logs.chain'))
 
-/** Which entries come first is decided on an index where it can be; only those of the page are read. */
+/** An index selects the first entries where it can; only the rows of the page are read. */
 async function listByTime(
   db: Db,
   scope: Scope,
@@ -192,7 +194,7 @@ async function listByTime(
     .execute()
 }
 
-/** Whole chains say themselves how long they are. */
+/** The length of a whole chain follows from its sequence numbers. */
 async function countAll(db: Db, scope: Scope, filter: EntryFilter): Promise<number> {
   if (!isUnfiltered(filter)) return countOf(filterEntries(db, scope, filter))
   const chain = wholeChain(scope, filter)
@@ -211,14 +213,17 @@ async function countAll(db: Db, scope: Scope, filter: EntryFilter): Promise<numb
     })
     .where(inScopeHistory(scope, 'audit_heads.chain'))
     .executeTakeFirstOrThrow()
-  // Postgres adds numbers up to one of any size, which it gives as text. A head may be anything.
+  // Postgres returns the sum as text, since it may have any size. A damaged head may be anything.
   return Math.max(0, Number(total) || 0)
 }
 
-/** Where an entry stands in time. */
+/** Position of an entry in the order of time. */
 export type EntryKey = [timestamp: string, id: string]
 
-/** The newest entries of a filter, by their keys: which they are is settled at once, however slowly they are read. */
+/**
+ * The keys of the newest entries that match a filter. The keys fix the selection, however slowly the entries
+ * are read.
+ */
 export async function listNewestKeys(
   db: Db,
   scope: Scope,
@@ -236,12 +241,12 @@ export async function listNewestKeys(
   return rows.map(({ timestamp, id }) => [timestamp, id])
 }
 
-/** These entries, in the order their ids are given. */
+/** The entries with these ids, in the order of the ids. */
 export async function listEntriesByIds(db: Db, scope: Scope, ids: string[]): Promise<AuditEntry[]> {
   if (ids.length === 0) return []
   const rows = await entriesById(db, scope).selectAll().where('id', 'in', ids).execute()
   const entries = await toEntriesWithNames(db, rows)
-  // By the ids that were asked for: that in the text of an entry may have been changed.
+  // By the id of the row: the id in the text of an entry may have been changed.
   const byId = new Map(rows.map(({ id }, at) => [id, entries[at]!]))
   return ids.flatMap((id) => byId.get(id) ?? [])
 }

@@ -18,7 +18,7 @@ import * as store from './store.ts'
 
 type Logs = typeof contract.auditLogs
 
-/** Seals first what is pending of what they ask for, so that a person always sees what they just did. */
+/** Seals the pending entries of the requested chains first, so a person always sees what they just did. */
 export const sealedRead = <E extends Endpoint>(
   run: (call: Call<E>) => ReturnType<Extract<Handler<E>, (...args: never[]) => unknown>>,
 ) => inSteps<E, unknown>({ prepare: sealRequested, run: run as never })
@@ -30,7 +30,7 @@ function sealRequested({ storage, scope, query }: Preparation<Endpoint>): Promis
 
 type ReadCall = Pick<Call<Logs['list']>, 'storage' | 'scope' | 'note'>
 
-/** A look into one organization is told in its own log. */
+/** Reading one organization's log is audited in that organization's own log. */
 export async function checkOrgAndNote(
   { storage, scope, note }: ReadCall,
   orgId: string | undefined,
@@ -45,15 +45,19 @@ async function listForCall(call: ReadCall & Pick<Call<Logs['list']>, 'ask'>, que
   return call.ask((on) => listEntries(on, call.scope, query))
 }
 
-type Parts = {
+type AuditLogDependencies = {
   clock: Clock
-  /** What was signed of each chain, outside the database. */
+  /** The last signed checkpoint of each chain, stored outside the database. */
   localCopies: LocalCopies
-  /** The signed end of a chain's file, with the head up to which it goes. */
+  /** The signed end of a chain's file, with the head it covers. */
   closing(chain: string): Promise<ChainEnd>
 }
 
-export const auditLogHandlers = ({ clock, localCopies, closing }: Parts): HandlersOf<Logs> => ({
+export const auditLogHandlers = ({
+  clock,
+  localCopies,
+  closing,
+}: AuditLogDependencies): HandlersOf<Logs> => ({
   flat: sealedRead<Logs['flat']>(async ({ query, ...call }) => {
     const { data, pagination } = await listForCall(call, query)
     return { entries: data.map(toFlatEntry), pagination }
@@ -81,7 +85,7 @@ export const auditLogHandlers = ({ clock, localCopies, closing }: Parts): Handle
   chain: inSteps<Logs['chain'], { chain: string; closing: ChainEnd }>({
     prepare: async ({ query, ...call }) => {
       await checkOrgAndNote(call, query.orgId).catch(async (failure: unknown) => {
-        // Of an organization that somebody removed as well the file shows what is missing.
+        // An organization may have been removed from the database: its file still shows what is missing.
         const { orgId } = query
         if (
           call.scope.kind !== 'system' ||
@@ -106,11 +110,11 @@ export function requestedChain(scope: Scope, orgId: string | undefined): string 
   throw invalid([{ path: 'query.orgId', message: 'orgId is required for partner scope' }])
 }
 
-type FileParts = { storage: Storage; clock: Clock }
+type ChainFileDependencies = { storage: Storage; clock: Clock }
 
-/** A chain as a file, from its anchor on: nothing of it is deleted while it is read. */
+/** A chain as a file, from its anchor on. None of its entries is deleted while it is read. */
 export const chainFile = (
-  { storage, clock }: FileParts,
+  { storage, clock }: ChainFileDependencies,
   scope: Scope,
   chain: string,
   { head, checkpoint, keys }: ChainEnd,

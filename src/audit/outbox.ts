@@ -22,9 +22,10 @@ const insertPending = prepared((db, p: { chain: string; entry: string }) =>
 )
 
 /**
- * Says, in the transaction of a change, what happened. Where transactions run one by one it is sealed in the same
- * one, together with what others have to say that share its commit; where they run side by side, all of an
- * organization would wait for each other at the head of its chain: there it is kept in the outbox, and sealed soon.
+ * Records an audit entry in the transaction of the change. Where transactions run one by one, the entry is
+ * sealed in the same transaction, together with the other entries that share its commit. Where they run side by
+ * side, all transactions of an organization would wait for each other at the head of its chain: there the entry
+ * goes to the outbox and is sealed soon after.
  */
 export async function recordAudit(db: Db, draft: DraftEntry): Promise<void> {
   if (!beforeCommit(db, sealInTransaction, draft)) await addToOutbox(db, draft)
@@ -33,10 +34,7 @@ export async function recordAudit(db: Db, draft: DraftEntry): Promise<void> {
 const addToOutbox = (db: Db, draft: DraftEntry) =>
   insertPending(db, { chain: chainOf(draft.orgId), entry: JSON.stringify(draft) })
 
-/**
- * A chain that somebody damaged keeps nobody from their work: its entries wait in the outbox, and the sealer says
- * why.
- */
+/** A damaged chain does not block changes: its entries wait in the outbox, and the sealer reports why. */
 async function sealInTransaction(tx: Db, drafts: readonly DraftEntry[]): Promise<void> {
   for (const [chain, own] of Map.groupBy(drafts, ({ orgId }) => chainOf(orgId))) {
     let last: AuditLogRow | undefined
@@ -53,13 +51,13 @@ async function sealInTransaction(tx: Db, drafts: readonly DraftEntry[]): Promise
   }
 }
 
-/** Entries sealed in one transaction, so that none is long. */
+/** Most entries that one transaction seals, so that no transaction is long. */
 const maxBatch = 200
 
 /**
- * Seals all that is recorded and not sealed yet; gives what stopped the chains that cannot grow, which keep no other from
- * it, and neither does one that grows all the time: each gets a batch in turn, the one that waits the longest first.
- * Several processes may do so at once: the head of a chain is locked while it grows.
+ * Seals all pending entries; returns the errors of the chains that cannot grow. Neither a chain that cannot
+ * grow nor one that grows all the time holds up another: each gets one batch in turn, the longest waiting
+ * first. Several processes may run this at once: the head of a chain is locked while it grows.
  */
 export async function sealPending(storage: Storage, clock: Clock = systemClock): Promise<unknown[]> {
   const stuck = new Map<string, unknown>()
@@ -85,8 +83,8 @@ export async function sealPending(storage: Storage, clock: Clock = systemClock):
 }
 
 /**
- * Seals what is recorded at this moment in one chain, else in those that a scope sees: what others do meanwhile, and in other
- * chains, is not waited for. A chain that cannot grow is shown as it is.
+ * Seals what is pending at this moment in one chain, else in the chains that a scope sees. It does not wait for
+ * entries recorded meanwhile or in other chains. A chain that cannot grow is left as it is.
  */
 export async function sealPendingFor(
   storage: Storage,
@@ -109,27 +107,28 @@ export async function sealPendingFor(
 }
 
 /**
- * Seals a batch of a chain; whether there may be more. Where some cannot be sealed together they are tried from the first on,
- * alone and then ever more: the one that cannot be sealed is set aside, and an entry in its place says so. A chain that
- * does not even take that cannot grow.
+ * Seals a batch of a chain; returns whether there may be more. When a batch fails, the entries are retried one
+ * by one and then in growing batches: an entry that cannot be sealed is dead-lettered, and a placeholder entry
+ * in the chain says so. A chain that does not even take the placeholder cannot grow.
  */
 async function sealBatch(storage: Storage, chain: string, upTo: number, clock: Clock): Promise<boolean> {
-  let most = maxBatch
+  let limit = maxBatch
   for (let done = 0; done < maxBatch; ) {
     const at: BatchStart = { first: undefined }
     try {
-      // Lost with the power it is done again, with the same result: the outbox is synced, and empties with it.
-      const sealed = await storage.write((tx) => sealUpTo(tx, chain, { upTo, most }, at), { unsynced: true })
-      if (sealed < most) return false
+      // If a power failure loses it, it is done again with the same result: the outbox is synced, and the loss
+      // restores its rows.
+      const sealed = await storage.write((tx) => sealUpTo(tx, chain, { upTo, limit }, at), { unsynced: true })
+      if (sealed < limit) return false
       done += sealed
-      most = Math.min(maxBatch, 2 * most)
+      limit = Math.min(maxBatch, 2 * limit)
     } catch (error) {
       if (isOutage(error) || at.first === undefined) throw error
-      if (most === 1) {
+      if (limit === 1) {
         await deadLetter(storage, chain, at.first, error, clock())
         done += 1
       }
-      most = 1
+      limit = 1
     }
   }
   return true
@@ -137,7 +136,10 @@ async function sealBatch(storage: Storage, chain: string, upTo: number, clock: C
 
 type BatchStart = { first: number | undefined }
 
-/** With the entry as it was, which the database may not take in any other place either; else without. */
+/**
+ * Tries to include the rejected entry's text in the placeholder. The database may refuse that text there as
+ * well; then the placeholder goes without it.
+ */
 async function deadLetter(
   storage: Storage,
   chain: string,
@@ -163,7 +165,7 @@ async function replaceWithPlaceholder(
   const { entry } = row
   const reason = failureReason(error)
   const number = await insertDeadLetter(tx, { source: 'audit_logs', orgId: orgOf(chain), entry, reason, now })
-  // What names no chain that there could be belongs into none.
+  // An invalid chain name belongs to no chain.
   if (!isChain(chain)) return
   const draft = placeholderEntry(chain, { number, entry, reason, sha256: checksumOf(entry), isShown }, now)
   const [sealed] = linkEntries(chain, head, [draft])
@@ -171,39 +173,39 @@ async function replaceWithPlaceholder(
   await moveHead(tx, sealed!)
 }
 
-const selectPending = prepared((db, p: { chain: string; upTo: number; most: number }) =>
+const selectPending = prepared((db, p: { chain: string; upTo: number; limit: number }) =>
   db
     .selectFrom('outbox')
     .select(['id', 'entry'])
     .where('chain', '=', p.chain)
     .where('id', '<=', p.upTo)
     .orderBy('id')
-    .limit(p.most),
+    .limit(p.limit),
 )
 
-/** Seals so many of a chain; how many there were. */
+/** Seals at most `limit` entries of a chain; returns how many it sealed. */
 async function sealUpTo(
   tx: Db,
   chain: string,
-  { upTo, most }: { upTo: number; most: number },
+  { upTo, limit }: { upTo: number; limit: number },
   at: BatchStart,
 ): Promise<number> {
-  // Whoever else seals this chain waits here, and finds less pending.
+  // Another process that seals this chain waits here, and then finds fewer entries pending.
   const head = await lockHead(tx, chain)
-  const pending = await selectPending(tx, { chain, upTo, most })
+  const pending = await selectPending(tx, { chain, upTo, limit })
   at.first = pending[0]?.id
   if (pending.length === 0) return 0
   const drafts = pending.map(({ entry }) => parseDraft(entry, chain))
   const rows = linkEntries(chain, head, drafts)
   await tx.insertInto('audit_logs').values(rows).execute()
-  // By their ids: one that was recorded before the last of them may have been committed after they were read.
+  // Deleted by id: an entry with a lower id may have been committed after these were read.
   const ids = pending.map(({ id }) => id)
   await tx.deleteFrom('outbox').where('id', 'in', ids).execute()
   await moveHead(tx, rows.at(-1)!)
   return pending.length
 }
 
-/** @throws when it is none, or belongs into another chain */
+/** @throws when it is not an entry, or belongs to another chain */
 function parseDraft(entry: string, chain: string): DraftEntry {
   const draft: unknown = JSON.parse(entry)
   const sealable = { ...(draft as DraftEntry), seq: 1, prevChecksum: genesisChecksum }
@@ -213,8 +215,8 @@ function parseDraft(entry: string, chain: string): DraftEntry {
 }
 
 /**
- * Records once more what was set aside: at the end of its chain, where the entry in its place stays.
- * @throws conflict for what its chain can never hold
+ * Records a dead-lettered entry again. It goes to the end of its chain; the placeholder stays where it is.
+ * @throws conflict for an entry that its chain can never hold
  */
 export async function requeueEntry(db: Db, { orgId, entry }: { orgId: string | null; entry: string }) {
   const chain = chainOf(orgId)
@@ -243,7 +245,7 @@ const columns = [
   'result',
 ] as const
 
-/** For SQLite, which would copy pages before it changes them, to undo a single row that it refuses. */
+/** For SQLite: `orFail` spares it copying pages in advance to be able to undo a single refused row. */
 const insertRow = prepared((db, p: AuditLogRow) =>
   db.insertInto('audit_logs').orFail().values(rowOf<AuditLogRow>(p, columns)),
 )
@@ -252,7 +254,7 @@ const moveHead = prepared((db, p: { chain: string; seq: number; checksum: string
   db.updateTable('audit_heads').set({ seq: p.seq, checksum: p.checksum }).where('chain', '=', p.chain),
 )
 
-/** Entries with their places behind the head of a chain, in their order, as they are stored. */
+/** Links entries, in their order, to the head of a chain and returns them as rows. */
 export function linkEntries(chain: string, head: ChainHead, drafts: readonly DraftEntry[]): AuditLogRow[] {
   let { seq, checksum: prevChecksum } = head
   return drafts.map((draft) => {

@@ -5,17 +5,17 @@ import type { Instant } from '../core/time.ts'
 import type { ChainEntry } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
 
-/** Chain of what belongs to no organization; readable in system scope only. */
+/** Chain of the entries that belong to no organization; readable in system scope only. */
 export const systemChain = 'system'
 
 export const chainOf = (orgId: string | null): string => orgId ?? systemChain
 
-/** Whether some organization may have it: names of chains come from the database, and become names of files. */
+/** Whether this is a valid chain name: the names come from the database and become file names. */
 export const isChain = (chain: string): boolean => chain === systemChain || isId(chain)
 
 export const orgOf = (chain: string): string | null => (chain === systemChain ? null : chain)
 
-/** An entry before it has its place in the chain. */
+/** An entry before it is linked into the chain. */
 export type DraftEntry = Omit<ChainEntry, 'seq' | 'prevChecksum'>
 
 export type AuditEvent = {
@@ -35,8 +35,8 @@ export type AuditEvent = {
 }
 
 /**
- * What happened as an entry: ids that are no UUIDs become the zero UUID with the original in details, and
- * texts keep within their columns.
+ * Turns an event into an entry: an id that is not a UUID becomes the zero UUID with the original in details,
+ * and texts are cut to the size of their columns.
  */
 export function toDraftEntry(it: AuditEvent, now: Instant): DraftEntry {
   const actorId = uuidOrZero(it.actorId ?? zeroId)
@@ -62,9 +62,9 @@ export function toDraftEntry(it: AuditEvent, now: Instant): DraftEntry {
   }
 }
 
-/** Of an entry in the outbox that cannot be sealed. */
+/** An entry in the outbox that cannot be sealed. */
 type RejectedEntry = {
-  /** Of what was set aside; undefined where there was no room for it. */
+  /** Number of the dead letter; undefined where there was no room for it. */
   number: number | undefined
   entry: string
   sha256: string
@@ -74,13 +74,13 @@ type RejectedEntry = {
 
 const maxShownLength = 20_000
 
-/** What a chain says in the place of an entry that it cannot hold, so that nobody takes it for complete. */
+/** The placeholder for an entry that a chain cannot hold, so that no reader takes the chain for complete. */
 export function placeholderEntry(
   chain: string,
   { number, entry, sha256, reason, isShown }: RejectedEntry,
   now: Instant,
 ): DraftEntry {
-  const shown = isShown ? { entry: truncateStorable(entry, maxShownLength) } : {}
+  const readable = isShown ? { entry: truncateStorable(entry, maxShownLength) } : {}
   const it: AuditEvent = {
     orgId: orgOf(chain),
     actorType: 'system',
@@ -90,7 +90,7 @@ export function placeholderEntry(
     resourceType: 'audit_log',
     resourceId: null,
     resourceName: null,
-    details: { setAside: number ?? null, reason, sha256, ...shown },
+    details: { setAside: number ?? null, reason, sha256, ...readable },
     ipAddress: null,
     userAgent: null,
     result: 'failure',
@@ -101,7 +101,10 @@ export function placeholderEntry(
 
 const uuidOrZero = (text: string): string => (isId(text) ? text : zeroId)
 
-/** RFC 8785 knows no halves of surrogate pairs and no infinite numbers: one of them, and nothing could be sealed. */
+/**
+ * RFC 8785 allows neither lone surrogates nor infinite numbers: a single one would make an entry impossible to
+ * seal.
+ */
 function toCanonicalizable(value: unknown): unknown {
   if (typeof value === 'string') return value.toWellFormed()
   if (typeof value === 'number') return Number.isFinite(value) ? value : null
@@ -112,8 +115,8 @@ function toCanonicalizable(value: unknown): unknown {
   )
 }
 
-const truncateOrNull = (text: string | null, most: number): string | null =>
-  text === null ? null : truncateStorable(text, most)
+const truncateOrNull = (text: string | null, maxLength: number): string | null =>
+  text === null ? null : truncateStorable(text, maxLength)
 
 const categories: readonly [prefix: string, category: string][] = [
   ['user.login', 'authentication'],
@@ -131,7 +134,7 @@ const categories: readonly [prefix: string, category: string][] = [
 export const categoryOf = (action: string): string =>
   categories.find(([prefix]) => action.startsWith(prefix))?.[1] ?? 'system'
 
-/** What the report of security events is about. */
+/** Actions in the report of security events. */
 export const securityEvents: readonly string[] = [
   'user.login',
   'user.login.failed',
@@ -143,7 +146,7 @@ export const securityEvents: readonly string[] = [
   'agent.source.ip.changed',
 ]
 
-/** What the report of compliance events is about. */
+/** Actions in the report of compliance events. */
 export const complianceEvents: readonly string[] = [
   'data.access',
   'data.export',
@@ -156,19 +159,19 @@ export const complianceEvents: readonly string[] = [
   'organization.update',
 ]
 
-/** What is one of these as well, by the more telling name of the operation. */
+/** More specific actions that also count as the key. */
 const actionAliases: ReadonlyMap<string, readonly string[]> = new Map([
   ['user.permission.change', ['user.role.assign', 'user.access.update']],
   ['agent.enroll', ['device.create']],
 ])
 
-/** The actions that are meant by one of them. */
+/** An action, and the more specific actions that count as it. */
 export const expandAction = (action: string): readonly string[] => [
   action,
   ...(actionAliases.get(action) ?? []),
 ]
 
-/** Those meant by every name that has this in it, besides those that have it themselves. */
+/** The more specific actions of every action whose name contains this text. */
 export const expandActionSubstring = (part: string): readonly string[] =>
   [...actionAliases].flatMap(([name, its]) => (name.includes(part.toLowerCase()) ? its : []))
 
@@ -177,11 +180,11 @@ const dataChanges = ['device.create', 'device.delete', 'policy.update', 'organiz
 
 export type ActionCount = { action: string; count: number }
 
-/** How many of these actions there are; of all without a list. */
+/** Sums the counts of these actions, or of all without a list. */
 const sumCounts = (counts: ActionCount[], actions?: readonly string[]): number =>
   counts.reduce((sum, one) => sum + (actions?.includes(one.action) === false ? 0 : one.count), 0)
 
-/** How often each of these events happened, the most frequent first. */
+/** Count of each of these events, the most frequent first. */
 const countEvents = (counts: ActionCount[], events: readonly string[]): ActionCount[] =>
   events
     .map((action) => ({ action, count: sumCounts(counts, expandAction(action)) }))
@@ -228,7 +231,7 @@ const actorName = (entry: ChainEntry, userName: string | undefined): string => {
   return entry.actorType === 'system' ? 'System' : 'Unknown user'
 }
 
-/** Which run of a workflow did it, when a workload did. */
+/** The workflow run that acted, when the actor is a workload. */
 function workloadName({ details: { workload } }: ChainEntry): string | undefined {
   const { run } = toObject(workload)
   return typeof run === 'string' ? `Workload ${run}` : undefined
@@ -279,7 +282,10 @@ export function toFlatEntry(entry: AuditEntry) {
   }
 }
 
-/** What an entry keeps of a record that comes or goes, besides what the entry says itself. */
+/**
+ * The settings of a created or deleted record that go into its audit entry, without the fields that the entry
+ * has itself.
+ */
 export function settingsOf<
   T extends { id: string; orgId: string; createdBy: unknown; createdAt: Instant; updatedAt: Instant },
 >({ id: _, orgId: __, createdBy: ___, createdAt: ____, updatedAt: _____, ...settings }: T): object {

@@ -20,8 +20,9 @@ export const entriesIn = (db: Db, scope: Scope) =>
   db.selectFrom('audit_logs').where(inScopeHistory(scope, 'audit_logs.chain'))
 
 /**
- * The place of the first or last entry of a chain; 0 when there is none. It is read from the entries themselves: a head
- * that somebody changed does not hide what is there. In one of the databases a text could stand in place of a number, behind all of them.
+ * Sequence number of the first or last entry of a chain; 0 when it has none. It is read from the entries
+ * themselves, so a tampered head hides no entry. The bound leaves out a text stored in place of a number, which
+ * SQLite allows and sorts last.
  */
 export async function edgeSeq(
   db: Db,
@@ -47,7 +48,7 @@ export async function getEntry(db: Db, scope: Scope, id: string): Promise<AuditE
   return entry
 }
 
-/** What readers see is the canonical text itself; only names of people are looked up. A row that is damaged is marked. */
+/** Readers see the canonical text itself; only people's names are looked up. A damaged row is marked. */
 export async function toEntriesWithNames(db: Db, rows: AuditLogRow[]): Promise<AuditEntry[]> {
   const read = rows.map((row) => ({ row, ...readRow(row) }))
   const ids = [...new Set(read.map(({ entry }) => entry.actorId))]
@@ -62,7 +63,7 @@ export async function toEntriesWithNames(db: Db, rows: AuditLogRow[]): Promise<A
   }))
 }
 
-/** An entry as it is shown; of a text that is none, what the columns beside it say. */
+/** Reads the entry of a row. When its text is not an entry, the columns beside it are shown instead. */
 function readRow(row: AuditLogRow): { entry: ChainEntry; damage?: AuditEntry['damage'] } {
   const entry = parseEntry(row.canonical)
   if (!entry) {
@@ -82,8 +83,8 @@ export type ChainSummary = ChainHead & {
 }
 
 /**
- * The chains within the scope: the system's first, then by organization name. One that something was signed of, or that
- * has entries, is among them without a head as well: somebody removed it.
+ * The chains within the scope: the system's first, then by organization name. A chain that has entries, or of
+ * which something was signed, is listed even without a head: an attacker removed it.
  */
 export async function listHeads(db: Db, scope: Scope, signed: readonly string[]): Promise<ChainSummary[]> {
   const rows = await db
@@ -105,7 +106,7 @@ export async function listHeads(db: Db, scope: Scope, signed: readonly string[])
   return all.sort((a, b) => Number(a.orgId !== null) - Number(b.orgId !== null))
 }
 
-/** The chains that ought to have a head and have none. */
+/** The chains that should have a head and have none. */
 async function listHeadless(
   db: Db,
   scope: Scope,
@@ -161,7 +162,7 @@ export async function findHead(db: Db, scope: Scope, chain: string): Promise<Cha
   return row && toChainHead(row)
 }
 
-/** The entries of a chain behind a place as they are stored, oldest first: for what the service itself does with a chain. */
+/** The stored entries of a chain after a sequence number, oldest first, for the service's own processing. */
 export const storedEntriesAfter = prepared(
   (db, p: { chain: string; after: number; upTo: number; limit: number }) =>
     db
@@ -177,8 +178,8 @@ export const storedEntriesAfter = prepared(
 const batchSize = 500
 
 /**
- * The lines of a chain's entries up to a head, oldest first, in pieces. Where the chain begins is for whoever reads them to
- * say: what somebody put before that is among them.
+ * Yields the lines of a chain's entries up to a head, oldest first, in pieces. It includes entries inserted
+ * before the chain's beginning: the reader decides where the chain begins.
  */
 export async function* chainLines(db: Db, scope: Scope, chain: string, upTo: number): AsyncGenerator<string> {
   for (let after = Number.MIN_SAFE_INTEGER; ; ) {
@@ -197,8 +198,9 @@ export async function* chainLines(db: Db, scope: Scope, chain: string, upTo: num
 }
 
 /**
- * The canonical text of a row. When it is sound but a column beside it says something else, a text that says
- * the same as the column, whose checksum cannot match. So a change to what filters see is found like one to what readers see.
+ * The canonical text of a row. When the text is sound but a column disagrees with it, the text is changed to
+ * agree with the column, so that its checksum no longer matches. A tampered column, which filters see, is thus
+ * found like a tampered text.
  */
 function exportedText(row: AuditLogRow): string {
   const entry = parseEntry(row.canonical)
@@ -206,7 +208,7 @@ function exportedText(row: AuditLogRow): string {
   return JSON.stringify({ ...entry, ...columnsOf(row) })
 }
 
-/** Whether the columns of a row say what its entry says. */
+/** Whether the columns of a row match its entry. */
 const matchesColumns = (row: AuditLogRow, entry: ChainEntry): boolean =>
   Object.entries(columnsOf(row)).every(([field, value]) => entry[field as keyof ChainEntry] === value)
 

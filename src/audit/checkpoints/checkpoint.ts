@@ -13,16 +13,16 @@ import {
 } from './signed-note.ts'
 
 /**
- * What the service says of a chain and signs: checkpoints (C2SP tlog-checkpoint), anchors, and successions of
- * its key. Pure, so that a server signs and an auditor verifies with it. man/svc-audit.7 has the format.
+ * What the service signs about a chain: checkpoints (C2SP tlog-checkpoint), anchors, and successions of its
+ * key. It is pure, so a server signs and an auditor verifies with it. man/svc-audit.7 has the format.
  */
 
-/** Names the log, and is the name of its key: a signature is of one chain alone. */
+/** Names the log and its key, so that a signature is valid for one chain only. */
 export const originOf = (orgId: string | null): string => `svc/audit/${chainOf(orgId)}`
 
 /**
- * A chain as it stood: `head` its newest entry, `tree` over all entries up to it. An anchor says the same of a
- * part that retention has removed.
+ * The state of a chain at a time: `head` is its newest entry, `tree` covers all entries up to it. An anchor
+ * states the same of the part that retention has removed.
  */
 export type Checkpoint = {
   orgId: string | null
@@ -42,7 +42,7 @@ export function checkpointText({ orgId, kind, head, root, time }: Checkpoint): s
 const checkpointPattern =
   /^svc\/audit\/(system|[0-9a-f-]{36})\n(0|[1-9]\d{0,15})\n([A-Za-z0-9+/]{43}=)\nhead ([0-9a-f]{64})\ntime (\S{24})\n(pruned\n)?$/
 
-/** The checkpoint or anchor that a note is about; undefined when it is about something else. */
+/** The checkpoint or anchor in the text of a note; undefined when the text is neither. */
 export function parseCheckpoint(text: string): Checkpoint | undefined {
   const [, chain, seq, root, checksum, time, pruned] = checkpointPattern.exec(text) ?? []
   if (chain === undefined) return undefined
@@ -57,7 +57,7 @@ export function parseCheckpoint(text: string): Checkpoint | undefined {
 
 export const treeHeadOf = ({ head, root }: Checkpoint): TreeHead => ({ size: head.seq, root })
 
-/** The seed of the service signs each chain under the name of its own. */
+/** The service signs every chain with the same seed, under the chain's own key name. */
 export const signingKeyOf = (seed: Uint8Array, orgId: string | null): SigningKey =>
   signingKey(originOf(orgId), seed)
 
@@ -66,7 +66,7 @@ export const signCheckpoint = (checkpoint: Checkpoint, seed: Uint8Array): string
 
 export type OpenedCheckpoint =
   | { state: 'signed'; checkpoint: Checkpoint; publicKey: Buffer }
-  /** By another key: `keyIds` are those of its signatures, in hexadecimal. */
+  /** Signed by another key: `keyIds` are the ids of its signatures, in hexadecimal. */
   | { state: 'foreign'; checkpoint: Checkpoint; keyIds: string[] }
   | { state: 'unreadable' }
 
@@ -87,10 +87,10 @@ export function openCheckpoint(note: string, publicKeys: readonly Buffer[]): Ope
 const findSigningKey = (note: Note, name: string, publicKeys: readonly Buffer[]): Buffer | undefined =>
   publicKeys.find((publicKey) => isSignedBy(note, { name, publicKey }))
 
-/** The name of keys where they speak of each other. */
+/** Name of the keys in a succession. */
 const keysName = 'svc/audit/keys'
 
-/** The service signs with another key from a time on; both say so. */
+/** From this time on the service signs with another key; both keys sign that statement. */
 export type Succession = { from: Buffer; to: Buffer; time: Instant }
 
 export function signSuccession(older: Uint8Array, newer: Uint8Array, time: Instant): string {
@@ -99,7 +99,7 @@ export function signSuccession(older: Uint8Array, newer: Uint8Array, time: Insta
   return signNote(`${keysName}\nfrom ${from}\nto ${to}\ntime ${time}\n`, keys)
 }
 
-/** A succession that both of its keys have signed; undefined when it is none. */
+/** A succession that both of its keys have signed; undefined when it is not one. */
 export function openSuccession(note: string): Succession | undefined {
   const parsed = parseNote(note)
   const fields = /^svc\/audit\/keys\nfrom ([A-Za-z0-9+/]{43}=)\nto ([A-Za-z0-9+/]{43}=)\ntime (\S{24})\n$/
@@ -110,7 +110,7 @@ export function openSuccession(note: string): Succession | undefined {
   return both ? { ...pair, time } : undefined
 }
 
-/** The keys that some keys vouch for, before them and after them, themselves included. */
+/** The keys connected to these by signed successions, before them and after them, themselves included. */
 export function trustedKeys(publicKeys: readonly Buffer[], successions: readonly string[]): Buffer[] {
   const known = [...publicKeys]
   const open = successions.flatMap((note) => openSuccession(note) ?? [])
@@ -124,6 +124,6 @@ export function trustedKeys(publicKeys: readonly Buffer[], successions: readonly
   return known
 }
 
-/** The id of a key for one chain, as its signatures bear it. */
+/** The id of a key for one chain, as in its signatures. */
 export const keyIdOf = (publicKey: Buffer, orgId: string | null): string =>
   keyId({ name: originOf(orgId), publicKey }).toString('hex')

@@ -6,7 +6,7 @@ import { type HistoryChange, HistoryChangedError } from './history-changed.ts'
 import { leafHash } from './merkle-tree.ts'
 import { appendLeaves, leafAt, lockTree, MissingTileError, treeSize } from './store.ts'
 
-/** The chain at hand, and what is known of it. */
+/** A chain, and what is known of it. */
 export type ChainState = Pick<HistoryChange, 'chain' | 'signed' | 'found'>
 
 const selectEntry = prepared((db, p: { chain: string; seq: number }) =>
@@ -23,7 +23,7 @@ const selectFirstSeq = prepared((db, p: { chain: string }) =>
 
 type StoredEntry = { canonical: string; checksum: string }
 
-/** An entry by its place: `pruned` when no earlier one is there either. */
+/** An entry by its sequence number: `pruned` when the chain has no earlier entry either. */
 export async function findStoredEntry(
   db: Db,
   chain: string,
@@ -35,7 +35,7 @@ export async function findStoredEntry(
   return first && first.seq < seq ? 'missing' : 'pruned'
 }
 
-/** Whether the newest entry is whole, and the last leaf of the tree. */
+/** Whether the newest entry matches its checksum and is the last leaf of the tree. */
 export async function isLastLeaf(db: Db, chain: string, head: ChainHead): Promise<boolean> {
   if (head.seq === 0) return true
   const entry = await findStoredEntry(db, chain, head.seq)
@@ -50,12 +50,12 @@ export async function isLastLeaf(db: Db, chain: string, head: ChainHead): Promis
   }
 }
 
-/** Entries that become leaves in one transaction: so few that nobody waits for them. */
+/** Entries that become leaves in one transaction: few enough that other writers hardly wait. */
 const batchSize = 500
 
 /**
- * Makes leaves of the entries up to a head, each of which has to fit its checksum and the entry before it.
- * Several processes may do so at once. @throws ChangedHistory
+ * Adds the entries up to a head to the tree. Each has to match its checksum and link to the entry before it.
+ * Several processes may run this at once. @throws HistoryChangedError
  */
 export async function extendTree(
   storage: Storage,
@@ -89,14 +89,14 @@ export async function extendTree(
     const grown = size + leaves.length
     const add = async (tx: Db) => {
       await lockTree(tx, chain)
-      const there = await treeSize(tx, chain)
-      if (there !== size) return there
+      const current = await treeSize(tx, chain)
+      if (current !== size) return current
       await appendLeaves(tx, chain, leaves)
       return grown
     }
-    // Lost with the power they are made again, from the entries.
+    // If a power failure loses them, they are built again from the entries.
     const extended = await storage.write(add, { unsynced: true })
-    // Another process may have been first; what it read was the same, and it goes on from there.
+    // Another process may have been first; it read the same entries, so this one goes on from there.
     if (extended !== grown) link = await checksumBefore(storage.read, chain, extended)
     size = extended
   }
@@ -109,7 +109,7 @@ export async function extendTree(
   }
 }
 
-/** The checksum that the entry after these has to name; undefined where retention has removed it. */
+/** The checksum that the next entry has to link to; undefined where retention has removed that entry. */
 async function checksumBefore(db: Db, chain: string, size: number): Promise<string | undefined> {
   if (size === 0) return genesisChecksum
   const entry = await findStoredEntry(db, chain, size)
@@ -121,7 +121,10 @@ type Fault = Pick<HistoryChange, 'kind' | 'why'>
 
 const missing = (seq: number): Fault => ({ kind: 'rewritten', why: `Entry ${seq} is missing` })
 
-/** What is wrong when an entry is not this one, whole, and behind the one with that checksum. */
+/**
+ * The fault of an entry that has another sequence number, does not match its checksum, or does not link to
+ * `link`.
+ */
 export function entryFault(row: Row, wanted: number, link: string | undefined): Fault | undefined {
   if (row.seq !== wanted) return missing(wanted)
   if (checksumOf(row.canonical) !== row.checksum) {

@@ -14,11 +14,11 @@ import { MissingTileError, nodeReader } from './store.ts'
 
 type Group = typeof auditCheckpoints
 
-export const auditCheckpointHandlers = (parts: CheckpointDependencies): HandlersOf<Group> => ({
+export const auditCheckpointHandlers = (deps: CheckpointDependencies): HandlersOf<Group> => ({
   checkpoint: inSteps<Group['checkpoint'], AuditCheckpoint>({
     prepare: async ({ query, ...call }) => {
       await checkOrgAndNote(call, query.orgId)
-      return toAuditCheckpoint(parts, await takeCheckpoint(parts, requestedChain(call.scope, query.orgId)))
+      return toAuditCheckpoint(deps, await takeCheckpoint(deps, requestedChain(call.scope, query.orgId)))
     },
     run: async (_, taken) => taken,
   }),
@@ -30,11 +30,11 @@ export const auditCheckpointHandlers = (parts: CheckpointDependencies): Handlers
       }
       await checkOrgAndNote(call, orgId)
       if (id !== undefined) {
-        const place = await getEntryPosition(parts.storage.read, call.scope, id, orgId)
+        const place = await getEntryPosition(deps.storage.read, call.scope, id, orgId)
         call.note({ orgId: orgOf(place.chain), resourceId: id })
-        return inclusionProof(parts, place)
+        return inclusionProof(deps, place)
       }
-      return consistencyProof(parts, requestedChain(call.scope, orgId), since!)
+      return consistencyProof(deps, requestedChain(call.scope, orgId), since!)
     },
     run: async (_, proof) => proof,
   }),
@@ -42,11 +42,11 @@ export const auditCheckpointHandlers = (parts: CheckpointDependencies): Handlers
   key: async ({ query: { orgId }, ...call }): Promise<AuditKeys> => {
     await checkOrgAndNote(call, orgId)
     const origin = originOf(orgOf(requestedChain(call.scope, orgId)))
-    const [current, ...former] = (await parts.signer.trusted()).map((publicKey) => ({
+    const [current, ...former] = (await deps.signer.trusted()).map((publicKey) => ({
       publicKey: publicKey.toString('base64'),
       verifier: verifierText({ name: origin, publicKey }),
     }))
-    return { current: current!, former, successions: await parts.signer.successions() }
+    return { current: current!, former, successions: await deps.signer.successions() }
   },
 })
 
@@ -61,7 +61,7 @@ function toAuditCheckpoint(
 
 type EntryPosition = { chain: string; seq: number; canonical: string }
 
-/** @throws not_found, also for an entry outside the scope, or of another organization than the one named */
+/** @throws not_found, also for an entry outside the scope or of another organization than the one named */
 async function getEntryPosition(
   db: Db,
   scope: Scope,
@@ -78,25 +78,25 @@ async function getEntryPosition(
 }
 
 async function inclusionProof(
-  parts: CheckpointDependencies,
+  deps: CheckpointDependencies,
   { chain, seq, canonical }: EntryPosition,
 ): Promise<AuditProof> {
-  const { note, checkpoint } = await takeCheckpoint(parts, chain)
+  const { note, checkpoint } = await takeCheckpoint(deps, chain)
   const [index, size] = [seq - 1, checkpoint.head.seq]
-  const path = await proofPath(parts, chain, inclusionSpans(index, size))
+  const path = await proofPath(deps, chain, inclusionSpans(index, size))
   const leaf = leafHash(canonical).toString('base64')
   return { checkpoint: note, path, index, size, leaf, entry: canonical }
 }
 
 async function consistencyProof(
-  parts: CheckpointDependencies,
+  deps: CheckpointDependencies,
   chain: string,
   since: number,
 ): Promise<AuditProof> {
-  const { note, checkpoint } = await takeCheckpoint(parts, chain)
+  const { note, checkpoint } = await takeCheckpoint(deps, chain)
   const to = checkpoint.head.seq
   if (since > to) throw invalid([{ path: 'query.since', message: `the chain has only ${to} entries` }])
-  const path = await proofPath(parts, chain, consistencySpans(since, to))
+  const path = await proofPath(deps, chain, consistencySpans(since, to))
   return { checkpoint: note, path, from: since, to }
 }
 

@@ -27,24 +27,25 @@ export type CheckpointDependencies = {
   signer: Signer
   localCopies: LocalCopies
   clock: Clock
-  /** Told of every refusal to sign. */
+  /** Called for every refusal to sign. */
   onRefusal(change: HistoryChange): void
 }
 
 export type TakenCheckpoint = { note: string; checkpoint: Checkpoint }
 
-/** How long the checkpoint of a chain that rests is good for. */
+/** How long the checkpoint of an unchanged chain is reused. */
 const reuseSeconds = 3600
 
 /**
- * A signed checkpoint of a chain as it stands, for which everything pending is sealed first. A chain that did
- * not grow gives the last one again for an hour. @throws ChangedHistory, and signs nothing
+ * Takes a signed checkpoint of a chain in its current state; everything pending is sealed first. The last
+ * checkpoint of an unchanged chain is returned again for an hour. @throws HistoryChangedError, and signs
+ * nothing
  */
-export async function takeCheckpoint(parts: CheckpointDependencies, chain: string): Promise<TakenCheckpoint> {
+export async function takeCheckpoint(deps: CheckpointDependencies, chain: string): Promise<TakenCheckpoint> {
   try {
-    return await verifyAndSign(parts, chain)
+    return await verifyAndSign(deps, chain)
   } catch (error) {
-    if (error instanceof HistoryChangedError) await recordRefusal(parts, error.change)
+    if (error instanceof HistoryChangedError) await recordRefusal(deps, error.change)
     throw error
   }
 }
@@ -60,18 +61,18 @@ async function recordRefusal(
   await storage.write((tx) => saveVerdict(tx, signer, verdict, clock()))
 }
 
-/** What ends the file of a chain: where it ended, and what was signed of that. */
+/** The end of a chain's file: its head, and the checkpoint signed of it. */
 export type ChainEnd = { head: ChainHead; checkpoint: string | undefined; keys: string[] }
 
 /**
- * A fresh checkpoint to close a file with. Of a chain that gets none, its head as it is and the last checkpoint
- * that it got: the file shows what is wrong to whoever verifies it.
+ * Takes a fresh checkpoint to close a file with. A chain that cannot get one ends with its current head and its
+ * last checkpoint, so that the file shows the fault to its verifier.
  */
-export async function signedChainEnd(parts: CheckpointDependencies, chain: string): Promise<ChainEnd> {
-  const { storage, signer, localCopies } = parts
+export async function signedChainEnd(deps: CheckpointDependencies, chain: string): Promise<ChainEnd> {
+  const { storage, signer, localCopies } = deps
   const keys = await signer.successions()
   try {
-    const { note, checkpoint } = await takeCheckpoint(parts, chain)
+    const { note, checkpoint } = await takeCheckpoint(deps, chain)
     return { head: checkpoint.head, checkpoint: note, keys }
   } catch (error) {
     if (!(error instanceof HistoryChangedError)) throw error
@@ -84,12 +85,15 @@ export async function signedChainEnd(parts: CheckpointDependencies, chain: strin
 const headOf = async ({ read }: Storage, chain: string): Promise<ChainHead> =>
   (await findHead(read, systemScope, chain)) ?? { seq: 0, checksum: genesisChecksum }
 
-/** A checkpoint of every chain that grew since its last. A chain that gets none does not keep another from its own. */
-export async function takeDueCheckpoints(parts: CheckpointDependencies): Promise<void> {
+/**
+ * Takes a checkpoint of every chain that grew since its last one. A chain that fails does not hold up the
+ * others.
+ */
+export async function takeDueCheckpoints(deps: CheckpointDependencies): Promise<void> {
   const failures: unknown[] = []
-  for (const chain of await listGrownChains(parts.storage.read)) {
+  for (const chain of await listGrownChains(deps.storage.read)) {
     try {
-      await takeCheckpoint(parts, chain)
+      await takeCheckpoint(deps, chain)
     } catch (error) {
       if (!(error instanceof HistoryChangedError)) failures.push(error)
     }
@@ -107,12 +111,14 @@ async function verifyAndSign(
   }
   await sealPendingFor(storage, systemScope, chain)
   const { read } = storage
-  // Before the head is: with another process at work, the chain is never shorter than what was signed of it.
+  // Read before the head, so the chain is never shorter than what was signed of it, even while another process
+  // works.
   const last = (await findLastCheckpoint(read, chain))?.note
   const outside = await localCopies.read(chain)
   const signed = [last, outside].flatMap((note) => note ?? []).map((note) => parseOwnCheckpoint(chain, note))
   const size = await treeSize(read, chain)
-  // Each before what bounds it: neither sealing nor retention makes a fault of what they do in between, and a chain may begin.
+  // Each is read before the value that bounds it, so entries sealed or removed in between, or a chain that
+  // begins, are no fault.
   const end = await edgeSeq(read, systemScope, chain, 'desc')
   const head = await headOf(storage, chain)
   const first = await edgeSeq(read, systemScope, chain, 'asc')
@@ -146,10 +152,11 @@ async function verifyAndSign(
   }
   const checkpoint: Checkpoint = { orgId: orgOf(chain), kind: 'checkpoint', head, root, time: now }
   const note = signer.sign(checkpoint)
-  // A crash in between leaves the older note outside, of which the chain is a continuation as well.
+  // A crash in between leaves the older note outside the database; the chain is a continuation of that one as
+  // well.
   await storage.write((tx) => insertCheckpoint(tx, chain, head.seq, note, now))
-  const theirs = await localCopies.read(chain)
-  if (theirs === undefined || parseOwnCheckpoint(chain, theirs).head.seq <= head.seq)
+  const local = await localCopies.read(chain)
+  if (local === undefined || parseOwnCheckpoint(chain, local).head.seq <= head.seq)
     await localCopies.write(chain, note)
   return { note, checkpoint }
 }
@@ -157,7 +164,10 @@ async function verifyAndSign(
 const isUnchanged = (one: Checkpoint, head: ChainHead, root: Buffer): boolean =>
   one.head.seq === head.seq && one.head.checksum === head.checksum && one.root.equals(root)
 
-/** What a note says of its chain, whoever signed it: also what another key has signed is not to be contradicted. */
+/**
+ * Parses a checkpoint of a chain whatever key signed it: the chain must not contradict one signed by another
+ * key either.
+ */
 function parseOwnCheckpoint(chain: string, note: string): Checkpoint {
   const it = openCheckpoint(note, [])
   if (it.state !== 'unreadable' && originOf(it.checkpoint.orgId) === originOf(orgOf(chain)))
@@ -171,7 +181,7 @@ function parseOwnCheckpoint(chain: string, note: string): Checkpoint {
   })
 }
 
-/** @throws ChangedHistory unless there are entries from the anchor on, and up to the head */
+/** @throws HistoryChangedError unless there are entries from the anchor on and up to the head */
 function checkComplete(
   at: ChainState,
   head: ChainHead,
@@ -188,7 +198,7 @@ function checkComplete(
   }
 }
 
-/** @throws ChangedHistory unless the chain begins with what was signed */
+/** @throws HistoryChangedError unless the chain begins with what was signed */
 async function checkConsistent(
   storage: Storage,
   at: ChainState,
@@ -210,14 +220,14 @@ async function checkConsistent(
       throw rewritten(`Entry ${signed.seq}`)
     }
   }
-  // Tiles that are gone are made again from the entries.
+  // Missing tiles are rebuilt from the entries.
   if (size < signed.seq) await extendTree(storage, at, size, head)
   if (!(await rootAt(storage, at, signed.seq)).equals(root)) {
     throw rewritten(`The tree over the first ${signed.seq} entries`)
   }
 }
 
-/** @throws ChangedHistory when tiles are gone */
+/** @throws HistoryChangedError when tiles are missing */
 async function rootAt({ read }: Storage, at: ChainState, size: number): Promise<Buffer> {
   try {
     return (await frontierAt(read, at.chain, size)).root()

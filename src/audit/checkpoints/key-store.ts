@@ -1,6 +1,6 @@
 import type { Db } from '../../storage/open.ts'
 
-/** Whoever signed before: successions of keys, oldest first. */
+/** Successions of the signing keys, oldest first. */
 export async function listSuccessions(db: Db): Promise<string[]> {
   const rows = await db
     .selectFrom('audit_keys')
@@ -26,7 +26,7 @@ export async function insertKey(tx: Db, publicKey: string, now: string): Promise
     .execute()
 }
 
-/** What is recorded is never taken back: bundles of the past rest on it. */
+/** A recorded succession is never overwritten: chain files exported in the past depend on it. */
 export async function recordSuccession(tx: Db, publicKey: string, succession: string): Promise<void> {
   await tx
     .updateTable('audit_keys')

@@ -5,19 +5,19 @@ import { newId } from '../../core/new-id.ts'
 import { isChain } from '../rules.ts'
 
 /**
- * The last checkpoint of each chain, outside the database: whoever puts an older database in place of the one
- * that was signed does not reach it.
+ * The last checkpoint of each chain, stored outside the database: an attacker who replaces the database with an
+ * older one does not reach it.
  */
 export type LocalCopies = {
-  /** Where a person finds that of a chain. */
+  /** Path of a chain's checkpoint, for people. */
   fileOf(chain: string): string
   read(chain: string): Promise<string | undefined>
   write(chain: string, note: string): Promise<void>
-  /** The chains there is one of, and that the database has to know. */
+  /** The chains that have a local copy; the database has to know each of them. */
   list(): Promise<string[]>
 }
 
-/** A draft is renamed at once: one that is older was left by a process that died. */
+/** A draft is renamed at once: an older one was left by a process that died. */
 const staleDraftMs = 3_600_000
 
 export function localCopiesIn(folder: string): LocalCopies {
@@ -65,7 +65,10 @@ async function removeStaleDraft(draft: string): Promise<void> {
   if (found && Date.now() - found.mtimeMs > staleDraftMs) await rm(draft, { force: true })
 }
 
-/** At once and on the disk, without a wait of the event loop for it: there is the old note or the new one. */
+/**
+ * Replaces a file atomically and durably, without blocking the event loop: the file has the old note or the new
+ * one.
+ */
 async function replaceFile(folder: string, path: string, text: string): Promise<void> {
   const draft = `${path}.${newId()}`
   try {

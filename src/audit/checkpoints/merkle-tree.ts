@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
 
 /**
- * The Merkle tree of RFC 6962, section 2.1, over the canonical texts of a chain: leaf i is the entry of seq
- * i + 1. Pure. Sizes and places go to 2^53, so nothing here counts in 32 bits.
+ * The Merkle tree of RFC 6962, section 2.1, over the canonical texts of a chain: leaf i is the entry with seq i
+ * + 1. Pure. Sizes and positions go up to 2^53, so nothing here counts in 32 bits.
  */
 
 const sha256 = (bytes: Uint8Array): Buffer => hash('sha256', bytes, 'buffer')
@@ -27,7 +27,7 @@ export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
   return sha256(pair)
 }
 
-/** A tree that only grows, kept as the roots of the perfect trees it is made of, largest first. */
+/** A tree that only grows, stored as the roots of the perfect trees it is made of, largest first. */
 export class Frontier {
   size: number
   readonly roots: Buffer[]
@@ -52,20 +52,20 @@ export class Frontier {
   }
 }
 
-/** How many perfect trees make one of `size` leaves: the ones of its binary form. */
+/** How many perfect trees a tree of `size` leaves is made of: the number of ones in its binary form. */
 export function countPerfectTrees(size: number): number {
   let count = 0
   for (let rest = size; rest > 0; rest = Math.floor(rest / 2)) count += rest % 2
   return count
 }
 
-/** The leaves from `from` up to, without, `to`. */
+/** The leaves from `from` up to, but not including, `to`. */
 export type Span = readonly [from: number, to: number]
 
 /** The hash of the perfect tree `index` of 2^`level` leaves. */
 export type ReadNode = (level: number, index: number) => Buffer | Promise<Buffer>
 
-/** Where a span of two leaves and more divides (RFC 6962: the largest power of two below its length). */
+/** Where a span of two or more leaves divides (RFC 6962: the largest power of two below its length). */
 function splitPoint([from, to]: Span): number {
   let size = 1
   while (size * 2 < to - from) size *= 2
@@ -84,7 +84,7 @@ export function perfectSpans(size: number): Span[] {
   return spans
 }
 
-/** The hash of a span, from perfect trees that are read. */
+/** The hash of a span, computed from stored perfect trees. */
 export async function spanHash(read: ReadNode, span: Span): Promise<Buffer> {
   const [from, to] = span
   if (to === from) return emptyRoot
@@ -94,7 +94,7 @@ export async function spanHash(read: ReadNode, span: Span): Promise<Buffer> {
   return nodeHash(await spanHash(read, [from, middle]), await spanHash(read, [middle, to]))
 }
 
-/** What proves that leaf `index` is in the first `size`: the audit path, lowest first (RFC 6962, 2.1.1). */
+/** The proof that leaf `index` is in the first `size`: the audit path, lowest first (RFC 6962, 2.1.1). */
 export function inclusionSpans(index: number, size: number): Span[] {
   if (!(index >= 0 && index < size)) throw new RangeError(`no leaf ${index} in a tree of ${size}`)
   const path: Span[] = []
@@ -108,7 +108,7 @@ export function inclusionSpans(index: number, size: number): Span[] {
   return path
 }
 
-/** What proves that the first `older` leaves still begin the first `size` (RFC 6962, 2.1.2). */
+/** The proof that the first `older` leaves are still the beginning of the first `size` (RFC 6962, 2.1.2). */
 export function consistencySpans(older: number, size: number): Span[] {
   if (!(older >= 0 && older <= size)) throw new RangeError(`a tree of ${size} has no first ${older}`)
   if (older === 0 || older === size) return []
@@ -121,7 +121,7 @@ export function consistencySpans(older: number, size: number): Span[] {
     path.unshift(older <= middle ? right : left)
     span = older <= middle ? left : right
   }
-  // The whole older tree need not be told: whoever asks knows it.
+  // The root of the older tree is left out: the caller knows it.
   return span[0] === 0 ? path : [span, ...path]
 }
 
@@ -146,7 +146,7 @@ export function isIncluded(leaf: Buffer, index: number, size: number, path: Buff
 
 export type TreeHead = { size: number; root: Buffer }
 
-/** Whether a tree is an older one that grew (RFC 9162, 2.1.4.2). */
+/** Whether a tree is an older one with leaves appended (RFC 9162, 2.1.4.2). */
 export function isConsistent(older: TreeHead, newer: TreeHead, path: Buffer[]): boolean {
   if (older.size > newer.size) return false
   if (older.size === newer.size) return path.length === 0 && older.root.equals(newer.root)
@@ -154,7 +154,7 @@ export function isConsistent(older: TreeHead, newer: TreeHead, path: Buffer[]): 
   let at = older.size - 1
   let last = newer.size - 1
   while (at % 2 === 1) [at, last] = [(at - 1) / 2, Math.floor(last / 2)]
-  // A whole perfect tree is its own first step.
+  // A perfect older tree is the first step of its own proof.
   const [first, ...rest] = at === 0 ? [older.root, ...path] : path
   if (first === undefined) return false
   let before = first

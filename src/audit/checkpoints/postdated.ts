@@ -5,13 +5,13 @@ import type { Checkpoint } from './checkpoint.ts'
 
 export type Postdated = { kind: 'postdated'; message: string; seq: number }
 
-/** Whether some process of the service can have written a time: clocks differ by less than that. */
+/** Whether a process of the service can have written this time: clocks differ by less than `clockSkew`. */
 export const isPlausibleTime = (time: string, now: Instant, ahead = 0): boolean =>
   /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(time) && time <= addSeconds(now, ahead + clockSkew)
 
 /**
- * A time beside a chain that has not come yet. Whoever wrote it would have something never looked at again, never
- * deleted, or never signed anew; where it was a clock of the service, that is to be known as well.
+ * Finds a time in the future among the records of a chain. An attacker who wrote it would keep the chain from
+ * ever being verified, pruned or signed anew; a wrong clock of the service has to be reported as well.
  */
 export async function findPostdated(
   db: Db,

@@ -5,7 +5,7 @@ import { createPrivateKey, createPublicKey, hash, type KeyObject, sign, verify }
  * `— <key name> <base64 of key id and signature>`. Pure.
  */
 
-/** A key that can be told: the name of who signs, and 32 bytes. */
+/** A public key: the name of the signer, and 32 bytes. */
 export type VerifierKey = { name: string; publicKey: Buffer }
 
 export type SigningKey = VerifierKey & { privateKey: KeyObject }
@@ -14,13 +14,13 @@ const ed25519 = 1
 const spki = Buffer.from('302a300506032b6570032100', 'hex')
 const pkcs8 = Buffer.from('302e020100300506032b657004220420', 'hex')
 
-/** What base64 says; undefined for a text that nobody encodes so. */
+/** Decodes base64; undefined for a text that is not canonical base64. */
 function bytesOf(base64: string | undefined): Buffer | undefined {
   const bytes = Buffer.from(base64 ?? '', 'base64')
   return bytes.toString('base64') === base64 ? bytes : undefined
 }
 
-/** The key of a 32-byte seed (RFC 8032), under a name. */
+/** The signing key of a 32-byte seed (RFC 8032) under a name. */
 export function signingKey(name: string, seed: Uint8Array): SigningKey {
   const der = Buffer.concat([pkcs8, seed])
   const privateKey = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })
@@ -40,7 +40,7 @@ export function verifierText(key: VerifierKey): string {
   return `${key.name}+${keyId(key).toString('hex')}+${material.toString('base64')}`
 }
 
-/** A line as verifierText writes it; undefined when it is none. */
+/** Parses a line as verifierText writes it; undefined when it is not one. */
 export function parseVerifier(text: string): VerifierKey | undefined {
   const [, name, id, material] = /^([^\s+]+)\+([0-9a-f]{8})\+(\S+)$/.exec(text.trim()) ?? []
   const bytes = bytesOf(material)
@@ -63,7 +63,7 @@ export type Signature = { name: string; keyId: Buffer; signature: Buffer }
 
 export type Note = { text: string; signatures: Signature[] }
 
-/** A note in its parts; undefined when it is none. */
+/** Parses a note into text and signatures; undefined when it is not a note. */
 export function parseNote(note: string): Note | undefined {
   const end = note.lastIndexOf('\n\n')
   if (end === -1 || !note.endsWith('\n')) return undefined
@@ -71,7 +71,7 @@ export function parseNote(note: string): Note | undefined {
   const signatures = lines.map((line) => {
     const [, name, encoded] = /^— ([^\s+]+) (\S+)$/.exec(line) ?? []
     const bytes = bytesOf(encoded)
-    // Other kinds of signatures, such as those of witnesses, are of other lengths.
+    // Other kinds of signatures, such as those of witnesses, have other lengths.
     return name !== undefined && bytes !== undefined && bytes.length > 4
       ? { name, keyId: bytes.subarray(0, 4), signature: bytes.subarray(4) }
       : undefined
@@ -80,7 +80,7 @@ export function parseNote(note: string): Note | undefined {
   return known.length === lines.length ? { text: note.slice(0, end + 1), signatures: known } : undefined
 }
 
-/** Whether this key has signed a note. A signature under its name and id that is false rejects the note. */
+/** Whether this key has signed a note. An invalid signature under its name and id rejects the note. */
 export function isSignedBy({ text, signatures }: Note, key: VerifierKey): boolean {
   const id = keyId(key)
   const own = signatures.filter((one) => one.name === key.name && one.keyId.equals(id))

@@ -11,24 +11,28 @@ import {
 } from './checkpoint.ts'
 import { insertKey, listKeys, listSuccessions, recordSuccession } from './key-store.ts'
 
-/** Signs for the service. Nothing else knows its seed. */
+/** Signs for the service. No other component has access to its seed. */
 export type Signer = {
   sign(checkpoint: Checkpoint): string
-  /** The current key, then the one before it, when it is given. */
+  /** The current key, then the previous one if it is configured. */
   publicKeys: readonly Buffer[]
-  /** How the keys followed each other, oldest first. */
+  /** Signed successions of the keys, oldest first. */
   successions(): Promise<string[]>
-  /** A mark on what the service keeps in the database for itself, which nobody makes without its seed. */
+  /** An HMAC for rows that the service stores for its own use; it cannot be computed without the seed. */
   seal(text: string): string
-  /** Whether a mark is one of its own, or of the key before. */
+  /** Whether a seal was made with the current seed or the previous one. */
   isSealed(text: string, seal: string): boolean
-  /** Every key that these vouch for, the current one first. A row of the database alone vouches for none. */
+  /**
+   * Every key that signed successions connect to the current one, the current one first. A database row alone
+   * makes no key trusted.
+   */
   trusted(): Promise<Buffer[]>
 }
 
 /**
- * 32 bytes each (RFC 8032). A previous one that is `isPreviousAssumed` only counts when it has signed here. One that has not, beside
- * a current one that has, is the next one: other processes sign with it before this one does.
+ * Seeds of 32 bytes each (RFC 8032). With `isPreviousAssumed`, the previous seed only counts when it has signed
+ * here. A previous seed that has not signed here, beside a current one that has, is the next one: other
+ * processes already sign with it.
  */
 export type SigningSeeds = { current: Buffer; previous: Buffer | undefined; isPreviousAssumed: boolean }
 
@@ -43,15 +47,15 @@ export function createSigner(storage: Pick<Storage, 'read'>, { current, previous
     publicKeys,
     seal: (text) => sealers[0]!(text).toString('base64'),
     isSealed: (text, seal) => {
-      const said = Buffer.from(seal, 'base64')
-      return sealers.some((own) => said.length === sealBytes && timingSafeEqual(own(text), said))
+      const given = Buffer.from(seal, 'base64')
+      return sealers.some((own) => given.length === sealBytes && timingSafeEqual(own(text), given))
     },
     successions,
     trusted: async () => trustedKeys(publicKeys.slice(0, 1), await successions()),
   }
 }
 
-/** Whether the succession of a key is that of another one, which came before it. */
+/** Whether a signed succession leads from the key `of` to `key`. */
 const isSuccessor = (key: string, of: string, successions: readonly string[]): boolean =>
   successions
     .flatMap((note) => openSuccession(note) ?? [])
@@ -59,15 +63,15 @@ const isSuccessor = (key: string, of: string, successions: readonly string[]): b
 
 const sealBytes = 32
 
-/** By a key of its own, derived from the seed: no mark is a signature of anything. */
+/** Uses a key derived from the seed, so that no seal can pass as a signature. */
 function createSealer(seed: Buffer): (text: string) => Buffer {
   const key = createHmac('sha256', seed).update('svc audit seal').digest()
   return (text) => createHmac('sha256', key).update(text).digest()
 }
 
 /**
- * Writes down which key signs from now on, and that it follows the previous one. Any number of processes may do
- * so at once. Gives the keys of the past, in base64, that nothing leads to from the current one.
+ * Records which key signs from now on, and that it follows the previous one. Any number of processes may run
+ * this at once. Returns the former keys, in base64, that no succession connects to the current one.
  */
 export async function recordKeys(tx: Db, seeds: SigningSeeds, now: Instant): Promise<string[]> {
   const { current, previous, isPreviousAssumed: assumed } = seeds

@@ -4,15 +4,15 @@ import { type ChainHead, toChainHead } from '../chain.ts'
 import { Frontier, nodeHash, perfectSpans, type ReadNode, spanHash } from './merkle-tree.ts'
 
 /*
- * Trees are kept as tiles (C2SP tlog-tiles): tile `idx` of level L holds the nodes of tree level 8·L from
- * 256·idx on. Only the last tile of a level is not full, and a node is kept once the tile below it is.
+ * Trees are stored as tiles (C2SP tlog-tiles): tile `idx` of level L holds the nodes of tree level 8·L from
+ * 256·idx on. Only the last tile of a level is partial, and a node is stored once the tile below it is full.
  */
 export const tileWidth = 256
 const width = tileWidth
 const height = 8
 const hashSize = 32
 
-/** A node that the tiles ought to hold is not in them: they were tampered with, or pruned. */
+/** A node that the tiles should hold is missing: they were tampered with, or pruned. */
 export class MissingTileError extends Error {
   constructor(chain: string, level: number, idx: number) {
     super(`The tree of chain ${chain} has no tile ${level}/${idx} of that size`)
@@ -39,7 +39,7 @@ const selectLastTile = prepared((db, p: { chain: string; level: number }) =>
     .limit(1),
 )
 
-/** Reads nodes of the tree of a chain; a tile that was read once is read no more. */
+/** Reads nodes of the tree of a chain, and each tile only once. */
 export function nodeReader(db: Db, chain: string): ReadNode {
   const tiles = new Map<string, Promise<Buffer>>()
   const tile = (level: number, idx: number): Promise<Buffer> => {
@@ -64,7 +64,7 @@ export function nodeReader(db: Db, chain: string): ReadNode {
   }
 }
 
-/** The root over a power of two of hashes. */
+/** The root over a number of hashes that is a power of two. */
 function subtreeRoot(hashes: Buffer): Buffer {
   let nodes = split(hashes)
   while (nodes.length > 1) {
@@ -73,7 +73,7 @@ function subtreeRoot(hashes: Buffer): Buffer {
   return nodes[0]!
 }
 
-/** The hashes of a tile without what is less than one, which only a tampered tile holds. */
+/** The hashes of a tile without a trailing partial hash, which only a tampered tile has. */
 function completeHashes(text: string): Buffer {
   const hashes = Buffer.from(text, 'base64')
   return hashes.subarray(0, hashes.length - (hashes.length % hashSize))
@@ -90,7 +90,7 @@ export async function treeSize(db: Db, chain: string): Promise<number> {
   return last ? last.idx * width + split(completeHashes(last.hashes)).length : 0
 }
 
-/** The first `size` leaves of a chain as a tree. @throws MissingTile */
+/** The first `size` leaves of a chain as a tree. @throws MissingTileError */
 export async function frontierAt(db: Db, chain: string, size: number): Promise<Frontier> {
   const read = nodeReader(db, chain)
   const roots: Buffer[] = []
@@ -98,7 +98,7 @@ export async function frontierAt(db: Db, chain: string, size: number): Promise<F
   return new Frontier(size, roots)
 }
 
-/** The hash of leaf `index`, as the tiles have it. @throws MissingTile */
+/** The hash of leaf `index` according to the tiles. @throws MissingTileError */
 export const leafAt = async (db: Db, chain: string, index: number): Promise<Buffer> =>
   nodeReader(db, chain)(0, index)
 
@@ -106,19 +106,19 @@ const selectHeadForUpdate = prepared((db, p: { chain: string }) =>
   forUpdate(db.selectFrom('audit_heads').select(['seq', 'checksum']).where('chain', '=', p.chain)),
 )
 
-/** The leaves of tile `idx`, one after the other. */
+/** The leaves of tile `idx`, in order. */
 export async function leavesOfTile(db: Db, chain: string, idx: number): Promise<Buffer[]> {
   const [row] = await selectTile(db, { chain, level: 0, idx })
   return split(completeHashes(row?.hashes ?? ''))
 }
 
-/** Keeps other processes from the tree of a chain, as from its head, until the transaction ends. */
+/** Locks the tree and the head of a chain until the transaction ends. */
 export async function lockTree(tx: Db, chain: string): Promise<ChainHead> {
   const [head] = await selectHeadForUpdate(tx, { chain })
   return toChainHead(head)
 }
 
-/** Adds leaves to the tree of a chain, whose lock the transaction holds. */
+/** Adds leaves to the tree of a chain; the transaction holds its lock. */
 export async function appendLeaves(tx: Db, chain: string, leafHashes: readonly Buffer[]): Promise<void> {
   let nodes: readonly Buffer[] = leafHashes
   for (let level = 0; nodes.length > 0; level += 1) nodes = await appendNodes(tx, chain, level, nodes)
@@ -131,7 +131,7 @@ const upsertTile = prepared((db, p: { chain: string; level: number; idx: number;
     .onConflict((c) => c.columns(['chain', 'level', 'idx']).doUpdateSet({ hashes: p.hashes })),
 )
 
-/** Gives the nodes of the level above: one for each tile that is now full. */
+/** Returns the nodes of the level above: one for each tile that is now full. */
 async function appendNodes(
   tx: Db,
   chain: string,
@@ -185,7 +185,7 @@ const upsertCheckpoint = prepared((db, p: { chain: string; seq: number; note: st
     .onConflict((c) => c.columns(['chain', 'seq']).doUpdateSet({ note: p.note, created_at: p.now })),
 )
 
-/** A later one of the same size takes the place of the earlier. */
+/** A later checkpoint of the same size replaces the earlier one. */
 export async function insertCheckpoint(
   tx: Db,
   chain: string,
@@ -196,7 +196,7 @@ export async function insertCheckpoint(
   await upsertCheckpoint(tx, { chain, seq, note, now })
 }
 
-/** The chains that have entries of which nothing is signed yet. */
+/** The chains that have entries not covered by a checkpoint yet. */
 export async function listGrownChains(db: Db): Promise<string[]> {
   const rows = await db
     .selectFrom('audit_heads')

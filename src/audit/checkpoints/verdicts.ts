@@ -5,7 +5,7 @@ import { systemChain } from '../rules.ts'
 import { isPlausibleTime } from './postdated.ts'
 import type { Signer } from './signer.ts'
 
-/** What the service last found when it verified a chain, or was to sign it. */
+/** The last result when the service verified a chain, or refused to sign it. */
 export type StoredVerdict = {
   chain: string
   verdict: 'sound' | 'tampered' | 'unverifiable'
@@ -38,7 +38,7 @@ export async function saveVerdict(
     .execute()
 }
 
-/** How many chains there are of each verdict, and when one was last verified. */
+/** How many chains have each verdict, and when one was last verified. */
 export async function countVerdicts(db: Db): Promise<{ verdict: string; count: number; last: string }[]> {
   const rows = await db
     .selectFrom('audit_verdicts')
@@ -53,7 +53,7 @@ export async function countVerdicts(db: Db): Promise<{ verdict: string; count: n
   return rows.map(({ verdict, count, last }) => ({ verdict, count: Number(count), last }))
 }
 
-/** The verdicts that are not sound, as the database has them. */
+/** The verdicts that are not sound, according to the database. */
 export async function listFaults(db: Db): Promise<{ chain: string; verdict: string }[]> {
   return db
     .selectFrom('audit_verdicts')
@@ -64,7 +64,7 @@ export async function listFaults(db: Db): Promise<{ chain: string; verdict: stri
 
 export type DueChain = {
   chain: string
-  /** The last verdict, as it stands there. */
+  /** The last verdict, as the database has it. */
   seen: AuditVerdictRow | undefined
   /** Whether a process of this service wrote it. */
   isOwn: boolean
@@ -73,14 +73,15 @@ export type DueChain = {
 const day = 86_400
 const hour = 3600
 
-/** Runs of a day, of those that verify some chains at a time. */
+/** Verification runs per day; each verifies some chains. */
 const runsPerDay = 720
 const minPerRun = 3
 
 /**
- * The chains to verify, longest unverified first, and how many of them at a time: once a day, and what is not sound once
- * an hour. Who holds the database decides neither which chains there are nor when they were verified: those a checkpoint
- * is kept of outside count as well, and a verdict only when the service itself wrote it, at a time that has come.
+ * The chains to verify, longest unverified first, and how many of them to verify at a time: a sound chain once
+ * a day, any other once an hour. An attacker with access to the database decides neither which chains exist nor
+ * when they were verified: chains with a local copy count as well, and a verdict counts only when the service
+ * itself sealed it, at a time that has come.
  */
 export async function listDueChains(
   db: Db,
@@ -141,8 +142,9 @@ async function listHeadless(db: Db): Promise<string[]> {
 }
 
 /**
- * Whether this process is the one to verify a chain. What was found sound is so no longer until it is again: nobody has a
- * verdict of this moment, sealed, on what nobody has looked at.
+ * Claims the verification of a chain; returns whether this process has it. A sound verdict is replaced by
+ * `pending` meanwhile: an attacker must not get a sealed verdict with a current time for a chain that was not
+ * verified.
  */
 export async function claimVerification(
   tx: Db,

@@ -23,13 +23,13 @@ import {
   saveVerdict,
 } from './verdicts.ts'
 
-/** What this process knows by itself: whoever holds the database cannot change it. */
+/** What this process knows by itself: an attacker with access to the database cannot change it. */
 export class VerificationState {
-  /** Chains it last found not sound, and when. */
+  /** Chains that it last found not sound, and when. */
   readonly faults = new Map<string, { verdict: StoredVerdict['verdict']; at: Instant }>()
-  /** Since when it knows that chains are to be verified, those it has known longest first. */
+  /** When it first saw that a chain was due, longest waiting first. */
   readonly waiting = new Map<string, Instant>()
-  /** Since when it could not claim some of them. */
+  /** When it first failed to claim a chain. */
   readonly unclaimed = new Map<string, Instant>()
 
   recordVerdict({ chain, verdict }: Pick<StoredVerdict, 'chain' | 'verdict'>, at: Instant): void {
@@ -38,8 +38,8 @@ export class VerificationState {
   }
 
   /**
-   * Some chains in the order in which they became due, by what this process saw of it: whoever has others come before one,
-   * again and again, has them come behind it. `due`: all that are, for a beginning longest unverified first.
+   * The due chains in the order in which this process first saw them due: an attacker who keeps making other
+   * chains due puts them behind the waiting ones. `due` starts in the order longest unverified first.
    */
   orderByWaiting(due: readonly DueChain[], now: Instant): DueChain[] {
     const byName = new Map(due.map((one) => [one.chain, one]))
@@ -52,7 +52,7 @@ export class VerificationState {
 
 export type VerificationDependencies = CheckpointDependencies & {
   memory: VerificationState
-  /** Told of every verdict. */
+  /** Called for every verdict. */
   onVerdict(verdict: StoredVerdict): void
 }
 
@@ -61,11 +61,11 @@ type Fault = NonNullable<StoredVerdict['fault']>
 const hour = 3600
 
 /**
- * Verifies chains whose turn it is, each once a day by one of the processes; and those that this one found not sound
- * again by itself, whatever the database says of them now.
+ * Verifies the due chains, each once a day by one of the processes, and again those that this process itself
+ * found not sound, whatever the database says of them now.
  */
-export async function verifyDue(parts: VerificationDependencies): Promise<void> {
-  const { storage, signer, localCopies, memory, clock } = parts
+export async function verifyDue(deps: VerificationDependencies): Promise<void> {
+  const { storage, signer, localCopies, memory, clock } = deps
   const now = clock()
   const isLong = (since: Instant | undefined) => since !== undefined && secondsBetween(since, now) >= hour
   const { due, few } = await listDueChains(storage.read, { kept: await localCopies.list(), signer, now })
@@ -73,12 +73,13 @@ export async function verifyDue(parts: VerificationDependencies): Promise<void> 
   const verify = async (chain: string, seen?: DueChain) => {
     memory.waiting.delete(chain)
     try {
-      await verifyStoredChain(parts, chain, seen?.seen?.checked_at)
+      await verifyStoredChain(deps, chain, seen?.seen?.checked_at)
     } catch (error) {
       failures.push(error)
     }
   }
-  // One that cannot be claimed is another process's, which is done in an hour; or somebody lets nobody have it.
+  // A chain that cannot be claimed is being verified by another process, which takes less than an hour; or an
+  // attacker blocks the claim.
   const isFree = ({ chain }: DueChain) => !memory.unclaimed.has(chain) || isLong(memory.unclaimed.get(chain))
   for (const one of memory.orderByWaiting(due, now).filter(isFree).slice(0, few)) {
     const { chain } = one
@@ -99,7 +100,7 @@ export async function verifyDue(parts: VerificationDependencies): Promise<void> 
   if (failures.length > 0) throw failures[0]
 }
 
-/** Told before it is written: whoever keeps it from being written keeps nobody from knowing. */
+/** Reported before it is stored, so an attacker who blocks the write does not suppress the report. */
 async function publishVerdict(
   { storage, signer, memory, clock, onVerdict }: VerificationDependencies,
   verdict: StoredVerdict,
@@ -110,48 +111,48 @@ async function publishVerdict(
 }
 
 /**
- * Recomputes a chain from its entries, in constant memory: that they fit each other, the tree and everything
- * that was signed of them, and that no time beside it is yet to come. `checkedAt`: of the verdict before. What
- * cannot be verified is told, and keeps no other chain from its verdict.
+ * Verifies a stored chain from its entries, in constant memory: the entries fit each other, the tree and
+ * everything that was signed of them, and no time in its records lies in the future. `checkedAt` is the time of
+ * the verdict before. A chain that cannot be verified is reported, and does not hold up another chain.
  */
 export async function verifyStoredChain(
-  parts: VerificationDependencies,
+  deps: VerificationDependencies,
   chain: string,
   checkedAt?: Instant,
 ): Promise<StoredVerdict> {
-  const verdict = await verifyAll(parts, chain, checkedAt).catch((error: Error): StoredVerdict => {
+  const verdict = await verifyAll(deps, chain, checkedAt).catch((error: Error): StoredVerdict => {
     const fault = { kind: 'unreadable', message: `It could not be verified: ${error.message}`, seq: 0 }
     return { chain, verdict: 'unverifiable', fault, entries: 0 }
   })
-  await publishVerdict(parts, verdict)
+  await publishVerdict(deps, verdict)
   return verdict
 }
 
 async function verifyAll(
-  parts: VerificationDependencies,
+  deps: VerificationDependencies,
   chain: string,
   checkedAt: Instant | undefined,
 ): Promise<StoredVerdict> {
-  const { storage, localCopies, clock } = parts
+  const { storage, localCopies, clock } = deps
   const notes = [(await findLastCheckpoint(storage.read, chain))?.note, await localCopies.read(chain)]
   const signed = notes.flatMap((note) => {
     const it = note === undefined ? undefined : openCheckpoint(note, [])
     return it && it.state !== 'unreadable' ? [it.checkpoint] : []
   })
   await sealPendingFor(storage, systemScope, chain)
-  // Before anything is signed anew, which puts a later time in its place.
+  // Before anything is signed anew, which would replace the time.
   const postdated = await findPostdated(storage.read, chain, { signed, checkedAt }, clock())
   let refusal: HistoryChangedError | undefined
   let upTo: Checkpoint | undefined
   try {
-    upTo = (await takeCheckpoint(parts, chain)).checkpoint
+    upTo = (await takeCheckpoint(deps, chain)).checkpoint
   } catch (error) {
     if (!(error instanceof HistoryChangedError)) throw error
     refusal = error
   }
-  const walk = new TreeComparer(storage.heavy, chain, upTo ? [...signed, upTo] : signed)
+  const comparer = new TreeComparer(storage.heavy, chain, upTo ? [...signed, upTo] : signed)
   const verifier = new ChainVerifier()
-  const found = await scanStoredChain(parts, chain, upTo?.head, verifier, walk)
+  const found = await scanStoredChain(deps, chain, upTo?.head, verifier, comparer)
   const change = refusal?.change
   const refused = change && { kind: change.kind, message: change.why, seq: change.found }
   const fault = found ?? refused ?? postdated ?? (await unrecordedFault(storage, chain))
@@ -159,47 +160,50 @@ async function verifyAll(
   return fault ? { chain, verdict: 'tampered', fault, entries } : { chain, verdict: 'sound', entries }
 }
 
-/** The first fault of the anchor and the entries behind it up to a head; without one, of all there are. */
+/** The first fault of the anchor and of the entries after it, up to a head, or of all entries without one. */
 async function scanStoredChain(
   { storage, clock, signer }: VerificationDependencies,
   chain: string,
   head: Checkpoint['head'] | undefined,
   verifier: ChainVerifier,
-  walk: TreeComparer,
+  comparer: TreeComparer,
 ): Promise<Fault | undefined> {
   let forged = false
   const lines = withReadLease(storage, chain, clock, async function* () {
     const anchor = await findAnchor(storage.read, systemScope, chain)
     forged = !isSigned(anchor, await signer.trusted())
-    yield forged ? headerLine(orgOf(chain)) : await walk.begin(anchor)
+    yield forged ? headerLine(orgOf(chain)) : await comparer.begin(anchor)
     yield* chainLines(storage.heavy, systemScope, chain, head?.seq ?? Number.MAX_SAFE_INTEGER)
   })
   for await (const some of lines) {
     if (forged) return unanchored
     const stop = verifier.push(Buffer.from(some))
     if (stop) return 'fault' in stop ? stop.fault : undefined
-    const fault = await walk.add(some)
-    // What is wrong with the entries themselves says more than that they are not those of the tree.
+    const fault = await comparer.add(some)
+    // A fault of the entries themselves says more than that they differ from the tree.
     if (fault) return verifierFault(verifier) ?? fault
   }
   if (head) verifier.push(Buffer.from(trailerLine(head)))
   return verifierFault(verifier)
 }
 
-/** Chains of the database end without a trailer where nothing could be signed of them; that alone is no fault. */
+/** A stored chain that could not be signed has no trailer; that alone is no fault. */
 function verifierFault(verifier: ChainVerifier): Fault | undefined {
   const verdict = verifier.end()
   return verdict.verdict === 'tampered' ? verdict.fault : undefined
 }
 
-/** Whether the service itself signed that the chain begins there. */
+/** Whether the service itself signed this anchor. */
 function isSigned({ head, tree, signed }: Anchor, publicKeys: readonly Buffer[]): boolean {
   if (signed === null) return true
   const it = openCheckpoint(signed.note, publicKeys)
   if (it.state !== 'signed' || it.checkpoint.kind !== 'anchor') return false
-  const { head: told, root } = it.checkpoint
+  const { head: signedHead, root } = it.checkpoint
   return (
-    told.seq === head.seq && told.checksum === head.checksum && tree !== undefined && root.equals(tree.root())
+    signedHead.seq === head.seq &&
+    signedHead.checksum === head.checksum &&
+    tree !== undefined &&
+    root.equals(tree.root())
   )
 }
 
@@ -217,13 +221,13 @@ const unanchored: Fault = {
   seq: 1,
 }
 
-/** Grows a tree from the lines of a chain, beside the one that is stored and those that were signed. */
+/** Builds a tree from the lines of a chain and compares it with the stored tree and the signed ones. */
 class TreeComparer {
   readonly #db: Db
   readonly #chain: string
   readonly #signed: readonly Checkpoint[]
   #tree = new Frontier()
-  /** Of the tile that is not whole yet. */
+  /** Leaves of the tile that is not full yet. */
   #leaves: Buffer[] = []
 
   constructor(db: Db, chain: string, signed: readonly Checkpoint[]) {
@@ -232,7 +236,7 @@ class TreeComparer {
     this.#signed = signed
   }
 
-  /** Begins behind what was removed, with the header of the chain. */
+  /** Begins after the removed entries; returns the header of the chain. */
   async begin(anchor: Anchor): Promise<string> {
     const { size, roots } = anchor.tree!
     this.#tree = new Frontier(size, roots)
@@ -263,19 +267,19 @@ class TreeComparer {
         !this.#tree.root().equals(root)
       )
         return rewritten(size)
-      // The tree as it is stored goes at least as far as what was signed.
+      // The stored tree covers at least what was signed.
       const fault = await this.#compare()
       if (fault) return fault
     }
     return size % tileWidth === 0 ? this.#compare() : undefined
   }
 
-  /** Leaves since the last tile that was compared whole, with those of their tile. */
+  /** Compares the leaves since the last full tile with the stored tile. */
   async #compare(): Promise<Fault | undefined> {
     const { size } = this.#tree
     const first = size - this.#leaves.length
     const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)
-    // Entries that nothing is signed of yet need not be in the tree.
+    // Entries that are not signed yet need not be in the tree.
     const known = stored.slice(0, this.#leaves.length)
     if (known.some((leaf, n) => !leaf.equals(this.#leaves[n]!))) return rewritten(size)
     if (size % tileWidth === 0) this.#leaves = []

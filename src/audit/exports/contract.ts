@@ -45,7 +45,7 @@ const reply = z.object({
   nextCursor: z.string().nullable().describe('Where the next export begins; null when there is none'),
 })
 
-/** `id,action`, each a column there is. */
+/** A comma-separated list of columns, such as `id,action`. */
 const columnList = text(1000)
   .transform((names) => names.split(',').flatMap((name) => name.trim() || []))
   .pipe(z.array(z.enum(exportColumns)))

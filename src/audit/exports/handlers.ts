@@ -20,7 +20,7 @@ type ExportRequest = {
   filter: EntryFilter
   columns: ExportColumn[]
   cursor: string | undefined
-  /** Where in the request it stands. */
+  /** Where the cursor is in the request, for error messages. */
   cursorAt: string
 }
 
@@ -30,10 +30,10 @@ const mediaTypes = {
   ndjson: 'application/x-ndjson',
 } as const
 
-/** Entries read at a time, while the reader takes them. */
+/** Entries read at a time, as fast as the client reads. */
 const batchSize = 500
 
-/** Before the transaction of the audit entry: looking through a whole log takes its time. */
+/** Runs before the transaction of the audit entry: searching a whole log takes long. */
 async function prepareExport(
   { storage, ask, scope, note }: Pick<Preparation<Exports['create']>, 'storage' | 'ask' | 'scope' | 'note'>,
   { format, filter, columns, cursor, cursorAt }: ExportRequest,

@@ -23,8 +23,8 @@ export function selectColumns(
   columns: readonly ExportColumn[] | undefined,
   details: boolean,
 ): ExportColumn[] {
-  const asked = columns === undefined || columns.length === 0 ? exportColumns : columns
-  return [...new Set(asked)].filter((column) => details || column !== 'details')
+  const requested = columns === undefined || columns.length === 0 ? exportColumns : columns
+  return [...new Set(requested)].filter((column) => details || column !== 'details')
 }
 
 type ExportWriter = {
@@ -38,7 +38,7 @@ type ExportSummary = { total: number; truncated: boolean; nextCursor: string | n
 const jsonRecord = (entry: AuditEntry, columns: ExportColumn[]): string =>
   JSON.stringify(Object.fromEntries(columns.map((column) => [column, cells[column](entry)])))
 
-/** How an export is written: what comes first, each entry, what comes last. */
+/** Text of an export: the beginning, each entry, the end. */
 export function exportWriter(
   format: ExportFormat,
   columns: ExportColumn[],
@@ -55,7 +55,7 @@ export function exportWriter(
 
 const csvLine = (values: unknown[]): string => `${values.map(csvCell).join(',')}\r\n`
 
-/** RFC 4180; what a spreadsheet would run as a formula begins with an apostrophe instead. */
+/** RFC 4180. A value that a spreadsheet would run as a formula is prefixed with an apostrophe. */
 export function csvCell(value: unknown): string {
   if (value === null || value === undefined) return ''
   const text = typeof value === 'string' ? value : JSON.stringify(value)

@@ -11,7 +11,7 @@ const UserActivity = z
   .object({ id: idOf('user'), name: z.string(), email: z.string(), count, lastActivity: instant })
   .meta({ id: 'AuditUserActivity' })
 
-/** Most people a report names, those who did most. */
+/** Most people in a report, the most active first. */
 export const maxUsers = 1000
 
 export const auditReports = {

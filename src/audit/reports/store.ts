@@ -6,7 +6,7 @@ import type { ActionCount } from '../rules.ts'
 
 export type ReportQuery = { orgId?: string | undefined; from?: string | undefined; to?: string | undefined }
 
-/** How often each action happened, the most frequent first. Categories and sets are sums of these. */
+/** Count of each action, the most frequent first. Categories and sets are sums of these. */
 export async function countActions(db: Db, scope: Scope, query: ReportQuery): Promise<ActionCount[]> {
   return entriesDuring(db, scope, query)
     .select((eb) => ['action', eb.fn.countAll<number>().as('count')])
@@ -21,7 +21,7 @@ export type UserCount = { id: string; name: string; email: string; count: number
 const userEntries = (db: Db, scope: Scope, query: ReportQuery) =>
   entriesDuring(db, scope, query).innerJoin('users', 'users.id', 'audit_logs.actor_id')
 
-/** Who did most, of the people only. */
+/** The most active people, without other actors. */
 export async function countUsers(
   db: Db,
   scope: Scope,
@@ -43,7 +43,7 @@ export async function countUsers(
     .execute()
 }
 
-/** How many people did how much. */
+/** How many people acted, and how often in all. */
 export async function countActivity(
   db: Db,
   scope: Scope,
@@ -57,7 +57,7 @@ export async function countActivity(
     .executeTakeFirstOrThrow()
 }
 
-/** The newest entries, of these actions or of people. */
+/** The newest entries with these actions, or by people. */
 export async function listRecentEntries(
   db: Db,
   scope: Scope,

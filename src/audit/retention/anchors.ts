@@ -5,13 +5,19 @@ import type { Db } from '../../storage/open.ts'
 import { type ChainHead, genesisChecksum, type HeaderAnchor } from '../chain.ts'
 import { Frontier } from '../checkpoints/merkle-tree.ts'
 
-/** Where a chain begins since its beginning was removed; of a whole chain, before its first entry. */
+/**
+ * Where a chain begins after retention removed its first entries. The anchor of a complete chain lies before
+ * its first entry.
+ */
 export type Anchor = {
   head: ChainHead
   prunedCount: number
-  /** Over what was removed; undefined where what is stored is no tree of that many entries: somebody changed it. */
+  /**
+   * Tree over the removed entries; undefined where the stored text is not a tree of that many entries: an
+   * attacker changed it.
+   */
   tree: Frontier | undefined
-  /** null while nothing was removed. */
+  /** null while no entry was removed. */
   signed: { note: string; time: Instant } | null
 }
 
@@ -38,7 +44,7 @@ export async function findAnchor(db: Db, scope: Scope, chain: string): Promise<A
   }
 }
 
-/** Of a text that whoever holds the database may have changed. */
+/** The text may have been changed by an attacker with access to the database. */
 function parseTree(text: string, size: number): Frontier | undefined {
   try {
     return new Frontier(
@@ -51,15 +57,15 @@ function parseTree(text: string, size: number): Frontier | undefined {
 }
 
 /**
- * What the file of a chain says of its beginning; undefined while nothing was removed. A tree that cannot be read
- * is none, which is not the one that the note names: whoever verifies the file sees it.
+ * The anchor in the header of a chain's file; undefined while no entry was removed. An unreadable tree is
+ * written as empty, which does not match the note, so a verifier of the file sees it.
  */
 export const toHeaderAnchor = ({ signed, tree }: Anchor): HeaderAnchor | undefined =>
   signed === null ? undefined : { note: signed.note, tree: tree ? base64(tree) : [] }
 
 const base64 = ({ roots }: Frontier): string[] => roots.map((root) => root.toString('base64'))
 
-/** Puts the anchor of a chain further on; the database refuses any other way. */
+/** Moves the anchor of a chain forward; the database refuses to move it back. */
 export async function moveAnchor(tx: Db, chain: string, anchor: Anchor): Promise<void> {
   const { head, prunedCount, tree, signed } = anchor
   const { note, time } = signed!

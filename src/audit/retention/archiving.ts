@@ -13,11 +13,13 @@ import { readExpired } from './entries.ts'
 import type { Archive } from './ports.ts'
 import { archiveKey } from './rules.ts'
 
-/** Compressed bytes after which an object takes no more entries: it is held in memory until it is kept. */
+/** Compressed bytes after which an object takes no more entries: it is held in memory until it is stored. */
 const maxObjectBytes = 8 * 1024 * 1024
 const batchSize = 500
 
-type Parts = Pick<CheckpointDependencies, 'storage' | 'signer' | 'clock'> & { archive: Archive }
+type ArchivingDependencies = Pick<CheckpointDependencies, 'storage' | 'signer' | 'clock'> & {
+  archive: Archive
+}
 
 const archivesIn = (db: Db, scope: Scope) =>
   db.selectFrom('audit_archives').where(inScopeHistory(scope, 'audit_archives.chain'))
@@ -33,7 +35,7 @@ export async function countArchives(
     .executeTakeFirstOrThrow()
 }
 
-/** The newest entry up to which every entry behind an anchor is on record as archived. */
+/** Sequence number up to which every entry after an anchor is on record as archived. */
 export async function archivedUpTo(db: Db, chain: string, anchor: number): Promise<number> {
   const rows = await archivesIn(db, systemScope)
     .select(['first_seq', 'last_seq'])
@@ -45,16 +47,20 @@ export async function archivedUpTo(db: Db, chain: string, anchor: number): Promi
 }
 
 /**
- * Archives the oldest entries of a chain as one object, which is verified like the file of a chain, and records
- * it; how many. It is named before it is sent, so that after a crash the same one is sent again.
- * @throws ArchiveFailure, audit_history_changed
+ * Archives the oldest entries of a chain as one object, which can be verified like the file of a chain, and
+ * records it; returns how many. Its end is recorded before it is sent, so that the same object is sent again
+ * after a crash. @throws ArchiveFailure, audit_history_changed
  */
-export async function archiveNext(parts: Parts, chain: string, cutoff: Instant): Promise<number> {
-  const { storage, clock, archive } = parts
+export async function archiveNext(
+  deps: ArchivingDependencies,
+  chain: string,
+  cutoff: Instant,
+): Promise<number> {
+  const { storage, clock, archive } = deps
   const anchor = await findAnchor(storage.read, systemScope, chain)
   const planned = await findPlannedEnd(storage.read, chain)
   const until = planned !== null && planned > anchor.head.seq ? planned : undefined
-  const found = await buildArchive(parts, chain, anchor, cutoff, until)
+  const found = await buildArchive(deps, chain, anchor, cutoff, until)
   if (!found) return 0
   const { head, body } = found
   const first = anchor.head.seq + 1
@@ -93,9 +99,12 @@ async function findPlannedEnd(db: Db, chain: string): Promise<number | null> {
 const setPlannedEnd = (tx: Db, chain: string, upTo: number | null) =>
   tx.updateTable('audit_retention').set({ archiving_to: upTo }).where('chain', '=', chain).execute()
 
-/** A part of a chain as a file of its own: its anchor before it, a checkpoint of its end behind it. */
+/**
+ * A part of a chain as a file of its own, with its anchor in the header and a checkpoint of its end in the
+ * trailer.
+ */
 async function buildArchive(
-  { storage, signer, clock }: Parts,
+  { storage, signer, clock }: ArchivingDependencies,
   chain: string,
   anchor: Anchor,
   cutoff: Instant,
@@ -104,11 +113,11 @@ async function buildArchive(
   const pieces: Buffer[] = []
   const gzip = createGzip()
   gzip.on('data', (piece: Buffer) => pieces.push(piece))
-  const ended = once(gzip, 'end')
-  const put = async (text: string) => {
+  const finished = once(gzip, 'end')
+  const write = async (text: string) => {
     if (!gzip.write(text)) await once(gzip, 'drain')
   }
-  await put(headerLine(orgOf(chain), { anchor: toHeaderAnchor(anchor), keys: await signer.successions() }))
+  await write(headerLine(orgOf(chain), { anchor: toHeaderAnchor(anchor), keys: await signer.successions() }))
   let at: Pick<Anchor, 'head' | 'tree'> = anchor
   const isFull = () =>
     until === undefined && pieces.reduce((sum, one) => sum + one.length, 0) >= maxObjectBytes
@@ -117,13 +126,13 @@ async function buildArchive(
     if (at.head.seq >= upTo) break
     const next = await readExpired(storage.heavy, chain, at, { cutoff, limit: batchSize, upTo })
     if (next.entries.length === 0) break
-    await put(next.entries.map(({ checksum, canonical }) => entryLine(checksum, canonical)).join(''))
+    await write(next.entries.map(({ checksum, canonical }) => entryLine(checksum, canonical)).join(''))
     at = next
   }
   const { head, tree } = at
   const orgId = orgOf(chain)
   const checkpoint = { orgId, kind: 'checkpoint' as const, head, root: tree!.root(), time: clock() }
   gzip.end(trailerLine(head, signer.sign(checkpoint)))
-  await ended
+  await finished
   return head.seq === anchor.head.seq ? undefined : { head, body: Buffer.concat(pieces) }
 }

@@ -8,7 +8,10 @@ const minDays = 1
 /** Ten years. */
 const maxDays = 3650
 
-/** As other settings of organizations; their own people do not shorten what holds them to account. */
+/**
+ * Same access as other settings of organizations. An organization's own users cannot shorten the log that holds
+ * them to account.
+ */
 const writes = userAccess({ scopes: ['partner', 'system'], permission: 'organizations:write', mfa: true })
 
 const orgId = anyOrgId()

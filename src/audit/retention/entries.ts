@@ -12,9 +12,9 @@ import type { Anchor } from './anchors.ts'
 export type StoredEntry = { seq: number; checksum: string; canonical: string }
 
 /**
- * The next entries behind an anchor that are older than the cutoff: those before the first that is not, whatever
- * follows it. Each has to be what it was when it was signed, so that nobody has retention remove the traces of a
- * forgery. @throws audit_history_changed
+ * The next entries after an anchor that are older than the cutoff, up to the first that is not, whatever
+ * follows it. Each has to match what was signed, so that an attacker cannot have retention remove the traces of
+ * a forgery. @throws audit_history_changed
  */
 export async function readExpired(
   db: Db,
@@ -42,7 +42,7 @@ export async function readExpired(
   return { entries, head: last, tree: grown }
 }
 
-/** Whether the tree of the chain, which checkpoints are signed over, begins like this. */
+/** Whether the tree of the chain, over which checkpoints are signed, begins with this one. */
 async function isSigned(db: Db, chain: string, tree: Frontier): Promise<boolean> {
   try {
     return (await frontierAt(db, chain, tree.size)).root().equals(tree.root())
@@ -57,7 +57,7 @@ function historyChanged(first: number, last = first): Problem {
   return new Problem('audit_history_changed', `${which} not what was signed: nothing was deleted`)
 }
 
-/** How many entries are old enough to go, at most this many, and of when the newest of them is. */
+/** How many entries have expired, at most `limit`, and the time of the newest of them. */
 export async function countExpired(
   db: Db,
   chain: string,
@@ -87,7 +87,7 @@ const timestampsAfter = (db: Db, chain: string, after: number, limit: number) =>
     .limit(limit)
     .execute()
 
-/** Deletes entries that an anchor covers; how many there were. */
+/** Deletes entries that an anchor covers; returns how many. */
 export async function deleteEntries(tx: Db, chain: string, after: number, upTo: number): Promise<number> {
   const { numDeletedRows } = await tx
     .deleteFrom('audit_logs')

@@ -21,10 +21,10 @@ type RetentionCall = {
   note: Call<Retention['show']>['note']
 }
 
-/** What one call of a person may take; they call again for the rest. */
+/** Time that one call of a person may take; they call again for the rest. */
 const callLimits = { milliseconds: 3000 }
 
-/** What happens to a chain is told in that chain. */
+/** Changes to a chain's retention are audited in that chain. */
 async function requestedChainOf(db: Db, { scope, query, note }: RetentionCall): Promise<string> {
   if (query.orgId !== undefined) await checkOrgInHistory(db, scope, query.orgId)
   const chain = requestedChain(scope, query.orgId)
@@ -32,8 +32,8 @@ async function requestedChainOf(db: Db, { scope, query, note }: RetentionCall): 
   return chain
 }
 
-export const retentionHandlers = (parts: RetentionDependencies): HandlersOf<Retention> => {
-  const { archive } = parts
+export const retentionHandlers = (deps: RetentionDependencies): HandlersOf<Retention> => {
+  const { archive } = deps
 
   const retentionOf = async (db: Db, scope: Scope, chain: string): Promise<AuditRetention> => {
     const { failures: _, ...policy } = await getPolicy(db, scope, chain)
@@ -89,10 +89,10 @@ export const retentionHandlers = (parts: RetentionDependencies): HandlersOf<Rete
     },
 
     run: inSteps<Retention['run'], { chain: string; run: PruneRun }>({
-      // Its own transactions, short ones: nobody waits for it.
+      // It runs in short transactions of its own, so other writers do not wait for it.
       prepare: async (call) => {
         const chain = await requestedChainOf(call.storage.read, call)
-        return { chain, run: await pruneChain(parts, chain, callLimits) }
+        return { chain, run: await pruneChain(deps, chain, callLimits) }
       },
       run: async ({ db, scope, note }, { chain, run: { state, pruned, policy } }) => {
         note({ orgId: orgOf(chain), details: { state, pruned, ...toAuditedPolicy(policy) } })

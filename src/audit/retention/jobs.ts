@@ -16,7 +16,7 @@ import { cutoffOf, type RetentionPolicy, retentionActions, toAuditedPolicy } fro
 import { acquireLease, failRun, finishRun, getPolicy, listDueChains, renewLease } from './store.ts'
 
 export type RetentionDependencies = CheckpointDependencies & {
-  /** undefined: none is configured. */
+  /** undefined when none is configured. */
   archive: Archive | undefined
   log: Pick<Logger, 'warn'>
 }
@@ -24,7 +24,7 @@ export type RetentionDependencies = CheckpointDependencies & {
 export type PruneRun = {
   state: 'done' | 'more' | 'held' | 'busy' | 'read' | 'failed'
   pruned: number
-  /** By which policy. */
+  /** The policy it applied. */
   policy: RetentionPolicy
 }
 
@@ -32,15 +32,16 @@ export type PruneRun = {
 export type PruneLimits = { milliseconds: number; entries?: number }
 
 /**
- * Deletes from the beginning of a chain what is older than its policy keeps, behind a fresh checkpoint. Any
- * number of processes may try at once: one works. A failure is kept with the policy, and told.
+ * Deletes the entries from the beginning of a chain that are older than its policy keeps, behind a fresh
+ * checkpoint. Any number of processes may try at once; one of them works. A failure is stored with the policy
+ * and logged.
  */
 export async function pruneChain(
-  parts: RetentionDependencies,
+  deps: RetentionDependencies,
   chain: string,
   limits: PruneLimits,
 ): Promise<PruneRun> {
-  const { storage, clock, log } = parts
+  const { storage, clock, log } = deps
   const policy = await getPolicy(storage.read, systemScope, chain)
   if (policy.hold) return { state: 'held', pruned: 0, policy }
   const lease = newId()
@@ -48,7 +49,7 @@ export async function pruneChain(
     return { state: 'busy', pruned: 0, policy }
   const run: PruneRun = { state: 'done', pruned: 0, policy }
   try {
-    run.state = await pruneOrArchive(parts, chain, lease, policy, limits, run)
+    run.state = await pruneOrArchive(deps, chain, lease, policy, limits, run)
     await storage.write((tx) => finishRun(tx, chain, lease, run.state === 'done', clock()))
   } catch (error) {
     const known = error instanceof Problem || error instanceof ArchiveFailure
@@ -61,21 +62,21 @@ export async function pruneChain(
 }
 
 async function pruneOrArchive(
-  parts: RetentionDependencies,
+  deps: RetentionDependencies,
   chain: string,
   lease: string,
   policy: RetentionPolicy,
   { milliseconds, entries = Number.POSITIVE_INFINITY }: PruneLimits,
   run: PruneRun,
 ): Promise<PruneRun['state']> {
-  const { storage, clock, archive } = parts
+  const { storage, clock, archive } = deps
   const cutoff = cutoffOf(policy, clock())
   const { head } = await findAnchor(storage.read, systemScope, chain)
   if ((await countExpired(storage.heavy, chain, head.seq, cutoff, 1)).entries === 0) return 'done'
-  await takeCheckpoint(parts, chain)
+  await takeCheckpoint(deps, chain)
   const unrecorded = await findUnrecordedChange(storage, chain)
   if (unrecorded) throw new Problem('audit_history_changed', `${unrecorded}: nothing was deleted`)
-  const pruner = new Pruner(parts)
+  const pruner = new Pruner(deps)
   const end = performance.now() + milliseconds
   for (;;) {
     let upTo = Number.MAX_SAFE_INTEGER
@@ -85,7 +86,7 @@ async function pruneOrArchive(
       if (upTo === now.seq) {
         if (!archive) throw new ArchiveFailure(noArchiveMessage)
         if (!(await storage.write((tx) => renewLease(tx, chain, lease, clock())))) return 'busy'
-        if ((await archiveNext({ ...parts, archive }, chain, cutoff)) === 0) return 'done'
+        if ((await archiveNext({ ...deps, archive }, chain, cutoff)) === 0) return 'done'
         continue
       }
     }
@@ -103,25 +104,25 @@ const runState = (step: Exclude<StepResult, number>): PruneRun['state'] =>
 export const noArchiveMessage =
   'No archive is configured: set AUDIT_ARCHIVE_S3_BUCKET and, for other storage than that of AWS, AUDIT_ARCHIVE_S3_ENDPOINT'
 
-/** Chains of one look at what is due. */
+/** Most chains in one scan for due chains. */
 const maxChains = 20
-/** Milliseconds of one round, so that a service that is to end is not kept from it. */
+/** Milliseconds of one round, so that it does not delay the shutdown of the service. */
 const maxRunMs = 4000
 
-/** Deletes what is due, chain by chain; whether there may be more. */
-export async function pruneDue(parts: RetentionDependencies): Promise<boolean> {
-  const { storage, clock } = parts
+/** Prunes the due chains, one by one; returns whether there may be more. */
+export async function pruneDue(deps: RetentionDependencies): Promise<boolean> {
+  const { storage, clock } = deps
   const due = await listDueChains(storage.read, clock(), maxChains)
   const end = performance.now() + maxRunMs
   let more = due.length === maxChains
-  // One of which nothing can be known, or kept, keeps no other from its turn.
+  // A chain that cannot be read or written does not hold up the others.
   await forEachSettled(due, async (chain) => {
     const milliseconds = end - performance.now()
     if (milliseconds <= 0) {
       more = true
       return
     }
-    const { state, pruned, policy } = await pruneChain(parts, chain, { milliseconds })
+    const { state, pruned, policy } = await pruneChain(deps, chain, { milliseconds })
     if (pruned > 0) {
       const details = { pruned, ...toAuditedPolicy(policy) }
       await storage.write((tx) => recordAudit(tx, toDraftEntry(pruneEvent(chain, details), clock())))
@@ -131,7 +132,7 @@ export async function pruneDue(parts: RetentionDependencies): Promise<boolean> {
   return more
 }
 
-/** By which policy, too: the next run holds the policy against it. */
+/** Includes the applied policy: the next run compares the stored policy with it. */
 const pruneEvent = (chain: string, details: { pruned: number } & ReturnType<typeof toAuditedPolicy>) => ({
   orgId: orgOf(chain),
   actorType: 'system' as const,

@@ -1,8 +1,8 @@
 /** Object storage for what retention removes. */
 export type Archive = {
   /**
-   * Keeps an object and resolves when the storage has confirmed that it holds exactly these bytes.
-   * @throws ArchiveFailure when it did not, or nobody knows
+   * Stores an object; resolves when the storage has confirmed that it holds exactly these bytes. @throws
+   * ArchiveFailure when it did not, or when that is unknown
    */
   put(object: { key: string; body: Buffer; sha256: Buffer; type: string }): Promise<void>
 }

@@ -12,38 +12,38 @@ import { lockPolicy, renewLease } from './store.ts'
 
 export type PruneTask = {
   chain: string
-  /** Of the run, without which it deletes nothing. */
+  /** Lease of the run, without which nothing is deleted. */
   lease: string
   cutoff: Instant
   policy: RetentionPolicy
-  /** The newest entry that may go. */
+  /** Sequence number of the newest entry that may be deleted. */
   upTo: number
 }
 
-/** Milliseconds that deleting may take of a transaction, and most rows of one. */
+/** Milliseconds that deleting may take in a transaction, and bounds of its rows. */
 const targetMs = 8
 const maxBatch = 500
 const minBatch = 25
 
-/** Why nothing more is deleted, or how many entries were. */
+/** How many entries were deleted, or why no more are. */
 export type StepResult = number | 'held' | 'busy' | 'read' | 'changed'
 
 /**
- * Deletes the oldest entries of a chain, some at a time: an anchor is signed that stands for them, and in its
- * transaction they go. At every moment the chain begins right behind its anchor.
+ * Deletes the oldest entries of a chain in batches. Each transaction stores a signed anchor that replaces the
+ * entries and deletes them, so the chain always begins right after its anchor.
  */
 export class Pruner {
-  readonly #parts: Pick<CheckpointDependencies, 'storage' | 'signer' | 'clock'>
+  readonly #deps: Pick<CheckpointDependencies, 'storage' | 'signer' | 'clock'>
   #batch = 100
 
-  constructor(parts: Pick<CheckpointDependencies, 'storage' | 'signer' | 'clock'>) {
-    this.#parts = parts
+  constructor(deps: Pick<CheckpointDependencies, 'storage' | 'signer' | 'clock'>) {
+    this.#deps = deps
   }
 
-  /** One batch; 0 when none is old enough. @throws audit_history_changed */
-  async pruneBatch(cut: PruneTask): Promise<StepResult> {
-    const { storage, signer, clock } = this.#parts
-    const { chain, cutoff, upTo } = cut
+  /** Deletes one batch; returns 0 when no entry is old enough. @throws audit_history_changed */
+  async pruneBatch(task: PruneTask): Promise<StepResult> {
+    const { storage, signer, clock } = this.#deps
+    const { chain, cutoff, upTo } = task
     const anchor = await findAnchor(storage.read, systemScope, chain)
     if (anchor.head.seq >= upTo) return 0
     const found = await readExpired(storage.heavy, chain, anchor, { cutoff, limit: this.#batch, upTo })
@@ -63,17 +63,17 @@ export class Pruner {
       prunedCount: anchor.prunedCount + count,
       signed: { note, time },
     }
-    const { outcome, took } = await deleteBatch(storage, cut, anchor, next, time)
+    const { outcome, took } = await deleteBatch(storage, task, anchor, next, time)
     if (took > targetMs) this.#batch = Math.max(minBatch, Math.floor(this.#batch / 2))
     else if (took < targetMs / 2) this.#batch = Math.min(maxBatch, this.#batch * 2)
-    // Other writers get as much time as this one took.
+    // Leaves other writers as much time as this transaction took.
     await sleep(Math.min(100, Math.ceil(took)))
     return outcome
   }
 }
 
-async function deleteBatch(storage: Storage, cut: PruneTask, from: Anchor, to: Anchor, now: Instant) {
-  const { chain, lease, policy } = cut
+async function deleteBatch(storage: Storage, task: PruneTask, from: Anchor, to: Anchor, now: Instant) {
+  const { chain, lease, policy } = task
   let took = 0
   const outcome = await storage.write(
     async (tx): Promise<StepResult> => {
@@ -95,7 +95,7 @@ async function deleteBatch(storage: Storage, cut: PruneTask, from: Anchor, to: A
         took = performance.now() - started
       }
     },
-    // Lost with the power, the entries are there again, and so is the anchor before them.
+    // If a power failure loses it, the entries are back, and so is the anchor before them.
     { unsynced: true },
   )
   return { outcome, took }

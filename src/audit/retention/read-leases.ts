@@ -5,15 +5,18 @@ import { lockTree } from '../checkpoints/store.ts'
 import { maxAheadSeconds } from './rules.ts'
 
 /*
- * A chain that is being read whole keeps its beginning meanwhile, or its reader would see a gap and call it
+ * A chain keeps its first entries while it is read as a whole; otherwise its reader would see a gap and report
  * tampering. Both sides take the lock of the chain first, so neither misses the other.
  */
 
-/** A reader that says nothing for so long is gone. */
+/** A reader that does not renew its lease for this long is gone. */
 const leaseSeconds = maxAheadSeconds.reading
 const renewSeconds = 20
 
-/** Reads a chain piece by piece, with what was asked before the first piece. */
+/**
+ * Reads a chain piece by piece while holding a read lease, which also covers queries made before the first
+ * piece.
+ */
 export async function* withReadLease<T>(
   storage: Storage,
   chain: string,
@@ -44,11 +47,11 @@ export async function* withReadLease<T>(
   }
 }
 
-/** Whether somebody reads the chain; if nobody does, nobody begins until the transaction ends. */
+/** Whether the chain is being read; if not, no read begins until the transaction ends. */
 export async function hasReadLease(tx: Db, chain: string, now: Instant): Promise<boolean> {
   await lockTree(tx, chain)
   const rows = await tx.selectFrom('audit_readings').select('until').where('chain', '=', chain).execute()
-  // A later one than any reader writes would keep the chain from retention for good.
+  // A lease later than any reader writes would block retention for good.
   const latest = addSeconds(now, leaseSeconds + clockSkew)
   if (rows.some(({ until }) => until > now && until <= latest)) return true
   if (rows.length > 0) await tx.deleteFrom('audit_readings').where('chain', '=', chain).execute()

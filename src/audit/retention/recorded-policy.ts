@@ -10,15 +10,16 @@ import { getPolicy } from './store.ts'
 type RecordedPolicy = { retentionDays: unknown; archiveToS3: unknown }
 
 /**
- * What of a chain's retention is not what the chain recorded last; undefined when all of it is. Whoever holds the database
- * would take a hold away, or shorten the days, and have the service itself delete what is to be kept and sign for it.
+ * Describes how a chain's stored retention settings differ from those the chain last recorded; undefined when
+ * they match. An attacker with access to the database could otherwise remove a hold or shorten the days, and
+ * have the service itself delete what must be kept and sign for it.
  */
 export async function findUnrecordedChange(storage: Storage, chain: string): Promise<string | undefined> {
   const policy = () => getPolicy(storage.read, systemScope, chain)
   const before = await policy()
   await sealPendingFor(storage, systemScope, chain)
   const { isHeld, policy: recorded } = await findRecorded(storage.heavy, chain)
-  // What changes in the meantime is recorded as well, behind what was read here: the next look has it.
+  // A change in the meantime is recorded too, after what was read here: the next run sees it.
   const after = await policy()
   if (isHeld && before.hold === null && after.hold === null)
     return 'The hold of the chain was taken away, and nobody released it'
@@ -35,27 +36,28 @@ const isSamePolicy = (one: RecordedPolicy, other: RecordedPolicy): boolean =>
   one.retentionDays === other.retentionDays && one.archiveToS3 === other.archiveToS3
 
 /**
- * Whether a chain says last that it is held, and by which policy: as that was changed last, or as entries were last deleted
- * by; of a chain that says nothing of it the default, unless what said it may have been deleted.
+ * Whether the last record in a chain is a hold, and its last recorded policy: as last changed, or as last
+ * applied when entries were deleted. A chain without such a record has the default policy, unless the record
+ * may have been deleted.
  */
 async function findRecorded(
   db: Db,
   chain: string,
 ): Promise<{ isHeld: boolean; policy: RecordedPolicy | undefined }> {
   let isHeld: boolean | undefined
-  let said: { policy: RecordedPolicy | undefined } | undefined
+  let last: { policy: RecordedPolicy | undefined } | undefined
   for await (const { action, details } of newestEntries(db, chain, Object.values(retentionActions))) {
     if (action === retentionActions.hold || action === retentionActions.release)
       isHeld ??= action === retentionActions.hold
-    else if (action === retentionActions.change) said ??= { policy: parsePolicy(details.after) }
-    else if (Number(details.pruned) > 0) said ??= { policy: parsePolicy(details) }
-    if (isHeld !== undefined && said) break
+    else if (action === retentionActions.change) last ??= { policy: parsePolicy(details.after) }
+    else if (Number(details.pruned) > 0) last ??= { policy: parsePolicy(details) }
+    if (isHeld !== undefined && last) break
   }
-  if (!said) {
+  if (!last) {
     const { signed } = await findAnchor(db, systemScope, chain)
-    said = { policy: signed === null ? toAuditedPolicy(defaultPolicy) : undefined }
+    last = { policy: signed === null ? toAuditedPolicy(defaultPolicy) : undefined }
   }
-  return { isHeld: isHeld ?? false, policy: said.policy }
+  return { isHeld: isHeld ?? false, policy: last.policy }
 }
 
 const parsePolicy = (value: unknown): RecordedPolicy | undefined => {
@@ -65,7 +67,10 @@ const parsePolicy = (value: unknown): RecordedPolicy | undefined => {
 
 const batch = 50
 
-/** Entries of what succeeded, the newest first. By their signed texts: a column beside one may have been changed. */
+/**
+ * Successful entries with these actions, the newest first. They are matched by their signed texts, since a
+ * column may have been changed.
+ */
 async function* newestEntries(db: Db, chain: string, names: string[]): AsyncGenerator<ChainEntry> {
   let before = Number.MAX_SAFE_INTEGER
   for (;;) {

@@ -21,7 +21,7 @@ export type RetentionPolicy = {
   failures: number
 }
 
-/** What holds for a chain of which nobody said anything. */
+/** Policy of a chain that has none of its own. */
 export const defaultPolicy: RetentionPolicy = {
   retentionDays: 365,
   archiveToS3: false,
@@ -31,27 +31,27 @@ export const defaultPolicy: RetentionPolicy = {
   failures: 0,
 }
 
-/** What is older may go. An entry of this very moment stays. */
+/** Older entries may be deleted. An entry exactly at the cutoff stays. */
 export const cutoffOf = ({ retentionDays }: Pick<RetentionPolicy, 'retentionDays'>, now: Instant): Instant =>
   addSeconds(now, -retentionDays * day)
 
-/** A chain is looked at once a day. */
+/** Retention runs for each chain once a day. */
 export const runIntervalSeconds = day
 
-/** A run that failed is tried again after 10, 20, 40 … minutes, once a day at the latest. */
+/** A failed run is retried after 10, 20, 40 … minutes, once a day at the latest. */
 export const retryAt = (failures: number, now: Instant): Instant =>
   addSeconds(now, Math.min(600 * 2 ** Math.min(failures, 10), day))
 
-/** `<prefix>/<chain>/<first>-<last>.ndjson.gz`: in the order of the chain, as names are listed. */
+/** `<chain>/<first>-<last>.ndjson.gz`: sorted by name, the objects are in the order of the chain. */
 export function archiveKey(chain: string, first: number, last: number): string {
   const [from, to] = [first, last].map((seq) => String(seq).padStart(12, '0'))
   return `${chain}/${from}-${to}.ndjson.gz`
 }
 
-/** How many seconds ahead of its clock a process writes a time: when it tries again, and how long it is waited for. */
+/** How many seconds ahead of its own clock a process writes a time: of a retry, or of the end of a lease. */
 export const maxAheadSeconds = { retry: day, lease: 60, reading: 60 } as const
 
-/** What of a policy the audit log tells. */
+/** The settings of a policy that go into the audit log. */
 export const toAuditedPolicy = ({ retentionDays, archiveToS3 }: RetentionPolicy) => ({
   retentionDays,
   archiveToS3,

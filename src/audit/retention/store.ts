@@ -16,13 +16,13 @@ import {
 const policiesIn = (db: Db, scope: Scope) =>
   db.selectFrom('audit_retention').where(inScopeHistory(scope, 'audit_retention.chain'))
 
-/** The policy of a chain, which has one without being told of it. */
+/** The policy of a chain, or the default. */
 export async function getPolicy(db: Db, scope: Scope, chain: string): Promise<RetentionPolicy> {
   const row = await policiesIn(db, scope).selectAll().where('chain', '=', chain).executeTakeFirst()
   return row ? toPolicy(row) : defaultPolicy
 }
 
-/** The same for whoever changes it: nothing is deleted until the transaction ends. */
+/** Reads the policy to change it: no entry is deleted until the transaction ends. */
 export async function lockPolicy(tx: Db, scope: Scope, chain: string): Promise<RetentionPolicy> {
   await ensureRow(tx, chain)
   const locked = forUpdate(policiesIn(tx, scope).selectAll().where('chain', '=', chain))
@@ -57,7 +57,7 @@ async function ensureRow(tx: Db, chain: string): Promise<void> {
     .execute()
 }
 
-/** Of a chain that was never pruned, held or archived. */
+/** Row of a chain that was never pruned, held or archived. */
 export const emptyRetentionRow = {
   last_cleanup_at: null,
   hold_reason: null,
@@ -80,7 +80,7 @@ const updatePolicyRow = (tx: Db, scope: Scope, chain: string) =>
 
 type PolicySettings = Pick<RetentionPolicy, 'retentionDays' | 'archiveToS3'>
 
-/** A changed policy is tried at once, also after failures. */
+/** A changed policy is applied at once, also after failures. */
 export async function changePolicy(
   tx: Db,
   scope: Scope,
@@ -103,13 +103,16 @@ export async function changeHold(tx: Db, scope: Scope, chain: string, hold: Hold
     .execute()
 }
 
-/** How long a run that died keeps others away. */
+/** How long the lease of a dead run blocks other runs. */
 const leaseSeconds = maxAheadSeconds.lease
 
-/** No process wrote a time later than that, `ahead` of its clock: what is there keeps nobody from anything. */
+/**
+ * Latest time that a process can have written, `ahead` of its clock: a later value in the database blocks
+ * nothing.
+ */
 const latestPlausible = (now: Instant, ahead = 0): Instant => addSeconds(now, ahead + clockSkew)
 
-/** Takes a chain for one run; false when another one has it. */
+/** Takes the lease of a chain for one run; false when another run has it. */
 export async function acquireLease(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
   await ensureRow(tx, chain)
   const { numUpdatedRows } = await tx
@@ -127,7 +130,7 @@ export async function acquireLease(tx: Db, chain: string, lease: string, now: In
   return Number(numUpdatedRows) === 1
 }
 
-/** Keeps the chain of a run from going, and says whether it is still its own. */
+/** Renews the lease of a run; returns whether the run still held it. */
 export async function renewLease(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
   const { numUpdatedRows } = await tx
     .updateTable('audit_retention')
@@ -144,20 +147,20 @@ const leasedRow = (tx: Db, chain: string, lease: string) =>
 const releasedLease = { lease: null, leased_until: null }
 const clearedError = { error: null, error_at: null, retry_at: null, failures: 0 }
 
-/** Ends a run. `whole`: it came to its end, and the chain rests for a day. */
+/** Ends a run. `isComplete`: nothing is left to do, and the next run is in a day. */
 export async function finishRun(
   tx: Db,
   chain: string,
   lease: string,
-  whole: boolean,
+  isComplete: boolean,
   now: Instant,
 ): Promise<void> {
   await leasedRow(tx, chain, lease)
-    .set({ ...releasedLease, ...(whole && { ...clearedError, last_cleanup_at: now }) })
+    .set({ ...releasedLease, ...(isComplete && { ...clearedError, last_cleanup_at: now }) })
     .execute()
 }
 
-/** Ends a run that failed; the reason stays until one does not. */
+/** Ends a failed run; the reason is stored until a run succeeds. */
 export async function failRun(
   tx: Db,
   chain: string,
@@ -177,7 +180,7 @@ export async function failRun(
     .execute()
 }
 
-/** Some chains that nobody looked at for a day, those longest ago first. */
+/** Chains that retention has not run for within a day, the longest ago first. */
 export async function listDueChains(db: Db, now: Instant, limit: number): Promise<string[]> {
   const rows = await db
     .selectFrom('audit_heads')

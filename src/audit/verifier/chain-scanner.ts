@@ -18,11 +18,11 @@ const quote = 0x22
 const colon = 0x3a
 const zero = 0x30
 const linkField = '"prevChecksum":"'
-/** With the end of the result, which stands before it: of eight bytes. */
+/** Includes the closing quote of `result`, the field before it, to make eight bytes. */
 const seqField = '","seq":'
 const timeField = ',"timestamp":"'
 
-/** In place of an offset. */
+/** Marks a missing offset. */
 const noOffset = 255
 
 const isStart = textMatcher(entryPrefix)
@@ -31,8 +31,8 @@ const lastLinkField = lastMatchFinder(linkField)
 const lastTimeField = lastMatchFinder(timeField)
 
 /**
- * Lines that are worked on at once: all are found, then all are compared, then all are hashed. So the processor has
- * the code of one of these at hand for long; line by line it would take a twentieth longer.
+ * Lines processed together: all are found, then all compared, then all hashed. The processor then keeps the
+ * code of one step in its cache; line by line takes a twentieth longer.
  */
 const batchSize = 128
 
@@ -40,30 +40,30 @@ export type ScanStart = {
   orgId: string | null
   /** The entry before. */
   head: ChainHead
-  /** Grows by every entry, when the tree is wanted. */
+  /** Grows by every entry when the tree is computed. */
   forest?: Forest | undefined
-  /** The checksum of this entry is kept. */
+  /** Sequence number of the entry whose checksum is kept. */
   watch?: number | undefined
 }
 
-/** Goes along a chain, entry by entry, as long as each follows from the one before. */
+/** Scans a chain entry by entry, as long as each follows from the one before. */
 export class ChainScanner {
   entries = 0
   seq: number
   link: string
-  /** The checksum of the entry watched for, once it was met. */
+  /** The checksum of the watched entry, once it was read. */
   seen: string | undefined
   readonly forest: Forest | undefined
   readonly #watch: number
-  /** What stands before the link in every entry. */
+  /** The text before the link in every entry. */
   readonly #before: DataView
-  /** What the lines of a batch say their checksums are, behind the one that the first has to name as its link. */
-  readonly #said = Buffer.alloc(checksumSize * (batchSize + 1))
-  readonly #saidView = viewOf(this.#said)
+  /** The checksums stated by the lines of a batch, after the one that the first line has to link to. */
+  readonly #stated = Buffer.alloc(checksumSize * (batchSize + 1))
+  readonly #statedView = viewOf(this.#stated)
   /** The next number, with the name of its field. */
   readonly #next = Buffer.alloc(32)
   readonly #nextView = viewOf(this.#next)
-  /** Where the lines of a batch end. */
+  /** Where each line of a batch ends. */
   readonly #ends = new Int32Array(batchSize)
 
   constructor({ orgId, head, forest, watch = -1 }: ScanStart) {
@@ -75,24 +75,27 @@ export class ChainScanner {
   }
 
   /**
-   * Goes over whole lines from `from`. Where it stands then: behind the last whole line, or before a line that is
-   * not the next entry.
+   * Scans whole lines from `from`; returns where it stopped: after the last whole line, or before a line that
+   * is not the next entry.
    */
   scan(bytes: Buffer, from: number): number {
     if (this.link.length !== checksumSize) return from
     const view = viewOf(bytes)
     for (let at = from; ; ) {
-      this.#said.write(this.link, 0, checksumSize, 'latin1')
+      this.#stated.write(this.link, 0, checksumSize, 'latin1')
       const linked = this.#countLinked(bytes, view, at, this.#findLines(bytes, at))
       const checksums = this.#hashLines(bytes, at, linked)
-      const said = this.#said.toString('latin1', checksumSize, checksumSize + checksums.length)
-      const count = commonChecksums(checksums, said)
+      const stated = this.#stated.toString('latin1', checksumSize, checksumSize + checksums.length)
+      const count = commonChecksums(checksums, stated)
       at = this.#advance(bytes, at, count, checksums)
       if (count < batchSize) return at
     }
   }
 
-  /** How many whole lines there are from `from`, a batch at most. None ends before the place of its text. */
+  /**
+   * Finds whole lines from `from`, a batch at most; returns how many. A line has to reach past the offset of
+   * its text.
+   */
   #findLines(bytes: Buffer, from: number): number {
     let at = from
     for (let line = 0; line < batchSize; line++) {
@@ -105,13 +108,13 @@ export class ChainScanner {
   }
 
   /**
-   * How many lines from `from` name what the one before says of itself, and have the next number. Hashing is to take
-   * nearly all of the time: so all of this is done in place, with no calls and no strings.
+   * How many lines from `from` link to the checksum stated by the line before and have the next number. Hashing
+   * should take nearly all of the time, so this works in place, without calls or strings.
    */
   #countLinked(bytes: Buffer, view: DataView, from: number, lines: number): number {
     const before = this.#before
     const beforeLength = before.byteLength
-    const said = this.#saidView
+    const stated = this.#statedView
     const ends = this.#ends
     const next = this.#nextView
     let nextLength = this.#next.write(`${seqField}${this.seq + 1}`, 'latin1')
@@ -121,20 +124,20 @@ export class ChainScanner {
       const end = ends[line]!
       if (bytes[end - 1] !== brace || !isStart(view, at) || !isMiddle(view, at + middleAt)) return line
 
-      // Past `details` every field is a plain value, so the last match can only be the entry's own field; what a
-      // string holds has its quotes escaped.
+      // After `details` every field is a plain value, so the last match can only be the entry's own field;
+      // quotes within a string are escaped.
       const link = lastLinkField(view, canonical, end) + linkField.length
       if (!isBefore(link, before, beforeLength, view, canonical)) return line
       if (link + checksumSize >= end || bytes[link + checksumSize] !== quote) return line
       let follows = true
       const named = line * checksumSize
       for (let n = 0; n < checksumSize; n += 8) {
-        if (view.getFloat64(link + n, true) !== said.getFloat64(named + n, true)) follows = false
-        said.setFloat64(named + checksumSize + n, view.getFloat64(at + checksumOffset + n, true), true)
+        if (view.getFloat64(link + n, true) !== stated.getFloat64(named + n, true)) follows = false
+        stated.setFloat64(named + checksumSize + n, view.getFloat64(at + checksumOffset + n, true), true)
       }
       if (!follows) return line
 
-      // The number stands before the time, which is the last of its form, too.
+      // The number comes right before the time, which is also the last match of its field.
       const time = lastTimeField(view, link, end)
       if (!isBefore(time, next, nextLength, view, link)) return line
       nextLength = incrementDecimal(this.#next, nextLength)
@@ -157,7 +160,7 @@ export class ChainScanner {
     return checksums
   }
 
-  /** Goes past the lines of a batch that are sound; where the next one begins. */
+  /** Moves past the sound lines of a batch; returns where the next line begins. */
   #advance(bytes: Buffer, from: number, count: number, checksums: string): number {
     let at = from
     for (let line = 0; line < count; line++) {
@@ -179,11 +182,11 @@ function viewOf({ buffer, byteOffset, length }: Buffer): DataView {
 }
 
 /*
- * Bytes are compared eight at a time, as numbers, which is the fastest way there is. Numbers made of text are the
- * same only when the bytes are. What is said in place of a checksum may be no text; that is told by the hash.
+ * Bytes are compared eight at a time, as numbers, which is the fastest way. Numbers made of text are equal only
+ * when the bytes are. The bytes in place of a checksum need not be text; the hash comparison detects that.
  */
 
-/** Tells whether a text, of 8 to 16 bytes, stands at a place. */
+/** Matches a text of 8 to 16 bytes at an offset. */
 function textMatcher(text: string): (view: DataView, at: number) => boolean {
   const bytes = Buffer.from(text)
   const last = bytes.length - 8
@@ -191,7 +194,7 @@ function textMatcher(text: string): (view: DataView, at: number) => boolean {
   return (view, at) => view.getFloat64(at, true) === first && view.getFloat64(at + last, true) === second
 }
 
-/** Whether a text, of eight bytes and more, stands right before a place, and not before `from`. */
+/** Whether a text of at least eight bytes ends right before an offset and does not start before `from`. */
 function isBefore(place: number, text: DataView, length: number, view: DataView, from: number): boolean {
   const at = place - length
   if (at < from) return false
@@ -203,16 +206,16 @@ function isBefore(place: number, text: DataView, length: number, view: DataView,
 }
 
 /**
- * Tells where a text stands for the last time between two places; -1 when it does not. Each step looks at two bytes,
- * and is as long as the text has places for two bytes: so wherever it stands, it is met. No two bytes may come twice
- * in it.
+ * Finds the last occurrence of a text between two offsets; -1 when there is none. Each step looks at two bytes
+ * and is as long as the text has two-byte positions, so it hits the text wherever it is. No pair of bytes may
+ * occur twice in the text.
  */
 function lastMatchFinder(text: string): (view: DataView, from: number, end: number) => number {
   const bytes = Buffer.from(text)
   const { length } = bytes
   const isHere = textMatcher(text)
   const step = length - 1
-  /** How far into the text two bytes are. */
+  /** Offset of each pair of bytes in the text. */
   const offsets = new Uint8Array(1 << 16).fill(noOffset)
   for (let offset = 0; offset < step; offset++) offsets[bytes.readUInt16LE(offset)] = offset
   return (view, from, end) => {
@@ -226,7 +229,7 @@ function lastMatchFinder(text: string): (view: DataView, from: number, end: numb
   }
 }
 
-/** Adds one to the decimal number that a text of this length ends with; how long the text is then. */
+/** Adds one to the decimal number at the end of a text of this length; returns the new length. */
 function incrementDecimal(text: Buffer, length: number): number {
   let digit = length - 1
   while (text[digit] === zero + 9) text[digit--] = zero
@@ -239,7 +242,7 @@ function incrementDecimal(text: Buffer, length: number): number {
   return length + 1
 }
 
-/** The byte before the text is lent to the leaf's 0x00, so that nothing is copied to be hashed. */
+/** Overwrites the byte before the text with the leaf's 0x00 for a moment, so that nothing is copied for hashing. */
 function pushLeaf(forest: Forest, leaf: number, bytes: Buffer, from: number, end: number): void {
   bytes[from - 1] = 0
   forest.push(leaf, 1, hash('sha256', bytes.subarray(from - 1, end), 'binary'))
@@ -250,7 +253,7 @@ function checksumIn(checksums: string, index: number): string {
   return checksums.slice(index * checksumSize, (index + 1) * checksumSize)
 }
 
-/** How many checksums two texts have in common at their beginning. */
+/** How many leading checksums two texts have in common. */
 function commonChecksums(a: string, b: string): number {
   if (a === b) return a.length / checksumSize
   let count = 0

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { type Frontier, perfectSpans } from '../checkpoints/merkle-tree.ts'
 
-/** `hash`: a character for each byte, which is made and handed on faster than a buffer. */
+/** `hash` has one character per byte (latin1), which is faster to make and pass on than a buffer. */
 export type PerfectTree = { from: number; size: number; hash: string }
 
 const pair = Buffer.alloc(65, 1)
@@ -13,8 +13,8 @@ function nodeHash(left: string, right: string): string {
 }
 
 /**
- * The perfect trees over a run of leaves that may begin anywhere: of neighbours made apart, one tree comes by
- * pushing those of the right onto those of the left.
+ * The perfect trees over a run of leaves that may begin anywhere. Pushing the trees of one run onto those of
+ * its left neighbor joins the two.
  */
 export class Forest {
   readonly trees: PerfectTree[] = []

@@ -10,13 +10,13 @@ import {
   type HeaderAnchor,
 } from '../chain.ts'
 
-/** The lines of a chain file, read one by one: where a chain begins, ends, or does not fit. */
+/** The lines of a chain file, parsed one by one: header, entries, trailer, and lines that do not fit. */
 
 export type Fields = Record<string, unknown>
 
 export type ChainLine =
   | { is: 'entry'; entry: Fields; seq: number; checksum: string; link: string; orgId: string | null }
-  /** Of the form of an entry, but its text is not what its checksum says. */
+  /** Has the form of an entry, but its text does not match its checksum. */
   | { is: 'altered'; entry: Fields | undefined }
   | { is: 'trailer'; head: ChainHead; checkpoint: string | undefined }
   | { is: 'unreadable' }
@@ -30,14 +30,14 @@ export function readLine(line: Buffer): ChainLine {
   const framed = text.startsWith(entryInfix, checksumOffset + 64) && text.endsWith('}')
   if (!framed || checksumOf(canonical) !== checksum) return { is: 'altered', entry }
   const { seq, prevChecksum, orgId } = entry ?? {}
-  const whole =
+  const isValid =
     isCount(seq) && typeof prevChecksum === 'string' && (orgId === null || typeof orgId === 'string')
-  return whole
+  return isValid
     ? { is: 'entry', entry: entry!, seq, checksum, link: prevChecksum, orgId }
     : { is: 'unreadable' }
 }
 
-/** undefined for a line that is no header of this format. */
+/** undefined for a line that is not a header of this format. */
 export function readHeader(line: Buffer): ChainHeader | undefined {
   const header = compact(line, ['format', 'orgId', 'anchor', 'keys'])
   if (header?.format !== chainFormat) return undefined
@@ -66,7 +66,10 @@ const isAnchor = (value: unknown): value is HeaderAnchor => {
   return typeof note === 'string' && areTexts(tree) && Object.keys(rest).length === 0
 }
 
-/** An object of these fields alone, written without white space; so no byte of it can change and mean the same. */
+/**
+ * Parses an object that has these fields only and no white space, so that no byte can change without changing
+ * its meaning.
+ */
 function compact(line: Buffer, known: readonly string[]): Fields | undefined {
   const fields = fieldsOf(line)
   const isKnown = fields && Object.keys(fields).every((name) => known.includes(name))

@@ -5,13 +5,13 @@ export type ExpectedEntry = {
   orgId: string | null
   seq: number
   link: string
-  /** The chain begins here, with nothing that stands for what was before. */
+  /** The file begins here, without an anchor. */
   isFirst: boolean
 }
 
 /**
- * A line that is not the entry that was expected. What kind of fault it is can depend on whether that entry comes
- * later, so the rest of the file is read for it.
+ * Classifies a line that is not the expected entry. The kind of fault can depend on whether that entry comes
+ * later, so the rest of the file is searched for it.
  */
 export class MismatchClassifier {
   readonly entry: Fields | undefined
@@ -29,7 +29,7 @@ export class MismatchClassifier {
     this.#marks = seqs.map((seq) => `"seq":${seq},`)
   }
 
-  /** Nothing that could follow would change the finding. */
+  /** Whether no later line can change the finding. */
   get isSettled(): boolean {
     const line = this.#misfit
     if (line.is === 'altered') return true
@@ -39,7 +39,7 @@ export class MismatchClassifier {
     return this.#comes && (line.seq === seq || this.#repeats)
   }
 
-  /** One of the lines that follow. */
+  /** Reads a line that follows. */
   read(line: Buffer): void {
     if (!this.#marks.some((mark) => line.includes(mark))) return
     const later = readLine(line)

@@ -2,11 +2,11 @@ import { trustedKeys } from '../checkpoints/checkpoint.ts'
 import type { SignedCheckpoint } from './signatures.ts'
 import type { Finding, PinState, SoundVerdict } from './verdict.ts'
 
-/** What was last seen of a chain and found sound, kept by whoever verifies it. */
+/** The last state of a chain that its verifier found sound, stored by the verifier. */
 export type Pin = {
   seq: number
   checksum: string
-  /** Of the tree over the first `seq` entries, in base64; null when nothing named it. */
+  /** Root of the tree over the first `seq` entries, in base64; null when nothing named it. */
   root: string | null
   /** When it was seen. */
   time: string
@@ -23,7 +23,7 @@ export type ObservedChain = {
   successions: readonly string[]
 }
 
-/** A sound chain next to what it was before. */
+/** Compares a sound chain with its pinned state. */
 export function checkPin(pin: Pin | undefined, chain: ObservedChain): Finding | { state: PinState } {
   if (!pin) return { state: 'none' }
   const { head, anchor, signed, successions } = chain
@@ -47,13 +47,13 @@ export function checkPin(pin: Pin | undefined, chain: ObservedChain): Finding | 
   const root = isSame ? signed.checkpoint.root.toString('base64') : pin.root
   if ((seen ?? pin.checksum) === pin.checksum && (pin.root === null || pin.root === root))
     return { state: 'kept' }
-  // Two of one size, both signed: it was the service itself that told two stories.
+  // Two trees of the same size, both signed: the service itself signed two histories.
   return isSame && key && pin.key
     ? { kind: 'forked', message: `Two histories of ${pin.seq} entries are signed`, seq: pin.seq }
     : { kind: 'rewritten', message: `Entry ${pin.seq} is not the one that was last seen`, seq: pin.seq }
 }
 
-/** What to keep of a sound chain; of an unchanged one, all that was known. */
+/** The pin of a sound chain. A key that is not checked this time is taken from the pin before. */
 export function toPin(sound: SoundVerdict, now: string, before?: Pin): Pin {
   const { checkpoint, head } = sound
   const root = checkpoint.state === 'none' ? sound.root : checkpoint.root

@@ -5,21 +5,21 @@ import { Forest } from './forest.ts'
 import { readLine } from './lines.ts'
 import type { LinkedRun } from './verifier.ts'
 
-/** A verifier of parts of a file: each is walked from its first line on, as if what is before were sound. */
+/** Verifies ranges of a file: each is scanned from its first line on, as if everything before it were sound. */
 
 export type RangeTask = {
   descriptor: number
   place: Pick<ScanStart, 'orgId' | 'watch'>
   tree: boolean
   ranges: readonly ByteRange[]
-  /** How many of the ranges threads have taken on: one number, shared by all of them. */
+  /** How many ranges the threads have taken: one number, shared by all of them. */
   taken: Int32Array
 }
 
 /** The lines that begin in these bytes of the file. */
 export type ByteRange = { from: number; to: number }
 
-/** `at`: behind the last line, or before a line that is not the next entry. */
+/** `at` is after the last line, or before a line that is not the next entry. */
 export type ScannedRange = { run: LinkedRun | undefined; from: number; at: number; isWhole: boolean }
 
 export type RangeMessage = { index: number; walked: ScannedRange }
@@ -43,12 +43,12 @@ function takeRange(): number {
 function scanRange(range: ByteRange): ScannedRange {
   const from = range.from === 0 ? 0 : nextLineStart(range.from - 1)
   let at = from
-  let walk: ChainScanner | undefined
+  let scanner: ChainScanner | undefined
   let before = { seq: 0, checksum: '' }
   while (at < range.to) {
     const read = readSync(descriptor, buffer, 0, buffer.length, at)
     const bytes = buffer.subarray(0, read)
-    // A line that begins behind the range is of the next one.
+    // A line that begins after the range belongs to the next one.
     const last = at + read > range.to ? bytes.indexOf(newline, range.to - at - 1) : bytes.lastIndexOf(newline)
     if (last === -1) {
       if (read < buffer.length || buffer.length >= maxBufferBytes) break
@@ -56,28 +56,28 @@ function scanRange(range: ByteRange): ScannedRange {
       continue
     }
     const lines = bytes.subarray(0, last + 1)
-    if (!walk) {
+    if (!scanner) {
       const first = readLine(lines.subarray(0, lines.indexOf(newline)))
       if (first.is !== 'entry') break
       before = { seq: first.seq - 1, checksum: first.link }
-      walk = new ChainScanner({ ...place, head: before, forest: tree ? new Forest() : undefined })
+      scanner = new ChainScanner({ ...place, head: before, forest: tree ? new Forest() : undefined })
     }
-    const end = walk.scan(lines, 0)
+    const end = scanner.scan(lines, 0)
     at += end
     if (end < lines.length) break
   }
-  const head = walk && { seq: walk.seq, checksum: walk.link }
+  const head = scanner && { seq: scanner.seq, checksum: scanner.link }
   const run = head && {
-    entries: walk!.entries,
+    entries: scanner!.entries,
     before,
     head,
-    seen: walk!.seen,
-    trees: walk!.forest?.trees ?? [],
+    seen: scanner!.seen,
+    trees: scanner!.forest?.trees ?? [],
   }
   return { run, from, at, isWhole: at >= range.to }
 }
 
-/** Where the first line begins behind a byte. */
+/** Where the first line after a byte begins. */
 function nextLineStart(byte: number): number {
   for (let at = byte; ; at += readBytes) {
     const read = readSync(descriptor, buffer, 0, readBytes, at)

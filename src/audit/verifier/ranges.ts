@@ -11,9 +11,9 @@ const script = packageModule('src/audit/verifier/range-thread.ts')
 const read = promisify(readWithCallback)
 
 const newline = 0x0a
-/** Bytes that a thread takes on at once. */
+/** Bytes of one range. */
 const defaultRangeBytes = 16 << 20
-/** What a thread makes is garbage at once: without a limit the room for it grows, for nothing. */
+/** What a thread allocates is garbage at once: without a limit its heap grows for nothing. */
 const threadLimits = { maxYoungGenerationSizeMb: 4 }
 
 export type RangeOptions = {
@@ -24,9 +24,9 @@ export type RangeOptions = {
 }
 
 /**
- * Verifies a chain file of `size` bytes in several threads. They say of parts of it that those are linked in
- * themselves; here the seams are joined. From the first place on where that is not so the file is read in order,
- * so that the fault is named as it would have been without threads.
+ * Verifies a chain file of `size` bytes in several threads. Each thread reports ranges that are linked in
+ * themselves; here they are joined. From the first place where that fails the file is read in order, so that
+ * the fault is reported as without threads.
  */
 export async function verifyRanges(
   descriptor: number,
@@ -47,7 +47,7 @@ export async function verifyRanges(
   return readSequentially(verifier, descriptor, await scanInThreads(verifier, task, threads, seen), seen)
 }
 
-/** Gives the header to the verifier; where the next line begins. */
+/** Passes the header to the verifier; returns where the next line begins. */
 function readHeaderLine(verifier: ChainVerifier, descriptor: number, size: number): number {
   const piece = Buffer.alloc(64 << 10)
   for (let at = 0; at < size; ) {
@@ -67,7 +67,7 @@ const splitRanges = (start: number, size: number, range: number): ByteRange[] =>
     to: Math.min(size, start + (at + 1) * range),
   }))
 
-/** Joins what the threads have found, in order; where the file is to be read on. */
+/** Joins the results of the threads, in order; returns where sequential reading continues. */
 async function scanInThreads(
   verifier: ChainVerifier,
   task: RangeTask,
@@ -76,7 +76,8 @@ async function scanInThreads(
 ): Promise<number> {
   const { ranges } = task
   const found = ranges.map(() => Promise.withResolvers<ScannedRange>())
-  // Whoever joins sees a failure; until then it is nobody's.
+  // The loop below sees a failure when it awaits the range; until then the rejection must not count as
+  // unhandled.
   for (const { promise } of found) promise.catch(() => {})
   const workers = Array.from({ length: Math.min(threads, ranges.length) }, () => {
     const worker = new Worker(script, { workerData: task, resourceLimits: threadLimits })
@@ -108,7 +109,7 @@ async function readSequentially(
   from: number,
   seen: (entries: number) => void,
 ): Promise<Verdict> {
-  // Not a stream: one would close what is not its own.
+  // Not a stream: it would close a descriptor that it does not own.
   const piece = Buffer.allocUnsafe(256 << 10)
   for (let at = from; ; ) {
     const { bytesRead } = await read(descriptor, piece, 0, piece.length, at)

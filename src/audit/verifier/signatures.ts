@@ -20,16 +20,16 @@ export type SignedCheckpoint = {
 export type OpenResult<T> = ({ finding?: undefined } & T) | { finding: Finding }
 
 /**
- * The keys of a file: a line each, as `svc audit key` prints them or base64 of the 32 bytes alone; `#` begins a
- * comment. The name of a key says for which chain it was printed; it is the key of all of them.
- * @returns the number of the first line that is no key
+ * Parses a file of keys: one per line, as `svc audit key` prints them or as base64 of the 32 bytes alone; `#`
+ * begins a comment. The name of a key states for which chain it was printed, but the key is the same for all
+ * chains. @returns the number of the first line that is not a key
  */
 export function readKeys(text: string): Buffer[] | number {
   const keys: Buffer[] = []
   for (const [at, line] of text.split('\n').entries()) {
-    const said = line.replace(/(^|\s)#.*$/, '').trim()
-    if (said === '') continue
-    const key = parseVerifier(said)?.publicKey ?? parseBareKey(said)
+    const content = line.replace(/(^|\s)#.*$/, '').trim()
+    if (content === '') continue
+    const key = parseVerifier(content)?.publicKey ?? parseBareKey(content)
     if (!key) return at + 1
     keys.push(key)
   }
@@ -39,7 +39,10 @@ export function readKeys(text: string): Buffer[] | number {
 const parseBareKey = (text: string): Buffer | undefined =>
   /^[A-Za-z0-9+/]{43}=$/.test(text) ? Buffer.from(text, 'base64') : undefined
 
-/** The keys that those trusted have named. A succession that its keys have not signed is a fault of the file. */
+/**
+ * Adds the keys that signed successions connect to the trusted ones. A succession not signed by both keys is a
+ * fault of the file.
+ */
 export function expandTrustedKeys(
   trusted: readonly Buffer[] | undefined,
   successions: readonly string[],
@@ -80,7 +83,7 @@ function openSigned(
 
 export type OpenedAnchor = SignedCheckpoint & { forest: Forest }
 
-/** The anchor of a chain, and the tree over the entries that it stands for. */
+/** Opens the anchor of a chain, and the tree over the entries that it replaces. */
 export function openAnchor(
   { note, tree }: HeaderAnchor,
   orgId: string | null,
@@ -105,7 +108,7 @@ function frontierOf(size: number, tree: readonly string[]): Frontier | undefined
   }
 }
 
-/** The checkpoint at the end of a file, next to the chain as it was recomputed. */
+/** Compares the checkpoint at the end of a file with the recomputed chain. */
 export function checkCheckpoint(
   note: string | undefined,
   chain: { orgId: string | null; head: ChainHead; root: Buffer | undefined },
@@ -127,17 +130,17 @@ export function checkCheckpoint(
   return { signed: opened }
 }
 
-/** What is wrong when something says where a chain ends, and it ends elsewhere. */
-export function compareHeads(who: string, said: ChainHead, chain: ChainHead): Finding | undefined {
-  if (said.seq > chain.seq) {
-    const message = `Entries after ${chain.seq} are missing: ${who} says that the chain went on to ${said.seq}`
+/** The fault when a chain does not end at the stated head. */
+export function compareHeads(who: string, stated: ChainHead, chain: ChainHead): Finding | undefined {
+  if (stated.seq > chain.seq) {
+    const message = `Entries after ${chain.seq} are missing: ${who} says that the chain went on to ${stated.seq}`
     return { kind: 'truncated', message, seq: chain.seq + 1 }
   }
-  if (said.seq < chain.seq) {
-    const message = `The chain goes on after entry ${said.seq}, where ${who} says that it ended`
-    return { kind: 'inserted', message, seq: said.seq + 1 }
+  if (stated.seq < chain.seq) {
+    const message = `The chain goes on after entry ${stated.seq}, where ${who} says that it ended`
+    return { kind: 'inserted', message, seq: stated.seq + 1 }
   }
-  if (said.checksum === chain.checksum) return undefined
+  if (stated.checksum === chain.checksum) return undefined
   return {
     kind: 'rewritten',
     message: `The chain is sound in itself, but not the one of ${who}`,

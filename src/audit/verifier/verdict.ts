@@ -1,6 +1,6 @@
 import type { ChainHead } from '../chain.ts'
 
-/** What can be wrong with a chain; man/svc-audit.7 defines each. */
+/** Kinds of faults of a chain; man/svc-audit.7 defines each. */
 export type FaultKind =
   | 'altered'
   | 'missing'
@@ -26,13 +26,13 @@ export type ChainFault = {
 
 export type CheckpointState =
   | { state: 'none' }
-  /** It says what the chain is, and nobody has checked its signature. */
+  /** It matches the chain, but its signature was not checked. */
   | { state: 'unchecked'; time: string; root: string }
   | { state: 'signed'; time: string; root: string; key: string }
 
 /**
- * What was known of the chain before: nothing, a state that it still holds, or one that only its signed anchor
- * speaks of. `new` is said by whoever keeps it now.
+ * Relation to the pin: no pin, a state that the chain still contains, or a state that only the signed anchor
+ * covers. The code that stores a new pin sets `new`.
  */
 export type PinState = 'none' | 'kept' | 'vouched' | 'new'
 
@@ -41,7 +41,7 @@ type VerdictBase = { orgId: string | null; entries: number }
 export type SoundVerdict = VerdictBase & {
   verdict: 'sound'
   head: ChainHead
-  /** The last of the entries that retention has removed. */
+  /** The last entry that retention has removed. */
   anchor: ChainHead | null
   checkpoint: CheckpointState
   /** Root of the tree over every entry, when it was computed. */
@@ -54,5 +54,5 @@ export type Verdict =
   | (VerdictBase & { verdict: 'tampered'; fault: ChainFault })
   | (VerdictBase & { verdict: 'unverifiable'; fault: ChainFault })
 
-/** Faults that prove nothing against a chain: what was needed to judge it is not there. */
+/** A fault. With `unverifiable` it proves nothing against the chain: what is needed to judge it is missing. */
 export type Finding = { kind: FaultKind; message: string; seq?: number; unverifiable?: boolean }

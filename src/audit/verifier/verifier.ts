@@ -16,18 +16,18 @@ import {
 import type { ChainFault, CheckpointState, Finding, Verdict } from './verdict.ts'
 
 export type VerifierOptions = {
-  /** Keys of the service that whoever verifies has from elsewhere. */
+  /** Keys of the service that the verifier has from elsewhere. */
   keys?: readonly Buffer[] | undefined
-  /** What they have seen of a chain before. */
+  /** The verifier's pin of a chain. */
   pinOf?: ((orgId: string | null) => Pin | undefined) | undefined
   /** Recompute the tree as well. */
   tree?: boolean | undefined
 }
 
-/** A run of entries that was found to be linked in itself, elsewhere. */
+/** A run of entries that a thread found linked in itself. */
 export type LinkedRun = {
   entries: number
-  /** What its first entry names as the one before. */
+  /** The entry that its first entry links to. */
   before: ChainHead
   head: ChainHead
   seen: string | undefined
@@ -35,7 +35,7 @@ export type LinkedRun = {
 }
 
 const newline = 0x0a
-/** No line of a chain comes near. */
+/** Far longer than any line of a chain. */
 const maxLineBytes = 32 << 20
 
 /**
@@ -64,42 +64,48 @@ export class ChainVerifier {
     return this.#scanner?.entries ?? 0
   }
 
-  /** Where the walk begins, once the header is read. */
+  /** Where the scan begins, once the header is read. */
   get start(): ScanStart | undefined {
     return this.#scanner && this.#startOf(this.#header!, this.#anchor)
   }
 
-  /** The verdict when a fault was met, else undefined: go on. */
+  /** The verdict when a fault was found, else undefined: go on. */
   push(chunk: Buffer): Verdict | undefined {
     if (this.#verdict) return this.#verdict
     let from = 0
     if (this.#bufferedLength > 0) {
-      // Only the line that goes from one chunk to the next is put together.
+      // Only the line that spans two chunks is put together.
       from = chunk.indexOf(newline) + 1
       this.#buffer(from === 0 ? chunk : chunk.subarray(0, from))
       if (from === 0) return this.#verdict
       this.#lines(this.#takeBuffered())
     }
-    const whole = this.#lines(chunk, from)
-    if (!this.#verdict) this.#buffer(chunk.subarray(whole))
+    const end = this.#lines(chunk, from)
+    if (!this.#verdict) this.#buffer(chunk.subarray(end))
     return this.#verdict
   }
 
-  /** Goes on behind a run of entries; false when it does not follow from what was before. */
+  /** Appends a run of entries; false when it does not follow from the entries before. */
   append({ before, entries, head, seen, trees }: LinkedRun): boolean {
-    const walk = this.#scanner
-    if (!walk || this.#mismatch || this.#trailer || before.seq !== walk.seq || before.checksum !== walk.link)
+    const scanner = this.#scanner
+    if (
+      !scanner ||
+      this.#mismatch ||
+      this.#trailer ||
+      before.seq !== scanner.seq ||
+      before.checksum !== scanner.link
+    )
       return false
-    walk.entries += entries
-    walk.seq = head.seq
-    walk.link = head.checksum
-    walk.seen ??= seen
-    for (const { from, size, hash } of trees) walk.forest?.push(from, size, hash)
+    scanner.entries += entries
+    scanner.seq = head.seq
+    scanner.link = head.checksum
+    scanner.seen ??= seen
+    for (const { from, size, hash } of trees) scanner.forest?.push(from, size, hash)
     return true
   }
 
   end(): Verdict {
-    // Only a trailer may miss its line end; half a line says that the file was cut there.
+    // Only a trailer may lack its line end; any other partial line means that the file was truncated.
     const rest = this.#takeBuffered()
     if (!this.#verdict && this.#scanner && !this.#mismatch && readTrailer(rest)) this.#line(rest)
     if (this.#verdict) return this.#verdict
@@ -110,7 +116,7 @@ export class ChainVerifier {
     return this.#conclude(this.#scanner, this.#trailer)
   }
 
-  /** Takes the whole lines from `from`; where the first begins that is not whole. */
+  /** Processes the whole lines from `from`; returns where the first partial line begins. */
   #lines(bytes: Buffer, from = 0): number {
     let at = from
     while (!this.#verdict) {
@@ -123,7 +129,7 @@ export class ChainVerifier {
     return at
   }
 
-  /** A line that is not the next entry. */
+  /** Processes a line that is not the next entry. */
   #line(line: Buffer): void {
     if (!this.#scanner) this.#begin(line)
     else if (this.#mismatch) this.#mismatch.read(line)
@@ -181,22 +187,22 @@ export class ChainVerifier {
     }
   }
 
-  #conclude(walk: ChainScanner, { head: said, checkpoint }: ChainLine & { is: 'trailer' }): Verdict {
-    const head = { seq: walk.seq, checksum: walk.link }
+  #conclude(scanner: ChainScanner, { head: stated, checkpoint }: ChainLine & { is: 'trailer' }): Verdict {
+    const head = { seq: scanner.seq, checksum: scanner.link }
     const { orgId, keys = [] } = this.#header!
-    const finding = compareHeads('its last line', said, head)
+    const finding = compareHeads('its last line', stated, head)
     if (finding) return this.#toVerdict(finding)
-    const root = walk.forest?.root(emptyRoot)
+    const root = scanner.forest?.root(emptyRoot)
     const judged = checkCheckpoint(checkpoint, { orgId, head, root }, this.#keys)
     if (judged.finding) return this.#toVerdict(judged.finding)
     const { signed } = judged
     const anchor = this.#anchor
-    const pin = checkPin(this.#pin, { head, anchor, signed, seen: walk.seen, successions: keys })
+    const pin = checkPin(this.#pin, { head, anchor, signed, seen: scanner.seen, successions: keys })
     if ('kind' in pin) return this.#toVerdict(pin)
     return {
       verdict: 'sound',
       orgId,
-      entries: walk.entries,
+      entries: scanner.entries,
       head,
       anchor: anchor?.checkpoint.head ?? null,
       checkpoint: checkpointState(signed),
@@ -207,7 +213,7 @@ export class ChainVerifier {
 
   #buffer(bytes: Buffer): void {
     if (bytes.length === 0) return
-    // A copy: whoever reads may use the memory again.
+    // A copy, since the caller may reuse the memory.
     this.#buffered.push(Buffer.from(bytes))
     this.#bufferedLength += bytes.length
     if (this.#bufferedLength > maxLineBytes)
@@ -232,12 +238,12 @@ export class ChainVerifier {
   #toVerdict({ kind, message, seq, unverifiable = false }: Finding): Verdict {
     const entry = this.#mismatch?.entry ?? {}
     const named = ['id', 'action', 'timestamp'].filter((field) => typeof entry[field] === 'string')
-    const shown = Object.fromEntries(named.map((field) => [field, entry[field]]))
+    const readable = Object.fromEntries(named.map((field) => [field, entry[field]]))
     const fault: ChainFault = {
       kind,
       message,
       seq: seq ?? (this.#scanner?.seq ?? 0) + 1,
-      ...(named.length > 0 && { entry: shown }),
+      ...(named.length > 0 && { entry: readable }),
     }
     const orgId = this.#header?.orgId ?? null
     return { verdict: unverifiable ? 'unverifiable' : 'tampered', orgId, entries: this.entries, fault }
@@ -247,8 +253,8 @@ export class ChainVerifier {
 function checkpointState(signed: SignedCheckpoint | undefined): CheckpointState {
   if (!signed) return { state: 'none' }
   const { time, root } = signed.checkpoint
-  const told = { time, root: root.toString('base64') }
+  const fields = { time, root: root.toString('base64') }
   return signed.key
-    ? { state: 'signed', ...told, key: signed.key.toString('base64') }
-    : { state: 'unchecked', ...told }
+    ? { state: 'signed', ...fields, key: signed.key.toString('base64') }
+    : { state: 'unchecked', ...fields }
 }
