@@ -1,16 +1,23 @@
+import { globSync, readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
+import { isSoak } from './test/depth.ts'
 
 /** Stand-ins for modules would stay for the files that come after. */
 const alone = ['test/daemon/enumeration.test.ts']
+
+/** The soak repeats the suites that have a short run and a full one. */
+const files = globSync('test/**/*.test.ts').filter(
+  (file) => !isSoak || readFileSync(file, 'utf8').includes("/depth.ts'"),
+)
 
 export default defineConfig({
   test: {
     globalSetup: ['test/build.ts', 'test/postgres.ts'],
     // Processes, not threads: a native module that crashes takes one process with it and no more.
     pool: 'forks',
-    // Half of the machine: each has Postgres and processes of its own to keep busy.
-    maxWorkers: Math.max(2, Math.floor(availableParallelism() / 2)),
+    // Half of the machine: each has Postgres and processes of its own to keep busy. With three, two processors never rest.
+    maxWorkers: Math.max(3, Math.floor(availableParallelism() / 2)),
     testTimeout: 30_000,
     hookTimeout: 30_000,
     teardownTimeout: 10_000,
@@ -18,7 +25,7 @@ export default defineConfig({
       // One process after another would load and warm up the same modules for every file.
       {
         extends: true,
-        test: { name: 'all', include: ['test/**/*.test.ts'], exclude: alone, isolate: false },
+        test: { name: 'all', include: files, exclude: alone, isolate: false },
       },
       { extends: true, test: { name: 'alone', include: alone } },
     ],

@@ -9,11 +9,11 @@ import { verifyStoredChain } from '../../src/audit/checkpoints/verification.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase, type TestDatabase } from '../databases.ts'
+import { depth, seed } from '../depth.ts'
 import { partsOn } from './chains.ts'
 import type { Life } from './signing-child.ts'
 
 const child = fileURLToPath(new URL('./signing-child.ts', import.meta.url))
-const seed = Number(process.env.CRASH_SEED ?? Date.now() % 1_000_000)
 
 /** Lives until it is killed; how many entries it said that it signed. */
 async function lived(
@@ -63,13 +63,13 @@ onEveryDatabase((_, open) => {
     expect(parts.refused).toEqual([])
   })
 
-  it(`kill -9 at any moment of signing neither loses a checkpoint nor contradicts one (CRASH_SEED=${seed})`, async () => {
+  it(`kill -9 at any moment of signing neither loses a checkpoint nor contradicts one (SEED=${seed})`, async () => {
     const database = await open()
     // What signs beside it has the clock of the machine.
     const parts = { ...partsOn(database), clock: systemClock }
     const org = newId()
     let state = seed
-    for (let round = 0; round < 4; round += 1) {
+    for (let round = 0; round < depth(2, 4); round += 1) {
       state = (Math.imul(state, 1664525) + 1013904223) >>> 0
       const said = await lived(database, org, state % 120)
       const { checkpoint } = await takeCheckpoint(parts, org)

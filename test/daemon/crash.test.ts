@@ -1,15 +1,15 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { administer, onEveryDatabase } from '../databases.ts'
+import { depth, randomFrom, seed } from '../depth.ts'
 import { clientOf, serviceOn, type TestService } from '../harness.ts'
 import { systemToken } from '../world.ts'
 import { type Place, ServeProcess, until } from './process.ts'
 import { machine, readChain, send } from './request.ts'
 
-const rounds = 3
+const rounds = depth(1, 3)
 const perRound = 200
 const maxUsage = 25
-const seed = Number(process.env.CRASH_SEED ?? Date.now() % 1_000_000)
 
 type World = { orgId: string; token: string }
 /** A create that a client sends, and sends again when it got no answer. */
@@ -18,7 +18,7 @@ type Made = { id?: string; deviceId?: string; agentId?: string; authToken?: stri
 type Told = Create & { status: number; made: Made; resent: boolean }
 
 onEveryDatabase((_, open) => {
-  it(`kill -9 loses nothing that was answered and leaves nothing half-done (CRASH_SEED=${seed})`, async () => {
+  it(`kill -9 loses nothing that was answered and leaves nothing half-done (SEED=${seed})`, async () => {
     const random = randomFrom(seed)
     const database = await open()
     await database.storage.close()
@@ -193,17 +193,6 @@ async function connectionsGone({ databaseUrl }: Place): Promise<void> {
       return rowCount === 0
     }),
   )
-}
-
-/** mulberry32 */
-function randomFrom(start: number): () => number {
-  let state = start
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
-  }
 }
 
 function shuffled<T>(items: readonly T[], random: () => number): T[] {

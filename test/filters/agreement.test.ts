@@ -6,13 +6,13 @@ import { findFaults } from '../../src/filters/rules.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import type { Tables } from '../../src/storage/schema/tables.ts'
 import { openMigrated } from '../databases.ts'
+import { depth, seed } from '../depth.ts'
 import { matches } from './evaluator.ts'
 import { addPlaces, type Machine, now, randomFleet, replaceFleet } from './fleet.ts'
 import { randomFrom } from './random.ts'
 import { randomTree } from './trees.ts'
 
-const seed = Number(process.env.FILTER_SEED ?? Date.now() % 2 ** 31)
-const rounds = Number(process.env.FILTER_ROUNDS ?? 12)
+const rounds = depth(5, 12)
 const treesInRound = 500
 const treesInQuery = 25
 const devicesInFleet = 30
@@ -55,7 +55,7 @@ async function shrunk(storage: Storage, tree: ConditionGroup, device: Machine): 
 test('a filter matches the same devices on SQLite, on Postgres and by its definition', {
   timeout: 120_000,
 }, async () => {
-  console.log(`FILTER_SEED=${seed} FILTER_ROUNDS=${rounds}: ${rounds * treesInRound} trees`)
+  console.log(`SEED=${seed}: ${rounds * treesInRound} trees`)
   const random = randomFrom(seed)
   const databases = { sqlite: await openMigrated('sqlite'), postgres: await openMigrated('postgres') }
   // The same ids on both: the fleets are the same.
@@ -83,14 +83,14 @@ test('a filter matches the same devices on SQLite, on Postgres and by its defini
             if (found[i]!.has(device.id) === wanted) continue
             const least = JSON.stringify(await shrunk(storage, tree, device))
             const what = `${name} ${wanted ? 'misses' : 'wrongly finds'} the device`
-            expect.fail(`${what}\nFILTER_SEED=${seed}\n${least}\n${JSON.stringify(device, null, 1)}`)
+            expect.fail(`${what}\nSEED=${seed}\n${least}\n${JSON.stringify(device, null, 1)}`)
           }
         }
       }
     }
   }
   const every = fields.flatMap(({ key, operators }) => operators.map((operator) => `${key} ${operator}`))
-  if (rounds >= 5) expect(every.filter((pair) => !asked.has(pair))).toEqual([])
+  expect(every.filter((pair) => !asked.has(pair))).toEqual([])
   // Neither everything nor nothing, or agreement would say little.
   const share = matched / (2 * rounds * treesInRound * devicesInFleet)
   expect(share).toBeGreaterThan(0.1)

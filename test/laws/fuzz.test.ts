@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { entriesOf, isMutation } from '../../src/core/endpoint.ts'
 import { onEveryDatabase } from '../databases.ts'
+import { depth, seed } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
 import { recordsOf, userToken } from './fixture.ts'
@@ -11,8 +12,6 @@ import { faultOf } from './refusal.ts'
 import { changed, type Dump, dump } from './tables.ts'
 import { sendBytes } from './wire.ts'
 
-/** Said with each run; with the same seed come the same requests. */
-const seed = Number(process.env.FUZZ_SEED ?? Date.now() % 2 ** 31)
 const entries = entriesOf(api)
 /** What strangers try first. */
 const rooms = ['/auth', '/users', '/roles', '/permissions', '/api-keys', '/enrollment-keys']
@@ -20,7 +19,7 @@ const ofPeopleAndKeys = entries.filter(({ entry }) =>
   rooms.some((room) => entry.path === room || entry.path.startsWith(`${room}/`)),
 )
 /** Of each entry, by each kind of caller; of people and of keys at least 300 by each. */
-const runs = { ofPeopleAndKeys: 16, ofOthers: 8 }
+const runs = { ofPeopleAndKeys: depth(6, 16), ofOthers: depth(2, 8) }
 
 onEveryDatabase((kind, open) => {
   let service: TestService
@@ -29,7 +28,7 @@ onEveryDatabase((kind, open) => {
   let key: string
 
   beforeAll(async () => {
-    process.stdout.write(`fuzz on ${kind}: FUZZ_SEED=${seed}\n`)
+    process.stdout.write(`fuzz on ${kind}: SEED=${seed}\n`)
     service = await startService(open)
     world = await buildWorld(service)
     const { bakery } = world.orgs

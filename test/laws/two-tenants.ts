@@ -194,8 +194,11 @@ async function bySso(
 /** Entries that say who a caller is, or may be told whom they are about. */
 const isAboutPeople = ({ path }: Endpoint): boolean => /^\/(users|auth|roles|sso|permissions)\b/.test(path)
 
-/** The calls of an entry: as plain and as full as may be, and each thing that may be said alone with every value of it. */
-function inputsFor(entry: Endpoint, records: Records, about: Person): Input[] {
+/**
+ * The calls of an entry: as plain and as full as may be, and each thing that may be said alone, with every value of it
+ * or with one.
+ */
+function inputsFor(entry: Endpoint, records: Records, about: Person, values: 'every' | 'one'): Input[] {
   const own = { ...records, user: about.id }
   const plain = callOf(entry, own)
   const full = callOf(entry, own, { all: true })
@@ -207,7 +210,8 @@ function inputsFor(entry: Endpoint, records: Records, about: Person): Input[] {
       const [name] = path as [string]
       const said = (full.body ?? {}) as Record<string, unknown>
       const kept = Object.fromEntries(needed.filter((one) => one in said).map((one) => [one, said[one]]))
-      for (const value of valuesOf(schema, said[name])) {
+      const all = valuesOf(schema, said[name])
+      for (const value of values === 'every' ? all : all.slice(0, 1)) {
         inputs.push({ ...plain, body: { ...kept, [name]: value } })
       }
     }
@@ -384,7 +388,7 @@ export class Watch {
     await this.#back()
   }
 
-  async callEverything(): Promise<void> {
+  async callEverything(values: 'every' | 'one'): Promise<void> {
     for (const { name, entry } of called(api)) {
       const { who } = entry.access
       if (who === 'agent') continue
@@ -392,7 +396,7 @@ export class Watch {
       const people = namesPeople(entry) ? this.#subjects : this.#subjects.slice(0, 1)
       const callers: readonly Caller[] = who === 'public' ? [{ name: 'nobody' }] : this.#from.callers
       for (const about of people) {
-        for (const input of inputsFor(entry, this.#from.records, about)) {
+        for (const input of inputsFor(entry, this.#from.records, about, values)) {
           let worked = ''
           for (const caller of callers) {
             const { status } = await this.#by(caller, toWire(entry, input))

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, inject, it } from 'vitest'
 import { hasOpenssl } from '../cli/network.ts'
 import { onEveryEmptyDatabase } from '../databases.ts'
+import { isSoak } from '../depth.ts'
 
 /*
  * A trip is a script of commands as a person types them, with what they print and how they end:
@@ -66,8 +67,8 @@ async function walk(steps: Step[], env: Record<string, string>): Promise<{ outpu
   })
 }
 
-/** Those of whom every step may meet a difference between the databases; the others take turns. */
-const onBoth = ['walk.trip', 'auditor.trip', 'receiver.trip']
+/** In the soak every trip is made on both databases; in `npm test` one is, and the others take turns. */
+const onBoth = isSoak ? trips : ['walk.trip']
 const takesTurn = (kind: string) => (name: string, index: number) =>
   onBoth.includes(name) || (index % 2 === 0) === (kind === 'sqlite')
 

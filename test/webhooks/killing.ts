@@ -12,19 +12,6 @@ import { organizationIn } from './webhook-stage.ts'
 
 type Certificate = ReturnType<typeof testCertificate>
 
-export const seed = Number(process.env.CRASH_SEED ?? Date.now() % 1_000_000)
-
-/** mulberry32 */
-export function randomFrom(start: number): () => number {
-  let state = start
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
-  }
-}
-
 /** An organization with webhooks for everything, for half of the storm and for sign-ins, and what they got. */
 export async function makeWorld(place: Place, certificate: Certificate) {
   const service = await serviceOn(place, { env: reaching(certificate) })

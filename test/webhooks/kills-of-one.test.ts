@@ -3,19 +3,9 @@ import { addSeconds } from '../../src/core/time.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { until } from '../daemon/process.ts'
 import { openMigrated, temporaryFolder } from '../databases.ts'
+import { randomFrom, seed } from '../depth.ts'
 import { serviceOn, testClock } from '../harness.ts'
-import {
-  after,
-  checkWhole,
-  makeWorld,
-  raise,
-  randomFrom,
-  seed,
-  started,
-  storm,
-  untilQuiet,
-  workersOn,
-} from './killing.ts'
+import { after, checkWhole, makeWorld, raise, started, storm, untilQuiet, workersOn } from './killing.ts'
 import { reaching } from './receiver.ts'
 import { gate } from './webhook-stage.ts'
 
@@ -33,7 +23,7 @@ describe.skipIf(!hasOpenssl)('of two processes on one Postgres', () => {
     return { database, workers, world: await makeWorld(database, certificate) }
   }
 
-  it(`one that is killed loses nothing, and the other goes on (CRASH_SEED=${seed})`, async () => {
+  it(`one that is killed loses nothing, and the other goes on (SEED=${seed})`, async () => {
     const random = randomFrom(seed)
     const { database, workers, world } = await start()
     const known = new Set<string>()

@@ -1,25 +1,16 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
-import {
-  after,
-  checkWhole,
-  finish,
-  makeWorld,
-  randomFrom,
-  seed,
-  started,
-  storm,
-  workersOn,
-} from './killing.ts'
+import { depth, randomFrom, seed } from '../depth.ts'
+import { after, checkWhole, finish, makeWorld, started, storm, workersOn } from './killing.ts'
 
-const kills = 5
+const kills = depth(2, 5)
 const perRound = 150
 
 describe.skipIf(!hasOpenssl)('kill -9', () => {
   const certificate = testCertificate()
   onEveryDatabase((_, open) => {
-    it(`loses no event that was answered, and no number (CRASH_SEED=${seed})`, async () => {
+    it(`loses no event that was answered, and no number (SEED=${seed})`, async () => {
       const random = randomFrom(seed)
       const database = await open()
       await database.storage.close()

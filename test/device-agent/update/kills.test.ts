@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test, vi } from 'vitest'
+import { depth, randomFrom, seed } from '../../depth.ts'
 import { beginningWith, builds, type Machine, machine } from './machine.ts'
 import { type ReleaseHost, releaseHost } from './releases.ts'
 
@@ -45,7 +46,9 @@ test.each(['watchdog', 'everything'] as const)(
   'an update comes through whenever in the middle of it the %s is killed',
   async (what) => {
     // With five at a time an update takes about four seconds: these instants fall into each of its steps.
-    const instants = Array.from({ length: 8 }, (_, n) => n * 600 + Math.floor(Math.random() * 600))
+    const count = depth(4, 8)
+    const random = randomFrom(seed)
+    const instants = Array.from({ length: count }, (_, n) => Math.floor(((n + random()) * 4800) / count))
     const failures: string[] = []
     const lane = async (): Promise<void> => {
       for (let ms = instants.shift(); ms !== undefined; ms = instants.shift()) {

@@ -1,0 +1,19 @@
+/** Whether this is `npm run test:soak`, which repeats the random, kill and update suites in full depth. */
+export const isSoak = process.env.SOAK === '1'
+
+/** How many rounds or cases: `few` in `npm test`, `many` in the soak. */
+export const depth = (few: number, many: number): number => (isSoak ? many : few)
+
+/** Of everything random: the same in each `npm test`, another in each soak. `SEED=n` repeats a run. */
+export const seed = Number(process.env.SEED ?? (isSoak ? Date.now() % 2 ** 31 : 1))
+
+/** Numbers from 0 to 1 that a seed repeats (mulberry32). */
+export function randomFrom(start: number): () => number {
+  let state = start | 0
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let t = Math.imul(state ^ (state >>> 15), 1 | state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
+  }
+}
