@@ -4,8 +4,8 @@ import { findGrants } from './memberships.ts'
 import { isFullAdmin, type Tenant } from './rules.ts'
 
 /**
- * Lets one change at a time decide about the roles and administrators of a tenant: circles of inheritance and
- * the last administrator are found only by looking at several rows.
+ * Serializes changes to the roles and administrators of a tenant: finding a cycle of inheritance or the last
+ * administrator takes several rows.
  */
 export async function lockTenant(db: Db, tenant: Tenant): Promise<void> {
   if (tenant.kind === 'partner') {
@@ -15,7 +15,7 @@ export async function lockTenant(db: Db, tenant: Tenant): Promise<void> {
   }
 }
 
-/** Whether someone administers the tenant: active, not disabled, with full reach. `besides`: anyone but them. */
+/** Whether any active, enabled member with full access administers the tenant. `besides` leaves out one user. */
 export async function hasFullAdmin(db: Db, tenant: Tenant, besides?: string): Promise<boolean> {
   const roles =
     tenant.kind === 'partner'

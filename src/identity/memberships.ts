@@ -5,7 +5,7 @@ import type { Db } from '../storage/open.ts'
 import { mfaPolicyOf } from './factors/rules.ts'
 import type { Membership, SessionContext, Tenant } from './rules.ts'
 
-/** Organizations that may be worked in: active or on trial, of an active partner. */
+/** Whether an organization can be used: active or on trial, of an active partner. */
 const usableOrg = (status: string, deletedAt: string | null) =>
   deletedAt === null && (status === 'active' || status === 'trial')
 
@@ -59,7 +59,7 @@ export async function listMemberships(db: Db, userId: string): Promise<Membershi
   ])
 }
 
-/** The membership a session acts through, as it is now. */
+/** The current state of the membership that a session acts through. */
 export async function findMembership(
   db: Db,
   userId: string,
@@ -165,7 +165,7 @@ const roleChain = prepared((db, p: { roleId: string }) =>
     .select(['chain.force_mfa', 'role_permissions.permission']),
 )
 
-/** What a role grants: its own permissions and those of its whole parent chain. */
+/** Permissions that a role grants: its own and those of its whole parent chain. */
 export async function findGrants(
   db: Db,
   roleId: string,
@@ -182,14 +182,14 @@ export async function findRoleName(db: Db, roleId: string): Promise<string | und
   return row?.name
 }
 
-/** What a membership lets one see in its tenant. */
+/** Access of a membership within its tenant. */
 export type PartnerAccess = { orgAccess: 'all' | 'selected' | 'none'; orgIds: readonly string[] }
 export type OrgAccess = { siteIds: readonly string[] | null; groupIds: readonly string[] | null }
 
-/** Who said yes to a membership: its holder, or the identity provider of the organization. */
+/** Who accepted a membership: its holder, or the identity provider of the organization. */
 export type AcceptedBy = 'holder' | 'provider'
 
-/** How a membership begins: accepted, unless it is an invitation. */
+/** Initial state of a membership: accepted, unless it is an invitation. */
 type Acceptance = { acceptedBy?: AcceptedBy | null; invited?: { name: string; email: string } }
 
 const acceptanceColumns = ({ acceptedBy = 'holder', invited }: Acceptance, now: Instant) => ({
@@ -249,7 +249,7 @@ export async function joinOrganization(
   await insertGroups(db, id, groupIds ?? [])
 }
 
-/** Makes an invitation count; one that was accepted by single sign-on alone counts for passwords from then on. */
+/** Accepts an invitation. A membership accepted by single sign-on alone is from then on open to passwords too. */
 export async function acceptMembership(
   db: Db,
   userId: string,
@@ -257,7 +257,7 @@ export async function acceptMembership(
   by: AcceptedBy,
   now: Instant,
 ): Promise<void> {
-  // Both tables have these columns; they differ in what names the tenant.
+  // Both tables have these columns; only the tenant's column differs.
   const [table, column, id] =
     tenant.kind === 'partner'
       ? (['partner_memberships', 'partner_id', tenant.partnerId] as const)
@@ -272,12 +272,12 @@ export async function acceptMembership(
     .where('user_id', '=', userId)
     .where(column, '=', id)
     .where('disabled_at', 'is', null)
-    // What its holder accepted is not taken back by a provider's word.
+    // A provider's acceptance does not replace the holder's.
     .where((eb) => eb.or([eb('accepted_at', 'is', null), eb('accepted_by', '=', 'provider')]))
     .execute()
 }
 
-/** Gives a partner membership another reach. */
+/** Changes the access of a partner membership. */
 export async function setPartnerAccess(
   db: Db,
   id: string,
@@ -288,7 +288,7 @@ export async function setPartnerAccess(
   await insertOrgs(db, id, orgIds)
 }
 
-/** Gives an organization membership another reach. */
+/** Changes the access of an organization membership. */
 export async function setOrgAccess(db: Db, id: string, { siteIds, groupIds }: OrgAccess): Promise<void> {
   await db
     .updateTable('organization_memberships')

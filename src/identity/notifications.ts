@@ -6,10 +6,10 @@ import type { Db } from '../storage/open.ts'
 
 type Owner = { email: string; name: string }
 
-/** A letter about a change is of no use a day later. */
+/** A notification about a change is useless a day later. */
 const liveSeconds = 24 * 3600
 
-/** Tells the owner of an account that their factors changed; `what` is a sentence. */
+/** Notifies the owner of an account that their factors changed; `what` is a sentence. */
 export function notifyFactorsChanged(
   db: Db,
   cipher: Cipher,
@@ -21,7 +21,7 @@ export function notifyFactorsChanged(
   return queueMail(db, cipher, letter, now, addSeconds(now, liveSeconds))
 }
 
-/** Tells the owner of an account that its password changed. */
+/** Notifies the owner of an account that its password changed. */
 export function notifyPasswordChanged(db: Db, cipher: Cipher, owner: Owner, now: Instant): Promise<void> {
   const letter = passwordChanged({ to: owner.email, name: owner.name, at: now })
   return queueMail(db, cipher, letter, now, addSeconds(now, liveSeconds))

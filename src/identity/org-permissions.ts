@@ -2,10 +2,13 @@ import type { Db } from '../storage/open.ts'
 import { findGrants, listMemberships } from './memberships.ts'
 import { findUser } from './store.ts'
 
-/** What a person may do in one organization, whichever membership lets them, and in which part of it. */
+/**
+ * A person's permissions in one organization, through any of their memberships, and the part of it they apply
+ * to.
+ */
 export type OrgPermissions = {
   permissions: ReadonlySet<string>
-  /** null: not narrowed. */
+  /** null: all sites. */
   siteIds: readonly string[] | null
   groupIds: readonly string[] | null
 }
@@ -13,7 +16,7 @@ export type OrgPermissions = {
 const nothing: OrgPermissions = { permissions: new Set(), siteIds: [], groupIds: [] }
 const whole = { siteIds: null, groupIds: null }
 
-/** As the database says now; nothing for a person who is disabled, gone, or not of this organization. */
+/** Reads the current permissions; none for a person who is disabled, deleted, or not of this organization. */
 export async function findOrgPermissions(
   db: Db,
   userId: string,
@@ -30,7 +33,7 @@ export async function findOrgPermissions(
   const usable = memberships.filter((one) => one.usable)
   const grants = await Promise.all(usable.map((one) => findGrants(db, one.roleId)))
   const permissions = new Set(grants.flatMap((one) => [...one.permissions]))
-  // There is one membership in the organization at most; beside it one in its partner sees all of it.
+  // A person has at most one membership in the organization; one in its partner gives access to all of it.
   const [first] = usable
   if (usable.length !== 1 || first?.kind !== 'organization')
     return { ...nothing, ...(first && whole), permissions }

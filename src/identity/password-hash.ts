@@ -3,7 +3,7 @@ import { hash } from '@node-rs/argon2'
 /** argon2id, 19 MiB, 2 passes, 1 lane; hashed on the thread pool, off the event loop. */
 const cost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
 
-/** So many at once: each takes a core, and threads of the pool are wanted for the disk and for names as well. */
+/** Hashes computed at once: each takes a core, and the disk and name lookups need threads of the pool as well. */
 const maxConcurrent = 4
 let running = 0
 const waiting: (() => void)[] = []

@@ -10,7 +10,7 @@ import type { AccessClaims } from './sessions/tokens.ts'
 const allPermissions: ReadonlySet<string> = new Set(['*:*'])
 
 /**
- * The person behind a verified access token, as the database says now: session, status, epochs,
+ * The person behind a verified access token, from the current state of the database: session, status, epochs,
  * membership, role.
  * @throws invalid_token, account_inactive, tenant_inactive
  */
@@ -60,11 +60,11 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
       : undefined
   if (!membership.usable && !barred) throw new Problem('tenant_inactive')
   const grants = await findGrants(db, membership.roleId)
-  // What is offered is not theirs yet.
+  // An invitation grants nothing yet.
   const { permissions, forceMfa } = membership.invited
     ? { permissions: new Set<string>(), forceMfa: false }
     : grants
-  // Whoever was raised since has to come in by what vouches for that.
+  // A person who gained permissions since has to sign in again through a provider that asserts them.
   if (user.vouched && missingPermissions(user.vouched, permissions).length > 0)
     throw new Problem('invalid_token')
   const mfaDemanded = mustEnrollMfa({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)
@@ -72,7 +72,7 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
   return { ...person, scope: scopeOf(membership), roleId, permissions, mfaDemanded, barred }
 }
 
-/** Whether a person who signs in there has to enrol a factor first. */
+/** Whether a person who signs in there has to enroll a factor first. */
 export async function requiresMfaEnrollment(
   db: Db,
   user: { id: string; mfaMethod: string | null },

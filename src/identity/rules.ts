@@ -3,18 +3,18 @@ import { type ErrorCode, Problem } from '../core/errors.ts'
 import { hasPermission } from '../core/permissions.ts'
 import { isNarrowed, organizationScope, type Scope, systemScope } from '../core/scope.ts'
 
-/** Which of a person's memberships a session acts through. */
+/** The membership that a session acts through. */
 export type SessionContext =
   | { kind: 'system' }
   | { kind: 'partner'; partnerId: string }
   | { kind: 'organization'; orgId: string }
 
-/** What a person can belong to. */
+/** A tenant that a person can be a member of. */
 export type Tenant = Exclude<SessionContext, { kind: 'system' }>
 
 /**
- * A membership as it stands. `usable`: it is accepted and not disabled, and its tenant may be worked in. `invited`: it
- * would be, if its holder accepted it.
+ * The current state of a membership. `usable`: accepted and not disabled, and its tenant can be used.
+ * `invited`: it would be usable if its holder accepted it.
  */
 export type Membership =
   | {
@@ -25,7 +25,7 @@ export type Membership =
       acceptedBy: 'holder' | 'provider' | null
       usable: boolean
       invited: boolean
-      /** The partner waits for approval: its people may sign in, and do what is open while enrolling. */
+      /** The partner waits for approval: its users may sign in, and do what is open during enrollment. */
       pending: boolean
       disabled: boolean
     }
@@ -36,19 +36,22 @@ export type Membership =
       roleId: string
       siteIds: string[] | null
       groupIds: string[] | null
-      /** null: not accepted. `provider`: by single sign-on alone, which is then the only way in. */
+      /**
+       * null: not accepted. `provider`: accepted by single sign-on alone, which is then the only way to sign
+       * in.
+       */
       acceptedBy: 'holder' | 'provider' | null
       usable: boolean
       invited: boolean
-      /** The invitation is an identity provider's, for somebody who has an account already. */
+      /** An identity provider made the invitation, for a person who already had an account. */
       provisioned: boolean
       disabled: boolean
     }
 
 /**
- * The membership a sign-in uses: the one asked for, else the partner's, else the oldest organization's. Who has none
- * that can be used may look at what waits for them: a partner to be approved, an invitation to be accepted.
- * `memberships` come oldest first. undefined: this person cannot sign in there.
+ * The membership a sign-in uses: the requested one, else the partner's, else the oldest organization's. A
+ * person without a usable one may see what is pending: a partner awaiting approval, an invitation to accept.
+ * `memberships` are ordered oldest first. undefined: this person cannot sign in there.
  */
 export function chooseContext(
   isSystem: boolean,
@@ -90,13 +93,13 @@ export function scopeOf(membership: Membership | undefined): Scope {
       }
 }
 
-/** Who asks to be let in, as far as the decision goes. */
+/** The caller, as far as the access decision needs it. */
 export type Subject =
   | { kind: 'nobody' }
   | { kind: 'agent' }
-  /** A program; `permissions`: its scopes, as far as they count. */
+  /** An API key; `permissions` are its effective scopes. */
   | { kind: 'api_key'; scope: Scope; permissions: ReadonlySet<string> }
-  /** A job of a CI system; `permissions`: those its trust policy names. */
+  /** A CI job; `permissions` are those in its trust policy. */
   | { kind: 'workload'; scope: Scope; permissions: ReadonlySet<string> }
   | {
       kind: 'user'
@@ -106,11 +109,11 @@ export type Subject =
       mfa: boolean
       mfaEnabled: boolean
       mfaDemanded: boolean
-      /** Why this person cannot act at all; a signed-in caller has none. */
+      /** Why this person cannot act at all; undefined for a caller who can. */
       barred?: 'account_inactive' | 'tenant_inactive' | PendingReason | undefined
     }
 
-/** Why somebody may sign in, and do no more than what is open while enrolling. */
+/** Why a person may sign in but only do what is open during enrollment. */
 export type PendingReason = 'tenant_pending' | 'invitation_pending'
 
 const isPending = (barred: string | undefined): boolean =>
@@ -125,8 +128,8 @@ const deny = (code: ErrorCode, more: { message?: string; details?: unknown; enro
   ({ allowed: false, code, ...more }) satisfies AccessDecision
 
 /**
- * Whether an entry is open to someone. Every request is decided here, and
- * so is every explanation of a decision. Which records they then reach is the business of their scope.
+ * Decides whether a caller may use an endpoint. Every request is decided here, and so is every explanation of a
+ * decision. The caller's scope then limits the records they reach.
  */
 export function decideAccess(access: Access, subject: Subject, mfaOn: boolean): AccessDecision {
   if (access.who === 'public') {
@@ -171,7 +174,10 @@ function decideApiKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key
   return deny('api_key_scope', { details: { required: permission } })
 }
 
-/** Whoever named its permissions had a verified factor: its token counts as one, for these alone. */
+/**
+ * The person who wrote the trust policy had a verified factor, so the token counts as having one, for these
+ * permissions only.
+ */
 function decideWorkload(access: UserAccess, subject: Extract<Subject, { kind: 'workload' }>): AccessDecision {
   const { permission } = access
   if (!access.workload || permission === undefined) {
@@ -182,7 +188,7 @@ function decideWorkload(access: UserAccess, subject: Extract<Subject, { kind: 'w
   return deny('forbidden', { message: 'Permission denied', details: { required: permission } })
 }
 
-/** Refuses a caller the entry is not for. @throws the code of the verdict */
+/** Refuses a caller who may not use the endpoint. @throws the code of the verdict */
 export function checkAccess(access: Access, subject: Subject, mfaOn: boolean): void {
   const verdict = decideAccess(access, subject, mfaOn)
   if (verdict.allowed) return
@@ -194,8 +200,8 @@ export function checkAccess(access: Access, subject: Subject, mfaOn: boolean): v
 }
 
 /**
- * Whether a person has to enrol a factor before anything else: a role with Force MFA takes an authenticator
- * app alone, the setting of a tenant any factor.
+ * Whether a person has to enroll a factor before anything else: a role with Force MFA accepts only an
+ * authenticator app, the setting of a tenant any factor.
  */
 export const mustEnrollMfa = (
   demands: { forceMfa: boolean; requiresMfa: boolean },
@@ -203,19 +209,19 @@ export const mustEnrollMfa = (
 ): boolean => (demands.forceMfa && mfaMethod !== 'totp') || (demands.requiresMfa && mfaMethod === null)
 
 /**
- * Whether these permissions let one set everything in a tenant right again. A partner's highest role is the
- * wildcard; an organization's is one that rules its users and so every role in it.
+ * Whether these permissions are enough to repair everything in a tenant: a partner's highest role has the
+ * wildcard; an organization's manages its users and so every role in it.
  */
 export const isFullAdmin = (kind: Tenant['kind'], permissions: ReadonlySet<string>): boolean =>
   kind === 'partner' ? permissions.has('*:*') : hasPermission(permissions, 'users:write')
 
-/** Where a person enrols a factor. */
+/** Where a person enrolls a factor. */
 export const enrollUrl = '/auth/mfa/setup'
 
-/** An address in the letters that mail servers know it by. */
+/** An address in the characters that mail servers accept (NFKC). */
 export const normalizeEmail = (email: string): string => email.normalize('NFKC').trim()
 
-/** What two spellings of one address have in common. */
+/** Lookup key of an address, equal for all its spellings. */
 export const foldEmail = (email: string): string => normalizeEmail(email).toLowerCase()
 
 /** The organization a session acts in; null in the other scopes. */
@@ -223,13 +229,13 @@ export const orgOfContext = (context: SessionContext): string | null =>
   context.kind === 'organization' ? context.orgId : null
 
 /**
- * The organization that hears of what somebody does in a context, in its audit log and by its webhooks: one that they
- * have not joined, but were invited to, hears nothing of them.
+ * The organization whose audit log and webhooks report what a person does in a context: an organization that
+ * they were invited to but have not joined is not notified.
  */
 export const notifiedOrg = (context: SessionContext, membership: Membership | undefined): string | null =>
   membership?.acceptedBy ? orgOfContext(context) : null
 
-/** The same of the memberships of somebody. */
+/** The same, given all memberships of a person. */
 export const notifiedOrgAmong = (
   context: SessionContext,
   memberships: readonly Membership[],
@@ -245,7 +251,7 @@ export const scopeOfTenant = (tenant: Tenant): Scope =>
     ? { kind: 'partner', partnerId: tenant.partnerId, orgs: 'all' }
     : organizationScope(tenant.orgId)
 
-/** The other way round from `scopeOf`. */
+/** Inverse of `scopeOf`. */
 export function contextOfScope(scope: Scope): SessionContext {
   if (scope.kind === 'partner') return { kind: 'partner', partnerId: scope.partnerId }
   return scope.kind === 'organization' ? { kind: 'organization', orgId: scope.orgId } : { kind: 'system' }

@@ -16,10 +16,10 @@ const of = (resource: string) => every.filter((pair) => pair.startsWith(`${resou
 const read = (...resources: string[]) => resources.map((resource) => `${resource}:read`)
 const builtIn = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, '0')}`
 
-/** The role of a partner's first administrator; it demands a second factor. */
+/** The role of a partner's first administrator; it requires a second factor. */
 export const partnerAdmin = builtIn(1)
 
-/** Roles that come with the product, for every partner and organization; nobody can change them. */
+/** Built-in roles for every partner and organization; no user can change them. */
 export const builtInRoles: readonly BuiltIn[] = [
   {
     id: partnerAdmin,
@@ -96,7 +96,7 @@ export const builtInRoles: readonly BuiltIn[] = [
   },
 ]
 
-/** Adds the built-in roles that are not there yet. */
+/** Adds the missing built-in roles. */
 export async function seedRoles(db: Db, now: Instant): Promise<void> {
   const present = new Set(
     (await db.selectFrom('roles').select('id').where('is_system', '=', 1).execute()).map((r) => r.id),
@@ -104,14 +104,22 @@ export async function seedRoles(db: Db, now: Instant): Promise<void> {
   const missing = builtInRoles.filter(({ id }) => !present.has(id))
   if (missing.length === 0) return
   const roles = missing.map(({ id, scope, name, description, forceMfa }) => ({
-    ...{ id, partner_id: null, org_id: null, parent_role_id: null },
-    ...{ scope, name, description, is_system: 1, force_mfa: forceMfa ? 1 : 0 },
-    ...{ created_at: now, updated_at: now },
+    id,
+    partner_id: null,
+    org_id: null,
+    parent_role_id: null,
+    scope,
+    name,
+    description,
+    is_system: 1,
+    force_mfa: forceMfa ? 1 : 0,
+    created_at: now,
+    updated_at: now,
   }))
   const permissions = missing.flatMap((role) =>
     role.permissions.map((permission) => ({ role_id: role.id, permission })),
   )
-  // Another process may add them just now.
+  // Another process may be adding them at the same time.
   await db
     .insertInto('roles')
     .values(roles)

@@ -6,8 +6,8 @@ import { checkNotSsoSession } from './sessions/rules.ts'
 import { getUser, type User } from './store.ts'
 
 /**
- * The organizations a person belongs to that take no passwords: the provider that people sign in with, the oldest
- * active one, is the only way in. Where a session is already, it is not asked.
+ * The person's organizations that accept no passwords: their sign-in provider, the oldest active one, enforces
+ * single sign-on. It does not apply to sessions that exist already.
  */
 export async function listSsoOnly(db: Db, userId: string): Promise<Set<string>> {
   const rows = await db
@@ -27,8 +27,8 @@ export async function listSsoOnly(db: Db, userId: string): Promise<Set<string>> 
 }
 
 /**
- * The memberships that a password opens. One that nobody but an identity provider accepted is not among them: whoever
- * has the password may be another than whom the provider vouches for.
+ * The memberships that a password gives access to. A membership accepted only by an identity provider is not
+ * among them: the person who has the password may not be the one the provider asserts.
  */
 export const filterPasswordMemberships = <M extends Membership>(
   memberships: readonly M[],
@@ -39,8 +39,8 @@ export const filterPasswordMemberships = <M extends Membership>(
   )
 
 /**
- * Whether a person's password opens nothing that they belong to; an invitation is nothing yet. What nobody but a
- * provider accepted takes no password from whoever has one.
+ * Whether a person's password gives access to none of their memberships; an invitation does not count.
+ * Memberships accepted only by a provider do not make the password unusable.
  */
 export async function isPasswordUnusable(
   db: Db,
@@ -53,16 +53,16 @@ export async function isPasswordUnusable(
   return filterPasswordMemberships(own, await listSsoOnly(db, user.id)).length === 0
 }
 
-/** Whether a person may not be given a link to set a password, since single sign-on is the way in to all they have. */
+/** Whether a person may not get a link to set a password, since all their access is by single sign-on. */
 export async function isResetUnusable(db: Db, user: User): Promise<boolean> {
   if (await isFederated(db, user)) return true
   if (!(await isPasswordUnusable(db, user))) return false
-  // It is how an address is proved, without which nobody accepts an invitation of another tenant.
+  // The link also proves the address, which accepting an invitation of another tenant requires.
   if (user.passwordHash === null || user.emailProvedAt !== null) return true
   return !(await listMemberships(db, user.id)).some((one) => one.invited)
 }
 
-/** Whether a person has no password because identity providers vouch for them wherever they belong. */
+/** Whether a person has no password because identity providers sign them in to all their tenants. */
 async function isFederated(db: Db, user: Pick<User, 'id' | 'passwordHash'>): Promise<boolean> {
   if (user.passwordHash !== null) return false
   const vouched = await db
@@ -77,14 +77,14 @@ async function isFederated(db: Db, user: Pick<User, 'id' | 'passwordHash'>): Pro
   return own.every((one) => one.kind === 'organization' && orgs.has(one.orgId))
 }
 
-/** Whether a person's password does not open the organization they would come in to. */
+/** Whether the organization of the sign-in accepts no password. */
 export const isSsoOnly = async (db: Db, userId: string, context: SessionContext): Promise<boolean> =>
   context.kind === 'organization' && (await listSsoOnly(db, userId)).has(context.orgId)
 
 /**
- * Whether a session may see and change what belongs to the account and not to one tenant: a session of single sign-on
- * only where its organization is all that the person belongs to. Whoever runs the provider could be anybody there, and
- * nobody anywhere else; nor does its word alone make it the keeper of somebody who has a password.
+ * Whether a session may see and change what belongs to the account rather than to one tenant. A single sign-on
+ * session may only where its organization is the person's only tenant, since the provider's operator can act as
+ * any member there. Nor does the provider's assertion alone give control over a person who has a password.
  */
 export async function canManageAccount(
   db: Db,
@@ -109,8 +109,8 @@ export async function checkCanManageAccount(
 }
 
 /**
- * A factor guards the password too, and with it what an identity provider has no say in: whoever came in by one leaves
- * it alone, unless the password opens nothing.
+ * A factor also guards the password, and so tenants that the identity provider has no authority over: a session
+ * that began at a provider cannot change factors, unless the password gives access to nothing.
  * @throws forbidden
  */
 export async function checkCanManageFactors(

@@ -7,8 +7,8 @@ import type { UserRow } from '../storage/schema/tables.ts'
 import { foldEmail, normalizeEmail } from './rules.ts'
 
 /*
- * Accounts stand above the tenants: a person may belong to several. What a person may see comes from
- * their membership (memberships.ts), and every query below is by the person's own id or e-mail.
+ * Accounts are above the tenants: a person may belong to several. Their membership (memberships.ts) decides
+ * what they may see, and every query below is by the person's own id or e-mail.
  */
 
 const userRows = rowsOf<UserRow>()({ flags: ['is_system', 'phone_verified'] })
@@ -27,7 +27,7 @@ export async function findUser(db: Db, id: string): Promise<User | undefined> {
   return row && userRows.read(row)
 }
 
-/** The person behind a session that was just looked at. @throws invalid_token when they are gone */
+/** The user of a session that was just checked. @throws invalid_token when they were deleted */
 export async function getUser(db: Db, id: string): Promise<User> {
   const user = await findUser(db, id)
   if (!user) throw new Problem('invalid_token')
@@ -38,7 +38,7 @@ export function findUserByEmail(db: Db, email: string): Promise<User | undefined
   return findUserByKey(db, foldEmail(email))
 }
 
-/** `key`: an address as `foldEmail` makes it. */
+/** `key`: an address folded by `foldEmail`. */
 export async function findUserByKey(db: Db, key: string): Promise<User | undefined> {
   const [row] = await userByEmail(db, { key })
   return row && userRows.read(row)
@@ -62,7 +62,7 @@ export async function insertUser(db: Db, user: NewUser, now: Instant): Promise<v
   await db.insertInto('users').values(newRow(user, now)).execute()
 }
 
-/** Does nothing when there is an account with this e-mail, also one that is made at the same time. */
+/** Does nothing when an account with this e-mail exists, even one created at the same time. */
 export async function insertUserOnce(db: Db, user: NewUser, now: Instant): Promise<void> {
   await db
     .insertInto('users')
@@ -75,7 +75,7 @@ function newRow(user: NewUser, now: Instant): UserRow {
   const { id, email, name, passwordHash, isSystem = false, status = 'active', emailProvedAt = null } = user
   return {
     id,
-    // Mail goes where the address itself does, in whatever letters somebody typed it first.
+    // Mail goes to the address as typed, with letter case preserved.
     email: normalizeEmail(email),
     email_key: foldEmail(email),
     name,
@@ -100,7 +100,7 @@ function newRow(user: NewUser, now: Instant): UserRow {
   }
 }
 
-/** Keeps since when it is known that the holder of an account reads the mail of its address. */
+/** Records when it was proved that the account's holder reads the mail of its address. */
 export async function markEmailProved(db: Db, userId: string, now: Instant): Promise<void> {
   await db
     .updateTable('users')
@@ -120,7 +120,7 @@ export async function endSessions(db: Db, userId: string, now: Instant): Promise
   await revokeSessions(db, userId, now)
 }
 
-/** Spends every refresh token of a person, and ends the sign-ins that wait for their second step. */
+/** Revokes every session of a person, and ends their sign-ins that wait for a second step. */
 export async function revokeSessions(db: Db, userId: string, now: Instant): Promise<void> {
   await db
     .updateTable('sessions')

@@ -7,7 +7,8 @@ import { contextOfScope, scopeOfTenant, type Tenant } from './rules.ts'
 type TenantQuery = { orgId?: string | undefined; partnerId?: string | undefined }
 
 /**
- * The tenant a request names: an organization, which must be of the partner when both are named, or a partner.
+ * The tenant named in a request: an organization, which must belong to the partner when both are named, or a
+ * partner.
  * @throws partner_mismatch, org_access_denied, not_found
  */
 export async function findNamedTenant(
@@ -28,21 +29,21 @@ export async function findNamedTenant(
   return partnerId === undefined ? undefined : { kind: 'partner', partnerId }
 }
 
-/** The tenant a request names, else the caller's own; undefined when the system administrator names none. */
-export async function findTenant(db: Db, scope: Scope, asked: TenantQuery): Promise<Tenant | undefined> {
+/** The tenant named in a request, else the caller's own; undefined when a system administrator names none. */
+export async function findTenant(db: Db, scope: Scope, requested: TenantQuery): Promise<Tenant | undefined> {
   const context = contextOfScope(scope)
-  return (await findNamedTenant(db, scope, asked)) ?? (context.kind === 'system' ? undefined : context)
+  return (await findNamedTenant(db, scope, requested)) ?? (context.kind === 'system' ? undefined : context)
 }
 
 /** @throws tenant_required, and what `findTenant` throws */
-export async function getTenant(db: Db, scope: Scope, asked: TenantQuery): Promise<Tenant> {
-  const tenant = await findTenant(db, scope, asked)
+export async function getTenant(db: Db, scope: Scope, requested: TenantQuery): Promise<Tenant> {
+  const tenant = await findTenant(db, scope, requested)
   if (!tenant) throw new Problem('tenant_required')
   return tenant
 }
 
-/** What the caller sees of the tenant that is named; everything they see when none is. */
-export async function getNamedScope(db: Db, scope: Scope, asked: TenantQuery): Promise<Scope> {
-  const tenant = await findNamedTenant(db, scope, asked)
+/** The caller's scope within the named tenant; their whole scope when none is named. */
+export async function getNamedScope(db: Db, scope: Scope, requested: TenantQuery): Promise<Scope> {
+  const tenant = await findNamedTenant(db, scope, requested)
   return tenant ? scopeOfTenant(tenant) : scope
 }

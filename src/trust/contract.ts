@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, publicAccess, userAccess } from '../core/endpoint.ts'
 import { pageOf, pageQuery } from '../core/page.ts'
-import { permissions as catalogue } from '../core/permissions.ts'
+import { permissions as catalog } from '../core/permissions.ts'
 import { idOf, instant, secret, text } from '../core/schema.ts'
 import { urlFault } from '../sso/fields/contract.ts'
 
@@ -54,9 +54,9 @@ const claims = z
     error: 'are compared to the letter: patterns are not accepted',
   })
 
-const permission = z.enum(catalogue as [string, ...string[]], {
+const permission = z.enum(catalog as [string, ...string[]], {
   error: ({ input }) => {
-    const known = `must be one of ${catalogue.join(', ')}`
+    const known = `must be one of ${catalog.join(', ')}`
     return typeof input === 'string' ? `"${input.slice(0, 100)}" is not a permission: ${known}` : known
   },
 })

@@ -55,7 +55,8 @@ const batchSize = 500
 
 /**
  * Adds the entries up to a head to the tree. Each has to match its checksum and link to the entry before it.
- * Several processes may run this at once. @throws HistoryChangedError
+ * Several processes may run this at once.
+ * @throws HistoryChangedError
  */
 export async function extendTree(
   storage: Storage,

@@ -38,8 +38,8 @@ const reuseSeconds = 3600
 
 /**
  * Takes a signed checkpoint of a chain in its current state; everything pending is sealed first. The last
- * checkpoint of an unchanged chain is returned again for an hour. @throws HistoryChangedError, and signs
- * nothing
+ * checkpoint of an unchanged chain is returned again for an hour.
+ * @throws HistoryChangedError, and signs nothing
  */
 export async function takeCheckpoint(deps: CheckpointDependencies, chain: string): Promise<TakenCheckpoint> {
   try {

@@ -49,7 +49,8 @@ export async function archivedUpTo(db: Db, chain: string, anchor: number): Promi
 /**
  * Archives the oldest entries of a chain as one object, which can be verified like the file of a chain, and
  * records it; returns how many. Its end is recorded before it is sent, so that the same object is sent again
- * after a crash. @throws ArchiveFailure, audit_history_changed
+ * after a crash.
+ * @throws ArchiveFailure, audit_history_changed
  */
 export async function archiveNext(
   deps: ArchivingDependencies,

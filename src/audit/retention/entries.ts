@@ -14,7 +14,8 @@ export type StoredEntry = { seq: number; checksum: string; canonical: string }
 /**
  * The next entries after an anchor that are older than the cutoff, up to the first that is not, whatever
  * follows it. Each has to match what was signed, so that an attacker cannot have retention remove the traces of
- * a forgery. @throws audit_history_changed
+ * a forgery.
+ * @throws audit_history_changed
  */
 export async function readExpired(
   db: Db,

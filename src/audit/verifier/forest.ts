@@ -19,7 +19,7 @@ function nodeHash(left: string, right: string): string {
 export class Forest {
   readonly trees: PerfectTree[] = []
 
-  /** Neighbours that are the two halves of one tree become that tree. */
+  /** Neighbors that are the two halves of one tree become that tree. */
   push(from: number, size: number, hash: string): void {
     let last = { from, size, hash }
     for (let before = this.trees.at(-1); before; before = this.trees.at(-1)) {

@@ -22,7 +22,8 @@ export type OpenResult<T> = ({ finding?: undefined } & T) | { finding: Finding }
 /**
  * Parses a file of keys: one per line, as `svc audit key` prints them or as base64 of the 32 bytes alone; `#`
  * begins a comment. The name of a key states for which chain it was printed, but the key is the same for all
- * chains. @returns the number of the first line that is not a key
+ * chains.
+ * @returns the number of the first line that is not a key
  */
 export function readKeys(text: string): Buffer[] | number {
   const keys: Buffer[] = []

@@ -7,7 +7,7 @@ const tag = 'Authentication'
 export const ownAccountAccess = userAccess({ whileEnrolling: true })
 
 export const code = secret(text(20, 1)).describe('Six digits, or a recovery code')
-/** Proves again who somebody is; not needed within ten minutes of a sign-in or a code. */
+/** Reauthentication; not needed within ten minutes of a sign-in or a code. */
 export const currentPassword = secret(text(1024, 1))
   .optional()
   .describe('Needed when the sign-in is more than 10 minutes ago')

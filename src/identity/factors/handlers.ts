@@ -35,7 +35,7 @@ type Factors = typeof factors
 export type FactorDependencies = ProofDependencies & {
   access: AccessTokens
   guard: PasswordGuard
-  /** ENABLE_2FA: without it there are no factors, and the routes for them answer 404. */
+  /** ENABLE_2FA: without it there are no factors, and their routes return 404. */
   mfaOn: boolean
 }
 
@@ -48,7 +48,7 @@ const setupAad = (userId: string) => `mfa_setups.content.${userId}`
 export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> => {
   const { access, cipher, guard, mfaOn } = keys
 
-  /** The first code of the authenticator that is being enrolled, and a session that has proved it. */
+  /** Checks the first code of the authenticator being enrolled, and prepares a session with that factor proved. */
   async function confirm(
     call: ReauthenticationCall,
     body: { code: string; currentPassword?: string | undefined },
@@ -60,9 +60,9 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
     const content =
       setup && (await decryptOrUnavailable(storage.read, cipher, setup.content, setupAad(caller.id)))
     if (!content || setup.expiresAt <= now) throw invalid([{ path: 'body.code', message: noSetup }], noSetup)
-    // The account may have become more than the provider's since the set-up was begun.
+    // Since the setup began, the account may have gained more than the identity provider may manage.
     await checkCanManageFactors(storage.read, user, caller)
-    // The set-up was begun with a proof, and does not wait for longer than one serves.
+    // The setup began with a reauthentication, and expires before that does.
     if (body.currentPassword !== undefined) await reauthenticate(guard, user, body.currentPassword, call)
     const { secret, recoveryCodes } = JSON.parse(content) as Setup
     const step = totpStep(secret, body.code.trim(), now, 0)
@@ -101,7 +101,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
         granted: GrantedSession
       }
     | { kind: 'step-up'; user: User; proof: Proof; granted: GrantedSession; replaces: string }
-    | { kind: 'enrolment'; confirmed: ConfirmedSetup }
+    | { kind: 'enrollment'; confirmed: ConfirmedSetup }
 
   return {
     setupMfa: inSteps<Factors['setupMfa'], Setup & { otpAuthUrl: string; qrCodeDataUrl: string }>({
@@ -110,7 +110,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
         checkMfaOn(mfaOn)
         const user = await getUser(storage.read, caller.id)
         await checkCanManageFactors(storage.read, user, caller)
-        // Someone with a phone as factor may move on to an app, when this session has proved the phone.
+        // A user with a phone factor may switch to an app after this session has proved the phone.
         if (user.mfaMethod === 'totp') throw new Problem('conflict', 'MFA is already enabled')
         if (user.mfaMethod !== null && !caller.mfa) throw new Problem('mfa_required')
         await reauthenticate(guard, user, body.currentPassword, call)
@@ -147,7 +147,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
           const signedIn = requireUser(caller)
           const user = await getUser(storage.read, signedIn.id)
           if (user.mfaMethod === null) {
-            return { kind: 'enrolment', confirmed: await confirm({ ...call, caller: signedIn }, body) }
+            return { kind: 'enrollment', confirmed: await confirm({ ...call, caller: signedIn }, body) }
           }
           limit('MFA', factorLimitKey(signedIn))
           const context = contextOfScope(signedIn.scope)
@@ -164,7 +164,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
         return { kind: 'sign-in', user, challenge, orgId, proof, granted }
       },
       async run({ db, ip, now, note }, verified) {
-        if (verified.kind === 'enrolment') {
+        if (verified.kind === 'enrollment') {
           const { user } = verified.confirmed
           note({ action: 'auth.mfa.enable', resourceId: user.id, resourceName: user.email })
           const enabled = await enable(db, verified.confirmed, now)
@@ -199,7 +199,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
         const policy = await store.findMfaPolicy(storage.read, user.id, contextOfScope(caller.scope))
         if (policy.required || !policy.smsAllowed) throw new Problem('mfa_enforced')
         limit('MFA', user.id)
-        // The code that comes along is a proof.
+        // The code in the request is a proof itself.
         if (body.currentPassword !== undefined) await reauthenticate(guard, user, body.currentPassword, call)
         const proof = await verifyCode(storage.read, keys, user, body.code, now)
         limit('NOTICE', user.id)
@@ -253,8 +253,8 @@ export const mfaChanged = () => new Problem('conflict', 'MFA was changed meanwhi
 export const mfaNotEnabled = (message: string) => new Problem('invalid_request', message)
 
 /**
- * Of the codes that may be tried for one person. A session of single sign-on has its own: whoever runs the provider
- * would otherwise use up what the person needs to sign in.
+ * Rate limit key for codes tried on one person. A single sign-on session has its own key: otherwise an attacker
+ * who runs the provider could use up the attempts that the person needs to sign in.
  */
 export const factorLimitKey = ({ id, ssoProviderId, scope }: UserCaller): string =>
   ssoProviderId === null ? id : `${id} ${orgOfContext(contextOfScope(scope))}`

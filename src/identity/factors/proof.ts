@@ -24,21 +24,21 @@ export type ReauthenticationCall = {
 export type ProofDependencies = {
   cipher: Cipher
   recoveryPepper: string
-  /** Of codes that were made before, or are by processes that are further on. */
+  /** Pepper of codes from before a rotation, or from processes that have rotated already. */
   otherRecoveryPepper: string | undefined
   phoneCodes: PhoneCodes
 }
 
-/** A code that fits one of the person's factors; a code of an app or a recovery code has still to be spent. */
+/** A code that matches one of the person's factors; a TOTP or recovery code still has to be consumed. */
 export type Proof =
   | { method: 'totp'; step: number }
-  /** What it is stored as, under either pepper. */
+  /** Its stored hash under either pepper. */
   | { method: 'recovery_code'; hashes: string[] }
   | { method: 'sms' }
 
 export const totpAad = (userId: string) => `users.totp_secret.${userId}`
 
-/** A sign-in, by the organization that hears of it. */
+/** The organization that a sign-in is reported to. */
 type SignInOrg = { orgId: string | null }
 
 /** @throws invalid_mfa_code, sms_not_configured, sms_unavailable, unavailable */
@@ -59,7 +59,8 @@ export async function verifyCode(
     if (/^\d{4,10}$/.test(text) && (await keys.phoneCodes.check(user.phoneNumber, text)))
       return { method: 'sms' }
   } else if (user.totpSecret !== null) {
-    // One that cannot be decrypted takes no code; recovery codes still do, and an administrator can reset it.
+    // A secret that cannot be decrypted accepts no code; recovery codes still work, and an administrator can
+    // reset the factor.
     const secret = await decryptOrUnavailable(db, keys.cipher, user.totpSecret, totpAad(user.id))
     const step = secret === undefined ? undefined : totpStep(secret, text, now, user.totpStep)
     if (step !== undefined) return { method: 'totp', step }
@@ -68,7 +69,7 @@ export async function verifyCode(
 }
 
 /**
- * In the transaction that acts on the proof, so that it serves once.
+ * Consumes a proof in the transaction that acts on it, so that it works once.
  * @throws invalid_mfa_code when it was used already
  */
 export async function consumeProof(
@@ -85,7 +86,7 @@ export async function consumeProof(
   if (!spent) throw invalidCode(user, signIn)
 }
 
-/** `signIn`: when a sign-in was tried. */
+/** `signIn` is given for an attempted sign-in. */
 export const invalidCode = (user: { id: string; email: string }, signIn?: SignInOrg): Problem =>
   new Problem('invalid_mfa_code', undefined, {
     refusal: {
@@ -96,7 +97,7 @@ export const invalidCode = (user: { id: string; email: string }, signIn?: SignIn
     },
   })
 
-/** How long a proof of who one is serves for what a stolen access token must not do. */
+/** How long an authentication allows actions that a stolen access token alone must not allow. */
 export const reauthenticationSeconds = 10 * 60
 
 /** @throws reauthentication_required */
@@ -105,8 +106,8 @@ export function checkRecentAuthentication({ provedAt }: { provedAt: Instant }, n
 }
 
 /**
- * Before a change of how somebody signs in: a password that came along is checked; without one the session has to have
- * begun, or proved a factor, lately.
+ * Reauthenticates before a change of how a person signs in: a given password is checked; without one, the
+ * session has to have begun, or proved a factor, recently.
  * @throws wrong_password, reauthentication_required, rate_limited
  */
 export async function reauthenticate(

@@ -1,4 +1,4 @@
-/** What the tenants of a person say about second factors. */
+/** What a person's tenants require and allow as second factors. */
 export type MfaPolicy = { required: boolean; smsAllowed: boolean }
 
 /** The strictest of `settings`, as JSON text of partners and organizations. */

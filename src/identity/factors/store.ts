@@ -36,7 +36,7 @@ export async function consumeRecoveryCode(
 
 // Enrolling a factor.
 
-/** `content`: sealed. */
+/** `content` is sealed. */
 export type MfaSetup = { content: string; expiresAt: Instant }
 
 export async function saveMfaSetup(db: Db, userId: string, setup: MfaSetup): Promise<void> {
@@ -126,8 +126,8 @@ export async function replaceRecoveryCodes(db: Db, userId: string, hashes: reado
 }
 
 /**
- * What the live partners and organizations that a person has joined say about factors, and the one that the session is
- * in. One that its own provider put them in says nothing of what they do elsewhere.
+ * The combined factor policy of the live partners and organizations that a person has joined, and of the
+ * session's tenant. An organization that its own provider added them to does not govern what they do elsewhere.
  */
 export async function findMfaPolicy(db: Db, userId: string, context: SessionContext): Promise<MfaPolicy> {
   const partners = db
@@ -151,7 +151,7 @@ export async function findMfaPolicy(db: Db, userId: string, context: SessionCont
   return mfaPolicyOf(rows.map((row) => row.settings))
 }
 
-/** Forgets what has run out. */
+/** Deletes expired setups. */
 export async function sweepFactors(db: Db, now: Instant): Promise<void> {
   await db.deleteFrom('mfa_setups').where('expires_at', '<', now).execute()
 }

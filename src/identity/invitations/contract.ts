@@ -62,7 +62,7 @@ export const invitations = {
   }),
 }
 
-/** An invitation that waits for the one it is to. */
+/** An invitation that its recipient has not accepted. */
 export const PendingInvitation = z
   .object({
     partnerId: idOf('partner').nullable(),

@@ -46,7 +46,7 @@ import {
 } from './rules.ts'
 import * as store from './store.ts'
 
-/** What letters need. `real`: they leave the machine. */
+/** Dependencies for sending mail. `real`: mail leaves the machine. */
 export type InvitationDependencies = {
   cipher: Cipher
   mailer: { readonly real: boolean }
@@ -55,7 +55,10 @@ export type InvitationDependencies = {
 
 type Entries = typeof invitations
 
-/** The address first: who hammers at one uses up nothing of the others. */
+/**
+ * The limit of the address comes first, so repeated invitations to one address do not use up the limit of
+ * others.
+ */
 function limitLetters(
   limit: Preparation<Entries['invite']>['limit'],
   caller: { id: string },
@@ -70,7 +73,7 @@ function limitLetters(
 
 type Accept = (typeof acceptance)['acceptInvite']
 
-/** Adds the membership, which waits for its holder. @throws user_exists, invalid_request */
+/** Adds a membership that its holder has to accept. @throws user_exists, invalid_request */
 async function createMembership(
   db: Db,
   scope: Scope,
@@ -96,9 +99,10 @@ async function createMembership(
 }
 
 /**
- * Queues the letter. Who has no password yet gets a link to set it, which accepts this invitation; everybody else is
- * told to sign in and accept. The link is shown to the inviter only while no mail leaves, and only when nobody else
- * invited the same person: else it would let them into what others gave.
+ * Queues the mail. A recipient without a password gets a link to set it, which accepts this invitation; any
+ * other is asked to sign in and accept. The link is returned to the inviter only while no mail leaves the
+ * machine, and only when no other tenant invited the same person: otherwise it would give the inviter what
+ * others granted.
  */
 async function sendInvitation(
   db: Db,
@@ -145,7 +149,7 @@ export const invitationHandlers = (post: InvitationDependencies): HandlersOf<typ
       await store.voidOtherInvitations(db, user.id, tenant)
       const sent = await sendInvitation(db, post, { user: { ...user, name }, tenant, caller, now })
       note({ orgId: orgOfTenant(tenant), resourceName: email, details: { roleName: role.name } })
-      // Whether the address has an account elsewhere, and as whom, is not said.
+      // The reply does not reveal whether the address has an account elsewhere, or its name.
       return { id: user.id, email, name, status: 'invited' as const, roleId: role.id, ...sent }
     },
   }),
@@ -166,7 +170,7 @@ export const invitationHandlers = (post: InvitationDependencies): HandlersOf<typ
       if (membershipStatus(target.account, membership) !== 'invited') {
         throw invalid([{ path: 'body.userId', message }], message)
       }
-      // The link may be shown: it must not open an account that can do more than the caller.
+      // The link may be returned to the caller: it must not open an account that can do more than the caller.
       await checkMayManageUser(db, caller, target.account, await listMembershipRecords(db, scope, [user.id]))
       if (user.passwordHash !== null && user.status === 'invited') {
         throw new Problem('conflict', 'The account has a password already: set its status to active')
@@ -224,7 +228,7 @@ export const acceptanceHandlers = (keys: {
         user,
         granted: await grantSession(
           keys.access,
-          // What others set up is cleared, which ends their sessions.
+          // Factors that others set up are cleared, which ends their sessions.
           user.emailProvedAt === null ? { ...user, mfaEpoch: user.mfaEpoch + 1 } : user,
           { context: found.tenant, mfa: false, ssoProviderId: null },
           now,

@@ -11,7 +11,7 @@ import { isSameTenant, type MembershipRecord, orgOfTenant } from '../users/rules
 import type { myInvitations as contract } from './contract.ts'
 import { findTenantName } from './store.ts'
 
-/** What waits for a person: invitations, and what a provider alone has accepted for them. */
+/** A person's open invitations, and memberships that only an identity provider has accepted. */
 async function listPending(db: Db, userId: string): Promise<MembershipRecord[]> {
   const held = (await listMembershipRecords(db, systemScope, [userId])).filter(
     (one) => one.disabledAt === null && one.acceptedBy !== 'holder',
@@ -22,10 +22,10 @@ async function listPending(db: Db, userId: string): Promise<MembershipRecord[]> 
   return all.flatMap(({ one, found }) => (found?.invited || found?.usable ? [one] : []))
 }
 
-/** What a person does with the invitations to their own account. */
+/** Handlers for invitations to the caller's own account. */
 export const myInvitations: HandlersOf<typeof contract> = {
   async myInvitations({ db, caller }) {
-    // A provider speaks for one organization, and learns nothing of others.
+    // A provider speaks for one organization and must learn nothing of others.
     if (caller.ssoProviderId !== null) return { data: [] }
     const held = await listPending(db, caller.id)
     const data = await Promise.all(
@@ -40,7 +40,7 @@ export const myInvitations: HandlersOf<typeof contract> = {
     return { data }
   },
 
-  /** On the person's own proof: with a password that is theirs, and the factor if they have one. */
+  /** Requires the person's own proof: their password, and their factor if they have one. */
   async acceptMine({ db, caller, body: { orgId, partnerId }, now, note }) {
     if (orgId === undefined && partnerId === undefined) {
       throw invalid([{ path: 'body', message: 'must name an organization or a partner' }])
@@ -52,7 +52,7 @@ export const myInvitations: HandlersOf<typeof contract> = {
     const held = await listPending(db, caller.id)
     if (!held.some((one) => isSameTenant(one.tenant, tenant)))
       throw new Problem('invite_not_found', 'No invitation of theirs waits for you')
-    // Whoever registered an address, or was shown the link to it, need not be the one who reads its mail.
+    // The person who registered an address, or was shown the link to it, may not be the one who reads its mail.
     if ((await getUser(db, caller.id)).emailProvedAt === null) throw new Problem('email_unproved')
     await acceptMembership(db, caller.id, tenant, 'holder', now)
     note({ orgId: orgOfTenant(tenant), resourceId: caller.id, resourceName: caller.email })

@@ -13,7 +13,7 @@ export type Invitation = {
   tenant: Tenant
   expiresAt: Instant
   acceptedAt: Instant | null
-  /** Whoever invited saw the link as well. */
+  /** The inviter saw the link as well. */
   shown: boolean
   email: string
   name: string
@@ -22,8 +22,8 @@ export type Invitation = {
 }
 
 /**
- * What a link is still good for. An account that has a password is never given another by it, whoever asked
- * for the link.
+ * State of an invitation link. An account that has a password never gets another by a link, whoever requested
+ * it.
  */
 export function invitationState(
   invitation: Invitation | undefined,
@@ -39,6 +39,6 @@ export const refusalMessages = {
   accepted: 'This invite has already been accepted',
 } as const
 
-/** A refusal to accept, as a fault of the token. */
+/** A refusal to accept, reported as an error of the token. */
 export const invalidInvitation = (state: keyof typeof refusalMessages) =>
   invalid([{ path: 'body.token', message: refusalMessages[state] }], refusalMessages[state])

@@ -5,9 +5,9 @@ import type { Tenant } from '../rules.ts'
 import { idOfTenant } from '../users/rules.ts'
 import type { Invitation } from './rules.ts'
 
-/* The token itself is the credential, so its hash stands in for a scope. */
+/* The token itself is the credential, so its hash takes the place of a scope. */
 
-/** One link lives for a person and a tenant: a new one ends the one before. */
+/** Each person has one valid link per tenant: a new one replaces it. */
 export async function saveInvitation(
   db: Db,
   {
@@ -60,7 +60,7 @@ export async function findInvitation(db: Db, tokenHash: string): Promise<Invitat
   )
 }
 
-/** True for the one request that gets to use the link; the person's other links end with it. */
+/** True for the one request that uses the link; it also ends the person's other links. */
 export async function consumeInvitation(
   db: Db,
   { id, userId }: Pick<Invitation, 'id' | 'userId'>,
@@ -85,8 +85,8 @@ export async function consumeInvitation(
 }
 
 /**
- * Gives an account its first password; false when it has one. `proved`: nobody but the mailbox saw the link that it
- * came by, which else says nothing of whose the address is, whatever was known before.
+ * Sets the first password of an account; false when it has one. `proved`: only the mailbox received the link,
+ * so using it proves the address. Otherwise the address counts as unproved, whatever was recorded before.
  */
 export async function activateAccount(
   db: Db,
@@ -111,7 +111,10 @@ export async function activateAccount(
   return numUpdatedRows === 1n
 }
 
-/** A link that is about opens one membership, and not the one that comes now: whoever has it waits for a new one. */
+/**
+ * Voids the person's other outstanding links: each was sent for one membership, and must not open the one added
+ * now. Their recipient needs a new link.
+ */
 export async function voidOtherInvitations(db: Db, userId: string, tenant: Tenant): Promise<void> {
   await db
     .deleteFrom('invitations')
@@ -128,7 +131,7 @@ export async function voidInvitation(db: Db, userId: string, tenant: Tenant): Pr
     .execute()
 }
 
-/** What a tenant calls itself. */
+/** Name of a tenant. */
 export async function findTenantName(db: Db, tenant: Tenant): Promise<string> {
   const row =
     tenant.kind === 'partner'
@@ -137,7 +140,7 @@ export async function findTenantName(db: Db, tenant: Tenant): Promise<string> {
   return row?.name ?? ''
 }
 
-/** Forgets what has run out. */
+/** Deletes expired invitations. */
 export async function sweepInvitations(db: Db, now: Instant): Promise<void> {
   await db.deleteFrom('invitations').where('expires_at', '<', now).execute()
 }

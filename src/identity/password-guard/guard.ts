@@ -29,16 +29,16 @@ export type PasswordGuardDependencies = {
   cipher: Cipher
   publicUrl: () => string
   limits: Limits
-  /** Told of every attempt that was not let near the password. */
+  /** Called for every attempt that was refused before the password counted. */
   onLockedOut(reason: Lockout['reason']): void
 }
 
 type GuardedUser = Pick<User, 'id' | 'email' | 'name' | 'passwordHash' | 'isSystem'>
 
-/** A request with a password in it. */
+/** A request that contains a password. */
 type AttemptCall = { storage: Storage; ip: string; isLocal: boolean; now: Instant }
 
-/** The one place that passwords are held against accounts. */
+/** The only place that checks passwords against accounts. */
 export function createPasswordGuard({
   cipher,
   publicUrl,
@@ -52,9 +52,9 @@ export function createPasswordGuard({
   const lastsSeconds = markTtlSeconds(figures)
 
   /**
-   * Whether a password is right, unless whoever asks was stopped: the answer is then `stopped` for the right one too.
-   * It is the same work in each case, and without an account. What is decided is decided after the password was looked
-   * at, one attempt at a time: of a thousand at once no more than the figures allow are told anything.
+   * Checks a password; a locked-out client gets the lockout for the right password too. Every case takes the
+   * same work, also without an account. The decision is made after the password was checked, one attempt at a
+   * time: of a thousand parallel attempts no more than the limits allow learn a result.
    */
   async function attempt(
     { storage, ip, isLocal, now }: AttemptCall,
@@ -104,7 +104,8 @@ export function createPasswordGuard({
     attempt,
 
     /**
-     * Of somebody who is signed in. Their session is a client that the account knows, unless a provider vouched for it.
+     * Checks the password of a signed-in person. Their session counts as a known client, unless it began at an
+     * identity provider.
      * @throws wrong_password, rate_limited
      */
     async confirm(
@@ -123,8 +124,9 @@ export function createPasswordGuard({
     },
 
     /**
-     * Who sets a new password by a link of the mailbox is the holder: what strangers did is forgotten, and where it was
-     * done from is known, so that strangers who go on do not keep them from the first sign-in with it.
+     * A person who sets a new password through a link in the mailbox is the holder. Failures by strangers are
+     * deleted, and the network of the reset is remembered, so that strangers who go on do not prevent the first
+     * sign-in with the new password.
      */
     async resetByProof(db: Db, user: Pick<User, 'id'>, ip: string, now: Instant): Promise<void> {
       await deleteMarks(db, user.id)

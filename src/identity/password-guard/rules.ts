@@ -2,40 +2,47 @@ import type { Limit } from '../../core/limits.ts'
 import { addSeconds, type Instant, secondsBetween } from '../../core/time.ts'
 
 /*
- * How wrong passwords stop whoever guesses, and nobody else. They are counted where they come from, so that a stranger
- * shuts the door to their own network alone; and over all strangers together, so that many networks help them little:
- * then a password is not enough of a stranger, while a client that the account knows comes in as ever.
+ * How wrong passwords lock out the guesser and no one else. Failures are counted per network, so that an
+ * attacker locks out only their own; and over all unknown clients together, so that using many networks helps
+ * little: beyond that limit a password alone is not enough for an unknown client, while a client that the
+ * account knows signs in as ever.
  */
 
-/** What happened at the door of an account: a wrong password, the use of a link in its mail, a letter about it. */
+/**
+ * An event in the sign-in history of an account: a wrong password, the use of a mailed link, a notification
+ * mail about it.
+ */
 export type AttemptMark = { kind: 'wrong' | 'proved' | 'told'; place: string; at: Instant }
 
 export type GuardLimits = {
-  /** Wrong passwords that stop one place, for as long as they are counted. */
+  /** Wrong passwords that lock out one place, for as long as they are counted. */
   network: Limit | undefined
-  /** Those of all strangers together, after which they are asked for a proof. */
+  /** Wrong passwords of all unknown clients together, after which they need a further proof. */
   account: Limit | undefined
 }
 
-/** Places besides networks. What clients of the account get wrong is theirs, wherever they are. */
+/**
+ * Places besides networks. Failures of clients that the account knows count under `knownClients`, wherever they
+ * are.
+ */
 export const knownClients = 'known clients'
 export const thisMachine = 'this machine'
 
 export type Attempt = {
   network: string
-  /** It comes from a client that the account knows. */
+  /** The client is known to the account. */
   known: boolean
-  /** By a system administrator, from the machine that the service runs on: the way in that nobody elsewhere can shut. */
+  /** A system administrator on the machine that runs the service: an attacker elsewhere cannot lock this access. */
   breaksGlass: boolean
 }
 
 export type Lockout = { reason: 'network_stopped' | 'proof_required'; until: Instant }
 export type AttemptDecision = { place: string } | Lockout
 
-/** Who has just used a link of the mailbox may mistype the password they chose with it. */
+/** A person who has just used a mailed link may mistype the password they chose with it. */
 const provedSeconds = 3600
 
-/** The place that an attempt counts at, the first of its places that is open. */
+/** The place that an attempt counts for: the first of its places that is not locked out. */
 export function decideAttempt(
   marks: readonly AttemptMark[],
   { network, known, breaksGlass }: Attempt,
@@ -54,7 +61,7 @@ export function decideAttempt(
   return guarded === undefined ? { place: network } : { reason: 'proof_required', until: guarded }
 }
 
-/** Nothing is counted while a place is stopped: its last wrong password is the one that stopped it. */
+/** Nothing is counted while a place is locked out: its last wrong password is the one that locked it. */
 function lockedOutUntil(
   times: readonly Instant[],
   limit: Limit | undefined,
@@ -67,7 +74,7 @@ function lockedOutUntil(
   return until > now ? until : undefined
 }
 
-/** Until when strangers need more than a password. */
+/** Until when unknown clients need more than a password. */
 export function guardedUntil(
   marks: readonly AttemptMark[],
   limit: Limit | undefined,
@@ -81,14 +88,14 @@ export function guardedUntil(
   return addSeconds(first.at, limit.seconds)
 }
 
-/** A right password says that those before it, at the same place, were the holder's own. */
+/** A right password shows that the wrong ones before it, at the same place, were the holder's own. */
 export const clearFailures = (marks: readonly AttemptMark[], place: string): AttemptMark[] =>
   marks.filter((mark) => mark.kind !== 'wrong' || mark.place !== place)
 
-/** What the holder is told of, when a wrong password was one too many. */
+/** Kind of lockout that the holder is notified of. */
 export type LockoutNotice = 'network' | 'account'
 
-/** Once in so long the holder is told of each: whoever guesses does not fill their mailbox. */
+/** Interval between notifications of the same kind, so that a guesser does not fill the holder's mailbox. */
 const noticeIntervalSeconds = 3600
 
 export function addFailure(
@@ -112,11 +119,11 @@ export function addFailure(
   return { marks: [...next, { kind: 'told', place: shut, at: now }], tell: shut }
 }
 
-/** How long a mark can still count for something. */
+/** How long a mark can matter. */
 export const markTtlSeconds = ({ network, account }: GuardLimits): number =>
   Math.max(2 * (network?.seconds ?? 0), account?.seconds ?? 0, provedSeconds, noticeIntervalSeconds)
 
-/** The marks that still count; however many there are, no more than can matter. */
+/** The marks that still count, at most as many as can matter. */
 export function liveMarks(marks: readonly AttemptMark[], figures: GuardLimits, now: Instant): AttemptMark[] {
   const seconds = markTtlSeconds(figures)
   return marks

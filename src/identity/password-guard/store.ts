@@ -5,14 +5,17 @@ import { foldEmail } from '../rules.ts'
 import type { AttemptMark } from './rules.ts'
 
 /**
- * By whom marks are kept. Addresses without an account share some thousand rows: guessing at them costs what guessing at
- * an account does, and fills no table.
+ * Keys of the mark rows. Addresses without an account share some thousand rows: guessing at them takes the same
+ * work as guessing at an account, and fills no table.
  */
 export const userGuardKey = (userId: string): string => userId
 export const strangerGuardKey = (email: string): string =>
   `nobody ${hash('sha256', foldEmail(email), 'hex').slice(0, 3)}`
 
-/** The marks of a door, which is locked until the end of the transaction: of attempts at one moment each is counted. */
+/**
+ * The marks of a key; the row stays locked until the end of the transaction, so that concurrent attempts are
+ * each counted.
+ */
 export async function lockMarks(db: Db, door: string, now: Instant): Promise<AttemptMark[]> {
   const { marks } = await db
     .insertInto('sign_in_marks')
@@ -39,12 +42,12 @@ export async function saveMarks(
     .execute()
 }
 
-/** Opens the door of an account to everybody with the password. */
+/** Lifts the lockouts of an account. */
 export async function deleteMarks(db: Db, userId: string): Promise<void> {
   await db.deleteFrom('sign_in_marks').where('door', '=', userGuardKey(userId)).execute()
 }
 
-/** Accounts of which strangers are asked for a proof. */
+/** Number of accounts at which unknown clients need a further proof. */
 export async function countGuardedAccounts(db: Db, now: Instant): Promise<number> {
   const { count } = await db
     .selectFrom('sign_in_marks')
@@ -55,7 +58,7 @@ export async function countGuardedAccounts(db: Db, now: Instant): Promise<number
   return Number(count)
 }
 
-/** Forgets what has run out. */
+/** Deletes expired marks. */
 export async function sweepMarks(db: Db, now: Instant): Promise<void> {
   await db.deleteFrom('sign_in_marks').where('expires_at', '<', now).execute()
 }

@@ -4,7 +4,7 @@ import { secret, text } from '../../core/schema.ts'
 
 const tag = 'Authentication'
 
-/** Length and strength are checked together, for one answer that says what to change. */
+/** Length and strength are checked together elsewhere, so that one reply says everything to change. */
 export const NewPassword = secret(text(1024, 1)).describe('8 to 128 characters, not easily guessed')
 
 const Done = z.object({ success: z.literal(true), message: z.string() })

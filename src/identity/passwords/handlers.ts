@@ -30,7 +30,7 @@ export const passwordHandlers = ({
   cipher: Cipher
   guard: PasswordGuard
 }): HandlersOf<Passwords> => {
-  /** The new password in, every session out, a letter to the owner. */
+  /** Sets the new password, ends every session, and mails the owner. */
   async function renew(db: Db, { user, passwordHash }: Renewal, now: Instant): Promise<void> {
     await store.setPassword(db, user.id, passwordHash, now)
     await notifyPasswordChanged(db, cipher, user, now)
@@ -39,7 +39,7 @@ export const passwordHandlers = ({
   return {
     forgotPassword: inSteps<Passwords['forgotPassword'], void>({
       async prepare({ body, limit }) {
-        // Whoever uses them up has sent a link to the holder that works for as long as they are used up.
+        // A caller who uses up this limit has sent the holder a link that works for as long as the limit lasts.
         limit('LETTER', `password-reset ${foldEmail(body.email)}`)
       },
       async run({ db, body, now }) {
@@ -80,7 +80,8 @@ export const passwordHandlers = ({
           throw invalid([{ path: 'body.currentPassword', message }], message)
         }
         await reauthenticate(guard, user, body.currentPassword, call)
-        // Apart from other changes: whoever has a session alone does not use up what its holder needs to end it.
+        // A limit of its own: an attacker with a session alone cannot use up what the holder needs to end that
+        // session.
         call.limit('NOTICE', `password ${user.id}`)
         if (body.newPassword === body.currentPassword) {
           const message = 'must not be the current password'

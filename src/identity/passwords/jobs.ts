@@ -16,13 +16,14 @@ export type ResetDependencies = {
   cipher: Cipher
   clock: Clock
   publicUrl: () => string
-  /** Records, in the transaction, that a link was made. */
+  /** Called in the transaction that creates a link, to record it. */
   onIssued(tx: Db, user: User, now: string): Promise<void>
 }
 
 /**
- * Makes the links that were asked for. It runs after the answer, so that nobody learns from it whether an
- * address has an account. A request that no link can be made for is dropped, and told: it can be made again.
+ * Creates the requested links. It runs after the reply, so that its timing does not reveal whether an address
+ * has an account. A request for which no link can be created is dropped and the failure reported; the person
+ * can request again.
  */
 export async function issueResets(on: ResetDependencies): Promise<void> {
   const { storage } = on
@@ -53,7 +54,7 @@ async function issueNext(
   const request = await claimResetRequest(tx, last, onTaken)
   if (!request) return false
   const user = await findUserByKey(tx, request.emailKey)
-  // Who comes in by single sign-on has no password, and an invited person has a link of their own.
+  // A single sign-on user has no password, and an invited person has a link of their own.
   if (user?.status !== 'active' || (await isResetUnusable(tx, user))) return true
   const now = on.clock()
   const expiresAt = addSeconds(now, resetMinutes * 60)

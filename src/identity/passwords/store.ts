@@ -6,7 +6,7 @@ import { deleteMarks } from '../password-guard/store.ts'
 import { foldEmail } from '../rules.ts'
 import { revokeSessions } from '../store.ts'
 
-/** A link was asked for: a row whether or not somebody has the address, so that both cost the same. */
+/** Records that a link was requested, whether or not an account has the address, so that both cost the same. */
 export async function insertResetRequest(db: Db, email: string, now: Instant): Promise<void> {
   await db
     .insertInto('password_reset_requests')
@@ -20,7 +20,7 @@ export async function hasResetRequest(db: Db): Promise<boolean> {
   )
 }
 
-/** Takes one request behind another; undefined when there is none left. Several processes may do so at once. */
+/** Claims the next request; undefined when there is none left. Several processes may do so at once. */
 export async function claimResetRequest(
   db: Db,
   last: string,
@@ -38,7 +38,7 @@ export async function deleteResetRequest(db: Db, id: string): Promise<void> {
   await db.deleteFrom('password_reset_requests').where('id', '=', id).execute()
 }
 
-/** The only link of a person that works: a newer one replaces it. */
+/** Stores a person's only valid link: a newer one replaces it. */
 export async function saveReset(
   db: Db,
   reset: { userId: string; tokenHash: string; expiresAt: Instant },
@@ -65,7 +65,7 @@ export async function findReset(
   return row && { userId: row.user_id }
 }
 
-/** True for the one request that gets to use it. */
+/** True for the one request that uses it. */
 export async function consumeReset(db: Db, tokenHash: string): Promise<boolean> {
   const { numDeletedRows } = await db
     .deleteFrom('password_resets')
@@ -74,7 +74,7 @@ export async function consumeReset(db: Db, tokenHash: string): Promise<boolean> 
   return numDeletedRows === 1n
 }
 
-/** Sets a password, forgets wrong ones, and ends every session at once; links to reset it stop working. */
+/** Sets a password, deletes the recorded failures, and ends every session at once; reset links stop working. */
 export async function setPassword(db: Db, userId: string, passwordHash: string, now: Instant): Promise<void> {
   await db
     .updateTable('users')
@@ -91,7 +91,7 @@ export async function setPassword(db: Db, userId: string, passwordHash: string, 
   await revokeSessions(db, userId, now)
 }
 
-/** Forgets what has run out. */
+/** Deletes expired links. */
 export async function sweepResets(db: Db, now: Instant): Promise<void> {
   await db.deleteFrom('password_resets').where('expires_at', '<', now).execute()
 }

@@ -8,7 +8,7 @@ export type StrengthRequest = { password: string; about: readonly string[] }
 /** `score`: 0 (guessed at once) to 4. */
 export type StrengthResult = { score: number; advice: string[] }
 
-/** The work grows with the square of the length; what is beyond this can only make it stronger. */
+/** The work grows with the square of the length; characters beyond this can only make a password stronger. */
 const maxEstimatedLength = 64
 
 const { password, about } = workerData as StrengthRequest

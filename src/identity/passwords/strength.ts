@@ -8,7 +8,7 @@ const script = packageModule('src/identity/passwords/strength-thread.ts')
 
 export const passwordLength = { min: 8, max: 128 }
 
-/** Of 4; below it a password falls to an offline guess within hours. */
+/** Out of 4; a password with a lower score falls to an offline guess within hours. */
 const minScore = 3
 
 /**
@@ -34,8 +34,8 @@ const tooWeak = (path: string, message: string) => invalid([{ path, message }], 
 let lastEstimate: Promise<unknown> = Promise.resolve()
 
 /**
- * The estimator loads some 60 MB of dictionaries and can think for long: it gets a thread of its own that
- * ends with the answer. One at a time, so that many questions cannot fill the memory.
+ * The estimator loads some 60 MB of dictionaries and can run for long: it gets a thread of its own that ends
+ * with the result. One runs at a time, so that many requests cannot fill the memory.
  */
 function estimate(question: StrengthRequest): Promise<StrengthResult> {
   const answer = lastEstimate.then(async () => {

@@ -34,7 +34,7 @@ export const Explanation = z
   .meta({ id: 'Explanation' })
 export type Explanation = z.output<typeof Explanation>
 
-/** Whom a question is about: the caller unless told. */
+/** The subject of the query: the caller by default. */
 const subject = {
   userId: idOf('user').optional().describe('For this user instead of yourself').meta({ flag: 'as' }),
   roleId: idOf('role')

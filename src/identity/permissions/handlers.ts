@@ -25,7 +25,7 @@ import { findAccount } from '../users/store.ts'
 import type * as contract from './contract.ts'
 import { type Actor, explain } from './rules.ts'
 
-/** `entries`: the routes there are, which a capability cannot know. `mfaOn`: ENABLE_2FA. */
+/** `entries` are all routes, which a capability cannot know. `mfaOn`: ENABLE_2FA. */
 export const permissionHandlers = (on: {
   entries: readonly NamedEndpoint[]
   mfaOn: boolean
@@ -60,8 +60,8 @@ export const permissionHandlers = (on: {
   }
 
   /**
-   * Whom a question is about. Looking at others needs what looking at users and roles needs.
-   * @throws forbidden, partner_access_limited, not_found for someone outside the caller's reach
+   * The subject of the query. A query about others needs the permissions to read users and roles.
+   * @throws forbidden, partner_access_limited, not_found for a user outside the caller's scope
    */
   async function actorOf(db: Db, scope: Scope, caller: UserCaller, query: Query): Promise<Actor> {
     const { userId, roleId, keyScopes, workloadPermissions, mfa } = query
@@ -96,7 +96,7 @@ async function callerActor(db: Db, caller: UserCaller): Promise<Actor> {
   return { subject: caller, chain, user: caller }
 }
 
-/** A key of some organization with these scopes; `*` is every permission. */
+/** An API key of any organization with these scopes; `*` is every permission. */
 function apiKeyActor(scopes: string): Actor {
   const permissions = new Set(splitList(scopes).map((one) => (one === '*' ? '*:*' : one)))
   return {
@@ -106,7 +106,7 @@ function apiKeyActor(scopes: string): Actor {
   }
 }
 
-/** A job that signed in by a trust policy of some organization. */
+/** A job that signed in through a trust policy of any organization. */
 function workloadActor(names: string): Actor {
   const permissions = new Set(splitList(names))
   return {
@@ -118,7 +118,7 @@ function workloadActor(names: string): Actor {
 
 const splitList = (text: string): string[] => text.split(',').map((one) => one.trim())
 
-/** A person who has just this role, with their factor. */
+/** A person who has only this role, with a verified factor. */
 async function roleActor(db: Db, reach: Scope, roleId: string): Promise<Actor> {
   const role = await getRole(db, reach, roleId)
   const chain = await findRoleChain(db, role.id)
@@ -133,8 +133,9 @@ async function roleActor(db: Db, reach: Scope, roleId: string): Promise<Actor> {
 }
 
 /**
- * Someone in reach, as they sign in by default; with another role when one is named. Of an account that is not wholly
- * the caller's to see no more is said than its membership tells: it stands for anyone who has it, with their factor.
+ * A user in scope with the membership of their default sign-in, or with another role when one is named. When
+ * their account is not wholly in the caller's scope, the result reveals no more than the membership: it stands
+ * for any holder of it, with a factor.
  */
 async function userActor(
   db: Db,
@@ -197,7 +198,7 @@ const matchesContext = (membership: Membership, context: ReturnType<typeof choos
       membership.kind === 'organization' &&
       membership.orgId === context.orgId
 
-/** Whether someone who sees this much sees the people of that membership. */
+/** Whether this scope includes the members of that tenant. */
 function isVisible(reach: Scope, membership: Membership): boolean {
   if (reach.kind === 'system') return true
   if (reach.kind === 'organization')

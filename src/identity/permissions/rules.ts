@@ -4,14 +4,17 @@ import { findGrantSource, type RoleChain, type RoleNode } from '../roles/rules.t
 import { type AccessDecision, decideAccess, type Subject } from '../rules.ts'
 import type { Explanation } from './contract.ts'
 
-/** A person, a role or a program, with the roles their permissions come from; none for system administrators and programs. */
+/**
+ * A person, a role or a program, with the roles that give the permissions; system administrators and programs
+ * have none.
+ */
 export type Actor = {
   subject: Extract<Subject, { kind: 'user' | 'api_key' | 'workload' }>
   chain: RoleChain | undefined
   user: { id: string; name: string } | undefined
 }
 
-/** What `decideAccess` says to a request, in words. */
+/** Explains in words what `decideAccess` decides for a request. */
 export function explain(access: Access, actor: Actor, mfaOn: boolean): Explanation {
   const verdict = decideAccess(access, actor.subject, mfaOn)
   const permission = (access.who === 'user' && access.permission) || null

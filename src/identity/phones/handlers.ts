@@ -127,7 +127,7 @@ export const phoneHandlers = (keys: FactorDependencies): HandlersOf<Phones> => {
   }
 }
 
-/** Whoever has a factor proves it before its phone number is changed. @throws mfa_required */
+/** A person with a factor has to prove it before its phone number is changed. @throws mfa_required */
 function mayChange(user: User, caller: { mfa: boolean }): void {
   if (user.mfaMethod !== null && !caller.mfa) throw new Problem('mfa_required')
 }

@@ -29,9 +29,9 @@ type Entries = typeof registration
 
 export type RegistrationDependencies = {
   cipher: Cipher
-  /** ENABLE_REGISTRATION: without it the routes answer 404. */
+  /** ENABLE_REGISTRATION: without it the routes return 404. */
   registrationOn: boolean
-  /** Whether mail really goes out. Without it nobody could follow a link, so accounts are made at once. */
+  /** Whether mail really goes out. Without it no person could follow a link, so accounts are created at once. */
   mailer: { real: boolean }
   publicUrl: () => string
 }
@@ -49,7 +49,7 @@ export const registrationHandlers = (keys: RegistrationDependencies): HandlersOf
     return { email, name, passwordHash: await hashPassword(password), companyName: null }
   }
 
-  /** The same answer, and the same work, whether or not the address has an account. */
+  /** Gives the same reply, after the same work, whether or not the address has an account. */
   async function begin(db: Db, wanted: Registration, now: Instant, note: (facts: AuditFacts) => void) {
     const known = (await findUserByEmail(db, wanted.email)) !== undefined
     const expiresAt = addSeconds(now, linkHours * 3600)
@@ -101,8 +101,8 @@ const sameReply = {
 }
 
 /**
- * The account; for a partner, in the same transaction, everything its administrator needs. `emailProvedAt`: null where
- * no mail could ask for a proof.
+ * Creates the account; for a partner, in the same transaction, everything its administrator needs.
+ * `emailProvedAt`: null where no mail could prove the address.
  */
 async function open(
   db: Db,

@@ -1,12 +1,12 @@
-/** How long a registration waits for its address to be proved. */
+/** How long a registration stays valid until its address is proved. */
 export const linkHours = 24
 
-/** What somebody registered, sealed until the address is proved. */
+/** Registration data, sealed until the address is proved. */
 export type Registration = {
   email: string
   name: string
   passwordHash: string
-  /** null: an account that belongs to nobody yet. */
+  /** null: an account without a tenant. */
   companyName: string | null
 }
 
@@ -17,7 +17,7 @@ export function slugOf(name: string): string {
   return slug.slice(0, 80).replace(/-+$/, '') || 'partner'
 }
 
-/** The slug itself, else the first of `slug-2`, `slug-3` … that is free. */
+/** The slug itself, else the first free one of `slug-2`, `slug-3` … */
 export function freeSlug(slug: string, taken: ReadonlySet<string>): string {
   if (!taken.has(slug)) return slug
   for (let n = 2; ; n++) if (!taken.has(`${slug}-${n}`)) return `${slug}-${n}`

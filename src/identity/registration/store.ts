@@ -1,7 +1,7 @@
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 
-/** `content`: sealed. */
+/** `content` is sealed. */
 type PendingRegistration = { tokenHash: string; content: string; expiresAt: Instant }
 
 export async function insertRegistration(
@@ -12,7 +12,7 @@ export async function insertRegistration(
   await db.insertInto('registrations').values(row).execute()
 }
 
-/** The content, for the one request that gets it; undefined for a wrong, used or old token. */
+/** The content, for the one request that consumes it; undefined for a wrong, used or expired token. */
 export async function consumeRegistration(
   db: Db,
   tokenHash: string,
@@ -26,7 +26,7 @@ export async function consumeRegistration(
     .executeTakeFirst()
 }
 
-/** Live partners' slugs that a new one could clash with. */
+/** Slugs of live partners that a new one could collide with. */
 export async function listTakenSlugs(db: Db, slug: string): Promise<Set<string>> {
   const rows = await db
     .selectFrom('partners')
@@ -37,7 +37,7 @@ export async function listTakenSlugs(db: Db, slug: string): Promise<Set<string>>
   return new Set(rows.map((row) => row.slug))
 }
 
-/** Forgets what has run out. */
+/** Deletes expired registrations. */
 export async function sweepRegistrations(db: Db, now: Instant): Promise<void> {
   await db.deleteFrom('registrations').where('expires_at', '<', now).execute()
 }

@@ -6,7 +6,7 @@ import { idOf, instant, text } from '../../core/schema.ts'
 
 const Pair = z.object({ resource: z.string(), action: z.string() }).meta({ id: 'Permission' })
 
-/** A pair of the catalogue; the role builder's actions stand for those of the catalogue. */
+/** A pair of the catalog; actions of the role builder map to those of the catalog. */
 const NewPair = z
   .strictObject({ resource: text(100, 1), action: text(50, 1) })
   .refine((pair) => permissionOf(pair) !== undefined, {
@@ -52,7 +52,7 @@ const fields = {
   forceMfa: z.boolean().describe('Holders have to enrol an authenticator first'),
 }
 
-/** Where a role lives, for those who reach more than one place. */
+/** The tenant of a role, for callers with access to several. */
 const tenant = {
   orgId: idOf('organization').optional().describe('In this organization'),
   partnerId: idOf('partner').optional().describe('In this partner; for system scope'),

@@ -116,7 +116,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
 const tenantOf = ({ orgId, partnerId }: Pick<contract.Role, 'orgId' | 'partnerId'>): Tenant =>
   orgId === null ? { kind: 'partner', partnerId: partnerId! } : { kind: 'organization', orgId }
 
-/** A role that may be changed, as nobody else changes it meanwhile. @throws not_found, system_role */
+/** Locks a role that may be changed. @throws not_found, system_role */
 async function lockRole(
   db: Db,
   reach: Scope,
@@ -163,8 +163,8 @@ async function getParentChain(
 }
 
 /**
- * Nobody changes what they may do themselves, upwards or downwards, here or in another tenant; someone else
- * has to look. The system administrator holds everything whatever roles say.
+ * No user changes their own permissions, up or down, here or in another tenant; another administrator has to do
+ * it. The system administrator has every permission whatever roles say.
  * @throws own_role
  */
 async function checkNotOwnRole(db: Db, caller: UserCaller, below: readonly { id: string }[]): Promise<void> {

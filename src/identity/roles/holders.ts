@@ -21,7 +21,7 @@ const ofOrganizations = (db: Db, scope: Scope, roleIds: readonly string[]) =>
     .where('m.role_id', 'in', roleIds)
     .where(inScope(scope, 'm.org_id'))
 
-/** How many hold each of these roles, which are all of one kind. */
+/** Number of holders of each of these roles, which are all of one kind. */
 export async function countHolders(
   db: Db,
   scope: Scope,
@@ -44,7 +44,7 @@ export async function countHolders(
 
 const person = ['users.id', 'm.id as membership'] as const
 
-/** Who holds a role, in the order they came. */
+/** Holders of a role, oldest membership first. */
 export async function listHolders(
   db: Db,
   scope: Scope,
@@ -69,7 +69,7 @@ export async function listHolders(
         .offset(offsetOf(page))
         .execute()
   const total = totalFrom(rows.length, page) ?? (await countOf(isPartner ? partners : organizations))
-  // As the list of users shows them: of an account that others have a part in, no more than that.
+  // As in the list of users: only the membership's own fields for an account that other tenants share.
   const ids = rows.map(({ id }) => id)
   const accounts = new Map((await findAccounts(db, ids)).map((one) => [one.id, one]))
   const held = new Map((await listMembershipRecords(db, scope, ids)).map((one) => [one.id, one]))
@@ -83,7 +83,7 @@ export async function listHolders(
   return toPage(data, total, page)
 }
 
-/** Roles by which a person acts anywhere. */
+/** All roles of a person, in any tenant. */
 export async function listHeldRoles(db: Db, userId: string): Promise<string[]> {
   const partners = db.selectFrom('partner_memberships').select('role_id').where('user_id', '=', userId)
   const all = partners.union(

@@ -3,8 +3,8 @@ import type { Db } from '../../storage/open.ts'
 import type { RoleChain, RoleNode } from './rules.ts'
 
 /*
- * Along the lines of inheritance. A chain never leaves its tenant but for built-in roles, so whoever may see a
- * role may see what it inherits from; callers look the role itself up in their scope first.
+ * Queries along role inheritance. A chain never leaves its tenant except to built-in roles, so a caller who may
+ * see a role may see what it inherits from; callers look the role itself up in their scope first.
  */
 
 const selectChain = prepared((db, p: { roleId: string }) =>
@@ -64,7 +64,7 @@ const selectDescendants = prepared((db, p: { roleId: string }) =>
     .select(['id', 'parent_role_id as parentRoleId']),
 )
 
-/** A role and all that inherit from it. */
+/** A role and all roles that inherit from it. */
 export async function listDescendants(
   db: Db,
   roleId: string,

@@ -11,7 +11,7 @@ import { truncateStorable } from '../../core/text.ts'
 import type { Tenant } from '../rules.ts'
 import type { EffectivePermissions, NewRole, RoleChange } from './contract.ts'
 
-/** A role and what it grants by itself. */
+/** A role and its own permissions. */
 export type RoleNode = {
   id: string
   name: string
@@ -23,10 +23,7 @@ export type RoleNode = {
 /** A role and those it inherits from, nearest first. */
 export type RoleChain = readonly [RoleNode, ...RoleNode[]]
 
-/**
- * Nobody grants what they do not hold.
- * @throws forbidden, naming the permissions the granter lacks
- */
+/** A user can only grant permissions that they hold. @throws forbidden, naming the permissions the granter lacks */
 export function checkMayGrant(held: ReadonlySet<string>, granted: Iterable<string>): void {
   const lacking = missingPermissions(held, granted)
   if (lacking.length === 0) return
@@ -36,8 +33,8 @@ export function checkMayGrant(held: ReadonlySet<string>, granted: Iterable<strin
 }
 
 /**
- * Nobody changes a role that grants what they do not hold, by itself, by a parent or to those that inherit from
- * it: who holds more would lose it, or the factor that guards it.
+ * A user cannot change a role that grants permissions they lack, by itself, through a parent or to roles that
+ * inherit from it: holders with more permissions would lose them, or the factor that guards them.
  * @throws forbidden, naming the permissions the caller lacks
  */
 export function checkMayChange(held: ReadonlySet<string>, granted: Iterable<string>): void {
@@ -53,19 +50,19 @@ export function checkNotBuiltIn(role: { isSystem: boolean }, message: string): v
   if (role.isSystem) throw new Problem('system_role', message)
 }
 
-/** Permissions by their names in the catalogue, each once, sorted. */
+/** Names of permissions in the catalog, each once, sorted. */
 export function permissionNames(pairs: readonly PermissionPair[]): string[] {
   const names = pairs.map((pair) => permissionOf(pair))
   return [...new Set(names.filter((name) => name !== undefined))].sort()
 }
 
-/** Everything a chain grants. */
+/** All permissions that a chain grants. */
 export const grantedPermissions = (chain: readonly RoleNode[]): Set<string> =>
   new Set(chain.flatMap(({ permissions }) => permissions))
 
 export const forcesMfa = (chain: readonly RoleNode[]): boolean => chain.some(({ forceMfa }) => forceMfa)
 
-/** The first role of the chain that grants this, and the permission by which it does. */
+/** The first role of the chain that grants the permission, and the pattern that matches it. */
 export function findGrantSource(
   chain: readonly RoleNode[],
   wanted: Permission,
@@ -79,7 +76,7 @@ export function findGrantSource(
   return undefined
 }
 
-/** What a role grants and from where; where several roles grant the same, the nearest counts. */
+/** The permissions of a role and the role each comes from; the nearest one when several grant the same. */
 export function toEffectivePermissions(chain: RoleChain): EffectivePermissions {
   const [role, ...ancestors] = chain
   const sources = new Map<string, RoleNode>()
@@ -108,7 +105,7 @@ export function toEffectivePermissions(chain: RoleChain): EffectivePermissions {
 type RoleTree = readonly { id: string; parentRoleId: string | null }[]
 
 /**
- * The chain of a role under another one, or alone. `below`: the role and all that inherit from it.
+ * The chain of a role under a parent, or alone. `below`: the role and all that inherit from it.
  * @throws invalid_request when the role would inherit from itself, or the chain would grow too long
  */
 export function buildChain(role: RoleNode, parent: RoleChain | undefined, below: RoleTree): RoleChain {
@@ -122,7 +119,7 @@ export function buildChain(role: RoleNode, parent: RoleChain | undefined, below:
   return [role, ...parent]
 }
 
-/** The most roles in a chain: all of it is read at every request of a holder. */
+/** Most roles in a chain: every request of a holder reads all of it. */
 export const maxDepth = 20
 
 function countLevels(below: RoleTree, top: string): number {
@@ -139,7 +136,7 @@ export function invalidParent(message: string): Problem {
   return invalid([fault], message)
 }
 
-/** Whether a change is about what a role lets its holders do, and not only about its name. */
+/** Whether a change affects access, and not only name or description. */
 export const changesAccess = (before: RoleNode, after: RoleNode): boolean =>
   before.parentRoleId !== after.parentRoleId ||
   before.forceMfa !== after.forceMfa ||
@@ -175,19 +172,19 @@ export function makeRole(
   }
 }
 
-/** @throws role_in_use, with how many there are */
+/** @throws role_in_use, with the counts */
 export function checkUnused(userCount: number, childRoleCount: number): void {
   if (userCount === 0 && childRoleCount === 0) return
   throw new Problem('role_in_use', undefined, { details: { userCount, childRoleCount } })
 }
 
-/** What a copy says of itself; as long as a description may be, and never cut through a character. */
+/** Description of a copy, cut to the length of a description without splitting a character. */
 export const cloneDescription = (role: { name: string; description: string | null }): string => {
   const whole = `Cloned from ${role.name}${role.description === null ? '' : `: ${role.description}`}`
   return truncateStorable(whole, 1000)
 }
 
-/** A role is held where its scope says, and a copy of it as well. */
+/** A role can only be held in tenants of its scope, and so can a copy of it. */
 export function scopeMismatch(scope: string, wanted: string): Problem {
   const path = scope === 'organization' ? 'body.orgId' : 'body.partnerId'
   const message = `a role of ${scope} scope cannot be cloned into ${wanted} scope`

@@ -19,7 +19,7 @@ const summaryRows = rowsOf<SummaryRow>()({ flags: ['is_system', 'force_mfa'] })
 
 export type Role = Value<RoleRow, never, 'is_system' | 'force_mfa'>
 
-/** Roles that can be held in a tenant: the built-in ones of its kind, and its own. */
+/** Roles that members of a tenant can have: the built-in ones of its kind, and its own. */
 function availableIn(eb: ExpressionBuilder<Tables, 'roles'>, tenant: Tenant): Expression<SqlBool> {
   const own =
     tenant.kind === 'partner'
@@ -28,7 +28,7 @@ function availableIn(eb: ExpressionBuilder<Tables, 'roles'>, tenant: Tenant): Ex
   return eb.and([eb('roles.scope', '=', tenant.kind), eb.or([eb('roles.is_system', '=', 1), own])])
 }
 
-/** Roles one may look at: the built-in ones, and those of the tenants in the scope. */
+/** Visible roles: the built-in ones, and those of the tenants in the scope. */
 const visibleRoles = (db: Db, scope: Scope) =>
   db
     .selectFrom('roles')
@@ -46,7 +46,7 @@ export async function findRole(db: Db, tenant: Tenant, id: string): Promise<Role
   return row && roleRows.read(row)
 }
 
-/** The roles of a tenant by name; in system scope those of every tenant. */
+/** The roles of a tenant, by name; in system scope those of every tenant. */
 export async function listRoles(
   db: Db,
   context: SessionContext,
@@ -104,7 +104,7 @@ async function insertPermissions(db: Db, roleId: string, permissions: readonly s
   await db.insertInto('role_permissions').values(rows).execute()
 }
 
-/** Nothing of a built-in role. `permissions` replace what the role grants by itself. */
+/** Does not change a built-in role. `permissions` replace the role's own permissions. */
 export async function changeRole(
   db: Db,
   scope: Scope,
@@ -124,7 +124,7 @@ export async function changeRole(
   await insertPermissions(db, id, permissions)
 }
 
-/** @throws role_in_use when it was given to someone meanwhile */
+/** @throws role_in_use when it was assigned meanwhile */
 export async function removeRole(db: Db, scope: Scope, id: string): Promise<void> {
   await db
     .deleteFrom('roles')

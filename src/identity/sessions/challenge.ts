@@ -7,7 +7,10 @@ import { findUser, type User } from '../store.ts'
 import { type Challenge, findChallenge } from './store.ts'
 import { tokenHash } from './tokens.ts'
 
-/** The sign-in that waits for its second step, whose it is, and the organization that hears of it. @throws invalid_mfa_session */
+/**
+ * The sign-in that waits for its second step, its user, and the organization that is notified.
+ * @throws invalid_mfa_session
+ */
 export async function getPendingChallenge(
   db: Db,
   tempToken: string,

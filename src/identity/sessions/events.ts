@@ -2,7 +2,10 @@ import type { Instant } from '../../core/time.ts'
 import { emit } from '../../events/outbox.ts'
 import type { Db } from '../../storage/open.ts'
 
-/* What the webhooks of an organization hear of its members: who acts for a partner, or the service, is none. */
+/*
+ * Events to an organization's webhooks about its members. A user who acts for a partner or the service is not a
+ * member.
+ */
 
 type Person = { id: string; email: string }
 

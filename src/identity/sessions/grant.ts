@@ -16,12 +16,12 @@ export type GrantedSession = Awaited<ReturnType<typeof grantSession>>
 type SessionRequest = {
   context: SessionContext
   mfa: boolean
-  /** Of the session that goes on, if one does. */
+  /** Id of the session to continue, if any. */
   id?: string
   ssoProviderId: string | null
-  /** Of the session it takes the place of: nobody stays longer than their provider was asked for. */
+  /** Expiry of the session it replaces: a session must not outlive the provider's last check. */
   endsBy?: Instant | null
-  /** When its holder last proved who they are; now unless told. */
+  /** When its holder last authenticated; now by default. */
   provedAt?: Instant | null
 }
 

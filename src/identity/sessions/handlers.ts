@@ -69,7 +69,7 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
 
   type LoginCall = Parameters<Extract<HandlersOf<Sessions>['login'], { prepare: unknown }>['prepare']>[0]
 
-  /** Every refusal is the same 401 after the same work; only the audit log knows the reason. */
+  /** Every refusal is the same 401 after the same work; only the audit log has the reason. */
   async function verifyLogin({ storage, body, cookies, ip, isLocal, now, limit }: LoginCall) {
     limit('LOGIN_ACCOUNT', `${ip} ${foldEmail(body.email)}`)
     const user = await findUserByEmail(storage.read, body.email)
@@ -77,13 +77,13 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
     const known =
       proof !== undefined && (await store.isKnownClient(storage.read, proof, user?.id ?? zeroId, now))
     const { email, password } = body
-    const asked = { email, password, known, ...(user && { user }) }
-    const answer = await guard.attempt({ storage, ip, isLocal, now }, asked)
+    const attempt = { email, password, known, ...(user && { user }) }
+    const answer = await guard.attempt({ storage, ip, isLocal, now }, attempt)
     const memberships = await listMemberships(storage.read, user?.id ?? zeroId)
     const ssoOnly = await listSsoOnly(storage.read, user?.id ?? zeroId)
     const isSystem = user?.isSystem ?? false
     const context = chooseContext(isSystem, filterPasswordMemberships(memberships, ssoOnly), body)
-    // What they would have come in to with any password.
+    // The context that any password would have led to.
     const wanted = context ?? chooseContext(isSystem, memberships, body)
     const orgId = wanted ? notifiedOrgAmong(wanted, memberships) : null
 
@@ -132,7 +132,7 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
       orgId,
       challenge,
       demanded,
-      // The way in for when no provider answers; it shows in the audit log.
+      // Emergency access for when no provider responds; it shows in the audit log.
       breaksGlass: context.kind === 'system' && ssoOnly.size > 0,
       granted: await grantSession(access, user, { context, mfa: false, ssoProviderId: null }, now),
     }
@@ -143,10 +143,10 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
 
     async logout({ db, caller, ip, now, note }) {
       note({ resourceId: caller.id, resourceName: caller.email })
-      // A provider's word for somebody ends what began with it, and nothing else.
+      // A session that began at a provider may end sessions of that provider only.
       if (caller.ssoProviderId === null) await endSessions(db, caller.id, now)
       else await store.revokeProviderSessions(db, caller.id, caller.ssoProviderId, now)
-      // Whoever waits to accept an invitation is no member yet, whose doings were for others to hear.
+      // A person who has not accepted the invitation is no member, so the organization is not notified.
       const orgId = caller.barred === 'invitation_pending' ? null : orgOfContext(contextOfScope(caller.scope))
       await emitLogout(db, caller, orgId, { mfa: caller.mfa, ip, now })
       return { success: true }
@@ -162,7 +162,7 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
         if (addSeconds(session.rotatedAt, refreshSeconds) <= now) throw refused
         const user = await findUser(storage.read, session.userId)
         if (user?.status !== 'active') throw refused
-        // One that began at the moment when passwords were switched off.
+        // Covers a session that began just as passwords were switched off.
         const byPassword = session.ssoProviderId === null
         if (byPassword && (await isSsoOnly(storage.read, user.id, session.context))) throw refused
         const use = classifyRefresh(session, spent, now)
@@ -226,9 +226,9 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
             : new Problem('forbidden', 'You have no membership there')
         }
         const demanded = mfaOn && (await requiresMfaEnrollment(storage.read, user, context))
-        // The factor is the person's, not the membership's: what was proved stays proved.
+        // The factor belongs to the person, not to the membership: a verified factor stays verified.
         const { mfa, ssoProviderId, provedAt } = caller
-        // Nor does it last longer for that: nothing was proved.
+        // The session does not last longer either, since no credential was checked.
         const endsBy = (await store.findSession(storage.read, caller.sessionId))?.expiresAt
         const session = { context, mfa, ssoProviderId, provedAt, ...(endsBy && { endsBy }) }
         const granted = await grantSession(access, user, session, now)

@@ -2,7 +2,7 @@ import { enrollUrl } from '../rules.ts'
 import type { User } from '../store.ts'
 import type { GrantedSession } from './grant.ts'
 
-/** Whom the audit entry of a sign-in names. */
+/** The actor in the audit entry of a sign-in. */
 export const loginFacts = ({ id, email }: User) => ({
   actor: { kind: 'user' as const, id, email },
   resourceId: id,
@@ -28,7 +28,7 @@ export function toIdentity(user: User) {
   }
 }
 
-/** The answer to a sign-in that is finished. `demanded`: a factor has to be enrolled first. */
+/** The reply to a completed sign-in. `demanded`: a factor has to be enrolled first. */
 export const toSignInReply = (user: User, { tokens }: GrantedSession, demanded: boolean) => ({
   user: toIdentity(user),
   tokens,

@@ -3,15 +3,15 @@ import { newId } from '../../core/new-id.ts'
 
 const issuer = 'service'
 
-/** What a token of ours says, whom it is about, and until when it runs: milliseconds since 1970. */
+/** Claims and subject of a token of this service. `expiresAt` is in milliseconds since 1970. */
 export type VerifiedJwt = { subject: string; claims: JWTPayload; expiresAt: number }
 
-/** What the service signs its tokens with, and another key whose tokens it accepts as well: of before, or of next. */
+/** The key that signs tokens, and another key whose tokens are accepted too: the previous or the next one. */
 export type JwtSecrets = readonly [current: string, other?: string | undefined]
 
 /**
- * Tokens that this service gives and nobody else: JWT, HS256. Each kind has an audience or a `type` of its own, so that
- * none can be taken for another; each token has an id, so that no two are the same.
+ * Tokens that only this service issues: JWT, HS256. Each kind has its own audience or `type`, so that no token
+ * passes as another kind; each token has an id, so that no two are the same.
  */
 export function createJwtSigner(
   secrets: JwtSecrets,
@@ -30,7 +30,7 @@ export function createJwtSigner(
         .setIssuedAt(now)
         .setExpirationTime(Math.floor(now.getTime() / 1000) + seconds)
         .sign(keys[0]!),
-    /** undefined for anything but a token of this kind that still runs. */
+    /** undefined for anything but an unexpired token of this kind. */
     async verify(token: string, now: Date): Promise<VerifiedJwt | undefined> {
       const options = { issuer, audience, algorithms: ['HS256'], currentDate: now }
       for (const key of keys) {

@@ -2,8 +2,8 @@ import { Problem } from '../../core/errors.ts'
 import { type Instant, secondsBetween } from '../../core/time.ts'
 
 /**
- * An identity provider vouches for people in its own organization. Whoever runs it could be anybody there, and
- * nobody anywhere else: what such a session does stays inside.
+ * An identity provider asserts identities for its own organization only. Its operator can act as any member
+ * there, and must not act as anyone elsewhere: such a session is confined to the organization.
  * @throws forbidden
  */
 export function checkNotSsoSession({ ssoProviderId }: { ssoProviderId: string | null }): void {
@@ -14,12 +14,12 @@ export function checkNotSsoSession({ ssoProviderId }: { ssoProviderId: string | 
   )
 }
 
-/** Seconds in which a spent refresh token is a race between two clients rather than a theft. */
+/** Seconds during which a spent refresh token counts as a race between two clients rather than a theft. */
 export const refreshGraceSeconds = 15
 
 export type RefreshUse = 'current' | 'raced' | 'reused'
 
-/** What presenting this refresh token to its family means. */
+/** Classifies a presented refresh token within its family. */
 export function classifyRefresh(
   session: { tokenHash: string; previousHash: string | null; rotatedAt: Instant },
   presented: string,

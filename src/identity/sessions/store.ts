@@ -13,13 +13,13 @@ const sessionRows = rowsOf<SessionRow>()({ flags: ['mfa'] })
 const challengeRows = rowsOf<LoginChallengeRow>()()
 const signedInRows = rowsOf<UserRow>()({ flags: ['is_system'] })
 
-/** One row for a login, that is a family of refresh tokens. */
+/** One row per sign-in: a family of refresh tokens. */
 export type Session = Omit<Value<SessionRow, never, 'mfa'>, 'context'> & {
   context: SessionContext
-  /** Of the identity provider it came in by; null: by none. */
+  /** Status of the identity provider that the session began at; null without one. */
   ssoStatus: string | null
 }
-/** The second step of a sign-in, waited for. */
+/** A sign-in that waits for its second step. */
 export type Challenge = Omit<Value<LoginChallengeRow>, 'context'> & { context: SessionContext }
 
 const selectSessionUser = prepared((db, p: { sessionId: string }) =>
@@ -53,11 +53,11 @@ export type SessionUser = Pick<
   ssoProviderId: string | null
   endsBy: Instant | null
   provedAt: Instant
-  /** What the provider they came in by vouches for; null: they came by none. */
+  /** Permissions asserted by the provider that the session began at; null without one. */
   vouched: ReadonlySet<string> | null
 }
 
-/** The person of a session that was not revoked. */
+/** The user of a session that was not revoked. */
 export async function findSessionUser(db: Db, sessionId: string): Promise<SessionUser | undefined> {
   const [row] = await selectSessionUser(db, { sessionId })
   if (!row) return undefined
@@ -79,13 +79,13 @@ export type NewSession = {
   mfa: boolean
   tokenHash: string
   expiresAt: Instant
-  /** The identity provider it came in by; it ends with it. */
+  /** The identity provider that the session began at; the session ends with the provider. */
   ssoProviderId?: string | null
-  /** When its holder last proved who they are; now unless told. */
+  /** When its holder last authenticated; now by default. */
   provedAt?: Instant
 }
 
-/** One text for a context, which its sessions are found by. */
+/** The text of a context that its sessions are looked up by. */
 export function contextKey(context: SessionContext): string {
   if (context.kind === 'partner') return JSON.stringify({ kind: 'partner', partnerId: context.partnerId })
   return JSON.stringify(
@@ -93,12 +93,12 @@ export function contextKey(context: SessionContext): string {
   )
 }
 
-/** What somebody was when they were let in: whatever ends all that they began alters one of the two. */
+/** The user's epochs at sign-in: anything that ends all their sessions changes one of the two. */
 export type UserEpochs = Pick<User, 'authEpoch' | 'mfaEpoch'>
 
 /**
- * Keeps a person as they were when their sign-in was decided until the transaction ends: a password that was changed
- * meanwhile, or a sign-out everywhere, would otherwise miss what begins only now.
+ * Locks a user as they were when their sign-in was decided, until the transaction ends. A password change or a
+ * sign-out everywhere in between would otherwise miss the session that begins now.
  * @throws invalid_token
  */
 export async function lockAccount(
@@ -110,7 +110,7 @@ export async function lockAccount(
   if (row?.auth_epoch !== authEpoch || row.mfa_epoch !== mfaEpoch) throw new Problem('invalid_token')
 }
 
-/** Signing in goes through `startSession`. */
+/** Sign-ins use `startSession` instead. */
 export async function insertSession(db: Db, session: NewSession, now: Instant): Promise<void> {
   await db
     .insertInto('sessions')
@@ -145,8 +145,8 @@ export async function findSession(db: Db, id: string): Promise<Session | undefin
 }
 
 /**
- * Whether a refresh token is of a session of this person, which a provider's word would not show. It may be too old to
- * renew the session with, as it is where one was away for a while.
+ * Whether a refresh token belongs to a session of this person that did not begin at a provider. It may be too
+ * old to renew the session, as after a longer absence.
  */
 export async function isKnownClient(db: Db, token: string, userId: string, now: Instant): Promise<boolean> {
   const session = await findSession(db, sessionOfRefreshToken(token))
@@ -155,7 +155,7 @@ export async function isKnownClient(db: Db, token: string, userId: string, now: 
   return classifyRefresh(session, tokenHash(token), now) !== 'reused'
 }
 
-/** Spends the current refresh token for the next; false when another request was first. */
+/** Replaces the current refresh token with the next; false when another request was first. */
 export async function rotateSession(
   db: Db,
   id: string,
@@ -173,7 +173,7 @@ export async function rotateSession(
   return numUpdatedRows === 1n
 }
 
-/** False when it was over already. */
+/** False when it had already ended. */
 export async function revokeSession(db: Db, id: string, now: Instant): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('sessions')
@@ -184,12 +184,12 @@ export async function revokeSession(db: Db, id: string, now: Instant): Promise<b
   return numUpdatedRows === 1n
 }
 
-/** Ends the session that another takes the place of. @throws invalid_token when something else has ended it */
+/** Ends the session that another one replaces. @throws invalid_token when something else has ended it */
 export async function endReplacedSession(db: Db, id: string, now: Instant): Promise<void> {
   if (!(await revokeSession(db, id, now))) throw new Problem('invalid_token')
 }
 
-/** Ends the sessions of a person that began with one identity provider. */
+/** Ends the sessions of a person that began at one identity provider. */
 export async function revokeProviderSessions(
   db: Db,
   userId: string,
@@ -221,7 +221,7 @@ export async function findChallenge(db: Db, tokenHash: string): Promise<Challeng
   return row && { ...challengeRows.read(row), context: JSON.parse(row.context) as SessionContext }
 }
 
-/** True for the one request that gets to use it. */
+/** True for the one request that uses it. */
 export async function consumeChallenge(db: Db, id: string): Promise<boolean> {
   const { numDeletedRows } = await db
     .deleteFrom('login_challenges')
@@ -230,7 +230,7 @@ export async function consumeChallenge(db: Db, id: string): Promise<boolean> {
   return numDeletedRows === 1n
 }
 
-/** Where a person belongs, by name. */
+/** The tenants of a person, by name. */
 export async function listTenants(db: Db, userId: string) {
   const partners = await db
     .selectFrom('partner_memberships as m')
@@ -258,7 +258,7 @@ export async function listTenants(db: Db, userId: string) {
   ]
 }
 
-/** Forgets what has run out. */
+/** Deletes expired challenges and sessions. */
 export async function sweepSessions(db: Db, now: Instant): Promise<void> {
   await db.deleteFrom('login_challenges').where('expires_at', '<', now).execute()
   await db.deleteFrom('sessions').where('expires_at', '<', now).execute()

@@ -9,7 +9,8 @@ import { contextOfScope } from '../rules.ts'
 import { contextKey, insertSession, lockAccount, type NewSession, type UserEpochs } from './store.ts'
 
 /**
- * Stores the session of a sign-in, unless its tenant has just gone out of use, or what let its holder in has just ended.
+ * Stores the session of a sign-in, unless its tenant has just become unusable or the sign-in has just been
+ * invalidated.
  * @throws tenant_inactive, invalid_token
  */
 export async function startSession(db: Db, session: NewSession & UserEpochs, now: Instant): Promise<void> {
@@ -18,7 +19,7 @@ export async function startSession(db: Db, session: NewSession & UserEpochs, now
   await insertSession(db, session, now)
 }
 
-/** Ends the sessions in one organization that began with a password, and such sign-ins on their way there. */
+/** Ends the sessions in one organization that began with a password, and the pending sign-ins with one. */
 export async function endPasswordSessions(db: Db, orgId: string, now: Instant): Promise<void> {
   const context = contextKey({ kind: 'organization', orgId })
   await db
@@ -31,7 +32,7 @@ export async function endPasswordSessions(db: Db, orgId: string, now: Instant): 
   await db.deleteFrom('login_challenges').where('context', '=', context).execute()
 }
 
-/** Ends every session that acts in a tenant, or in an organization of it, and every sign-in on its way there. */
+/** Ends every session in a tenant or in an organization of it, and every pending sign-in to one. */
 export async function endTenantSessions(db: Db, scope: Scope, now: Instant): Promise<void> {
   const [head = '', tail = ''] = contextKey({ kind: 'organization', orgId: '?' }).split('?')
   const own = contextKey(contextOfScope(scope))

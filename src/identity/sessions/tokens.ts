@@ -6,15 +6,15 @@ import { createJwtSigner, type JwtSecrets } from './jwt.ts'
 export const accessSeconds = 15 * 60
 export const refreshSeconds = 7 * 24 * 3600
 export const familySeconds = 30 * 24 * 3600
-/** Who is let go at an identity provider does not stay for weeks. */
+/** A person who is removed at the identity provider must not stay signed in for weeks. */
 export const ssoFamilySeconds = 24 * 3600
 
-/** What an access token says; everything else is looked up at each request. */
+/** Claims of an access token; everything else is looked up at each request. */
 export type AccessClaims = {
   userId: string
   sessionId: string
   context: SessionContext
-  /** Both must equal the user's, else the session was cut. */
+  /** Both must equal the user's; otherwise the session was ended. */
   authEpoch: number
   mfaEpoch: number
   mfa: boolean
@@ -25,7 +25,7 @@ export type VerifiedClaims = AccessClaims & { expiresAt: number }
 
 export type AccessTokens = {
   sign(claims: AccessClaims, now: Date): Promise<string>
-  /** undefined for anything but a token of ours that still runs. */
+  /** undefined for anything but an unexpired access token of this service. */
   verify(token: string, now: Date): Promise<VerifiedClaims | undefined>
 }
 
@@ -53,7 +53,7 @@ export function createAccessTokens(...secrets: JwtSecrets): AccessTokens {
   }
 }
 
-/** The cookie that a browser keeps its refresh token in. */
+/** The cookie with a browser's refresh token. */
 export const refreshCookie = 'service_refresh_token'
 
 export const tokenHash = (token: string): string => hash('sha256', token, 'hex')

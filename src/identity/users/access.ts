@@ -7,7 +7,7 @@ import type { Tenant } from '../rules.ts'
 import type { AccessChange } from './contract.ts'
 import type { MembershipRecord } from './rules.ts'
 
-/** What a membership of a partner may be given. @throws invalid_request */
+/** The access that a partner membership may get. @throws invalid_request */
 export async function resolvePartnerAccess(
   db: Db,
   scope: Scope,
@@ -36,7 +36,7 @@ export async function resolvePartnerAccess(
   return { orgAccess, orgIds }
 }
 
-/** What a membership of an organization may be given. @throws invalid_request */
+/** The access that an organization membership may get. @throws invalid_request */
 export async function resolveOrgAccess(
   db: Db,
   scope: Scope,

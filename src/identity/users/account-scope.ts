@@ -8,7 +8,7 @@ import { type Account, isProviderInvitation } from './rules.ts'
 
 type Users = ExpressionBuilder<Tables, 'users'>
 
-/** The memberships of a user in tenants that live: those within the scope, or all others. */
+/** The memberships of a user in live tenants: those within the scope, or all others. */
 function membershipsOf(users: Users, scope: Scope, which: 'within' | 'beyond') {
   const chosen = (within: Expression<SqlBool>) => (which === 'within' ? within : users.not(within))
   const partners = users
@@ -29,9 +29,10 @@ function membershipsOf(users: Users, scope: Scope, which: 'within' | 'beyond') {
 }
 
 /**
- * Whether an account lies wholly within what somebody reaches: they see its profile, and change what belongs to it.
- * What another tenant did without the holder, an invitation or a sign-in by its own provider, takes nothing away from
- * the tenant that the account was in before. An invitation gives nothing of an account that somebody uses.
+ * Whether an account is wholly in scope: the caller sees its profile and changes what belongs to it.
+ * Memberships added by another tenant without the holder, by invitation or by its own provider's sign-in, take
+ * nothing away from the tenant that had the account before. An invitation gives no control over an account that
+ * is in use.
  */
 export function whollyInScope(users: Users, scope: Scope): Expression<SqlBool> {
   if (scope.kind === 'system') return users.lit(true)
@@ -54,7 +55,7 @@ export function whollyInScope(users: Users, scope: Scope): Expression<SqlBool> {
     users.or([
       users.and([
         is(accepted),
-        // The word of a provider alone makes nobody the keeper of somebody who has a password of their own.
+        // A provider's assertion alone gives no control over a person who has a password of their own.
         users.or([
           is(mine().where('x.accepted_by', '=', 'holder')),
           users('users.password_hash', 'is', null),
@@ -71,7 +72,7 @@ export function whollyInScope(users: Users, scope: Scope): Expression<SqlBool> {
   ])
 }
 
-/** Which of some accounts lie wholly within the scope. */
+/** The accounts that are wholly in scope. */
 export async function listWhollyInScope(
   db: Db,
   scope: Scope,
@@ -87,7 +88,10 @@ export async function listWhollyInScope(
 export const isWhollyInScope = async (db: Db, scope: Scope, account: Pick<Account, 'id'>): Promise<boolean> =>
   (await listWhollyInScope(db, scope, [account])).has(account.id)
 
-/** Whether nobody outside the scope has invited a person, accepted or not; what a provider there says is no person's word. */
+/**
+ * Whether no tenant outside the scope has invited a person, accepted or not; invitations by a provider do not
+ * count.
+ */
 export async function isOnlyInvitedInScope(
   db: Db,
   scope: Scope,

@@ -10,7 +10,7 @@ const name = text(255, 1).describe('Name people see')
 const isWebAddress = (value: string): boolean => /^https?:$/.test(URL.parse(value)?.protocol ?? '')
 const avatarUrl = text(2048).refine(isWebAddress, 'must be an http or https URL').nullable()
 
-/** Which tenant is meant, for those who reach more than one. */
+/** Names the tenant, for callers with access to several. */
 export const tenant = {
   orgId: idOf('organization').optional().describe('As a member of this organization'),
   partnerId: idOf('partner').optional().describe('As a member of this partner'),

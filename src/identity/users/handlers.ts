@@ -51,7 +51,7 @@ async function profile(db: Db, caller: UserCaller) {
   if (!account) throw new Problem('invalid_token')
   const { isSystem, ...own } = account
   const { scope } = caller
-  // Of what belongs to the person and not to the organization, a provider shows nothing.
+  // A session from a provider does not see what belongs to the person rather than to the organization.
   const hidden = (await canManageAccount(db, account, caller))
     ? {}
     : { phoneNumber: null, phoneVerified: false }
@@ -94,7 +94,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
 
   async list({ db, ask, scope, query: { orgId, partnerId, ...query } }) {
     const tenant = await findTenant(db, scope, { orgId, partnerId })
-    // Looking for a part of a name reads every account in sight.
+    // Searching for part of a name reads every account in scope.
     const listed = (on: Db) =>
       tenant ? store.listMembers(on, scope, tenant, query) : store.listAccounts(on, scope, query)
     const found = await (query.q ? ask(listed) : listed(db))
@@ -107,7 +107,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     return {
       data: found.data.map((account) => {
         const own = held.filter(({ userId }) => userId === account.id)
-        // Among all the users of the service a person stands once, by their first membership.
+        // In the list of all users of the service a person appears once, with their first membership.
         const one = tenant ? rules.selectMembership(own, tenant) : own[0]
         return rules.toUser(account, one, within.has(account.id))
       }),
@@ -117,10 +117,10 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
 
   async show({ db, scope, params, query }) {
     const account = await store.findAccount(db, params.id)
-    const asked = await findNamedTenant(db, scope, query)
+    const requested = await findNamedTenant(db, scope, query)
     const held = account ? await listMembershipRecords(db, scope, [params.id]) : []
-    const one = asked ? rules.selectMembership(held, asked) : held[0]
-    if (!account || (!one && (asked || scope.kind !== 'system'))) throw userNotFound()
+    const one = requested ? rules.selectMembership(held, requested) : held[0]
+    if (!account || (!one && (requested || scope.kind !== 'system'))) throw userNotFound()
     const whole = await isWhollyInScope(db, scope, account)
     const { phoneNumber, phoneVerified, passwordChangedAt } = account
     const theirs = { phoneNumber: null, phoneVerified: false, passwordChangedAt: null }
@@ -133,12 +133,12 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
 
   async change({ db, scope, params, query, body, caller, now, note }) {
     assertNotEmptyChange(body)
-    const asked = await findNamedTenant(db, scope, query)
-    // The account itself is changed by the system alone; a tenant changes what somebody is in it.
-    const ofAccount = scope.kind === 'system' && asked === undefined
+    const requested = await findNamedTenant(db, scope, query)
+    // Only the system changes the account itself; a tenant changes the person's membership in it.
+    const ofAccount = scope.kind === 'system' && requested === undefined
     const target = ofAccount
       ? await lockTargetAnywhere(db, scope, params.id)
-      : await lockTarget(db, scope, params.id, asked)
+      : await lockTarget(db, scope, params.id, requested)
     const { account, held, one } = target
     const whole = await isWhollyInScope(db, scope, account)
     const before = rules.toUser(account, one, whole)
@@ -161,8 +161,8 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   },
 
   async remove({ db, scope, params, query, caller, now, note }) {
-    const asked = await findNamedTenant(db, scope, query)
-    const target = await lockTarget(db, scope, params.id, asked)
+    const requested = await findNamedTenant(db, scope, query)
+    const target = await lockTarget(db, scope, params.id, requested)
     const one = getMembership(target)
     rules.checkNotSelf(caller, params.id, 'You cannot remove yourself')
     await checkMayManageUser(db, caller, target.account, [one])
@@ -176,8 +176,8 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
   },
 
   async assignRole({ db, scope, params, query, body, caller, note }) {
-    const asked = await findNamedTenant(db, scope, query)
-    const target = await lockTarget(db, scope, params.id, asked)
+    const requested = await findNamedTenant(db, scope, query)
+    const target = await lockTarget(db, scope, params.id, requested)
     const one = getMembership(target)
     rules.checkNotSelf(caller, params.id, 'Self role assignment is not allowed')
     const role = await findRole(db, one.tenant, body.roleId)
@@ -195,8 +195,8 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
 
   async changeAccess({ db, scope, params, query, body, caller, note }) {
     assertNotEmptyChange(body)
-    const asked = await findNamedTenant(db, scope, query)
-    const target = await lockTarget(db, scope, params.id, asked)
+    const requested = await findNamedTenant(db, scope, query)
+    const target = await lockTarget(db, scope, params.id, requested)
     const one = getMembership(target)
     rules.checkNotSelf(caller, params.id, 'You cannot change your own access')
     await checkMayManageUser(db, caller, target.account, [one])
@@ -255,7 +255,8 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     const target = await findTargetAnywhere(db, scope, params.id)
     const { account, held } = target
     await checkMayManageUser(db, caller, account, held)
-    // Somebody who only invited the account would let themselves guess at its password again and again.
+    // A tenant that only invited the account could otherwise lift the lockout and guess its password again and
+    // again.
     if (!(await isWhollyInScope(db, scope, account))) throw sharedAccount()
     await deleteMarks(db, account.id)
     note(auditFacts(target, held[0]))
@@ -283,7 +284,7 @@ async function setAccountStatus(
   if (rules.isNeverUsed(account)) await acceptMembership(db, account.id, one.tenant, 'holder', now)
 }
 
-/** What somebody is in one tenant; what they are elsewhere stays as it is. @throws last_administrator, conflict */
+/** Changes a person's status in one tenant; other tenants are unaffected. @throws last_administrator, conflict */
 async function setMembershipStatus(
   db: Db,
   target: Target,
@@ -298,7 +299,8 @@ async function setMembershipStatus(
     else await setMembershipDisabled(db, one, now)
     return store.endUserSessions(db, account.id, one.tenant, now)
   }
-  // Who has never signed in can be let in without a link, by whoever invited them and nobody else did.
+  // A person who has never signed in can be activated without a link by their inviter, if no other tenant
+  // invited them.
   const mayLetIn =
     rules.isNeverUsed(account) && (await isOnlyInvitedInScope(db, scopeOfTenant(one.tenant), account))
   if (one.acceptedAt === null && !mayLetIn) throw onlyHolderAccepts()

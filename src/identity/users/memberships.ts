@@ -5,7 +5,7 @@ import type { Db } from '../../storage/open.ts'
 import type { PartnerMembershipRow } from '../../storage/schema/tables.ts'
 import type { MembershipRecord } from './rules.ts'
 
-/** The memberships of some people that are within the scope, in tenants that live; oldest first. */
+/** The memberships of these users within the scope, in live tenants; oldest first. */
 export async function listMembershipRecords(
   db: Db,
   scope: Scope,
@@ -133,7 +133,7 @@ export async function setRole(db: Db, held: MembershipRecord, roleId: string): P
   await db.updateTable(tableOf(held)).set({ role_id: roleId }).where('id', '=', held.id).execute()
 }
 
-/** `at`: since when it is disabled; null enables it again. */
+/** `at`: when it was disabled; null enables it again. */
 export async function setMembershipDisabled(
   db: Db,
   held: MembershipRecord,
@@ -142,13 +142,13 @@ export async function setMembershipDisabled(
   await db.updateTable(tableOf(held)).set({ disabled_at: at }).where('id', '=', held.id).execute()
 }
 
-/** Makes a membership an invitation again, which its holder has to accept. */
+/** Turns a membership back into an invitation, which its holder has to accept. */
 export async function resetAcceptance(db: Db, held: MembershipRecord): Promise<void> {
   const pending = { accepted_at: null, accepted_by: null, disabled_at: null }
   await db.updateTable(tableOf(held)).set(pending).where('id', '=', held.id).execute()
 }
 
-/** What an invitation calls the person whom it is to. */
+/** Sets the name of the recipient in an invitation. */
 export async function renameInvited(db: Db, held: MembershipRecord, name: string): Promise<void> {
   await db.updateTable(tableOf(held)).set({ invited_name: name }).where('id', '=', held.id).execute()
 }

@@ -4,7 +4,7 @@ import type { Scope } from '../../core/scope.ts'
 import { isFullAdmin, type Tenant } from '../rules.ts'
 import type { Membership, User, UserChange } from './contract.ts'
 
-/** A membership with everything that is said of it. */
+/** A membership with all its fields. */
 export type MembershipRecord = {
   id: string
   userId: string
@@ -16,18 +16,18 @@ export type MembershipRecord = {
   siteIds: string[] | null
   deviceGroupIds: string[] | null
   disabledAt: string | null
-  /** null: it is an invitation that its holder has not accepted, and gives nothing. */
+  /** null: an invitation that its holder has not accepted; it grants nothing. */
   acceptedAt: string | null
   acceptedBy: 'holder' | 'provider' | null
-  /** An identity provider invited, and no person did. */
+  /** Invited by an identity provider, not by a person. */
   provisioned: boolean
-  /** As whoever invited them typed it. */
+  /** As the inviter typed it. */
   invitedName: string | null
   invitedEmail: string | null
   createdAt: string
 }
 
-/** An account without what it signs in with. */
+/** An account without its credentials. */
 export type Account = {
   id: string
   email: string
@@ -44,7 +44,7 @@ export type Account = {
   updatedAt: string
 }
 
-/** Whether a membership with these permissions administers its tenant: nothing in it is out of its reach. */
+/** Whether a membership with these permissions administers its tenant without limits on its access. */
 export const isAdministrator = (
   one: Pick<MembershipRecord, 'tenant' | 'orgAccess' | 'siteIds' | 'deviceGroupIds'>,
   permissions: ReadonlySet<string>,
@@ -54,10 +54,7 @@ export const isAdministrator = (
     ? one.orgAccess === 'all'
     : one.siteIds === null && one.deviceGroupIds === null)
 
-/**
- * Nobody changes, removes, disables or resets someone who holds more than they do.
- * @throws forbidden
- */
+/** A user cannot change, remove, disable or reset a user who has permissions they lack. @throws forbidden */
 export function checkMayManage(held: ReadonlySet<string>, theirs: Iterable<string>): void {
   const lacking = [...theirs].filter((pair) => !hasPermission(held, pair as Permission)).sort()
   if (lacking.length === 0) return
@@ -70,7 +67,7 @@ export function checkNotSelf(caller: { id: string }, userId: string, message: st
 }
 
 /**
- * A member who sees only some sites or groups neither gives nor touches more than that.
+ * A member limited to some sites or groups cannot grant or change access beyond these.
  * @throws site_access_denied
  */
 export function checkWithinAccess(
@@ -84,22 +81,22 @@ export function checkWithinAccess(
   throw new Problem('site_access_denied', 'Your access is limited to some sites or device groups')
 }
 
-/** @throws forbidden when an account that is not this tenant's alone would change */
+/** @throws forbidden when the change affects an account that other tenants share */
 export function checkMayChangeAccount(change: UserChange, whole: boolean): void {
   if (change.name === undefined || whole) return
   throw new Problem('forbidden', 'This account belongs to other tenants as well')
 }
 
-/** An invitation that an identity provider made, and that its holder knows nothing of yet. */
+/** An invitation by an identity provider that its holder has not accepted. */
 export const isProviderInvitation = (one: Pick<MembershipRecord, 'provisioned' | 'acceptedAt'>): boolean =>
   one.provisioned && one.acceptedAt === null
 
-/** Whether nobody has ever been able to sign in to the account: it is what its invitations made it. */
+/** Whether the account was never usable: it has only what its invitations gave it. */
 export const isNeverUsed = (account: Pick<Account, 'status'>): boolean => account.status === 'invited'
 
 /**
- * What a membership is, in its tenant. An account that is disabled can be used in none, which is nobody's business
- * whose invitation waits, unless the account is within their reach (`whole`).
+ * The status of a membership in its tenant. A disabled account cannot be used in any tenant, but a tenant whose
+ * invitation is pending must not learn that, unless the account is wholly in its scope (`whole`).
  */
 export function membershipStatus(
   account: Pick<Account, 'status'>,
@@ -112,7 +109,7 @@ export function membershipStatus(
   return one.acceptedAt === null || isNeverUsed(account) ? 'invited' : 'active'
 }
 
-/** The tenants of some memberships, in the order in which they are locked. */
+/** The tenants of these memberships, in lock order. */
 export const sortedTenants = (held: readonly MembershipRecord[]): Tenant[] =>
   held
     .map(({ tenant }) => tenant)
@@ -123,7 +120,7 @@ export const sortedTenants = (held: readonly MembershipRecord[]): Tenant[] =>
 export const idOfTenant = (tenant: Tenant): string =>
   tenant.kind === 'partner' ? tenant.partnerId : tenant.orgId
 
-/** The entry of a change goes to the organization it is about; what is about a partner has none. */
+/** The organization whose audit log gets the entry; null for a partner. */
 export const orgOfTenant = (tenant: Tenant | undefined): string | null =>
   tenant?.kind === 'organization' ? tenant.orgId : null
 
@@ -131,15 +128,15 @@ export const isSameTenant = (a: Tenant, b: Tenant): boolean =>
   a.kind === b.kind && idOfTenant(a) === idOfTenant(b)
 
 /**
- * The membership that is meant: the only one, the partner's, or the one that was asked for.
- * @throws invalid_request when it could be any of several
+ * Selects a membership: the only one, the partner's, or the requested one.
+ * @throws invalid_request when several are possible
  */
 export function selectMembership(
   held: readonly MembershipRecord[],
-  asked: Tenant | undefined,
+  requested: Tenant | undefined,
   part: 'query' | 'body' = 'query',
 ): MembershipRecord | undefined {
-  if (asked) return held.find(({ tenant }) => isSameTenant(tenant, asked))
+  if (requested) return held.find(({ tenant }) => isSameTenant(tenant, requested))
   const partner = held.filter(({ tenant }) => tenant.kind === 'partner')
   const likely = partner.length > 0 ? partner : held
   if (likely.length <= 1) return likely[0]
@@ -164,11 +161,16 @@ function membershipFields(held: MembershipRecord | undefined): Pick<User, keyof 
   return {
     partnerId: tenant.kind === 'partner' ? tenant.partnerId : null,
     orgId: orgOfTenant(tenant),
-    ...{ roleId, roleName, orgAccess, orgIds, siteIds, deviceGroupIds },
+    roleId,
+    roleName,
+    orgAccess,
+    orgIds,
+    siteIds,
+    deviceGroupIds,
   }
 }
 
-/** Of an account that is not wholly in reach: what whoever invited them typed, and nothing else. */
+/** Profile of an account not wholly in scope: only what the inviter typed. */
 function invitedProfile({ id, email }: Account, held: MembershipRecord) {
   const address = held.invitedEmail ?? email
   return {
@@ -184,7 +186,7 @@ function invitedProfile({ id, email }: Account, held: MembershipRecord) {
   }
 }
 
-/** A person as they appear in a tenant. `whole`: the account lies wholly within the caller's reach. */
+/** A person as shown in a tenant. `whole`: the account is wholly in the caller's scope. */
 export function toUser(account: Account, held: MembershipRecord | undefined, whole: boolean): User {
   const status = membershipStatus(account, held, whole)
   if (held && !whole) return { ...invitedProfile(account, held), status, ...membershipFields(held) }

@@ -16,7 +16,7 @@ type AccountRow = Pick<UserRow, (typeof columns)[number]>
 
 const accountRows = rowsOf<AccountRow>()({ flags: ['is_system', 'phone_verified'] })
 
-/** Everything but what the account signs in with. */
+/** All fields except credentials. */
 const columns = [
   'id',
   'email',
@@ -33,12 +33,12 @@ const columns = [
   'updated_at',
 ] as const
 
-/** Memberships of a tenant, as far as it is in sight. */
+/** Memberships of a tenant, as far as the scope includes it. */
 export const membersOf = (db: Db, scope: Scope, tenant: Tenant) =>
   tenant.kind === 'partner'
     ? db
         .selectFrom('partner_memberships as m')
-        // A partner is in sight of its own users, and of the system.
+        // A partner is visible to its own users and the system.
         .where('m.partner_id', '=', scope.kind === 'partner' ? scope.partnerId : tenant.partnerId)
         .$if(scope.kind === 'organization', (q) => q.where('m.id', '=', ''))
     : db
@@ -48,7 +48,7 @@ export const membersOf = (db: Db, scope: Scope, tenant: Tenant) =>
 
 type Query = PageQuery & { q?: string | undefined; status?: string | undefined }
 
-/** Every account there is, by name; which only the system sees. */
+/** All accounts, by name; for system scope only. */
 export async function listAccounts(
   db: Db,
   scope: Scope,
@@ -68,8 +68,8 @@ export async function listAccounts(
 }
 
 /**
- * The members of a tenant, by the name they are shown with: of an account that others have a part in, what was typed
- * here. A part of another name, or its place in the list, would tell as much as the name.
+ * The members of a tenant, by their displayed name: for an account that other tenants share, the name typed
+ * here. Searching or sorting by the other name would reveal it.
  */
 export async function listMembers(
   db: Db,
@@ -89,7 +89,7 @@ export async function listMembers(
       .else(typed)
       .end()
   }
-  // As `membershipStatus` says it.
+  // Same as `membershipStatus`.
   const standing = (eb: Members) => {
     const disabled = eb.or([
       eb('m.disabled_at', 'is not', null),
@@ -149,7 +149,7 @@ export async function changeAccount(
   if (status !== undefined) await endSessions(db, id, now)
 }
 
-/** Takes every second factor away and ends every session. */
+/** Removes every second factor and ends every session. */
 export async function clearFactors(db: Db, id: string, now: Instant): Promise<void> {
   await db
     .updateTable('users')
@@ -170,8 +170,8 @@ export async function clearFactors(db: Db, id: string, now: Instant): Promise<vo
 }
 
 /**
- * What others set up before the holder of an address proved it does not stand in the holder's way: a factor, a phone
- * number that would become one, or a set-up that is under way, and the sessions in which they did.
+ * Removes what others set up before the holder of the address proved it: a factor, a phone number that would
+ * become one, a pending setup, and the sessions that did so.
  */
 export async function clearUnprovedFactors(
   db: Db,
@@ -181,7 +181,7 @@ export async function clearUnprovedFactors(
   if (user.emailProvedAt === null) await clearFactors(db, user.id, now)
 }
 
-/** Ends the sessions of a person in one tenant; what they do elsewhere goes on. */
+/** Ends the sessions of a person in one tenant only. */
 export async function endUserSessions(db: Db, userId: string, tenant: Tenant, now: Instant): Promise<void> {
   const context = JSON.stringify(
     tenant.kind === 'partner'
@@ -202,7 +202,7 @@ export async function endUserSessions(db: Db, userId: string, tenant: Tenant, no
     .execute()
 }
 
-/** Locks what administers the service, so that the last one stays also when two go at once. */
+/** Locks all system administrators, so that the last one stays even when two are removed at once. */
 export async function countOtherSystemAdmins(db: Db, id: string): Promise<number> {
   const admins = await forUpdate(
     db.selectFrom('users').select(['id', 'status']).where('is_system', '=', 1).orderBy('id'),
@@ -212,7 +212,7 @@ export async function countOtherSystemAdmins(db: Db, id: string): Promise<number
 
 const roleRows = rowsOf<RoleRow>()({ flags: ['is_system', 'force_mfa'] })
 
-/** Roles that can be held in a tenant, or the built-in ones. */
+/** Roles that members of a tenant can have, or the built-in ones. */
 export async function listRoleChoices(db: Db, tenant: Tenant | undefined) {
   const rows = await db
     .selectFrom('roles')

@@ -9,7 +9,7 @@ import { listMembershipRecords } from './memberships.ts'
 import * as rules from './rules.ts'
 import { findAccount } from './store.ts'
 
-/** Whom a change is about. `held`: their memberships in the caller's reach; `one`: the one that is meant. */
+/** The user that a change targets. `held`: their memberships in the caller's scope; `one`: the selected one. */
 export type Target = {
   account: rules.Account
   held: rules.MembershipRecord[]
@@ -18,25 +18,29 @@ export type Target = {
 
 export const userNotFound = () => new Problem('not_found', 'User not found')
 
-/** A person within the caller's reach. @throws not_found, also for everybody else */
+/** A user within the caller's scope. @throws not_found, also for all other users */
 export async function findTarget(
   db: Db,
   scope: Scope,
   id: string,
-  asked: Tenant | undefined,
+  requested: Tenant | undefined,
   part: 'query' | 'body' = 'query',
 ): Promise<Target> {
   const account = await findAccount(db, id)
   const held = account ? await listMembershipRecords(db, scope, [id]) : []
   if (!account || (held.length === 0 && scope.kind !== 'system')) throw userNotFound()
-  const one = rules.selectMembership(held, asked, part)
-  if (asked && !one) throw userNotFound()
+  const one = rules.selectMembership(held, requested, part)
+  if (requested && !one) throw userNotFound()
   return { account, held, one }
 }
 
-/** The same, with its tenants locked: who administers them stays as it is until the end. */
-export const lockTarget = (db: Db, scope: Scope, id: string, asked: Tenant | undefined): Promise<Target> =>
-  lockAndFind(db, () => findTarget(db, scope, id, asked))
+/** The same with the tenants locked, so that their administrators do not change until the transaction ends. */
+export const lockTarget = (
+  db: Db,
+  scope: Scope,
+  id: string,
+  requested: Tenant | undefined,
+): Promise<Target> => lockAndFind(db, () => findTarget(db, scope, id, requested))
 
 export const lockTargetAnywhere = (db: Db, scope: Scope, id: string): Promise<Target> =>
   lockAndFind(db, () => findTargetAnywhere(db, scope, id))
@@ -53,14 +57,17 @@ export function getMembership({ one }: Target): rules.MembershipRecord {
   return one
 }
 
-/** Refuses to touch someone who holds or sees more than the caller. @throws forbidden, site_access_denied */
+/**
+ * Refuses to manage a user who has more permissions or access than the caller.
+ * @throws forbidden, site_access_denied
+ */
 export async function checkMayManageUser(
   db: Db,
   caller: UserCaller,
   account: rules.Account,
   held: readonly rules.MembershipRecord[],
 ): Promise<void> {
-  // Whose invitation waits is not told apart from anybody else.
+  // A user with a pending invitation must not be distinguishable from any other.
   const isKnown = caller.scope.kind === 'system' || held.some(({ acceptedAt }) => acceptedAt !== null)
   if (account.isSystem && isKnown) rules.checkMayManage(caller.permissions, ['*:*'])
   if (account.isSystem && isKnown && caller.scope.kind !== 'system') {
@@ -72,7 +79,7 @@ export async function checkMayManageUser(
   }
 }
 
-/** Refuses to take the last administrator from a tenant, which is locked. @throws last_administrator */
+/** Refuses to remove the last administrator of a tenant, which is locked. @throws last_administrator */
 export async function checkNotLastAdmin(
   db: Db,
   account: rules.Account,
@@ -84,7 +91,7 @@ export async function checkNotLastAdmin(
   throw new Problem('last_administrator', 'This is the last full administrator: make another one first')
 }
 
-/** For what concerns the person as a whole. */
+/** For changes to the person as a whole. */
 export async function findTargetAnywhere(db: Db, scope: Scope, id: string): Promise<Target> {
   const account = await findAccount(db, id)
   const held = account ? await listMembershipRecords(db, scope, [id]) : []
