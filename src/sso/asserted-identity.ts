@@ -1,19 +1,19 @@
-/** Who somebody is, as an identity provider vouches for it, whatever the protocol. */
+/** A person's identity as asserted by an identity provider, whatever the protocol. */
 export type AssertedIdentity = {
-  /** What the provider calls them for good: `sub`, or the NameID. */
+  /** The provider's permanent identifier of the person: `sub`, or the NameID. */
   subject: string
   email: string | undefined
-  /** False only when the provider says that it is not. */
+  /** False only when the provider states that it is not verified. */
   emailVerified: boolean
   name: string | undefined
   groups: string[]
-  /** The provider says that it asked for a second factor. */
+  /** The provider states that it required a second factor. */
   mfa: boolean
-  /** All that it says, for the record of the link. */
+  /** All claims, stored with the link. */
   profile: Record<string, unknown>
   tokens?: { accessToken: string | null; refreshToken: string | null; expiresInSeconds: number | null }
 }
 
-/** Whether a provider says no, in any of the ways that they do: as JSON or as a text, in either case, or as an xs:boolean. */
-export const isFalse = (said: unknown): boolean =>
-  Array.isArray(said) ? said.some(isFalse) : ['false', '0'].includes(String(said).trim().toLowerCase())
+/** Whether a claim means false, in any form that providers use: JSON or text, in either case, or an xs:boolean. */
+export const isFalse = (claim: unknown): boolean =>
+  Array.isArray(claim) ? claim.some(isFalse) : ['false', '0'].includes(String(claim).trim().toLowerCase())

@@ -5,7 +5,7 @@ import { safeParse } from '../core/schema.ts'
 import { urlFault } from './fields/contract.ts'
 import { type DiscoveredProvider, type Endpoints, endpoints } from './rules.ts'
 
-/** The message says what happened, the hint what mends it. */
+/** The message says what happened, the hint how to fix it. */
 export class DiscoveryFailure extends Error {
   override name = 'DiscoveryFailure'
   readonly hint: string
@@ -20,7 +20,7 @@ const milliseconds = 10_000
 const mostBody = 1 << 20
 const maxLength = 500
 
-/** What the document calls them (OpenID Connect Discovery 1.0, 3). */
+/** Names of the endpoints in the discovery document (OpenID Connect Discovery 1.0, 3). */
 const metadataNames: { [E in keyof Endpoints]: string } = {
   authorizationUrl: 'authorization_endpoint',
   tokenUrl: 'token_endpoint',
@@ -28,7 +28,7 @@ const metadataNames: { [E in keyof Endpoints]: string } = {
   jwksUrl: 'jwks_uri',
 }
 
-/** What every issuer says of itself; one that signs for machines alone has no place where people sign in. */
+/** The part that every issuer publishes; one that signs for machines only has no authorization endpoint. */
 const SigningDocument = z.object({ issuer: z.string(), jwks_uri: z.string() })
 
 const DiscoveryDocument = SigningDocument.extend({
@@ -49,23 +49,26 @@ const hints: Record<FailureKind, string> = {
   broken: 'there was no whole reply: try again, or set the endpoints by hand',
 }
 
-/** Asks an issuer what it publishes. @throws DiscoveryFailure */
+/** Fetches the discovery document of an issuer. @throws DiscoveryFailure */
 export async function discover(outbound: Outbound, issuer: string): Promise<DiscoveredProvider> {
-  const said = await fetchDocument(outbound, issuer, DiscoveryDocument)
+  const metadata = await fetchDocument(outbound, issuer, DiscoveryDocument)
   const found = Object.fromEntries(
-    endpoints.map((endpoint) => [endpoint, said[metadataNames[endpoint] as keyof typeof said] ?? null]),
+    endpoints.map((endpoint) => [
+      endpoint,
+      metadata[metadataNames[endpoint] as keyof typeof metadata] ?? null,
+    ]),
   ) as Endpoints
   await checkEndpoints(outbound, found)
-  return { issuer, ...found, tokenAuth: tokenAuthOf(said) }
+  return { issuer, ...found, tokenAuth: tokenAuthOf(metadata) }
 }
 
-/** The usual one, unless the provider says that it only knows the other (OpenID Connect Discovery 1.0, 3). */
+/** null is the default, basic, unless the provider only supports post (OpenID Connect Discovery 1.0, 3). */
 function tokenAuthOf({ token_endpoint_auth_methods_supported: known }: z.output<typeof DiscoveryDocument>) {
   if (known === undefined || known.includes('client_secret_basic')) return null
   return known.includes('client_secret_post') ? ('client_secret_post' as const) : null
 }
 
-/** Asks an issuer where its keys are. @throws DiscoveryFailure */
+/** Fetches the address of an issuer's keys. @throws DiscoveryFailure */
 export async function discoverKeys(outbound: Outbound, issuer: string): Promise<string> {
   const { jwks_uri: jwksUrl } = await fetchDocument(outbound, issuer, SigningDocument)
   await checkEndpoints(outbound, { jwksUrl })
@@ -84,15 +87,15 @@ async function fetchDocument<D extends typeof SigningDocument>(
       if (!(error instanceof OutboundFailure)) throw error
       throw new DiscoveryFailure(error.kind === 'blocked' ? blockedMessage : error.message, hints[error.kind])
     })
-  const said = parseDocument(reply, url, document)
-  if (said.issuer !== issuer) {
-    const shown = said.issuer.slice(0, maxLength)
+  const metadata = parseDocument(reply, url, document)
+  if (metadata.issuer !== issuer) {
+    const shown = metadata.issuer.slice(0, maxLength)
     throw new DiscoveryFailure(
       `the issuer calls itself "${shown}"`,
       `the issuer has to be what it calls itself, to the letter: ${shown}`,
     )
   }
-  return said
+  return metadata
 }
 
 async function checkEndpoints(outbound: Outbound, found: Partial<Endpoints>): Promise<void> {
@@ -122,7 +125,7 @@ function parseDocument<D extends typeof SigningDocument>(
   throw new DiscoveryFailure(what, `${url} has to be an OpenID Connect discovery document`)
 }
 
-/** What is wrong with addresses that tokens and codes go to: they are HTTPS, and public. */
+/** Faults of the addresses that tokens and codes are sent to: they have to be HTTPS and public. */
 export async function endpointFaults(
   outbound: Outbound,
   some: { [E in keyof Endpoints]?: string | null | undefined },

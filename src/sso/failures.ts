@@ -1,6 +1,6 @@
 /**
- * Every way a sign-in at an identity provider can fail: code → what a person reads, and what mends it. The codes are
- * API: they go out as `?error=`, into the log and into the audit log. A new one is a line here.
+ * Every way a sign-in at an identity provider can fail: code → message for the person, and how to fix it. The
+ * codes are API: they appear as `?error=`, in the log and in the audit log. A new one is a line here.
  */
 export const failures = {
   sso_error: {
@@ -247,7 +247,7 @@ export const failures = {
 
 export type FailureCode = keyof typeof failures
 
-/** Why somebody was not let in. `detail`: what was received, for the log and for administrators; no secrets. */
+/** Why a sign-in was refused. `detail`: what was received, for the log and for administrators; no secrets. */
 export class SsoFailure extends Error {
   override name = 'SsoFailure'
   readonly code: FailureCode

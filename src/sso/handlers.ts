@@ -50,12 +50,12 @@ import { trialHandlers } from './trials/handlers.ts'
 type Providers = typeof contract.ssoProviders
 type ProviderInput = Omit<contract.NewProvider, 'orgId' | 'name' | 'force'> & { name?: string | undefined }
 
-/** What is known before the transaction begins. */
+/** Prepared before the transaction begins. */
 type PreparedChange<S> = {
-  said: S
+  input: S
   discovered: DiscoveredProvider | undefined
   warning: string | undefined
-  /** What requests are to be signed with, where there is none yet. */
+  /** A new key for signing requests, if the installation has none yet. */
   key: SigningKeyRow | undefined
 }
 
@@ -76,48 +76,48 @@ export function ssoHandlers(on: SsoDependencies): {
   ssoSignIn: HandlersOf<typeof ssoSignIn>
 } {
   const { cipher, outbound, web, log } = on
-  /** As replies show it, with what has to be registered there. */
+  /** The provider in replies, with the addresses to register there. */
   const toReply = (provider: ProviderRecord): contract.Provider => ({
     ...redactProvider(provider),
     ...registrationUrls(web, provider),
   })
 
-  /** What was said, as it is kept. @throws invalid_request for what no provider can have */
+  /** Normalizes the input. @throws invalid_request for addresses that no provider can have */
   async function checkInput<S extends ProviderInput>(body: S): Promise<S> {
-    const said = clearEmpty(body)
-    const faults = await endpointFaults(outbound, said)
+    const input = clearEmpty(body)
+    const faults = await endpointFaults(outbound, input)
     if (faults.length > 0) {
       throw invalid(faults.map(([endpoint, message]) => ({ path: `body.${endpoint}`, message })))
     }
-    return said.certificate ? { ...said, certificate: parseCertificate(said.certificate) } : said
+    return input.certificate ? { ...input, certificate: parseCertificate(input.certificate) } : input
   }
 
   async function newKeyIfMissing(
     { read }: Storage,
-    said: ProviderInput,
+    input: ProviderInput,
     now: Instant,
   ): Promise<SigningKeyRow | undefined> {
-    return said.signRequests && !(await findSigningKey(read, cipher))
+    return input.signRequests && !(await findSigningKey(read, cipher))
       ? createSigningKey(cipher, now)
       : undefined
   }
 
-  /** A provider can do without discovery: a failure is a warning. */
+  /** Discovery is optional: a failure is a warning. */
   async function discoverIfNeeded<S extends ProviderInput>(
     before: ProviderRecord | undefined,
-    said: S,
+    input: S,
     after: ProviderRecord,
     key: SigningKeyRow | undefined,
   ): Promise<PreparedChange<S>> {
-    const issuer = issuerToDiscover(before, said, after)
-    if (issuer === undefined) return { said, discovered: undefined, warning: undefined, key }
+    const issuer = issuerToDiscover(before, input, after)
+    if (issuer === undefined) return { input, discovered: undefined, warning: undefined, key }
     try {
-      return { said, discovered: await discover(outbound, issuer), warning: undefined, key }
+      return { input, discovered: await discover(outbound, issuer), warning: undefined, key }
     } catch (error) {
       if (!(error instanceof DiscoveryFailure)) throw error
       log.warn({ issuer, reason: error.message }, 'OIDC discovery failed')
       const warning = `OIDC discovery failed for issuer "${issuer}": ${error.message}. ${capitalize(error.hint)}`
-      return { said, discovered: undefined, warning, key }
+      return { input, discovered: undefined, warning, key }
     }
   }
 
@@ -147,15 +147,15 @@ export function ssoHandlers(on: SsoDependencies): {
       create: inSteps<Providers['create'], PreparedChange<contract.NewProvider>>({
         async prepare({ storage, body, scope, caller, now }) {
           checkNotNarrowed(scope)
-          const said = await checkInput(body)
+          const input = await checkInput(body)
           const made = { id: newId(), by: caller, now }
-          const { force: _, ...wanted } = said
+          const { force: _, ...wanted } = input
           const provider = makeProvider({ ...wanted, orgId: '' }, undefined, made)
-          return discoverIfNeeded(undefined, said, provider, await newKeyIfMissing(storage, said, now))
+          return discoverIfNeeded(undefined, input, provider, await newKeyIfMissing(storage, input, now))
         },
-        async run({ db, scope, caller, now, note }, { said, discovered, warning, key }) {
-          const { force, ...wanted } = said
-          const orgId = await resolveOrg(db, scope, said.orgId)
+        async run({ db, scope, caller, now, note }, { input, discovered, warning, key }) {
+          const { force, ...wanted } = input
+          const orgId = await resolveOrg(db, scope, input.orgId)
           const made = { id: newId(), by: caller, now }
           const provider = makeProvider({ ...wanted, orgId }, discovered, made)
           await checkRole(db, provider, caller.permissions)
@@ -186,14 +186,14 @@ export function ssoHandlers(on: SsoDependencies): {
           if (body.orgId !== undefined) await checkOrg(storage.read, scope, body.orgId)
           checkSameOrg(before, body.orgId)
           assertNotEmptyChange(change)
-          const said = await checkInput(change)
-          const after = applyChange(before, said, undefined, now)
-          return discoverIfNeeded(before, said, after, await newKeyIfMissing(storage, said, now))
+          const input = await checkInput(change)
+          const after = applyChange(before, input, undefined, now)
+          return discoverIfNeeded(before, input, after, await newKeyIfMissing(storage, input, now))
         },
-        async run({ db, scope, params, body: { force }, caller, now, note }, looked) {
-          const { said, discovered, warning, key } = looked
+        async run({ db, scope, params, body: { force }, caller, now, note }, prepared) {
+          const { input, discovered, warning, key } = prepared
           const before = await store.lockProvider(db, cipher, scope, params.id)
-          const after = bindToConfigurer(before, applyChange(before, said, discovered, now), caller)
+          const after = bindToConfigurer(before, applyChange(before, input, discovered, now), caller)
           await checkRole(db, after, caller.permissions)
           if (after.status === 'active') checkReady(after, now, 'body')
           const elsewhere = changesIssuer(before, after)
@@ -233,7 +233,7 @@ export function ssoHandlers(on: SsoDependencies): {
           checkReady(after, now, 'provider')
           await checkRole(db, after, caller.permissions)
         }
-        // Who came in by it is let in by nobody any more.
+        // Sessions that began at a provider end when it is no longer active.
         else if (before.status === 'active') await store.endProviderSessions(db, scope, after.id, now)
         await store.changeProvider(db, cipher, scope, after)
         await endPasswordSessionsIfEnforced(db, after, now)
@@ -281,8 +281,8 @@ export function ssoHandlers(on: SsoDependencies): {
 }
 
 /**
- * Nobody has accounts made with a role that they could not give. It is asked of every change: whoever says who
- * comes in gives the role.
+ * A user cannot have accounts created with a role that they could not grant. It is checked on every change,
+ * since whoever decides which people the provider admits also grants them the role.
  * @throws invalid_request, forbidden
  */
 async function checkRole(db: Db, provider: ProviderRecord, held: ReadonlySet<string>): Promise<void> {
@@ -295,7 +295,7 @@ async function checkRole(db: Db, provider: ProviderRecord, held: ReadonlySet<str
   checkMayGrant(held, (await findGrants(db, id)).permissions)
 }
 
-/** How many members of its organization may do more than a provider vouches for. */
+/** Number of members of its organization who have more permissions than the provider may assert. */
 async function countMembersBeyond(db: Db, { orgId, vouches }: ProviderRecord): Promise<number> {
   const held = new Set(vouches)
   let count = 0
@@ -305,7 +305,7 @@ async function countMembersBeyond(db: Db, { orgId, vouches }: ProviderRecord): P
   return count
 }
 
-/** What whoever configures a provider should know. */
+/** Warnings for the person who configures a provider. */
 function toWarning(discovery: string | undefined, membersBeyond: number): { warning?: string } {
   const members = membersBeyond === 1 ? 'One member holds' : `${membersBeyond} members hold`
   const refused = `${members} permissions that whoever configured it did not: they cannot sign in with it until somebody who holds them activates it`
@@ -313,13 +313,16 @@ function toWarning(discovery: string | undefined, membersBeyond: number): { warn
   return warnings.length > 0 ? { warning: warnings.join('. ') } : {}
 }
 
-/** Where passwords are not taken any more, by this provider or the next, no session that began with one goes on. */
+/**
+ * Ends sessions that began with a password, if the active provider, this one or the next, enforces single
+ * sign-on.
+ */
 async function endPasswordSessionsIfEnforced(db: Db, { orgId }: ProviderRecord, now: Instant): Promise<void> {
   const inUse = await store.findActiveProvider(db, organizationScope(orgId))
   if (inUse?.enforceSSO) await endPasswordSessions(db, orgId, now)
 }
 
-/** Whether an administrator of the organization has signed in with it lately. */
+/** Whether an administrator of the organization has signed in with it recently. */
 async function isProven(db: Db, scope: Scope, { id }: ProviderRecord, now: Instant): Promise<boolean> {
   const roles = await store.listSignedInRoles(db, scope, id, addSeconds(now, -provenWithinSeconds))
   for (const role of roles) {

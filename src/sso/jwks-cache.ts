@@ -2,7 +2,7 @@ import { compactVerify, createLocalJWKSet, decodeProtectedHeader, errors, type J
 import { type Outbound, OutboundFailure } from '../core/outbound.ts'
 import type { Clock } from '../core/time.ts'
 
-/** Signatures that a public key verifies: never a shared secret, never none (RFC 8725, 3.1). */
+/** Algorithms with a public key: never a shared secret, never `none` (RFC 8725, 3.1). */
 export const algorithms = [
   ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
   ...['ES256', 'ES384', 'ES512', 'EdDSA'],
@@ -15,7 +15,7 @@ export type TokenFault =
   | 'algorithm_refused'
   | 'token_malformed'
 
-/** Why the signature of a token does not count. */
+/** Why the signature of a token is not accepted. */
 export class TokenFailure extends Error {
   override name = 'TokenFailure'
   readonly fault: TokenFault
@@ -30,16 +30,19 @@ type CachedKeys = { keys: ReturnType<typeof createLocalJWKSet>; at: number }
 
 const milliseconds = 5_000
 const mostBody = 1 << 20
-/** How long keys are believed, and how soon they are read again for one that is not among them. */
+/** How long keys are cached, and how soon they are fetched again for a key that is not among them. */
 const maxAgeSeconds = 600
 const cooldownSeconds = 30
-/** Issuers whose keys are kept. */
+/** Most issuers whose keys are cached. */
 const maxIssuers = 500
 
-/** An issuer changes its keys without telling; one that gives them no names changes them in place. */
+/** An issuer rotates its keys without notice; one without key ids replaces them in place. */
 const staleFaults: readonly TokenFault[] = ['key_unknown', 'signature_invalid']
 
-/** The published keys of issuers. They are read again when they are old, or when none of them fits a token. */
+/**
+ * Cache of the issuers' published keys. They are fetched again when they are old, or when none of them fits a
+ * token.
+ */
 export class JwksCache {
   readonly #outbound: Outbound
   readonly #clock: Clock
@@ -52,7 +55,7 @@ export class JwksCache {
   }
 
   /**
-   * What a signed token says; who it is for and how long it counts is not looked at.
+   * Verifies the signature of a token and returns its claims; audience and times are not checked here.
    * @throws TokenFailure
    */
   async verify(token: string, url: string): Promise<Record<string, unknown>> {
@@ -114,7 +117,7 @@ async function verifyWith(token: string, { keys }: CachedKeys): Promise<Record<s
         fault === 'algorithm_refused' ? algorithmOf(token) : (error as Error).message,
       )
     }
-    // Keys without names: one of them has to fit.
+    // Keys without ids: one of them has to fit.
     for await (const key of error) {
       const found = await compactVerify(token, key, { algorithms }).catch(() => undefined)
       if (found) return parsePayload(found.payload)
@@ -128,11 +131,11 @@ const algorithmOf = (token: string): string =>
 
 function parsePayload(payload: Uint8Array): Record<string, unknown> {
   try {
-    const said: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload))
-    if (typeof said === 'object' && said !== null && !Array.isArray(said))
-      return said as Record<string, unknown>
+    const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload))
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
+      return value as Record<string, unknown>
   } catch {
-    // Not JSON: told below.
+    // Not JSON: the error below reports it.
   }
   throw new TokenFailure('token_malformed', 'it holds no JSON object')
 }

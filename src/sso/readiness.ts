@@ -9,8 +9,8 @@ const requiredFields = {
 } as const
 
 /**
- * What people sign in with has to be complete.
- * @throws invalid_request, naming each field that is not, in the part of the request that is about it
+ * An active provider has to be complete.
+ * @throws invalid_request, naming each missing field, in the part of the request that it belongs to
  */
 export function checkReady(provider: ProviderRecord, now: Instant, part: 'body' | 'provider'): void {
   const faults = missingFields(provider, part)
@@ -21,7 +21,7 @@ export function checkReady(provider: ProviderRecord, now: Instant, part: 'body' 
   if (faults.length > 0) throw invalid(faults)
 }
 
-/** The same for a trial, which may be about a certificate that has expired. @throws invalid_request */
+/** The same for a trial, which may use an expired certificate. @throws invalid_request */
 export function checkComplete(provider: ProviderRecord): void {
   const faults = missingFields(provider, 'provider')
   if (faults.length > 0) throw invalid(faults)
@@ -41,8 +41,8 @@ const missingMessage = (field: string): string =>
     : 'is missing in an active provider'
 
 /**
- * A certificate as it is kept, PEM; what metadata hold is its base64 alone.
- * @throws invalid_request when it is none, or more than one
+ * Converts a certificate to the stored form, PEM; metadata contain its base64 alone.
+ * @throws invalid_request when it is not exactly one certificate
  */
 export function parseCertificate(text: string): string {
   const wrapped = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----$/.exec(

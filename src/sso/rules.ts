@@ -4,32 +4,32 @@ import type { Instant } from '../core/time.ts'
 import type { NewProvider, Provider, ProviderChange } from './contract.ts'
 import { defaultMapping, defaultScopes, findPreset, fixedValue } from './presets/rules.ts'
 
-/** What is not of the provider, but of where this service is. */
+/** Fields that describe this service, not the provider. */
 type Registered = Pick<Provider, 'redirectUri' | 'acsUrl' | 'serviceEntityId'>
 export type RedactedProvider = Omit<Provider, keyof Registered>
 
-/** A provider with what it keeps to itself. */
+/** A provider including its secrets. */
 export type ProviderRecord = Omit<RedactedProvider, 'hasClientSecret' | 'unreadable'> & {
   clientSecret: string | null
-  /** A client secret that does not open with the keys there are, as it is stored: it stays until one is set. */
+  /** A stored client secret that cannot be decrypted with the available keys; it stays until a new one is set. */
   unreadableSecret: string | null
 }
 
 export const endpoints = ['authorizationUrl', 'tokenUrl', 'userInfoUrl', 'jwksUrl'] as const
 export type Endpoints = { [E in (typeof endpoints)[number]]: string | null }
 
-/** What an issuer says of itself (OpenID Connect Discovery 1.0). */
+/** Values from an issuer's discovery document (OpenID Connect Discovery 1.0). */
 export type DiscoveredProvider = Endpoints & { issuer: string; tokenAuth: ProviderRecord['tokenAuth'] }
 
 type ProviderInput = Omit<ProviderChange, 'orgId' | 'force'>
 
 /** An empty text clears a field as null does. */
-export const clearEmpty = <T extends object>(said: T): T =>
+export const clearEmpty = <T extends object>(input: T): T =>
   Object.fromEntries(
-    Object.entries(said).map(([field, value]) => [field, value === '' && field !== 'scopes' ? null : value]),
+    Object.entries(input).map(([field, value]) => [field, value === '' && field !== 'scopes' ? null : value]),
   ) as T
 
-/** Of a provider that nothing was said about. */
+/** Defaults of a new provider. */
 const defaultProvider = {
   preset: null,
   issuer: null,
@@ -55,10 +55,13 @@ const defaultProvider = {
   enforceSSO: false,
 } satisfies Partial<ProviderRecord>
 
-/** Who configures a provider, and what they may do there. */
+/** The person who configures a provider, with their permissions there. */
 export type Configurer = { id: string; permissions: ReadonlySet<string> }
 
-/** What a provider vouches for when somebody configures it: nobody lets in others who may do more than they. */
+/**
+ * Permissions that a provider may assert: those of the person who configures it, so that they cannot let in
+ * others with more permissions than they have.
+ */
 const permissionCeiling = ({
   id,
   permissions,
@@ -67,10 +70,13 @@ const permissionCeiling = ({
   vouchedBy: id,
 })
 
-/** What has nothing to do with who it speaks for. */
+/** Fields that do not affect whom the provider can assert. */
 const fieldsWithoutCeiling: readonly string[] = ['name', 'enforceSSO']
 
-/** A provider as a change leaves it, bound to whoever makes it when that changes who it speaks for. */
+/**
+ * The provider after a change, with its permissions limited to those of the configurer if the change affects
+ * whom it can assert.
+ */
 export function bindToConfigurer(
   before: ProviderRecord,
   after: ProviderRecord,
@@ -80,20 +86,20 @@ export function bindToConfigurer(
   return speaksAnew ? { ...after, ...permissionCeiling(by) } : after
 }
 
-/** The same for one that begins to speak, or goes on at the word of whoever says so. */
+/** The same for a provider that is activated or confirmed. */
 export const rebindToConfigurer = (provider: ProviderRecord, by: Configurer): ProviderRecord => ({
   ...provider,
   ...permissionCeiling(by),
 })
 
-/** @throws invalid_request when neither the type nor a preset that has one is said */
+/** @throws invalid_request when neither the type nor a preset with one is given */
 export function makeProvider(
   wanted: Omit<NewProvider, 'force'> & { orgId: string },
   discovered: DiscoveredProvider | undefined,
   made: { id: string; by: Configurer; now: Instant },
 ): ProviderRecord {
-  const { orgId, ...said } = wanted
-  const type = said.type ?? findPreset(said.preset)?.type
+  const { orgId, ...input } = wanted
+  const type = input.type ?? findPreset(input.preset)?.type
   if (type === undefined) {
     throw invalid([{ path: 'body.type', message: 'is required, unless a preset says it' }])
   }
@@ -101,15 +107,15 @@ export function makeProvider(
   const stamps = { createdBy: by.id, createdAt: now, updatedAt: now, ...permissionCeiling(by) }
   return applyChange(
     { id, orgId, name: wanted.name, type, status: 'inactive', ...defaultProvider, ...stamps },
-    said,
+    input,
     discovered,
     now,
   )
 }
 
 /**
- * A preset that is named fills what is not said. Endpoints that are not said are those that were discovered; those of
- * another issuer never stay, or tokens would be asked for at one and believed of the other.
+ * A given preset fills in missing fields. Missing endpoints come from discovery; endpoints of another issuer
+ * are never kept: otherwise tokens would be requested from one issuer and accepted from the other.
  * @throws invalid_request when the preset is for another type
  */
 export function applyChange(
@@ -118,8 +124,8 @@ export function applyChange(
   discovered: DiscoveredProvider | undefined,
   now: Instant,
 ): ProviderRecord {
-  const said = dropUndefined(change)
-  const preset = said.preset === before.preset ? undefined : findPreset(said.preset)
+  const input = dropUndefined(change)
+  const preset = input.preset === before.preset ? undefined : findPreset(input.preset)
   const filled = preset && {
     ...{
       type: preset.type,
@@ -128,19 +134,19 @@ export function applyChange(
     },
     ...dropUndefined({ issuer: fixedValue(preset.issuer), ssoUrl: fixedValue(preset.ssoUrl) }),
   }
-  const after: ProviderRecord = { ...before, ...filled, ...said, updatedAt: now }
-  if (said.clientSecret !== undefined) after.unreadableSecret = null
+  const after: ProviderRecord = { ...before, ...filled, ...input, updatedAt: now }
+  if (input.clientSecret !== undefined) after.unreadableSecret = null
   if (after.scopes === '') after.scopes = findPreset(after.preset)?.scopes ?? defaultScopes
-  checkPreset(after, said)
+  checkPreset(after, input)
   checkScopes(after)
   const known = findPreset(after.preset)
   const ofPreset = known && known.issuer === after.issuer ? known : undefined
-  if (said.tokenAuth === undefined) {
+  if (input.tokenAuth === undefined) {
     if (discovered?.issuer === after.issuer) after.tokenAuth = discovered?.tokenAuth ?? null
     else if (changesIssuer(before, after)) after.tokenAuth = null
   }
   for (const endpoint of endpoints) {
-    if (said[endpoint] !== undefined) continue
+    if (input[endpoint] !== undefined) continue
     if (discovered && discovered.issuer === after.issuer)
       after[endpoint] = discovered[endpoint] ?? ofPreset?.[endpoint] ?? null
     else if (changesIssuer(before, after))
@@ -149,13 +155,13 @@ export function applyChange(
   return after
 }
 
-const dropUndefined = <T extends object>(said: T): T =>
-  Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined)) as T
+const dropUndefined = <T extends object>(input: T): T =>
+  Object.fromEntries(Object.entries(input).filter(([, value]) => value !== undefined)) as T
 
-function checkPreset({ preset, type }: ProviderRecord, said: ProviderInput): void {
+function checkPreset({ preset, type }: ProviderRecord, input: ProviderInput): void {
   const known = findPreset(preset)
   if (!known || known.type === type) return
-  const path = said.preset === undefined ? 'body.type' : 'body.preset'
+  const path = input.preset === undefined ? 'body.type' : 'body.preset'
   throw invalid([{ path, message: `the preset ${known.id} is for ${known.type}` }])
 }
 
@@ -164,25 +170,25 @@ function checkScopes({ type, scopes }: ProviderRecord): void {
   throw invalid([{ path: 'body.scopes', message: 'must hold openid, or nobody says who signs in' }])
 }
 
-/** The issuer that has to be asked for its endpoints: one that was said, or has become the one that counts. */
+/** The issuer to run discovery on: one that was given, or has now become effective. */
 export function issuerToDiscover(
   before: ProviderRecord | undefined,
-  said: ProviderInput,
+  input: ProviderInput,
   after: ProviderRecord,
 ): string | undefined {
   if (after.type !== 'oidc' || after.issuer === null) return undefined
-  const asks = said.issuer !== undefined || before === undefined || changesIssuer(before, after)
+  const asks = input.issuer !== undefined || before === undefined || changesIssuer(before, after)
   return asks ? after.issuer : undefined
 }
 
-/** Whether subjects now come from somebody else: what one issuer calls a subject means nothing at another. */
+/** Whether subjects now come from another issuer: a subject of one issuer means nothing at another. */
 export const changesIssuer = (before: ProviderRecord, after: ProviderRecord): boolean =>
   issuerKey(before) !== issuerKey(after)
 
 const issuerKey = ({ type, issuer, entityId }: ProviderRecord): string =>
   `${type} ${type === 'oidc' ? issuer : entityId}`
 
-/** Without what it keeps to itself. */
+/** Removes the secrets. */
 export function redactProvider(provider: ProviderRecord): RedactedProvider {
   const { clientSecret, unreadableSecret, ...rest } = provider
   return {
@@ -199,7 +205,7 @@ function changedFields(before: ProviderRecord, after: ProviderRecord): (keyof Pr
   )
 }
 
-/** The fields that a change alters, as they were and as they are; of a secret only that it is another one. */
+/** The changed fields before and after; of a secret only that it changed. */
 export function auditDiff(before: ProviderRecord, after: ProviderRecord) {
   const changed = changedFields(before, after)
   const of = (provider: ProviderRecord) => {
@@ -210,8 +216,8 @@ export function auditDiff(before: ProviderRecord, after: ProviderRecord) {
 }
 
 /**
- * Whoever an identity provider vouches for is let in as anyone of the organization: those who see a part of it must
- * not decide that.
+ * An identity provider can sign its users in as any member of the organization, so a user limited to a part of
+ * it must not configure one.
  * @throws site_access_denied
  */
 export function checkNotNarrowed(scope: Scope): void {
@@ -225,10 +231,10 @@ export function checkSameOrg(provider: ProviderRecord, orgId: string | undefined
   throw invalid([{ path: 'body.orgId', message: 'cannot change: make another provider there' }])
 }
 
-/** How long ago an administrator may have signed in with it when it becomes the only way in. */
+/** How recently an administrator must have signed in with it before it becomes the only way in. */
 export const provenWithinSeconds = 24 * 3600
 
-/** @throws invalid_request: nobody locks an organization out by mistake */
+/** Prevents locking an organization out by mistake. @throws invalid_request */
 export function checkProven(isProven: boolean): void {
   if (isProven) return
   const message =

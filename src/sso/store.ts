@@ -54,7 +54,7 @@ export async function getProvider(db: Db, cipher: Cipher, scope: Scope, id: stri
   return toProvider(cipher, row)
 }
 
-/** The same, and nobody else changes it until the transaction ends. @throws not_found */
+/** The same, locked until the transaction ends. @throws not_found */
 export async function lockProvider(
   db: Db,
   cipher: Cipher,
@@ -69,7 +69,7 @@ export async function lockProvider(
 
 const notFound = () => new Problem('not_found', 'Provider not found')
 
-/** Undefined for a provider that is not there any more; a database that fails is no answer to that. */
+/** undefined for a deleted provider; a database error is still thrown. */
 export const undefinedIfMissing = (found: Promise<ProviderRecord>): Promise<ProviderRecord | undefined> =>
   found.catch((error: unknown) => {
     if (error instanceof Problem && error.code === 'not_found') return undefined
@@ -78,7 +78,7 @@ export const undefinedIfMissing = (found: Promise<ProviderRecord>): Promise<Prov
 
 type ActiveProvider = Pick<Provider, 'id' | 'name' | 'type' | 'enforceSSO'>
 
-/** The provider that people sign in with: the oldest active one, of an organization that may be worked in. */
+/** The provider for sign-ins: the oldest active one, of an organization that can be used. */
 export async function findActiveProvider(db: Db, scope: Scope): Promise<ActiveProvider | undefined> {
   const row = await providersIn(db, scope)
     .innerJoin('organizations as o', 'o.id', 'sso_providers.org_id')
@@ -116,7 +116,7 @@ export async function changeProvider(
     .execute()
 }
 
-/** Ends the sessions that came of a provider, and the codes that wait to become one. */
+/** Ends the sessions that began at a provider, and deletes the codes not yet exchanged for one. */
 export async function endProviderSessions(db: Db, scope: Scope, id: string, now: Instant): Promise<void> {
   const one = providersIn(db, scope).select('sso_providers.id').where('sso_providers.id', '=', id)
   await db.deleteFrom('sso_exchanges').where('provider_id', 'in', one).execute()
@@ -128,7 +128,10 @@ export async function endProviderSessions(db: Db, scope: Scope, id: string, now:
     .execute()
 }
 
-/** Ends the sign-ins that are under way there, and forgets who its subjects are here. Gives how many were known. */
+/**
+ * Ends the pending sign-ins at a provider and deletes the links to its subjects; returns how many links there
+ * were.
+ */
 export async function deleteIdentities(db: Db, scope: Scope, id: string): Promise<number> {
   const one = providersIn(db, scope).select('sso_providers.id').where('sso_providers.id', '=', id)
   await db.deleteFrom('sso_sessions').where('provider_id', 'in', one).execute()
@@ -140,7 +143,7 @@ export async function removeProvider(db: Db, scope: Scope, id: string): Promise<
   await db.deleteFrom('sso_providers').where('id', '=', id).where(inScope(scope, 'org_id')).execute()
 }
 
-/** The roles that members of an organization act with, and how many do. */
+/** The roles of an organization's members, and how many have each. */
 export async function countMembersByRole(
   db: Db,
   scope: Scope,
@@ -158,7 +161,7 @@ export async function countMembersByRole(
   return held.map((one) => ({ roleId: one.role_id, members: Number(one.members) }))
 }
 
-/** The roles in its organization of those who signed in with a provider since then. */
+/** The roles of the members who signed in with a provider since then. */
 export async function listSignedInRoles(db: Db, scope: Scope, id: string, since: Instant): Promise<string[]> {
   const held = await providersIn(db, scope)
     .innerJoin('sso_identities as i', 'i.provider_id', 'sso_providers.id')

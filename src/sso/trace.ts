@@ -1,15 +1,15 @@
-/** One thing that was done in a trial of a provider, and what came of it. */
+/** One step of a provider trial, and its result. */
 export type Step = {
   step: string
   ok: boolean
-  /** What was received, without what opens anything. */
+  /** What was received, without secrets. */
   received: string | null
-  /** Of the one that failed. */
+  /** Set when the step failed. */
   code: string | null
   hint: string | null
 }
 
-/** What happens while somebody signs in, for those who try a provider. */
+/** The steps of a sign-in, for administrators who try a provider. */
 export class Trace {
   readonly steps: Step[] = []
 
@@ -21,7 +21,7 @@ export class Trace {
     this.steps.push({ step, ok: false, received: received ?? null, code, hint })
   }
 
-  /** Claims as an administrator may read them: what tokens and hashes say is left out. */
+  /** Claims that an administrator may read, without tokens and hashes. */
   redactClaims(claims: Record<string, unknown>): string {
     const shown = Object.entries(claims).filter(
       ([name]) => !/(^|_)(nonce|jti|sid|hash|token|secret)$/.test(name),

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { safeParse, secret, text, trimmed } from '../../core/schema.ts'
 import { AttributeMapping, presetIds } from '../presets/contract.ts'
 
-/** What is wrong with an address of an identity provider before anybody looks it up. */
+/** The fault of an identity provider's address, as far as it shows without a DNS lookup. */
 export function urlFault(value: string, ofIssuer: boolean): string | undefined {
   if (value === '') return undefined
   const hole = /\{[^}]*\}?/.exec(value)?.[0]
@@ -52,13 +52,13 @@ const address = (max: number, ofIssuer = false) =>
 
 const isId = (value: string): boolean => value === '' || safeParse(z.guid(), value).success
 
-/** How the secret is shown to the token endpoint (RFC 6749, 2.3.1). */
+/** How the client authenticates at the token endpoint (RFC 6749, 2.3.1). */
 export const tokenAuth = z.enum(['client_secret_basic', 'client_secret_post'])
 
-/** Formats of names that stay with a person (SAML core 8.3). */
+/** Formats of identifiers that do not change between sign-ins (SAML core 8.3). */
 export const nameIdFormat = z.enum(['email', 'persistent', 'unspecified', 'windows'])
 
-/** What may be said of a provider when it is made and later; an empty text or null clears it. */
+/** Fields of a provider that can be set on creation and later; an empty text or null clears a field. */
 export const fields = {
   preset: z
     .enum(presetIds, { error: `must be one of ${presetIds.join(', ')}` })

@@ -6,7 +6,7 @@ import { idOf, instant } from '../../core/schema.ts'
 const tag = 'SSO'
 const params = z.strictObject({ id: idOf('sso_provider') })
 
-/** Without what the provider says of the person besides, and without its tokens: they are for the service. */
+/** Without the provider's other claims and its tokens: these are for the service only. */
 export const SsoIdentity = z
   .object({
     id: idOf('sso_identity'),

@@ -14,7 +14,7 @@ export const identityHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typ
   async unlink({ db, scope, params, now, note }) {
     note({ resourceId: params.identityId })
     checkNotNarrowed(scope)
-    // Nobody comes in by it meanwhile.
+    // No sign-in at it completes meanwhile.
     const { id: providerId, orgId, name: provider } = await lockProvider(db, cipher, scope, params.id)
     const which = { id: params.identityId, providerId }
     const { email: resourceName, userId, externalId } = await getIdentity(db, scope, which)

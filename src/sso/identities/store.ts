@@ -47,7 +47,7 @@ export async function getIdentity(db: Db, scope: Scope, { id, providerId }: Whic
   return rows.read(row)
 }
 
-/** With the link go the sessions that came of it, and the codes that wait to become one. */
+/** Deletes the link, and with it the sessions that began with it and the codes not yet exchanged for one. */
 export async function unlinkIdentity(
   db: Db,
   scope: Scope,

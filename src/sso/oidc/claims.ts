@@ -3,32 +3,35 @@ import type { AttributeMapping } from '../presets/contract.ts'
 
 export type Claims = Record<string, unknown>
 
-/** What is said of a person, by the names that the provider uses; of the ID token first, then of the user info. */
+/** Reads a person's identity by the mapped claim names, from the ID token first, then from the user info. */
 export function identityFromClaims(
   { subject, idToken, userInfo }: { subject: string; idToken: Claims; userInfo: Claims },
   mapping: AttributeMapping,
 ): Omit<AssertedIdentity, 'tokens'> {
-  const said = { ...userInfo, ...idToken }
+  const claims = { ...userInfo, ...idToken }
   const read = (claim: string | undefined) =>
-    claim === undefined ? undefined : textOf(findClaim(said, claim))
+    claim === undefined ? undefined : textOf(findClaim(claims, claim))
   const parts = [read(mapping.firstName), read(mapping.lastName)].filter((part) => part !== undefined)
-  // Of the claims that say the same, those beside the address say whether it was verified.
+  // Reads whether the address is verified from the same token as the address.
   const source = findClaim(idToken, mapping.email) === undefined ? userInfo : idToken
   return {
     subject,
     email: read(mapping.email),
-    emailVerified: !isFalse(source.email_verified ?? said.email_verified),
+    emailVerified: !isFalse(source.email_verified ?? claims.email_verified),
     name: read(mapping.name) ?? (parts.length > 0 ? parts.join(' ') : undefined),
-    groups: mapping.groups === undefined ? [] : listOf(findClaim(said, mapping.groups)),
+    groups: mapping.groups === undefined ? [] : listOf(findClaim(claims, mapping.groups)),
     mfa: listOf(idToken.amr).includes('mfa'),
-    profile: said,
+    profile: claims,
   }
 }
 
-/** A claim by its name; else, with dots in it, one inside others. Some providers use addresses as names. */
-function findClaim(said: Claims, name: string): unknown {
-  if (Object.hasOwn(said, name)) return said[name]
-  let at: unknown = said
+/**
+ * Finds a claim by its name, else by a dotted path into nested objects. Some providers use URLs as names, so
+ * the plain name goes first.
+ */
+function findClaim(claims: Claims, name: string): unknown {
+  if (Object.hasOwn(claims, name)) return claims[name]
+  let at: unknown = claims
   for (const part of name.split('.')) {
     if (typeof at !== 'object' || at === null || !Object.hasOwn(at, part)) return undefined
     at = (at as Claims)[part]

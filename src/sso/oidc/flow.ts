@@ -10,7 +10,7 @@ import { type Claims, identityFromClaims } from './claims.ts'
 import { verifyIdToken, verifyUserInfo } from './id-token.ts'
 import { exchangeCode, fetchUserInfo } from './tokens.ts'
 
-/** Where a browser is sent to sign in (OpenID Connect Core 1.0, 3.1.2.1; RFC 7636, 4.3). */
+/** The address that a browser is sent to for the sign-in (OpenID Connect Core 1.0, 3.1.2.1; RFC 7636, 4.3). */
 export function authorizationUrl(
   { authorizationUrl: address, clientId, scopes }: ProviderRecord,
   {
@@ -30,7 +30,8 @@ export function authorizationUrl(
       state,
       nonce,
     },
-    ...{ code_challenge: pkceChallenge(verifier), code_challenge_method: 'S256' },
+    code_challenge: pkceChallenge(verifier),
+    code_challenge_method: 'S256',
   }
   for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
   return url.href
@@ -39,7 +40,7 @@ export function authorizationUrl(
 /** S256 of RFC 7636, 4.2. */
 export const pkceChallenge = (verifier: string): string => hash('sha256', verifier, 'base64url')
 
-/** What a provider says in the address it sends a browser back to, besides the state. */
+/** Parameters of the callback address, besides the state. */
 export type CallbackParams = {
   code?: string | undefined
   error?: string | undefined
@@ -47,10 +48,7 @@ export type CallbackParams = {
   iss?: string | undefined
 }
 
-/**
- * Who the person is that comes back with a code, as the provider vouches for it.
- * @throws SsoFailure
- */
+/** The identity that the provider asserts for a callback with a code. @throws SsoFailure */
 export async function identityFromCode(
   answer: CallbackParams,
   {
@@ -95,7 +93,7 @@ const failureOfError: Record<string, FailureCode> = {
   unauthorized_client: 'sso_client_rejected',
 }
 
-/** RFC 6749, 4.1.2; `iss` is that of RFC 9207, against the answers of another provider. */
+/** RFC 6749, 4.1.2. Checking `iss` (RFC 9207) prevents mixing in the reply of another provider. */
 function readCode(
   { code, error, error_description: text = '', iss }: CallbackParams,
   { issuer }: ProviderRecord,
@@ -122,13 +120,13 @@ async function readIdToken(
   return verifyIdToken(tokens.id_token, keys, { ...expected, accessToken: tokens.access_token })
 }
 
-/** 5.3.2: what is told about another person is not used. */
+/** 5.3.2: user info about another subject is not used. */
 function readSubject(idToken: Claims, userInfo: Claims): string {
-  const [of, told] = [idToken.sub, userInfo.sub]
-  if (of !== undefined && told !== undefined && of !== told) {
+  const [tokenSubject, infoSubject] = [idToken.sub, userInfo.sub]
+  if (tokenSubject !== undefined && infoSubject !== undefined && tokenSubject !== infoSubject) {
     throw new SsoFailure('sso_subject_mismatch', 'the sub of the ID token and of the user info differ')
   }
-  const subject = of ?? told
+  const subject = tokenSubject ?? infoSubject
   if (typeof subject === 'string' && subject !== '' && subject.length <= 255) return subject
   throw new SsoFailure('sso_no_subject')
 }

@@ -5,18 +5,18 @@ import { type FailureCode, SsoFailure } from '../failures.ts'
 import { type JwksCache, TokenFailure, type TokenFault } from '../jwks-cache.ts'
 import type { Claims } from './claims.ts'
 
-/** What an ID token has to be: of whom, for whom, of which sign-in. */
+/** What an ID token is checked against: issuer, audience, and the sign-in. */
 export type ExpectedToken = {
   issuer: string
   clientId: string
   jwksUrl: string
   nonce: string
-  /** The one that came with it. */
+  /** The access token issued with it. */
   accessToken: string | null
   now: Instant
 }
 
-/** How far the clocks of two machines may be apart. */
+/** Seconds by which the clocks of two machines may differ. */
 export const skewSeconds = 60
 
 const failureOfFault: Record<TokenFault, FailureCode> = {
@@ -28,8 +28,8 @@ const failureOfFault: Record<TokenFault, FailureCode> = {
 }
 
 /**
- * What an ID token says, after every check of OpenID Connect Core 1.0, 3.1.3.7.
- * @throws SsoFailure, of the first that fails
+ * The claims of an ID token, after every check of OpenID Connect Core 1.0, 3.1.3.7.
+ * @throws SsoFailure, of the first check that fails
  */
 export async function verifyIdToken(
   token: string,
@@ -49,8 +49,8 @@ export async function verifyIdToken(
 }
 
 /**
- * What a signed user info says (5.3.2): signed by the same issuer, and for us. Whom it is about is looked at together
- * with the ID token.
+ * The claims of a signed user info reply (5.3.2), from the same issuer and for this client. The caller compares
+ * its subject with that of the ID token.
  * @throws SsoFailure
  */
 export async function verifyUserInfo(
@@ -70,12 +70,12 @@ export async function verifyUserInfo(
   return claims
 }
 
-/** 3.1.3.7, 2: to the letter. */
+/** 3.1.3.7, 2: an exact match. */
 function checkIssuer({ iss }: Claims, { issuer }: ExpectedToken): void {
   if (iss !== issuer) throw new SsoFailure('sso_issuer_mismatch', `it says ${shown(iss)}, not "${issuer}"`)
 }
 
-/** 3.1.3.7, 3 to 5: for us, and when it is for others too, given to us. */
+/** 3.1.3.7, 3 to 5: for this client, and if it is for others too, issued to this client. */
 function checkAudience({ aud, azp }: Claims, { clientId }: ExpectedToken): void {
   const all = Array.isArray(aud) ? aud : [aud]
   if (!all.includes(clientId)) {
@@ -105,7 +105,7 @@ function checkNonce({ nonce }: Claims, expected: ExpectedToken): void {
   throw new SsoFailure('sso_nonce_mismatch', nonce === undefined ? 'it has none' : 'it is another one')
 }
 
-/** 3.1.3.6: the left half of its hash, where it is said. */
+/** 3.1.3.6: `at_hash` is the left half of the access token's hash; it is optional. */
 function checkAccessToken({ at_hash }: Claims, token: string, { accessToken }: ExpectedToken): void {
   if (at_hash === undefined || accessToken === null) return
   const { alg = '' } = decodeProtectedHeader(token)

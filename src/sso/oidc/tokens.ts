@@ -36,7 +36,10 @@ export async function exchangeCode(
 ): Promise<Tokens> {
   const { clientId, clientSecret, tokenUrl, tokenAuth } = provider
   const form = new URLSearchParams({
-    ...{ grant_type: 'authorization_code', code, redirect_uri: redirectUri, code_verifier: verifier },
+    grant_type: 'authorization_code',
+    code,
+    redirect_uri: redirectUri,
+    code_verifier: verifier,
     ...(tokenAuth === 'client_secret_post' && { client_id: clientId!, client_secret: clientSecret! }),
   })
   const headers = {
@@ -45,17 +48,22 @@ export async function exchangeCode(
     ...(tokenAuth !== 'client_secret_post' && { authorization: basicAuth(clientId!, clientSecret!) }),
   }
   const reply = await sendToProvider(outbound, 'sso_token_failed', {
-    ...{ method: 'POST', url: tokenUrl!, headers, body: form.toString(), milliseconds, mostBody },
+    method: 'POST',
+    url: tokenUrl!,
+    headers,
+    body: form.toString(),
+    milliseconds,
+    mostBody,
   })
-  const said = parseJson(reply.body)
-  if (reply.status !== 200) throw tokenFailure(reply, said, provider)
-  const { success, data } = safeParse(Tokens, said)
+  const payload = parseJson(reply.body)
+  if (reply.status !== 200) throw tokenFailure(reply, payload, provider)
+  const { success, data } = safeParse(Tokens, payload)
   if (!success) throw new SsoFailure('sso_token_failed', 'its reply has no access_token')
   return data
 }
 
 /**
- * What the provider tells about the person who signed in (OpenID Connect Core 1.0, 5.3).
+ * Fetches the provider's user info about the person who signed in (OpenID Connect Core 1.0, 5.3).
  * @throws SsoFailure
  */
 export async function fetchUserInfo(
@@ -75,9 +83,9 @@ export async function fetchUserInfo(
   const [type = ''] = String(reply.headers['content-type'] ?? '').split(';')
   if (reply.status === 200 && type.trim().toLowerCase() === 'application/jwt')
     return verified(reply.body.toString('utf8').trim())
-  const said = parseJson(reply.body)
-  if (reply.status === 200 && typeof said === 'object' && said !== null && !Array.isArray(said))
-    return said as Claims
+  const payload = parseJson(reply.body)
+  if (reply.status === 200 && typeof payload === 'object' && payload !== null && !Array.isArray(payload))
+    return payload as Claims
   const why = reply.status === 200 ? 'its reply is no JSON object' : `it answered ${reply.status}`
   throw new SsoFailure('sso_userinfo_failed', why)
 }
@@ -104,13 +112,13 @@ const failureOfKind: Record<FailureKind, FailureCode> = {
   broken: 'sso_provider_unreachable',
 }
 
-/** Which of the many things that can be set wrong it was, as far as the provider says (RFC 6749, 5.2). */
+/** The likely misconfiguration, as far as the provider reports it (RFC 6749, 5.2). */
 function tokenFailure(
   { status }: OutboundReply,
-  said: unknown,
+  payload: unknown,
   { clientSecret }: ProviderRecord,
 ): SsoFailure {
-  const { success, data } = safeParse(Refusal, said)
+  const { success, data } = safeParse(Refusal, payload)
   const { error, error_description: text = '' } = success ? data : { error: '' }
   const detail = `it answered ${status}${error && ` ${error}`}${text && `: ${text}`}`.slice(0, 500)
   const isRedirect = error === 'redirect_uri_mismatch' || /redirect[ _-]?uri/i.test(text)

@@ -3,7 +3,7 @@ import { trimmed } from '../../core/schema.ts'
 
 export const providerType = z.enum(['oidc', 'saml'])
 
-/** Of OpenID Connect first, then of SAML. */
+/** OpenID Connect presets first, then SAML. */
 export const presetIds = [
   ...(['azure-ad', 'okta', 'google', 'auth0'] as const),
   ...(['azure-ad-saml', 'okta-saml', 'onelogin-saml', 'adfs-saml', 'google-saml'] as const),
@@ -11,7 +11,7 @@ export const presetIds = [
 
 const claim = trimmed(255, 1)
 
-/** Which claim of the identity provider says what. */
+/** The claims of the identity provider that hold each field. */
 export const AttributeMapping = z.strictObject({
   email: claim.describe('Claim that holds the e-mail address'),
   name: claim.describe('Claim that holds the name'),
@@ -23,7 +23,7 @@ export type AttributeMapping = z.output<typeof AttributeMapping>
 
 const template = z.string().nullable()
 
-/** What is in braces is yours to fill in. */
+/** Parts in braces are for the administrator to fill in. */
 export const Preset = z
   .object({
     id: z.enum(presetIds),

@@ -2,7 +2,7 @@ import type { AttributeMapping, Preset } from './contract.ts'
 
 export const defaultScopes = 'openid profile email'
 
-/** Of a provider that was made without a preset. */
+/** Mapping of a provider without a preset. */
 export const defaultMapping: AttributeMapping = { email: 'email', name: 'name' }
 
 const oidcMapping: AttributeMapping = {
@@ -25,10 +25,15 @@ type Endpoints = Pick<Preset, 'authorizationUrl' | 'tokenUrl' | 'userInfoUrl' | 
 const discovered: Endpoints = { authorizationUrl: null, tokenUrl: null, userInfoUrl: null, jwksUrl: null }
 
 const oidc = (id: Id, name: string, issuer: string, more: Partial<Preset> = {}): Preset => ({
-  ...{ id, name, type: 'oidc', issuer },
+  id,
+  name,
+  type: 'oidc',
+  issuer,
   ...discovered,
   scopes: defaultScopes,
-  ...{ entityId: null, ssoUrl: null, metadataUrl: null },
+  entityId: null,
+  ssoUrl: null,
+  metadataUrl: null,
   attributeMapping: oidcMapping,
   certificateInstructions: null,
   ...more,
@@ -40,13 +45,16 @@ type Saml = Pick<
 >
 
 const saml = (id: Id, name: string, its: Saml): Preset => ({
-  ...{ id, name, type: 'saml', issuer: null },
+  id,
+  name,
+  type: 'saml',
+  issuer: null,
   ...discovered,
   scopes: null,
   ...its,
 })
 
-/** What is known of providers by their names. */
+/** Known settings of common providers. */
 export const presets: readonly Preset[] = [
   oidc('azure-ad', 'Microsoft Entra ID (Azure AD)', 'https://login.microsoftonline.com/{tenant}/v2.0'),
   oidc('okta', 'Okta', 'https://{domain}.okta.com', {
@@ -75,7 +83,9 @@ export const presets: readonly Preset[] = [
     metadataUrl: 'https://{domain}.okta.com/app/{appId}/sso/saml/metadata',
     attributeMapping: {
       ...defaultMapping,
-      ...{ firstName: 'firstName', lastName: 'lastName', groups: 'groups' },
+      firstName: 'firstName',
+      lastName: 'lastName',
+      groups: 'groups',
     },
     certificateInstructions:
       'Applications, your application, Sign On, SAML Signing Certificates: download the active one.',
@@ -84,10 +94,12 @@ export const presets: readonly Preset[] = [
     entityId: 'https://app.onelogin.com/saml/metadata/{appId}',
     ssoUrl: 'https://{domain}.onelogin.com/trust/saml2/http-post/sso/{appId}',
     metadataUrl: 'https://{domain}.onelogin.com/saml/metadata/{appId}',
-    // It says no whole name: the parts stand in for it.
+    // It sends no full name; the parts replace it.
     attributeMapping: {
-      ...{ email: 'User.email', name: 'User.name' },
-      ...{ firstName: 'User.FirstName', lastName: 'User.LastName' },
+      email: 'User.email',
+      name: 'User.name',
+      firstName: 'User.FirstName',
+      lastName: 'User.LastName',
     },
     certificateInstructions:
       'Applications, your application, SSO, X.509 Certificate, View Details: download it as X.509 PEM.',
@@ -106,7 +118,8 @@ export const presets: readonly Preset[] = [
     metadataUrl: null,
     attributeMapping: {
       ...defaultMapping,
-      ...{ firstName: 'first_name', lastName: 'last_name' },
+      firstName: 'first_name',
+      lastName: 'last_name',
     },
     certificateInstructions:
       'Apps, Web and mobile apps, your application, Download metadata: the certificate.',
@@ -116,6 +129,6 @@ export const presets: readonly Preset[] = [
 export const findPreset = (id: string | null | undefined): Preset | undefined =>
   presets.find((one) => one.id === id)
 
-/** What a preset says by itself; undefined where something of yours has to be filled in. */
+/** The value of a preset; undefined where the administrator has to fill in a part. */
 export const fixedValue = (template: string | null | undefined): string | undefined =>
   template == null || template.includes('{') ? undefined : template

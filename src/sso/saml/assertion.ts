@@ -4,23 +4,23 @@ import { type ExpectedResponse, skewSeconds } from './expected.ts'
 import { bearer, nameIdFormats, namespaces } from './names.ts'
 import { childrenOf, type Element, isNamed, malformedXml, shown, textOf } from './xml.ts'
 
-/** What an identity provider says of somebody, checked. */
+/** A verified assertion of an identity provider. */
 export type Assertion = {
   id: string
   nameId: string
   nameIdFormat: string | undefined
   sessionIndex: string | undefined
-  /** How they signed in. */
+  /** How the person signed in at the provider. */
   authnContext: string | undefined
   attributes: Record<string, string[]>
-  /** When it stops to count here, for a clock that is behind too: its id has to be remembered as long. */
+  /** When it expires here, including clock skew: its id has to be remembered until then. */
   notOnOrAfter: Instant
 }
 
 const inAssertion = (element: Element, name: string) => childrenOf(element, namespaces.assertion, name)
 
 /**
- * What a signed assertion says, if it is of the expected issuer, for us, for now and for this sign-in.
+ * Parses a signed assertion and checks issuer, audience, times and the sign-in it replies to.
  * @throws SsoFailure, of the first check that fails
  */
 export function parseAssertion(element: Element, expected: ExpectedResponse): Assertion {
@@ -45,7 +45,10 @@ export function parseAssertion(element: Element, expected: ExpectedResponse): As
   }
 }
 
-/** SAML core 3.4.1: ForceAuthn wants them to prove who they are now, whatever session they have there. */
+/**
+ * SAML core 3.4.1: with ForceAuthn the person has to authenticate now, whatever session they have at the
+ * provider.
+ */
 function checkSignedInSince(statement: Element, { signedInSince }: ExpectedResponse): void {
   if (signedInSince === undefined) return
   const at = timeIn(statement, 'AuthnInstant')
@@ -60,18 +63,15 @@ function only(element: Element, name: string): Element {
   return first
 }
 
-/** SAML core 2.2.5, profiles 4.1.4.2: to the letter. */
+/** SAML core 2.2.5, profiles 4.1.4.2: an exact match. */
 export function checkIssuer(element: Element, { issuer }: ExpectedResponse): void {
   const format = element.attributes.get('Format')
-  const said = textOf(element)
-  if (said === issuer && (format === undefined || format === nameIdFormats.entity)) return
-  throw new SsoFailure('saml_issuer_mismatch', `it says ${shown(said)}, not "${issuer}"`)
+  const stated = textOf(element)
+  if (stated === issuer && (format === undefined || format === nameIdFormats.entity)) return
+  throw new SsoFailure('saml_issuer_mismatch', `it says ${shown(stated)}, not "${issuer}"`)
 }
 
-/**
- * SAML core 2.5.1.2, 1.3.3.
- * @returns when the time is over
- */
+/** SAML core 2.5.1.2, 1.3.3. @returns when it expires */
 function checkTimes(element: Element, { now }: ExpectedResponse): number {
   const [from, to] = ['NotBefore', 'NotOnOrAfter'].map((name) => timeIn(element, name))
   if (from !== undefined && Date.parse(now) < from - skewSeconds * 1000) {
@@ -86,16 +86,16 @@ function checkTimes(element: Element, { now }: ExpectedResponse): number {
 const instantOf = (time: number): Instant => new Date(time).toISOString()
 
 function timeIn(element: Element, name: string): number | undefined {
-  const said = element.attributes.get(name)
-  if (said === undefined) return undefined
-  const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/.test(said)
-    ? Date.parse(said)
+  const stated = element.attributes.get(name)
+  if (stated === undefined) return undefined
+  const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/.test(stated)
+    ? Date.parse(stated)
     : Number.NaN
-  if (Number.isNaN(time)) throw malformedXml(`${name} is ${shown(said)}, which is no time`)
+  if (Number.isNaN(time)) throw malformedXml(`${name} is ${shown(stated)}, which is no time`)
   return time
 }
 
-/** SAML core 2.5.1, 2.5.1.4: each restriction has to name us; a condition that is not known here is not kept. */
+/** SAML core 2.5.1, 2.5.1.4: each restriction has to name this service; an unknown condition fails. */
 function checkAudience(conditions: Element, { entityId }: ExpectedResponse): void {
   const known = ['AudienceRestriction', 'OneTimeUse', 'ProxyRestriction']
   const other = conditions.children.find(
@@ -106,13 +106,13 @@ function checkAudience(conditions: Element, { entityId }: ExpectedResponse): voi
     inAssertion(restriction, 'Audience').map(textOf),
   )
   if (restrictions.length > 0 && restrictions.every((audiences) => audiences.includes(entityId))) return
-  const said = restrictions.flat().map(shown).join(', ').slice(0, 500) || 'nobody'
-  throw new SsoFailure('saml_audience_mismatch', `it is for ${said}, not "${entityId}"`)
+  const stated = restrictions.flat().map(shown).join(', ').slice(0, 500) || 'nobody'
+  throw new SsoFailure('saml_audience_mismatch', `it is for ${stated}, not "${entityId}"`)
 }
 
 /**
- * SAML profiles 4.1.4.3: one of the confirmations has to hold for whoever brings it, here, in reply to our request.
- * @returns when its time is over
+ * SAML profiles 4.1.4.3: one bearer confirmation has to be valid here, in reply to this service's request.
+ * @returns when it expires
  */
 function checkConfirmation(subject: Element, expected: ExpectedResponse): number {
   const bearers = inAssertion(subject, 'SubjectConfirmation').filter(
@@ -146,7 +146,7 @@ function checkBearer(data: Element, expected: ExpectedResponse): number {
   return until
 }
 
-/** SAML core 2.7.2, profiles 4.1.4.2: somebody has signed in, and that is not over. */
+/** SAML core 2.7.2, profiles 4.1.4.2: a person has signed in, and that session has not ended. */
 function checkStatements(element: Element, { now }: ExpectedResponse): Element[] {
   const statements = inAssertion(element, 'AuthnStatement')
   if (statements.length === 0) throw new SsoFailure('saml_no_subject', 'it has no AuthnStatement')
@@ -161,10 +161,10 @@ function checkStatements(element: Element, { now }: ExpectedResponse): Element[]
   return statements
 }
 
-/** As long as a persistent one may be (SAML core 8.3.7); an e-mail address is shorter. */
+/** The longest persistent identifier (SAML core 8.3.7); an e-mail address is shorter. */
 const longestName = 256
 
-/** SAML core 2.2.3. The text is the whole of it: a comment inside, which no signature covers, does not end it. */
+/** SAML core 2.2.3. All text counts: a comment inside, which no signature covers, does not cut it short. */
 function nameIn(subject: Element): Pick<Assertion, 'nameId' | 'nameIdFormat'> {
   const [element, ...more] = inAssertion(subject, 'NameID')
   const nameId = element === undefined ? '' : textOf(element)
@@ -179,7 +179,7 @@ const contextIn = (statement: Element): string | undefined =>
     .flatMap((context) => inAssertion(context, 'AuthnContextClassRef'))
     .map((reference) => textOf(reference).trim())[0]
 
-/** SAML core 2.7.3.1, in all statements: what is said twice is said of both. */
+/** SAML core 2.7.3.1: attributes of all statements; values of a repeated attribute are combined. */
 function attributesIn(element: Element): Record<string, string[]> {
   const found = new Map<string, string[]>()
   const all = inAssertion(element, 'AttributeStatement').flatMap((statement) =>

@@ -8,7 +8,7 @@ type Field = keyof AttributeMapping
 
 const claims = 'http://schemas.xmlsoap.org/ws/2005/05/identity/claims'
 
-/** Which attributes say what without being told. */
+/** Common attribute names for each field. */
 const defaultAttributes: Record<Field, string[]> = {
   email: [`${claims}/emailaddress`, 'urn:oid:0.9.2342.19200300.100.1.3', 'email'],
   name: [`${claims}/name`, 'urn:oid:2.16.840.1.113730.3.1.241', 'name', 'displayName'],
@@ -21,7 +21,7 @@ const defaultAttributes: Record<Field, string[]> = {
   ],
 }
 
-/** What says that a second factor was asked for: REFEDS MFA, Microsoft, SAML authentication context 3.4. */
+/** Authentication contexts that state a second factor: REFEDS MFA, Microsoft, SAML authentication context 3.4. */
 const multiFactor = [
   'https://refeds.org/profile/mfa',
   'http://schemas.microsoft.com/claims/multipleauthn',
@@ -31,8 +31,8 @@ const multiFactor = [
 const methods = 'http://schemas.microsoft.com/claims/authnmethodsreferences'
 
 /**
- * What is said of a person: first by the names that the mapping gives, then by those that are known.
- * @throws SsoFailure saml_no_subject when their name is another one at every sign-in
+ * Reads a person's identity, by the mapped names first, then by common ones.
+ * @throws SsoFailure saml_no_subject when the identifier changes with every sign-in
  */
 export function identityFromAssertion(assertion: Assertion, mapping: AttributeMapping): AssertedIdentity {
   const { nameId, nameIdFormat, sessionIndex, authnContext, attributes } = assertion
@@ -53,17 +53,21 @@ export function identityFromAssertion(assertion: Assertion, mapping: AttributeMa
   }
 }
 
-/** SAML core 8.3.8: such a name is made for one sign-in; an account that is linked with it is never found again. */
+/**
+ * SAML core 8.3.8: a transient identifier is for one sign-in; an account linked with it would never be found
+ * again.
+ */
 function checkNotTransient({ nameIdFormat }: Assertion): void {
   if (nameIdFormat !== nameIdFormats.transient) return
   const detail = `the NameID is transient: set its format at the provider to ${nameIdFormats.email}, or to persistent`
   throw new SsoFailure('saml_no_subject', detail)
 }
 
-/** The values of the first attribute that says something: by a name as it is, then by the end of an address. */
+/** The values of the first non-empty attribute: matched by full name, then by the last segment of a URI. */
 function readAttribute(attributes: Assertion['attributes'], names: string[]): string[] {
   const all = Object.entries(attributes).map(([name, values]) => ({
-    ...{ name, end: lastSegment(name)?.toLowerCase() },
+    name,
+    end: lastSegment(name)?.toLowerCase(),
     values: values.map((value) => value.trim()).filter((value) => value !== ''),
   }))
   const found = [

@@ -1,8 +1,8 @@
 import { type KeyObject, sign } from 'node:crypto'
 
 /**
- * A certificate that an RSA key signs for itself (RFC 5280, 4.1), DER. Providers read the key out of it and mostly nothing
- * else; it ends when X.509 says that there is no end (4.1.2.5).
+ * A self-signed certificate of an RSA key (RFC 5280, 4.1), DER. Providers mostly read only the key from it; its
+ * end is the date that X.509 defines as no expiry (4.1.2.5).
  */
 export function createSelfSigned(
   { privateKey, publicKey }: { privateKey: KeyObject; publicKey: KeyObject },
@@ -16,7 +16,7 @@ export function createSelfSigned(
     der(0x18, Buffer.from('99991231235959Z')),
   )
   const body = sequence(
-    // Never negative, never zero.
+    // The leading 1 keeps the serial positive.
     der(0x02, Buffer.concat([Buffer.from([1]), serial])),
     ...[algorithm, subject, validity, subject],
     publicKey.export({ type: 'spki', format: 'der' }),

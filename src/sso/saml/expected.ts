@@ -1,19 +1,19 @@
 import type { Instant } from '../../core/time.ts'
 
-/** What a response has to be: of whom, for whom, in reply to what. */
+/** What a response is checked against: issuer, audience, and the request. */
 export type ExpectedResponse = {
-  /** Of the identity provider, PEM. */
+  /** Certificate of the identity provider, PEM. */
   certificate: string
   /** Entity id of the identity provider. */
   issuer: string
-  /** Ours: the audience. */
+  /** Entity id of this service: the audience. */
   entityId: string
   acsUrl: string
   requestId: string
-  /** When they had to sign in again: not before. */
+  /** Earliest accepted time of the sign-in, with ForceAuthn. */
   signedInSince?: Instant | undefined
   now: Instant
 }
 
-/** How far the clocks of two machines may be apart. */
+/** Seconds by which the clocks of two machines may differ. */
 export const skewSeconds = 60

@@ -1,7 +1,7 @@
 import { nameIdFormats, namespaces, postBinding } from './names.ts'
 import { escapeXml } from './xml.ts'
 
-/** What an identity provider has to know of this service (SAML metadata 2.3.2, 2.4.4). */
+/** Metadata of this service for identity providers (SAML metadata 2.3.2, 2.4.4). */
 export function serviceMetadata({
   entityId,
   acsUrl,
@@ -10,9 +10,9 @@ export function serviceMetadata({
 }: {
   entityId: string
   acsUrl: string
-  /** That of the key that requests may be signed with, DER; undefined where there is none yet. */
+  /** Certificate of the key that signs requests, DER; undefined where there is none yet. */
   certificate: Buffer | undefined
-  /** A provider that reads so takes no others. */
+  /** States that all requests are signed: a provider then accepts no unsigned ones. */
   signed: boolean
 }): string {
   return `<?xml version="1.0" encoding="UTF-8"?>

@@ -1,4 +1,4 @@
-/** What SAML 2.0 and XML Signature call things (SAML core 1.2, 8; bindings 3; XML Signature 6.1, RFC 9231). */
+/** Identifiers of SAML 2.0 and XML Signature (SAML core 1.2, 8; bindings 3; XML Signature 6.1, RFC 9231). */
 
 export const namespaces = {
   protocol: 'urn:oasis:names:tc:SAML:2.0:protocol',
@@ -23,7 +23,7 @@ export const statusPrefix = 'urn:oasis:names:tc:SAML:2.0:status:'
 export const exclusiveC14n = 'http://www.w3.org/2001/10/xml-exc-c14n#'
 export const enveloped = 'http://www.w3.org/2000/09/xmldsig#enveloped-signature'
 
-/** Which key each takes, and which hash: what RSA and EC keys sign with SHA-2. */
+/** Key type and hash of each method: RSA and EC keys with SHA-2. */
 export const signatureMethods: Readonly<Record<string, { key: 'rsa' | 'ec'; hash: string }>> = {
   'http://www.w3.org/2001/04/xmldsig-more#rsa-sha256': { key: 'rsa', hash: 'sha256' },
   'http://www.w3.org/2001/04/xmldsig-more#rsa-sha384': { key: 'rsa', hash: 'sha384' },
@@ -33,7 +33,7 @@ export const signatureMethods: Readonly<Record<string, { key: 'rsa' | 'ec'; hash
   'http://www.w3.org/2001/04/xmldsig-more#ecdsa-sha512': { key: 'ec', hash: 'sha512' },
 }
 
-/** What our own requests are signed with. */
+/** Method that signs this service's requests. */
 export const requestSignature = 'http://www.w3.org/2001/04/xmldsig-more#rsa-sha256'
 
 export const digestMethods: Readonly<Record<string, string>> = {

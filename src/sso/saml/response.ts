@@ -9,9 +9,9 @@ import { childrenOf, descendantsOf, type Element, isNamed, malformedXml, parseXm
 const maxBytes = 256 * 1024
 
 /**
- * The assertion in a response that came by HTTP-POST, after every check of the web browser SSO profile (SAML profiles
- * 4.1.4.3). Its own signature counts, or that of the whole response, which covers it; where there are both, both have to
- * be right.
+ * The assertion in a response by HTTP-POST, after every check of the web browser SSO profile (SAML profiles
+ * 4.1.4.3). Either the assertion or the whole response, which covers it, has to be signed; where both are, both
+ * have to be valid.
  * @param encoded the form field SAMLResponse
  * @throws SsoFailure, of the first check that fails
  */
@@ -28,7 +28,7 @@ export async function verifyResponse(encoded: string, expected: ExpectedResponse
   return parseAssertion(assertion, expected)
 }
 
-/** SAML bindings 3.5.4: base64, of XML in UTF-8. */
+/** SAML bindings 3.5.4: base64 of XML in UTF-8. */
 function decodeResponse(encoded: string): string {
   const tooLarge = malformedXml('it is larger than 256 KiB')
   if (encoded.length > 2 * maxBytes) throw tooLarge
@@ -50,7 +50,7 @@ function checkIsResponse(document: Element): void {
   if (document.attributes.get('Version') !== '2.0') throw malformedXml('it is not of SAML 2.0')
 }
 
-/** SAML core 3.2.2.1: a refusal holds no assertion, and mostly is not signed. */
+/** SAML core 3.2.2.1: a refusal has no assertion, and mostly no signature. */
 function checkStatus(response: Element): void {
   const [status] = childrenOf(response, namespaces.protocol, 'Status')
   if (status === undefined) throw malformedXml('it has no status')
@@ -58,9 +58,9 @@ function checkStatus(response: Element): void {
     .filter((element) => isNamed(element, namespaces.protocol, 'StatusCode'))
     .map((element) => element.attributes.get('Value') ?? '')
   if (codes[0] === `${statusPrefix}Success`) return
-  const said = codes.map((code) => (code.startsWith(statusPrefix) ? code.slice(statusPrefix.length) : code))
+  const stated = codes.map((code) => (code.startsWith(statusPrefix) ? code.slice(statusPrefix.length) : code))
   const message = childrenOf(status, namespaces.protocol, 'StatusMessage')[0]?.text.trim()
-  throw new SsoFailure('saml_status', `${said.join(', ')}${message ? `: ${message}` : ''}`.slice(0, 500))
+  throw new SsoFailure('saml_status', `${stated.join(', ')}${message ? `: ${message}` : ''}`.slice(0, 500))
 }
 
 function checkNotEncrypted(document: Element): void {
@@ -74,8 +74,8 @@ function checkNotEncrypted(document: Element): void {
 type Parts = { response: Element; assertion: Element; isResponseSigned: boolean }
 
 /**
- * The one response and the one assertion, as they were signed. Of a response that is not signed itself only what fails
- * the sign-in is believed.
+ * The response and its only assertion, as they were signed. An unsigned response is trusted only where it fails
+ * the sign-in.
  */
 async function verifySignedParts(
   document: Element,
@@ -104,7 +104,7 @@ async function verifySignedParts(
   }
 }
 
-/** SAML allows several; nobody sends them but those who hope that one is checked and another is used. */
+/** SAML allows several assertions; only an attacker sends them, hoping that one is checked and another is used. */
 function onlyAssertion(response: Element): Element {
   const all = [...descendantsOf(response)]
   const [first, ...more] = all.filter((it) => isNamed(it, namespaces.assertion, 'Assertion'))
@@ -126,7 +126,7 @@ function readCertificate({ certificate: pem, now }: ExpectedResponse): X509Certi
   return certificate
 }
 
-/** SAML bindings 3.5.5.2: a signed response names the address that it was sent to. */
+/** SAML bindings 3.5.5.2: a signed response has to name the address it was sent to. */
 function checkDestination(response: Element, isSigned: boolean, { acsUrl }: ExpectedResponse): void {
   const destination = response.attributes.get('Destination')
   if (destination === acsUrl || (destination === undefined && !isSigned)) return
@@ -135,7 +135,7 @@ function checkDestination(response: Element, isSigned: boolean, { acsUrl }: Expe
 
 /** SAML core 3.2.2. */
 function checkInResponseTo(response: Element, { requestId }: ExpectedResponse): void {
-  const said = response.attributes.get('InResponseTo')
-  if (said === requestId) return
-  throw new SsoFailure('saml_request_mismatch', `the response is to ${shown(said)}`)
+  const stated = response.attributes.get('InResponseTo')
+  if (stated === requestId) return
+  throw new SsoFailure('saml_request_mismatch', `the response is to ${shown(stated)}`)
 }

@@ -4,16 +4,16 @@ import { SsoFailure } from '../failures.ts'
 import { digestMethods, enveloped, exclusiveC14n, namespaces, signatureMethods } from './names.ts'
 import { childrenOf, descendantsOf, type Element, isNamed, malformedXml, parseXml, shown } from './xml.ts'
 
-/** A name of XML, and nothing that means something in the XPath of the library (XML Schema, NCName). */
+/** An XML name (XML Schema, NCName) without characters that have a meaning in the library's XPath. */
 const idForm = /^[\p{L}_][\p{L}\p{N}._-]*$/u
 
 const inSignature = (element: Element, name: string) => childrenOf(element, namespaces.signature, name)
 
 /**
- * What `signature` vouches for, read from the very bytes that it was checked over: whatever else the document holds,
- * and however its parser understands it, is not looked at.
- * @param element that it is in, and has to sign
- * @param text whole document, as it was parsed
+ * The element covered by `signature`, parsed from the exact bytes that were verified. Whatever else the
+ * document contains, and however another parser reads it, is ignored.
+ * @param element the signature's parent, which it has to sign
+ * @param text the whole document, as it was parsed
  * @throws SsoFailure
  */
 export async function verifySignedElement(
@@ -27,7 +27,7 @@ export async function verifySignedElement(
   checkKey(signedInfo!, certificate.publicKey)
   checkReference(reference!, element)
   const part = parseXml(await checkedBytes(signature, text, certificate))
-  // By all that was checked before it is; the bytes have the last word.
+  // The earlier checks imply this; the signed bytes decide.
   const isSame = isNamed(part, element.namespace!, element.name)
   if (!isSame || part.attributes.get('ID') !== element.attributes.get('ID')) {
     throw ambiguousSignature(`the signature in ${element.name} is over ${part.name}`)
@@ -35,7 +35,7 @@ export async function verifySignedElement(
   return part
 }
 
-/** No two elements by one name, however it is spelled: a reference to it could mean either. */
+/** No two elements may share an id, in any spelling of the attribute: a reference could mean either. */
 export function checkIds(document: Element): void {
   const seen = new Set<string>()
   for (const element of descendantsOf(document)) {
@@ -47,7 +47,7 @@ export function checkIds(document: Element): void {
   }
 }
 
-/** XML Signature 4: each part once, in its place, and no Object in which something else could be kept. */
+/** XML Signature 4: each part once, in order, and no Object, which could hide other content. */
 function checkShape(signature: Element): void {
   const [signedInfo, signatureValue, ...rest] = signature.children
   const isWhole =
@@ -71,8 +71,8 @@ function checkParts(element: Element, names: string[]): void {
 }
 
 /**
- * SAML core 5.4.3 and 5.4.4, with what counts as strong today. What it says of transforms is what keeps a signature
- * from being over less than it seems.
+ * SAML core 5.4.3 and 5.4.4, limited to algorithms that are strong today. Its limits on transforms prevent a
+ * signature from covering less than it seems to.
  */
 function checkAlgorithms(signedInfo: Element, reference: Element): void {
   const algorithmOf = (within: Element, name: string) =>
@@ -97,7 +97,7 @@ function checkAlgorithms(signedInfo: Element, reference: Element): void {
   }
 }
 
-/** 2048 bits are the least that is taken for safe (NIST SP 800-131A). */
+/** 2048 bits is the smallest size considered safe (NIST SP 800-131A). */
 function checkKey(signedInfo: Element, key: KeyObject): void {
   const algorithm = inSignature(signedInfo, 'SignatureMethod')[0]!.attributes.get('Algorithm')!
   const { asymmetricKeyType: type, asymmetricKeyDetails: { modulusLength = 2048 } = {} } = key
@@ -112,7 +112,7 @@ function checkKey(signedInfo: Element, key: KeyObject): void {
   }
 }
 
-/** SAML core 5.4.2: to the element that the signature is in, by its ID. */
+/** SAML core 5.4.2: the reference is to the signature's parent, by its ID. */
 function checkReference(reference: Element, element: Element): void {
   const id = element.attributes.get('ID') ?? ''
   if (!idForm.test(id)) throw malformedXml(`${shown(id)} is no ID`)
@@ -122,10 +122,10 @@ function checkReference(reference: Element, element: Element): void {
   }
 }
 
-/** The canonical bytes that were signed, from the library that has digested them. */
+/** The canonical bytes that were signed, as the library digested them. */
 async function checkedBytes(signature: Element, text: string, certificate: X509Certificate): Promise<string> {
   const { SignedXml } = await import('xml-crypto')
-  // What a signature says of its own key is never believed.
+  // A key named in the signature itself is never trusted.
   const check = new SignedXml({ publicCert: certificate.publicKey, getCertFromKeyInfo: () => null })
   const { [enveloped]: envelopedSignature, [exclusiveC14n]: c14n } = check.CanonicalizationAlgorithms
   check.CanonicalizationAlgorithms = { [enveloped]: envelopedSignature!, [exclusiveC14n]: c14n! }
@@ -145,14 +145,14 @@ async function checkedBytes(signature: Element, text: string, certificate: X509C
   return bytes
 }
 
-/** For those who look for the cause: mostly a provider that has changed its certificate. */
+/** Detail for finding the cause, mostly a changed certificate of the provider. */
 function keysIn(signature: Element, certificate: X509Certificate): string {
-  const said = [...descendantsOf(signature)].find((it) =>
+  const certificateElement = [...descendantsOf(signature)].find((it) =>
     isNamed(it, namespaces.signature, 'X509Certificate'),
   )
   const known = `known is the certificate with SHA-256 ${certificate.fingerprint256}`
   try {
-    const { fingerprint256 } = new X509Certificate(Buffer.from(said?.text ?? '', 'base64'))
+    const { fingerprint256 } = new X509Certificate(Buffer.from(certificateElement?.text ?? '', 'base64'))
     return `${known}; it says that it was made with ${fingerprint256}`
   } catch {
     return known
@@ -167,7 +167,7 @@ const verifiers = Object.fromEntries(
       getSignature = (): never => {
         throw new Error('this service signs nothing')
       }
-      /** RFC 9231, 2.3: the two numbers of ECDSA, one after the other. */
+      /** RFC 9231, 2.3: the two numbers of ECDSA, concatenated. */
       verifySignature = (signed: string, key: KeyLike, value: string): boolean =>
         verify(
           hash,

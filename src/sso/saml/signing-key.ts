@@ -6,23 +6,23 @@ import type { Db } from '../../storage/open.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
 import { createSelfSigned } from './certificate.ts'
 
-/** What this installation signs requests with: of all its processes, and of all tenants. */
+/** The key that signs requests, shared by all processes and tenants of this installation. */
 export type RequestSigningKey = {
-  /** undefined: it cannot be decrypted with the keys of the service. */
+  /** undefined when the service's keys cannot decrypt it. */
   key: KeyObject | undefined
-  /** The same as it is stored. */
+  /** The private key as stored. */
   sealed: string
   certificate: Buffer
 }
 
-/** The same as it is kept, sealed. */
+/** The stored row, with the private key sealed. */
 export type SigningKeyRow = Tables['saml_keys']
 
-/* The service's own, of no tenant. */
+/* The key belongs to the service, not to a tenant. */
 const id = 'requests'
 const privateKeyAad = 'saml_keys.private_key'
 
-/** There is one as soon as a provider is to be asked with it. */
+/** The signing key; it is created once a provider needs signed requests. */
 export async function findSigningKey(db: Db, cipher: Cipher): Promise<RequestSigningKey | undefined> {
   const row = await db.selectFrom('saml_keys').selectAll().where('id', '=', id).executeTakeFirst()
   if (!row) return undefined
@@ -39,12 +39,14 @@ export async function createSigningKey(cipher: Cipher, now: Instant): Promise<Si
   const certificate = createSelfSigned(pair, { name: 'svc', serial: randomBytes(15), from: new Date(now) })
   const pem = pair.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
   return {
-    ...{ id, private_key: cipher.seal(pem, privateKeyAad), certificate: certificate.toString('base64') },
+    id,
+    private_key: cipher.seal(pem, privateKeyAad),
+    certificate: certificate.toString('base64'),
     created_at: now,
   }
 }
 
-/** Of two processes that make one the first one's counts. */
+/** If two processes create one at once, the first one wins. */
 export async function insertSigningKey(db: Db, key: SigningKeyRow): Promise<void> {
   await db
     .insertInto('saml_keys')

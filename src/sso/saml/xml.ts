@@ -2,28 +2,37 @@ import { createRequire } from 'node:module'
 import { SsoFailure } from '../failures.ts'
 
 const references: Record<string, string> = {
-  ...{ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&apos;' },
-  ...{ '\t': '&#9;', '\n': '&#10;', '\r': '&#13;' },
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&apos;',
+  '\t': '&#9;',
+  '\n': '&#10;',
+  '\r': '&#13;',
 }
 
-/** For text and for attributes, which would lose their line breaks. */
+/** For text and for attributes, in which unescaped line breaks are lost. */
 export const escapeXml = (text: string): string =>
   text.replace(/[&<>"'\t\n\r]/g, (character) => references[character]!)
 
-/** What is read of a document: no comments, no white space between attributes, nothing that could be told twice. */
+/**
+ * A parsed element: without comments, white space between attributes or anything that could be read in two
+ * ways.
+ */
 export type Element = {
   namespace: string | null
   name: string
-  /** By their names as they are written; almost all are without a namespace. */
+  /** By their names as written; almost all have no namespace. */
   attributes: ReadonlyMap<string, string>
   children: readonly Element[]
-  /** All of it, of what is inside too; a comment parts nothing. */
+  /** All text, also that of child elements; a comment does not split it. */
   text: string
-  /** The same, for the library that checks signatures. */
+  /** The DOM node, for the library that verifies signatures. */
   node: object
 }
 
-/** Of the DOM what is used here: its own types would bring those of a browser into the whole program. */
+/** The part of the DOM used here: its own types would add those of a browser to the whole program. */
 type DomNode = { readonly nodeType: number; readonly data?: string }
 type DomElement = DomNode & {
   readonly namespaceURI?: string | null
@@ -42,7 +51,7 @@ const [elementNode, textNode, cdataNode] = [1, 3, 4]
 
 let loaded: Dom | undefined
 
-/** The parser of xml-crypto: two others could read two different documents in the same bytes. */
+/** The parser that xml-crypto uses: two parsers could read two different documents from the same bytes. */
 function dom(): Dom {
   if (loaded) return loaded
   const ofXmlCrypto = createRequire(createRequire(import.meta.url).resolve('xml-crypto'))
@@ -99,7 +108,10 @@ const declaration = new RegExp(`^<\\?xml${space}[^<>?]*\\?>`, 'u')
 const illegal = /[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/u
 const unknownEntity = /&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)/
 
-/** The parser makes characters of these that are none, and what was signed has others in their place (XML 1.0, 4.1). */
+/**
+ * The parser turns these references into characters that XML does not allow, while the signed text has others
+ * (XML 1.0, 4.1).
+ */
 const refersToIllegal = (text: string): boolean =>
   text.includes('&#') &&
   [...text.matchAll(/&#(x?)([0-9A-Fa-f]+);/g)].some(([, hex, digits]) => {
@@ -107,13 +119,13 @@ const refersToIllegal = (text: string): boolean =>
     return code > 0x10ffff || illegal.test(String.fromCodePoint(code))
   })
 
-/** No sign-in comes near these. What does is meant to keep us busy: some steps take the square of what they are given. */
+/** Far above any real sign-in. A larger document is an attack on CPU time: some steps take quadratic time. */
 const maxCounts = { depth: 64, elements: 5_000, attributes: 10_000, asides: 500 }
 
 /**
- * The parser forgives much, so what it would forgive is refused before: tags that do not fit, references to entities
- * (XML 1.0, 2.1). No document type is allowed, which could declare some, nor a processing instruction, which the
- * canonicalization takes for text.
+ * The parser is lenient, so malformed input is refused before it: mismatched tags, undefined entity references
+ * (XML 1.0, 2.1). No document type is allowed, which could declare entities, nor a processing instruction,
+ * which the canonicalization treats as text.
  * @throws SsoFailure saml_malformed
  */
 function checkWellFormed(text: string): void {
@@ -160,16 +172,13 @@ export const isNamed = (element: Element, namespace: string, name: string): bool
 export const childrenOf = (element: Element, namespace: string, name: string): Element[] =>
   element.children.filter((child) => isNamed(child, namespace, name))
 
-/** An element and all that is inside it. */
+/** An element and all its descendants. */
 export function* descendantsOf(element: Element): Generator<Element> {
   yield element
   for (const child of element.children) yield* descendantsOf(child)
 }
 
-/**
- * The text of an element that holds nothing else.
- * @throws SsoFailure saml_malformed
- */
+/** The text of an element without child elements. @throws SsoFailure saml_malformed */
 export function textOf(element: Element): string {
   if (element.children.length > 0) throw malformedXml(`${element.name} holds more than text`)
   return element.text

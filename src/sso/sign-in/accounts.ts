@@ -19,16 +19,16 @@ import { type FailureCode, SsoFailure } from '../failures.ts'
 import type { ProviderRecord } from '../rules.ts'
 import { activateInvited, findIdentity, type Identity, saveIdentity } from './store.ts'
 
-/** Who was let in, and what had to be made for them. */
+/** An admitted user, and what was created for them. */
 export type AdmittedUser = {
   user: Pick<User, 'id' | 'email' | 'name'>
   made: 'account' | 'link' | 'nothing'
 }
 
-/** Who has an account elsewhere, and was invited: they are not let in yet. */
+/** A user with an account elsewhere who is now invited, and not admitted yet. */
 export type InvitedUser = { userId: string; email: string; roleName: string; made: 'invitation' }
 
-/** What would come of a sign-in, before anything is changed. */
+/** The outcome of a sign-in, decided before anything is changed. */
 export type Admission =
   | { kind: 'known'; user: User; invited: boolean; link: Identity | undefined; email: string }
   | ({ kind: 'new' } & Newcomer)
@@ -37,31 +37,32 @@ export type Admission =
 type Newcomer = { email: string; name: string; role: { id: string; name: string } }
 
 /**
- * Who a person is here that an identity provider vouches for. Somebody is found by
- * what the provider calls them for good; by their address only the first time, when it is not said to be unverified
- * and they belong to the organization already: else whoever runs a provider could be anybody.
+ * Decides which user an asserted identity is. A user is found by the provider's permanent identifier. The
+ * address is used only the first time, when it is not stated to be unverified and the user is already a member
+ * of the organization: otherwise the operator of a provider could sign in as anyone.
  * @throws SsoFailure
  */
 export async function decideAdmission(
   db: Db,
   provider: ProviderRecord,
-  vouched: AssertedIdentity,
+  asserted: AssertedIdentity,
 ): Promise<Admission> {
-  const email = emailOf(vouched, provider)
+  const email = emailOf(asserted, provider)
   checkDomain(email, provider.allowedDomains)
-  const link = await findIdentity(db, { providerId: provider.id, externalId: vouched.subject })
+  const link = await findIdentity(db, { providerId: provider.id, externalId: asserted.subject })
   const linked = link && (await findUser(db, link.userId))
-  if (!linked && !vouched.emailVerified) throw new SsoFailure('sso_email_unverified', email)
+  if (!linked && !asserted.emailVerified) throw new SsoFailure('sso_email_unverified', email)
   const user = linked ?? (await findUserByEmail(db, email))
-  if (!user) return { kind: 'new', ...(await decideNewcomer(db, provider, vouched, email, 'user_not_found')) }
+  if (!user)
+    return { kind: 'new', ...(await decideNewcomer(db, provider, asserted, email, 'user_not_found')) }
   const { orgId } = provider
   const membership = await findMembership(db, user.id, { kind: 'organization', orgId })
-  // Somebody who is linked and no member was removed here, which the provider does not undo.
+  // A user who is linked but no member was removed here; the provider cannot undo that.
   if (!membership && !link) {
     return {
       kind: 'elsewhere',
       user,
-      ...(await decideNewcomer(db, provider, vouched, email, 'no_org_access')),
+      ...(await decideNewcomer(db, provider, asserted, email, 'no_org_access')),
     }
   }
   const { invited } = await checkMember(db, { user, email }, provider, membership)
@@ -74,7 +75,7 @@ export async function decideAdmission(
 async function decideNewcomer(
   db: Db,
   provider: ProviderRecord,
-  vouched: AssertedIdentity,
+  asserted: AssertedIdentity,
   email: string,
   otherwise: FailureCode,
 ): Promise<Newcomer> {
@@ -83,7 +84,7 @@ async function decideNewcomer(
   const role = roleId === null ? undefined : await findRole(db, { kind: 'organization', orgId }, roleId)
   if (!role) throw new SsoFailure('default_role_required', email)
   await checkWithinCeiling(db, provider, role.id)
-  const name = (vouched.name ?? email.slice(0, email.lastIndexOf('@'))).slice(0, 255)
+  const name = (asserted.name ?? email.slice(0, email.lastIndexOf('@'))).slice(0, 255)
   return { email, name, role }
 }
 
@@ -96,14 +97,14 @@ async function checkMember(
   if (membership?.kind !== 'organization' || membership.disabled) {
     throw new SsoFailure('no_org_access', email)
   }
-  // What a provider offered it does not accept as well: it would be the word of one for both sides.
+  // A provider cannot accept its own invitation: it would act for both sides.
   if (membership.invited && membership.provisioned) throw new SsoFailure('invitation_pending', email)
   if (user.status === 'disabled') throw new SsoFailure('account_inactive', user.email)
   await checkWithinCeiling(db, provider, membership.roleId)
   return membership
 }
 
-/** Asked of what a role grants now, whatever it granted when somebody was linked or the role was chosen. */
+/** Checks the role's current permissions, whatever it granted when the user was linked or the role was chosen. */
 async function checkWithinCeiling(db: Db, { vouches }: ProviderRecord, roleId: string): Promise<void> {
   const lacking = missingPermissions(new Set(vouches), (await findGrants(db, roleId)).permissions)
   if (lacking.length > 0) throw new SsoFailure('beyond_provider', lacking.join(', '))
@@ -111,7 +112,7 @@ async function checkWithinCeiling(db: Db, { vouches }: ProviderRecord, roleId: s
 
 const Address = z.email().max(255)
 
-/** Names what there is instead of the claim: it mostly is the one to map. */
+/** The error names the claims that exist: mostly one of them is the one to map. */
 function emailOf({ email, profile }: AssertedIdentity, { attributeMapping }: ProviderRecord): string {
   const { success, data } = safeParse(Address, email)
   if (success) return data
@@ -129,15 +130,15 @@ function checkDomain(email: string, domains: string | null): void {
   throw new SsoFailure('domain_not_allowed', `${domain} is none of ${domains}`)
 }
 
-/** Lets somebody in, with an account and a link where there are none; or invites them. @throws SsoFailure */
+/** Admits a user, creating account and link if needed; or invites them. @throws SsoFailure */
 export async function admit(
   db: Db,
   cipher: Cipher,
-  { provider, vouched, now }: { provider: ProviderRecord; vouched: AssertedIdentity; now: Instant },
+  { provider, asserted, now }: { provider: ProviderRecord; asserted: AssertedIdentity; now: Instant },
 ): Promise<AdmittedUser | InvitedUser> {
   const { id: providerId, orgId } = provider
   await checkInUse(db, orgId)
-  const admission = await decideAdmission(db, provider, vouched)
+  const admission = await decideAdmission(db, provider, asserted)
   if (admission.kind === 'elsewhere') return invite(db, orgId, admission, now)
   const { user, made } = await ensureAccount(db, provider, admission, now)
   const link = admission.kind === 'known' ? admission.link : undefined
@@ -147,7 +148,7 @@ export async function admit(
     providerId,
     userId: user.id,
     email,
-    vouched,
+    asserted,
     now,
   })
   return { user, made: made ? 'account' : link ? 'nothing' : 'link' }
@@ -163,7 +164,7 @@ async function ensureAccount(
     const { user, invited } = admission
     if (user.status === 'invited') await activateInvited(db, user.id, now)
     if (invited) {
-      // Here alone: invitations of other tenants wait for their holder, and their links go on working.
+      // Only in this organization: invitations of other tenants stay open, and their links stay valid.
       const tenant = { kind: 'organization', orgId } as const
       await acceptMembership(db, user.id, tenant, 'provider', now)
       await voidInvitation(db, user.id, tenant)
@@ -173,7 +174,7 @@ async function ensureAccount(
   const { email, name, role } = admission
   const user = { id: newId(), email, name, passwordHash: null }
   await insertUserOnce(db, user, now)
-  // Invited somewhere else at the same moment: it is not for this provider to say that they belong here.
+  // Another tenant invited them at the same moment: then this provider cannot decide that they belong here.
   if ((await findUserByEmail(db, email))?.id !== user.id) throw new SsoFailure('no_org_access', email)
   const invited = { name, email }
   const membership = {
@@ -189,8 +190,8 @@ async function ensureAccount(
 }
 
 /**
- * Offers a membership to somebody who has an account already; it gives nothing before they accept it. No letter goes
- * out: a provider could send them to everybody. What others sent goes on working.
+ * Invites a user who has an account already; it grants nothing before they accept. No mail is sent: otherwise a
+ * provider could mail anyone. Links of other invitations stay valid.
  */
 async function invite(
   db: Db,
@@ -201,7 +202,7 @@ async function invite(
   const invited = { acceptedBy: null, invited: { name, email }, provisioned: true }
   const membership = { orgId, userId: user.id, roleId: role.id, siteIds: null, ...invited }
   await joinOrganization(db, membership, now).catch((error: unknown) => {
-    // Somebody invited them at this very moment.
+    // Another request invited them at the same moment.
     throw isUniqueViolation(error) ? new SsoFailure('invitation_pending', email) : error
   })
   return { userId: user.id, email, roleName: role.name, made: 'invitation' }

@@ -14,18 +14,18 @@ import type { CallbackInput, SignInDependencies } from './dependencies.ts'
 import * as store from './store.ts'
 import { cookieName, entityIdOf, failureRedirect, providerOf, trialRedirect } from './web.ts'
 
-/** Somebody who came back from their provider, and whom it vouches for. */
+/** A completed callback, and the identity that the provider asserts. */
 export type CallbackResult = {
   signIn: store.SignIn
   provider: ProviderRecord
-  vouched: AssertedIdentity
+  asserted: AssertedIdentity
   trace: Trace
 }
 
 type CallbackState = {
   signIn: store.SignIn
   provider?: ProviderRecord
-  vouched?: AssertedIdentity
+  asserted?: AssertedIdentity
   trace: Trace
 }
 
@@ -37,13 +37,13 @@ type Call = {
 
 export function createCallbacks({ cipher, web, log }: SignInDependencies) {
   /**
-   * The sign-in that a browser comes back from, which is over with that, and whom the provider vouches for.
-   * @throws sso_failed, with where the browser goes on
+   * Consumes the sign-in of a callback, and reads the identity that the provider asserts.
+   * @throws sso_failed, with the address the browser continues at
    */
   async function receiveCallback(
     { storage, cookies, now }: Call,
     state: string | undefined,
-    vouch: (brought: CallbackInput) => Promise<AssertedIdentity>,
+    readIdentity: (input: CallbackInput) => Promise<AssertedIdentity>,
   ): Promise<CallbackResult> {
     const stateHash = tokenHash(state ?? '')
     const signIn = await storage.write((tx) => store.consumeSignIn(tx, cipher, stateHash))
@@ -60,24 +60,31 @@ export function createCallbacks({ cipher, web, log }: SignInDependencies) {
         known.provider = provider
         const base = web.url() ?? ''
         const { trace } = known
-        const vouched = await vouch({ provider, signIn, now, trace, base, entityId: entityIdOf(web, base) })
-        checkTexts(vouched)
-        known.vouched = vouched
-        if (signIn.testId !== null) await recordTrialOutcome(storage, provider, vouched, trace)
-        return { signIn, provider, vouched, trace }
+        const asserted = await readIdentity({
+          provider,
+          signIn,
+          now,
+          trace,
+          base,
+          entityId: entityIdOf(web, base),
+        })
+        checkTexts(asserted)
+        known.asserted = asserted
+        if (signIn.testId !== null) await recordTrialOutcome(storage, provider, asserted, trace)
+        return { signIn, provider, asserted, trace }
       },
       storage,
     )
   }
 
-  /** What would come of it, in a trial. */
+  /** Records the outcome that a trial would have had. */
   async function recordTrialOutcome(
     { read }: Storage,
     provider: ProviderRecord,
-    vouched: AssertedIdentity,
+    asserted: AssertedIdentity,
     trace: Trace,
   ): Promise<void> {
-    const admission = await decideAdmission(read, provider, vouched)
+    const admission = await decideAdmission(read, provider, asserted)
     if (admission.kind === 'elsewhere') throw new SsoFailure('invitation_pending', admission.email)
     if (admission.kind === 'new')
       trace.passed('An account would be made', `${admission.name}, ${admission.email}`)
@@ -85,10 +92,10 @@ export function createCallbacks({ cipher, web, log }: SignInDependencies) {
       const how = admission.link ? 'known by its link' : 'to be linked by its e-mail address'
       trace.passed('The account is known', `${admission.user.email}, ${how}`)
     }
-    trace.passed('A second factor', vouched.mfa ? 'the provider asked for one' : 'the provider says of none')
+    trace.passed('A second factor', asserted.mfa ? 'the provider asked for one' : 'the provider says of none')
   }
 
-  /** Turns what went wrong into where the browser goes on with it; it is in the log, and in the audit log. */
+  /** Turns a failure into the address that the browser continues at; it is logged and audited. */
   async function withRefusal<T>(known: CallbackState, work: () => Promise<T>, storage?: Storage): Promise<T> {
     try {
       return await work()
@@ -99,11 +106,11 @@ export function createCallbacks({ cipher, web, log }: SignInDependencies) {
   }
 
   async function toRefusal(failure: SsoFailure, known: CallbackState, storage?: Storage): Promise<Problem> {
-    const { signIn, provider, vouched, trace } = known
+    const { signIn, provider, asserted, trace } = known
     const { code, detail } = failure
     const { hint } = failures[code]
     const orgId = provider?.orgId
-    // Not `code`: what the provider sends under that name is worth a session, and kept out of the log.
+    // Not named `code`: the log redacts that field, since the provider's `code` is worth a session.
     log.warn({ reason: code, detail, hint, providerId: signIn.providerId, orgId }, 'SSO sign-in refused')
     if (signIn.testId !== null) {
       trace.failed(failure.message, { code, hint, ...(detail !== undefined && { received: detail }) })
@@ -113,14 +120,14 @@ export function createCallbacks({ cipher, web, log }: SignInDependencies) {
       return new Problem('sso_failed', failure.message, { location })
     }
     const details = { method: 'sso', providerId: signIn.providerId, reason: code, ...(detail && { detail }) }
-    const who = vouched?.email === undefined ? {} : { actorEmail: vouched.email }
+    const who = asserted?.email === undefined ? {} : { actorEmail: asserted.email }
     const location = failureRedirect(web, failure, { target: signIn.redirectPath, orgId })
     const result = code === 'beyond_provider' ? { result: 'denied' as const } : {}
     const refusal = { action: loginFailedAction, orgId: orgId ?? null, ...who, ...result, details }
     return new Problem('sso_failed', failure.message, { location, refusal })
   }
 
-  /** A provider takes along the sign-ins that are under way there; its browsers remember which it was. */
+  /** Deleting a provider deletes its pending sign-ins; the browser's cookie still identifies the provider. */
   async function missingSignInFailure(
     { read }: Storage,
     state: string | undefined,
@@ -131,23 +138,26 @@ export function createCallbacks({ cipher, web, log }: SignInDependencies) {
     return new SsoFailure(isThere ? 'session_expired' : 'provider_not_found')
   }
 
-  /** Of a sign-in that nobody knows there is nothing to keep: anybody could fill the logs with such. */
+  /** An unknown sign-in is not logged or audited: anyone could fill the logs with such requests. */
   const unknownSignIn = (failure: SsoFailure): Problem =>
     new Problem('sso_failed', failure.message, { location: failureRedirect(web, failure) })
 
   return { receiveCallback, withRefusal, toRefusal }
 }
 
-/** Nobody is signed in as somebody else by a link they were sent (RFC 6749, 10.12). */
+/** A link from an attacker must not sign a victim in as another user (RFC 6749, 10.12). */
 function checkBrowser({ stateHash, browserHash }: store.SignIn, cookies: Call['cookies']): void {
   const value = cookies[cookieName(stateHash)]
   if (value === undefined || tokenHash(value) !== browserHash) throw new SsoFailure('invalid_callback')
 }
 
-/** What no database takes would end as a fault of the service, or as another name than the provider's. */
+/**
+ * Text that the database cannot store would cause an internal error, or be stored as another name than the
+ * provider's.
+ */
 function checkTexts({ subject, email, name, groups }: AssertedIdentity): void {
-  const said = { subject: [subject], email: [email], name: [name], groups }
-  for (const [field, texts] of Object.entries(said)) {
+  const values = { subject: [subject], email: [email], name: [name], groups }
+  for (const [field, texts] of Object.entries(values)) {
     const isText = texts.every((text) => text === undefined || isStorable(text))
     if (!isText)
       throw new SsoFailure('sso_text_invalid', `${field} has a NUL character, or half of a character`)

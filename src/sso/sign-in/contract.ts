@@ -4,10 +4,10 @@ import { idOf, secret, text } from '../../core/schema.ts'
 
 const tag = 'SSO'
 
-/** Browsers bring along what providers add; of what is known here, each once. */
-const brought = (max: number) => text(max).optional()
+/** Providers may add parameters to the callback; each known one may occur once. */
+const callbackParam = (max: number) => text(max).optional()
 
-const onTheWay = z.object({ location: z.string() })
+const redirect = z.object({ location: z.string() })
 
 export const ssoSignIn = {
   login: endpoint({
@@ -31,7 +31,7 @@ export const ssoSignIn = {
     }),
     status: 302,
     redirects: true,
-    reply: onTheWay.describe('To the identity provider'),
+    reply: redirect.describe('To the identity provider'),
     audit: { unaudited: 'nobody has signed in yet' },
     limit: 'SSO_IP',
     errors: ['sso_not_configured'],
@@ -43,15 +43,15 @@ export const ssoSignIn = {
     tag,
     access: publicAccess,
     query: z.object({
-      code: secret(brought(4096)),
-      state: secret(brought(512)),
-      error: brought(256),
-      error_description: brought(4096),
-      iss: brought(512),
+      code: secret(callbackParam(4096)),
+      state: secret(callbackParam(512)),
+      error: callbackParam(256),
+      error_description: callbackParam(4096),
+      iss: callbackParam(512),
     }),
     status: 302,
     redirects: true,
-    reply: onTheWay.describe('To where the sign-in began, with #ssoCode=… or ?error=…'),
+    reply: redirect.describe('To where the sign-in began, with #ssoCode=… or ?error=…'),
     audit: { action: 'sso.login', resource: 'user' },
     limit: 'SSO_RETURN',
     errors: ['sso_failed'],
@@ -63,11 +63,11 @@ export const ssoSignIn = {
     summary: 'Where a SAML provider posts its answer, by way of a browser',
     tag,
     access: publicAccess,
-    body: z.object({ SAMLResponse: secret(text(400_000, 1)), RelayState: secret(brought(512)) }),
+    body: z.object({ SAMLResponse: secret(text(400_000, 1)), RelayState: secret(callbackParam(512)) }),
     form: true,
     status: 302,
     redirects: true,
-    reply: onTheWay.describe('To where the sign-in began, with #ssoCode=… or ?error=…'),
+    reply: redirect.describe('To where the sign-in began, with #ssoCode=… or ?error=…'),
     audit: { action: 'sso.login', resource: 'user' },
     limit: 'SSO_RETURN',
     errors: ['sso_failed'],

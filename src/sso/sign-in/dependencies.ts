@@ -8,7 +8,7 @@ import type { Trace } from '../trace.ts'
 import type { SignIn } from './store.ts'
 import type { WebConfig } from './web.ts'
 
-/** What signing in is made with. */
+/** Dependencies of the sign-in handlers. */
 export type SignInDependencies = {
   cipher: Cipher
   outbound: Outbound
@@ -18,7 +18,7 @@ export type SignInDependencies = {
   log: { warn(about: object, message: string): void }
 }
 
-/** What a protocol needs to tell who somebody is that comes back. */
+/** Input that a protocol needs to read the identity from a callback. */
 export type CallbackInput = {
   provider: ProviderRecord
   signIn: SignIn

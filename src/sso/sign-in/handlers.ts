@@ -63,9 +63,9 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
     return url
   }
 
-  /** Lets in whoever came back; of a trial it is only said who would have been. */
+  /** Admits the user of a callback; for a trial it only records who would have been admitted. */
   async function letIn({ db, now, note }: CallbackCall, arrival: CallbackResult): Promise<Redirect> {
-    const { signIn, provider, vouched, trace } = arrival
+    const { signIn, provider, asserted, trace } = arrival
     if (signIn.testId !== null) {
       await saveTrial(db, { id: signIn.testId, status: 'passed', steps: trace.steps })
       const { id: resourceId, name: resourceName, orgId } = provider
@@ -79,12 +79,12 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
       return { location: trialRedirect(web, signIn.redirectPath, 'passed') }
     }
     const admitted = await withRefusal(arrival, async () => {
-      // Held until the end, so that two first sign-ins of somebody do not make two accounts.
+      // Locked until the end, so that two concurrent first sign-ins of a person do not create two accounts.
       const held = await undefinedIfMissing(
         lockProvider(db, cipher, organizationScope(provider.orgId), provider.id),
       )
       checkUnchanged(held, signIn)
-      return admit(db, cipher, { provider, vouched, now })
+      return admit(db, cipher, { provider, asserted, now })
     })
     if (admitted.made === 'invitation') {
       const { extras } = await toRefusal(new SsoFailure('invitation_pending', admitted.email), arrival)
@@ -95,13 +95,17 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
     }
     const { user, made } = admitted
     const code = newToken()
-    // At the end of it a code that somebody was sent by another would sign them in as that other.
+    // Otherwise a code sent by an attacker would sign the victim in as the attacker.
     const staysHere = signIn.challenge === null && isServicePage(web, signIn.redirectPath)
     const challenge = staysHere ? challengeFrom(signIn.browserHash ?? '') : signIn.challenge
     await store.insertExchange(db, {
-      ...{ codeHash: tokenHash(code), providerId: provider.id, userId: user.id },
-      ...{ mfa: vouched.mfa, challenge },
-      ...{ createdAt: now, expiresAt: addSeconds(now, exchangeSeconds) },
+      codeHash: tokenHash(code),
+      providerId: provider.id,
+      userId: user.id,
+      mfa: asserted.mfa,
+      challenge,
+      createdAt: now,
+      expiresAt: addSeconds(now, exchangeSeconds),
     })
     const { id: providerId, name, orgId } = provider
     note({ orgId, actor: { kind: 'user', id: user.id, email: user.email } })
@@ -140,10 +144,17 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
         const begun = await startSignIn(provider, on)
         const stateHash = tokenHash(state)
         await store.insertSignIn(db, cipher, {
-          ...{ stateHash, providerId: provider.id, nonce: begun.nonce, codeVerifier: begun.verifier },
-          ...{ redirectPath: target, browserHash: tokenHash(browser), challenge: query.challenge ?? null },
-          ...{ providerVersion: provider.updatedAt, testId: trial?.id ?? null },
-          ...{ createdAt: now, expiresAt: addSeconds(now, signInSeconds) },
+          stateHash,
+          providerId: provider.id,
+          nonce: begun.nonce,
+          codeVerifier: begun.verifier,
+          redirectPath: target,
+          browserHash: tokenHash(browser),
+          challenge: query.challenge ?? null,
+          providerVersion: provider.updatedAt,
+          testId: trial?.id ?? null,
+          createdAt: now,
+          expiresAt: addSeconds(now, signInSeconds),
         })
         return { location: begun.location, cookies: [cookieFor(stateHash, browser, base)] }
       },
@@ -190,9 +201,9 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
           if (!(await store.consumeExchange(db, tokenHash(body.code))))
             throw new Problem('invalid_exchange_code')
           await startSession(db, granted.session, now)
-          // What stands between others and the password is not lifted by a provider that is not the person's only one.
-          const vouched = { ssoProviderId: granted.session.ssoProviderId, scope: organizationScope(orgId) }
-          if (await canManageAccount(db, user, vouched)) await recordLogin(db, user.id, now)
+          // A provider that is not the person's only one does not lift the lockout of their password.
+          const session = { ssoProviderId: granted.session.ssoProviderId, scope: organizationScope(orgId) }
+          if (await canManageAccount(db, user, session)) await recordLogin(db, user.id, now)
           const how = { method: 'sso', mfa: granted.session.mfa }
           await emitLogin(db, user, orgId, { ...how, ip, now })
           note({ orgId, ...loginFacts(user), details: { ...how, provider } })
@@ -203,7 +214,7 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
   }
 }
 
-/** Of what is kept of a browser, as `pkceChallenge` makes it of the browser's own secret. */
+/** The stored hash of a browser's secret, in the form that `pkceChallenge` gives. */
 const challengeFrom = (browserHash: string): string => Buffer.from(browserHash, 'hex').toString('base64url')
 
 const addresses = (web: WebConfig, base: string) => ({ base, entityId: entityIdOf(web, base) })

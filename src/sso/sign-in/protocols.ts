@@ -14,9 +14,12 @@ import { newState } from './rules.ts'
 import { recordAssertion } from './store.ts'
 import { acsUrl, redirectUri } from './web.ts'
 
-/* What the two protocols do with a sign-in: begin it at the provider, and tell who came back. */
+/*
+ * The two steps of a sign-in in each protocol: begin it at the provider, and read the identity from the
+ * callback.
+ */
 
-/** Where the browser is sent, and what has to come back: a nonce, or the id of the request. */
+/** The address for the browser, and the value that has to come back: a nonce, or the id of the request. */
 export async function startSignIn(
   provider: ProviderRecord,
   on: {
@@ -37,8 +40,15 @@ export async function startSignIn(
   const id = newRequestId()
   const { forceAuthn, nameIdFormat } = provider
   const request = {
-    ...{ ssoUrl: provider.ssoUrl!, id, now, acsUrl: acsUrl(base), entityId, relayState: state, forceAuthn },
-    ...{ key: on.key, nameIdFormat: nameIdFormat === null ? undefined : nameIdFormats[nameIdFormat] },
+    ssoUrl: provider.ssoUrl!,
+    id,
+    now,
+    acsUrl: acsUrl(base),
+    entityId,
+    relayState: state,
+    forceAuthn,
+    key: on.key,
+    nameIdFormat: nameIdFormat === null ? undefined : nameIdFormats[nameIdFormat],
   }
   return { location: authnRequestUrl(request), nonce: id, verifier: '' }
 }
@@ -59,8 +69,12 @@ export const identifyBySaml =
       throw new SsoFailure('invalid_callback', 'the provider is one of OpenID Connect')
     const { certificate, entityId: issuer } = provider
     const expected = {
-      ...{ certificate: certificate!, issuer: issuer!, entityId, acsUrl: acsUrl(base), now },
-      // A browser could have taken out that it was asked for.
+      certificate: certificate!,
+      issuer: issuer!,
+      entityId,
+      acsUrl: acsUrl(base),
+      now,
+      // The browser could have removed ForceAuthn from the request.
       signedInSince: provider.forceAuthn ? signIn.createdAt : undefined,
     }
     const assertion = await verifyResponse(response, { ...expected, requestId: signIn.nonce })

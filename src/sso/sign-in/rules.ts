@@ -1,19 +1,19 @@
 import { invalid } from '../../core/errors.ts'
 import { randomBytes } from '../../core/random.ts'
 
-/** How long a sign-in, and the code that ends it, may last. */
+/** Lifetime of a pending sign-in, and of the code that completes it. */
 export const signInSeconds = 10 * 60
 export const exchangeSeconds = 2 * 60
 
-/** What a sign-in is known by: 32 bytes each in base64url. */
+/** Random secrets of a sign-in: the state that identifies it, and the PKCE verifier. */
 export const newState = (): string => randomBytes(32).toString('hex')
 export const newVerifier = (): string => randomBytes(64).toString('base64url')
 
 const loopback = /^http:\/\/(127\.0\.0\.1|\[::1\]):[1-9]\d{0,4}(\/[\w./~-]*)?$/
 
 /**
- * Where a browser may go on: a path of the application, or a program on the person's own machine (RFC 8252, 7.3),
- * which has to show that the code is meant for it.
+ * Where a browser may be redirected: a path of the application, or a program on the person's own machine (RFC
+ * 8252, 7.3), which has to prove with a challenge that the code is meant for it.
  * @throws invalid_request
  */
 export function redirectTarget(redirect: string | undefined, challenge: string | undefined): string {

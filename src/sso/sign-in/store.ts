@@ -9,12 +9,12 @@ import type { AssertedIdentity } from '../asserted-identity.ts'
 import type { ProviderRecord } from '../rules.ts'
 import { getProvider, undefinedIfMissing } from '../store.ts'
 
-/* A sign-in is known by its state, a code by itself: whoever has one of them is in no tenant yet. */
+/* The state or the code is the credential here: its bearer is in no tenant yet. */
 
 const signInRows = rowsOf<SsoSessionRow>()()
 const exchangeRows = rowsOf<SsoExchangeRow>()({ flags: ['mfa'] })
 
-/** A sign-in that is under way. */
+/** A pending sign-in. */
 export type SignIn = Value<SsoSessionRow>
 export type Exchange = Value<SsoExchangeRow, never, 'mfa'>
 
@@ -28,7 +28,7 @@ export async function insertSignIn(db: Db, cipher: Cipher, signIn: SignIn): Prom
     .execute()
 }
 
-/** For the one request that gets to use it. @throws unavailable where the keys that it takes are not here */
+/** Consumes a sign-in, for one request only. @throws unavailable where the keys that it needs are not available */
 export async function consumeSignIn(db: Db, cipher: Cipher, stateHash: string): Promise<SignIn | undefined> {
   const row = await db
     .deleteFrom('sso_sessions')
@@ -37,7 +37,7 @@ export async function consumeSignIn(db: Db, cipher: Cipher, stateHash: string): 
     .executeTakeFirst()
   const codeVerifier =
     row && (await decryptOrUnavailable(db, cipher, row.code_verifier, verifierAad(stateHash)))
-  // One that was begun with another key is begun again.
+  // A sign-in that began with another key has to begin again.
   if (codeVerifier === undefined) return undefined
   const signIn = signInRows.read(row!)
   const provider = await findProvider(db, cipher, signIn.providerId)
@@ -45,7 +45,7 @@ export async function consumeSignIn(db: Db, cipher: Cipher, stateHash: string): 
   return { ...signIn, codeVerifier }
 }
 
-/** @throws unavailable when other processes can open what the provider is asked with, and this one cannot */
+/** @throws unavailable when other processes can decrypt the provider's secret and this one cannot */
 export async function requireSecret(
   db: Db,
   cipher: Cipher,
@@ -54,11 +54,11 @@ export async function requireSecret(
   if (unreadableSecret !== null) await assertHasKey(db, cipher, unreadableSecret)
 }
 
-/** The provider of a sign-in; undefined when it is gone. */
+/** The provider of a sign-in; undefined when it was deleted. */
 export const findProvider = (db: Db, cipher: Cipher, id: string): Promise<ProviderRecord | undefined> =>
   undefinedIfMissing(getProvider(db, cipher, systemScope, id))
 
-/** False when the assertion was used before, here or at another process. */
+/** False when the assertion was used before, by any process. */
 export async function recordAssertion(db: Db, idHash: string, expiresAt: Instant): Promise<boolean> {
   const { numInsertedOrUpdatedRows } = await db
     .insertInto('sso_assertions')
@@ -70,7 +70,7 @@ export async function recordAssertion(db: Db, idHash: string, expiresAt: Instant
 
 export type Identity = { id: string; userId: string; externalId: string }
 
-/** Who a subject of a provider is here. */
+/** The user that a subject of a provider is linked to. */
 export async function findIdentity(
   db: Db,
   by: { providerId: string } & ({ externalId: string } | { userId: string }),
@@ -85,7 +85,7 @@ export async function findIdentity(
   return row && { id: row.id, userId: row.user_id, externalId: row.external_id }
 }
 
-/** Puts down what the provider said, its tokens sealed; makes the link when there is none. */
+/** Stores the provider's claims, its tokens sealed; creates the link if there is none. */
 export async function saveIdentity(
   db: Db,
   cipher: Cipher,
@@ -94,17 +94,17 @@ export async function saveIdentity(
     providerId: string
     userId: string
     email: string
-    vouched: AssertedIdentity
+    asserted: AssertedIdentity
     now: Instant
   },
 ): Promise<void> {
-  const { id, providerId, userId, email, vouched, now } = link
-  const { accessToken, refreshToken, expiresInSeconds } = vouched.tokens ?? {}
+  const { id, providerId, userId, email, asserted, now } = link
+  const { accessToken, refreshToken, expiresInSeconds } = asserted.tokens ?? {}
   const seal = (column: string, token: string | null | undefined) =>
     token ? cipher.seal(token, `sso_identities.${column}.${id}`) : null
-  const said = {
+  const claims = {
     email,
-    profile: JSON.stringify(vouched.profile),
+    profile: JSON.stringify(asserted.profile),
     access_token: seal('access_token', accessToken),
     refresh_token: seal('refresh_token', refreshToken),
     token_expires_at: expiresInSeconds ? addSeconds(now, expiresInSeconds) : null,
@@ -115,13 +115,13 @@ export async function saveIdentity(
     id,
     provider_id: providerId,
     user_id: userId,
-    external_id: vouched.subject,
+    external_id: asserted.subject,
     created_at: now,
   }
   await db
     .insertInto('sso_identities')
-    .values({ ...made, ...said })
-    .onConflict((c) => c.column('id').doUpdateSet(said))
+    .values({ ...made, ...claims })
+    .onConflict((c) => c.column('id').doUpdateSet(claims))
     .execute()
 }
 
@@ -135,7 +135,7 @@ export async function findExchange(db: Db, codeHash: string): Promise<Exchange |
   return row && exchangeRows.read(row)
 }
 
-/** True for the one request that gets to use it. */
+/** True for the one request that uses it. */
 export async function consumeExchange(db: Db, codeHash: string): Promise<boolean> {
   const { numDeletedRows } = await db
     .deleteFrom('sso_exchanges')
@@ -144,7 +144,7 @@ export async function consumeExchange(db: Db, codeHash: string): Promise<boolean
   return numDeletedRows === 1n
 }
 
-/** Somebody who was invited and came in by the provider needs no password. */
+/** An invited user who signed in at the provider needs no password. */
 export async function activateInvited(db: Db, userId: string, now: Instant): Promise<void> {
   await db
     .updateTable('users')
@@ -154,7 +154,7 @@ export async function activateInvited(db: Db, userId: string, now: Instant): Pro
     .execute()
 }
 
-/** Forgets what has run out. */
+/** Deletes expired rows. */
 export async function sweepSignIns(db: Db, now: Instant): Promise<void> {
   for (const table of ['sso_sessions', 'sso_exchanges', 'sso_assertions', 'sso_tests'] as const) {
     await db.deleteFrom(table).where('expires_at', '<', now).execute()

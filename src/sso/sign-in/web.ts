@@ -2,16 +2,16 @@ import type { Cookie } from '../../core/endpoint.ts'
 import { failures, type SsoFailure } from '../failures.ts'
 import { signInSeconds } from './rules.ts'
 
-/** Where browsers go on: `app` is where the dashboard is, without one the pages of the service itself. */
+/** Addresses for browsers: `app` is the dashboard; without it the service's own pages are used. */
 export type WebConfig = {
-  /** Where people reach the service; undefined where nobody said so and it is in production. */
+  /** Public address of the service; undefined when it is not configured in production. */
   url: () => string | undefined
   app: string | undefined
   /** SAML_SP_ENTITY_ID */
   samlEntityId: string | undefined
 }
 
-/** Whether a browser ends at the page of the service itself: without an application no path leads anywhere. */
+/** Whether the sign-in ends at the service's own page: without an application no path leads anywhere. */
 export const isServicePage = ({ app }: WebConfig, target: string): boolean =>
   app === undefined && target.startsWith('/')
 
@@ -35,32 +35,32 @@ export function trialRedirect({ app }: WebConfig, target: string, status: string
   return target.startsWith('/') ? `${app ?? ''}/login?${query}` : `${target}?${query}`
 }
 
-/** One for each sign-in, so that several may be under way in one browser. */
+/** One cookie per sign-in, so that a browser may have several pending. */
 export const cookieName = (stateHash: string): string => `${prefix}${stateHash.slice(0, 16)}`
 const prefix = 'service_sso_'
 
-/** What a browser is known by at the sign-ins that are under way in it. */
+/** The secrets of a browser's pending sign-ins. */
 export const browserSecrets = (cookies: Readonly<Record<string, string | undefined>>): string[] =>
   Object.entries(cookies).flatMap(([name, value]) => (name.startsWith(prefix) && value ? value : []))
 
-/** What a browser is known by while it signs in; of a sign-in that is gone it tells at which provider it was. */
+/** The secret of a browser during a sign-in; it names the provider, also after the sign-in was deleted. */
 export const browserSecretFor = (secret: string, providerId: string): string => `${secret}.${providerId}`
 export const providerOf = (browser: string): string => browser.slice(browser.indexOf('.') + 1)
 
-/** What ties a sign-in to the browser in which it began; a provider of SAML posts from its own site. */
+/** Ties a sign-in to the browser that began it; cross-site, because a SAML provider posts from its own site. */
 export function cookieFor(stateHash: string, value: string | null, base: string): Cookie {
   const secure = base.startsWith('https:')
   const name = cookieName(stateHash)
   return { name, value, path: '/api/v1/sso', seconds: signInSeconds, secure, crossSite: true }
 }
 
-/** The addresses that a provider has to know. */
+/** Addresses to register at a provider. */
 export const acsUrl = (base: string): string => `${base}/api/v1/sso/saml/acs`
 export const entityIdOf = ({ samlEntityId }: WebConfig, base: string): string =>
   samlEntityId ?? `${base}/api/v1/sso/saml/metadata`
 export const redirectUri = (base: string): string => `${base}/api/v1/sso/callback`
 
-/** What an administrator tells a provider of this service. */
+/** Addresses that an administrator registers at a provider. */
 export function registrationUrls(web: WebConfig, { type }: { type: 'oidc' | 'saml' }) {
   const base = web.url()
   const isSaml = type === 'saml'

@@ -12,7 +12,7 @@ import { getProvider } from '../store.ts'
 import type { ssoTrials } from './contract.ts'
 import { insertTrial, showTrial } from './store.ts'
 
-/** A trial tells what an identity provider says of people: only those who administer it read that. */
+/** A trial shows what an identity provider asserts about people: only its administrators may read it. */
 export const trialHandlers = (on: { cipher: Cipher; web: WebConfig }): HandlersOf<typeof ssoTrials> => ({
   async begin({ db, scope, params, body, now, note }) {
     checkNotNarrowed(scope)
@@ -22,10 +22,13 @@ export const trialHandlers = (on: { cipher: Cipher; web: WebConfig }): HandlersO
     checkComplete(provider)
     const [id, token] = [newId(), newToken()]
     await insertTrial(db, {
-      ...{ id, provider_id: provider.id, token_hash: tokenHash(token) },
-      // What comes of it is read here, not there: nothing is worth a challenge.
-      ...{ redirect_path: redirectTarget(body.redirect, 'none') },
-      ...{ created_at: now, expires_at: addSeconds(now, signInSeconds) },
+      id,
+      provider_id: provider.id,
+      token_hash: tokenHash(token),
+      // The result is read here, not at the redirect address, so there is nothing for a challenge to protect.
+      redirect_path: redirectTarget(body.redirect, 'none'),
+      created_at: now,
+      expires_at: addSeconds(now, signInSeconds),
     })
     const { orgId, name } = provider
     note({ orgId, resourceId: provider.id, resourceName: name, details: { signIn: 'begun' } })

@@ -6,7 +6,7 @@ import type { Db } from '../../storage/open.ts'
 import type { SsoTestRow } from '../../storage/schema/tables.ts'
 import type { Step } from '../trace.ts'
 
-/** A sign-in that an administrator tries a provider with. */
+/** A test sign-in of an administrator. */
 export type Trial = { id: string; providerId: string; redirectPath: string }
 export type TrialStatus = 'pending' | 'passed' | 'failed'
 
@@ -17,7 +17,7 @@ export async function insertTrial(db: Db, trial: Omit<SsoTestRow, 'status' | 'st
     .execute()
 }
 
-/** By what its browser brings along; each is begun as often as somebody likes, until it is over. */
+/** Finds a trial by the browser's token; until it is over, it may be started any number of times. */
 export async function findTrial(db: Db, token: string, now: Instant): Promise<Trial | undefined> {
   const row = await db
     .selectFrom('sso_tests')
@@ -29,7 +29,7 @@ export async function findTrial(db: Db, token: string, now: Instant): Promise<Tr
   return row && { id: row.id, providerId: row.provider_id, redirectPath: row.redirect_path }
 }
 
-/** Puts down what came of it. */
+/** Stores the result. */
 export async function saveTrial(
   db: Db,
   { id, status, steps }: { id: string; status: TrialStatus; steps: readonly Step[] },
@@ -42,7 +42,7 @@ export async function saveTrial(
     .execute()
 }
 
-/** What came of a trial of a provider within the scope; undefined when there is none. */
+/** The result of a trial of a provider within the scope; undefined when there is none. */
 export async function showTrial(
   db: Db,
   scope: Scope,
