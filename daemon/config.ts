@@ -89,7 +89,7 @@ export type Config = {
   outside: IntegrationSettings
 }
 
-export type Secrets = {
+type Secrets = {
   jwt: string
   encryption: string
   enrollmentPepper: string
@@ -97,7 +97,7 @@ export type Secrets = {
   auditSigning: string
 }
 
-export type PreviousSecrets = { [K in Exclude<keyof Secrets, 'auditSigning'>]: string | undefined }
+type PreviousSecrets = { [K in Exclude<keyof Secrets, 'auditSigning'>]: string | undefined }
 
 type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?: string | undefined }
 

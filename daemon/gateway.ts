@@ -22,7 +22,7 @@ export type Admission = {
 }
 
 /** Tells other processes which agents are connected here. */
-export type Presence = {
+type Presence = {
   arrived(link: AgentConnection): Promise<void>
   left(link: AgentConnection): Promise<void>
   close(): Promise<void>

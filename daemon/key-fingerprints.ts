@@ -60,7 +60,7 @@ const keysOf = ({ secrets, previous, signing }: Keys): Key[] => [
 ]
 
 /** What ACCEPT_NEW_KEYS has to say: it accepts these keys, and none that come after them. */
-export const newKeysId = (keys: Keys): string =>
+const newKeysId = (keys: Keys): string =>
   hash(
     'sha256',
     keysOf(keys)

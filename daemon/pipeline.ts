@@ -286,7 +286,7 @@ export function addRoute(
 }
 
 /** Whether a reply is for who asked alone: no cache on the way, nor the disk of a browser, keeps it. */
-export const isPrivate = ({ access, query, body, reply }: Endpoint): boolean =>
+const isPrivate = ({ access, query, body, reply }: Endpoint): boolean =>
   access.who !== 'public' || [query, body, reply].some((schema) => schema && holdsSecrets(schema))
 
 const askerOf = (caller: Caller): string | undefined =>

@@ -118,7 +118,7 @@ type RequestInput<E extends Endpoint> = {
 } & (E extends { question: true } ? QuestionCall : unknown)
 
 /** Of what the contract says that it is a question. */
-export type QuestionCall = {
+type QuestionCall = {
   /**
    * Asks what may cost much, as the caller decides: a filter, a search, a list in an order of theirs. For a limited
    * time, and a few at once. @throws too_many_questions, question_too_slow

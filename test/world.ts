@@ -224,7 +224,7 @@ export async function addWebhook(
 }
 
 /** A delivery that nothing is going to send any more. */
-export async function addFailedDelivery(
+async function addFailedDelivery(
   service: TestService,
   webhook: { id: string; orgId: string },
   payload: Record<string, unknown> = { patchId: 'a' },
@@ -261,7 +261,7 @@ export async function addProvider(
 }
 
 /** A trust policy whose issuer nobody has to ask anything. */
-export async function addPolicy(
+async function addPolicy(
   service: TestService,
   orgId: string,
   { createdAt: now = new Date().toISOString(), ...rest }: Partial<TrustPolicy> = {},

@@ -108,13 +108,13 @@ export const Enrollment = z.strictObject({
 })
 export type Enrollment = z.output<typeof Enrollment>
 
-export const TrustKey = z.object({
+const TrustKey = z.object({
   keyId: z.string(),
   publicKeyB64: z.string().describe('The 32 bytes of an Ed25519 key'),
   validFrom: instant.nullable(),
 })
 
-export const EnrollmentReply = z
+const EnrollmentReply = z
   .object({
     agentId: z.string(),
     deviceId: idOf('device'),

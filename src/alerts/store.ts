@@ -40,7 +40,7 @@ const columns = [
 const toAlert = (row: PublicRow): Alert => alertRows.read(row) as Alert
 
 /** An alert about a device belongs where the device does; one about none is for those who see everything. */
-export const alertsIn = (db: Db, scope: Scope) =>
+const alertsIn = (db: Db, scope: Scope) =>
   db
     .selectFrom('alerts')
     .where(inScope(scope, 'alerts.org_id'))

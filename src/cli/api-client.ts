@@ -16,7 +16,7 @@ import { nodeTransport } from './transport.ts'
 const renewMarginSeconds = 30
 
 /** An access token given by the caller instead of a stored session. */
-export type TokenSource = { source: string; read(): Promise<string> }
+type TokenSource = { source: string; read(): Promise<string> }
 
 export type ApiClientOptions = {
   settings: Settings

@@ -96,10 +96,7 @@ async function waitUntilEnded(
 const lines = (text: string): string => text.trimEnd().split('\n').map(escapeToOneLine).join('\n')
 
 /** What it wrote, and in the last line what became of it. */
-export function formatOutcome(
-  { type, status, result, sentAt, createdAt }: CommandReply,
-  style: Style,
-): string {
+function formatOutcome({ type, status, result, sentAt, createdAt }: CommandReply, style: Style): string {
   const wrote = [result?.stdout, result?.stderr].filter((text) => text)
   const data = result?.result ?? null
   const parts = [...wrote.map((text) => lines(text!)), ...(data === null ? [] : [toJson(data, 2)])]

@@ -2,10 +2,10 @@ import { z } from 'zod'
 import type { Endpoint } from '../core/endpoint.ts'
 import { isSecret, type Resource, unwrap } from '../core/schema.ts'
 
-export type RequestPart = 'params' | 'query' | 'body'
+type RequestPart = 'params' | 'query' | 'body'
 
 /** `time`: a moment to look from or up to, which may be said as an age. `pair`: a permission, written devices:read. `file`: a text long enough to be in one, which is named. */
-export type FieldKind = 'text' | 'file' | 'number' | 'boolean' | 'choice' | 'pair' | 'time' | 'json'
+type FieldKind = 'text' | 'file' | 'number' | 'boolean' | 'choice' | 'pair' | 'time' | 'json'
 
 /** One thing a caller can say in a request, as the command line sees it. */
 export type Field = {

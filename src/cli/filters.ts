@@ -39,7 +39,7 @@ export const conditionFlags = {
 type ConditionFlags = { where?: string | undefined; file?: string | undefined }
 
 /** The conditions that the flags say; undefined when they say none. */
-export async function readConditions({ where, file }: ConditionFlags): Promise<ConditionGroup | undefined> {
+async function readConditions({ where, file }: ConditionFlags): Promise<ConditionGroup | undefined> {
   if (where !== undefined) return parseFilter((await readStdinOrFile(where, '--where')) ?? where)
   if (file === undefined) return undefined
   const parsed = safeParse(ConditionGroup, await readJson(file === '-' ? '-' : `@${file}`, '--file'))

@@ -10,7 +10,7 @@ type AnyFlag = Flag<unknown>
 export type FlagSet = Record<string, AnyFlag>
 export type ArgSet = Record<string, Arg<unknown>>
 
-export const outputFormats = ['table', 'json', 'yaml', 'ndjson', 'csv', 'id'] as const
+const outputFormats = ['table', 'json', 'yaml', 'ndjson', 'csv', 'id'] as const
 export type OutputFormat = (typeof outputFormats)[number]
 
 const text = (options: Record<string, unknown>): AnyFlag => custom<string>({})(options) as AnyFlag

@@ -5,7 +5,7 @@ import { CliError, exitCodes } from './exit-codes.ts'
 import type { KeychainReply, KeychainRequest } from './keychain-child.ts'
 
 /** How long a keychain may take when nobody is there to unlock it. */
-export const keychainTimeout = 2000
+const keychainTimeout = 2000
 
 const child = fileURLToPath(packageModule('src/cli/keychain-child.ts'))
 

@@ -252,11 +252,7 @@ function reportLogin(
 }
 
 /** `system scope`, or the organization or partner the session acts for. */
-export function describeScope({
-  scope,
-  orgId,
-  partnerId,
-}: Pick<Me, 'scope' | 'orgId' | 'partnerId'>): string {
+function describeScope({ scope, orgId, partnerId }: Pick<Me, 'scope' | 'orgId' | 'partnerId'>): string {
   const where = scope === 'organization' ? ` of ${orgId}` : scope === 'partner' ? ` of ${partnerId}` : ''
   return `${scope} scope${where}`
 }

@@ -17,7 +17,7 @@ export type ListReply = Record<string, unknown> & {
 }
 
 /** Whether an entry answers in pages. */
-export const isPaged = (entry: Endpoint): boolean => 'page' in shapeOrEmpty(entry.query)
+const isPaged = (entry: Endpoint): boolean => 'page' in shapeOrEmpty(entry.query)
 
 /** Whether these options ask for more than one request. */
 export const needsSeveralPages = ({ limit, page, all }: PageOptions): boolean =>

@@ -61,7 +61,7 @@ export async function resetPassword(run: CommandContext, flags: Flags) {
 }
 
 /** The token of a link, or what is one already. */
-export function tokenFromLink(link: string): string {
+function tokenFromLink(link: string): string {
   const text = link.trim()
   return URL.canParse(text) ? (new URL(text).searchParams.get('token') ?? text) : text
 }

@@ -89,7 +89,7 @@ export function checkPrintable(output: Output, schema: z.ZodType): void {
 }
 
 /** The id a record goes by. */
-export function recordId(record: unknown): string | undefined {
+function recordId(record: unknown): string | undefined {
   for (const path of idPaths) {
     const id = valueAt(record, path)
     if (typeof id === 'string' || typeof id === 'number') return String(id)

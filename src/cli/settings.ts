@@ -1,7 +1,7 @@
 import { type ConfigFile, type Context, getContext, readConfig, type StoreKind } from './config-file.ts'
 import { usageError } from './exit-codes.ts'
 
-export type SettingLayer = 'flag' | 'env' | 'context' | 'default'
+type SettingLayer = 'flag' | 'env' | 'context' | 'default'
 
 /** A setting, where it came from, and what the other layers said. */
 export type Setting<T> = {
@@ -35,7 +35,7 @@ export type Settings = {
   active: { name: string; context: Context } | undefined
 }
 
-export const defaultUrl = 'http://127.0.0.1:3000'
+const defaultUrl = 'http://127.0.0.1:3000'
 
 /** Flag over environment over context over default. */
 export function resolveSettings(
@@ -161,7 +161,7 @@ function duration(text: string, source: string): number {
   throw usageError(`${source} is not a duration: ${text}`, 'seconds, or 500ms, 30s, 2m')
 }
 
-export const isTruthy = (text: string | undefined): boolean =>
+const isTruthy = (text: string | undefined): boolean =>
   text !== undefined && !['', '0', 'false', 'no', 'off'].includes(text.toLowerCase())
 
 export function parseStoreKind(text: string | undefined): StoreKind | undefined {

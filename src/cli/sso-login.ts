@@ -93,7 +93,7 @@ const isOff = (orgId: string): CliError =>
   })
 
 /** What is at the end of an address, or a code alone. */
-export function parseCallback(text: string): BrowserCallback | undefined {
+function parseCallback(text: string): BrowserCallback | undefined {
   const answer = () => {}
   if (/^[\w-]{20,128}$/.test(text)) return { code: text, answer }
   if (!URL.canParse(text)) return undefined

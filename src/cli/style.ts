@@ -27,7 +27,7 @@ const colors: Style = {
 }
 
 /** Whether a stream shows colour: FORCE_COLOR, then NO_COLOR, then a terminal that is not dumb. */
-export function hasColor(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): boolean {
+function hasColor(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): boolean {
   if (env.FORCE_COLOR !== undefined) return env.FORCE_COLOR !== '0' && env.FORCE_COLOR !== 'false'
   return !env.NO_COLOR && stream.isTTY === true && env.TERM !== 'dumb'
 }

@@ -51,7 +51,7 @@ export type RawInput = {
   body?: unknown
 }
 
-export type RawReply = { status: number; headers: Record<string, string | undefined>; text: string }
+type RawReply = { status: number; headers: Record<string, string | undefined>; text: string }
 
 export type Client = {
   readonly url: string

@@ -45,7 +45,7 @@ export type Access =
       workload: boolean
     }
 
-export const allScopes: readonly ScopeKind[] = ['organization', 'partner', 'system']
+const allScopes: readonly ScopeKind[] = ['organization', 'partner', 'system']
 
 export const publicAccess: Extract<Access, { who: 'public' }> = { who: 'public' }
 type AgentAccess = Extract<Access, { who: 'agent' }>
@@ -92,7 +92,7 @@ const keyRefusals = {
   once: 'what the request uses up works once, so that a repetition changes nothing',
   credential: 'the reply holds what proves who somebody is, which is never kept to be given out again',
 } as const
-export type KeyRefusal = keyof typeof keyRefusals
+type KeyRefusal = keyof typeof keyRefusals
 
 /** Why an endpoint takes no Idempotency-Key; undefined where it is honored. */
 export function keyRefusal({ method, idempotencyKey }: Endpoint): string | undefined {
@@ -108,7 +108,7 @@ type ObjectSchema = z.ZodObject
  * minutes the same caller's same reading leaves no second entry: `quietFor`. Of an agent that comes often with what changes
  * nothing that people decide, several may be told of in one: `gathered`.
  */
-export type Audit =
+type Audit =
   | { action: string; resource: AuditedResource; quietFor?: number; gathered?: true }
   | { unaudited: string }
 

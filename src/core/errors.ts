@@ -195,7 +195,7 @@ type ProblemExtras = {
 }
 
 /** What is known about a refused caller when the pipeline itself cannot know it. */
-export type Refusal = {
+type Refusal = {
   /** The endpoint's own action unless told. */
   action?: string
   orgId?: string | null

@@ -1,5 +1,5 @@
 /** Permission pairs that protect routes. `*:*` grants everything. */
-export const permissionCatalog = {
+const permissionCatalog = {
   devices: ['read', 'write', 'delete', 'execute'],
   scripts: ['read', 'write', 'delete', 'execute'],
   alerts: ['read', 'write', 'acknowledge'],

@@ -15,7 +15,7 @@ function distance(a: string, b: string): number {
 }
 
 /** The known word that was probably meant. */
-export function closestMatch(word: string, known: readonly string[]): string | undefined {
+function closestMatch(word: string, known: readonly string[]): string | undefined {
   const wanted = word.toLowerCase()
   const limit = Math.max(1, Math.floor(wanted.length / 3))
   let best: { word: string; score: number } | undefined

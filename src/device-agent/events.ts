@@ -33,7 +33,7 @@ export type Step =
   | 'update'
 
 /** How far the agent got on its way to another version. `off`: it takes none. */
-export type UpdateState =
+type UpdateState =
   | 'downloading'
   | 'downloaded'
   | 'trying'

@@ -59,8 +59,6 @@ export function logShipper(agent: Agent, reporter: Reporter) {
     },
   }
 }
-export type LogShipper = ReturnType<typeof logShipper>
-
 function lostRecordsLog(lost: number): SpoolRecord {
   const log: NewDiagnosticLog = {
     timestamp: new Date().toISOString(),

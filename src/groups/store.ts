@@ -41,7 +41,7 @@ const columns = [
  * Whoever is narrowed to groups sees these; whoever is narrowed to sites, the groups of these sites. Groups
  * without a site are the whole organization's.
  */
-export const groupsIn = (db: Db, scope: Scope) => {
+const groupsIn = (db: Db, scope: Scope) => {
   const byGroup = scope.kind === 'organization' && scope.groupIds !== null
   return db
     .selectFrom('device_groups')

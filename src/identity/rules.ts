@@ -114,7 +114,7 @@ export type Subject =
     }
 
 /** Why a person may sign in but only do what is open during enrollment. */
-export type PendingReason = 'tenant_pending' | 'invitation_pending'
+type PendingReason = 'tenant_pending' | 'invitation_pending'
 
 const isPending = (barred: string | undefined): boolean =>
   barred === 'tenant_pending' || barred === 'invitation_pending'

@@ -6,7 +6,7 @@ import { mostEvents } from './wire/contract.ts'
 
 const tag = 'Live queries'
 
-export const liveLevel = z.enum(['information', 'warning', 'error', 'critical', 'verbose'])
+const liveLevel = z.enum(['information', 'warning', 'error', 'critical', 'verbose'])
 
 export const LiveLog = z
   .object({

@@ -6,7 +6,7 @@ import type { Db } from '../storage/open.ts'
 const group = 100
 
 /** What a log says in the place of an entry that the database did not take. */
-export const lostMessage = (error: unknown): string => `An entry could not be stored: ${failureReason(error)}`
+const lostMessage = (error: unknown): string => `An entry could not be stored: ${failureReason(error)}`
 
 /**
  * Stores what an agent hands in; gives what each statement gave. One that cannot be stored leaves a line in its place, and

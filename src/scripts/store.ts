@@ -37,7 +37,7 @@ const columns = [...summaryColumns, 'content', 'parameters'] as const
 const toScript = (row: PublicRow): Script => scriptRows.read(row) as unknown as Script
 
 /** An organization sees its own scripts, its partner's and the service's; a partner its organizations' as well. */
-export const scriptsIn = (db: Db, scope: Scope) =>
+const scriptsIn = (db: Db, scope: Scope) =>
   db
     .selectFrom('scripts')
     .where('scripts.deleted_at', 'is', null)

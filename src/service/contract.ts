@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, publicAccess } from '../core/endpoint.ts'
 
-export const Health = z
+const Health = z
   .object({
     status: z.literal('ok'),
     version: z.string(),

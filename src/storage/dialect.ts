@@ -16,7 +16,7 @@ export { type Params, prepared, rowOf } from './query/prepared.ts'
 export { type Each, preparedForEach } from './query/prepared-for-each.ts'
 export { preparedInScope } from './query/prepared-in-scope.ts'
 export { rowList } from './query/row-list.ts'
-export { containsKey, startsWithKey } from './search/key-matching.ts'
+export { containsKey } from './search/key-matching.ts'
 export { isAmong, type RankedSearch, rankedIds } from './search/ranking.ts'
 
 /**

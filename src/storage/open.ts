@@ -1,6 +1,6 @@
 import type { PostgresSettings, ReadQuerySettings, Storage } from './db.ts'
 
-export type { Db, Dialect, Integrity, PostgresSettings, ReadQuerySettings, Storage } from './db.ts'
+export type { Db, Integrity, PostgresSettings, Storage } from './db.ts'
 
 export type StorageOptions = {
   /** `postgres://…`; without it, SQLite in the data directory. */
@@ -14,9 +14,9 @@ export type StorageOptions = {
   questions?: ReadQuerySettings
 }
 
-export const defaultPostgres: PostgresSettings = { poolSize: 10, statementMs: 30_000, waitMs: 0 }
+const defaultPostgres: PostgresSettings = { poolSize: 10, statementMs: 30_000, waitMs: 0 }
 
-export const defaultReadQueries: ReadQuerySettings = { timeoutMs: 10_000, atOnce: 6 }
+const defaultReadQueries: ReadQuerySettings = { timeoutMs: 10_000, atOnce: 6 }
 
 /** Opens what is there; tables are the business of migrate.ts. Only the driver that is needed is loaded. */
 export async function openStorage(options: StorageOptions): Promise<Storage> {

@@ -14,7 +14,7 @@ export type WorkloadClaims = {
 }
 
 /** `expiresAt`: milliseconds since 1970. */
-export type VerifiedWorkload = WorkloadClaims & { expiresAt: number }
+type VerifiedWorkload = WorkloadClaims & { expiresAt: number }
 
 export type WorkloadTokens = {
   sign(claims: WorkloadClaims, now: Date): Promise<string>

@@ -39,7 +39,7 @@ export const toStoredStatus = (status: Webhook['status']): string => stored[stat
 export const toWireStatus = (status: string): Webhook['status'] =>
   shown[status as keyof typeof shown] ?? (status as Webhook['status'])
 
-export const secretOverlapSeconds = 24 * 3600
+const secretOverlapSeconds = 24 * 3600
 
 export function makeWebhook(
   wanted: NewWebhook & { orgId: string },
@@ -101,7 +101,7 @@ export const unreadableFields = ({ unreadable }: WebhookRecord): Webhook['unread
   (['url', 'secret', 'headers'] as const).filter((column) => unreadable[column] !== undefined)
 
 /** Another secret: the one before signs as well for a day. Without a secret nothing does. */
-export function replaceSecret(before: SigningSecrets, secret: string | null, now: Instant): SigningSecrets {
+function replaceSecret(before: SigningSecrets, secret: string | null, now: Instant): SigningSecrets {
   if (secret === before.secret) {
     const { previousSecret, previousUntil } = before
     return { secret, previousSecret, previousUntil }
@@ -134,7 +134,7 @@ export function redactWebhook(
   }
 }
 
-export const redactUrl = (url: string): string => url.replace(/\?[^#]+/s, `?${hiddenValue}`)
+const redactUrl = (url: string): string => url.replace(/\?[^#]+/s, `?${hiddenValue}`)
 
 /** The fields that a change alters, as they were and as they are; of a secret only that it is another one. */
 export function auditDiff(before: WebhookRecord, after: WebhookRecord): { before: object; after: object } {

@@ -109,7 +109,7 @@ export const noCounts: Counts = {
 }
 
 /** Those that were not deleted. */
-export const webhooksIn = (db: Db, scope: Scope) =>
+const webhooksIn = (db: Db, scope: Scope) =>
   db.selectFrom('webhooks').where(inScope(scope, 'webhooks.org_id')).where('webhooks.deleted_at', 'is', null)
 
 const whole = (found: ReturnType<typeof webhooksIn>) =>

@@ -2,7 +2,7 @@ import { ReleaseFailure, type ReleaseSource } from '../../src/agents/versions/po
 import { type SignedRelease, signedRelease } from './signed-release.ts'
 
 /** Releases that every test may register, whatever else of the outside there is. */
-export class FakeReleases implements ReleaseSource {
+class FakeReleases implements ReleaseSource {
   readonly #releases = new Map<string, SignedRelease>()
 
   /** Puts a version there, or what it is given. */

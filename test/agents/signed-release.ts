@@ -16,7 +16,7 @@ export const releaseKey = keyOf(1)
 
 export const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex')
 
-export const usualFiles = ['svc-agent-linux-amd64', 'svc-agent-linux-arm64', 'svc-agent-windows-amd64.exe']
+const usualFiles = ['svc-agent-linux-amd64', 'svc-agent-linux-arm64', 'svc-agent-windows-amd64.exe']
 
 /** What is in a file that nobody looks into. */
 export const contentOf = (name: string, version: string): Buffer => Buffer.from(`${name} ${version}\n`)

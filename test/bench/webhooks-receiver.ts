@@ -7,7 +7,7 @@ import { createServer, type TLSSocket } from 'node:tls'
 import { quantile } from './figures.ts'
 
 /** Sent to this process: how long `/slow` takes from now on; the delays are counted anew. */
-export type Manner = { slowMs: number }
+type Manner = { slowMs: number }
 /** Milliseconds from the event to its arrival, of what goes to neither. */
 export type Delays = { count: number; p50: number; p99: number; worst: number }
 /** Sent by this process; `count` is all that has arrived at other paths than `/bare`. */

@@ -20,7 +20,7 @@ export const agentId = 'a'.repeat(64)
 export const authToken = `svc_${'b'.repeat(64)}`
 export const watchdogAuthToken = `svc_${'c'.repeat(64)}`
 export const deviceId = '0198c0de-0000-7000-8000-000000000001'
-export const orgId = '0198c0de-0000-7000-8000-000000000002'
+const orgId = '0198c0de-0000-7000-8000-000000000002'
 
 /** What an agent that enrolled there keeps of itself. */
 export const identityAt = (url: string): Identity => ({

@@ -77,7 +77,7 @@ export const texts: readonly string[] = [
   ],
   ...['web-01', 'Web-02', 'web-01.example.com', '10', '9', '1e3', 'null', 'true', '\n', 'a\nb', '٣'],
 ]
-export const words: Readonly<Record<string, readonly string[]>> = {
+const words: Readonly<Record<string, readonly string[]>> = {
   status: ['online', 'offline', 'maintenance', 'updating'],
   osType: ['windows', 'macos', 'linux'],
   architecture: ['x64', 'x86', 'arm64'],
@@ -110,7 +110,7 @@ export const dates: readonly string[] = [
     '2026-04-30T12:00:00.000Z',
   ],
 ]
-export const wholes: readonly number[] = [0, 1, 2, 4, -1, 8, 100, 2147483647, -2147483648]
+const wholes: readonly number[] = [0, 1, 2, 4, -1, 8, 100, 2147483647, -2147483648]
 export const bigs: readonly number[] = [...wholes, 2 ** 40, 2 ** 53 - 1, -(2 ** 53 - 1)]
 export const reals: readonly number[] = [
   0, 0.1, 0.2, 0.30000000000000004, 50, 99.9, 100, -1, 1e300, -1e300, 1e-300,

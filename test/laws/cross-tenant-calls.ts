@@ -8,7 +8,7 @@ import { about, changed, type Dump, dump } from './tables.ts'
 import { type Answer, jsonOf, type Line } from './wire.ts'
 
 /** A wall that did not hold. */
-export type Breach = { stranger: string; entry: string; call: string; what: string }
+type Breach = { stranger: string; entry: string; call: string; what: string }
 
 export type Findings = {
   breaches: Breach[]

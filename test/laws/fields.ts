@@ -15,7 +15,7 @@ export type Field = {
   leaf: boolean
 }
 
-export const parts = ['params', 'query', 'body'] as const
+const parts = ['params', 'query', 'body'] as const
 export type Part = (typeof parts)[number]
 
 /** Every field below a schema, outermost first. A schema that holds itself is followed once. */
@@ -55,7 +55,7 @@ const resolved = (schema: z.ZodType): z.ZodType =>
   schema instanceof z.ZodLazy ? resolved(unwrap(schema.unwrap() as z.ZodType)) : schema
 
 /** What `idOf` noted, at whichever layer. */
-export function resourceOf(schema: z.ZodType): Resource | undefined {
+function resourceOf(schema: z.ZodType): Resource | undefined {
   for (let s: z.ZodType | undefined = schema; s; s = below(s)) {
     const noted = s.meta()?.resource
     if (noted !== undefined) return noted as Resource

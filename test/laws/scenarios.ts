@@ -198,7 +198,7 @@ function newcomer({ serial }: ScenarioTools, name: string, body: Record<string, 
   }
 }
 
-export const codeAt = (secret: string, now: string): string =>
+const codeAt = (secret: string, now: string): string =>
   generateSync({ secret, epoch: Math.floor(Date.parse(now) / 1000) })
 
 /** What an identity provider needs for people to sign in with it. */

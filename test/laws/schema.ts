@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import type { Storage } from '../../src/storage/open.ts'
 
-export type Column = { name: string; kind: string; nullable: boolean }
+type Column = { name: string; kind: string; nullable: boolean }
 
 /** Keys by their columns; names are of no account where the database makes them up. */
 export type Table = {

@@ -24,18 +24,6 @@ export async function addOrganization(storage: Storage, partnerId: string): Prom
   return id
 }
 
-export async function addSite(storage: Storage, orgId: string): Promise<string> {
-  const id = newId()
-  const row = { id, org_id: orgId, name: id, address: null, timezone: 'UTC', contact: null, settings: '{}' }
-  await storage.write((tx) =>
-    tx
-      .insertInto('sites')
-      .values({ ...row, ...stamps })
-      .execute(),
-  )
-  return id
-}
-
 type NewDevice = { orgId: string; siteId?: string | null; hostname: string; displayName?: string | null }
 
 export const deviceRow = ({ orgId, siteId = null, hostname, displayName = null }: NewDevice) => ({

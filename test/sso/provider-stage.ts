@@ -28,7 +28,7 @@ export const endpointsOf = (of: string) => ({
 export const noEndpoints = { authorizationUrl: null, tokenUrl: null, userInfoUrl: null, jwksUrl: null }
 
 /** The outside as far as it publishes documents; hosts that begin with inner or missing are what their name says. */
-export function issuers(published: Record<string, unknown> = { [issuer]: documentOf(issuer) }) {
+function issuers(published: Record<string, unknown> = { [issuer]: documentOf(issuer) }) {
   const asked: string[] = []
   const outbound: Outbound = {
     async send({ url }): Promise<OutboundReply> {

@@ -1,7 +1,7 @@
 import { type JWTPayload, SignJWT } from 'jose'
 import { expect } from 'vitest'
 import { api } from '../../src/api.ts'
-import type { BodyOf, ReplyOf } from '../../src/core/endpoint.ts'
+import type { BodyOf } from '../../src/core/endpoint.ts'
 import { type Outbound, OutboundFailure } from '../../src/core/outbound.ts'
 import type { Open } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
@@ -42,7 +42,7 @@ export const releases = {
 }
 
 /** The outside, as far as these issuers are it; hosts that begin with inner are what their name says. */
-export function outsideOf(issuers: readonly TokenIssuer[]): Outbound {
+function outsideOf(issuers: readonly TokenIssuer[]): Outbound {
   return {
     async send({ url }) {
       for (const issuer of issuers) {
@@ -81,8 +81,6 @@ export async function start(open: Open, env: Record<string, string> = {}, clock 
     ...{ create, change, tokenOf, exchange, signIn },
   }
 }
-
-export type Exchanged = ReplyOf<typeof api.trust.exchange>
 
 /** What everybody is told whose token is not accepted; the reason only where its issuer has signed it. */
 export const refused = (reason?: string) =>

@@ -10,10 +10,10 @@ import { lenient } from '../lenient.ts'
 
 /* Commands that wait for an agent, however long it is away; live queries do not. */
 
-export const SetAutoUpdate = z.strictObject({
+const SetAutoUpdate = z.strictObject({
   enabled: z.boolean().describe('Whether the agent may update itself'),
 })
-export const Collect = z.strictObject({
+const Collect = z.strictObject({
   what: z
     .array(z.enum(['inventory', 'metrics', 'logs']))
     .min(1, 'must name something')
@@ -31,7 +31,7 @@ export type DurableType = keyof typeof durablePayloads
 
 const types = Object.keys(durablePayloads) as [DurableType, ...DurableType[]]
 export const commandType = z.enum(types)
-export const commandStatus = z.enum(['pending', 'sent', 'completed', 'failed'])
+const commandStatus = z.enum(['pending', 'sent', 'completed', 'failed'])
 const targetRole = z.enum(['agent', 'watchdog']).describe('Who is to do it')
 
 type Asked = { [T in DurableType]: { type: T; payload: z.output<(typeof durablePayloads)[T]> } }[DurableType]

@@ -12,7 +12,7 @@ export const redeliverySeconds = 120
 /** How often it is given out in all. */
 export const maxDeliveries = 4
 /** Commands of a device that may be under way. */
-export const maxOpenCommands = 100
+const maxOpenCommands = 100
 
 type Tenancy = { org_status: string; partner_status: string; isGone: boolean }
 

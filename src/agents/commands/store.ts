@@ -99,7 +99,7 @@ export async function getCommand(
 /* By the id of the device whose agent has authenticated. */
 
 /** Given out at a time. */
-export const maxClaimed = 10
+const maxClaimed = 10
 
 /** The oldest commands that wait for an agent or its watchdog, marked as sent: no two who ask get the same. */
 export async function claimCommands(

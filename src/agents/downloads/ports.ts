@@ -1,7 +1,7 @@
 import type { FileReply } from '../../handler.ts'
 
 /** A file of a release as it is registered. */
-export type BuildFile = {
+type BuildFile = {
   version: string
   name: string
   /** At the release host; empty where it has none. */

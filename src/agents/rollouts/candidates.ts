@@ -45,7 +45,7 @@ const candidates = (db: Db, version: string) =>
 export type Candidate = { id: string; orgId: string; fromVersion: string; isHeld: boolean }
 
 /** Rows of one answer: what a thread hands over is copied on the event loop. */
-export const pageSize = 2000
+const pageSize = 2000
 
 /** By id, after the last one; those whose organization is never offered anything are left out. */
 export async function listCandidates(

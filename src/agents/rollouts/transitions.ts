@@ -11,7 +11,7 @@ import { saveRollout } from './store.ts'
 /* What a rollout does by itself. Each is given the rollout as it is held by the transaction. */
 
 /** Says in the audit log what no person did. */
-export async function auditTransition(
+async function auditTransition(
   db: Db,
   { id, version }: RolloutRecord,
   verb: 'halt' | 'abort' | 'complete',
@@ -27,10 +27,8 @@ export async function auditTransition(
 }
 
 /** How many failures of the open wave nobody has accepted. */
-export const countUnacceptedFailures = async (
-  db: Db,
-  { id, acceptedFailures }: RolloutRecord,
-): Promise<number> => (await countFailed(db, id)) - acceptedFailures
+const countUnacceptedFailures = async (db: Db, { id, acceptedFailures }: RolloutRecord): Promise<number> =>
+  (await countFailed(db, id)) - acceptedFailures
 
 /** Halts the rollout when more have failed than may; gives it as it is then. */
 export async function haltIfDue(db: Db, rollout: RolloutRecord, now: Instant): Promise<RolloutRecord> {

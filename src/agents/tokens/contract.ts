@@ -5,7 +5,7 @@ import { agentParams } from '../../devices/contract.ts'
 
 const tag = 'Agents'
 
-export const StagedTokens = z
+const StagedTokens = z
   .object({
     authToken: secret(z.string()).describe('Bearer token of the agent, shown this once'),
     watchdogAuthToken: secret(z.string()).describe('Bearer token of its watchdog, shown this once'),

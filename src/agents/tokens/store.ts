@@ -5,7 +5,7 @@ import type { ActiveTokens, Rotation } from './rules.ts'
 
 /* Of the device that authenticated. */
 
-export const activeTokenColumns = [
+const activeTokenColumns = [
   'devices.token_hash',
   'devices.watchdog_token_hash',
   'devices.token_issued_at',

@@ -4,7 +4,7 @@ import { reportedText, text } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 
 /** How an update ended that did not come to its version. */
-export const failureState = z.enum(['failed', 'refused', 'rolled_back'])
+const failureState = z.enum(['failed', 'refused', 'rolled_back'])
 export type FailureState = z.output<typeof failureState>
 
 export const UpdateStatus = z.strictObject({

@@ -10,7 +10,7 @@ export const version = text(21, 1)
   .overwrite((said) => said.replace(/^v/, ''))
   .refine(isVersion, 'must be a version such as 1.2.3 or 1.3.0-rc.1')
 
-export const component = z.enum(components)
+const component = z.enum(components)
 const platform = z.enum(['windows', 'macos', 'linux'])
 const architecture = z.enum(['x64', 'arm64', 'x86'])
 

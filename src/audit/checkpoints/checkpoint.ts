@@ -43,7 +43,7 @@ const checkpointPattern =
   /^svc\/audit\/(system|[0-9a-f-]{36})\n(0|[1-9]\d{0,15})\n([A-Za-z0-9+/]{43}=)\nhead ([0-9a-f]{64})\ntime (\S{24})\n(pruned\n)?$/
 
 /** The checkpoint or anchor in the text of a note; undefined when the text is neither. */
-export function parseCheckpoint(text: string): Checkpoint | undefined {
+function parseCheckpoint(text: string): Checkpoint | undefined {
   const [, chain, seq, root, checksum, time, pruned] = checkpointPattern.exec(text) ?? []
   if (chain === undefined) return undefined
   return {

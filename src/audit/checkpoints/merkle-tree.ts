@@ -53,7 +53,7 @@ export class Frontier {
 }
 
 /** How many perfect trees a tree of `size` leaves is made of: the number of ones in its binary form. */
-export function countPerfectTrees(size: number): number {
+function countPerfectTrees(size: number): number {
   let count = 0
   for (let rest = size; rest > 0; rest = Math.floor(rest / 2)) count += rest % 2
   return count

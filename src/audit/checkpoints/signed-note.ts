@@ -59,7 +59,7 @@ export function signNote(text: string, keys: readonly SigningKey[]): string {
   return `${text}\n${lines.join('')}`
 }
 
-export type Signature = { name: string; keyId: Buffer; signature: Buffer }
+type Signature = { name: string; keyId: Buffer; signature: Buffer }
 
 export type Note = { text: string; signatures: Signature[] }
 

@@ -7,10 +7,10 @@ import { damage, exportAudit, orgId, tag, textFilters, timeRange } from '../cont
 /** Most entries in one export. */
 export const maxExportEntries = 10_000
 
-export const exportFormats = ['csv', 'json', 'ndjson'] as const
+const exportFormats = ['csv', 'json', 'ndjson'] as const
 export type ExportFormat = (typeof exportFormats)[number]
 
-export const ExportedEntry = z
+const ExportedEntry = z
   .object({
     id: z.string(),
     timestamp: z.string(),

@@ -57,7 +57,7 @@ export const AuditRetention = z
   .meta({ id: 'AuditRetention' })
 export type AuditRetention = z.output<typeof AuditRetention>
 
-export const RetentionChange = z
+const RetentionChange = z
   .strictObject({
     retentionDays: z
       .int()
@@ -72,7 +72,7 @@ export const RetentionChange = z
   })
   .partial()
 
-export const HoldChange = z
+const HoldChange = z
   .strictObject({
     held: z.boolean().describe('Whether nothing may be deleted'),
     reason: text(500, 1).optional().describe('Why'),

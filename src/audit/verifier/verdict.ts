@@ -1,7 +1,7 @@
 import type { ChainHead } from '../chain.ts'
 
 /** Kinds of faults of a chain; man/svc-audit.7 defines each. */
-export type FaultKind =
+type FaultKind =
   | 'altered'
   | 'missing'
   | 'inserted'

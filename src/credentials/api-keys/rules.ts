@@ -16,7 +16,7 @@ export const isWellFormed = (key: string): boolean => key.startsWith(prefix)
 /** Stored form: SHA-256 of the full key. Its randomness needs no salt. */
 export const apiKeyHash = (key: string): string => hash('sha256', key, 'hex')
 
-export const prefixOf = (key: string): string => key.slice(0, 12)
+const prefixOf = (key: string): string => key.slice(0, 12)
 
 export function makeApiKey(
   wanted: NewApiKey & { orgId: string },

@@ -116,7 +116,7 @@ const systemctl = (unitDir: string, ...calls: string[][]): InstallStep[] =>
     : []
 
 /** undefined where there is no such user. */
-export function userIds(user: string): { uid: number; gid: number } | undefined {
+function userIds(user: string): { uid: number; gid: number } | undefined {
   const row = readFileSync('/etc/passwd', 'utf8')
     .split('\n')
     .map((line) => line.split(':'))

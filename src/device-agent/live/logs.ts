@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import type { AgentEvent, AgentEvents, AgentLogs, QueryLog } from '../../live/wire/contract.ts'
 
-export type LogList = z.input<typeof AgentLogs>
+type LogList = z.input<typeof AgentLogs>
 export type EventPage = z.input<typeof AgentEvents>
 export type LogEvent = z.input<typeof AgentEvent>
 

@@ -15,7 +15,7 @@ export type Reply = {
 }
 
 export type RequestOptions = { token?: string; body?: unknown; idempotencyKey?: string }
-export type Send = (method: string, path: string, said: RequestOptions) => Promise<Reply>
+type Send = (method: string, path: string, said: RequestOptions) => Promise<Reply>
 
 /** Milliseconds without a byte of the answer. */
 const idleTimeoutMs = 30_000

@@ -41,7 +41,7 @@ export async function sendLogs(fleet: Fleet, agent: SimulatedAgent, count: numbe
   })
 }
 
-export async function sendEvents(fleet: Fleet, agent: SimulatedAgent, count: number): Promise<void> {
+async function sendEvents(fleet: Fleet, agent: SimulatedAgent, count: number): Promise<void> {
   const { n, id, token } = agent
   const now = new Date()
   const events = Array.from({ length: count }, (_, at) => ({

@@ -9,7 +9,7 @@ import { loadFleet, type SavedFleet, saveFleet } from './fleet-file.ts'
 import { openHttpPool } from './http-pool.ts'
 import { maxAgents, type Plan, parseDuration, parseFailures, parsePlatforms } from './plan.ts'
 import { type SimulationEvent, simulate } from './run.ts'
-import { formatStatus, formatSummary, type Summary } from './summary.ts'
+import { formatStatus, formatSummary } from './summary.ts'
 
 /** What `svc agent simulate` was told. */
 export type SimulateFlags = {
@@ -151,5 +151,3 @@ function onTerminal(): View {
     end: () => void clear(),
   }
 }
-
-export type { Summary }

@@ -152,6 +152,6 @@ async function drain({ body }: TransportResponse): Promise<void> {
   for await (const _ of body);
 }
 
-export const isAllowedSource = (url: URL, service: string): boolean =>
+const isAllowedSource = (url: URL, service: string): boolean =>
   url.protocol === 'https:' ||
   (url.protocol === 'http:' && (isLoopbackHost(url.hostname) || url.origin === new URL(service).origin))

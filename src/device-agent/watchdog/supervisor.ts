@@ -43,7 +43,7 @@ export function stagedSignal() {
     },
   }
 }
-export type StagedSignal = ReturnType<typeof stagedSignal>
+type StagedSignal = ReturnType<typeof stagedSignal>
 
 /** How watching ended: with an exit code, or because this process is to become the binary that is in place now. */
 export type SupervisorOutcome = { exit: number } | 'become'

@@ -4,10 +4,10 @@ import { operators } from '../fields/contract.ts'
 
 /** Levels of groups, the outermost included, and conditions and groups in all. */
 export const maxDepth = 10
-export const maxNodes = 200
+const maxNodes = 200
 /** Values in one list, and in all: both databases limit what a statement can carry. */
-export const maxListLength = 500
-export const maxValues = 5000
+const maxListLength = 500
+const maxValues = 5000
 /** How far a window reaches back, in whatever unit. */
 const maxWindow = 1_000_000
 

@@ -30,8 +30,8 @@ export const operators = [
 ] as const
 export type Operator = (typeof operators)[number]
 
-export const fieldTypes = ['string', 'number', 'boolean', 'datetime', 'array', 'enum'] as const
-export type FieldType = (typeof fieldTypes)[number]
+const fieldTypes = ['string', 'number', 'boolean', 'datetime', 'array', 'enum'] as const
+type FieldType = (typeof fieldTypes)[number]
 
 /** What can be asked about a device. */
 export type Field = {
@@ -50,7 +50,7 @@ const comparisons = ['greaterThan', 'greaterThanOrEquals', 'lessThan', 'lessThan
 const nulls = ['isNull', 'isNotNull'] as const
 
 /** The operators of a type; a few fields have others. */
-export const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
+const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
   string: [
     ...(['equals', 'notEquals', 'contains', 'notContains', 'startsWith', 'endsWith', 'matches'] as const),
     ...(['in', 'notIn', ...nulls] as const),
@@ -77,7 +77,7 @@ const isOrNot: Partial<Field> = { operators: ['equals', 'notEquals'] }
 
 export const customPrefix = 'custom.'
 /** What may follow it. */
-export const customKeyPattern = /^[a-z][a-z0-9_]*$/
+const customKeyPattern = /^[a-z][a-z0-9_]*$/
 
 /** Every field, in the order people read them. */
 export const fields: readonly Field[] = [

@@ -63,7 +63,7 @@ export const invitations = {
 }
 
 /** An invitation that its recipient has not accepted. */
-export const PendingInvitation = z
+const PendingInvitation = z
   .object({
     partnerId: idOf('partner').nullable(),
     orgId: idOf('organization').nullable(),

@@ -26,7 +26,7 @@ export type GuardLimits = {
  * are.
  */
 export const knownClients = 'known clients'
-export const thisMachine = 'this machine'
+const thisMachine = 'this machine'
 
 export type Attempt = {
   network: string

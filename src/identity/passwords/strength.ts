@@ -6,7 +6,7 @@ import type { StrengthRequest, StrengthResult } from './strength-thread.ts'
 
 const script = packageModule('src/identity/passwords/strength-thread.ts')
 
-export const passwordLength = { min: 8, max: 128 }
+const passwordLength = { min: 8, max: 128 }
 
 /** Out of 4; a password with a lower score falls to an offline guess within hours. */
 const minScore = 3

@@ -120,7 +120,7 @@ export function buildChain(role: RoleNode, parent: RoleChain | undefined, below:
 }
 
 /** Most roles in a chain: every request of a holder reads all of it. */
-export const maxDepth = 20
+const maxDepth = 20
 
 function countLevels(below: RoleTree, top: string): number {
   let level = new Set([top])

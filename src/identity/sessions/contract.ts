@@ -12,7 +12,7 @@ export const Tokens = z
   })
   .meta({ id: 'Tokens' })
 
-export const Identity = z
+const Identity = z
   .object({
     id: idOf('user'),
     email: z.string(),

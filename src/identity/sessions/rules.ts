@@ -15,7 +15,7 @@ export function checkNotSsoSession({ ssoProviderId }: { ssoProviderId: string | 
 }
 
 /** Seconds during which a spent refresh token counts as a race between two clients rather than a theft. */
-export const refreshGraceSeconds = 15
+const refreshGraceSeconds = 15
 
 export type RefreshUse = 'current' | 'raced' | 'reused'
 

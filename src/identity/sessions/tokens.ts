@@ -21,7 +21,7 @@ export type AccessClaims = {
 }
 
 /** `expiresAt`: milliseconds since 1970. */
-export type VerifiedClaims = AccessClaims & { expiresAt: number }
+type VerifiedClaims = AccessClaims & { expiresAt: number }
 
 export type AccessTokens = {
   sign(claims: AccessClaims, now: Date): Promise<string>

@@ -57,15 +57,14 @@ export const User = z
   .meta({ id: 'User' })
 export type User = z.output<typeof User>
 
-export const UserDetails = User.extend({
+const UserDetails = User.extend({
   phoneNumber: z.string().nullable(),
   phoneVerified: z.boolean(),
   passwordChangedAt: instant.nullable(),
   memberships: z.array(Membership).describe('Every membership within your reach'),
 }).meta({ id: 'UserDetails' })
-export type UserDetails = z.output<typeof UserDetails>
 
-export const Profile = z
+const Profile = z
   .object({
     id: idOf('user'),
     email: z.string(),
@@ -89,7 +88,7 @@ export const Profile = z
   })
   .meta({ id: 'Profile' })
 
-export const RoleChoice = z
+const RoleChoice = z
   .object({
     id: idOf('role'),
     name: z.string(),

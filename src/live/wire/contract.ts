@@ -21,7 +21,6 @@ export const closings = {
 } as const
 export type Closing = (typeof closings)[keyof typeof closings]
 
-export const ListLogs = z.object({})
 export const QueryLog = z.object({
   logName: z.string(),
   /** Empty: any. */
@@ -43,15 +42,6 @@ export const SetLogLevel = z.object({
   durationMinutes: z.number().positive().max(1440).default(60),
 })
 export type SetLogLevel = z.output<typeof SetLogLevel>
-
-/** What an agent is asked to do, by name. */
-export const payloads = {
-  event_logs_list: ListLogs,
-  event_logs_query: QueryLog,
-  event_log_get: GetEvent,
-  set_log_level: SetLogLevel,
-} as const
-export type CommandType = keyof typeof payloads
 
 /** A command as it is sent: bare, without a type of frame around it. */
 export const Command = z.object({
@@ -79,7 +69,7 @@ export const CommandResult = z.object({
 export type CommandResult = z.output<typeof CommandResult>
 
 /** A sign of life, as a heartbeat over HTTP that says nothing new. */
-export const HeartbeatFrame = z.object({ type: z.literal('heartbeat') })
+const HeartbeatFrame = z.object({ type: z.literal('heartbeat') })
 
 /** How an update goes that the agent was offered. */
 export const UpdateFrame = z.object({

@@ -15,7 +15,7 @@ import { agentParams } from '../../devices/contract.ts'
 import { logPageOf, logSeq, logSequence } from '../contract.ts'
 
 const levels = ['debug', 'info', 'warn', 'error'] as const
-export const logLevel = z.enum(levels)
+const logLevel = z.enum(levels)
 
 export const DiagnosticLog = z
   .object({

@@ -14,8 +14,8 @@ import { agentParams } from '../../devices/contract.ts'
 import { logPageOf, logSeq, logSequence } from '../contract.ts'
 
 const levels = ['info', 'warning', 'error', 'critical'] as const
-export const eventLevel = z.enum(levels)
-export const eventCategory = z.enum(['security', 'hardware', 'application', 'system'])
+const eventLevel = z.enum(levels)
+const eventCategory = z.enum(['security', 'hardware', 'application', 'system'])
 
 export const EventLog = z
   .object({

@@ -17,7 +17,7 @@ export type ExpectedToken = {
 }
 
 /** Seconds by which the clocks of two machines may differ. */
-export const skewSeconds = 60
+const skewSeconds = 60
 
 const failureOfFault: Record<TokenFault, FailureCode> = {
   keys_unavailable: 'sso_keys_unavailable',

@@ -250,7 +250,7 @@ export type PartnerMembershipRow = MembershipStanding & {
   disabled_at: string | null
 }
 
-export type OrganizationMembershipRow = MembershipStanding & {
+type OrganizationMembershipRow = MembershipStanding & {
   id: string
   org_id: string
   user_id: string
@@ -265,7 +265,7 @@ export type OrganizationMembershipRow = MembershipStanding & {
   provisioned: Generated<number>
 }
 
-export type InvitationRow = {
+type InvitationRow = {
   id: string
   user_id: string
   tenant_kind: string
@@ -292,7 +292,7 @@ export type DeviceGroupRow = Stamped & {
   evaluation_error: string | null
 }
 
-export type DeviceGroupDeviceRow = {
+type DeviceGroupDeviceRow = {
   group_id: string
   device_id: string
   is_pinned: Generated<number>
@@ -587,7 +587,7 @@ export type AuditLogRow = {
 }
 
 /** Where a chain begins since retention removed what came before. */
-export type AuditAnchorRow = {
+type AuditAnchorRow = {
   chain: string
   /** The newest entry that was removed. */
   seq: number
@@ -623,7 +623,7 @@ export type AuditRetentionRow = {
 }
 
 /** A part of a chain that is kept elsewhere. */
-export type AuditArchiveRow = {
+type AuditArchiveRow = {
   chain: string
   first_seq: number
   last_seq: number
@@ -633,7 +633,7 @@ export type AuditArchiveRow = {
   created_at: string
 }
 
-export type IdempotencyKeyRow = {
+type IdempotencyKeyRow = {
   /** Who, and in which tenant. */
   owner: string
   key: string
@@ -646,7 +646,7 @@ export type IdempotencyKeyRow = {
   created_at: string
 }
 
-export type MailRow = {
+type MailRow = {
   id: string
   kind: string
   /** The letter, encrypted: it may hold a link that sets a password. */
@@ -660,7 +660,7 @@ export type MailRow = {
   created_at: string
 }
 
-export type PhoneCodeRow = {
+type PhoneCodeRow = {
   phone_number: string
   code_hash: string
   tries: number
@@ -694,7 +694,7 @@ export type DeviceEventLogRow = LogRow & {
   details: string | null
 }
 
-export type AgentLinkRow = {
+type AgentLinkRow = {
   device_id: string
   link_id: string
   /** The process where the connection ends. */
@@ -716,7 +716,7 @@ export type LiveQuestionRow = {
 }
 
 /** What happened, until it was given out to the webhooks that asked for it. */
-export type EventRow = {
+type EventRow = {
   seq: Generated<number>
   id: string
   org_id: string
@@ -746,7 +746,7 @@ export type WebhookRow = Stamped & {
   deleted_at: string | null
 }
 
-export type WebhookQueueRow = {
+type WebhookQueueRow = {
   webhook_id: string
   org_id: string
   /** When the first of its deliveries is due. */

@@ -19,7 +19,7 @@ export async function listPartners(db: Db, page: PageQuery): Promise<Page<Partne
   return readPage(live(db), page, (q) => q.selectAll().orderBy('name').orderBy('id'), readPartner)
 }
 
-export async function findPartner(db: Db, id: string): Promise<Partner | undefined> {
+async function findPartner(db: Db, id: string): Promise<Partner | undefined> {
   const row = await live(db).selectAll().where('id', '=', id).executeTakeFirst()
   return row && readPartner(row)
 }

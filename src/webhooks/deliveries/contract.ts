@@ -5,11 +5,11 @@ import { cursorPageOf, cursorPageQuery } from '../../core/page.ts'
 import { endInstant, idOf, instant } from '../../core/schema.ts'
 import { eventData } from '../../events/contract.ts'
 
-export const deliveryStatus = z.enum(['pending', 'delivered', 'failed', 'retrying'])
+const deliveryStatus = z.enum(['pending', 'delivered', 'failed', 'retrying'])
 export type DeliveryStatus = z.output<typeof deliveryStatus>
 
 /** Why an attempt was no success: what the connection said, or the first digit of the answer. */
-export const failureClass = z.enum([
+const failureClass = z.enum([
   'blocked',
   'dns',
   'tls',

@@ -35,7 +35,7 @@ export type Ground = {
 }
 
 /** Seconds between two heartbeats of an agent; in each part of it a part of the fleet reports. */
-export const interval = 300
+const interval = 300
 const parts = 5
 
 const wrongVersion = '0.0.1'

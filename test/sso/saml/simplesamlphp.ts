@@ -45,7 +45,7 @@ export type Settings = {
   encryptsFor?: X509Certificate
 }
 
-export type Posted = { SAMLResponse: string; RelayState: string }
+type Posted = { SAMLResponse: string; RelayState: string }
 
 export type OtherProvider = {
   entityId: string
