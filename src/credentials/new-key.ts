@@ -6,7 +6,7 @@ import { lockTenantInUse } from '../tenancy/lock-in-use.ts'
 import { resolveOrg } from '../tenancy/resolve-org.ts'
 
 /**
- * The organization a key is minted for; it stays in use until the transaction ends.
+ * The organization that a new key is for; it cannot go out of use until the transaction ends.
  * @throws invalid_request, org_access_denied, not_found, tenant_inactive
  */
 export async function resolveKeyOrg(db: Db, scope: Scope, wanted: string | undefined): Promise<string> {
@@ -15,7 +15,7 @@ export async function resolveKeyOrg(db: Db, scope: Scope, wanted: string | undef
   return orgId
 }
 
-/** @throws invalid_request when a key would be born expired */
+/** @throws invalid_request when a new key would already be expired */
 export function checkExpiry(expiresAt: Instant | null | undefined, now: Instant): void {
   if (expiresAt === undefined || expiresAt === null || expiresAt > now) return
   throw invalid([{ path: 'body.expiresAt', message: 'must be in the future' }])

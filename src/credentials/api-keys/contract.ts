@@ -4,7 +4,7 @@ import { pageOf, pageQuery } from '../../core/page.ts'
 import { permissions } from '../../core/permissions.ts'
 import { endInstant, idOf, instant, secret, text } from '../../core/schema.ts'
 
-/** What a key may do: permission pairs, or `*` for all that whoever made it may. */
+/** Scopes of a key: permission pairs, or `*` for all permissions of its creator. */
 export const keyScopes: readonly string[] = [...permissions, '*']
 
 const scope = z
@@ -69,7 +69,7 @@ export const ApiKeyChange = z
   .refine((change) => Object.values(change).some((value) => value !== undefined), 'must change something')
 export type ApiKeyChange = z.output<typeof ApiKeyChange>
 
-/** Longest time for which the keys before and after a rotation are both good: a week. */
+/** Longest time for which both keys of a rotation are valid: a week. */
 const longestOverlap = 7 * 24 * 3600
 
 const tag = 'API keys'

@@ -7,7 +7,7 @@ import type { Db } from '../../storage/open.ts'
 import type { ApiKey } from './contract.ts'
 import { effectivePermissions } from './rules.ts'
 
-/* The key itself is the credential, so its hash stands in for a scope. */
+/* The key itself is the credential, so its hash takes the place of a scope. */
 
 const columns = [
   'api_keys.id',
@@ -39,20 +39,20 @@ const byPreviousHash = prepared((db, p: { hash: string }) =>
   keysWithTenant(db).where('previous_hash', '=', p.hash),
 )
 
-/** A key that was presented, with all that decides about it but the time and its use. */
+/** A presented key, with everything that decides about it except the time and its rate limit usage. */
 export type PresentedKey = {
   id: string
-  /** Of the key as it is now, which tells uses before a rotation from those after it. */
+  /** Hash of the current key, which distinguishes uses before a rotation from those after it. */
   hash: string
   status: ApiKey['status']
   expiresAt: Instant | null
-  /** The presented key was rotated away and works until then. */
+  /** Set when a rotation replaced the presented key: it works until then. */
   until: Instant | null
   rateLimit: number
   caller: ApiKeyCaller
 }
 
-/** undefined when no key has this hash, or had it and ran out. */
+/** undefined when no key has this hash, now or before its last rotation. */
 export async function findPresentedKey(db: Db, hash: string): Promise<PresentedKey | undefined> {
   const [current] = await byHash(db, { hash })
   const row = current ?? (await byPreviousHash(db, { hash }))[0]
@@ -75,7 +75,7 @@ export async function findPresentedKey(db: Db, hash: string): Promise<PresentedK
   return {
     id,
     hash: row.key_hash,
-    // A tenant that is not in use takes its keys with it.
+    // Keys of a tenant that is not in use count as revoked.
     status: inUse ? (row.status as ApiKey['status']) : 'revoked',
     expiresAt: row.expires_at,
     until: current ? null : row.previous_until,
@@ -95,12 +95,12 @@ const expiry = prepared((db, p: { id: string }) =>
   db.updateTable('api_keys').set({ status: 'expired' }).where('id', '=', p.id).where('status', '=', 'active'),
 )
 
-/** Writes down that a key has expired; an authentication attempt found it so. */
+/** Records that a key has expired, once an authentication attempt finds it so. */
 export async function expireApiKey(db: Db, id: string): Promise<void> {
   await expiry(db, { id })
 }
 
-/** Refuses what does not work any more. @throws invalid_api_key, api_key_revoked, api_key_expired */
+/** Refuses a key that is no longer valid. @throws invalid_api_key, api_key_revoked, api_key_expired */
 export function checkPresented(key: PresentedKey, now: Instant): void {
   if (key.until !== null && key.until <= now) throw new Problem('invalid_api_key')
   if (key.status === 'revoked') throw new Problem('api_key_revoked')

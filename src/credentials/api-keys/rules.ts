@@ -39,7 +39,7 @@ export function makeApiKey(
   }
 }
 
-/** What a key is at this moment: its expiry is only written down when it is used. */
+/** The current status of a key: the stored one only changes to expired when the key is used. */
 export function statusAt(key: Pick<ApiKey, 'status' | 'expiresAt'>, now: Instant): ApiKey['status'] {
   const isOver = key.status === 'active' && key.expiresAt !== null && key.expiresAt <= now
   return isOver ? 'expired' : key.status
@@ -52,7 +52,7 @@ export function checkChangeable(key: ApiKey, now: Instant): void {
   throw invalid([{ path: 'params.id', message }], message)
 }
 
-/** @throws invalid_request: revoking is for good, and once */
+/** @throws invalid_request: a key can be revoked once, permanently */
 export function checkRevocable(key: ApiKey): void {
   if (key.status !== 'revoked') return
   const message = 'API key is already revoked'
@@ -60,7 +60,7 @@ export function checkRevocable(key: ApiKey): void {
 }
 
 /**
- * Nobody hands out what they do not hold; `*` takes a caller who may do everything.
+ * A user can only give a key scopes that they hold; `*` requires every permission.
  * @throws forbidden, naming the scope
  */
 export function checkDelegation(scopes: readonly string[], held: ReadonlySet<string>): void {
@@ -71,13 +71,13 @@ export function checkDelegation(scopes: readonly string[], held: ReadonlySet<str
   })
 }
 
-/** Whether a change gives a key what it had not; `*` has everything. */
+/** Whether a change gives a key a scope it did not have; `*` includes every scope. */
 export const isWidened = (before: Pick<ApiKey, 'scopes'>, after: Pick<ApiKey, 'scopes'>): boolean =>
   !before.scopes.includes('*') && after.scopes.some((scope) => !before.scopes.includes(scope))
 
 /**
- * A rotation hands out the key, and a wider scope reaches as far as it does: who sees some sites only must neither get one
- * that sees more, nor give to one what they have at theirs alone.
+ * A rotation returns the key, and a wider scope applies wherever the key does. A user limited to some sites
+ * must neither get a key that sees more, nor give such a key permissions that they only have at their sites.
  * @throws site_access_denied
  */
 export function checkKeyReach(key: ApiKey, caller: { id: string; scope: Scope }): void {
@@ -85,7 +85,7 @@ export function checkKeyReach(key: ApiKey, caller: { id: string; scope: Scope })
   throw new Problem('site_access_denied', 'Your access is limited to some sites or device groups')
 }
 
-/** The permissions a key has: its scopes, as far as its creator holds them now. */
+/** The permissions of a key: its scopes, limited to what its creator holds now. */
 export function effectivePermissions(
   scopes: readonly string[],
   creator: ReadonlySet<string>,
@@ -101,7 +101,7 @@ export const applyChange = (key: ApiKey, change: ApiKeyChange): ApiKey => ({
   ...(change.rateLimit !== undefined && { rateLimit: change.rateLimit }),
 })
 
-/** The fields that a change alters, as they were and as they are. */
+/** The changed fields, before and after. */
 export function difference(before: ApiKey, after: ApiKey): { before: object; after: object } {
   const fields = (['name', 'scopes', 'rateLimit'] as const).filter(
     (field) => JSON.stringify(before[field]) !== JSON.stringify(after[field]),
@@ -117,7 +117,7 @@ export const rotateKey = (key: ApiKey, fresh: string): ApiKey => ({
   lastUsedAt: null,
 })
 
-/** Until when the key before a rotation works; never longer than the key itself. null: it dies at once. */
+/** Until when the previous key of a rotation works; never longer than the key itself. null: it stops at once. */
 export function overlapEnd(
   key: Pick<ApiKey, 'expiresAt'>,
   overlapSeconds: number,

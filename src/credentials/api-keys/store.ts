@@ -11,7 +11,7 @@ import type { ApiKey } from './contract.ts'
 
 const keyRows = rowsOf<ApiKeyRow>()({ json: ['scopes'] })
 
-/** Everything but the hashes. */
+/** All columns except the hashes. */
 const columns = [
   'id',
   'org_id',
@@ -74,7 +74,7 @@ export async function changeApiKey(db: Db, scope: Scope, key: ApiKey): Promise<v
     .execute()
 }
 
-/** New key material; the one before it works until `previousUntil`, or not at all. */
+/** Replaces the key material; the previous key works until `previousUntil`, or not at all. */
 export async function replaceApiKey(
   db: Db,
   scope: Scope,
@@ -96,7 +96,7 @@ export async function replaceApiKey(
     .execute()
 }
 
-/** A key that was rotated away ends with the one in its place. */
+/** Revoking a key also ends its predecessor from a rotation. */
 const revoked = { status: 'revoked', previous_hash: null, previous_until: null }
 
 export async function revokeApiKey(db: Db, scope: Scope, id: string): Promise<void> {
@@ -109,8 +109,8 @@ export async function revokeApiKey(db: Db, scope: Scope, id: string): Promise<vo
 }
 
 /**
- * Revokes every key in a scope: what becomes of them when a tenant is suspended, churned or deleted. They do
- * not come back with the tenant.
+ * Revokes every key in a scope, when its tenant is suspended, churned or deleted. They are not restored with
+ * the tenant.
  */
 export async function revokeApiKeys(db: Db, scope: Scope): Promise<void> {
   await db

@@ -3,9 +3,9 @@ import { forUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { bucketAt, bucketExpiryOf, grantable, oldestBucketAt, type Quota } from './rate-limit-window.ts'
 
-/* Use of keys that have been authenticated: each query is by the id of the key. */
+/* Usage of authenticated keys: each query is by the id of the key. */
 
-/** What was leased of one bucket of a key and is not used. */
+/** The unused part of a lease from one bucket of a key. */
 export type UnusedLease = { keyId: string; bucket: number; count: number }
 
 const lockedKey = prepared((db, p: { id: string }) =>
@@ -37,7 +37,7 @@ const subtraction = prepared((db, p: UnusedLease) =>
     .where('bucket', '=', p.bucket),
 )
 
-/** Counts requests in the bucket that is open before they happen: as many as wanted, or as there is room for. */
+/** Counts requests in the open bucket before they happen: as many as wanted, or as many as the limit allows. */
 export async function leaseRequests(
   db: Db,
   keyId: string,
@@ -55,17 +55,17 @@ export async function leaseRequests(
   return { granted, quota: { limit, remaining: Math.max(0, limit - count - granted), reset } }
 }
 
-/** Takes back what was leased and not used. */
+/** Returns the unused part of leases. */
 export async function releaseRequests(db: Db, leftovers: readonly UnusedLease[]): Promise<void> {
   for (const one of leftovers) await subtraction(db, one)
 }
 
-/** Forgets what is more than an hour old. */
+/** Deletes buckets that are more than an hour old. */
 export async function sweepBuckets(db: Db, nowMs: number): Promise<void> {
   await db.deleteFrom('api_key_buckets').where('bucket', '<', oldestBucketAt(nowMs)).execute()
 }
 
-/** Uses of a key since they were last written down. `hash`: of the key as it was then. */
+/** Uses of a key since they were last recorded. `hash`: of the key that was used. */
 export type KeyUsage = { keyId: string; hash: string; count: number; lastUsedAt: Instant }
 
 const increment = prepared((db, p: { id: string; hash: string; count: number; at: string }) =>
@@ -84,7 +84,7 @@ const increment = prepared((db, p: { id: string; hash: string; count: number; at
     .where('key_hash', '=', p.hash),
 )
 
-/** Uses from before a rotation are no longer counted: it began anew. */
+/** Uses of the key before a rotation are not counted: the rotation resets the count. */
 export async function recordUsage(db: Db, uses: readonly KeyUsage[]): Promise<void> {
   for (const { keyId, hash, count, lastUsedAt } of uses) {
     await increment(db, { id: keyId, hash, count, at: lastUsedAt })

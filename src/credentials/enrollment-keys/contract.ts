@@ -26,7 +26,7 @@ export const MintedEnrollmentKey = EnrollmentKey.extend({
   key: secret(z.string()).describe('The key itself, shown this once'),
 }).meta({ id: 'MintedEnrollmentKey' })
 
-/** A machine as far as its enrollment goes. */
+/** The enrollment fields of a device. */
 export const EnrolledDevice = z
   .object({
     id: idOf('device'),

@@ -82,8 +82,9 @@ const limitsOf = ({ usageCount, maxUsage, expiresAt }: contract.EnrollmentKey) =
 })
 
 /**
- * A key lets machines in of which its holder has to see all. Who sees some sites only sees that a key without one is there,
- * and neither gets it nor ends it; who sees some groups only has no key at all, as a machine that comes in is in no group.
+ * A holder of a key has to see all devices that it enrolls. A user limited to some sites sees that a key
+ * without a site exists, but can neither read nor end it; a user limited to some groups has access to no key,
+ * as an enrolling device is in no group.
  * @throws site_access_denied
  */
 function checkWithinReach(scope: Scope, siteId: string | null): void {

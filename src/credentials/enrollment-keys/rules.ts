@@ -31,7 +31,7 @@ export function makeEnrollmentKey(
   }
 }
 
-/** Omitted values stay as they are; the count starts again. */
+/** Omitted values do not change; the count restarts. */
 export function rotateKey(
   key: EnrollmentKey,
   wanted: { maxUsage?: number | null | undefined; expiresAt?: Instant | undefined },
@@ -41,7 +41,7 @@ export function rotateKey(
 }
 
 /**
- * What a workload asks of a key stays within what its trust policy allows; for everybody else there is no shape.
+ * Limits the key that a workload requests to the shape in its trust policy; other callers have no shape.
  * @throws key_shape_exceeded, naming each field
  */
 export function checkShape(
@@ -63,7 +63,7 @@ export function checkShape(
   if (faults.length > 0) throw new Problem('key_shape_exceeded', undefined, { details: faults })
 }
 
-/** A key as far as the shape allows: what a workload rotates may have been minted by somebody who has none. */
+/** Limits a key to the shape: the key that a workload rotates may have been created by a caller without one. */
 export function clampToShape(
   key: EnrollmentKey,
   shape: EnrollmentKeyLimits | undefined,
@@ -78,7 +78,7 @@ export function clampToShape(
 const endOf = ({ maxTtlMinutes }: EnrollmentKeyLimits, now: Instant): Instant =>
   addSeconds(now, maxTtlMinutes * 60)
 
-/** Why a key does not enroll now, or undefined when it does. */
+/** Why a key cannot enroll a device now; undefined when it can. */
 export function enrollmentRefusal(
   key: Pick<EnrollmentKey, 'usageCount' | 'maxUsage' | 'expiresAt'> | undefined,
   now: Instant,

@@ -13,7 +13,7 @@ import type { EnrolledDevice, EnrollmentKey } from './contract.ts'
 const keyRows = rowsOf<Omit<EnrollmentKeyRow, 'key_hash'>>()()
 const deviceRows = rowsOf<DeviceRow>()()
 
-/** Everything but the hash. */
+/** All columns except the hash. */
 const columns = [
   'id',
   'org_id',
@@ -28,7 +28,7 @@ const columns = [
   'last_device_id',
 ] as const
 
-/** The same, for a caller who may be out of sight of the device that came in last. */
+/** The same, hiding the last enrolled device if it is outside the caller's scope. */
 const columnsIn = (scope: Scope) => (eb: ExpressionBuilder<Tables, 'enrollment_keys'>) => {
   const inSight = eb
     .selectFrom('devices')
@@ -71,7 +71,7 @@ export async function getEnrollmentKey(db: Db, scope: Scope, id: string): Promis
   return keyRows.read(row)
 }
 
-/** Machines that came in by a key the caller was found to see, newest first. */
+/** Devices enrolled with a key, newest first. The caller has checked that the key is in scope. */
 export async function listEnrolledDevices(
   db: Db,
   scope: Scope,
@@ -122,7 +122,7 @@ export async function removeEnrollmentKey(db: Db, scope: Scope, id: string): Pro
     .execute()
 }
 
-/** Ends every key in a scope, with its tenant: no machine joins by it when the tenant is in use again. */
+/** Expires every key in a scope, with its tenant, so that none works when the tenant is in use again. */
 export async function expireEnrollmentKeys(db: Db, scope: Scope, now: Instant): Promise<void> {
   await db
     .updateTable('enrollment_keys')
@@ -132,7 +132,7 @@ export async function expireEnrollmentKeys(db: Db, scope: Scope, now: Instant): 
     .execute()
 }
 
-// Enrolling: the key itself is the credential, so its hash stands in for a scope.
+// Enrolling: the key itself is the credential, so its hash takes the place of a scope.
 
 export async function findByHash(db: Db, hash: string): Promise<EnrollmentKey | undefined> {
   const found = db.selectFrom('enrollment_keys').select(columns).where(isHash('key_hash', hash))
@@ -148,7 +148,7 @@ export async function lockTenant(db: Db, orgId: string) {
     .where('id', '=', orgId)
     .executeTakeFirst()
   if (!named) return undefined
-  // The partner first, as everything does that locks both: in turn they would wait for each other.
+  // The partner first, as in every transaction that locks both: a different order could deadlock.
   const partner = await forUpdate(
     db
       .selectFrom('partners')
@@ -165,8 +165,8 @@ export async function lockTenant(db: Db, orgId: string) {
 }
 
 /**
- * Counts one use; false when the key ran out meanwhile. The last statement of an enrollment, so that a
- * failed one burns nothing and parallel ones never pass maxUsage.
+ * Counts one use; false when the key has just been used up or expired. It is the last statement of an
+ * enrollment, so that a failed one uses nothing and parallel ones never exceed maxUsage.
  */
 export async function consumeEnrollmentKey(
   db: Db,
