@@ -4,8 +4,8 @@ import type { RevokeAccess } from './revoke-access.ts'
 import { siteHandlers } from './sites/handlers.ts'
 
 /** Everything below /orgs. */
-export const tenancyHandlers = (given: { revokeAccess: RevokeAccess }) => ({
-  partners: partnerHandlers(given),
-  orgs: orgHandlers(given),
+export const tenancyHandlers = (deps: { revokeAccess: RevokeAccess }) => ({
+  partners: partnerHandlers(deps),
+  orgs: orgHandlers(deps),
   sites: siteHandlers,
 })

@@ -6,7 +6,7 @@ const lockedPartner = prepared((db, p: { id: string }) =>
   forShare(db.selectFrom('partners as p').select(['p.status', 'p.deleted_at']).where('p.id', '=', p.id)),
 )
 
-/** The partner is named, and so locked, first: as deleting it does. */
+/** The partner comes first in the query and is locked first, as in its deletion. */
 const lockedOrg = prepared((db, p: { id: string }) =>
   forShare(
     db
@@ -18,8 +18,9 @@ const lockedOrg = prepared((db, p: { id: string }) =>
 )
 
 /**
- * Keeps a tenant from going out of use until the transaction ends, for whoever adds what going out of use would
- * end: one that is being suspended or deleted would otherwise miss it, and let it come to life later.
+ * Keeps a tenant in use until the transaction ends, for code that adds something that suspending or deleting
+ * the tenant revokes: a concurrent suspension or deletion would otherwise miss it, and it would work once the
+ * tenant is restored.
  * @throws tenant_inactive when it is suspended, churned or deleted already
  */
 export async function lockTenantInUse(

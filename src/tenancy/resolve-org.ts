@@ -13,7 +13,7 @@ export async function resolveOrg(db: Db, scope: Scope, wanted: string | undefine
     const message = `orgId is required for ${scope.kind} scope`
     throw invalid([{ path: 'body.orgId', message }], message)
   }
-  // Whoever acts within an organization is of that organization.
+  // A caller in organization scope is always in their own organization's scope.
   if (scope.kind !== 'organization' || orgId !== scope.orgId) await checkOrg(db, scope, orgId)
   return orgId
 }

@@ -6,10 +6,10 @@ type JsonObject = Record<string, unknown>
 const isJsonObject = (value: unknown): value is JsonObject =>
   value !== null && typeof value === 'object' && !Array.isArray(value)
 
-/** What there is with what was said laid over it: objects key by key, null takes a key out (RFC 7396). */
-export function mergePatch(present: JsonObject, said: JsonObject): JsonObject {
+/** Merges a patch into an object (RFC 7396): objects key by key, null removes a key. */
+export function mergePatch(present: JsonObject, patch: JsonObject): JsonObject {
   const result = new Map(Object.entries(present))
-  for (const [key, value] of Object.entries(said)) {
+  for (const [key, value] of Object.entries(patch)) {
     const before = result.get(key)
     if (value === null || value === undefined) result.delete(key)
     else result.set(key, isJsonObject(value) ? mergePatch(isJsonObject(before) ? before : {}, value) : value)
@@ -17,25 +17,22 @@ export function mergePatch(present: JsonObject, said: JsonObject): JsonObject {
   return Object.fromEntries(result)
 }
 
-/**
- * The same for free settings, which are no larger for being said in parts.
- * @throws invalid_request
- */
-export function mergeSettings(present: JsonObject, said: JsonObject): JsonObject {
-  const settings = mergePatch(present, said)
+/** The same for free settings, with the size limit on the merged result. @throws invalid_request */
+export function mergeSettings(present: JsonObject, patch: JsonObject): JsonObject {
+  const settings = mergePatch(present, patch)
   if (JSON.stringify(settings).length <= maxObjectSize) return settings
   throw invalid([{ path: 'body.settings', message: 'would be more than 16 KiB of JSON' }])
 }
 
-/** Names that secrets go by in objects that may hold anything. */
+/** Names of secrets in free-form objects. */
 const secretName = /pass(word|phrase)|secret|token|credential|private_?key|api_?key/i
-/** Fields that are kept out of the audit log whole. */
+/** Fields that the audit log leaves out entirely. */
 const secretFields = new Set(['ssoConfig'])
 const stamps = new Set(['updatedAt'])
 
 /**
- * What differs, for the audit log: objects key by key, only the keys that changed. That a secret changed is
- * told, but not from what to what.
+ * The differences for the audit log: objects key by key, only the changed keys. A changed secret is reported
+ * without its values.
  */
 export function difference(before: object, after: object): { before: JsonObject; after: JsonObject } {
   const was: JsonObject = {}
@@ -66,6 +63,6 @@ function redacted(value: unknown): unknown {
 
 type Statused = { status: string }
 
-/** Whether a tenant has just gone out of use: its people, programs and new machines are cut off for good. */
+/** Whether a tenant has just gone out of use: access of its users, programs and new devices is revoked for good. */
 export const wentOutOfUse = (before: Statused, after: Statused): boolean =>
   after.status !== before.status && (after.status === 'suspended' || after.status === 'churned')

@@ -31,15 +31,18 @@ export type Organization = z.output<typeof Organization>
 
 const flag = z.boolean().nullable().optional()
 
-/** staged and auto: what is promoted, and what rollouts come to; manual: nothing by itself. */
+/** staged and auto: promoted versions and rollouts apply; manual: nothing is updated automatically. */
 export const agentUpdatePolicy = z.enum(['auto', 'staged', 'manual'])
 
 const maintenanceWindow = text(20).refine(
-  (said) => parseWeeklyWindow(said) !== undefined,
+  (value) => parseWeeklyWindow(value) !== undefined,
   'must be a day and two times in UTC, such as Sun 02:00-04:00',
 )
 
-/** What the service reads is checked, the rest is free; merged into what there is, null takes out. */
+/**
+ * Settings that the service uses are validated, others are free. A change is merged into the stored settings;
+ * null removes a key.
+ */
 export const OrganizationSettings = boundedObject(
   z.looseObject({
     security: z
@@ -124,7 +127,7 @@ export const orgs = {
     path: '/orgs/',
     summary: 'List every organization you can see, by name',
     tag,
-    // Whoever is signed in there may know where they are.
+    // Every signed-in user may see their own organization.
     access: userAccess(),
     reply: z.object({ data: z.array(Organization) }),
   }),

@@ -20,7 +20,7 @@ export const orgHandlers = ({
   page: ({ db, scope, query }) => store.pageOrgs(db, scope, query),
 
   async create({ db, scope, body, caller, now, note }) {
-    // Locked, so that its cap holds when many are created at once.
+    // Locked, so that the organization limit holds under parallel requests.
     const partner = await lockPartner(db, rules.resolvePartner(scope, body.partnerId))
     checkOrgCap(partner, await store.countOrgs(db, partner.id))
     const org = rules.makeOrg(body, partner.id, { id: newId(), now })

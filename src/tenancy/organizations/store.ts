@@ -53,14 +53,14 @@ export async function getOrg(db: Db, scope: Scope, id: string): Promise<Organiza
 }
 
 /**
- * Refuses an organization named in a request that the caller cannot reach, whether or not it exists.
+ * Refuses an organization named in a request that is outside the caller's scope, whether or not it exists.
  * @throws org_access_denied, or not_found in system scope
  */
 export async function checkOrg(db: Db, scope: Scope, id: string): Promise<void> {
   if ((await orgInSight(db, scope, { id })).length === 0) throw outOfReach(scope)
 }
 
-/** The same for one whose history is asked for: it may have been deleted. */
+/** The same for reading history: the organization may have been deleted. */
 export async function checkOrgInHistory(db: Db, scope: Scope, id: string): Promise<void> {
   const known = db.selectFrom('organizations').select('id').where(inScopeHistory(scope, 'organizations.id'))
   if (!(await known.where('id', '=', id).executeTakeFirst())) throw outOfReach(scope)
@@ -72,17 +72,17 @@ const outOfReach = (scope: Scope): Problem =>
     : new Problem('org_access_denied')
 
 /**
- * The same, and keeps it from being deleted until the transaction ends.
+ * The same, and prevents its deletion until the transaction ends.
  * @throws org_access_denied, or not_found in system scope
  */
 export async function shareLockOrg(db: Db, scope: Scope, id: string): Promise<void> {
   await checkOrg(db, scope, id)
-  // Deleted meanwhile: as if it had not been there.
+  // If it was deleted meanwhile, it is refused like one that never existed.
   const held = await forShare(liveOrgs(db, scope).select('id').where('id', '=', id)).executeTakeFirst()
   if (!held) await checkOrg(db, scope, id)
 }
 
-/** An organization that is about to change. @throws not_found, also for one outside the scope */
+/** Locks an organization to change it. @throws not_found, also for one outside the scope */
 export async function lockOrg(db: Db, scope: Scope, id: string): Promise<Organization> {
   const row = await forUpdate(liveOrgs(db, scope).selectAll().where('id', '=', id)).executeTakeFirst()
   if (!row) throw new Problem('not_found', 'Organization not found')
@@ -116,7 +116,7 @@ export async function changeOrg(db: Db, scope: Scope, org: Organization): Promis
   await changed.where(inScope(scope, 'organizations.id')).execute().catch(throwSlugTaken)
 }
 
-/** Deletes every organization in a scope softly; gives how many. */
+/** Soft-deletes every organization in a scope; returns how many. */
 export async function removeOrgs(db: Db, scope: Scope, now: Instant): Promise<number> {
   const { numUpdatedRows } = await db
     .updateTable('organizations')
@@ -127,7 +127,7 @@ export async function removeOrgs(db: Db, scope: Scope, now: Instant): Promise<nu
   return Number(numUpdatedRows)
 }
 
-/** Adds a new organization to the memberships of a partner user who only sees selected ones. */
+/** Adds a new organization to the membership of a partner user limited to selected ones. */
 export async function grantOrg(db: Db, partnerId: string, userId: string, orgId: string): Promise<void> {
   const selected = db
     .selectFrom('partner_memberships')

@@ -29,18 +29,18 @@ export const Partner = z
   .meta({ id: 'Partner' })
 export type Partner = z.output<typeof Partner>
 
-/** A setting that stays as it is when it is left out, and goes when it is null. */
+/** A setting that does not change when omitted, and is removed when null. */
 const setting = <S extends z.ZodType>(schema: S) => schema.nullable().optional()
 
 const clock = text(5).regex(/^([01]\d|2[0-3]):[0-5]\d$/, 'must be a time such as 08:30')
-/** Always whole: what is said about a day takes the place of what was said before. */
+/** A day is always replaced as a whole. */
 const day = z.strictObject({ start: clock, end: clock, closed: z.boolean().default(false) })
 
-/** The longest list of organizations that can be put in order. */
+/** Most organizations in a custom order. */
 const longestOrder = 10_000
 export const organizationOrder = z.array(idOf('organization')).max(longestOrder)
 
-/** What a partner sets for itself; merged into what there is, null takes out. */
+/** Settings of a partner. A change is merged into the stored settings; null removes a key. */
 export const PartnerSettings = z
   .strictObject({
     timezone: setting(timezone).describe('IANA time zone'),

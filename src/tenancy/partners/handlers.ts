@@ -13,7 +13,7 @@ import * as store from './store.ts'
 
 const wholeOf = (partnerId: string): Scope => ({ kind: 'partner', partnerId, orgs: 'all' })
 
-/** The caller's own partner; the contract lets nobody else in. */
+/** The caller's own partner; the contract admits partner scope only. */
 const ownOf = (scope: Scope): string => (scope.kind === 'partner' ? scope.partnerId : '')
 
 async function change(
@@ -25,8 +25,10 @@ async function change(
   assertNotEmptyChange(body)
   const before = await store.lockPartner(db, id)
   const known = body.settings?.organizationOrder ? await listOrgIds(db, wholeOf(id)) : []
-  const said = body.settings ? { ...body, settings: rules.withNormalizedOrder(body.settings, known) } : body
-  const after = rules.applyPartnerChange(before, said, now)
+  const normalized = body.settings
+    ? { ...body, settings: rules.withNormalizedOrder(body.settings, known) }
+    : body
+  const after = rules.applyPartnerChange(before, normalized, now)
   await store.changePartner(db, after)
   return { before, after }
 }

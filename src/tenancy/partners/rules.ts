@@ -26,8 +26,8 @@ export const markPartnerDeleted = (partner: Partner, now: Instant): Partner => (
 })
 
 /**
- * An order of organizations as it is kept: what is not among `known` is dropped, the rest of them follow as
- * they were registered.
+ * The stored form of an order of organizations: unknown ids are dropped, missing ones follow in the order of
+ * registration.
  */
 export function normalizeOrder(wanted: readonly string[], known: readonly string[]): string[] {
   const live = new Set(known)
@@ -35,13 +35,13 @@ export function normalizeOrder(wanted: readonly string[], known: readonly string
   return [...named, ...known.filter((id) => !named.has(id))]
 }
 
-/** Settings with their order of organizations as it is kept. */
-export const withNormalizedOrder = (said: PartnerSettings, known: readonly string[]): PartnerSettings =>
-  said.organizationOrder
-    ? { ...said, organizationOrder: normalizeOrder(said.organizationOrder, known) }
-    : said
+/** Settings with the stored form of their order of organizations. */
+export const withNormalizedOrder = (settings: PartnerSettings, known: readonly string[]): PartnerSettings =>
+  settings.organizationOrder
+    ? { ...settings, organizationOrder: normalizeOrder(settings.organizationOrder, known) }
+    : settings
 
-/** The partner as someone sees it who may not see all of its organizations. */
+/** The partner as shown to a user who may not see all its organizations. */
 export function visiblePartner(partner: Partner, orgs: readonly string[]): Partner {
   const { organizationOrder } = partner.settings
   if (!Array.isArray(organizationOrder)) return partner

@@ -7,7 +7,7 @@ import { rowsOf } from '../../storage/schema/rows.ts'
 import type { PartnerRow } from '../../storage/schema/tables.ts'
 import type { Partner } from './contract.ts'
 
-/* Partners are seen in system scope, and each by its own people: their id is the scope. */
+/* A partner is visible in system scope and to its own users: its id is the scope. */
 
 const partnerRows = rowsOf<PartnerRow>()({ json: ['settings', 'sso_config'] })
 
@@ -31,7 +31,7 @@ export async function getPartner(db: Db, id: string): Promise<Partner> {
   return partner
 }
 
-/** The same, and holds on to it until the transaction ends. @throws not_found */
+/** The same, locked until the transaction ends. @throws not_found */
 export async function lockPartner(db: Db, id: string): Promise<Partner> {
   const row = await forUpdate(live(db).selectAll().where('id', '=', id)).executeTakeFirst()
   if (!row) throw new Problem('not_found', 'Partner not found')
@@ -49,7 +49,7 @@ export async function changePartner(db: Db, partner: Partner): Promise<void> {
   await db.updateTable('partners').set(rest).where('id', '=', id).execute().catch(throwSlugTaken)
 }
 
-/** A slug is unique among what is not deleted. @throws slug_taken, and anything else as it is */
+/** A slug is unique among records that are not deleted. @throws slug_taken, and any other error unchanged */
 export function throwSlugTaken(error: unknown): never {
   if (isUniqueViolation(error)) throw new Problem('slug_taken')
   throw error

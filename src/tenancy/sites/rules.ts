@@ -19,7 +19,7 @@ export function applySiteChange(site: Site, change: SiteChange, now: Instant): S
 }
 
 /**
- * Refuses what concerns all sites of an organization to a member who sees only some of them.
+ * Refuses an action on all sites of an organization to a member who sees only some of them.
  * @throws site_access_denied
  */
 export function checkSeesAllSites(scope: Scope): void {
@@ -27,7 +27,7 @@ export function checkSeesAllSites(scope: Scope): void {
   throw new Problem('site_access_denied', 'Your access is limited to some sites')
 }
 
-/** How many records still say that they belong to a site. */
+/** How many records still belong to a site. */
 export type SiteUse = { devices: number; enrollmentKeys: number; deviceGroups: number }
 
 const nouns: Record<keyof SiteUse, string> = {

@@ -69,7 +69,7 @@ export async function insertSite(db: Db, site: Site): Promise<void> {
   await db.insertInto('sites').values(siteRows.write(site)).execute()
 }
 
-/** A site that is about to change. @throws what `getSite` throws */
+/** Locks a site to change it. @throws what `getSite` throws */
 export async function lockSite(db: Db, scope: Scope, id: string): Promise<Site> {
   const row = await forUpdate(sitesIn(db, scope).selectAll().where('id', '=', id)).executeTakeFirst()
   return row ? readSite(row) : getSite(db, scope, id)
@@ -80,7 +80,10 @@ export async function changeSite(db: Db, scope: Scope, site: Site): Promise<void
   await db.updateTable('sites').set(rest).where('id', '=', id).where(inScope(scope, 'sites.org_id')).execute()
 }
 
-/** What refers to a site that the caller was found to see, whether they see that as well or not. */
+/**
+ * Counts the records that refer to a site, including those outside the caller's scope. The caller has checked
+ * that the site is in scope.
+ */
 export async function countUse(db: Db, siteId: string): Promise<SiteUse> {
   const using = (table: 'devices' | 'enrollment_keys' | 'device_groups') =>
     countOf(db.selectFrom(table).where('site_id', '=', siteId))
@@ -91,7 +94,7 @@ export async function countUse(db: Db, siteId: string): Promise<SiteUse> {
   }
 }
 
-/** @throws site_in_use when something still refers to it */
+/** @throws site_in_use when a record still refers to it */
 export async function removeSite(db: Db, scope: Scope, id: string): Promise<void> {
   await db
     .deleteFrom('sites')
