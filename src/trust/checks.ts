@@ -21,7 +21,7 @@ export type Check = { check: string; ok: boolean; message: string }
 
 type On = { storage: Storage; issuers: IssuerRegistry }
 
-/** What an exchange would look at, and how it would find it; nothing is used up. */
+/** Runs the checks of an exchange for a test; the token is not consumed. */
 export async function runChecks(
   on: On,
   policy: TrustPolicyRecord,
@@ -116,11 +116,11 @@ function checkAudience({ audience }: TrustPolicyRecord, claims: Claims): Check {
 function checkClaim(policy: TrustPolicyRecord, claims: Claims, name: string): Check {
   const wanted = policy.claims[name]!
   const ok = claimText(claims, name) === wanted
-  const said = Object.hasOwn(claims, name) ? `${name} is ${quote(claims[name])}` : `${name} is missing`
-  return { check: `claims.${name}`, ok, message: ok ? said : `${said}, and has to be "${wanted}"` }
+  const stated = Object.hasOwn(claims, name) ? `${name} is ${quote(claims[name])}` : `${name} is missing`
+  return { check: `claims.${name}`, ok, message: ok ? stated : `${stated}, and has to be "${wanted}"` }
 }
 
-/** Whether an exchange comes to this policy. */
+/** Whether an exchange would consider this policy. */
 async function checkPolicy(
   { storage: { read } }: On,
   policy: TrustPolicyRecord,

@@ -35,17 +35,17 @@ const issuer = text(500, 1)
 
 const audience = text(500, 1)
 
-const most = { claims: 20, name: 100, value: 1000 }
-/** What has a field of its own, or is another in each token. */
+const limits = { claims: 20, name: 100, value: 1000 }
+/** Claims that have a field of their own, or differ in each token. */
 const notClaims = ['iss', 'aud', 'exp', 'nbf', 'iat', 'jti']
 
 const claims = z
-  .record(text(most.name, 1), text(most.value, 1))
+  .record(text(limits.name, 1), text(limits.value, 1))
   .refine((all) => Object.keys(all).length > 0, {
     error: 'must hold at least one claim',
   })
-  .refine((all) => Object.keys(all).length <= most.claims, {
-    error: `must hold at most ${most.claims} claims`,
+  .refine((all) => Object.keys(all).length <= limits.claims, {
+    error: `must hold at most ${limits.claims} claims`,
   })
   .refine((all) => !notClaims.some((name) => Object.hasOwn(all, name)), {
     error: `must not hold ${notClaims.join(', ')}: issuer and audience have fields of their own, the rest differs in each token`,
@@ -76,7 +76,7 @@ const maxTtlMinutes = z
   .min(1, 'must be at least 1')
   .max(longestMinutes, `must be at most ${longestMinutes}`)
 
-const said = {
+const descriptions = {
   name: 'What people know it as',
   audience: 'Whom the tokens are for, to the letter as their aud says it',
   claims: 'What the tokens have to say besides, each claim to the letter',
@@ -90,30 +90,30 @@ export const NewTrustPolicy = z.strictObject({
   orgId: idOf('organization')
     .optional()
     .describe('Organization it gives access to; inferred in organization scope'),
-  name: text(255, 1).describe(said.name),
+  name: text(255, 1).describe(descriptions.name),
   issuer,
-  audience: audience.optional().describe(`${said.audience}; the address of this service unless told`),
-  claims: claims.describe(said.claims),
-  permissions: permissions.describe(said.permissions),
-  maxUsage: maxUsage.default(1).describe(said.maxUsage),
-  maxTtlMinutes: maxTtlMinutes.default(60).describe(said.maxTtlMinutes),
-  status: policyStatus.default('active').describe(said.status),
+  audience: audience.optional().describe(`${descriptions.audience}; the address of this service unless told`),
+  claims: claims.describe(descriptions.claims),
+  permissions: permissions.describe(descriptions.permissions),
+  maxUsage: maxUsage.default(1).describe(descriptions.maxUsage),
+  maxTtlMinutes: maxTtlMinutes.default(60).describe(descriptions.maxTtlMinutes),
+  status: policyStatus.default('active').describe(descriptions.status),
 })
 export type NewTrustPolicy = z.output<typeof NewTrustPolicy>
 
 export const TrustPolicyChange = z.strictObject({
-  name: text(255, 1).optional().describe(said.name),
+  name: text(255, 1).optional().describe(descriptions.name),
   issuer: issuer.optional(),
-  audience: audience.optional().describe(said.audience),
-  claims: claims.optional().describe(`${said.claims}; in place of those before`),
-  permissions: permissions.optional().describe(`${said.permissions}; in place of those before`),
-  maxUsage: maxUsage.optional().describe(said.maxUsage),
-  maxTtlMinutes: maxTtlMinutes.optional().describe(said.maxTtlMinutes),
-  status: policyStatus.optional().describe(said.status),
+  audience: audience.optional().describe(descriptions.audience),
+  claims: claims.optional().describe(`${descriptions.claims}; in place of those before`),
+  permissions: permissions.optional().describe(`${descriptions.permissions}; in place of those before`),
+  maxUsage: maxUsage.optional().describe(descriptions.maxUsage),
+  maxTtlMinutes: maxTtlMinutes.optional().describe(descriptions.maxTtlMinutes),
+  status: policyStatus.optional().describe(descriptions.status),
 })
 export type TrustPolicyChange = z.output<typeof TrustPolicyChange>
 
-/** Longer than any CI system makes them. */
+/** Longer than the tokens of any CI system. */
 const idToken = secret(text(16_384, 1)).describe('Token that the CI system gave to the job')
 
 const exampleToken = 'eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ.eyJpc3MiOiJodHRwczovL2dpdGxhYi5jb20ifQ.c2ln'
@@ -122,7 +122,7 @@ const tag = 'Trust'
 const reads = userAccess({ permission: 'organizations:read' })
 const writes = userAccess({ permission: 'organizations:write', mfa: true })
 const params = z.strictObject({ id: idOf('trust_policy') })
-const told = z.object({
+const changeReply = z.object({
   data: TrustPolicy,
   warning: z.string().optional().describe('What should be looked at, such as discovery that failed'),
 })
@@ -178,7 +178,7 @@ export const trustPolicies = {
     access: writes,
     body: NewTrustPolicy,
     status: 201,
-    reply: told,
+    reply: changeReply,
     audit: audited('trust.policy.create'),
     errors: ['org_access_denied', 'site_access_denied'],
     example: {
@@ -208,7 +208,7 @@ export const trustPolicies = {
     access: writes,
     params,
     body: TrustPolicyChange,
-    reply: told,
+    reply: changeReply,
     audit: audited('trust.policy.update'),
     errors: ['site_access_denied'],
     example: { claims: { repository_id: '74291847', ref: 'refs/heads/main' }, maxTtlMinutes: 15 },

@@ -28,8 +28,9 @@ type Trust = typeof contract.trust
 type AcceptedToken = { policy: TrustPolicyRecord; claims: Claims; accessToken: string }
 
 /**
- * Tokens of CI systems for our own. To the outside every refusal is the same; the reason goes out only to who holds a
- * token that its issuer has signed, and tells of that token alone. The rest is for the audit log.
+ * Exchanges tokens of CI systems for tokens of this service. Every refusal looks the same from outside; only a
+ * caller with a token signed by its issuer gets a reason, and only about that token. The audit log has the
+ * rest.
  */
 export const exchangeHandlers = (on: {
   issuers: IssuerRegistry
@@ -41,8 +42,8 @@ export const exchangeHandlers = (on: {
       const issuer = decodeClaims(token)?.iss
       const isText = typeof issuer === 'string' && isStorable(issuer)
       if (!isText || !(await store.isTrusted(read, systemScope, issuer))) {
-        const said = typeof issuer === 'string' ? issuer.slice(0, maxTextLength) : null
-        throw refusal({ cause: 'unknown_issuer', details: { issuer: said } })
+        const stated = typeof issuer === 'string' ? issuer.slice(0, maxTextLength) : null
+        throw refusal({ cause: 'unknown_issuer', details: { issuer: stated } })
       }
       const scope = orgId === undefined ? systemScope : organizationScope(orgId)
       const isNamed = orgId !== undefined || policyId !== undefined
@@ -76,7 +77,10 @@ export const exchangeHandlers = (on: {
   }),
 })
 
-/** Once, whoever else presents the same token; and only while the policy is as it was looked at. */
+/**
+ * Consumes the token, even when it is presented concurrently, and only if the policy has not changed since it
+ * was checked.
+ */
 async function recordExchange(
   db: Db,
   policy: TrustPolicyRecord,
@@ -89,11 +93,14 @@ async function recordExchange(
   if (!stands) throw refusalOf('no_policy', claims, policy)
 }
 
-/** Whose log tells of a token that a policy leads to but does not take; nobody's where several could be meant. */
+/**
+ * The policy whose organization's audit log reports a token that no policy accepts; none where several
+ * organizations could be meant.
+ */
 const soleOrgPolicy = ([first, ...others]: readonly TrustPolicyRecord[]): TrustPolicyRecord | undefined =>
   others.some(({ orgId }) => orgId !== first?.orgId) ? undefined : first
 
-/** Of a token whose signature is right. */
+/** Refusal of a token with a valid signature. */
 function refusalOf(reason: string, claims: Claims, policy: TrustPolicyRecord | undefined): Problem {
   const { iss: issuer } = claims
   const differs = policy && { differs: mismatchedClaims(policy, claims) }
@@ -111,7 +118,7 @@ function refusal(why: {
   cause: string
   policy?: TrustPolicyRecord | undefined
   details: Record<string, unknown>
-  /** That may be told. */
+  /** Reason that may be reported to the caller. */
   reason?: string
 }): Problem {
   const { cause, policy, reason } = why

@@ -45,7 +45,7 @@ export function trustHandlers(on: On): {
   const { tokens, publicUrl } = on
   const issuers = new IssuerRegistry(on)
 
-  /** A policy can do without discovery: its issuer is asked again when a token of it comes. */
+  /** Discovery is optional: it is repeated when a token of the issuer arrives. */
   async function discoveryWarning(issuer: string | undefined, now: Instant): Promise<string | undefined> {
     if (issuer === undefined) return undefined
     try {
@@ -88,7 +88,7 @@ export function trustHandlers(on: On): {
           const policy = makeRecord(body, orgId, { by: caller.id, now })
           await store.insertTrustPolicy(db, policy)
           note({ orgId, resourceId: policy.id, resourceName: policy.name, after: auditedPolicy(policy) })
-          return told(policy, warning)
+          return toReply(policy, warning)
         },
       }),
 
@@ -107,12 +107,13 @@ export function trustHandlers(on: On): {
         async run({ db, scope, caller, params, body, now, note }, warning) {
           const before = await store.lockTrustPolicy(db, scope, params.id)
           const after = applyChange(before, body, now)
-          // It is asked of every change: whoever says who comes in gives them all that the policy names.
+          // Checked on every change: whoever decides which tokens are accepted grants them all permissions of
+          // the policy.
           if (!onlyDeactivates(body)) checkMayGrant(caller.permissions, after.permissions)
           await store.changeTrustPolicy(db, scope, after)
           note({ orgId: after.orgId, resourceId: after.id, resourceName: after.name })
           note(difference(before, after))
-          return told(after, warning)
+          return toReply(after, warning)
         },
       }),
 
@@ -139,7 +140,7 @@ export function trustHandlers(on: On): {
   }
 }
 
-function told(policy: TrustPolicyRecord, discovery: string | undefined) {
+function toReply(policy: TrustPolicyRecord, discovery: string | undefined) {
   const warnings = [discovery, broadnessWarning(policy)].filter((one) => one !== undefined)
   return { data: toTrustPolicy(policy), ...(warnings.length > 0 && { warning: warnings.join('. ') }) }
 }

@@ -8,14 +8,15 @@ import { findIssuer, saveIssuer } from './store.ts'
 
 export type Log = { warn(about: object, message: string): void }
 
-/** How long it is believed where the keys of an issuer are, and how soon one is asked again that did not say. */
+/** How long the address of an issuer's keys is cached, and how soon discovery is retried after a failure. */
 const cacheSeconds = 24 * 3600
 const backoffSeconds = 60
-/** Silent issuers that are remembered. */
+/** Most failed issuers that are remembered. */
 const maxFailures = 500
 
 /**
- * The issuers of tokens. Where one publishes its keys is the same for everybody who trusts it, since it says so itself.
+ * The issuers of tokens. The address of an issuer's keys is the same for every tenant that trusts it, since the
+ * issuer itself publishes it.
  */
 export class IssuerRegistry {
   readonly #storage: Storage
@@ -23,7 +24,7 @@ export class IssuerRegistry {
   readonly #log: Log
   readonly #keys: JwksCache
   readonly #inFlight = new Map<string, Promise<string>>()
-  /** Left in peace for a while: whoever presents tokens of theirs need not be anybody. */
+  /** Issuers not retried for a while: the callers who present their tokens are unauthenticated. */
   readonly #failed = new Map<string, { at: Instant; failure: DiscoveryFailure }>()
 
   constructor(on: { storage: Storage; outbound: Outbound; clock: Clock; log: Log }) {
@@ -33,7 +34,7 @@ export class IssuerRegistry {
     this.#keys = new JwksCache(on)
   }
 
-  /** What a token of an issuer says, once its signature was found right. @throws TokenFailure */
+  /** The claims of an issuer's token, after its signature was verified. @throws TokenFailure */
   async claimsOf(token: string, issuer: string, now: Instant): Promise<Claims> {
     try {
       return await this.#keys.verify(token, await this.#jwksUrlOf(issuer, now))
@@ -43,7 +44,7 @@ export class IssuerRegistry {
     }
   }
 
-  /** Asks an issuer where its keys are, and keeps the answer. @throws DiscoveryFailure */
+  /** Discovers the address of an issuer's keys and stores it. @throws DiscoveryFailure */
   async discover(issuer: string, now: Instant): Promise<string> {
     const asking = this.#inFlight.get(issuer) ?? this.#fetch(issuer, now)
     this.#inFlight.set(issuer, asking)
@@ -54,7 +55,7 @@ export class IssuerRegistry {
     }
   }
 
-  /** One that was asked a day ago is asked again; while it is silent, what it said before goes on to count. */
+  /** Repeats discovery after a day; while the issuer does not respond, the stored address stays valid. */
   async #jwksUrlOf(issuer: string, now: Instant): Promise<string> {
     const known = await findIssuer(this.#storage.read, issuer)
     if (known && isWithin(cacheSeconds, known.discoveredAt, now)) return known.jwksUrl

@@ -6,8 +6,8 @@ import { findPolicyInUse } from './store.ts'
 import type { WorkloadClaims } from './tokens.ts'
 
 /**
- * The workload behind a verified token of ours, as the database says now: its policy is as it was when the token was
- * given, and its organization is in use.
+ * The workload behind a verified token of this service, from the current state of the database: its policy has
+ * not changed since the token was issued, and its organization is in use.
  * @throws invalid_token
  */
 export async function findWorkload(db: Db, claims: WorkloadClaims): Promise<WorkloadCaller> {

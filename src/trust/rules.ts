@@ -6,21 +6,21 @@ import { truncateStorable } from '../core/text.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import type { NewTrustPolicy, TrustPolicy, TrustPolicyChange } from './contract.ts'
 
-/** A policy with what it keeps to itself. */
+/** A policy including its internal fields. */
 export type TrustPolicyRecord = TrustPolicy & {
-  /** Grows with each change: a token of the version before does not count any more. */
+  /** Grows with each change: a token issued under an earlier version is no longer valid. */
   version: number
 }
 
-/** What a token says. */
+/** Claims of a token. */
 export type Claims = Readonly<Record<string, unknown>>
 
 type KnownIssuer = {
   host: string
   issuer: string
-  /** Claims that nobody else can come to have. */
+  /** Claims that can never be those of another repository or account. */
   immutableClaims: readonly string[]
-  /** Claims that tell what is trusted in a repository from whatever else runs there. */
+  /** Claims that restrict trust to a part of a repository. */
   narrowing: readonly string[]
 }
 
@@ -39,7 +39,7 @@ const known: readonly KnownIssuer[] = [
   },
 ]
 
-/** An enterprise on GitHub may have an issuer of its own, below the common one. */
+/** A GitHub enterprise may have its own issuer, below the common one. */
 const findKnownIssuer = (issuer: string): KnownIssuer | undefined =>
   known.find((one) => issuer === one.issuer || issuer.startsWith(`${one.issuer}/`))
 
@@ -61,13 +61,16 @@ export function applyChange(
   change: TrustPolicyChange,
   now: Instant,
 ): TrustPolicyRecord {
-  const said = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
-  const after: TrustPolicyRecord = { ...before, ...said, version: before.version + 1, updatedAt: now }
+  const given = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
+  const after: TrustPolicyRecord = { ...before, ...given, version: before.version + 1, updatedAt: now }
   checkImmutableClaims(after)
   return after
 }
 
-/** A repository that is renamed leaves its name to whoever takes it: such a name lets in anybody. */
+/**
+ * A renamed repository frees its name for anyone to take, so a policy on the name alone could admit an
+ * attacker.
+ */
 function checkImmutableClaims({ issuer, claims }: TrustPolicyRecord): void {
   const of = findKnownIssuer(issuer)
   if (!of || of.immutableClaims.some((name) => Object.hasOwn(claims, name))) return
@@ -76,19 +79,19 @@ function checkImmutableClaims({ issuer, claims }: TrustPolicyRecord): void {
   throw invalid([{ path: 'body.claims', message }])
 }
 
-/** What is worth a warning, although it is what was asked for. */
+/** Warning about a valid but broad policy. */
 export function broadnessWarning({ issuer, claims }: TrustPolicyRecord): string | undefined {
   const of = findKnownIssuer(issuer)
   if (!of || of.narrowing.some((name) => Object.hasOwn(claims, name))) return undefined
   return 'Every branch and every pull request of the repository is trusted: name its environment or ref as well'
 }
 
-/** Whether a change can only take access away, which nobody has to hold the permissions for. */
+/** Whether a change can only remove access, for which the caller need not hold the permissions. */
 export const onlyDeactivates = (change: TrustPolicyChange): boolean =>
   change.status === 'inactive' &&
   Object.entries(change).every(([field, value]) => field === 'status' || value === undefined)
 
-/** The claim that leads to a policy, of those that a token may say: the one that the fewest tokens share. */
+/** The claim by which a policy is looked up: of its claims, the one that the fewest tokens share. */
 export function lookupKeyOf({ issuer, claims }: Pick<TrustPolicy, 'issuer' | 'claims'>): string {
   const names = Object.keys(claims).sort()
   const best = [...(findKnownIssuer(issuer)?.immutableClaims ?? []), 'sub'].find((name) =>
@@ -98,23 +101,23 @@ export function lookupKeyOf({ issuer, claims }: Pick<TrustPolicy, 'issuer' | 'cl
   return formatKey(name, claims[name]!)
 }
 
-/** Of a token that says more only so many are looked at. */
+/** Most claims of a token that are looked up. */
 const maxLookupKeys = 200
 
-/** What a token says, as leads are spelled. */
+/** The claims of a token in the form of lookup keys. */
 export const lookupKeysIn = (claims: Claims): string[] =>
   Object.keys(claims)
     .slice(0, maxLookupKeys)
     .flatMap((name) => {
       const value = claimText(claims, name)
       const lead = value === undefined ? '' : formatKey(name, value)
-      // What cannot be stored is in no policy either.
+      // Text that cannot be stored is in no policy either.
       return lead !== '' && isStorable(lead) ? [lead] : []
     })
 
 const formatKey = (name: string, value: string): string => `${name}=${value}`
 
-/** A claim as policies spell it: text as it is, yes or no and whole numbers as JSON does. */
+/** A claim in the form that policies use: text unchanged, booleans and whole numbers as in JSON. */
 export function claimText(claims: Claims, name: string): string | undefined {
   if (!Object.hasOwn(claims, name)) return undefined
   const value = claims[name]
@@ -122,7 +125,7 @@ export function claimText(claims: Claims, name: string): string | undefined {
   return typeof value === 'boolean' || Number.isSafeInteger(value) ? String(value) : undefined
 }
 
-/** What a token says before its signature was looked at; undefined when it is no JWT. */
+/** The claims of a token before its signature is verified; undefined when it is not a JWT. */
 export function decodeClaims(token: string): Claims | undefined {
   try {
     return decodeJwt(token)
@@ -131,13 +134,16 @@ export function decodeClaims(token: string): Claims | undefined {
   }
 }
 
-/** Clocks may be apart by so much. */
+/** Seconds by which clocks may differ. */
 const skewSeconds = 60
 const maxAgeSeconds = 3600
 
 export type TokenFault = 'incomplete' | 'expired' | 'not_yet_valid' | 'too_old'
 
-/** What is wrong with a token whoever it is for. It has to say when it was made, how long it counts, and which it is. */
+/**
+ * The fault of a token regardless of its audience. It has to state when it was issued, when it expires, and its
+ * id.
+ */
 export function findTokenFault({ exp, nbf, iat, jti }: Claims, now: Instant): TokenFault | undefined {
   const at = Date.parse(now) / 1000
   const isTime = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value)
@@ -148,7 +154,7 @@ export function findTokenFault({ exp, nbf, iat, jti }: Claims, now: Instant): To
   return iat + maxAgeSeconds + skewSeconds <= at ? 'too_old' : undefined
 }
 
-/** A token as it is remembered once it was used, and until when: nobody accepts it afterwards. */
+/** The key under which a used token is stored, and until when: it is not accepted afterwards anyway. */
 export function replayKeyOf(
   issuer: string,
   { jti, iat }: Claims,
@@ -158,12 +164,12 @@ export function replayKeyOf(
   return { hash: hash('sha256', `${issuer}\n${String(jti)}`, 'hex'), until: addSeconds(now, seconds) }
 }
 
-/** One that is for others as well could be brought here by them. */
+/** Another recipient of a token with several audiences could replay it here. */
 export function hasAudience({ aud }: Claims, audience: string): boolean {
   return Array.isArray(aud) ? aud.length === 1 && aud[0] === audience : aud === audience
 }
 
-/** What of a policy a token does not say, or says otherwise: its audience, and its claims by their names. */
+/** The parts of a policy that a token does not match: its audience, and its claims by name. */
 export const mismatchedClaims = (policy: TrustPolicy, claims: Claims): string[] => [
   ...(hasAudience(claims, policy.audience) ? [] : ['audience']),
   ...Object.keys(policy.claims).filter((name) => claimText(claims, name) !== policy.claims[name]),
@@ -174,9 +180,9 @@ export type PolicyMatch<P> =
   | { policy?: undefined; reason: 'no_policy' | 'ambiguous' }
 
 /**
- * The policy that a token signs in by: the oldest it fits. Anybody may trust a repository of others for their own
- * organization: where several organizations do, a job has to say which one it means, or it would put machines into
- * that of a stranger.
+ * The policy for a token: the oldest that matches. Any organization may trust a repository of others. Where
+ * several organizations do, the job has to name the one it means; otherwise it could enroll machines into an
+ * attacker's organization.
  */
 export function matchPolicy<P extends TrustPolicy>(policies: readonly P[], claims: Claims): PolicyMatch<P> {
   const fitting = policies.filter((policy) => mismatchedClaims(policy, claims).length === 0)
@@ -185,14 +191,14 @@ export function matchPolicy<P extends TrustPolicy>(policies: readonly P[], claim
   return fitting.some(({ orgId }) => orgId !== policy.orgId) ? { reason: 'ambiguous' } : { policy }
 }
 
-/** What the audit log keeps of a run, as far as its token says it. */
+/** Claims about a run that the audit log stores, if its token has them. */
 const auditedClaims = [
   ...['repository', 'repository_id', 'workflow_ref', 'job_workflow_ref', 'event_name', 'actor', 'actor_id'],
   ...['run_id', 'run_attempt', 'project_path', 'project_id', 'pipeline_source', 'pipeline_id', 'job_id'],
   ...['user_login', 'user_id', 'environment', 'ref', 'sha'],
 ] as const
 
-/** Of what somebody else says no more is kept than this. */
+/** Most characters that are stored of text from other systems. */
 export const maxTextLength = 255
 
 export const runClaims = (claims: Claims): Record<string, string> =>
@@ -206,7 +212,7 @@ export const runClaims = (claims: Claims): Record<string, string> =>
 export const subjectOf = (claims: Claims): string | null =>
   claimText(claims, 'sub')?.slice(0, maxTextLength) ?? null
 
-/** Which run it is, in words. */
+/** Describes the run in words. */
 export function describeRun(claims: Claims): string {
   const of = runClaims(claims)
   const named =
@@ -218,7 +224,7 @@ export function describeRun(claims: Claims): string {
   return truncateStorable(named, maxTextLength)
 }
 
-/** The fields that a change alters, as they were and as they are. */
+/** The changed fields, before and after. */
 export function difference(before: TrustPolicyRecord, after: TrustPolicyRecord) {
   const { updatedAt: _, version: __, ...all } = after
   const changed = (Object.keys(all) as (keyof typeof all)[]).filter(
@@ -228,5 +234,5 @@ export function difference(before: TrustPolicyRecord, after: TrustPolicyRecord) 
   return { before: of(before), after: of(after), details: { changedFields: changed } }
 }
 
-/** As replies show it. */
+/** The policy in replies. */
 export const toTrustPolicy = ({ version: _, ...policy }: TrustPolicyRecord): TrustPolicy => policy

@@ -42,7 +42,7 @@ export async function getTrustPolicy(db: Db, scope: Scope, id: string): Promise<
   return toRecord(row)
 }
 
-/** The same, and nobody else changes it until the transaction ends. @throws not_found */
+/** The same, locked until the transaction ends. @throws not_found */
 export async function lockTrustPolicy(db: Db, scope: Scope, id: string): Promise<TrustPolicyRecord> {
   const row = await forUpdate(policiesIn(db, scope).selectAll().where('id', '=', id)).executeTakeFirst()
   if (!row) throw notFound()
@@ -69,7 +69,7 @@ export async function removeTrustPolicy(db: Db, scope: Scope, id: string): Promi
   await db.deleteFrom('trust_policies').where('id', '=', id).where(inScope(scope, 'org_id')).execute()
 }
 
-/** Ends the access that was given by the policies in a scope; who signs in by them anew gets it again. */
+/** Invalidates the tokens issued under the policies in a scope; workloads can sign in again. */
 export async function revokeWorkloads(db: Db, scope: Scope): Promise<void> {
   await db
     .updateTable('trust_policies')
@@ -78,7 +78,7 @@ export async function revokeWorkloads(db: Db, scope: Scope): Promise<void> {
     .execute()
 }
 
-/** Active policies of organizations that may be worked in. */
+/** Active policies of organizations that can be used. */
 const inUse = (db: Db, scope: Scope) =>
   policiesIn(db, scope)
     .innerJoin('organizations as o', 'o.id', 'trust_policies.org_id')
@@ -90,7 +90,7 @@ const inUse = (db: Db, scope: Scope) =>
     .where('p.status', '=', 'active')
     .where('p.deleted_at', 'is', null)
 
-/** Those in use to which something that a token says leads (rules.ts, `lookupKeyOf`), oldest first. */
+/** Active policies that one of a token's claims leads to (rules.ts, `lookupKeyOf`), oldest first. */
 export async function listPoliciesByKey(
   db: Db,
   scope: Scope,
@@ -124,7 +124,7 @@ export async function findPolicyOf(
   return row && toRecord(row)
 }
 
-/** Whether anybody there trusts an issuer. */
+/** Whether any active policy in the scope trusts an issuer. */
 export async function isTrusted(db: Db, scope: Scope, issuer: string): Promise<boolean> {
   const found = policiesIn(db, scope)
     .select('id')
@@ -134,7 +134,7 @@ export async function isTrusted(db: Db, scope: Scope, issuer: string): Promise<b
   return (await found.executeTakeFirst()) !== undefined
 }
 
-/** A policy that is in use. */
+/** Finds a policy that is in use. */
 export async function findPolicyInUse(
   db: Db,
   scope: Scope,
@@ -144,7 +144,7 @@ export async function findPolicyInUse(
   return row && toRecord(row)
 }
 
-/** Writes down that a workload signed in by it; false when it is not as it was any more. */
+/** Records that a workload signed in with the policy; false when the policy changed meanwhile. */
 export async function recordUse(
   db: Db,
   scope: Scope,
@@ -161,7 +161,7 @@ export async function recordUse(
   return numUpdatedRows === 1n
 }
 
-// What issuers say and sign belongs to no tenant: their tokens are looked at before anybody knows whose they are.
+// Issuer metadata and used tokens belong to no tenant: a token is checked before its tenant is known.
 
 export type IssuerMetadata = { jwksUrl: string; discoveredAt: Instant }
 
@@ -188,7 +188,7 @@ export async function isTokenUsed(db: Db, hash: string): Promise<boolean> {
   return (await found.executeTakeFirst()) !== undefined
 }
 
-/** Uses a token up; false when somebody else has, in whichever process. */
+/** Consumes a token; false when it was used before, by any process. */
 export async function consumeToken(db: Db, use: { hash: string; until: Instant }): Promise<boolean> {
   const { numInsertedOrUpdatedRows } = await db
     .insertInto('trust_tokens')
@@ -198,7 +198,7 @@ export async function consumeToken(db: Db, use: { hash: string; until: Instant }
   return numInsertedOrUpdatedRows === 1n
 }
 
-/** Forgets tokens that nobody would accept any more. */
+/** Deletes used tokens that are no longer accepted anyway. */
 export async function sweepTokens(db: Db, now: Instant): Promise<void> {
   await db.deleteFrom('trust_tokens').where('expires_at', '<', now).execute()
 }

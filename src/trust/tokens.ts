@@ -2,14 +2,14 @@ import { createJwtSigner, type JwtSecrets } from '../identity/sessions/jwt.ts'
 
 export const workloadTtlSeconds = 10 * 60
 
-/** What the token of a workload says; whether its policy still stands is looked up at each request. */
+/** Claims of a workload's token; whether its policy is still valid is looked up at each request. */
 export type WorkloadClaims = {
   policyId: string
-  /** Of the policy when the token was given; a policy that was changed has another one. */
+  /** Version of the policy when the token was issued; a changed policy has another one. */
   version: number
   orgId: string
   permissions: readonly string[]
-  /** Which run of the workflow it is, in words. */
+  /** The workflow run, in words. */
   run: string
 }
 
@@ -18,13 +18,13 @@ type VerifiedWorkload = WorkloadClaims & { expiresAt: number }
 
 export type WorkloadTokens = {
   sign(claims: WorkloadClaims, now: Date): Promise<string>
-  /** undefined for anything but a workload's token of ours that still runs. */
+  /** undefined for anything but an unexpired workload token of this service. */
   verify(token: string, now: Date): Promise<VerifiedWorkload | undefined>
 }
 
 /** Tokens of workloads: JWT, HS256, 10 minutes, never renewed. */
 export function workloadTokens(...secrets: JwtSecrets): WorkloadTokens {
-  // An audience of its own: neither can be taken for a token of people, nor the other way round.
+  // Its own audience, so that a workload token never passes as a user's token, or the reverse.
   const kind = { audience: 'service-workload', type: 'workload', seconds: workloadTtlSeconds }
   const tokens = createJwtSigner(secrets, kind)
   return {
