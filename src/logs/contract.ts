@@ -9,7 +9,7 @@ export const logSeq = z
 
 export const logSequence = sequenceQuery('of the device')
 
-/** `head` is as old as the page: whoever has read to its end has read all up to there. */
+/** `head` is read before the page: a caller who has read to the end has everything up to it. */
 export const logPageOf = <S extends z.ZodType>(item: S) =>
   cursorPageOf(item).extend({
     head: z.int().describe('The seq of what came in last of the device, of any kind'),

@@ -5,12 +5,13 @@ import type { Db } from '../storage/open.ts'
 /** Rows of one statement. */
 const group = 100
 
-/** What a log says in the place of an entry that the database did not take. */
+/** Message of the placeholder for an entry that the database refused. */
 const lostMessage = (error: unknown): string => `An entry could not be stored: ${failureReason(error)}`
 
 /**
- * Stores what an agent hands in; gives what each statement gave. One that cannot be stored leaves a line in its place, and
- * the others are stored all the same: refused as a whole they would be handed in again for ever.
+ * Stores the entries that an agent submits; returns the result of each statement. An entry that cannot be
+ * stored is replaced by a placeholder and the others are stored: refused as a whole, the agent would submit
+ * them again forever.
  */
 export async function insertLogs<Log, Result>(
   db: Db,

@@ -6,13 +6,13 @@ import type { LogQuota } from './quota.ts'
 import { shareOut } from './quota-shares.ts'
 import { type LogTable, logTables, sizeIn, sumOfSizes } from './sizes.ts'
 
-/** Rows of one write: nobody waits for longer than that. */
+/** Rows of one write, which bounds the time that other writers wait. */
 const batch = 1000
 const day = 86_400
 
 export type Retention = { agentLogRetentionDays: number; eventLogRetentionDays: number }
 
-/** Deletes what came in longer ago than it is kept. Any number of processes may do so at once. */
+/** Deletes entries that arrived before their retention period. Any number of processes may do so at once. */
 export async function deleteOldLogs(
   storage: Storage,
   { agentLogRetentionDays, eventLogRetentionDays }: Retention,
@@ -35,7 +35,7 @@ async function forget({ read, write }: Storage, table: LogTable, before: Instant
       .orderBy('created_at')
       .limit(batch)
       .execute()
-  // What a crash brings back is found again.
+  // Entries that a crash restores are found again.
   const remove = (ids: readonly string[]) =>
     write((tx) => removeWithDevices(tx, table, ids), { unsynced: true })
   await writeInChunks(find, remove, batch)
@@ -52,8 +52,8 @@ async function removeWithDevices(tx: Db, table: LogTable, ids: readonly string[]
 }
 
 /**
- * Before their entries: who hands some in has the device, and may wait for an entry of the same record that is being
- * deleted.
+ * Devices are locked before their entries: an agent that submits entries holds its device's lock, and may wait
+ * for an entry of the same record that is being deleted.
  */
 async function lockDevices(tx: Db, ids: string[]): Promise<void> {
   await forNoKeyUpdate(tx.selectFrom('devices').select('id').where('id', 'in', ids).orderBy('id')).execute()
@@ -79,7 +79,7 @@ async function uncountEach(tx: Db, gone: readonly Gone[]): Promise<void> {
     .from(counts.as(rows, 'gone'))
     .whereRef('devices.id', '=', 'gone.device_id')
     .set((eb) => ({
-      // What was there before it was counted may be more.
+      // Entries stored before bytes were counted may add up to more.
       log_bytes: eb
         .case()
         .when('devices.log_bytes', '>', eb.ref('gone.bytes'))
@@ -91,8 +91,8 @@ async function uncountEach(tx: Db, gone: readonly Gone[]): Promise<void> {
 }
 
 /**
- * Deletes the oldest entries of devices of which more is kept than may be, and an eighth more, so that there is room for
- * a while. Any number of processes may do so at once.
+ * Deletes the oldest entries of devices above their quota, and an eighth of the quota more, so that there is
+ * room for a while. Any number of processes may do so at once.
  */
 export async function enforceQuotas(storage: Storage, quota: LogQuota): Promise<{ bytes: number }> {
   const { bytes, full } = await shareOut(storage, 'log_bytes', quota)
@@ -103,7 +103,7 @@ export async function enforceQuotas(storage: Storage, quota: LogQuota): Promise<
   return { bytes }
 }
 
-/** How many entries were deleted. */
+/** Returns how many entries were deleted. */
 async function trim(storage: Storage, deviceId: string, room: number): Promise<number> {
   const aim = Math.floor((room / 8) * 7)
   let deleted = 0
@@ -124,7 +124,7 @@ async function trimSome(tx: Db, deviceId: string, { most, aim }: { most: number;
   if (!device || device.log_bytes <= most) return 0
   const oldest = await oldestOf(tx, deviceId)
   if (oldest.length === 0) {
-    // It was counted wrongly.
+    // The count was wrong.
     await tx.updateTable('devices').set({ log_bytes: 0 }).where('id', '=', deviceId).execute()
     return 0
   }
@@ -141,7 +141,7 @@ async function trimSome(tx: Db, deviceId: string, { most, aim }: { most: number;
   return going.length
 }
 
-/** Of both kinds, in the order they came in. */
+/** Oldest entries of both kinds, in order of arrival. */
 async function oldestOf(tx: Db, deviceId: string) {
   const found = []
   for (const table of logTables) {
@@ -157,12 +157,12 @@ async function oldestOf(tx: Db, deviceId: string) {
   return found.sort((a, b) => a.seq - b.seq).slice(0, batch)
 }
 
-/** Devices whose logs are added up in one query, and how often it is asked in one run. */
+/** Devices whose logs one query sums up, and queries in one run. */
 const recounted = { atOnce: 50, times: 20 }
 
 /**
- * Adds up anew what is kept of the next devices after that one, as far as nothing comes in meanwhile. Gives the last of
- * them, or undefined when they were the last of all: what a process of a release before this one wrote is counted then.
+ * Recounts the stored bytes of the next devices after `after`, unless entries arrive meanwhile. Returns the
+ * last of them, or undefined at the end. It counts entries written by processes of the previous release.
  */
 export async function recountBytes(storage: Storage, after = ''): Promise<string | undefined> {
   let last = after
@@ -204,7 +204,7 @@ async function correct(storage: Storage, { id, log_seq, log_bytes }: Count, byte
       .updateTable('devices')
       .set({ log_bytes: bytes })
       .where('id', '=', id)
-      // Something may have come in, or gone.
+      // Entries may have arrived or been deleted meanwhile.
       .where('log_seq', '=', log_seq)
       .where('log_bytes', '=', log_bytes)
       .execute()

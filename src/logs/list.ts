@@ -18,7 +18,7 @@ type Log = { timestamp: string; id: string; seq: number }
 export type LogQuery = CursorPageQuery & { after?: number | undefined }
 export type LogPage<L> = CursorPage<L> & { head: number }
 
-/** A page of what was found in a table of logs of a device: newest first, or as it came in behind a place. */
+/** A page of a device's log entries: newest first, or in order of arrival after a sequence number. */
 export async function pageOfLogs<T extends LogTable, L extends Log>(
   db: Db,
   deviceId: string,
@@ -26,7 +26,7 @@ export async function pageOfLogs<T extends LogTable, L extends Log>(
   query: LogQuery,
   read: (row: Tables[T]) => L,
 ): Promise<LogPage<L>> {
-  // Before the entries: so they hold all up to it.
+  // Read before the entries, so the entries include all up to it.
   const head = await lastSequence(db, deviceId)
   const page = await (query.after === undefined ? newestFirst : asTheyCame)(found, query, read)
   return { ...page, head }
@@ -58,7 +58,7 @@ async function newestFirst<T extends LogTable, L extends Log>(
     found,
     query,
     { by: ['timestamp', 'id'], direction: 'desc', keyOf: ({ timestamp, id }) => [timestamp, id] },
-    // The tables are alike in what is said of them here.
+    // Both tables have the columns used here.
     (q) => (q as unknown as SelectQueryBuilder<Tables, 'agent_logs', object>).selectAll(),
     (row) => read(row as unknown as Tables[T]),
   )

@@ -4,8 +4,8 @@ import { type ByteQuota, equalShare } from './quota.ts'
 type Full = { id: string; org_id: string }
 
 /**
- * Adds up what organizations have by what is counted of their devices, and tells the quota of it. Gives the devices of which
- * more is kept than may be, and how much there is of all.
+ * Sums up the bytes of each organization from its devices' counts and updates the quota. Returns the devices
+ * above their quota, and the total bytes.
  */
 export async function shareOut(
   storage: Storage,

@@ -1,22 +1,22 @@
 import { Problem } from '../core/errors.ts'
 
-/** How many bytes of something are kept at most. */
+/** Most bytes that are stored. */
 export type Bytes = { perDevice: number; perOrg: number }
 
 export type Owner = { deviceId: string; orgId: string }
 
-/** What became of what a device hands in of which there is too much. */
+/** Entries of a device above its quota, and what happened to them. */
 export type Excess = Owner & { what: 'refused' | 'deleted'; entries: number }
 
-/** How much this process takes in before it looks at all that is kept again, at most. */
-const mostUnseen = 64 * 2 ** 20
-/** Until there is room: seconds. */
+/** Most bytes this process accepts before all stored bytes are summed up again. */
+const maxUnseen = 64 * 2 ** 20
+/** Seconds until there is room. */
 const roomSeconds = 30
 
 /**
- * How much of what a device hands in is kept, as this process knows it. Each device has its own count in its row; what an
- * organization has is added up now and then, and once that is too much its devices have equal shares of what it may have:
- * those with less than theirs lose nothing.
+ * Byte quotas for device submissions, as this process knows them. Each device's row has its own count. The
+ * bytes of an organization are summed up from time to time; when they exceed its limit, its devices get equal
+ * shares of it, and devices below their share lose nothing.
  */
 export class ByteQuota {
   readonly limits: Bytes
@@ -30,23 +30,23 @@ export class ByteQuota {
     this.#onExcess = onExcess
   }
 
-  /** A device with more gets nothing taken from it, until room is made. */
+  /** Bytes a device may have: above that its entries are refused until there is room. */
   roomOf(orgId: string): number {
     return Math.min(this.limits.perDevice, this.#shares.get(orgId) ?? Number.POSITIVE_INFINITY)
   }
 
-  /** Who makes room. */
+  /** Sets the function that makes room. */
   onFull(wake: () => void): void {
     this.#wake = wake
   }
 
-  /** So much came in of a device, and so much is kept of it now. */
+  /** Records how many bytes a device submitted, and how many it has stored now. */
   took({ orgId }: Owner, bytes: number, kept: number): void {
     this.#unseen += bytes
-    if (kept > this.roomOf(orgId) || this.#unseen > Math.min(mostUnseen, this.limits.perOrg / 8)) this.#wake()
+    if (kept > this.roomOf(orgId) || this.#unseen > Math.min(maxUnseen, this.limits.perOrg / 8)) this.#wake()
   }
 
-  /** What organizations have was added up: those with too much, and the share of each of their devices. */
+  /** Sets the share per device of the organizations above their limit, after a new sum. */
   seen(shares: Map<string, number>): void {
     this.#shares = shares
     this.#unseen = 0
@@ -65,9 +65,9 @@ export class ByteQuota {
   }
 }
 
-/** That of logs, which may be handed in later. */
+/** Quota of logs, which an agent may submit later. */
 export class LogQuota extends ByteQuota {
-  /** Takes from a limit how fast they may come in. @throws rate_limited */
+  /** Applies the rate limit of submissions. @throws rate_limited */
   hurry(owner: Owner, entries: number, take: () => void): void {
     try {
       take()
@@ -77,7 +77,7 @@ export class LogQuota extends ByteQuota {
     }
   }
 
-  /** A device that is to hand them in later. */
+  /** Refuses entries that the device should submit later. */
   refusal(owner: Owner, entries: number): Problem {
     this.refused(owner, entries)
     this.makeRoom()
@@ -85,7 +85,7 @@ export class LogQuota extends ByteQuota {
   }
 }
 
-/** What each of them may have at most, so that together they have no more than `total`: who has less keeps all. */
+/** The most each may have so that the total stays within `total`: amounts below it are kept whole. */
 export function equalShare(amounts: readonly number[], total: number): number {
   let left = total
   const ascending = amounts.toSorted((a, b) => a - b)

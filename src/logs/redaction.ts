@@ -3,17 +3,21 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 const mark = '[redacted]'
 
 /**
- * What any secret we know has somewhere. Nearly no message does, and the patterns below are not tried on those.
- * Every pattern is linear in the text: what repeats is bounded, or starts only where its like does not go on before it.
+ * Text that every known kind of secret contains. Few messages contain it; the patterns below are not tried on
+ * others. Every pattern takes linear time: repetitions are bounded, or start only where the text before does
+ * not continue them.
  */
 const hint =
   /svc_|eyJ|-----BEGIN|AKIA|ASIA|gh[pousr]_|xox[abeprs]-|:\/\/|bearer|key|pass|pwd|secret|token|credential|authorization|cookie/i
 
-/** Names whose value is a secret, as the end of a longer name too: DB_PASSWORD, client_secret, x-api-key. */
+/** Names whose value is a secret, also at the end of a longer name: DB_PASSWORD, client_secret, x-api-key. */
 const names =
   'pass(?:word|wd|phrase|code)|(?<![a-z])pass|pwd|secret|token|credentials?|(?:api|access|private|secret|account|shared|signing|encryption)[ _-]?key'
 
-/** A quoted text with its end or without; quoted within a text that is quoted itself; else up to a break. */
+/**
+ * A quoted text, closed or not; text with escaped quotes inside another quoted text; otherwise up to a
+ * separator.
+ */
 const value = String.raw`"(?:[^"\\]|\\[\s\S]?)*(?:"|$)|'[^'\r\n]*(?:'|$)|\\{1,3}"[^"\\]*|[^\s,;&"'<>(){}[\]\\]+`
 const gap = String.raw`\\{0,3}["']?\s{0,3}(?::=|=>|[:=>])\s{0,3}`
 
@@ -33,7 +37,7 @@ const hexKey = /(key\\{0,3}["']?\s{0,3}[:=]?\s{0,3}\\{0,3}["']?)[0-9a-f]{64}(?![
 const known =
   /\b(?:svc_[\w-]{16,}|gh[pousr]_\w{20,}|xox[abeprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}\b)|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{5,}(?:\.[\w-]*)?/g
 
-/** A word that a sentence goes on with, "bearer authentication", is no token. */
+/** A lower-case word after "bearer", as in "bearer authentication", is not a token. */
 const unlessWord = (whole: string, before: string, token: string) =>
   /^[a-z]+[.]?$/.test(token) ? whole : before + mark
 
@@ -50,12 +54,12 @@ const steps: readonly ((text: string) => string)[] = [
   (text) => text.replace(known, mark),
 ]
 
-/** The text without the secrets that can be told from it. */
+/** Redacts recognizable secrets in a text. */
 export function redactText(text: string): string {
   return hint.test(text) ? steps.reduce((cleaned, step) => step(cleaned), text) : text
 }
 
-/** More characters than this are looked through one pattern at a time, so that others get their turn. */
+/** Longer texts are processed one pattern per turn of the event loop, so that other work is not blocked. */
 const long = 256 * 1024
 
 /** The same for a text of megabytes. */
@@ -73,7 +77,7 @@ const secretName = new RegExp(`(?:${names}|authorization|cookie)s?$`, 'i')
 
 type Data = Record<string, unknown>
 
-/** The same for data: what has the name of a secret goes whole. */
+/** The same for data: the whole value of a field with a secret's name is redacted. */
 export function redactData<D extends Data | null>(data: D): D {
   return data && (cleaned(data) as D)
 }
@@ -90,7 +94,7 @@ function cleaned(value: unknown): unknown {
   )
 }
 
-/** That something is not there, or is or is not so, is no secret. */
+/** null, a boolean or an empty text is not a secret. */
 function concealed(value: unknown): unknown {
   if (value === null || typeof value === 'boolean' || value === '') return value
   if (Array.isArray(value)) return value.map(concealed)

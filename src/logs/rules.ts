@@ -5,8 +5,8 @@ const tolerance = 600
 type Data = Record<string, unknown> | null
 
 /**
- * When it happened, and what is known about it. A machine whose clock is ahead would stay on top of every
- * list for as long: what lies more than 10 minutes ahead becomes now, and what the machine said is kept.
+ * Corrects a time in the future. An entry from a machine whose clock is ahead would stay on top of every list:
+ * a time more than 10 minutes ahead becomes now, and the machine's own time is stored in the data.
  */
 export function withPlausibleTime(
   timestamp: Instant,

@@ -10,16 +10,17 @@ const counted = prepared((db, p: Counted) =>
     .updateTable('devices')
     .set((eb) => ({ log_seq: eb('log_seq', '+', p.count), log_bytes: eb('log_bytes', '+', p.bytes) }))
     .where('id', '=', p.id)
-    // One request is always taken, however large: or it could never be handed in.
+    // One request is always accepted, however large; otherwise it could never be submitted.
     .where('log_bytes', '<=', p.room)
     .returning(['log_seq', 'log_bytes']),
 )
 
 /**
- * Gives the next places among all that came in of a device, and counts the bytes. Its row is held until they are
- * committed, so that places become visible in their order: whoever reads on from one misses nothing that a slower
- * transaction took before. Ids and times are given before a transaction, and promise no such thing.
- * @throws log_quota_exceeded when as much is kept of it as may be
+ * Assigns the next sequence numbers of a device's entries, and counts the bytes. The device's row is locked
+ * until they are committed, so that sequence numbers become visible in order: a caller that reads on from one
+ * misses nothing from a slower transaction. Ids and times are assigned before a transaction and guarantee no
+ * such order.
+ * @throws log_quota_exceeded when the device has used its quota
  */
 export async function withSequence<L extends object>(
   db: Db,
@@ -41,7 +42,7 @@ const isThere = prepared((db, p: { id: string }) =>
   db.selectFrom('devices').select('id').where('id', '=', p.id),
 )
 
-/** Of what was counted, so many bytes are not kept. */
+/** Subtracts bytes that were counted but not stored. */
 export const subtractBytes = prepared((db, p: { id: string; bytes: number }) =>
   db
     .updateTable('devices')
@@ -53,7 +54,7 @@ const head = prepared((db, p: { id: string }) =>
   db.selectFrom('devices').select('log_seq').where('id', '=', p.id),
 )
 
-/** The place of what came in last. */
+/** Sequence number of the last entry. */
 export async function lastSequence(db: Db, deviceId: string): Promise<number> {
   return (await head(db, { id: deviceId }))[0]?.log_seq ?? 0
 }

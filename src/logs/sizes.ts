@@ -1,6 +1,6 @@
 import { bytesOf, sumOf } from '../storage/dialect.ts'
 
-/** Ids, times, its places in the indexes: what an entry takes besides its texts, roughly. */
+/** Approximate bytes of an entry besides its texts: ids, times, index entries. */
 const overhead = 400
 
 export const logTables = ['agent_logs', 'device_event_logs'] as const
@@ -14,12 +14,12 @@ const texts = {
 
 type Data = Record<string, unknown> | null
 
-/** How many bytes an entry takes that has these texts. */
-export function sizeOf(data: Data, ...said: (string | null)[]): number {
+/** Bytes of an entry with these texts. */
+export function sizeOf(data: Data, ...values: (string | null)[]): number {
   const own = data === null ? 0 : Buffer.byteLength(JSON.stringify(data))
-  return said.reduce((sum, text) => sum + (text === null ? 0 : Buffer.byteLength(text)), overhead + own)
+  return values.reduce((sum, text) => sum + (text === null ? 0 : Buffer.byteLength(text)), overhead + own)
 }
 
-/** The same of an entry that is kept, and of many. */
+/** The same for a stored entry, and for many. */
 export const sizeIn = (table: LogTable) => bytesOf(texts[table], overhead)
 export const sumOfSizes = (table: LogTable) => sumOf(sizeIn(table))

@@ -34,7 +34,7 @@ export const DiagnosticLog = z
   .meta({ id: 'DiagnosticLog' })
 export type DiagnosticLog = z.output<typeof DiagnosticLog>
 
-/** Fields that are not known are dropped: an agent may be newer than the service. */
+/** Unknown fields are dropped: an agent may be newer than the service. */
 const NewDiagnosticLog = z.object({
   timestamp: instant,
   level: logLevel,

@@ -13,12 +13,12 @@ type Unplaced = { logs: Omit<contract.DiagnosticLog, 'seq'>[]; bytes: number }
 
 export const diagnosticLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
   submit: inSteps<Logs['submit'], Unplaced>({
-    // Nobody else waits meanwhile.
+    // Runs before the transaction, so no other writer waits.
     async prepare({ caller, body, now, limit }) {
       const { deviceId, orgId, device } = caller
       const logs = body.logs.map(
-        ({ timestamp: said, fields: given = null, agentVersion, message, ...log }) => {
-          const { timestamp, data } = withPlausibleTime(said, given, now)
+        ({ timestamp: reported, fields: given = null, agentVersion, message, ...log }) => {
+          const { timestamp, data } = withPlausibleTime(reported, given, now)
           return {
             id: newId(),
             deviceId,
@@ -43,6 +43,6 @@ export const diagnosticLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
     },
   }),
 
-  // A device may have said very much.
+  // A device may have very many entries.
   list: ({ ask, scope, params, query }) => ask((on) => listDiagnosticLogs(on, scope, params.id, query)),
 })

@@ -19,7 +19,10 @@ export type DiagnosticQuery = LogQuery & {
   search?: string | undefined
 }
 
-/** Newest first, or as they came in behind a place. @throws not_found, also for a device outside the scope */
+/**
+ * Newest first, or in order of arrival after a sequence number.
+ * @throws not_found, also for a device outside the scope
+ */
 export async function listDiagnosticLogs(
   db: Db,
   scope: Scope,

@@ -35,7 +35,7 @@ export const EventLog = z
   .meta({ id: 'EventLog' })
 export type EventLog = z.output<typeof EventLog>
 
-/** Fields that are not known are dropped: an agent may be newer than the service. */
+/** Unknown fields are dropped: an agent may be newer than the service. */
 const NewEventLog = z.object({
   timestamp: instant,
   level: eventLevel,

@@ -12,7 +12,10 @@ import { insertEventLogs, listEventLogs } from './store.ts'
 type Logs = typeof contract.eventLogs
 type Unplaced = { logs: Omit<contract.EventLog, 'seq'>[]; sizes: number[]; bytes: number }
 
-/** An empty id is that of many. One whose end is cut would be taken for another: the hash of a long one stays. */
+/**
+ * An empty id counts as none, since many events share it. A long id is stored as its hash: truncated it could
+ * equal another.
+ */
 function knownBy(eventId: string | null): string | null {
   if (eventId === null || eventId === '') return null
   return eventId.length <= 100 ? eventId : `sha256:${hash('sha256', eventId, 'hex')}`
@@ -20,12 +23,12 @@ function knownBy(eventId: string | null): string | null {
 
 export const eventLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
   submit: inSteps<Logs['submit'], Unplaced>({
-    // Nobody else waits meanwhile.
+    // Runs before the transaction, so no other writer waits.
     async prepare({ caller: { deviceId, orgId }, body: { events }, now, limit }) {
       limit('EVENT_LOGS', deviceId, events.length)
       const logs = events.map(
-        ({ timestamp: said, details: given = null, eventId = null, message, ...event }) => {
-          const { timestamp, data } = withPlausibleTime(said, given, now)
+        ({ timestamp: reported, details: given = null, eventId = null, message, ...event }) => {
+          const { timestamp, data } = withPlausibleTime(reported, given, now)
           return {
             id: newId(),
             deviceId,
@@ -53,12 +56,12 @@ export const eventLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
       const again = logs.reduce((sum, { id }, n) => (kept.has(id) ? sum : sum + sizes[n]!), 0)
       if (again > 0) await subtractBytes(db, { id: deviceId, bytes: again })
       const count = kept.size
-      // The entries themselves are where they belong; the audit log tells that they came.
+      // The audit log only records that entries arrived, not the entries.
       note({ resourceId: deviceId, resourceName: device.hostname, after: { received: logs.length, count } })
       return { success: true, count }
     },
   }),
 
-  // A device may have logged very much.
+  // A device may have very many events.
   list: ({ ask, scope, params, query }) => ask((on) => listEventLogs(on, scope, params.id, query)),
 })

@@ -18,7 +18,10 @@ export type EventQuery = LogQuery & {
   endDate?: Instant | undefined
 }
 
-/** Newest first, or as they came in behind a place. @throws not_found, also for a device outside the scope */
+/**
+ * Newest first, or in order of arrival after a sequence number.
+ * @throws not_found, also for a device outside the scope
+ */
 export async function listEventLogs(
   db: Db,
   scope: Scope,
@@ -38,7 +41,7 @@ export async function listEventLogs(
   return pageOfLogs(db, deviceId, found, query, (row) => eventRows.read(row) as EventLog)
 }
 
-/** The ids of those that were new: a record that was handed in before is left as it is. */
+/** Returns the ids of the new ones: a record that was submitted before is not changed. */
 export async function insertEventLogs(db: Db, events: readonly EventLog[]): Promise<Set<string>> {
   const insert = (some: readonly EventLog[]) =>
     db
